@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Collection, Hashable, Sequence
+from collections.abc import Collection, Sequence
 from itertools import chain
 from typing import Annotated, Any, Literal, TypeVar, get_args
 
-import yaml
 from pydantic import Discriminator, Field, Tag, ValidationError, ValidationInfo, field_validator, model_validator
 
 from evalsite.lib.hints import did_you_mean
+from evalsite.lib.text.strict_yaml import FileError, join_path, parse_yaml
 from runs_app.bounds import ADAPTIVE, BOUNDS
 from runs_app.planning.model_draw import Draw, DrawSpec
 from runs_app.planning.spec_types import (
@@ -30,8 +29,6 @@ from runs_app.planning.spec_types import (
 from runs_app.stopping.rules import SHARES, WIDTHS, Correction, StoppingRule
 
 PROVIDER_DEFAULT = "provider-default"
-MOST_CHARS = 1_000_000
-MOST_NODES = 20_000  # YAML scalars, lists and mappings. The parser takes about 0.1 ms for each.
 MOST_PROBLEMS = 20
 MOST_PLACES = 3  # Places named in a hint about a misplaced key.
 
@@ -378,30 +375,11 @@ def read_part(text: str, spec: type[Part], what: str) -> Part:
 
 def _parsed(text: str) -> Any:
     """Return the content of a file, or the design in a manifest. Raise SpecError if it is not YAML."""
-    if len(text) > MOST_CHARS:
-        raise SpecError([f"the file has {len(text):,} characters; at most {MOST_CHARS:,} are read"])
     try:
-        content = _content_of(text)
-    except yaml.YAMLError as error:
-        raise SpecError([f"this is not YAML: {' '.join(str(error).split())}"]) from None
-    except (RecursionError, ValueError) as error:
-        raise SpecError([f"this cannot be read: {type(error).__name__}"]) from None
+        content = parse_yaml(text)
+    except FileError as error:
+        raise SpecError([str(error)]) from None
     return content["design"] if isinstance(content, dict) and "design" in content else content
-
-
-def _content_of(text: str) -> Any:
-    """Parse JSON as JSON. YAML looks like a superset of JSON, but it folds some characters of texts."""
-    try:
-        return json.loads(text, object_pairs_hook=_said_once)
-    except json.JSONDecodeError:
-        return yaml.load(text, _Loader)  # noqa: S506 - a SafeLoader, with aliases refused
-
-
-def _said_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    mapping = dict(pairs)
-    if len(mapping) < len(pairs):
-        raise yaml.YAMLError(f"a key is said twice in the mapping that starts with {pairs[0][0]}")
-    return mapping
 
 
 def read_spec(content: Any) -> ExperimentSpec:
@@ -428,32 +406,12 @@ def _sentences(error: ValidationError, root: type[Strict]) -> list[str]:
     return [_sentence(problem, root) for problem in found[:MOST_PROBLEMS]] + more
 
 
-class _Loader(yaml.SafeLoader):
-    """A YAML loader without aliases, which can expand a few lines to gigabytes, and without duplicate keys."""
-
-    nodes = 0
-
-    def compose_node(self, parent: Any, index: Any) -> Any:
-        self.nodes += 1
-        if self.nodes > MOST_NODES:
-            raise yaml.YAMLError(f"more than {MOST_NODES:,} values are not read; write a file this large as JSON")
-        if self.check_event(yaml.AliasEvent):
-            raise yaml.YAMLError("aliases (*name) are not taken")
-        return super().compose_node(parent, index)
-
-    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Hashable, Any]:
-        mapping = super().construct_mapping(node, deep=deep)
-        if len(mapping) < len(node.value):
-            raise yaml.YAMLError(f"a key is said twice in the mapping that starts in line {node.start_mark.line + 1}")
-        return mapping
-
-
 TAGS = (NAMED, INLINE, DRAWN)
 
 
 def _sentence(problem: Any, root: type[Strict]) -> str:
     """Return a sentence such as `prompts[1].usr: unknown key; did you mean user?`."""
-    path = path_of([step for step in problem["loc"] if step not in TAGS])
+    path = join_path([step for step in problem["loc"] if step not in TAGS])
     if problem["type"] == "extra_forbidden":
         *place, key = problem["loc"]
         hint = _hint_for(str(key)[:80], _specs_at(place, root))
@@ -495,9 +453,3 @@ def _specs_in(annotation: Any) -> list[type[Strict]]:
     if isinstance(annotation, type) and issubclass(annotation, Strict):
         return [annotation]
     return [spec for part in get_args(annotation) for spec in _specs_in(part)]
-
-
-def path_of(steps: Sequence[str | int]) -> str:
-    """Return the path of ("prompts", 1, "user") as `prompts[1].user`."""
-    path = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps)
-    return path.removeprefix(".")

@@ -1,0 +1,164 @@
+"""The values of one parameter: a value, a list, a range, or a manifold that degree and density resolve to a list.
+
+A manifold takes its range, then a window of it, then a sample by density:
+
+    {"range": [8, 16, 24, 32, 40, 48],
+     "window": {"skip": "degree", "body": 4},
+     "resample:corner": {"first": 1, "last": 1}}
+
+Window: the first `head` values; then, behind `skip` values, `body` values: range[:head] + range[head+skip :
+head+skip+body]. Each of the three is a whole number or "degree". Without `body` all values behind `skip` are taken.
+Sample: the first `first` and the last `last` values, each once. A density without a sample changes nothing.
+Degree 1 of the example gives 16, 24, 32, 40, and its corner 16, 40.
+
+Public are the names, and the order window before sample. The formulas are ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+
+Density = Literal["normal", "medium", "lowdef", "corner"]
+DENSITIES: tuple[Density, ...] = ("normal", "medium", "lowdef", "corner")
+MOST_VALUES = 1000
+RESAMPLE = "resample:"
+DEGREE = "degree"
+MOST_DEGREE = 99
+
+
+class Strict(BaseModel):
+    """The base of every part of a file: unknown fields are errors, and the text "3" is not the number 3."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False, populate_by_name=True)
+
+
+def _check_scalar(value: Any) -> Any:
+    if not isinstance(value, int | float | str):
+        raise ValueError("a value is a number, a text, or true or false")
+    return value
+
+
+def _check_step(value: Any) -> Any:
+    if value != DEGREE and (isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MOST_VALUES):
+        raise ValueError(f'a whole number from 0 to {MOST_VALUES}, or "{DEGREE}"')
+    return value
+
+
+Scalar = Annotated[Any, AfterValidator(_check_scalar)]
+Step = Annotated[Any, AfterValidator(_check_step)]
+Values = Annotated[list[Scalar], Field(min_length=1, max_length=MOST_VALUES)]
+
+
+class Window(Strict):
+    head: Step = 0
+    skip: Step = 0
+    body: Step = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _takes_something(cls, content: Any) -> Any:
+        if isinstance(content, dict) and not content:
+            raise ValueError("a window has at least one of head, skip and body")
+        return content
+
+    def take(self, values: list[Any], degree: int) -> list[Any]:
+        """Return the window of the values at a degree."""
+        head, skip = (degree if step == DEGREE else step for step in (self.head, self.skip))
+        body = degree if self.body == DEGREE else self.body
+        start = head + skip
+        return values[:head] + values[start : None if body is None else start + body]
+
+
+class Resample(Strict):
+    first: int = Field(0, ge=0, le=MOST_VALUES)
+    last: int = Field(0, ge=0, le=MOST_VALUES)
+
+    @model_validator(mode="after")
+    def _takes_something(self) -> Resample:
+        if not self.first + self.last:
+            raise ValueError("first or last must be above 0")
+        return self
+
+    def take(self, values: list[Any]) -> list[Any]:
+        """Return the first and the last values, each once."""
+        return [value for at, value in enumerate(values) if at < self.first or at >= len(values) - self.last]
+
+
+class Axis(Strict):
+    """One parameter of a grid: a value, a list of values, or {"from": 8, "to": 48, "step": 8} with both ends."""
+
+    range: Values
+
+    @model_validator(mode="before")
+    @classmethod
+    def _as_mapping(cls, content: Any) -> Any:
+        if not isinstance(content, dict):
+            return {"range": content if isinstance(content, list) else [content]}
+        if "from" in content or "to" in content:
+            rest = {key: value for key, value in content.items() if key not in ("from", "to", "step")}
+            return rest | {"range": _count_up(content)}
+        return content
+
+    def resolve(self, degree: int, density: str) -> list[Any]:
+        """Return the values at a degree and a density. A grid has the same at all."""
+        return _unique(self.range)
+
+
+class ManifoldAxis(Axis):
+    """One parameter of a manifold."""
+
+    window: Window | None = None
+    resample: dict[Density, Resample] = Field(default_factory=dict)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _gather_samples(cls, content: Any) -> Any:
+        """Turn the fields "resample:corner" and so on into one mapping."""
+        if not isinstance(content, dict) or not any(str(key).startswith("resample") for key in content):
+            return content
+        rest: dict[Any, Any] = {}
+        samples: dict[str, Any] = {}
+        for key, value in content.items():
+            density = str(key).removeprefix(RESAMPLE)
+            if density == str(key):
+                rest[f"{key} " if key == "resample" else key] = value  # Only "resample:DENSITY" is a field of a file.
+            else:
+                samples[density] = value
+        return rest | ({"resample": samples} if samples else {})
+
+    def resolve(self, degree: int, density: str) -> list[Any]:
+        """Return the values at a degree and a density. The list may be empty."""
+        values = self.range if self.window is None else self.window.take(self.range, degree)
+        sample: Mapping[Any, Resample] = self.resample
+        return _unique(sample[density].take(values) if density in sample else values)
+
+
+def resolve_manifold(manifold: Mapping[str, Any], degree: int, density: str = "normal") -> dict[str, list[Any]]:
+    """Return the grid that a manifold stands for: a list of values for each parameter."""
+    axes = {name: ManifoldAxis.model_validate(content) for name, content in manifold.items()}
+    return {name: axis.resolve(degree, density) for name, axis in axes.items()}
+
+
+def _unique(values: list[Any]) -> list[Any]:
+    """Return the values in order, each once. True, 1 and 1.0 are three values here."""
+    return list({(type(value), value): value for value in values}.values())
+
+
+def _count_up(content: Mapping[str, Any]) -> list[Any]:
+    """Return the numbers of {"from": 8, "to": 48, "step": 8}. Numbers with decimals are rounded to nine digits."""
+    missing = [key for key in ("from", "to") if key not in content]
+    if missing:
+        raise ValueError(f"a range with from and to lacks {missing[0]}")
+    start, stop, step = content["from"], content["to"], content.get("step", 1)
+    if any(isinstance(value, bool) or not isinstance(value, int | float) for value in (start, stop, step)):
+        raise ValueError("from, to and step are numbers")
+    if not step > 0 or not start <= stop:
+        raise ValueError("a range runs upwards: from is at most to, and step is above 0")
+    if not (stop - start) / step < MOST_VALUES:
+        raise ValueError(f"a range has at most {MOST_VALUES} values")
+    count = int((stop - start) / step + 1e-9) + 1
+    whole = all(isinstance(value, int) for value in (start, step))
+    return [start + at * step if whole else round(start + at * step, 9) for at in range(count)]

@@ -1,0 +1,30 @@
+"""The random stream of a point, exactly as ReasonScape seeds it.
+
+The stream follows from the seed and the parameters that the file sets, without the count and without defaults. So more
+cases at a point continue its stream, and the same parameters give the same cases in every file. The task's name is not
+part of it. Numbers count as Python writes them: 1 and 1.0 are different parameters here. A definition must therefore be
+stored as text or in a form that keeps the difference.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from random import Random
+from typing import Any
+
+from datasets_app.generators.base import COUNT
+
+SEED = 42
+
+
+def seed_base(params: Mapping[str, Any]) -> int:
+    """Return the number that the parameters add to the seed: the last eight digits of a SHA-256, base 16."""
+    text = json.dumps({name: value for name, value in params.items() if name != COUNT}, sort_keys=True)
+    return int(hashlib.sha256(text.encode()).hexdigest()[-8:], 16)
+
+
+def point_stream(params: Mapping[str, Any], seed: int = SEED) -> Random:
+    """Return a new random stream at the start of a point's cases."""
+    return Random(seed + seed_base(params))  # noqa: S311 - cases are to be reproduced, not kept secret.

@@ -1,0 +1,269 @@
+"""The points of a space: what a file stands for at a degree, a density and a precision."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
+from itertools import product
+from typing import Any
+
+from datasets_app.generators.base import COUNT, ParamError
+from datasets_app.generators.registry import get_generator
+from datasets_app.parametric.manifolds import DENSITIES, Axis
+from datasets_app.parametric.seeds import SEED, seed_base
+from datasets_app.parametric.spec import (
+    MOST_COUNT,
+    MOST_PROBLEMS,
+    GridTask,
+    ListTask,
+    ManifoldTask,
+    Precision,
+    SpaceError,
+    SpaceSpec,
+    TaskSpec,
+)
+
+MOST_POINTS = 20_000
+MOST_CASES = 5_000_000
+
+
+@dataclass(frozen=True)
+class Point:
+    """One setting of a task's parameters, and how many cases are drawn there.
+
+    index: the place in the space, from 0. task: the name in the file; base_task: the generator.
+    params: the parameters that the file sets, without the count. Absent ones have the generator's defaults.
+    stopping: the fields of a stopping rule that are set.
+    """
+
+    index: int
+    task: str
+    base_task: str
+    params: dict[str, Any]
+    count: int
+    degree: int
+    density: str
+    stopping: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def slug(self) -> str:
+        """Return a name such as `movies_choice_count-3_reference_count-4`. It is the same in every space."""
+        return "_".join([self.base_task, *(f"{name}-{self.params[name]}" for name in sorted(self.params))])
+
+    @property
+    def record_name(self) -> str:
+        """Return the name of the task in ReasonScape's records: `slug` after the place in the space."""
+        return f"{self.index:03}_{self.slug}"
+
+    @property
+    def identity(self) -> tuple[str, str]:
+        """Return what two points with the same cases have in common."""
+        return self.base_task, json.dumps(self.params, sort_keys=True)
+
+    @property
+    def seed_base(self) -> int:
+        return seed_base(self.params)
+
+
+@dataclass(frozen=True)
+class Space:
+    """A resolved space. `duplicates`: points left out because an earlier point has the same task and parameters."""
+
+    spec: SpaceSpec
+    precision: str
+    degree: int
+    density: str
+    seed: int
+    points: tuple[Point, ...]
+    duplicates: int = 0
+
+    @cached_property
+    def cases(self) -> int:
+        """Return the number of cases of the first round, over all points."""
+        return sum(point.count for point in self.points)
+
+    @cached_property
+    def most_cases(self) -> int:
+        """Return the number of cases if every point goes on to its maximum."""
+        return sum(point.stopping.get("maximum", point.count) for point in self.points)
+
+    @cached_property
+    def points_by_task(self) -> dict[str, int]:
+        """Return the number of points of each task of the file."""
+        counts = {task.name: 0 for task in self.spec.tasks}
+        for point in self.points:
+            counts[point.task] += 1
+        return counts
+
+    def definition(self) -> dict[str, Any]:
+        """Return the content from which `generate_from_definition` builds the same cases again.
+
+        The points stand in it as resolved, so neither the file's layout nor a later change of the resolver changes a
+        dataset. Store the file's text beside it, for people.
+        """
+        tasks = sorted({point.base_task for point in self.points})
+        return {
+            "name": self.spec.name,
+            "precision": self.precision,
+            "degree": self.degree,
+            "density": self.density,
+            "seed": self.seed,
+            "generators": [get_generator(name).definition() for name in tasks],
+            "points": [
+                {part.name: getattr(point, part.name) for part in fields(Point) if part.name != "index"}
+                for point in self.points
+            ],
+        }
+
+    def definition_hash(self) -> str:
+        """Return the SHA-256 of the definition. Unlike `content_hash` it tells 1 from 1.0, as the seeds do."""
+        return hashlib.sha256(json.dumps(self.definition(), sort_keys=True).encode()).hexdigest()
+
+
+def resolve(
+    spec: SpaceSpec, *, precision: str | None = None, degree: int = 0, density: str = "normal", seed: int = SEED
+) -> Space:
+    """Return the space of a file. Degree and density apply to the tasks that name none themselves.
+
+    precision: the name of a block; None for the first.
+    Raise SpaceError, which names the field: for parameters that a task does not take, for an axis without values, and
+    for more than MOST_POINTS points or MOST_CASES cases.
+    """
+    if density not in DENSITIES:
+        raise SpaceError([f"density: choose {', '.join(DENSITIES)}, not {density[:40]!r}"])
+    name, block = spec.choose_precision(precision)
+    found: dict[tuple[str, str], Point] = {}
+    problems: list[str] = []
+    total = 0
+    for number, task in enumerate(spec.tasks):
+        drawn = _Resolver(number, task, block, degree, density)
+        for point in drawn.points():
+            total += 1
+            found.setdefault(point.identity, point)
+        problems += drawn.problems
+    if problems:
+        unique = list(dict.fromkeys(problems))
+        more = [f"and {len(unique) - MOST_PROBLEMS:,} more problems"] if len(unique) > MOST_PROBLEMS else []
+        raise SpaceError(unique[:MOST_PROBLEMS] + more)
+    points = tuple(replace(point, index=index) for index, point in enumerate(found.values()))
+    space = Space(spec, name, degree, density, seed, points, total - len(points))
+    _check_size(len(points), space.most_cases)
+    return space
+
+
+def count_points(
+    spec: SpaceSpec, degrees: Sequence[int] = (0, 1, 2), densities: Sequence[str] = ("normal", "lowdef", "corner")
+) -> dict[str, dict[tuple[int, str], int | None]]:
+    """Return the number of points of each task by degree and density, without drawing a case.
+
+    None: the task has no point there, because a window leaves an axis without values. Points that two tasks share are
+    counted for both.
+    """
+    return {
+        task.name: {
+            (degree, density): _count_task(task, degree, density) for degree in degrees for density in densities
+        }
+        for task in spec.tasks
+    }
+
+
+def _count_task(task: TaskSpec, degree: int, density: str) -> int | None:
+    if isinstance(task, ListTask):
+        return len({json.dumps(_without_count(params), sort_keys=True) for params in task.params})
+    own_degree = degree if task.degree is None else task.degree
+    own_density = task.density or density
+    sizes = [
+        math.prod(len(axis.resolve(own_degree, own_density)) for name, axis in axes.items() if name != COUNT)
+        for _, axes in _grids(task)
+    ]
+    return sum(sizes) or None
+
+
+def _grids(task: TaskSpec) -> list[tuple[str, Mapping[str, Axis]]]:
+    """Return the axes of a task with their path: one grid, or each of the manifolds."""
+    if isinstance(task, GridTask):
+        return [("params", task.params)]
+    if not isinstance(task, ManifoldTask):
+        raise TypeError(f"{type(task).__name__} has no axes")
+    single: list[tuple[str, Mapping[str, Axis]]] = [("manifold", task.manifold)] if task.manifold is not None else []
+    return single + [(f"manifolds[{at}]", manifold) for at, manifold in enumerate(task.manifolds)]
+
+
+class _Resolver:
+    """The points of one task of the file, and the problems met on the way."""
+
+    def __init__(self, number: int, task: TaskSpec, block: Precision | None, degree: int, density: str) -> None:
+        self.task, self.path, self.block = task, f"tasks[{number}]", block
+        self.degree = degree if task.degree is None else task.degree
+        self.density = task.density or density
+        self.stopping = (block.stopping() if block else {}) | task.stopping()
+        self.problems: list[str] = []
+        if ("targetciht" in self.stopping) != ("backoffht" in self.stopping):
+            self.problems.append(f"{self.path}: targetciht and backoffht come together")
+
+    def points(self) -> Iterator[Point]:
+        """Yield the points of this task in the order of the file; the last axis of a grid changes fastest."""
+        generator = get_generator(self.task.generator_name)
+        for path, params in self._settings():
+            count = self._count_of(path, params)
+            try:
+                generator.read_params(params)
+            except ParamError as error:
+                self.problems += [f"{path}.{problem}" for problem in error.problems]
+                continue
+            if count is None or len(self.problems) > MOST_PROBLEMS:
+                continue
+            yield Point(
+                index=0,
+                task=self.task.name,
+                base_task=generator.name,
+                params=_without_count(params),
+                count=count,
+                degree=self.degree,
+                density=self.density,
+                stopping=self.stopping,
+            )
+
+    def _settings(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Yield every set of parameters with its path."""
+        if isinstance(self.task, ListTask):
+            for at, params in enumerate(self.task.params):
+                yield f"{self.path}.params[{at}]", params
+            return
+        for place, axes in _grids(self.task):
+            path = f"{self.path}.{place}"
+            values = {name: axis.resolve(self.degree, self.density) for name, axis in axes.items()}
+            for name, found in values.items():
+                if not found:
+                    self.problems.append(f"{path}.{name}: no value is left at degree {self.degree}, {self.density}")
+            _check_size(math.prod(len(found) for found in values.values()), 0)
+            for combination in product(*values.values()):
+                yield path, dict(zip(values, combination, strict=True))
+
+    def _count_of(self, path: str, params: Mapping[str, Any]) -> int | None:
+        """Return the number of cases at a point: its own, or that of the precision block."""
+        count = params.get(COUNT, self.block.count if self.block else None)
+        if count is None:
+            self.problems.append(f"{path}.{COUNT}: is required, because the file has no precision block")
+        elif isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= MOST_COUNT:
+            self.problems.append(f"{path}.{COUNT}: a whole number from 1 to {MOST_COUNT:,}, not {count!r}")
+        elif self.stopping.get("maximum", count) < count:
+            self.problems.append(f"{self.path}.maximum: {self.stopping['maximum']:,} is below the count of {count:,}")
+        else:
+            return count
+        return None
+
+
+def _without_count(params: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in params.items() if name != COUNT}
+
+
+def _check_size(points: int, cases: int) -> None:
+    if points > MOST_POINTS:
+        raise SpaceError([f"tasks: {points:,} points; at most {MOST_POINTS:,} are resolved"])
+    if cases > MOST_CASES:
+        raise SpaceError([f"precision: {cases:,} cases at most; at most {MOST_CASES:,} are drawn"])

@@ -1,0 +1,308 @@
+"""The file of a space: tasks, their parameters, and how precisely each point is to be known.
+
+    name: example
+    precision:
+      low: {count: 32}                                    # The first block is the default.
+      high: {count: 128, targetci: 0.05, maximum: 1024}
+    tasks:
+      - name: arithmetic                                  # mode: grid
+        params: {length: [8, 16], max_depth: {from: 1, to: 3}}
+      - name: swaps
+        task: shuffle
+        mode: list
+        params: [{length: 3}, {length: 5, max_depth: 9, count: 64}]
+      - name: brackets
+        mode: manifold
+        manifold: {length: {range: [8, 16, 24, 32], window: {skip: degree, body: 2}}}
+        degree: 1
+
+ReasonScape's experiment files have the same form; `file` names a task file, whose fields `read_space` merges. Fields of
+theirs that have no meaning here are errors that name them. Stopping fields may stand in a precision block or, for one
+task, in the task, which wins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import PurePosixPath
+from typing import Annotated, Any, ClassVar, TypeVar
+
+from pydantic import (
+    BeforeValidator,
+    Discriminator,
+    Field,
+    Tag,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
+
+from datasets_app.generators.registry import UnknownTask, get_generator
+from datasets_app.parametric.manifolds import (
+    MOST_DEGREE,
+    RESAMPLE,
+    Axis,
+    Density,
+    ManifoldAxis,
+    Resample,
+    Scalar,
+    Strict,
+    Window,
+)
+from evalsite.lib.hints import did_you_mean
+from evalsite.lib.text.strict_yaml import FileError, join_path, parse_yaml
+
+MODES = ("grid", "list", "manifold")
+STATIC = (
+    "static is no mode here: a fixed file of questions has no parameters to explore. "
+    "Import such a file as a dataset, or use grid, list or manifold"
+)
+MOST_PROBLEMS = 20
+MOST_COUNT = 100_000
+Name = Annotated[str, Field(min_length=1, max_length=80, pattern=r"^[A-Za-z0-9][A-Za-z0-9 _.-]*$")]
+Count = Annotated[int, Field(ge=1, le=MOST_COUNT)]
+Share = Annotated[float, Field(ge=0, le=1)]
+
+
+class SpaceError(ValueError):
+    """A space that cannot be used. Each of `problems` is a sentence that starts with the path of the field."""
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        self.problems = list(problems)
+        super().__init__("; ".join(self.problems))
+
+
+class Stopping(Strict):
+    """When a point has enough cases. The fields are those of `runs_app.stopping.rules.StoppingRule`.
+
+    targetci: the wanted half-width of the 95 % interval. targetciht: the one to use if the share of truncated answers
+    is above backoffht. abortht: the share of truncated answers at which a point is given up. minci: the smallest
+    half-width to ask for. maximum: the number of cases at which a point always ends; without it, `count`.
+    """
+
+    targetci: Share | None = None
+    targetciht: Share | None = None
+    abortht: Share | None = None
+    backoffht: Share | None = None
+    minci: Share | None = None
+    maximum: Count | None = None
+
+    def stopping(self) -> dict[str, Any]:
+        """Return the stopping fields that are set."""
+        return {name: value for name in Stopping.model_fields if (value := getattr(self, name)) is not None}
+
+
+class Precision(Stopping):
+    """A named block: the cases of each point in a round, and when to stop."""
+
+    count: Count
+
+
+class TaskSpec(Stopping):
+    """The fields that tasks of every mode have."""
+
+    name: Name
+    task: str | None = None
+    file: str | None = None
+    label: str = Field("", max_length=200)
+    degree: int | None = Field(None, ge=0, le=MOST_DEGREE)
+    density: Density | None = None
+
+    @property
+    def generator_name(self) -> str:
+        """Return the name of the generator: `task`, else the stem of `file`, else `name`."""
+        return self.task or (PurePosixPath(self.file).stem if self.file else self.name)
+
+    @model_validator(mode="after")
+    def _generator_exists(self) -> TaskSpec:
+        try:
+            get_generator(self.generator_name)
+        except UnknownTask as error:
+            raise ValueError(str(error)) from None
+        return self
+
+
+def _check_mode(value: Any) -> Any:
+    if value == "static":
+        raise ValueError(STATIC)
+    if value not in MODES:
+        raise ValueError(f"choose grid, list or manifold, not {str(value)[:40]!r}")
+    return value
+
+
+Mode = Annotated[str, BeforeValidator(_check_mode)]
+
+
+class GridTask(TaskSpec):
+    mode: Mode = "grid"
+    params: dict[str, Axis] = Field(default_factory=dict)
+
+
+class ListTask(TaskSpec):
+    mode: Mode
+    params: Annotated[list[dict[str, Scalar]], Field(min_length=1, max_length=10_000)]
+
+
+class ManifoldTask(TaskSpec):
+    mode: Mode
+    manifold: dict[str, ManifoldAxis] | None = None
+    manifolds: list[dict[str, ManifoldAxis]] = Field(default_factory=list, max_length=100)
+
+    def all_manifolds(self) -> list[dict[str, ManifoldAxis]]:
+        """Return the manifolds in the order of the file."""
+        return ([self.manifold] if self.manifold is not None else []) + self.manifolds
+
+    @model_validator(mode="after")
+    def _has_a_manifold(self) -> ManifoldTask:
+        if not self.all_manifolds():
+            raise ValueError("mode manifold needs a manifold, here or in the task's file")
+        return self
+
+
+KINDS: dict[str, type[TaskSpec]] = {"grid": GridTask, "list": ListTask, "manifold": ManifoldTask}
+
+
+def _mode_of(content: Any) -> str:
+    """Return the mode that decides a task's fields. A wrong mode is an error of a grid's field `mode`."""
+    mode = content.get("mode", "grid") if isinstance(content, dict) else getattr(content, "mode", "grid")
+    return mode if isinstance(mode, str) and mode in MODES else "grid"
+
+
+Task = Annotated[
+    Annotated[GridTask, Tag("grid")] | Annotated[ListTask, Tag("list")] | Annotated[ManifoldTask, Tag("manifold")],
+    Discriminator(_mode_of),
+]
+
+
+class SpaceSpec(Strict):
+    """The whole file."""
+
+    MOST_TASKS: ClassVar[int] = 100
+
+    name: Name
+    precision: dict[str, Precision] = Field(default_factory=dict, max_length=20)
+    tasks: list[Task] = Field(min_length=1, max_length=MOST_TASKS)
+
+    @field_validator("tasks")
+    @classmethod
+    def _names_differ(cls, tasks: list[Any], info: ValidationInfo) -> list[Any]:
+        names = [task.name for task in tasks]
+        if repeated := sorted({name for name in names if names.count(name) > 1}):
+            raise ValueError(f"two tasks have the name {repeated[0]!r}")
+        return tasks
+
+    def choose_precision(self, name: str | None) -> tuple[str, Precision | None]:
+        """Return the precision block of this name, or the first; ("", None) if the file has none.
+
+        Raise SpaceError for an unknown name.
+        """
+        if name is None:
+            return next(iter(self.precision.items()), ("", None))
+        if name not in self.precision:
+            raise SpaceError([f"precision: the file has {', '.join(self.precision) or 'none'}, not {name[:80]!r}"])
+        return name, self.precision[name]
+
+
+class TaskFile(Stopping):
+    """The fields of ReasonScape's task file that are known."""
+
+    name: Name
+    manifold: dict[str, ManifoldAxis] | None = None
+    manifolds: list[dict[str, ManifoldAxis]] = Field(default_factory=list, max_length=100)
+    degree: int | None = Field(None, ge=0, le=MOST_DEGREE)
+    density: Density | None = None
+
+
+def read_space(text: str, task_files: Mapping[str, str] | None = None) -> SpaceSpec:
+    """Return the space of a YAML or JSON text. Raise SpaceError, which names each wrong field by its path.
+
+    task_files: the texts of ReasonScape's task files, by the name that `file` of a task has. A task's own fields win
+    over those of its file; the file's `name` is the task's.
+    """
+    content = _parse(text)
+    if not isinstance(content, dict):
+        raise SpaceError(["a space is a mapping with name, precision and tasks"])
+    return parse_space(_merge_files(content, task_files or {}))
+
+
+def parse_space(content: Any) -> SpaceSpec:
+    """Return the space of parsed content. Raise SpaceError."""
+    return _validate(SpaceSpec, content, "")
+
+
+Spec = TypeVar("Spec", bound=Strict)
+
+
+def _parse(text: str) -> Any:
+    try:
+        return parse_yaml(text)
+    except FileError as error:
+        raise SpaceError([str(error)]) from None
+
+
+def _validate(kind: type[Spec], content: Any, prefix: str) -> Spec:
+    try:
+        return kind.model_validate(content)
+    except ValidationError as error:
+        problems = error.errors(include_url=False, include_context=False, include_input=False)
+        more = [f"and {len(problems) - MOST_PROBLEMS:,} more problems"] if len(problems) > MOST_PROBLEMS else []
+        raise SpaceError([prefix + _describe(one, kind) for one in problems[:MOST_PROBLEMS]] + more) from None
+
+
+def _merge_files(content: dict[str, Any], task_files: Mapping[str, str]) -> dict[str, Any]:
+    """Return the content with each task's file merged into it."""
+    tasks = content.get("tasks")
+    if not isinstance(tasks, list):
+        return content
+    return content | {"tasks": [_merge_file(task, task_files) for task in tasks]}
+
+
+def _merge_file(task: Any, task_files: Mapping[str, str]) -> Any:
+    name = task.get("file") if isinstance(task, dict) else None
+    if not isinstance(name, str) or name not in task_files:
+        return task
+    parsed = _parse(task_files[name])
+    _validate(TaskFile, parsed, f"{name}: ")
+    return {"task": parsed["name"]} | {key: value for key, value in parsed.items() if key != "name"} | task
+
+
+def _describe(problem: Any, root: type[Strict]) -> str:
+    """Return a sentence such as `tasks[2].manifold.length.windw: unknown field; did you mean window?`."""
+    steps = list(problem["loc"])
+    path = join_path(_path_steps(steps))
+    if problem["type"] == "extra_forbidden":
+        hint = did_you_mean(str(steps[-1]).strip()[:80], _known_fields(steps, root))
+        return f"{path}: unknown field" + (f"; {hint}" if hint else "")
+    message = problem["msg"].removeprefix("Value error, ")
+    return f"{path or 'the file'}: {message[:1].lower()}{message[1:]}"
+
+
+def _path_steps(steps: list[str | int]) -> list[str | int]:
+    """Return the steps as the file has them: without the mode, and with "resample:corner" as one field."""
+    if steps[:1] == ["tasks"] and len(steps) > 2:
+        steps = [*steps[:2], *steps[3:]]
+    shown: list[str | int] = []
+    for step in steps:
+        if shown and shown[-1] == "resample":
+            shown[-1] = f"{RESAMPLE}{step}"
+        elif step != "[key]":
+            shown.append(step.strip() if isinstance(step, str) else step)
+    return shown
+
+
+def _known_fields(steps: list[str | int], root: type[Strict]) -> list[str]:
+    """Return the fields that the mapping of an unknown field may have."""
+    place = steps[:-1]
+    if "window" in place:
+        return list(Window.model_fields)
+    if "resample" in place:
+        return list(Resample.model_fields)
+    if place[:1] == ["precision"]:
+        return list(Precision.model_fields)
+    if len(place) == 3 and place[0] == "tasks":
+        return list(KINDS[str(place[2])].model_fields)
+    if not place:
+        return list(root.model_fields)
+    manifold = any(step in ("manifold", "manifolds") for step in place[3:] or place)
+    return ["range", "from", "to", "step", *(("window", f"{RESAMPLE}lowdef", f"{RESAMPLE}corner") if manifold else ())]

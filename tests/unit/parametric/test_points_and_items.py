@@ -1,0 +1,122 @@
+"""Points, their number before anything is drawn, and their cases as items."""
+
+import json
+
+import pytest
+
+from datasets_app.generators.registry import get_generator
+from datasets_app.parametric.items import (
+    draw_cases,
+    draw_examples,
+    generate_from_definition,
+    generate_items,
+    generate_point,
+)
+from datasets_app.parametric.spaces import count_points, resolve
+from datasets_app.parametric.spec import SpaceError, parse_space
+
+AXIS = {
+    "range": [8, 16, 24, 32, 40, 48],
+    "window": {"skip": "degree", "body": 4},
+    "resample:corner": {"first": 1, "last": 1},
+}
+TASKS = [
+    {"name": "arithmetic", "params": {"length": [8, 16], "max_depth": [1, 2, 3]}},
+    {"name": "brackets", "mode": "manifold", "manifold": {"length": AXIS, "kinds": [1, 2]}},
+    {"name": "swaps", "task": "shuffle", "mode": "list", "params": [{"length": 3}, {"length": 4}]},
+]
+
+
+def space_of(tasks=TASKS, count=4, **options):
+    return resolve(parse_space({"name": "example", "precision": {"low": {"count": count}}, "tasks": tasks}), **options)
+
+
+def by_key(space):
+    return {
+        item.key: (item.case.input, item.case.target, json.dumps(item.metadata())) for item in generate_items(space)
+    }
+
+
+def test_points_are_counted_by_degree_and_density_before_anything_is_drawn():
+    counts = count_points(space_of().spec)
+    assert counts["arithmetic"] == dict.fromkeys(counts["arithmetic"], 6)
+    assert counts["swaps"][2, "corner"] == 2
+    assert counts["brackets"][1, "normal"] == 8
+    assert counts["brackets"][1, "corner"] == 4
+    assert count_points(space_of().spec, degrees=(9,))["brackets"][9, "normal"] is None
+
+
+@pytest.mark.parametrize("degree", [0, 1, 4])
+@pytest.mark.parametrize("density", ["normal", "lowdef", "corner"])
+def test_the_counts_are_those_of_the_resolved_space(degree, density):
+    space = space_of(degree=degree, density=density)
+    counts = count_points(space.spec, (degree,), (density,))
+    assert space.points_by_task == {name: one[degree, density] for name, one in counts.items()}
+    assert space.cases == 4 * len(space.points) == len(list(generate_items(space)))
+
+
+def test_names_of_points_are_those_of_the_seeds_record():
+    task = {"name": "movies", "mode": "list", "params": [{"reference_count": 4, "choice_count": 3, "count": 128}]}
+    item = next(generate_items(space_of([task])))
+    assert item.point.count == 128
+    assert item.point.record_name == "000_movies_choice_count-3_reference_count-4"
+    assert item.record_key == "000_movies_choice_count-3_reference_count-4-0"
+    assert item.metadata()["guess_chance"] == 0.3333333333333333
+    assert item.metadata()["params"] == {"reference_count": 4, "choice_count": 3}
+
+
+def test_more_cases_at_a_point_continue_its_stream():
+    few, many = (by_key(space_of(count=count)) for count in (8, 32))
+    assert len(many) == 4 * len(few) == space_of(count=32).cases
+    assert few.items() <= many.items()
+
+
+def test_more_points_leave_the_items_of_the_others_as_they_were():
+    more = [{"name": "sort"}, *TASKS]
+    before, after = (by_key(space_of(tasks)) for tasks in (TASKS, more))
+    assert before.items() <= after.items()
+    assert len(after) == len(before) + 4
+
+
+def test_the_same_parameters_give_the_same_cases_in_every_file_and_another_seed_gives_others():
+    (point,) = space_of([{"name": "sort", "params": {"length": 9}}]).points
+    alone = [item.case for item in generate_point(point)]
+    cases = draw_cases("sort", {"length": 9})
+    assert alone == [next(cases) for _ in range(4)]
+    assert alone != [item.case for item in generate_point(point, seed=43)]
+    assert [item.case for item in generate_point(point, start=2, stop=4)] == alone[2:]
+
+
+def test_a_definition_rebuilds_the_same_items_after_it_was_stored_as_text():
+    space = space_of(degree=1)
+    stored = json.loads(json.dumps(space.definition()))
+    assert list(generate_from_definition(stored)) == list(generate_items(space))
+
+
+def test_the_hash_of_a_definition_follows_its_content():
+    hashes = {space_of().definition_hash(), space_of(degree=1).definition_hash(), space_of(seed=7).definition_hash()}
+    assert len(hashes) == 3
+    assert space_of().definition_hash() in hashes
+    whole, decimal = ([{"name": "arithmetic", "params": {"prob_open": value}}] for value in (1, 1.0))
+    assert space_of(whole).definition_hash() != space_of(decimal).definition_hash()
+
+
+def test_a_definition_of_another_version_is_refused():
+    stored = space_of().definition()
+    stored["generators"][0] = stored["generators"][0] | {"version": 99}
+    with pytest.raises(SpaceError, match=r"arithmetic: was built as .*99"):
+        list(generate_from_definition(stored))
+
+
+def test_examples_equal_no_case_and_no_other_example():
+    params = {"length": 4, "kinds": 2}
+    cases = draw_cases("brackets", params)
+    avoid = {next(cases).input for _ in range(3)}
+    examples = draw_examples("brackets", params, 2, avoid=avoid)
+    assert len({case.input for case in examples}) == len(examples) == 2
+    assert not avoid & {case.input for case in examples}
+    assert all(get_generator("brackets").explain(case) for case in examples)
+
+
+def test_a_space_with_few_different_cases_gives_fewer_examples():
+    assert len(draw_examples("brackets", {"length": 1, "kinds": 2}, 5, avoid=())) == 2
