@@ -48,6 +48,11 @@ class Measure:
     def is_rating(self) -> bool:
         return self.grader is None
 
+    @property
+    def length(self) -> float | None:
+        """The length of the scale; None if it is not bounded or not known."""
+        return None if self.low is None or self.high is None else self.high - self.low
+
 
 def list_measures(experiment: Experiment) -> list[Measure]:
     """Return every measure: ratings by dimension, then rules, judges and panels, then people.

@@ -15,6 +15,15 @@ def per_cent(share: float | None, places: int = 1) -> str:
     return MISSING if share is None else f"{100 * share:z.{places}f} %".replace("-", MINUS)
 
 
+def points(share: float | None, places: int = 1) -> str:
+    """Format a difference of shares in percentage points."""
+    return MISSING if share is None else f"{number(100 * share, places)} pp"
+
+
+def points_interval(low: float | None, high: float | None) -> str:
+    return MISSING if low is None or high is None else f"{number(100 * low, 1)} to {number(100 * high, 1)} pp"
+
+
 def coefficient(r: float | None) -> str:
     """Format a correlation without the zero before the decimal point."""
     if r is None:

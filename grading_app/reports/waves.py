@@ -26,6 +26,7 @@ from grading_app.reports.frames import (
     sum_of,
 )
 from grading_app.reports.score_lines import Measure, measure_label, place_of
+from grading_app.reports.score_matrix import list_measures
 from grading_app.statistics.paired import FEW, Change, change_of, holm
 from runs_app.models import Experiment, Wave
 from runs_app.planning.drift import ServedModels
@@ -109,17 +110,19 @@ def wave_lines(experiment: Experiment, a: Wave, b: Wave) -> list[WaveLine]:
     """Return lines by measure: first all conditions if there are several, then each in the order of the design."""
     labels, dimensions = labels_of(experiment), dimensions_of(experiment)
     rules, people = rule_labels(experiment), people_labels(experiment)
+    spans = {(one.grader, one.dimension): one.length for one in list_measures(experiment)}
     where = {"experiment": experiment.pk, "a": a.pk, "b": b.pk, "few": FEW}
     found = rows_of(_compared(RATINGS), where) if dimensions else []
     for graded, by in ((BY_RULES, rules), (BY_PEOPLE, people)):
         found += rows_of(_compared(_grades(graded)), {**where, "rules": list(by)}) if by else []
     several = len({row[0] for row in found if row[0] is not None}) > 1
     lines = []
-    for condition, rule, dimension, is_share, n, mean, sd, few, *rest in found:
+    for condition, rule, dimension, is_share, n, mean, sd, few, once, *rest in found:
         if condition is None and not several:
             continue  # It would repeat the line of the only condition.
         measure = Measure(measure_label({**rules, **people}, dimensions, rule, dimension), rule, dimension, is_share)
-        change = change_of(n, mean, sd, few or ())
+        span = 1.0 if is_share else spans.get((rule, dimension))
+        change = change_of(n, mean, sd, few or (), span=span, once=is_share and once)
         lines.append(WaveLine(measure, labels[condition] if condition is not None else None, change, *rest))
     order: dict[str | None, int] = {None: -1} | {label: at for at, label in enumerate(labels.values())}
     return _adjusted(sorted(lines, key=lambda line: (place_of(line.measure), order[line.condition])))
@@ -177,6 +180,7 @@ def _compared(of_item: str) -> str:
             bool_and(bool_and(zero_or_one)) OVER (PARTITION BY rule, dimension_id),
             count(d), avg(d), stddev_samp(d),
             CASE WHEN count(d) <= %(few)s THEN array_agg(d) FILTER (WHERE d IS NOT NULL) END,
+            coalesce(bool_and(d IN (-1, 0, 1)), false),
             avg(a) FILTER (WHERE d IS NOT NULL), avg(b) FILTER (WHERE d IS NOT NULL), count(*) - count(d),
             sum(unread_a)::bigint, sum(unread_b)::bigint
         FROM lines GROUP BY 1, 2, 3"""  # noqa: S608

@@ -63,14 +63,17 @@ class WaveScoreTable(tables.Table):
         return _amount(value, record)
 
     def render_difference(self, value: Change, record: WaveLine) -> str:
-        return statistic_format.signed(_amount(value.mean, record))
+        told = statistic_format.points if record.measure.is_share else statistic_format.number
+        return statistic_format.signed(told(value.mean))
 
     def render_se(self, value: Change, record: WaveLine) -> str:
-        return statistic_format.per_cent(value.se) if record.measure.is_share else statistic_format.number(value.se, 3)
+        return statistic_format.points(value.se) if record.measure.is_share else statistic_format.number(value.se, 3)
 
-    def render_interval(self, value: Change, record: WaveLine) -> str:
-        told = statistic_format.per_cent_interval if record.measure.is_share else statistic_format.interval
-        return told(value.low, value.high).replace("-", statistic_format.MINUS)
+    def render_interval(self, value: Change, record: WaveLine) -> SafeString | str:
+        if value.reason:
+            return format_html('<small class="muted">{}</small>', value.reason)
+        told = statistic_format.points_interval if record.measure.is_share else statistic_format.interval
+        return told(value.low, value.high)
 
     def render_p(self, value: Change) -> SafeString | str:
         return format_html('{} <small class="muted">{}</small>', statistic_format.p_value(value.p), value.test)

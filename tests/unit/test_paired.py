@@ -6,9 +6,21 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import ttest_1samp
+from scipy.stats import chi2, ttest_1samp
 
-from grading_app.statistics.paired import FEW, SIGN_FLIPS, STUDENT, change_of, holm, sign_flip_p
+from grading_app.statistics.paired import (
+    FEW,
+    MCNEMAR,
+    NO_SPREAD,
+    SIGN_FLIPS,
+    STUDENT,
+    TOO_FEW,
+    change_of,
+    holm,
+    sign_flip_interval,
+    sign_flip_p,
+)
+from grading_app.statistics.paired_shares import mcnemar_p, tango_interval
 
 # C. Darwin's maize, crossed less self-fertilised, in eighths of an inch: Fisher (1935), sections 17 and 21.
 MAIZE = [49, -67, 8, 16, 6, 23, 28, 41, 14, 29, 56, 24, 75, 60, -48]
@@ -18,10 +30,10 @@ SLEEP = [1.2, 2.4, 1.3, 1.3, 0.0, 1.0, 1.8, 0.8, 4.6, 1.4]
 scores = st.lists(st.floats(-7, 7, allow_subnormal=False), min_size=1, max_size=24)
 
 
-def change(differences):
+def change(differences, **scale):
     n = len(differences)
     sd = stdev(differences) if n > 1 else None
-    return change_of(n, fmean(differences), sd, differences if n <= FEW else ())
+    return change_of(n, fmean(differences), sd, differences if n <= FEW else (), **scale)
 
 
 def test_fishers_maize_flips_as_he_counted():
@@ -32,7 +44,7 @@ def test_students_sleep_has_its_published_t_and_interval():
     found = change(SLEEP)
     assert (found.n, found.mean, found.test) == (10, pytest.approx(1.58), SIGN_FLIPS)
     assert found.mean / found.se == pytest.approx(4.0621, abs=1e-4)
-    assert (found.low, found.high) == pytest.approx((0.7001142, 2.4598858), abs=1e-6)
+    assert (found.low, found.high) == pytest.approx((5 / 6, 37 / 15))
 
 
 def test_beyond_few_items_it_is_students_test():
@@ -40,6 +52,7 @@ def test_beyond_few_items_it_is_students_test():
     found, expected = change(differences), ttest_1samp(differences, 0)
     interval = expected.confidence_interval()
     assert found.test == STUDENT
+    assert found.mean / found.se == pytest.approx(expected.statistic)
     assert (found.p, found.low, found.high) == pytest.approx((expected.pvalue, interval.low, interval.high))
 
 
@@ -68,7 +81,7 @@ def test_the_other_way_round_turns_the_sign_and_nothing_else(differences):
     assert other.mean == pytest.approx(-one.mean)
     assert (other.n, other.test, other.se) == (one.n, one.test, pytest.approx(one.se))
     assert other.p == pytest.approx(one.p)
-    if one.se is not None:
+    if one.low is not None:
         assert (other.low, other.high) == (pytest.approx(-one.high, abs=1e-9), pytest.approx(-one.low, abs=1e-9))
 
 
@@ -78,6 +91,82 @@ def test_the_order_of_items_does_not_matter(differences, random):
     mixed = random.sample(differences, len(differences))
     assert sign_flip_p(mixed) == sign_flip_p(differences)
     assert 2.0 ** (1 - len(differences)) <= sign_flip_p(differences) <= 1
+
+
+@given(st.lists(st.integers(-6, 6), min_size=6, max_size=12))
+@settings(max_examples=40, deadline=None)
+def test_the_sign_flip_interval_holds_the_shifts_that_the_test_does_not_reject(differences):
+    low, high = sign_flip_interval(differences)
+    inside = [low + 1e-7, fmean(differences), high - 1e-7] if high - low > 1e-6 else [low]
+    assert all(sign_flip_p([value - shift for value in differences]) > 0.05 for shift in inside)
+    for shift in (low - 1e-6, high + 1e-6):
+        assert sign_flip_p([value - shift for value in differences]) <= 0.05
+
+
+def test_five_items_reject_nothing():
+    assert sign_flip_interval([1.0, 2.0, 3.0, 4.0, 5.0]) is None
+    assert change([1.0, 2.0, 3.0, 4.0, 5.0]).reason == TOO_FEW
+
+
+whole = st.lists(st.integers(-1, 1), min_size=2, max_size=30)
+
+
+@given(whole)
+@settings(max_examples=80, deadline=None)
+def test_the_interval_contains_zero_just_when_the_test_does_not_reject(differences):
+    for scale in ({"span": 1.0, "once": True}, {"span": 6.0}):
+        found = change(differences, **scale)
+        assert (found.low <= 1e-12 and found.high >= -1e-12) == (found.p > 0.05), scale
+        assert found.low <= found.mean + 1e-12
+        assert found.mean - 1e-12 <= found.high
+
+
+@pytest.mark.parametrize("items", [2, 5, 6, 16, 17, 40, 200])
+@pytest.mark.parametrize("scale", [{"span": 1.0, "once": True}, {"span": 6.0}, {"span": 100.0}])
+def test_items_that_did_not_change_have_an_interval_with_a_width_on_the_scale(items, scale):
+    found = change([0.0] * items, **scale)
+    assert (found.mean, found.p) == (0, 1)
+    assert -scale["span"] <= found.low < -0.01
+    assert 0.01 < found.high <= scale["span"]
+
+
+def test_equal_differences_of_unknown_scale_have_a_reason_and_no_interval():
+    for items in (8, 30):
+        found = change([0.5] * items)
+        assert (found.low, found.high, found.reason) == (None, None, NO_SPREAD)
+
+
+def test_tangos_interval_is_the_published_one():
+    # M. W. Fagerland, S. Lydersen & P. Laake (2014), Statistics in Medicine 33, 2850-2875: airway
+    # hyper-responsiveness before and after stem cell transplantation, 1 and 7 of 21 children changed.
+    assert tango_interval(1, 7, 21) == pytest.approx((-0.517, -0.026), abs=5e-4)
+
+
+@pytest.mark.parametrize("n", [1, 10, 40, 200])
+def test_tangos_interval_without_changes_is_wilsons_reach(n):
+    # Without changes its ends are z^2 / (n + z^2), because the estimate of q is then 0.
+    z2 = 1.959963985**2
+    assert tango_interval(0, 0, n) == pytest.approx((-z2 / (n + z2), z2 / (n + z2)))
+
+
+def test_mcnemars_test_is_that_of_chi_squared():
+    assert mcnemar_p(12, 2) == pytest.approx(chi2.sf(100 / 14, 1))
+    assert mcnemar_p(0, 0) == 1
+
+
+def test_answers_that_are_right_or_wrong_once_get_tangos_interval_and_mcnemars_test():
+    found = change([1] * 12 + [-1] * 2 + [0] * 36, span=1.0, once=True)
+    assert (found.test, found.p) == (MCNEMAR, pytest.approx(mcnemar_p(12, 2)))
+    assert (found.low, found.high) == pytest.approx(tango_interval(12, 2, 50))
+
+
+@pytest.mark.parametrize("items", [8, 11, 20, 40])
+@pytest.mark.parametrize(("gains", "losses"), [(0.05, 0.0), (0.1, 0.02), (0.3, 0.05), (0.2, 0.2), (0.6, 0.0)])
+def test_the_change_of_a_share_is_covered_in_93_of_100_samples(gains, losses, items):
+    drawn = np.random.default_rng(3).choice([1, -1, 0], size=(400, items), p=[gains, losses, 1 - gains - losses])
+    found = [change(row.tolist(), span=1.0, once=True) for row in drawn]
+    covered = np.mean([one.low - 1e-9 <= gains - losses <= one.high + 1e-9 for one in found])
+    assert covered > 0.93 - 2 * 0.0128  # .0128 is the standard error of a share of .93 of 400.
 
 
 def test_holms_steps_are_those_of_a_worked_example():

@@ -117,7 +117,7 @@ def rated(item, dimension, wave):
 def test_the_page_shows_numbers_answers_and_a_changed_model(client, experiment):
     page = opened(client, experiment)
     text = page.content.decode()
-    for said in ("−41.7 %", "sign flips", "0.125", "12 of 12", "vendor/small-2", "Served differently in wave-1"):
+    for said in ("−41.7 pp", "sign flips", "0.125", "12 of 12", "vendor/small-2", "Served differently in wave-1"):
         assert said in text, said
     assert text.count('<span class="chip">changed</span>') == 2  # The model in either wave; the provider is the same.
     assert "No difference from wave 0 to wave-1 is significant" in text
@@ -135,7 +135,7 @@ def test_a_drift_that_is_no_chance_is_named(client):
 
 
 def test_the_choice_is_in_the_address(client, experiment):
-    assert "+41.7 %" in opened(client, experiment, a="wave-1", b="0").content.decode()
+    assert "+41.7 pp" in opened(client, experiment, a="wave-1", b="0").content.decode()
     assert "Both sides show the same wave" in opened(client, experiment, a="0", b="0").content.decode()
     assert opened(client, experiment, a="elsewhere").status_code == 404
     assert opened(client, experiment, b="7").status_code == 404
