@@ -35,7 +35,7 @@ def worker(database: str, in_flight: int) -> tuple[int, float]:
     connection.settings_dict["NAME"] = database
     from runs_app.engine.worker import Drain, DrainLimits
     from runs_app.engine.worker_registration import WorkerRegistration
-    from tests.integration.engine.conftest import reply
+    from tests.factories.engine import reply
 
     answer = reply("The sum is 4. ANSWER: 4")
 

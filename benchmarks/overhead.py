@@ -27,7 +27,7 @@ def one_round(number: int, options: argparse.Namespace) -> float:
     from runs_app.engine.worker_registration import WorkerRegistration
     from runs_app.models import Run
     from runs_app.planning import plan as plan_module
-    from tests.integration.engine.conftest import reply
+    from tests.factories.engine import reply
 
     experiment = designed(f"overhead-{number}", "http://127.0.0.1:9/v1", options.trials, options.in_flight)
     plan_module.plan(experiment)

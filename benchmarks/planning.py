@@ -22,7 +22,7 @@ from django.db import connection
 
 from runs_app.models import Trial
 from runs_app.planning import plan as plan_module
-from tests.integration.planning import world
+from tests.factories import drafts
 
 ITEMS, RUNS, SAMPLES = 1000, 10, 10
 
@@ -30,10 +30,10 @@ ITEMS, RUNS, SAMPLES = 1000, 10, 10
 def main(trials: int) -> None:
     per_run = trials // RUNS
     dimensions = max(1, per_run // ITEMS // SAMPLES)
-    experiment = world.make_experiment(
-        dataset=world.make_dataset(ITEMS),
-        models=[world.make_model(f"m{at}") for at in range(RUNS)],
-        dimensions=[world.make_dimension(f"d{at}") for at in range(dimensions)],
+    experiment = drafts.make_draft_experiment(
+        dataset=drafts.make_questions(ITEMS),
+        models=[drafts.make_rehearsal_model(f"m{at}") for at in range(RUNS)],
+        dimensions=[drafts.make_draft_dimension(f"d{at}") for at in range(dimensions)],
         samples=SAMPLES,
     )
     timed("first plan", experiment)

@@ -20,7 +20,7 @@ from django.db import connection
 from grading_app.judging import grade_conditions
 from runs_app.models import Experiment
 from tests import factories
-from tests.integration.judging.conftest import make_grader
+from tests.factories.judges import make_grader
 
 ITEMS, MODELS = 1000, 5
 PROSE = "First add the two numbers and then check the result against the question once more. " * 3

@@ -10,7 +10,7 @@ from django.test import TransactionTestCase
 from hypothesis import HealthCheck
 from hypothesis import settings as generated
 
-pytest_plugins = ["tests.chromium", "tests.clusters"]
+pytest_plugins = ["tests.chromium", "tests.prepared_database"]
 
 MADE_BY_MIGRATIONS = {
     "django_migrations",

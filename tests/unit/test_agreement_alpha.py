@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from grading_app.statistics.alpha import krippendorff_alpha
 from grading_app.statistics.kappas import fleiss_kappa
 from grading_app.statistics.ratings import ratings_from, ratings_of
-from tests.unit.agreeing import KRIPPENDORFF, NAN, tables
+from tests.unit.published_ratings import KRIPPENDORFF, NAN, tables
 
 LEVELS = ("nominal", "ordinal", "interval", "ratio")
 levels = st.sampled_from(LEVELS)

@@ -11,7 +11,7 @@ from grading_app.statistics.intraclass import FORMS, intraclass_correlation
 from grading_app.statistics.kappas import cohens_kappa, fleiss_kappa, percent_agreement
 from grading_app.statistics.ranks import kendalls_w
 from grading_app.statistics.ratings import ratings_from, ratings_of
-from tests.unit.agreeing import KRIPPENDORFF, crossed, tables
+from tests.unit.published_ratings import KRIPPENDORFF, crossed, tables
 from tests.unit.test_agreement_kappas import COHEN
 
 MEASURES = {

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from grading_app.statistics.concordance import correlation, lins_concordance
 from grading_app.statistics.correlation import pearson
 from grading_app.statistics.ratings import ratings_of
-from tests.unit.agreeing import NAN, tables
+from tests.unit.published_ratings import NAN, tables
 
 # J. M. Bland & D. G. Altman (1986), Lancet 327, 307-310, table 1: peak flow, first readings of two meters, 17 people.
 WRIGHT = [494, 395, 516, 434, 476, 557, 413, 442, 650, 433, 417, 656, 267, 478, 178, 423, 427]

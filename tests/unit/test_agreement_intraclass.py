@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from grading_app.statistics.intraclass import FORMS, intraclass_correlation, mean_squares
 from grading_app.statistics.ratings import ratings_of
-from tests.unit.agreeing import NAN, SHROUT_FLEISS, tables
+from tests.unit.published_ratings import NAN, SHROUT_FLEISS, tables
 
 forms = st.sampled_from(FORMS)
 

@@ -8,9 +8,9 @@ from grading_app.statistics.bootstrap import bootstrap
 from grading_app.statistics.concordance import lins_concordance
 from grading_app.statistics.judge_bias import judge_bias, judge_slope, judge_standing, standing_coefficients
 from grading_app.statistics.ratings import ratings_from, ratings_of
-from tests.unit.agreeing import NAN, tables
-from tests.unit.clustering import clustered_mean, grouped
-from tests.unit.realdata import csv_rows
+from tests.factories.recordings import csv_rows
+from tests.unit.clustered_scores import clustered_mean, grouped
+from tests.unit.published_ratings import NAN, tables
 
 MEASURES = ("concordance", "correlation", "same answer")
 

@@ -13,7 +13,7 @@ from grading_app.statistics.kappas import (
     percent_agreement,
 )
 from grading_app.statistics.ratings import ratings_from, ratings_of
-from tests.unit.agreeing import DIAGNOSES, KRIPPENDORFF, NAN, crossed, tables
+from tests.unit.published_ratings import DIAGNOSES, KRIPPENDORFF, NAN, crossed, tables
 
 # J. Cohen (1960), Educational and Psychological Measurement 20, 37-46, table 2, as frequencies of 200 (also Cohen 1968,
 # table 1): personality disorder, neurosis, psychosis.

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from grading_app.statistics.prediction_powered import corrected_mean
 from grading_app.statistics.ratings import ratings_of
-from tests.unit.agreeing import NAN
-from tests.unit.clustering import clustered_mean, grouped
+from tests.unit.clustered_scores import clustered_mean, grouped
+from tests.unit.published_ratings import NAN
 
 
 def sample(draw, units=300, rated=60, shift=0.8, noise=0.5, worthless=False):

@@ -6,7 +6,7 @@ from scipy.stats import friedmanchisquare, rankdata, spearmanr
 
 from grading_app.statistics.ranks import Ranking, kendalls_w
 from grading_app.statistics.ratings import ratings_of
-from tests.unit.agreeing import NAN, tables
+from tests.unit.published_ratings import NAN, tables
 
 # S. Siegel (1956), "Nonparametric statistics for the behavioral sciences", ch. 9: three executives rank six applicants.
 APPLICANTS = np.array([[1, 6, 3, 2, 5, 4], [1, 5, 6, 4, 2, 3], [6, 3, 2, 5, 4, 1]]).T

@@ -13,7 +13,7 @@ from grading_app.statistics.judge_bias import judge_bias, judge_slope, standing_
 from grading_app.statistics.kappas import cohens_kappa, confusion_matrix, fleiss_kappa
 from grading_app.statistics.prediction_powered import corrected_mean
 from grading_app.statistics.ratings import Holding, Ratings, ratings_of, tallied
-from tests.unit.agreeing import tables
+from tests.unit.published_ratings import tables
 from tests.unit.test_agreement_bootstrap import MEASURES
 
 JUDGE = 0

@@ -11,8 +11,8 @@ from scipy.stats import t as student
 
 from evalsite.lib.stats.wilson import modified_wilson, wilson
 from grading_app.statistics.clusters import ClusterSums, clustered_mean_of, clustered_share_of
-from tests.unit.clustering import clustered_mean, grouped, sums_of
-from tests.unit.realdata import csv_rows
+from tests.factories.recordings import csv_rows
+from tests.unit.clustered_scores import clustered_mean, grouped, sums_of
 
 ratings = st.lists(st.lists(st.integers(1, 7), min_size=1, max_size=6), min_size=1, max_size=12)
 marks = st.lists(st.lists(st.integers(0, 1), min_size=1, max_size=6), min_size=2, max_size=12)

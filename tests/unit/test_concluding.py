@@ -8,7 +8,7 @@ from evalsite.lib.stats.scale import Scale
 from runs_app.engine import outcomes
 from runs_app.engine.backoff import RetryPolicy
 from runs_app.llm.calls import CallFailure, ErrorClass, Kind
-from tests.integration.engine.conftest import reply
+from tests.factories.engine import reply
 
 SEVEN = Scale(1, 7)
 

@@ -9,7 +9,7 @@ from scipy.stats import t as student
 from evalsite.lib.stats.wilson import wilson
 from grading_app.statistics.clusters import ClusterSums, clustered_share_of
 from grading_app.statistics.intervals import NO_SPREAD, ONE_ITEM, bounded_score_interval, estimate_mean, sum_clusters
-from tests.unit.clustering import sums_of
+from tests.unit.clustered_scores import sums_of
 
 points = st.lists(st.lists(st.integers(1, 7), min_size=1, max_size=5), min_size=2, max_size=30)
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from evalsite.lib.stats.scale import Scale
 from runs_app.llm.rating_parser import Parsed, parse_rating, visible_text
-from tests.unit.realdata import csv_rows
+from tests.factories.recordings import csv_rows
 
 SEVEN = Scale(1, 7)
 BIPOLAR = Scale(-3, 3)

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from datasets_app.sampling import SamplingError, replace_one, reshuffle, sample, stratified_shares, uniform_shares
-from tests.unit.realdata import csv_rows
+from tests.factories.recordings import csv_rows
 
 POOL = [
     (f"{category}{number}", category) for category, size in [("a", 6), ("b", 3), ("c", 1)] for number in range(size)

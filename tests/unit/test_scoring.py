@@ -15,7 +15,7 @@ from grading_app.scoring.scorers import (
     scorer,
     scorer_text,
 )
-from tests.unit.realdata import json_lines
+from tests.factories.recordings import json_lines
 
 PARAMETERS = {"json_field": {"field": "city"}, "regex": {"pattern": r"=> (\w+)"}}
 

@@ -8,7 +8,7 @@ from grading_app.models import Rubric
 from runs_app.models import Dimension, Prompt, Sampler
 from runs_app.planning import row_versions
 from tests import factories
-from tests.integration.rubrics.world import make_rubric, make_texts
+from tests.factories.judges import make_item_texts, make_starter_rubric
 
 pytestmark = pytest.mark.django_db
 
@@ -16,8 +16,8 @@ DRAFTS = {
     "runs_app_prompt": lambda: factories.make_prompt(status="draft"),
     "runs_app_dimension": lambda: factories.make_dimension(status="draft"),
     "runs_app_sampler": lambda: factories.make_sampler(status="draft"),
-    "runs_app_textset": lambda: make_texts(factories.make_dataset(), status="draft"),
-    "grading_app_rubric": lambda: make_rubric(status="draft"),
+    "runs_app_textset": lambda: make_item_texts(factories.make_dataset(), status="draft"),
+    "grading_app_rubric": lambda: make_starter_rubric(status="draft"),
 }
 
 
@@ -40,6 +40,6 @@ def test_an_approval_stores_its_time(table):
 
 
 def test_what_is_made_approved_has_its_time_too():
-    made = [factories.make_prompt(), factories.make_sampler(), factories.make_dimension(), make_rubric()]
+    made = [factories.make_prompt(), factories.make_sampler(), factories.make_dimension(), make_starter_rubric()]
     assert {type(row) for row in made} == {Prompt, Sampler, Dimension, Rubric}
     assert all(row.approved_at for row in made)

@@ -8,7 +8,7 @@ from django.urls import reverse
 
 from datasets_app.models import Asset
 from runs_app.models import Prompt
-from tests.integration.planning.world import QUESTION, make_dataset, make_dimension, make_prompt
+from tests.factories.drafts import QUESTION, make_draft_dimension, make_question_prompt, make_questions
 
 LIST, ADD = reverse("admin:runs_app_prompt_changelist"), reverse("admin:runs_app_prompt_add")
 
@@ -51,7 +51,7 @@ def test_a_longer_conversation_is_written_as_turns(as_user, researcher):
 
 
 def test_a_known_name_makes_the_next_version(as_user, researcher):
-    make_prompt("plain")
+    make_question_prompt("plain")
     as_user(researcher).post(ADD, written(user="{{key}}"))
     assert Prompt.objects.get(version=2).messages[0]["content"] == "{{key}}"
 
@@ -85,20 +85,20 @@ def test_a_problem_is_told_at_the_field_that_it_was_written_in(as_user, research
 
 
 def test_a_draft_can_be_edited_and_its_name_cannot(as_user, researcher):
-    prompt = make_prompt(status="draft")
+    prompt = make_question_prompt(status="draft")
     as_user(researcher).post(page(prompt), written(name="other", user="{{key}}"))
     prompt.refresh_from_db()
     assert (prompt.name, prompt.messages[-1]["content"]) == ("plain", "{{key}}")
 
 
 def test_the_page_of_a_draft_shows_its_texts_to_be_edited(as_user, researcher):
-    form = as_user(researcher).get(page(make_prompt(status="draft"))).context["adminform"].form
+    form = as_user(researcher).get(page(make_question_prompt(status="draft"))).context["adminform"].form
     assert (form["system"].value(), form["user"].value()) == ("Answer the question.", "{{input}}")
     assert "{{input}}" not in str(form["messages"])
 
 
 def test_an_approved_prompt_takes_no_edit(as_user, curator):
-    prompt = make_prompt()
+    prompt = make_question_prompt()
     shown = as_user(curator).get(page(prompt)).content.decode()
     as_user(curator).post(page(prompt), written(user="{{key}}"))
     prompt.refresh_from_db()
@@ -109,7 +109,7 @@ def test_an_approved_prompt_takes_no_edit(as_user, curator):
 
 
 def test_approval_asks_why_and_keeps_the_answer(as_user, curator):
-    prompt, web = make_prompt(status="draft"), as_user(curator)
+    prompt, web = make_question_prompt(status="draft"), as_user(curator)
     assert "Approve: reason" in act(web, "approve", prompt).content.decode()
     assert "Enter a reason" in act(web, "approve", prompt, confirmed="yes").content.decode()
     prompt.refresh_from_db()
@@ -122,13 +122,13 @@ def test_approval_asks_why_and_keeps_the_answer(as_user, curator):
 
 
 def test_the_button_of_a_page_asks_for_the_reason_too(as_user, curator):
-    prompt = make_prompt(status="draft")
+    prompt = make_question_prompt(status="draft")
     asked = as_user(curator).post(page(prompt), written(user="{{input}}", _verb="approve"))
     assert "Approve: reason" in asked.content.decode()
 
 
 def test_a_researcher_cannot_approve_or_archive(as_user, researcher):
-    prompt = make_prompt(status="draft")
+    prompt = make_question_prompt(status="draft")
     for verb in ("approve", "archive"):
         act(as_user(researcher), verb, prompt, confirmed="yes", reason="me")
     prompt.refresh_from_db()
@@ -137,7 +137,7 @@ def test_a_researcher_cannot_approve_or_archive(as_user, researcher):
 
 
 def test_a_prompt_with_a_problem_is_not_approved(as_user, curator):
-    prompt = make_prompt(messages=[{"role": "user", "content": "{{target}}"}], status="draft")
+    prompt = make_question_prompt(messages=[{"role": "user", "content": "{{target}}"}], status="draft")
     shown = act(as_user(curator), "approve", prompt, confirmed="yes", reason="in a hurry").content.decode()
     assert "cannot be approved" in shown
     prompt.refresh_from_db()
@@ -145,14 +145,14 @@ def test_a_prompt_with_a_problem_is_not_approved(as_user, curator):
 
 
 def test_archive_takes_an_approved_prompt_out_of_use(as_user, curator):
-    prompt = make_prompt()
+    prompt = make_question_prompt()
     act(as_user(curator), "archive", prompt, confirmed="yes", reason="superseded")
     prompt.refresh_from_db()
     assert prompt.status == "archived"
 
 
 def test_a_new_version_is_a_draft_of_the_same_content(as_user, researcher):
-    prompt = make_prompt()
+    prompt = make_question_prompt()
     act(as_user(researcher), "new_version", prompt, confirmed="yes")
     copy = Prompt.objects.get(version=2)
     assert (copy.name, copy.status, copy.messages) == ("plain", "draft", prompt.messages)
@@ -160,7 +160,7 @@ def test_a_new_version_is_a_draft_of_the_same_content(as_user, researcher):
 
 
 def test_only_a_draft_can_be_deleted(as_user, curator):
-    draft, approved = make_prompt(status="draft"), make_prompt("other")
+    draft, approved = make_question_prompt(status="draft"), make_question_prompt("other")
     for prompt in (draft, approved):
         as_user(curator).post(reverse("admin:runs_app_prompt_delete", args=[prompt.pk]), {"post": "yes"})
     assert list(Prompt.objects.all()) == [approved]
@@ -168,8 +168,8 @@ def test_only_a_draft_can_be_deleted(as_user, curator):
 
 def test_the_preview_shows_the_exact_messages_of_an_item(as_user, researcher):
     turns = [{"role": "user", "content": "{{input}} {{dimension_instructions}} {{scale_min}}-{{scale_max}}"}]
-    prompt = make_prompt(messages=turns, answer_format="rating", status="draft")
-    dataset, joy = make_dataset(["one?", "<b>two</b>?"]), make_dimension("joy", high=5)
+    prompt = make_question_prompt(messages=turns, answer_format="rating", status="draft")
+    dataset, joy = make_questions(["one?", "<b>two</b>?"]), make_draft_dimension("joy", high=5)
     shown = as_user(researcher).get(preview(prompt), {"dataset": dataset.pk, "item": "q000001", "dimension": joy.pk})
     (turn,) = shown.context["shown"]["turns"].turns
     assert turn.text.startswith("<b>two</b>? How much joy? 1-5\n\nAnswer with JSON alone")
@@ -178,15 +178,15 @@ def test_the_preview_shows_the_exact_messages_of_an_item(as_user, researcher):
 
 def test_the_preview_shows_the_picture_and_the_text_after_it(as_user, researcher):
     image = Asset.objects.create(sha256="a" * 64, format="png", width=2, height=1, size=1)
-    prompt = make_prompt(messages=[{"role": "user", "content": "{{image}} What is this?"}])
-    dataset = make_dataset(1, image=image)
+    prompt = make_question_prompt(messages=[{"role": "user", "content": "{{image}} What is this?"}])
+    dataset = make_questions(1, image=image)
     shown = as_user(researcher).get(preview(prompt), {"dataset": dataset.pk}).content.decode()
     assert f'src="{image.url}"' in shown
     assert "What is this?" in shown
 
 
 def test_the_preview_says_what_keeps_an_item_from_being_asked(as_user, researcher):
-    prompt, dataset = make_prompt(messages=[{"role": "user", "content": "{{image}}"}]), make_dataset(1)
+    prompt, dataset = make_question_prompt(messages=[{"role": "user", "content": "{{image}}"}]), make_questions(1)
     web = as_user(researcher)
     shown = web.get(preview(prompt), {"dataset": dataset.pk}).content.decode()
     assert "this item has no image" in shown

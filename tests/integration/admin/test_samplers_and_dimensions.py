@@ -2,7 +2,7 @@ import pytest
 from django.urls import reverse
 
 from runs_app.models import Dimension, Sampler
-from tests.integration.planning.world import make_dimension, make_sampler
+from tests.factories.drafts import make_draft_dimension, make_draft_sampler
 
 
 def add(web, kind, **fields):
@@ -47,7 +47,7 @@ def test_what_is_refused_is_said_and_not_saved(as_user, researcher, kind, fields
     assert not Dimension.objects.exists()
 
 
-@pytest.mark.parametrize(("kind", "make"), [("sampler", make_sampler), ("dimension", make_dimension)])
+@pytest.mark.parametrize(("kind", "make"), [("sampler", make_draft_sampler), ("dimension", make_draft_dimension)])
 def test_what_is_in_use_takes_a_new_version_and_no_edit(as_user, researcher, kind, make):
     row, web = make(status="approved"), as_user(researcher)
     shown = web.get(reverse(f"admin:runs_app_{kind}_change", args=[row.pk])).content.decode()

@@ -8,8 +8,8 @@ from grading_app.models import GradeCondition
 from runs_app.models import Experiment
 from runs_app.planning import row_versions
 from tests import factories
+from tests.factories.judges import make_starter_grader, make_starter_rubric
 from tests.integration.admin.conftest import staff
-from tests.integration.rubrics.world import make_grader, make_rubric
 
 pytestmark = pytest.mark.django_db
 
@@ -17,8 +17,8 @@ KINDS = {
     "prompt": lambda by: factories.make_prompt(created_by=by),
     "sampler": lambda by: factories.make_sampler(created_by=by),
     "dimension": lambda by: factories.make_dimension(created_by=by),
-    "rubric": lambda by: make_rubric(created_by=by),
-    "grader": lambda by: _of(make_grader("mine"), by),
+    "rubric": lambda by: make_starter_rubric(created_by=by),
+    "grader": lambda by: _of(make_starter_grader("mine"), by),
 }
 
 

@@ -8,13 +8,13 @@ from django.urls import reverse
 
 from runs_app.models import Endpoint, Experiment, Run, Worker
 from runs_app.planning import plan as plan_module
-from tests.integration.planning.world import (
-    make_dimension,
-    make_endpoint,
-    make_experiment,
-    make_model,
-    make_prompt,
-    make_sampler,
+from tests.factories.drafts import (
+    make_draft_dimension,
+    make_draft_experiment,
+    make_draft_sampler,
+    make_question_prompt,
+    make_rehearsal_endpoint,
+    make_rehearsal_model,
 )
 
 QUEUE = [model for model in apps.get_app_config("django_q").get_models() if admin.site.is_registered(model)]
@@ -27,7 +27,7 @@ def address(row_or_model, page, *args):
 
 @pytest.fixture
 def planned(researcher):
-    experiment = make_experiment(owner=researcher, dimensions=[make_dimension()])
+    experiment = make_draft_experiment(owner=researcher, dimensions=[make_draft_dimension()])
     plan_module.plan(experiment, by=researcher)
     return experiment
 
@@ -75,7 +75,7 @@ def test_workers_are_read_only_even_for_superusers(as_user, superuser):
 
 
 def test_a_researcher_sees_endpoints_and_cannot_change_them(as_user, researcher, operator):
-    endpoint = make_endpoint()
+    endpoint = make_rehearsal_endpoint()
     page = address(endpoint, "change", endpoint.pk)
     assert as_user(researcher).get(page).status_code == 200
     filled = as_user(operator).get(page).context["adminform"].form.initial
@@ -99,8 +99,14 @@ def test_an_address_that_is_not_allowed_is_refused_for_an_operator_too(as_user, 
 
 def test_no_page_of_the_admin_needs_an_inline_script_or_style(as_user, superuser, planned):
     """The site's policy forbids both: a page that has one would be broken in silence."""
-    rows = [planned, Run.objects.get(), make_endpoint("lab"), make_model("m"), make_prompt("p", status="draft")]
-    rows += [make_sampler("s"), make_dimension("d"), Worker.objects.create(name="w", host="h", pid=1)]
+    rows = [
+        planned,
+        Run.objects.get(),
+        make_rehearsal_endpoint("lab"),
+        make_rehearsal_model("m"),
+        make_question_prompt("p", status="draft"),
+    ]
+    rows += [make_draft_sampler("s"), make_draft_dimension("d"), Worker.objects.create(name="w", host="h", pid=1)]
     web = as_user(superuser)
     pages = [address(row, "changelist") for row in rows] + [address(row, "change", row.pk) for row in rows]
     pages += [reverse("admin:runs_app_prompt_add"), reverse("admin:runs_app_prompt_preview", args=[rows[4].pk])]

@@ -7,7 +7,13 @@ import pytest
 from runs_app.batches.http_client import ApiClient
 from runs_app.models import Attempt, ProviderBatch
 from runs_app.monitoring.consistency_check import find_differences
-from tests.integration.batches.world import Killed, batched_run, give_up_waiting, next_run, work
+from tests.factories.batches import (
+    Killed,
+    drive_batches,
+    end_submission_search,
+    make_batched_run,
+    make_next_batched_run,
+)
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -62,21 +68,21 @@ class Crasher:
 @pytest.mark.parametrize("kind", ["openai", "anthropic"])
 def test_whoever_comes_next_goes_on(provider, kind, monkeypatch):
     monkeypatch.setattr("runs_app.batches.collection.LINES", 2)
-    experiment = batched_run(provider.url, kind, items=TRIALS).experiment
+    experiment = make_batched_run(provider.url, kind, items=TRIALS).experiment
     # The database's part is the same for all providers.
     crasher = Crasher(monkeypatch, only_requests=kind == "anthropic")
     points = []
     for number in itertools.count():
-        run = experiment.runs.get() if number == 0 else next_run(experiment, number)
+        run = experiment.runs.get() if number == 0 else make_next_batched_run(experiment, number)
         crasher.arm(number)
         try:
-            work(crash=crasher)
+            drive_batches(crash=crasher)
         except Killed as crash:
             points.append(str(crash))
         is_last = crasher.at is not None
         crasher.at = None
-        give_up_waiting()
-        work()
+        end_submission_search()
+        drive_batches()
         check(run, points[-1:])
         if is_last:
             break

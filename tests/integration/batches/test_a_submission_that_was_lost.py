@@ -10,7 +10,14 @@ from runs_app.batches.http_client import ApiClient
 from runs_app.llm.calls import CallFailure, ErrorClass
 from runs_app.models import Attempt, Experiment, ProviderBatch, Run, Trial
 from runs_app.monitoring.consistency_check import find_differences
-from tests.integration.batches.world import Killed, batched_run, give_up_waiting, killing, next_run, work
+from tests.factories.batches import (
+    Killed,
+    drive_batches,
+    end_submission_search,
+    kill_at,
+    make_batched_run,
+    make_next_batched_run,
+)
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -28,9 +35,9 @@ def is_waited_for():
 def lose_the_answer(provider, until=is_looked_for):
     """The provider has a batch that does not end, and we do not know."""
     provider.set_faults(batch_faults={"lost_submission": 1}, batch_waits={"done": NEVER_S})
-    work(until=until)
+    drive_batches(until=until)
     provider.set_faults(batch_faults={})
-    give_up_waiting()
+    end_submission_search()
 
 
 def all_at_work_end(provider):
@@ -73,14 +80,14 @@ def ended_once(run, provider, *, batches):
 
 
 def test_the_one_that_may_be_it_is_waited_for_and_named(provider):
-    run = batched_run(provider.url, "anthropic")
+    run = make_batched_run(provider.url, "anthropic")
     lose_the_answer(provider)
-    work(until=is_waited_for)
+    drive_batches(until=is_waited_for)
     batch = ProviderBatch.objects.get()
     assert (batch.status, provider.counters()["batches"]) == ("submitting", 1)
     assert (batch.sought_until - batch.created_at).total_seconds() == pytest.approx(86_400, abs=120)
     all_at_work_end(provider)
-    work()
+    drive_batches()
     ended_once(run, provider, batches=1)
     assert ProviderBatch.objects.get().provider_id in batch.error
     assert ProviderBatch.objects.get().sought_until is None
@@ -88,68 +95,68 @@ def test_the_one_that_may_be_it_is_waited_for_and_named(provider):
 
 @pytest.mark.parametrize("moment", ["before search_keys", "before schedule_search", "after schedule_search"])
 def test_workers_that_die_while_it_is_looked_for_make_no_second_one(provider, moment):
-    run = batched_run(provider.url, "anthropic")
+    run = make_batched_run(provider.url, "anthropic")
     lose_the_answer(provider)
     with pytest.raises(Killed):
-        work(crash=killing(moment))
-    work(until=is_waited_for)
+        drive_batches(crash=kill_at(moment))
+    drive_batches(until=is_waited_for)
     all_at_work_end(provider)
-    work()
+    drive_batches()
     ended_once(run, provider, batches=1)
 
 
 def test_a_strangers_batch_of_that_size_is_waited_for_and_then_the_calls_are_submitted_again(provider, monkeypatch):
-    run = batched_run(provider.url, "anthropic")
+    run = make_batched_run(provider.url, "anthropic")
     stranger = submit_as_a_stranger(provider, 6)
     never_arrives(monkeypatch)
-    work(until=is_waited_for)
+    drive_batches(until=is_waited_for)
     assert stranger in ProviderBatch.objects.get().error
-    give_up_waiting()
+    end_submission_search()
     with pytest.raises(AssertionError, match="did not come to an end"):
-        work(steps=3)
+        drive_batches(steps=3)
     assert provider.counters()["batches"] == 1
     all_at_work_end(provider)
-    work()
+    drive_batches()
     ended_once(run, provider, batches=2)
     assert ProviderBatch.objects.get().provider_id != stranger
 
 
 def test_a_strangers_batch_of_another_size_or_of_later_keeps_nothing_waiting(provider, monkeypatch):
-    run = batched_run(provider.url, "anthropic")
+    run = make_batched_run(provider.url, "anthropic")
     submit_as_a_stranger(provider, 7)
     never_arrives(monkeypatch)
-    work(until=is_looked_for)
+    drive_batches(until=is_looked_for)
     submit_as_a_stranger(provider, 6)
-    give_up_waiting(hours=2)
-    work(until=lambda: provider.counters()["batches"] == 3)
+    end_submission_search(hours=2)
+    drive_batches(until=lambda: provider.counters()["batches"] == 3)
     assert not is_waited_for()
     all_at_work_end(provider)
-    work()
+    drive_batches()
     ended_once(run, provider, batches=3)
 
 
 def test_of_two_that_were_lost_the_one_that_arrived_is_told_by_its_calls(provider, monkeypatch):
-    first = batched_run(provider.url, "anthropic")
+    first = make_batched_run(provider.url, "anthropic")
     never_arrives(monkeypatch)
-    work(until=is_looked_for)
-    second = next_run(Experiment.objects.get(), 1)
+    drive_batches(until=is_looked_for)
+    second = make_next_batched_run(Experiment.objects.get(), 1)
     lose_the_answer(provider, until=lambda: provider.counters()["batches"] == 1)
-    work(until=lambda: ProviderBatch.objects.filter(error__contains="may be it").count() == 2)
+    drive_batches(until=lambda: ProviderBatch.objects.filter(error__contains="may be it").count() == 2)
     all_at_work_end(provider)
-    work()
+    drive_batches()
     ended_once(first, provider, batches=2)
     ended_once(second, provider, batches=2)
     assert "found again" in " ".join(change.reason for change in second.batches.get().history)
 
 
 def test_a_cancelled_run_waits_for_the_one_that_may_be_its_own_and_keeps_what_it_answers(provider):
-    run = batched_run(provider.url, "anthropic")
+    run = make_batched_run(provider.url, "anthropic")
     lose_the_answer(provider)
     run_control.cancel(Run.objects.all(), by="tester", reason="enough")
-    work(until=is_waited_for)
+    drive_batches(until=is_waited_for)
     assert ProviderBatch.objects.get().status == "cancelling"
     all_at_work_end(provider)
-    work()
+    drive_batches()
     run.refresh_from_db()
     assert (run.status, run.n_done, provider.counters()["batches"]) == ("cancelled", 6, 1)
     assert Trial.objects.filter(status="done").count() == provider.counters()["answers"]
@@ -157,12 +164,12 @@ def test_a_cancelled_run_waits_for_the_one_that_may_be_its_own_and_keeps_what_it
 
 
 def test_a_batch_of_that_size_that_is_not_ours_and_has_ended_keeps_nothing_waiting(provider, monkeypatch):
-    batched_run(provider.url, "anthropic")
-    work()
+    make_batched_run(provider.url, "anthropic")
+    drive_batches()
     ProviderBatch.objects.update(provider_id="msgbatch_forgotten")  # As if another program had made it.
-    run = next_run(Experiment.objects.get(), 1)
+    run = make_next_batched_run(Experiment.objects.get(), 1)
     never_arrives(monkeypatch)
-    work(until=is_looked_for)
-    give_up_waiting()
-    work()
+    drive_batches(until=is_looked_for)
+    end_submission_search()
+    drive_batches()
     ended_once(run, provider, batches=2)

@@ -10,7 +10,7 @@ from runs_app.batches.batch_worker import APIS
 from runs_app.models import Endpoint, ProviderBatch, Run
 from runs_app.monitoring.consistency_check import find_differences
 from runs_app.tasks import drain_is_needed
-from tests.integration.batches.world import Killed, batched_run, killing, work
+from tests.factories.batches import Killed, drive_batches, kill_at, make_batched_run
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -49,9 +49,9 @@ def before(monkeypatch, kind, step, *, do):
 
 
 def test_cancelled_during_its_upload_it_is_never_submitted(provider, monkeypatch):
-    run = batched_run(provider.url)
+    run = make_batched_run(provider.url)
     before(monkeypatch, "openai", "upload", do=cancel)
-    work()
+    drive_batches()
     run.refresh_from_db()
     assert provider.counters()["batches"] == 0
     assert (run.status, run.n_cancelled, ProviderBatch.objects.get().status) == ("cancelled", 6, "cancelled")
@@ -60,10 +60,10 @@ def test_cancelled_during_its_upload_it_is_never_submitted(provider, monkeypatch
 
 @pytest.mark.parametrize("kind", ["openai", "anthropic"])
 def test_a_batch_cancelled_while_submitted_ends_at_the_provider(provider, monkeypatch, kind):
-    run = batched_run(provider.url, kind)
+    run = make_batched_run(provider.url, kind)
     provider.set_faults(batch_waits={"done": 1000})
     before(monkeypatch, kind, "create", do=cancel)
-    work(steps=400)
+    drive_batches(steps=400)
     run.refresh_from_db()
     batch = ProviderBatch.objects.get()
     assert batch.provider_id
@@ -75,20 +75,20 @@ def test_a_batch_cancelled_while_submitted_ends_at_the_provider(provider, monkey
 @pytest.mark.parametrize("stop", [pause, take_out_of_use])
 @pytest.mark.parametrize("moment", ["before _jobs", "before save", "upload"])
 def test_what_was_not_handed_over_goes_back_where_a_run_or_an_endpoint_is_stopped(provider, monkeypatch, stop, moment):
-    run = batched_run(provider.url)
+    run = make_batched_run(provider.url)
     if moment == "upload":
         before(monkeypatch, "openai", "upload", do=stop)
     else:
         with pytest.raises(Killed):
-            work(crash=killing(moment))
+            drive_batches(crash=kill_at(moment))
         stop()
-    work()
+    drive_batches()
     run.refresh_from_db()
     assert (ProviderBatch.objects.get().status, run.n_pending, run.n_attempts) == ("cancelled", 6, 0)
     assert provider.counters()["batches"] == 0
     assert not drain_is_needed()
     go_on()
-    work()
+    drive_batches()
     run.refresh_from_db()
     assert (run.status, run.n_done, run.n_attempts, provider.counters()["batches"]) == ("done", 6, 6, 1)
     assert find_differences() == []

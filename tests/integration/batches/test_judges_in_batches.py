@@ -9,21 +9,21 @@ from grading_app.judging.verdict_reader import read_verdicts
 from grading_app.models import Grading
 from runs_app.models import LanguageModel, ProviderBatch, Run, Trial
 from runs_app.monitoring.consistency_check import find_differences
-from tests.integration.batches.world import PRICES, batched_run, work
-from tests.integration.judging.conftest import make_grader
+from tests.factories.batches import PRICES, drive_batches, make_batched_run
+from tests.factories.judges import make_grader
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
 @pytest.mark.parametrize("kind", ["openai", "anthropic"])
 def test_verdicts_are_asked_for_in_a_batch_at_half_the_price(provider, kind):
-    answers = batched_run(provider.url, kind, max_usd=5)
-    work()
+    answers = make_batched_run(provider.url, kind, max_usd=5)
+    drive_batches()
     experiment, before = answers.experiment, provider.counters()["batch_calls"]
     grader = make_grader(model=LanguageModel.objects.get())
     (report,) = judge(experiment, [grader], list(experiment.waves.all()), by="test")
     assert (report.added, report.run.is_batched) == (6, True)
-    work()
+    drive_batches()
     read_verdicts(experiment)
 
     run = Run.objects.get(pk=report.run.pk)
@@ -39,8 +39,8 @@ def test_verdicts_are_asked_for_in_a_batch_at_half_the_price(provider, kind):
 
 
 def test_where_the_judges_endpoint_takes_no_batches_verdicts_are_calls(provider):
-    answers = batched_run(provider.url)
-    work()
+    answers = make_batched_run(provider.url)
+    drive_batches()
     (report,) = judge(answers.experiment, [make_grader()], list(answers.experiment.waves.all()), by="test")
     assert not report.run.is_batched
     assert report.run.batches.count() == 0

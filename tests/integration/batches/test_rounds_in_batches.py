@@ -8,7 +8,7 @@ from runs_app.engine.worker import has_calls_left, has_work_left
 from runs_app.models import Endpoint, Point, ProviderBatch, Run, Trial
 from runs_app.monitoring.consistency_check import find_differences
 from tests import factories
-from tests.integration.batches.world import PRICES, Killed, killing, work
+from tests.factories.batches import PRICES, Killed, drive_batches, kill_at
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -50,13 +50,13 @@ def decide():
 
 def decide_and_go_on():
     while decide():
-        work()
+        drive_batches()
 
 
 def test_each_round_is_one_batch_of_all_points_that_go_on(launched, provider):
     Endpoint.objects.update(batch_max_open=4)
     assert launched.is_batched
-    work()
+    drive_batches()
     assert list(ProviderBatch.objects.values_list("status", "n_requests")) == [("collected", 12)]
     assert has_calls_left()
     decide_and_go_on()
@@ -72,21 +72,21 @@ def test_each_round_is_one_batch_of_all_points_that_go_on(launched, provider):
 
 def test_a_batch_at_work_keeps_no_drain_of_the_task_queue_busy(launched, provider):
     provider.set_faults(batch_waits={"done": 1e6})
-    work(until=lambda: ProviderBatch.objects.filter(status="submitted").exists())
+    drive_batches(until=lambda: ProviderBatch.objects.filter(status="submitted").exists())
     assert has_work_left()
     assert not has_calls_left()
 
 
 def test_no_batch_is_made_while_a_point_waits_to_be_decided(launched, monkeypatch):
-    work()
+    drive_batches()
     monkeypatch.setattr("runs_app.engine.adaptive_rounds.MOST_AT_ONCE", 1)
     assert decide()
     assert Trial.objects.filter(status="pending").count() == 4
-    work()
+    drive_batches()
     assert ProviderBatch.objects.count() == 1
     while decide():
         pass
-    work()
+    drive_batches()
     assert [batch.n_requests for batch in ProviderBatch.objects.order_by("pk")] == [12, 8]
     while decide():
         pass
@@ -97,8 +97,8 @@ def test_no_batch_is_made_while_a_point_waits_to_be_decided(launched, monkeypatc
 @pytest.mark.parametrize("moment", ["after record_each", "after _end"])
 def test_a_worker_that_dies_while_it_collects_or_decides_loses_no_decision(launched, provider, moment):
     with pytest.raises(Killed):
-        work(crash=killing(moment))
-    work()
+        drive_batches(crash=kill_at(moment))
+    drive_batches()
     decide_and_go_on()
     launched.refresh_from_db()
     assert launched.status == "done"

@@ -8,7 +8,7 @@ from runs_app.llm import gateway
 from runs_app.models import Attempt, Experiment, ProviderBatch, Trial
 from runs_app.monitoring.consistency_check import find_differences
 from tests import factories
-from tests.integration.batches.world import batched_run, work
+from tests.factories.batches import drive_batches, make_batched_run
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -17,13 +17,13 @@ def rating_run(provider, kind="openai", **fields):
     prompt = factories.make_prompt("rate", user="{{input}} {{scale_labels}}", answer_format="rating")
     dimensions = [factories.make_dimension()]
     provider.set_faults(json_schema=False)
-    return batched_run(provider.url, kind, prompts=[prompt], dimensions=dimensions, max_attempts=1, **fields)
+    return make_batched_run(provider.url, kind, prompts=[prompt], dimensions=dimensions, max_attempts=1, **fields)
 
 
 @pytest.mark.parametrize("kind", ["openai", "anthropic"])
 def test_the_next_batch_asks_without_a_schema_and_the_refusal_costs_no_attempt(provider, kind):
     run = rating_run(provider, kind, items=24)
-    work()
+    drive_batches()
     run.refresh_from_db()
     assert (run.status, run.n_done, run.n_attempts, run.n_permanent) == ("done", 24, 48, 0)
     first, second = ProviderBatch.objects.order_by("pk")
@@ -38,9 +38,11 @@ def test_the_next_batch_asks_without_a_schema_and_the_refusal_costs_no_attempt(p
 
 def test_what_fails_without_a_schema_fails_as_any_other_call(provider):
     run = rating_run(provider, stop_failure_rate=1)
-    work(until=lambda: Trial.objects.filter(error_class="response_format_unsupported", status="pending").count() == 6)
+    drive_batches(
+        until=lambda: Trial.objects.filter(error_class="response_format_unsupported", status="pending").count() == 6
+    )
     provider.set_faults(errors={"400": 1})
-    work()
+    drive_batches()
     run.refresh_from_db()
     assert (run.status, run.n_failed, run.errors["bad_request"]) == ("done", 6, 6)
     assert ProviderBatch.objects.count() == 2
@@ -60,10 +62,10 @@ def test_an_answer_of_a_batch_without_a_rating_is_asked_again_in_the_next_one(pr
         return came if first.setdefault(asked, came) is not came else replace(came, text="no idea", raw_text="no idea")
 
     monkeypatch.setattr(gateway, "read", unreadable_at_first)
-    work()
+    drive_batches()
     assert set(Trial.objects.values_list("status", "error_class")) == {("pending", "unreadable_answer")}
     Trial.objects.update(not_before=None)
-    work()
+    drive_batches()
     run.refresh_from_db()
     assert (run.status, run.n_done, run.errors) == ("done", 6, {"unreadable_answer": 6})
     assert set(Trial.objects.values_list("attempts", "parse_error")) == {(2, "")}

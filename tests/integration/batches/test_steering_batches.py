@@ -14,9 +14,15 @@ from runs_app.models import Attempt, Experiment, ProviderBatch, Run, Trial
 from runs_app.monitoring.consistency_check import find_differences
 from runs_app.tasks import drain_is_needed
 from tests import factories
-from tests.integration.batches.world import Killed, batched_run, endpoint, killing, next_run, work
-from tests.integration.engine.conftest import answering, drain
-from tests.system.faults.test_many_at_one_instant import at_once
+from tests.factories.batches import (
+    Killed,
+    batch_endpoint,
+    drive_batches,
+    kill_at,
+    make_batched_run,
+    make_next_batched_run,
+)
+from tests.factories.engine import answering, drain, run_at_once
 from tests.system.processes.workers import wait_until
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -41,11 +47,11 @@ def at_work_for(provider, seconds):
 
 @BOTH
 def test_a_cancelled_run_cancels_its_batch_and_keeps_what_was_answered(provider, kind):
-    run = batched_run(provider.url, kind, items=20)
+    run = make_batched_run(provider.url, kind, items=20)
     provider.set_faults(batch_waits={"done": 24.0})
-    work(steps=4000, until=at_work_for(provider, 1.3))
+    drive_batches(steps=4000, until=at_work_for(provider, 1.3))
     run_control.cancel(Run.objects.all(), by="tester", reason="enough")
-    work(steps=400)
+    drive_batches(steps=400)
     run.refresh_from_db()
     batch = ProviderBatch.objects.get()
     assert (run.status, batch.status, run.n_running) == ("cancelled", "cancelled", 0)
@@ -58,12 +64,12 @@ def test_a_cancelled_run_cancels_its_batch_and_keeps_what_was_answered(provider,
 
 @pytest.mark.parametrize("moment", ["before _jobs", "before save"])
 def test_a_batch_that_was_never_submitted_is_cancelled_without_a_word_to_the_provider(provider, moment):
-    run = batched_run(provider.url)
+    run = make_batched_run(provider.url)
 
     with pytest.raises(Killed):
-        work(crash=killing(moment))
+        drive_batches(crash=kill_at(moment))
     run_control.cancel(Run.objects.all(), by="tester", reason="enough")
-    work()
+    drive_batches()
     run.refresh_from_db()
     assert (run.status, run.n_cancelled, ProviderBatch.objects.get().status) == ("cancelled", 6, "cancelled")
     assert provider.counters()["batches"] == 0
@@ -71,25 +77,25 @@ def test_a_batch_that_was_never_submitted_is_cancelled_without_a_word_to_the_pro
 
 
 def test_cancelling_one_batch_pauses_its_run(provider):
-    run = batched_run(provider.url)
+    run = make_batched_run(provider.url)
     provider.set_faults(batch_waits={"done": 1000})
-    work(until=is_submitted)
+    drive_batches(until=is_submitted)
     assert run_control.cancel_batch(ProviderBatch.objects.get(), by="tester", reason="a wrong prompt")
-    work(steps=400)
+    drive_batches(steps=400)
     run.refresh_from_db()
     assert (run.status, run.n_pending, run.n_attempts) == ("paused", 6, 0)
     assert ProviderBatch.objects.get().status == "cancelled"
     assert not run_control.cancel_batch(ProviderBatch.objects.get(), by="tester", reason="again")
     provider.set_faults(batch_waits={})
     run_control.resume(Run.objects.all(), by="tester")
-    work()
+    drive_batches()
     run.refresh_from_db()
     assert (run.status, run.n_done) == ("done", 6)
     assert find_differences() == []
 
 
 def test_a_batch_is_no_larger_than_the_budget_pays(provider):
-    run = batched_run(provider.url, max_usd=Decimal("0.025"))
+    run = make_batched_run(provider.url, max_usd=Decimal("0.025"))
     seen = []
 
     def within_budget():
@@ -98,7 +104,7 @@ def test_a_batch_is_no_larger_than_the_budget_pays(provider):
         seen.append(ProviderBatch.objects.latest("pk").n_requests)
         return False
 
-    work(until=within_budget)
+    drive_batches(until=within_budget)
     run.refresh_from_db()
     assert max(seen) == 2
     assert (run.status == "done") == (run.n_done == 6)
@@ -107,10 +113,10 @@ def test_a_batch_is_no_larger_than_the_budget_pays(provider):
 
 
 def test_workers_that_make_batches_in_the_same_instant_never_pass_the_budget(provider):
-    run = batched_run(provider.url, items=8, max_usd=Decimal("0.125"))  # It pays twelve of sixteen.
-    beside = next_run(run.experiment, 1)
-    type(endpoint()).objects.update(batch_max_requests=5, batch_max_open=100)
-    made = [key for keys in at_once(*[admit_batches] * 8) for key in keys]
+    run = make_batched_run(provider.url, items=8, max_usd=Decimal("0.125"))  # It pays twelve of sixteen.
+    beside = make_next_batched_run(run.experiment, 1)
+    type(batch_endpoint()).objects.update(batch_max_requests=5, batch_max_open=100)
+    made = [key for keys in run_at_once(*[admit_batches] * 8) for key in keys]
     experiment = Experiment.objects.get()
     assert experiment.reserved_usd == Decimal("0.12") <= experiment.max_usd
     assert Trial.objects.filter(status="running").count() == 12
@@ -120,32 +126,32 @@ def test_workers_that_make_batches_in_the_same_instant_never_pass_the_budget(pro
 
 
 def test_the_only_free_batch_goes_to_the_experiment_of_higher_priority(provider):
-    run = batched_run(provider.url)
+    run = make_batched_run(provider.url)
     experiment = factories.make_experiment(
         "urgent", dataset=run.experiment.dataset, models=[run.condition.model], batch=True, max_usd=None, priority=1
     )
     (urgent,) = factories.make_runs(experiment)
     Run.objects.filter(pk=urgent.pk).update(is_batched=True)
     factories.plan_trials(urgent)
-    type(endpoint()).objects.update(batch_max_open=1)
+    type(batch_endpoint()).objects.update(batch_max_open=1)
     admit_batches()
     assert ProviderBatch.objects.get().run == urgent
     assert find_differences() == []
 
 
 def test_what_a_cancelled_batch_had_answered_is_not_asked_again_when_its_run_goes_on(provider):
-    run = batched_run(provider.url, items=20)
+    run = make_batched_run(provider.url, items=20)
     provider.set_faults(batch_waits={"done": 24.0})
-    work(steps=4000, until=at_work_for(provider, 1.3))
+    drive_batches(steps=4000, until=at_work_for(provider, 1.3))
     assert run_control.cancel_batch(ProviderBatch.objects.get(), by="tester", reason="a pause")
-    work(steps=400)
+    drive_batches(steps=400)
     run.refresh_from_db()
     kept, paid = run.n_done, run.spent_usd
     assert 0 < kept < 20
     assert paid > 0
     provider.set_faults(batch_waits={})
     run_control.resume(Run.objects.all(), by="tester")
-    work()
+    drive_batches()
     run.refresh_from_db()
     assert (run.status, run.n_done, run.n_attempts) == ("done", 20, 20)
     assert ProviderBatch.objects.latest("pk").n_requests == 20 - kept
@@ -154,8 +160,8 @@ def test_what_a_cancelled_batch_had_answered_is_not_asked_again_when_its_run_goe
 
 
 def test_bounds_hold_over_all_runs_of_an_endpoint(provider):
-    run = batched_run(provider.url, items=7)
-    type(endpoint()).objects.update(batch_max_requests=2, batch_max_open=2)
+    run = make_batched_run(provider.url, items=7)
+    type(batch_endpoint()).objects.update(batch_max_requests=2, batch_max_open=2)
     most = []
 
     def count():
@@ -163,17 +169,17 @@ def test_bounds_hold_over_all_runs_of_an_endpoint(provider):
         return False
 
     provider.set_faults(batch_waits={"done": 0.3})
-    work(steps=400, until=count)
+    drive_batches(steps=400, until=count)
     run.refresh_from_db()
     assert (run.status, max(most)) == ("done", 2)
     assert sorted(ProviderBatch.objects.values_list("n_requests", flat=True)) == [1, 2, 2, 2]
 
 
 def test_what_a_batch_holds_is_no_call_in_flight(provider):
-    run = batched_run(provider.url)
+    run = make_batched_run(provider.url)
     provider.set_faults(batch_waits={"done": 1000})
-    work(until=is_submitted)
-    type(endpoint()).objects.update(max_concurrency=1, adaptive=False)
+    drive_batches(until=is_submitted)
+    type(batch_endpoint()).objects.update(max_concurrency=1, adaptive=False)
     other = factories.make_experiment(
         "beside", dataset=run.experiment.dataset, models=[run.condition.model], max_usd=None
     )
@@ -183,12 +189,12 @@ def test_what_a_batch_holds_is_no_call_in_flight(provider):
     wait_until(lambda: drain(answering(), until_idle=False, seconds=1) == 0)
     beside.refresh_from_db()
     assert (beside.status, beside.n_done) == ("done", 6)
-    assert (endpoint().in_batches, endpoint().in_flight) == (6, 0)
+    assert (batch_endpoint().in_batches, batch_endpoint().in_flight) == (6, 0)
 
 
 def test_what_was_answered_before_is_not_sent(provider):
-    run = batched_run(provider.url, cache=True, cache_buster=False)
-    work()
+    run = make_batched_run(provider.url, cache=True, cache_buster=False)
+    drive_batches()
     again = factories.make_experiment(
         "again",
         dataset=run.experiment.dataset,
@@ -200,7 +206,7 @@ def test_what_was_answered_before_is_not_sent(provider):
     (replay,) = factories.make_runs(again)
     Run.objects.filter(pk=replay.pk).update(is_batched=True)
     factories.plan_trials(replay)
-    work()
+    drive_batches()
     replay.refresh_from_db()
     assert (replay.status, replay.n_done, replay.spent_usd) == ("done", 6, 0)
     assert provider.counters()["batches"] == 1
@@ -209,10 +215,10 @@ def test_what_was_answered_before_is_not_sent(provider):
 
 
 def test_the_task_queue_drains_for_a_batch_only_when_there_is_something_to_do(provider):
-    batched_run(provider.url)
+    make_batched_run(provider.url)
     assert drain_is_needed()
     provider.set_faults(batch_waits={"done": 1000})
-    work(until=is_submitted)
+    drive_batches(until=is_submitted)
     later = timezone.now() + timedelta(minutes=3)
     ProviderBatch.objects.update(next_poll_at=later, claim=None, lease_until=None)
     assert not drain_is_needed()

@@ -11,7 +11,7 @@ from runs_app.engine.leases import sweep_expired
 from runs_app.llm.calls import CallFailure, ErrorClass
 from runs_app.models import Attempt, Experiment, ProviderBatch, Trial
 from runs_app.monitoring.consistency_check import find_differences
-from tests.integration.batches.world import batched_run, give_up_waiting, work
+from tests.factories.batches import drive_batches, end_submission_search, make_batched_run
 
 pytestmark = pytest.mark.django_db(transaction=True)
 BOTH = pytest.mark.parametrize("kind", ["openai", "anthropic"])
@@ -27,12 +27,12 @@ def outcomes():
 
 @BOTH
 def test_a_submission_whose_answer_is_lost_is_found_again(provider, kind):
-    run = batched_run(provider.url, kind)
+    run = make_batched_run(provider.url, kind)
     provider.set_faults(batch_faults={"lost_submission": 1})
-    work(until=has_failed_once)
+    drive_batches(until=has_failed_once)
     assert ProviderBatch.objects.get().provider_id == ""
     provider.set_faults(batch_faults={})
-    work()
+    drive_batches()
     run.refresh_from_db()
     assert (run.status, run.n_done) == ("done", 6)
     assert (provider.counters()["batches"], provider.counters()["answers"]) == (1, 6)
@@ -41,7 +41,7 @@ def test_a_submission_whose_answer_is_lost_is_found_again(provider, kind):
 
 
 def test_an_upload_whose_answer_is_lost_is_found_by_its_name(provider, monkeypatch):
-    run = batched_run(provider.url)
+    run = make_batched_run(provider.url)
     provider.set_faults(batch_faults={"lost_upload": 1})
     uploads = []
     post = ApiClient.post
@@ -51,15 +51,15 @@ def test_an_upload_whose_answer_is_lost_is_found_by_its_name(provider, monkeypat
         return await post(door, path, **named)
 
     monkeypatch.setattr(ApiClient, "post", counting)
-    work(until=has_failed_once)
+    drive_batches(until=has_failed_once)
     provider.set_faults(batch_faults={})
-    work()
+    drive_batches()
     run.refresh_from_db()
     assert (run.status, uploads) == ("done", ["/files", "/batches"])
 
 
 def test_a_submission_that_may_still_arrive_is_not_made_again(provider, monkeypatch):
-    run = batched_run(provider.url)
+    run = make_batched_run(provider.url)
     post, lost = ApiClient.post, []
 
     async def losing(door, path, **named):
@@ -69,26 +69,26 @@ def test_a_submission_that_may_still_arrive_is_not_made_again(provider, monkeypa
         return await post(door, path, **named)
 
     monkeypatch.setattr(ApiClient, "post", losing)
-    work(until=has_failed_once)
+    drive_batches(until=has_failed_once)
     with pytest.raises(AssertionError, match="did not come to an end"):
-        work(steps=4)
+        drive_batches(steps=4)
     assert provider.counters()["batches"] == 0
-    give_up_waiting()
-    work()
+    end_submission_search()
+    drive_batches()
     run.refresh_from_db()
     assert (run.status, run.n_done, provider.counters()["batches"]) == ("done", 6, 1)
 
 
 @BOTH
 def test_what_an_expired_batch_did_not_ask_is_asked_in_the_next(provider, kind):
-    run = batched_run(provider.url, kind)
+    run = make_batched_run(provider.url, kind)
     provider.set_faults(batch_faults={"expired": 1})
-    work(until=lambda: ProviderBatch.objects.filter(status="expired").exists())
+    drive_batches(until=lambda: ProviderBatch.objects.filter(status="expired").exists())
     provider.set_faults(batch_faults={})
     assert Trial.objects.filter(status="pending", attempts=1, error_class="batch_expired").count() == 3
     assert set(Attempt.objects.exclude(outcome="ok").values_list("cost_usd", flat=True)) == {0}
     Trial.objects.filter(status="pending").update(not_before=None)
-    work()
+    drive_batches()
     run.refresh_from_db()
     assert (run.status, run.n_done, run.n_attempts) == ("done", 6, 9)
     assert provider.counters()["answers"] == 6
@@ -97,9 +97,9 @@ def test_what_an_expired_batch_did_not_ask_is_asked_in_the_next(provider, kind):
 
 @BOTH
 def test_what_no_line_speaks_of_costs_an_attempt_and_keeps_its_reservation(provider, kind):
-    run = batched_run(provider.url, kind, max_usd=10, max_attempts=1)
+    run = make_batched_run(provider.url, kind, max_usd=10, max_attempts=1)
     provider.set_faults(batch_faults={"missing": 1})
-    work()
+    drive_batches()
     run.refresh_from_db()
     assert (run.n_done, run.n_failed, run.n_unpriced) == (3, 3, 3)
     assert set(Trial.objects.filter(status="failed").values_list("error_class", flat=True)) == {"malformed_reply"}
@@ -108,9 +108,9 @@ def test_what_no_line_speaks_of_costs_an_attempt_and_keeps_its_reservation(provi
 
 
 def test_a_batch_that_is_refused_gives_all_back_and_its_run_says_why(provider):
-    run = batched_run(provider.url)
+    run = make_batched_run(provider.url)
     provider.set_faults(batch_faults={"invalid": 1})
-    work()
+    drive_batches()
     run.refresh_from_db()
     batch = ProviderBatch.objects.get()
     assert (run.status, batch.status) == ("stopped", "failed")
@@ -122,24 +122,26 @@ def test_a_batch_that_is_refused_gives_all_back_and_its_run_says_why(provider):
 
 
 def test_a_provider_without_room_is_asked_again_later(provider):
-    run = batched_run(provider.url)
+    run = make_batched_run(provider.url)
     provider.set_faults(batch_faults={"full": 1})
-    work()
+    drive_batches()
     run.refresh_from_db()
     assert (run.status, ProviderBatch.objects.get().status) == ("running", "failed")
     assert Trial.objects.filter(status="pending", attempts=0, not_before__isnull=False).count() == 6
     provider.set_faults(batch_faults={})
     Trial.objects.filter(status="pending").update(not_before=None)
-    work()
+    drive_batches()
     run.refresh_from_db()
     assert run.status == "done"
 
 
 @BOTH
 def test_a_call_that_fails_within_a_batch_fails_as_any_other(provider, kind):
-    run = batched_run(provider.url, kind, items=60, stop_failure_rate=1)  # So many that none of either is no chance.
+    run = make_batched_run(
+        provider.url, kind, items=60, stop_failure_rate=1
+    )  # So many that none of either is no chance.
     provider.set_faults(errors={"400": 0.4, "refusal": 0.3} if kind == "openai" else {"400": 0.4})
-    work()
+    drive_batches()
     run.refresh_from_db()
     assert run.status == "done"
     assert 0 < run.n_failed == run.errors["bad_request"] < 60
@@ -149,9 +151,9 @@ def test_a_call_that_fails_within_a_batch_fails_as_any_other(provider, kind):
 
 
 def test_nothing_but_its_batch_ends_a_claim(provider):
-    batched_run(provider.url)
+    make_batched_run(provider.url)
     provider.set_faults(batch_waits={"done": 1000})
-    work(until=lambda: ProviderBatch.objects.filter(status="submitted").exists())
+    drive_batches(until=lambda: ProviderBatch.objects.filter(status="submitted").exists())
     assert Trial.objects.filter(status="running", lease_until=None, worker=None).count() == 6
     assert sweep_expired() == 0
     assert find_differences() == []
@@ -159,7 +161,7 @@ def test_nothing_but_its_batch_ends_a_claim(provider):
 
 @BOTH
 def test_an_answer_that_names_no_batch_is_as_good_as_lost(provider, kind, monkeypatch):
-    run = batched_run(provider.url, kind)
+    run = make_batched_run(provider.url, kind)
     post, asked = ApiClient.post, []
 
     async def forgetting(door, path, **named):
@@ -168,14 +170,14 @@ def test_an_answer_that_names_no_batch_is_as_good_as_lost(provider, kind, monkey
         return reply if path == "/files" else {"status": "odd"}
 
     monkeypatch.setattr(ApiClient, "post", forgetting)
-    work()
+    drive_batches()
     run.refresh_from_db()
     assert (run.status, run.n_done, provider.counters()["batches"]) == ("done", 6, 1)
     assert [path for path in asked if path.endswith("batches")] == [asked[-1]]
 
 
 def test_results_that_are_not_there_yet_are_not_missing(provider, monkeypatch):
-    run = batched_run(provider.url)
+    run = make_batched_run(provider.url)
     look, looks = OpenAiBatches.look, []
 
     async def going_back(api, provider_id):
@@ -184,7 +186,7 @@ def test_results_that_are_not_there_yet_are_not_missing(provider, monkeypatch):
         return dataclasses.replace(state, phase=Phase.WORKING) if len(looks) in (2, 3) else state
 
     monkeypatch.setattr(OpenAiBatches, "look", going_back)
-    work()
+    drive_batches()
     run.refresh_from_db()
     assert (run.status, run.n_done, run.n_attempts) == ("done", 6, 6)
     assert len(looks) == 4

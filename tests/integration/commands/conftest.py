@@ -6,7 +6,7 @@ from django.core.management import call_command
 from django.core.management.base import CommandError
 
 from tests.factories import make_user
-from tests.integration.planning.world import make_dataset, make_endpoint
+from tests.factories.drafts import make_questions, make_rehearsal_endpoint
 
 
 @dataclass(frozen=True)
@@ -40,8 +40,8 @@ def operator(db):
 
 @pytest.fixture
 def lab(operator):
-    make_endpoint("rehearsal")
-    make_dataset(2, slug="questions")
+    make_rehearsal_endpoint("rehearsal")
+    make_questions(2, slug="questions")
 
 
 @pytest.fixture

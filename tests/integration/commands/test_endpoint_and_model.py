@@ -9,7 +9,7 @@ from runs_app.llm import gateway
 from runs_app.llm.calls import CallFailure, ErrorClass
 from runs_app.models import Endpoint, LanguageModel, Preflight
 from tests.factories import make_preflight, make_user
-from tests.integration.planning.world import make_endpoint, make_model
+from tests.factories.drafts import make_rehearsal_endpoint, make_rehearsal_model
 
 URL = "http://127.0.0.1:9599/v1"
 
@@ -49,7 +49,7 @@ def test_routes_of_retries_and_care_for_a_local_server_are_set_listed_and_taken_
 
 
 def test_a_model_is_told_to_mark_for_the_providers_cache(manage):
-    make_model("small")
+    make_rehearsal_model("small")
     for flag, marks in (("--cache-marks", True), ("--no-cache-marks", False)):
         manage("model", "set", "small", flag)
         assert json.loads(manage("model", "list", "--json").out)[0]["cache_marks"] is marks
@@ -75,7 +75,7 @@ def test_a_value_that_is_refused_is_named_and_nothing_is_saved(manage, option, v
 
 
 def test_list_says_whether_the_key_is_set_and_never_what_it_is(manage, monkeypatch):
-    make_endpoint("lab", key_env="LAB_KEY")
+    make_rehearsal_endpoint("lab", key_env="LAB_KEY")
     assert "LAB_KEY (not set here)" in manage("endpoint", "list").out
     monkeypatch.setenv("LAB_KEY", "sk-very-secret")
     listed = manage("endpoint", "list")
@@ -84,7 +84,7 @@ def test_list_says_whether_the_key_is_set_and_never_what_it_is(manage, monkeypat
 
 
 def test_model_set_writes_prices_with_their_source_and_date(manage):
-    make_endpoint("lab")
+    make_rehearsal_endpoint("lab")
     made = manage(
         "model", "set", "large", "--endpoint", "lab", "--model", "vendor/large", "--input-price", "0.5",
         "--output-price", "1.5", "--price-source", "price list", "--price-date", "2026-01-31",
@@ -97,13 +97,13 @@ def test_model_set_writes_prices_with_their_source_and_date(manage):
 
 
 def test_a_price_that_is_given_gets_a_date(manage):
-    make_model("large", price_date=None, input_price=None, output_price=None)
+    make_rehearsal_model("large", price_date=None, input_price=None, output_price=None)
     manage("model", "set", "large", "--input-price", "2")
     assert LanguageModel.objects.get().price_date is not None
 
 
 def test_a_price_without_a_source_is_refused_with_the_field(manage):
-    make_endpoint("lab")
+    make_rehearsal_endpoint("lab")
     words = ("model", "set", "large", "--endpoint", "lab", "--model", "vendor/large", "--input-price", "2")
     refused = manage(*words)
     assert (refused.code, refused.err.startswith("price_source: Enter the source of the prices")) == (2, True)
@@ -113,7 +113,7 @@ def test_a_price_without_a_source_is_refused_with_the_field(manage):
 
 @pytest.mark.parametrize("lost", [{"price_source": ""}, {"price_date": None}])
 def test_the_database_keeps_no_price_without_its_source_and_date(db, lost):
-    model = make_model("large")
+    model = make_rehearsal_model("large")
     with pytest.raises(IntegrityError, match="languagemodel_price_has_source"), transaction.atomic():
         LanguageModel.objects.filter(pk=model.pk).update(**lost)
     LanguageModel.objects.update(
@@ -122,7 +122,7 @@ def test_the_database_keeps_no_price_without_its_source_and_date(db, lost):
 
 
 def test_models_are_listed_with_a_preflight_that_is_outdated(manage):
-    model = make_model("large")
+    model = make_rehearsal_model("large")
     make_preflight(model)
     assert "check again" not in manage("model", "list").out
     manage("endpoint", "set", model.endpoint.name, "--base-url", "http://127.0.0.1:9600/v1")
@@ -133,7 +133,7 @@ def test_models_are_listed_with_a_preflight_that_is_outdated(manage):
 
 
 def test_a_model_without_a_price_is_listed_as_unknown_never_as_free(manage):
-    make_model("large", input_price=None)
+    make_rehearsal_model("large", input_price=None)
     assert "price unknown" in manage("model", "list").out
     assert json.loads(manage("model", "list", "--json").out)[0]["input_price"] is None
 
@@ -163,7 +163,7 @@ def test_a_model_without_a_price_is_listed_as_unknown_never_as_free(manage):
     ],
 )
 def test_what_a_model_cannot_be_is_refused_with_the_field(manage, words, message):
-    make_endpoint("lab")
+    make_rehearsal_endpoint("lab")
     refused = manage("model", "set", "large", *words)
     assert (refused.code, refused.err) == (2, message)
     assert not LanguageModel.objects.exists()
@@ -176,7 +176,7 @@ def test_check_calls_each_model_and_ends_with_1_when_one_is_dead(manage, monkeyp
     monkeypatch.setattr(gateway, "call", dead)
     monkeypatch.setattr(gateway, "warm_up", lambda: None)
     make_user("root", superuser=True)
-    make_model("large")
+    make_rehearsal_model("large")
     checked = manage("endpoint", "check", "rehearsal", "--user", "root")
     assert checked.code == 1
     assert "dead" in checked.out
@@ -187,6 +187,6 @@ def test_check_calls_each_model_and_ends_with_1_when_one_is_dead(manage, monkeyp
 
 
 def test_check_of_an_endpoint_without_models_says_so(manage):
-    make_endpoint("lab")
+    make_rehearsal_endpoint("lab")
     assert manage("endpoint", "check", "lab").err == "name: endpoint lab has no model; make one with `model set`"
     assert manage("endpoint", "check", "nowhere").code == 2

@@ -8,7 +8,7 @@ import pytest
 from runs_app.models import Attempt, Condition, Experiment, LanguageModel, Manifest, Prompt, Run, Trial
 from runs_app.monitoring.consistency_check import find_differences
 from tests.factories import make_model
-from tests.integration.engine.conftest import answering, drain
+from tests.factories.engine import answering, drain
 
 PRICED = (
     "model",

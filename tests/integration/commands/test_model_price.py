@@ -8,7 +8,7 @@ import pytest
 
 from runs_app.models import Endpoint, LanguageModel
 from runs_app.pricing import litellm_data, price_list
-from tests.integration.planning.world import make_endpoint, make_model
+from tests.factories.drafts import make_rehearsal_endpoint, make_rehearsal_model
 
 LISTED = {
     "gpt-4o": {
@@ -40,8 +40,10 @@ def listed(tmp_path, monkeypatch):
 
 
 def at(provider, name, model, **fields):
-    endpoint = make_endpoint(f"at-{provider}", provider=provider)
-    return make_model(name, endpoint=endpoint, **({"model": model, "input_price": None, "output_price": None} | fields))
+    endpoint = make_rehearsal_endpoint(f"at-{provider}", provider=provider)
+    return make_rehearsal_model(
+        name, endpoint=endpoint, **({"model": model, "input_price": None, "output_price": None} | fields)
+    )
 
 
 def test_a_price_is_taken_over_with_its_source_and_date_and_old_and_new_are_said(manage):
@@ -84,7 +86,9 @@ def test_all_takes_what_is_listed_and_names_the_rest(manage):
     at("openai", "big", "gpt-4o")
     at("openai", "own", "no-such-model")
     at("openai", "old", "gpt-4o", is_active=False)
-    make_model("gratis", endpoint=make_endpoint("free", is_free=True), model="gpt-4o", input_price=None)
+    make_rehearsal_model(
+        "gratis", endpoint=make_rehearsal_endpoint("free", is_free=True), model="gpt-4o", input_price=None
+    )
     done = manage("model", "price", "--all")
     assert done.code == 0
     assert list(LanguageModel.objects.filter(input_price=Decimal("2.5")).values_list("name", flat=True)) == ["big"]

@@ -6,7 +6,7 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from tests import factories
-from tests.integration.datasets.files import upload
+from tests.factories.files import upload
 from tests.unit.docs.test_commands_are_documented import COMMANDS
 
 TAKES_MANY = ("+", "*", argparse.REMAINDER)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from evalsite.lib.ops.postgres import Embedded
-from tests.clusters import copied, environment
+from tests.prepared_database import copy_folder, environment
 from tests.system.postgres.conftest import ROOT, open_folder, query
 
 pytestmark = pytest.mark.processes
@@ -35,7 +35,7 @@ LOOKS = [
 @pytest.fixture(scope="module")
 def place(prepared: Path) -> Iterator[Path]:
     with open_folder() as folder:
-        copied(prepared, folder / "data")
+        copy_folder(prepared, folder / "data")
         with Embedded(folder / "data" / "postgres").held():
             yield folder
 

@@ -8,7 +8,7 @@ import yaml
 from grading_app.models import Grader, Rubric
 from runs_app.models import Dimension, Prompt, Sampler
 from tests.factories import make_experiment, make_user
-from tests.integration.planning.world import make_model
+from tests.factories.drafts import make_rehearsal_model
 
 FILES = {
     "prompt": {"name": "plain", "user": "{{input}}", "system": "Answer."},
@@ -103,7 +103,7 @@ def test_a_name_that_there_is_not_ends_with_two(manage, operator, noun):
 
 
 def test_a_grader_is_made_with_what_its_file_writes_inline(manage, operator, file):
-    make_model("large")
+    make_rehearsal_model("large")
     content = {"name": "judge", "model": "large", "rubric": FILES["rubric"], "on_empty": "zero"}
     assert manage("grader", "create", file(content)).code == 0
     grader = Grader.objects.get()

@@ -5,12 +5,12 @@ import pytest
 from runs_app.models import CachedAnswer, Trial
 from runs_app.planning import plan as plan_module
 from tests import factories
-from tests.integration.planning.world import make_experiment
+from tests.factories.drafts import make_draft_experiment
 
 
 @pytest.fixture
 def remembered(db):
-    plan_module.plan(make_experiment())
+    plan_module.plan(make_draft_experiment())
     Trial.objects.update(status=Trial.Status.DONE)
     CachedAnswer.objects.bulk_create(CachedAnswer(key=str(trial.pk), trial=trial) for trial in Trial.objects.all())
 

@@ -7,7 +7,7 @@ from grading_app.models import Grading
 from grading_app.scoring.grading import grade
 from runs_app.models import Attempt, Run, Trial
 from runs_app.planning import plan as plan_module
-from tests.integration.planning.world import make_dataset, make_experiment
+from tests.factories.drafts import make_draft_experiment, make_questions
 
 pytestmark = pytest.mark.django_db
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.django_db
 @pytest.fixture
 def observed():
     """Five trials: one plain answer, one of each odd kind, one failure."""
-    experiment = make_experiment(dataset=make_dataset(5))
+    experiment = make_draft_experiment(dataset=make_questions(5))
     plan_module.plan(experiment)
     run = Run.objects.get()
     odd = [{"answer": "42"}, {"answer": ""}, {"answer": "4", "truncated": True}, {"answer": "?", "parse_error": "none"}]

@@ -15,7 +15,13 @@ from grading_app.comparison.unit_counts import load_frame
 from grading_app.forms.adjudication import AdjudicationForm, scales_of
 from grading_app.models import Adjudication, GradeCondition, Grading
 from tests import factories
-from tests.integration.comparison.world import graded, make_answers, make_rubric, said_in, trials_of
+from tests.factories.gradings import (
+    make_answered_experiment,
+    make_gradings,
+    make_scale_rubric,
+    trials_of,
+    values_in_frame,
+)
 
 pytestmark = pytest.mark.django_db
 SEVEN = Scale(1, 7)
@@ -28,10 +34,10 @@ def nothing_kept():
 
 @pytest.fixture
 def experiment():
-    made = make_answers(items=4)
-    rubric = make_rubric()
-    graded(made, "judge-a", lambda trial: 2.0, rubric=rubric)
-    graded(made, "judge-b", lambda trial: 6.0, rubric=rubric)
+    made = make_answered_experiment(items=4)
+    rubric = make_scale_rubric()
+    make_gradings(made, "judge-a", lambda trial: 2.0, rubric=rubric)
+    make_gradings(made, "judge-b", lambda trial: 6.0, rubric=rubric)
     return made
 
 
@@ -82,7 +88,7 @@ def test_it_can_be_chosen_as_a_rater_and_shows_at_once(client, experiment):
     posted(client, experiment.owner, experiment, trials_of(experiment)[1], score="1", reason="No.")
     assert client.get(address).context["compared"].measured.covered[2].mean == 1
     asked = QuestionForm(client.get(address).wsgi_request.GET, experiment).question()
-    assert len(said_in(load_frame(asked))) == 9
+    assert len(values_in_frame(load_frame(asked))) == 9
 
 
 def test_it_is_exported_with_the_gradings(client, experiment):

@@ -8,8 +8,8 @@ from grading_app.comparison import disagreements
 from grading_app.comparison.query import QuestionForm
 from grading_app.verdict_history import superseding
 from tests import factories
-from tests.integration.comparison.world import graded, make_answers, make_rubric, trials_of
-from tests.integration.rating.world import make_queue, make_rater, rate_all
+from tests.factories.gradings import make_answered_experiment, make_gradings, make_scale_rubric, trials_of
+from tests.factories.queues import make_queue, make_rater, rate_all
 
 pytestmark = pytest.mark.django_db
 
@@ -17,10 +17,10 @@ pytestmark = pytest.mark.django_db
 @pytest.fixture
 def experiment():
     """Splits of 0, 1, 2, 3 and 0 again over ten answers, 1.5 apart on one more."""
-    made = make_answers(items=11)
-    rubric = make_rubric()
-    graded(made, "judge-a", lambda trial: 2.0, rubric=rubric, reasoning="It is short.")
-    graded(made, "judge-b", apart, rubric=rubric, reasoning="It is long.")
+    made = make_answered_experiment(items=11)
+    rubric = make_scale_rubric()
+    make_gradings(made, "judge-a", lambda trial: 2.0, rubric=rubric, reasoning="It is short.")
+    make_gradings(made, "judge-b", apart, rubric=rubric, reasoning="It is long.")
     return made
 
 
@@ -98,7 +98,7 @@ def test_a_filter_narrows_it_and_stays_in_the_links(client, experiment):
 
 
 def test_one_answer_with_scores_and_reasons_side_by_side(client, experiment):
-    graded(experiment, "judge-unread", lambda trial: None)
+    make_gradings(experiment, "judge-unread", lambda trial: None)
     unit = disagreements.find(question(experiment)).splits[1].unit
     client.force_login(experiment.owner)
     page = client.get(reverse("disagreement", args=["pilot", unit]))
@@ -111,10 +111,10 @@ def test_one_answer_with_scores_and_reasons_side_by_side(client, experiment):
 
 def test_of_labels_with_one_score_the_one_that_was_chosen_is_named(client, experiment):
     labels = [{"name": "refused", "score": 0}, {"name": "wrong", "score": 0}, {"name": "right", "score": 1}]
-    rubric = make_rubric("labels", kind="label", labels=labels, low=0)
+    rubric = make_scale_rubric("labels", kind="label", labels=labels, low=0)
     keys = []
     for name, label in (("one", "refused"), ("another", "right"), ("third", None)):
-        condition = graded(experiment, name, lambda trial, label=label: float(label == "right"), rubric=rubric)
+        condition = make_gradings(experiment, name, lambda trial, label=label: float(label == "right"), rubric=rubric)
         with superseding():
             condition.gradings.update(detail={"label": label} if label else None)
         keys.append(f"rater=g{condition.pk}")
@@ -137,7 +137,7 @@ def test_items_on_a_dimension_have_splits_as_well(client):
 
 
 def test_an_answer_of_another_experiment_is_not_there(client, experiment):
-    other = make_answers("other")
+    other = make_answered_experiment("other")
     client.force_login(experiment.owner)
     assert client.get(reverse("disagreement", args=["pilot", trials_of(other)[0].pk])).status_code == 404
 

@@ -6,10 +6,9 @@ from django.urls import reverse
 from grading_app.comparison.adjudication import adjudicate
 from grading_app.comparison.raters import Scale
 from tests import factories
-from tests.integration.comparison.world import graded, make_rubric, trials_of
+from tests.factories.gradings import make_gradings, make_scale_rubric, trials_of
+from tests.factories.queues import make_answer_queue, make_rater, rate_all, signed_in
 from tests.integration.pages.conftest import NASTY
-from tests.integration.rating.test_answers_are_rated import make_answer_queue
-from tests.integration.rating.world import make_rater, rate_all, signed_in
 
 pytestmark = pytest.mark.django_db
 SHOWN = "&lt;script&gt;alert(&#x27;x&#x27;)&lt;/script&gt;"
@@ -26,9 +25,9 @@ def experiment():
     for run in factories.make_runs(made):
         factories.plan_trials(run, answer=lambda *_: {"answer": NASTY, "finish_reason": "<s>"})
     labels = [{"name": NASTY, "score": 1}, {"name": "other", "score": 5}]
-    rubric = make_rubric("labels", kind="label", labels=labels, low=1, high=5)
-    graded(made, "judge-<b>", lambda trial: 1.0, rubric=rubric, reasoning=NASTY)
-    graded(made, "judge-two", lambda trial: 5.0, rubric=rubric, reasoning=NASTY)
+    rubric = make_scale_rubric("labels", kind="label", labels=labels, low=1, high=5)
+    make_gradings(made, "judge-<b>", lambda trial: 1.0, rubric=rubric, reasoning=NASTY)
+    make_gradings(made, "judge-two", lambda trial: 5.0, rubric=rubric, reasoning=NASTY)
     adjudicate(trials_of(made)[0], scale=Scale(1, 5), score=5, reason=NASTY, by=made.owner)
     return made
 

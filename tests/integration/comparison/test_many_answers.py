@@ -18,9 +18,9 @@ from grading_app.reports import background_results
 from grading_app.tasks import work_out_comparison
 from grading_app.verdict_history import superseding
 from tests import factories
-from tests.integration.comparison.world import graded, make_answers, make_rubric
-from tests.integration.rating.world import make_queue, make_rater, rate_all
-from tests.tampering import deleting_anything
+from tests.factories.gradings import make_answered_experiment, make_gradings, make_scale_rubric
+from tests.factories.queues import make_queue, make_rater, rate_all
+from tests.factories.tampering import deleting_anything
 
 pytestmark = pytest.mark.django_db
 
@@ -36,9 +36,9 @@ def asked(monkeypatch):
 
 @pytest.fixture
 def experiment():
-    made, rubric, draw = make_answers(samples=3), make_rubric(), random.Random(4)
+    made, rubric, draw = make_answered_experiment(samples=3), make_scale_rubric(), random.Random(4)
     for name in ("judge-a", "judge-bb"):
-        graded(made, name, lambda trial: draw.choice([1, 2, 2.5, 7]), rubric=rubric)
+        make_gradings(made, name, lambda trial: draw.choice([1, 2, 2.5, 7]), rubric=rubric)
     return made
 
 
@@ -196,9 +196,9 @@ def test_an_experiment_goes_with_its_comparisons(client, experiment, asked):
 @pytest.mark.parametrize("page", ["agreement", "disagreements"])
 def test_the_number_of_queries_does_not_grow_with_answers(client, asked, page):
     def queries_of(slug, items):
-        made, rubric = make_answers(slug, items=items), make_rubric()
+        made, rubric = make_answered_experiment(slug, items=items), make_scale_rubric()
         for name, off in (("judge-a", 0), ("judge-bb", 1)):
-            graded(made, name, lambda trial, off=off: 1 + (off * trial.pk) % 5, rubric=rubric)
+            make_gradings(made, name, lambda trial, off=off: 1 + (off * trial.pk) % 5, rubric=rubric)
         opened(client, made, page)
         work(asked)
         with CaptureQueriesContext(connection) as found:

@@ -14,16 +14,16 @@ from grading_app.comparison.query import QuestionForm
 from grading_app.comparison.unit_counts import load_frame
 from grading_app.export.formats import export_chunks
 from grading_app.statistics.ratings import ratings_from
-from tests.integration.comparison.world import graded, make_answers, make_rubric
+from tests.factories.gradings import make_answered_experiment, make_gradings, make_scale_rubric
 
 pytestmark = pytest.mark.django_db
 
 
 def random_grades(seed, raters=3):
     draw = random.Random(seed)
-    made, rubric = make_answers(items=7, samples=4), make_rubric()
+    made, rubric = make_answered_experiment(items=7, samples=4), make_scale_rubric()
     for at in range(raters):
-        graded(made, f"judge-{'x' * at}", lambda trial: draw.choice([None, 1, 2, 2, 1 / 3, 5]), rubric=rubric)
+        make_gradings(made, f"judge-{'x' * at}", lambda trial: draw.choice([None, 1, 2, 2, 1 / 3, 5]), rubric=rubric)
     return made
 
 

@@ -9,10 +9,8 @@ from grading_app.comparison.query import QuestionForm
 from grading_app.models import GradeCondition, Grading
 from grading_app.rating import queues, session
 from grading_app.verdict_history import superseding
-from tests.integration.comparison.world import graded, make_answers
-from tests.integration.rating.test_answers_are_rated import make_answer_queue
-from tests.integration.rating.test_rating_by_a_rubric import make_rubric
-from tests.integration.rating.world import make_rater, rate_all
+from tests.factories.gradings import make_answered_experiment, make_gradings
+from tests.factories.queues import make_answer_queue, make_rater, make_strict_rubric, rate_all
 
 pytestmark = pytest.mark.django_db
 
@@ -21,9 +19,9 @@ pytestmark = pytest.mark.django_db
 def queue():
     """A judge that finds all correct and nothing complete, and two people who differ on completeness."""
     cache.clear()
-    study = make_answers("people", items=4, models=["small"])
-    rubric = make_rubric()
-    graded(study, "judge-a", lambda trial: 0.75, rubric=rubric)
+    study = make_answered_experiment("people", items=4, models=["small"])
+    rubric = make_strict_rubric()
+    make_gradings(study, "judge-a", lambda trial: 0.75, rubric=rubric)
     with superseding():
         Grading.objects.update(detail={"criteria": {"correct": True, "complete": False}})
     made = make_answer_queue("reading", experiment=study, dimensions=[], by=rubric)

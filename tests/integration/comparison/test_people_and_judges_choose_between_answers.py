@@ -10,10 +10,8 @@ from grading_app.models import GradeCondition, Preference
 from grading_app.rating import queues, session
 from grading_app.reports.grader_rows import grade_lines
 from grading_app.reports.pairwise_raters import standings
-from tests.integration.comparison.world import make_answers
-from tests.integration.rating.test_answers_are_rated import make_answer_queue
-from tests.integration.rating.test_rating_by_a_rubric import make_rubric
-from tests.integration.rating.world import make_rater, rate_all, signed_in
+from tests.factories.gradings import make_answered_experiment
+from tests.factories.queues import make_answer_queue, make_rater, make_strict_rubric, rate_all, signed_in
 
 pytestmark = pytest.mark.django_db
 ITEMS = 4
@@ -26,8 +24,8 @@ def queue():
     pair, where the order decides. Of two people one always prefers the large model's, the other the small one's on the
     first item, and neither on the second."""
     cache.clear()
-    study = make_answers("duel", items=ITEMS, models=["small", "large"])
-    rubric = make_rubric("pairwise")
+    study = make_answered_experiment("duel", items=ITEMS, models=["small", "large"])
+    rubric = make_strict_rubric("pairwise")
     made = make_answer_queue("choosing", experiment=study, dimensions=[], by=rubric)
     judge_all(study, rubric)
     for choice in (lambda place: "large", lambda place: ("small", "tie", "large", "large")[place]):
@@ -131,7 +129,7 @@ def test_where_they_differ_is_listed_and_opens_to_both_answers_and_every_verdict
 
 def test_a_pair_of_another_experiment_is_not_there(queue, client):
     client.force_login(queue.experiment.owner)
-    make_answers("other", items=1)
+    make_answered_experiment("other", items=1)
     unit = Preference.objects.order_by("pk").first().pk
     assert client.get(f"/experiments/duel/disagreements/pairs/{unit}/").status_code == 200
     assert client.get(f"/experiments/other/disagreements/pairs/{unit}/").status_code == 404

@@ -17,9 +17,14 @@ from grading_app.statistics.alpha import krippendorff_alpha
 from grading_app.statistics.ratings import ratings_from
 from grading_app.verdict_history import superseding
 from tests import factories
-from tests.integration.comparison.world import graded, make_answers, make_rubric, said_in, trials_of
-from tests.integration.rating.test_answers_are_rated import make_answer_queue
-from tests.integration.rating.world import make_queue, make_rater, rate_all
+from tests.factories.gradings import (
+    make_answered_experiment,
+    make_gradings,
+    make_scale_rubric,
+    trials_of,
+    values_in_frame,
+)
+from tests.factories.queues import make_answer_queue, make_queue, make_rater, rate_all
 
 pytestmark = pytest.mark.django_db
 
@@ -31,10 +36,10 @@ def nothing_kept():
 
 @pytest.fixture
 def experiment():
-    made = make_answers(samples=2)
-    rubric = make_rubric()
-    graded(made, "judge-a", lambda trial: 1 + trial.item.position % 7, rubric=rubric)
-    graded(made, "judge-b", lambda trial: 1 + (trial.item.position + trial.sample_idx) % 7, rubric=rubric)
+    made = make_answered_experiment(samples=2)
+    rubric = make_scale_rubric()
+    make_gradings(made, "judge-a", lambda trial: 1 + trial.item.position % 7, rubric=rubric)
+    make_gradings(made, "judge-b", lambda trial: 1 + (trial.item.position + trial.sample_idx) % 7, rubric=rubric)
     return made
 
 
@@ -80,7 +85,7 @@ def test_each_measure_says_its_formula_and_its_source(client, experiment):
 
 
 def test_what_cannot_be_computed_says_why(client, experiment):
-    third = graded(experiment, "judge-c", lambda trial: -3 if trial.sample_idx else None)
+    third = make_gradings(experiment, "judge-c", lambda trial: -3 if trial.sample_idx else None)
     page = opened(client, experiment)
     assert line(page, "Krippendorff's alpha, ratio").estimate is None
     assert "no negative ratings" in page.content.decode()
@@ -89,7 +94,7 @@ def test_what_cannot_be_computed_says_why(client, experiment):
 
 
 def raters_that(experiment, *scores):
-    keys = [f"g{graded(experiment, 'rater-' + 'x' * at, score).pk}" for at, score in enumerate(scores)]
+    keys = [f"g{make_gradings(experiment, 'rater-' + 'x' * at, score).pk}" for at, score in enumerate(scores)]
     return "&".join(f"rater={key}" for key in keys)
 
 
@@ -121,7 +126,7 @@ def test_ratings_that_vary_are_never_said_not_to(client, experiment):
 
 
 def test_measures_say_how_many_units_they_use_of_how_many_and_which(client, experiment):
-    graded(experiment, "judge-c", lambda trial: 3 if trial.sample_idx else None)
+    make_gradings(experiment, "judge-c", lambda trial: 3 if trial.sample_idx else None)
     text = opened(client, experiment).content.decode()
     assert "Units: 12 of 24, those that every rater rated" in text
     assert "Units: 24 of 24, those with two ratings or more" in text
@@ -147,14 +152,14 @@ def test_an_address_that_asks_for_what_is_not_there_shows_no_number(client, expe
 def test_a_category_and_a_condition_narrow_what_is_compared(experiment):
     assert unit_counts.load_frame(question(experiment)).units == 24
     assert unit_counts.load_frame(question(experiment, "category=odd")).units == 12
-    two = make_answers("second", models=["small", "large"])
-    graded(two, "judge-a", lambda trial: 1)
+    two = make_answered_experiment("second", models=["small", "large"])
+    make_gradings(two, "judge-a", lambda trial: 1)
     large = two.conditions.get(model__name="large")
     assert unit_counts.load_frame(question(two, f"condition={large.pk}")).units == 12
 
 
 def test_calls_of_judges_are_no_answers():
-    made = make_answers("rated", items=4, dimensions=[factories.make_dimension("valence")])
+    made = make_answered_experiment("rated", items=4, dimensions=[factories.make_dimension("valence")])
     (condition,), (answered,) = made.conditions.all(), made.runs.all()
     judge = made.conditions.create(
         stage="judge", model=condition.model, sampler=condition.sampler, condition_id="judge--1", content={}
@@ -164,12 +169,12 @@ def test_calls_of_judges_are_no_answers():
         fields = factories.answered(answer="7", rating=7)
         verdicts.trials.create(item=subject.item, dimension=subject.dimension, sample_idx=0, subject=subject, **fields)
     frame = unit_counts.load_frame(question(made, "rater=own"))
-    assert [value for *_, value in said_in(frame)] == [1, 2, 3, 4]
+    assert [value for *_, value in values_in_frame(frame)] == [1, 2, 3, 4]
 
 
 def test_new_grades_show_at_once(client, experiment):
     before = line(opened(client, experiment), "Percent agreement").estimate.raters
-    graded(experiment, "judge-c-later", lambda trial: 4)
+    make_gradings(experiment, "judge-c-later", lambda trial: 4)
     assert (before, line(opened(client, experiment), "Percent agreement").estimate.raters) == (2, 3)
 
 
@@ -187,7 +192,7 @@ def test_a_verdict_that_comes_late_to_an_early_answer_shows_at_once(client, expe
 def test_where_answers_were_rated_in_too_many_ways_those_that_people_rated_stay(experiment, monkeypatch):
     assert unit_counts.load_frame(question(experiment), most=6).units == 24
     monkeypatch.setattr(unit_counts, "MOST_KINDS", 3)
-    settled = graded(experiment, "settled", lambda trial: None, kind="rule")
+    settled = make_gradings(experiment, "settled", lambda trial: None, kind="rule")
     chosen = trials_of(experiment)[20:23]
     settled.kind, settled.parameters = "adjudicated", {"scale_min": 1, "scale_max": 7}
     settled.save()
@@ -195,9 +200,9 @@ def test_where_answers_were_rated_in_too_many_ways_those_that_people_rated_stay(
         Grading.objects.filter(condition=settled, trial__in=chosen).update(score=5, parse_ok=True, parse_error="")
     frame = unit_counts.load_frame(question(experiment), most=6)
     assert (frame.units, frame.total) == (6, 24)
-    said = said_in(frame)
+    said = values_in_frame(frame)
     assert {item for item, rater, _ in said if rater == f"g{settled.pk}"} == {trial.item_id for trial in chosen}
-    assert said_in(unit_counts.load_frame(question(experiment), most=6)) == said
+    assert values_in_frame(unit_counts.load_frame(question(experiment), most=6)) == said
 
 
 def test_a_part_says_that_it_is_one(client, experiment, monkeypatch):
@@ -209,16 +214,16 @@ def test_a_part_says_that_it_is_one(client, experiment, monkeypatch):
 
 
 def test_two_labels_are_compared_as_names_without_an_order(client):
-    made = make_answers()
+    made = make_answered_experiment()
     for name, off in (("exact_match", 0), ("numeric", 1)):
-        graded(made, name, lambda trial, off=off: float((trial.item.position + off) % 3 == 0), kind="rule")
+        make_gradings(made, name, lambda trial, off=off: float((trial.item.position + off) % 3 == 0), kind="rule")
     page = opened(client, made)
     assert page.context["compared"].measured.level == "nominal"
     assert line(page, "Cohen's kappa").fits
 
 
 def test_without_a_choice_those_of_one_scale_are_compared(client, experiment):
-    rule = graded(experiment, "numeric", lambda trial: 1.0, kind="rule")
+    rule = make_gradings(experiment, "numeric", lambda trial: 1.0, kind="rule")
     page = opened(client, experiment)
     assert [rater.word for rater in page.context["question"].raters] == ["Judge", "Judge"]
     assert "different scales" not in page.content.decode()
@@ -233,12 +238,12 @@ def test_without_a_choice_those_of_one_scale_are_compared(client, experiment):
 
 
 def test_scores_as_shares_of_their_scales(experiment):
-    wide = graded(experiment, "wide-judge", lambda trial: 10.0 * (trial.item.position % 7), rubric=make_rubric(
-        "wide", low=0, high=60))  # fmt: skip
+    rubric = make_scale_rubric("wide", low=0, high=60)
+    wide = make_gradings(experiment, "wide-judge", lambda trial: 10.0 * (trial.item.position % 7), rubric=rubric)
     narrow = experiment.grade_conditions.order_by("pk").first()
     asked = question(experiment, f"rater=g{wide.pk}&rater=g{narrow.pk}&scale=share")
     values = {}
-    for unit, rater, value in said_in(unit_counts.load_frame(asked)):
+    for unit, rater, value in values_in_frame(unit_counts.load_frame(asked)):
         values.setdefault(unit, {})[rater] = value
     assert all(one[f"g{wide.pk}"] == pytest.approx(one[f"g{narrow.pk}"]) for one in values.values())
     assert disagreements.find(asked).splits == []
@@ -246,18 +251,20 @@ def test_scores_as_shares_of_their_scales(experiment):
 
 def test_a_scale_of_one_point_has_no_shares_and_is_no_error(experiment):
     same = [{"name": "right", "score": 1}, {"name": "wrong", "score": 1}]
-    flat = graded(experiment, "flat", lambda trial: 1.0, rubric=make_rubric("flat", kind="label", labels=same))
+    flat = make_gradings(
+        experiment, "flat", lambda trial: 1.0, rubric=make_scale_rubric("flat", kind="label", labels=same)
+    )
     asked = question(experiment, f"rater=g{flat.pk}&scale=share")
-    assert {value for _, _, value in said_in(unit_counts.load_frame(asked))} == {0}
+    assert {value for _, _, value in values_in_frame(unit_counts.load_frame(asked))} == {0}
 
 
 def test_a_panel_has_the_scale_of_its_members(experiment):
-    rubric = make_rubric("panelled", low=1, high=9)
+    rubric = make_scale_rubric("panelled", low=1, high=9)
     model, sampler = experiment.language_models.get(), experiment.samplers.get()
     grader = Grader.objects.create(name="one", language_model=model, rubric=rubric, sampler=sampler)
     panel = Panel.objects.create(name="three")
     panel.graders.add(grader)
-    condition = graded(experiment, "panel", lambda trial: 3.0, kind="panel")
+    condition = make_gradings(experiment, "panel", lambda trial: 3.0, kind="panel")
     condition.panel = panel
     condition.save()
     (offer,) = [rater for rater in offered(experiment, "answers") if rater.kind == "panel"]
@@ -266,8 +273,11 @@ def test_a_panel_has_the_scale_of_its_members(experiment):
 
 def test_criteria_give_a_share_and_labels_their_scores():
     labels = [{"name": "wrong", "score": 0}, {"name": "right", "score": 2}]
-    assert str(rubric_scale(make_rubric("list", kind="criteria", low=1, high=5))) == "0 to 1"
-    assert rubric_scale(make_rubric("names", kind="label", labels=labels)).points == ((0.0, "wrong"), (2.0, "right"))
+    assert str(rubric_scale(make_scale_rubric("list", kind="criteria", low=1, high=5))) == "0 to 1"
+    assert rubric_scale(make_scale_rubric("names", kind="label", labels=labels)).points == (
+        (0.0, "wrong"),
+        (2.0, "right"),
+    )
 
 
 def test_ratings_by_people_show_at_once_taken_back_or_excluded(client):
@@ -326,7 +336,7 @@ def test_ratings_that_do_not_count_are_not_compared(client):
     rate_all(goes)
     type(goes).objects.filter(pk=goes.pk).update(excluded_at="2026-01-01T00:00Z")
     frame = unit_counts.load_frame(question(made, f"units=items:valence&rater=q{queue.pk}-{valence.pk}"))
-    assert [rater for _, rater, _ in said_in(frame)] == 4 * [f"p{stays.pk}-{valence.pk}"]
+    assert [rater for _, rater, _ in values_in_frame(frame)] == 4 * [f"p{stays.pk}-{valence.pk}"]
 
 
 def test_the_figures_are_svg_of_the_same_choice(client, experiment):
@@ -362,7 +372,9 @@ def test_the_number_of_queries_does_not_grow_with_raters(client, experiment):
 
     def queries_with(raters):
         for number in raters:
-            graded(experiment, "judge-" + "x" * (number + 3), lambda trial, number=number: (trial.pk + number) % 7)
+            make_gradings(
+                experiment, "judge-" + "x" * (number + 3), lambda trial, number=number: (trial.pk + number) % 7
+            )
         with CaptureQueriesContext(connection) as asked:
             assert client.get(reverse("experiment_agreement", args=["pilot"])).status_code == 200
         return len(asked)

@@ -8,7 +8,7 @@ from datasets_app.importing import read_items
 from datasets_app.importing.dataset_writer import create_dataset
 from evalsite.lib import permissions
 from tests import factories
-from tests.integration.datasets.files import BLUE, RED, archive, picture, upload
+from tests.factories.files import BLUE, RED, archive, picture, upload
 
 TABLE = "id,question,answer,topic,joy_mean\n" + "".join(
     f"k{n},Question {n}?,{n},{'abc'[n % 3]},{4 + n / 10}\n" for n in range(9)

@@ -5,8 +5,8 @@ from django.urls import reverse
 
 from datasets_app import curation
 from datasets_app.models import Dataset, Norm
+from tests.factories.files import upload
 from tests.integration.dataset_pages.conftest import act, item_act, of
-from tests.integration.datasets.files import upload
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ import pytest
 
 from datasets_app import forms, pending_uploads
 from datasets_app.models import Asset, Dataset
+from tests.factories.files import archive, picture, upload
 from tests.integration.dataset_pages.test_uploading import choices, send, waiting_folders
-from tests.integration.datasets.files import archive, picture, upload
 
 HTML = "<!doctype html><html><body><script>alert(1)</script></body></html>"
 

@@ -6,9 +6,9 @@ from django.urls import reverse
 from datasets_app import curation
 from datasets_app.importing import read_items
 from datasets_app.importing.dataset_writer import create_dataset
+from tests.factories.files import upload
 from tests.integration.dataset_pages.conftest import item_act, of
 from tests.integration.dataset_pages.test_uploading import choices, send
-from tests.integration.datasets.files import upload
 
 NASTY = "<script>alert('x')</script>\"'><img src=x onerror=alert(1)>{{ 7|add:7 }}{% now %}"
 ESCAPED = "&lt;script&gt;alert(&#x27;x&#x27;)&lt;/script&gt;"

@@ -6,8 +6,8 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
+from tests.factories.files import upload
 from tests.integration.dataset_pages.conftest import TABLE
-from tests.integration.datasets.files import upload
 
 ADDRESSES = ["dataset_new", "experiment_from_file", "login"]
 

@@ -10,8 +10,8 @@ from django.urls import reverse
 from datasets_app import pending_uploads
 from datasets_app.models import Asset, Dataset, Norm
 from tests import factories
+from tests.factories.files import RED, archive, picture, upload
 from tests.integration.dataset_pages.conftest import TABLE, of
-from tests.integration.datasets.files import RED, archive, picture, upload
 
 NEW = "/datasets/new/"
 

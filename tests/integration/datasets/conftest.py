@@ -5,7 +5,7 @@ import pytest
 from datasets_app.importing import read_items
 from datasets_app.importing.dataset_writer import create_dataset
 from tests import factories
-from tests.integration.datasets.files import upload
+from tests.factories.files import upload
 
 
 @pytest.fixture(autouse=True)

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from datasets_app.importing import ItemRecord, Limits, dataset_hash, read_items
-from tests.integration.datasets.files import messages, upload
+from tests.factories.files import messages, upload
 
 
 def errors_of(text: str, **how) -> list[str]:

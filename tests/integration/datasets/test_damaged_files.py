@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 
 from datasets_app.importing import Limits, Reading, Refused, read_columns, read_items, read_norms
-from tests.integration.datasets.files import archive, messages, picture, upload
+from tests.factories.files import archive, messages, picture, upload
 
 
 def parquet_bytes() -> bytes:

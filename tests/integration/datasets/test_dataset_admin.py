@@ -8,7 +8,7 @@ from datasets_app.importing import read_items
 from datasets_app.importing.dataset_writer import create_dataset
 from datasets_app.models import Dataset, Item
 from tests import factories
-from tests.integration.datasets.files import archive, picture
+from tests.factories.files import archive, picture
 
 pytestmark = pytest.mark.django_db
 LIST, ITEMS = "admin:datasets_app_dataset_changelist", "admin:datasets_app_item_changelist"

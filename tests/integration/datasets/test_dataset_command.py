@@ -8,7 +8,7 @@ from django.core.management import CommandError, call_command
 
 from datasets_app import curation
 from datasets_app.models import Dataset
-from tests.integration.datasets.files import picture
+from tests.factories.files import picture
 
 pytestmark = pytest.mark.django_db
 

@@ -15,7 +15,7 @@ from datasets_app.importing.file_reader import ITEMS, load_readings
 from datasets_app.importing.limited_reader import FileToRead, read_norm_table, read_table_columns, read_upload
 from datasets_app.importing.limits import MIB
 from datasets_app.importing.records import Refused
-from tests.integration.datasets.files import BLUE, RED, archive, messages, picture
+from tests.factories.files import BLUE, RED, archive, messages, picture
 
 SAMPLES = Path(__file__).resolve().parents[3] / "samples"
 

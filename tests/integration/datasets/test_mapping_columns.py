@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from datasets_app.importing import Refused, guess_mapping, parse_mapping, read_items
 from datasets_app.importing.column_map import BoundMapping
-from tests.integration.datasets.files import messages, upload
+from tests.factories.files import messages, upload
 
 
 @pytest.mark.parametrize(

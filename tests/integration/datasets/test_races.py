@@ -10,7 +10,7 @@ from datasets_app import curation
 from datasets_app.importing import read_items
 from datasets_app.importing.dataset_writer import create_dataset, save_items
 from datasets_app.models import Dataset, Item, TransitionError
-from tests.integration.datasets.files import upload
+from tests.factories.files import upload
 
 pytestmark = pytest.mark.django_db(transaction=True)
 DEADLINE = 60  # seconds until a wait counts as stuck

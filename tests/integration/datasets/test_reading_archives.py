@@ -7,7 +7,7 @@ import zipfile
 import pytest
 
 from datasets_app.importing import Limits, read_items
-from tests.integration.datasets.files import BLUE, archive, messages, picture, upload
+from tests.factories.files import BLUE, archive, messages, picture, upload
 
 
 def test_images_alone_become_items_named_after_them():

@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from datasets_app.importing import BadImage, Limits, read_image, read_items, thumbnail
-from tests.integration.datasets.files import BLUE, RED, archive, messages, picture, upload
+from tests.factories.files import BLUE, RED, archive, messages, picture, upload
 
 
 def decoded(data: bytes) -> Image.Image:

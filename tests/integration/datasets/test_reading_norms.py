@@ -3,8 +3,8 @@
 import pytest
 
 from datasets_app.importing import NormRecord, read_items, read_norms
-from tests.integration.datasets.files import messages, upload
-from tests.unit.realdata import recorded
+from tests.factories.files import messages, upload
+from tests.factories.recordings import recording
 
 ITEMS = {"Bark 5": "Object", "Acorns 1": "Object", "Cat 2": "Animal"}
 
@@ -98,8 +98,8 @@ def test_norms_may_stand_in_the_table_of_items():
 
 
 def test_the_real_items_carry_their_norms():
-    reading = read_items(recorded("uniform40-items.csv"), mapping={"input": "image_id"})
+    reading = read_items(recording("uniform40-items.csv"), mapping={"input": "image_id"})
     assert len(reading.items) == 40
     assert {norm.dimension for item in reading.items for norm in item.norms} == {"valence", "arousal"}
-    again = read_norms(recorded("uniform40-items.csv"), {item.key: item.category for item in reading.items})
+    again = read_norms(recording("uniform40-items.csv"), {item.key: item.category for item in reading.items})
     assert again.norms == [norm for item in reading.items for norm in item.norms]

@@ -8,8 +8,8 @@ import pytest
 from pyarrow import parquet
 
 from datasets_app.importing import LIMITS, Limits, Refused, read_columns, read_items
-from tests.integration.datasets.files import messages, upload
-from tests.unit.realdata import recorded
+from tests.factories.files import messages, upload
+from tests.factories.recordings import recording
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
@@ -139,7 +139,7 @@ def test_a_broken_parquet_file_is_refused():
 
 
 def test_a_spreadsheet_is_refused_with_advice():
-    from tests.integration.datasets.files import archive
+    from tests.factories.files import archive
 
     book = archive({"[Content_Types].xml": "<x/>", "xl/workbook.xml": "<x/>"}, "items.xlsx")
     assert "save the sheet as CSV" in str(read_items(book).errors[0])
@@ -179,7 +179,7 @@ def test_a_path_that_is_not_there_is_an_error(tmp_path):
 
 
 def test_the_real_word_problems_are_read_whole():
-    reading = read_items(recorded("gsm8k-test.jsonl"), mapping={"target": "{answer|after:####}"})
+    reading = read_items(recording("gsm8k-test.jsonl"), mapping={"target": "{answer|after:####}"})
     assert reading.ok
     assert len(reading.items) == 1319
     assert all(item.target.replace(",", "").lstrip("-").isdigit() for item in reading.items)

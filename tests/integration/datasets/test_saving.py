@@ -10,7 +10,7 @@ from datasets_app.importing import dataset_hash, read_items, read_norms
 from datasets_app.importing.dataset_writer import create_dataset, save_items, save_norms
 from datasets_app.models import Asset, Dataset, Item, Norm, TransitionError
 from tests import factories
-from tests.integration.datasets.files import BLUE, archive, picture, upload
+from tests.factories.files import BLUE, archive, picture, upload
 
 pytestmark = pytest.mark.django_db
 

@@ -7,7 +7,7 @@ import pytest
 from datasets_app.importing import Limits, Refused, archives, read_columns, read_items
 from datasets_app.importing.archives import ImageFinder, NotFound
 from datasets_app.importing.column_map import BoundMapping, NoValue
-from tests.integration.datasets.files import messages, upload
+from tests.factories.files import messages, upload
 
 
 class Names:

@@ -10,8 +10,7 @@ from runs_app.engine.admission import admit
 from runs_app.engine.leases import renew_worker_leases, sweep_expired
 from runs_app.models import Experiment, ProviderBatch, Run, Trial
 from tests import factories
-from tests.integration.engine.conftest import answering, drain
-from tests.integration.engine.test_fencing_and_leases import worker
+from tests.factories.engine import answering, drain, register_worker
 
 LEASE = "experiment_lease_s_in_range"
 
@@ -121,7 +120,7 @@ def test_a_broken_run_that_was_mended_goes_on_when_resumed(lease_unchecked, run,
 
 
 def test_the_leases_of_other_runs_are_renewed_and_swept_beside_a_broken_one(lease_unchecked, run, broken):
-    keeper = worker()
+    keeper = register_worker()
     admit(keeper, 12)
     poison_lease(broken)
     before = Trial.objects.get(pk=run.trials.first().pk).lease_until

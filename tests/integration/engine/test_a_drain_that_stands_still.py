@@ -14,8 +14,7 @@ from runs_app.engine.worker import Drain, DrainLimits
 from runs_app.engine.worker_registration import WorkerRegistration
 from runs_app.models import Attempt, Experiment, Trial
 from runs_app.monitoring.consistency_check import find_differences
-from tests.integration.engine.conftest import reply
-from tests.integration.engine.test_fencing_and_leases import expire, worker
+from tests.factories.engine import expire_leases, register_worker, reply
 
 LEASE_S = 3.0  # A thread that renews them has to come to a processor within half of it.
 DEADLINE_S = 40
@@ -153,10 +152,10 @@ def test_what_a_drain_holds_that_hangs_for_good_returns_and_its_late_answers_cha
 
 
 def test_only_ones_own_leases_are_renewed_and_batches_have_none(leased):
-    mine, theirs = worker(), worker()
+    mine, theirs = register_worker(), register_worker()
     admit(mine, 2)
     admit(theirs, 2)
-    expire()
+    expire_leases()
     batched = Trial.objects.filter(worker_id=mine).first()
     Trial.objects.filter(pk=batched.pk).update(lease_until=None)
     assert renew_worker_leases(mine) == 1

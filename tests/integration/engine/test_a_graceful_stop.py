@@ -7,7 +7,7 @@ from runs_app.engine.worker import Drain, DrainLimits
 from runs_app.engine.worker_registration import WorkerRegistration
 from runs_app.models import Attempt, Experiment, Run
 from runs_app.monitoring.consistency_check import find_differences
-from tests.integration.engine.conftest import reply
+from tests.factories.engine import reply
 
 
 def stopped_in_the_middle(call, grace_s):

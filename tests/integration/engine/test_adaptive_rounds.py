@@ -15,7 +15,7 @@ from runs_app.llm.calls import CallFailure, ErrorClass
 from runs_app.models import Endpoint, Experiment, Point, Run, Trial
 from runs_app.monitoring.consistency_check import find_differences
 from tests import factories
-from tests.integration.engine.conftest import drain, reply
+from tests.factories.engine import drain, reply
 from tests.integration.engine.test_who_waits_for_whom import in_another_session
 
 ADAPTIVE = {"by": "category", "scorer": "exact_match", "round": 8, "max": 40, "targetci": 0.2}
@@ -35,10 +35,10 @@ def questions(n, category, **fields):
 
 
 def make(items, *, samples=1, adaptive=ADAPTIVE, **fields):
-    world = factories.make_world()
+    team = factories.make_team()
     return factories.make_experiment(
         "rounds",
-        owner=world.owner,
+        owner=team.owner,
         dataset=factories.make_dataset("places", items),
         samples=samples,
         adaptive=adaptive,

@@ -17,8 +17,7 @@ from runs_app.llm.calls import CallFailure, ErrorClass
 from runs_app.llm.rate_limit_headers import Allowance, Left
 from runs_app.models import Attempt, Endpoint, Trial, Worker
 from runs_app.monitoring.consistency_check import find_differences
-from tests.integration.engine.conftest import answering, drain
-from tests.integration.engine.test_fencing_and_leases import expire, result_of
+from tests.factories.engine import answering, drain, expire_leases, result_of_text
 
 
 @pytest.fixture
@@ -53,7 +52,7 @@ def failed(claim):
     return Result(claim, conclusion.status, conclusion.trial, [outcomes.attempt_from_failure(failure)])
 
 
-@pytest.mark.parametrize("ending", [result_of, failed])
+@pytest.mark.parametrize("ending", [result_of_text, failed])
 def test_what_a_dead_worker_left_is_stored_as_it_would_have_stored_it(worker, journal, ending):
     claims = admit(worker.worker_id, 2)
     record_results([ending(claims[0])], worker.worker_id)
@@ -73,7 +72,7 @@ def test_what_a_dead_worker_left_is_stored_as_it_would_have_stored_it(worker, jo
 @pytest.mark.parametrize("text", ["two\nlines", "\x00", "a\u2028b", '{"a": "\\"}', "\U0001f600"])
 def test_whatever_the_answer_says(worker, journal, text):
     (claim,) = admit(worker.worker_id, 1)
-    left(journal, [result_of(claim, text)])
+    left(journal, [result_of_text(claim, text)])
     assert record_orphaned_results(settings.JOURNAL_DIR) == 1
     assert Trial.objects.get(pk=claim.trial_id).answer == text.replace("\x00", "\ufffd")
 
@@ -84,7 +83,7 @@ def test_what_no_file_can_hold_is_recorded_all_the_same(run):
 
 
 def test_what_was_written_before_its_worker_died_is_not_counted_twice(worker, journal):
-    results = [result_of(claim, "once") for claim in admit(worker.worker_id, 2)]
+    results = [result_of_text(claim, "once") for claim in admit(worker.worker_id, 2)]
     record_results(results, worker.worker_id)
     left(journal, results)
     assert record_orphaned_results(settings.JOURNAL_DIR) == 0
@@ -94,10 +93,10 @@ def test_what_was_written_before_its_worker_died_is_not_counted_twice(worker, jo
 
 def test_what_was_asked_again_meanwhile_is_kept_as_a_late_attempt_with_its_cost(run, worker, journal):
     (claim,) = admit(worker.worker_id, 1)
-    expire()
+    expire_leases()
     sweep_expired()
     drain(answering("in time"))
-    left(journal, [result_of(claim)])
+    left(journal, [result_of_text(claim)])
     assert record_orphaned_results(settings.JOURNAL_DIR) == 0
     assert Trial.objects.get(pk=claim.trial_id).answer == "in time"
     assert Attempt.objects.get(outcome="late").cost_usd == Decimal("0.5")
@@ -106,7 +105,7 @@ def test_what_was_asked_again_meanwhile_is_kept_as_a_late_attempt_with_its_cost(
 
 def test_what_the_dead_one_heard_of_its_endpoint_is_past(worker, journal):
     (claim,) = admit(worker.worker_id, 1)
-    result = result_of(claim)
+    result = result_of_text(claim)
     result.pause_s, result.allowance = 600.0, Allowance(requests=Left(0, 600.0))
     left(journal, [result])
     record_orphaned_results(settings.JOURNAL_DIR)
@@ -117,7 +116,7 @@ def test_what_the_dead_one_heard_of_its_endpoint_is_past(worker, journal):
 
 def test_a_worker_that_lives_is_left_alone(worker, journal):
     (claim,) = admit(worker.worker_id, 1)
-    journal.add(result_of(claim))
+    journal.add(result_of_text(claim))
     assert record_orphaned_results(settings.JOURNAL_DIR) == 0
     journal.close()
     assert record_orphaned_results(settings.JOURNAL_DIR) == 1
@@ -125,35 +124,35 @@ def test_a_worker_that_lives_is_left_alone(worker, journal):
 
 def test_what_belongs_to_another_database_is_left_to_it(worker, journal):
     (claim,) = admit(worker.worker_id, 1)
-    left(journal, [result_of(claim)])
+    left(journal, [result_of_text(claim)])
     Worker.objects.filter(pk=worker.worker_id).update(name="a worker of another site")
     assert record_orphaned_results(settings.JOURNAL_DIR) == 0
     assert journal.path.exists()
 
 
 def test_an_answer_that_was_cut_short_is_asked_again_and_spoils_no_other(worker, journal):
-    results = [result_of(claim) for claim in admit(worker.worker_id, 2)]
+    results = [result_of_text(claim) for claim in admit(worker.worker_id, 2)]
     left(journal, results)
     journal.path.write_bytes(journal.path.read_bytes()[:-20])
     assert record_orphaned_results(settings.JOURNAL_DIR) == 1
-    expire()
+    expire_leases()
     assert sweep_expired() == 1
 
 
 def test_what_the_database_refuses_is_set_aside_and_keeps_no_drain_from_its_work(run, worker, journal):
     (claim,) = admit(worker.worker_id, 1)
-    result = result_of(claim)
+    result = result_of_text(claim)
     result.calls[0]["call"] = 2**40
     left(journal, [result])
     assert record_orphaned_results(settings.JOURNAL_DIR) == 0
     assert [path.suffix for path in settings.JOURNAL_DIR.iterdir()] == [".refused"]
-    expire()
+    expire_leases()
     sweep_expired()
     assert drain(answering()) == 6
 
 
 def test_an_answer_for_which_there_is_no_room_spoils_none_before_it(worker, journal, monkeypatch, caplog):
-    whole, cut, after = (result_of(claim) for claim in admit(worker.worker_id, 3))
+    whole, cut, after = (result_of_text(claim) for claim in admit(worker.worker_id, 3))
     journal.add(whole)
     write = os.write
     monkeypatch.setattr("runs_app.engine.result_spool.os.write", lambda file, line: write(file, line[: len(line) // 2]))
@@ -166,7 +165,7 @@ def test_an_answer_for_which_there_is_no_room_spoils_none_before_it(worker, jour
 
 
 def test_what_was_recorded_makes_room_and_what_was_not_stays(worker, journal):
-    written, unwritten = (result_of(claim, "long " * 100_000) for claim in admit(worker.worker_id, 2))
+    written, unwritten = (result_of_text(claim, "long " * 100_000) for claim in admit(worker.worker_id, 2))
     for result in (written, written, written, unwritten):
         journal.add(result)
     assert journal.path.stat().st_size > ROOM

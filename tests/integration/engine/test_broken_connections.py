@@ -14,8 +14,7 @@ from runs_app.engine.leases import sweep_expired
 from runs_app.engine.recorder import record_results
 from runs_app.models import Attempt, Experiment, Run
 from runs_app.monitoring.consistency_check import find_differences
-from tests.integration.engine.conftest import answering, drain, reply
-from tests.integration.engine.test_fencing_and_leases import expire, result_of, worker
+from tests.factories.engine import answering, drain, expire_leases, register_worker, reply, result_of_text
 
 
 def failing_once(monkeypatch, owner, name, error):
@@ -80,13 +79,13 @@ def test_long_answers_are_written_in_several_statements(run, monkeypatch):
 
 
 def test_a_late_answer_to_a_deleted_experiment_ends_no_drain(run, caplog):
-    holder = worker()
+    holder = register_worker()
     claims = admit(holder, 2)
-    expire()
+    expire_leases()
     sweep_expired()
     run_control.pause(Run.objects.all(), by="test")
     deletion.delete(Experiment.objects.get(), by="test")
-    assert record_results([result_of(claim) for claim in claims], holder) == 0
+    assert record_results([result_of_text(claim) for claim in claims], holder) == 0
     assert "2 answers came after their experiment had been deleted" in caplog.text
 
 

@@ -12,10 +12,9 @@ from runs_app.engine.recorder import record_results
 from runs_app.models import Attempt, DeletedRun, Experiment, LedgerEntry, Run, Trial
 from runs_app.monitoring.consistency_check import find_differences
 from tests import factories
-from tests.integration.engine.conftest import answering, drain
-from tests.integration.engine.test_fencing_and_leases import expire, worker
-from tests.system.faults.outcomes import CEILING, result_of
-from tests.tampering import without_triggers
+from tests.factories.call_outcomes import CEILING, result_of_outcome
+from tests.factories.engine import answering, drain, expire_leases, register_worker
+from tests.factories.tampering import without_triggers
 
 PAID = Decimal("0.01")
 
@@ -50,9 +49,9 @@ def test_its_rows_go_and_its_money_stays(run, other):
 
 def test_what_is_reserved_for_its_calls_of_unknown_cost_stays_reserved(run):
     Run.objects.update(reserve_usd=CEILING)
-    claims = admit(worker(), 6)
+    claims = admit(register_worker(), 6)
     assert len(claims) == 6
-    expire()
+    expire_leases()
     from runs_app.engine.leases import sweep_expired
 
     assert sweep_expired() == 6
@@ -75,12 +74,12 @@ def test_reconcile_finds_money_of_a_deleted_run_that_was_changed(run):
 def test_a_run_under_way_or_in_flight_is_not_deleted(run):
     with pytest.raises(TransitionError, match="pause or cancel it"):
         deletion.delete_run(run, by="test")
-    holder = worker()
+    holder = register_worker()
     claims = admit(holder, 2)
     run_control.pause(Run.objects.all(), by="test")
     with pytest.raises(TransitionError, match="in flight"):
         deletion.delete_run(run, by="test")
-    record_results([result_of(claim, ("answer", None)) for claim in claims], holder)
+    record_results([result_of_outcome(claim, ("answer", None)) for claim in claims], holder)
     deletion.delete_run(run, by="test", reason="over")
     assert not Trial.objects.exists()
     assert find_differences() == []

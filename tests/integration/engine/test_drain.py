@@ -13,8 +13,8 @@ from runs_app.llm.calls import CallFailure, ErrorClass
 from runs_app.models import Attempt, Endpoint, Experiment, Run, Trial
 from runs_app.monitoring.consistency_check import find_differences
 from tests import factories
-from tests.integration.engine.conftest import answering, drain, reply
-from tests.tampering import deleting_anything
+from tests.factories.engine import answering, drain, reply
+from tests.factories.tampering import deleting_anything
 
 
 def test_every_trial_is_answered_once_and_its_call_is_a_row(run):

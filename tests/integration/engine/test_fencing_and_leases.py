@@ -1,45 +1,26 @@
 """A claim holds while its lease does; a result is written only while its token holds."""
 
-from datetime import timedelta
 from decimal import Decimal
 
-from django.utils import timezone
-
-from runs_app.engine import outcomes as outcomes_module
 from runs_app.engine.admission import admit
 from runs_app.engine.leases import renew_leases, sweep_expired
-from runs_app.engine.recorder import Result, record_results
-from runs_app.engine.worker_registration import WorkerRegistration
+from runs_app.engine.recorder import record_results
 from runs_app.models import Attempt, Endpoint, Run, Trial
 from runs_app.monitoring.consistency_check import find_differences
-from tests.integration.engine.conftest import answering, drain, reply
-
-
-def worker():
-    return WorkerRegistration().worker_id
-
-
-def expire():
-    Trial.objects.filter(status="running").update(lease_until=timezone.now() - timedelta(seconds=1))
-
-
-def result_of(claim, text="late"):
-    answer = reply(text, cost_usd=Decimal("0.5"))
-    conclusion = outcomes_module.conclude_answer(answer, None)
-    return Result(claim, "done", conclusion.trial, [outcomes_module.attempt_from_reply(answer)])
+from tests.factories.engine import answering, drain, expire_leases, register_worker, result_of_text
 
 
 def test_two_workers_never_hold_one_trial(run):
-    first, second = admit(worker(), 4), admit(worker(), 4)
+    first, second = admit(register_worker(), 4), admit(register_worker(), 4)
     assert len(first) == 4
     assert len(second) == 2
     assert not {claim.trial_id for claim in first} & {claim.trial_id for claim in second}
 
 
 def test_a_silent_workers_claims_return_when_the_lease_ends(run):
-    admit(worker(), 3)
+    admit(register_worker(), 3)
     assert sweep_expired() == 0
-    expire()
+    expire_leases()
     assert sweep_expired() == 3
     run.refresh_from_db()
     assert (run.n_pending, run.n_running) == (6, 0)
@@ -50,27 +31,27 @@ def test_a_silent_workers_claims_return_when_the_lease_ends(run):
 
 def test_a_crash_counts_as_an_attempt_so_a_trial_that_kills_its_worker_ends(run):
     for _ in range(3):
-        admit(worker(), 6)
-        expire()
+        admit(register_worker(), 6)
+        expire_leases()
         sweep_expired()
     assert set(run.trials.values_list("status", "error_class")) == {("failed", "worker_lost")}
     assert Run.objects.get().status == "done"
 
 
 def test_a_renewed_lease_does_not_end(run):
-    claims = admit(worker(), 3)
-    expire()
+    claims = admit(register_worker(), 3)
+    expire_leases()
     assert renew_leases([claim.trial_id for claim in claims], [claims[0].token]) == 3
     assert sweep_expired() == 0
 
 
 def test_a_late_result_changes_no_trial_and_is_kept_with_its_cost(run):
-    holder = worker()
+    holder = register_worker()
     claims = admit(holder, 1)
-    expire()
+    expire_leases()
     sweep_expired()
     drain(answering("in time"))
-    assert record_results([result_of(claims[0])], holder) == 0
+    assert record_results([result_of_text(claims[0])], holder) == 0
 
     trial = Trial.objects.get(pk=claims[0].trial_id)
     assert (trial.status, trial.answer) == ("done", "in time")
@@ -82,8 +63,8 @@ def test_a_late_result_changes_no_trial_and_is_kept_with_its_cost(run):
 
 
 def test_a_batch_that_is_written_again_after_a_broken_connection_changes_nothing(run):
-    holder = worker()
-    results = [result_of(claim, "once") for claim in admit(holder, 2)]
+    holder = register_worker()
+    results = [result_of_text(claim, "once") for claim in admit(holder, 2)]
     assert record_results(results, holder) == 2
     assert record_results(results, holder) == 0
     assert Attempt.objects.count() == 2
@@ -93,9 +74,9 @@ def test_a_batch_that_is_written_again_after_a_broken_connection_changes_nothing
 def test_a_retry_of_a_cancelled_run_is_cancelled_when_its_lease_ends(run):
     from runs_app import run_control
 
-    admit(worker(), 2)
+    admit(register_worker(), 2)
     run_control.cancel(Run.objects.all(), by="test", reason="enough")
-    expire()
+    expire_leases()
     sweep_expired()
     run.refresh_from_db()
     assert (run.n_cancelled, run.n_running, run.n_pending) == (6, 0, 0)
@@ -104,13 +85,13 @@ def test_a_retry_of_a_cancelled_run_is_cancelled_when_its_lease_ends(run):
 
 def test_one_batch_may_hold_a_lost_claim_of_a_trial_and_the_next_of_the_same(run):
     """A worker that was cut off for long claims again what it is still being answered on."""
-    holder = worker()
+    holder = register_worker()
     (lost,) = admit(holder, 1)
-    expire()
+    expire_leases()
     sweep_expired()
     Run.objects.update(max_concurrency=6)
     again = next(claim for claim in admit(holder, 6) if claim.trial_id == lost.trial_id)
-    assert record_results([result_of(lost, "late"), result_of(again, "in time")], holder) == 1
+    assert record_results([result_of_text(lost, "late"), result_of_text(again, "in time")], holder) == 1
 
     assert Trial.objects.get(pk=lost.trial_id).answer == "in time"
     outcomes = Attempt.objects.filter(trial=lost.trial_id).values_list("token", "outcome")

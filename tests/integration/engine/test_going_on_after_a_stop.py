@@ -10,8 +10,8 @@ from runs_app.llm.calls import CallFailure, ErrorClass
 from runs_app.models import Experiment, Run
 from runs_app.monitoring.consistency_check import find_differences
 from tests import factories
-from tests.integration.engine.conftest import answering, drain
-from tests.system.faults.outcomes import result_of
+from tests.factories.call_outcomes import result_of_outcome
+from tests.factories.engine import answering, drain
 
 pytestmark = pytest.mark.django_db(transaction=True)
 DEADLINE_S = 30
@@ -81,8 +81,8 @@ def test_a_limit_that_is_lowered_below_what_failed_stops_the_run_and_says_so(run
     Experiment.objects.update(stop_failure_rate=1)
     worker = WorkerRegistration().worker_id
     refused = ("failure", ErrorClass.CONTENT_REFUSED)
-    record_results([result_of(claim, refused) for claim in admit(worker, 20)], worker)
-    record_results([result_of(claim, refused) for claim in admit(worker, 10)], worker)
+    record_results([result_of_outcome(claim, refused) for claim in admit(worker, 20)], worker)
+    record_results([result_of_outcome(claim, refused) for claim in admit(worker, 10)], worker)
     Experiment.objects.update(stop_failure_rate=0.1)
     assert admit(worker, 20) == []
     run.refresh_from_db()
@@ -95,7 +95,7 @@ REFUSED, ANSWERED = ("failure", ErrorClass.CONTENT_REFUSED), ("answer", None)
 
 def attempted(worker, outcomes):
     claims = admit(worker, len(outcomes))
-    record_results([result_of(claim, outcome) for claim, outcome in zip(claims, outcomes, strict=True)], worker)
+    record_results([result_of_outcome(claim, outcome) for claim, outcome in zip(claims, outcomes, strict=True)], worker)
     return Run.objects.get()
 
 

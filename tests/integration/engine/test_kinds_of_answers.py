@@ -12,7 +12,7 @@ from runs_app.llm.calls import CallFailure, ErrorClass
 from runs_app.models import Attempt, Experiment, LedgerEntry, Trial
 from runs_app.monitoring.consistency_check import find_differences
 from tests import factories
-from tests.integration.engine.conftest import answering, drain, reply
+from tests.factories.engine import answering, drain, reply
 
 KINDS = ("empty", "truncated", "refused", "unparsed")
 
@@ -49,7 +49,7 @@ def test_each_kind_is_counted_and_one_answer_may_be_several(run):
 
 
 def test_a_rating_that_cannot_be_read_is_counted(transactional_db):
-    factories.make_world()
+    factories.make_team()
     experiment = factories.make_experiment(
         "rated",
         dimensions=[factories.make_dimension()],
@@ -192,7 +192,7 @@ UNREADABLE, RATED = reply("no idea", cost_usd=Decimal("0.25")), reply('{"rating"
 @pytest.fixture
 def rated(transactional_db):
     """One item to be rated, in a run that asks again where no rating can be read."""
-    factories.make_world()
+    factories.make_team()
     experiment = factories.make_experiment(
         "rated",
         dataset=factories.make_dataset("one", 1),

@@ -15,9 +15,9 @@ from runs_app.llm.local_servers import evict
 from runs_app.models import Endpoint, Experiment, LanguageModel, Trial
 from runs_app.monitoring.consistency_check import find_differences
 from runs_app.simulator import SimulatorConfig, start
-from tests.integration.engine.conftest import reply
-from tests.integration.gateway.asking import request
+from tests.factories.engine import reply
 from tests.integration.gateway.fake_provider import fake_provider
+from tests.integration.gateway.gateway_calls import request
 
 TIMED_OUT = {"outcome": "transient", "error_class": "timeout"}
 

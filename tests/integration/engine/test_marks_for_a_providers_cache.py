@@ -15,7 +15,7 @@ def run(db):
 
 
 def marked_run():
-    factories.make_world()
+    factories.make_team()
     experiment = factories.make_experiment("marked", prompts=[factories.make_prompt("long", user=LONG + "{{input}}")])
     return factories.make_runs(experiment)[0]
 

@@ -13,7 +13,7 @@ from runs_app.forms.endpoints import EndpointForm, LanguageModelForm
 from runs_app.models import Endpoint, LanguageModel
 from runs_app.monitoring.consistency_check import find_differences
 from tests import factories
-from tests.system.faults.outcomes import result_of
+from tests.factories.call_outcomes import result_of_outcome
 
 
 def refused(rows, **change):
@@ -52,7 +52,7 @@ def test_it_is_not_moved_while_calls_are_in_flight(run):
     assert "has calls in flight or in batches" in refused(LanguageModel.objects.all(), endpoint=elsewhere)
     form = entered(LanguageModel.objects.get(), endpoint=elsewhere.pk)
     assert form.errors["endpoint"] == ["Calls to this model are in flight or in batches. Pause its runs and wait."]
-    record_results([result_of(claim, ("answer", None)) for claim in claims], worker)
+    record_results([result_of_outcome(claim, ("answer", None)) for claim in claims], worker)
     form = entered(LanguageModel.objects.get(), endpoint=elsewhere.pk)
     assert form.is_valid(), form.errors
     form.save()

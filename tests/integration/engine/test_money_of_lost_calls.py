@@ -11,8 +11,7 @@ from runs_app.engine.worker_registration import WorkerRegistration
 from runs_app.llm.calls import CallFailure, ErrorClass
 from runs_app.models import Attempt, Experiment, Run
 from runs_app.monitoring.consistency_check import find_differences
-from tests.integration.engine.conftest import answering, drain
-from tests.integration.engine.test_fencing_and_leases import expire, result_of, worker
+from tests.factories.engine import answering, drain, expire_leases, register_worker, result_of_text
 
 TEN_CENTS = Decimal("0.10")
 
@@ -30,8 +29,8 @@ def money():
 
 
 def lose(n):
-    claims = admit(worker(), n)
-    expire()
+    claims = admit(register_worker(), n)
+    expire_leases()
     sweep_expired()
     return claims
 
@@ -46,14 +45,14 @@ def failing(error_class, **fields):
 def test_what_was_reserved_for_lost_calls_is_not_given_to_others(budgeted):
     lose(2)
     assert money() == (0, Decimal("0.20"))
-    assert len(admit(worker(), 6)) == 1
+    assert len(admit(register_worker(), 6)) == 1
     assert find_differences() == []
 
 
 def test_answers_that_come_late_never_pass_the_budget(budgeted):
     lost = lose(3)
     drain(answering(cost_usd=TEN_CENTS))
-    record_results([result_of(claim) for claim in lost], WorkerRegistration().worker_id)
+    record_results([result_of_text(claim) for claim in lost], WorkerRegistration().worker_id)
     spent, reserved = money()
     assert reserved == 0
     assert spent == 3 * Decimal("0.5")  # They cost more than their ceiling, and nobody else had been paid.

@@ -19,8 +19,8 @@ from runs_app.llm.calls import CallFailure, ErrorClass
 from runs_app.models import Endpoint, Experiment, LanguageModel, LedgerEntry, Preflight
 from runs_app.monitoring.consistency_check import find_differences
 from tests import factories
-from tests.integration.engine.conftest import reply
-from tests.tampering import without_triggers
+from tests.factories.engine import reply
+from tests.factories.tampering import without_triggers
 
 PAID = Decimal("0.00003")
 reconciled = pytest.mark.django_db(transaction=True)  # That is a transaction of its own.

@@ -11,7 +11,7 @@ from runs_app.engine.worker_registration import WorkerRegistration
 from runs_app.llm.calls import CallFailure, ErrorClass
 from runs_app.models import Endpoint, EndpointTick, Run
 from tests import factories
-from tests.integration.engine.conftest import answering, drain, reply
+from tests.factories.engine import answering, drain, reply
 
 
 def many(**endpoint):

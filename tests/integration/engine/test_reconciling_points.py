@@ -13,10 +13,10 @@ from grading_app.scoring import grading
 from grading_app.verdict_history import superseding
 from runs_app.models import Experiment, Point, Run, Trial
 from runs_app.monitoring.consistency_check import find_differences
-from tests.integration.engine.conftest import drain, reply
+from tests.factories.engine import drain, reply
+from tests.factories.tampering import deleting_anything
 from tests.integration.engine.test_adaptive_rounds import answering, easy_is_right, launch, make, questions
 from tests.integration.engine.test_rounds_of_ratings import alike_or_apart, launched, rating
-from tests.tampering import deleting_anything
 
 
 @pytest.fixture

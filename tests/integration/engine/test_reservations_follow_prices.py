@@ -18,7 +18,7 @@ from runs_app.monitoring.consistency_check import find_differences
 from runs_app.planning.reservations import Unbounded, update_reservations
 from runs_app.pricing.price_list import Repricing, take_over
 from tests import factories
-from tests.system.faults.outcomes import result_of
+from tests.factories.call_outcomes import result_of_outcome
 
 PRICE = Decimal(10_000)  # For a million tokens: so a hundred tokens cost a dollar.
 
@@ -108,7 +108,7 @@ def test_a_model_that_becomes_dearer_is_claimed_at_its_new_price(launched):
     assert Run.objects.get().reserve_usd == 50
     after = admit(worker, 60)
     assert ([claim.reserved_usd for claim in before], [claim.reserved_usd for claim in after]) == ([10] * 4, [50] * 3)
-    record_results([result_of(claim, ("answer", claim.reserved_usd)) for claim in (*before, *after)], worker)
+    record_results([result_of_outcome(claim, ("answer", claim.reserved_usd)) for claim in (*before, *after)], worker)
     assert Experiment.objects.get().spent_usd == 190
     assert find_differences() == []
 

@@ -8,7 +8,7 @@ from runs_app import run_control
 from runs_app.models import Run
 from runs_app.monitoring.consistency_check import find_differences
 from tests import factories
-from tests.integration.engine.conftest import drain, reply
+from tests.factories.engine import drain, reply
 from tests.integration.engine.test_adaptive_rounds import questions
 
 ADAPTIVE = {"by": "category", "scorer": "rating", "round": 8, "max": 64, "targetci": 0.9}
@@ -16,10 +16,10 @@ ADAPTIVE = {"by": "category", "scorer": "rating", "round": 8, "max": 64, "target
 
 def launched(n=64, *, adaptive=ADAPTIVE, samples=1, **fields):
     """One category, rated for valence and for arousal."""
-    world = factories.make_world()
+    team = factories.make_team()
     experiment = factories.make_experiment(
         "rounds",
-        owner=world.owner,
+        owner=team.owner,
         dataset=factories.make_dataset("places", questions(n, "calm")),
         dimensions=[factories.make_dimension("valence"), factories.make_dimension("arousal")],
         prompts=[factories.make_prompt(user="{{dimension}}: {{input}}")],

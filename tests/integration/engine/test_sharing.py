@@ -13,7 +13,7 @@ from runs_app.forms.launched_experiment import LaunchedExperimentForm
 from runs_app.models import Endpoint, Experiment, Run, Trial
 from runs_app.monitoring.consistency_check import find_differences
 from tests import factories
-from tests.integration.engine.conftest import drain, reply
+from tests.factories.engine import drain, reply
 
 
 def make(slug, models, **fields):

@@ -13,8 +13,8 @@ from runs_app.llm.calls import CallFailure, ErrorClass
 from runs_app.models import Condition, Experiment, Run
 from runs_app.monitoring.consistency_check import find_differences
 from tests import factories
-from tests.integration.engine.conftest import answering, drain, reply
-from tests.system.faults.outcomes import result_of
+from tests.factories.call_outcomes import result_of_outcome
+from tests.factories.engine import answering, drain, reply
 
 
 def test_launch_plans_writes_the_manifest_and_starts(transactional_db):
@@ -142,7 +142,7 @@ def test_a_concurrency_out_of_range_is_refused(run, n):
 
 def test_what_failed_in_a_cancelled_run_is_not_tried_again(run):
     worker, refused = WorkerRegistration().worker_id, ("failure", ErrorClass.CONTENT_REFUSED)
-    record_results([result_of(claim, refused) for claim in admit(worker, 2)], worker)
+    record_results([result_of_outcome(claim, refused) for claim in admit(worker, 2)], worker)
     run_control.cancel(Run.objects.all(), by="test", reason="wrong prompt")
     assert run_control.retry_failed(Run.objects.all(), by="test") == 0
     run.refresh_from_db()
@@ -198,7 +198,7 @@ def test_what_is_resumed_behind_a_condition_that_runs_waits_for_its_turn(sequenc
 def test_what_is_tried_again_in_a_sequence_waits_for_its_turn(sequence):
     worker = WorkerRegistration().worker_id
     refused = ("failure", ErrorClass.CONTENT_REFUSED)
-    record_results([result_of(claim, refused) for claim in admit(worker, 10)], worker)
+    record_results([result_of_outcome(claim, refused) for claim in admit(worker, 10)], worker)
     assert states() == ["done", "running", "queued"]
     assert run_control.retry_failed(Run.objects.all(), by="test") == 3
     assert states() == ["queued", "running", "queued"]

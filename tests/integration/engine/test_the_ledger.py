@@ -11,8 +11,8 @@ from runs_app.llm.calls import CallFailure, ErrorClass
 from runs_app.models import Attempt, LedgerEntry, Run
 from runs_app.monitoring.consistency_check import find_differences
 from tests import factories
-from tests.integration.engine.conftest import answering, drain
-from tests.tampering import deleting_anything, without_triggers
+from tests.factories.engine import answering, drain
+from tests.factories.tampering import deleting_anything, without_triggers
 
 PAID, LISTED = Decimal("0.001"), Decimal("0.004")
 

@@ -7,7 +7,7 @@ from runs_app.cache_purge import purge
 from runs_app.models import Attempt, CachedAnswer, Run, Trial
 from runs_app.monitoring.consistency_check import find_differences
 from tests import factories
-from tests.integration.engine.conftest import reply
+from tests.factories.engine import reply
 
 
 def counting(text="four", **fields):
@@ -22,7 +22,7 @@ def counting(text="four", **fields):
 
 
 def drained(call):
-    from tests.integration.engine.conftest import drain
+    from tests.factories.engine import drain
 
     return drain(call)
 

@@ -15,7 +15,7 @@ from runs_app.engine.worker_registration import WorkerRegistration
 from runs_app.llm.calls import CallFailure, ErrorClass
 from runs_app.models import Attempt, CachedAnswer, Experiment, Run, Trial
 from runs_app.monitoring.consistency_check import find_differences
-from tests.integration.engine.conftest import reply
+from tests.factories.engine import reply
 from tests.integration.engine.test_the_response_cache import designed
 
 TRIALS = 6  # Of each experiment.

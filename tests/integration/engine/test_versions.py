@@ -24,7 +24,7 @@ from runs_app.engine.worker import Drain, DrainLimits
 from runs_app.engine.worker_registration import WorkerRegistration
 from runs_app.models import Trial, Worker
 from runs_app.monitoring.consistency_check import find_differences
-from tests.integration.engine.conftest import answering, drain, reply
+from tests.factories.engine import answering, drain, reply
 
 NEWER = ("runs_app", "9999_of_tomorrow")
 

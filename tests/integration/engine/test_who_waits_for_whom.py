@@ -8,7 +8,7 @@ from runs_app.engine.admission import admit
 from runs_app.engine.recorder import record_results, write_trials
 from runs_app.models import Attempt, LedgerEntry
 from runs_app.monitoring.consistency_check import find_differences
-from tests.integration.engine.test_fencing_and_leases import result_of, worker
+from tests.factories.engine import register_worker, result_of_text
 
 
 def in_another_session(work):
@@ -27,8 +27,8 @@ def in_another_session(work):
 
 
 def test_a_worker_records_a_run_while_another_has_written_its_answers_and_not_yet_committed(run):
-    mine, yours = worker(), worker()
-    slow, quick = (result_of(admit(who, 1)[0]) for who in (mine, yours))
+    mine, yours = register_worker(), register_worker()
+    slow, quick = (result_of_text(admit(who, 1)[0]) for who in (mine, yours))
     with transaction.atomic():
         assert write_trials([slow], mine).held == [slow]
         assert in_another_session(lambda: record_results([quick], yours)) == 1

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from tests.factories import make_user
-from tests.integration.planning.world import make_dataset, make_endpoint
+from tests.factories.drafts import make_questions, make_rehearsal_endpoint
 
 SAMPLES = Path(__file__).resolve().parents[3] / "samples"
 
@@ -21,9 +21,9 @@ def researcher(db):
 @pytest.fixture
 def lab(db):
     """What the shipped experiment files refer to."""
-    make_endpoint("rehearsal")
-    make_dataset(2, slug="photographs")
-    make_dataset(2, slug="questions")
+    make_rehearsal_endpoint("rehearsal")
+    make_questions(2, slug="photographs")
+    make_questions(2, slug="questions")
 
 
 @pytest.fixture(params=["affect-pilot", "questions-pilot"])

@@ -23,14 +23,14 @@ def spec_with(adaptive):
 
 @pytest.fixture
 def world():
-    return factories.make_world()
+    return factories.make_team()
 
 
 @pytest.fixture
-def draft(world):
+def draft(team):
     return factories.make_experiment(
         "rounds",
-        owner=world.owner,
+        owner=team.owner,
         dataset=factories.make_dataset("places", 600),
         models=[factories.make_model("small", max_output_tokens=100)],
         adaptive={**SAID, "max": 256},
@@ -74,25 +74,25 @@ def test_what_is_not_said_is_as_usual():
     assert AdaptiveSpec.model_validate(spec.content) == spec
 
 
-def test_a_file_makes_the_design_and_the_design_the_file(draft, world):
+def test_a_file_makes_the_design_and_the_design_the_file(draft, team):
     factories.make_model("m")
     factories.make_prompt("p")
     adaptive = {**SAID, "by": ["length", "depth"], "abortht": 0.5}
     made = spec_io.create_experiment(
-        read_spec({**spec_with(adaptive), "experiment": "from-file"}), by=world.owner, trusted=True
+        read_spec({**spec_with(adaptive), "experiment": "from-file"}), by=team.owner, trusted=True
     )
     assert made.scorers == ["exact_match"]  # What decides also grades.
     again = read_spec(spec_io.spec_of(made)).adaptive
     assert (again.by, again.abortht, again.max) == (["length", "depth"], 0.5, 512)
-    assert spec_io.duplicate(made, "copied", by=world.owner).adaptive == made.adaptive
+    assert spec_io.duplicate(made, "copied", by=team.owner).adaptive == made.adaptive
 
 
-def test_a_scorer_that_there_is_not_is_refused(draft, world):
+def test_a_scorer_that_there_is_not_is_refused(draft, team):
     factories.make_model("m")
     factories.make_prompt("p")
     with pytest.raises(SpecError, match=r"adaptive\.scorer: there is no scorer telepathy"):
         spec_io.create_experiment(
-            read_spec({**spec_with({**SAID, "scorer": "telepathy"}), "experiment": "x"}), by=world.owner, trusted=True
+            read_spec({**spec_with({**SAID, "scorer": "telepathy"}), "experiment": "x"}), by=team.owner, trusted=True
         )
 
 

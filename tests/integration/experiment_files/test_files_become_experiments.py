@@ -4,7 +4,7 @@ from datasets_app.models import StatusChange
 from runs_app.llm.parameters import EXTRA_NAMES
 from runs_app.models import Dimension, Experiment, LanguageModel, Prompt, Sampler
 from runs_app.planning.spec_io import SpecError, create_experiment, duplicate, read_spec, read_yaml, spec_of, to_yaml
-from tests.integration.planning.world import make_dataset, make_model, make_prompt
+from tests.factories.drafts import make_question_prompt, make_questions, make_rehearsal_model
 
 pytestmark = pytest.mark.django_db
 AXES = ("language_models", "prompts", "samplers", "dimensions")
@@ -103,13 +103,16 @@ def test_other_content_behind_a_known_name_is_a_new_version(lab, curator, axis, 
 
 
 def test_a_known_model_name_with_another_model_is_an_error(lab, curator):
-    make_model("sim", model="something-else")
+    make_rehearsal_model("sim", model="something-else")
     assert refused(curator) == ["models[0]: model sim is something-else at rehearsal here; give this one another name"]
 
 
 def test_names_refer_to_rows_and_versions(lab, curator):
-    model = make_model("known")
-    old, new = make_prompt("known"), make_prompt("known", [{"role": "user", "content": "{{key}}"}], version=2)
+    model = make_rehearsal_model("known")
+    old, new = (
+        make_question_prompt("known"),
+        make_question_prompt("known", [{"role": "user", "content": "{{key}}"}], version=2),
+    )
     assert create(curator, experiment="a", models=["known"], prompts=["known"]).prompts.get() == new
     second = create(curator, experiment="b", models=["known"], prompts=["known@1"])
     assert (second.prompts.get(), second.language_models.get()) == (old, model)
@@ -128,7 +131,7 @@ def test_unknown_names_are_told_with_their_places(lab, curator):
 
 
 def test_a_draft_dataset_is_refused(lab, curator):
-    make_dataset(1, slug="raw", approve=False)
+    make_questions(1, slug="raw", approve=False)
     assert refused(curator, dataset="raw@1") == ["dataset: raw@1 is draft; it must be approved"]
 
 
@@ -183,7 +186,7 @@ def test_the_providers_own_settings_are_made_on_demand(lab, curator):
 
 
 def test_a_curators_prompt_is_approved_at_once_and_a_researchers_waits(lab, curator, researcher):
-    make_model("sim")
+    make_rehearsal_model("sim")
     waiting = create(researcher, models=["sim"]).prompts.get()
     ready = create(
         curator, experiment="b", models=["sim"], prompts=[{"name": "other", "user": "{{key}}"}]

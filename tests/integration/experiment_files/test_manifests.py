@@ -14,7 +14,13 @@ from runs_app.planning.cost_estimate import Estimate, estimate
 from runs_app.planning.design import Design
 from runs_app.planning.manifests import write_manifest
 from runs_app.planning.spec_io import SETTINGS, SpecError, create_experiment, read_yaml
-from tests.integration.planning.world import make_dataset, make_dimension, make_experiment, make_prompt, make_user
+from tests.factories.drafts import (
+    get_or_make_user,
+    make_draft_dimension,
+    make_draft_experiment,
+    make_question_prompt,
+    make_questions,
+)
 
 pytestmark = pytest.mark.django_db
 TEXT = "What is {{input}}?\nSay \u2028 or \x85 or \U0001f600: {{dimension_instructions}}"
@@ -22,16 +28,16 @@ TEXT = "What is {{input}}?\nSay \u2028 or \x85 or \U0001f600: {{dimension_instru
 
 @pytest.fixture
 def ada():
-    return make_user("ada", superuser=True)
+    return get_or_make_user("ada", superuser=True)
 
 
 @pytest.fixture
 def launched(ada):
-    experiment = make_experiment(
+    experiment = make_draft_experiment(
         owner=ada,
-        dataset=make_dataset(slug="questions"),
-        prompts=[make_prompt(messages=[{"role": "user", "content": TEXT}])],
-        dimensions=[make_dimension(labels={"1": "Low", "7": "High"})],
+        dataset=make_questions(slug="questions"),
+        prompts=[make_question_prompt(messages=[{"role": "user", "content": TEXT}])],
+        dimensions=[make_draft_dimension(labels={"1": "Low", "7": "High"})],
         max_usd=Decimal("1.50"),
     )
     found = estimate(experiment, wave_label="march", pilot=2)
@@ -61,7 +67,7 @@ def test_it_says_what_was_launched_by_whom_and_at_which_estimate(launched):
 
 
 def test_it_holds_all_of_the_estimate_that_no_other_part_of_it_says(ada):
-    experiment = make_experiment(owner=ada, dataset=make_dataset(slug="questions"))
+    experiment = make_draft_experiment(owner=ada, dataset=make_questions(slug="questions"))
     shown = replace(
         estimate(experiment), coverage=0.25, likely=2, foreseen=1, batched=3, verdicts=6,
         full_usd=Decimal("0.75"), batches_save_usd=Decimal("0.125"),
@@ -134,7 +140,7 @@ def test_the_design_page_lists_them(launched, client, ada):
 
 
 def test_a_manifest_is_found_under_its_own_experiment_alone(launched, client, ada):
-    other = make_experiment("other", owner=ada, dataset=launched.dataset, models=launched.language_models.all(),
+    other = make_draft_experiment("other", owner=ada, dataset=launched.dataset, models=launched.language_models.all(),
                             prompts=launched.prompts.all(), samplers=launched.samplers.all())  # fmt: skip
     client.force_login(ada)
     address = reverse("experiment_manifest", args=[other.slug, launched.manifests.get().pk])

@@ -10,13 +10,13 @@ from django.db import IntegrityError, transaction
 from runs_app import run_control
 from runs_app.models import Experiment, LanguageModel
 from runs_app.planning.spec_io import SpecError, create_experiment, duplicate, read_spec, read_yaml, spec_of, to_yaml
-from tests.integration.planning.world import (
-    make_dataset,
-    make_endpoint,
-    make_experiment,
-    make_model,
-    make_prompt,
-    make_user,
+from tests.factories.drafts import (
+    get_or_make_user,
+    make_draft_experiment,
+    make_question_prompt,
+    make_questions,
+    make_rehearsal_endpoint,
+    make_rehearsal_model,
 )
 
 pytestmark = pytest.mark.django_db
@@ -25,15 +25,15 @@ PRICES = {"tiny": "0.1", "small": "0.2", "medium": "1", "large": "3", "huge": "1
 
 @pytest.fixture
 def ada():
-    return make_user("ada", superuser=True)
+    return get_or_make_user("ada", superuser=True)
 
 
 @pytest.fixture
 def site(ada):
-    make_dataset(slug="questions")
-    make_prompt()
+    make_questions(slug="questions")
+    make_question_prompt()
     for name, price in PRICES.items():
-        make_model(name, input_price=Decimal(price), output_price=Decimal(price), price_date="2026-02-01")
+        make_rehearsal_model(name, input_price=Decimal(price), output_price=Decimal(price), price_date="2026-02-01")
 
 
 def file(**models):
@@ -73,7 +73,7 @@ def test_neither_a_price_nor_a_new_model_changes_what_is_written_back(site, ada)
     experiment = create(ada, draw=2)
     before = to_yaml(experiment)
     LanguageModel.objects.update(input_price=Decimal(99), is_active=False)
-    make_model("newcomer")
+    make_rehearsal_model("newcomer")
     again = create_experiment(read_yaml(before.replace("experiment: drawn", "experiment: again")), by=ada)
     assert to_yaml(experiment) == before
     assert spec_of(again) == spec_of(experiment) | {"experiment": "again"}
@@ -91,7 +91,7 @@ def test_a_draw_that_its_seed_would_not_make_is_refused(site, ada):
 
 def test_inactive_models_and_those_of_inactive_endpoints_are_no_candidates(site, ada):
     LanguageModel.objects.filter(name="tiny").update(is_active=False)
-    make_model("asleep", endpoint=make_endpoint("closed", is_active=False))
+    make_rehearsal_model("asleep", endpoint=make_rehearsal_endpoint("closed", is_active=False))
     made = create(ada, draw=1, by="none").draws["models"]
     considered = {one["name"] for stratum in made["strata"] for one in stratum["candidates"]}
     assert considered == set(PRICES) - {"tiny"}
@@ -115,7 +115,7 @@ def test_what_is_wrong_names_the_key_and_nothing_is_made(site, ada, models, prob
 
 
 def test_an_unknown_price_is_refused_by_name(site, ada):
-    make_model("mystery", input_price=None)
+    make_rehearsal_model("mystery", input_price=None)
     with pytest.raises(SpecError, match=r"models.by: no price is known of mystery; .*price:known"):
         create(ada, draw=2)
     assert "mystery" not in names(create(ada, draw=2, **{"from": ["price:known"]}))
@@ -146,7 +146,7 @@ def test_the_design_page_shows_candidates_strata_and_what_was_changed_by_hand(si
 
 
 def test_a_design_that_was_not_drawn_says_nothing_of_it(ada, client):
-    experiment = make_experiment(owner=ada)
+    experiment = make_draft_experiment(owner=ada)
     client.force_login(ada)
     assert 'id="draws"' not in client.get(experiment.get_absolute_url()).content.decode()
     assert "drawn" not in json.dumps(spec_of(experiment))

@@ -17,8 +17,9 @@ from grading_app.models import Adjudication, Grading, Panel
 from grading_app.scoring.grading import grade
 from runs_app.models import TextSet, Trial
 from tests import factories
-from tests.integration.judging.conftest import drain, judging, make_grader, make_rubric, write_ledger
-from tests.tampering import deleting_anything
+from tests.factories.engine import drain
+from tests.factories.judges import judging, make_grader, make_rubric, write_ledger
+from tests.factories.tampering import deleting_anything
 
 ADDED = [
     "trial_id",

@@ -9,7 +9,7 @@ from grading_app.scoring.grading import grade
 from grading_app.verdict_history import superseding
 from runs_app.models import Point, Trial
 from tests import factories
-from tests.integration.judging.conftest import write_ledger
+from tests.factories.judges import write_ledger
 
 pytestmark = pytest.mark.django_db
 

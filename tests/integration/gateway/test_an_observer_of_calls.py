@@ -10,7 +10,7 @@ from evalsite.lib.ops.checks import observer_is_there
 from runs_app.llm import call_observer
 from runs_app.llm.call_observer import ObserverQueue
 from runs_app.llm.calls import CallFailure, CallReply
-from tests.integration.gateway.asking import call, failure_of, request
+from tests.integration.gateway.gateway_calls import call, failure_of, request
 
 TOLD = []
 HERE = f"{__name__}.remember"

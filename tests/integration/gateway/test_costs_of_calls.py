@@ -9,8 +9,8 @@ import pytest
 from runs_app.engine.outcomes import attempt_from_failure
 from runs_app.llm.calls import ErrorClass
 from runs_app.pricing.costs import Prices
-from tests.integration.gateway.asking import call, failure_of, request
 from tests.integration.gateway.fake_provider import FakeProvider, completion
+from tests.integration.gateway.gateway_calls import call, failure_of, request
 
 BY_HAND = Prices(Decimal("2"), Decimal("10"))
 SAID = {"prompt_tokens": 1000, "completion_tokens": 100, "total_tokens": 1100}

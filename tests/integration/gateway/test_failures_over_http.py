@@ -6,7 +6,7 @@ import pytest
 
 from runs_app.llm.calls import ErrorClass, Kind
 from runs_app.simulator import SimulatorConfig, SimulatorProcess, simulator_process
-from tests.integration.gateway.asking import SCHEMA, call, failure_of, request
+from tests.integration.gateway.gateway_calls import SCHEMA, call, failure_of, request
 
 T, P, E = Kind.TRANSIENT, Kind.PERMANENT, Kind.ENDPOINT
 

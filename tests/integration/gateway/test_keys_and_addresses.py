@@ -11,8 +11,8 @@ import pytest
 
 from runs_app.llm import http_transport
 from runs_app.llm.calls import CallFailure, ErrorClass, Kind
-from tests.integration.gateway.asking import call, failure_of, request
 from tests.integration.gateway.fake_provider import FakeProvider
+from tests.integration.gateway.gateway_calls import call, failure_of, request
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 OTHERS_KEYS = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY", "OPENROUTER_API_KEY")

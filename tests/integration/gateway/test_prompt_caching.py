@@ -5,8 +5,8 @@ from decimal import Decimal
 import pytest
 
 from runs_app.pricing.costs import Prices
-from tests.integration.gateway.asking import call, request
 from tests.integration.gateway.fake_provider import FakeProvider, completion
+from tests.integration.gateway.gateway_calls import call, request
 
 MARK = {"type": "ephemeral"}
 MESSAGES = [

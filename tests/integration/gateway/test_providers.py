@@ -3,8 +3,8 @@
 import pytest
 
 from runs_app.llm.calls import CallRequest, ErrorClass
-from tests.integration.gateway.asking import SCHEMA, call, failure_of, request
 from tests.integration.gateway.fake_provider import FakeProvider, completion
+from tests.integration.gateway.gateway_calls import SCHEMA, call, failure_of, request
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 MESSAGES = [

@@ -11,8 +11,8 @@ from runs_app.llm import gateway
 from runs_app.llm.calls import CallReply, ErrorClass, Kind
 from runs_app.pricing.costs import Prices
 from runs_app.simulator import SimulatorProcess
-from tests.integration.gateway.asking import SCHEMA, call, failure_of, request
 from tests.integration.gateway.fake_provider import FakeProvider, completion
+from tests.integration.gateway.gateway_calls import SCHEMA, call, failure_of, request
 
 
 def test_a_reply_has_text_tokens_model_and_ids(simulator: SimulatorProcess) -> None:

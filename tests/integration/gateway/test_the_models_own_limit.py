@@ -3,7 +3,7 @@
 import pytest
 
 from runs_app.llm import gateway
-from tests.integration.gateway.asking import request
+from tests.integration.gateway.gateway_calls import request
 from tests.integration.gateway.test_batched_requests import run
 
 

@@ -9,14 +9,14 @@ import pytest
 from grading_app.export.formats import export_chunks
 from grading_app.models import Grading
 from grading_app.scoring.grading import grade
-from tests import recorded
+from tests.factories import recordings
 
 pytestmark = pytest.mark.django_db
 RIGHT = {"6b_finetuning": 286, "6b_verification": 515}
 
 
 def test_word_problems_are_graded_as_their_authors_graded_them():
-    experiment, rows = recorded.word_problems()
+    experiment, rows = recordings.word_problems()
     (report,) = grade(experiment, by="a test")
     assert (report.graded, report.unread.total()) == (2638, 0)
     graded = Grading.objects.values_list("trial__run__condition__model__name", "trial__item__key", "score")
@@ -27,7 +27,7 @@ def test_word_problems_are_graded_as_their_authors_graded_them():
 
 
 def test_the_exported_gradings_say_the_same():
-    experiment, _ = recorded.word_problems()
+    experiment, _ = recordings.word_problems()
     grade(experiment, by="a test")
     text = b"".join(export_chunks(experiment, "gradings", "csv")).decode()
     rows = csv.DictReader(io.StringIO(text, newline=""))
@@ -35,7 +35,7 @@ def test_the_exported_gradings_say_the_same():
 
 
 def test_ratings_are_graded_by_what_was_read_when_they_came():
-    experiment, rows = recorded.rated_photographs()
+    experiment, rows = recordings.rated_photographs()
     (report,) = grade(experiment, by="a test")
     assert (report.scorer, report.graded) == ("rating", 3160)
     graded = Grading.objects.values_list("trial__item__key", "trial__dimension__name", "trial__sample_idx", "score")

@@ -9,9 +9,9 @@ pytestmark = pytest.mark.django_db
 
 
 def test_a_private_experiment_is_seen_by_its_owner_its_team_and_operators_alone():
-    world = factories.make_world()
-    factories.make_experiment(owner=world.owner, shared_with=[world.teammate])
-    seen = {name: Experiment.objects.visible_to(getattr(world, name)).exists() for name in vars(world)}
+    team = factories.make_team()
+    factories.make_experiment(owner=team.owner, shared_with=[team.teammate])
+    seen = {name: Experiment.objects.visible_to(getattr(team, name)).exists() for name in vars(team)}
     assert seen == {"owner": True, "teammate": True, "outsider": False, "rater": False, "operator": True}
 
 

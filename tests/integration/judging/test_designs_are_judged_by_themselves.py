@@ -13,7 +13,8 @@ from runs_app.models import Attempt, Experiment, LanguageModel, Run, Trial
 from runs_app.planning.cost_estimate import estimate
 from runs_app.run_control import launch
 from tests import factories
-from tests.integration.judging.conftest import drain, judge_run, judging, make_grader
+from tests.factories.engine import drain
+from tests.factories.judges import judge_run, judging, make_grader
 
 
 @pytest.fixture

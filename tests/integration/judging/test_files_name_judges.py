@@ -6,7 +6,7 @@ from grading_app.models import Grader, Rubric
 from runs_app.planning.spec_io import create_experiment, duplicate, read_yaml, to_yaml
 from runs_app.planning.specs import SpecError
 from tests import factories
-from tests.integration.judging.conftest import make_grader
+from tests.factories.judges import make_grader
 
 FILE = """
 experiment: judged

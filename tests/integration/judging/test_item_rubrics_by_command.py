@@ -7,7 +7,7 @@ from django.core.management import CommandError, call_command
 
 from runs_app.models import Experiment, TextSet
 from tests.factories import make_user
-from tests.integration.judging.conftest import drain
+from tests.factories.engine import drain
 from tests.integration.judging.test_rubrics_of_items import said, writer, writes  # noqa: F401 - a fixture
 
 

@@ -6,8 +6,8 @@ from django.db import IntegrityError, transaction
 from grading_app.models import Grader, Rubric
 from runs_app.models import Experiment, Trial
 from tests import factories
-from tests.integration.comparison.world import make_answers
-from tests.integration.rating.world import signed_in
+from tests.factories.gradings import make_answered_experiment
+from tests.factories.queues import signed_in
 
 pytestmark = pytest.mark.django_db
 PAGE = "/experiments/pilot/judge/draw/"
@@ -16,7 +16,7 @@ PAGE = "/experiments/pilot/judge/draw/"
 @pytest.fixture
 def study():
     """Three answers by a model at one endpoint; four models of two families at another."""
-    study = make_answers("pilot", items=3)
+    study = make_answered_experiment("pilot", items=3)
     Experiment.objects.filter(pk=study.pk).update(status="active")
     judges = factories.make_endpoint("judges")
     for name in ("qwen-a", "qwen-b", "llama-a", "llama-b"):

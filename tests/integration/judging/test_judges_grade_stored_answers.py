@@ -5,7 +5,8 @@ from grading_app.judging.verdict_reader import read_verdicts
 from grading_app.models import Grading
 from runs_app.models import Attempt, Trial
 from runs_app.monitoring.consistency_check import find_differences
-from tests.integration.judging.conftest import drain, judge_run, judging, make_grader
+from tests.factories.engine import drain
+from tests.factories.judges import judge_run, judging, make_grader
 
 
 def test_every_answer_gets_one_grading_with_its_reasoning_and_its_call(answered, wave):

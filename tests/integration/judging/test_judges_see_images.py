@@ -11,10 +11,10 @@ from grading_app.judging.verdict_reader import read_verdicts
 from grading_app.models import Grading
 from runs_app.planning.plan import PlanError
 from tests import factories
+from tests.factories.judges import make_grader, make_rubric
+from tests.factories.queues import make_numbered_items
 from tests.integration.gateway.fake_provider import completion, fake_provider
-from tests.integration.judging.conftest import make_grader, make_rubric
 from tests.integration.judging.test_over_the_simulated_provider import drained
-from tests.integration.rating.world import make_things
 
 LONG = "Be strict, and mind each of these rules. " * 400
 MARK = {"type": "ephemeral"}
@@ -29,7 +29,7 @@ def provider(transactional_db):
 
 def answered():
     """Three items with a picture each, and an answer to each of them."""
-    experiment = factories.make_experiment("pictures", dataset=make_things(items=3, images=True), max_usd=None)
+    experiment = factories.make_experiment("pictures", dataset=make_numbered_items(items=3, images=True), max_usd=None)
     (run,) = factories.make_runs(experiment, status="done")
     factories.plan_trials(run, answer=lambda item, *_: f"the answer to {item.key}")
     return experiment

@@ -11,7 +11,8 @@ from grading_app.judging.verdict_reader import read_verdicts
 from grading_app.models import Grader, Grading
 from runs_app.models import Attempt, Experiment, ItemText, Run, TextSet
 from tests.factories import NOON, make_user
-from tests.integration.judging.conftest import drain, judging, make_grader, make_rubric
+from tests.factories.engine import drain
+from tests.factories.judges import judging, make_grader, make_rubric
 
 OWN = [{"role": "user", "content": "{{input}}\n{{item_rubric}}\n{{answer}}"}]
 

@@ -13,7 +13,7 @@ from grading_app.reports.length_bias import lengths_of
 from grading_app.tasks import work_out_sums
 from grading_app.verdict_history import superseding
 from tests import factories
-from tests.integration.comparison.world import graded, make_rubric
+from tests.factories.gradings import make_gradings, make_scale_rubric
 
 pytestmark = pytest.mark.django_db
 
@@ -60,7 +60,7 @@ def moments(condition):
 
 
 def test_r_within_conditions_is_that_of_scores_and_lengths_about_their_own_means(experiment):
-    judge = graded(experiment, "judge-a", by_model)
+    judge = make_gradings(experiment, "judge-a", by_model)
     judge.refresh_from_db()
     found, groups = lengths_of(judge), moments(judge)
     pooled = np.vstack(list(groups.values()))
@@ -73,7 +73,7 @@ def test_r_within_conditions_is_that_of_scores_and_lengths_about_their_own_means
 
 
 def test_each_answer_is_in_one_bin_and_bins_hold_their_means(experiment):
-    judge = graded(experiment, "judge-a", by_model)
+    judge = make_gradings(experiment, "judge-a", by_model)
     judge.refresh_from_db()
     found = lengths_of(judge)
     assert {of: sum(one.n for one in bins.values()) for of, bins in found.bins.items()} == {
@@ -88,7 +88,7 @@ def test_each_answer_is_in_one_bin_and_bins_hold_their_means(experiment):
 
 def test_scores_of_one_length_have_no_correlation():
     experiment = make_written(lambda *_: 5)
-    found = lengths_of(graded(experiment, "judge-a", by_model))
+    found = lengths_of(make_gradings(experiment, "judge-a", by_model))
     assert (found.r, found.within, len(found.edges)) == (None, None, 1)
 
 
@@ -96,7 +96,7 @@ def test_of_many_answers_all_are_read_by_a_worker_and_the_page_says_of_when_they
     asked = []
     monkeypatch.setattr("django_q.tasks.async_task", lambda name, *arguments: asked.append((name, arguments)))
     monkeypatch.setattr(verdict_cache, "MOST_AT_ONCE", 95)
-    judge = graded(experiment, "judge-a", by_model)
+    judge = make_gradings(experiment, "judge-a", by_model)
     client.force_login(experiment.owner)
     address = reverse("grading_length", args=["pilot"])
     for _ in range(2):
@@ -120,7 +120,7 @@ def test_of_many_answers_all_are_read_by_a_worker_and_the_page_says_of_when_they
 
 
 def preferences(experiment, winner):
-    rubric = make_rubric("pairs", kind=Rubric.Kind.PAIRWISE)
+    rubric = make_scale_rubric("pairs", kind=Rubric.Kind.PAIRWISE)
     condition = GradeCondition.objects.create(
         experiment=experiment, grade_condition_id="duel", kind="judge", rubric=rubric
     )
@@ -157,7 +157,10 @@ def test_the_share_that_the_longer_answer_won_leaves_ties_and_equal_lengths_out(
 
 
 def test_a_condition_is_chosen_in_the_address_and_its_figure_is_svg(client, experiment):
-    first, second = graded(experiment, "judge-a", by_model), graded(experiment, "judge-bb", lambda trial: 4.0)
+    first, second = (
+        make_gradings(experiment, "judge-a", by_model),
+        make_gradings(experiment, "judge-bb", lambda trial: 4.0),
+    )
     client.force_login(experiment.owner)
     page = client.get(reverse("grading_length", args=["pilot"]), {"by": second.pk})
     assert page.context["chosen"] == second
@@ -171,7 +174,7 @@ def test_a_condition_is_chosen_in_the_address_and_its_figure_is_svg(client, expe
 
 def test_the_number_of_queries_does_not_grow_with_conditions(client, experiment, django_assert_max_num_queries):
     for at in range(6):
-        graded(experiment, "judge-" + "x" * at, by_model)
+        make_gradings(experiment, "judge-" + "x" * at, by_model)
     client.force_login(experiment.owner)
     with django_assert_max_num_queries(20):
         page = client.get(reverse("grading_length", args=["pilot"]))

@@ -16,7 +16,7 @@ from runs_app.monitoring.consistency_check import find_differences
 from runs_app.simulator.config import SimulatorConfig
 from runs_app.simulator.process import simulator_process
 from tests import factories
-from tests.integration.judging.conftest import judge_run, make_grader, make_rubric
+from tests.factories.judges import judge_run, make_grader, make_rubric
 
 PRICES = {"input_price": Decimal(100), "output_price": Decimal(200), "max_output_tokens": 200}
 

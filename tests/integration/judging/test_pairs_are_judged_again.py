@@ -12,7 +12,8 @@ from grading_app.models import Preference
 from grading_app.reports.grader_rows import grade_lines
 from grading_app.reports.pairwise_stats import pairwise_standing
 from runs_app.models import Trial
-from tests.integration.judging.conftest import drain, judging, make_grader, make_rubric
+from tests.factories.engine import drain
+from tests.factories.judges import judging, make_grader, make_rubric
 
 
 @pytest.fixture

@@ -11,14 +11,14 @@ from grading_app.verdict_history import superseding
 from runs_app.models import Trial
 from runs_app.planning.plan import PlanError
 from tests import factories
-from tests.integration.judging.conftest import make_answered, make_grader, make_rubric
+from tests.factories.judges import make_grader, make_rubric, make_twelve_answers
 
 pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture
 def stored():
-    return make_answered()
+    return make_twelve_answers()
 
 
 def graded(condition, said):

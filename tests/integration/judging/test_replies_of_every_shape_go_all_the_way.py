@@ -20,7 +20,7 @@ from runs_app.simulator.config import SimulatorConfig
 from runs_app.simulator.judge_behaviour import Asked, assorted
 from runs_app.simulator.process import simulator_process
 from tests import factories
-from tests.integration.judging.conftest import make_grader, make_rubric
+from tests.factories.judges import make_grader, make_rubric
 from tests.integration.judging.test_over_the_simulated_provider import drained
 
 pytestmark = [pytest.mark.processes, pytest.mark.django_db(transaction=True)]

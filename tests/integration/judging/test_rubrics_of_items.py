@@ -16,7 +16,8 @@ from runs_app.models import Attempt, Experiment, Run, TextSet, Trial
 from runs_app.monitoring.consistency_check import find_differences
 from runs_app.planning.plan import PlanError
 from tests.factories import make_model, make_sampler, make_user
-from tests.integration.judging.conftest import drain, judging, make_grader, make_rubric, reply
+from tests.factories.engine import drain, reply
+from tests.factories.judges import judging, make_grader, make_rubric
 
 OWN = [{"role": "user", "content": "{{input}}\n{{item_rubric}}\n{{answer}}"}]
 

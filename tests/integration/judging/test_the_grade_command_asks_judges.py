@@ -8,7 +8,8 @@ from django.core.management import CommandError, call_command
 from grading_app.models import Grader, Grading, Panel
 from runs_app.models import Experiment, LanguageModel, Manifest, Trial
 from tests import factories
-from tests.integration.judging.conftest import drain, judge_run, judging, make_grader, make_rubric
+from tests.factories.engine import drain
+from tests.factories.judges import judge_run, judging, make_grader, make_rubric
 
 
 def graded(*arguments):

@@ -17,8 +17,9 @@ from grading_app.reports.pairwise_stats import pairwise_standing
 from grading_app.scoring.grading import grade
 from grading_app.verdict_history import superseding
 from runs_app.models import Run, Trial
-from tests.factories import make_dataset, make_experiment, make_model, make_runs, make_world, plan_trials
-from tests.integration.judging.conftest import drain, judge_run, judging, make_grader, make_rubric
+from tests.factories import make_dataset, make_experiment, make_model, make_runs, make_team, plan_trials
+from tests.factories.engine import drain
+from tests.factories.judges import judge_run, judging, make_grader, make_rubric
 
 
 def tab(experiment):
@@ -146,8 +147,8 @@ def test_a_panel_with_a_member_of_the_answering_models_family_is_flagged(web, an
 
 
 def test_scores_that_follow_the_length_of_answers_are_flagged(client, transactional_db):
-    world = make_world()
-    experiment = make_experiment("long", owner=world.owner, dataset=make_dataset("many", 40), max_usd=None)
+    team = make_team()
+    experiment = make_experiment("long", owner=team.owner, dataset=make_dataset("many", 40), max_usd=None)
     (run,) = make_runs(experiment, status="done")
     plan_trials(run, answer=lambda item, *_: "word " * (item.position + 1))
     judged(experiment, make_grader("wordy"), judging(lambda request: min(1, str(request.messages).count("word ") / 50)))
@@ -155,7 +156,7 @@ def test_scores_that_follow_the_length_of_answers_are_flagged(client, transactio
     wordy, fair = grade_lines(experiment)
     assert wordy.scores.length > 0.9
     assert (wordy.scores.length_n, wordy.scores.follows_length, fair.scores.follows_length) == (40, True, False)
-    client.force_login(world.owner)
+    client.force_login(team.owner)
     page = client.get(tab(experiment)).content.decode()
     assert page.count("Scores correlate with answer length") == 1
 

@@ -12,7 +12,8 @@ from grading_app.models import Grading
 from runs_app import deletion
 from runs_app.models import Experiment, Run, Trial
 from runs_app.monitoring.progress import totals_of, with_totals
-from tests.integration.judging.conftest import drain, judge_run, judging, make_grader
+from tests.factories.engine import drain
+from tests.factories.judges import judge_run, judging, make_grader
 
 MARK = "VERDICT-OF-THE-JUDGE"
 

@@ -10,7 +10,8 @@ from grading_app.judging.judge_plan import judge
 from grading_app.judging.verdict_reader import read_verdicts
 from grading_app.models import Rubric
 from grading_app.scoring.grading import grade
-from tests.integration.judging.conftest import drain, judging, make_grader, make_rubric
+from tests.factories.engine import drain
+from tests.factories.judges import judging, make_grader, make_rubric
 
 
 def rows(experiment, table):

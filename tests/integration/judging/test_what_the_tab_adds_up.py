@@ -17,7 +17,8 @@ from grading_app.tasks import work_out_sums
 from grading_app.verdict_history import superseding
 from runs_app.models import Run, Trial
 from tests import factories
-from tests.integration.judging.conftest import drain, judging, make_grader, make_rubric
+from tests.factories.engine import drain
+from tests.factories.judges import judging, make_grader, make_rubric
 from tests.integration.judging.test_which_answers_are_judged import odd
 
 __all__ = ["odd"]

@@ -14,8 +14,9 @@ from runs_app.models import Run, Trial
 from runs_app.monitoring.consistency_check import find_differences
 from runs_app.planning.plan import PlanError
 from tests import factories
-from tests.integration.judging.conftest import drain, judge_run, judging, make_grader, make_rubric, write_ledger
-from tests.tampering import deleting_anything
+from tests.factories.engine import drain
+from tests.factories.judges import judge_run, judging, make_grader, make_rubric, write_ledger
+from tests.factories.tampering import deleting_anything
 
 ODD = {
     "item-0": {"answer": "  \n"},

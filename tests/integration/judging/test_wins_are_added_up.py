@@ -11,7 +11,7 @@ from grading_app.reports.frames import condition_labels
 from grading_app.reports.pairwise_stats import TALLIES, _rows, pairwise_standing
 from grading_app.statistics.bradley_terry import Comparison, bradley_terry, comparisons_from
 from runs_app.models import Trial
-from tests.integration.comparison.world import make_answers
+from tests.factories.gradings import make_answered_experiment
 
 pytestmark = pytest.mark.django_db
 
@@ -20,7 +20,7 @@ MODELS = ("small", "middle", "large")
 
 @pytest.fixture
 def experiment():
-    return make_answers("pilot", items=8, models=MODELS, samples=2)
+    return make_answered_experiment("pilot", items=8, models=MODELS, samples=2)
 
 
 def verdicts(experiment, winner, *, both_orders=True):
@@ -107,7 +107,7 @@ def test_two_conditions_of_one_name_are_two(experiment):
 
 
 def test_models_that_were_never_compared_are_named(experiment):
-    other = make_answers("other", items=2, models=["away", "far"])
+    other = make_answered_experiment("other", items=2, models=["away", "far"])
     condition = verdicts(experiment, lambda *_: "tie")
     away, far = Trial.objects.filter(run__experiment=other, item__key="item-0").order_by("pk")
     Preference.objects.create(condition=condition, trial_a=away, trial_b=far, winner="a", judged_by_id=9_999)

@@ -13,7 +13,7 @@ from evalsite.lib import permissions
 from grading_app.rating import queues, session
 from runs_app.models import Run, Tick, Worker
 from tests import factories
-from tests.integration.rating.world import make_image, make_queue
+from tests.factories.queues import make_image, make_queue
 
 NASTY = "<script>alert('x')</script>\"'><img src=x onerror=alert(1)>"
 

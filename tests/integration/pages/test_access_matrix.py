@@ -11,7 +11,7 @@ from django.urls import URLPattern, URLResolver, get_resolver, reverse
 
 from grading_app.export.snapshots import path_of
 from runs_app.models import TextSet
-from tests.integration.comparison.world import make_rubric
+from tests.factories.gradings import make_scale_rubric
 
 PEOPLE = (None, "rater", "viewer", "researcher", "owner", "operator")
 TO_LOGIN = 302
@@ -201,7 +201,7 @@ def values_of(lab):
 
 def a_pair(lab):
     """A verdict on two answers, by nobody's call, as a person's is."""
-    rubric = make_rubric("better", kind="pairwise")
+    rubric = make_scale_rubric("better", kind="pairwise")
     judge, _ = lab.experiment.grade_conditions.get_or_create(grade_condition_id="judge", kind="judge", rubric=rubric)
     first, second = lab.run.trials.order_by("pk")[:2]
     return judge.preferences.get_or_create(trial_a=first, trial_b=second, winner="a")[0].pk

@@ -6,7 +6,7 @@ from django.urls import reverse
 from evalsite.lib.web.long_text import MOST_SHOWN
 from grading_app.rating import queues, session
 from tests import factories
-from tests.integration.rating.world import make_queue
+from tests.factories.queues import make_queue
 
 LONG = "Begin. " + "é<b>\u202e" * 300_000 + " The end."
 MOST_OF_A_PAGE = 1_500_000

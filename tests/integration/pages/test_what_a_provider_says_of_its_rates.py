@@ -11,8 +11,8 @@ from tests import factories
 
 @pytest.fixture
 def page(client, db):
-    world = factories.make_world()
-    client.force_login(world.owner)
+    team = factories.make_team()
+    client.force_login(team.owner)
     endpoint = factories.make_endpoint("lab-rates")
 
     def show(**throttle):

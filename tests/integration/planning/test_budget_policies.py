@@ -11,15 +11,15 @@ from runs_app.planning.cost_estimate import estimate
 from runs_app.planning.design import Design
 from runs_app.planning.design_summary import summarise_experiment
 from tests import factories
-from tests.integration.planning.world import (
+from tests.factories.drafts import (
     RATING,
-    make_dataset,
-    make_dimension,
-    make_endpoint,
-    make_experiment,
-    make_model,
-    make_prompt,
-    make_user,
+    get_or_make_user,
+    make_draft_dimension,
+    make_draft_experiment,
+    make_question_prompt,
+    make_questions,
+    make_rehearsal_endpoint,
+    make_rehearsal_model,
 )
 
 pytestmark = pytest.mark.django_db
@@ -28,9 +28,9 @@ pytestmark = pytest.mark.django_db
 @pytest.fixture
 def dev():
     """Ten items, two models, three samples; dev asks two items, once."""
-    return make_experiment(
-        dataset=make_dataset(10),
-        models=[make_model("a"), make_model("b")],
+    return make_draft_experiment(
+        dataset=make_questions(10),
+        models=[make_rehearsal_model("a"), make_rehearsal_model("b")],
         samples=3,
         budget_policy="dev",
         dev_samples=1,
@@ -60,15 +60,15 @@ def test_the_whole_design_is_what_all_answers_anew_would_cost(dev):
 
 
 def test_an_excluded_item_is_not_among_the_first():
-    experiment = make_experiment(dataset=make_dataset(4, excluded=(0,)), budget_policy="dev")
+    experiment = make_draft_experiment(dataset=make_questions(4, excluded=(0,)), budget_policy="dev")
     run_control.launch(experiment, by="test")
     assert [key for key, _ in asked()] == ["q000001", "q000002"]
 
 
 def test_dev_goes_call_by_call_where_the_design_wants_batches():
-    endpoint = make_endpoint("batching", batch_api="openai")
-    experiment = make_experiment(
-        models=[make_model("a", endpoint=endpoint)], batch=True, budget_policy="dev", dev_items=1
+    endpoint = make_rehearsal_endpoint("batching", batch_api="openai")
+    experiment = make_draft_experiment(
+        models=[make_rehearsal_model("a", endpoint=endpoint)], batch=True, budget_policy="dev", dev_items=1
     )
     run_control.launch(experiment, by="test")
     assert not Run.objects.get().is_batched
@@ -77,7 +77,9 @@ def test_dev_goes_call_by_call_where_the_design_wants_batches():
 
 
 def test_a_dev_launch_after_a_pilot_and_a_pilot_after_it_are_foreseen_to_the_trial():
-    experiment = make_experiment(dataset=make_dataset(30), models=[make_model("a"), make_model("b")])
+    experiment = make_draft_experiment(
+        dataset=make_questions(30), models=[make_rehearsal_model("a"), make_rehearsal_model("b")]
+    )
     for how in ({"pilot": 6}, {"policy": "dev"}, {"pilot": 20}, {"policy": "dev", "pilot": 2}, {}):
         Run.objects.update(n_pending=0, n_done=0)  # Of what waits, an estimate counts all.
         counted = {run.pk: run.trials.count() for run in Run.objects.all()}
@@ -89,10 +91,10 @@ def test_a_dev_launch_after_a_pilot_and_a_pilot_after_it_are_foreseen_to_the_tri
 
 
 def test_an_adaptive_design_asks_the_items_of_dev_without_points_and_later_not_again():
-    experiment = make_experiment(
-        dataset=make_dataset(8, category="a"),
-        prompts=[make_prompt("rate", RATING, answer_format="rating")],
-        dimensions=[make_dimension("valence")],
+    experiment = make_draft_experiment(
+        dataset=make_questions(8, category="a"),
+        prompts=[make_question_prompt("rate", RATING, answer_format="rating")],
+        dimensions=[make_draft_dimension("valence")],
         scorers=["rating"],
         adaptive={"by": "category", "scorer": "rating", "round": 8, "max": 8, "targetci": 0.5},
         budget_policy="dev",
@@ -116,11 +118,11 @@ def test_the_manifest_says_which_policy_was_launched(dev):
 def test_the_policy_is_part_of_the_file_and_of_a_copy(dev):
     written = spec_io.spec_of(dev)["budget"]
     assert written == {"policy": "dev", "dev_samples": 1}
-    plain = make_experiment("other", dataset=dev.dataset, models=[], prompts=[], samplers=[])
+    plain = make_draft_experiment("other", dataset=dev.dataset, models=[], prompts=[], samplers=[])
     assert "budget" not in spec_io.spec_of(plain)
     again = spec_io.read_yaml(spec_io.to_yaml(dev)).model_copy(update={"experiment": "again"})
-    made = spec_io.create_experiment(again, by=make_user(), trusted=True)
-    copy = spec_io.duplicate(dev, "copy", by=make_user())
+    made = spec_io.create_experiment(again, by=get_or_make_user(), trusted=True)
+    copy = spec_io.duplicate(dev, "copy", by=get_or_make_user())
     for one in (made, copy):
         assert (one.budget_policy, one.dev_items, one.dev_samples) == ("dev", 2, 1)
 

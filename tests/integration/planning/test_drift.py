@@ -11,23 +11,23 @@ from runs_app.models import Attempt, Condition, Endpoint, Run, Trial
 from runs_app.planning import plan as plan_module
 from runs_app.planning.cost_estimate import estimate
 from runs_app.planning.drift import LOOKED_AT, PLACES, ServedModels, drift_warnings, served_in, served_warnings
-from tests.integration.planning.world import (
-    make_dataset,
-    make_experiment,
-    make_model,
-    make_prompt,
-    make_sampler,
-    make_user,
+from tests.factories.drafts import (
+    get_or_make_user,
+    make_draft_experiment,
+    make_draft_sampler,
+    make_question_prompt,
+    make_questions,
+    make_rehearsal_model,
 )
 
 pytestmark = pytest.mark.django_db
 
 
 def test_a_changed_sampler_behind_a_known_name_is_a_drift():
-    experiment = make_experiment()
+    experiment = make_draft_experiment()
     plan_module.plan(experiment)
     assert drift_warnings(experiment) == []
-    old, new = experiment.samplers.get(), make_sampler("greedy", version=2, temperature=1)
+    old, new = experiment.samplers.get(), make_draft_sampler("greedy", version=2, temperature=1)
     experiment.samplers.set([new])
     contents = f"{old.content_hash[:12]} (3 trials), {new.content_hash[:12]} (0 trials)"
     assert drift_warnings(experiment) == [f"sampler greedy has stood for 2 contents: {contents}"]
@@ -38,9 +38,9 @@ def test_a_changed_sampler_behind_a_known_name_is_a_drift():
 
 def changed():
     """Launched with a prompt, and again with its next version."""
-    experiment = make_experiment(models=[make_model("a"), make_model("b")])
-    run_control.launch(experiment, by=make_user())
-    new = make_prompt(version=2, messages=[{"role": "user", "content": "Say: {{input}}"}])
+    experiment = make_draft_experiment(models=[make_rehearsal_model("a"), make_rehearsal_model("b")])
+    run_control.launch(experiment, by=get_or_make_user())
+    new = make_question_prompt(version=2, messages=[{"role": "user", "content": "Say: {{input}}"}])
     experiment.prompts.set([new])
     return experiment, Condition.objects.first().prompt, new
 
@@ -51,7 +51,7 @@ def test_a_changed_prompt_is_told_before_the_launch_in_the_manifest_and_in_statu
         f"prompt plain has stood for 2 contents: {old.content_hash[:12]} (6 trials), {new.content_hash[:12]} (0 trials)"
     )
     assert estimate(experiment).warnings == [before]
-    run_control.launch(experiment, by=make_user())
+    run_control.launch(experiment, by=get_or_make_user())
     (told,) = experiment.manifests.first().content["warnings"]
     assert told == before.replace("(0 trials)", "(6 trials)")
     assert experiment.manifests.last().content["warnings"] == []
@@ -63,14 +63,14 @@ def test_a_changed_prompt_is_told_before_the_launch_in_the_manifest_and_in_statu
 
 
 def test_a_prompt_that_was_edited_between_two_experiments_is_a_drift():
-    first = make_experiment("first")
+    first = make_draft_experiment("first")
     plan_module.plan(first)
     old, sampler = first.prompts.get(), first.samplers.get()
-    same = make_experiment("same", prompts=[old], samplers=[sampler])
+    same = make_draft_experiment("same", prompts=[old], samplers=[sampler])
     assert drift_warnings(same) == []
     plan_module.plan(same)
-    new = make_prompt(version=2, messages=[{"role": "user", "content": "Say: {{input}}"}])
-    second = make_experiment("second", prompts=[new], samplers=[sampler])
+    new = make_question_prompt(version=2, messages=[{"role": "user", "content": "Say: {{input}}"}])
+    second = make_draft_experiment("second", prompts=[new], samplers=[sampler])
     told = (
         f"prompt plain was another content in other experiments: {old.content_hash[:12]} (6 trials in 2 experiments); "
         f"here it is {new.content_hash[:12]}"
@@ -81,22 +81,22 @@ def test_a_prompt_that_was_edited_between_two_experiments_is_a_drift():
 
 
 def test_a_prompt_that_was_edited_before_anybody_asked_with_it_is_no_drift():
-    make_experiment("first", prompts=[make_prompt()])
-    new = make_prompt(version=2, messages=[{"role": "user", "content": "Say: {{input}}"}])
-    assert drift_warnings(make_experiment("second", prompts=[new], samplers=[make_sampler("other")])) == []
+    make_draft_experiment("first", prompts=[make_question_prompt()])
+    new = make_question_prompt(version=2, messages=[{"role": "user", "content": "Say: {{input}}"}])
+    assert drift_warnings(make_draft_experiment("second", prompts=[new], samplers=[make_draft_sampler("other")])) == []
 
 
 def test_the_design_page_shows_it(client):
     experiment, old, new = changed()
-    client.force_login(make_user("root", superuser=True))
+    client.force_login(get_or_make_user("root", superuser=True))
     page = client.get(experiment.get_absolute_url()).content.decode()
     assert f"{old.content_hash[:12]} (6 trials), {new.content_hash[:12]} (0 trials)" in page
 
 
 def test_two_names_that_read_alike_once_joined_are_a_drift_of_the_condition():
-    prompts = [make_prompt("a", [{"role": "user", "content": text}]) for text in ("{{input}}?",)]
-    prompts += [make_prompt("x_a", [{"role": "user", "content": "{{input}}!"}])]
-    experiment = make_experiment(models=[make_model("m"), make_model("m_x")], prompts=prompts)
+    prompts = [make_question_prompt("a", [{"role": "user", "content": text}]) for text in ("{{input}}?",)]
+    prompts += [make_question_prompt("x_a", [{"role": "user", "content": "{{input}}!"}])]
+    experiment = make_draft_experiment(models=[make_rehearsal_model("m"), make_rehearsal_model("m_x")], prompts=prompts)
     plan_module.plan(experiment)
     (warning,) = drift_warnings(experiment)
     assert warning.startswith("condition m_x_a_greedy has stood for 2 contents: ")
@@ -117,7 +117,7 @@ def answer(run, served, outcome="ok"):
 @pytest.mark.parametrize("changed", [[0], [-1], range(2000, 2300)], ids=["first", "last", "for a while"])
 def test_a_model_that_changed_in_a_run_is_seen_along_it(changed):
     n = 3 * PLACES * LOOKED_AT
-    plan_module.plan(make_experiment(dataset=make_dataset(n)))
+    plan_module.plan(make_draft_experiment(dataset=make_questions(n)))
     run, served = Run.objects.get(), ["sim-1"] * n
     for at in changed:
         served[at] = "sim-2"
@@ -127,7 +127,7 @@ def test_a_model_that_changed_in_a_run_is_seen_along_it(changed):
 
 
 def test_a_run_looks_at_its_own_attempts(django_assert_num_queries):
-    plan_module.plan(make_experiment(models=[make_model("a"), make_model("b")]))
+    plan_module.plan(make_draft_experiment(models=[make_rehearsal_model("a"), make_rehearsal_model("b")]))
     one, other = Run.objects.with_design().order_by("pk")
     answer(one, ["a-1"] * 3)
     answer(other, ["b-1"] * 3)
@@ -136,7 +136,7 @@ def test_a_run_looks_at_its_own_attempts(django_assert_num_queries):
 
 
 def test_several_providers_are_told_unless_routes_name_them():
-    experiment = make_experiment()
+    experiment = make_draft_experiment()
     plan_module.plan(experiment)
     run = Run.objects.with_design().get()
     answer(run, [("sim", "north"), ("sim", "south"), ("sim", "north")])
@@ -150,7 +150,7 @@ def test_several_providers_are_told_unless_routes_name_them():
 
 
 def test_a_provider_that_failed_has_served_nothing():
-    experiment = make_experiment()
+    experiment = make_draft_experiment()
     plan_module.plan(experiment)
     run = Run.objects.get()
     answer(run, [("", "north"), ("", "south"), ("", "east")], outcome="transient")

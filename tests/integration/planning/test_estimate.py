@@ -10,12 +10,12 @@ from runs_app.models import LanguageModel, Run, Sampler
 from runs_app.planning import plan as plan_module
 from runs_app.planning.cost_estimate import estimate
 from runs_app.pricing import image_tokens, tokens
-from tests.integration.planning.world import (
-    make_dataset,
-    make_dimension,
-    make_experiment,
-    make_model,
-    make_prompt,
+from tests.factories.drafts import (
+    make_draft_dimension,
+    make_draft_experiment,
+    make_question_prompt,
+    make_questions,
+    make_rehearsal_model,
 )
 
 pytestmark = pytest.mark.django_db
@@ -29,20 +29,22 @@ def ceiling_of(texts, max_tokens, *, input_price="0.5", output_price="1.5", besi
 
 
 def test_the_ceiling_is_that_of_the_longest_item():
-    experiment = make_experiment(dataset=make_dataset(["short", "a much longer question " * 20, "mid"]))
+    experiment = make_draft_experiment(dataset=make_questions(["short", "a much longer question " * 20, "mid"]))
     found = estimate(experiment)
     each = ceiling_of(["Answer the question.", "a much longer question " * 20 + "\n\n[0123456789]"], 100)
     assert (found.trials, found.to_do, found.ceiling_usd) == (3, 3, 3 * each)
 
 
 def test_bytes_count_and_not_letters():
-    latin = estimate(make_experiment("a", dataset=make_dataset(["aaaa" * 10]), prompts=[make_prompt("a")]))
+    latin = estimate(
+        make_draft_experiment("a", dataset=make_questions(["aaaa" * 10]), prompts=[make_question_prompt("a")])
+    )
     other = estimate(
-        make_experiment(
+        make_draft_experiment(
             "b",
-            dataset=make_dataset(["猫猫猫猫" * 10]),
+            dataset=make_questions(["猫猫猫猫" * 10]),
             models=LanguageModel.objects.all(),
-            prompts=[make_prompt("b")],
+            prompts=[make_question_prompt("b")],
             samplers=Sampler.objects.all(),
         )
     )
@@ -51,10 +53,13 @@ def test_bytes_count_and_not_letters():
 
 def test_the_longest_dimension_its_hint_and_its_schema_are_counted():
     turns = [{"role": "user", "content": "{{input}} {{dimension_instructions}}"}]
-    experiment = make_experiment(
-        dataset=make_dataset(["x"]),
-        prompts=[make_prompt(messages=turns, answer_format="rating")],
-        dimensions=[make_dimension("a", instructions="short"), make_dimension("b", instructions="long " * 50)],
+    experiment = make_draft_experiment(
+        dataset=make_questions(["x"]),
+        prompts=[make_question_prompt(messages=turns, answer_format="rating")],
+        dimensions=[
+            make_draft_dimension("a", instructions="short"),
+            make_draft_dimension("b", instructions="long " * 50),
+        ],
     )
     hint = 'Answer with JSON alone: {"rating": N}, where N is an integer from 1 to 7.'
     schema = (
@@ -70,20 +75,22 @@ def test_the_longest_dimension_its_hint_and_its_schema_are_counted():
 def test_the_largest_image_is_counted():
     large = Asset.objects.create(sha256="a" * 64, format="png", width=2000, height=1000, size=1)
     turns = [{"role": "user", "content": "{{image}}{{input}}"}]
-    experiment = make_experiment(dataset=make_dataset(["x"], image=large), prompts=[make_prompt(messages=turns)])
+    experiment = make_draft_experiment(
+        dataset=make_questions(["x"], image=large), prompts=[make_question_prompt(messages=turns)]
+    )
     each = ceiling_of(["x\n\n[0123456789]"], 100, besides=image_tokens.UNKNOWN.of(2000, 1000))
     assert estimate(experiment).ceiling_usd == each
 
 
 def test_the_reservation_of_a_run_is_the_ceiling_of_one_call():
-    experiment = make_experiment(dataset=make_dataset(["x"]))
+    experiment = make_draft_experiment(dataset=make_questions(["x"]))
     plan_module.plan(experiment)
     each = estimate(experiment).ceiling_usd
     assert 0 <= Run.objects.get().reserve_usd - each < Decimal("0.00000001")
 
 
 def test_new_prices_change_the_reservation_when_it_is_planned_again():
-    experiment = make_experiment(dataset=make_dataset(["x"]))
+    experiment = make_draft_experiment(dataset=make_questions(["x"]))
     plan_module.plan(experiment)
     before = Run.objects.get().reserve_usd
     LanguageModel.objects.update(output_price=150)
@@ -92,15 +99,15 @@ def test_new_prices_change_the_reservation_when_it_is_planned_again():
 
 
 def test_an_unknown_price_makes_an_unknown_cost_and_is_named():
-    experiment = make_experiment(models=[make_model("a"), make_model("b", output_price=None)])
+    experiment = make_draft_experiment(models=[make_rehearsal_model("a"), make_rehearsal_model("b", output_price=None)])
     found = estimate(experiment)
     assert (found.ceiling_usd, found.expected_usd, found.unknown_prices) == (None, None, ["b"])
-    assert found.needs_confirmation(make_experiment("c", models=[], prompts=[], samplers=[], confirm_above_usd=9))
+    assert found.needs_confirmation(make_draft_experiment("c", models=[], prompts=[], samplers=[], confirm_above_usd=9))
 
 
 def test_prices_are_told_with_their_source_and_date():
-    model = make_model(price_source="the provider's page", price_date=date(2026, 2, 1))
-    (price,) = estimate(make_experiment(models=[model])).prices
+    model = make_rehearsal_model(price_source="the provider's page", price_date=date(2026, 2, 1))
+    (price,) = estimate(make_draft_experiment(models=[model])).prices
     assert (price.model, price.input, price.source, price.as_of) == (
         "sim-large",
         Decimal("0.5"),
@@ -110,7 +117,9 @@ def test_prices_are_told_with_their_source_and_date():
 
 
 def test_what_is_done_is_not_to_do_and_what_was_seen_is_expected():
-    experiment = make_experiment(models=[make_model("a"), make_model("b")], dataset=make_dataset(10))
+    experiment = make_draft_experiment(
+        models=[make_rehearsal_model("a"), make_rehearsal_model("b")], dataset=make_questions(10)
+    )
     plan_module.plan(experiment)
     run = Run.objects.get(condition__model__name="a")
     Run.objects.filter(pk=run.pk).update(n_pending=6, n_done=4, input_tokens=400, output_tokens=40)
@@ -123,12 +132,12 @@ def test_what_is_done_is_not_to_do_and_what_was_seen_is_expected():
 
 
 def test_without_observations_the_ceiling_is_expected_and_nothing_is_covered():
-    found = estimate(make_experiment())
+    found = estimate(make_draft_experiment())
     assert (found.expected_usd, found.basis, found.coverage) == (found.ceiling_usd, {"ceiling": 3}, 0.0)
 
 
 def test_a_new_wave_is_to_do_in_full():
-    experiment = make_experiment()
+    experiment = make_draft_experiment()
     plan_module.plan(experiment)
     Run.objects.update(n_pending=0, n_done=3, status="done")
     assert estimate(experiment).to_do == 0
@@ -136,13 +145,15 @@ def test_a_new_wave_is_to_do_in_full():
 
 
 def test_the_budget_is_compared_with_what_is_left_of_it():
-    experiment = make_experiment(max_usd=1, spent_usd=Decimal("0.99999"))
+    experiment = make_draft_experiment(max_usd=1, spent_usd=Decimal("0.99999"))
     assert estimate(experiment).passes_budget(experiment)
     experiment.spent_usd = Decimal(0)
     assert not estimate(experiment).passes_budget(experiment)
 
 
 def test_a_draft_that_cannot_run_is_estimated_all_the_same():
-    found = estimate(make_experiment(prompts=[make_prompt(status="draft")], dataset=make_dataset(2, approve=False)))
+    found = estimate(
+        make_draft_experiment(prompts=[make_question_prompt(status="draft")], dataset=make_questions(2, approve=False))
+    )
     assert (found.trials, len(found.problems)) == (2, 2)
     assert found.ceiling_usd > 0

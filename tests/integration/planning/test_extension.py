@@ -9,14 +9,14 @@ from runs_app.models import Condition, Prompt, Run, Trial
 from runs_app.planning.extension import Extension, first_wave_label, preview_extension, read_extension
 from runs_app.planning.plan import PlanError
 from runs_app.planning.specs import ExtensionSpec
-from tests.integration.planning.world import (
+from tests.factories.drafts import (
     RATING,
-    make_dataset,
-    make_dimension,
-    make_experiment,
-    make_model,
-    make_prompt,
-    make_sampler,
+    make_draft_dimension,
+    make_draft_experiment,
+    make_draft_sampler,
+    make_question_prompt,
+    make_questions,
+    make_rehearsal_model,
 )
 
 pytestmark = pytest.mark.django_db
@@ -25,8 +25,8 @@ pytestmark = pytest.mark.django_db
 @pytest.fixture
 def rated():
     """Three items, rated on one dimension, all done and paid."""
-    prompt = make_prompt("rate", RATING, answer_format="rating")
-    experiment = make_experiment(prompts=[prompt], dimensions=[make_dimension("valence")])
+    prompt = make_question_prompt("rate", RATING, answer_format="rating")
+    experiment = make_draft_experiment(prompts=[prompt], dimensions=[make_draft_dimension("valence")])
     run_control.launch(experiment, by="test")
     Run.objects.update(status="done", n_pending=0, n_done=3, spent_usd=1)
     Trial.objects.update(status="done")
@@ -35,7 +35,7 @@ def rated():
 
 def test_a_dimension_joins_the_runs_there_are_and_their_conditions_stay(rated):
     conditions = list(Condition.objects.values())
-    extension = Extension(dimensions=[make_dimension("arousal")])
+    extension = Extension(dimensions=[make_draft_dimension("arousal")])
     preview = preview_extension(rated, extension)
     assert (preview.new_conditions, preview.new_trials, preview.after.to_do) == (0, 3, 3)
     run_control.extend(rated, extension, by="rita", reason="Both axes")
@@ -48,9 +48,9 @@ def test_a_dimension_joins_the_runs_there_are_and_their_conditions_stay(rated):
 
 def test_new_trials_and_their_cost_are_those_that_the_launch_then_adds(rated):
     extension = Extension(
-        language_models=[make_model("other")],
-        samplers=[make_sampler("warm", temperature=1, max_tokens=10)],
-        dimensions=[make_dimension("arousal")],
+        language_models=[make_rehearsal_model("other")],
+        samplers=[make_draft_sampler("warm", temperature=1, max_tokens=10)],
+        dimensions=[make_draft_dimension("arousal")],
         samples=2,
     )
     preview = preview_extension(rated, extension)
@@ -61,17 +61,17 @@ def test_new_trials_and_their_cost_are_those_that_the_launch_then_adds(rated):
 
 
 def test_the_rest_of_a_pilot_is_told_apart_from_what_joins():
-    experiment = make_experiment()
+    experiment = make_draft_experiment()
     run_control.launch(experiment, by="test", pilot=1)
-    preview = preview_extension(experiment, Extension(language_models=[make_model("other")]))
+    preview = preview_extension(experiment, Extension(language_models=[make_rehearsal_model("other")]))
     assert (preview.new_trials, preview.unlaunched, preview.after.to_do) == (3, 2, 6)
 
 
 def test_a_newer_version_of_a_prompt_warns_of_drift_before_it_joins():
-    prompt = make_prompt("plain")
-    experiment = make_experiment(prompts=[prompt])
+    prompt = make_question_prompt("plain")
+    experiment = make_draft_experiment(prompts=[prompt])
     run_control.launch(experiment, by="test")
-    newer = make_prompt("plain", RATING, version=2)
+    newer = make_question_prompt("plain", RATING, version=2)
     (warning,) = [
         said for said in preview_extension(experiment, Extension(prompts=[newer])).warnings if "has stood for" in said
     ]
@@ -79,17 +79,17 @@ def test_a_newer_version_of_a_prompt_warns_of_drift_before_it_joins():
 
 
 def test_an_extension_goes_on_with_the_first_wave_and_a_later_one_by_its_label():
-    experiment = make_experiment()
+    experiment = make_draft_experiment()
     for label in ("march", "april"):
         run_control.launch(experiment, by="test", wave=label)
     assert first_wave_label(experiment) == "march"
-    run_control.extend(experiment, Extension(language_models=[make_model("other")]), by="test", wave="april")
+    run_control.extend(experiment, Extension(language_models=[make_rehearsal_model("other")]), by="test", wave="april")
     assert Run.objects.filter(wave__label="april").count() == 2
     assert Run.objects.filter(wave__label="march").count() == 1
 
 
 def test_a_wave_that_would_run_into_the_next_one_refuses_samples_and_nothing_changes():
-    experiment = make_experiment()
+    experiment = make_draft_experiment()
     for label in ("", "march"):
         run_control.launch(experiment, by="test", wave=label)
     with pytest.raises(PlanError, match="its epochs would run into"):
@@ -99,26 +99,26 @@ def test_a_wave_that_would_run_into_the_next_one_refuses_samples_and_nothing_cha
 
 
 def test_a_dimension_is_refused_where_answers_are_not_rated():
-    experiment = make_experiment()
+    experiment = make_draft_experiment()
     run_control.launch(experiment, by="test")
     with pytest.raises(PlanError, match="launched without any"):
-        run_control.extend(experiment, Extension(dimensions=[make_dimension()]), by="test")
+        run_control.extend(experiment, Extension(dimensions=[make_draft_dimension()]), by="test")
     assert not experiment.dimensions.exists()
 
 
 def test_points_on_a_new_dimension_and_cases_of_more_samples_are_foreseen():
-    prompt = make_prompt("rate", RATING, answer_format="rating")
-    experiment = make_experiment(
-        dataset=make_dataset(4, category="a"),
+    prompt = make_question_prompt("rate", RATING, answer_format="rating")
+    experiment = make_draft_experiment(
+        dataset=make_questions(4, category="a"),
         prompts=[prompt],
-        dimensions=[make_dimension("valence")],
+        dimensions=[make_draft_dimension("valence")],
         scorers=["rating"],
         adaptive={"by": "category", "scorer": "rating", "round": 2, "max": 100, "targetci": 0.5},
     )
     run_control.launch(experiment, by="test")
     assert Trial.objects.count() == 2
     assert preview_extension(experiment, Extension()).after.to_do == 4
-    extension = Extension(dimensions=[make_dimension("arousal")], samples=3)
+    extension = Extension(dimensions=[make_draft_dimension("arousal")], samples=3)
     preview = preview_extension(experiment, extension)
     assert (preview.new_trials, preview.after.to_do) == (20, 24)
     run_control.extend(experiment, extension, by="test")
@@ -127,7 +127,7 @@ def test_points_on_a_new_dimension_and_cases_of_more_samples_are_foreseen():
 
 def test_an_old_prompt_that_was_archived_stays_in_the_design_and_new_models_are_asked_with_it(rated):
     rated.prompts.update(status="archived")
-    extension = Extension(language_models=[make_model("other")])
+    extension = Extension(language_models=[make_rehearsal_model("other")])
     preview = preview_extension(rated, extension)
     assert (preview.problems, preview.new_conditions, preview.new_trials) == ([], 1, 3)
     run_control.extend(rated, extension, by="rita")
@@ -136,8 +136,8 @@ def test_an_old_prompt_that_was_archived_stays_in_the_design_and_new_models_are_
 
 def test_a_new_part_that_is_archived_or_inactive_is_refused(rated):
     for extension, problem in (
-        (Extension(language_models=[make_model("off", is_active=False)]), "model off is not active"),
-        (Extension(samplers=[make_sampler("old", status="archived")]), "sampler old@1 is archived"),
+        (Extension(language_models=[make_rehearsal_model("off", is_active=False)]), "model off is not active"),
+        (Extension(samplers=[make_draft_sampler("old", status="archived")]), "sampler old@1 is archived"),
     ):
         assert problem in preview_extension(rated, extension).problems
         with pytest.raises(PlanError, match=problem):
@@ -146,7 +146,7 @@ def test_a_new_part_that_is_archived_or_inactive_is_refused(rated):
 
 def test_an_old_model_that_is_inactive_gets_no_new_trials_and_the_preview_says_so(rated):
     rated.language_models.update(is_active=False)
-    extension = Extension(language_models=[make_model("other")], dimensions=[make_dimension("arousal")])
+    extension = Extension(language_models=[make_rehearsal_model("other")], dimensions=[make_draft_dimension("arousal")])
     preview = preview_extension(rated, extension)
     assert (preview.problems, preview.new_conditions, preview.new_trials) == ([], 1, 6)
     assert "is inactive: it gets no new trials" in preview.warnings[0]
@@ -160,7 +160,7 @@ def test_an_old_model_that_is_inactive_gets_no_new_trials_and_the_preview_says_s
 
 def test_a_design_whose_every_model_is_inactive_is_not_extended_by_a_prompt(rated):
     rated.language_models.update(is_active=False)
-    newer = make_prompt("rate", RATING, version=2, answer_format="rating")
+    newer = make_question_prompt("rate", RATING, version=2, answer_format="rating")
     (problem,) = preview_extension(rated, Extension(prompts=[newer])).problems
     assert problem.endswith("is not active")
 

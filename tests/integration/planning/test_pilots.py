@@ -9,16 +9,22 @@ from runs_app.models import Run, Trial
 from runs_app.planning import plan as plan_module
 from runs_app.planning.cost_estimate import estimate
 from runs_app.planning.plan import PlanError
-from tests.integration.planning.world import make_dataset, make_dimension, make_experiment, make_model, make_prompt
+from tests.factories.drafts import (
+    make_draft_dimension,
+    make_draft_experiment,
+    make_question_prompt,
+    make_questions,
+    make_rehearsal_model,
+)
 
 pytestmark = pytest.mark.django_db
 
 
 def wide(items=10, *, models=3, dimensions=("valence", "arousal"), **fields):
-    return make_experiment(
-        dataset=make_dataset(items),
-        models=[make_model(f"m{at}") for at in range(models)],
-        dimensions=[make_dimension(name) for name in dimensions],
+    return make_draft_experiment(
+        dataset=make_questions(items),
+        models=[make_rehearsal_model(f"m{at}") for at in range(models)],
+        dimensions=[make_draft_dimension(name) for name in dimensions],
         **fields,
     )
 
@@ -79,8 +85,8 @@ def test_a_pilot_larger_than_one_repetition_is_one_repetition():
 
 
 def test_excluded_items_are_not_drawn():
-    dataset = make_dataset(3, excluded={1})
-    plan_module.plan(make_experiment(dataset=dataset), pilot=3)
+    dataset = make_questions(3, excluded={1})
+    plan_module.plan(make_draft_experiment(dataset=dataset), pilot=3)
     assert set(Trial.objects.values_list("item__key", flat=True)) == {"q000000", "q000002"}
 
 
@@ -101,7 +107,7 @@ def test_its_estimate_is_that_of_its_trials():
 
 
 def test_what_it_took_is_what_the_rest_is_expected_to_take():
-    experiment = wide(models=1, dimensions=(), prompts=[make_prompt()])
+    experiment = wide(models=1, dimensions=(), prompts=[make_question_prompt()])
     plan_module.plan(experiment, pilot=4)
     Run.objects.update(n_pending=0, n_done=4, input_tokens=400, output_tokens=40)
     found = estimate(experiment)

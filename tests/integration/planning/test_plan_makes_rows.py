@@ -4,13 +4,13 @@ from datasets_app.models import StatusChange
 from runs_app.models import Condition, Run, Trial
 from runs_app.models.designs import Sampler
 from runs_app.planning import plan as plan_module
-from tests.integration.planning.world import (
-    make_dataset,
-    make_dimension,
-    make_experiment,
-    make_model,
-    make_prompt,
-    make_sampler,
+from tests.factories.drafts import (
+    make_draft_dimension,
+    make_draft_experiment,
+    make_draft_sampler,
+    make_question_prompt,
+    make_questions,
+    make_rehearsal_model,
 )
 
 pytestmark = pytest.mark.django_db
@@ -21,12 +21,12 @@ def identities(**which):
 
 
 def test_it_makes_one_trial_for_each_cell_item_dimension_and_repetition():
-    experiment = make_experiment(
-        dataset=make_dataset(3),
-        models=[make_model("a"), make_model("b")],
-        prompts=[make_prompt()],
-        samplers=[make_sampler(), make_sampler("warm", temperature=1)],
-        dimensions=[make_dimension("valence"), make_dimension("arousal")],
+    experiment = make_draft_experiment(
+        dataset=make_questions(3),
+        models=[make_rehearsal_model("a"), make_rehearsal_model("b")],
+        prompts=[make_question_prompt()],
+        samplers=[make_draft_sampler(), make_draft_sampler("warm", temperature=1)],
+        dimensions=[make_draft_dimension("valence"), make_draft_dimension("arousal")],
         samples=2,
     )
     report = plan_module.plan(experiment)
@@ -36,8 +36,8 @@ def test_it_makes_one_trial_for_each_cell_item_dimension_and_repetition():
 
 
 def test_trials_lie_in_the_order_in_which_they_are_claimed():
-    valence, arousal = make_dimension("valence"), make_dimension("arousal")
-    plan_module.plan(make_experiment(dataset=make_dataset(2), dimensions=[arousal, valence], samples=2))
+    valence, arousal = make_draft_dimension("valence"), make_draft_dimension("arousal")
+    plan_module.plan(make_draft_experiment(dataset=make_questions(2), dimensions=[arousal, valence], samples=2))
     assert identities() == [
         (sample, item, dimension)
         for sample in (0, 1)
@@ -47,17 +47,17 @@ def test_trials_lie_in_the_order_in_which_they_are_claimed():
 
 
 def test_without_dimensions_a_trial_has_none():
-    plan_module.plan(make_experiment(dataset=make_dataset(2)))
+    plan_module.plan(make_draft_experiment(dataset=make_questions(2)))
     assert identities() == [(0, "q000000", None), (0, "q000001", None)]
 
 
 def test_excluded_items_are_not_asked():
-    plan_module.plan(make_experiment(dataset=make_dataset(3, excluded={1})))
+    plan_module.plan(make_draft_experiment(dataset=make_questions(3, excluded={1})))
     assert [key for _, key, _ in identities()] == ["q000000", "q000002"]
 
 
 def test_planning_again_changes_nothing():
-    experiment = make_experiment(dimensions=[make_dimension()], samples=2)
+    experiment = make_draft_experiment(dimensions=[make_draft_dimension()], samples=2)
     first = plan_module.plan(experiment)
     before = identities()
     second = plan_module.plan(experiment)
@@ -69,8 +69,8 @@ def test_planning_again_changes_nothing():
 
 @pytest.mark.parametrize("dimensions", [0, 2])
 def test_more_samples_add_only_the_new_ones(dimensions):
-    chosen = [make_dimension(f"d{at}") for at in range(dimensions)]
-    experiment = make_experiment(dataset=make_dataset(2), dimensions=chosen, samples=1)
+    chosen = [make_draft_dimension(f"d{at}") for at in range(dimensions)]
+    experiment = make_draft_experiment(dataset=make_questions(2), dimensions=chosen, samples=1)
     plan_module.plan(experiment)
     before = set(Trial.objects.values_list("pk", flat=True))
     experiment.samples = 3
@@ -82,16 +82,16 @@ def test_more_samples_add_only_the_new_ones(dimensions):
 
 
 def test_a_further_model_adds_a_run_and_leaves_the_others():
-    experiment = make_experiment(models=[make_model("a")])
+    experiment = make_draft_experiment(models=[make_rehearsal_model("a")])
     first = plan_module.plan(experiment)
-    experiment.language_models.add(make_model("b"))
+    experiment.language_models.add(make_rehearsal_model("b"))
     second = plan_module.plan(experiment)
     assert set(first.run_ids) < set(second.run_ids)
     assert (second.trials_added, second.runs) == (3, 2)
 
 
 def test_a_done_run_that_gets_new_trials_is_planned_again_and_says_why():
-    experiment = make_experiment()
+    experiment = make_draft_experiment()
     run_id = plan_module.plan(experiment).run_ids[0]
     Run.objects.filter(pk=run_id).update(status="done")
     experiment.samples = 2
@@ -105,7 +105,7 @@ def test_a_done_run_that_gets_new_trials_is_planned_again_and_says_why():
 
 
 def test_a_done_run_without_new_trials_stays_done():
-    experiment = make_experiment()
+    experiment = make_draft_experiment()
     plan_module.plan(experiment)
     Run.objects.update(status="done")
     plan_module.plan(experiment)
@@ -113,8 +113,8 @@ def test_a_done_run_without_new_trials_stays_done():
 
 
 def test_samplers_and_dimensions_are_in_use_from_then_on():
-    sampler, dimension = make_sampler(), make_dimension()
-    experiment = make_experiment(samplers=[sampler], dimensions=[dimension])
+    sampler, dimension = make_draft_sampler(), make_draft_dimension()
+    experiment = make_draft_experiment(samplers=[sampler], dimensions=[dimension])
     plan_module.plan(experiment, by="the test")
     for row in (sampler, dimension):
         row.refresh_from_db()
@@ -123,8 +123,8 @@ def test_samplers_and_dimensions_are_in_use_from_then_on():
 
 
 def test_a_renamed_model_keeps_its_condition():
-    model = make_model("old-name")
-    experiment = make_experiment(models=[model])
+    model = make_rehearsal_model("old-name")
+    experiment = make_draft_experiment(models=[model])
     plan_module.plan(experiment)
     model.name = "new-name"
     model.save()
@@ -133,7 +133,7 @@ def test_a_renamed_model_keeps_its_condition():
 
 
 def test_the_condition_is_the_snapshot_of_what_is_asked():
-    experiment = make_experiment()
+    experiment = make_draft_experiment()
     plan_module.plan(experiment)
     condition, prompt = Condition.objects.get(), experiment.prompts.get()
     assert condition.content == {
@@ -144,7 +144,7 @@ def test_the_condition_is_the_snapshot_of_what_is_asked():
 
 
 def test_another_version_of_a_sampler_is_another_condition():
-    experiment = make_experiment()
+    experiment = make_draft_experiment()
     plan_module.plan(experiment)
     experiment.samplers.set([Sampler.objects.create(name="greedy", version=2, temperature=0.5, max_tokens=100)])
     assert plan_module.plan(experiment).trials_added == 3

@@ -10,15 +10,15 @@ from runs_app.planning import token_bounds
 from runs_app.planning.plan import PlanError
 from runs_app.prompt_preview import turns_of_draft
 from tests.factories import NOON
-from tests.integration.planning.world import (
+from tests.factories.drafts import (
     QUESTION,
-    make_dataset,
-    make_dimension,
-    make_endpoint,
-    make_experiment,
-    make_model,
-    make_prompt,
-    make_sampler,
+    make_draft_dimension,
+    make_draft_experiment,
+    make_draft_sampler,
+    make_question_prompt,
+    make_questions,
+    make_rehearsal_endpoint,
+    make_rehearsal_model,
 )
 
 pytestmark = pytest.mark.django_db
@@ -36,52 +36,57 @@ def refused(experiment):
     ("given", "problem"),
     [
         (lambda: {"status": "archived"}, "experiment pilot is archived"),
-        (lambda: {"dataset": make_dataset(slug="raw", approve=False)}, "dataset raw@1 is draft; it must be approved"),
-        (lambda: {"dataset": make_dataset(1, slug="none", excluded={0})}, "dataset none@1 has no active items"),
+        (lambda: {"dataset": make_questions(slug="raw", approve=False)}, "dataset raw@1 is draft; it must be approved"),
+        (lambda: {"dataset": make_questions(1, slug="none", excluded={0})}, "dataset none@1 has no active items"),
         (lambda: {"models": []}, "the experiment has no model"),
-        (lambda: {"models": [make_model(is_active=False)]}, "model sim-large is not active"),
+        (lambda: {"models": [make_rehearsal_model(is_active=False)]}, "model sim-large is not active"),
         (
-            lambda: {"models": [make_model(endpoint=make_endpoint("lab", is_active=False))]},
+            lambda: {"models": [make_rehearsal_model(endpoint=make_rehearsal_endpoint("lab", is_active=False))]},
             "endpoint lab of model sim-large is not active",
         ),
         (
-            lambda: {"prompts": [make_prompt(status="draft")]},
+            lambda: {"prompts": [make_question_prompt(status="draft")]},
             "prompt plain@1 is draft; a curator must approve it before it is used",
         ),
-        (lambda: {"samplers": [make_sampler(status="archived")]}, "sampler greedy@1 is archived"),
-        (lambda: {"dimensions": [make_dimension(status="archived")]}, "dimension valence@1 is archived"),
+        (lambda: {"samplers": [make_draft_sampler(status="archived")]}, "sampler greedy@1 is archived"),
+        (lambda: {"dimensions": [make_draft_dimension(status="archived")]}, "dimension valence@1 is archived"),
         (
-            lambda: {"prompts": [make_prompt(answer_format="rating")]},
+            lambda: {"prompts": [make_question_prompt(answer_format="rating")]},
             "prompt plain@1 asks for a rating, and the experiment has no dimension",
         ),
         (
-            lambda: {"prompts": [make_prompt(messages=[{"role": "user", "content": "{{meta.year}}"}])]},
+            lambda: {"prompts": [make_question_prompt(messages=[{"role": "user", "content": "{{meta.year}}"}])]},
             "prompt plain@1: {{meta.year}} has no value for any item",
         ),
-        (lambda: {"prompts": [make_prompt(messages=PICTURE)]}, "prompt plain@1: {{image}} has no value for any item"),
         (
-            lambda: {"models": [make_model(input_price=None)], "max_usd": 5},
+            lambda: {"prompts": [make_question_prompt(messages=PICTURE)]},
+            "prompt plain@1: {{image}} has no value for any item",
+        ),
+        (
+            lambda: {"models": [make_rehearsal_model(input_price=None)], "max_usd": 5},
             "unknown price: model sim-large has no price, and the experiment has a budget",
         ),
         (
-            lambda: {"samplers": [make_sampler(max_tokens=None)], "max_usd": 5},
+            lambda: {"samplers": [make_draft_sampler(max_tokens=None)], "max_usd": 5},
             "no ceiling: sampler greedy@1 sets no max_tokens, model sim-large has no max_output_tokens, "
             "and the experiment has a budget",
         ),
     ],
 )
 def test_a_design_that_cannot_work_names_what_to_mend(given, problem):
-    assert refused(make_experiment(**given())) == [problem]
+    assert refused(make_draft_experiment(**given())) == [problem]
 
 
 def test_a_model_that_sees_no_images_is_not_shown_one():
-    experiment = make_experiment(models=[make_model(sees_images=False)], prompts=[make_prompt(messages=PICTURE)])
+    experiment = make_draft_experiment(
+        models=[make_rehearsal_model(sees_images=False)], prompts=[make_question_prompt(messages=PICTURE)]
+    )
     assert "prompt plain@1 shows an image, and model sim-large does not see images" in refused(experiment)
 
 
 def test_nothing_is_frozen_by_a_plan_that_is_refused():
-    sampler = make_sampler()
-    refused(make_experiment(prompts=[make_prompt(status="draft")], samplers=[sampler]))
+    sampler = make_draft_sampler()
+    refused(make_draft_experiment(prompts=[make_question_prompt(status="draft")], samplers=[sampler]))
     sampler.refresh_from_db()
     assert sampler.status == "draft"
 
@@ -89,36 +94,43 @@ def test_nothing_is_frozen_by_a_plan_that_is_refused():
 @pytest.mark.parametrize(
     "fields",
     [
-        {"models": lambda: [make_model(endpoint=make_endpoint("free", is_free=True), input_price=None)]},
-        {"samplers": lambda: [make_sampler(max_tokens=None)], "models": lambda: [make_model(max_output_tokens=50)]},
-        {"samplers": lambda: [make_sampler(max_tokens=None, extra={"max_completion_tokens": 50})]},
+        {
+            "models": lambda: [
+                make_rehearsal_model(endpoint=make_rehearsal_endpoint("free", is_free=True), input_price=None)
+            ]
+        },
+        {
+            "samplers": lambda: [make_draft_sampler(max_tokens=None)],
+            "models": lambda: [make_rehearsal_model(max_output_tokens=50)],
+        },
+        {"samplers": lambda: [make_draft_sampler(max_tokens=None, extra={"max_completion_tokens": 50})]},
     ],
 )
 def test_a_budget_is_content_with_a_free_endpoint_or_a_limit_by_any_name(fields):
-    plan_module.plan(make_experiment(max_usd=5, **{name: make() for name, make in fields.items()}))
+    plan_module.plan(make_draft_experiment(max_usd=5, **{name: make() for name, make in fields.items()}))
     assert Run.objects.count() == 1
 
 
 def test_without_a_budget_an_unknown_price_reserves_nothing():
-    plan_module.plan(make_experiment(models=[make_model(input_price=None)]))
+    plan_module.plan(make_draft_experiment(models=[make_rehearsal_model(input_price=None)]))
     assert Run.objects.get().reserve_usd == 0
 
 
 def test_items_of_which_only_some_can_be_asked_are_a_warning():
-    dataset = make_dataset(3, approve=False)
+    dataset = make_questions(3, approve=False)
     Item.objects.filter(dataset=dataset, key="q000000").update(metadata={"year": 2020})
     dataset.refresh_counts()
     type(dataset).objects.transition_one(
         dataset, sources=["draft"], target="approved", by="test", content_hash="0" * 64, approved_at=NOON
     )
-    prompt = make_prompt(messages=[{"role": "user", "content": "{{input}} in {{meta.year}}"}])
-    report = plan_module.plan(make_experiment(dataset=dataset, prompts=[prompt]))
+    prompt = make_question_prompt(messages=[{"role": "user", "content": "{{input}} in {{meta.year}}"}])
+    report = plan_module.plan(make_draft_experiment(dataset=dataset, prompts=[prompt]))
     assert report.warnings == ["prompt plain@1: {{meta.year}} has no value for 2 of 3 items; those trials fail"]
 
 
 def test_what_trials_refer_to_cannot_be_taken_from_under_them():
     """Their keys are not checked row by row, so what they refer to must be held in place."""
-    experiment = make_experiment(dimensions=[make_dimension()])
+    experiment = make_draft_experiment(dimensions=[make_draft_dimension()])
     plan_module.plan(experiment)
     held = (Run.objects.all(), Item.objects.all(), Dimension.objects.all(), Sampler.objects.all())
     for rows in held:
@@ -128,16 +140,16 @@ def test_what_trials_refer_to_cannot_be_taken_from_under_them():
 
 
 def test_an_experiment_goes_with_all_its_rows():
-    experiment = make_experiment()
+    experiment = make_draft_experiment()
     plan_module.plan(experiment)
     Experiment.objects.get(pk=experiment.pk).delete()
     assert not any(kind.objects.exists() for kind in (Condition, Run, Trial))
 
 
 def test_a_prompt_that_repeats_a_long_text_is_refused_with_its_name_the_item_and_the_limit():
-    dataset = make_dataset(["short", "x" * 200_000])
-    prompt = make_prompt("echo", messages=[{"role": "user", "content": "{{input}}" * 400}])
-    (problem,) = refused(make_experiment(dataset=dataset, prompts=[prompt]))
+    dataset = make_questions(["short", "x" * 200_000])
+    prompt = make_question_prompt("echo", messages=[{"role": "user", "content": "{{input}}" * 400}])
+    (problem,) = refused(make_draft_experiment(dataset=dataset, prompts=[prompt]))
     assert problem == (
         "prompt echo@1: the request about item q000001 would have 80,000,000 characters; at most 2,000,000 are sent"
     )
@@ -145,13 +157,13 @@ def test_a_prompt_that_repeats_a_long_text_is_refused_with_its_name_the_item_and
 
 def test_items_are_not_measured_for_a_prompt_that_cannot_be_too_long(monkeypatch):
     monkeypatch.setattr("runs_app.planning.token_bounds.requests_module.build_question", None)
-    dataset, prompt = make_dataset(["x" * 200_000]), make_prompt("echo", messages=QUESTION)
+    dataset, prompt = make_questions(["x" * 200_000]), make_question_prompt("echo", messages=QUESTION)
     assert token_bounds.longest_request(prompt, dataset, []) == ("", 0)
 
 
 def test_the_preview_of_a_request_that_is_too_long_names_prompt_and_item():
-    dataset = make_dataset(["x" * 200_000])
-    prompt = make_prompt("echo", messages=[{"role": "user", "content": "{{input}}" * 400}])
+    dataset = make_questions(["x" * 200_000])
+    prompt = make_question_prompt("echo", messages=[{"role": "user", "content": "{{input}}" * 400}])
     turns = turns_of_draft(Experiment(), prompt, dataset.items.get(), None)
     assert turns.turns == []
     assert turns.problem.startswith("prompt echo@1, item q000000: the request would have 80,000,000 characters")

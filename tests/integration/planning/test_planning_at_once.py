@@ -9,7 +9,13 @@ from django.db import connection, transaction
 from runs_app import run_control
 from runs_app.models import Condition, Experiment, Run, Trial
 from runs_app.planning import plan as plan_module
-from tests.integration.planning.world import make_dataset, make_dimension, make_experiment, make_model, make_sampler
+from tests.factories.drafts import (
+    make_draft_dimension,
+    make_draft_experiment,
+    make_draft_sampler,
+    make_questions,
+    make_rehearsal_model,
+)
 
 pytestmark = pytest.mark.django_db(transaction=True)
 WAITING = """
@@ -38,11 +44,11 @@ def wait_for_waiting(n):
 
 
 def test_both_wait_for_the_experiment_and_the_second_finds_all_done():
-    experiment = make_experiment(
-        dataset=make_dataset(20),
-        models=[make_model("a"), make_model("b")],
-        samplers=[make_sampler(status="approved")],  # A draft would be locked as well, and hide a missing lock.
-        dimensions=[make_dimension(status="approved")],
+    experiment = make_draft_experiment(
+        dataset=make_questions(20),
+        models=[make_rehearsal_model("a"), make_rehearsal_model("b")],
+        samplers=[make_draft_sampler(status="approved")],  # A draft would be locked as well, and hide a missing lock.
+        dimensions=[make_draft_dimension(status="approved")],
         samples=3,
     )
     with ThreadPoolExecutor(2) as pool:
@@ -65,7 +71,7 @@ def launch_alone(experiment):
 
 
 def test_of_launches_at_once_one_plans_and_the_others_find_it_launched():
-    experiment = make_experiment(dataset=make_dataset(5))
+    experiment = make_draft_experiment(dataset=make_questions(5))
     with ThreadPoolExecutor(8) as pool:
         with transaction.atomic():
             Experiment.objects.select_for_update(no_key=True).get(pk=experiment.pk)
@@ -78,7 +84,7 @@ def test_of_launches_at_once_one_plans_and_the_others_find_it_launched():
 
 
 def test_each_launch_that_adds_something_writes_a_manifest():
-    experiment = make_experiment(dataset=make_dataset(5))
+    experiment = make_draft_experiment(dataset=make_questions(5))
     for pilot, added in ((2, 2), (2, 0), (None, 3), (None, 0)):
         assert run_control.launch(experiment, by="test", pilot=pilot).trials_added == added
     assert experiment.manifests.count() == 2

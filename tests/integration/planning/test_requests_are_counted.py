@@ -9,7 +9,13 @@ from datasets_app.models import Asset
 from runs_app.planning import token_bounds
 from runs_app.planning.cost_estimate import estimate
 from runs_app.pricing import image_tokens, token_counter, tokens
-from tests.integration.planning.world import make_dataset, make_dimension, make_experiment, make_model, make_prompt
+from tests.factories.drafts import (
+    make_draft_dimension,
+    make_draft_experiment,
+    make_question_prompt,
+    make_questions,
+    make_rehearsal_model,
+)
 
 pytestmark = pytest.mark.django_db
 BARE = [{"role": "user", "content": "{{input}}"}]
@@ -25,10 +31,10 @@ def nothing_is_remembered():
 
 
 def largest(model_id, inputs, *, messages=BARE, dimensions=(), **fields):
-    experiment = make_experiment(
-        dataset=make_dataset(inputs),
-        models=[make_model(model=model_id, **fields)],
-        prompts=[make_prompt(messages=messages)],
+    experiment = make_draft_experiment(
+        dataset=make_questions(inputs),
+        models=[make_rehearsal_model(model=model_id, **fields)],
+        prompts=[make_question_prompt(messages=messages)],
         dimensions=dimensions,
     )
     (model,), (prompt,) = experiment.language_models.all(), experiment.prompts.all()
@@ -53,7 +59,10 @@ def test_plain_text_is_counted_below_a_token_for_three_bytes():
 
 
 def test_no_item_on_any_dimension_is_above_the_largest():
-    dimensions = [make_dimension("a", instructions="short"), make_dimension("b", instructions="1 2 3 4 5 6 7 8 9")]
+    dimensions = [
+        make_draft_dimension("a", instructions="short"),
+        make_draft_dimension("b", instructions="1 2 3 4 5 6 7 8 9"),
+    ]
     messages = [{"role": "user", "content": "{{input}} {{dimension_instructions}}"}]
     inputs = ["", "x", "猫 " * 20, "word " * 30, "1 2 3 " * 10]
     most = largest("gpt-4o", inputs, messages=messages, dimensions=dimensions)
@@ -70,14 +79,14 @@ def test_what_is_too_much_to_count_is_taken_at_a_token_a_byte(monkeypatch):
 
 
 def test_an_approved_dataset_is_counted_once(monkeypatch):
-    experiment = make_experiment(models=[make_model(model="gpt-4o")])
+    experiment = make_draft_experiment(models=[make_rehearsal_model(model="gpt-4o")])
     first = estimate(experiment).ceiling_usd
     monkeypatch.setattr(token_counter, "largest_of", lambda requests, rule: pytest.fail("counted again"))
     assert estimate(experiment).ceiling_usd == first > 0
 
 
 def test_where_the_tokenizer_cannot_be_run_bytes_count_and_that_is_said(monkeypatch):
-    experiment = make_experiment(models=[make_model(model="gpt-4o")], dataset=make_dataset([PLAIN]))
+    experiment = make_draft_experiment(models=[make_rehearsal_model(model="gpt-4o")], dataset=make_questions([PLAIN]))
     counted_ceiling = estimate(experiment).ceiling_usd
     cache.clear()
     monkeypatch.setattr(token_counter.sys, "executable", "/nonexistent")
@@ -90,10 +99,10 @@ def test_the_rules_that_counted_stand_beside_the_price():
     image = Asset.objects.create(sha256="a" * 64, format="png", width=1000, height=1000, size=1)
     shown = [{"role": "user", "content": "{{image}}{{input}}"}]
     names = {"gpt-4o": "gpt-4o", "sonnet": "claude-sonnet-4-5", "local": "sim-large"}
-    experiment = make_experiment(
-        dataset=make_dataset(["x"], image=image),
-        models=[make_model(name, model=model) for name, model in names.items()],
-        prompts=[make_prompt(messages=shown)],
+    experiment = make_draft_experiment(
+        dataset=make_questions(["x"], image=image),
+        models=[make_rehearsal_model(name, model=model) for name, model in names.items()],
+        prompts=[make_question_prompt(messages=shown)],
     )
     said = {price.model: price.counted for price in estimate(experiment).prices}
     assert said["gpt-4o"] == "text by o200k_base; images by OpenAI's tiles of 170 (2026-11-20)"
@@ -106,18 +115,18 @@ def test_the_rules_that_counted_stand_beside_the_price():
 def test_the_largest_image_counts_by_the_rule_of_its_model(model):
     image = Asset.objects.create(sha256="b" * 64, format="png", width=2000, height=1500, size=1)
     messages = [{"role": "user", "content": "{{image}}{{input}}"}]
-    experiment = make_experiment(
-        dataset=make_dataset(["x"], image=image),
-        models=[make_model(model=model, input_price=Decimal(1), output_price=Decimal(0))],
-        prompts=[make_prompt(messages=messages)],
+    experiment = make_draft_experiment(
+        dataset=make_questions(["x"], image=image),
+        models=[make_rehearsal_model(model=model, input_price=Decimal(1), output_price=Decimal(0))],
+        prompts=[make_question_prompt(messages=messages)],
     )
     in_text = counted(model, "x") if tokens.rule_for(model).tokenizer else tokens.by_bytes([f"x{SALT}"])
     assert estimate(experiment).ceiling_usd * 1_000_000 == in_text + image_tokens.rule_for(model).of(2000, 1500)
 
 
 def test_where_an_answers_length_alone_is_known_bytes_count_too():
-    experiment = make_experiment(dataset=make_dataset(["x"]), models=[make_model(model="gpt-4o")])
+    experiment = make_draft_experiment(dataset=make_questions(["x"]), models=[make_rehearsal_model(model="gpt-4o")])
     (model,) = experiment.language_models.all()
-    prompt = make_prompt("judge", [{"role": "user", "content": "{{input}} {{answer}}"}])
+    prompt = make_question_prompt("judge", [{"role": "user", "content": "{{input}} {{answer}}"}])
     most = token_bounds.largest_input(model, prompt, experiment.dataset, [], {"answer": "x" * 3000})
     assert most >= 1000

@@ -3,7 +3,7 @@ import pytest
 from runs_app.models import Run, Trial
 from runs_app.planning import plan as plan_module
 from runs_app.planning.plan import PlanError
-from tests.integration.planning.world import make_experiment
+from tests.factories.drafts import make_draft_experiment
 
 pytestmark = pytest.mark.django_db
 
@@ -14,13 +14,13 @@ def grow(experiment, samples):
 
 
 def test_each_wave_takes_the_epochs_after_the_one_before():
-    experiment = make_experiment(samples=3)
+    experiment = make_draft_experiment(samples=3)
     waves = [plan_module.plan(experiment, wave_label=label).wave for label in ("", "march", "april")]
     assert [(wave.number, wave.epoch_offset) for wave in waves] == [(0, 0), (1, 3), (2, 6)]
 
 
 def test_a_wave_has_runs_and_trials_of_its_own():
-    experiment = make_experiment(samples=2)
+    experiment = make_draft_experiment(samples=2)
     plan_module.plan(experiment)
     report = plan_module.plan(experiment, wave_label="march")
     assert report.trials_added == report.trials_total == 6
@@ -29,14 +29,14 @@ def test_a_wave_has_runs_and_trials_of_its_own():
 
 
 def test_the_same_label_is_the_same_wave():
-    experiment = make_experiment()
+    experiment = make_draft_experiment()
     first = plan_module.plan(experiment, wave_label="march")
     again = plan_module.plan(experiment, wave_label="march")
     assert (again.wave, again.trials_added) == (first.wave, 0)
 
 
 def test_the_last_wave_may_grow_and_an_earlier_one_may_not_run_into_it():
-    experiment = make_experiment(samples=2)
+    experiment = make_draft_experiment(samples=2)
     plan_module.plan(experiment)
     plan_module.plan(experiment, wave_label="march")
     grow(experiment, 3)
@@ -46,7 +46,7 @@ def test_the_last_wave_may_grow_and_an_earlier_one_may_not_run_into_it():
 
 
 def test_a_wave_after_a_larger_one_starts_behind_all_its_epochs():
-    experiment = make_experiment(samples=4)
+    experiment = make_draft_experiment(samples=4)
     plan_module.plan(experiment)
     grow(experiment, 2)
     assert plan_module.plan(experiment, wave_label="march").wave.epoch_offset == 4

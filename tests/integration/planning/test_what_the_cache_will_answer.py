@@ -9,14 +9,14 @@ from runs_app import cache_purge
 from runs_app.models import Endpoint, LanguageModel, LedgerEntry, Prompt, Run, Sampler
 from runs_app.planning import plan as plan_module
 from runs_app.planning.cost_estimate import estimate
-from tests.integration.planning.world import make_dataset, make_dimension, make_experiment
-from tests.tampering import without_triggers
+from tests.factories.drafts import make_draft_dimension, make_draft_experiment, make_questions
+from tests.factories.tampering import without_triggers
 
 pytestmark = pytest.mark.django_db
 
 
 def same_design(slug, known, **fields):
-    return make_experiment(
+    return make_draft_experiment(
         slug,
         dataset=fields.pop("dataset", known.dataset),
         models=LanguageModel.objects.all(),
@@ -29,7 +29,7 @@ def same_design(slug, known, **fields):
 @pytest.fixture
 def known():
     """An experiment whose three trials are done."""
-    experiment = make_experiment("known", samples=1)
+    experiment = make_draft_experiment("known", samples=1)
     plan_module.plan(experiment)
     Run.objects.update(
         n_pending=0, n_done=3, input_tokens=300, output_tokens=30, started_at=timezone.now(), status="done"
@@ -65,8 +65,8 @@ def test_nor_for_a_later_wave_other_items_or_other_dimensions(known):
     plan_module.plan(again)
     assert estimate(again).foreseen == 3
     assert estimate(again, wave_label="second").foreseen == 0
-    assert estimate(same_design("others", known, dataset=make_dataset(3))).foreseen == 0
-    assert estimate(same_design("rated", known, dimensions=[make_dimension()])).foreseen == 0
+    assert estimate(same_design("others", known, dataset=make_questions(3))).foreseen == 0
+    assert estimate(same_design("rated", known, dimensions=[make_draft_dimension()])).foreseen == 0
 
 
 def test_nor_after_the_cache_was_emptied(known):

@@ -7,7 +7,7 @@ from datasets_app import curation
 from grading_app.models import Rating, RatingQueue
 from grading_app.rating import queues, session
 from tests import factories
-from tests.integration.rating.world import make_queue, make_rater, rate_all, signed_in
+from tests.factories.queues import make_queue, make_rater, rate_all, signed_in
 
 pytestmark = pytest.mark.django_db
 

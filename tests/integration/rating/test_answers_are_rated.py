@@ -28,28 +28,12 @@ from grading_app.rating.rated_norms import make_norms
 from runs_app import deletion
 from runs_app.models import Trial
 from tests import factories
-from tests.integration.comparison.world import make_answers, make_rubric
-from tests.integration.rating.world import make_rater, rate_all, signed_in
-from tests.tampering import deleting_anything
+from tests.factories.gradings import make_answered_experiment, make_scale_rubric
+from tests.factories.queues import make_answer_queue, make_rater, rate_all, signed_in
+from tests.factories.tampering import deleting_anything
 
 pytestmark = pytest.mark.django_db
 GOOD = {"title": "Good answer", "instructions": "How good is this answer?", "low": 1, "high": 5}
-
-
-def make_answer_queue(
-    name="reading", *, experiment=None, dimensions=None, opened=True, conditions=(), by=None, **fields
-):
-    experiment = experiment or make_answers(f"{name}-study", items=6, models=["small", "large"], samples=2)
-    queue = RatingQueue.objects.create(
-        name=name, owner=experiment.owner, dataset=experiment.dataset, subject="answers", experiment=experiment,
-        **{"title": "How good?", "instructions": "Read the whole answer.", "raters_wanted": 2, **fields},
-        rubric=by,
-    )  # fmt: skip
-    queue.dimensions.set([factories.make_dimension(f"{name}-goodness", **GOOD)] if dimensions is None else dimensions)
-    queue.conditions.set(conditions)
-    if opened:
-        queues.open_queue(queue, by=experiment.owner, reason="ready")
-    return queue
 
 
 # --- what is drawn ---------------------------------------------------------------------------------------------------
@@ -64,7 +48,7 @@ def test_every_condition_gives_as_many_answers_to_each_drawn_item():
 
 
 def test_the_same_seed_draws_the_same_and_another_does_not():
-    study = make_answers(items=20, models=["small", "large"], samples=3)
+    study = make_answered_experiment(items=20, models=["small", "large"], samples=3)
     dimension = factories.make_dimension("goodness", **GOOD)
 
     def drawn(name, seed):
@@ -76,7 +60,7 @@ def test_the_same_seed_draws_the_same_and_another_does_not():
 
 
 def test_only_chosen_conditions_and_only_done_answers_with_text():
-    study = make_answers(items=4, models=["small", "large"])
+    study = make_answered_experiment(items=4, models=["small", "large"])
     small = study.conditions.get(model__name="small")
     queue = make_answer_queue(experiment=study, conditions=[small], opened=False)
     run = small.runs.get()
@@ -99,7 +83,7 @@ def test_blank_answers_are_never_asked_about_by_anybody():
     queue = make_answer_queue(experiment=study)
     assert {one.item.key for one in queue.answers.select_related("item")} == said
     assert {trial.item.key for trial in Trial.objects.with_text().select_related("item")} == said
-    rubric = make_rubric()
+    rubric = make_scale_rubric()
     tried = Try(rubric, study, factories.make_model(), study.samplers.get())
     assert {trial.item.key for trial, _ in tried.answers()} == said
     judge = Grader(name="j", language_model=tried.model, rubric=rubric, sampler=tried.sampler)
@@ -317,7 +301,7 @@ def test_norms_are_of_items_and_never_of_answers():
 
 
 def test_a_queue_is_made_from_the_experiment(client):
-    study = make_answers(items=6, models=["small", "large"])
+    study = make_answered_experiment(items=6, models=["small", "large"])
     dimension = factories.make_dimension("goodness", **GOOD)
     condition = study.conditions.first()
     client.force_login(study.owner)
@@ -337,7 +321,7 @@ def test_a_queue_is_made_from_the_experiment(client):
 
 
 def test_conditions_of_another_experiment_cannot_be_chosen():
-    study, other = make_answers("one"), make_answers("two")
+    study, other = make_answered_experiment("one"), make_answered_experiment("two")
     queue = RatingQueue(experiment=study, dataset=study.dataset, subject="answers", owner=study.owner)
     form = AnswerQueueForm({"conditions": [other.conditions.get().pk]}, instance=queue)
     assert "conditions" in form.errors

@@ -16,7 +16,7 @@ from grading_app.models import RaterInvitation
 from grading_app.rating import queue_results, queues
 from grading_app.rating import session as session_module
 from tests import factories
-from tests.integration.rating.world import make_queue, make_rater, rate_all, signed_in
+from tests.factories.queues import make_queue, make_rater, rate_all, signed_in
 
 pytestmark = pytest.mark.django_db
 

@@ -6,7 +6,7 @@ from datasets_app.models import Dataset
 from evalsite.lib import permissions
 from grading_app.models import RatingQueue
 from tests import factories
-from tests.integration.rating.world import make_queue, make_rater, make_things, rate_all, signed_in
+from tests.factories.queues import make_numbered_items, make_queue, make_rater, rate_all, signed_in
 
 pytestmark = pytest.mark.django_db
 
@@ -18,7 +18,7 @@ def asker(db):
 
 @pytest.fixture
 def entered(db):
-    dataset = make_things(items=5)
+    dataset = make_numbered_items(items=5)
     return {
         "name": "first-study",
         "title": "How do these feel?",

@@ -9,7 +9,7 @@ from evalsite.lib import permissions
 from grading_app.models import Rating
 from grading_app.rating import session
 from tests import factories
-from tests.integration.rating.world import make_image, make_queue, make_rater, rate_all, signed_in
+from tests.factories.queues import make_image, make_queue, make_rater, rate_all, signed_in
 
 pytestmark = pytest.mark.django_db
 ITEMS = 8

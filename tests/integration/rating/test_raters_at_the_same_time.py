@@ -9,7 +9,7 @@ from django.db.models import Count
 
 from grading_app.models import Rating, RatingQueue
 from grading_app.rating import queues, session
-from tests.integration.rating.world import make_queue, make_rater
+from tests.factories.queues import make_queue, make_rater
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

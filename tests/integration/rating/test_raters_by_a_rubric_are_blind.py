@@ -11,12 +11,11 @@ from grading_app.models import Grading, Preference, Rubric
 from grading_app.rating import session
 from runs_app.models import TextSet, Trial
 from tests import factories
-from tests.integration.comparison.world import graded
-from tests.integration.rating.test_answers_are_rated import make_answer_queue
+from tests.factories.gradings import make_gradings
+from tests.factories.queues import make_answer_queue, make_image, make_rater, rate_all, signed_in
 from tests.integration.rating.test_raters_are_blind import Listener, page_parts, tells, without_tokens
 from tests.integration.rating.test_raters_of_answers_are_blind import said
 from tests.integration.rating.test_raters_of_answers_are_blind import secrets_of as secrets_of_answers
-from tests.integration.rating.world import make_image, make_rater, rate_all, signed_in
 
 pytestmark = pytest.mark.django_db
 ITEMS = 4
@@ -54,7 +53,7 @@ def make_study_queue(experiment, kind, *, says="", **fields):
         name="rubricated", kind=kind, messages=messages, status="approved",
         criteria=CRITERIA if kind == "criteria" else [], created_by=experiment.owner,
     )  # fmt: skip
-    graded(experiment, "judgemental", lambda trial: 0.8283, rubric=rubric, reasoning="Reasoned so.")
+    make_gradings(experiment, "judgemental", lambda trial: 0.8283, rubric=rubric, reasoning="Reasoned so.")
     queue = make_answer_queue("blindly", experiment=experiment, dimensions=[], by=rubric, practice_items=1, **fields)
     rate_all(make_rater(queue, "somebody-else", started=True), value=1)
     return queue

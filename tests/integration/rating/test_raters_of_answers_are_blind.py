@@ -9,10 +9,9 @@ from evalsite.lib import permissions
 from grading_app.models import GradeCondition
 from grading_app.rating import session
 from tests import factories
-from tests.integration.comparison.world import graded
-from tests.integration.rating.test_answers_are_rated import make_answer_queue
+from tests.factories.gradings import make_gradings
+from tests.factories.queues import make_answer_queue, make_image, make_rater, rate_all, signed_in
 from tests.integration.rating.test_raters_are_blind import Listener, page_parts, tells
-from tests.integration.rating.world import make_image, make_rater, rate_all, signed_in
 
 pytestmark = pytest.mark.django_db
 ITEMS = 4
@@ -38,7 +37,7 @@ def study(db, settings, tmp_path):
     )  # fmt: skip
     for run in factories.make_runs(experiment):
         factories.plan_trials(run, answer=said)
-    graded(experiment, "judgemental", lambda trial: 3.0, reasoning="Reasoned so.")
+    make_gradings(experiment, "judgemental", lambda trial: 3.0, reasoning="Reasoned so.")
     return make_answer_queue(
         "blindly", experiment=experiment, practice_items=1, attention_checks={"keyword-3": [1]},
         dimensions=[factories.make_dimension("goodness-internal", title="Good answer", instructions="How good is it?",

@@ -19,9 +19,8 @@ from grading_app.rating.questions import by_rubric, said_of
 from grading_app.reports.pairwise_stats import pairwise_standing
 from runs_app.models import Trial
 from tests import factories
-from tests.integration.comparison.world import make_answers
-from tests.integration.rating.test_answers_are_rated import make_answer_queue
-from tests.integration.rating.world import make_rater, rate_all, signed_in
+from tests.factories.gradings import make_answered_experiment
+from tests.factories.queues import make_rater, make_rubric_queue, make_strict_rubric, rate_all, signed_in
 
 pytestmark = pytest.mark.django_db
 CRITERIA = [
@@ -35,22 +34,6 @@ KINDS = {
     "score": {"scale_min": 1, "scale_max": 5},
     "pairwise": {},
 }
-
-
-def make_rubric(kind="criteria", *, status="approved", says="{{target}}", name="", **fields):
-    shown = "{{answer_a}} {{answer_b}}" if kind == "pairwise" else "{{answer}}"
-    turns = [{"role": "system", "content": f"Be strict. {{{{criteria}}}} {{{{verdict_form}}}} {says}"},
-             {"role": "user", "content": shown}]  # fmt: skip
-    fields = {**KINDS[kind], **fields}
-    return Rubric.objects.create(name=name or f"strict-{kind}", kind=kind, messages=turns, status=status, **fields)
-
-
-def make_rubric_queue(kind="criteria", *, items=4, samples=1, name="reading", rubric=None, **fields):
-    study = fields.pop("experiment", None) or make_answers(
-        f"{name}-study", items=items, models=["small", "large"], samples=samples
-    )
-    rubric = rubric or make_rubric(kind)
-    return make_answer_queue(name, experiment=study, dimensions=[], by=rubric, **fields)
 
 
 def level_of(rating):
@@ -120,7 +103,7 @@ def test_labels_and_scores_are_read_as_a_judges(kind, value, score):
 
 
 def test_a_score_between_two_whole_numbers_is_typed_where_a_judge_may_give_it():
-    rubric = make_rubric("score", scale_min=0, scale_max=1)
+    rubric = make_strict_rubric("score", scale_min=0, scale_max=1)
     queue = make_rubric_queue(rubric=rubric)
     rater = make_rater(queue, started=True)
     client, address = signed_in(rater.user), f"/ratings/{queue.name}/"
@@ -215,7 +198,7 @@ def test_each_two_conditions_meet_on_an_item_and_never_one_with_itself():
 
 
 def test_pairs_without_a_second_condition_are_refused_with_the_reason():
-    study = make_answers("alone", models=["small"])
+    study = make_answered_experiment("alone", models=["small"])
     queue = make_rubric_queue("pairwise", experiment=study, opened=False)
     with pytest.raises(queues.QueueError, match="no item beside practice has answers of two conditions"):
         queues.open_queue(queue, by=queue.owner, reason="")
@@ -235,7 +218,7 @@ def test_a_rubric_that_people_rate_by_never_changes():
 
 
 def test_the_database_opens_no_queue_by_a_draft():
-    queue = make_rubric_queue(rubric=make_rubric(status="draft"), opened=False)
+    queue = make_rubric_queue(rubric=make_strict_rubric(status="draft"), opened=False)
     with pytest.raises(IntegrityError, match="approve it first"), transaction.atomic():
         type(queue).objects.filter(pk=queue.pk).update(status="open")
     with pytest.raises(queues.QueueError, match="a curator must approve it"):
@@ -282,12 +265,12 @@ def entered():
     ],
 )  # fmt: skip
 def test_an_error_is_at_its_field(entered, fields, field, said):
-    study = make_answers()
+    study = make_answered_experiment()
     rubrics = {
-        "pairwise": lambda: make_rubric("pairwise"),
-        "criteria": make_rubric,
-        "texts": lambda: make_rubric(says="{{item_rubric}}"),
-        "draft": lambda: make_rubric(status="draft"),
+        "pairwise": lambda: make_strict_rubric("pairwise"),
+        "criteria": make_strict_rubric,
+        "texts": lambda: make_strict_rubric(says="{{item_rubric}}"),
+        "draft": lambda: make_strict_rubric(status="draft"),
     }
     chosen = {**fields, "rubric": rubrics[fields["rubric"]]().pk} if "rubric" in fields else fields
     page = signed_in(study.owner).post(f"/experiments/{study.slug}/ratings/new/", {**entered, **chosen})
@@ -295,7 +278,7 @@ def test_an_error_is_at_its_field(entered, fields, field, said):
 
 
 def test_a_queue_by_a_rubric_is_made_in_the_form_opened_and_says_whom_it_lacks(entered):
-    study, rubric = make_answers(models=["small", "large"]), make_rubric()
+    study, rubric = make_answered_experiment(models=["small", "large"]), make_strict_rubric()
     client = signed_in(study.owner)
     asked = client.get(f"/experiments/{study.slug}/ratings/new/")
     assert asked.context["cancel_url"] == f"/experiments/{study.slug}/agreement/"
@@ -345,7 +328,7 @@ def test_exports_carry_the_rubric_beside_what_people_gave():
 
 
 def test_preferences_are_exported_with_both_answers():
-    assert not offered(make_answers("unrated")) & {"preferences", "ratings"}
+    assert not offered(make_answered_experiment("unrated")) & {"preferences", "ratings"}
     queue = make_rubric_queue("pairwise", items=2)
     rate_all(make_rater(queue, started=True), 1)
     rows = exported(queue, "preferences")

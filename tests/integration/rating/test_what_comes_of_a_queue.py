@@ -12,7 +12,7 @@ from grading_app.rating import queue_results, queues, rated_norms, session
 from grading_app.statistics.alpha import krippendorff_alpha
 from grading_app.statistics.ratings import ratings_of
 from tests import factories
-from tests.integration.rating.world import make_queue, make_rater, rate_all, signed_in
+from tests.factories.queues import make_queue, make_rater, rate_all, signed_in
 
 pytestmark = pytest.mark.django_db
 # Ratings of things 1 to 4 by three raters; thing 0 is practice and thing 5 an attention check that wants 7.

@@ -12,7 +12,8 @@ from grading_app.reports.figures import FIGURES
 from grading_app.reports.frames import load_frames
 from grading_app.scoring.grading import grade
 from runs_app.models import Point
-from tests import factories, recorded
+from tests import factories
+from tests.factories import recordings
 
 pytestmark = pytest.mark.django_db
 HOSTILE = "<script>alert(1)</script> & $\\frac{x}{y}$ {0} %s"
@@ -114,7 +115,7 @@ def test_nothing_is_shown_where_there_is_nothing_to_show():
 
 
 def test_model_means_correlate_with_human_norms_as_computed_from_the_recorded_rows():
-    experiment, rows = recorded.rated_photographs()
+    experiment, rows = recordings.rated_photographs()
     comparison = FIGURES["norms"].frame(load_frames(experiment))
     humans = {
         (item.key, norm.dimension): norm.mean
@@ -138,7 +139,7 @@ def test_model_means_correlate_with_human_norms_as_computed_from_the_recorded_ro
 
 
 def test_accuracy_of_recorded_solutions_is_as_published():
-    experiment, _ = recorded.word_problems()
+    experiment, _ = recordings.word_problems()
     grade(experiment, by="a test")
     accuracy = FIGURES["accuracy"].frame(load_frames(experiment))
     assert {line.condition: round(line.mean * line.n) for line in accuracy.lines} == {

@@ -37,10 +37,10 @@ def make_points(experiment, *, status="enough", **fields):
 
 @pytest.fixture
 def experiment():
-    world = factories.make_world()
+    team = factories.make_team()
     made = factories.make_experiment(
         "rounds",
-        owner=world.owner,
+        owner=team.owner,
         dataset=factories.make_dataset("places", 600),
         models=[factories.make_model("small"), factories.make_model("large")],
         adaptive=ADAPTIVE,

@@ -8,7 +8,7 @@ import json
 import pytest
 from django.core.management import call_command
 
-from tests.recorded import rated_photographs
+from tests.factories.recordings import rated_photographs
 
 pytestmark = pytest.mark.django_db
 

@@ -11,9 +11,7 @@ from grading_app.rating import queues
 from grading_app.reports.waves import wave_lines
 from grading_app.scoring.grading import grade
 from tests import factories
-from tests.integration.rating.test_answers_are_rated import make_answer_queue
-from tests.integration.rating.test_rating_by_a_rubric import make_rubric_queue
-from tests.integration.rating.world import make_rater, rate_all
+from tests.factories.queues import make_answer_queue, make_rater, make_rubric_queue, rate_all
 
 pytestmark = pytest.mark.django_db
 

@@ -6,7 +6,7 @@ from django.db import IntegrityError, connection, transaction
 from grading_app.models import GradeCondition, Grader, Panel, Rubric
 from runs_app.models import ItemText, TextSet
 from tests.factories import make_dataset, make_experiment
-from tests.integration.rubrics.world import make_grader, make_rubric, make_texts
+from tests.factories.judges import make_item_texts, make_starter_grader, make_starter_rubric
 
 pytestmark = pytest.mark.django_db
 
@@ -30,14 +30,14 @@ def run(sql, *values):
      "version = 9", "status = 'draft'"],
 )  # fmt: skip
 def test_a_rubric_that_is_no_draft_is_refused_every_change(status, change):
-    rubric = make_rubric(status=status)
+    rubric = make_starter_rubric(status=status)
     assert "grading_app_rubric" in refused(f"UPDATE grading_app_rubric SET {change} WHERE id = %s", rubric.pk)
     assert "cannot be deleted" in refused("DELETE FROM grading_app_rubric WHERE id = %s", rubric.pk)
     assert Rubric.objects.get().content == rubric.content
 
 
 def test_a_draft_changes_and_goes():
-    rubric = make_rubric(status="draft")
+    rubric = make_starter_rubric(status="draft")
     assert run("UPDATE grading_app_rubric SET scale_max = 7 WHERE id = %s", rubric.pk) == 1
     assert run("DELETE FROM grading_app_rubric WHERE id = %s", rubric.pk) == 1
 
@@ -53,8 +53,8 @@ CHANGES_OF_TEXTS = [
 @pytest.mark.parametrize("sql", CHANGES_OF_TEXTS)
 def test_the_texts_of_a_set_that_is_no_draft_stay(sql):
     dataset = make_dataset()
-    texts = make_texts(dataset, texts={"item-0": "one", "item-1": "two"})
-    make_texts(dataset, version=2, status="draft", texts={})
+    texts = make_item_texts(dataset, texts={"item-0": "one", "item-1": "two"})
+    make_item_texts(dataset, version=2, status="draft", texts={})
     before = list(texts.texts.values())
     assert "the texts of own@1 are frozen" in refused(sql, texts.pk)
     assert list(texts.texts.values()) == before
@@ -63,15 +63,15 @@ def test_the_texts_of_a_set_that_is_no_draft_stay(sql):
 
 def test_no_text_is_moved_into_a_frozen_set():
     dataset = make_dataset()
-    frozen = make_texts(dataset, texts={"item-0": "one"})
-    draft = make_texts(dataset, version=2, status="draft", texts={"item-1": "two"})
+    frozen = make_item_texts(dataset, texts={"item-0": "one"})
+    draft = make_item_texts(dataset, version=2, status="draft", texts={"item-1": "two"})
     assert "frozen" in refused(
         "UPDATE runs_app_itemtext SET text_set_id = %s WHERE text_set_id = %s", frozen.pk, draft.pk
     )
 
 
 def test_who_wrote_a_frozen_text_may_be_forgotten():
-    texts = make_texts(make_dataset())
+    texts = make_item_texts(make_dataset())
     assert ItemText.objects.filter(text_set=texts).update(trial=None, edited_by=None) == 3
     assert TextSet.objects.filter(pk=texts.pk).update(written_by=None) == 1
 
@@ -80,7 +80,7 @@ def test_who_wrote_a_frozen_text_may_be_forgotten():
 def used():
     """A grader and a panel of two that have a grade condition."""
     experiment = make_experiment()
-    grader, other = make_grader("first"), make_grader("second")
+    grader, other = make_starter_grader("first"), make_starter_grader("second")
     panel = Panel.objects.create(name="bench")
     panel.graders.set([grader, other])
     GradeCondition.objects.create(experiment=experiment, grade_condition_id="g--1", kind="judge", grader=grader)
@@ -101,7 +101,7 @@ def test_a_grader_that_has_graded_stays_as_it_is(used, change):
 
 def test_a_panel_that_has_graded_keeps_its_rule_and_its_members(used):
     _, panel = used
-    stranger = make_grader("third")
+    stranger = make_starter_grader("third")
     assert "bench has graded" in refused("UPDATE grading_app_panel SET rule = 'median' WHERE id = %s", panel.pk)
     members = "grading_app_panel_graders"
     assert "keeps its members" in refused(f"DELETE FROM {members} WHERE panel_id = %s", panel.pk)
@@ -111,7 +111,7 @@ def test_a_panel_that_has_graded_keeps_its_rule_and_its_members(used):
 
 
 def test_a_grader_and_a_panel_that_never_graded_change_and_go():
-    grader = make_grader()
+    grader = make_starter_grader()
     panel = Panel.objects.create(name="bench")
     panel.graders.set([grader])
     Grader.objects.filter(pk=grader.pk).update(on_empty="zero")

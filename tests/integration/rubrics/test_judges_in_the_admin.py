@@ -5,7 +5,7 @@ from django.urls import reverse
 from grading_app.models import GradeCondition, Grader, Panel
 from runs_app.models import Sampler
 from tests.factories import make_experiment, make_model, make_sampler
-from tests.integration.rubrics.world import make_grader, make_rubric
+from tests.factories.judges import make_starter_grader, make_starter_rubric
 
 ADD, LIST = reverse("admin:grading_app_grader_add"), reverse("admin:grading_app_grader_changelist")
 
@@ -21,8 +21,8 @@ def written(rubric, **fields):
 
 def test_a_judge_without_a_sampler_gets_temperature_zero(as_user, researcher):
     web = as_user(researcher)
-    web.post(ADD, written(make_rubric()))
-    web.post(ADD, written(make_rubric("other"), name="second"))
+    web.post(ADD, written(make_starter_rubric()))
+    web.post(ADD, written(make_starter_rubric("other"), name="second"))
     first, second = Grader.objects.order_by("pk")
     assert (first.sampler.temperature, first.sampler, first.created_by) == (0, second.sampler, researcher)
     assert Sampler.objects.count() == 1
@@ -30,20 +30,22 @@ def test_a_judge_without_a_sampler_gets_temperature_zero(as_user, researcher):
 
 def test_another_sampler_of_the_usual_name_is_left_alone(as_user, researcher):
     warm = make_sampler("judging", temperature=1)
-    as_user(researcher).post(ADD, written(make_rubric()))
+    as_user(researcher).post(ADD, written(make_starter_rubric()))
     assert Grader.objects.get().sampler.version == warm.version + 1
     assert Grader.objects.get().sampler.temperature == 0
 
 
 def test_a_draft_rubric_and_an_archived_one_cannot_be_chosen(as_user, researcher):
     for status in ("draft", "archived"):
-        form = as_user(researcher).post(ADD, written(make_rubric(status, status=status))).context["adminform"].form
+        form = (
+            as_user(researcher).post(ADD, written(make_starter_rubric(status, status=status))).context["adminform"].form
+        )
         assert "rubric" in form.errors
     assert not Grader.objects.exists()
 
 
 def test_a_judge_that_has_graded_is_shown_and_not_edited(as_user, curator):
-    grader = make_grader()
+    grader = make_starter_grader()
     GradeCondition.objects.create(
         experiment=make_experiment(), grade_condition_id="g--1", kind="judge", grader=grader, rubric=grader.rubric
     )
@@ -56,7 +58,7 @@ def test_a_judge_that_has_graded_is_shown_and_not_edited(as_user, curator):
 
 
 def test_archiving_a_judge_takes_it_out_of_use_with_a_reason(as_user, researcher):
-    grader = make_grader()
+    grader = make_starter_grader()
     Grader.objects.update(created_by=researcher)
     chosen = {"action": "archive", "_selected_action": [grader.pk], "confirmed": "yes", "reason": "a newer model"}
     as_user(researcher).post(LIST, chosen)
@@ -66,7 +68,7 @@ def test_archiving_a_judge_takes_it_out_of_use_with_a_reason(as_user, researcher
 
 
 def test_a_panel_is_made_of_judges(as_user, researcher):
-    graders = [make_grader("one"), make_grader("two")]
+    graders = [make_starter_grader("one"), make_starter_grader("two")]
     said = {"name": "bench", "rule": "median", "graders": [grader.pk for grader in graders]}
     alone = as_user(researcher).post(reverse("admin:grading_app_panel_add"), {**said, "graders": [graders[0].pk]})
     assert ["Choose at least two judges."] in alone.context["errors"]

@@ -12,7 +12,7 @@ from runs_app.simulator.answer_key import AnswerKey
 from runs_app.simulator.model_behaviour import Answerer
 from runs_app.simulator.request_kind import Scale, asked_scale, choices
 from runs_app.simulator.request_parser import ChatRequest, read_chat
-from tests.integration.simulator.asking_over_http import IMAGE, IMAGE_SHA, question
+from tests.integration.simulator.http_client import IMAGE, IMAGE_SHA, question
 
 RATE = 'Rate the {dimension} of the image. Answer with JSON alone: {{"rating": N}}, an integer from {low} to {high}.'
 

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from runs_app.simulator import SimulatorConfig
-from tests.integration.simulator.asking_over_http import IMAGE, Client, question, until, with_simulator
+from tests.integration.simulator.http_client import IMAGE, Client, question, until, with_simulator
 
 
 def test_a_completion_has_the_shape_of_openais() -> None:

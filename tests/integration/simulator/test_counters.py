@@ -3,7 +3,7 @@
 import asyncio
 
 from runs_app.simulator import SimulatorConfig
-from tests.integration.simulator.asking_over_http import Client, until, with_simulator
+from tests.integration.simulator.http_client import Client, until, with_simulator
 
 
 def test_counters_tell_requests_models_statuses_and_bodies_asked_twice() -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from runs_app.simulator import SimulatorConfig
 from runs_app.simulator.config import NAMED_FAULTS, ConfigError, parse_pairs, spread
 from runs_app.simulator.faults import choose_fault, latency_s
-from tests.integration.simulator.asking_over_http import Client, Response, with_simulator
+from tests.integration.simulator.http_client import Client, Response, with_simulator
 
 
 def always(fault: str, **more: object) -> SimulatorConfig:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from runs_app.simulator import SimulatorConfig
-from tests.integration.simulator.asking_over_http import Client, Response, with_simulator
+from tests.integration.simulator.http_client import Client, Response, with_simulator
 
 DATA = Path(__file__).resolve().parents[4] / "shared" / "data"
 SOLUTIONS = DATA / "gsm8k-model-solutions.jsonl"

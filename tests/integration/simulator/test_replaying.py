@@ -15,7 +15,7 @@ from runs_app.simulator.config import ConfigError
 from runs_app.simulator.recordings import Recordings
 from runs_app.simulator.request_parser import read_chat
 from runs_app.simulator.text_index import Haystack, TextIndex
-from tests.integration.simulator.asking_over_http import IMAGE, IMAGE_SHA, Client, question, with_simulator
+from tests.integration.simulator.http_client import IMAGE, IMAGE_SHA, Client, question, with_simulator
 
 
 def recorded(*rows: dict[str, Any]) -> Recordings:

@@ -10,8 +10,8 @@ from playwright.sync_api import expect
 
 from evalsite.lib import permissions
 from tests import factories
-from tests.system.browser import seeing
-from tests.system.browser.seeing import LAPTOP
+from tests.system.browser import page_checks
+from tests.system.browser.page_checks import LAPTOP
 from tests.system.processes.workers import wait_until
 
 PATIENCE_MS = 30_000  # What a machine under load may take; nothing waits longer than it must.
@@ -83,14 +83,14 @@ def session_of(user):
 def checked(request):
     """`checked(page, name)`: what is shown now is accessible and no wider than its window."""
     keep = request.config.getoption("--screenshot")
-    return lambda page, name: seeing.check(page, name, keep)
+    return lambda page, name: page_checks.check(page, name, keep)
 
 
 @pytest.fixture
 def checked_in_all_views(request):
     """`checked_in_all_views(page, name)`: so it is on a laptop and a phone, in the light and the dark."""
     keep = request.config.getoption("--screenshot")
-    return lambda page, name: seeing.check_views(page, name, keep)
+    return lambda page, name: page_checks.check_views(page, name, keep)
 
 
 @pytest.fixture

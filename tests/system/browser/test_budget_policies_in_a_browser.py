@@ -6,8 +6,8 @@ from playwright.sync_api import expect
 
 from runs_app.models import Run, Trial
 from tests import factories
-from tests.integration.engine.conftest import answering
-from tests.system.browser.seeing import drain_beside
+from tests.factories.engine import answering
+from tests.system.browser.page_checks import drain_beside
 
 
 @pytest.fixture

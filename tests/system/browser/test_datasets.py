@@ -16,7 +16,7 @@ from datasets_app.models import Dataset
 from evalsite.lib import permissions
 from tests import factories
 from tests.integration.dataset_pages.conftest import do_now
-from tests.system.browser.seeing import LAPTOP, PHONE, see_pictures, turn
+from tests.system.browser.page_checks import LAPTOP, PHONE, see_pictures, turn
 
 SAMPLES = Path(settings.BASE_DIR) / "samples"
 

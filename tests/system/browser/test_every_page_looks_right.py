@@ -19,7 +19,7 @@ from runs_app.models import CachedAnswer, Experiment, LanguageModel, Run, Tick, 
 from runs_app.planning.cost_estimate import estimate
 from runs_app.planning.manifests import write_manifest
 from tests import factories
-from tests.tampering import without_triggers
+from tests.factories.tampering import without_triggers
 
 ANSWER = '{"rating": %d, "reasoning": "The scene is bright and people are smiling, so a typical adult would like it."}'
 

@@ -13,8 +13,9 @@ from grading_app.judging.verdict_reader import read_verdicts
 from grading_app.models import Grader, Rubric
 from runs_app.models import Experiment
 from tests import factories
-from tests.integration.judging.conftest import judging, reply
-from tests.system.browser.seeing import LAPTOP, PHONE, drain_beside
+from tests.factories.engine import reply
+from tests.factories.judges import judging
+from tests.system.browser.page_checks import LAPTOP, PHONE, drain_beside
 
 # A box that clips what is too wide for it makes no page scroll sideways.
 FIELDS_FIT = """() => [...document.querySelectorAll('fieldset :is(input, select, textarea)')].every(field =>

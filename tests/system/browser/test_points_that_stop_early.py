@@ -10,8 +10,8 @@ from playwright.sync_api import expect
 from runs_app import run_control
 from runs_app.models import Experiment, Run
 from tests import factories
-from tests.integration.engine.conftest import reply
-from tests.system.browser.seeing import PHONE, drain_beside
+from tests.factories.engine import reply
+from tests.system.browser.page_checks import PHONE, drain_beside
 
 SKILLS = {"spatial": 20, "temporal": 15, "causal": 10, "negation": 5}  # Right answers in twenty.
 
@@ -19,7 +19,7 @@ SKILLS = {"spatial": 20, "temporal": 15, "causal": 10, "negation": 5}  # Right a
 @pytest.fixture
 def design(transactional_db):
     """Four categories with a hundred questions each, of four choices; two models."""
-    world = factories.make_world()
+    team = factories.make_team()
     items = [
         {
             "key": f"{category}-{at}",
@@ -33,7 +33,7 @@ def design(transactional_db):
     ]
     return factories.make_experiment(
         "reasoning-map",
-        owner=world.owner,
+        owner=team.owner,
         dataset=factories.make_dataset("compass", items),
         models=[factories.make_model(name, max_output_tokens=50) for name in ("sim-large", "sim-small")],
         max_usd=Decimal(20),

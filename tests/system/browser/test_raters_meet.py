@@ -13,11 +13,10 @@ from grading_app.statistics.judge_bias import judge_bias
 from grading_app.statistics.kappas import cohens_kappa, percent_agreement
 from grading_app.statistics.ratings import ratings_from
 from tests import factories
-from tests.integration.comparison.world import graded, make_rubric
-from tests.integration.rating.test_answers_are_rated import make_answer_queue
-from tests.integration.rating.world import make_rater, rate_all
-from tests.system.browser.apples import ITEMS, TOUCH, apples_left, make_apples, shown
-from tests.system.browser.seeing import PHONE, see_pictures, turn
+from tests.factories.gradings import APPLE_ITEMS, make_apple_answers, make_gradings, make_scale_rubric
+from tests.factories.queues import make_answer_queue, make_rater, rate_all
+from tests.system.browser.answer_pages import TOUCH, apples_left, shown
+from tests.system.browser.page_checks import PHONE, see_pictures, turn
 
 POINTS = {"1": "Wrong", "3": "Partly right", "5": "Right"}
 
@@ -25,9 +24,9 @@ POINTS = {"1": "Wrong", "3": "Partly right", "5": "Right"}
 @pytest.fixture
 def study(owner):
     """Two models answered five questions; a judge has graded all of it, a little kinder than people are."""
-    experiment = make_apples(owner)
-    rubric = make_rubric("steps", low=1, high=5)
-    graded(experiment, "judge-a", lambda trial: 1 + (trial.item.position + 1) % 5, rubric=rubric,
+    experiment = make_apple_answers(owner)
+    rubric = make_scale_rubric("steps", low=1, high=5)
+    make_gradings(experiment, "judge-a", lambda trial: 1 + (trial.item.position + 1) % 5, rubric=rubric,
            reasoning="The boxes are counted, and the half empty one is counted as full.")  # fmt: skip
     return experiment
 
@@ -50,14 +49,14 @@ def level(page):
 
 def wait_for(page, done):
     page.wait_for_function("text => document.querySelector('.rating-progress span')?.innerText === text",
-                           arg=f"{done} of {2 * ITEMS}")  # fmt: skip
+                           arg=f"{done} of {2 * APPLE_ITEMS}")  # fmt: skip
 
 
 def rate_by_touch(visitor, rater):
     page = visitor(rater.user, PHONE, **TOUCH)
     page.goto("/ratings/reading/")
     page.get_by_role("button", name="Start").tap()
-    for done in range(2 * ITEMS):
+    for done in range(2 * APPLE_ITEMS):
         wait_for(page, done)
         page.locator(f"button[value='{level(page)}']").tap()
     page.get_by_role("heading", name="Thank you").wait_for()
@@ -67,7 +66,7 @@ def rate_by_keys(visitor, rater):
     page = visitor(rater.user)
     page.goto("/ratings/reading/")
     page.get_by_role("button", name="Start").click()
-    for done in range(2 * ITEMS):
+    for done in range(2 * APPLE_ITEMS):
         wait_for(page, done)
         turn(page, str(max(1, level(page) - done % 2)))
     page.get_by_role("heading", name="Thank you").wait_for()
@@ -105,7 +104,7 @@ def test_two_people_and_a_judge_meet(visitor, queue, owner):
     rate_by_keys(visitor, make_rater(queue))
     page = visitor(owner)
     page.goto("/experiments/apples/agreement/")
-    expect(page.get_by_text(f"{2 * ITEMS} units with two or more ratings")).to_be_visible()
+    expect(page.get_by_text(f"{2 * APPLE_ITEMS} units with two or more ratings")).to_be_visible()
     for name in ("judge-a", "rater 1", "rater 2"):
         expect(page.get_by_role("cell", name=name).first).to_be_visible()
     expect(page.get_by_role("heading", name="against people")).to_be_visible()
@@ -120,8 +119,13 @@ def test_two_people_and_a_judge_meet(visitor, queue, owner):
 
 
 def test_a_disagreement_is_settled_by_keys(visitor, queue, owner):
-    graded(queue.experiment, "judge-b-harsh", lambda trial: 1.0 + trial.item.position % 2, rubric=Rubric.objects.get(),
-           reasoning="No unit is given.")  # fmt: skip
+    make_gradings(
+        queue.experiment,
+        "judge-b-harsh",
+        lambda trial: 1.0 + trial.item.position % 2,
+        rubric=Rubric.objects.get(),
+        reasoning="No unit is given.",
+    )
     page = visitor(owner)
     page.goto("/experiments/apples/disagreements/")
     page.keyboard.press("j")
@@ -144,7 +148,9 @@ def test_a_disagreement_is_settled_by_keys(visitor, queue, owner):
 
 
 def test_every_page_looks_right(visitor, checked_in_all_views, queue, owner):
-    graded(queue.experiment, "judge-b", lambda trial: 1 + (trial.item.position * 3) % 5, rubric=Rubric.objects.get())
+    make_gradings(
+        queue.experiment, "judge-b", lambda trial: 1 + (trial.item.position * 3) % 5, rubric=Rubric.objects.get()
+    )
     new = make_rater(queue, started=True)
     rated(queue)
     page = visitor(new.user)

@@ -13,8 +13,8 @@ from datasets_app.models import Asset
 from grading_app.models import Rating
 from grading_app.rating import queue_results, queues, session
 from tests import factories
-from tests.integration.rating.world import make_queue, make_rater, rate_all
-from tests.system.browser.seeing import IDS, LAPTOP, PHONE, VIEWS, see_pictures, turn
+from tests.factories.queues import make_queue, make_rater, rate_all
+from tests.system.browser.page_checks import IDS, LAPTOP, PHONE, VIEWS, see_pictures, turn
 
 PHOTOGRAPHS = sorted((Path(__file__).parents[3] / "samples" / "photographs").glob("*.jpg"))[:20]
 VALENCE = {"1": "Very negative", "4": "Neutral", "7": "Very positive"}

@@ -10,11 +10,10 @@ from grading_app.statistics.alpha import krippendorff_alpha
 from grading_app.statistics.kappas import percent_agreement
 from grading_app.statistics.ratings import ratings_from
 from grading_app.verdict_history import superseding
-from tests.integration.comparison.world import graded
-from tests.integration.rating.test_answers_are_rated import make_answer_queue
-from tests.integration.rating.world import make_rater, rate_all
-from tests.system.browser.apples import ITEMS, TOUCH, apples_left, make_apples, shown
-from tests.system.browser.seeing import IDS, PHONE, VIEWS, turn
+from tests.factories.gradings import APPLE_ITEMS, make_apple_answers, make_gradings
+from tests.factories.queues import make_answer_queue, make_rater, rate_all
+from tests.system.browser.answer_pages import TOUCH, apples_left, shown
+from tests.system.browser.page_checks import IDS, PHONE, VIEWS, turn
 
 TURNS = (
     "You judge answers to questions. Say of each criterion whether the answer meets it:\n{{criteria}}\n{{verdict_form}}"
@@ -32,7 +31,7 @@ LABELS = [
 
 @pytest.fixture
 def study(owner):
-    return make_apples(owner)
+    return make_apple_answers(owner)
 
 
 def make_rubric_queue(study, kind, **fields):
@@ -50,7 +49,7 @@ def make_rubric_queue(study, kind, **fields):
 def queue(study):
     """By criteria, with a judge that has graded by the same rubric."""
     made = make_rubric_queue(study, "criteria", criteria=CRITERIA)
-    graded(study, "judge-a", lambda trial: 1 - trial.item.position % 2 / 3, rubric=made.rubric)
+    make_gradings(study, "judge-a", lambda trial: 1 - trial.item.position % 2 / 3, rubric=made.rubric)
     for grading in Grading.objects.select_related("trial__item"):
         even = grading.trial.item.position % 2 == 0
         with superseding():
@@ -79,13 +78,13 @@ def rate_by_keys(visitor, rater, *, lenient):
     page = visitor(rater.user)
     page.goto("/ratings/reading/")
     page.get_by_role("button", name="Start").click()
-    for done in range(4 * ITEMS):
-        wait_for(page, done, 4 * ITEMS)
+    for done in range(4 * APPLE_ITEMS):
+        wait_for(page, done, 4 * APPLE_ITEMS)
         if done == 3:  # A second thought: back, and the same again.
             turn(page, "u")
-            wait_for(page, done - 1, 4 * ITEMS)
+            wait_for(page, done - 1, 4 * APPLE_ITEMS)
             turn(page, "p" if says_pass(page, lenient) else "f")
-            wait_for(page, done, 4 * ITEMS)
+            wait_for(page, done, 4 * APPLE_ITEMS)
         turn(page, "p" if says_pass(page, lenient) else "F")
     page.get_by_role("heading", name="Thank you").wait_for()
 
@@ -94,7 +93,7 @@ def test_two_people_and_a_judge_of_one_rubric_meet(visitor, queue, owner):
     """Ten answers each by keys; the numbers on the page are those of the pure measures on the stored rows."""
     for lenient in (True, False):
         rate_by_keys(visitor, make_rater(queue), lenient=lenient)
-    assert Grading.objects.filter(condition__kind="person").count() == 2 * 2 * ITEMS
+    assert Grading.objects.filter(condition__kind="person").count() == 2 * 2 * APPLE_ITEMS
     assert set(Grading.objects.filter(condition__kind="person").values_list("score", flat=True)) == {1, 2 / 3}
     page = visitor(owner)
     page.goto("/experiments/apples/agreement/")
@@ -107,7 +106,7 @@ def test_two_people_and_a_judge_of_one_rubric_meet(visitor, queue, owner):
 
 def see_numbers(page, triples):
     ratings = ratings_from(triples)
-    expect(page.get_by_text(f"{2 * ITEMS} units with two or more ratings")).to_be_visible()
+    expect(page.get_by_text(f"{2 * APPLE_ITEMS} units with two or more ratings")).to_be_visible()
     for name in ("judge-a", "rater 1", "rater 2"):
         expect(page.get_by_role("cell", name=name).first).to_be_visible()
     expected = {
@@ -125,7 +124,7 @@ def test_a_pair_is_chosen_by_arrows(visitor, study):
     page = visitor(rater.user)
     page.goto("/ratings/reading/")
     for done, key in enumerate(["ArrowLeft", "ArrowRight", "n"]):
-        wait_for(page, done, ITEMS)
+        wait_for(page, done, APPLE_ITEMS)
         assert page.get_by_role("region", name="Answer A").bounding_box()["x"] < 640
         assert page.get_by_role("region", name="Answer B").bounding_box()["x"] >= 640
         turn(page, key)
@@ -134,7 +133,7 @@ def test_a_pair_is_chosen_by_arrows(visitor, study):
     page.get_by_role("region", name="Answer A").focus()
     page.keyboard.press("ArrowRight")  # Scrolls a long answer, and says nothing of it.
     page.reload()
-    wait_for(page, 3, ITEMS)
+    wait_for(page, 3, APPLE_ITEMS)
     assert list(Preference.objects.order_by("pk").values_list("winner", flat=True)) == ["a", "b", "tie"]
 
 
@@ -147,7 +146,7 @@ def test_a_criterion_is_under_the_thumb_without_scrolling(visitor, queue):
         assert min(box["width"], box["height"]) >= 44
         assert box["y"] + box["height"] <= PHONE["height"]
     page.get_by_role("button", name="Fail").tap()
-    wait_for(page, 1, 4 * ITEMS)
+    wait_for(page, 1, 4 * APPLE_ITEMS)
     assert rater.ratings.given().get().value == 0
 
 

@@ -6,7 +6,7 @@ from playwright.sync_api import expect
 
 from grading_app.scoring.grading import grade
 from tests import factories
-from tests.system.browser.seeing import LAPTOP, PHONE
+from tests.system.browser.page_checks import LAPTOP, PHONE
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 import pytest
 from playwright.sync_api import expect
 
-from tests.system.browser.seeing import LAPTOP, PHONE, check_views, settle
+from tests.system.browser.page_checks import LAPTOP, PHONE, check_views, settle
 
 pytestmark = pytest.mark.urls("tests.integration.styleguide.urls")
 

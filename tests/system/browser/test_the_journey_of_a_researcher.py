@@ -8,7 +8,7 @@ from playwright.sync_api import expect
 
 from runs_app.models import Experiment, LanguageModel, Preflight, Run
 from tests import factories
-from tests.system.browser.seeing import turn
+from tests.system.browser.page_checks import turn
 
 PASSWORD = "correct horse battery staple"
 

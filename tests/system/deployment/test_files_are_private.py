@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from evalsite.lib.ops.private_files import close_folder, make_data_folder
-from tests.clusters import copied, environment
+from tests.prepared_database import copy_folder, environment
 from tests.system.postgres.conftest import ROOT, open_folder
 
 # One process, since each start takes seconds; through manage.py, whose umask holds for all commands.
@@ -42,7 +42,7 @@ def bits_for_others(path: Path) -> int:
 @pytest.fixture(scope="module")
 def worked(prepared: Path) -> Iterator[Path]:
     with open_folder() as folder:
-        copied(prepared, folder / "data")
+        copy_folder(prepared, folder / "data")
         out = folder / "out"
         out.mkdir()
         command = [sys.executable, "manage.py", "shell", "--no-imports", "-c", f"OUT = {str(out)!r}\n{WORK}"]

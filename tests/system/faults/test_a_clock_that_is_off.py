@@ -13,9 +13,9 @@ from runs_app.engine.admission import admit
 from runs_app.llm.calls import CallFailure, ErrorClass
 from runs_app.models import Attempt, Endpoint, Experiment, Run
 from runs_app.monitoring.consistency_check import find_differences
-from tests.integration.batches.world import batched_run
-from tests.integration.engine.conftest import drain, experiment, reply, run  # noqa: F401 - fixtures
-from tests.integration.engine.test_fencing_and_leases import worker
+from tests.factories.batches import make_batched_run
+from tests.factories.engine import drain, register_worker, reply
+from tests.integration.engine.conftest import experiment, run  # noqa: F401 - fixtures
 
 
 def clock_off_by(**off):
@@ -52,17 +52,17 @@ def test_an_endpoint_is_left_alone_for_as_long_as_it_asked(run, hours):  # noqa:
 
     with clock_off_by(hours=hours):
         drain(call, seconds=0.2, until_idle=False)
-        assert admit(worker(), 6) == []
+        assert admit(register_worker(), 6) == []
     wait = Endpoint.objects.get().paused_until - datetime.now(UTC)
     assert timedelta(seconds=580) < wait < timedelta(seconds=601)
 
 
 @pytest.mark.django_db
 def test_a_batch_that_a_clock_ahead_made_is_begun_at_once_by_anybody():
-    batched_run("http://127.0.0.1:9/v1")
+    make_batched_run("http://127.0.0.1:9/v1")
     with clock_off_by(minutes=10):
         (made,) = admit_batches()
-    assert take_lease(worker()).batch.pk == made
+    assert take_lease(register_worker()).batch.pk == made
 
 
 @pytest.mark.parametrize("hours", [-1, 1])

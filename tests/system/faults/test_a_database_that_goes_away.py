@@ -12,7 +12,7 @@ from runs_app.models import Attempt, Run
 from runs_app.monitoring.consistency_check import find_differences
 from runs_app.simulator.config import SimulatorConfig
 from runs_app.simulator.process import simulator_process
-from tests.system.faults.conftest import launched
+from tests.factories.engine import make_launched_run
 from tests.system.postgres.conftest import servers_in
 from tests.system.processes.workers import HELD, IN_FLIGHT, busy_workers, drain_process, wait_until
 
@@ -57,7 +57,7 @@ def assert_all_is_done_once(provider):
 
 def test_a_server_killed_and_started_again_loses_nothing_and_costs_nothing_twice(mortal, provider):
     """It is away for longer than a lease, and one of the two workers is told to stop meanwhile."""
-    launched(provider.url, lease_s=LEASE_S)
+    make_launched_run(provider.url, lease_s=LEASE_S)
     with drain_process() as stopped, drain_process() as worker:
         wait_for_work(provider)
         kill(mortal)
@@ -72,7 +72,7 @@ def test_a_server_killed_and_started_again_loses_nothing_and_costs_nothing_twice
 
 
 def test_connections_cut_for_seconds_lose_nothing_and_cost_nothing_twice(provider):
-    launched(provider.url)
+    make_launched_run(provider.url)
     with drain_process() as one, drain_process() as other:
         wait_for_work(provider)
         cuts, until = 0, time.monotonic() + 4
@@ -94,7 +94,7 @@ def cut_connections():
 
 
 def test_the_claims_of_a_worker_that_died_with_the_server_return_after_a_lease(mortal, provider):
-    run = launched(provider.url, lease_s=LEASE_S)
+    run = make_launched_run(provider.url, lease_s=LEASE_S)
     with drain_process() as dead:
         wait_for_work(provider, workers=1)
         kill(mortal)

@@ -13,8 +13,9 @@ from evalsite.lib.ops.postgres import Embedded
 from runs_app.models import Run
 from runs_app.simulator.config import SimulatorConfig
 from runs_app.simulator.process import simulator_process
-from tests.clusters import copied
-from tests.system.faults.conftest import launched, served_by
+from tests.factories.engine import make_launched_run
+from tests.prepared_database import copy_folder
+from tests.system.faults.conftest import served_by
 from tests.system.faults.test_a_database_that_goes_away import TRIALS, assert_all_is_done_once, kill
 from tests.system.postgres.conftest import open_folder
 from tests.system.processes.workers import IN_FLIGHT, drain_process, wait_until
@@ -46,7 +47,7 @@ def small_disk(folder):
 def cramped(prepared):
     """A server on a small disk, in use; and that disk."""
     with open_folder() as folder, small_disk(folder) as disk:
-        embedded = Embedded(copied(prepared / "postgres", disk / "postgres"))
+        embedded = Embedded(copy_folder(prepared / "postgres", disk / "postgres"))
         embedded.start()
         try:
             with served_by(embedded):
@@ -80,7 +81,7 @@ def wait_for_words(process, words, seconds=90):
 def test_work_waits_for_room_and_goes_on(cramped):
     embedded, disk = cramped
     with simulator_process(SimulatorConfig(latency_ms=200)) as provider:
-        launched(provider.url)
+        make_launched_run(provider.url)
         with drain_process() as worker:
             wait_until(lambda: Run.objects.get().n_done >= IN_FLIGHT)
             provider.set_faults(latency_ms=2000)  # So that it is not over before the disk is full.

@@ -31,7 +31,7 @@ from runs_app.models import Attempt, Endpoint, Experiment, LanguageModel, Run, T
 from runs_app.monitoring.consistency_check import find_differences
 from runs_app.planning.plan import PlanError
 from tests import factories
-from tests.system.faults.outcomes import CEILING, MAX_ATTEMPTS, outcomes, result_of
+from tests.factories.call_outcomes import CEILING, MAX_ATTEMPTS, outcomes, result_of_outcome
 
 DEEPER = int(os.environ.get("FAULTS_EXAMPLES", "0"))
 WORKERS = 3
@@ -266,7 +266,7 @@ class LifeOfAWorkUnit(RuleBasedStateMachine):
             self.set_budget(None)
             self.time_passes()
             run_control.resume(Run.objects.all(), by="test")
-            answers = [result_of(claim, ("answer", Decimal(0))) for claim in admit(self.workers[0], 100)]
+            answers = [result_of_outcome(claim, ("answer", Decimal(0))) for claim in admit(self.workers[0], 100)]
             record_results(answers, self.workers[0])
             Trial.objects.filter(status="running").update(lease_until="2020-01-01T00:00Z")
             sweep_expired()
@@ -285,7 +285,9 @@ class LifeOfAWorkUnit(RuleBasedStateMachine):
 
     def record_all(self, batch):
         """A claim has one result, however often it is recorded."""
-        results = [result_of(claim, self.outcomes.setdefault(key_of(claim), come)) for claim, come in batch.items()]
+        results = [
+            result_of_outcome(claim, self.outcomes.setdefault(key_of(claim), come)) for claim, come in batch.items()
+        ]
         holding = [result for result in results if self.holds(result.claim)]
         assert record_results(results, self.workers[0]) == len(holding)
         for result in results:

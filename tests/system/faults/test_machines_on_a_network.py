@@ -15,8 +15,9 @@ from evalsite.lib.ops.postgres import Embedded
 from runs_app.models import Attempt, Run, Trial, Worker
 from runs_app.monitoring.consistency_check import find_differences
 from runs_app.simulator.config import SimulatorConfig
-from tests.clusters import copied
-from tests.system.faults.conftest import launched, served_by
+from tests.factories.engine import make_launched_run
+from tests.prepared_database import copy_folder
+from tests.system.faults.conftest import served_by
 from tests.system.faults.machines import ROOT, database_on, machines, missing, provider_on
 from tests.system.postgres.conftest import line_of, open_folder
 from tests.system.processes.workers import HELD, IN_FLIGHT, data_dir, drain_process, wait_until
@@ -36,7 +37,7 @@ pytestmark = [
 def database_among(prepared, *names):
     """Its address, and so many other machines that reach it."""
     with open_folder() as folder, machines("database", *names) as (database, *others):
-        embedded = Embedded(copied(prepared / "postgres", folder / "postgres"))
+        embedded = Embedded(copy_folder(prepared / "postgres", folder / "postgres"))
         with database_on(database, embedded) as database_url, served_by(embedded):
             yield database_url, others
 
@@ -66,7 +67,7 @@ def n_of(worker):
 
 def test_a_machine_cut_off_for_longer_than_a_lease_costs_only_its_calls_in_flight(lab):
     database_url, url, counters, (near, far) = lab
-    run = launched(url, items=40, samples=TRIALS // 40, lease_s=LEASE_S)
+    run = make_launched_run(url, items=40, samples=TRIALS // 40, lease_s=LEASE_S)
     known = {"DATABASE_URL": database_url, "EVALSITE_LLM_ALLOWED_HOSTS": url.split("/")[2]}
     with drain_process(near.shell, **known) as one, drain_process(far.shell, **known) as other:
         wait_until(lambda: n_of(near) >= IN_FLIGHT and n_of(far) >= IN_FLIGHT)

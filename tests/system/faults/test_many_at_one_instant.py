@@ -1,12 +1,10 @@
 """Many workers and people at the same instant: what is shared is counted once, and nobody waits for ever."""
 
 import random
-import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 
-from django.db import OperationalError, connection
+from django.db import OperationalError
 
 from runs_app import run_control
 from runs_app.cache_purge import purge
@@ -20,26 +18,10 @@ from runs_app.models import Attempt, Endpoint, Experiment, LanguageModel, Run, T
 from runs_app.monitoring.consistency_check import find_differences
 from runs_app.planning.plan import PlanError
 from tests import factories
-from tests.integration.engine.conftest import reply
+from tests.factories.engine import reply, run_at_once
 
 WORKERS = 8
 PRICE = Decimal("0.10")
-
-
-def at_once(*works):
-    """What they return, run in threads of their own from one instant on, each with its own connection."""
-    instant = threading.Barrier(len(works), timeout=60)
-
-    def thread(work):
-        try:
-            connection.ensure_connection()
-            instant.wait()
-            return work()
-        finally:
-            connection.close()
-
-    with ThreadPoolExecutor(len(works)) as threads:
-        return [future.result(timeout=120) for future in [threads.submit(thread, work) for work in works]]
 
 
 def answered(claim, cost=PRICE):
@@ -72,11 +54,11 @@ def test_workers_that_reach_the_budget_in_the_same_instant_never_pass_it(transac
             done += record_results([answered(claim) for claim in claims], worker)
         return done
 
-    done = at_once(*[work] * WORKERS)
+    done = run_at_once(*[work] * WORKERS)
     assert overdrawn == []
     assert sum(done) == Attempt.objects.count() <= 40
     Run.objects.update(status="running")
-    (rest,) = at_once(work)
+    (rest,) = run_at_once(work)
     assert sum(done) + rest == 40
     assert Experiment.objects.get().spent_usd == Decimal("4.00")
     run.refresh_from_db()
@@ -88,7 +70,7 @@ def test_slots_of_an_endpoint_hold_over_workers_that_claim_in_the_same_instant(t
     planned()
     Endpoint.objects.update(max_concurrency=11)
     workers = [WorkerRegistration().worker_id for _ in range(WORKERS)]
-    claims = at_once(*[lambda worker=worker: admit(worker, 5) for worker in workers])
+    claims = run_at_once(*[lambda worker=worker: admit(worker, 5) for worker in workers])
     held = [claim.trial_id for some in claims for claim in some]
     assert len(held) == len(set(held)) == 11
     assert Endpoint.objects.get().in_flight == 11
@@ -100,7 +82,7 @@ def test_launches_in_the_same_instant_make_one_row_a_trial(transactional_db):
     experiment = factories.make_experiment(
         "twice", dataset=factories.make_dataset("twice", 30), models=models, samples=4, max_usd=None
     )
-    reports = at_once(*[lambda: run_control.launch(Experiment.objects.get(), by="test")] * 4)
+    reports = run_at_once(*[lambda: run_control.launch(Experiment.objects.get(), by="test")] * 4)
     assert sorted(report.trials_added for report in reports) == [0, 0, 0, 240]
     assert Trial.objects.count() == 240
     assert set(Run.objects.values_list("n_pending", "status")) == {(120, "running")}
@@ -135,7 +117,7 @@ def test_workers_and_people_in_each_others_way_never_wait_for_each_other_for_eve
         retry,
     ]
     verbs += [edit, remember_and_forget]
-    deadlocks = at_once(*[lambda verb=verb: again_and_again(verb, is_over) for verb in verbs])
+    deadlocks = run_at_once(*[lambda verb=verb: again_and_again(verb, is_over) for verb in verbs])
     assert sum(deadlocks) == 0
     assert set(Trial.objects.values_list("status", flat=True)) >= {"pending", "done"}
     assert {"ok", "lost"} <= set(Attempt.objects.values_list("outcome", flat=True))

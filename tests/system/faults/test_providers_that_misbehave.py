@@ -10,7 +10,7 @@ from runs_app.monitoring.consistency_check import find_differences
 from runs_app.simulator.config import SimulatorConfig
 from runs_app.simulator.process import simulator_process
 from tests import factories
-from tests.system.faults.misbehaving import BEHAVIOURS, DRIPPING, MB, REPLIES, SILENT, misbehaving_provider
+from tests.system.faults.misbehaving_provider import BEHAVIOURS, DRIPPING, MB, REPLIES, SILENT, misbehaving_provider
 from tests.system.processes.workers import drain_process
 
 pytestmark = [pytest.mark.processes, pytest.mark.django_db(transaction=True)]

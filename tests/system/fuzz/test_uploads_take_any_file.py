@@ -6,7 +6,7 @@ import pytest
 from django.test.client import BOUNDARY, MULTIPART_CONTENT, encode_multipart
 from django.urls import reverse
 
-from tests.integration.datasets.files import archive, picture, upload
+from tests.factories.files import archive, picture, upload
 from tests.integration.datasets.test_damaged_files import WHOLE
 from tests.system.fuzz.pages import parse_page
 

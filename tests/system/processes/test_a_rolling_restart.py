@@ -8,7 +8,7 @@ from runs_app.models import Attempt, Endpoint, Run
 from runs_app.monitoring.consistency_check import find_differences
 from runs_app.simulator.config import SimulatorConfig
 from runs_app.simulator.process import simulator_process
-from tests.system.faults.conftest import launched
+from tests.factories.engine import make_launched_run
 from tests.system.processes.workers import busy_workers, drain_process, wait_until
 
 TRIALS = 300
@@ -37,7 +37,7 @@ def leave(processes):
 def test_a_rolling_restart_loses_nothing_doubles_nothing_and_pays_nothing_twice():
     """Two workers are told to stop, with calls in flight, once a third one works."""
     with simulator_process(SimulatorConfig(latency_ms=4000)) as provider, ExitStack() as stack:
-        run = launched(provider.url, items=30, samples=TRIALS // 30)
+        run = make_launched_run(provider.url, items=30, samples=TRIALS // 30)
         Endpoint.objects.update(max_concurrency=100)  # Room for all of them.
         Run.objects.update(max_concurrency=100)
         old = join(stack, 2)

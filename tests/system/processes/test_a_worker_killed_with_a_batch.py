@@ -9,7 +9,7 @@ from runs_app.models import Attempt, ProviderBatch, Run
 from runs_app.monitoring.consistency_check import find_differences
 from runs_app.simulator.config import SimulatorConfig
 from runs_app.simulator.process import simulator_process
-from tests.integration.batches.world import batched_run, give_up_waiting, make_due
+from tests.factories.batches import end_all_waits, end_submission_search, make_batched_run
 from tests.system.processes.workers import drain_process, wait_until
 
 pytestmark = [pytest.mark.processes, pytest.mark.django_db(transaction=True)]
@@ -18,7 +18,7 @@ CALLS = 420  # Three portions of results.
 
 def kill_once(is_reached):
     """A worker, killed with -9 as soon as the database or the provider says so."""
-    make_due()
+    end_all_waits()
     with drain_process(BATCH_KEY="sk-simulated") as worker:
         wait_until(lambda: is_reached() or worker.poll() is not None)
         assert worker.poll() is None, "the worker ended before it could be killed"
@@ -28,14 +28,14 @@ def kill_once(is_reached):
 
 def test_one_batch_outlives_three_workers():
     with simulator_process(SimulatorConfig(batch_waits={"create": 120})) as provider:
-        run = batched_run(provider.url, items=CALLS)
+        run = make_batched_run(provider.url, items=CALLS)
 
         kill_once(lambda: ProviderBatch.objects.exclude(gone_by=None).exists())
         assert ProviderBatch.objects.get().input_file != ""
         assert provider.counters()["batches"] == 0
 
         provider.set_faults(batch_waits={"answer": 120})
-        give_up_waiting()
+        end_submission_search()
         kill_once(lambda: provider.counters()["batches"] == 1)
         assert ProviderBatch.objects.get().provider_id == ""
 
@@ -44,7 +44,7 @@ def test_one_batch_outlives_three_workers():
         assert Run.objects.get().n_done < CALLS
 
         provider.set_faults(batch_waits={})
-        make_due()
+        end_all_waits()
         with drain_process(BATCH_KEY="sk-simulated") as last:
             assert last.wait(timeout=90) == 0
 

@@ -17,7 +17,7 @@ from runs_app.simulator.config import SimulatorConfig
 from runs_app.simulator.judge_behaviour import Asked, assorted
 from runs_app.simulator.process import simulator_process
 from tests import factories
-from tests.integration.judging.conftest import make_grader, write_ledger
+from tests.factories.judges import make_grader, write_ledger
 from tests.system.processes.workers import HELD, IN_FLIGHT, drain_process, wait_until
 
 pytestmark = [pytest.mark.processes, pytest.mark.django_db(transaction=True)]

@@ -15,8 +15,8 @@ from runs_app.monitoring.consistency_check import find_differences
 from runs_app.simulator.config import SimulatorConfig
 from runs_app.simulator.process import simulator_process
 from tests import factories
+from tests.factories.recordings import csv_rows, json_lines, recording
 from tests.system.processes.workers import drain_process
-from tests.unit.realdata import csv_rows, json_lines, recorded
 
 pytestmark = [pytest.mark.processes, pytest.mark.django_db(transaction=True)]
 
@@ -40,7 +40,7 @@ def run_to_the_end(experiment):
 
 
 def test_gsm8k_numeric_scores_count_286_and_515_right(tmp_path):
-    questions = recorded("gsm8k-test.jsonl")
+    questions = recording("gsm8k-test.jsonl")
     solutions = json_lines("gsm8k-model-solutions.jsonl")
     replay = write_lines(
         tmp_path / "replay.jsonl",
@@ -104,7 +104,7 @@ def test_uniform40_ratings_equal_the_recorded_ones_and_refusals_end_after_one_at
         writer.writerow(["key", "image", "category"])
         writer.writerows([item["image_id"], f"{item['image_id']}.png", item["Category"]] for item in items)
     factories.make_user("operator", superuser=True)
-    norms = str(recorded("uniform40-items.csv"))
+    norms = str(recording("uniform40-items.csv"))
     command("dataset", "import", str(table), "--name", "uniform40", "--images", str(folder), "--norms", norms)
     command("dataset", "approve", "uniform40@1", "--reason", "looked through")
     image_of = dict(Item.objects.values_list("key", "image_id"))

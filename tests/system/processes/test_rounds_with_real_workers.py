@@ -36,7 +36,7 @@ def questions(tmp_path):
 
 def launched(url, rows, **fields):
     """A model that knows nearly all, and one that knows half."""
-    factories.make_world()
+    factories.make_team()
     endpoint = factories.make_endpoint("rehearsal", base_url=url, max_concurrency=2 * IN_FLIGHT)
     models = [
         factories.make_model(name, endpoint=endpoint, model=name, max_output_tokens=50) for name in ("sharp", "dull")

@@ -12,9 +12,9 @@ from django.conf import settings
 from django.db import connection
 
 from runs_app.models import Trial
+from tests.factories.engine import IN_FLIGHT
 
 ROOT = Path(__file__).resolve().parents[3]
-IN_FLIGHT = 16
 HELD = 2 * IN_FLIGHT  # By the limits of the tests' endpoints: what waits for a slot, what flies, what is to be written.
 
 

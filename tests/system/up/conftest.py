@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from evalsite.lib.ops.postgres import Embedded
-from tests.clusters import copied, environment
+from tests.prepared_database import copy_folder, environment
 from tests.system.postgres.conftest import ROOT, open_folder, query
 
 
@@ -123,7 +123,7 @@ def spaced_folder(prepared: Path) -> Iterator[Path]:
     with open_folder() as folder:
         spaced = folder / "my lab"
         spaced.mkdir()
-        copied(prepared, spaced / "data")
+        copy_folder(prepared, spaced / "data")
         try:
             yield spaced
         finally:

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from evalsite.lib.ops.postgres import Embedded
-from tests.clusters import environment
+from tests.prepared_database import environment
 from tests.system.postgres.conftest import ROOT, query
 from tests.system.up.conftest import free_port
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.clusters import environment
+from tests.prepared_database import environment
 from tests.system.postgres.conftest import ROOT
 from tests.system.up.conftest import free_port, processes_of, until
 

@@ -16,7 +16,8 @@ from runs_app.engine.worker import Drain
 from runs_app.taskqueue import broker
 from runs_app.taskqueue.broker import LATE_LOOKS, Broker, Pulse, hand_back
 from runs_app.taskqueue.supervisor_channel import VARIABLE, Noticeboard
-from tests.integration.engine.conftest import experiment, reply, run  # noqa: F401 - fixtures
+from tests.factories.engine import reply
+from tests.integration.engine.conftest import experiment, run  # noqa: F401 - fixtures
 
 pytestmark = pytest.mark.django_db
 

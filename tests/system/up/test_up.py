@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from evalsite.lib.ops.postgres import Embedded
-from tests.clusters import environment
+from tests.prepared_database import environment
 from tests.system.postgres.conftest import ROOT, postmaster
 from tests.system.up.conftest import Site, children, free_port, processes_of, until
 

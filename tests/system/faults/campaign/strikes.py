@@ -251,7 +251,7 @@ def provider_frozen(place, trials):
 def provider_odd(place, trials):
     """It hangs, drips, is half open, sends rubbish, 10 MB, invalid UTF-8, NUL bytes: each kind in one run."""
     from tests import factories
-    from tests.system.faults.misbehaving import BEHAVIOURS, misbehaving_provider
+    from tests.system.faults.misbehaving_provider import BEHAVIOURS, misbehaving_provider
 
     with misbehaving_provider() as provider:
         endpoint = factories.make_endpoint("odd", base_url=provider.url, max_concurrency=64, is_free=True)

@@ -1,31 +1,32 @@
-"""An experiment whose answers were rated by a rule and by judges."""
+"""Experiments whose answers were graded by a rule and by judges."""
 
 from grading_app.models import GradeCondition, Grading, Rubric
 from tests import factories
 
 
-def make_answers(slug="pilot", *, items=12, models=("small",), samples=1, dimensions=(), **fields):
+def make_answered_experiment(slug="pilot", *, items=12, models=("small",), samples=1, dimensions=(), **fields):
     """Every trial done: its answer names the item, and where items are rated, its rating goes up with the item."""
     experiment = factories.make_experiment(
         slug, dataset=factories.make_dataset(f"{slug}-items", items), samples=samples, dimensions=dimensions,
         models=[factories.make_model(name) for name in models], **fields,
     )  # fmt: skip
     for run in factories.make_runs(experiment):
-        factories.plan_trials(run, answer=answer)
+        factories.plan_trials(run, answer=numbered_answer)
     return experiment
 
 
-def answer(item, dimension, sample_idx):
+def numbered_answer(item, dimension, sample_idx):
     given = {"answer": f"About {item.key}, said for the {sample_idx + 1}. time."}
     return {**given, "rating": 1 + (item.position + sample_idx) % 7} if dimension else given
 
 
 def trials_of(experiment):
+    """Its generated trials, run by run."""
     trials = type(experiment).objects.get(pk=experiment.pk).runs.generating()
     return [trial for run in trials for trial in run.trials.select_related("item").order_by("pk")]
 
 
-def said_in(frame):
+def values_in_frame(frame):
     """(item, rater, value), as often as units were rated like that."""
     return sorted(
         (item, rater, value)
@@ -35,15 +36,16 @@ def said_in(frame):
     )
 
 
-def make_rubric(name="standard", *, low=1, high=7, **fields):
+def make_scale_rubric(name="standard", *, low=1, high=7, **fields):
+    """A draft that shows the answer alone; the same for the same name."""
     defaults = {"messages": [{"role": "user", "content": "{{answer}}"}], "scale_min": low, "scale_max": high, **fields}
     return Rubric.objects.get_or_create(name=name, defaults=defaults)[0]
 
 
-def graded(experiment, name, score, *, kind="judge", rubric=None, reasoning=""):
+def make_gradings(experiment, name, score, *, kind="judge", rubric=None, reasoning=""):
     """A grade condition with a grading of each done answer; `score(trial)` may be None: it could not be read."""
     scorer = name if kind == "rule" else ""
-    rubric = make_rubric() if kind == "judge" and rubric is None else rubric
+    rubric = make_scale_rubric() if kind == "judge" and rubric is None else rubric
     condition = GradeCondition.objects.create(
         experiment=experiment, grade_condition_id=f"{name}--{len(name):012x}", kind=kind, scorer=scorer, rubric=rubric
     )
@@ -54,3 +56,24 @@ def graded(experiment, name, score, *, kind="judge", rubric=None, reasoning=""):
         made.append(Grading(trial=trial, condition=condition, score=value, reasoning=reasoning, **read))
     Grading.objects.bulk_create(made)
     return condition
+
+
+APPLE_ITEMS = 5
+
+
+APPLE_STEPS = "First, the boxes hold {n} each. There are three of them, and one is half empty.\nSo there are {n} left."
+
+
+def make_apple_answers(owner):
+    """Answers for people to rate: two models on five questions about apples."""
+    items = [
+        {**factories.plain_question(n), "input": f"Three boxes hold {n} apples each. How many apples are there?"}
+        for n in range(APPLE_ITEMS)
+    ]
+    experiment = factories.make_experiment(
+        "apples", owner=owner, dataset=factories.make_dataset("apples", items), status="active",
+        models=[factories.make_model(name) for name in ("sim-large", "sim-small")],
+    )  # fmt: skip
+    for run in factories.make_runs(experiment):
+        factories.plan_trials(run, answer=lambda item, *_: APPLE_STEPS.format(n=item.position))
+    return experiment

@@ -1,4 +1,4 @@
-"""Batches to try promises on: a real simulated provider over HTTP, real rows, and workers that can be crashed."""
+"""Batched runs, and a worker of batches that can be crashed: real rows, a simulated provider over HTTP."""
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
@@ -18,7 +18,7 @@ from tests import factories
 PRICES = {"input_price": Decimal(100), "output_price": Decimal(200), "max_output_tokens": 100}
 
 
-def batched_run(base_url, provider="openai", items=6, *, samples=1, max_usd=None, **fields):
+def make_batched_run(base_url, provider="openai", items=6, *, samples=1, max_usd=None, **fields):
     """A run of so many questions, at this endpoint, in batches; its calls are priced and told apart by a salt."""
     url = base_url if provider == "openai" else base_url.removesuffix("/v1")
     endpoint = factories.make_endpoint(
@@ -42,7 +42,7 @@ def batched_run(base_url, provider="openai", items=6, *, samples=1, max_usd=None
     return run
 
 
-def next_run(experiment, number):
+def make_next_batched_run(experiment, number):
     """The same trials again, in another wave."""
     (run,) = factories.make_runs(experiment, wave=number)
     type(run).objects.filter(pk=run.pk).update(is_batched=True, reserve_usd="0.01")
@@ -50,7 +50,7 @@ def next_run(experiment, number):
     return run
 
 
-def make_due():
+def end_all_waits():
     """As if a month had passed: leases have ended, waits are over, and whoever waited longest still has.
 
     Were all due since the same moment, which comes first would be a matter of where its row lies, and one might never.
@@ -60,7 +60,7 @@ def make_due():
     ProviderBatch.objects.open().exclude(lease_until=None).update(lease_until=past)
 
 
-def give_up_waiting(hours=0):
+def end_submission_search(hours=0):
     """As if a submission that cannot be found had had all the time that it may take to arrive, so long ago."""
     over = timezone.now() - timezone.timedelta(hours=hours, seconds=1)
     ProviderBatch.objects.exclude(gone_by=None).update(gone_by=over)
@@ -70,8 +70,8 @@ class Killed(BaseException):
     """The worker dies: no handler of errors sees it."""
 
 
-def killing(moment):
-    """For `crash` of `work`: the worker dies when it passes this point for the first time."""
+def kill_at(moment):
+    """For `crash` of `drive_batches`: the worker dies when it passes this point for the first time."""
 
     def crash(point):
         if point == moment:
@@ -80,7 +80,7 @@ def killing(moment):
     return crash
 
 
-def work(steps=50, crash=None, until=None):
+def drive_batches(steps=50, crash=None, until=None):
     """A worker that makes batches and goes on with them, step by step, as if each wait was over at once.
 
     `crash(point)` is called around each piece of SQL and may raise. `until()` ends the work early.
@@ -101,7 +101,7 @@ def work(steps=50, crash=None, until=None):
         keeper = BatchWorker(sql, worker.worker_id)
         try:
             for _ in range(steps):
-                await asyncio.get_running_loop().run_in_executor(thread, make_due)
+                await asyncio.get_running_loop().run_in_executor(thread, end_all_waits)
                 await keeper.sql(admit_batches)
                 if not await keeper.step() or (until and await keeper.sql(until)):
                     return
@@ -115,5 +115,5 @@ def work(steps=50, crash=None, until=None):
     asyncio.run(go())
 
 
-def endpoint():
+def batch_endpoint():
     return Endpoint.objects.get(name__startswith="lab-")

@@ -1,4 +1,4 @@
-"""A queue with something to rate, and people to rate it."""
+"""Rating queues with something to rate, and people to rate it."""
 
 import hashlib
 import io
@@ -10,9 +10,10 @@ from PIL import Image
 from datasets_app.image_storage import asset_file, thumbnail_file
 from datasets_app.models import Asset
 from evalsite.lib import permissions
-from grading_app.models import RatingQueue
+from grading_app.models import RatingQueue, Rubric
 from grading_app.rating import queues, session
 from tests import factories
+from tests.factories.gradings import make_answered_experiment
 
 SERIAL = count()
 
@@ -32,7 +33,7 @@ def make_image(number):
     return asset
 
 
-def make_things(slug="things", items=6, *, images=False, **fields):
+def make_numbered_items(slug="things", items=6, *, images=False, **fields):
     rows = [
         {
             "key": f"thing-{number}",
@@ -48,7 +49,7 @@ def make_things(slug="things", items=6, *, images=False, **fields):
 def make_queue(name="study", *, items=6, owner=None, dimensions=None, opened=True, dataset=None, **fields):
     """A queue over plain things on one dimension, open."""
     owner = owner or factories.make_user(f"asker-{next(SERIAL)}", permissions.RESEARCHER)
-    dataset = dataset or make_things(f"{name}-things", items)
+    dataset = dataset or make_numbered_items(f"{name}-things", items)
     queue = RatingQueue.objects.create(
         name=name, owner=owner, dataset=dataset,
         **{"title": "How do these feel?", "instructions": "Go by your first feeling.", "raters_wanted": 3, **fields},
@@ -78,3 +79,55 @@ def signed_in(user):
     client = Client()
     client.force_login(user)
     return client
+
+
+GOOD = {"title": "Good answer", "instructions": "How good is this answer?", "low": 1, "high": 5}
+
+
+def make_answer_queue(
+    name="reading", *, experiment=None, dimensions=None, opened=True, conditions=(), by=None, **fields
+):
+    experiment = experiment or make_answered_experiment(f"{name}-study", items=6, models=["small", "large"], samples=2)
+    queue = RatingQueue.objects.create(
+        name=name, owner=experiment.owner, dataset=experiment.dataset, subject="answers", experiment=experiment,
+        **{"title": "How good?", "instructions": "Read the whole answer.", "raters_wanted": 2, **fields},
+        rubric=by,
+    )  # fmt: skip
+    queue.dimensions.set([factories.make_dimension(f"{name}-goodness", **GOOD)] if dimensions is None else dimensions)
+    queue.conditions.set(conditions)
+    if opened:
+        queues.open_queue(queue, by=experiment.owner, reason="ready")
+    return queue
+
+
+CRITERIA = [
+    {"name": "correct", "description": "Agrees with the reference answer", "weight": 3},
+    {"name": "complete", "description": "Leaves nothing out"},
+]
+
+
+LABELS = [{"name": "wrong", "score": 0}, {"name": "partly", "score": 0.25}, {"name": "right", "score": 1}]
+
+
+RUBRIC_KINDS = {
+    "criteria": {"criteria": CRITERIA},
+    "label": {"labels": LABELS},
+    "score": {"scale_min": 1, "scale_max": 5},
+    "pairwise": {},
+}
+
+
+def make_strict_rubric(kind="criteria", *, status="approved", says="{{target}}", name="", **fields):
+    shown = "{{answer_a}} {{answer_b}}" if kind == "pairwise" else "{{answer}}"
+    turns = [{"role": "system", "content": f"Be strict. {{{{criteria}}}} {{{{verdict_form}}}} {says}"},
+             {"role": "user", "content": shown}]  # fmt: skip
+    fields = {**RUBRIC_KINDS[kind], **fields}
+    return Rubric.objects.create(name=name or f"strict-{kind}", kind=kind, messages=turns, status=status, **fields)
+
+
+def make_rubric_queue(kind="criteria", *, items=4, samples=1, name="reading", rubric=None, **fields):
+    study = fields.pop("experiment", None) or make_answered_experiment(
+        f"{name}-study", items=items, models=["small", "large"], samples=samples
+    )
+    rubric = rubric or make_strict_rubric(kind)
+    return make_answer_queue(name, experiment=study, dimensions=[], by=rubric, **fields)

@@ -1,7 +1,32 @@
-"""Experiments made from recorded answers of real models, for tests that find the folder beside the checkout."""
+"""Recorded answers of real models, from the folder beside the checkout, which is not part of the project."""
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
 
 from tests import factories
-from tests.unit.realdata import csv_rows, json_lines
+
+FOLDER = Path(__file__).resolve().parents[3] / "shared" / "data"
+
+
+def recording(name):
+    """The path of a recorded file; skips the test where it is missing."""
+    path = FOLDER / name
+    if not path.exists():
+        pytest.skip(f"the recorded answers of {name} are not beside this checkout ({FOLDER})")
+    return path
+
+
+def csv_rows(name):
+    with recording(name).open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def json_lines(name):
+    return [json.loads(line) for line in recording(name).read_text(encoding="utf-8").splitlines()]
+
 
 SOLVERS = ("6b_finetuning", "6b_verification")
 

@@ -8,7 +8,7 @@ from axe_playwright_python.base import AXE_SCRIPT
 from django.conf import settings
 from django.db import connections
 
-from tests.integration.engine.conftest import drain
+from tests.factories.engine import drain
 
 LAPTOP, PHONE = {"width": 1280, "height": 800}, {"width": 390, "height": 844}
 VIEWS = [(LAPTOP, "light"), (LAPTOP, "dark"), (PHONE, "dark"), (PHONE, "light")]

@@ -1,4 +1,4 @@
-"""The world of `tests.factories` as tests of designs want it: drafts, one free endpoint, names that do not clash."""
+"""Designs before their launch: drafts on the free `rehearsal` endpoint, under names that do not clash."""
 
 from decimal import Decimal
 from itertools import count
@@ -10,38 +10,42 @@ from datasets_app.models import Dataset
 from tests import factories
 
 numbers = count(1)
+
+
 QUESTION = [{"role": "system", "content": "Answer the question."}, {"role": "user", "content": "{{input}}"}]
+
+
 RATING = [{"role": "user", "content": "{{input}}: {{dimension_instructions}} {{scale_min}} to {{scale_max}}"}]
 
 
-def make_user(username="rita", **fields):
+def get_or_make_user(username="rita", **fields):
     return User.objects.filter(username=username).first() or factories.make_user(username, **fields)
 
 
-def make_endpoint(name="rehearsal", **fields):
+def make_rehearsal_endpoint(name="rehearsal", **fields):
     return factories.make_endpoint(name, **{"base_url": "http://127.0.0.1:9599/v1", **fields})
 
 
-def make_model(name="sim-large", *, endpoint=None, **fields):
+def make_rehearsal_model(name="sim-large", *, endpoint=None, **fields):
     defaults = {"model": name, "input_price": Decimal("0.5"), "output_price": Decimal("1.5"), "price_source": "test"}
-    return factories.make_model(name, endpoint=endpoint or make_endpoint(), **(defaults | fields))
+    return factories.make_model(name, endpoint=endpoint or make_rehearsal_endpoint(), **(defaults | fields))
 
 
-def make_prompt(name="plain", messages=QUESTION, **fields):
+def make_question_prompt(name="plain", messages=QUESTION, **fields):
     return factories.make_prompt(name, messages=messages, **fields)
 
 
-def make_sampler(name="greedy", **fields):
+def make_draft_sampler(name="greedy", **fields):
     return factories.make_sampler(name, **({"temperature": 0, "max_tokens": 100, "status": "draft"} | fields))
 
 
-def make_dimension(name="valence", **fields):
+def make_draft_dimension(name="valence", **fields):
     return factories.make_dimension(
         name, **({"title": "", "instructions": f"How much {name}?", "status": "draft"} | fields)
     )
 
 
-def make_dataset(items=3, *, slug=None, approve=True, excluded=(), **fields):
+def make_questions(items=3, *, slug=None, approve=True, excluded=(), **fields):
     """`items` is a number of items, or their inputs; `fields` are those of each item."""
     inputs = [f"What is {at} + 1?" for at in range(items)] if isinstance(items, int) else items
     rows = [{"key": f"q{at:06}", "input": text, "excluded": at in excluded, **fields} for at, text in enumerate(inputs)]
@@ -53,13 +57,13 @@ def make_dataset(items=3, *, slug=None, approve=True, excluded=(), **fields):
     return dataset
 
 
-def make_experiment(slug="pilot", *, dataset=None, models=None, prompts=None, samplers=None, **fields):
+def make_draft_experiment(slug="pilot", *, dataset=None, models=None, prompts=None, samplers=None, **fields):
     return factories.make_experiment(
         slug,
-        owner=fields.pop("owner", None) or make_user(),
-        dataset=dataset or make_dataset(),
-        models=[make_model()] if models is None else models,
-        prompts=[make_prompt()] if prompts is None else prompts,
-        samplers=[make_sampler()] if samplers is None else samplers,
+        owner=fields.pop("owner", None) or get_or_make_user(),
+        dataset=dataset or make_questions(),
+        models=[make_rehearsal_model()] if models is None else models,
+        prompts=[make_question_prompt()] if prompts is None else prompts,
+        samplers=[make_draft_sampler()] if samplers is None else samplers,
         **{"title": "", "max_usd": None, **fields},
     )

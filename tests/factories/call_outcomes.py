@@ -8,7 +8,7 @@ from runs_app.engine import outcomes as outcomes_module
 from runs_app.engine.backoff import RetryPolicy
 from runs_app.engine.recorder import Result
 from runs_app.llm.calls import CallFailure, ErrorClass
-from tests.integration.engine.conftest import reply
+from tests.factories.engine import reply
 
 CEILING = Decimal("0.10000000")  # What is reserved for a claim, and the most that a call costs.
 MAX_ATTEMPTS = 3
@@ -24,7 +24,7 @@ others = st.sampled_from([("released", None), ("refused schema", CEILING)])
 outcomes = st.one_of(answers, answers, failures, others)
 
 
-def result_of(claim, outcome):
+def result_of_outcome(claim, outcome):
     """The result of a claim, as a drain makes it."""
     kind, detail = outcome
     calls = []

@@ -37,10 +37,10 @@ def _prepare(data: Path) -> None:
         subprocess.run(
             [sys.executable, str(ROOT / "manage.py"), "migrate", "-v0"], env=environment(folder), check=True, cwd=folder
         )
-        copied(folder / "data", data.with_name("unfinished")).rename(data)
+        copy_folder(folder / "data", data.with_name("unfinished")).rename(data)
 
 
-def copied(folder: Path, to: Path) -> Path:
+def copy_folder(folder: Path, to: Path) -> Path:
     """A copy, whoever owns it."""
     subprocess.run(["/bin/cp", "-a", folder, to], check=True)
     return to

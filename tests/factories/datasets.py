@@ -1,0 +1,41 @@
+"""Approved datasets and their items."""
+
+from datasets_app.models import Dataset, Item, Norm
+from evalsite.lib.text.hashing import content_hash
+from tests.factories.people import NOON
+
+
+def make_dataset(slug="questions", items=3, *, version=1, approved=True, **fields):
+    """`items` is how many plain questions, or a list of mappings of Item fields, with `norms={dimension: mean}`."""
+    dataset = Dataset.objects.create(slug=slug, version=version, title=slug.capitalize(), **fields)
+    rows = [plain_question(number) for number in range(items)] if isinstance(items, int) else items
+    made = Item.objects.bulk_create(
+        Item(dataset=dataset, position=position, **{name: value for name, value in row.items() if name != "norms"})
+        for position, row in enumerate(rows)
+    )
+    Norm.objects.bulk_create(
+        Norm(item=item, dimension=dimension, mean=mean, sd=1.0, n=100)
+        for item, row in zip(made, rows, strict=True)
+        for dimension, mean in row.get("norms", {}).items()
+    )
+    if approved:
+        approve(dataset)
+    return dataset
+
+
+def plain_question(number):
+    return {
+        "key": f"item-{number}",
+        "input": f"What is {number} plus {number}?",
+        "target": str(2 * number),
+        "category": ("even", "odd")[number % 2],
+    }
+
+
+def approve(dataset):
+    """As the curator's approval leaves it, without the history."""
+    dataset.refresh_counts()
+    Dataset.objects.filter(pk=dataset.pk).update(
+        status="approved", content_hash=content_hash([item.key for item in dataset.items.all()]), approved_at=NOON
+    )
+    dataset.refresh_from_db()

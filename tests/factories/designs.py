@@ -1,0 +1,77 @@
+"""What an experiment crosses: endpoints, models, prompts, samplers, dimensions."""
+
+from decimal import Decimal
+
+from django.contrib.auth import get_user_model
+from django.utils import timezone
+
+from evalsite.lib import permissions
+from runs_app.models import (
+    Dimension,
+    Endpoint,
+    Experiment,
+    LanguageModel,
+    Preflight,
+    Prompt,
+    Sampler,
+)
+from tests.factories.datasets import make_dataset
+from tests.factories.people import NOON, make_user
+
+
+def make_endpoint(name="lab", **fields):
+    return Endpoint.objects.get_or_create(
+        name=name, defaults={"base_url": "http://127.0.0.1:9/v1", "is_free": False, **fields}
+    )[0]
+
+
+def make_model(name="small", **fields):
+    """Priced at 1 and 2 US dollars a million tokens."""
+    defaults = {"model": f"vendor/{name}", "input_price": Decimal(1), "output_price": Decimal(2)}
+    defaults |= {"price_source": "test", "price_date": NOON.date()}
+    endpoint = fields.pop("endpoint", None) or make_endpoint()
+    return LanguageModel.objects.get_or_create(name=name, defaults={"endpoint": endpoint, **defaults, **fields})[0]
+
+
+def make_preflight(model, status="ok", **fields):
+    """One that was made, at no cost, by a person without an account; `experiment` may be given."""
+    now = timezone.now()
+    defaults = {"actor": "a person", "latency_ms": 240, "served_model": model.model, "cost_usd": Decimal(0)}
+    return Preflight.objects.create(
+        model=model, status=status, started_at=now, finished_at=now, **{**defaults, **fields}
+    )
+
+
+def make_prompt(name="plain", *, user="{{input}}", system="", answer_format="text", status="approved", **fields):
+    """Of these two turns, or of the `messages` given."""
+    turns = [{"role": "system", "content": system}] if system else []
+    turns.append({"role": "user", "content": user})
+    given = {"messages": turns, **fields}
+    return Prompt.objects.create(name=name, answer_format=answer_format, status=status, **given)
+
+
+def make_sampler(name="default", *, status="approved", **fields):
+    return Sampler.objects.create(name=name, status=status, **fields)
+
+
+def make_dimension(name="valence", *, low=1, high=7, status="approved", **fields):
+    defaults = {"title": name.capitalize(), "instructions": f"How much {name} does this show?"}
+    return Dimension.objects.create(name=name, scale_min=low, scale_max=high, status=status, **{**defaults, **fields})
+
+
+def make_experiment(slug="pilot", *, owner=None, dataset=None, models=None, prompts=None, samplers=None, **fields):
+    """Crosses what is given with defaults for what is not; `dimensions` and any field of Experiment may be given."""
+    dimensions, shared_with = fields.pop("dimensions", ()), fields.pop("shared_with", ())
+    owner = (
+        owner or get_user_model().objects.filter(username="owner").first() or make_user("owner", permissions.RESEARCHER)
+    )
+    defaults = {"title": slug.capitalize(), "max_usd": Decimal(5)}
+    experiment = Experiment.objects.create(
+        slug=slug, owner=owner, dataset=dataset or make_dataset(f"{slug}-items"), **{**defaults, **fields}
+    )
+    experiment.language_models.set([make_model()] if models is None else models)
+    experiment.prompts.set([make_prompt(f"{slug}-prompt")] if prompts is None else prompts)
+    experiment.samplers.set([make_sampler(f"{slug}-sampler")] if samplers is None else samplers)
+    experiment.dimensions.set(dimensions)
+    experiment.shared_with.set(shared_with)
+    return experiment

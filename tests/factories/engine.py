@@ -1,0 +1,114 @@
+"""Workers of the engine in this process: a real drain over real rows, and a provider that is a function."""
+
+import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from decimal import Decimal
+
+from django.db import connection
+from django.utils import timezone
+
+from runs_app.engine import outcomes as outcomes_module
+from runs_app.engine.recorder import Result
+from runs_app.engine.worker import Drain, DrainLimits
+from runs_app.engine.worker_registration import WorkerRegistration
+from runs_app.llm.calls import CallReply
+from runs_app.llm.http_transport import close
+from runs_app.models import Run, Trial
+from tests import factories
+
+IN_FLIGHT = 16
+
+
+def reply(text="ready", **fields):
+    """An answer as the gateway gives it."""
+    defaults = {
+        "text": text,
+        "raw_text": text,
+        "reasoning": "",
+        "finish_reason": "stop",
+        "refused": False,
+        "response_id": "r-1",
+        "served_model": "small-2026",
+        "served_provider": "lab",
+        "input_tokens": 10,
+        "output_tokens": 5,
+        "reasoning_tokens": None,
+        "cache_read_tokens": None,
+        "cache_write_tokens": None,
+        "cost_usd": None,
+        "cost_source": "unknown",
+        "latency_ms": 3,
+        "trace_id": "t",
+    }
+    return CallReply(**{**defaults, **fields})
+
+
+def drain(call, **limits):
+    """Drain with this provider until nothing is left. Returns how many results were written."""
+
+    registration = WorkerRegistration()
+
+    async def go():
+        try:
+            return await Drain(call, registration, DrainLimits(**{"until_idle": True, **limits})).run()
+        finally:
+            await close()  # Whatever answers the calls, batches go over HTTP.
+
+    return asyncio.run(go())
+
+
+def answering(text="ready", **fields):
+    async def call(request):
+        return reply(text, **fields)
+
+    return call
+
+
+def register_worker():
+    return WorkerRegistration().worker_id
+
+
+def expire_leases():
+    Trial.objects.filter(status="running").update(lease_until=timezone.now() - timedelta(seconds=1))
+
+
+def result_of_text(claim, text="late"):
+    answer = reply(text, cost_usd=Decimal("0.5"))
+    conclusion = outcomes_module.conclude_answer(answer, None)
+    return Result(claim, "done", conclusion.trial, [outcomes_module.attempt_from_reply(answer)])
+
+
+def make_launched_run(base_url, items=30, samples=10, **fields):
+    """A run of so many trials at the provider of this address, with room for two workers. Every request is its own."""
+    endpoint = factories.make_endpoint(
+        "rehearsal", base_url=base_url, max_concurrency=2 * IN_FLIGHT, is_free=True, adaptive=False
+    )
+    experiment = factories.make_experiment(
+        "faulty",
+        dataset=factories.make_dataset("many", items),
+        models=[factories.make_model("sim", endpoint=endpoint)],
+        samples=samples,
+        **{"max_usd": None, "cache_buster": True, **fields},
+    )
+    (run,) = factories.make_runs(experiment)
+    Run.objects.filter(pk=run.pk).update(max_concurrency=2 * IN_FLIGHT)
+    factories.plan_trials(run)
+    return run
+
+
+def run_at_once(*works):
+    """What they return, run in threads of their own from one instant on, each with its own connection."""
+    instant = threading.Barrier(len(works), timeout=60)
+
+    def thread(work):
+        try:
+            connection.ensure_connection()
+            instant.wait()
+            return work()
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(len(works)) as threads:
+        return [future.result(timeout=120) for future in [threads.submit(thread, work) for work in works]]

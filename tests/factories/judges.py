@@ -1,0 +1,114 @@
+"""Rubrics, graders, answers to judge, and judges that are functions."""
+
+import json
+from decimal import Decimal
+
+from grading_app.judging.rubric_checks import STARTERS
+from grading_app.models import Grader, Rubric
+from runs_app.models import ItemText, Run, Sampler, TextSet
+from tests import factories
+from tests.factories import make_experiment, make_model, make_runs, make_sampler, plan_trials
+from tests.factories.engine import reply
+
+SCORE_TURNS = [
+    {"role": "system", "content": "Grade {{scale}}. {{verdict_form}}"},
+    {"role": "user", "content": "{{input}} {{target}}\n{{answer}}"},
+]
+
+
+PAIR_TURNS = [{"role": "user", "content": "{{input}}\n{{answer_a}}\n{{answer_b}}"}]
+
+
+def make_rubric(name="standard", kind="score", **fields):
+    messages = PAIR_TURNS if kind == "pairwise" else SCORE_TURNS
+    usual = {"messages": messages, "scale_min": 0, "scale_max": 1, "status": "approved"}
+    return Rubric.objects.create(name=name, kind=kind, **{**usual, **fields})
+
+
+def make_grader(name="judge-a", *, rubric=None, model=None, sampler=None, **fields):
+    model = model or factories.make_model("judge")
+    sampler = sampler or Sampler.objects.filter(name="judging").first()
+    sampler = sampler or factories.make_sampler("judging", temperature=0.0, max_tokens=200)
+    return Grader.objects.create(
+        name=name, language_model=model, sampler=sampler, rubric=rubric or make_rubric(), **fields
+    )
+
+
+def make_twelve_answers():
+    """Three items, two models, two samples: twelve answers, done."""
+    team = factories.make_team()
+    models = [factories.make_model("small"), factories.make_model("large")]
+    experiment = factories.make_experiment("pilot", owner=team.owner, samples=2, models=models)
+    for run in factories.make_runs(experiment, status="done"):
+        factories.plan_trials(run, answer=lambda item, dimension, index, run=run: f"{item.target} by {run.pk}, {index}")
+    write_ledger(experiment)
+    return experiment
+
+
+def write_ledger(experiment):
+    """The calls that gave the answers, so that counters and rows agree."""
+    for run in experiment.runs.all():
+        for trial in run.trials.all():
+            factories.make_attempt(trial)
+        Run.objects.filter(pk=run.pk).update(n_attempts=run.n_done)
+    spent = sum(run.spent_usd for run in experiment.runs.all())
+    type(experiment).objects.filter(pk=experiment.pk).update(spent_usd=spent)
+
+
+def judging(score=1.0, **fields):
+    """A judge that gives this score, or what a function of the request says."""
+
+    async def call(request):
+        value = score(request) if callable(score) else score
+        text = value if isinstance(value, str) else f"I read it.\n```json\n{json.dumps(as_verdict(value))}\n```"
+        return reply(text, **{"cost_usd": Decimal("0.00001"), **fields})
+
+    return call
+
+
+def as_verdict(value):
+    return value if isinstance(value, dict) else {"score": value, "reasoning": "It is so."}
+
+
+def judge_run(experiment):
+    return Run.objects.get(experiment=experiment, condition__stage="judge")
+
+
+def starter_turns(kind="score"):
+    starter = STARTERS[kind]
+    return [{"role": "system", "content": starter.system}, {"role": "user", "content": starter.user}]
+
+
+def make_starter_rubric(name="standard", *, kind="score", status="approved", **fields):
+    """With the texts that the admin offers to begin with."""
+    defaults = {"messages": starter_turns(kind), **STARTERS[kind].fields}
+    return Rubric.objects.create(name=name, kind=kind, status=status, **{**defaults, **fields})
+
+
+def make_starter_grader(name="judge", *, rubric=None, **fields):
+    defaults = {"language_model": make_model("judge-model"), "sampler": None}
+    made = {**defaults, **fields}
+    made["sampler"] = made["sampler"] or make_sampler(f"{name}-cold", temperature=0, max_tokens=200)
+    return Grader.objects.create(name=name, rubric=rubric or make_starter_rubric(f"{name}-rubric"), **made)
+
+
+def make_same_answers(slug="pilot", *, answer="Forty-two.", **fields):
+    """An experiment whose every trial is answered; returns it and its trials in the order of their keys."""
+    experiment = make_experiment(slug, **fields)
+    trials = []
+    for run in make_runs(experiment, status="done"):
+        given = answer if callable(answer) else lambda item, dimension, index: answer
+        trials += plan_trials(run, answer=given)
+    return experiment, trials
+
+
+def make_item_texts(dataset, name="own", *, version=1, status="approved", texts=None):
+    """A text for each item of the dataset, or those of {key: text}."""
+    made = TextSet.objects.create(name=name, version=version, dataset=dataset)
+    items = {item.key: item for item in dataset.items.all()}
+    said = texts if texts is not None else {key: f"Own rubric of {key}" for key in items}
+    ItemText.objects.bulk_create(ItemText(text_set=made, item=items[key], text=text) for key, text in said.items())
+    made.save()
+    if status != "draft":
+        TextSet.objects.transition_one(made, sources=["draft"], target=status, by="test")
+    return made

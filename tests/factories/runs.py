@@ -1,0 +1,133 @@
+"""Waves, conditions, runs and trials, planned and answered."""
+
+from datetime import timedelta
+from decimal import Decimal
+from itertools import product
+from uuid import uuid4
+
+from django.db.models import Count, Q, Sum
+
+from evalsite.lib.text.hashing import condition_id, slugify_name
+from runs_app.models import (
+    Attempt,
+    Condition,
+    Run,
+    Trial,
+    Wave,
+)
+from tests.factories.people import NOON
+
+
+def make_wave(experiment, number=0, label=""):
+    wave, _ = Wave.objects.get_or_create(
+        experiment=experiment,
+        number=number,
+        defaults={
+            "label": label or ("" if number == 0 else f"wave-{number}"),
+            "epoch_offset": number * experiment.samples,
+        },
+    )
+    return wave
+
+
+def make_conditions(experiment):
+    """One for each cell of models x prompts x samplers, in that order."""
+    cells = product(experiment.language_models.all(), experiment.prompts.all(), experiment.samplers.all())
+    return [make_condition(experiment, *cell) for cell in cells]
+
+
+def make_condition(experiment, model, prompt, sampler):
+    content = {"model": model.identity, "prompt": prompt.content, "sampler": sampler.content}
+    slug = slugify_name(f"{model.name}-{prompt.name}-{sampler.name}")
+    return Condition.objects.get_or_create(
+        experiment=experiment,
+        condition_id=condition_id(slug, content),
+        defaults={"model": model, "prompt": prompt, "sampler": sampler, "content": content},
+    )[0]
+
+
+def make_runs(experiment, *, wave=0, status="running"):
+    """One run for each condition of the experiment in this wave, without trials."""
+    observed = make_wave(experiment, wave)
+    return [
+        Run.objects.create(experiment=experiment, condition=condition, wave=observed, status=status, started_at=NOON)
+        for condition in make_conditions(experiment)
+    ]
+
+
+def plan_trials(run, *, answer=None, **fields):
+    """Every trial of the run: items x dimensions x samples, pending, or done where `answer` gives one.
+
+    `answer(item, dimension, sample_idx)` returns a text, a mapping of Trial fields, or None for a trial that waits.
+    """
+    experiment = run.experiment
+    items = experiment.dataset.items.active()
+    cells = product(items, list(experiment.dimensions.all()) or [None], range(experiment.samples))
+    Trial.objects.bulk_create(
+        Trial(
+            run=run,
+            item=item,
+            dimension=dimension,
+            sample_idx=index,
+            **{**_outcome(answer(item, dimension, index) if answer else None), **fields},
+        )
+        for item, dimension, index in cells
+    )
+    refresh_counters(run)
+    return list(run.trials.all())
+
+
+def _outcome(answer):
+    if answer is None:
+        return {}
+    given = answer if isinstance(answer, dict) else {"answer": answer}
+    return answered(**given)
+
+
+def answered(**fields):
+    """The fields of a trial that is done: what was not said is filled in plausibly."""
+    defaults = {
+        "status": "done",
+        "attempts": 1,
+        "answer": "",
+        "raw_response": fields.get("answer", ""),
+        "finish_reason": "stop",
+        "input_tokens": 100,
+        "output_tokens": 10,
+        "cost_usd": Decimal("0.00012"),
+        "latency_ms": 250,
+        "claimed_at": NOON,
+        "completed_at": NOON + timedelta(milliseconds=250),
+    }
+    return {**defaults, **fields}
+
+
+def failed(error_class="server", error="HTTP 500"):
+    return answered(
+        status="failed", attempts=3, error_class=error_class, error=error, raw_response=None, finish_reason=""
+    )
+
+
+def make_attempt(trial, *, outcome="ok", **fields):
+    defaults = {
+        "cost_usd": trial.cost_usd,
+        "input_tokens": trial.input_tokens,
+        "output_tokens": trial.output_tokens,
+        "finished_at": trial.completed_at or NOON,
+    }
+    return Attempt.objects.create(
+        trial=trial, run_id=trial.run_id, token=uuid4(), outcome=outcome, **{**defaults, **fields}
+    )
+
+
+def refresh_counters(run):
+    """Set the counters of a run to what its trials say."""
+    statuses = ("pending", "running", "done", "failed", "cancelled")
+    counts = run.trials.aggregate(**{f"n_{status}": Count("pk", filter=Q(status=status)) for status in statuses})
+    sums = run.trials.aggregate(
+        spent_usd=Sum("cost_usd", default=Decimal(0)),
+        input_tokens=Sum("input_tokens", default=0),
+        output_tokens=Sum("output_tokens", default=0),
+    )
+    Run.objects.filter(pk=run.pk).update(**counts, **sums)
+    run.refresh_from_db()
