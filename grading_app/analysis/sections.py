@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from grading_app.analysis.data import AnalysisData
 from grading_app.analysis.descriptives import descriptive_tables
 from grading_app.analysis.norms import norm_tables
+from grading_app.analysis.variance import variance_tables
 from grading_app.reports.result_table import ResultTable
 
 
@@ -27,6 +28,12 @@ class Section:
 SECTIONS = (
     Section("descriptives", "Descriptives", "How are the scores distributed?", descriptive_tables),
     Section("norms", "Against norms", "How close are the ratings to those of people?", norm_tables),
+    Section(
+        "variance",
+        "Variance and design",
+        "Where does the variance lie, and what would a larger design gain?",
+        variance_tables,
+    ),
 )
 
 

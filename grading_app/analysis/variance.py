@@ -1,0 +1,130 @@
+"""Variance and design: where the variance of scores lies, and what more items or more repetitions would gain."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from grading_app.analysis.data import AnalysisData
+from grading_app.reports import statistic_format
+from grading_app.reports.result_table import ResultColumn, ResultTable
+from grading_app.statistics.item_scores import ItemScores
+from grading_app.statistics.variance_components import Components, needed_items, paired_power, variance_components
+
+RESAMPLES = 1000
+FEWEST = 10  # Items for an interval.
+PARTS = {
+    "item": "Items",
+    "condition": "Conditions",
+    "interaction": "Items × conditions",
+    "repetition": "Repetitions",
+}
+
+
+def variance_tables(data: AnalysisData) -> list[ResultTable]:
+    """Return no table for a single condition or item."""
+    found = variance_components(data.scores)
+    if found is None or found.total == 0:
+        return []
+    return [_components(data, found), _designs(data, found)]
+
+
+def _components(data: AnalysisData, found: Components) -> ResultTable:
+    intervals = _share_intervals(data.scores)
+    single = found.repetition is None
+    rows = [
+        {
+            "source": "Items × conditions, with repetitions" if single and name == "interaction" else label,
+            "variance": getattr(found, name),
+            "share": getattr(found, name) / found.total,
+            "share_ci": intervals.get(name),
+        }
+        for name, label in PARTS.items()
+        if getattr(found, name) is not None
+    ]
+    largest = max(rows, key=lambda row: row["share"])
+    notes = [f"{found.items} items that every one of {found.conditions} conditions has scores of."]
+    if single:
+        notes.append("No cell has two scores, so repetitions cannot be told from the interaction.")
+    if not intervals:
+        notes.append(f"Intervals need {FEWEST} items.")
+    return ResultTable(
+        "variance_components",
+        "Where the variance lies",
+        [
+            ResultColumn("source", "Source"),
+            ResultColumn("variance", "Variance", "number", 4),
+            ResultColumn("share", "Share of total", "share"),
+            ResultColumn("share_ci", "95 % interval", "share_interval"),
+        ],
+        rows,
+        formula="Random-effects analysis of variance over cell means; negative components are set to zero. Intervals: "
+        "percentile bootstrap over items, 1,000 resamples.",
+        sentence=f"{largest['source']} account for {statistic_format.per_cent(largest['share'])} of the variance.",
+        notes=notes,
+    )
+
+
+def _share_intervals(scores: ItemScores) -> dict[str, tuple[float, float]]:
+    """Return the intervals of the shares by resampling items; none for few items."""
+    complete = scores.of_items(np.asarray((scores.n > 0).all(axis=1)))
+    if len(complete.items) < FEWEST:
+        return {}
+    random = np.random.default_rng(0)
+    drawn: list[Components] = []
+    for _ in range(RESAMPLES):
+        rows = random.integers(0, len(complete.items), len(complete.items))
+        parts = {name: getattr(complete, name)[rows] for name in ("items", "n", "missing", "mean", "within")}
+        one = variance_components(ItemScores(**parts, conditions=complete.conditions, is_binary=complete.is_binary))
+        if one is not None and one.total > 0:
+            drawn.append(one)
+    shares = {
+        name: [getattr(one, name) / one.total for one in drawn if getattr(one, name) is not None] for name in PARTS
+    }
+    return {
+        name: (float(np.quantile(values, 0.025)), float(np.quantile(values, 0.975)))
+        for name, values in shares.items()
+        if values
+    }
+
+
+def _designs(data: AnalysisData, found: Components) -> ResultTable:
+    """Return the precision of larger designs, and their power for the difference that the reader named."""
+    wanted = data.scope.margin
+    now = max(1, round(found.repetitions))
+    sizes = [(found.items * more, now * repeated) for more in (1, 2, 4) for repeated in (1, 2, 4)]
+    columns = [
+        ResultColumn("items", "Items", "count"),
+        ResultColumn("repetitions", "Repetitions", "count"),
+        ResultColumn("answers", "Answers per condition", "count"),
+        ResultColumn("half_width", "Half-width of a difference", "share" if data.is_share else "number", 3),
+        *([ResultColumn("power", f"Power for {wanted:g}", "share")] if wanted else []),
+    ]
+    rows = []
+    for items, repetitions in sizes:
+        row = {
+            "items": items,
+            "repetitions": repetitions,
+            "answers": items * repetitions,
+            "half_width": found.half_width(items, repetitions),
+        }
+        if wanted:
+            row["power"] = paired_power(wanted, found.standard_error(items, repetitions), items)
+        rows.append(row)
+    notes = []
+    if wanted:
+        enough = needed_items(found, wanted, now)
+        needed = "more than ten million" if enough is None else f"{enough:,}".replace(",", "\u202f")
+        notes.append(f"To find a difference of {wanted:g} with a power of 80 % at {now} repetitions: {needed} items.")
+    else:
+        notes.append("Name a difference (the equivalence margin) to see the power to find it.")
+    if found.repetition is None:
+        notes.append("With one score per cell, the gain from repetitions is not known.")
+    return ResultTable(
+        "designs",
+        "What a larger design would gain",
+        columns,
+        rows,
+        formula="Standard error of the difference of two conditions: the root of 2 (interaction + repetition / R) / I, "
+        "for I items and R repetitions. Power: noncentral t, two-sided, α = 0.05.",
+        notes=notes,
+    )

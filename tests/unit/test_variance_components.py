@@ -1,0 +1,96 @@
+"""Variance components equal those of a mixed model, and a larger design gains what the formula says."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from grading_app.statistics.item_scores import ItemScores
+from grading_app.statistics.variance_components import (
+    Components,
+    needed_items,
+    paired_power,
+    variance_components,
+)
+
+
+def simulated(items=60, conditions=4, repetitions=5, seed=1):
+    random = np.random.default_rng(seed)
+    values = (
+        4
+        + random.normal(0, 1.5, (items, 1, 1))
+        + random.normal(0, 0.5, (1, conditions, 1))
+        + random.normal(0, 0.8, (items, conditions, 1))
+        + random.normal(0, 1.0, (items, conditions, repetitions))
+    )
+    means = values.mean(axis=2)
+    shape = (items, conditions)
+    scores = ItemScores(
+        np.arange(items), np.arange(conditions), np.full(shape, repetitions), np.zeros(shape, int), means,
+        ((values - means[..., None]) ** 2).sum(axis=2), False,
+    )  # fmt: skip
+    return scores, values
+
+
+def test_components_are_those_of_a_mixed_model_by_restricted_likelihood():
+    import pandas as pd
+    import statsmodels.formula.api as smf
+
+    scores, values = simulated(items=25, conditions=3, repetitions=3)
+    index = np.indices(values.shape).reshape(3, -1)
+    frame = pd.DataFrame({"item": index[0], "condition": index[1], "y": values.ravel(), "all": 1})
+    frame["cell"] = frame["item"] * 100 + frame["condition"]
+    fitted = smf.mixedlm(
+        "y ~ C(condition)", frame, groups="all", re_formula="0",
+        vc_formula={"item": "0 + C(item)", "cell": "0 + C(cell)"},
+    ).fit(reml=True)  # fmt: skip
+    found = variance_components(scores)
+    by_name = dict(zip(fitted.model.exog_vc.names, fitted.vcomp, strict=True))
+    assert found.item == pytest.approx(by_name["item"], rel=0.01)
+    assert found.interaction == pytest.approx(by_name["cell"], rel=0.01)
+    assert found.repetition == pytest.approx(fitted.scale, rel=0.01)
+
+
+def test_components_of_a_large_sample_are_the_true_ones():
+    found = variance_components(simulated(items=4000, conditions=6, repetitions=4)[0])
+    assert found.item == pytest.approx(2.25, rel=0.08)
+    assert found.interaction == pytest.approx(0.64, rel=0.08)
+    assert found.repetition == pytest.approx(1.0, rel=0.03)
+
+
+def test_with_one_score_in_each_cell_repetitions_are_not_told_apart():
+    found = variance_components(simulated(repetitions=1)[0])
+    assert found.repetition is None
+    assert found.interaction == pytest.approx(1.64, rel=0.3)
+
+
+def test_items_that_a_condition_did_not_score_are_left_out():
+    scores, _ = simulated(items=10)
+    scores.n[0, 1] = 0
+    assert variance_components(scores).items == 9
+    assert variance_components(scores.of_conditions([0])) is None
+
+
+COMPONENTS = Components(50, 2, 5, item=2.0, condition=0.1, interaction=0.5, repetition=1.0)
+
+
+def test_the_standard_error_of_a_difference_is_that_of_simulated_designs():
+    random = np.random.default_rng(3)
+    apart = random.normal(0, np.sqrt(2 * (0.5 + 1.0 / 5)), (20_000, 50)).mean(axis=1)
+    assert COMPONENTS.standard_error(50, 5) == pytest.approx(apart.std(), rel=0.02)
+
+
+def test_the_power_is_that_of_the_noncentral_t_test():
+    # J. Cohen (1988), example of chapter 2: d = 0.5 and 33 pairs have a power of about 80 %.
+    power = paired_power(0.5, 1 / np.sqrt(33), 33)
+    critical = stats.t.ppf(0.975, 32)
+    expected = 1 - stats.nct.cdf(critical, 32, 0.5 * np.sqrt(33)) + stats.nct.cdf(-critical, 32, 0.5 * np.sqrt(33))
+    assert power == pytest.approx(expected, abs=1e-9)
+    assert power == pytest.approx(0.795, abs=0.01)
+
+
+def test_the_needed_items_are_the_fewest_with_that_power():
+    items = needed_items(COMPONENTS, 0.4, repetitions=5)
+    assert paired_power(0.4, COMPONENTS.standard_error(items, 5), items) >= 0.8
+    assert paired_power(0.4, COMPONENTS.standard_error(items - 1, 5), items - 1) < 0.8
+    with pytest.raises(ValueError, match="no number of items"):
+        needed_items(COMPONENTS, 0.0, 5)
