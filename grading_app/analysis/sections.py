@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from grading_app.analysis.conditions import condition_tables
 from grading_app.analysis.data import AnalysisData
 from grading_app.analysis.descriptives import descriptive_tables
 from grading_app.analysis.norms import norm_tables
@@ -28,6 +29,7 @@ class Section:
 SECTIONS = (
     Section("descriptives", "Descriptives", "How are the scores distributed?", descriptive_tables),
     Section("norms", "Against norms", "How close are the ratings to those of people?", norm_tables),
+    Section("conditions", "Between conditions", "Which conditions differ, and by how much?", condition_tables),
     Section(
         "variance",
         "Variance and design",

@@ -1,0 +1,168 @@
+"""Between conditions: paired differences over items, against a baseline or for all pairs."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from typing import Any
+
+from grading_app.analysis.data import AnalysisData
+from grading_app.reports import statistic_format
+from grading_app.reports.result_table import ResultColumn, ResultTable
+from grading_app.statistics.condition_pairs import (
+    ConditionPair,
+    benjamini_hochberg,
+    compare_conditions,
+    permutation_p,
+    wilcoxon_p,
+)
+from grading_app.statistics.paired import holm
+
+MOST_PAIRS = 300  # More pairs are cut to those with the smallest p, and the table says so.
+LEVEL = 0.05
+
+
+def condition_tables(data: AnalysisData) -> list[ResultTable]:
+    """Return no table for a single condition."""
+    pairs = [found for a, b in _pairs(data) if (found := compare_conditions(data.scores, a, b, data.bounds))]
+    if not pairs:
+        return []
+    corrected = holm([pair.change.p if pair.change.p is not None else 1.0 for pair in pairs])
+    tables = [_differences(data, pairs, corrected)]
+    if any(pair.two_by_two for pair in pairs):
+        tables.append(_right_and_wrong(data, pairs))
+    return tables
+
+
+def _pairs(data: AnalysisData) -> list[tuple[int, int]]:
+    baseline = data.scope.baseline
+    if baseline in data.conditions:
+        return [(baseline, other) for other in data.conditions if other != baseline]
+    return list(combinations(data.conditions, 2))
+
+
+def _differences(data: AnalysisData, pairs: list[ConditionPair], corrected: list[float]) -> ResultTable:
+    signed, ends = ("signed_share", "share_interval") if data.is_share else ("signed", "interval")
+    columns = [
+        ResultColumn("a", "A"),
+        ResultColumn("b", "B"),
+        ResultColumn("items", "Common items", "count"),
+        ResultColumn("mean_a", "A", "share" if data.is_share else "number"),
+        ResultColumn("mean_b", "B", "share" if data.is_share else "number"),
+        ResultColumn("difference", "B − A", signed),  # type: ignore[arg-type]
+        ResultColumn("difference_ci", "95 % interval", ends),  # type: ignore[arg-type]
+        ResultColumn("test", "Test"),
+        ResultColumn("p", "p", "p"),
+        ResultColumn("p_holm", "p (Holm)", "p"),
+        ResultColumn("p_bh", "p (Benjamini–Hochberg)", "p"),
+        ResultColumn("p_permutation", "p (permutation)", "p"),
+        ResultColumn("p_wilcoxon", "p (Wilcoxon)", "p"),
+        ResultColumn("effect", "Cohen's d", "signed"),
+        ResultColumn("wins", "B higher", "count"),
+        ResultColumn("losses", "B lower", "count"),
+        ResultColumn("ties", "Equal", "count"),
+    ]
+    rates = benjamini_hochberg([pair.change.p if pair.change.p is not None else 1.0 for pair in pairs])
+    rows = []
+    for pair, p_holm, p_bh in zip(pairs, corrected, rates, strict=True):
+        rows.append({**_row(data, pair), "p_holm": p_holm, "p_bh": p_bh})
+    rows.sort(key=lambda row: 1.0 if row["p"] is None else row["p"])
+    notes = ["The unit of each test is the item: repetitions are averaged first."]
+    if len(rows) > MOST_PAIRS:
+        notes.append(
+            f"{MOST_PAIRS} of {len(rows)} pairs, those with the smallest p. Choose a baseline or fewer conditions."
+        )
+    return ResultTable(
+        "differences",
+        "Differences between conditions",
+        columns,
+        rows[:MOST_PAIRS],
+        formula="B − A: mean over common items of the difference of cell means.",
+        correction=f"Holm and Benjamini–Hochberg over the {len(pairs)} comparisons of this table.",
+        sentence=_sentence(data, pairs, corrected),
+        notes=notes,
+    )
+
+
+def _row(data: AnalysisData, pair: ConditionPair) -> dict[str, Any]:
+    _, apart = data.scores.paired(pair.a, pair.b)
+    change = pair.change
+    return {
+        "a": data.labels[pair.a],
+        "b": data.labels[pair.b],
+        "items": pair.items,
+        "mean_a": pair.mean_a,
+        "mean_b": pair.mean_b,
+        "difference": change.mean,
+        "difference_ci": (change.low, change.high) if change.low is not None else None,
+        "test": change.test or change.reason,
+        "p": change.p,
+        "p_permutation": permutation_p(apart) if len(apart) > 1 else None,
+        "p_wilcoxon": wilcoxon_p(apart),
+        "effect": pair.effect,
+        "wins": pair.wins,
+        "losses": pair.losses,
+        "ties": pair.ties,
+    }
+
+
+def _sentence(data: AnalysisData, pairs: list[ConditionPair], corrected: list[float]) -> str:
+    """Return the clearest difference in words, with its uncertainty."""
+    p, pair = min(zip(corrected, pairs, strict=True), key=lambda found: found[0])
+    if p >= LEVEL:
+        return "No pair of conditions differs by a test at the 5 % level after Holm's correction."
+    change = pair.change
+    high, low = (pair.b, pair.a) if change.mean > 0 else (pair.a, pair.b)
+    size = abs(change.mean)
+    text = f"{100 * size:.1f} percentage points" if data.is_share else statistic_format.number(size, 3)
+    if change.low is None or change.high is None:
+        within = ""
+    else:
+        ends = sorted((abs(change.low), abs(change.high)))
+        scale, unit = (100, " points") if data.is_share else (1, "")
+        within = f", 95 % interval {scale * ends[0]:.3g} to {scale * ends[1]:.3g}{unit}"
+    return (
+        f"{data.labels[high]} scores {text} above {data.labels[low]} on {pair.items} items"
+        f"{within} (p {_p_text(p)} after Holm's correction)."
+    )
+
+
+def _p_text(p: float) -> str:
+    text = statistic_format.p_value(p)
+    return text if text.startswith("<") else f"= {text}"
+
+
+def _right_and_wrong(data: AnalysisData, pairs: list[ConditionPair]) -> ResultTable:
+    rows: list[dict[str, Any]] = [
+        {
+            "a": data.labels[pair.a],
+            "b": data.labels[pair.b],
+            "both_right": table.both_right,
+            "gained": table.gained,
+            "lost": table.lost,
+            "both_wrong": table.both_wrong,
+            "p": table.p,
+            "odds_ratio": table.odds_ratio,
+            "odds_ratio_ci": (table.low, table.high) if table.high is not None else None,
+        }
+        for pair in pairs
+        if (table := pair.two_by_two)
+    ]
+    return ResultTable(
+        "right_and_wrong",
+        "Right and wrong, item by item",
+        [
+            ResultColumn("a", "A"),
+            ResultColumn("b", "B"),
+            ResultColumn("both_right", "Both right", "count"),
+            ResultColumn("gained", "Only B right", "count"),
+            ResultColumn("lost", "Only A right", "count"),
+            ResultColumn("both_wrong", "Both wrong", "count"),
+            ResultColumn("p", "p (McNemar, exact)", "p"),
+            ResultColumn("odds_ratio", "Odds ratio", "number"),
+            ResultColumn("odds_ratio_ci", "95 % interval", "interval"),
+        ],
+        sorted(rows, key=lambda row: row["p"])[:MOST_PAIRS],
+        formula="Odds ratio: only B right over only A right, with Clopper and Pearson's interval.",
+        test="McNemar's exact test.",
+        notes=["Items with one answer under both conditions."],
+    )
