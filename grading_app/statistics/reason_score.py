@@ -1,0 +1,175 @@
+"""ReasonScape's scores of a model over tasks: the cell of one task, ReasonScore, and its second version. Pure.
+
+All of them start from a `Tally` per task: correct and scored answers, truncated answers, and the sum G of the scored
+cases' guess chances. Truncated answers are not scored; their ratio is truncated / (scored + truncated). The interval of
+a task is Wilson's of (max(0, correct - G), scored - G). Its coverage falls near the level of guessing; `Tally.interval`
+tells by how much, and has an interval without this fault.
+
+Public are the words: adjusted center plus margin minus truncation, 1000 times the geometric mean over tasks, and for
+the second version a bootstrap of the geometric mean from 10 to 1000. Where a formula is ours, its function says so.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from evalsite.lib.stats.wilson import Interval
+from runs_app.stopping.rules import Tally
+
+FULL = 1000.0
+FLOOR = 0.01  # Of a task in the second version, so that it runs from 10 to 1000. Ours.
+SHOWN_TRUNCATION = 0.02  # A cell shows truncation above this share.
+RESAMPLES, SEED = 10_000, 20_260_301
+CHUNK = 500_000  # Values of a bootstrap in memory at a time.
+
+
+@dataclass(frozen=True, slots=True)
+class TaskScore:
+    """One task of one model. interval: guess-corrected, None without scored answers. truncation: a share of one."""
+
+    interval: Interval | None
+    truncation: float
+    complete: bool = True
+
+    @property
+    def optimistic(self) -> float:
+        """Return center + margin - truncation, at least 0: generous to few cases, strict to cut answers.
+
+        Without scored answers center and margin are 0, as in ReasonScape's evaluation. The lower limit is ours.
+        """
+        reach = self.interval.center + self.interval.margin if self.interval else 0.0
+        return max(0.0, reach - self.truncation)
+
+    def describe(self) -> str:
+        """Return `.84 - .97`, with ` [-.05]` above 2 % truncation and `*` if incomplete; N/A without an interval."""
+        text = "N/A" if self.interval is None else f"{_share(self.interval.low)} - {_share(self.interval.high)}"
+        cut = f" [-{_share(self.truncation)}]" if self.truncation > SHOWN_TRUNCATION else ""
+        return f"{text}{cut}{'' if self.complete else '*'}"
+
+
+@dataclass(frozen=True, slots=True)
+class ReasonScore:
+    """A score from 0 (or 10) to 1000 over tasks. low, high: its interval, if the score has one.
+
+    missing: the tasks without any answer. Incomplete scores are marked by * wherever they are shown.
+    """
+
+    score: float
+    tasks: int
+    missing: tuple[str, ...] = ()
+    incomplete: bool = False
+    low: float | None = None
+    high: float | None = None
+
+    @property
+    def marked(self) -> str:
+        """Return the score without decimals, with * if it is incomplete."""
+        return f"{self.score:.0f}{'*' if self.incomplete else ''}"
+
+    def per_token(self, tokens: int, answers: int) -> float | None:
+        """Return the score divided by the mean number of tokens of an answer; None without tokens."""
+        return self.score * answers / tokens if tokens > 0 and answers > 0 else None
+
+
+def add_tallies(tallies: Iterable[Tally]) -> Tally:
+    """Return one tally for the cases of several points."""
+    correct = total = truncated = 0
+    guesses = []
+    for tally in tallies:
+        correct, total, truncated = correct + tally.correct, total + tally.total, truncated + tally.truncated
+        guesses.append(tally.guess_chances)
+    return Tally(correct, total, truncated, min(float(total), math.fsum(guesses)))
+
+
+def score_task(tally: Tally, *, complete: bool = True) -> TaskScore:
+    """Return the cell of one task. `complete`: whether all planned cases have an answer."""
+    interval = tally.interval(correction="excess_counts") if tally.total else None
+    return TaskScore(interval, tally.truncation, complete)
+
+
+def reason_score(tallies: Mapping[str, Tally], *, incomplete: Iterable[str] = ()) -> ReasonScore | None:
+    """Return ReasonScore: 1000 times the geometric mean over tasks of center + margin - truncation.
+
+    incomplete: tasks with planned cases that have no answer. Tasks without any answer are left out and make the score
+    incomplete; None if all are. A single task of 0 makes the score 0.
+    """
+    answered, missing = _answered(tallies)
+    if not answered:
+        return None
+    score = FULL * geometric_mean([score_task(tally).optimistic for tally in answered.values()])
+    return ReasonScore(score, len(answered), missing, bool(missing) or bool(set(incomplete) & set(tallies)))
+
+
+def chance_correct(tally: Tally) -> float:
+    """Return the chance of a finished, right answer beyond guessing, from FLOOR to 1. The estimator is ours.
+
+    max(0, correct - G) / (scored - G), times the share of answers that were not cut off. Cutting thus counts as a
+    chance, not as a penalty.
+    """
+    left = tally.total - tally.guess_chances
+    skill = max(0.0, tally.correct - tally.guess_chances) / left if left > 1e-9 else 0.0
+    return min(1.0, max(FLOOR, skill * (1 - tally.truncation)))
+
+
+def bootstrap_score(
+    tallies: Mapping[str, Tally],
+    *,
+    incomplete: Iterable[str] = (),
+    confidence: float = 0.95,
+    resamples: int = RESAMPLES,
+    seed: int = SEED,
+) -> ReasonScore | None:
+    """Return the second ReasonScore: 1000 times the geometric mean over tasks of `chance_correct`, from 10 to 1000.
+
+    The interval is the percentile bootstrap over tasks: as many tasks are drawn with replacement as there are. It says
+    how the score depends on the choice of tasks. It does not hold the error of each task's own cases, and with few
+    tasks it is too narrow. With one task there is none. The same tallies and seed give the same interval.
+    """
+    answered, missing = _answered(tallies)
+    if not answered:
+        return None
+    chances = [chance_correct(answered[name]) for name in sorted(answered)]
+    low = high = None
+    if len(chances) > 1:
+        low, high = (FULL * bound for bound in bootstrap_geometric_mean(chances, confidence, resamples, seed))
+    marked = bool(missing) or bool(set(incomplete) & set(tallies))
+    return ReasonScore(FULL * geometric_mean(chances), len(chances), missing, marked, low, high)
+
+
+def geometric_mean(values: Sequence[float]) -> float:
+    """Return the geometric mean of values of at least 0; 0 if one of them is 0. Raise ValueError for no values."""
+    if not values or min(values) < 0:
+        raise ValueError(f"no geometric mean: {list(values)[:10]}")
+    if min(values) == 0:
+        return 0.0
+    return math.exp(math.fsum(math.log(value) for value in values) / len(values))
+
+
+def bootstrap_geometric_mean(
+    values: Sequence[float], confidence: float = 0.95, resamples: int = RESAMPLES, seed: int = SEED
+) -> tuple[float, float]:
+    """Return the percentile bootstrap interval of the geometric mean of positive values. Memory is bounded."""
+    import numpy as np
+
+    logs = np.log(np.asarray(values, dtype=float))
+    rng = np.random.default_rng(seed)
+    rows = max(1, CHUNK // len(logs))
+    means = [
+        logs[rng.integers(0, len(logs), (min(rows, resamples - start), len(logs)))].mean(axis=1)
+        for start in range(0, resamples, rows)
+    ]
+    low, high = np.quantile(np.concatenate(means), [(1 - confidence) / 2, (1 + confidence) / 2])
+    return float(np.exp(low)), float(np.exp(high))
+
+
+def _answered(tallies: Mapping[str, Tally]) -> tuple[dict[str, Tally], tuple[str, ...]]:
+    """Return the tasks with answers, and the names of those without."""
+    answered = {name: tally for name, tally in tallies.items() if tally.cases}
+    return answered, tuple(sorted(set(tallies) - set(answered)))
+
+
+def _share(value: float) -> str:
+    """Return a share of one as `.84`; 1 is `1.00`."""
+    return f"{value:.2f}".removeprefix("0") if value < 0.995 else "1.00"
