@@ -14,6 +14,7 @@ guess chance of 0.
 from __future__ import annotations
 
 import operator
+import re
 from collections.abc import Callable
 from random import Random
 
@@ -21,7 +22,7 @@ from pydantic import model_validator
 
 from datasets_app.generators.answers import INTEGER
 from datasets_app.generators.base import Case, Generator, Instructions, Params, param
-from datasets_app.generators.expressions import assemble, depth_of, draw_groups, evaluate
+from datasets_app.generators.expressions import OPEN, assemble, depth_of, draw_groups, evaluate
 
 PRECEDENCE = {"+": 1, "-": 1, "*": 2}
 OPERATIONS: dict[str, Callable[[int, int], int]] = {"+": operator.add, "-": operator.sub, "*": operator.mul}
@@ -53,7 +54,7 @@ def draw(params: ArithmeticParams, rng: Random) -> Case:
     groups = draw_groups(rng, params.length, params.max_depth, params.prob_open, PROB_CLOSE)
     tokens = assemble(numbers, operators, groups)
     value, _ = evaluate(tokens, PRECEDENCE, apply_operator)
-    facts = {"tokens": tokens, "depth": depth_of(groups), "multiplications": operators.count("*")}
+    facts = {"depth": depth_of(groups), "multiplications": operators.count("*")}
     return Case(_write(tokens, params.prob_dewhitespace, rng), str(value), genresult=facts)
 
 
@@ -73,9 +74,25 @@ def _write(tokens: list[int | str], prob_dewhitespace: float, rng: Random) -> st
     )  # fmt: skip
 
 
+def _read(text: str) -> list[int | str]:
+    """Return the tokens of an expression. A minus is a sign unless an integer or a group ends before it."""
+    tokens: list[int | str] = []
+    sign = ""
+    for part in re.findall(r"[0-9]+|[-+*()]", text):
+        begins = not tokens or tokens[-1] == OPEN or tokens[-1] in PRECEDENCE
+        if part == "-" and begins:
+            sign = "-"
+        elif part.isdigit():
+            tokens.append(int(sign + part))
+            sign = ""
+        else:
+            tokens.append(part)
+    return tokens
+
+
 def explain(case: Case) -> str:
     """Return every operation in order of evaluation."""
-    _, steps = evaluate(case.genresult["tokens"], PRECEDENCE, apply_operator)
+    _, steps = evaluate(_read(case.input), PRECEDENCE, apply_operator)
     return "\n".join(f"{left} {name} {right} = {result}" for left, name, right, result in steps)
 
 

@@ -12,6 +12,7 @@ number 0 to 4.
 
 from __future__ import annotations
 
+import re
 from random import Random
 from typing import Any, Literal, get_args
 
@@ -67,7 +68,7 @@ def draw(params: BooleanParams, rng: Random) -> Case:
     true, false = words = WORDS[params.format]
     text = " ".join(token if isinstance(token, str) else words[not token] for token in tokens)
     value, _ = evaluate_tokens(tokens)
-    facts = {"tokens": tokens, "depth": depth_of(groups), "nots": tokens.count(NOT), "words": list(words)}
+    facts = {"depth": depth_of(groups), "nots": tokens.count(NOT), "words": list(words)}
     return Case(text.replace("( ", "(").replace(" )", ")"), true if value else false, words, facts)
 
 
@@ -110,8 +111,10 @@ def _apply(name: str, left: bool, right: bool) -> bool:
 def explain(case: Case) -> str:
     """Return every operation in order of evaluation."""
     true, false = case.genresult["words"]
+    words = re.findall(r"\w+|[()]", case.input)
+    tokens = [word == true if word in (true, false) else word for word in words]
     lines = []
-    for left, name, right, result in evaluate_tokens(case.genresult["tokens"])[1]:
+    for left, name, right, result in evaluate_tokens(tokens)[1]:
         a, b, value = (true if one else false for one in (left, right, result))
         operation = f"{a} {name} {b}" if name != UNLIKE else f"{'not' if left else 'not not'} {b}"
         lines.append(f"{operation} = {value}")

@@ -38,6 +38,14 @@ def test_the_text_has_as_many_integers_as_asked_for_and_nests_no_deeper():
         assert max(depths) == case.genresult["depth"] == 2
 
 
+def test_the_worked_steps_end_with_the_target():
+    values = {"length": 9, "max_depth": 3, "prob_dewhitespace": 0.5}
+    for name, more in (("arithmetic", {}), ("boolean", {"format": "ON_OFF", "prob_not": 0.3})):
+        known = get_generator(name).params.model_fields
+        for case in cases_at(name, {key: value for key, value in (values | more).items() if key in known}, count=50):
+            assert get_generator(name).explain(case).endswith(f" = {case.target}")
+
+
 def test_without_spaces_no_space_is_left():
     assert all(" " not in case.input for case in cases_at("arithmetic", {"prob_dewhitespace": 1.0}, count=20))
 

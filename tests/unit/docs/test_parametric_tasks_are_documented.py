@@ -1,0 +1,36 @@
+"""docs/parametric-tasks.md names every task with its parameters, bounds and defaults."""
+
+import re
+from pathlib import Path
+
+import pytest
+from django.conf import settings
+
+from datasets_app.generators.registry import all_generators
+from datasets_app.parametric.spaces import resolve
+from datasets_app.parametric.spec import read_space
+
+PAGE = Path(settings.BASE_DIR) / "docs" / "parametric-tasks.md"
+
+
+def described(info):
+    if info.kind == "choice":
+        return f"`{info.name}` ({', '.join(info.options)}; {info.default})"
+    if info.kind == "switch":
+        return f"`{info.name}` (true or false, {str(info.default).lower()})"
+    return f"`{info.name}` ({info.minimum:g} to {info.maximum:g}, {info.default:g})"
+
+
+@pytest.mark.parametrize("name", all_generators())
+def test_the_page_has_each_task_with_its_parameters(name):
+    text = " ".join(PAGE.read_text(encoding="utf-8").split())
+    (entry,) = re.findall(rf"- \*\*{name}\*\*: (.*?)(?= - \*\*| ## )", text)
+    assert entry.endswith(f"Parameters: {', '.join(map(described, all_generators()[name].describe_params()))}.")
+
+
+def test_the_example_of_the_page_is_a_space_with_the_values_that_the_page_states():
+    example = PAGE.read_text(encoding="utf-8").split("to be known:\n\n")[1].split("\n\n- **grid**")[0]
+    spec = read_space("\n".join(line[4:] for line in example.split("\n")))
+    lengths = [point.params["length"] for point in resolve(spec, degree=1).points if point.task == "brackets"]
+    assert lengths == [16, 24, 32, 40]
+    assert len(resolve(spec, degree=1, density="corner").points) == 6 + 2 + 2
