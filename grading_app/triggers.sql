@@ -272,12 +272,10 @@ REFERENCING OLD TABLE AS removed FOR EACH STATEMENT
 EXECUTE FUNCTION grading_app_refuse_deletion('is a verdict that was given: it goes only with its experiment');
 
 CREATE TRIGGER grading_app_grading_no_truncate BEFORE TRUNCATE ON grading_app_grading
-FOR EACH STATEMENT WHEN (evalsite_deleting() <> '*') EXECUTE FUNCTION evalsite_refuse_change(
-    'rows stay', 'To delete an experiment with all its rows: python manage.py experiment delete NAME');
+FOR EACH STATEMENT EXECUTE FUNCTION evalsite_refuse_truncate();
 
 CREATE TRIGGER grading_app_preference_no_truncate BEFORE TRUNCATE ON grading_app_preference
-FOR EACH STATEMENT WHEN (evalsite_deleting() <> '*') EXECUTE FUNCTION evalsite_refuse_change(
-    'rows stay', 'To delete an experiment with all its rows: python manage.py experiment delete NAME');
+FOR EACH STATEMENT EXECUTE FUNCTION evalsite_refuse_truncate();
 
 -- ## grading_app_supersededverdict, grading_app_adjudication
 
@@ -290,8 +288,7 @@ REFERENCING OLD TABLE AS removed FOR EACH STATEMENT
 EXECUTE FUNCTION grading_app_refuse_deletion('goes only with its experiment');
 
 CREATE TRIGGER grading_app_supersededverdict_no_truncate BEFORE TRUNCATE ON grading_app_supersededverdict
-FOR EACH STATEMENT WHEN (evalsite_deleting() <> '*') EXECUTE FUNCTION evalsite_refuse_change(
-    'rows stay', 'To delete an experiment with all its rows: python manage.py experiment delete NAME');
+FOR EACH STATEMENT EXECUTE FUNCTION evalsite_refuse_truncate();
 
 -- An adjudication never changes. A correction is a new row.
 CREATE OR REPLACE FUNCTION grading_app_adjudication_no_update() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -307,8 +304,7 @@ REFERENCING OLD TABLE AS removed FOR EACH STATEMENT
 EXECUTE FUNCTION grading_app_refuse_deletion('goes only with its experiment');
 
 CREATE TRIGGER grading_app_adjudication_no_truncate BEFORE TRUNCATE ON grading_app_adjudication
-FOR EACH STATEMENT WHEN (evalsite_deleting() <> '*') EXECUTE FUNCTION evalsite_refuse_change(
-    'rows stay', 'To delete an experiment with all its rows: python manage.py experiment delete NAME');
+FOR EACH STATEMENT EXECUTE FUNCTION evalsite_refuse_truncate();
 
 -- ## grading_app_snapshot
 

@@ -56,7 +56,7 @@ def delete(experiment: Experiment, *, by: Actor, reason: str = "") -> None:
 
 @contextmanager
 def permit_deletion(experiment: Experiment) -> Iterator[None]:
-    """Allow this block to delete attempts, done trials, verdicts and ledger entries of this experiment only.
+    """Allow this block to delete calls, done trials, verdicts and ledger entries of this experiment only.
 
     Database triggers refuse these deletions outside such a block. The block is one transaction.
     """

@@ -46,9 +46,7 @@ BEGIN
         RAISE EXCEPTION 'model % is in use: it keeps its id %', OLD.name, OLD.model
             USING ERRCODE = 'restrict_violation', HINT = 'Make a new model.';
     END IF;
-    IF NEW.endpoint_id = OLD.endpoint_id OR NOT used THEN
-        RETURN NEW;
-    END IF;
+    IF NEW.endpoint_id = OLD.endpoint_id OR NOT used THEN RETURN NEW; END IF;
     -- Lock both endpoints first. A worker that claims at an endpoint holds its lock, and counts its claims in flight.
     PERFORM FROM runs_app_endpoint WHERE id IN (OLD.endpoint_id, NEW.endpoint_id) ORDER BY id FOR NO KEY UPDATE;
     IF (SELECT count(DISTINCT provider) FROM runs_app_endpoint WHERE id IN (OLD.endpoint_id, NEW.endpoint_id)) > 1 THEN
@@ -173,8 +171,7 @@ REFERENCING OLD TABLE AS removed FOR EACH STATEMENT EXECUTE FUNCTION runs_app_re
     'is what a deleted run cost: it goes only with its experiment', 'true', 'r.experiment_id::text = $1');
 
 CREATE TRIGGER runs_app_deletedrun_no_truncate BEFORE TRUNCATE ON runs_app_deletedrun
-FOR EACH STATEMENT WHEN (evalsite_deleting() <> '*') EXECUTE FUNCTION evalsite_refuse_change(
-    'rows stay', 'To delete an experiment with all its rows: python manage.py experiment delete NAME');
+FOR EACH STATEMENT EXECUTE FUNCTION evalsite_refuse_truncate();
 
 -- ## runs_app_trial
 
@@ -219,8 +216,7 @@ REFERENCING OLD TABLE AS removed FOR EACH STATEMENT EXECUTE FUNCTION runs_app_re
     'r.run_id IN (SELECT id FROM runs_app_run WHERE experiment_id::text = $1)');
 
 CREATE TRIGGER runs_app_trial_no_truncate BEFORE TRUNCATE ON runs_app_trial
-FOR EACH STATEMENT WHEN (evalsite_deleting() <> '*') EXECUTE FUNCTION evalsite_refuse_change(
-    'rows stay', 'To delete an experiment with all its rows: python manage.py experiment delete NAME');
+FOR EACH STATEMENT EXECUTE FUNCTION evalsite_refuse_truncate();
 
 -- ## runs_app_attempt
 
@@ -248,8 +244,7 @@ REFERENCING OLD TABLE AS removed FOR EACH STATEMENT EXECUTE FUNCTION runs_app_re
     'r.run_id IN (SELECT id FROM runs_app_run WHERE experiment_id::text = $1)');
 
 CREATE TRIGGER runs_app_attempt_no_truncate BEFORE TRUNCATE ON runs_app_attempt
-FOR EACH STATEMENT WHEN (evalsite_deleting() <> '*') EXECUTE FUNCTION evalsite_refuse_change(
-    'rows stay', 'To delete an experiment with all its rows: python manage.py experiment delete NAME');
+FOR EACH STATEMENT EXECUTE FUNCTION evalsite_refuse_truncate();
 
 -- The ledger always equals the sums of its attempts, whatever code writes them. The argument is 1 to add the changed
 -- rows to it and -1 to subtract them. Each database session writes entries of its own, so none waits for another.
@@ -264,14 +259,10 @@ BEGIN
         reuse_saved_usd, unpriced, kept_usd, empty, truncated, refused, unparsed
     )
     SELECT a.run_id, date_bin('15 minutes', a.finished_at, 'epoch'), pg_backend_pid(),
-        sign * sum(1),
-        sign * sum((a.outcome = 'ok')::int),
-        sign * sum((a.outcome = 'cached')::int),
-        sign * sum(coalesce(a.input_tokens, 0)),
-        sign * sum(coalesce(a.output_tokens, 0)),
+        sign * sum(1), sign * sum((a.outcome = 'ok')::int), sign * sum((a.outcome = 'cached')::int),
+        sign * sum(coalesce(a.input_tokens, 0)), sign * sum(coalesce(a.output_tokens, 0)),
         sign * sum(coalesce(a.reasoning_tokens, 0)),
-        sign * sum(coalesce(a.cache_read_tokens, 0)),
-        sign * sum(coalesce(a.cache_write_tokens, 0)),
+        sign * sum(coalesce(a.cache_read_tokens, 0)), sign * sum(coalesce(a.cache_write_tokens, 0)),
         sign * sum(CASE WHEN a.cost_usd IS NULL THEN 0 ELSE coalesce(a.list_usd, a.cost_usd) END),
         sign * sum(coalesce(a.cost_usd, 0)),
         sign * sum(CASE WHEN a.outcome <> 'cached' AND NOT a.batched
@@ -279,8 +270,7 @@ BEGIN
         sign * sum(CASE WHEN a.outcome <> 'cached' AND a.batched
             THEN coalesce(a.list_usd - a.cost_usd, 0) ELSE 0 END),
         sign * sum(CASE WHEN a.outcome = 'cached' THEN coalesce(a.list_usd - a.cost_usd, 0) ELSE 0 END),
-        sign * sum((a.cost_usd IS NULL)::int),
-        sign * sum(coalesce(a.kept_usd, 0)),
+        sign * sum((a.cost_usd IS NULL)::int), sign * sum(coalesce(a.kept_usd, 0)),
         sign * sum((a.outcome IN ('ok', 'cached') AND a.empty)::int),
         sign * sum((a.outcome IN ('ok', 'cached') AND a.truncated)::int),
         sign * sum((a.outcome IN ('ok', 'cached') AND a.refused)::int),
@@ -315,6 +305,37 @@ REFERENCING OLD TABLE AS changed FOR EACH STATEMENT EXECUTE FUNCTION runs_app_en
 
 -- ## runs_app_preflight
 
+-- A preflight keeps who asked for it, and its state only advances: waiting, running, ended. Once it ended it never
+-- changes. A late answer completes the row of a lost call, and the deletion of a user clears the link to the user.
+CREATE OR REPLACE FUNCTION runs_app_preflight_no_update() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+    was_lost boolean := OLD.status = 'unverified' AND OLD.error_class = 'worker_lost';
+BEGIN
+    IF (OLD.id, OLD.model_id, OLD.experiment_id, OLD.by_id, OLD.actor, OLD.asked_at)
+        IS NOT DISTINCT FROM (NEW.id, NEW.model_id, NEW.experiment_id, NEW.by_id, NEW.actor, NEW.asked_at) AND (
+        OLD.status = 'waiting'
+        OR OLD.started_at IS NOT DISTINCT FROM NEW.started_at AND (
+            OLD.status = 'running' AND NEW.status <> 'waiting'
+            OR was_lost AND NEW.status NOT IN ('waiting', 'running'))) THEN
+        RETURN NEW;
+    END IF;
+    IF NEW.by_id IS NULL AND to_jsonb(OLD) - 'by_id' = to_jsonb(NEW) - 'by_id' THEN RETURN NEW; END IF;
+    RAISE EXCEPTION 'preflight % is a call that was made: it never changes', OLD.id
+        USING ERRCODE = 'restrict_violation', HINT = 'Ask for a new preflight instead.';
+END $$;
+
+CREATE TRIGGER runs_app_preflight_no_update BEFORE UPDATE ON runs_app_preflight
+FOR EACH ROW EXECUTE FUNCTION runs_app_preflight_no_update();
+
+-- A preflight that was made is deleted only with its experiment.
+CREATE TRIGGER runs_app_preflight_no_delete AFTER DELETE ON runs_app_preflight
+REFERENCING OLD TABLE AS removed FOR EACH STATEMENT EXECUTE FUNCTION runs_app_refuse_deletion(
+    'is a call that was made: it goes only with its experiment', 'r.started_at IS NOT NULL',
+    'r.experiment_id::text = $1');
+
+CREATE TRIGGER runs_app_preflight_no_truncate BEFORE TRUNCATE ON runs_app_preflight
+FOR EACH STATEMENT EXECUTE FUNCTION evalsite_refuse_truncate();
+
 -- The ledger contains every preflight that was made, as it contains attempts. A preflight's reply is not a result, so
 -- it is not counted as empty, truncated, refused or unparsed.
 CREATE OR REPLACE FUNCTION runs_app_enter_preflights() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -327,18 +348,14 @@ BEGIN
         batch_saved_usd, reuse_saved_usd, empty, truncated, refused, unparsed
     )
     SELECT p.experiment_id, p.model_id, date_bin('15 minutes', p.finished_at, 'epoch'),
-        sign * sum(1),
-        sign * sum((p.status = 'ok')::int),
-        sign * sum(coalesce(p.input_tokens, 0)),
-        sign * sum(coalesce(p.output_tokens, 0)),
+        sign * sum(1), sign * sum((p.status = 'ok')::int),
+        sign * sum(coalesce(p.input_tokens, 0)), sign * sum(coalesce(p.output_tokens, 0)),
         sign * sum(coalesce(p.reasoning_tokens, 0)),
-        sign * sum(coalesce(p.cache_read_tokens, 0)),
-        sign * sum(coalesce(p.cache_write_tokens, 0)),
+        sign * sum(coalesce(p.cache_read_tokens, 0)), sign * sum(coalesce(p.cache_write_tokens, 0)),
         sign * sum(CASE WHEN p.cost_usd IS NULL THEN 0 ELSE coalesce(p.list_usd, p.cost_usd) END),
         sign * sum(coalesce(p.cost_usd, 0)),
         sign * sum(coalesce(p.list_usd - p.cost_usd, 0)),
-        sign * sum((p.cost_usd IS NULL)::int),
-        sign * sum(coalesce(p.kept_usd, 0)),
+        sign * sum((p.cost_usd IS NULL)::int), sign * sum(coalesce(p.kept_usd, 0)),
         0, 0, 0, 0, 0, 0, 0
     FROM changed p
     WHERE p.started_at IS NOT NULL AND p.finished_at IS NOT NULL
@@ -379,5 +396,4 @@ REFERENCING OLD TABLE AS removed FOR EACH STATEMENT EXECUTE FUNCTION runs_app_re
     'r.experiment_id::text = $1 OR r.run_id IN (SELECT id FROM runs_app_run WHERE experiment_id::text = $1)');
 
 CREATE TRIGGER runs_app_ledgerentry_no_truncate BEFORE TRUNCATE ON runs_app_ledgerentry
-FOR EACH STATEMENT WHEN (evalsite_deleting() <> '*') EXECUTE FUNCTION evalsite_refuse_change(
-    'rows stay', 'To delete an experiment with all its rows: python manage.py experiment delete NAME');
+FOR EACH STATEMENT EXECUTE FUNCTION evalsite_refuse_truncate();

@@ -8,6 +8,14 @@ BEGIN
         USING ERRCODE = 'restrict_violation', HINT = TG_ARGV[1];
 END $$;
 
+-- Rows that stay for as long as their experiment: refuse to empty their table, except for all experiments at once.
+CREATE OR REPLACE FUNCTION evalsite_refuse_truncate() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF evalsite_deleting() = '*' THEN RETURN NULL; END IF;
+    RAISE EXCEPTION '% on % refused: rows stay', TG_OP, TG_TABLE_NAME USING ERRCODE = 'restrict_violation',
+        HINT = 'To delete an experiment with all its rows: python manage.py experiment delete NAME';
+END $$;
+
 -- Return the key of the experiment whose rows this transaction deletes, '*' for all experiments, or ''.
 -- runs_app.deletion.permit_deletion sets it.
 CREATE OR REPLACE FUNCTION evalsite_deleting() RETURNS text LANGUAGE sql STABLE AS $$

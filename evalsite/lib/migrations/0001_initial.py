@@ -26,5 +26,5 @@ class Migration(migrations.Migration):
             },
         ),
         # The functions that the triggers of all apps share.
-        InstallTriggers("lib", "9a44ee74728e"),
+        InstallTriggers("lib", "f47a47f9f667"),
     ]

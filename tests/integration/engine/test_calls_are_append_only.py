@@ -8,7 +8,8 @@ from django.db import IntegrityError, connection, transaction
 from datasets_app.models import StatusChange
 from datasets_app.models.history import record_changes
 from runs_app import deletion
-from runs_app.models import Attempt, DeletedRun, LedgerEntry, Trial
+from runs_app.llm.calls import LOST
+from runs_app.models import Attempt, DeletedRun, LedgerEntry, Preflight, Trial
 from tests import factories
 
 pytestmark = pytest.mark.django_db
@@ -83,6 +84,45 @@ def test_a_late_answer_completes_a_lost_call_and_changes_no_other_one(asked):
     assert "never changes" in refused(other)
     assert Attempt.objects.filter(pk=lost.pk).update(outcome="late", cost_usd=Decimal("0.002")) == 1
     assert "never changes" in refused(f"UPDATE runs_app_attempt SET cost_usd = 0 WHERE id = {lost.pk}")
+
+
+def test_a_preflight_that_was_made_is_refused_every_change_and_goes_only_with_its_experiment(asked):
+    made = factories.make_preflight(factories.make_model(), experiment=asked)
+    factories.make_preflight(factories.make_model())
+    for change in (
+        "status = 'waiting'",
+        "status = 'dead'",
+        "cost_usd = 1",
+        "model_id = 0",
+        "actor = 'x'",
+        "error = 'x'",
+    ):
+        assert "never changes" in refused(f"UPDATE runs_app_preflight SET {change} WHERE id = {made.pk}")
+    assert "goes only with its experiment" in refused("DELETE FROM runs_app_preflight")
+    assert "experiment delete NAME" in refused("TRUNCATE runs_app_preflight")
+    deletion.delete(asked, by="owner", reason="no longer needed")
+    assert Preflight.objects.get().experiment is None
+
+
+def test_a_preflight_advances_and_keeps_who_asked_for_it():
+    someone = factories.make_user("someone")
+    (asked,) = Preflight.objects.ask([factories.make_model().pk], by=someone)
+    row = Preflight.objects.filter(pk=asked.pk)
+    assert "never changes" in refused(f"UPDATE runs_app_preflight SET actor = 'x' WHERE id = {asked.pk}")
+    row.update(status="running", started_at=factories.NOON)
+    for change in ("status = 'waiting'", "started_at = now()", "asked_at = now()"):
+        assert "never changes" in refused(f"UPDATE runs_app_preflight SET {change} WHERE id = {asked.pk}")
+    row.update(status="unverified", error_class=LOST, finished_at=factories.NOON)
+    assert "never changes" in refused(f"UPDATE runs_app_preflight SET status = 'running' WHERE id = {asked.pk}")
+    row.update(status="ok", error_class="", cost_usd=Decimal("0.001"))
+    assert "never changes" in refused(f"UPDATE runs_app_preflight SET cost_usd = 0 WHERE id = {asked.pk}")
+    someone.delete()
+    assert (row.get().by, row.get().actor) == (None, "someone")
+
+
+def test_a_preflight_that_was_never_made_may_go():
+    Preflight.objects.ask([factories.make_model().pk], by="owner")
+    assert Preflight.objects.all().delete()[0] == 1
 
 
 def test_an_experiment_goes_with_all_its_rows_and_leaves_those_of_others(asked):

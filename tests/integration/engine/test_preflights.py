@@ -20,7 +20,7 @@ from runs_app.models import Endpoint, Experiment, LanguageModel, LedgerEntry, Pr
 from runs_app.monitoring.consistency_check import find_differences
 from tests import factories
 from tests.factories.engine import reply
-from tests.factories.tampering import without_triggers
+from tests.factories.tampering import deleting_anything, without_triggers
 
 PAID = Decimal("0.00003")
 reconciled = pytest.mark.django_db(transaction=True)  # That is a transaction of its own.
@@ -238,7 +238,8 @@ def test_reconcile_finds_what_was_tampered_with_and_money_and_slots_that_no_pref
     with pytest.raises(SystemExit) as ending:
         call_command("reconcile")
     assert ending.value.code == 1
-    Preflight.objects.filter(experiment=draft).delete()
+    with deleting_anything():
+        Preflight.objects.filter(experiment=draft).delete()
     assert {difference.counter for difference in find_differences()} >= {"spent_usd", "paid_usd", "attempts"}
     Endpoint.objects.update(in_flight=1)
     assert "in_flight" in {difference.counter for difference in find_differences()}

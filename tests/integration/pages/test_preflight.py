@@ -9,6 +9,7 @@ from django.core.management import call_command
 
 from runs_app.models import Endpoint, LanguageModel, Preflight
 from tests import factories
+from tests.factories.tampering import without_triggers
 
 LAUNCH, PREFLIGHT = "/experiments/draft/launch/", "/experiments/draft/preflight/"
 
@@ -42,7 +43,8 @@ def test_each_model_says_how_its_last_one_went_why_when_who_asked_and_what_it_co
     last = factories.make_preflight(
         large, "dead", error_class="unauthorized", error="no key", actor="a colleague", cost_usd=Decimal("0.00012")
     )
-    Preflight.objects.filter(pk=last.pk).update(asked_at=datetime(2026, 3, 1, 12, tzinfo=UTC))
+    with without_triggers():
+        Preflight.objects.filter(pk=last.pk).update(asked_at=datetime(2026, 3, 1, 12, tzinfo=UTC))
     page = as_("owner").get(LAUNCH).content.decode()
     for said in ("unauthorized: no key", "2026-03-01T12:00:00", "a colleague", "$0.00012"):
         assert said in page
