@@ -2,7 +2,8 @@
 
 Gunicorn's own threads read requests and send responses themselves. A few slow clients, one per thread, would then block
 the site. Here the event loop collects each request, sends the rest of each response and waits for clients to close.
-Separate threads read bodies that are too large for memory, and only from signed-in users.
+Separate threads read bodies that are too large for memory, and only from signed-in users. A thread that waits for a
+client to read a long response lends its place to another thread.
 """
 
 from __future__ import annotations
@@ -17,7 +18,15 @@ from typing import Any
 
 from gunicorn.workers.gthread import STOP_KEEPALIVE_LINGER, ThreadWorker
 
-from evalsite.lib.ops.web_connections import HEAD_BYTES, HEAD_S, LINGER_S, Connection, header
+from evalsite.lib.ops.web_connections import (
+    DOWNLOADS,
+    HEAD_BYTES,
+    HEAD_S,
+    LINGER_S,
+    Connection,
+    PageThreads,
+    header,
+)
 
 UPLOADS = 8  # Number of threads that read large bodies.
 ROOM = 500  # Maximum of open connections. A further connection closes the one that has waited longest.
@@ -35,6 +44,10 @@ class Worker(ThreadWorker):  # type: ignore[misc]
         # Connections that the event loop serves, oldest first. A thread serves the others.
         self.waiting: dict[Connection, None] = {}
         self.uploads = ThreadPoolExecutor(max_workers=UPLOADS, thread_name_prefix="upload")
+        self.page_threads = PageThreads(self.cfg.threads)
+
+    def get_thread_pool(self) -> ThreadPoolExecutor:
+        return ThreadPoolExecutor(max_workers=self.cfg.threads + DOWNLOADS, thread_name_prefix="page")
 
     def accept(self, listener: socket.socket) -> None:
         try:
@@ -121,7 +134,10 @@ class Worker(ThreadWorker):  # type: ignore[misc]
     def handle(self, conn: Connection) -> Any:
         conn.init()
         conn.parser.unreader.unread(conn.take_request())
-        return super().handle(conn)
+        if not conn.sock.is_complete:
+            return super().handle(conn)  # This is one of the upload threads.
+        with self.page_threads.process(conn.sock):
+            return super().handle(conn)
 
     # Sending responses.
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 import re
 import select
 import socket
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from typing import IO, Any
 
 from gunicorn.workers.gthread import TConn
@@ -17,6 +20,7 @@ LINGER_S = 2.0  # Wait after the response for the client to close.
 HEAD_BYTES = 64 * 2**10
 BODY_BYTES = 64 * 2**10  # The upload threads read larger bodies.
 RESPONSE_BYTES = 512 * 2**10  # Maximum per response in memory for a client that reads slowly.
+DOWNLOADS = 16  # Maximum of threads that wait for clients to read the rest of a longer response.
 END_OF_HEAD = b"\r\n\r\n"
 
 
@@ -25,7 +29,7 @@ class ClientSocket:
 
     Threads call its normal methods; the event loop calls the methods with `_now`. A response is sent immediately as far
     as the client accepts it. At most RESPONSE_BYTES of the rest stay in `unsent`, so that the thread is free again. If
-    more is left, the thread waits.
+    more is left, the thread waits, and lets another thread process pages meanwhile.
     """
 
     def __init__(self, client: socket.socket) -> None:
@@ -33,6 +37,8 @@ class ClientSocket:
         self._timeout: float | None = None
         self._waited_s = 0.0  # Seconds that threads waited during this request.
         self._moved = 0
+        self._began = time.monotonic()
+        self.page_threads: PageThreads | None = None  # Set while one of its threads processes the request.
         self.unsent = bytearray()
         self.is_complete = False  # The whole request has been received: no wait is needed.
         client.setblocking(False)
@@ -42,6 +48,7 @@ class ClientSocket:
 
     def begin_request(self, *, is_complete: bool) -> None:
         self.is_complete, self._waited_s, self._moved = is_complete, 0.0, 0
+        self._began = time.monotonic()
 
     def setblocking(self, flag: bool) -> None:
         """Clear the time-out. The real socket stays non-blocking."""
@@ -69,9 +76,21 @@ class ClientSocket:
     def sendall(self, data: bytes) -> None:
         self.unsent += data
         self.send_now()
-        while len(self.unsent) > RESPONSE_BYTES:
-            self._wait(select.POLLOUT)
-            self.send_now()
+        if len(self.unsent) <= RESPONSE_BYTES:
+            return
+        with self.page_threads.lend(self) if self.page_threads else nullcontext():
+            while len(self.unsent) > RESPONSE_BYTES:
+                self._wait(select.POLLOUT)
+                self.send_now()
+
+    @property
+    def bytes_per_s(self) -> float:
+        return self._moved / max(time.monotonic() - self._began, 0.001)
+
+    def give_up(self) -> None:
+        """End the connection from another thread. A thread that waits for the client then raises OSError."""
+        with suppress(OSError):
+            self._client.shutdown(socket.SHUT_RDWR)
 
     def sendfile(self, file: IO[bytes], offset: int = 0, count: int | None = None) -> int:
         file.seek(offset)
@@ -112,6 +131,46 @@ class ClientSocket:
         self._waited_s += time.monotonic() - began
         if not ready:
             raise TimeoutError("the client is too slow")
+
+
+class PageThreads:
+    """The slots of the threads that process requests. A thread lends its slot while it waits for a slow client.
+
+    At most DOWNLOADS threads wait. One more disconnects the client that has read the fewest bytes per second, so
+    slow clients keep neither pages nor other downloads waiting.
+    """
+
+    def __init__(self, slots: int) -> None:
+        self._slots = threading.BoundedSemaphore(slots)
+        self._lock = threading.Lock()
+        self._waiting: set[ClientSocket] = set()
+
+    @contextmanager
+    def process(self, client: ClientSocket) -> Iterator[None]:
+        """Hold a slot for the block."""
+        with self._slots:
+            client.page_threads = self
+            try:
+                yield
+            finally:
+                client.page_threads = None
+
+    @contextmanager
+    def lend(self, client: ClientSocket) -> Iterator[None]:
+        """Give the thread's slot back for the block, in which it waits for its client."""
+        with self._lock:
+            if len(self._waiting) >= DOWNLOADS:
+                slowest = min(self._waiting, key=lambda one: one.bytes_per_s)
+                self._waiting.remove(slowest)
+                slowest.give_up()
+            self._waiting.add(client)
+        self._slots.release()
+        try:
+            yield
+        finally:
+            self._slots.acquire()
+            with self._lock:
+                self._waiting.discard(client)
 
 
 class Connection(TConn):  # type: ignore[misc]

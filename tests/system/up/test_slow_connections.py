@@ -21,7 +21,7 @@ SOON_S = 5.0  # The machine may be busy; an attack that works holds pages for HE
 PASSWORD = "long enough to be a password"
 MAKE_USER = (
     "from django.contrib.auth import get_user_model as u; from django.contrib.auth.models import Group;"
-    f"one = u().objects.create_user('ada', password={PASSWORD!r});"
+    f"one, _ = u().objects.get_or_create(username='ada'); one.set_password({PASSWORD!r}); one.save();"
     "one.groups.add(Group.objects.get(name='Researcher'))"
 )
 
@@ -106,6 +106,34 @@ def test_pages_answer_beside_many_clients_that_do_not_read(lasting_site: Site) -
             client.connect(("127.0.0.1", lasting_site.port))
             client.sendall(request)
         assert seconds_for_pages(lasting_site) < SOON_S
+
+
+MAKE_ANSWER = f"""
+from tests import factories
+experiment = factories.make_experiment("long", sharing="group")
+(run,) = factories.make_runs(experiment, status="done")
+trial = factories.plan_trials(run, answer=lambda *_: {{"answer": "long", "raw_response": "x" * {12 * 2**20}}})[0]
+print(f"/trials/{{trial.pk}}/text/response/")
+"""
+
+
+def test_pages_and_downloads_go_on_beside_many_clients_that_do_not_read_a_download(lasting_site: Site) -> None:
+    """It is far longer than what the server keeps in memory or the kernel in its buffers."""
+    lasting_site.manage("shell", "--no-imports", "-c", MAKE_USER)
+    path = lasting_site.manage("shell", "--no-imports", "-c", MAKE_ANSWER).strip()
+    cookies, _ = signed_in(lasting_site)
+    request = f"GET {path} HTTP/1.1\r\nHost: localhost\r\nCookie: {cookies}\r\n\r\n".encode()
+    with ExitStack() as stack:
+        for _ in range(MANY):
+            client = stack.enter_context(socket.socket())
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            client.connect(("127.0.0.1", lasting_site.port))
+            client.sendall(request)
+            assert client.recv(15) == b"HTTP/1.1 200 OK"
+        assert seconds_for_pages(lasting_site) < SOON_S
+        connection = http.client.HTTPConnection("127.0.0.1", lasting_site.port, timeout=60)
+        connection.request("GET", path, headers={"Cookie": cookies})
+        assert connection.getresponse().read().count(b"x") >= 12 * 2**20
 
 
 def test_a_page_that_is_read_slowly_arrives_whole(lasting_site: Site) -> None:
