@@ -334,8 +334,36 @@ POINTS = ExportTable(
     has_trials=False,
 )
 
+SUPERSEDED = ExportTable(
+    name="superseded",
+    columns=(
+        *DESIGN_CELL,
+        *BY_WHOM,
+        Column("score", "real", "(g.content ->> 'score')::float8"),
+        Column("winner", "text", "nullif(g.content ->> 'winner', '')"),
+        Column("score_raw", "text", "(g.content ->> 'score_raw')"),
+        Column("parse_error", "text", "(g.content ->> 'parse_error')"),
+        Column("grade_reasoning", "text", "CASE WHEN gc.kind <> 'rule' THEN (g.content ->> 'reasoning') END"),
+        *columns("integer", "g", "trial_id"),
+        Column("rival_trial_id", "integer", "g.rival_id"),
+        Column("kind", "text", "gc.kind"),
+        *JUDGED_HOW,
+        Column("judge_trial_id", "integer", "g.judged_by_id"),
+        Column("detail", "json", "nullif(g.content -> 'detail', 'null')"),
+        Column("graded_at", "time", "(g.content ->> 'created_at')::timestamptz"),
+        *columns("time", "g", "superseded_at"),
+    ),
+    sections=GRADE_CONDITIONS,
+    keys="""SELECT g.id FROM grading_app_supersededverdict g JOIN runs_app_trial t ON t.id = g.trial_id
+        WHERE g.condition_id = %(section)s""",
+    rows=f"""FROM (SELECT *, (content ->> 'judged_by_id')::bigint AS judged_by_id FROM grading_app_supersededverdict
+            WHERE condition_id = %(section)s AND id > %(low)s AND id <= %(high)s) g {GRADER_JOINS.format(verdict="g")}
+        JOIN runs_app_trial t ON t.id = g.trial_id {DESIGN_JOINS}""",  # noqa: S608
+    order="g.id",
+)
+
 TABLES: Mapping[str, ExportTable] = {
-    table.name: table for table in (TRIALS, ATTEMPTS, GRADINGS, ITEMS, LEDGER, POINTS, PREFERENCES, RATINGS)
+    table.name: table for table in (TRIALS, ATTEMPTS, GRADINGS, ITEMS, LEDGER, POINTS, PREFERENCES, RATINGS, SUPERSEDED)
 }
 
 # Each filter reads only the trial (t), so it applies to the keys as well as to the rows. The names are those of the

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any, Self
 
 from django.conf import settings
@@ -204,6 +205,21 @@ class SupersededVerdict(models.Model):
 
     def __str__(self) -> str:
         return f"verdict on trial {self.trial_id} until {self.superseded_at:%Y-%m-%d %H:%M}"
+
+    @property
+    def score(self) -> float | None:
+        score: float | None = self.content.get("score")
+        return score
+
+    @property
+    def winner(self) -> str:
+        """Return the name of the preferred answer, A or B, or the label of a tie; empty for a score."""
+        winner = self.content.get("winner") or ""
+        return winner.upper() if len(winner) == 1 else winner
+
+    @property
+    def given_at(self) -> datetime:
+        return datetime.fromisoformat(self.content["created_at"])
 
 
 class Adjudication(models.Model):

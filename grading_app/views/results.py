@@ -15,7 +15,7 @@ from django.views.decorators.http import require_POST, require_safe
 from evalsite.lib.permissions import members_only, readers_only
 from grading_app.export.formats import ExportError, export_chunks
 from grading_app.export.parquet_process import parquet_from_process
-from grading_app.models import Rubric, Snapshot
+from grading_app.models import Rubric, Snapshot, SupersededVerdict
 from grading_app.reports.figures import FIGURES
 from grading_app.reports.figures.kinds import AnyFigure
 from grading_app.reports.frame_cache import fingerprint, kept_frames, kept_picture
@@ -196,6 +196,8 @@ def _exports(experiment: Experiment, wave: Wave | None) -> list[dict[str, str]]:
     ]
     if experiment.grade_conditions.filter(rubric__kind=Rubric.Kind.PAIRWISE).exists():
         wanted.append(("preferences", "csv", "", "Preferences between two answers, CSV"))
+    if SupersededVerdict.objects.filter(condition__experiment=experiment).exists():
+        wanted.append(("superseded", "csv", of_wave, "Former verdicts, CSV"))
     if experiment.rating_queues.exists():
         wanted.append(("ratings", "csv", "", "Ratings by people, CSV"))
     return [

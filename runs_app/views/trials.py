@@ -48,6 +48,7 @@ def trial_detail(request: HttpRequest, pk: int) -> HttpResponse:
         "latency_s": None if trial.latency_ms is None else trial.latency_ms / 1000,
         "attempts": attempts,
         "gradings": _gradings(trial),
+        "former": _former_verdicts(trial),
         "preferences": _preferences(trial),
         "query": _without_cursors(request),
         "same_item": _same_item(request, trial),
@@ -105,6 +106,14 @@ def _gradings(trial: Trial) -> list[Any]:
     """Return the gradings of the answer. For a judge's call, return the grading that was parsed from its reply."""
     rows = trial.subject.gradings.filter(judged_by=trial) if trial.subject else trial.gradings.all()
     return list(rows.select_related("condition").order_by("pk"))
+
+
+def _former_verdicts(trial: Trial) -> list[Any]:
+    """Return the verdicts on this answer that newer ones replaced, newest first.
+
+    A former preference is listed with the answer that was shown first.
+    """
+    return list(trial.superseded.select_related("condition").order_by("-pk")[:MOST_SHOWN])
 
 
 def _preferences(trial: Trial) -> list[dict[str, Any]]:

@@ -1,10 +1,15 @@
 """Verdicts that were given stay: a newer one keeps the former, and bare SQL changes none."""
 
+import json
+
 import pytest
+from django.core.management import call_command
 from django.db import IntegrityError, connection, transaction
+from django.urls import reverse
 
 from grading_app.comparison.adjudication import adjudicate
 from grading_app.comparison.raters import Scale
+from grading_app.export.formats import FORMATS
 from grading_app.models import Adjudication, GradeCondition, Grading, SupersededVerdict
 from grading_app.scoring.grading import grade
 from grading_app.verdict_history import superseding
@@ -90,3 +95,24 @@ def test_they_all_go_with_their_experiment(graded):
     deletion.delete(graded, by="owner", reason="no longer needed")
     assert not SupersededVerdict.objects.exists()
     assert not Grading.objects.exists()
+
+
+def test_former_verdicts_are_on_the_page_of_their_trial_and_in_an_export(graded, client, tmp_path):
+    changed = Grading.objects.filter(score=1).get()
+    client.force_login(graded.owner)
+    address = changed.trial.get_absolute_url()
+    assert "Former verdicts" not in client.get(address).content.decode()
+    with superseding():
+        Grading.objects.filter(pk=changed.pk).update(score=0.5, score_raw="half")
+    grade(graded, scorers=["exact_match"], force=True, by="a test")
+    page = client.get(address)
+    assert "Former verdicts (2)" in page.content.decode()
+    assert [verdict.score for verdict in page.context["former"]] == [0.5, 1]
+    for form in FORMATS:
+        call_command("export", graded.slug, table="superseded", format=form, out=str(tmp_path / f"former.{form}"))
+    rows = [json.loads(line) for line in (tmp_path / "former.jsonl").read_text().splitlines()]
+    assert [(row["score"], row["score_raw"]) for row in rows] == [(1, "2"), (0.5, "half")]
+    assert {row["trial_id"] for row in rows} == {changed.trial_id}
+    assert all(row["graded_at"] <= row["superseded_at"] for row in rows)
+    results = client.get(f"/experiments/{graded.slug}/results/").content.decode()
+    assert reverse("experiment_export", args=[graded.slug, "superseded", "csv"]) in results
