@@ -138,6 +138,6 @@
     field.insertAdjacentElement("afterend", shown);
     const show = () => { shown.textContent = wordsFor(field.value.trim()); };
     field.addEventListener("input", show);
-    show();
+    if (field.getAttribute("aria-invalid") !== "true") show();  // The error beside it says the same.
   }
 }
