@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from evalsite.lib.stats.effective_size import AnswerSums, effective_size
 from grading_app.export.key_ranges import bare_cursor
 from grading_app.scoring.grading import Rule, grade_trials, rules_of
 from runs_app.engine import adaptive_rounds
@@ -44,7 +45,9 @@ WITH of_item AS (
 )
 SELECT p.id, p.n_items, sum(correct)::int, sum(total)::int, sum(truncated)::int, sum(of_item.guess_chances),
     sum(unread)::int, sum(failed)::int, count(of_item.mean), coalesce(avg(of_item.mean), 0),
-    coalesce(stddev_samp(of_item.mean), 0), d.scale_min, d.scale_max
+    coalesce(stddev_samp(of_item.mean), 0), d.scale_min, d.scale_max, count(*) FILTER (WHERE total > 0),
+    coalesce(sum(total ^ 2), 0)::float8, coalesce(sum(correct ^ 2), 0)::float8,
+    coalesce(sum(total * correct), 0)::float8
 FROM of_item JOIN runs_app_point p ON p.id = of_item.id LEFT JOIN runs_app_dimension d ON d.id = p.dimension_id
 GROUP BY p.id, d.id
 """  # noqa: S608 - constants
@@ -107,17 +110,32 @@ class Counted:
     spread: float
     least: int | None
     highest: int | None
+    scored_items: int
+    sizes_squared: float
+    correct_squared: float
+    sizes_by_correct: float
 
-    @property
-    def tally(self) -> Tally | Ratings:
+    def tally(self, confidence: float) -> Tally | Ratings:
+        """Return the counts for the stopping rule. The effective number of answers depends on the confidence."""
         if self.least is None or self.highest is None:
-            return Tally(self.correct, self.total, self.truncated, min(self.guess_chances, float(self.total)))
+            guesses = min(self.guess_chances, float(self.total))
+            return Tally(self.correct, self.total, self.truncated, guesses, self._effective(confidence))
         scale = (self.least, self.highest)
         return Ratings(self.rated_items, self.total, self.mean, self.spread, scale, self.truncated)
 
+    def _effective(self, confidence: float) -> float | None:
+        """Return the effective number of answers; None if each item has one."""
+        if self.sizes_squared <= self.total:
+            return None
+        sums = AnswerSums(
+            float(self.total), self.scored_items, self.sizes_squared, float(self.correct), self.correct_squared,
+            self.sizes_by_correct,
+        )  # fmt: skip
+        return float(effective_size(sums, confidence))
+
     def judged(self, spec: AdaptiveSpec, points: Mapping[int, int], samples: int, rule: Rule) -> PointDecision:
         asked, most = points[self.point], min(spec.max, self.items * samples)
-        tally = self.tally
+        tally = self.tally(spec.confidence)
         decision = spec.rule(most).decide(tally, asked=asked)
         upto, name = min(asked + spec.round, most), rule.grade_condition_id
         return PointDecision(self.point, asked, tally, self.unread, self.failed, decision, upto, name)

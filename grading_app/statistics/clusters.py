@@ -8,11 +8,9 @@ from __future__ import annotations
 import math
 from dataclasses import astuple, dataclass
 
+from evalsite.lib.stats.effective_size import AnswerSums, effective_size
 from evalsite.lib.stats.t_interval import student_quantile
 from evalsite.lib.stats.wilson import modified_wilson
-
-# The items that a design effect takes as seen at each end of the scale, besides the real ones.
-AT_EACH_END = 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +43,8 @@ class ClusterSums:
     @property
     def residuals_squared(self) -> float:
         """The sum over clusters of (S_i - n_i mean)^2."""
-        return self.residuals_about(self.mean)
-
-    def residuals_about(self, center: float) -> float:
-        """Return the sum over clusters of (S_i - n_i center)^2."""
-        found = self.totals_squared - 2 * center * self.sizes_by_totals + center**2 * self.sizes_squared
+        m = self.mean
+        found = self.totals_squared - 2 * m * self.sizes_by_totals + m * m * self.sizes_squared
         return _not_negative(found, self.totals_squared)
 
 
@@ -102,37 +97,20 @@ def clustered_mean_of(sums: ClusterSums, confidence: float = 0.95) -> Mean | Non
 def clustered_share_of(sums: ClusterSums, confidence: float = 0.95) -> Share | None:
     """Return the share of ones among scores of 0 and 1, with Wilson's interval at the effective sample size.
 
-    The effective size is n / D * (t(n - 1) / t(G - 1))^2 for G clusters, where D is the design effect and t the
-    quantile of Student's distribution. It lies between n^2 / sum of n_i^2 (each item counts as one answer) and n. With
-    one answer per item it is n. The interval is `modified_wilson`.
-    E. L. Korn & B. I. Graubard (1998), "Confidence intervals for proportions with small expected number of positive
-    counts estimated from survey data", Survey Methodology 24, 193-201, with Wilson's interval in place of theirs.
+    The interval is `modified_wilson`. E. L. Korn & B. I. Graubard (1998), Survey Methodology 24, 193-201, with Wilson's
+    interval in place of theirs; `effective_size` has the formula.
     """
     mean = clustered_mean_of(sums, confidence)
     if mean is None:
         return None
     if mean.se is None:
         return Share(mean.n, mean.clusters, mean.mean, None, None, None, None)
-    n, groups = sums.n, mean.clusters
-    fewer = (student_quantile(confidence, n - 1) / student_quantile(confidence, groups - 1)) ** 2
-    effective = min(n, max(n / _design_effect(sums) * fewer, n * n / sums.sizes_squared))
+    answers = AnswerSums(
+        float(sums.n), mean.clusters, sums.sizes_squared, sums.total, sums.totals_squared, sums.sizes_by_totals
+    )
+    effective = float(effective_size(answers, confidence))
     low, high = modified_wilson(min(max(mean.mean, 0.0), 1.0) * effective, effective, confidence)
-    return Share(mean.n, groups, mean.mean, mean.se, low, high, effective)
-
-
-def _design_effect(sums: ClusterSums) -> float:
-    """Return the clustered variance of a share over that of as many independent answers, at least 1.
-
-    Both variances are taken without their corrections for few clusters and answers, so that one answer per item gives
-    1. Both include AT_EACH_END items of ones alone, and as many of zeros alone. Without them, a share near 0 or 1 says
-    nothing about how alike the answers of an item are, and one wrong answer of 200 would change the effective size from
-    10 to 200. The number was chosen by simulation: `benchmarks/coverage.py`.
-    """
-    size = sums.sizes_squared / sums.n  # The mean size of an answer's item.
-    n = sums.n + 2 * AT_EACH_END * size
-    share = (sums.total + AT_EACH_END * size) / n
-    squares = sums.residuals_about(share) + AT_EACH_END * size**2 * (share**2 + (1 - share) ** 2)
-    return max(1.0, squares / (n * share * (1 - share)))
+    return Share(mean.n, mean.clusters, mean.mean, mean.se, low, high, effective)
 
 
 def _not_negative(difference: float, scale: float) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.db.models import Min
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.urls import reverse
@@ -24,6 +25,7 @@ from runs_app.planning.points import adaptive_of
 from runs_app.planning.specs import AdaptiveSpec
 from runs_app.stopping import rating_coverage
 from runs_app.stopping.coverage import Covered, coverage_near
+from runs_app.stopping.repeated_coverage import RepeatedCoverage, RepeatedDesign, coverage_of
 from runs_app.views.permissions import visible_experiment
 
 PER_PAGE = 100
@@ -52,6 +54,7 @@ def experiment_points(request: HttpRequest, slug: str) -> HttpResponse:
         "covered": _covered(spec, frames.points) if spec else None,
         "is_simulated": spec is not None and spec.confidence == 0.95 and spec.correction == "mapped",
         "repeats": experiment.samples > 1,
+        "repeated": _repeated(experiment, spec) if spec else None,
         "statuses": _statuses(frames.points),
         "table": table if shown else None,
         "earlier_rule": told_of(experiment),
@@ -70,6 +73,21 @@ def _covered(spec: AdaptiveSpec, lines: list[PointLine]) -> Covered | None:
         return coverage_near(spec.targetci, spec.round)
     lengths = [line.scale[1] - line.scale[0] for line in lines if line.scale]
     return rating_coverage.coverage_near(spec.targetci, spec.round, min(lengths)) if lengths else None
+
+
+def _repeated(experiment: Experiment, spec: AdaptiveSpec) -> RepeatedCoverage | None:
+    """Return the coverage of the point with the fewest items, simulated for this design.
+
+    Return None if no point repeats an item, or the answers are ratings: items count once there.
+    """
+    if spec.is_rated or spec.correction != "mapped" or experiment.samples == 1:
+        return None
+    points = Point.objects.filter(run__experiment=experiment, n_items__lt=spec.max)
+    items = points.aggregate(least=Min("n_items"))["least"]
+    if not items:
+        return None
+    most = min(spec.max, items * experiment.samples)
+    return coverage_of(RepeatedDesign(items, most, min(spec.round, most), spec.targetci, spec.confidence))
 
 
 def _chosen(request: HttpRequest, lines: list[PointLine]) -> list[PointLine]:

@@ -150,7 +150,7 @@ def _row(one: PointDecision, at: str, *, is_cancelled: bool) -> dict[str, Any]:
     if is_cancelled and decision.kind == "more":
         status, reason = Point.Status.CANCELLED, f"The run was cancelled: {reason}"
     said = {"status": status, "reason": reason, "half_width": decision.half_width}
-    counts = {"total": tally.total, "truncated": tally.truncated, **_found(tally)}
+    counts = {"total": tally.total, "truncated": tally.truncated, **_found(tally)}  # `effective` is kept in the round.
     return {
         "id": one.point,
         "unread": one.unread,
@@ -164,7 +164,7 @@ def _row(one: PointDecision, at: str, *, is_cancelled: bool) -> dict[str, Any]:
 
 def _found(tally: Tally | Ratings) -> dict[str, Any]:
     if isinstance(tally, Tally):
-        return {"correct": tally.correct}
+        return {"correct": tally.correct, "effective": tally.effective}
     mean, spread = (tally.mean, tally.spread) if tally.items else (None, None)
     return {"items": tally.items, "mean": mean, "spread": spread}
 

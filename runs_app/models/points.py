@@ -88,6 +88,12 @@ class Point(models.Model):
     def label(self) -> str:
         return label_of(self.key, self.dimension)
 
+    @property
+    def effective_n(self) -> float | None:
+        """The number of independent answers that the scored answers are worth; None if each item has one."""
+        found: float | None = self.rounds[-1].get("effective") if self.rounds else None
+        return found
+
     def interval(self, confidence: float, correction: Correction) -> Interval | MeanInterval | None:
         """Return the interval at the last decision, of the accuracy beyond guessing or of the mean rating.
 
@@ -96,7 +102,7 @@ class Point(models.Model):
         if not self.n_total:
             return None
         if self.dimension is None:
-            tally = Tally(self.n_correct, self.n_total, self.n_truncated, self.guess_chances)
+            tally = Tally(self.n_correct, self.n_total, self.n_truncated, self.guess_chances, self.effective_n)
             return tally.interval(confidence, correction)
         found = (self.n_rated_items, self.n_total, self.mean or 0.0, self.spread or 0.0)
         return Ratings(*found, scale=self.dimension.scale).interval(confidence)

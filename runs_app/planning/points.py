@@ -96,7 +96,7 @@ class PointSize:
         rule = spec.rule(self.most(spec, samples))
         if self.dimension is not None:
             return expected_ratings(rule, spec.round, self.dimension.scale, self.items)
-        return expected_cases(rule, spec.round, round(self.guess, 3))
+        return expected_cases(rule, spec.round, round(self.guess, 3), self.items)
 
 
 def adaptive_of(experiment: Experiment) -> AdaptiveSpec | None:

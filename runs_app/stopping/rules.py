@@ -63,6 +63,8 @@ class Tally(Cases):
     """Right and wrong answers at a point. total: scored answers, without truncated ones. truncated: answers cut off.
 
     guess_chances: the sum over the `total` of each case's chance to be right by guessing.
+    effective: the number of independent answers that the `total` is worth, if items have several answers
+    (`effective_size`); None if each item has one.
     Raise ValueError for impossible counts.
     """
 
@@ -70,9 +72,12 @@ class Tally(Cases):
     total: int
     truncated: int = 0
     guess_chances: float = 0.0
+    effective: float | None = None
 
     def __post_init__(self) -> None:
         if not (0 <= self.correct <= self.total and self.truncated >= 0 and 0 <= self.guess_chances <= self.total):
+            raise ValueError(f"no tally: {self}")
+        if self.effective is not None and not 0 < self.effective <= self.total + 1e-9:
             raise ValueError(f"no tally: {self}")
 
     def interval(self, confidence: float = 0.95, correction: Correction = "mapped") -> Interval | None:
@@ -84,13 +89,18 @@ class Tally(Cases):
         "excess_counts": Wilson's interval of (max(0, correct - G), total - G), with G the sum of guess chances. Other
         tools publish it. It treats guesses as certain, so near guessing it is too narrow: simulated coverage .46 to .89
         instead of .95.
+
+        If items have several answers, both use the effective number of answers in place of the total, at the same
+        shares.
         """
         left = self.total - self.guess_chances
         if left <= 1e-9:
             return None
+        worth = 1.0 if self.effective is None else self.effective / self.total
         if correction == "excess_counts":
-            return wilson(max(0.0, self.correct - self.guess_chances), left, confidence)
-        return wilson(self.correct, self.total, confidence).beyond_guessing(self.guess_chances / self.total)
+            return wilson(max(0.0, self.correct - self.guess_chances) * worth, left * worth, confidence)
+        share = wilson(self.correct * worth, self.total * worth, confidence)
+        return share.beyond_guessing(self.guess_chances / self.total)
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +208,7 @@ class StoppingRule:
         target = self.target(tally.truncation)
         if target is None:
             return Decision("enough", f"{tally.cases:,} cases, and no interval was asked for", width)
-        known = f"{_width(width, tally)} after {tally.cases:,} cases"
+        known = f"{_width(width, tally)} after {tally.cases:,} cases{_worth(tally)}"
         if width is not None and width <= target:
             return Decision("enough", f"{known}, within ±{target:g}", width)
         if max(tally.cases, asked) >= self.maximum:
@@ -210,15 +220,16 @@ SKILLS = tuple(step / 20 for step in range(21))  # Accuracies beyond guessing, f
 
 
 @lru_cache(maxsize=4096)
-def expected_cases(rule: StoppingRule, per_round: int, guess: float = 0.0) -> float:
+def expected_cases(rule: StoppingRule, per_round: int, guess: float = 0.0, items: int | None = None) -> float:
     """Return the mean number of cases at the stop, in rounds of `per_round`, if every accuracy is equally likely.
 
     Assumes that the share of right answers equals its expected value, and that no answer is cut off. `guess` is the
-    guess chance of a case.
+    guess chance of a case. items: the items of the point. Repetitions after the first answer to each are taken to add
+    nothing, as if all answers to an item were alike.
     """
 
     def width(cases: int, skill: float) -> float:
-        right = skill + (1 - skill) * guess
+        right, cases = skill + (1 - skill) * guess, min(cases, items or cases)
         return wilson(right * cases, cases, rule.confidence).beyond_guessing(guess).margin
 
     if guess >= 1:
@@ -257,6 +268,13 @@ def _cases_until(rule: StoppingRule, per_round: int, width: Callable[[int], floa
 
 def _cut_off(tally: Cases) -> str:
     return f"{tally.truncated:,} of {tally.cases:,} answers were cut off ({tally.truncation:.1%})"
+
+
+def _worth(known: Tally | Ratings) -> str:
+    """Name the effective number of answers if repetitions made it smaller than their number."""
+    if isinstance(known, Ratings) or known.effective is None or round(known.effective) >= known.total:
+        return ""
+    return f" (worth {known.effective:,.0f} answers to different items)"
 
 
 def _width(width: float | None, known: Cases) -> str:

@@ -6,6 +6,7 @@ from decimal import Decimal
 import pytest
 from django.db import connections, transaction
 
+from evalsite.lib.stats.wilson import wilson
 from grading_app.adaptive import decisions
 from grading_app.models import Grading
 from runs_app import deletion, run_control
@@ -164,7 +165,12 @@ def test_items_come_again_only_after_all_were_asked_and_then_the_point_is_at_its
     drain(answering(is_even))
     point = run.points.get()
     assert (point.status, point.n_planned, point.n_total) == ("exhausted", 15, 15)
-    assert point.reason.endswith("after 15 cases, the maximum; wanted ±0.2")
+    told = "after 15 cases (worth 5 answers to different items), the maximum; wanted ±0.2"
+    assert point.reason.endswith(told)
+    # Each item is right three times or never, so the interval is that of 5 answers.
+    found = point.interval(0.95, "mapped")
+    assert (point.effective_n, found.margin) == (pytest.approx(5), pytest.approx(point.half_width))
+    assert found.margin == pytest.approx(wilson(point.n_correct / 3, 5).margin)
 
 
 def test_more_samples_open_a_point_that_had_run_out_of_cases(transactional_db):

@@ -4,6 +4,7 @@ import json
 from decimal import Decimal
 
 import pytest
+from django.core.cache import cache
 from django.urls import reverse
 
 from grading_app.export.formats import export_chunks
@@ -69,6 +70,19 @@ def test_each_point_says_what_is_known_and_why_it_stopped(experiment, opened):
     assert text.count("66.8 to 81.7 %") >= 4
     assert "128 of 256" in text
     assert "Beyond guessing" not in text
+
+
+def test_points_that_repeat_their_items_show_the_coverage_of_their_design(experiment, opened):
+    make_points(experiment)
+    assert "Answers to the same item are alike" not in opened().content.decode()
+    experiment.samples = 16
+    experiment.save(update_fields=["samples"])
+    Point.objects.update(n_items=8, rounds=[{"asked": 128, "status": "enough", "effective": 16.0}])
+    cache.clear()
+    text = " ".join(opened().content.decode().split())
+    assert "Simulated for this design (8 items, up to 128 cases, rounds of 32, ±0.09)" in text
+    assert "fewer than 93 % of the intervals" not in text
+    assert "50.5 to 89.8 %" in text  # Wilson of 12 of 16, not of 96 of 128.
 
 
 def test_what_was_saved_is_told_in_cases_and_money(experiment, opened):

@@ -1,0 +1,102 @@
+"""The coverage of the interval at the stop, simulated for a design whose points repeat their items.
+
+`coverage` has the table for points that ask each item once. Here the number of items matters too, so the simulation
+runs for the design at hand.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from evalsite.lib.stats.effective_size import AnswerSums, effective_size
+from evalsite.lib.stats.wilson import normal_quantile
+from runs_app.stopping.coverage import ROUNDING
+
+POINTS = 400  # Simulated points for each number below. Its own standard error is about .011.
+SKILLS = (0.5, 0.9, 0.97)  # The true accuracies beyond guessing.
+CORRELATIONS = (0.1, 0.3, 0.6)  # Between the answers to one item: its accuracy has a beta distribution.
+LOW = 0.93
+SEED = 1
+
+
+@dataclass(frozen=True, slots=True)
+class RepeatedDesign:
+    """A point whose items are repeated: at most `maximum` cases, in rounds of `per_round`, of `items` items.
+
+    target: the half-width at which it stops. guess: the chance to guess right.
+    """
+
+    items: int
+    maximum: int
+    per_round: int
+    target: float
+    confidence: float = 0.95
+    guess: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class RepeatedCoverage:
+    """The lowest and highest simulated coverage of a design, over SKILLS and CORRELATIONS."""
+
+    design: RepeatedDesign
+    least: float
+    most: float
+
+    @property
+    def least_percent(self) -> str:
+        return f"{100 * self.least:.0f}"
+
+    @property
+    def most_percent(self) -> str:
+        return f"{100 * self.most:.0f}"
+
+    @property
+    def is_low(self) -> bool:
+        return self.least < LOW - 2 * 0.013  # Two standard errors of a share of LOW of POINTS.
+
+
+@lru_cache(maxsize=64)
+def coverage_of(design: RepeatedDesign) -> RepeatedCoverage:
+    """Return the coverage of a design. It takes up to a second; the same design is simulated once in a process."""
+    rates = [simulate(design, skill, alike, points=POINTS, seed=SEED)[0] for skill in SKILLS for alike in CORRELATIONS]
+    return RepeatedCoverage(design, min(rates), max(rates))
+
+
+def simulate(
+    design: RepeatedDesign, skill: float, correlation: float, *, points: int, seed: int
+) -> tuple[float, float]:
+    """Return the share of simulated points whose interval covers the true accuracy, and the mean number of cases.
+
+    correlation: between the answers to one item, 0 to below 1. With 0 all items are equally difficult.
+    """
+    import numpy as np
+
+    draw, items, z = np.random.default_rng(seed), design.items, normal_quantile(design.confidence)
+    right = skill + (1 - skill) * design.guess
+    more = 1 / correlation - 1 if correlation else 0.0
+    chances = np.full((points, items), right)
+    if correlation:
+        chances = draw.beta(right * more, (1 - right) * more, (points, items))
+    won, sizes, cases, covered, taken = np.zeros((points, items)), np.zeros(items), 0, 0, 0
+    while len(won):
+        upto = min(cases + design.per_round, design.maximum)
+        asked = np.bincount(np.arange(cases, upto) % items, minlength=items)
+        won, sizes, cases = won + draw.binomial(asked, chances), sizes + asked, upto
+        total, squares = won.sum(axis=1), float(sizes @ sizes)
+        sums = AnswerSums(float(cases), int((sizes > 0).sum()), squares, total, (won**2).sum(axis=1), won @ sizes)
+        n = effective_size(sums, design.confidence) if squares > cases else np.full(len(won), float(cases))
+        center, margin = _wilson(total / cases, n, z)
+        margin_beyond = margin / (1 - design.guess)
+        stops = (margin_beyond <= design.target) | (cases >= design.maximum)
+        covered += int((np.abs(center - right) <= margin + ROUNDING)[stops].sum())
+        taken += cases * int(stops.sum())
+        won, chances = won[~stops], chances[~stops]
+    return covered / points, taken / points
+
+
+def _wilson(share: Any, n: Any, z: float) -> tuple[Any, Any]:
+    """Return centers and half-widths of many intervals at once, by the formula of `wilson`."""
+    shrink = 1 + z * z / n
+    return (share + z * z / (2 * n)) / shrink, z * (share * (1 - share) / n + z * z / (4 * n * n)) ** 0.5 / shrink

@@ -1,0 +1,77 @@
+"""Points that repeat their items: repetitions are not independent answers, and the interval still covers."""
+
+import pytest
+
+from evalsite.lib.stats.effective_size import AnswerSums, effective_size
+from evalsite.lib.stats.wilson import wilson
+from runs_app.stopping.repeated_coverage import RepeatedDesign, coverage_of, simulate
+from runs_app.stopping.rules import StoppingRule, Tally, expected_cases
+
+EIGHT_BY_SIXTEEN = RepeatedDesign(items=8, maximum=128, per_round=8, target=0.09)
+
+
+def sums_of(right, each):
+    n = len(right) * each
+    squares, total = sum(one * one for one in right), sum(right)
+    return AnswerSums(float(n), len(right), float(len(right) * each**2), float(total), float(squares), each * total)
+
+
+def test_eight_items_that_are_all_right_or_all_wrong_do_not_stop_after_sixteen_repetitions():
+    answers = effective_size(sums_of([16, 16, 16, 16, 0, 0, 0, 0], 16))
+    assert answers == pytest.approx(8)
+    rule = StoppingRule(maximum=512, targetci=0.09)
+    assert rule.decide(Tally(64, 128)).kind == "enough"  # 128 different items.
+    found = rule.decide(Tally(64, 128, effective=answers))
+    assert found.kind == "more"
+    assert found.half_width == pytest.approx(wilson(4, 8).margin)
+    assert found.reason.endswith("after 128 cases (worth 8 answers to different items), wanted ±0.09")
+
+
+def test_one_answer_an_item_counts_as_before():
+    assert effective_size(sums_of([1, 0, 1, 1, 0, 1], 1)) == pytest.approx(6)
+    assert Tally(96, 128).interval() == Tally(96, 128, effective=128.0).interval() == wilson(96, 128)
+
+
+def test_guesses_are_removed_from_the_effective_answers():
+    found = Tally(64, 128, guess_chances=32, effective=16.0).interval()
+    assert found == wilson(8, 16).beyond_guessing(0.25)
+    excess = Tally(64, 128, guess_chances=32, effective=16.0).interval(correction="excess_counts")
+    assert excess == wilson(4, 12)
+
+
+@pytest.mark.parametrize("effective", [0.0, -1.0, 129.0])
+def test_an_impossible_effective_number_is_refused(effective):
+    with pytest.raises(ValueError, match="no tally"):
+        Tally(64, 128, effective=effective)
+
+
+@pytest.mark.parametrize("correlation", [0, 0.3, 0.6])
+@pytest.mark.parametrize("skill", [0.5, 0.7, 0.9, 0.97])
+def test_the_interval_of_8_items_asked_16_times_covers_in_93_of_100_points(skill, correlation):
+    covered, _ = simulate(EIGHT_BY_SIXTEEN, skill, correlation, points=1500, seed=3)
+    assert covered > 0.93 - 2 * 0.0066  # .0066 is the standard error of a share of .93 of 1,500.
+
+
+def test_counting_each_answer_as_an_item_would_cover_too_rarely(monkeypatch):
+    monkeypatch.setattr("runs_app.stopping.repeated_coverage.effective_size", lambda sums, _: sums.n + 0 * sums.right)
+    covered, _ = simulate(EIGHT_BY_SIXTEEN, 0.5, 0.3, points=1500, seed=3)
+    assert covered < 0.7
+
+
+def test_items_that_are_asked_once_cover_as_the_table_says():
+    once = RepeatedDesign(items=2048, maximum=2048, per_round=32, target=0.15)
+    covered, cases = simulate(once, 0.5, 0, points=2000, seed=3)
+    assert covered == pytest.approx(0.930, abs=3 * 0.0057)  # The table of `coverage`, and the error of 2,000 points.
+    assert 32 < cases < 64
+
+
+def test_the_coverage_of_a_design_says_when_it_is_low():
+    assert not coverage_of(EIGHT_BY_SIXTEEN).is_low
+    assert coverage_of(RepeatedDesign(items=4, maximum=16, per_round=4, target=0.5)).least < 0.9
+    assert coverage_of(RepeatedDesign(items=4, maximum=16, per_round=4, target=0.5)).is_low
+
+
+def test_repetitions_are_not_expected_to_narrow_an_interval():
+    rule = StoppingRule(maximum=512, targetci=0.09)
+    assert expected_cases(rule, 32, items=512) == expected_cases(rule, 32)
+    assert expected_cases(rule, 32, items=8) == 512
