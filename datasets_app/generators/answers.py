@@ -100,6 +100,7 @@ def _compiled(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern)
 
 
-INTEGER = AnswerRule(r"(?<![0-9.,])([-−+]?[0-9][0-9,]*)(?![0-9,]*[.][0-9])\.?", plain_integer)
+# The integer after the last "=" that one follows, else the first integer.
+INTEGER = AnswerRule(r"(?:.*=[ \t]{0,4})?(?<![0-9.,])([-−+]?[0-9][0-9,]*)(?![0-9,]*[.][0-9])\.?", plain_integer)
 LETTER = AnswerRule(r"(\([A-Za-z]\)|(?<![A-Za-z0-9])[A-Z](?=[).:]|\s*$)).{0,200}", _letter)
 TEXT = AnswerRule(r".*[^\s.].*", folded)

@@ -31,13 +31,18 @@ def test_the_seeds_answer_is_read_as_its_record_says():
         ("Final Answer:\n\n42.", "42"),
         ("Final Answer: 1\nNo, wait.\nFinal Answer: 2", "2"),
         ("I think so.\n42", "42"),
+        ("Final Answer: 3 + 4 = 7", "7"),
+        ("Final Answer: 3 - 10 = -7.", "-7"),
+        ("Final Answer: 5 apples = lots", "5"),
+        ("3 + 4 = 7", "7"),
         ("Final Answer: 12.5", None),
+        ("Final Answer: x = 12.5", None),
         ("Final Answer: none", None),
         ("There are 42 of them", None),
         ("", None),
     ],
 )
-def test_an_integer_is_the_first_of_the_final_answer(text, extracted):
+def test_an_integer_is_the_result_or_the_first_of_the_final_answer(text, extracted):
     assert INTEGER.read(text).extracted == extracted
 
 
@@ -78,7 +83,13 @@ def test_any_text_is_read_without_an_error(name, text):
 
 @pytest.mark.parametrize("name", all_generators())
 def test_a_hostile_text_is_read_quickly(name):
-    for text in ("(" * 200_000, "Final Answer: " * 20_000, "Final Answer: " + "1," * 100_000, " \n" * 100_000):
+    for text in (
+        "(" * 200_000,
+        "Final Answer: " + "= " * 100_000,
+        "Final Answer: " * 20_000,
+        "Final Answer: " + "1," * 100_000,
+        " \n" * 100_000,
+    ):
         all_generators()[name].answer.read(text)
 
 

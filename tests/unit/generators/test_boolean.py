@@ -31,7 +31,7 @@ def rewrite_once(text):
     return text, 0
 
 
-@over_points("boolean", length=40)
+@over_points("boolean")
 def test_the_target_is_the_value_of_the_text(values, seed):
     check("boolean", solve, values, seed)
 

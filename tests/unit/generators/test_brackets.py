@@ -12,7 +12,7 @@ def solve(text):
     return " ".join(left[::-1].translate(str.maketrans("([{<", ")]}>")))
 
 
-@over_points("brackets", length=80)
+@over_points("brackets")
 def test_the_target_closes_the_text(values, seed):
     check("brackets", solve, values, seed)
 

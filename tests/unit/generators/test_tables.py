@@ -56,7 +56,7 @@ def solve(text):
     return str(int(rows[high][column]) - int(rows[low][column]))
 
 
-@over_points("tables", rows=60)
+@over_points("tables")
 def test_the_target_answers_the_question_about_the_table(values, seed):
     check("tables", solve, values, seed)
 
