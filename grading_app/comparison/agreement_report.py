@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from itertools import combinations
 
 import numpy as np
 
 from grading_app.comparison.measure_references import Source, source_of
+from grading_app.comparison.reference_report import ReferenceLine, measure_references, share_equal
 from grading_app.statistics.alpha import Level, krippendorff_alpha
 from grading_app.statistics.bland_altman import LimitsOfAgreement, limits_of_agreement
 from grading_app.statistics.bootstrap import bootstrap
@@ -26,7 +28,7 @@ from grading_app.statistics.kappas import (
 from grading_app.statistics.measures import Coefficient
 from grading_app.statistics.prediction_powered import CorrectedMean, corrected_mean
 from grading_app.statistics.ranks import kendalls_w
-from grading_app.statistics.ratings import Ratings
+from grading_app.statistics.ratings import Floats, Ratings
 
 SEED, RESAMPLES = 1, 1_000
 MOST_CATEGORIES = 15
@@ -103,6 +105,11 @@ class Measured:
     pairs: list[Pair]
     confusion: ConfusionMatrix | None
     against: AgainstPeople | None
+    references: list[ReferenceLine] = field(default_factory=list)
+
+
+Singles = Mapping[str, Sequence[str]]
+"""The columns with the single ratings behind each mean of repeated ratings, by the mean's rater."""
 
 
 def measured(
@@ -113,25 +120,39 @@ def measured(
     judge: str | None,
     people: list[str],
     are_names: bool = False,
+    references: Sequence[str] = (),
+    singles: Singles | None = None,
+    humans: Sequence[str] = (),
 ) -> Measured:
     """Compute all numbers of the page. A rater without a rating is listed, but not compared.
 
-    are_names: the ratings are choices without an order, so only measures for names are computed.
+    are_names: the ratings are choices without an order, so only measures for names are computed. references: columns
+    that raters are compared with; they enter no other number. singles: a mean of repeated ratings equals no point of
+    the scale, so equal ratings are counted over these. humans: the raters who are people.
     """
-    level, why = fitting_level(ratings, are_names)
     present = [rater for rater in raters if rater in ratings.raters]
+    own, single = ratings.of(*present), {} if singles is None else singles
+    level, why = fitting_level(own, are_names)
     return Measured(
-        covered=[_covered(ratings, rater) for rater in raters],
-        shared=ratings.with_at_least(2).n_units,
+        covered=[_covered(own, rater) for rater in raters],
+        shared=own.with_at_least(2).n_units,
         level=level,
         level_why=why,
-        lines=list(_lines(ratings, level, are_names)) if len(present) > 1 else [],
-        pairs=[_pair(ratings, *two, are_names) for two in combinations(present, 2)]
+        lines=list(_lines(own, _with_first_ratings(ratings, present, single), level, are_names))
+        if len(present) > 1
+        else [],
+        pairs=[_pair(ratings, *two, are_names, single) for two in combinations(present, 2)]
         if len(present) <= MOST_PAIRED
         else [],
-        confusion=_confusion(ratings, pair),
-        against=_against(ratings, judge, [one for one in people if one in ratings.raters], are_names),
+        confusion=_confusion(own, pair),
+        against=_against(ratings, judge, [one for one in people if one in present], are_names, single),
+        references=list(measure_references(ratings, references, present, humans, single, seed=SEED)),
     )
+
+
+def _with_first_ratings(ratings: Ratings, raters: Sequence[str], singles: Singles) -> Ratings:
+    """Return the raters with the first rating in place of each mean of repeated ratings."""
+    return ratings.of(*(singles[rater][0] if singles.get(rater) else rater for rater in raters))
 
 
 def fitting_level(ratings: Ratings, are_names: bool = False) -> tuple[Level, str]:
@@ -149,14 +170,14 @@ def fitting_level(ratings: Ratings, are_names: bool = False) -> tuple[Level, str
     return "interval", "the ratings are numbers whose differences mean something"
 
 
-def _lines(ratings: Ratings, level: Level, are_names: bool) -> Iterator[Line]:
-    present = ratings.of(*(rater for at, rater in enumerate(ratings.raters) if ratings.given[:, at].any()))
+def _lines(present: Ratings, points: Ratings, level: Level, are_names: bool) -> Iterator[Line]:
+    """Yield the measures of these raters. points: the same raters with single ratings, for measures of equality."""
     binary = len(present.categories) <= 2
 
     def line(name: str, make: Callable[[], Coefficient], fits: bool = False) -> Line:
         return _line(name, make, present, fits)
 
-    yield line("Percent agreement", lambda: percent_agreement(present))
+    yield line("Percent agreement", lambda: percent_agreement(points))
     if are_names:
         if len(present.raters) == 2:
             yield line("Cohen's kappa", lambda: cohens_kappa(present), fits=True)
@@ -165,15 +186,16 @@ def _lines(ratings: Ratings, level: Level, are_names: bool) -> Iterator[Line]:
         return
     if len(present.raters) == 2:
         suited = "none" if binary else "quadratic"
-        yield line("Cohen's kappa", lambda: cohens_kappa(present), suited == "none")
+        yield line("Cohen's kappa", lambda: cohens_kappa(points), suited == "none")
         yield line("Cohen's kappa, linear weights", lambda: cohens_kappa(present, "linear"))
         yield line("Cohen's kappa, quadratic weights", lambda: cohens_kappa(present, "quadratic"), suited != "none")
         yield line("Lin's concordance", lambda: lins_concordance(present))
-    yield line("Fleiss' kappa", lambda: fleiss_kappa(present))
+    yield line("Fleiss' kappa", lambda: fleiss_kappa(points))
     yield line("Fleiss' kappa, linear weights", lambda: fleiss_kappa(present, "linear"))
     yield line("Fleiss' kappa, quadratic weights", lambda: fleiss_kappa(present, "quadratic"))
     for one in LEVELS:
-        yield line(f"Krippendorff's alpha, {one}", lambda one=one: krippendorff_alpha(present, one), one == level)  # type: ignore[misc]
+        of_level = partial(krippendorff_alpha, points if one == "nominal" else present, one)
+        yield line(f"Krippendorff's alpha, {one}", of_level, one == level)
     for form in FORMS:
         yield line(f"ICC({form})", lambda form=form: intraclass_correlation(present, form), form == _icc(level))  # type: ignore[misc]
     yield line("Kendall's W", lambda: kendalls_w(present))
@@ -219,7 +241,7 @@ def _covered(ratings: Ratings, rater: str) -> Covered:
     return Covered(rater, n, shared, mean, sd, float(given.min()), float(given.max()))
 
 
-def _pair(ratings: Ratings, first: str, second: str, are_names: bool) -> Pair:
+def _pair(ratings: Ratings, first: str, second: str, are_names: bool, singles: Singles) -> Pair:
     both = ratings.of(first, second).complete()
     n = both.n_units
     if not n:
@@ -230,7 +252,7 @@ def _pair(ratings: Ratings, first: str, second: str, are_names: bool) -> Pair:
     (x, y), once = both.values.T, both.times[None]
     difference = float(np.average(y - x, weights=both.times))
     return Pair(
-        first, second, n, percent_agreement(both).estimate, cohens_kappa(both, "quadratic").estimate,
+        first, second, n, share_equal(ratings, first, second, singles), cohens_kappa(both, "quadratic").estimate,
         _number(correlation(x, y, once)[0]), _number(concordance(x, y, once)[0]), difference,
     )  # fmt: skip
 
@@ -247,9 +269,12 @@ def _confusion(ratings: Ratings, pair: tuple[str, str] | None) -> ConfusionMatri
     return confusion_matrix(ratings, *pair) if 0 < len(both.categories) <= MOST_CATEGORIES else None
 
 
-def _against(ratings: Ratings, judge: str | None, people: list[str], are_names: bool) -> AgainstPeople | None:
+def _against(
+    ratings: Ratings, judge: str | None, people: list[str], are_names: bool, singles: Singles
+) -> AgainstPeople | None:
     if judge is None or judge not in ratings.raters or not people:
         return None
+    repeated = ratings.of(*singles[judge]).values if singles.get(judge) else None
     table = ratings.of(judge, *people)
     among_people = table.without(judge).per_unit
     if not ((among_people > 0) & table.given[:, 0]).any():
@@ -262,12 +287,12 @@ def _against(ratings: Ratings, judge: str | None, people: list[str], are_names: 
         bias=judge_bias(table, judge).result(),
         slope=slope,
         limits=limits,
-        standings=list(_standings(table, judge, are_names)) if (among_people > 1).any() else [],
+        standings=list(_standings(table, judge, are_names, repeated)) if (among_people > 1).any() else [],
         mean=corrected_mean(table, judge, tuned=True),
     )
 
 
-def _standings(table: Ratings, judge: str, are_names: bool) -> Iterator[Standing]:
+def _standings(table: Ratings, judge: str, are_names: bool, repeated: Floats | None) -> Iterator[Standing]:
     measures: tuple[Measure, ...] = ("same answer",) if are_names else ("concordance", "same answer")
     for measure in measures:
-        yield judge_standing(table, judge, measure, seed=SEED, resamples=RESAMPLES)
+        yield judge_standing(table, judge, measure, seed=SEED, resamples=RESAMPLES, repeated=repeated)

@@ -10,7 +10,7 @@ from django.db.models import Count, Max, Q
 
 from evalsite.lib.text.hashing import content_hash
 from grading_app.comparison.query import Question
-from grading_app.comparison.raters import HUMAN, Rater, queues_of
+from grading_app.comparison.raters import Rater, queues_of
 from grading_app.comparison.unit_counts import Frame, load_frame
 from grading_app.models import RaterAssignment, Rating
 from grading_app.reports.frame_cache import SECONDS
@@ -19,7 +19,7 @@ from runs_app.models import Experiment
 if TYPE_CHECKING:
     from grading_app.comparison.agreement_report import Measured
 
-VERSION = 5  # Increase it when the same ratings are measured differently.
+VERSION = 6  # Increase it when the same ratings are measured differently.
 
 
 @dataclass(frozen=True)
@@ -47,12 +47,11 @@ class Compared:
 def roles_of(question: Question, wanted: dict[str, str]) -> Roles:
     """Return the roles from the address, or by default the first judge or panel, and the first two raters.
 
-    Without a judge or panel, the first rater that is not a person takes its place. People are the human raters. If
-    there are none, the adjudicated scores take their place.
+    Without a judge or panel, the first rater that is not a person takes its place. Norms and adjudicated scores are no
+    people: they are compared on their own.
     """
     known = {rater.key: rater for rater in question.raters}
-    people = [rater for rater in question.raters if rater.kind in HUMAN]
-    people = people or [rater for rater in question.raters if rater.kind == "adjudicated"]
+    people = [rater for rater in question.raters if rater.kind == "person"]
     others = [rater for rater in question.raters if rater not in people]
     judges = [rater for rater in others if rater.kind in ("judge", "panel")] or others
     judge = known.get(wanted.get("judge", "")) or (judges[0] if judges else None)
@@ -94,10 +93,15 @@ def compare(question: Question, roles: Roles, frame: Frame) -> Compared:
 
     if not frame.lines:
         return Compared(0, 0, None)
+    singles = {mean: [single.key for single in found] for mean, found in question.singles.items()}
+    keys = [*(rater.key for rater in question.everyone), *(key for found in singles.values() for key in found)]
     given = {rater for said in frame.kinds.values() for rater in said}
     numbers = measured(
-        tallied(frame.lines, frame.kinds, [rater.key for rater in question.raters if rater.key in given]),
+        tallied(frame.lines, frame.kinds, [key for key in keys if key in given]),
         raters=[rater.key for rater in question.raters],
+        references=[rater.key for rater in question.references if rater.key in given],
+        singles={mean: [key for key in found if key in given] for mean, found in singles.items()},
+        humans=[rater.key for rater in question.raters if rater.kind == "person"],
         pair=(roles.pair[0].key, roles.pair[1].key) if roles.pair else None,
         judge=roles.judge.key if roles.judge else None,
         people=[rater.key for rater in roles.people],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from django import forms
@@ -25,12 +25,17 @@ from runs_app.models import Experiment
 MOST_RATERS = 1_000
 # Choices that do not apply to other units. The parameter `of` names the units they were made for.
 OF_UNITS = ("rater", "condition", "dimension")
-FIRST_CHOICE = 6  # The number of raters that are compared by default.
+FIRST_CHOICE = 6  # The number of raters that are compared by default, besides references.
+MOST_REPETITIONS = 20  # Single ratings of a model and an item that are read to count equal ratings.
 
 
 @dataclass(frozen=True)
 class Question:
-    """The raters to compare, and the units. `chosen` may hold groups; in `raters` they are expanded to people."""
+    """The raters to compare, and the units.
+
+    `chosen` may hold groups; in `raters` they are expanded to people. `references` are compared with the raters, not
+    among them. repetitions: the number of single ratings behind a model's mean; 0 if a mean is a single rating.
+    """
 
     experiment: Experiment
     units: str
@@ -39,10 +44,26 @@ class Question:
     narrowed: Mapping[str, Any]  # wave, condition, dimension: keys; category: a text. None or "" for all.
     as_shares: bool = False  # Rescale each value to its rater's scale: 0 is the low end, 1 is the high end.
     unheard: int = 0  # The number of people beyond the limit of one comparison.
+    references: tuple[Rater, ...] = ()
+    repetitions: int = 0
 
     @property
     def on_answers(self) -> bool:
         return on_answers(self.units)
+
+    @property
+    def everyone(self) -> list[Rater]:
+        """The raters and the references."""
+        return [*self.raters, *self.references]
+
+    @property
+    def singles(self) -> dict[str, list[Rater]]:
+        """The single ratings behind each model's mean, as raters of their own, by the key of the mean."""
+        return {
+            rater.key: [replace(rater, key=f"{rater.key}-{at}") for at in range(1, self.repetitions + 1)]
+            for rater in self.raters
+            if rater.key[0] == "c" and self.repetitions
+        }
 
     @property
     def in_pairs(self) -> bool:
@@ -58,13 +79,13 @@ class Question:
     def content(self) -> list[Any]:
         """The values that identify this question, for a cache key."""
         keys = [rater.key for rater in self.chosen]
-        people = [rater.key for rater in self.raters]
+        people = [rater.key for rater in self.everyone]
         return [self.experiment.pk, self.units, keys, people, dict(self.narrowed), self.as_shares]
 
     @property
     def scales_differ(self) -> bool:
         """True if the raters' scales differ, so that equal values mean different things."""
-        ends = {rater.scale.ends if rater.scale else None for rater in self.raters}
+        ends = {rater.scale.ends if rater.scale else None for rater in self.everyone}
         return len(ends) > 1 and not self.as_shares
 
 
@@ -142,13 +163,28 @@ class QuestionForm(forms.Form):
         chosen = [rater for rater in self.offered if rater.key in wanted] if wanted else self._first_choice()
         narrowed = {name: self.cleaned_data.get(name) for name in ("wave", "condition", "dimension", "category")}
         as_shares = self.cleaned_data["scale"] == "share"
-        raters = expanded(chosen)
+        raters = expanded([rater for rater in chosen if not rater.is_reference])
         heard, unheard = raters[:MOST_RATERS], len(raters[MOST_RATERS:])
-        return Question(self.experiment, self.rated, chosen, heard, narrowed, as_shares, unheard)
+        references = tuple(rater for rater in chosen if rater.is_reference)
+        repetitions = self._repetitions(narrowed) if any(rater.key[0] == "c" for rater in heard) else 0
+        return Question(
+            self.experiment, self.rated, chosen, heard, narrowed, as_shares, unheard, references, repetitions
+        )
+
+    def _repetitions(self, narrowed: Mapping[str, Any]) -> int:
+        """Return how many single ratings a model's mean may have, up to a limit; 0 if it has one."""
+        waves = 1 if narrowed.get("wave") else self.experiment.waves.count()
+        repetitions = self.experiment.samples * waves
+        return min(repetitions, MOST_REPETITIONS) if repetitions > 1 else 0
 
     def _first_choice(self) -> list[Rater]:
-        """Return the first raters of the most common scale. A first rating of a model is included only on request."""
-        raters = [rater for rater in self.offered if not rater.key.startswith("s")]
+        """Return the first raters of the most common scale, and the references on it.
+
+        A first rating of a model is included only on request.
+        """
+        raters = [rater for rater in self.offered if not rater.key.startswith("s") and not rater.is_reference]
         scales = Counter(rater.scale.ends if rater.scale else None for rater in raters)
         commonest = scales.most_common(1)[0][0] if scales else None
-        return [rater for rater in raters if (rater.scale.ends if rater.scale else None) == commonest][:FIRST_CHOICE]
+        first = [rater for rater in raters if (rater.scale.ends if rater.scale else None) == commonest][:FIRST_CHOICE]
+        references = [rater for rater in self.offered if rater.is_reference and rater.scale]
+        return [*first, *(rater for rater in references if rater.scale and rater.scale.ends == commonest)]

@@ -59,5 +59,5 @@ def _side(rater: Rater, trial: Trial, grading: Grading | None, value: float | No
 
 def values_by_unit(question: Question, units: list[int]) -> dict[tuple[int, str], float]:
     """Return the values of these units by (unit, rater)."""
-    given, chosen = given_by(question)
+    given, chosen = given_by(question, question.everyone)
     return {(unit, rater): value for unit, rater, value in rows(f"WITH {given} {RATINGS}", {**chosen, "units": units})}

@@ -24,7 +24,9 @@ KIND_WORDS: dict[Kind, str] = {
     "norm": "Norms",
     "model": "Model",
 }
-HUMAN: frozenset[Kind] = frozenset({"person", "norm"})
+REFERENCES: frozenset[Kind] = frozenset({"norm", "adjudicated"})
+"""Values with which raters are compared. They are no raters: a norm is a mean of many people, and an adjudicated score
+settles what raters said."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +69,10 @@ class Rater:
     @property
     def word(self) -> str:
         return KIND_WORDS[self.kind]
+
+    @property
+    def is_reference(self) -> bool:
+        return self.kind in REFERENCES
 
     @property
     def is_scored(self) -> bool:

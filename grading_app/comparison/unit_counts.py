@@ -6,14 +6,14 @@ The SQL is fixed text. Values from a request are passed only as parameters.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from django.db import connection
 
 from grading_app.comparison.query import Question
-from grading_app.comparison.raters import keys_of, pairs_of
+from grading_app.comparison.raters import Rater, keys_of, pairs_of
 
 MOST_KINDS, MOST_LINES, MOST_CELLS = 4_000, 250_000, 8_000_000
 """Of ways in which a unit was rated, of these by item, and of ways by items: beyond that, a part of all is compared.
@@ -63,10 +63,12 @@ RATED_BY_MODELS = """SELECT t.item_id, r.condition_id, t.rating, row_number() OV
 SAID_OF_ITEMS = f"""scope AS ({ITEMS_IN_SCOPE}), of_models AS ({RATED_BY_MODELS}), said AS (
     SELECT p.item_id AS unit, {PERSON} AS rater, p.value::float8 AS value, true AS by_people
         {PEOPLE} AND p.trial_id IS NULL
-    UNION ALL SELECT n.item_id, 'norm', n.mean, true FROM datasets_app_norm n
+    UNION ALL SELECT n.item_id, 'norm', n.mean, false FROM datasets_app_norm n
         JOIN scope s ON s.id = n.item_id WHERE %(norms)s AND n.dimension = %(named)s
     UNION ALL SELECT m.item_id, 'c' || m.condition_id, avg(m.rating)::float8, false FROM of_models m
         WHERE m.condition_id = ANY(%(means)s) GROUP BY 1, 2
+    UNION ALL SELECT m.item_id, 'c' || m.condition_id || '-' || m.place, m.rating, false FROM of_models m
+        WHERE m.place <= %(repetitions)s AND m.condition_id = ANY(%(means)s)
     UNION ALL SELECT m.item_id, 's' || m.condition_id, m.rating, false FROM of_models m
         WHERE m.place = 1 AND m.condition_id = ANY(%(singles)s)
 )"""  # noqa: S608
@@ -105,15 +107,17 @@ GIVEN = """given AS (
 """Of these raters alone; each value on its own scale, or as a share of it."""
 
 UNITS = """SELECT given.unit, count(*) OVER () FROM given JOIN scope ON scope.id = given.unit
-    GROUP BY given.unit ORDER BY bool_or(given.by_people) DESC, md5(given.unit || %(drawn)s) LIMIT %(most)s"""
+    GROUP BY given.unit HAVING min(given.place) <= %(n_raters)s
+    ORDER BY bool_or(given.by_people) DESC, md5(given.unit || %(drawn)s) LIMIT %(most)s"""
 RATINGS = """SELECT given.unit, given.rater, given.value::float8 FROM given
     WHERE given.unit = ANY(%(units)s) ORDER BY given.unit, given.rater"""
-# A unit's ratings as {{rater's place, value}, ...}: units with the same text have the same ratings.
+# A unit's ratings as {{rater's place, value}, ...}: units with the same text have the same ratings. Raters have the
+# first places. Units that only a reference has a value for are left out.
 TALLY = """SELECT item, said::text, count(*) FROM (
         SELECT min(scope.item_id) AS item, array_agg(ARRAY[given.place, given.value] ORDER BY given.place) AS said
         FROM given JOIN scope ON scope.id = given.unit
         WHERE %(units)s::bigint[] IS NULL OR given.unit = ANY(%(units)s)
-        GROUP BY given.unit) AS rated
+        GROUP BY given.unit HAVING min(given.place) <= %(n_raters)s) AS rated
     GROUP BY item, said LIMIT %(lines)s"""
 
 
@@ -139,7 +143,7 @@ def load_frame(question: Question, most: int = MOST_UNITS) -> Frame:
     whole = _tally(question, None, MOST_LINES + 1)
     if len(whole.lines) <= MOST_LINES and _fits(whole):
         return whole
-    given, chosen = given_by(question)
+    given, chosen = given_by(question, _columns(question))
     drawn = rows(f"WITH {given} {UNITS}", {**chosen, "drawn": DRAW_SEED, "most": most})
     part = _tally(question, [unit for unit, _ in drawn], None)
     return Frame(part.lines, part.kinds, drawn[0][1])
@@ -151,9 +155,10 @@ def _fits(frame: Frame) -> bool:
 
 
 def _tally(question: Question, units: list[int] | None, most: int | None) -> Frame:
-    given, chosen = given_by(question)
+    columns = _columns(question)
+    given, chosen = given_by(question, columns)
     lines = rows(f"WITH {given} {TALLY}", {**chosen, "units": units, "lines": most})
-    keys = [rater.key for rater in question.raters]
+    keys = [rater.key for rater in columns]
     kinds = {kind: _said(kind, keys) for kind in dict.fromkeys(kind for _, kind, _ in lines)}
     return Frame([(item, kind, n) for item, kind, n in lines], kinds, sum(n for _, _, n in lines))
 
@@ -164,8 +169,13 @@ def _said(kind: str, keys: list[str]) -> dict[str, float]:
     return {keys[round(place) - 1]: float(value) for place, value in pairs}
 
 
-def given_by(question: Question) -> tuple[str, dict[str, Any]]:
-    """Return common table expressions and their parameters.
+def _columns(question: Question) -> list[Rater]:
+    """Return every column of a frame: the raters, the references, and the single ratings behind means."""
+    return [*question.everyone, *(single for singles in question.singles.values() for single in singles)]
+
+
+def given_by(question: Question, columns: Sequence[Rater] | None = None) -> tuple[str, dict[str, Any]]:
+    """Return common table expressions and their parameters, for these columns; by default for the raters alone.
 
     They define `scope` (id, item_id; for pairs also the two answers, one and other) and `given` (unit, rater, value,
     by_people).
@@ -177,9 +187,11 @@ def given_by(question: Question) -> tuple[str, dict[str, Any]]:
         "queues": [queue for queue, _ in pairs],
         "asked": [dimension for _, dimension in pairs],
         **_narrowing(question.narrowed),
-        **_scales(question),
+        **_scales(question, question.raters if columns is None else columns),
+        "n_raters": len(question.raters),
+        "repetitions": question.repetitions,
     }
-    graded = keys_of(question.raters, "g")
+    graded = keys_of(question.everyone, "g")
     if question.in_pairs:
         return f"{SAID_OF_PAIRS}, {GIVEN}", {**wanted, "graded": graded}
     if question.on_answers:
@@ -191,11 +203,11 @@ def given_by(question: Question) -> tuple[str, dict[str, Any]]:
     return f"{SAID_OF_ITEMS}, {GIVEN}", {**wanted, **of_items, "named": named}
 
 
-def _scales(question: Question) -> dict[str, list[Any]]:
+def _scales(question: Question, columns: Sequence[Rater]) -> dict[str, list[Any]]:
     """Return the offset and the divisor of each rater's values: 0 and 1, unless values are shares of the scale."""
-    scales = [rater.scale if question.as_shares else None for rater in question.raters]
+    scales = [rater.scale if question.as_shares else None for rater in columns]
     return {
-        "raters": [rater.key for rater in question.raters],
+        "raters": [rater.key for rater in columns],
         "lows": [float(scale.low) if scale else 0.0 for scale in scales],
         # A scale of one point has no span; 1 avoids a division by zero.
         "spans": [float(scale.high - scale.low) or 1.0 if scale else 1.0 for scale in scales],

@@ -129,8 +129,12 @@ def dimensions_of(experiment: Experiment) -> dict[int, Asked]:
 
 
 def rule_labels(experiment: Experiment) -> dict[int, str]:
-    """Return labels of all graders but people. `people_labels` has the people, one label for each queue."""
-    rules = experiment.grade_conditions.exclude(scorer="rating").exclude(kind=GradeCondition.Kind.PERSON)
+    """Return labels of all graders but people. `people_labels` has the people, one label for each queue.
+
+    An adjudicated score is no measure: it settles single answers, and a mean over them describes no condition.
+    """
+    no_graders = (GradeCondition.Kind.PERSON, GradeCondition.Kind.ADJUDICATED)
+    rules = experiment.grade_conditions.exclude(scorer="rating").exclude(kind__in=no_graders)
     return {rule.pk: _rule_label(rule) for rule in rules.select_related("grader", "rubric", "panel")}
 
 
@@ -287,8 +291,6 @@ def _rule_label(rule: GradeCondition) -> str:
         return f"{rule.panel} ({rule.panel.get_rule_display().lower()})"
     if rule.grader:
         return f"{rule.grader}, {rule.rubric}"
-    if rule.kind == GradeCondition.Kind.ADJUDICATED:
-        return rule.get_kind_display()
     settings = ", ".join(f"{name} {value}" for name, value in sorted(rule.parameters.items()))
     return f"{rule.scorer} ({settings})" if settings else rule.scorer
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from grading_app.statistics.bootstrap import Clusters, bootstrap, clusters_of
 from grading_app.statistics.clusters import ClusterSums, clustered_mean_of
@@ -102,6 +103,7 @@ def judge_standing(
     items: Mapping[Hashable, Hashable] | None = None,
     resamples: int = 2000,
     confidence: float = 0.95,
+    repeated: Floats | None = None,
 ) -> Standing:
     """Compare the judge's agreement with people to the people's agreement with each other.
 
@@ -111,21 +113,28 @@ def judge_standing(
     weight: each unit counts once.
     The people's value is the ceiling. A gap whose interval lies below 0 shows that the judge agrees less than people
     do.
+    repeated: (units, repetitions), the judge's single ratings if its column is their mean; NaN for none. Then "same
+    answer" compares each of them, because a mean equals no point of the scale.
     Units need the judge and two people; others are left out. All three intervals come from `bootstrap`, on the same
     resamples. Raise ValueError if the judge is not among the raters, and in the cases of `bootstrap`.
     """
-    three = standing_coefficients(ratings, judge, measure)
+    three = standing_coefficients(ratings, judge, measure, repeated)
     return Standing(
         *(bootstrap(one, seed=seed, items=items, resamples=resamples, confidence=confidence) for one in three)
     )
 
 
-def standing_coefficients(ratings: Ratings, judge: Hashable, measure: Measure) -> tuple[Coefficient, ...]:
+def standing_coefficients(
+    ratings: Ratings, judge: Hashable, measure: Measure, repeated: Floats | None = None
+) -> tuple[Coefficient, ...]:
     """Return the three measures of a `Standing`, without intervals."""
+    enough = _rated_by(ratings, judge, people=2)
     used, left_out = compared(ratings, judge, people=2)
     table = used.without(judge)
     unit, person = np.nonzero(table.given)
     own, judged = table.values[unit, person], used.values[unit, used.column(judge)]
+    if repeated is not None and measure == "same answer":
+        judged = repeated[enough][unit].T
     by_judge, by_person = (_agreement(measure, table, unit, person, own_or) for own_or in (judged, own))
     share = 1 / table.per_unit[unit]
 
@@ -144,9 +153,14 @@ def standing_coefficients(ratings: Ratings, judge: Hashable, measure: Measure) -
 
 def compared(ratings: Ratings, judge: Hashable, people: int = 1) -> tuple[Ratings, int]:
     """Return the units that the judge and at least `people` people rated, and the number of other units."""
-    enough = (ratings.without(judge).per_unit >= people) & ratings.given[:, ratings.column(judge)]
-    used = ratings.where(enough)
+    used = ratings.where(_rated_by(ratings, judge, people))
     return used, ratings.n_units - used.n_units
+
+
+def _rated_by(ratings: Ratings, judge: Hashable, people: int) -> NDArray[np.bool_]:
+    """Return True for each unit that the judge and at least `people` people rated: (units,)."""
+    found: NDArray[np.bool_] = ratings.given[:, ratings.column(judge)]
+    return found & (ratings.without(judge).per_unit >= people)
 
 
 def people_means(ratings: Ratings, judge: Hashable) -> Floats:
@@ -161,13 +175,14 @@ def _agreement(
 ) -> Callable[[Floats], Floats]:
     """Return the agreement of `values` with the other raters of the unit, when a person is left out.
 
-    (resamples, left-out persons) -> (resamples,). The others' sum is the total minus the person's own rating, so that
-    no table of raters x raters is needed.
+    values: (left-out persons,), or (repetitions, left-out persons) for "same answer"; the repetitions share the weight
+    of one rating. (resamples, left-out persons) -> (resamples,). The others' sum is the total minus the person's own
+    rating, so that no table of raters x raters is needed.
     """
     own, others = table.values[unit, person], table.per_unit[unit] - 1
     if measure == "same answer":
-        same = _times_said(table, unit, values) - (values == own)
-        shares = same / others
+        same = np.where(np.isnan(values), np.nan, _times_said(table, unit, values) - (values == own))
+        shares = (np.nanmean(same, axis=0) if same.ndim > 1 else same) / others
         return lambda times: quotient(times @ shares, times.sum(axis=1))
     means = (np.nansum(table.values, axis=1)[unit] - own) / others
     pair = concordance if measure == "concordance" else correlation
@@ -175,7 +190,7 @@ def _agreement(
 
 
 def _times_said(table: Ratings, unit: Whole, values: Floats) -> Floats:
-    """Return how many raters of the unit gave this value: (left-out persons,)."""
+    """Return how many raters of the unit gave this value: (..., left-out persons)."""
     categories, counts = table.categories, table.counts
     at = np.searchsorted(categories, values).clip(max=len(categories) - 1)
     found: Floats = np.where(categories[at] == values, counts[unit, at], 0.0)

@@ -17,6 +17,7 @@ from grading_app.tables.results import NUMBER, NumberColumn
 
 if TYPE_CHECKING:
     from grading_app.comparison.agreement_report import AgainstPeople, Covered, Line, Pair
+    from grading_app.comparison.reference_report import ReferenceLine
     from grading_app.statistics.estimates import Estimate
 
 
@@ -170,6 +171,55 @@ class PairTable(tables.Table):
         return statistic_format.number(value)
 
 
+class ReferenceTable(tables.Table):
+    """A row for each rater compared with one reference, each number with its interval."""
+
+    rater = tables.Column(empty_values=(), attrs={"td": {"class": "primary"}})
+    units = NumberColumn(empty_values=())
+    bias = NumberColumn(verbose_name="Rater less reference")
+    r = NumberColumn(verbose_name="r")
+    concordance = NumberColumn(verbose_name="Concordance")
+    same = NumberColumn(verbose_name="Same score")
+
+    class Meta:
+        orderable = False
+        default = site_wording.MISSING
+        attrs = {"class": "data-table keep-table"}
+
+    def __init__(self, lines: Iterable[ReferenceLine], raters: Mapping[str, Rater], reference: Rater) -> None:
+        self.raters = raters
+        # The norm of an item is a mean of many people: no rating equals it.
+        super().__init__(list(lines), exclude=("same",) if reference.kind == "norm" else ())
+
+    def render_rater(self, record: ReferenceLine) -> str:
+        return f"mean of {record.people:,} people" if record.people else self.raters[str(record.rater)].label
+
+    def render_units(self, record: ReferenceLine) -> str:
+        return counted(record.bias.units)
+
+    def render_bias(self, value: Estimate) -> str:
+        return with_interval(value)
+
+    def render_r(self, value: Estimate) -> str:
+        return with_interval(value)
+
+    def render_concordance(self, value: Estimate) -> str:
+        return with_interval(value)
+
+    def render_same(self, value: Estimate) -> str:
+        shown = statistic_format.per_cent(value.estimate)
+        ends = statistic_format.per_cent_interval(value.low, value.high)
+        return shown if value.low is None else f"{shown} ({ends})"
+
+
+def with_interval(estimate: Estimate) -> str:
+    """Return a text such as '0.12 (−0.05 to 0.29)', or the number alone if it has no interval."""
+    shown = statistic_format.number(estimate.estimate)
+    if estimate.low is None:
+        return shown
+    return f"{shown} ({statistic_format.interval(estimate.low, estimate.high)})"
+
+
 @dataclass(frozen=True)
 class Told:
     """A number about the judge and people: its name, the estimate, and its meaning."""
@@ -259,4 +309,14 @@ def told_means(against: AgainstPeople, *, in_pairs: bool = False) -> list[Told]:
     ]  # fmt: skip
 
 
-__all__ = ["NUMBER", "CoverageTable", "MeasureTable", "PairTable", "Told", "ToldTable", "told_against", "told_means"]
+__all__ = [
+    "NUMBER",
+    "CoverageTable",
+    "MeasureTable",
+    "PairTable",
+    "ReferenceTable",
+    "Told",
+    "ToldTable",
+    "told_against",
+    "told_means",
+]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from csp.decorators import csp_replace
 from django.http import Http404, HttpRequest, HttpResponse
@@ -15,13 +15,24 @@ from evalsite.lib.permissions import readers_only
 from grading_app.comparison.background import Standing, is_large, standing_of
 from grading_app.comparison.comparison_cache import Compared, Roles, kept_comparison, roles_of, state_of_question
 from grading_app.comparison.query import Question, QuestionForm
-from grading_app.comparison.raters import CHOICE
+from grading_app.comparison.raters import CHOICE, Rater
 from grading_app.reports.plot_style import NARROW, WIDE, Theme, svg
-from grading_app.tables.agreement import CoverageTable, MeasureTable, PairTable, ToldTable, told_against, told_means
+from grading_app.tables.agreement import (
+    CoverageTable,
+    MeasureTable,
+    PairTable,
+    ReferenceTable,
+    ToldTable,
+    told_against,
+    told_means,
+)
 from grading_app.tables.results import behind
 from runs_app.models import Experiment
 from runs_app.monitoring.progress import Totals, state_of
 from runs_app.views.permissions import may_edit, visible_experiment
+
+if TYPE_CHECKING:
+    from grading_app.comparison.agreement_report import Measured
 
 FIGURES = ("differences", "confusion")
 THEMES: dict[str, Theme] = {"": "auto", "light": "light", "dark": "dark"}
@@ -89,12 +100,23 @@ def _shown(request: HttpRequest, question: Question, roles: Roles, compared: Com
         "measures": MeasureTable(measured.lines) if measured.lines else None,
         "pairs": PairTable(measured.pairs, raters, in_pairs=question.in_pairs) if len(measured.pairs) > 1 else None,
         "against": ToldTable(told_against(against, in_pairs=question.in_pairs)) if against else None,
+        "references": _references(question, measured),
         "means": ToldTable(told_means(against, in_pairs=question.in_pairs)) if against else None,
         "figures": {
             name: _figure(request, question, picture, state)
             for name, picture in _pictures(question, roles, compared, WIDE).items()
         },
     }
+
+
+def _references(question: Question, measured: Measured) -> list[tuple[Rater, ReferenceTable]]:
+    """Return a table for each reference that has units in common with a rater."""
+    raters = {rater.key: rater for rater in question.raters}
+    lines = {
+        reference: [line for line in measured.references if line.reference == reference.key]
+        for reference in question.references
+    }
+    return [(one, ReferenceTable(compared, raters, one)) for one, compared in lines.items() if compared]
 
 
 def _pictures(question: Question, roles: Roles, compared: Compared, width: int) -> dict[str, Any]:

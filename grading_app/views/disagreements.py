@@ -59,7 +59,7 @@ def disagreement(request: HttpRequest, slug: str, pk: int) -> HttpResponse:
     if question is not None and question.on_answers:
         standing = standing_now(question)
         place = disagreements.place_of(question, trial.pk, order_of(request), standing.row if standing else None)
-    raters = question.raters if question is not None and question.on_answers else []
+    raters = question.everyone if question is not None and question.on_answers else []
     in_total = question is not None and not question.criterion  # An adjudication is a score of the whole answer.
     may = in_total and may_adjudicate(request.user, experiment)
     context = {
@@ -157,7 +157,7 @@ def _rows(question: Question, splits: list[Split]) -> list[dict[str, Any]]:
         {
             "split": split,
             **shown[split.unit],
-            "sides": [Side(rater, values.get((split.unit, rater.key))) for rater in question.raters],
+            "sides": [Side(rater, values.get((split.unit, rater.key))) for rater in question.everyone],
         }
         for split in splits
         if split.unit in shown  # In a stored comparison, a unit may have lost its ratings since.

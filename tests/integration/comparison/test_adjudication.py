@@ -76,17 +76,20 @@ def test_what_was_said_never_changes(experiment):
         cursor.execute("UPDATE grading_app_adjudication SET score = 4 WHERE id = %s", [word.pk])
 
 
-def test_it_can_be_chosen_as_a_rater_and_shows_at_once(client, experiment):
+def test_it_is_a_reference_that_shows_at_once(client, experiment):
     client.force_login(experiment.owner)
     address = reverse("experiment_agreement", args=["pilot"])
     before = client.get(address).context["compared"].measured.covered
     posted(client, experiment.owner, experiment, trials_of(experiment)[1])
     page = client.get(address)
     assert len(before) == 2
-    assert [one.n for one in page.context["compared"].measured.covered] == [4, 4, 1]
-    assert page.context["roles"].people[0].kind == "adjudicated"
+    measured = page.context["compared"].measured
+    assert [one.n for one in measured.covered] == [4, 4]
+    assert page.context["roles"].people == []
+    assert [line.bias.estimate for line in measured.references] == [2 - 5, 6 - 5]
     posted(client, experiment.owner, experiment, trials_of(experiment)[1], score="1", reason="No.")
-    assert client.get(address).context["compared"].measured.covered[2].mean == 1
+    lines = client.get(address).context["compared"].measured.references
+    assert [line.bias.estimate for line in lines] == [2 - 1, 6 - 1]
     asked = QuestionForm(client.get(address).wsgi_request.GET, experiment).question()
     assert len(values_in_frame(load_frame(asked))) == 9
 

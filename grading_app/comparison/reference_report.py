@@ -1,0 +1,127 @@
+"""Raters compared with references: norms, and adjudicated scores. Pure functions: ratings in, lines out.
+
+A reference is no rater. A norm is a mean of many people, and an adjudicated score settles what raters said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from grading_app.statistics.bootstrap import bootstrap
+from grading_app.statistics.concordance import concordance, correlation
+from grading_app.statistics.estimates import Estimate
+from grading_app.statistics.judge_bias import compared, judge_bias
+from grading_app.statistics.measures import Coefficient, quotient
+from grading_app.statistics.ratings import Floats, Ratings
+
+RESAMPLES = 1_000
+MOST_RATERS = 12  # More people than this are compared by their mean alone.
+PEOPLE = "people"
+
+
+@dataclass(frozen=True)
+class ReferenceLine:
+    """One rater compared with one reference, on the units that have both.
+
+    rater: `PEOPLE` for the mean of all people. people: their number; 0 for a single rater. same: the share of equal
+    ratings; of a mean of repeated ratings, over its single ratings; None for the mean of people.
+    """
+
+    reference: Hashable
+    rater: Hashable
+    people: int
+    bias: Estimate
+    r: Estimate
+    concordance: Estimate
+    same: Estimate | None
+
+
+def measure_references(
+    ratings: Ratings,
+    references: Sequence[Hashable],
+    raters: Sequence[Hashable],
+    humans: Sequence[Hashable],
+    singles: Mapping[str, Sequence[str]],
+    *,
+    seed: int,
+) -> Iterator[ReferenceLine]:
+    """Yield a line for each reference and rater with units in common, then one for the mean of two people or more.
+
+    singles: the columns of single ratings behind a mean, by rater.
+    """
+    people = [rater for rater in raters if rater in humans]
+    named = raters if len(raters) <= MOST_RATERS else [rater for rater in raters if rater not in humans]
+    for reference in references:
+        for rater in named:
+            columns: Sequence[Hashable] = singles.get(str(rater)) or [rater]
+            both = ratings.of(rater, reference)
+            if (line := _line(both, ratings.of(*columns).values, 0, seed)) is not None:
+                yield line
+        if len(people) > 1:
+            both = _with_mean(ratings, people, reference)
+            if (line := _line(both, None, len(people), seed)) is not None:
+                yield line
+
+
+def _line(both: Ratings, single: Floats | None, people: int, seed: int) -> ReferenceLine | None:
+    """Return the comparison of the first column with the second; single: (units, repetitions) of the first."""
+    rater, reference = both.raters
+    used, left_out = compared(both, rater)
+    if not used.units:
+        return None
+    x, y = used.values.T
+    kept = both.given.all(axis=1)
+
+    def estimate(name: str, of: Callable[[Floats], Floats]) -> Estimate:
+        return bootstrap(Coefficient(name, used, left_out, of), seed=seed, resamples=RESAMPLES)
+
+    same = None
+    if single is not None:
+        equal = _share_of_equal(single[kept], y[:, None])
+        same = estimate("share of equal ratings", lambda times: quotient(times @ equal, times.sum(axis=1)))
+    return ReferenceLine(
+        reference,
+        rater,
+        people,
+        judge_bias(both, rater).result(),
+        estimate("Pearson's r", lambda times: correlation(x, y, times)),
+        estimate("Lin's concordance correlation coefficient", lambda times: concordance(x, y, times)),
+        same,
+    )
+
+
+def _with_mean(ratings: Ratings, people: Sequence[Hashable], reference: Hashable) -> Ratings:
+    """Return two columns: the mean of the people who rated the unit, and the reference."""
+    table = ratings.of(*people)
+    n = table.per_unit
+    means = np.where(n > 0, np.nansum(table.values, axis=1) / np.maximum(n, 1), np.nan)
+    values = np.column_stack([means, ratings.of(reference).values[:, 0]])
+    return Ratings(values, ratings.units, (PEOPLE, reference), (), ratings.holding)
+
+
+def share_equal(ratings: Ratings, first: str, second: str, singles: Mapping[str, Sequence[str]]) -> float | None:
+    """Return the share of equal ratings of two raters, over the units that both rated.
+
+    A mean of repeated ratings is replaced by its single ratings: each is compared with each of the other rater.
+    """
+    both = ratings.of(first, second).given.all(axis=1)
+    if not both.any():
+        return None
+    one, other = (ratings.of(*(singles.get(rater) or [rater])).values[both] for rater in (first, second))
+    shares = np.stack([_share_of_equal(one, other[:, [at]]) for at in range(other.shape[1])])
+    given = ~np.isnan(shares)
+    of_unit = np.where(given, shares, 0.0).sum(axis=0) / np.maximum(given.sum(axis=0), 1)
+    return float(np.average(of_unit, weights=ratings.times[both]))
+
+
+def _share_of_equal(single: Floats, value: Floats) -> Floats:
+    """Return how many of the single ratings (units, repetitions) equal the value (units, 1), as a share: (units,).
+
+    NaN where the value is missing.
+    """
+    given = ~np.isnan(single)
+    shares: Floats = ((single == value) & given).sum(axis=1) / np.maximum(given.sum(axis=1), 1)
+    return np.where(np.isnan(value[:, 0]), np.nan, shares)

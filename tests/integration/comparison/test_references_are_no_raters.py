@@ -1,0 +1,159 @@
+"""Norms and adjudicated scores are compared with raters, and enter no number over raters or people."""
+
+import numpy as np
+import pytest
+from django.core.cache import cache
+from django.urls import reverse
+
+from grading_app.comparison.adjudication import adjudicate
+from grading_app.comparison.agreement_report import RESAMPLES, SEED
+from grading_app.comparison.raters import Scale
+from grading_app.statistics.alpha import krippendorff_alpha
+from grading_app.statistics.judge_bias import judge_standing
+from grading_app.statistics.ratings import ratings_of
+from tests import factories
+from tests.integration.comparison.world import graded, make_answers, make_rubric, trials_of
+from tests.integration.rating.world import make_queue, make_rater, rate_all
+
+pytestmark = pytest.mark.django_db
+ITEMS, PEOPLE, SAMPLES = 14, 6, 3
+
+
+@pytest.fixture(autouse=True)
+def nothing_kept():
+    cache.clear()
+
+
+@pytest.fixture
+def drawn():
+    """Ratings of 14 items from 1 to 7: of a model three times, and of six people; and a norm of many people."""
+    draw = np.random.default_rng(7)
+    truth = draw.uniform(1.5, 6.5, ITEMS)
+
+    def rated(n, noise):
+        return np.clip(np.round(truth[:, None] + noise * draw.standard_normal((ITEMS, n))), 1, 7)
+
+    return {"model": rated(SAMPLES, 0.7), "people": rated(PEOPLE, 1.0), "norm": np.round(truth, 2)}
+
+
+@pytest.fixture
+def study(drawn):
+    valence = factories.make_dimension("valence")
+    items = [{**factories.plain_question(at), "norms": {"valence": float(drawn["norm"][at])}} for at in range(ITEMS)]
+    dataset = factories.make_dataset("photos", items)
+    made = factories.make_experiment("affect", dataset=dataset, dimensions=[valence], samples=SAMPLES)
+    (run,) = factories.make_runs(made)
+    factories.plan_trials(
+        run, answer=lambda item, _, at: {"answer": "x", "rating": int(drawn["model"][item.position, at])}
+    )
+    queue = make_queue("feelings", dataset=dataset, dimensions=[valence], raters_wanted=PEOPLE)
+    for person in range(PEOPLE):
+        rate_all(make_rater(queue, started=True), lambda due, p=person: int(drawn["people"][due.item.position, p]))
+    query = f"units=items:valence&rater=q{queue.pk}-{valence.pk}&rater=norm&rater=c{run.condition_id}"
+    return made, query
+
+
+def measured(client, study, page="experiment_agreement"):
+    experiment, query = study
+    client.force_login(experiment.owner)
+    return client.get(f"{reverse(page, args=[experiment.slug])}?{query}")
+
+
+def test_six_people_and_a_norm_are_six_people(client, study, drawn):
+    page = measured(client, study)
+    against = page.context["compared"].measured.against
+    text = " ".join(page.content.decode().split())
+    assert against.people == PEOPLE
+    assert 'against people</h2><span class="muted">6 raters' in text
+    model = drawn["model"].mean(axis=1, keepdims=True)
+    with_people = judge_standing(
+        ratings_of(np.hstack([model, drawn["people"]])), 0, "concordance", seed=SEED, resamples=RESAMPLES
+    )
+    with_norm = judge_standing(
+        ratings_of(np.hstack([model, drawn["people"], drawn["norm"][:, None]])), 0, "concordance", seed=SEED,
+        resamples=RESAMPLES,
+    )  # fmt: skip
+    gap = against.standings[0].gap
+    assert gap.estimate == pytest.approx(with_people.gap.estimate)
+    assert abs(gap.estimate - with_norm.gap.estimate) > 0.01
+    assert against.bias.estimate == pytest.approx((model[:, 0] - drawn["people"].mean(axis=1)).mean())
+
+
+def test_a_norm_does_not_enter_pooled_alpha(client, study, drawn):
+    lines = {line.name: line.estimate for line in measured(client, study).context["compared"].measured.lines}
+    found = lines["Krippendorff's alpha, interval"]
+    table = np.hstack([drawn["people"], drawn["model"].mean(axis=1, keepdims=True)])
+    assert found.raters == PEOPLE + 1
+    assert found.estimate == pytest.approx(krippendorff_alpha(ratings_of(table), "interval").estimate)
+
+
+def test_raters_are_compared_with_the_norm_on_their_own(client, study, drawn):
+    page = measured(client, study)
+    lines = page.context["compared"].measured.references
+    assert [(line.rater[0], line.people) for line in lines] == [*[("p", 0)] * PEOPLE, ("c", 0), ("p", PEOPLE)]
+    model, mean = lines[-2], lines[-1]
+    assert model.bias.estimate == pytest.approx((drawn["model"].mean(axis=1) - drawn["norm"]).mean())
+    assert mean.r.estimate == pytest.approx(np.corrcoef(drawn["people"].mean(axis=1), drawn["norm"])[0, 1])
+    text = page.content.decode()
+    assert "Against norms of the dataset" in text
+    assert "mean of 6 people" in text
+
+
+def test_equal_ratings_are_counted_over_single_answers_and_not_over_their_mean(client, study, drawn):
+    found = measured(client, study).context["compared"].measured
+    same = np.mean([drawn["model"][:, [at]] == drawn["people"] for at in range(SAMPLES)])
+    assert found.against.standings[1].judge.estimate == pytest.approx(same)
+    pair = next(one for one in found.pairs if one.second[0] == "c")
+    assert pair.same == pytest.approx((drawn["model"] == drawn["people"][:, [0]]).mean())
+    of_means = (drawn["model"].mean(axis=1, keepdims=True) == drawn["people"]).mean()
+    assert same > of_means + 0.1
+    nominal = {line.name: line.estimate for line in found.lines}["Krippendorff's alpha, nominal"]
+    table = np.hstack([drawn["people"], drawn["model"][:, [0]]])
+    assert nominal.estimate == pytest.approx(krippendorff_alpha(ratings_of(table), "nominal").estimate)
+
+
+def test_a_norm_does_not_widen_the_range_of_a_disagreement_and_is_shown_beside_it(client, study, drawn):
+    rows = measured(client, study, "experiment_disagreements").context["rows"]
+    for row in rows:
+        at = row["item"].position
+        ratings = [*drawn["people"][at], drawn["model"][at].mean()]
+        assert row["split"].size == pytest.approx(max(ratings) - min(ratings), abs=1e-5)
+        assert row["split"].n == PEOPLE + 1
+        assert row["sides"][-1].value == pytest.approx(drawn["norm"][at])
+
+
+@pytest.fixture
+def judged():
+    """Four judges, and the decision on one answer."""
+    made = make_answers(items=8)
+    rubric = make_rubric()
+    for off in range(4):
+        graded(made, "judge-" + "x" * (off + 1), lambda trial, o=off: float(1 + (trial.item.position + o) % 5),
+               rubric=rubric)  # fmt: skip
+    adjudicate(trials_of(made)[2], scale=Scale(1, 7), score=7, reason="So it is.", by=made.owner)
+    return made
+
+
+def test_a_decision_is_no_fifth_rater(client, judged):
+    page = measured(client, (judged, ""))
+    found = page.context["compared"].measured
+    assert [one.n for one in found.covered] == [8, 8, 8, 8]
+    assert {line.estimate.raters for line in found.lines if line.estimate} == {4}
+    assert page.context["against"] is None
+    assert [line.bias.units for line in found.references] == [1, 1, 1, 1]
+    assert "Against adjudicated, 1 to 7" in page.content.decode()
+
+
+def test_a_decision_is_no_measure_of_the_results(client, judged):
+    client.force_login(judged.owner)
+    page = client.get(reverse("experiment_results", args=[judged.slug]))
+    assert len(page.context["scores"].rows) == 4
+    assert "djudicat" not in str([row.record.measure.label for row in page.context["scores"].rows])
+
+
+def test_a_decision_beside_the_raters_does_not_make_their_range(client, judged):
+    page = measured(client, (judged, ""), "experiment_disagreements")
+    row = next(row for row in page.context["rows"] if row["trial"].pk == trials_of(judged)[2].pk)
+    assert row["split"].n == 4
+    assert row["split"].size == max(one.value for one in row["sides"][:4]) - min(one.value for one in row["sides"][:4])
+    assert (row["sides"][-1].rater.word, row["sides"][-1].value) == ("Adjudicated", 7)
