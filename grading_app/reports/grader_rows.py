@@ -72,6 +72,11 @@ class GradeLine:
         return self.scores.preferred + self.scores.unread
 
     @property
+    def is_adjudication(self) -> bool:
+        """True for decisions on single answers. They are no sample of answers, so there is no mean of them."""
+        return self.condition.kind == GradeCondition.Kind.ADJUDICATED
+
+    @property
     def quorum(self) -> str:
         """For a panel: how many members must have judged an answer before it gets a score."""
         seats = len(members_of(self.condition))
@@ -93,7 +98,9 @@ def grade_lines(experiment: Experiment) -> list[GradeLine]:
             "rubric",
             "panel",
             "judge_condition",
-        ).order_by("pk")
+        )
+        .prefetch_related("panel__graders__rubric")
+        .order_by("pk")
     )
     runs = _runs_of(experiment)
     kin = _kin_of(experiment, conditions)

@@ -8,19 +8,23 @@ from typing import Any
 
 from django.db import connection
 
+from grading_app.comparison.raters import grade_scale
 from grading_app.models import GradeCondition
 from grading_app.reports.frames import SUMS
 from grading_app.reports.verdict_cache import Aggregate, Among
-from grading_app.statistics.clusters import ClusterSums, Mean, clustered_mean_of
+from grading_app.statistics.clusters import ClusterSums
+from grading_app.statistics.intervals import Bounds, ScoreEstimate, estimate_mean
+from runs_app.models import Dimension
 
 LENGTH_MATTERS = 0.3  # A correlation of score and length of at least this size is flagged ...
 ENOUGH = 30  # ... if it is based on at least this number of answers.
 
-BY_ITEM = f"""SELECT rule, {SUMS} FROM (
-    SELECT g.condition_id AS rule, t.item_id, count(*) AS asked, count(g.score) AS n,
+BY_ITEM = f"""SELECT rule, condition_id, dimension_id, {SUMS} FROM (
+    SELECT g.condition_id AS rule, r.condition_id, t.dimension_id, t.item_id, count(*) AS asked, count(g.score) AS n,
         coalesce(sum(g.score), 0) AS s, coalesce(sum(g.score * g.score), 0) AS q
-    FROM grading_app_grading g JOIN runs_app_trial t ON t.id = g.trial_id
-    WHERE g.condition_id = ANY(%(conditions)s) GROUP BY 1, 2) AS of_item GROUP BY 1"""  # noqa: S608 - fixed text
+    FROM grading_app_grading g JOIN runs_app_trial t ON t.id = g.trial_id JOIN runs_app_run r ON r.id = t.run_id
+    WHERE g.condition_id = ANY(%(conditions)s) GROUP BY 1, 2, 3, 4) AS of_item
+    GROUP BY 1, 2, 3 ORDER BY 1, 3 NULLS FIRST, 2"""  # noqa: S608 - fixed text
 BY_LENGTH = """SELECT g.condition_id, corr(g.score, char_length(t.answer)), count(g.score)
     FROM grading_app_grading g JOIN runs_app_trial t ON t.id = g.trial_id
     WHERE g.condition_id = ANY(%(conditions)s) GROUP BY 1"""
@@ -46,9 +50,23 @@ FROM seat JOIN left_out l ON l.panel = seat.panel GROUP BY 1, 2 ORDER BY 3 DESC 
 
 
 @dataclass(frozen=True, slots=True)
-class Scores:
-    """The sums of a condition's verdicts. `mean` is None if no score could be read.
+class AnswerScores:
+    """The scores of the answers of one condition, on one dimension if items are rated.
 
+    estimate: None if no score could be read. unread: the number of answers without a score.
+    """
+
+    condition: int
+    dimension: int | None
+    estimate: ScoreEstimate | None
+    unread: int
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """The sums of a condition's verdicts.
+
+    means: by dimension, then by the condition that answered; a mean over several of them would describe none.
     codes: (error code, count) of unreadable verdicts, the most frequent first.
     length: Pearson's r of score and length of the answer in characters, over `length_n` answers. None if either does
     not vary.
@@ -58,7 +76,7 @@ class Scores:
     missing: for a panel, (condition of a member, number of these answers without its verdict).
     """
 
-    mean: Mean | None = None
+    means: tuple[AnswerScores, ...] = ()
     codes: tuple[tuple[str, int], ...] = ()
     length: float | None = None
     length_n: int = 0
@@ -67,6 +85,11 @@ class Scores:
     noted: tuple[tuple[str, int], ...] = ()
     left_out: int = 0
     missing: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def n(self) -> int:
+        """The number of scores that could be read."""
+        return sum(one.estimate.n for one in self.means if one.estimate)
 
     @property
     def unread(self) -> int:
@@ -87,12 +110,12 @@ def read_scores(conditions: Sequence[GradeCondition], among: Among = ()) -> dict
     """Return the scores of these conditions, by condition."""
     judges = [condition.pk for condition in conditions if condition.kind == GradeCondition.Kind.JUDGE]
     wanted = {"conditions": [condition.pk for condition in conditions], "judges": judges}
-    sums = {rule: numbers for rule, *numbers in _rows(BY_ITEM, wanted)}
+    means = _means(conditions, _rows(BY_ITEM, wanted))
     lengths = {rule: (r, n) for rule, r, n in _rows(BY_LENGTH, wanted)}
     codes = _grouped(_rows(BY_CODE, wanted))
     notes = _grouped(_rows(BY_NOTE, wanted)) if judges else {}
     found = {
-        rule: _scores(sums.get(rule), codes.get(rule, ()), lengths.get(rule, (None, 0)), notes.get(rule, ()))
+        rule: _scores(means.get(rule, ()), codes.get(rule, ()), lengths.get(rule, (None, 0)), notes.get(rule, ()))
         for rule in wanted["conditions"]
     }
     return found | _with_those_left_out(found, [one.pk for one in conditions if _may_leave_out(one, found)])
@@ -113,17 +136,17 @@ def _may_leave_out(condition: GradeCondition, scores: Mapping[int, Scores]) -> b
 
 
 def _scores(
-    sums: Sequence[Any] | None,
+    means: Sequence[AnswerScores],
     codes: Sequence[tuple[str, int]],
     length: tuple[float | None, int],
     notes: Sequence[tuple[str, int]],
 ) -> Scores:
     return Scores(
-        mean=_mean(sums) if sums else None,
+        means=tuple(means),
         codes=tuple((code, n) for code, n in codes if code),
         length=length[0],
         length_n=length[1],
-        graded=int(sums[2] + sums[-1]) if sums else 0,
+        graded=sum((one.estimate.n if one.estimate else 0) + one.unread for one in means),
         preferred=sum(n for code, n in codes if not code),
         noted=tuple(notes),
     )
@@ -141,9 +164,30 @@ def _with_those_left_out(found: Mapping[int, Scores], panels: Sequence[int]) -> 
     }
 
 
-def _mean(sums: Sequence[Any]) -> Mean | None:
-    clusters, total, n, squares, totals_squared, sizes_by_totals, sizes_squared, _unread = sums
-    return clustered_mean_of(ClusterSums(n, total, squares, clusters, totals_squared, sizes_by_totals, sizes_squared))
+def _means(conditions: Sequence[GradeCondition], rows: Iterable[Sequence[Any]]) -> dict[int, list[AnswerScores]]:
+    """Return the estimates of each grade condition. Each has the interval that suits its scale."""
+    scales = {one.pk: _bounds(one) for one in conditions}
+    dimensions = _dimension_bounds(conditions)
+    found: dict[int, list[AnswerScores]] = {}
+    for rule, condition, dimension, *sums in rows:
+        bounds = scales[rule] or dimensions.get(dimension)
+        clusters, total, n, squares, totals_squared, sizes_by_totals, sizes_squared, unread = sums
+        added = ClusterSums(n, total, squares, clusters, totals_squared, sizes_by_totals, sizes_squared)
+        estimate = estimate_mean(added, bounds)
+        found.setdefault(rule, []).append(AnswerScores(condition, dimension, estimate, int(unread)))
+    return found
+
+
+def _bounds(condition: GradeCondition) -> Bounds | None:
+    """Return the ends of the scale of the scores; None for the answer's own rating, whose dimension has the scale."""
+    scale = None if condition.scorer == "rating" else grade_scale(condition)
+    return scale.ends if scale else None
+
+
+def _dimension_bounds(conditions: Sequence[GradeCondition]) -> dict[int | None, Bounds]:
+    experiments = {one.experiment_id for one in conditions if one.scorer == "rating"}
+    asked = Dimension.objects.filter(experiments__in=experiments) if experiments else Dimension.objects.none()
+    return {pk: (float(low), float(high)) for pk, low, high in asked.values_list("pk", "scale_min", "scale_max")}
 
 
 def _grouped(rows: Iterable[tuple[Any, ...]]) -> dict[int, list[tuple[str, int]]]:

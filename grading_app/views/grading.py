@@ -21,10 +21,12 @@ from grading_app.judging import grader_lookup, panels
 from grading_app.judging.judge_plan import JudgingReport, judge
 from grading_app.judging.judging_costs import estimate_judging
 from grading_app.models import Grader, Panel
+from grading_app.reports.frames import dimensions_of, labels_of
 from grading_app.reports.grader_rows import GradeLine, grade_lines, is_moving, tries_of
 from grading_app.reports.pairwise_raters import standings
 from grading_app.reports.rubric_upgrades import Newer, judging_address, newer_versions
 from grading_app.rule_form import RuleForm
+from grading_app.tables.grading import AnswerNames, AnswerScoreTable
 from runs_app.models import Experiment
 from runs_app.monitoring.progress import Totals, state_of
 from runs_app.planning.cost_estimate import Estimate
@@ -44,11 +46,12 @@ def experiment_grading(request: HttpRequest, slug: str) -> HttpResponse:
     editable = may_edit(request, experiment)
     newer = newer_versions(experiment, [line.condition for line in lines]) if editable else {}
     chose = standings(lines)
+    names = AnswerNames(labels_of(experiment), dimensions_of(experiment))
     is_added_up = any(line.kept.is_under_way for line in lines) or any(one.is_under_way for _, one in chose)
     context = {
         "experiment": experiment,
         "state": state_of(experiment, Totals.of(experiment.runs.generating())),
-        "lines": [_shown(experiment, line, editable, newer) for line in lines],
+        "lines": [_shown(experiment, line, editable, newer, names) for line in lines],
         "is_live": is_added_up or is_moving((run for line in lines for run in line.runs), POLLED_S),
         "standings": chose,
         "tries": tries_of(experiment),
@@ -62,10 +65,14 @@ def experiment_grading(request: HttpRequest, slug: str) -> HttpResponse:
     return render(request, f"grading_app/{page}", context)
 
 
-def _shown(experiment: Experiment, line: GradeLine, editable: bool, newer: Mapping[int, Newer]) -> dict[str, Any]:
-    """Return a line with its links and the buttons of its runs."""
+def _shown(
+    experiment: Experiment, line: GradeLine, editable: bool, newer: Mapping[int, Newer], names: AnswerNames
+) -> dict[str, Any]:
+    """Return a line with its scores, its links and the buttons of its runs."""
+    means = () if line.is_adjudication else line.scores.means
     return {
         "line": line,
+        "means": AnswerScoreTable(means, names) if means else None,
         "totals": line.totals,
         "runs": [(run, _actions(run) if editable else []) for run in line.runs],
         "again": _again(experiment, line) if editable else "",

@@ -1,0 +1,70 @@
+"""The table of scores of one grader on the grading tab."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+import django_tables2 as tables
+
+from evalsite.lib.text import number_format as site_wording
+from grading_app.reports import statistic_format
+from grading_app.reports.frames import Asked
+from grading_app.reports.verdict_stats import AnswerScores
+from grading_app.statistics.intervals import ScoreEstimate
+from grading_app.tables.results import NumberColumn
+
+
+class AnswerNames(NamedTuple):
+    """The names of the conditions that answered, and the dimensions on which they rated items."""
+
+    conditions: Mapping[int, str]
+    dimensions: Mapping[int, Asked]
+
+
+class AnswerScoreTable(tables.Table):
+    """A row for each condition that answered, on each dimension."""
+
+    condition = tables.Column(verbose_name="Answers of", attrs={"td": {"class": "primary"}})
+    dimension = tables.Column()
+    n = NumberColumn(verbose_name="Scores", empty_values=())
+    items = NumberColumn(empty_values=())
+    unread = NumberColumn(verbose_name="No score")
+    mean = NumberColumn(accessor="estimate", verbose_name="Mean")
+    interval = NumberColumn(accessor="estimate", verbose_name="95 % interval")
+
+    class Meta:
+        orderable = False
+        default = site_wording.MISSING
+        attrs = {"class": "data-table keep-table"}
+
+    def __init__(self, means: Iterable[AnswerScores], names: AnswerNames) -> None:
+        self.names = names
+        rows = list(means)
+        super().__init__(rows, exclude=() if any(row.dimension for row in rows) else ("dimension",))
+
+    def render_condition(self, value: int) -> str:
+        return self.names.conditions.get(value, site_wording.MISSING)
+
+    def render_dimension(self, value: int) -> str:
+        asked = self.names.dimensions.get(value)
+        return asked.title if asked else site_wording.MISSING
+
+    def render_n(self, record: AnswerScores) -> str:
+        return site_wording.format_count(record.estimate.n if record.estimate else 0)
+
+    def render_items(self, record: AnswerScores) -> str:
+        return site_wording.format_count(record.estimate.clusters if record.estimate else 0)
+
+    def render_unread(self, value: int) -> str:
+        return site_wording.format_count(value)
+
+    def render_mean(self, value: ScoreEstimate) -> str:
+        return statistic_format.per_cent(value.mean) if value.is_share else statistic_format.number(value.mean)
+
+    def render_interval(self, value: ScoreEstimate) -> str:
+        if value.low is None:
+            return value.reason
+        if value.is_share:
+            return statistic_format.per_cent_interval(value.low, value.high)
+        return statistic_format.interval(value.low, value.high)
