@@ -12,8 +12,10 @@ from typing import Any
 
 from django.db import connection
 
+from grading_app.comparison.raters import grade_scale, rubric_scale
 from grading_app.models import GradeCondition
 from grading_app.statistics.clusters import ClusterSums
+from grading_app.statistics.intervals import Bounds
 from runs_app.models import Condition, Experiment, Wave
 from runs_app.models.trials import REFUSED_CLASS
 from runs_app.monitoring.point_status import PointLine, point_lines
@@ -88,7 +90,8 @@ class Frames:
     """All of an experiment's aggregates, in one wave or in all.
 
     labels: the names of its conditions, in the order of the design. rules: the names of its graders, with the people of
-    each queue as one grader. The rating itself is not among them, because the trials hold it.
+    each queue as one grader. The rating itself is not among them, because the trials hold it. rule_bounds: the ends of
+    the graders' scales.
     """
 
     labels: dict[int, str]
@@ -100,6 +103,7 @@ class Frames:
     rating_counts: dict[tuple[int, int], dict[int, int]]
     norm_pairs: list[NormPair]
     points: list[PointLine] = field(default_factory=list)
+    rule_bounds: dict[int, Bounds] = field(default_factory=dict)
 
 
 def load_frames(experiment: Experiment, wave: Wave | None = None) -> Frames:
@@ -118,6 +122,7 @@ def load_frames(experiment: Experiment, wave: Wave | None = None) -> Frames:
         rating_counts=rating_counts(where) if dimensions else {},
         norm_pairs=norm_pairs(where) if dimensions else [],
         points=point_lines(experiment, wave),
+        rule_bounds=rule_bounds(experiment) if rules or people else {},
     )
 
 
@@ -148,6 +153,15 @@ def people_labels(experiment: Experiment) -> dict[int, str]:
         -queue: f"people of {name} ({rubric}@{version}), mean of {spread_text(least, most)}"
         for queue, name, rubric, version, least, most in counted
     }
+
+
+def rule_bounds(experiment: Experiment) -> dict[int, Bounds]:
+    """Return the ends of the scale of each grader, by the keys of `rule_labels` and `people_labels`."""
+    graders = experiment.grade_conditions.exclude(scorer="rating").select_related("rubric", "panel")
+    scales = {one.pk: grade_scale(one) for one in graders.prefetch_related("panel__graders__rubric")}
+    queues = experiment.rating_queues.exclude(rubric=None).select_related("rubric")
+    scales |= {-queue.pk: rubric_scale(queue.rubric) for queue in queues if queue.rubric}
+    return {key: scale.ends for key, scale in scales.items() if scale}
 
 
 RATERS = """SELECT q.id, q.name, u.name, u.version, min(of_answer.n), max(of_answer.n) FROM (

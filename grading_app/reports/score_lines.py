@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from grading_app.reports.frames import Asked, Cell, Frames
-from grading_app.statistics.clusters import ClusterSums, clustered_mean_of, clustered_share_of
+from grading_app.statistics.clusters import ClusterSums
+from grading_app.statistics.intervals import SHARE_BOUNDS, Bounds, estimate_mean
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,8 +24,8 @@ class Measure:
 class ScoreLine:
     """A mean or share with its interval.
 
-    If the measure is a share, `mean` is 0 to 1, `sd` is None, and the interval is Wilson's. Everything but the counts
-    is None if no score could be read. `se`, `low` and `high` are None with one item.
+    If the measure is a share, `mean` is 0 to 1 and `sd` is None. Everything but the counts is None if no score could be
+    read. Without an interval, `low` and `high` are None and `reason` says why; `method` says how an interval was made.
     """
 
     measure: Measure
@@ -39,6 +40,8 @@ class ScoreLine:
     low: float | None = None
     high: float | None = None
     effective_n: float | None = None
+    method: str = ""
+    reason: str = ""
 
 
 def score_lines(cells: Iterable[Cell], frames: Frames, *, by_category: bool = False) -> list[ScoreLine]:
@@ -54,7 +57,7 @@ def score_lines(cells: Iterable[Cell], frames: Frames, *, by_category: bool = Fa
     for (rule, dimension, condition, category), (added, unread) in sums.items():
         label = measure_label(frames.rules, frames.dimensions, rule, dimension)
         measure = Measure(label, rule, dimension, (rule, dimension) in binary)
-        lines.append(_line(measure, frames.labels[condition], category, added, unread))
+        lines.append(_line(measure, frames.labels[condition], category, added, unread, _bounds_of(measure, frames)))
     order = {label: at for at, label in enumerate(frames.labels.values())}
     return sorted(lines, key=lambda line: (place_of(line.measure), order[line.condition], line.category or ""))
 
@@ -80,14 +83,21 @@ def place_of(measure: Measure) -> tuple[bool, bool, int, int]:
     return (measure.rule is not None, rule < 0, abs(rule), measure.dimension or 0)
 
 
-def _line(measure: Measure, condition: str, category: str | None, sums: ClusterSums, unread: int) -> ScoreLine:
+def _bounds_of(measure: Measure, frames: Frames) -> Bounds | None:
+    """Return the ends of the scale of the measure's scores; None if they are unknown."""
+    if measure.rule is not None:
+        return frames.rule_bounds.get(measure.rule)
+    asked = frames.dimensions.get(measure.dimension) if measure.dimension is not None else None
+    return (float(asked.low), float(asked.high)) if asked else None
+
+
+def _line(
+    measure: Measure, condition: str, category: str | None, sums: ClusterSums, unread: int, bounds: Bounds | None
+) -> ScoreLine:
     counts = (measure, condition, category, round(sums.n), round(sums.clusters), unread)
-    if measure.is_share:
-        share = clustered_share_of(sums)
-        if share is None:
-            return ScoreLine(*counts)
-        return ScoreLine(*counts, share.share, None, share.se, share.low, share.high, share.effective_n)
-    mean = clustered_mean_of(sums)
-    if mean is None:
+    found = estimate_mean(sums, SHARE_BOUNDS if measure.is_share else bounds)
+    if found is None:
         return ScoreLine(*counts)
-    return ScoreLine(*counts, mean.mean, sums.sd, mean.se, mean.low, mean.high)
+    sd = None if measure.is_share else found.sd
+    numbers = (found.mean, sd, found.se, found.low, found.high, found.effective_n)
+    return ScoreLine(*counts, *numbers, method=found.method, reason=found.reason)

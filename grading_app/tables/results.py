@@ -103,6 +103,8 @@ class ScoreTable(tables.Table):
         return statistic_format.per_cent(value) if record.measure.is_share else statistic_format.number(value, 3)
 
     def render_interval(self, record: ScoreLine) -> str:
+        if record.low is None and record.reason:
+            return record.reason
         if record.measure.is_share:
             return statistic_format.per_cent_interval(record.low, record.high)
         return statistic_format.interval(record.low, record.high)

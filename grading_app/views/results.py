@@ -151,7 +151,7 @@ def _note_on(lines: list[ScoreLine]) -> str:
     """Return a note on how the intervals of this table were made."""
     notes = ["Standard errors are clustered by item."]
     if any(not line.measure.is_share for line in lines):
-        notes.append("Intervals of means: Student's, over items.")
+        notes.append("Intervals of means: score intervals with Student's t over items, which stay on the scale.")
     if any(line.measure.is_share for line in lines):
         several = any(line.measure.is_share and line.n > line.items for line in lines)
         notes.append(f"Intervals of shares: Wilson's{', at the effective number of answers' if several else ''}.")

@@ -1,0 +1,79 @@
+"""The grading tab shows each mean or share with the interval of the results page, and pools nothing."""
+
+import pytest
+from django.core.cache import cache
+from django.urls import reverse
+
+from grading_app.scoring.grading import grade
+from tests import factories
+from tests.integration.comparison.world import graded, make_answers, make_rubric
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True)
+def nothing_kept():
+    cache.clear()
+
+
+def tables(client, experiment):
+    """The rows of each grader on the grading tab, and the rows of the results page, as texts."""
+    client.force_login(experiment.owner)
+    tab = client.get(reverse("experiment_grading", args=[experiment.slug]))
+    results = client.get(reverse("experiment_results", args=[experiment.slug]))
+    of_graders = [texts(shown["means"], "condition", "dimension") for shown in tab.context["lines"]]
+    return of_graders, texts(results.context["scores"], "measure", "condition")
+
+
+def texts(table, *names):
+    shown = [name for name in names if name in table.columns.names()]
+    return [
+        (*(str(row.get_cell(name)) for name in shown), str(row.get_cell("mean")), str(row.get_cell("interval")))
+        for row in table.rows
+    ]
+
+
+def test_ten_right_answers_of_ten_have_the_same_interval_on_both_pages(client):
+    made = make_answers(items=10)
+    graded(made, "exact_match", lambda trial: 1.0, kind="rule")
+    ((tab,),), (results,) = tables(client, made)
+    assert tab[1:] == results[2:] == ("100.0 %", "72.2 to 100.0 %")
+
+
+def test_valence_and_arousal_of_two_models_are_four_means(client):
+    dimensions = [factories.make_dimension("valence"), factories.make_dimension("arousal")]
+    made = make_answers(items=6, models=("small", "large"), samples=2, dimensions=dimensions)
+    grade(made, scorers=["rating"], by="a test")
+    (tab,), results = tables(client, made)
+    assert [row[:2] for row in tab] == [
+        ("small", "valence"), ("large", "valence"), ("small", "arousal"), ("large", "arousal")
+    ]  # fmt: skip
+    assert [row[2:] for row in tab] == [row[2:] for row in results]
+
+
+def test_a_mean_of_equal_ratings_has_a_width_and_stays_on_the_scale(client):
+    made = make_answers(items=8)
+    graded(made, "judge-a", lambda trial: 7.0, rubric=make_rubric())
+    ((tab,),), (results,) = tables(client, made)
+    assert tab[1] == results[2] == "7.00"
+    low, high = (float(end) for end in tab[2].split(" to "))
+    assert 1 < low < 6.9
+    assert high == 7
+    assert results[3] == tab[2]
+
+
+def test_one_item_has_no_interval_and_says_why(client):
+    made = make_answers(items=1, samples=4)
+    graded(made, "judge-a", lambda trial: 3.0 + trial.sample_idx % 2, rubric=make_rubric())
+    ((tab,),), (results,) = tables(client, made)
+    assert tab[1:] == results[2:] == ("3.50", "an interval needs at least two items")
+
+
+def test_a_decision_has_no_mean_on_the_tab(client):
+    made = make_answers(items=3)
+    graded(made, "settled", lambda trial: 5.0, kind="adjudicated")
+    made.grade_conditions.update(parameters={"scale_min": 1, "scale_max": 7})
+    client.force_login(made.owner)
+    page = client.get(reverse("experiment_grading", args=[made.slug]))
+    assert page.context["lines"][0]["means"] is None
+    assert "Decided answers" in page.content.decode()
