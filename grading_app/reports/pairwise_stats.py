@@ -9,10 +9,12 @@ from typing import Any
 
 from django.db import connection
 
-from evalsite.lib.stats.wilson import Interval, wilson
 from grading_app.models import GradeCondition
 from grading_app.reports.frames import condition_labels
+from grading_app.reports.statistic_format import per_cent, per_cent_interval
 from grading_app.reports.verdict_cache import Aggregate, Among
+from grading_app.statistics.clusters import ClusterSums
+from grading_app.statistics.intervals import SHARE_BOUNDS, ScoreEstimate, estimate_mean
 
 RESAMPLES = 400
 SEED = 1
@@ -22,16 +24,27 @@ SMOOTHING = 0.5
 SAID = """SELECT p.condition_id AS rater, p.trial_a_id AS a, p.trial_b_id AS b,
         CASE p.winner WHEN 'tie' THEN 0 WHEN 'a' THEN 1 ELSE -1 END AS for_first
     FROM grading_app_preference p WHERE p.condition_id = ANY(%(conditions)s) AND p.winner <> ''"""
-ORDERS = f"""WITH said AS ({SAID}), pairs AS (
-    SELECT rater, least(a, b) AS low, greatest(a, b) AS high, count(*) AS orders,
+SUMS = """coalesce(sum(n), 0), coalesce(sum(s), 0), coalesce(sum(s), 0), count(*)::float8, coalesce(sum(s * s), 0),
+    coalesce(sum(n * s), 0), coalesce(sum(n * n), 0)"""
+# By item: the pairs that were seen in both orders, how many of their verdicts changed with the order, and which
+# position gained; then all verdicts but ties, and how many of them chose the answer shown first.
+ORDERS = f"""WITH said AS ({SAID}), placed AS (
+    SELECT said.*, t.item_id AS item FROM said JOIN runs_app_trial t ON t.id = said.a),
+pairs AS (
+    SELECT rater, item, least(a, b) AS low, greatest(a, b) AS high, count(*) AS orders,
         min(CASE WHEN a < b THEN for_first ELSE -for_first END) AS least_side,
         max(CASE WHEN a < b THEN for_first ELSE -for_first END) AS most_side,
         sum(for_first) AS for_first
-    FROM said GROUP BY 1, 2, 3)
-SELECT count(*) FILTER (WHERE orders = 2), count(*) FILTER (WHERE orders = 2 AND least_side <> most_side),
-    count(*) FILTER (WHERE orders = 2 AND for_first > 0), count(*) FILTER (WHERE orders = 2 AND for_first < 0),
-    (SELECT count(*) FROM said WHERE for_first > 0), (SELECT count(*) FROM said WHERE for_first <> 0)
-FROM pairs"""  # noqa: S608 - fixed text
+    FROM placed GROUP BY 1, 2, 3, 4),
+flips AS (
+    SELECT item, count(*)::float8 AS n, (count(*) FILTER (WHERE least_side <> most_side))::float8 AS s,
+        count(*) FILTER (WHERE for_first > 0) AS for_first, count(*) FILTER (WHERE for_first < 0) AS for_second
+    FROM pairs WHERE orders = 2 GROUP BY 1),
+firsts AS (
+    SELECT item, count(*)::float8 AS n, (count(*) FILTER (WHERE for_first > 0))::float8 AS s
+    FROM placed WHERE for_first <> 0 GROUP BY 1)
+SELECT 'flips', {SUMS}, coalesce(sum(for_first), 0)::bigint, coalesce(sum(for_second), 0)::bigint FROM flips
+UNION ALL SELECT 'firsts', {SUMS}, 0, 0 FROM firsts"""  # noqa: S608 - fixed text
 # How often each condition won against each other condition on an item; a tie is half a win for both. Items with the
 # same tally make one row. So the number of rows depends on the distinct tallies, not on the verdicts.
 TALLIES = f"""WITH said AS ({SAID}), met AS (
@@ -52,31 +65,59 @@ SELECT count(*), tally FROM of_item GROUP BY tally ORDER BY tally"""  # noqa: S6
 class OrderBias:
     """The order bias of one rater.
 
-    pairs: the pairs that the rater saw in both orders. flipped: pairs whose verdict changed with the order. for_first,
-    for_second: pairs for which the first or the second position gained. decided: all verdicts that are not ties.
-    first_won: how many of them chose the answer shown first.
+    flips: the share of pairs, of those that the rater saw in both orders, whose verdict changed with the order.
+    firsts: the share of verdicts, of those that are no ties, that chose the answer shown first. Pairs of one item are
+    related, so the intervals are clustered by item. Both are None without such pairs or verdicts.
+    for_first, for_second: pairs for which the first or the second position gained.
     """
 
-    pairs: int
-    flipped: int
+    flips: ScoreEstimate | None
+    firsts: ScoreEstimate | None
     for_first: int
     for_second: int
-    first_won: int
-    decided: int
 
     @property
-    def percent(self) -> float:
-        return 100 * self.flipped / self.pairs if self.pairs else 0.0
+    def pairs(self) -> int:
+        return self.flips.n if self.flips else 0
 
     @property
-    def interval(self) -> Interval | None:
-        """Wilson's interval of the share that flipped, 0 to 1; None without pairs in both orders."""
-        return wilson(self.flipped, self.pairs) if self.pairs else None
+    def flipped(self) -> int:
+        return round(self.flips.mean * self.flips.n) if self.flips else 0
 
     @property
-    def first_interval(self) -> Interval | None:
-        """Wilson's interval of the share that the answer shown first won; None if all verdicts are ties."""
-        return wilson(self.first_won, self.decided) if self.decided else None
+    def decided(self) -> int:
+        return self.firsts.n if self.firsts else 0
+
+    @property
+    def first_won(self) -> int:
+        return round(self.firsts.mean * self.firsts.n) if self.firsts else 0
+
+    @property
+    def flips_text(self) -> str:
+        return _share_text(self.flips)
+
+    @property
+    def firsts_text(self) -> str:
+        return _share_text(self.firsts)
+
+
+def _share_text(share: ScoreEstimate | None) -> str:
+    """Return a text such as '33.3 %, 95 % interval 6.1 to 79.2 % over 3 items'."""
+    if share is None:
+        return ""
+    if share.low is None:
+        return f"{per_cent(share.mean)}, no interval: {share.reason}"
+    ends = per_cent_interval(share.low, share.high)
+    return f"{per_cent(share.mean)}, 95 % interval {ends} over {share.clusters:,} items"
+
+
+def order_bias(raters: Sequence[int]) -> OrderBias:
+    """Return the order bias over all verdicts of these grade conditions."""
+    rows = {name: numbers for name, *numbers in _rows(ORDERS, raters)}
+    flips, firsts = (
+        estimate_mean(ClusterSums(*map(float, rows[name][:7])), SHARE_BOUNDS) for name in ("flips", "firsts")
+    )
+    return OrderBias(flips, firsts, *rows["flips"][7:])
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +150,7 @@ def pairwise_standing(conditions: Sequence[GradeCondition], labels: dict[int, st
     from grading_app.statistics.bradley_terry import Tally, comparisons_from_tallies
 
     raters = [one.pk for one in conditions]
-    bias = OrderBias(*_rows(ORDERS, raters)[0])
+    bias = order_bias(raters)
     comparisons = comparisons_from_tallies(
         (items, [Tally(labels.get(low, str(low)), labels.get(high, str(high)), *score) for low, high, *score in tally])
         for items, tally in ((items, json.loads(tally)) for items, tally in _rows(TALLIES, raters))

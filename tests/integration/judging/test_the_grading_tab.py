@@ -8,6 +8,7 @@ import time_machine
 from django.urls import reverse
 from django.utils import timezone
 
+from evalsite.lib.stats.wilson import wilson
 from grading_app.judging import panels
 from grading_app.judging.judge_plan import judge
 from grading_app.judging.verdict_reader import read_verdicts
@@ -15,11 +16,13 @@ from grading_app.models import GradeCondition, Grading, Panel, Preference
 from grading_app.reports.grader_rows import grade_lines
 from grading_app.reports.pairwise_stats import pairwise_standing
 from grading_app.scoring.grading import grade
+from grading_app.statistics.clusters import clustered_share_of
 from grading_app.verdict_history import superseding
 from runs_app.models import Run, Trial
 from tests.factories import make_dataset, make_experiment, make_model, make_runs, make_team, plan_trials
 from tests.factories.engine import drain
 from tests.factories.judges import judge_run, judging, make_grader, make_rubric
+from tests.unit.clustering import sums_of
 
 
 def tab(experiment):
@@ -265,10 +268,16 @@ def test_the_order_of_answers_shows_as_bias_and_the_better_model_as_stronger(web
     standing = pairwise_standing([line.condition], labels)
     bias = standing.bias
     assert (bias.pairs, bias.flipped, bias.for_first, bias.for_second) == (6, 2, 2, 0)
+    # Both pairs of item 0 changed, and none of the other two items: as certain as three items, not as six pairs.
+    by_items = clustered_share_of(sums_of([[1, 1], [0, 0], [0, 0]]))
+    assert (bias.flips.low, bias.flips.high) == pytest.approx((by_items.low, by_items.high))
+    assert bias.flips.high - bias.flips.low > wilson(2, 6).high - wilson(2, 6).low
+    assert (bias.decided, bias.firsts.clusters) == (12, 3)
     assert [one.label for one in standing.ranked] == [f"model of {second}", f"model of {first}"]
     assert standing.ranked[0].strength > 0 > standing.ranked[1].strength
     page = web.get(tab(answered)).content.decode()
     assert "2 of 6 pairs" in page
+    assert f"{100 * by_items.low:.1f} to {100 * by_items.high:.1f} % over 3 items" in page
     assert "Bradley-Terry" in page
 
 
