@@ -56,7 +56,14 @@ class Counts:
                 self._add(1, *where, name)
         if row["status"] == "failed":
             self._add(1, "failed", row["error_class"] or "without a class")
+        if row["dimension"] and row["status"] == "done":
+            read = "ratings" if row["rating"] is not None else f"no rating: {row['parse_error'] or 'without a code'}"
+            self._add(1, "ratings", row["condition_id"], row["dimension"], read)
         self._span("answers", row["completed_at"])
+
+    def rating(self, row: Row) -> None:
+        if row["rating"] is not None and not row["excluded"]:
+            self._add(1, "people", row["queue"], row["rated_on"], row["kind"])
 
     def attempt(self, row: Row) -> None:
         self._add(1, "calls", row["stage"], row["outcome"])
@@ -89,6 +96,7 @@ COUNTED: Mapping[str, Callable[[Counts, Row], None]] = {
     "attempts": Counts.attempt,
     "gradings": Counts.grading,
     "items": Counts.item,
+    "ratings": Counts.rating,
     "ledger": Counts.money,
 }
 

@@ -18,6 +18,7 @@ from django.urls import reverse
 from datasets_app.models.history import Actor, record_changes
 from grading_app.export.card_counts import Counts
 from grading_app.export.formats import TABLES, export_chunks
+from grading_app.export.result_facts import result_facts
 from grading_app.export.snapshot_archive import ArchiveWriter
 from grading_app.export.study_card import study_card
 from grading_app.models import Snapshot
@@ -138,6 +139,8 @@ def _facts(experiment: Experiment, label: str, reason: str, by: Actor) -> dict[s
         "conditions": [_condition(one, served.get(one.pk, [])) for one in conditions],
         "manifests": list(experiment.manifests.order_by("pk").values_list("pk", flat=True)),
         "agreement": reverse("experiment_agreement", args=[experiment.slug]),
+        "evalsite": manifest["evalsite"],
+        "results": result_facts(experiment),
         "packages": {"python": manifest["python"], **manifest["packages"]},
     }
 

@@ -13,7 +13,7 @@ def study_card(facts: Tree, counts: Tree) -> str:
 
     facts: about the site when the snapshot was made. counts: from the snapshot's tables (`card_counts.Counts`).
     """
-    parts = (_head, _dataset, _asked, _numbers, _failures, _money, _grading, _software)
+    parts = (_head, _dataset, _asked, _numbers, _results, _failures, _money, _ratings, _grading, _software)
     return "\n\n".join(text for part in parts for text in part(facts, counts)) + "\n"
 
 
@@ -60,6 +60,40 @@ def _numbers(facts: Tree, counts: Tree) -> Iterator[str]:
     yield _table(("condition", "wave", *kinds), rows)
 
 
+def _results(facts: Tree, counts: Tree) -> Iterator[str]:
+    yield "## Results"
+    found = facts["results"]
+    if not found["scores"]:
+        yield "No answer has a rating or a score."
+        return
+    yield _table(
+        ("measure", "condition", "scores", "items", "no score", "mean or share", "SE", "95 % interval", "method"),
+        [
+            (one["measure"], one["condition"], one["n"], one["items"], one["unread"], _number(one["mean"]),
+             _number(one["se"]), _ends(one), one["method"] or one["reason"])
+            for one in found["scores"]
+        ],
+    )  # fmt: skip
+    if found["norms"]:
+        yield "Means by item compared with the dataset's norms:"
+        yield _table(
+            ("dimension", "condition", "items", "r", "95 % interval", "mean difference", "method"),
+            [
+                (one["dimension"], one["condition"], one["items"], _number(one["r"]), _ends(one),
+                 _number(one["difference"]), one["method"] or one["reason"])
+                for one in found["norms"]
+            ],
+        )  # fmt: skip
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:z.4g}"
+
+
+def _ends(one: Tree) -> str:
+    return "-" if one["low"] is None else f"{_number(one['low'])} to {_number(one['high'])}"
+
+
 def _failures(facts: Tree, counts: Tree) -> Iterator[str]:
     yield "## Errors"
     yield _table(("trials that failed, by class", "trials"), counts.get("failed", {}).items())
@@ -81,7 +115,24 @@ def _money(facts: Tree, counts: Tree) -> Iterator[str]:
     )
 
 
+def _ratings(facts: Tree, counts: Tree) -> Iterator[str]:
+    """Yield the counts of ratings, if the study has any."""
+    by_models, by_people = counts.get("ratings", {}), counts.get("people", {})
+    if by_models or by_people:
+        yield "## Ratings"
+    if by_models:
+        yield _table(("rated by the model", "on", "", "answers"), _leaves(by_models))
+    if by_people:
+        yield _table(("rated by people of the queue", "on", "kind", "ratings"), _leaves(by_people))
+
+
+def _leaves(tree: Tree) -> list[tuple[str, ...]]:
+    return [(one, on, kind, n) for one, of in tree.items() for on, found in of.items() for kind, n in found.items()]
+
+
 def _grading(facts: Tree, counts: Tree) -> Iterator[str]:
+    if not counts.get("gradings") and (counts.get("ratings") or counts.get("people")):
+        return  # In a rating study the ratings are the scores: nobody grades them.
     yield "## Grades"
     rows = [(by, kind, n) for by, found in counts.get("gradings", {}).items() for kind, n in found.items()]
     yield _table(("graded by", "", "answers"), rows)
@@ -90,7 +141,9 @@ def _grading(facts: Tree, counts: Tree) -> Iterator[str]:
 
 def _software(facts: Tree, counts: Tree) -> Iterator[str]:
     yield "## Software"
-    yield _table(("package", "version"), facts["packages"].items())
+    made = facts["evalsite"]
+    named = {"evalsite": made["version"], "commit of evalsite": made["commit"] or "not known"}
+    yield _table(("package", "version"), {**named, **facts["packages"]}.items())
     yield f"{len(facts['manifests'])} launches; what each wrote down is in `manifests/`."
 
 

@@ -14,6 +14,7 @@ FACTS = {
     "experiment": "pilot", "title": "A <b>title</b>", "description": "", "samples": 2,
     "dataset": {"name": "questions@1", "title": "Questions", "source": "", "licence": "CC-BY-4.0", "hash": "ab" * 32},
     "conditions": [], "manifests": [], "agreement": "/experiments/pilot/agreement/", "packages": {"python": "3.11"},
+    "evalsite": {"version": "0.1.0+0123456789", "commit": ""}, "results": {"scores": [], "norms": []},
 }  # fmt: skip
 trials = st.lists(
     st.fixed_dictionaries(
@@ -25,6 +26,9 @@ trials = st.lists(
             "answer": st.sampled_from(["", "yes"]),
             "truncated": st.booleans(),
             "error_class": st.sampled_from(["", "server"]),
+            "dimension": st.sampled_from([None, "valence"]),
+            "rating": st.sampled_from([None, 4]),
+            "parse_error": st.sampled_from([None, "no_number"]),
             "completed_at": st.sampled_from([None, "2026-03-01T12:00:00Z", "2026-03-02T12:00:00Z"]),
         }
     ),
@@ -67,6 +71,42 @@ def test_a_difference_is_named_with_both_numbers():
         "a / b: the card says 3, the tables 2",
         "d: the card says None, the tables 5",
     ]
+
+
+def test_a_result_has_its_interval_and_method_or_the_reason_for_none():
+    line = {"measure": "exact_match", "condition": "small", "n": 10, "items": 10, "unread": 0, "mean": 1.0, "se": 0.0}
+    with_interval = {**line, "low": 0.7225, "high": 1.0, "method": "Wilson", "reason": ""}
+    without = {**line, "low": None, "high": None, "method": "", "reason": "an interval needs at least two items"}
+    results = {"scores": [with_interval, without], "norms": []}
+    card = study_card({**FACTS, "results": results}, counted([]))
+    assert "| exact_match | small | 10 | 10 | 0 | 1 | 0 | 0.7225 to 1 | Wilson |" in card
+    assert "| 1 | 0 | - | an interval needs at least two items |" in card
+
+
+def test_a_rating_study_lists_its_ratings_and_no_grades():
+    rated = {"condition_id": "a--1", "wave": 0, "wave_label": "", "status": "done", "answer": "4", "truncated": False}
+    rows = [
+        {**rated, "dimension": "valence", "rating": 4, "parse_error": None, "error_class": None, "completed_at": None},
+        {**rated, "dimension": "valence", "rating": None, "parse_error": "no_number", "error_class": None,
+         "completed_at": None},
+    ]  # fmt: skip
+    card = study_card(FACTS, counted(rows))
+    assert "| a--1 | valence | ratings | 1 |" in card
+    assert "| a--1 | valence | no rating: no_number | 1 |" in card
+    assert "## Grades" not in card
+    assert "## Grades" in study_card(FACTS, counted([]))
+
+
+def test_ratings_by_people_are_counted_without_excluded_raters():
+    row = {"queue": "feelings", "rated_on": "arousal", "kind": "item", "rating": 3.0, "excluded": False}
+    card = study_card(FACTS, counted([row, row, {**row, "excluded": True}, {**row, "rating": None}], "ratings"))
+    assert "| feelings | arousal | item | 2 |" in card
+
+
+def test_the_card_names_the_version_and_the_commit():
+    assert "| evalsite | 0.1.0+0123456789 |" in study_card(FACTS, counted([]))
+    made = {"version": "0.1.0+0123456789", "commit": "c0ffee"}
+    assert "| commit of evalsite | c0ffee |" in study_card({**FACTS, "evalsite": made}, counted([]))
 
 
 def test_words_of_people_make_no_markup():

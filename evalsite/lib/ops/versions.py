@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import subprocess
 from functools import cache
 from pathlib import Path
 from pkgutil import iter_modules
@@ -42,6 +43,19 @@ def code_version() -> str:
         for path in sorted((Path(settings.BASE_DIR) / package).rglob("*.py")):
             digest.update(f"{path.relative_to(settings.BASE_DIR)}\0".encode() + path.read_bytes() + b"\0")
     return f"{RELEASE}+{digest.hexdigest()[:10]}"
+
+
+@cache
+def code_commit() -> str:
+    """Return the commit of the checked out code; "" without a git repository. The first result is cached."""
+    if not (Path(settings.BASE_DIR) / ".git").exists():
+        return ""  # An installed copy may lie in the repository of something else.
+    command = ["git", "-C", str(settings.BASE_DIR), "rev-parse", "--verify", "HEAD"]
+    try:
+        told = subprocess.run(command, capture_output=True, text=True, timeout=5, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return told.stdout.strip() if told.returncode == 0 else ""
 
 
 @cache

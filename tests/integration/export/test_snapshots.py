@@ -10,6 +10,8 @@ from django.core.management import CommandError, call_command
 from django.db import IntegrityError, transaction
 from django.urls import reverse
 
+from evalsite.lib.ops.versions import code_commit, code_version
+from evalsite.lib.stats.wilson import wilson
 from grading_app.export.formats import TABLES, export_chunks
 from grading_app.export.snapshots import SnapshotError, make_snapshot, path_of
 from grading_app.models import Grading, Snapshot
@@ -78,6 +80,40 @@ def test_its_card_says_how_many_of_what_from_the_rows(experiment):
     assert made.counts["calls"] == {"generate": {"ok": Attempt.objects.count()}}
     for said in ("For the paper", "CC-BY-4.0", "Written here", "vendor/small-2026", "| server | 3 |", "| trials | 6 |"):
         assert said in card
+
+
+def test_its_facts_and_card_hold_the_version_and_the_results_with_their_methods(experiment):
+    found = parts(make_snapshot(experiment, by=experiment.owner))
+    facts = json.loads(found["facts.json"])
+    assert facts["evalsite"] == {"version": code_version(), "commit": code_commit()}
+    (line,) = facts["results"]["scores"]
+    expected = wilson(3, 3)
+    assert (line["measure"], line["mean"], line["method"]) == ("numeric", 1, "Wilson")
+    assert (line["low"], line["high"]) == pytest.approx((expected.low, expected.high))
+    card = found["study-card.md"].decode()
+    assert f"| evalsite | {code_version()} |" in card
+    assert "| numeric | small | 3 | 3 | 0 | 1 | 0 | 0.4385 to 1 | Wilson |" in card
+
+
+def test_a_rating_study_has_results_with_norms_and_no_section_of_grades():
+    items = [{**factories.plain_question(at), "norms": {"valence": 1 + at}} for at in range(6)]
+    made = factories.make_experiment(
+        dataset=factories.make_dataset("photos", items), dimensions=[factories.make_dimension("valence")]
+    )
+    (run,) = factories.make_runs(made, status="done")
+    rated = [2, 1, 3, 5, 4, 6]
+    factories.plan_trials(run, answer=lambda item, *_: {"answer": "x", "rating": rated[item.position]})
+    found = parts(make_snapshot(made, by="test"))
+    results = json.loads(found["facts.json"])["results"]
+    (line,), (norm,) = results["scores"], results["norms"]
+    assert (line["mean"], line["is_share"]) == (3.5, False)
+    assert 1 < line["low"] < 3.5 < line["high"] < 7
+    assert "score interval" in line["method"]
+    assert (norm["items"], norm["r"], norm["difference"]) == pytest.approx((6, 0.8857142857, 0))
+    card = found["study-card.md"].decode()
+    assert "## Ratings" in card
+    assert "## Grades" not in card
+    assert "| valence | ratings | 6 |" in card
 
 
 def test_the_same_rows_give_the_same_tables_to_the_byte(experiment):
