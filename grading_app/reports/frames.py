@@ -6,13 +6,13 @@ Every frame has at most one row for each condition, dimension and category (or i
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from django.db import connection
 
-from grading_app.comparison.raters import grade_scale, rubric_scale
+from grading_app.comparison.raters import grade_scale
 from grading_app.models import GradeCondition
 from grading_app.statistics.clusters import ClusterSums
 from grading_app.statistics.intervals import Bounds
@@ -110,7 +110,8 @@ def load_frames(experiment: Experiment, wave: Wave | None = None) -> Frames:
     """Load every aggregate that the experiment can have, in at most five passes over its rows, all in the database."""
     where = {"experiment": experiment.pk, "wave": wave.pk if wave else None}
     dimensions = dimensions_of(experiment)
-    rules, people = rule_labels(experiment), people_labels(experiment)
+    graders = graders_of(experiment)
+    rules, people = rule_labels(experiment, graders), people_labels(experiment)
     by_rules = grade_cells(where, list(rules)) if rules else []
     return Frames(
         labels=labels_of(experiment, wave),
@@ -122,7 +123,7 @@ def load_frames(experiment: Experiment, wave: Wave | None = None) -> Frames:
         rating_counts=rating_counts(where) if dimensions else {},
         norm_pairs=norm_pairs(where) if dimensions else [],
         points=point_lines(experiment, wave),
-        rule_bounds=rule_bounds(experiment) if rules or people else {},
+        rule_bounds=rule_bounds(graders),
     )
 
 
@@ -133,14 +134,21 @@ def dimensions_of(experiment: Experiment) -> dict[int, Asked]:
     }
 
 
-def rule_labels(experiment: Experiment) -> dict[int, str]:
+def rule_labels(experiment: Experiment, graders: Sequence[GradeCondition] | None = None) -> dict[int, str]:
     """Return labels of all graders but people. `people_labels` has the people, one label for each queue.
 
     An adjudicated score is no measure: it settles single answers, and a mean over them describes no condition.
     """
-    no_graders = (GradeCondition.Kind.PERSON, GradeCondition.Kind.ADJUDICATED)
-    rules = experiment.grade_conditions.exclude(scorer="rating").exclude(kind__in=no_graders)
-    return {rule.pk: _rule_label(rule) for rule in rules.select_related("grader", "rubric", "panel")}
+    found = graders_of(experiment) if graders is None else graders
+    no_rules = (GradeCondition.Kind.PERSON, GradeCondition.Kind.ADJUDICATED)
+    return {rule.pk: _rule_label(rule) for rule in found if rule.kind not in no_rules}
+
+
+def graders_of(experiment: Experiment) -> list[GradeCondition]:
+    """Return all grade conditions but the answer's own rating, with what labels and scales need."""
+    conditions = experiment.grade_conditions.exclude(scorer="rating").order_by("pk")
+    described = conditions.select_related("grader", "rubric", "panel", "assignment")
+    return list(described.prefetch_related("panel__graders__rubric"))
 
 
 def people_labels(experiment: Experiment) -> dict[int, str]:
@@ -155,12 +163,9 @@ def people_labels(experiment: Experiment) -> dict[int, str]:
     }
 
 
-def rule_bounds(experiment: Experiment) -> dict[int, Bounds]:
+def rule_bounds(graders: Sequence[GradeCondition]) -> dict[int, Bounds]:
     """Return the ends of the scale of each grader, by the keys of `rule_labels` and `people_labels`."""
-    graders = experiment.grade_conditions.exclude(scorer="rating").select_related("rubric", "panel")
-    scales = {one.pk: grade_scale(one) for one in graders.prefetch_related("panel__graders__rubric")}
-    queues = experiment.rating_queues.exclude(rubric=None).select_related("rubric")
-    scales |= {-queue.pk: rubric_scale(queue.rubric) for queue in queues if queue.rubric}
+    scales = {-one.assignment.queue_id if one.assignment else one.pk: grade_scale(one) for one in graders}
     return {key: scale.ends for key, scale in scales.items() if scale}
 
 

@@ -90,7 +90,7 @@ def test_it_names_the_version_and_the_commit_of_the_code(launched):
 def test_the_commit_is_that_of_the_checkout_or_empty_without_one(settings, tmp_path):
     checkout = settings.BASE_DIR
     command = ["git", "-C", checkout, "rev-parse", "HEAD"]
-    told = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S607
+    told = subprocess.run(command, capture_output=True, text=True, check=False)
     assert code_commit.__wrapped__() == told.stdout.strip()
     settings.BASE_DIR = tmp_path
     assert code_commit.__wrapped__() == ""

@@ -22,7 +22,7 @@ from runs_app.models import Run, Trial
 from tests.factories import make_dataset, make_experiment, make_model, make_runs, make_team, plan_trials
 from tests.factories.engine import drain
 from tests.factories.judges import judge_run, judging, make_grader, make_rubric
-from tests.unit.clustering import sums_of
+from tests.unit.clustered_scores import sums_of
 
 
 def tab(experiment):

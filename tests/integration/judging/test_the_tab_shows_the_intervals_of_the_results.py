@@ -6,7 +6,7 @@ from django.urls import reverse
 
 from grading_app.scoring.grading import grade
 from tests import factories
-from tests.integration.comparison.world import graded, make_answers, make_rubric
+from tests.factories.gradings import make_answered_experiment, make_gradings, make_scale_rubric
 
 pytestmark = pytest.mark.django_db
 
@@ -34,15 +34,15 @@ def texts(table, *names):
 
 
 def test_ten_right_answers_of_ten_have_the_same_interval_on_both_pages(client):
-    made = make_answers(items=10)
-    graded(made, "exact_match", lambda trial: 1.0, kind="rule")
+    made = make_answered_experiment(items=10)
+    make_gradings(made, "exact_match", lambda trial: 1.0, kind="rule")
     ((tab,),), (results,) = tables(client, made)
     assert tab[1:] == results[2:] == ("100.0 %", "72.2 to 100.0 %")
 
 
 def test_valence_and_arousal_of_two_models_are_four_means(client):
     dimensions = [factories.make_dimension("valence"), factories.make_dimension("arousal")]
-    made = make_answers(items=6, models=("small", "large"), samples=2, dimensions=dimensions)
+    made = make_answered_experiment(items=6, models=("small", "large"), samples=2, dimensions=dimensions)
     grade(made, scorers=["rating"], by="a test")
     (tab,), results = tables(client, made)
     assert {row[:2] for row in tab} == {(one, on) for one in ("small", "large") for on in ("Valence", "Arousal")}
@@ -51,8 +51,8 @@ def test_valence_and_arousal_of_two_models_are_four_means(client):
 
 
 def test_a_mean_of_equal_ratings_has_a_width_and_stays_on_the_scale(client):
-    made = make_answers(items=8)
-    graded(made, "judge-a", lambda trial: 7.0, rubric=make_rubric())
+    made = make_answered_experiment(items=8)
+    make_gradings(made, "judge-a", lambda trial: 7.0, rubric=make_scale_rubric())
     ((tab,),), (results,) = tables(client, made)
     assert tab[1] == results[2] == "7.00"
     low, high = (float(end) for end in tab[2].split(" to "))
@@ -62,15 +62,15 @@ def test_a_mean_of_equal_ratings_has_a_width_and_stays_on_the_scale(client):
 
 
 def test_one_item_has_no_interval_and_says_why(client):
-    made = make_answers(items=1, samples=4)
-    graded(made, "judge-a", lambda trial: 3.0 + trial.sample_idx % 2, rubric=make_rubric())
+    made = make_answered_experiment(items=1, samples=4)
+    make_gradings(made, "judge-a", lambda trial: 3.0 + trial.sample_idx % 2, rubric=make_scale_rubric())
     ((tab,),), (results,) = tables(client, made)
     assert tab[1:] == results[2:] == ("3.50", "an interval needs at least two items")
 
 
 def test_a_decision_has_no_mean_on_the_tab(client):
-    made = make_answers(items=3)
-    graded(made, "settled", lambda trial: 5.0, kind="adjudicated")
+    made = make_answered_experiment(items=3)
+    make_gradings(made, "settled", lambda trial: 5.0, kind="adjudicated")
     made.grade_conditions.update(parameters={"scale_min": 1, "scale_max": 7})
     client.force_login(made.owner)
     page = client.get(reverse("experiment_grading", args=[made.slug]))
