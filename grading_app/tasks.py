@@ -79,7 +79,7 @@ def ask_judges(experiment: Experiment, *, by: str) -> int:
         try:
             added += sum(one.added for one in judge(experiment, [grader], _ended(experiment), by=by))
         except PlanError as problem:
-            logger.warning("experiment %s is not judged by %s: %s", experiment, grader, problem)
+            logger.warning("experiment %s: judge %s did not start: %s", experiment, grader, problem)
     return added
 
 

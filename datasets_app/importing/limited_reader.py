@@ -118,7 +118,7 @@ def _run(
         stderr.seek(0)
         said = stderr.read(STDERR_CHARS).decode(errors="replace")
     if code != DONE:
-        logger.warning("The reader of %s ended with %s: %s", task, code, said)
+        logger.warning("the reader process of %s ended with exit code %s: %s", task, code, said)
         raise Refused(_why(code, files, limits, seconds))
     if (scratch.path / REFUSAL).exists():
         raise Refused(json.loads((scratch.path / REFUSAL).read_text()))

@@ -13,7 +13,7 @@ from django.contrib.contenttypes.models import ContentType
 from django.db import models, transaction
 
 Actor = User | AnonymousUser | str | None
-"""Who acts: a signed-in user, or a name such as "worker host:123" or "command line"."""
+"""The author of a change: a signed-in user, or a name such as "worker host:123" or "command line"."""
 
 
 class TransitionError(Exception):

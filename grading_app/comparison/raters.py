@@ -46,7 +46,7 @@ class Scale:
 
 
 CHOICE = Scale(0, 1, ((0, "the second"), (0.5, "neither"), (1, "the first")))
-"""What a choice between two answers is as a number: names, whose mean is the share of wins, a tie being half a win."""
+"""A choice between two answers as a number. Its mean is the share of wins; a tie is half a win."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from grading_app.models.rubrics import Rubric
 from runs_app.models import Condition, Dimension, Experiment, TextSet, Trial
 
 PAGES = frozenset({"queues", "join", "new"})
-"""Words that the addresses of queues use themselves."""
+"""Names that no queue may have, because pages have these addresses."""
 
 
 def refuse_page_names(name: str) -> None:
@@ -256,7 +256,7 @@ class RaterAssignment(models.Model):
 
 
 NEITHER, FIRST, SECOND = 0, 1, 2
-"""The values of a rating that says which of two answers is better, in the order in which they were shown."""
+"""The values of a choice between two answers, in the order in which the rater saw them."""
 
 
 class RatingQuerySet(models.QuerySet["Rating"]):

@@ -18,9 +18,9 @@ from runs_app.models import Trial
 MOST_ANSWERS = 20_000
 
 Cell = tuple[int, int, int | None]
-"""An item, a condition, and the dimension that the answer itself is on."""
+"""An item, a condition and the dimension of the answer."""
 Unit = tuple[int, int | None, int]
-"""An answer, the one it is compared with, and their item."""
+"""An answer, the answer that it is compared with, and their item."""
 
 
 class DrawingError(ValueError):

@@ -21,7 +21,7 @@ NAMES = {
     "answer_a": "answer A",
     "answer_b": "answer B",
 }
-"""What stands where a turn shows something of the item or the answer, which a rater sees beside it."""
+"""Placeholders in a turn for parts of the item or the answer, which a rater sees beside the text."""
 BLANK_LINES = re.compile(r"\n\s*\n\s*\n+")
 
 

@@ -16,7 +16,7 @@ from runs_app.models import Dimension
 
 MOST_BUTTONS = 21
 Key = tuple[int | None, str]
-"""A dimension's key, or the name of a criterion; neither where a rubric asks for one thing."""
+"""A dimension's key or the name of a criterion; both are empty for a rubric with one question."""
 
 
 @dataclass(frozen=True, slots=True)

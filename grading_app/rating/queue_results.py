@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from grading_app.statistics.alpha import Level
 
 Thing = tuple[int, int | None, int | None]
-"""An item, and of answers the one that is rated, and the one it is compared with."""
+"""An item, the rated answer and the answer that it is compared with."""
 Triple = tuple[Thing, int, float]
-"""What was rated, by whom, and how high."""
+"""The rated thing, the rater and the value."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,7 +59,7 @@ def _admit_or_stop(place: CounterKeys) -> ProviderBatch | None:
     except OUTAGES:
         raise
     except Exception as fault:
-        logger.exception("no batch can be made of run %s", place.run_id)
+        logger.exception("run %s cannot be batched", place.run_id)
         stop_broken(place, "Its trials could not be claimed", fault)
         return None
 

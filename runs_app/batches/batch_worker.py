@@ -62,7 +62,7 @@ class BatchWorker:
                 try:
                     await self._look(at)
                 except Exception:  # A fault here ends neither the worker nor the batches in progress.
-                    logger.exception("batches could not be looked for")
+                    logger.exception("due batches could not be fetched")
                 await asyncio.sleep(LOOK_S)
         finally:
             for task in at:
@@ -109,7 +109,7 @@ class BatchWorker:
             await self.sql(hold.wait, 0)
             raise
         except Exception:
-            logger.exception("batch %s broke", hold.batch.pk)
+            logger.exception("batch %s failed with an unexpected error", hold.batch.pk)
             await self.sql(_after, hold, CallFailure(ErrorClass.INTERNAL_ERROR, FAULT))
 
     async def _next(self, hold: BatchLease, api: BatchApi) -> bool:

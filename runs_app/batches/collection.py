@@ -71,7 +71,7 @@ async def _portions(lines: AsyncIterator[Line], most: int) -> AsyncIterator[list
             yield portion
             portion, size = [], 0
         if read >= most:
-            logger.warning("a batch has more than %s lines; the rest is not read", most)
+            logger.warning("a batch has more than %s lines; further lines are ignored", most)
             break
     if portion:
         yield portion
@@ -120,7 +120,7 @@ async def _reply(hold: BatchLease, job: Job, line: Line) -> CallReply:
     except CallFailure:
         raise
     except Exception:  # A fault of ours must not lose the other answers of the batch, which are paid, too.
-        logger.exception("the answer of trial %s broke", job.claim.trial_id)
+        logger.exception("the answer of trial %s raised an error", job.claim.trial_id)
         raise CallFailure(ErrorClass.INTERNAL_ERROR, FAULT) from None
 
 

@@ -65,7 +65,7 @@ def _prepared(claim: Claim, questions: DesignCache) -> Job:
     except (PromptError, OSError) as error:
         asked = CallFailure(ErrorClass.UNRENDERABLE, str(error)[:500])
     except Exception:  # Handled like a broken call, because the other trials of this batch are claimed, too.
-        logger.exception("the request of trial %s broke", claim.trial_id)
+        logger.exception("the request of trial %s raised an error", claim.trial_id)
         asked = CallFailure(ErrorClass.INTERNAL_ERROR, FAULT, was_sent=False)
     local_model = design.target.local_model
     return Job(

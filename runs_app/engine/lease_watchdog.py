@@ -61,14 +61,17 @@ class LeaseWatchdog:
                 self._renew(silent)
             elif not self._gave_up:
                 self._gave_up = True
-                logger.error("no sign of the drain for %.0f s: its claims return", silent)
+                logger.error(
+                    "the event loop was blocked for %.0f s: its leases expire now",
+                    silent,
+                )
 
     def _renew(self, silent: float) -> None:
         try:
             if renewed := renew_worker_leases(self.worker_id):
-                logger.warning("no sign of the drain for %.0f s: %s leases renewed in its place", silent, renewed)
+                logger.warning("the event loop is blocked for %.0f s: the watchdog renewed %s leases", silent, renewed)
             self._renewed = time.monotonic()
         except DatabaseError as error:  # The database is away or overloaded: the next check tries again.
-            logger.warning("no leases renewed in the place of a drain that stands still: %s", type(error).__name__)
+            logger.warning("the watchdog could not renew the leases: %s", type(error).__name__)
         finally:
             connection.close()

@@ -141,7 +141,7 @@ def _of_runs_there_are(books: LockedCounters, rows: Sequence[dict[str, Any]]) ->
     """
     found = [row for row in rows if row["run"] in books.runs]
     if len(found) < len(rows):
-        logger.warning("%s answers came after their experiment had been deleted", len(rows) - len(found))
+        logger.warning("%s answers arrived after their experiment was deleted", len(rows) - len(found))
     return found
 
 

@@ -51,7 +51,7 @@ class ResultSpool:
             line = LINES.dump_json(result) + b"\n"
             written = os.write(self._file, line)
         except PydanticSerializationError:  # A lone surrogate, which only the recorder replaces.
-            logger.warning("the answer of trial %s is not kept in the journal", result.claim.trial_id)
+            logger.warning("the answer of trial %s is not in the result spool", result.claim.trial_id)
         except OSError as error:
             self._do_without(error)
         else:
@@ -78,7 +78,7 @@ class ResultSpool:
             self._file = None
 
     def _do_without(self, error: OSError) -> None:
-        logger.warning("no journal: if this process is killed, answers not yet recorded are paid again (%s)", error)
+        logger.warning("no result spool: if this process is killed, unrecorded answers are paid for again (%s)", error)
         self.close()
 
 
@@ -119,11 +119,11 @@ def _record_of_dead(path: Path) -> int:
         except OUTAGES:
             raise
         except DatabaseError:  # Rename the file: a refusal now would be repeated at every heartbeat of every worker.
-            logger.exception("what %s left cannot be recorded; it stays in %s.refused", worker.name, path.name)
+            logger.exception("results of %s cannot be recorded; they stay in %s.refused", worker.name, path.name)
             path.rename(f"{path}.refused")
             return 0
         path.unlink(missing_ok=True)
-    logger.warning("%s answers recorded that %s left when it died", recorded, worker.name)
+    logger.warning("recorded %s answers of worker %s, which died", recorded, worker.name)
     return recorded
 
 
@@ -133,7 +133,7 @@ def _lines(file: Iterable[bytes], name: str) -> Iterator[Result]:
         try:
             yield LINES.validate_json(line)
         except ValidationError:
-            logger.warning("a line of %s bytes in %s is no whole answer", len(line), name)
+            logger.warning("a line of %s bytes in %s is incomplete", len(line), name)
 
 
 def _past(results: Iterable[Result]) -> list[Result]:

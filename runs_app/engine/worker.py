@@ -245,7 +245,7 @@ class Drain:
         except CallFailure as refusal:
             failure = refusal
         except Exception:  # A fault of ours must not leave a trial claimed, or end the drain for the other calls.
-            logger.exception("the call of trial %s broke", job.claim.trial_id)
+            logger.exception("the call of trial %s raised an error", job.claim.trial_id)
             failure = CallFailure(ErrorClass.INTERNAL_ERROR, FAULT)
         calls.append(outcomes.attempt_from_failure(failure) | {"call": len(calls)})
         return outcomes.conclude_failure(failure, attempts=job.claim.attempts, yields=job.claim.yields, retry=job.retry)
@@ -328,7 +328,7 @@ class Drain:
             except OUTAGES as error:
                 self._was_cut_off = True
                 logger.warning(
-                    "%s: %s", describe_outage(error), str(error).splitlines()[0] if str(error) else "no word"
+                    "%s: %s", describe_outage(error), str(error).splitlines()[0] if str(error) else "no message"
                 )
                 await asyncio.sleep(OUTAGE_S)
 

@@ -49,7 +49,7 @@ def _turn_at(endpoint_id: int, results: Sequence[Result], worker_id: int, room: 
     except OUTAGES:
         raise
     except Exception:  # An answer that cannot be stored, or a run that cannot be claimed: neither may stop the others.
-        logger.exception("endpoint %s is served answer by answer and run by run", endpoint_id)
+        logger.exception("endpoint %s: recording answers and claiming runs one by one after an error", endpoint_id)
         wrote += record_each(last, worker_id) if last else 0
         return wrote, claim_run_by_run(endpoint_id, worker_id, room) if room > 0 else []
 

@@ -43,7 +43,7 @@ class ObserverQueue:
         except queue.Full:
             self.left_out += 1
             if self.left_out & (self.left_out - 1) == 0:  # Log the first, second, fourth, eighth ... to avoid a flood.
-                logger.warning("the observer of calls is too slow: %s were left out", self.left_out)
+                logger.warning("the call observer is too slow: %s calls were dropped", self.left_out)
 
     def wait(self) -> None:
         """Wait until the observer has seen all calls."""
@@ -55,7 +55,7 @@ class ObserverQueue:
             try:
                 self.observer(request, outcome)
             except Exception:
-                logger.exception("the observer of calls failed")
+                logger.exception("the call observer failed")
             finally:
                 self._calls.task_done()
 

@@ -26,7 +26,7 @@ ANSWERS: Mapping[str, tuple[str, ...]] = {
     "pairwise": ("answer_a", "answer_b"),
 }
 FOR_WRITERS = prompts.ALLOWED | OF_ITEM
-"""What the template of a writer of rubrics may name, beside `meta.<name>`: it sees the target, and no answer."""
+"""The variables of a rubric writer's template, besides `meta.<name>`. It sees the target but no answer."""
 MARK_DIGITS = 16
 
 

@@ -27,7 +27,7 @@ ROOT = Path(__file__).resolve().parents[2]
 log = logging.getLogger(__name__)
 _one_at_a_time = threading.Lock()
 failed: set[str] = set()
-"""Tokenizers that could not be run when they were last tried in this process."""
+"""Tokenizers whose last run in this process failed."""
 
 
 class CountError(Exception):
@@ -46,7 +46,7 @@ def largest_of(requests: Iterable[Texts], rule: TextRule) -> int:
             largest = _counted_by(child, requests, rule)
     except (OSError, ValueError) as error:
         failed.add(tokenizer)
-        log.warning("the tokenizer %s could not be run: %s", tokenizer, error)
+        log.warning("tokenizer %s failed: %s", tokenizer, error)
         raise CountError(str(error)) from error
     failed.discard(tokenizer)
     return largest

@@ -149,7 +149,7 @@ class Child:
             raise GivingUp(f"{self.name} {ending}, {TRIES} times in a row")
         delay = min(LONGEST_DELAY_S, FIRST_DELAY_S * 2**self._quick_ends)
         self._due = now + delay
-        logger.warning("%s %s; another starts in %g s", self.name, ending, delay)
+        logger.warning("%s %s; a replacement starts in %g s", self.name, ending, delay)
 
 
 def _wait_until_dead(group: int) -> None:
@@ -181,7 +181,7 @@ def _pass_on(name: str, output: IO[bytes]) -> None:
 
 
 Chore = Callable[[], float | None]
-"""Something to do now and then: returns after how many seconds it wants to be called again, or None for never."""
+"""A periodic task. It returns the seconds until its next call, or None to end."""
 
 
 class Supervisor:
@@ -211,7 +211,7 @@ class Supervisor:
                 while not self._signals:
                     self._look(tell)
                     time.sleep(LOOK_S)
-                logger.info("stopping; once more stops at once")
+                logger.info("stopping; a second signal stops immediately")
                 if self._before_stop:
                     self._before_stop()
             finally:
@@ -252,7 +252,7 @@ class Supervisor:
             return chore()
         except Exception as error:  # noqa: BLE001 - no error here may end the supervision of the children
             if not self._signals:
-                logger.warning("%s: %s", type(error).__name__, (str(error).splitlines() or ["no word"])[0])
+                logger.warning("%s: %s", type(error).__name__, (str(error).splitlines() or ["no message"])[0])
             return 2.0
 
 

@@ -185,4 +185,4 @@ def test_a_drain_without_a_place_for_it_says_so_and_goes_on(run, caplog):
     settings.JOURNAL_DIR.parent.mkdir(exist_ok=True)
     settings.JOURNAL_DIR.write_text("in the way")
     assert drain(answering()) == 6
-    assert "no journal" in caplog.text
+    assert "no result spool" in caplog.text

@@ -86,7 +86,7 @@ def test_a_late_answer_to_a_deleted_experiment_ends_no_drain(run, caplog):
     run_control.pause(Run.objects.all(), by="test")
     deletion.delete(Experiment.objects.get(), by="test")
     assert record_results([result_of_text(claim) for claim in claims], holder) == 0
-    assert "2 answers came after their experiment had been deleted" in caplog.text
+    assert "2 answers arrived after their experiment was deleted" in caplog.text
 
 
 def test_a_request_that_breaks_in_the_making_fails_its_trial_alone(run, monkeypatch):

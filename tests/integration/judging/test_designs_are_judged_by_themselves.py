@@ -70,7 +70,7 @@ def test_a_judge_that_cannot_judge_stops_no_rule(designed, caplog):
     LanguageModel.objects.filter(name="judge").update(output_price=None)
     grade_experiment(designed.pk)
     assert Grading.objects.filter(condition__scorer="numeric").count() == 12
-    assert "is not judged by judge-a: unknown price" in caplog.text
+    assert "judge judge-a did not start: unknown price" in caplog.text
 
 
 def test_the_estimate_of_a_launch_holds_what_its_judges_will_cost(transactional_db):
