@@ -20,7 +20,7 @@ from django.utils.safestring import SafeString
 
 from datasets_app import curation
 from datasets_app.admin_transitions import Verb, VerbAdmin
-from datasets_app.drafts import changing, note
+from datasets_app.drafts import change_draft, note
 from datasets_app.forms import AboutForm
 from datasets_app.models import Dataset, Item, Norm, StatusChange
 
@@ -231,7 +231,7 @@ class ItemAdmin(VerbAdmin):
     def save_model(self, request: HttpRequest, obj: Item, form: forms.ModelForm[Item], change: bool) -> None:
         """Save only the edited fields, so that a concurrent exclusion of the item is not overwritten."""
         if form.changed_data:
-            with changing(obj.dataset):
+            with change_draft(obj.dataset):
                 obj.save(update_fields=form.changed_data)
                 note(obj.dataset, "items", f"edited {obj.key}: {', '.join(form.changed_data)}", by=request.user)
 

@@ -16,11 +16,11 @@ from django.db.models import Max
 from django.db.models.deletion import ProtectedError
 from django.utils import timezone
 
-from datasets_app.drafts import CurationError, changing, hold_draft, listed, note
+from datasets_app.drafts import CurationError, change_draft, list_keys, lock_draft, note
 from datasets_app.importing import dataset_hash, item_content
 from datasets_app.importing.dataset_writer import new_draft
 from datasets_app.models import Dataset, Item, Norm
-from datasets_app.models.history import Actor, record_changes, save_noted
+from datasets_app.models.history import Actor, record_changes, save_with_history
 from datasets_app.sampling import SamplingError, Strategy, replace_one, reshuffle, sample
 
 COPIED = ("input", "image_id", "target", "choices", "grading_scheme", "category", "metadata")
@@ -30,7 +30,7 @@ BATCH = 2000
 # --- content ---------------------------------------------------------------------------------------------------------
 
 
-def stored_hash(dataset: Dataset) -> str:
+def hash_stored_items(dataset: Dataset) -> str:
     """Return the hash of the active items and their norms as they are in the database now."""
     items = dataset.items.active().order_by("pk").prefetch_related("norms")
     return dataset_hash(_content(item) for item in items.iterator(chunk_size=BATCH))
@@ -60,7 +60,7 @@ def approve(dataset: Dataset, *, by: Actor, reason: str) -> None:
     Database triggers make this permanent.
     """
     _require_reason(reason, "approve", dataset)
-    hold_draft(dataset)  # Wait for concurrent changes. Later changes find it approved and fail.
+    lock_draft(dataset)  # Wait for concurrent changes. Later changes find it approved and fail.
     dataset.refresh_counts()
     if not dataset.active_count:
         raise CurationError(f"{dataset} has no active item to approve")
@@ -70,7 +70,7 @@ def approve(dataset: Dataset, *, by: Actor, reason: str) -> None:
         target=Dataset.Status.APPROVED,
         by=by,
         reason=reason,
-        content_hash=stored_hash(dataset),
+        content_hash=hash_stored_items(dataset),
         approved_at=timezone.now(),
     )
 
@@ -88,12 +88,12 @@ def duplicate(dataset: Dataset, *, by: Actor, reason: str = "", slug: str = "") 
     """Create a new draft with the active items, as the next version of the same name or of `slug`."""
     keys = list(dataset.items.active().values_list("key", flat=True))
     if not keys:
-        raise CurationError(_nothing_to_copy(dataset))
+        raise CurationError(_explain_nothing_to_copy(dataset))
     recipe = {"strategy": "duplicate", "from": str(dataset)}
-    return _drawn(dataset, keys, slug=slug or dataset.slug, by=by, reason=reason, recipe=recipe)
+    return _create_sample(dataset, keys, slug=slug or dataset.slug, by=by, reason=reason, recipe=recipe)
 
 
-def _nothing_to_copy(dataset: Dataset) -> str:
+def _explain_nothing_to_copy(dataset: Dataset) -> str:
     excluded = dataset.items.count()
     if not excluded:
         return f"{dataset} has no items, so there is nothing to copy; add items to it first"
@@ -104,15 +104,15 @@ def delete_draft(dataset: Dataset, *, by: Actor, reason: str = "") -> None:
     """Delete a draft that no other dataset was drawn from. Its history remains and names the person who deleted it."""
     try:
         with transaction.atomic():
-            hold_draft(dataset)
+            lock_draft(dataset)
             record_changes([(dataset, Dataset.Status.DRAFT, "deleted")], by=by, reason=reason or str(dataset))
             dataset.delete()
     except ProtectedError as error:
-        users = ", ".join(sorted({_name_of_user(row) for row in error.protected_objects})[:5])
+        users = ", ".join(sorted({_dependent_label(row) for row in error.protected_objects})[:5])
         raise CurationError(f"{dataset} is in use by {users}") from None
 
 
-def _name_of_user(row: Any) -> str:
+def _dependent_label(row: Any) -> str:
     """Return the name of a row that uses the dataset. Hide the names of experiments, because they may be private."""
     return str(row) if isinstance(row, Dataset) else f"another {row._meta.verbose_name}"
 
@@ -140,7 +140,7 @@ def describe(dataset: Dataset, about: Mapping[str, str], *, by: Actor, reason: s
         except ValidationError as error:
             field, messages = next(iter(error.message_dict.items()))
             raise CurationError(f"{field}: {messages[0]}") from None
-        save_noted(current, by=by, reason=reason, fields=changed)
+        save_with_history(current, by=by, reason=reason, fields=changed)
     for name in changed:
         setattr(dataset, name, about[name])
     return changed
@@ -157,17 +157,17 @@ def _require_reason(reason: str, verb: str, dataset: Dataset) -> None:
 @transaction.atomic
 def generate(parent: Dataset, *, slug: str, strategy: Strategy, n: int | None, seed: int, by: Actor) -> Dataset:
     """Create a draft sampled from the active items of `parent`, with the recipe to repeat the draw."""
-    keys = _drawing(sample, _pool(parent), strategy, n, seed)
+    keys = _run_sampling(sample, _pool(parent), strategy, n, seed)
     recipe = {"strategy": strategy, "n": n, "seed": seed, "from": str(parent), "from_hash": parent.content_hash}
-    return _drawn(parent, keys, slug=slug, by=by, recipe=recipe)
+    return _create_sample(parent, keys, slug=slug, by=by, recipe=recipe)
 
 
 def replace_item(dataset: Dataset, key: str, *, by: Actor, seed: int, reason: str = "") -> str:
     """Replace one item of a sampled draft by another of its category, at the same position. Return the new key."""
-    parent = _parent_of(dataset)
-    with changing(dataset):
+    parent = _get_parent(dataset)
+    with change_draft(dataset):
         chosen = _keys(dataset)
-        after = _drawing(replace_one, _pool(parent, extra=dataset), chosen, key, seed)
+        after = _run_sampling(replace_one, _pool(parent, extra=dataset), chosen, key, seed)
         new = after[chosen.index(key)]
         position = dataset.items.get(key=key).position
         dataset.items.filter(key=key).delete()
@@ -181,15 +181,15 @@ def reshuffle_items(dataset: Dataset, *, by: Actor, seed: int, reason: str = "")
 
     Excluded items move to the end of the draft, keep their notes, and are not drawn again.
     """
-    parent = _parent_of(dataset)
-    with changing(dataset):
+    parent = _get_parent(dataset)
+    with change_draft(dataset):
         excluded = dataset.items.filter(excluded=True)
         out_of_use = set(excluded.values_list("key", flat=True))
         chosen = list(dataset.items.active().values_list("key", flat=True))
         if not chosen:
             raise CurationError(f"{dataset} has no active item to draw anew")
         pool = [(key, category) for key, category in _redraw_pool(parent, dataset) if key not in out_of_use]
-        keys = _drawing(reshuffle, pool, chosen, seed)
+        keys = _run_sampling(reshuffle, pool, chosen, seed)
         dataset.items.active().delete()
         _copy_items(parent, dataset, keys)
         _move_behind(excluded, len(keys))
@@ -207,14 +207,14 @@ def _move_behind(items: Any, start: int) -> None:
     Item.objects.bulk_update(rows, ["position"], batch_size=BATCH)
 
 
-def _drawing(draw: Any, *how: Any) -> list[str]:
+def _run_sampling(draw: Any, *how: Any) -> list[str]:
     try:
         return list(draw(*how))
     except SamplingError as error:
         raise CurationError(str(error)) from None
 
 
-def _parent_of(dataset: Dataset) -> Dataset:
+def _get_parent(dataset: Dataset) -> Dataset:
     if dataset.parent is None:
         raise CurationError(f"{dataset} was not drawn from another dataset")
     return dataset.parent
@@ -251,39 +251,39 @@ def _redraw_pool(parent: Dataset, dataset: Dataset) -> list[tuple[str, str]]:
 
 def add_items(dataset: Dataset, keys: Sequence[str], *, source: Dataset, by: Actor, reason: str = "") -> None:
     """Copy active items of another dataset, with their norms, to the end of a draft."""
-    with changing(dataset):
+    with change_draft(dataset):
         known = sorted(set(keys) & set(_keys(dataset)))
         if known:
-            raise CurationError(f"{dataset} has these keys already: {listed(known)}")
+            raise CurationError(f"{dataset} has these keys already: {list_keys(known)}")
         newest = dataset.items.aggregate(last=Max("position"))["last"]
         _copy_items(source, dataset, keys, start=0 if newest is None else newest + 1)
-        note(dataset, "items", f"added from {source} {listed(keys)}", by=by, reason=reason)
+        note(dataset, "items", f"added from {source} {list_keys(keys)}", by=by, reason=reason)
 
 
 def remove_items(dataset: Dataset, keys: Sequence[str], *, by: Actor, reason: str = "") -> None:
     """Delete items from a draft. To keep them with a reason instead, use `exclude_items`."""
-    with changing(dataset):
-        _found(dataset, keys).delete()
-        note(dataset, "items", f"removed {listed(keys)}", by=by, reason=reason)
+    with change_draft(dataset):
+        _find_items(dataset, keys).delete()
+        note(dataset, "items", f"removed {list_keys(keys)}", by=by, reason=reason)
 
 
 def exclude_items(dataset: Dataset, keys: Sequence[str], *, by: Actor, reason: str) -> None:
     """Exclude items of a draft. They stay in it but are not sampled, approved or sent to models."""
     if not reason.strip():
         raise CurationError("note: say why the items are excluded")
-    with changing(dataset):
-        _found(dataset, keys).update(excluded=True, note=reason)
-        note(dataset, "excluded", listed(keys), by=by, reason=reason)
+    with change_draft(dataset):
+        _find_items(dataset, keys).update(excluded=True, note=reason)
+        note(dataset, "excluded", list_keys(keys), by=by, reason=reason)
 
 
 def include_items(dataset: Dataset, keys: Sequence[str], *, by: Actor, reason: str = "") -> None:
     """Include excluded items of a draft again."""
-    with changing(dataset):
-        _found(dataset, keys).update(excluded=False, note="")
-        note(dataset, "included", listed(keys), by=by, reason=reason)
+    with change_draft(dataset):
+        _find_items(dataset, keys).update(excluded=False, note="")
+        note(dataset, "included", list_keys(keys), by=by, reason=reason)
 
 
-def _found(dataset: Dataset, keys: Collection[str]) -> Any:
+def _find_items(dataset: Dataset, keys: Collection[str]) -> Any:
     """Return the items with these keys. Raise CurationError if one is missing or no key is given."""
     if not keys:
         raise CurationError("no item was named")
@@ -294,13 +294,13 @@ def _found(dataset: Dataset, keys: Collection[str]) -> Any:
 
 def _refuse_missing(dataset: Dataset, missing: Collection[str]) -> None:
     if missing:
-        raise CurationError(f"not among the items of {dataset}: {listed(missing)}")
+        raise CurationError(f"not among the items of {dataset}: {list_keys(missing)}")
 
 
 # --- copies ----------------------------------------------------------------------------------------------------------
 
 
-def _drawn(
+def _create_sample(
     parent: Dataset, keys: Sequence[str], *, slug: str, by: Actor, recipe: Mapping[str, Any], reason: str = ""
 ) -> Dataset:
     """Create a new draft with copies of these items of another dataset."""
@@ -314,7 +314,7 @@ def _drawn(
         parent=parent,
         recipe=dict(recipe),
     )
-    with changing(draft):
+    with change_draft(draft):
         _copy_items(parent, draft, keys)
         note(draft, "items", f"{recipe['strategy']}: {len(keys)} items from {parent}", by=by, reason=reason)
     return draft
@@ -329,14 +329,14 @@ def _copy_items(source: Dataset, target: Dataset, keys: Sequence[str], *, start:
     copies = Item.objects.bulk_create(
         (_copy(originals[key], target, start + offset) for offset, key in enumerate(keys)), batch_size=BATCH
     )
-    Norm.objects.bulk_create(_copied_norms((originals[copy.key], copy) for copy in copies), batch_size=BATCH)
+    Norm.objects.bulk_create(_copy_norms((originals[copy.key], copy) for copy in copies), batch_size=BATCH)
 
 
 def _copy(item: Item, target: Dataset, position: int) -> Item:
     return Item(dataset=target, key=item.key, position=position, **{name: getattr(item, name) for name in COPIED})
 
 
-def _copied_norms(pairs: Iterable[tuple[Item, Item]]) -> Iterable[Norm]:
+def _copy_norms(pairs: Iterable[tuple[Item, Item]]) -> Iterable[Norm]:
     for original, copy in pairs:
         for norm in original.norms.all():
             yield Norm(item=copy, dimension=norm.dimension, mean=norm.mean, sd=norm.sd, n=norm.n)

@@ -37,7 +37,7 @@ class Categories:
         return self.number - len(self.rows)
 
 
-def categories_of(dataset: Dataset) -> Categories:
+def count_categories(dataset: Dataset) -> Categories:
     """Return the categories of the dataset, counted by the database in one query."""
     counts = list(
         dataset.items.order_by("category")
@@ -52,7 +52,7 @@ def categories_of(dataset: Dataset) -> Categories:
     return Categories(rows, len(counts))
 
 
-def norms_of(dataset: Dataset) -> list[dict[str, Any]]:
+def summarize_norms(dataset: Dataset) -> list[dict[str, Any]]:
     """Return one row per dimension: items with a norm, the mean, lowest and highest of their means, and the mean n."""
     norms: Any = Norm.objects.filter(item__dataset=dataset).order_by("dimension")
     rows = norms.values("dimension").annotate(
@@ -70,13 +70,13 @@ RECIPE_WORDS = {
 }
 
 
-def recipe_of(dataset: Dataset) -> list[tuple[str, str]]:
+def describe_recipe(dataset: Dataset) -> list[tuple[str, str]]:
     """Return the recipe of a sample as pairs of label and value."""
     known = ((label, dataset.recipe.get(name)) for name, label in RECIPE_WORDS.items())
     return [(label, str(value)) for label, value in known if value not in (None, "")]
 
 
-def relatives_of(dataset: Dataset, user: Any) -> dict[str, list[Dataset]]:
+def find_relatives(dataset: Dataset, user: Any) -> dict[str, list[Dataset]]:
     """Return other versions of the name and datasets drawn from this one, if the user may see them."""
     visible = Dataset.objects.visible_to(user)
     return {
@@ -85,6 +85,6 @@ def relatives_of(dataset: Dataset, user: Any) -> dict[str, list[Dataset]]:
     }
 
 
-def warnings_in(history: list[StatusChange]) -> list[StatusChange]:
+def select_warnings(history: list[StatusChange]) -> list[StatusChange]:
     """Return the lines of history that contain warnings of an import."""
     return [change for change in history if change.what == "warnings"]

@@ -19,7 +19,7 @@ class CurationError(ValueError):
 
 
 @contextmanager
-def changing(dataset: Dataset) -> Iterator[None]:
+def change_draft(dataset: Dataset) -> Iterator[None]:
     """Run the block in a transaction that locks the draft's row first and counts its items at the end.
 
     The lock must come before any change of an item. The triggers of the items take a shared lock on the same row. Two
@@ -27,12 +27,12 @@ def changing(dataset: Dataset) -> Iterator[None]:
     longer a draft.
     """
     with transaction.atomic():
-        hold_draft(dataset)
+        lock_draft(dataset)
         yield
         dataset.refresh_counts()
 
 
-def hold_draft(dataset: Dataset) -> None:
+def lock_draft(dataset: Dataset) -> None:
     """Lock the dataset's row until the transaction ends.
 
     Raise TransitionError if it is not a draft, and CurationError if it no longer exists.
@@ -59,7 +59,7 @@ def note(dataset: Dataset, what: str, message: str, *, by: Actor, reason: str = 
     record_changes([(dataset, "", message[:SUMMARY_CHARS])], by=by, reason=reason, what=what)
 
 
-def listed(keys: Collection[str]) -> str:
+def list_keys(keys: Collection[str]) -> str:
     """Return a text such as "3 items: a, b, c", cut to SUMMARY_CHARS."""
     text = f"{len(keys)} item{'' if len(keys) == 1 else 's'}: {', '.join(keys)}"
     return text if len(text) <= SUMMARY_CHARS else text[: SUMMARY_CHARS - 1] + "…"

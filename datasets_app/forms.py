@@ -14,7 +14,7 @@ from django.utils.text import slugify
 from datasets_app.importing import FIELDS
 from datasets_app.models import Dataset
 from datasets_app.models.datasets import slug_validator
-from datasets_app.pending_uploads import MIB, MOST_BYTES, Waiting
+from datasets_app.pending_uploads import MIB, MOST_BYTES, PendingUpload
 from datasets_app.sampling import Strategy
 
 TABLES = ".csv,.tsv,.txt,.jsonl,.ndjson,.json,.parquet"
@@ -25,7 +25,7 @@ SLUG = re.compile(r"[a-z0-9][a-z0-9_-]{0,79}\Z")
 SLUG_CHARS = 80
 
 
-def fresh_seed() -> int:
+def draw_seed() -> int:
     """Return a random seed that is short enough to read out."""
     return secrets.randbelow(1_000_000)
 
@@ -93,13 +93,13 @@ class UploadForm(forms.Form):
     )
     licence = forms.CharField(max_length=200, required=False, help_text="The terms of use, such as CC BY 4.0")
 
-    def __init__(self, *args: Any, kept: Waiting | None = None, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, kept: PendingUpload | None = None, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.kept: Waiting | None = None
+        self.kept: PendingUpload | None = None
         if kept:
             self.keep(kept)
 
-    def keep(self, kept: Waiting) -> None:
+    def keep(self, kept: PendingUpload) -> None:
         """Reuse the files of an earlier upload, so that the person need not choose them again."""
         self.kept = kept
         for part, name in PART_FIELDS.items():

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from django.conf import settings
 
-from datasets_app.importing import thumbnail
+from datasets_app.importing import make_thumbnail
 from datasets_app.importing.records import StashedImage
 from datasets_app.models import Asset
 
@@ -53,7 +53,7 @@ def _write_files(asset: Asset, data: bytes) -> None:
     if not asset_file(asset).exists():
         _write(asset_file(asset), data)
     if not thumbnail_file(asset).exists():
-        _write(thumbnail_file(asset), thumbnail(data))
+        _write(thumbnail_file(asset), make_thumbnail(data))
 
 
 def _write(path: Path, data: bytes) -> None:

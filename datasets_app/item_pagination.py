@@ -41,8 +41,10 @@ def parse_cursor(text: str) -> Cursor | None:
     return Cursor(int(position), int(pk))
 
 
-def find(items: QuerySet[Item], *, after: Cursor | None = None, before: Cursor | None = None, size: int = PAGE) -> Page:
-    """Return the items after a cursor, else those before a cursor, else the first items, each as from `in_short`.
+def fetch_page(
+    items: QuerySet[Item], *, after: Cursor | None = None, before: Cursor | None = None, size: int = PAGE
+) -> Page:
+    """Return the items after a cursor, else those before a cursor, else the first items, each as from `with_excerpts`.
 
     The first query selects only keys, and the second reads the items of the page. Texts are wide, and a sort would
     carry them along.
@@ -57,18 +59,18 @@ def find(items: QuerySet[Item], *, after: Cursor | None = None, before: Cursor |
 
 
 def _page(items: QuerySet[Item], keys: list[Cursor], *, after: list[Cursor], before: list[Cursor]) -> Page:
-    rows = in_short(items.filter(pk__in=[key.pk for key in keys])).order_by("position", "pk") if keys else []
+    rows = with_excerpts(items.filter(pk__in=[key.pk for key in keys])).order_by("position", "pk") if keys else []
     return Page(list(rows), after=next(iter(after), None), before=next(iter(before), None))
 
 
-def neighbours(items: QuerySet[Item], item: Item) -> tuple[int | None, int | None]:
+def find_neighbours(items: QuerySet[Item], item: Item) -> tuple[int | None, int | None]:
     """Return the primary keys of the items before and after this one, or None."""
     here = Cursor(item.position, item.pk)
     before, after = _backwards(items, here).first(), _forwards(items, here).first()
     return Cursor(*before).pk if before else None, Cursor(*after).pk if after else None
 
 
-def in_short(items: QuerySet[Item]) -> QuerySet[Item]:
+def with_excerpts(items: QuerySet[Item]) -> QuerySet[Item]:
     """Add the start of the input as `excerpt` and the flag `is_cut`. Defer the columns that a list never shows."""
     is_cut = ExpressionWrapper(Q(length__gt=EXCERPT), output_field=BooleanField())
     return (

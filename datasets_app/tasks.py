@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from datasets_app.upload_jobs import perform
+from datasets_app.upload_jobs import run_job
 
 
 def read_upload(user_key: int, token: str, key: str) -> str:
     """Perform the job with this key on a user's upload. Return its final state as text."""
-    return perform(int(user_key), token, key)
+    return run_job(int(user_key), token, key)

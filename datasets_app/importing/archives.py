@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath
 from typing import BinaryIO, Protocol
 
 from datasets_app.importing.limits import LIMITS, MIB, Limits
-from datasets_app.importing.records import Refused
+from datasets_app.importing.records import FileError
 from evalsite.lib.hints import closest
 
 IMAGE_SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".webp", ".gif"})
@@ -43,7 +43,7 @@ class ZipMembers:
         try:
             self.archive = zipfile.ZipFile(file)
         except DAMAGED as error:
-            raise Refused(f"the archive cannot be opened: {error}") from None
+            raise FileError(f"the archive cannot be opened: {error}") from None
         self.members = self._checked(self.archive.infolist())
 
     def names(self) -> list[str]:
@@ -57,7 +57,7 @@ class ZipMembers:
         size = self.members[name].file_size
         if size > self.limits.table_bytes:
             most = self.limits.table_bytes // MIB
-            raise Refused(f"{name} in the archive has {size / MIB:.0f} MiB; at most {most} MiB are read")
+            raise FileError(f"{name} in the archive has {size / MIB:.0f} MiB; at most {most} MiB are read")
         return self._read(name, self.limits.table_bytes)
 
     def _read(self, name: str, most: int) -> bytes:
@@ -70,23 +70,23 @@ class ZipMembers:
             with self.archive.open(member) as stream:
                 data = stream.read(min(member.file_size, most) + 1)
         except DAMAGED as error:
-            raise Refused(f"{name} in the archive is damaged: {error}") from None
+            raise FileError(f"{name} in the archive is damaged: {error}") from None
         self.unpacked += len(data)
         if len(data) > member.file_size or self.unpacked > self.limits.unpacked_bytes:
-            raise Refused(f"{name} unpacks to more than the archive declares")
+            raise FileError(f"{name} unpacks to more than the archive declares")
         return data
 
     def _checked(self, members: list[zipfile.ZipInfo]) -> dict[str, zipfile.ZipInfo]:
         limits = self.limits
         if len(members) > limits.zip_members:
-            raise Refused(f"the archive has {len(members):,} members; at most {limits.zip_members:,} are read")
+            raise FileError(f"the archive has {len(members):,} members; at most {limits.zip_members:,} are read")
         if sum(member.file_size for member in members) > limits.unpacked_bytes:
-            raise Refused(f"the archive unpacks to more than {limits.unpacked_bytes // MIB} MiB")
+            raise FileError(f"the archive unpacks to more than {limits.unpacked_bytes // MIB} MiB")
         found: dict[str, zipfile.ZipInfo] = {}
         for member in members:
             self._check(member)
             if member.filename in found:
-                raise Refused(f"the archive holds {member.filename!r} twice")
+                raise FileError(f"the archive holds {member.filename!r} twice")
             if not member.is_dir() and not _is_clutter(member.filename):
                 found[member.filename] = member
         return found
@@ -95,16 +95,16 @@ class ZipMembers:
         name = member.filename
         path = PurePosixPath(name.replace("\\", "/"))
         if not name:
-            raise Refused("the archive holds a file without a name")
+            raise FileError("the archive holds a file without a name")
         if path.is_absolute() or ".." in path.parts or DRIVE.match(name) or "\x00" in member.orig_filename:
-            raise Refused(f"the archive names a file outside itself: {name!r}")
+            raise FileError(f"the archive names a file outside itself: {name!r}")
         if stat.S_ISLNK(member.external_attr >> 16):
-            raise Refused(f"{name!r} in the archive is a link")
+            raise FileError(f"{name!r} in the archive is a link")
         if member.flag_bits & ENCRYPTED:
-            raise Refused(f"{name!r} in the archive is encrypted")
+            raise FileError(f"{name!r} in the archive is encrypted")
         large = member.file_size > self.limits.ratio_from_bytes
         if large and member.file_size > self.limits.member_ratio * max(member.compress_size, 1):
-            raise Refused(f"{name!r} in the archive unpacks to more than {self.limits.member_ratio} times its size")
+            raise FileError(f"{name!r} in the archive unpacks to more than {self.limits.member_ratio} times its size")
 
 
 class FolderMembers:
@@ -114,7 +114,7 @@ class FolderMembers:
         self.folder = folder.resolve()
         self.limits = limits
         if not self.folder.is_dir():
-            raise Refused(f"{folder} is neither a folder nor an archive")
+            raise FileError(f"{folder} is neither a folder nor an archive")
         self.members = [
             path.relative_to(self.folder).as_posix()
             for path in sorted(self.folder.rglob("*"))

@@ -18,7 +18,7 @@ from itertools import chain
 from typing import Any
 
 from datasets_app.importing.limits import LIMITS
-from datasets_app.importing.records import Refused
+from datasets_app.importing.records import FileError
 from evalsite.lib.hints import did_you_mean
 
 FIELDS = ("key", "input", "image", "target", "choices", "grading_scheme", "category", "metadata", "dims")
@@ -61,17 +61,17 @@ def parse_mapping(pairs: Sequence[str]) -> dict[str, str]:
     for pair in pairs:
         field, equals, expression = pair.partition("=")
         if not equals:
-            raise Refused(f"map {pair!r}: write field=column")
+            raise FileError(f"map {pair!r}: write field=column")
         _check_field(field)
         if field in mapping:
-            raise Refused(f"map {field}: given twice")
+            raise FileError(f"map {field}: given twice")
         mapping[field] = expression
     return mapping
 
 
 def _check_field(field: str) -> None:
     if field not in FIELDS:
-        raise Refused(f"map {field}: unknown field; the fields are {', '.join(FIELDS)}")
+        raise FileError(f"map {field}: unknown field; the fields are {', '.join(FIELDS)}")
 
 
 def norm_dimensions(columns: Sequence[str]) -> list[str]:
@@ -128,7 +128,7 @@ class BoundMapping:
         names = [self._column(field, name) for name in text.split("+")]
         if field == "choices":
             return lambda row: [row[name] for name in names if row.get(name) not in (None, "")]
-        return lambda row: ":".join(_bounded(as_text(row.get(name)) for name in names))
+        return lambda row: ":".join(_bound(to_text(row.get(name)) for name in names))
 
     def _template(self, field: str, text: str) -> Value:
         names = {
@@ -138,13 +138,13 @@ class BoundMapping:
         filters = {match[2] for match in PLACEHOLDER.finditer(text) if match[2] is not None}
         wrong = sorted(name for name in filters if not name.startswith(AFTER) or name == AFTER)
         if wrong or re.search(r"[{}]", PLACEHOLDER.sub("", text)):
-            raise Refused(f"map {field}: write {{column}} or {{column|after:TEXT}}, not {text!r}")
+            raise FileError(f"map {field}: write {{column}} or {{column|after:TEXT}}, not {text!r}")
 
         matches = list(PLACEHOLDER.finditer(text))
         between = PLACEHOLDER.split(text)[:: PLACEHOLDER.groups + 1]
 
         def filled(row: Mapping[str, Any]) -> str:
-            values = _bounded(_filtered(as_text(row.get(names[match[1]])), match, names) for match in matches)
+            values = _bound(_apply_filters(to_text(row.get(names[match[1]])), match, names) for match in matches)
             return between[0] + "".join(chain.from_iterable(zip(values, between[1:], strict=True)))
 
         return filled
@@ -157,7 +157,7 @@ class BoundMapping:
         if name not in self.columns:
             hint = did_you_mean(name[:100], self.columns, shown=repr)
             hint = hint or f"the columns are {', '.join(self.columns[:20])}"
-            raise Refused(f"map {field}: no column {name!r}; {hint}")
+            raise FileError(f"map {field}: no column {name!r}; {hint}")
         if in_full:
             self.used.add(name)
         return name
@@ -167,7 +167,7 @@ class BoundMapping:
         known = norm_dimensions(self.columns)
         unknown = sorted(wanted - set(known))
         if unknown:
-            raise Refused(f"map dims: no column {unknown[0]}_mean; there are means for {', '.join(known) or 'nothing'}")
+            raise FileError(f"map dims: no column {unknown[0]}_mean; means exist for {', '.join(known) or 'nothing'}")
         norms = {column: target for column, target in norm_columns(self.columns).items() if target[0] in wanted}
         self.used |= set(norms)
         return norms
@@ -178,7 +178,7 @@ class BoundMapping:
         return [self._column("metadata", name) for name in named.split("+") if name]
 
 
-def _bounded(texts: Iterable[str]) -> list[str]:
+def _bound(texts: Iterable[str]) -> list[str]:
     """Return the texts. Raise NoValue as soon as their total length exceeds the limit of a field."""
     taken, size = [], 0
     for text in texts:
@@ -189,7 +189,7 @@ def _bounded(texts: Iterable[str]) -> list[str]:
     return taken
 
 
-def _filtered(value: str, match: re.Match[str], names: Mapping[str, str]) -> str:
+def _apply_filters(value: str, match: re.Match[str], names: Mapping[str, str]) -> str:
     if match[2] is None:
         return value
     marker = match[2].removeprefix(AFTER)
@@ -199,7 +199,7 @@ def _filtered(value: str, match: re.Match[str], names: Mapping[str, str]) -> str
     return rest.strip()
 
 
-def as_text(value: Any) -> str:
+def to_text(value: Any) -> str:
     """Return a cell as text: "" for null, JSON for numbers, lists and objects. Raise NoValue for bytes."""
     if value is None:
         return ""

@@ -9,7 +9,7 @@ from django.core.exceptions import ValidationError
 from django.db import transaction
 from django.db.models import Max
 
-from datasets_app.drafts import CurationError, changing, listed, next_version, note
+from datasets_app.drafts import CurationError, change_draft, list_keys, next_version, note
 from datasets_app.image_storage import store_images
 from datasets_app.importing.records import ItemRecord, NormRecord, Reading
 from datasets_app.models import Dataset, Item, Norm
@@ -62,7 +62,7 @@ def save_items(dataset: Dataset, reading: Reading, *, by: Actor) -> list[Item]:
     Raise CurationError if the reading has errors or the draft already has one of the keys.
     """
     _require_ok(reading)
-    with changing(dataset):
+    with change_draft(dataset):
         _refuse_known_keys(dataset, [record.key for record in reading.items])
         store_images(record.image for record in reading.items if record.image)
         newest = dataset.items.aggregate(last=Max("position"))["last"]
@@ -70,7 +70,7 @@ def save_items(dataset: Dataset, reading: Reading, *, by: Actor) -> list[Item]:
         items = Item.objects.bulk_create(
             (_item(dataset, record, start + offset) for offset, record in enumerate(reading.items)), batch_size=BATCH
         )
-        _write_norms({item.key: item for item in items}, _norms_of(reading.items))
+        _write_norms({item.key: item for item in items}, _collect_norms(reading.items))
         note(dataset, "items", f"imported {len(items)} items from {reading.source_name}", by=by)
     return items
 
@@ -80,11 +80,11 @@ def save_norms(dataset: Dataset, norms: Collection[NormRecord], *, by: Actor) ->
 
     Raise CurationError if the draft lacks one of the keys.
     """
-    with changing(dataset):
+    with change_draft(dataset):
         items = {item.key: item for item in dataset.items.filter(key__in={norm.key for norm in norms})}
         unknown = [norm.key for norm in norms if norm.key not in items]
         if unknown:
-            raise CurationError(f"norms for keys that {dataset} does not have: {listed(unknown)}")
+            raise CurationError(f"norms for keys that {dataset} does not have: {list_keys(unknown)}")
         _write_norms(items, norms)
         note(dataset, "norms", f"{len(norms)} norms for {len(items)} items", by=by)
     return len(norms)
@@ -98,7 +98,7 @@ def _require_ok(reading: Reading) -> None:
 def _refuse_known_keys(dataset: Dataset, keys: list[str]) -> None:
     known = sorted(dataset.items.filter(key__in=keys).values_list("key", flat=True))
     if known:
-        raise CurationError(f"{dataset} has these keys already: {listed(known)}")
+        raise CurationError(f"{dataset} has these keys already: {list_keys(known)}")
 
 
 def _item(dataset: Dataset, record: ItemRecord, position: int) -> Item:
@@ -116,7 +116,7 @@ def _item(dataset: Dataset, record: ItemRecord, position: int) -> Item:
     )
 
 
-def _norms_of(records: Iterable[ItemRecord]) -> list[NormRecord]:
+def _collect_norms(records: Iterable[ItemRecord]) -> list[NormRecord]:
     return [norm for record in records for norm in record.norms]
 
 

@@ -15,10 +15,10 @@ from typing import Any
 
 from datasets_app.importing.norm_reader import NormReading
 from datasets_app.importing.records import (
+    FileError,
     ItemRecord,
     NormRecord,
     Reading,
-    Refused,
     Remark,
     Report,
     ScratchFolder,
@@ -127,8 +127,8 @@ def _image(
     folder: Path, sha256: str, form: str, width: int, height: int, size: int, original_name: str
 ) -> StashedImage:
     if not SHA256.match(sha256) or form not in FORMATS:
-        raise Refused("the reader named an image that cannot be one")
+        raise FileError("the reader named an image that cannot be one")
     path = folder / f"{sha256}.{form}"
     if path.is_symlink() or hashlib.sha256(path.read_bytes()).hexdigest() != sha256:
-        raise Refused(f"the image {original_name!r} is not what the reader says it is")
+        raise FileError(f"the image {original_name!r} is not what the reader says it is")
     return StashedImage(sha256, path, form, width, height, size, original_name)

@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 from datasets_app.importing.archives import ImageFinder, NotFound
 from datasets_app.importing.image_reader import BadImage, read_image
 from datasets_app.importing.limits import MIB, Limits
-from datasets_app.importing.records import Refused, ScratchFolder, StashedImage
+from datasets_app.importing.records import FileError, ScratchFolder, StashedImage
 
 
 class Stash:
@@ -52,7 +52,7 @@ class Stash:
             self.stored.add(image.sha256)
             self.bytes += len(image.data)
             if self.bytes > self.limits.unpacked_bytes:
-                raise Refused(f"the images take more than {self.limits.unpacked_bytes // MIB} MiB once encoded again")
+                raise FileError(f"the images take more than {self.limits.unpacked_bytes // MIB} MiB once encoded again")
             path.write_bytes(image.data)
         return StashedImage(
             image.sha256, path, image.format, image.width, image.height, len(image.data), original_name[-255:]

@@ -35,14 +35,14 @@ def read_image(data: bytes, limits: Limits = LIMITS) -> ImageRecord:
     with warnings.catch_warnings():
         warnings.simplefilter("error", Image.DecompressionBombWarning)
         try:
-            return _read_again(data, limits)
+            return _decode_pixels(data, limits)
         except (Image.DecompressionBombError, Image.DecompressionBombWarning):
             raise BadImage("has too many pixels") from None
         except BROKEN as error:
             raise BadImage(f"is no readable {', '.join(KNOWN_FORMATS)}: {error or type(error).__name__}") from None
 
 
-def thumbnail(data: bytes) -> bytes:
+def make_thumbnail(data: bytes) -> bytes:
     """Return a JPEG of at most 320 pixels a side from an image of `read_image`. Transparency becomes white."""
     with Image.open(io.BytesIO(data), formats=("JPEG", "PNG")) as image:
         image.thumbnail((THUMBNAIL_SIDE, THUMBNAIL_SIDE))
@@ -50,18 +50,18 @@ def thumbnail(data: bytes) -> bytes:
     if small.mode == "RGBA":
         paper = Image.new("RGBA", small.size, "white")
         small = Image.alpha_composite(paper, small).convert("RGB")
-    return _encoded(small, "JPEG", THUMBNAIL_QUALITY)
+    return _encode(small, "JPEG", THUMBNAIL_QUALITY)
 
 
-def _read_again(data: bytes, limits: Limits) -> ImageRecord:
+def _decode_pixels(data: bytes, limits: Limits) -> ImageRecord:
     with Image.open(io.BytesIO(data), formats=KNOWN_FORMATS) as source:
         _check_pixels(source, limits)
         source.seek(0)
         lossless = source.format in LOSSLESS_SOURCES or source.has_transparency_data
-        image = _in_plain_mode(ImageOps.exif_transpose(source), lossless)
+        image = _convert_mode(ImageOps.exif_transpose(source), lossless)
     image.thumbnail((limits.image_side, limits.image_side), Image.Resampling.LANCZOS)
     form = "PNG" if lossless else "JPEG"
-    encoded = _encoded(image, form, JPEG_QUALITY)
+    encoded = _encode(image, form, JPEG_QUALITY)
     return ImageRecord(hashlib.sha256(encoded).hexdigest(), encoded, form.lower(), image.width, image.height)
 
 
@@ -72,7 +72,7 @@ def _check_pixels(source: Image.Image, limits: Limits) -> None:
         raise BadImage(f"is {source.width} x {source.height} pixels; at most {limits.image_pixels:,} in all are taken")
 
 
-def _in_plain_mode(image: Image.Image, lossless: bool) -> Image.Image:
+def _convert_mode(image: Image.Image, lossless: bool) -> Image.Image:
     """Convert the image to 8-bit grey, colour, or colour with transparency."""
     if image.mode.startswith("I"):
         return image.convert("I").point(lambda value: value / 256).convert("L")  # 16-bit grey
@@ -81,7 +81,7 @@ def _in_plain_mode(image: Image.Image, lossless: bool) -> Image.Image:
     return image.convert("RGBA" if lossless and image.has_transparency_data else "RGB")
 
 
-def _encoded(image: Image.Image, form: str, quality: int) -> bytes:
+def _encode(image: Image.Image, form: str, quality: int) -> bytes:
     image.info = {}  # Pillow would write profiles, comments and text chunks from here into the file.
     buffer = io.BytesIO()
     image.save(buffer, form, **({"quality": quality, "optimize": True} if form == "JPEG" else {"optimize": True}))

@@ -9,22 +9,22 @@ from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO
 
 from datasets_app.importing.archives import FolderMembers, ImageFinder, NotFound, ZipMembers
-from datasets_app.importing.column_map import BoundMapping, NoValue, as_text, guess_mapping
-from datasets_app.importing.file_source import Openable, name_of, opened
+from datasets_app.importing.column_map import BoundMapping, NoValue, guess_mapping, to_text
+from datasets_app.importing.file_source import Openable, open_source, read_name
 from datasets_app.importing.image_buffer import Stash
 from datasets_app.importing.image_reader import BadImage
 from datasets_app.importing.item_fields import (
     BadField,
-    checked_choices,
-    checked_key,
-    checked_metadata,
-    checked_text,
-    is_among,
+    clean_choices,
+    clean_key,
+    clean_metadata,
+    clean_text,
+    names_a_choice,
 )
 from datasets_app.importing.limits import LIMITS, MIB, Limits
-from datasets_app.importing.norm_reader import row_norms
-from datasets_app.importing.records import ItemRecord, Reading, Refused, Report, Row, ScratchFolder, StashedImage
-from datasets_app.importing.table_readers import TABLE_SUFFIXES, file_sha256, file_size, kind_of, read_rows
+from datasets_app.importing.norm_reader import read_row_norms
+from datasets_app.importing.records import FileError, ItemRecord, Reading, Report, Row, ScratchFolder, StashedImage
+from datasets_app.importing.table_readers import TABLE_SUFFIXES, detect_kind, hash_file, measure_file, read_rows
 
 IMAGE_ONLY_COLUMNS = ["key", "image", "category"]
 PREVIEW_CHARS = 5_000
@@ -46,12 +46,12 @@ def read_items(
     Every problem becomes an error in the reading, never an exception. Only a reading that is `ok` may be saved.
     """
     report = Report(limits.remarks)
-    reading = Reading([], [], dict(mapping or {}), name_of(source), "", report, scratch)
+    reading = Reading([], [], dict(mapping or {}), read_name(source), "", report, scratch)
     with ExitStack() as stack:
         try:
-            file, _ = stack.enter_context(opened(source))
-            _read_file(reading, file, _given_images(images, stack, limits), limits, watch)
-        except Refused as error:
+            file, _ = stack.enter_context(open_source(source))
+            _read_file(reading, file, _open_images(images, stack, limits), limits, watch)
+        except FileError as error:
             report.error(None, "file" if not str(error).startswith("map ") else "mapping", str(error))
     if not reading.items and reading.ok:
         report.error(None, "file", "no items in it")
@@ -60,8 +60,8 @@ def read_items(
 
 def read_columns(source: Openable, *, limits: Limits = LIMITS, first: int = 5) -> tuple[list[str], list[list[str]]]:
     """Return the columns and the first rows as text, for the mapping form. Raise Refused if the file is unreadable."""
-    with opened(source) as (file, name):
-        file, name, _ = _table_and_images(file, name, limits)
+    with open_source(source) as (file, name):
+        file, name, _ = _split_archive(file, name, limits)
         if not name:
             return IMAGE_ONLY_COLUMNS, []
         columns, rows = read_rows(file, name, Report(), limits)
@@ -73,18 +73,18 @@ def read_columns(source: Openable, *, limits: Limits = LIMITS, first: int = 5) -
 
 def _preview(value: Any) -> str:
     try:
-        text = as_text(value)
+        text = to_text(value)
     except NoValue:
         text = "(bytes)"
     return text if len(text) <= PREVIEW_CHARS else f"{text[:PREVIEW_CHARS]}… and {len(text) - PREVIEW_CHARS:,} more"
 
 
-def _given_images(images: Openable | None, stack: ExitStack, limits: Limits) -> ImageFinder | None:
+def _open_images(images: Openable | None, stack: ExitStack, limits: Limits) -> ImageFinder | None:
     if images is None:
         return None
     if isinstance(images, Path | str) and Path(images).is_dir():
         return ImageFinder(FolderMembers(Path(images), limits))
-    file, _ = stack.enter_context(opened(images))
+    file, _ = stack.enter_context(open_source(images))
     return ImageFinder(ZipMembers(file, limits))
 
 
@@ -95,46 +95,46 @@ def _read_file(
     limits: Limits,
     watch: Callable[[int], None] | None,
 ) -> None:
-    if file_size(file) > limits.file_bytes:
-        raise Refused(f"the file is larger than {limits.file_bytes // MIB} MiB")
-    reading.source_sha256 = file_sha256(file)
-    table, name, inside = _table_and_images(file, reading.source_name, limits)
+    if measure_file(file) > limits.file_bytes:
+        raise FileError(f"the file is larger than {limits.file_bytes // MIB} MiB")
+    reading.source_sha256 = hash_file(file)
+    table, name, inside = _split_archive(file, reading.source_name, limits)
     reading.scratch = reading.scratch or ScratchFolder()
     stash = Stash(finder or inside, limits, reading.scratch)
     if name:
         reading.columns, rows = read_rows(table, name, reading.report, limits)
     else:
-        reading.columns, rows = IMAGE_ONLY_COLUMNS, _rows_of_images(stash.finder)
-    reading.mapping = _whole_mapping(reading, stash.finder is not None)
-    _Assembly(reading, stash, limits).read(_watched(rows, watch) if watch else rows)
+        reading.columns, rows = IMAGE_ONLY_COLUMNS, _image_rows(stash.finder)
+    reading.mapping = _complete_mapping(reading, stash.finder is not None)
+    _Assembly(reading, stash, limits).read(_report_progress(rows, watch) if watch else rows)
 
 
-def _watched(rows: Iterator[Row], watch: Callable[[int], None]) -> Iterator[Row]:
+def _report_progress(rows: Iterator[Row], watch: Callable[[int], None]) -> Iterator[Row]:
     for row in rows:
         watch(row.number)
         yield row
 
 
-def _table_and_images(file: BinaryIO, name: str, limits: Limits) -> tuple[BinaryIO, str, ImageFinder | None]:
+def _split_archive(file: BinaryIO, name: str, limits: Limits) -> tuple[BinaryIO, str, ImageFinder | None]:
     """Return the table to read, its name, and the images that came with it.
 
     The name is "" if the file is a zip of images without a table.
     """
-    if kind_of(file, name) != "zip":
+    if detect_kind(file, name) != "zip":
         return file, name, None
     archive = ZipMembers(file, limits)
     if "[Content_Types].xml" in archive.names():
-        raise Refused("this is a spreadsheet or an office document; save the sheet as CSV")
+        raise FileError("this is a spreadsheet or an office document; save the sheet as CSV")
     tables = [name for name in archive.names() if PurePosixPath(name.lower()).suffix in TABLE_SUFFIXES - {".txt"}]
     if len(tables) > 1:
-        raise Refused(f"the archive holds several tables: {', '.join(tables[:5])}; leave one in it")
+        raise FileError(f"the archive holds several tables: {', '.join(tables[:5])}; leave one in it")
     finder = ImageFinder(archive)
     if not tables:
         return file, "", finder
     return io.BytesIO(archive.read_table(tables[0])), tables[0], finder
 
 
-def _rows_of_images(finder: ImageFinder | None) -> Iterator[Row]:
+def _image_rows(finder: ImageFinder | None) -> Iterator[Row]:
     """Yield one row per image of a zip without a table.
 
     The key is the name without its suffix. The category is the name of the folder.
@@ -144,21 +144,21 @@ def _rows_of_images(finder: ImageFinder | None) -> Iterator[Row]:
         yield Row(number, None, {"key": pure.stem, "image": path, "category": pure.parent.name})
 
 
-def _whole_mapping(reading: Reading, has_images: bool) -> dict[str, str]:
+def _complete_mapping(reading: Reading, has_images: bool) -> dict[str, str]:
     """Return the given mapping merged over the guessed one.
 
     A column that the given mapping uses for a field is not guessed for another field, except for the key.
     """
     asked = reading.mapping
     guessed = guess_mapping(reading.columns)
-    if not has_images and "image" in guessed and "image" not in asked and not _holds_bytes(reading):
+    if not has_images and "image" in guessed and "image" not in asked and not _has_bytes(reading):
         del guessed["image"]
     taken = {text for field, text in asked.items() if field != "key"}
     guessed = {field: text for field, text in guessed.items() if text not in taken or field == "key"}
     return guessed | asked
 
 
-def _holds_bytes(reading: Reading) -> bool:
+def _has_bytes(reading: Reading) -> bool:
     return reading.source_name.lower().endswith(".parquet")
 
 
@@ -188,7 +188,7 @@ class _Assembly:
             return
         images = guess_mapping(self.reading.columns).get("image")
         hint = f"column {images!r} may name images, but none were given" if images else "map one of them"
-        raise Refused(f"map input: no column; there are {', '.join(self.reading.columns[:20])}: {hint}")
+        raise FileError(f"map input: no column; there are {', '.join(self.reading.columns[:20])}: {hint}")
 
     def _item(self, row: Row) -> ItemRecord:
         key = self._key(row)
@@ -196,9 +196,9 @@ class _Assembly:
         text = self._text(row, "input")
         if not text.strip() and image is None:
             raise BadField("input", "neither an input nor an image")
-        choices = checked_choices(self._value(row, "choices"), self.limits)
+        choices = clean_choices(self._value(row, "choices"), self.limits)
         target = self._text(row, "target")
-        if choices and target and not is_among(target, choices):
+        if choices and target and not names_a_choice(target, choices):
             self.report.warning(row, "target", f"{target[:60]!r} is none of the choices")
         return ItemRecord(
             key=key,
@@ -208,8 +208,8 @@ class _Assembly:
             choices=choices,
             grading_scheme=self._text(row, "grading_scheme"),
             category=self._category(row),
-            metadata=checked_metadata(row.values, self.bound.metadata, self.limits),
-            norms=tuple(row_norms(key, row, self.bound.norms, self.report)),
+            metadata=clean_metadata(row.values, self.bound.metadata, self.limits),
+            norms=tuple(read_row_norms(key, row, self.bound.norms, self.report)),
         )
 
     def _value(self, row: Row, field: str) -> Any:
@@ -219,14 +219,14 @@ class _Assembly:
             raise BadField(field, str(error)) from None
 
     def _text(self, row: Row, field: str) -> str:
-        return checked_text(field, self._value(row, field), self.limits.text_chars)
+        return clean_text(field, self._value(row, field), self.limits.text_chars)
 
     def _category(self, row: Row) -> str:
-        return checked_text("category", self._value(row, "category"), self.limits.category_chars).strip()
+        return clean_text("category", self._value(row, "category"), self.limits.category_chars).strip()
 
     def _key(self, row: Row) -> str:
         written = self._value(row, "key") if "key" in self.bound else f"row-{row.number:05}"
-        key = checked_key(written, self.limits)
+        key = clean_key(written, self.limits)
         if isinstance(written, str) and written != key:
             self.report.warning(row, "key", f"{written!r} is read as {key!r}")
         earlier = self.first_row.setdefault(key, row.number)
@@ -247,9 +247,9 @@ class _Assembly:
         try:
             if isinstance(value, bytes):
                 return self.stash.by_content(value)
-            wanted = checked_text("image", value, self.limits.text_chars).strip()
+            wanted = clean_text("image", value, self.limits.text_chars).strip()
             return self.stash.by_path(wanted) if wanted else None
         except NotFound as error:
             raise BadField("image", str(error)) from None
         except BadImage as error:
-            raise BadField("image", f"{as_text(value) if isinstance(value, str) else 'the image'} {error}") from None
+            raise BadField("image", f"{to_text(value) if isinstance(value, str) else 'the image'} {error}") from None

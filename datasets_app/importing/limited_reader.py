@@ -1,7 +1,7 @@
 """Reading of files in a separate process, under limits of memory and time. Every upload and import uses it.
 
 A table can decode to many times its size, and its decoders are native code. The reading process has no API key and no
-database connection. If it dies or exceeds a limit, the caller gets `Refused` with the file's name and the limit.
+database connection. If it dies or exceeds a limit, the caller gets `FileError` with the file's name and the limit.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from datasets_app.importing.file_reader import load_readings
 from datasets_app.importing.limits import LIMITS, MIB, Limits
 from datasets_app.importing.norm_reader import NormReading
 from datasets_app.importing.reader_process import COLUMNS, DONE, OUT_OF_MEMORY, OUT_OF_SPACE, PROGRESS, REFUSAL
-from datasets_app.importing.records import Reading, Refused, Report, ScratchFolder
+from datasets_app.importing.records import FileError, Reading, Report, ScratchFolder
 
 logger = logging.getLogger(__name__)
 
@@ -66,7 +66,7 @@ def read_upload(
     try:
         _run(scratch, "items", files, limits, limits.reader_seconds, watch, mapping=dict(mapping))
         return load_readings(scratch)
-    except Refused as error:
+    except FileError as error:
         report = Report()
         report.error(None, "file", str(error))
         return Reading([], [], dict(mapping), files["items"].name, "", report), NormReading()
@@ -85,7 +85,7 @@ def read_norm_table(
     try:
         _run(scratch, "norms", {"norms": file}, limits, limits.preview_seconds, watch, **request)
         return load_readings(scratch)[1]
-    except Refused as error:
+    except FileError as error:
         reading = NormReading()
         reading.report.error(None, "norms", str(error))
         return reading
@@ -119,15 +119,15 @@ def _run(
         said = stderr.read(STDERR_CHARS).decode(errors="replace")
     if code != DONE:
         logger.warning("the reader process of %s ended with exit code %s: %s", task, code, said)
-        raise Refused(_why(code, files, limits, seconds))
+        raise FileError(_explain_exit(code, files, limits, seconds))
     if (scratch.path / REFUSAL).exists():
-        raise Refused(json.loads((scratch.path / REFUSAL).read_text()))
+        raise FileError(json.loads((scratch.path / REFUSAL).read_text()))
 
 
 def _require_readable(files: Mapping[str, FileToRead]) -> None:
     for part, file in files.items():
         if not (file.path.is_file() or (part == "images" and file.path.is_dir())) or not os.access(file.path, os.R_OK):
-            raise Refused(f"{file.path}: no file that can be read")
+            raise FileError(f"{file.path}: no file that can be read")
 
 
 def _exit_code(request: dict[str, Any], stderr: Any, seconds: int, watch: Watch, folder: Path) -> int:
@@ -148,7 +148,7 @@ def _exit_code(request: dict[str, Any], stderr: Any, seconds: int, watch: Watch,
             try:
                 return process.wait(LOOK_S)
             except subprocess.TimeoutExpired:
-                watch(_rows_read(folder))
+                watch(_count_rows_read(folder))
             if time.monotonic() > deadline:
                 return -signal.SIGXCPU
     finally:
@@ -166,14 +166,14 @@ def _send(process: subprocess.Popen[bytes], request: bytes) -> None:
         pass  # The process has already ended. Its exit code gives the reason.
 
 
-def _rows_read(folder: Path) -> int:
+def _count_rows_read(folder: Path) -> int:
     try:
         return int((folder / PROGRESS).read_text())
     except (FileNotFoundError, ValueError):
         return 0
 
 
-def _why(code: int, files: Mapping[str, FileToRead], limits: Limits, seconds: int) -> str:
+def _explain_exit(code: int, files: Mapping[str, FileToRead], limits: Limits, seconds: int) -> str:
     names = " with ".join(file.name for file in files.values())
     if code == OUT_OF_MEMORY:
         return f"reading {names} takes more than {limits.reader_memory_bytes // MIB} MiB of memory; split it"

@@ -8,10 +8,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from datasets_app.importing.column_map import BoundMapping, NoValue, as_text, norm_columns
-from datasets_app.importing.file_source import opened
+from datasets_app.importing.column_map import BoundMapping, NoValue, norm_columns, to_text
+from datasets_app.importing.file_source import open_source
 from datasets_app.importing.limits import LIMITS, Limits
-from datasets_app.importing.records import NormRecord, Refused, Report, Row
+from datasets_app.importing.records import FileError, NormRecord, Report, Row
 from datasets_app.importing.table_readers import read_rows
 
 KEY_NAMES = ("key", "id", "item", "item_id", "image_id", "image", "theme", "name", "stimulus", "item_key")
@@ -50,15 +50,15 @@ def read_norms(
     """
     reading = NormReading()
     try:
-        with opened(source) as (file, name):
+        with open_source(source) as (file, name):
             columns, rows = read_rows(file, name, reading.report, limits)
             _NormTable(columns, items, mapping or {}, reading).read(rows)
-    except Refused as error:
+    except FileError as error:
         reading.report.error(None, "norms", str(error))
     return reading
 
 
-def row_norms(key: str, row: Row, columns: Mapping[str, tuple[str, str]], report: Report) -> Iterator[NormRecord]:
+def read_row_norms(key: str, row: Row, columns: Mapping[str, tuple[str, str]], report: Report) -> Iterator[NormRecord]:
     """Yield the norms in one row of a wide table. Skip a dimension whose cells are all blank."""
     cells: dict[str, dict[str, Any]] = {}
     for column, (dimension, statistic) in columns.items():
@@ -90,7 +90,7 @@ def _norm(
 
 def _number(statistic: str, cell: Any) -> float | None:
     """Return a finite number, or None for a blank cell. Raise ValueError if it is invalid for the statistic."""
-    text = as_text(cell).strip()
+    text = to_text(cell).strip()
     if not text:
         return None
     try:
@@ -106,7 +106,7 @@ def _number(statistic: str, cell: Any) -> float | None:
     return number
 
 
-def _loose(name: str) -> str:
+def _normalize_name(name: str) -> str:
     """Return the spelling used to compare keys and categories that do not match exactly."""
     return re.sub(r"[\s_-]+", " ", re.sub(r"\.(jpe?g|png|webp|gif)\Z", "", name.strip().casefold()))
 
@@ -121,15 +121,15 @@ class _NormTable:
         lower = {column.lower(): column for column in reversed(columns)}
         key = mapping.get("key") or next((lower[name] for name in KEY_NAMES if name in lower), "")
         if not key:
-            raise Refused(f"no column holds the keys; looked for {', '.join(KEY_NAMES)}")
+            raise FileError(f"no column holds the keys; looked for {', '.join(KEY_NAMES)}")
         category = mapping.get("category", lower.get("category", ""))
         self.bound = BoundMapping({"key": key, "category": category}, columns)
         self.statistics = norm_columns(columns)
         long = {"dimension", "mean"} <= set(lower)
         self.long = {name: lower[name] for name in ("dimension", *STATISTICS) if name in lower} if long else None
         if not long and not any(statistic == "mean" for _, statistic in self.statistics.values()):
-            raise Refused("no column of means: neither <Dimension>_mean nor dimension and mean")
-        self.loose = _unambiguous(items)
+            raise FileError("no column of means: neither <Dimension>_mean nor dimension and mean")
+        self.loose = _index_unique_spellings(items)
         self.unknown: list[str] = []
         self.first_row: dict[tuple[str, str], int] = {}
 
@@ -150,10 +150,10 @@ class _NormTable:
             self._take(row, norm)
 
     def _key(self, row: Row) -> str | None:
-        written = as_text(self.bound.value("key", row.values))
+        written = to_text(self.bound.value("key", row.values))
         if written in self.items:
             return written
-        key = self.loose.get(_loose(written))
+        key = self.loose.get(_normalize_name(written))
         if key:
             self.report.warning(row, "key", f"{written!r} is read as {key!r}")
         elif written.strip():
@@ -163,18 +163,18 @@ class _NormTable:
         return key
 
     def _compare_category(self, row: Row, key: str) -> None:
-        written, known = as_text(self.bound.value("category", row.values)), self.items[key]
+        written, known = to_text(self.bound.value("category", row.values)), self.items[key]
         if not written.strip() or not known or written == known:
             return
-        same = _loose(written).removesuffix("s") == _loose(known).removesuffix("s")
+        same = _normalize_name(written).removesuffix("s") == _normalize_name(known).removesuffix("s")
         what = "is another spelling of" if same else "differs from"
         self.report.warning(row, "category", f"{written!r} {what} the dataset's {known!r}, which is kept")
 
     def _norms(self, row: Row, key: str) -> Iterator[NormRecord]:
         if self.long is None:
-            yield from row_norms(key, row, self.statistics, self.report)
+            yield from read_row_norms(key, row, self.statistics, self.report)
             return
-        dimension = as_text(row.values.get(self.long["dimension"])).strip().lower()
+        dimension = to_text(row.values.get(self.long["dimension"])).strip().lower()
         if not dimension or len(dimension) > DIMENSION_CHARS:
             self.report.error(row, "dimension", "is empty" if not dimension else "is too long")
             return
@@ -192,21 +192,21 @@ class _NormTable:
 
     def _report_keys(self) -> None:
         if self.unknown:
-            self.report.warning(None, "key", f"{len(self.unknown)} not in the dataset: {_some(self.unknown)}")
+            self.report.warning(None, "key", f"{len(self.unknown)} not in the dataset: {_list_some(self.unknown)}")
         found = {key for key, _ in self.first_row}
         missing = [repr(key) for key in self.items if key not in found]
         if missing:
-            self.report.warning(None, "key", f"{len(missing)} items have no norms: {_some(missing)}")
+            self.report.warning(None, "key", f"{len(missing)} items have no norms: {_list_some(missing)}")
 
 
-def _unambiguous(items: Mapping[str, str]) -> dict[str, str]:
+def _index_unique_spellings(items: Mapping[str, str]) -> dict[str, str]:
     """Return loose spelling -> key, without spellings that several keys share."""
     spellings: dict[str, list[str]] = {}
     for key in items:
-        spellings.setdefault(_loose(key), []).append(key)
+        spellings.setdefault(_normalize_name(key), []).append(key)
     return {spelling: keys[0] for spelling, keys in spellings.items() if len(keys) == 1}
 
 
-def _some(names: list[str]) -> str:
+def _list_some(names: list[str]) -> str:
     more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
     return ", ".join(names[:SHOWN]) + more

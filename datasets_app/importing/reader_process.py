@@ -39,25 +39,25 @@ def restrict(memory_bytes: int, file_bytes: int, seconds: int) -> None:
 def perform(request: dict[str, Any]) -> None:
     """Read the files of the request. If they cannot be read at all, write the reason to `refusal.json`."""
     from datasets_app.importing.limits import Limits
-    from datasets_app.importing.records import Refused
+    from datasets_app.importing.records import FileError
 
     limits = Limits(**request["limits"])
     out = Path(request["out"])
     try:
         {"columns": _read_columns, "items": _read_items, "norms": _read_norms}[request["task"]](request, out, limits)
-    except Refused as error:
+    except FileError as error:
         (out / REFUSAL).write_text(json.dumps(str(error)))
 
 
 def _read_columns(request: dict[str, Any], out: Path, limits: Any) -> None:
     from datasets_app.importing.item_reader import read_columns
-    from datasets_app.importing.table_readers import kind_of
+    from datasets_app.importing.table_readers import detect_kind
 
     path, name = request["files"]["items"]
     with _open(path, name) as file:
         columns, rows = read_columns(file, limits=limits)
         file.seek(0)
-        brings_images = kind_of(file, name) in ("zip", "parquet")
+        brings_images = detect_kind(file, name) in ("zip", "parquet")
     content = {"columns": columns, "first_rows": rows, "brings_images": brings_images}
     (out / COLUMNS).write_text(json.dumps(content, ensure_ascii=False), encoding="utf-8")
 

@@ -14,7 +14,7 @@ from datasets_app.importing.limits import LIMITS
 from evalsite.lib.text.hashing import content_hash
 
 
-class Refused(Exception):
+class FileError(Exception):
     """A file that cannot be read at all. The message gives the reason to the person who chose the file."""
 
 

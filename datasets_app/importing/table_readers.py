@@ -14,8 +14,8 @@ from pathlib import PurePosixPath
 from typing import Any, BinaryIO, cast
 
 from datasets_app.importing.limits import MIB, Limits
-from datasets_app.importing.parquet_reader import parquet_rows
-from datasets_app.importing.records import Refused, Report, Row
+from datasets_app.importing.parquet_reader import read_parquet
+from datasets_app.importing.records import FileError, Report, Row
 from evalsite.lib.text.pg_text import describe_unstorable
 
 TABLE_SUFFIXES = frozenset({".csv", ".tsv", ".txt", ".jsonl", ".ndjson", ".json", ".parquet"})
@@ -24,20 +24,20 @@ UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 VALUE_BYTES = 8  # Counted per value in addition to its text, so that empty values also count.
 
 
-def file_sha256(file: BinaryIO) -> str:
+def hash_file(file: BinaryIO) -> str:
     file.seek(0)
     digest = hashlib.file_digest(cast(Any, file), "sha256").hexdigest()
     file.seek(0)
     return digest
 
 
-def file_size(file: BinaryIO) -> int:
+def measure_file(file: BinaryIO) -> int:
     size = file.seek(0, io.SEEK_END)
     file.seek(0)
     return size
 
 
-def kind_of(file: BinaryIO, name: str) -> str:
+def detect_kind(file: BinaryIO, name: str) -> str:
     """Return "zip", "parquet", "json", "jsonl" or "csv".
 
     The first bytes decide if they are clear, else the suffix of the name. Raise Refused for an empty file.
@@ -45,7 +45,7 @@ def kind_of(file: BinaryIO, name: str) -> str:
     head = file.read(4096)
     file.seek(0)
     if not head:
-        raise Refused("the file is empty")
+        raise FileError("the file is empty")
     if head.startswith((b"PK\x03\x04", b"PK\x05\x06")):
         return "zip"
     if head.startswith(b"PAR1"):
@@ -62,46 +62,46 @@ def read_rows(file: BinaryIO, name: str, report: Report, limits: Limits) -> tupl
 
     Raise Refused if the table cannot be read. The iterator may raise it too.
     """
-    size = file_size(file)
+    size = measure_file(file)
     if size > limits.table_bytes:
-        raise Refused(f"the table has {size / MIB:.0f} MiB; at most {limits.table_bytes // MIB} MiB are read")
-    kind = kind_of(file, name)
+        raise FileError(f"the table has {size / MIB:.0f} MiB; at most {limits.table_bytes // MIB} MiB are read")
+    kind = detect_kind(file, name)
     if kind == "zip":
-        raise Refused("this is an archive, not a table")
-    reader = {"csv": csv_rows, "jsonl": json_lines, "json": json_array, "parquet": parquet_rows}[kind]
+        raise FileError("this is an archive, not a table")
+    reader = {"csv": read_csv, "jsonl": read_json_lines, "json": read_json_array, "parquet": read_parquet}[kind]
     columns, rows = reader(file, report, limits)
     _check_names(columns, limits)
-    return columns, _bounded(rows, name, report, limits)
+    return columns, _limit_rows(rows, name, report, limits)
 
 
 def check_number_of_columns(number: int, limits: Limits) -> None:
     """Raise Refused if there are too many columns. Readers call this before any work per column."""
     if number > limits.columns:
-        raise Refused(f"the table has {number:,} columns; at most {limits.columns} are read")
+        raise FileError(f"the table has {number:,} columns; at most {limits.columns} are read")
 
 
 def _check_names(columns: list[str], limits: Limits) -> None:
     check_number_of_columns(len(columns), limits)
     for position, name in enumerate(columns, 1):
-        if len(name) > limits.column_chars:
-            raise Refused(f"the name of column {position} has {len(name):,} characters; at most {limits.column_chars}")
+        if len(name) > (most := limits.column_chars):
+            raise FileError(f"the name of column {position} has {len(name):,} characters; at most {most}")
         if fault := describe_unstorable(name):
-            raise Refused(f"the name of column {position} {fault}")
+            raise FileError(f"the name of column {position} {fault}")
 
 
-def _bounded(rows: Iterator[Row], name: str, report: Report, limits: Limits) -> Iterator[Row]:
+def _limit_rows(rows: Iterator[Row], name: str, report: Report, limits: Limits) -> Iterator[Row]:
     """Yield the rows within the limits. Report a row with unstorable text as an error and skip it."""
     decoded = 0
     for row in rows:
         if row.number > limits.rows:
-            raise Refused(f"the table has more than {limits.rows:,} rows; split it into several datasets")
+            raise FileError(f"the table has more than {limits.rows:,} rows; split it into several datasets")
         faults = {}
         for column, value in row.values.items():
             size, faults[column] = _measure(value)
             decoded += size
         if decoded > limits.decoded_bytes:
             most = limits.decoded_bytes // MIB
-            raise Refused(f"{name} holds more than {most} MiB of data once decoded (by row {row.number}); split it")
+            raise FileError(f"{name} holds more than {most} MiB of data once decoded (by row {row.number}); split it")
         bad = next((column for column, fault in faults.items() if fault), None)
         if bad is None:
             yield row
@@ -135,24 +135,24 @@ def _printable(name: str) -> str:
 # --- text ---------------------------------------------------------------------------------------------------------
 
 
-def encoding_of(file: BinaryIO, report: Report) -> str:
+def detect_encoding(file: BinaryIO, report: Report) -> str:
     """Return "utf-8-sig" or "utf-16", or "cp1252" with a warning if the bytes are neither.
 
     Raise Refused if they are not cp1252 either.
     """
     head = file.read(4)
     file.seek(0)
-    if head.startswith(UTF16_MARKS) and _decodes(file, "utf-16"):
+    if head.startswith(UTF16_MARKS) and _can_decode(file, "utf-16"):
         return "utf-16"
-    if _decodes(file, "utf-8-sig"):
+    if _can_decode(file, "utf-8-sig"):
         return "utf-8-sig"
-    if not _decodes(file, "cp1252"):
-        raise Refused("the text is neither UTF-8 nor Windows-1252; save it as UTF-8")
+    if not _can_decode(file, "cp1252"):
+        raise FileError("the text is neither UTF-8 nor Windows-1252; save it as UTF-8")
     report.warning(None, "file", "not UTF-8; read as Windows-1252, so look at accents and dashes")
     return "cp1252"
 
 
-def _decodes(file: BinaryIO, encoding: str) -> bool:
+def _can_decode(file: BinaryIO, encoding: str) -> bool:
     decoder = codecs.getincrementaldecoder(encoding)()
     try:
         while block := file.read(MIB):
@@ -167,10 +167,10 @@ def _decodes(file: BinaryIO, encoding: str) -> bool:
 
 def _text(file: BinaryIO, encoding: str) -> io.TextIOWrapper:
     # newline="" splits lines at CR, LF and CR LF, and preserves line ends inside quotes.
-    return io.TextIOWrapper(io.BufferedReader(_Unclosed(file), MIB), encoding=encoding, newline="")
+    return io.TextIOWrapper(io.BufferedReader(_UnclosableFile(file), MIB), encoding=encoding, newline="")
 
 
-class _Unclosed(io.RawIOBase):
+class _UnclosableFile(io.RawIOBase):
     """A wrapper that keeps a text wrapper from closing the file."""
 
     def __init__(self, file: BinaryIO) -> None:
@@ -188,8 +188,8 @@ class _Unclosed(io.RawIOBase):
 # --- CSV ----------------------------------------------------------------------------------------------------------
 
 
-def csv_rows(file: BinaryIO, report: Report, limits: Limits) -> tuple[list[str], Iterator[Row]]:
-    encoding = encoding_of(file, report)
+def read_csv(file: BinaryIO, report: Report, limits: Limits) -> tuple[list[str], Iterator[Row]]:
+    encoding = detect_encoding(file, report)
     delimiter = sniff_delimiter(_text(file, encoding).read(64 * 1024))
     file.seek(0)
     csv.field_size_limit(limits.text_chars)  # Applies to the whole process. No other code reads uploaded CSV.
@@ -204,7 +204,7 @@ def _lines(text: io.TextIOWrapper, limits: Limits) -> Iterator[str]:
     while line := text.readline(limits.line_chars + 1):
         number += 1
         if len(line) > limits.line_chars:
-            raise Refused(f"line {number} is longer than {limits.line_chars:,} characters")
+            raise FileError(f"line {number} is longer than {limits.line_chars:,} characters")
         yield line
 
 
@@ -233,7 +233,7 @@ def _records(reader: Any) -> Iterator[tuple[int, list[str]]]:
         except StopIteration:
             return
         except (csv.Error, UnicodeError) as error:
-            raise Refused(f"line {line}: {error}; a quote may be missing or not doubled") from None
+            raise FileError(f"line {line}: {error}; a quote may be missing or not doubled") from None
         if any(cell.strip() for cell in cells):
             yield line, cells
 
@@ -242,7 +242,7 @@ def _header(records: Iterator[tuple[int, list[str]]], report: Report, limits: Li
     """Return the names of the columns, with "" for an unnamed column, which is left out."""
     _, cells = next(records, (0, []))
     if not cells:
-        raise Refused("the table has no header")
+        raise FileError("the table has no header")
     check_number_of_columns(len(cells), limits)
     names = [cell.strip() for cell in cells]
     for position, (cell, name) in enumerate(zip(cells, names, strict=True), 1):
@@ -252,7 +252,7 @@ def _header(records: Iterator[tuple[int, list[str]]], report: Report, limits: Li
             report.warning(None, "header", f"column {cell!r} is read as {name!r}")
     twice = sorted(name for name, number in Counter(names).items() if name and number > 1)
     if twice:
-        raise Refused(f"the header names a column twice: {', '.join(twice)}")
+        raise FileError(f"the header names a column twice: {', '.join(twice)}")
     return names
 
 
@@ -268,21 +268,21 @@ def _csv_body(reader: Any, columns: list[str], report: Report) -> Iterator[Row]:
 # --- JSON ---------------------------------------------------------------------------------------------------------
 
 
-def _no_constant(name: str) -> Any:
+def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
 
 
 def parse_json(text: str) -> Any:
     """Parse JSON without NaN and Infinity. Raise ValueError for anything else, including too deep nesting."""
     try:
-        return json.loads(text, parse_constant=_no_constant)
+        return json.loads(text, parse_constant=_refuse_constant)
     except RecursionError:
         raise ValueError("nested too deeply") from None
 
 
-def json_lines(file: BinaryIO, report: Report, limits: Limits) -> tuple[list[str], Iterator[Row]]:
-    encoding = encoding_of(file, report)
-    columns = _columns_of(islice(_json_objects(_text(file, encoding), Report(), limits), 200), limits)
+def read_json_lines(file: BinaryIO, report: Report, limits: Limits) -> tuple[list[str], Iterator[Row]]:
+    encoding = detect_encoding(file, report)
+    columns = _collect_columns(islice(_json_objects(_text(file, encoding), Report(), limits), 200), limits)
     file.seek(0)
     return columns, _json_objects(_text(file, encoding), report, limits)
 
@@ -311,23 +311,23 @@ def _object_row(number: int, line: int, text: str, report: Report) -> Row | None
     return Row(number, line, value)
 
 
-def json_array(file: BinaryIO, report: Report, limits: Limits) -> tuple[list[str], Iterator[Row]]:
-    if file_size(file) > limits.json_array_bytes:
-        raise Refused(f"a JSON array of more than {limits.json_array_bytes // MIB} MiB; save it as JSON lines")
+def read_json_array(file: BinaryIO, report: Report, limits: Limits) -> tuple[list[str], Iterator[Row]]:
+    if measure_file(file) > limits.json_array_bytes:
+        raise FileError(f"a JSON array of more than {limits.json_array_bytes // MIB} MiB; save it as JSON lines")
     try:
-        values = parse_json(_text(file, encoding_of(file, report)).read())
+        values = parse_json(_text(file, detect_encoding(file, report)).read())
     except ValueError as error:
-        raise Refused(f"the file is not JSON: {error}") from None
+        raise FileError(f"the file is not JSON: {error}") from None
     if not isinstance(values, list):
-        raise Refused("the file holds no JSON array of objects")
+        raise FileError("the file holds no JSON array of objects")
     rows = [Row(number, None, value) for number, value in enumerate(values, 1) if isinstance(value, dict)]
     for number, value in enumerate(values, 1):
         if not isinstance(value, dict):
             report.error(Row(number, None, {}), "row", f"is not an object {{...}} but {type(value).__name__}")
-    return _columns_of(iter(rows), limits), iter(rows)
+    return _collect_columns(iter(rows), limits), iter(rows)
 
 
-def _columns_of(rows: Iterator[Row], limits: Limits) -> list[str]:
+def _collect_columns(rows: Iterator[Row], limits: Limits) -> list[str]:
     """Return every name in the order of its first occurrence. Raise Refused if there are too many."""
     names: dict[str, None] = {}
     for row in rows:

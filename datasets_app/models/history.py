@@ -68,7 +68,7 @@ class StatusChange(models.Model):
         return f"{self.from_value} → {self.to_value}" if self.from_value else self.to_value
 
 
-def authorship(by: Actor) -> tuple[User | None, str]:
+def author_columns(by: Actor) -> tuple[User | None, str]:
     """Return the user, or None, and the author's name, which remains when the user is deleted."""
     user = by if isinstance(by, User) else None
     return user, by if isinstance(by, str) else (user.get_username() if user else "unknown")
@@ -78,7 +78,7 @@ def record_changes(
     rows: Collection[tuple[models.Model, str, str]], *, by: Actor, reason: str, what: str = "status"
 ) -> None:
     """Create one StatusChange for each (row, from, to)."""
-    user, actor = authorship(by)
+    user, actor = author_columns(by)
     StatusChange.objects.bulk_create(
         StatusChange(
             content_type=ContentType.objects.get_for_model(row),
@@ -94,7 +94,7 @@ def record_changes(
     )
 
 
-def save_noted(row: models.Model, *, by: Actor, reason: str = "", fields: Collection[str] | None = None) -> None:
+def save_with_history(row: models.Model, *, by: Actor, reason: str = "", fields: Collection[str] | None = None) -> None:
     """Save a row that people edit, and record one StatusChange per changed column, or one for a new row.
 
     All editable fields are saved, or only `fields`. The old values are read again under a lock, because another person
@@ -115,11 +115,11 @@ def save_noted(row: models.Model, *, by: Actor, reason: str = "", fields: Collec
 def _note(field: Any, former: models.Model, row: models.Model, *, by: Actor, reason: str) -> None:
     if getattr(former, field.attname) == getattr(row, field.attname):
         return
-    before, after = (said_in_history(getattr(one, field.name)) for one in (former, row))
+    before, after = (format_for_history(getattr(one, field.name)) for one in (former, row))
     record_changes([(row, before, after)], by=by, reason=reason, what=str(field.verbose_name)[:40])
 
 
-def said_in_history(value: Any) -> str:
+def format_for_history(value: Any) -> str:
     """Return a column's value as readable text, cut to the length of a StatusChange's value."""
     if isinstance(value, bool):
         return "yes" if value else "no"

@@ -12,12 +12,19 @@ from django.template.defaultfilters import pluralize
 from django.views.decorators.http import require_http_methods, require_safe
 
 from datasets_app import curation, item_pagination
-from datasets_app.dataset_summary import Categories, categories_of, norms_of, recipe_of, relatives_of, warnings_in
+from datasets_app.dataset_summary import (
+    Categories,
+    count_categories,
+    describe_recipe,
+    find_relatives,
+    select_warnings,
+    summarize_norms,
+)
 from datasets_app.filters import DatasetFilter, ItemFilter
-from datasets_app.forms import AboutForm, fresh_seed
+from datasets_app.forms import AboutForm, draw_seed
 from datasets_app.models import Dataset, Item
 from datasets_app.tables import DatasetTable, ItemTable
-from datasets_app.views.permissions import rights, visible_dataset
+from datasets_app.views.permissions import dataset_context, visible_dataset
 from evalsite.lib.pagination import paginate_table
 from evalsite.lib.permissions import is_member, members_only, readers_only
 from evalsite.lib.text.number_format import format_count
@@ -61,14 +68,14 @@ def dataset_about(request: HttpRequest, slug: str, version: int) -> HttpResponse
     dataset = visible_dataset(request, slug, version)
     history = list(dataset.history[:100])
     context = {
-        **rights(request, dataset),
-        **relatives_of(dataset, request.user),
-        "norms": norms_of(dataset),
+        **dataset_context(request, dataset),
+        **find_relatives(dataset, request.user),
+        "norms": summarize_norms(dataset),
         "history": [change for change in history if change.what != "warnings"],
-        "warnings": warnings_in(history),
+        "warnings": select_warnings(history),
         "mapping": [(field, text) for field, text in dataset.mapping.items() if text],
-        "recipe": recipe_of(dataset),
-        "seed": fresh_seed(),
+        "recipe": describe_recipe(dataset),
+        "seed": draw_seed(),
     }
     return render(request, "datasets_app/dataset_about.html", context)
 
@@ -99,14 +106,14 @@ def _number_of_categories() -> Subquery:
 
 def _items_page(request: HttpRequest, dataset: Dataset) -> dict[str, Any]:
     """Return the context of both item views: one page of items under the filter of the query string."""
-    categories = categories_of(dataset)
+    categories = count_categories(dataset)
     filter_ = item_filter(request, dataset, categories)
     found: QuerySet[Item] = filter_.qs
     after, before = (item_pagination.parse_cursor(request.GET.get(name, "")) for name in CURSORS)
-    page = item_pagination.find(found, after=after, before=before)
-    query = without_cursors(request)
+    page = item_pagination.fetch_page(found, after=after, before=before)
+    query = query_without_cursors(request)
     return {
-        **rights(request, dataset),
+        **dataset_context(request, dataset),
         "categories": categories,
         "filter": filter_,
         "count_label": _count_label(found if filter_.form.changed_data else None, dataset),
@@ -128,7 +135,7 @@ def item_filter(request: HttpRequest, dataset: Dataset, categories: Categories |
     return ItemFilter(request.GET, queryset=dataset.items.all(), request=request, categories=names)
 
 
-def without_cursors(request: HttpRequest) -> str:
+def query_without_cursors(request: HttpRequest) -> str:
     query = request.GET.copy()
     for name in CURSORS:
         query.pop(name, None)

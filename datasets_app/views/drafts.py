@@ -12,9 +12,9 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_POST
 
 from datasets_app import curation
-from datasets_app.dataset_summary import categories_of
-from datasets_app.drafts import CurationError, listed
-from datasets_app.forms import ReasonForm, SampleForm, fresh_seed
+from datasets_app.dataset_summary import count_categories
+from datasets_app.drafts import CurationError, list_keys
+from datasets_app.forms import ReasonForm, SampleForm, draw_seed
 from datasets_app.models import Dataset, TransitionError
 from datasets_app.views.permissions import visible_dataset
 from evalsite.lib.permissions import members_only
@@ -27,7 +27,7 @@ READ_OR_WRITE = ["GET", "HEAD", "POST"]
 @members_only
 def dataset_sample(request: HttpRequest, slug: str, version: int) -> HttpResponse:
     parent = visible_dataset(request, slug, version)
-    form = SampleForm(request.POST or None, initial={"seed": fresh_seed()})
+    form = SampleForm(request.POST or None, initial={"seed": draw_seed()})
     if request.method == "POST" and form.is_valid():
         try:
             draft = curation.generate(parent, by=request.user, **form.cleaned_data)
@@ -36,52 +36,52 @@ def dataset_sample(request: HttpRequest, slug: str, version: int) -> HttpRespons
         else:
             messages.success(request, f"{draft} is a draft of {draft.item_count} items.")
             return redirect(draft)
-    context = {"form": form, "dataset": parent, "categories": categories_of(parent)}
+    context = {"form": form, "dataset": parent, "categories": count_categories(parent)}
     return render(request, "datasets_app/dataset_sample.html", context)
 
 
-class Done(NamedTuple):
+class ActionResult(NamedTuple):
     """The result of an action: the message, and the redirect target, which is a dataset or the name of a URL."""
 
     text: str
     to: Any
 
 
-def _approve(dataset: Dataset, entered: dict[str, Any], by: Any) -> Done:
+def _approve(dataset: Dataset, entered: dict[str, Any], by: Any) -> ActionResult:
     curation.approve(dataset, by=by, reason=entered["reason"])
-    return Done(f"{dataset} is approved. Its items can no longer change.", dataset)
+    return ActionResult(f"{dataset} is approved. Its items can no longer change.", dataset)
 
 
-def _archive(dataset: Dataset, entered: dict[str, Any], by: Any) -> Done:
+def _archive(dataset: Dataset, entered: dict[str, Any], by: Any) -> ActionResult:
     curation.archive(dataset, by=by, reason=entered["reason"])
-    return Done(f"{dataset} is archived.", dataset)
+    return ActionResult(f"{dataset} is archived.", dataset)
 
 
-def _duplicate(dataset: Dataset, entered: dict[str, Any], by: Any) -> Done:
+def _duplicate(dataset: Dataset, entered: dict[str, Any], by: Any) -> ActionResult:
     draft = curation.duplicate(dataset, by=by, reason=entered["reason"])
-    return Done(f"{draft} is a new draft with the active items of {dataset}.", draft)
+    return ActionResult(f"{draft} is a new draft with the active items of {dataset}.", draft)
 
 
-def _delete(dataset: Dataset, entered: dict[str, Any], by: Any) -> Done:
+def _delete(dataset: Dataset, entered: dict[str, Any], by: Any) -> ActionResult:
     name = str(dataset)
     curation.delete_draft(dataset, by=by, reason=entered["reason"])
-    return Done(f"{name} is deleted.", "dataset_list")
+    return ActionResult(f"{name} is deleted.", "dataset_list")
 
 
-def _reshuffle(dataset: Dataset, entered: dict[str, Any], by: Any) -> Done:
-    seed = fresh_seed() if entered["seed"] is None else entered["seed"]
+def _reshuffle(dataset: Dataset, entered: dict[str, Any], by: Any) -> ActionResult:
+    seed = draw_seed() if entered["seed"] is None else entered["seed"]
     keys = curation.reshuffle_items(dataset, by=by, seed=seed, reason=entered["reason"])
-    return Done(f"{len(keys)} items were redrawn with seed {seed}.", dataset)
+    return ActionResult(f"{len(keys)} items were redrawn with seed {seed}.", dataset)
 
 
-def _add(dataset: Dataset, entered: dict[str, Any], by: Any) -> Done:
+def _add(dataset: Dataset, entered: dict[str, Any], by: Any) -> ActionResult:
     if dataset.parent is None:
         raise CurationError(f"{dataset} was not drawn from another dataset")
     curation.add_items(dataset, entered["keys"], source=dataset.parent, by=by, reason=entered["reason"])
-    return Done(f"Added {listed(entered['keys'])}", dataset)
+    return ActionResult(f"Added {list_keys(entered['keys'])}", dataset)
 
 
-VERBS: dict[str, Callable[[Dataset, dict[str, Any], Any], Done]] = {
+VERBS: dict[str, Callable[[Dataset, dict[str, Any], Any], ActionResult]] = {
     "approve": _approve,
     "archive": _archive,
     "duplicate": _duplicate,

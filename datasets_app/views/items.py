@@ -14,11 +14,11 @@ from django.views.decorators.http import require_POST, require_safe
 
 from datasets_app import curation, item_pagination
 from datasets_app.drafts import CurationError
-from datasets_app.forms import ReasonForm, fresh_seed
-from datasets_app.importing.column_map import as_text
+from datasets_app.forms import ReasonForm, draw_seed
+from datasets_app.importing.column_map import to_text
 from datasets_app.models import Dataset, Item, TransitionError
-from datasets_app.views.datasets import item_filter, without_cursors
-from datasets_app.views.permissions import back, rights, visible_dataset, visible_item
+from datasets_app.views.datasets import item_filter, query_without_cursors
+from datasets_app.views.permissions import dataset_context, redirect_back, visible_dataset, visible_item
 from evalsite.lib.permissions import members_only, readers_only
 from evalsite.lib.web.form_errors import first_form_error
 from evalsite.lib.web.htmx import wants_part
@@ -31,16 +31,16 @@ def item_detail(request: HttpRequest, slug: str, version: int, pk: int) -> HttpR
     """Show the item with all its data, and link its neighbours under the list's filter."""
     dataset = visible_dataset(request, slug, version)
     item = visible_item(request, dataset, pk)
-    previous, following = item_pagination.neighbours(item_filter(request, dataset).qs, item)
+    previous, following = item_pagination.find_neighbours(item_filter(request, dataset).qs, item)
     context = {
-        **rights(request, dataset),
+        **dataset_context(request, dataset),
         "item": item,
         "norms": list(item.norms.all()),
-        "metadata": [(name, as_text(value)) for name, value in item.metadata.items()],
-        "query": without_cursors(request),
+        "metadata": [(name, to_text(value)) for name, value in item.metadata.items()],
+        "query": query_without_cursors(request),
         "previous": previous,
         "next": following,
-        "seed": fresh_seed(),
+        "seed": draw_seed(),
     }
     return render(request, "datasets_app/item_detail.html", context)
 
@@ -73,7 +73,7 @@ def _include(dataset: Dataset, item: Item, entered: dict[str, Any], by: Any) -> 
 
 
 def _replace(dataset: Dataset, item: Item, entered: dict[str, Any], by: Any) -> str:
-    seed = fresh_seed() if entered["seed"] is None else entered["seed"]
+    seed = draw_seed() if entered["seed"] is None else entered["seed"]
     new = curation.replace_item(dataset, item.key, by=by, seed=seed, reason=entered["reason"])
     return f"{item.key} is replaced by {new}."
 
@@ -108,7 +108,7 @@ def item_act(request: HttpRequest, slug: str, version: int, pk: int, verb: str) 
         _say(request, form, done)
     if verb in LEAVING:  # The item and its page no longer exist.
         return redirect(dataset)
-    return back(request, reverse("item_detail", args=[slug, version, pk]))
+    return redirect_back(request, reverse("item_detail", args=[slug, version, pk]))
 
 
 def _say(request: HttpRequest, form: ReasonForm, done: str) -> None:

@@ -30,7 +30,7 @@ def visible_item(request: HttpRequest, dataset: Dataset, pk: int) -> Item:
     return get_object_or_404(dataset.items.select_related("image"), pk=pk)
 
 
-def rights(request: HttpRequest, dataset: Dataset) -> dict[str, Any]:
+def dataset_context(request: HttpRequest, dataset: Dataset) -> dict[str, Any]:
     """Return the template context with the dataset and the user's current rights on it."""
     member = is_member(request.user)
     return {
@@ -44,7 +44,7 @@ def rights(request: HttpRequest, dataset: Dataset) -> dict[str, Any]:
     }
 
 
-def back(request: HttpRequest, otherwise: Any) -> HttpResponse:
+def redirect_back(request: HttpRequest, otherwise: Any) -> HttpResponse:
     """Redirect to the page that contained the form if it is on this site, else to `otherwise`."""
     address = request.POST.get("next", "")
     if url_has_allowed_host_and_scheme(address, allowed_hosts={request.get_host()}, require_https=request.is_secure()):

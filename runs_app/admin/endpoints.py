@@ -8,7 +8,7 @@ from django.contrib import admin
 from django.db import models, transaction
 from django.http import HttpRequest
 
-from datasets_app.models.history import record_changes, save_noted
+from datasets_app.models.history import record_changes, save_with_history
 from evalsite.lib.bounded_json import BoundedJSONField
 from evalsite.lib.web.admin import history_list
 from runs_app.admin.forms import MappingsForm
@@ -23,7 +23,7 @@ class ServedAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     formfield_overrides = {models.JSONField: {"form_class": BoundedJSONField}}
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
-        save_noted(obj, by=request.user)
+        save_with_history(obj, by=request.user)
 
     def delete_model(self, request: HttpRequest, obj: Any) -> None:
         with transaction.atomic():

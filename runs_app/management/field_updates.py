@@ -6,7 +6,7 @@ from typing import Any
 
 from django.core.exceptions import ValidationError
 
-from datasets_app.models.history import Actor, save_noted
+from datasets_app.models.history import Actor, save_with_history
 from evalsite.lib.ops.commands import bad_input
 
 
@@ -23,4 +23,4 @@ def set_given(row: Any, given: dict[str, Any], *, by: Actor, reason: str = "") -
     except ValidationError as error:
         lines = [f"{field}: {message}" for field, messages in error.message_dict.items() for message in messages]
         bad_input("; ".join(lines))
-    save_noted(row, by=by, reason=reason)
+    save_with_history(row, by=by, reason=reason)

@@ -12,7 +12,7 @@ from django.urls import reverse
 
 from datasets_app.models import Dataset, StatusChange, TransitionQuerySet
 from datasets_app.models.datasets import slug_validator
-from datasets_app.models.history import Actor, record_changes, said_in_history
+from datasets_app.models.history import Actor, format_for_history, record_changes
 from evalsite.lib.choice_constraints import constrain_choices
 from evalsite.lib.permissions import is_member, is_operator, is_viewer
 from runs_app.models.bounded import InRange, adaptive_constraint, range_constraints
@@ -258,7 +258,7 @@ class Experiment(EngineOwnedColumns):
             if after == before:
                 return False
             record_changes(
-                [(row, said_in_history(before), said_in_history(after))], by=by, reason=reason, what="sharing"
+                [(row, format_for_history(before), format_for_history(after))], by=by, reason=reason, what="sharing"
             )
         return True
 

@@ -13,7 +13,7 @@ from typing import Any
 from django.db import transaction
 from django.utils import timezone
 
-from datasets_app.models.history import Actor, save_noted
+from datasets_app.models.history import Actor, save_with_history
 from runs_app.models import Endpoint, LanguageModel
 from runs_app.pricing import litellm_data
 from runs_app.pricing.costs import MILLION
@@ -114,7 +114,7 @@ def take_over(found: Iterable[Repricing], *, by: Actor, reason: str = "") -> int
         prices = one.after | {"price_source": source(), "price_date": timezone.now().date()}
         for name, value in prices.items():
             setattr(one.model, name, value)
-        save_noted(one.model, by=by, reason=reason, fields=list(prices))
+        save_with_history(one.model, by=by, reason=reason, fields=list(prices))
     return len(taken)
 
 

@@ -10,7 +10,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from datasets_app.models.history import save_noted
+from datasets_app.models.history import save_with_history
 from evalsite.lib.permissions import is_operator, members_only, operators_only
 from evalsite.lib.text.number_format import format_count
 from evalsite.lib.web.choice_fields import fetch_choices
@@ -139,7 +139,7 @@ def _edit(request: HttpRequest, form: NotedForm, heading: str, **shown: Any) -> 
     """Show or save the form of a row. `shown` is extra context, shown below the form with the row's history."""
     if request.method == "POST" and form.is_valid():
         row = form.save(commit=False)
-        save_noted(row, by=request.user, reason=form.cleaned_data["reason"])
+        save_with_history(row, by=request.user, reason=form.cleaned_data["reason"])
         messages.success(request, f"{row} is saved.")
         return redirect("endpoint_list")
     fetch_choices(form)

@@ -5,7 +5,7 @@ from itertools import count
 
 from django.contrib.auth.models import User
 
-from datasets_app.curation import stored_hash
+from datasets_app.curation import hash_stored_items
 from datasets_app.models import Dataset
 from tests import factories
 
@@ -52,7 +52,7 @@ def make_questions(items=3, *, slug=None, approve=True, excluded=(), **fields):
     dataset = factories.make_dataset(slug or f"questions-{next(numbers)}", rows, approved=False)
     dataset.refresh_counts()
     if approve:
-        approval = {"content_hash": stored_hash(dataset), "approved_at": factories.NOON}
+        approval = {"content_hash": hash_stored_items(dataset), "approved_at": factories.NOON}
         Dataset.objects.transition_one(dataset, sources=["draft"], target="approved", by="test", **approval)
     return dataset
 

@@ -9,7 +9,7 @@ from django.db.models import Count
 
 from datasets_app import curation
 from datasets_app.drafts import CurationError
-from datasets_app.importing import Refused, parse_mapping
+from datasets_app.importing import FileError, parse_mapping
 from datasets_app.importing.dataset_writer import create_dataset, save_items, save_norms
 from datasets_app.importing.limited_reader import FileToRead, read_norm_table, read_upload
 from datasets_app.importing.records import Report
@@ -21,7 +21,7 @@ from evalsite.lib.ops.commands import VerbCommand, actor, add_list_option, bad_i
 
 class Command(VerbCommand):
     help = "Import, look at, sample, mend, approve, archive, duplicate and delete datasets."
-    refusals: ClassVar[tuple[type[Exception], ...]] = (CurationError, TransitionError, Refused)
+    refusals: ClassVar[tuple[type[Exception], ...]] = (CurationError, TransitionError, FileError)
     by: Actor
 
     def add_verbs(self, verbs: Any) -> None:
@@ -98,7 +98,7 @@ class Command(VerbCommand):
         for category, count in _categories(dataset).items():
             self.say(f"  {category or '(no category)'}: {count}")
         if dataset.content_hash:
-            holds = "holds" if curation.stored_hash(dataset) == dataset.content_hash else "DOES NOT HOLD"
+            holds = "holds" if curation.hash_stored_items(dataset) == dataset.content_hash else "DOES NOT HOLD"
             self.say(f"  content hash {dataset.content_hash} {holds}")
 
     def _show_history(self, dataset: Dataset) -> None:

@@ -34,7 +34,7 @@ def work(queue):
 
 
 def waiting_at(address, people):
-    return pending_uploads.waiting_upload(people["researcher"].pk, address.split("/")[-2])
+    return pending_uploads.find_upload(people["researcher"].pk, address.split("/")[-2])
 
 
 def text_of(client, address):

@@ -26,19 +26,19 @@ def test_approval_freezes_counts_and_hashes(draft, curator):
     curation.exclude_items(draft, ["k8"], by=curator, reason="unclear")
     curation.approve(draft, by=curator, reason="checked by two people")
     assert (draft.status, draft.active_count, draft.item_count) == ("approved", 8, 9)
-    assert draft.content_hash == curation.stored_hash(draft)
+    assert draft.content_hash == curation.hash_stored_items(draft)
     assert draft.approved_at is not None
     assert last_change(draft) == ("status", "approved", "checked by two people", "curator")
 
 
 def test_the_hash_leaves_out_excluded_items_and_order(draft):
-    before = curation.stored_hash(draft)
+    before = curation.hash_stored_items(draft)
     curation.exclude_items(draft, ["k8"], by="a test", reason="unclear")
-    without = curation.stored_hash(draft)
+    without = curation.hash_stored_items(draft)
     draft.items.filter(key="k0").update(position=99)
-    assert before != without == curation.stored_hash(draft)
+    assert before != without == curation.hash_stored_items(draft)
     curation.include_items(draft, ["k8"], by="a test")
-    assert curation.stored_hash(draft) == before
+    assert curation.hash_stored_items(draft) == before
 
 
 def test_a_dataset_without_an_active_item_is_not_approved(draft):
@@ -73,7 +73,7 @@ def test_a_duplicate_is_a_draft_with_the_active_items(draft):
     curation.approve(draft, by="a test", reason="ok")
     copy = curation.duplicate(draft, by="a test")
     assert (str(copy), copy.status, copy.parent, copy.item_count) == ("set@2", "draft", draft, 8)
-    assert curation.stored_hash(copy) == draft.content_hash
+    assert curation.hash_stored_items(copy) == draft.content_hash
     assert str(curation.duplicate(draft, by="a test", slug="other")) == "other@1"
 
 

@@ -66,7 +66,7 @@ def test_an_item_is_not_moved_into_or_out_of_a_frozen_dataset(frozen):
 def test_its_title_and_its_source_may_still_be_mended(frozen):
     frozen.title, frozen.source = "A better title", "The first edition"
     frozen.save(update_fields=["title", "source"])
-    assert curation.stored_hash(frozen) == frozen.content_hash
+    assert curation.hash_stored_items(frozen) == frozen.content_hash
 
 
 def test_a_draft_is_free(draft):

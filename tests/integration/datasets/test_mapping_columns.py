@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from datasets_app.importing import Refused, guess_mapping, parse_mapping, read_items
+from datasets_app.importing import FileError, guess_mapping, parse_mapping, read_items
 from datasets_app.importing.column_map import BoundMapping
 from tests.factories.files import messages, upload
 
@@ -74,7 +74,7 @@ def test_a_mapping_that_cannot_be_meant_is_refused_by_name(mapping, message):
 def test_the_command_lines_pairs_are_parsed():
     assert parse_mapping(["key=id", "target={a|after:=}"]) == {"key": "id", "target": "{a|after:=}"}
     for wrong in (["key"], ["key=a", "key=b"], ["nope=a"]):
-        with pytest.raises(Refused):
+        with pytest.raises(FileError):
             parse_mapping(wrong)
 
 

@@ -57,7 +57,7 @@ def test_an_approval_holds_every_item_that_was_let_in(draft, attempt):
     assert all(isinstance(outcome, Item | IntegrityError | None.__class__) for outcome in outcomes)
     approved = fresh(draft)
     assert approved.status == "approved"
-    assert approved.content_hash == curation.stored_hash(approved)
+    assert approved.content_hash == curation.hash_stored_items(approved)
     assert approved.active_count == approved.items.count()
 
 
@@ -77,7 +77,7 @@ def test_an_approval_waits_for_a_change_under_way(draft):
 
     assert together(slow_import, approve) == [None, None]
     assert fresh(draft).active_count == 10
-    assert curation.stored_hash(fresh(draft)) == fresh(draft).content_hash
+    assert curation.hash_stored_items(fresh(draft)) == fresh(draft).content_hash
 
 
 def test_exclusions_at_once_neither_deadlock_nor_miscount(draft):

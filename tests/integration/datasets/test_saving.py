@@ -3,7 +3,7 @@
 import pytest
 from PIL import Image
 
-from datasets_app.curation import stored_hash
+from datasets_app.curation import hash_stored_items
 from datasets_app.drafts import CurationError
 from datasets_app.image_storage import asset_file, thumbnail_file
 from datasets_app.importing import dataset_hash, read_items, read_norms
@@ -42,7 +42,7 @@ def test_the_dataset_says_which_file_and_mapping_it_came_from():
 def test_the_hash_of_what_was_read_is_that_of_what_is_stored():
     reading = read_items(archive({"A/cat.jpg": picture(), "B/cup.png": picture(BLUE, form="PNG")}))
     dataset = create_dataset(reading, slug="set", by="a test")
-    assert stored_hash(dataset) == dataset_hash(item.content() for item in reading.items)
+    assert hash_stored_items(dataset) == dataset_hash(item.content() for item in reading.items)
 
 
 def test_a_known_name_gets_the_next_version():

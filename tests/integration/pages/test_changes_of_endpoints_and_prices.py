@@ -8,7 +8,7 @@ from django.core.management import call_command
 from django.forms import model_to_dict
 
 from datasets_app.models import StatusChange
-from datasets_app.models.history import said_in_history
+from datasets_app.models.history import format_for_history
 from runs_app.forms.endpoints import EndpointForm, LanguageModelForm
 from runs_app.models import Endpoint, LanguageModel
 from runs_app.pricing import price_list
@@ -107,4 +107,4 @@ def test_the_admin_notes_what_it_changes_and_what_it_deletes(model, client):
     [(None, "none"), ("", "none"), ([], "none"), (["a", "b"], "a, b"), (True, "yes"), (Decimal("10.000"), "10")],
 )
 def test_a_value_is_said_as_people_read_it(value, said):
-    assert said_in_history(value) == said
+    assert format_for_history(value) == said
