@@ -50,7 +50,7 @@ def drain(database: str, in_flight: int, barrier: Any) -> tuple[int, float]:
         try:
             return await Drain(gateway.call, registration, DrainLimits(concurrency=in_flight, until_idle=True)).run()
         finally:
-            await gateway.close()
+            await gateway.close_session()
 
     barrier.wait()
     started = time.process_time()

@@ -90,10 +90,14 @@ def turns_of_draft(experiment: Experiment, prompt: Prompt, item: Item, dimension
 
 def turns_of_verdict(rubric: Mapping[str, Any], subject: Trial, rival: Trial | None, item_rubric: str | None) -> Turns:
     """Return the turns that a judge would get about stored answers. `rubric` is a Rubric's content, saved or not."""
-    told = judge_prompt.told_by(rubric) | judge_prompt.answers_for(subject.answer, rival.answer if rival else None)
+    told = judge_prompt.rubric_variables(rubric) | judge_prompt.answer_variables(
+        subject.answer, rival.answer if rival else None
+    )
     if item_rubric is not None:
         told[judge_prompt.ITEM_RUBRIC] = item_rubric
-    closing = "" if prompts.uses(rubric["messages"], judge_prompt.VERDICT_FORM) else told[judge_prompt.VERDICT_FORM]
+    closing = (
+        "" if prompts.uses_variable(rubric["messages"], judge_prompt.VERDICT_FORM) else told[judge_prompt.VERDICT_FORM]
+    )
     return _turns_told(rubric["messages"], subject, told, closing)
 
 

@@ -66,7 +66,7 @@ def _drain_once() -> int:
             return await drain.run()
         finally:
             watch.cancel()
-            await gateway.close()
+            await gateway.close_session()
 
     registration = WorkerRegistration()
     return asyncio.run(run())
@@ -133,4 +133,4 @@ async def _one_call(request: CallRequest) -> CallReply:
     try:
         return await gateway.call(request)
     finally:
-        await gateway.close()
+        await gateway.close_session()

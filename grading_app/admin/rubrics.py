@@ -139,7 +139,7 @@ class RubricAdmin(VersionedAdmin):
         rubric = self._found(request, pk)
         if not self.has_change_permission(request):
             raise PermissionDenied
-        with_texts = prompts.uses(rubric.messages or [], judge_prompt.ITEM_RUBRIC)
+        with_texts = prompts.uses_variable(rubric.messages or [], judge_prompt.ITEM_RUBRIC)
         form = TryForm(request.POST if request.method == "POST" else None, user=request.user, with_texts=with_texts)
         cost = None
         if request.method == "POST" and form.is_valid():
@@ -203,7 +203,7 @@ def _added_up(rows: Any, by: str, what: Aggregate) -> Any:
 
 
 def answer_form(data: Any, rubric: Rubric, user: Any) -> AnswerForm:
-    with_texts = prompts.uses(rubric.messages or [], judge_prompt.ITEM_RUBRIC)
+    with_texts = prompts.uses_variable(rubric.messages or [], judge_prompt.ITEM_RUBRIC)
     return AnswerForm(data, user=user, kind=rubric.kind, with_texts=with_texts)
 
 
@@ -228,7 +228,7 @@ def parts_of(rubric: Rubric) -> list[tuple[str, str]]:
     """Return the parts that define a judge's verdict, as (name, text)."""
     if rubric.kind == Rubric.Kind.WRITER:
         return [("kind", rubric.get_kind_display())]
-    told = judge_prompt.told_by(rubric.content)
+    told = judge_prompt.rubric_variables(rubric.content)
     named = [("scale", told["scale"]), ("criteria", told["criteria"]), ("labels", told["labels"])]
     return [("kind", rubric.get_kind_display()), *((name, text) for name, text in named if text)]
 

@@ -11,7 +11,7 @@ from typing import Any
 from evalsite.lib.text.hashing import condition_id, slugify_name
 from grading_app.models import GradeCondition, Grader, Rubric
 from runs_app.llm import judge_prompt, prompts
-from runs_app.llm.model_families import prefers_itself
+from runs_app.llm.model_families import is_same_family
 from runs_app.models import Condition, Experiment, LanguageModel
 from runs_app.models.texts import TextSet
 from runs_app.planning.conditions import condition_identity
@@ -83,8 +83,8 @@ def problems_with(experiment: Experiment, grader: Grader) -> Iterator[str]:
         yield f"grader {grader} is archived"
     if not (model.is_active and model.endpoint.is_active):
         yield f"model {model}, or its endpoint {model.endpoint}, is not active"
-    yield from (f"rubric {rubric}: {sentence}" for sentence in judge_prompt.problems_with(rubric.kind, rubric.messages))
-    if prompts.uses(rubric.messages, prompts.IMAGE) and not model.sees_images:
+    yield from (f"rubric {rubric}: {sentence}" for sentence in judge_prompt.find_problems(rubric.kind, rubric.messages))
+    if prompts.uses_variable(rubric.messages, prompts.IMAGE) and not model.sees_images:
         yield f"rubric {rubric} shows an image, and model {model} does not see images"
     yield from rubric_problems(experiment, rubric, texts, whom="grader", name=grader.name)
     yield from _problems_with_money(experiment, grader, model)
@@ -96,7 +96,7 @@ def rubric_problems(
     """Yield the problems that keep a rubric and its item texts from being used on this experiment's answers."""
     if rubric.status != Rubric.Status.APPROVED:
         yield f"rubric {rubric} is {rubric.status}; a curator must approve it before it is used"
-    if prompts.uses(rubric.messages, judge_prompt.ITEM_RUBRIC) and texts is None:
+    if prompts.uses_variable(rubric.messages, judge_prompt.ITEM_RUBRIC) and texts is None:
         yield f"rubric {rubric} says {{{{item_rubric}}}}, and {whom} {name} has no set of texts"
     if texts is not None and texts.status != TextSet.Status.APPROVED:
         yield f"texts {texts} are {texts.status}; a curator must approve them before they are used"
@@ -128,7 +128,7 @@ def solvers_of(experiment: Experiment) -> list[LanguageModel]:
 
 def kin_among(solvers: Iterable[LanguageModel], grader: Grader) -> list[LanguageModel]:
     """Return the models of the judge's own family. A judge may prefer their answers."""
-    return [model for model in solvers if prefers_itself(_named(grader.language_model), _named(model))]
+    return [model for model in solvers if is_same_family(_named(grader.language_model), _named(model))]
 
 
 def warnings_for(experiment: Experiment, grader: Grader) -> Iterator[str]:

@@ -89,7 +89,7 @@ class Writer:
             yield f"{self.template} is no approved template for writing rubrics"
         if not (model.is_active and model.endpoint.is_active):
             yield f"model {model}, or its endpoint {model.endpoint}, is not active"
-        if prompts.uses(self.template.messages, prompts.IMAGE) and not model.sees_images:
+        if prompts.uses_variable(self.template.messages, prompts.IMAGE) and not model.sees_images:
             yield f"{self.template} shows an image, and model {model} does not see images"
         if experiment.max_usd is not None and not model.prices.free and self.ceiling is None:
             yield f"no ceiling: model {model} has no price or no longest answer, and the experiment has a budget"

@@ -26,8 +26,8 @@ def largest_request(answers: Answers, longest: int | None = None) -> int:
     answer = A_LETTER * (answers.seen.longest if longest is None else longest)
     content = grade_conditions.content_of(grader)
     told = {
-        **judge_prompt.told_by(content["rubric"]),
-        **judge_prompt.answers_for(answer, answer if answers.in_pairs else None),
+        **judge_prompt.rubric_variables(content["rubric"]),
+        **judge_prompt.answer_variables(answer, answer if answers.in_pairs else None),
         judge_prompt.ITEM_RUBRIC: A_LETTER * longest_text(grader),
     }
     closing = {"role": "user", "content": content["verdict_form"]}
@@ -106,7 +106,7 @@ def estimate_of(experiment: Experiment, graders: Sequence[Grader], parts: Sequen
     to_do = sum(part.to_do for part in parts)
     observed = sum(trials for name, trials in basis.items() if name != "ceiling")
     models = {grader.language_model.pk: grader.language_model for grader in graders}.values()
-    shown = any(prompts.uses(grader.rubric.messages, prompts.IMAGE) for grader in graders)
+    shown = any(prompts.uses_variable(grader.rubric.messages, prompts.IMAGE) for grader in graders)
     return Estimate(
         trials=sum(part.wanted for part in parts),
         to_do=to_do,

@@ -83,17 +83,20 @@ def template_problems(kind: AnyKind, messages: Any) -> list[str]:
     listed = [variable.name for variable in variables_of(kind)]
     if kind == WRITER:
         return prompts.validate(messages, judge_prompt.FOR_WRITERS, listed)
-    if problems := judge_prompt.problems_with(kind, messages, listed):
+    if problems := judge_prompt.find_problems(kind, messages, listed):
         return problems
     strange = judge_prompt.OF_RUBRIC - {variable.name for variable in variables_of(kind)}
-    named = [name for name in sorted(strange) if prompts.uses(messages, name)]
-    names = ", ".join(map(prompts.braced, listed))
-    return [f"{prompts.braced(name)} has no value in a rubric of this kind. It may name {names}." for name in named]
+    named = [name for name in sorted(strange) if prompts.uses_variable(messages, name)]
+    names = ", ".join(map(prompts.format_placeholder, listed))
+    return [
+        f"{prompts.format_placeholder(name)} has no value in a rubric of this kind. It may name {names}."
+        for name in named
+    ]
 
 
 def doubts_about(messages: Sequence[Turn]) -> list[str]:
     """Return warnings about templates that are allowed but look like a mistake."""
-    if any(prompts.uses(messages, name) for name in REFERENCES):
+    if any(prompts.uses_variable(messages, name) for name in REFERENCES):
         return []
     return ["The judge is shown no reference: neither {{target}}, {{grading_scheme}} nor {{item_rubric}}."]
 

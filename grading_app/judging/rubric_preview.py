@@ -164,7 +164,7 @@ def _request_tokens(tried: Try, answers: list[tuple[Trial, Trial | None]]) -> in
     """Return the tokens of a request with the longest of these answers and the longest item."""
     longest = max((one.answer for pair in answers for one in pair if one), key=lambda text: len(text.encode()))
     rival = longest if tried.rubric.kind == Rubric.Kind.PAIRWISE else None
-    told = judge_prompt.told_by(tried.rubric.content) | judge_prompt.answers_for(longest, rival)
+    told = judge_prompt.rubric_variables(tried.rubric.content) | judge_prompt.answer_variables(longest, rival)
     told[judge_prompt.ITEM_RUBRIC] = "x" * longest_text(tried.grader)
     closing = {"role": "user", "content": told[judge_prompt.VERDICT_FORM]}
     prompt = Prompt(messages=[*tried.rubric.messages, closing], answer_format="text")

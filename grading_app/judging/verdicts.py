@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from runs_app.llm.failures import storable
+from runs_app.llm.failures import replace_unstorable
 from runs_app.llm.rating_parser import THINK_TAG
 
 FENCE = "```"
@@ -87,8 +87,8 @@ def verdict_of(found: Mapping[str, Any], rubric: Mapping[str, Any]) -> Verdict:
         winner=said.winner,
         error=said.error,
         detail=said.detail,
-        raw=storable(raw),
-        reasoning=storable(reasoning[:LONGEST_REASONING]) if isinstance(reasoning, str) else "",
+        raw=replace_unstorable(raw),
+        reasoning=replace_unstorable(reasoning[:LONGEST_REASONING]) if isinstance(reasoning, str) else "",
     )
 
 

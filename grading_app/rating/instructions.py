@@ -29,7 +29,7 @@ def words_of(queue: RatingQueue) -> str:
     """Return the rubric's turns in order, or "" if the queue rates dimensions."""
     if queue.rubric is None:
         return ""
-    told = {**judge_prompt.told_by(queue.rubric.content), judge_prompt.VERDICT_FORM: ""}
+    told = {**judge_prompt.rubric_variables(queue.rubric.content), judge_prompt.VERDICT_FORM: ""}
 
     def word(match: re.Match[str]) -> str:
         name = match.group(1)
@@ -50,7 +50,7 @@ def beside(item: Item, queue: RatingQueue) -> list[tuple[str, str]]:
     if queue.text_set is not None:
         text = queue.text_set.texts.filter(item=item).values_list("text", flat=True).first()
         shown.append(("Rubric of this question", judge_prompt.ITEM_RUBRIC, text or ""))
-    named = {name for turn in queue.rubric.messages for name in prompts.variables_of(turn["content"])}
+    named = {name for turn in queue.rubric.messages for name in prompts.find_variables(turn["content"])}
     metadata = [(name.removeprefix(prompts.META), name) for name in sorted(named) if name.startswith(prompts.META)]
     shown += [(title, name, str(item.metadata.get(title, ""))) for title, name in metadata]
     return [(title, text) for title, name, text in shown if name in named and text]

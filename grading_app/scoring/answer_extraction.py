@@ -10,8 +10,8 @@ import re
 import unicodedata
 from collections.abc import Sequence
 
-from runs_app.llm.prompts import letter_of
-from runs_app.llm.rating_parser import visible_text
+from runs_app.llm.prompts import choice_letter
+from runs_app.llm.rating_parser import strip_thinking
 
 ANSWER_MARK = re.compile(r"\banswer\b[*_ \t]{0,4}:", re.IGNORECASE)
 DECORATION = " \t\r*_`\"'“”"
@@ -44,7 +44,7 @@ def final_part(text: str) -> str:
 
     Thoughts are excluded. Emphasis marks and quotes around the part are removed.
     """
-    visible = visible_text(text)
+    visible = strip_thinking(text)
     end = max((mark.end() for mark in ANSWER_MARK.finditer(visible)), default=None)
     if end is None:
         return visible.strip(DECORATION + "\n")
@@ -107,12 +107,12 @@ def chosen_letter(text: str, choices: Sequence[str]) -> str | None:
 
 
 def _letters(choices: Sequence[str]) -> list[str]:
-    return [letter_of(at) for at in range(len(choices) or 26)]
+    return [choice_letter(at) for at in range(len(choices) or 26)]
 
 
 def _letter_by_text(text: str, choices: Sequence[str]) -> str | None:
     wanted = normalised(text)
-    matching = [letter_of(at) for at, choice in enumerate(choices) if normalised(choice) == wanted]
+    matching = [choice_letter(at) for at, choice in enumerate(choices) if normalised(choice) == wanted]
     return matching[0] if len(matching) == 1 and wanted else None
 
 

@@ -17,7 +17,7 @@ from types import MappingProxyType
 from typing import Any
 
 from grading_app.scoring.answer_extraction import chosen_letter, final_part, last_number, letter_of_text, normalised
-from runs_app.llm.rating_parser import json_objects, visible_text
+from runs_app.llm.rating_parser import find_json_objects, strip_thinking
 
 LONGEST_PATTERN = 500
 MOST_REPEATS = 1000  # Nested counted repeats multiply, and fill memory when a pattern is compiled.
@@ -223,7 +223,7 @@ def json_field(answer: Answer, item: ScoredItem, parameters: Parameters) -> Scor
     number; else 0."""
     if not item.target.strip():
         return _unread("empty_target")
-    objects = [found for _, found in json_objects(visible_text(answer.text))]
+    objects = [found for _, found in find_json_objects(strip_thinking(answer.text))]
     if not objects:
         return _unread("no_json_object")
     values = [value for found in objects if (value := _at_path(found, parameters["field"])) is not None]
@@ -241,7 +241,7 @@ def regex(answer: Answer, item: ScoredItem, parameters: Parameters) -> Score:
     Without a group: 1 if the pattern is found at all.
     """
     try:
-        last, has_group = _last_match(parameters["pattern"], visible_text(answer.text)[-LONGEST_SEARCH:])
+        last, has_group = _last_match(parameters["pattern"], strip_thinking(answer.text)[-LONGEST_SEARCH:])
     except TimeoutError:
         return _unread("pattern_too_slow")
     if not has_group:

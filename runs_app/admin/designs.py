@@ -173,7 +173,7 @@ def _rendered(prompt: Prompt, form: PreviewForm) -> dict[str, Any]:
     if item is None:
         return {"turns": Turns([], "The dataset has no item with this key. Check the key.")}
     items = form.cleaned_data["dataset"].items.active()
-    warnings = prompts.warnings_for(
+    warnings = prompts.find_warnings(
         prompt.messages,
         items_have_text=items.exclude(input="").exists(),
         items_have_images=items.exclude(image=None).exists(),

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from runs_app.batches.http_client import ApiClient, parse_counts, parse_object, require_id
 from runs_app.batches.protocol import AmbiguousSubmission, BatchFile, Line, Phase, State, SubmissionSearch
-from runs_app.llm.calls import CallFailure, ErrorClass, Shaped
+from runs_app.llm.calls import CallFailure, ErrorClass, RequestBody
 
 PATH = "/v1/messages/batches"
 VERSION = "2023-06-01"
@@ -39,7 +39,7 @@ class AnthropicBatches:
     def __init__(self, url: str, key: str) -> None:
         self._door = ApiClient(url.removesuffix("/v1"), key, {"x-api-key": key, "anthropic-version": VERSION})
 
-    def entry(self, custom_id: str, shaped: Shaped) -> dict[str, Any]:
+    def entry(self, custom_id: str, shaped: RequestBody) -> dict[str, Any]:
         return {"custom_id": custom_id, "params": shaped.body}
 
     async def upload(self, package: BatchFile, key: UUID, *, again: bool) -> str:

@@ -17,7 +17,7 @@ from runs_app.engine.jobs import Job, build_jobs, build_result
 from runs_app.engine.recorder import Result
 from runs_app.engine.requests import PreparedRequest
 from runs_app.llm import gateway
-from runs_app.llm.calls import CallFailure, Shaped
+from runs_app.llm.calls import CallFailure, RequestBody
 from runs_app.models import Trial
 
 Sql = Callable[..., Awaitable[Any]]
@@ -70,7 +70,7 @@ class BatchFileBuilder:
         try:
             if isinstance(job.asked, CallFailure):
                 raise job.asked
-            shaped = await gateway.shape(job.asked.request)
+            shaped = await gateway.build_body(job.asked.request)
         except CallFailure as failure:
             if not self._settles:  # The trial could be written once. A file without it would be another file.
                 raise
@@ -78,7 +78,7 @@ class BatchFileBuilder:
         await asyncio.sleep(0)  # Shaping takes a millisecond or two, so other tasks get their turn.
         return None if self._write(job, job.asked, shaped, file) else Result(job.claim, _PENDING, unspent=True)
 
-    def _write(self, job: Job, asked: PreparedRequest, shaped: Shaped, file: IO[bytes]) -> bool:
+    def _write(self, job: Job, asked: PreparedRequest, shaped: RequestBody, file: IO[bytes]) -> bool:
         entry = json.dumps(self._api.entry(custom_id(self._hold.batch.key, job.claim.trial_id), shaped)).encode()
         if self._n and self._size + len(entry) > self._api.most_bytes:
             return False

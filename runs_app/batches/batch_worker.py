@@ -157,7 +157,7 @@ def _after(hold: BatchLease, failure: CallFailure) -> None:
 def batch_api(endpoint: Endpoint) -> BatchApi:
     """Return the batch API of an endpoint, with its address and key. Raise CallFailure if one of them is missing."""
     request = CallRequest(endpoint.provider, "", endpoint.base_url or None, endpoint.key_env or None, [])
-    url, key = gateway.way_in(request)
+    url, key = gateway.resolve_access(request)
     return APIS[endpoint.provider](url, key)
 
 

@@ -116,7 +116,7 @@ async def _reply(hold: BatchLease, job: Job, line: Line) -> CallReply:
     if not isinstance(job.asked, PreparedRequest):
         raise job.asked
     try:
-        return await gateway.read(job.asked.request, line.status, line.body, hold.batch.discount)
+        return await gateway.read_batch_reply(job.asked.request, line.status, line.body, hold.batch.discount)
     except CallFailure:
         raise
     except Exception:  # A fault of ours must not lose the other answers of the batch, which are paid, too.

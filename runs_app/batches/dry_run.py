@@ -6,7 +6,7 @@ import json as _json
 from collections.abc import Mapping
 from typing import Any
 
-from runs_app.llm.calls import CallRequest, Shaped
+from runs_app.llm.calls import CallRequest, RequestBody
 from runs_app.llm.http_transport import Exchange
 from runs_app.llm.keys import redact_body
 
@@ -18,11 +18,11 @@ class RequestCaptured(Exception):
 class CapturingTransport(Exchange):
     """A transport that captures litellm's request instead of sending it."""
 
-    shaped: Shaped | None = None
+    shaped: RequestBody | None = None
 
     async def _send(self, url: str, data: Any, json: Any, params: Any, headers: Any) -> None:
         body = json if json is not None else _json.loads(data)
-        self.shaped = Shaped(body, _of_the_api(headers or {}))
+        self.shaped = RequestBody(body, _of_the_api(headers or {}))
         raise RequestCaptured
 
 

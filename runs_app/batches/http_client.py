@@ -12,9 +12,9 @@ from django.conf import settings
 
 from runs_app.llm import failures
 from runs_app.llm.calls import CallFailure, ErrorClass
-from runs_app.llm.http_transport import MAX_REPLY_BYTES, bounded, session
-from runs_app.llm.keys import known_secrets, redact_body
-from runs_app.llm.url_allowlist import problem_with_url
+from runs_app.llm.http_transport import MAX_REPLY_BYTES, get_session, read_bounded
+from runs_app.llm.keys import list_secrets, redact_body
+from runs_app.llm.url_allowlist import find_url_problem
 
 REQUEST_S = 60.0
 UPLOAD_S = 600.0  # For a file of 200 MB on a slow line.
@@ -43,13 +43,13 @@ class ApiClient:
         timeout = aiohttp.ClientTimeout(total=seconds)
         try:
             async with self._request(method, path, timeout, headers or {}, **body) as reply:
-                content = await bounded(reply)
+                content = await read_bounded(reply)
         except (TimeoutError, aiohttp.ClientError, OSError, ValueError) as error:
             raise self._broken(error) from None
         text = redact_body(content, self.key).decode("utf-8", "replace")
         if reply.status >= 300:
             raise self._refused(reply, text)
-        payload = failures.json_object(text)
+        payload = failures.parse_json_object(text)
         if not payload:
             raise self._failure(ErrorClass.MALFORMED_REPLY, f"the reply cannot be read: {text}")
         return payload
@@ -60,7 +60,7 @@ class ApiClient:
         try:
             async with self._request("GET", path, timeout, {}) as reply:
                 if reply.status >= 300:
-                    body = redact_body(await bounded(reply), self.key)
+                    body = redact_body(await read_bounded(reply), self.key)
                     raise self._refused(reply, body.decode("utf-8", "replace"))
                 async for line in _split(reply.content.iter_any()):
                     yield redact_body(line, self.key)
@@ -71,21 +71,21 @@ class ApiClient:
         self, method: str, path: str, timeout: aiohttp.ClientTimeout, headers: dict[str, str], **body: Any
     ) -> Any:
         url = f"{self.url}{path}"
-        if problem := problem_with_url(url, settings.LLM_ALLOWED_HOSTS):
+        if problem := find_url_problem(url, settings.LLM_ALLOWED_HOSTS):
             raise CallFailure(ErrorClass.NOT_ALLOWED, problem, was_sent=False)
         given = {name: value for name, value in body.items() if value is not None}
-        return session().request(
+        return get_session().request(
             method, url, headers=self.headers | headers, timeout=timeout, allow_redirects=False, **given
         )
 
     def _refused(self, reply: aiohttp.ClientResponse, text: str) -> CallFailure:
         headers = {name.lower(): value for name, value in reply.headers.items()}
-        message = failures.message_of(text) or f"status {reply.status} without a word"
+        message = failures.read_message(text) or f"status {reply.status} without a word"
         return self._failure(
             failures.classify(reply.status, text),
             message,
             http_status=reply.status,
-            retry_after_s=failures.retry_after_s(headers, text),
+            retry_after_s=failures.read_retry_after_s(headers, text),
         )
 
     def _broken(self, error: Exception) -> CallFailure:
@@ -95,7 +95,7 @@ class ApiClient:
         return self._failure(kind, f"{type(error).__name__}: {error}", was_sent=not never)
 
     def _failure(self, kind: ErrorClass, message: str, **circumstances: Any) -> CallFailure:
-        return CallFailure(kind, failures.storable_message(message, (*known_secrets(), self.key)), **circumstances)
+        return CallFailure(kind, failures.clean_message(message, (*list_secrets(), self.key)), **circumstances)
 
 
 async def _split(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:

@@ -13,7 +13,7 @@ import aiohttp
 
 from runs_app.batches.http_client import ApiClient, parse_counts, parse_object, require_id
 from runs_app.batches.protocol import BatchFile, Line, Phase, State, SubmissionSearch
-from runs_app.llm.calls import Shaped
+from runs_app.llm.calls import RequestBody
 
 ADDRESS = "/v1/chat/completions"
 OUR_KEY = "evalsite_batch"
@@ -37,7 +37,7 @@ class OpenAiBatches:
     def __init__(self, url: str, key: str) -> None:
         self._door = ApiClient(url, key, {"Authorization": f"Bearer {key}"})
 
-    def entry(self, custom_id: str, shaped: Shaped) -> dict[str, Any]:
+    def entry(self, custom_id: str, shaped: RequestBody) -> dict[str, Any]:
         return {"custom_id": custom_id, "method": "POST", "url": ADDRESS, "body": shaped.body}
 
     async def upload(self, package: BatchFile, key: UUID, *, again: bool) -> str:

@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import IO, Any, Protocol
 from uuid import UUID
 
-from runs_app.llm.calls import Shaped
+from runs_app.llm.calls import RequestBody
 
 
 class Phase(StrEnum):
@@ -96,7 +96,7 @@ class BatchApi(Protocol):
     separator: bytes
     closing: bytes
 
-    def entry(self, custom_id: str, shaped: Shaped) -> dict[str, Any]:
+    def entry(self, custom_id: str, shaped: RequestBody) -> dict[str, Any]:
         """Return one call in the form of the file."""
         ...
 

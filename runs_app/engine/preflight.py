@@ -31,7 +31,7 @@ from runs_app.pricing import costs, tokens
 
 QUESTION = "Answer with the word ready."
 MOST_TOKENS = 16  # Of the answer.
-INPUT_TOKENS = tokens.by_bytes([QUESTION])
+INPUT_TOKENS = tokens.estimate_by_bytes([QUESTION])
 TIMEOUT_S = 30
 LEASE = timedelta(seconds=3 * TIMEOUT_S)
 
@@ -97,7 +97,7 @@ def begin_preflight(key: int) -> CallRequest | None:
         if why := _why_closed(opened) or _why_unpaid(opened.preflight, ceiling):
             _write(key, status=Status.UNVERIFIED, error=why, finished_at=Now())
             return None
-        _start(opened, ZERO if opened.preflight.experiment_id is None else costs.reservation(ceiling))
+        _start(opened, ZERO if opened.preflight.experiment_id is None else costs.round_reservation(ceiling))
     return _request(opened.preflight)
 
 
@@ -227,7 +227,7 @@ def _why_unpaid(preflight: Preflight, ceiling: Decimal | None) -> str:
     if ceiling is None:
         return f"unknown price: model {preflight.model} has no price, and experiment {experiment} has a budget"
     left = experiment.max_usd - experiment.spent_usd - experiment.reserved_usd
-    if costs.reservation(ceiling) <= left:
+    if costs.round_reservation(ceiling) <= left:
         return ""
     return f"the budget of {experiment} has {format_money(left)} left, and it may cost {format_money(ceiling)}"
 

@@ -122,7 +122,7 @@ def build_run_design(run: Run) -> RunDesign:
 def _design(condition: Condition, experiment: Experiment, run_id: int, wave: Wave) -> RunDesign:
     content = condition.content
     rubric = content.get("rubric")
-    told = judge_prompt.told_by(rubric) if rubric else {}
+    told = judge_prompt.rubric_variables(rubric) if rubric else {}
     turns = content["prompt"]["messages"]
     generates = condition.stage == Condition.Stage.GENERATE
     return RunDesign(
@@ -137,7 +137,9 @@ def _design(condition: Condition, experiment: Experiment, run_id: int, wave: Wav
         stage=condition.stage,
         told=told,
         texts=content.get("texts", ""),
-        closing="" if prompts.uses(turns, judge_prompt.VERDICT_FORM) else told.get(judge_prompt.VERDICT_FORM, ""),
+        closing=""
+        if prompts.uses_variable(turns, judge_prompt.VERDICT_FORM)
+        else told.get(judge_prompt.VERDICT_FORM, ""),
         reruns_empty=generates and experiment.on_empty == Experiment.OnEmpty.RERUN,
         reruns_unreadable=generates and experiment.on_unreadable == Experiment.OnUnreadable.RERUN,
         prompt_name=condition.asked_with,
@@ -153,7 +155,7 @@ def build_scale(dimension: Dimension | None) -> Scale | None:
 def build_question(item: Item, dimension: Dimension | None) -> Question:
     """Return the question of an item. `item` comes with its image."""
     scale = build_scale(dimension)
-    variables = prompts.variables_for(
+    variables = prompts.build_variables(
         key=item.key,
         input=item.input,
         category=item.category,
@@ -190,7 +192,7 @@ def build_messages(
 
     Raise PromptError as `render` does.
     """
-    salt = prompts.salt(design.run_id, question.key, question.dimension, sample_idx) if design.salted else ""
+    salt = prompts.make_salt(design.run_id, question.key, question.dimension, sample_idx) if design.salted else ""
     hint = prompts.format_hint(design.answer_format, question.scale) or design.closing
     try:
         return prompts.render(design.turns, question.variables, image_address, hint=hint, salt=salt)
@@ -213,7 +215,7 @@ def prepare_request(design: RunDesign, question: Question, sample_idx: int) -> P
         messages = build_messages(design, question, sample_idx, image_data_url(question.image, question.image_type))
     target = design.target
     if target.marks_head:
-        messages = prompts.with_marked_head(design.turns, question.variables, messages, shared=design.told)
+        messages = prompts.mark_head(design.turns, question.variables, messages, shared=design.told)
     request = CallRequest(
         provider=target.provider,
         model=target.model,
@@ -291,6 +293,6 @@ def judge_variables(
     design: RunDesign, subject: str | None, rival: str | None, item_rubric: str | None
 ) -> dict[str, str]:
     """Return the variables that a judge gets beside the item. A missing answer or rubric has no variable."""
-    answers = {} if subject is None else judge_prompt.answers_for(subject, rival)
+    answers = {} if subject is None else judge_prompt.answer_variables(subject, rival)
     rubric = {} if item_rubric is None else {judge_prompt.ITEM_RUBRIC: item_rubric}
     return {**design.told, **answers, **rubric}

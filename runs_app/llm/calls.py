@@ -101,7 +101,7 @@ class CallRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Shaped:
+class RequestBody:
     """The JSON body that a call would send, and its headers beyond key and content type."""
 
     body: dict[str, Any]

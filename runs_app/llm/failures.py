@@ -10,7 +10,7 @@ from email.utils import parsedate_to_datetime
 from typing import Any
 
 from runs_app.llm.calls import ErrorClass
-from runs_app.llm.rate_limit_headers import said_at
+from runs_app.llm.rate_limit_headers import parse_reply_time
 
 MAX_MESSAGE = 500
 MAX_READ = 20_000  # Of the text that a message is made of: more than twenty times as long as the longest message.
@@ -103,17 +103,17 @@ def _choice_errors(payload: Mapping[str, Any]) -> Iterator[Any]:
                 yield "the model stopped with an error"
 
 
-def provider_of(payload: Mapping[str, Any]) -> str:
+def read_provider(payload: Mapping[str, Any]) -> str:
     """Return the provider that served the call, if a router of several names it (with an error, too); else ""."""
     error = payload.get("error")
     metadata = error.get("metadata") if isinstance(error, dict) else None
     named = payload.get("provider") or (metadata.get("provider_name") if isinstance(metadata, dict) else None)
-    return storable(named) if isinstance(named, str) else ""
+    return replace_unstorable(named) if isinstance(named, str) else ""
 
 
-def message_of(body: str) -> str:
+def read_message(body: str) -> str:
     """Return the message of an error body in any of the usual forms, or the body itself."""
-    payload = json_object(body)
+    payload = parse_json_object(body)
     error = payload.get("error", payload)
     if isinstance(error, str):
         return error
@@ -126,18 +126,18 @@ def message_of(body: str) -> str:
     return ": ".join(said) or body
 
 
-def storable_message(text: str, secrets: tuple[str, ...] = ()) -> str:
+def clean_message(text: str, secrets: tuple[str, ...] = ()) -> str:
     """Return the text in one line of at most 500 characters, without keys and without names and queries in URLs."""
     for secret in filter(None, secrets):
         text = text.replace(secret, "[key]")
-    text = _beginning(text)
+    text = _cut(text)
     text = _URL.sub(r"\1\2", text)
     text = _NAMED_SECRETS.sub(r"\1[key]", _SECRETS.sub("[key]", text))
-    text = " ".join(storable(text).split())
+    text = " ".join(replace_unstorable(text).split())
     return text if len(text) <= MAX_MESSAGE else f"{text[: MAX_MESSAGE - 1]}…"
 
 
-def _beginning(text: str) -> str:
+def _cut(text: str) -> str:
     """Return the part of the text that a message is made of.
 
     The patterns take seconds for 10 MB, and block all other calls meanwhile.
@@ -147,29 +147,29 @@ def _beginning(text: str) -> str:
     return text if len(text) <= MAX_READ else (text[:MAX_READ].rsplit(None, 1) or [""])[0]
 
 
-def storable(text: str) -> str:
+def replace_unstorable(text: str) -> str:
     """Return the text with NUL and lone surrogates, which PostgreSQL cannot hold, replaced by U+FFFD."""
     if text.isascii() and "\0" not in text:
         return text
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").replace("\0", "\ufffd")
 
 
-def retry_after_s(headers: Mapping[str, str], body: str = "", now: datetime | None = None) -> float | None:
+def read_retry_after_s(headers: Mapping[str, str], body: str = "", now: datetime | None = None) -> float | None:
     """Return the seconds that the provider asks to wait.
 
     They come from Retry-After, as seconds or a date, or from the delay in Google's error body.
     """
     milliseconds = _number(headers.get("retry-after-ms"))
     if milliseconds is not None:
-        return _bounded(milliseconds / 1000)
+        return _clamp(milliseconds / 1000)
     header = headers.get("retry-after")
     seconds = _number(header)
     if seconds is not None:
-        return _bounded(seconds)
+        return _clamp(seconds)
     if header:
-        return _until(header, now or said_at(headers))
+        return _until(header, now or parse_reply_time(headers))
     delay = re.search(r'"retryDelay"\s*:\s*"([\d.]+)s"', body)
-    return _bounded(float(delay[1])) if delay and _number(delay[1]) is not None else None
+    return _clamp(float(delay[1])) if delay and _number(delay[1]) is not None else None
 
 
 def _until(date: str, now: datetime) -> float | None:
@@ -178,10 +178,10 @@ def _until(date: str, now: datetime) -> float | None:
     except (TypeError, ValueError):
         return None
     moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    return _bounded((moment - now).total_seconds())
+    return _clamp((moment - now).total_seconds())
 
 
-def _bounded(seconds: float) -> float:
+def _clamp(seconds: float) -> float:
     return min(max(seconds, 0.0), MAX_RETRY_AFTER_S)
 
 
@@ -193,7 +193,7 @@ def _number(text: str | None) -> float | None:
     return number if number == number and abs(number) != float("inf") else None
 
 
-def json_object(body: str) -> dict[str, Any]:
+def parse_json_object(body: str) -> dict[str, Any]:
     """Return the JSON object in a body, or the first of a list of objects, or an empty one."""
     try:
         payload = json.loads(body)

@@ -23,14 +23,14 @@ from django.conf import settings
 
 from runs_app.batches.dry_run import CapturingTransport, ReplayTransport
 from runs_app.llm import call_observer, parameters
-from runs_app.llm.calls import CallFailure, CallReply, CallRequest, ErrorClass, Shaped
-from runs_app.llm.http_transport import Exchange, close
-from runs_app.llm.keys import KEYLESS, problem_with_name, read_key
-from runs_app.llm.replies import computed_cost, read_reply
-from runs_app.llm.stated_costs import dollars, larger
+from runs_app.llm.calls import CallFailure, CallReply, CallRequest, ErrorClass, RequestBody
+from runs_app.llm.http_transport import Exchange, close_session
+from runs_app.llm.keys import KEYLESS, find_name_problem, read_key
+from runs_app.llm.replies import price_unanswered, read_reply
+from runs_app.llm.stated_costs import larger_amount, parse_dollars
 from runs_app.pricing.costs import Usage
 
-__all__ = ["call", "close", "read", "shape", "warm_up", "way_in"]
+__all__ = ["build_body", "call", "close_session", "read_batch_reply", "resolve_access", "warm_up"]
 
 # The address of each provider, if the endpoint names none. None: the endpoint must name one.
 PROVIDER_URLS: dict[str, str | None] = {
@@ -62,37 +62,37 @@ _NATIVE: dict[str, frozenset[str]] = {
 async def call(request: CallRequest) -> CallReply:
     """Make one call. Raise CallFailure only (and CancelledError when cancelled).
 
-    At the end of a drain's event loop, await `close()` to close that loop's connections.
+    At the end of a drain's event loop, await `close_session()` to close that loop's connections.
     """
     try:
-        reply = await _called(request)
+        reply = await _make_call(request)
     except CallFailure as failure:
-        _tell(request, failure)
+        _notify_observer(request, failure)
         raise
-    _tell(request, reply)
+    _notify_observer(request, reply)
     return reply
 
 
-def _tell(request: CallRequest, outcome: call_observer.Outcome) -> None:
+def _notify_observer(request: CallRequest, outcome: call_observer.Outcome) -> None:
     if settings.CALL_OBSERVER:
         call_observer.observer_queue(settings.CALL_OBSERVER).tell(request, outcome)
 
 
-async def _called(request: CallRequest) -> CallReply:
+async def _make_call(request: CallRequest) -> CallReply:
     exchange = _exchange_class()(request, _key(request))
     # Started here, because the first exchange of a process imports litellm, which takes seconds.
     started = time.perf_counter()
     try:
-        response = await _response(request, exchange)
+        response = await _read_response(request, exchange)
         return read_reply(request, response, exchange, _milliseconds_since(started), _listed_cost)
     except CallFailure as failure:
-        raise _with_circumstances(_with_bill(request, failure, exchange), exchange, started) from None
+        raise _add_circumstances(_add_bill(request, failure, exchange), exchange, started) from None
     except Exception as error:  # noqa: BLE001 - any exception of a provider's adapter is a failed call
-        billed = _with_bill(request, exchange.failure_after(error), exchange)
-        raise _with_circumstances(billed, exchange, started) from None
+        billed = _add_bill(request, exchange.failure_after(error), exchange)
+        raise _add_circumstances(billed, exchange, started) from None
 
 
-async def _response(request: CallRequest, exchange: Exchange) -> Any:
+async def _read_response(request: CallRequest, exchange: Exchange) -> Any:
     """Return the reply as litellm reads it. If litellm cannot read the token counts, read it without them."""
     try:
         return await _completion(request, exchange)
@@ -107,21 +107,21 @@ async def _response(request: CallRequest, exchange: Exchange) -> Any:
     )
 
 
-def _with_circumstances(failure: CallFailure, exchange: Exchange, started: float) -> CallFailure:
+def _add_circumstances(failure: CallFailure, exchange: Exchange, started: float) -> CallFailure:
     failure.latency_ms, failure.trace_id = _milliseconds_since(started), exchange.trace_id
     return failure
 
 
-def _with_bill(
+def _add_bill(
     request: CallRequest, failure: CallFailure, exchange: Exchange, discount: Decimal = Decimal(0)
 ) -> CallFailure:
     """Add the amount billed for a call without an answer: the stated cost, or that of its tokens."""
     bill = exchange.bill
     computed = None
     if bill.usage is not None:
-        at_list = computed_cost(request, bill.usage, _listed_cost)
-        computed = None if at_list is None else dollars(at_list * (1 - discount))
-    failure.usage, failure.cost_usd = bill.usage, larger(bill.stated_usd, computed)
+        at_list = price_unanswered(request, bill.usage, _listed_cost)
+        computed = None if at_list is None else parse_dollars(at_list * (1 - discount))
+    failure.usage, failure.cost_usd = bill.usage, larger_amount(bill.stated_usd, computed)
     return failure
 
 
@@ -210,7 +210,7 @@ def _key(request: CallRequest) -> str:
     """Return the endpoint's key, or a dummy if none is needed. Without one, litellm would read the environment."""
     if not request.key_env:
         return KEYLESS
-    if problem := problem_with_name(request.key_env):
+    if problem := find_name_problem(request.key_env):
         raise CallFailure(ErrorClass.NOT_ALLOWED, f"key variable: {problem}", was_sent=False)
     key = read_key(request.key_env)
     if not key:
@@ -225,9 +225,9 @@ def _parameters(request: CallRequest) -> dict[str, Any]:
     is computed from it.
     """
     given = {name: value for name, value in request.parameters.items() if value is not None}
-    if problem := parameters.problem_for(request.provider, given):
+    if problem := parameters.find_problem(request.provider, given):
         raise CallFailure(ErrorClass.NOT_ALLOWED, problem, was_sent=False)
-    if request.provider == "anthropic" and request.max_output_tokens and not parameters.sets_a_limit(given):
+    if request.provider == "anthropic" and request.max_output_tokens and not parameters.limits_output(given):
         given["max_tokens"] = request.max_output_tokens
     named = _TRANSLATED | _NATIVE.get(request.provider, frozenset())
     passed = {name: value for name, value in given.items() if name in named}
@@ -277,7 +277,7 @@ def _exchange_class(kind: type[Exchange] = Exchange) -> Any:
 # Batches --------------------------------------------------------------------------------------------------------------
 
 
-def way_in(request: CallRequest) -> tuple[str, str]:
+def resolve_access(request: CallRequest) -> tuple[str, str]:
     """Return the base URL and the key that this request would use. Raise CallFailure if one of them is missing."""
     url = _base_url(request)
     if url is None:
@@ -285,7 +285,7 @@ def way_in(request: CallRequest) -> tuple[str, str]:
     return url, _key(request)
 
 
-async def shape(request: CallRequest) -> Shaped:
+async def build_body(request: CallRequest) -> RequestBody:
     """Return what `call` would send for this request, without sending it. Raise CallFailure if it cannot be sent."""
     rehearsal: CapturingTransport = _exchange_class(CapturingTransport)(request, _key(request))
     try:
@@ -300,22 +300,22 @@ async def shape(request: CallRequest) -> Shaped:
     return rehearsal.shaped
 
 
-async def read(request: CallRequest, status: int, body: bytes, discount: Decimal) -> CallReply:
+async def read_batch_reply(request: CallRequest, status: int, body: bytes, discount: Decimal) -> CallReply:
     """Return the reply to a request sent in a batch, at the batch's price. Raise CallFailure as `call` does.
 
     `discount` is the share of the price that a batch saves. It applies if litellm lists no batch prices.
     """
     replay: ReplayTransport = _exchange_class(ReplayTransport)(request, _key(request), status, body)
     try:
-        reply = read_reply(request, await _response(request, replay), replay, 0, _listed_cost)
+        reply = read_reply(request, await _read_response(request, replay), replay, 0, _listed_cost)
     except CallFailure as failure:
-        raise _with_bill(request, failure, replay, discount) from None
+        raise _add_bill(request, failure, replay, discount) from None
     except Exception as error:  # noqa: BLE001 - as in `call`
-        raise _with_bill(request, replay.failure_after(error), replay, discount) from None
-    return _at_batch_price(request, reply, discount)
+        raise _add_bill(request, replay.failure_after(error), replay, discount) from None
+    return _apply_batch_price(request, reply, discount)
 
 
-def _at_batch_price(request: CallRequest, reply: CallReply, discount: Decimal) -> CallReply:
+def _apply_batch_price(request: CallRequest, reply: CallReply, discount: Decimal) -> CallReply:
     """Return the reply at the batch's price. Its list price stays, and the ledger shows the difference as saved.
 
     A cost that the provider states counts if it is larger.
@@ -325,7 +325,7 @@ def _at_batch_price(request: CallRequest, reply: CallReply, discount: Decimal) -
     listed = _listed_batch_share(request, reply) if reply.cost_source == "litellm" else None
     share = 1 - discount if listed is None else listed
     cost = None if reply.cost_usd is None else reply.cost_usd * share
-    return replace(reply, cost_usd=larger(cost, reply.stated_usd))
+    return replace(reply, cost_usd=larger_amount(cost, reply.stated_usd))
 
 
 def _listed_batch_share(request: CallRequest, reply: CallReply) -> Decimal | None:

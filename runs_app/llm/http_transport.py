@@ -15,10 +15,10 @@ from django.conf import settings
 
 from runs_app.llm import failures
 from runs_app.llm.calls import CallFailure, CallRequest, ErrorClass
-from runs_app.llm.keys import KEYLESS, known_secrets, redact, redact_body
-from runs_app.llm.rate_limit_headers import allowance_of
+from runs_app.llm.keys import KEYLESS, list_secrets, redact, redact_body
+from runs_app.llm.rate_limit_headers import parse_allowance
 from runs_app.llm.stated_costs import Bill, read_bill
-from runs_app.llm.url_allowlist import problem_with_url
+from runs_app.llm.url_allowlist import find_url_problem
 
 MAX_REPLY_BYTES = 16 * 2**20
 KEEP_ALIVE_S = 4.0  # below the 5 s of common servers, so that a connection is not used while they close it
@@ -57,7 +57,7 @@ class Exchange:
     @property
     def payload(self) -> dict[str, Any]:
         """Return the JSON object of the reply's body, or an empty one."""
-        return failures.json_object(self.text)
+        return failures.parse_json_object(self.text)
 
     @property
     def bill(self) -> Bill:
@@ -113,7 +113,7 @@ class Exchange:
 
     def _check(self, url: str, stream: bool) -> None:
         """Refuse an address that is not allowed, and a second request."""
-        problem = problem_with_url(url, settings.LLM_ALLOWED_HOSTS)
+        problem = find_url_problem(url, settings.LLM_ALLOWED_HOSTS)
         if problem is None and (stream or self.was_used):
             problem = "A call is one request."
         if problem is not None:
@@ -122,21 +122,21 @@ class Exchange:
 
     async def _send(self, url: str, data: Any, json: Any, params: Any, headers: Any) -> None:
         timeout = aiohttp.ClientTimeout(total=self.request.timeout_s)
-        async with session().post(
+        async with get_session().post(
             url, data=data, json=json, params=params, headers=headers, timeout=timeout, allow_redirects=False
         ) as reply:
-            secrets = known_secrets(self.key)
+            secrets = list_secrets(self.key)
             self.headers = {name.lower(): redact(value, secrets) for name, value in reply.headers.items()}
             given_id = self.headers.get("x-request-id") or self.headers.get("request-id")
-            self.trace_id = failures.storable(given_id)[:64] if given_id else self.trace_id
-            body = await bounded(reply)
+            self.trace_id = failures.replace_unstorable(given_id)[:64] if given_id else self.trace_id
+            body = await read_bounded(reply)
             self.status, self.body = reply.status, redact_body(body, self.key)
 
     def _failure_of(self, error: Exception) -> CallFailure:
         """Return the failure for an error before the whole reply arrived."""
         if isinstance(error, TimeoutError):
             return self.fail(ErrorClass.TIMEOUT, f"no reply within {self.request.timeout_s:g} s")
-        if isinstance(error, _TooLong):
+        if isinstance(error, _ReplyTooLong):
             return self.fail(ErrorClass.MALFORMED_REPLY, str(error))
         if isinstance(error, aiohttp.ClientConnectorError):
             self.was_sent = False
@@ -164,32 +164,32 @@ class Exchange:
         error_class = (
             failures.classify_reported(body) if status is None else failures.classify(status, body, has_format)
         )
-        message = failures.message_of(body) or f"status {self.status} without a word"
-        return self.fail(error_class, message, failures.retry_after_s(self.headers, body))
+        message = failures.read_message(body) or f"status {self.status} without a word"
+        return self.fail(error_class, message, failures.read_retry_after_s(self.headers, body))
 
     def fail(self, error_class: ErrorClass, message: str, retry_after_s: float | None = None) -> CallFailure:
         """Return a failure with the part of its message that may be stored."""
         own = (self.key,) if self.key != KEYLESS else ()
-        message = failures.storable_message(message, (*known_secrets(), *own))
+        message = failures.clean_message(message, (*list_secrets(), *own))
         return CallFailure(
             error_class,
             message,
             http_status=self.status,
             retry_after_s=retry_after_s,
             was_sent=self.was_sent,
-            served_provider=failures.provider_of(self.payload)[:80],
-            allowance=allowance_of(self.headers),
+            served_provider=failures.read_provider(self.payload)[:80],
+            allowance=parse_allowance(self.headers),
         )
 
 
-async def close() -> None:
+async def close_session() -> None:
     """Close the connections of the running loop."""
     session = _sessions.pop(asyncio.get_running_loop(), None)
     if session is not None:
         await session.close()
 
 
-def session() -> aiohttp.ClientSession:
+def get_session() -> aiohttp.ClientSession:
     """Return the running loop's session. The connector has no limit, because the engine limits the calls in flight."""
     loop = asyncio.get_running_loop()
     session = _sessions.get(loop)
@@ -212,16 +212,16 @@ def _as_utf8(body: bytes) -> bytes:
     return body
 
 
-class _TooLong(ValueError):
+class _ReplyTooLong(ValueError):
     """A reply longer than MAX_REPLY_BYTES."""
 
 
-async def bounded(reply: aiohttp.ClientResponse) -> bytes:
+async def read_bounded(reply: aiohttp.ClientResponse) -> bytes:
     chunks: list[bytes] = []
     size = 0
     async for chunk in reply.content.iter_any():
         chunks.append(chunk)
         size += len(chunk)
         if size > MAX_REPLY_BYTES:
-            raise _TooLong(f"the reply is longer than {MAX_REPLY_BYTES // 2**20} MB")
+            raise _ReplyTooLong(f"the reply is longer than {MAX_REPLY_BYTES // 2**20} MB")
     return b"".join(chunks)

@@ -30,22 +30,22 @@ FOR_WRITERS = prompts.ALLOWED | OF_ITEM
 MARK_DIGITS = 16
 
 
-def allowed(kind: str) -> frozenset[str]:
+def allowed_variables(kind: str) -> frozenset[str]:
     """Return the variables that a judge's template of this kind may name, beside `meta.<name>`."""
     return FOR_WRITERS | OF_RUBRIC | {ITEM_RUBRIC} | set(ANSWERS[kind])
 
 
-def problems_with(kind: str, messages: Any, listed: Sequence[str] = ()) -> list[str]:
+def find_problems(kind: str, messages: Any, listed: Sequence[str] = ()) -> list[str]:
     """Return the problems that keep a judge's template from being used, as sentences; empty if it is valid.
 
     The message about an unknown variable lists the names in `listed`.
     """
-    problems = prompts.validate(messages, allowed(kind), listed)
-    missing = [] if problems else [name for name in ANSWERS[kind] if not prompts.uses(messages, name)]
+    problems = prompts.validate(messages, allowed_variables(kind), listed)
+    missing = [] if problems else [name for name in ANSWERS[kind] if not prompts.uses_variable(messages, name)]
     return problems + [f"No turn says {{{{{name}}}}}: the judge would not see what it judges." for name in missing]
 
 
-def fenced(answer: str, name: str = "answer") -> str:
+def fence(answer: str, name: str = "answer") -> str:
     """Return the answer as data, between two lines with a mark that does not occur in it.
 
     Equal answers get equal marks.
@@ -64,14 +64,14 @@ def _mark(answer: str) -> str:
     return mark
 
 
-def answers_for(subject: str, rival: str | None) -> dict[str, str]:
+def answer_variables(subject: str, rival: str | None) -> dict[str, str]:
     """Return the variables of the answers to judge: one, or two in the order in which they are shown."""
     if rival is None:
-        return {"answer": fenced(subject)}
-    return {"answer_a": fenced(subject, "answer A"), "answer_b": fenced(rival, "answer B")}
+        return {"answer": fence(subject)}
+    return {"answer_a": fence(subject, "answer A"), "answer_b": fence(rival, "answer B")}
 
 
-def told_by(rubric: Mapping[str, Any]) -> dict[str, str]:
+def rubric_variables(rubric: Mapping[str, Any]) -> dict[str, str]:
     """Return the variables that a rubric gives. `rubric` is its content: kind, and scale, criteria or labels."""
     scale = {"scale_min": "", "scale_max": "", "scale": ""}
     if rubric["kind"] == "score":

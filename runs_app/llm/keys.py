@@ -21,7 +21,7 @@ SHORTEST_SECRET = 8  # A shorter value, such as "ollama", is a word that may occ
 REDACTED = "[key]"
 
 
-def problem_with_name(name: str) -> str | None:
+def find_name_problem(name: str) -> str | None:
     """Return why this environment variable may not hold an endpoint's key, or None."""
     if not re.fullmatch(NAME[1:-1], name):
         return "Must be the name of an environment variable that ends in _API_KEY, _KEY or _TOKEN: OPENAI_API_KEY."
@@ -35,12 +35,12 @@ def problem_with_name(name: str) -> str | None:
 
 def read_key(name: str | None) -> str:
     """Return the value of a key variable. It is empty if the variable may not hold a key or is not set."""
-    if not name or problem_with_name(name) is not None:
+    if not name or find_name_problem(name) is not None:
         return ""
     return os.environ.get(name, "").strip()
 
 
-def known_secrets(*own: str) -> list[str]:
+def list_secrets(*own: str) -> list[str]:
     """Return the values of all variables that may hold a key, and the `own` ones, longest first.
 
     A provider may send back the key of another endpoint, for example if it is a proxy with several keys.
@@ -63,7 +63,7 @@ def redact_body(body: bytes, *own: str) -> bytes:
     JSON may write a character of a key as an escape (`\\u0073`, `\\/`). So a body with escapes is parsed, and written
     anew if it holds a key.
     """
-    secrets = known_secrets(*own)
+    secrets = list_secrets(*own)
     for secret in secrets:
         body = body.replace(secret.encode(), REDACTED.encode())
     if not secrets or not (b"\\u" in body or b"\\/" in body):

@@ -6,8 +6,8 @@ import re
 
 # Most specific first: the first pattern that matches a model's name decides.
 FAMILIES: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
-    (family, re.compile(pattern))
-    for family, pattern in (
+    (find_family, re.compile(pattern))
+    for find_family, pattern in (
         ("claude", r"\bclaude|\bsonnet\b|\bopus\b|\bhaiku\b"),
         ("gemma", r"\bgemma"),
         ("gemini", r"\bgemini|\bpalm\b"),
@@ -28,7 +28,7 @@ FAMILIES: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
 BY_PROVIDER = {"anthropic": "claude", "gemini": "gemini", "mistral": "mistral", "deepseek": "deepseek", "xai": "grok"}
 
 
-def family(provider: str, model: str) -> str:
+def find_family(provider: str, model: str) -> str:
     """Return the family of a model, by its name, its provider or its vendor.
 
     The provider decides only if it serves no models but its own.
@@ -46,6 +46,6 @@ def family(provider: str, model: str) -> str:
     return vendor.rpartition("/")[2] if slash else re.split(r"[-_:.\s]", name, maxsplit=1)[0]
 
 
-def prefers_itself(judge: tuple[str, str], solver: tuple[str, str]) -> bool:
+def is_same_family(judge: tuple[str, str], solver: tuple[str, str]) -> bool:
     """Return whether judge and solver, each as (provider, model), are of one family."""
-    return family(*judge) == family(*solver)
+    return find_family(*judge) == find_family(*solver)

@@ -157,7 +157,7 @@ EXTRA: dict[str, Rule] = {
 EXTRA_NAMES = tuple(sorted(EXTRA))
 
 
-def problems_with_extra(extra: Mapping[str, Any]) -> list[str]:
+def find_extra_problems(extra: Mapping[str, Any]) -> list[str]:
     """Return why a sampler may not have these further parameters, as sentences; empty if it may."""
     problems = []
     if own := sorted(FIELDS.keys() & extra.keys()):
@@ -171,17 +171,18 @@ def problems_with_extra(extra: Mapping[str, Any]) -> list[str]:
     return problems
 
 
-def allowed_for(provider: str) -> list[str]:
+def allowed_parameters(provider: str) -> list[str]:
     """Return the names of all parameters that this provider takes."""
     return sorted(name for name, rule in (FIELDS | EXTRA).items() if provider in rule.providers)
 
 
-def problem_for(provider: str, parameters: Mapping[str, Any]) -> str | None:
+def find_problem(provider: str, parameters: Mapping[str, Any]) -> str | None:
     """Return why these parameters may not be sent to this provider, or None."""
     for name, value in parameters.items():
         rule = (FIELDS | EXTRA).get(name)
         if rule is None or provider not in rule.providers:
-            return f"parameter {name!r} may not be set for {provider}; allowed are {', '.join(allowed_for(provider))}"
+            allowed = ", ".join(allowed_parameters(provider))
+            return f"parameter {name!r} may not be set for {provider}; allowed are {allowed}"
         if value is not None and not rule.accepts(value):
             return f"parameter {name!r} must be {rule.expected}"
     return None
@@ -201,7 +202,7 @@ def output_ceiling(parameters: Mapping[str, Any], model_limit: int | None) -> in
     return None if model_limit is None else max(model_limit, thinking) * completions
 
 
-def sets_a_limit(parameters: Mapping[str, Any]) -> bool:
+def limits_output(parameters: Mapping[str, Any]) -> bool:
     """Return whether the parameters bound the length of an answer."""
     return any(_positive(parameters.get(name)) for name in ANSWER_LIMITS)
 

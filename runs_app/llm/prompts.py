@@ -13,7 +13,7 @@ from typing import Any, Literal, TypedDict
 
 from evalsite.lib.stats.scale import Scale
 from evalsite.lib.text.hashing import canonical_json, content_hash
-from runs_app.pricing.costs import tokens_estimate
+from runs_app.pricing.costs import estimate_tokens
 
 AnswerFormat = Literal["text", "rating", "rating_with_reasoning"]
 Message = dict[str, Any]
@@ -65,17 +65,17 @@ class RequestTooLong(PromptError):
     """A request with more characters than allowed. Nothing was rendered."""
 
 
-def braced(name: str) -> str:
+def format_placeholder(name: str) -> str:
     return f"{{{{{name}}}}}"
 
 
-def variables_of(template: str) -> tuple[str, ...]:
+def find_variables(template: str) -> tuple[str, ...]:
     """Return the names in {{...}}, each once, in the order of their first use."""
     return tuple(dict.fromkeys(VARIABLE.findall(template)))
 
 
-def uses(prompt: Sequence[Turn], variable: str) -> bool:
-    return any(variable in variables_of(turn["content"]) for turn in prompt)
+def uses_variable(prompt: Sequence[Turn], variable: str) -> bool:
+    return any(variable in find_variables(turn["content"]) for turn in prompt)
 
 
 def validate(prompt: Any, allowed: Collection[str] = ALLOWED, listed: Sequence[str] = NAMES) -> list[str]:
@@ -86,24 +86,24 @@ def validate(prompt: Any, allowed: Collection[str] = ALLOWED, listed: Sequence[s
     if not isinstance(prompt, list) or not prompt:
         return ["A prompt is a list of at least one turn."]
     problems = [problem for number, turn in enumerate(prompt, 1) for problem in _turn_problems(number, turn, allowed)]
-    remedy = f" It may name {', '.join(map(braced, listed))}." if listed else ""
+    remedy = f" It may name {', '.join(map(format_placeholder, listed))}." if listed else ""
     problems = [f"{problem}{remedy}" if UNKNOWN in problem else problem for problem in problems]
     return problems or _order_problems(prompt)
 
 
-def warnings_for(prompt: Sequence[Turn], *, items_have_text: bool, items_have_images: bool) -> list[str]:
+def find_warnings(prompt: Sequence[Turn], *, items_have_text: bool, items_have_images: bool) -> list[str]:
     """Return warnings about a valid prompt that looks wrong for these items."""
     warnings = []
-    if items_have_images and not uses(prompt, IMAGE):
+    if items_have_images and not uses_variable(prompt, IMAGE):
         warnings.append("The items have images, and no turn says {{image}}: the model will not see them.")
-    if items_have_text and not uses(prompt, "input"):
+    if items_have_text and not uses_variable(prompt, "input"):
         warnings.append("The items have a text, and no turn says {{input}}: the model will not see it.")
-    if uses(prompt, IMAGE) and not items_have_images:
+    if uses_variable(prompt, IMAGE) and not items_have_images:
         warnings.append("The prompt says {{image}}, and the items have none: every trial would fail.")
     return warnings
 
 
-def variables_for(
+def build_variables(
     *,
     key: str,
     input: str = "",
@@ -144,7 +144,7 @@ def render(
     system turn is left out. Raise PromptError for a variable without a value, for {{image}} without an image, or for
     another blank turn. Raise RequestTooLong, before rendering, for more than `most_chars` characters.
     """
-    if (size := rendered_chars(prompt, variables)) > most_chars:
+    if (size := count_rendered_chars(prompt, variables)) > most_chars:
         raise RequestTooLong(f"the request would have {size:,} characters; at most {most_chars:,} are sent")
     last_user = max((at for at, turn in enumerate(prompt) if turn["role"] == "user"), default=-1)
     tail = "".join(f"\n\n{piece}" for piece in (hint, f"[{salt}]" if salt else "") if piece)
@@ -158,7 +158,7 @@ def render(
     return messages
 
 
-def rendered_chars(prompt: Sequence[Turn], variables: Mapping[str, str]) -> int:
+def count_rendered_chars(prompt: Sequence[Turn], variables: Mapping[str, str]) -> int:
     """Return the number of characters of the rendered turns, without rendering them. An image counts as zero."""
     return sum(
         len(turn["content"]) + sum(_growth(match, variables) for match in VARIABLE.finditer(turn["content"]))
@@ -184,10 +184,10 @@ def substitute(template: str, variables: Mapping[str, str]) -> str:
 
 def render_choices(choices: Sequence[str]) -> str:
     """Return the lines "A) ...", "B) ...". After Z come AA, AB, as in spreadsheets."""
-    return "\n".join(f"{letter_of(at)}) {choice}" for at, choice in enumerate(choices))
+    return "\n".join(f"{choice_letter(at)}) {choice}" for at, choice in enumerate(choices))
 
 
-def letter_of(at: int) -> str:
+def choice_letter(at: int) -> str:
     """Return the letter of the choice at an index from 0: A, B, ... Z, AA, AB ..."""
     letters = ""
     at += 1
@@ -202,7 +202,7 @@ def render_labels(scale: Scale) -> str:
     return ", ".join(f"{point} = {scale.labels[point]}" for point in sorted(scale.labels))
 
 
-def salt(run_id: int | str, item_key: str, dimension: str, sample_idx: int) -> str:
+def make_salt(run_id: int | str, item_key: str, dimension: str, sample_idx: int) -> str:
     """Return ten hexadecimal digits that differ between trials, and stay the same when a trial is tried again."""
     return content_hash([str(run_id), item_key, dimension, sample_idx])[:10]
 
@@ -210,7 +210,7 @@ def salt(run_id: int | str, item_key: str, dimension: str, sample_idx: int) -> s
 def format_hint(answer_format: AnswerFormat, scale: Scale | None) -> str:
     """Return the sentence that asks for the answer's form, for models without schemas. It is "" for text."""
     hint = HINTS[answer_format]
-    return substitute(hint, variables_for(key="", scale=_needed(scale, answer_format))) if hint else ""
+    return substitute(hint, build_variables(key="", scale=_needed(scale, answer_format))) if hint else ""
 
 
 def response_format(answer_format: AnswerFormat, scale: Scale | None) -> dict[str, Any] | None:
@@ -244,7 +244,7 @@ def request_hash(
     )
 
 
-def with_marked_head(
+def mark_head(
     prompt: Sequence[Turn],
     variables: Mapping[str, str],
     messages: Sequence[Message],
@@ -257,21 +257,21 @@ def with_marked_head(
     item, or if the shared part is too short for any cache.
     """
     filled = [turn for turn in prompt if turn["role"] != "system" or substitute(turn["content"], variables).strip()]
-    at, offset = _end_of_head(filled, SHARED | set(shared))
+    at, offset = _find_end_of_head(filled, SHARED | set(shared))
     if at is None:
         return list(messages)
     head = substitute(filled[at]["content"][:offset], variables)
     marked = [*messages]
     if head.strip():
-        marked[at] = messages[at] | {"content": _marked_at(messages[at]["content"], len(head))}
+        marked[at] = messages[at] | {"content": _split_at_mark(messages[at]["content"], len(head))}
     elif at:
         before = messages[at - 1]
-        marked[at - 1] = before | {"content": _marked_at(before["content"], len(before["content"]))}
+        marked[at - 1] = before | {"content": _split_at_mark(before["content"], len(before["content"]))}
     texts = [message["content"] for message in messages[:at]] + [head]
-    return marked if tokens_estimate("".join(texts)) >= SHORTEST_HEAD else list(messages)
+    return marked if estimate_tokens("".join(texts)) >= SHORTEST_HEAD else list(messages)
 
 
-def _end_of_head(prompt: Sequence[Turn], shared: Collection[str]) -> tuple[int | None, int]:
+def _find_end_of_head(prompt: Sequence[Turn], shared: Collection[str]) -> tuple[int | None, int]:
     """Return the turn of the first variable that differs between items, and its offset there."""
     for at, turn in enumerate(prompt):
         for match in VARIABLE.finditer(turn["content"]):
@@ -280,7 +280,7 @@ def _end_of_head(prompt: Sequence[Turn], shared: Collection[str]) -> tuple[int |
     return None, 0
 
 
-def _marked_at(content: str | list[Message], length: int) -> list[Message]:
+def _split_at_mark(content: str | list[Message], length: int) -> list[Message]:
     """Return the content as parts, with a mark after so many characters. The head never extends past the first text."""
     parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
     text = parts[0]["text"]
@@ -297,7 +297,7 @@ def _turn_problems(number: int, turn: Any, allowed: Collection[str]) -> list[str
         return [f"Turn {number}: the role must be one of {', '.join(ROLES)}, not {role!r}."]
     if not isinstance(content, str) or not content.strip():
         return [f"Turn {number}: the content must be a text that is not blank."]
-    names = variables_of(content)
+    names = find_variables(content)
     problems = [_variable_problem(number, name) for name in names if name not in allowed and not name.startswith(META)]
     if IMAGE in names and role != "user":
         problems.append(f"Turn {number}: only a user turn can show {{{{image}}}}, not a turn of role {role}.")
@@ -307,7 +307,7 @@ def _turn_problems(number: int, turn: Any, allowed: Collection[str]) -> list[str
 def _variable_problem(number: int, name: str) -> str:
     if name == "target":
         return f"Turn {number}: {{{{target}}}} would show the model the right answer."
-    return f"Turn {number}: {UNKNOWN} {braced(name)}."
+    return f"Turn {number}: {UNKNOWN} {format_placeholder(name)}."
 
 
 def _order_problems(prompt: Sequence[Turn]) -> list[str]:

@@ -50,14 +50,14 @@ class Allowance:
     tokens: Left | None = None
 
 
-def allowance_of(headers: Mapping[str, str], now: datetime | None = None) -> Allowance | None:
+def parse_allowance(headers: Mapping[str, str], now: datetime | None = None) -> Allowance | None:
     """Return the allowance that these headers state, or None. Header names are in lower case."""
-    now = now or said_at(headers)
+    now = now or parse_reply_time(headers)
     requests, tokens = _least(headers, _REQUESTS, now), _least(headers, _TOKENS, now)
     return Allowance(requests, tokens) if requests or tokens else None
 
 
-def said_at(headers: Mapping[str, str]) -> datetime:
+def parse_reply_time(headers: Mapping[str, str]) -> datetime:
     """Return the provider's time of this reply, by its own clock, since its reset times use that clock.
 
     Without a Date header, return this machine's time, which may be wrong.
@@ -90,14 +90,14 @@ def _seconds(text: str | None, now: datetime) -> float:
     """
     text = (text or "").strip()
     if _DURATION.fullmatch(text):
-        return _bounded(sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(text)))
+        return _clamp(sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(text)))
     try:
         number = float(text)
     except ValueError:
         return _until(text, now)
     if number >= EPOCH_S:
         number = number / (1000 if number >= EPOCH_MS else 1) - now.timestamp()
-    return _bounded(number)
+    return _clamp(number)
 
 
 def _until(text: str, now: datetime) -> float:
@@ -105,8 +105,8 @@ def _until(text: str, now: datetime) -> float:
         moment = datetime.fromisoformat(text)
     except ValueError:
         return UNSAID_S
-    return _bounded((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() - now.timestamp())
+    return _clamp((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() - now.timestamp())
 
 
-def _bounded(seconds: float) -> float:
+def _clamp(seconds: float) -> float:
     return min(max(seconds, 0.0), LONGEST_S) if math.isfinite(seconds) else UNSAID_S

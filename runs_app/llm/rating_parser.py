@@ -40,7 +40,7 @@ class Parsed:
     error: RatingError | None
 
 
-def visible_text(text: str) -> str:
+def strip_thinking(text: str) -> str:
     """Return the reply without its <think> blocks, stripped.
 
     A block that is never closed hides the rest of the reply, which was cut off while thinking. A lone closing tag hides
@@ -65,10 +65,10 @@ def parse_rating(text: str | None, scale: Scale) -> Parsed:
 
     Errors: "empty" (nothing visible), "no_rating_found", "out_of_scale", "not_an_integer" (for example 3.5 in JSON).
     """
-    visible = visible_text(text or "")
+    visible = strip_thinking(text or "")
     if not visible:
         return Parsed(None, None, "", "empty")
-    for step, found in json_objects(visible):
+    for step, found in find_json_objects(visible):
         lowered = {key.lower(): value for key, value in found.items()}
         if "rating" in lowered:
             return _from_object(lowered, step, scale)
@@ -76,7 +76,7 @@ def parse_rating(text: str | None, scale: Scale) -> Parsed:
     return Parsed(rating, None, "digit" if rating is not None else "", error)
 
 
-def json_objects(text: str) -> Iterator[tuple[Step, dict[str, Any]]]:
+def find_json_objects(text: str) -> Iterator[tuple[Step, dict[str, Any]]]:
     """Yield the JSON objects of a reply, likeliest first: all of it, its fenced blocks (last first), its {...}."""
     for step, candidate in _json_candidates(text):
         try:
@@ -103,11 +103,11 @@ def _fenced_blocks(text: str) -> list[str]:
 
 def _from_object(found: dict[str, Any], step: Step, scale: Scale) -> Parsed:
     reasoning = found.get("reasoning")
-    rating, error = _rating_of(found["rating"], scale)
+    rating, error = _read_rating(found["rating"], scale)
     return Parsed(rating, reasoning if isinstance(reasoning, str) else None, step, error)
 
 
-def _rating_of(value: Any, scale: Scale) -> tuple[int | None, RatingError | None]:
+def _read_rating(value: Any, scale: Scale) -> tuple[int | None, RatingError | None]:
     if isinstance(value, str):
         return _first_integer(value, scale)
     if isinstance(value, bool) or not isinstance(value, int | float):

@@ -7,11 +7,11 @@ from decimal import Decimal
 from typing import Any
 
 from runs_app.llm.calls import CallReply, CallRequest, CostSource, ErrorClass
-from runs_app.llm.failures import reported_error, storable
+from runs_app.llm.failures import replace_unstorable, reported_error
 from runs_app.llm.http_transport import Exchange
-from runs_app.llm.rate_limit_headers import allowance_of
-from runs_app.llm.stated_costs import dollars, token_count
-from runs_app.pricing.costs import Usage, at_list_price, cost_of
+from runs_app.llm.rate_limit_headers import parse_allowance
+from runs_app.llm.stated_costs import parse_dollars, parse_token_count
+from runs_app.pricing.costs import Usage, compute_cost, compute_list_cost
 
 # (request, usage as litellm gives it, or tokens alone) -> US dollars by litellm's price list, or None.
 ListedCost = Callable[[CallRequest, Any], float | None]
@@ -29,7 +29,7 @@ def read_reply(
         raise exchange.failure_after(ValueError("a reply that reports an error"))
     message = choices[0].message
     refusal = _refusal(message)
-    text = storable(message.content or refusal or "")
+    text = replace_unstorable(message.content or refusal or "")
     finish_reason = _short(choices[0].finish_reason, 40)
     usage = getattr(response, "usage", None)
     tokens = _tokens(usage, says_something=bool(text))
@@ -38,7 +38,7 @@ def read_reply(
     return CallReply(
         text=text,
         raw_text=_raw_text(payload, text),
-        reasoning=storable(_reasoning(message)),
+        reasoning=replace_unstorable(_reasoning(message)),
         finish_reason=finish_reason,
         refused=bool(refusal) or finish_reason == "content_filter",
         response_id=_short(payload.get("id") or payload.get("responseId"), 200),
@@ -51,7 +51,7 @@ def read_reply(
         trace_id=exchange.trace_id,
         list_usd=_list_price(request, tokens, cost, source, listed_cost),
         stated_usd=stated,
-        allowance=allowance_of(exchange.headers),
+        allowance=parse_allowance(exchange.headers),
     )
 
 
@@ -74,7 +74,7 @@ def _raw_text(payload: dict[str, Any], text: str) -> str:
         content = payload["choices"][0]["message"]["content"]
     except (LookupError, TypeError):
         return text
-    return storable(content) if isinstance(content, str) else text
+    return replace_unstorable(content) if isinstance(content, str) else text
 
 
 def _bare(model: Any, request: CallRequest) -> str:
@@ -90,7 +90,7 @@ def _tokens(usage: Any, *, says_something: bool) -> dict[str, int | None]:
     A request has tokens, and so has an answer with text. A price on fewer tokens would be too low.
     """
     names = ("input_tokens", "output_tokens", "reasoning_tokens", "cache_read_tokens", "cache_write_tokens")
-    asked, answered = (token_count(getattr(usage, name, None)) for name in ("prompt_tokens", "completion_tokens"))
+    asked, answered = (parse_token_count(getattr(usage, name, None)) for name in ("prompt_tokens", "completion_tokens"))
     if not asked or answered is None or (says_something and not answered):
         return dict.fromkeys(names)
     of_input, of_output = (
@@ -99,7 +99,7 @@ def _tokens(usage: Any, *, says_something: bool) -> dict[str, int | None]:
     )
     written = getattr(of_input, "cache_creation_tokens", None) or getattr(usage, "cache_creation_input_tokens", None)
     parts = (getattr(of_output, "reasoning_tokens", None), getattr(of_input, "cached_tokens", None), written)
-    return dict(zip(names, (asked, answered, *(token_count(part) or 0 for part in parts)), strict=True))
+    return dict(zip(names, (asked, answered, *(parse_token_count(part) or 0 for part in parts)), strict=True))
 
 
 def _cost(
@@ -128,16 +128,16 @@ def _cost_by_list(
     if tokens["input_tokens"] is not None:
         if request.prices is not None and request.prices.known:
             used = Usage(**{name: count or 0 for name, count in tokens.items()})
-            by_hand = dollars(cost_of(used, request.prices))
+            by_hand = parse_dollars(compute_cost(used, request.prices))
             if by_hand is not None:
                 return by_hand, "price list"
-        listed = dollars(listed_cost(request, usage))
+        listed = parse_dollars(listed_cost(request, usage))
         if listed is not None:
             return listed, "litellm"
     return None, "unknown"
 
 
-def computed_cost(request: CallRequest, usage: Usage, listed_cost: ListedCost) -> Decimal | None:
+def price_unanswered(request: CallRequest, usage: Usage, listed_cost: ListedCost) -> Decimal | None:
     """Return the cost of tokens that came without an answer, or None if no price is known."""
     return _cost_by_list(request, usage, {"input_tokens": usage.input_tokens, **_parts(usage)}, listed_cost)[0]
 
@@ -161,9 +161,9 @@ def _list_price(
         return cost
     used = Usage(tokens["input_tokens"] or 0, tokens["output_tokens"] or 0, tokens["reasoning_tokens"] or 0)
     if source == "price list" and request.prices is not None:
-        return dollars(at_list_price(used, request.prices))
-    return dollars(listed_cost(request, used))
+        return parse_dollars(compute_list_cost(used, request.prices))
+    return parse_dollars(listed_cost(request, used))
 
 
 def _short(value: Any, length: int) -> str:
-    return storable(str(value or ""))[:length]
+    return replace_unstorable(str(value or ""))[:length]

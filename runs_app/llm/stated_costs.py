@@ -35,23 +35,23 @@ class Bill:
 def read_bill(payload: Mapping[str, Any], text: str) -> Bill:
     """Return the bill that a reply states: in its JSON object or, if that is empty, in its unreadable text."""
     if not payload:
-        payload = _rest_of(text)
+        payload = _parse_broken_usage(text)
     return Bill(_usage(payload), _stated_usd(payload))
 
 
-def dollars(value: Any) -> Decimal | None:
+def parse_dollars(value: Any) -> Decimal | None:
     """Return an amount that a call can cost, rounded to the eight stored places, or None for anything else."""
     is_number = isinstance(value, int | float | Decimal) and not isinstance(value, bool) and math.isfinite(value)
     return Decimal(str(value)).quantize(EIGHT_PLACES) if is_number and 0 <= value < MAX_COST_USD else None
 
 
-def token_count(value: Any) -> int | None:
+def parse_token_count(value: Any) -> int | None:
     """Return a number of tokens, or None for anything else."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
     return int(value) if is_number and 0 <= value <= MAX_TOKENS else None
 
 
-def larger(one: Decimal | None, other: Decimal | None) -> Decimal | None:
+def larger_amount(one: Decimal | None, other: Decimal | None) -> Decimal | None:
     """Return the larger amount. An unknown amount does not count."""
     return max((usd for usd in (one, other) if usd is not None), default=None)
 
@@ -61,8 +61,8 @@ def _usage(payload: Mapping[str, Any]) -> Usage | None:
     asked, answered = _first(counts, _INPUT), _first(counts, _OUTPUT)
     if asked is None and answered is None:
         return None
-    read, written = (token_count(counts.get(f"cache_{kind}_input_tokens")) or 0 for kind in ("read", "creation"))
-    thought = token_count(counts.get("thoughtsTokenCount")) or 0
+    read, written = (parse_token_count(counts.get(f"cache_{kind}_input_tokens")) or 0 for kind in ("read", "creation"))
+    thought = parse_token_count(counts.get("thoughtsTokenCount")) or 0
     return Usage(
         input_tokens=min((asked or 0) + read + written, MAX_TOKENS),
         output_tokens=min((answered or 0) + thought, MAX_TOKENS),
@@ -72,7 +72,7 @@ def _usage(payload: Mapping[str, Any]) -> Usage | None:
 
 
 def _first(counts: Mapping[str, Any], names: tuple[str, ...]) -> int | None:
-    return next((n for name in names if (n := token_count(counts.get(name))) is not None), None)
+    return next((n for name in names if (n := parse_token_count(counts.get(name))) is not None), None)
 
 
 def _stated_usd(payload: Mapping[str, Any]) -> Decimal | None:
@@ -82,9 +82,9 @@ def _stated_usd(payload: Mapping[str, Any]) -> Decimal | None:
         for name in _COSTS:
             cost = place.get(name)
             cost = cost.get("total_cost") if isinstance(cost, dict) else cost
-            stated = larger(stated, dollars(cost))
-        ticks = dollars(place.get("cost_in_usd_ticks", -1) / TICKS_PER_USD) if _has_ticks(place) else None
-        stated = larger(stated, ticks)
+            stated = larger_amount(stated, parse_dollars(cost))
+        ticks = parse_dollars(place.get("cost_in_usd_ticks", -1) / TICKS_PER_USD) if _has_ticks(place) else None
+        stated = larger_amount(stated, ticks)
     upstream = _upstream_usd(usage) if isinstance(usage, dict) else None
     return stated if upstream is None else (stated or Decimal(0)) + upstream
 
@@ -99,10 +99,10 @@ def _upstream_usd(usage: Mapping[str, Any]) -> Decimal | None:
     details = usage.get("cost_details")
     if not usage.get("is_byok") or not isinstance(details, dict):
         return None
-    return dollars(details.get("upstream_inference_cost"))
+    return parse_dollars(details.get("upstream_inference_cost"))
 
 
-def _rest_of(text: str) -> dict[str, Any]:
+def _parse_broken_usage(text: str) -> dict[str, Any]:
     """Return the counts that can be read in a text that is not JSON, such as a cut reply."""
     for name in _COUNTS:
         at = text.rfind(f'"{name}"')
@@ -112,12 +112,12 @@ def _rest_of(text: str) -> dict[str, Any]:
         try:
             found, _ = json.JSONDecoder().raw_decode(text, begins)
         except (ValueError, RecursionError):
-            found = _numbers_in(text[begins : begins + 4096])
+            found = _find_numbers(text[begins : begins + 4096])
         return {name: found}
     return {}
 
 
-def _numbers_in(text: str) -> dict[str, Any]:
+def _find_numbers(text: str) -> dict[str, Any]:
     names = (*_INPUT, *_OUTPUT, *_COSTS, "thoughtsTokenCount")
     found = {name: re.search(rf'"{name}"\s*:\s*{_NUMBER}', text) for name in names}
     return {name: json.loads(match[1]) for name, match in found.items() if match}

@@ -16,7 +16,7 @@ PROVIDER_HOSTS = frozenset(
 )
 
 
-def problem_with_url(url: str, allowed_hosts: Collection[str]) -> str | None:
+def find_url_problem(url: str, allowed_hosts: Collection[str]) -> str | None:
     """Return why `url` may not be called, or None. `allowed_hosts` holds names, or "name:port" for that port alone."""
     try:
         parts = urlsplit(url)

@@ -240,7 +240,7 @@ class Sampler(Versioned):
     @property
     def bounds_output(self) -> bool:
         """Return whether a parameter limits the length of the answer, under any name."""
-        return parameters.sets_a_limit(self.content)
+        return parameters.limits_output(self.content)
 
     def output_ceiling(self, model_limit: int | None = None) -> int | None:
         """Return the most output tokens of one call. Use `model_limit` if the sampler sets no limit."""
@@ -249,5 +249,5 @@ class Sampler(Versioned):
     def clean(self) -> None:
         if not isinstance(self.extra, dict):
             raise ValidationError({"extra": "Enter a mapping of parameter names to values."})
-        if problems := parameters.problems_with_extra(self.extra):
+        if problems := parameters.find_extra_problems(self.extra):
             raise ValidationError({"extra": problems})

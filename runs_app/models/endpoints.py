@@ -17,7 +17,7 @@ from datasets_app.models.datasets import slug_validator
 from evalsite.lib.choice_constraints import constrain_choices
 from evalsite.lib.permissions import is_member
 from runs_app.llm import keys
-from runs_app.llm.url_allowlist import problem_with_url
+from runs_app.llm.url_allowlist import find_url_problem
 from runs_app.models.bounded import InRange, RangeConstraint, range_constraints
 from runs_app.models.engine_owned_columns import EngineOwnedColumns
 from runs_app.pricing.costs import Prices
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def key_name_validator(name: str) -> None:
-    if problem := keys.problem_with_name(name):
+    if problem := keys.find_name_problem(name):
         raise ValidationError(problem)
 
 
@@ -229,7 +229,7 @@ class Endpoint(PricedResource):
         super().clean()
         if self.is_in_use and self.provider != Endpoint.objects.values_list("provider", flat=True).get(pk=self.pk):
             raise ValidationError({"provider": f"{self} is in use: {KEPT} Create a new endpoint."})
-        problem = problem_with_url(self.base_url, settings.LLM_ALLOWED_HOSTS) if self.base_url else None
+        problem = find_url_problem(self.base_url, settings.LLM_ALLOWED_HOSTS) if self.base_url else None
         if problem:
             raise ValidationError({"base_url": problem})
         if not isinstance(self.provider_routes, list) or not all(

@@ -178,7 +178,7 @@ class Design:
 
     @property
     def shows_images(self) -> bool:
-        return any(prompts.uses(prompt.messages, prompts.IMAGE) for prompt in self.prompts)
+        return any(prompts.uses_variable(prompt.messages, prompts.IMAGE) for prompt in self.prompts)
 
     def ceiling(self, cell: Cell) -> Decimal | None:
         """Return the most that one call of this cell can cost, in US dollars; None if a price or a limit is unknown."""
@@ -244,7 +244,7 @@ class Design:
 
     def _warnings_for(self, prompt: Prompt) -> Iterator[str]:
         has_text, has_images = self._has_text_and_images
-        yield from prompts.warnings_for(prompt.messages, items_have_text=has_text, items_have_images=has_images)
+        yield from prompts.find_warnings(prompt.messages, items_have_text=has_text, items_have_images=has_images)
         for name, lacking in self._missing(prompt):
             if lacking < self.n_items:
                 yield f"{{{{{name}}}}} has no value for {lacking} of {self.n_items} items; those trials fail"
@@ -288,7 +288,7 @@ class Design:
             if prompt.answer_format != Prompt.AnswerFormat.TEXT and not self.dimensions:
                 yield f"prompt {prompt} asks for a rating, and the experiment has no dimension"
             blind = [model.name for model in self.models if not model.sees_images]
-            if blind and prompts.uses(prompt.messages, prompts.IMAGE):
+            if blind and prompts.uses_variable(prompt.messages, prompts.IMAGE):
                 yield f"prompt {prompt} shows an image, and model {blind[0]} does not see images"
             for name, lacking in self._missing(prompt):
                 if self.n_items and lacking == self.n_items:
@@ -301,7 +301,7 @@ class Design:
                 )
         for provider in dict.fromkeys(model.endpoint.provider for model in self.models):
             for sampler in self.samplers:
-                if problem := parameters.problem_for(provider, sampler.content):
+                if problem := parameters.find_problem(provider, sampler.content):
                     yield f"sampler {sampler}: {problem}"
 
     def _unbounded(self) -> Iterator[str]:

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal, get_args
 from pydantic import AfterValidator, Field, model_validator
 
 from datasets_app.sampling import sample
-from runs_app.llm.model_families import family
+from runs_app.llm.model_families import find_family
 from runs_app.planning.spec_types import Name, Strict, Text
 
 By = Literal["price", "provider", "family", "none"]
@@ -68,7 +68,7 @@ class Candidate(Strict):
 
     @property
     def family(self) -> str:
-        return family(self.provider, self.model)
+        return find_family(self.provider, self.model)
 
     def is_of(self, kind: str, wanted: str) -> bool:
         if kind == "price":

@@ -38,7 +38,7 @@ def update_reservations(runs: RunQuerySet) -> None:
         if problems := problems_of(rows):
             raise Unbounded(problems)
         for run in rows:
-            run.reserve_usd = costs.reservation(_ceiling(run))
+            run.reserve_usd = costs.round_reservation(_ceiling(run))
         Run.objects.bulk_update(rows, ["reserve_usd"])
 
 

@@ -41,22 +41,22 @@ def largest_input(
     judge's variables beside the item. There, letters stand for an answer of which only the length is given, so bytes
     are counted too.
     """
-    rule = tokens.rule_for(model.model)
+    rule = tokens.find_text_rule(model.model)
     rule = rule if told is None else rule.or_bytes()
     asked = _Asked(prompt, list(dimensions), told, model.structured_output)
     text = asked.schema_charge(rule) + _largest_text(rule, asked, dataset)
-    return text + (_largest_image(model, dataset) if prompts.uses(prompt.messages, prompts.IMAGE) else 0)
+    return text + (_largest_image(model, dataset) if prompts.uses_variable(prompt.messages, prompts.IMAGE) else 0)
 
 
 def said_of(model: LanguageModel, *, shows_images: bool = False) -> str:
     """Return the rules by which a model's tokens are counted, for people."""
-    rule = tokens.rule_for(model.model)
+    rule = tokens.find_text_rule(model.model)
     rule = tokens.FAILED if rule.tokenizer in token_counter.failed else rule
-    said = f"text by {rule.said}" if rule.tokenizer else rule.said
+    counted_by = f"text by {rule.description}" if rule.tokenizer else rule.description
     if not shows_images:
-        return said
-    images = image_tokens.rule_for(model.model)
-    return f"{said}; images by {images.said} ({images.read.isoformat()})"
+        return counted_by
+    images = image_tokens.find_image_rule(model.model)
+    return f"{counted_by}; images by {images.description} ({images.read.isoformat()})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,11 +103,11 @@ def _largest_text(rule: TextRule, asked: _Asked, dataset: Dataset) -> int:
     except token_counter.CountError:
         pass  # `said_of` reports this beside the price.
     longest = _longest(asked.prompt, dataset)[:CANDIDATES]
-    return max((tokens.by_bytes(texts) for item in longest for texts in asked.requests(item)), default=0)
+    return max((tokens.estimate_by_bytes(texts) for item in longest for texts in asked.requests(item)), default=0)
 
 
 def _remembered(rule: TextRule, asked: _Asked, dataset: Dataset) -> int:
-    key = f"largest-text-{content_hash([rule.said, dataset.pk, dataset.content_hash, asked.identity])}"
+    key = f"largest-text-{content_hash([rule.description, dataset.pk, dataset.content_hash, asked.identity])}"
     known: int | None = cache.get(key)
     if known is None:
         known = _counted(rule, asked, dataset)
@@ -118,7 +118,7 @@ def _remembered(rule: TextRule, asked: _Asked, dataset: Dataset) -> int:
 def _counted(rule: TextRule, asked: _Asked, dataset: Dataset) -> int:
     """Count from the longest item down. Texts beyond the limit are bounded by one token per byte."""
     rest: list[list[str]] = []
-    largest = token_counter.largest_of(_up_to(rule.most_bytes, asked, _longest(asked.prompt, dataset), rest), rule)
+    largest = token_counter.count_largest(_up_to(rule.most_bytes, asked, _longest(asked.prompt, dataset), rest), rule)
     return max([largest, *map(rule.bound, rest)])
 
 
@@ -127,7 +127,7 @@ def _up_to(most_bytes: int, asked: _Asked, items: QuerySet[Item], rest: list[lis
     n_bytes = 0
     for item in items.iterator(chunk_size=500):
         requests = list(asked.requests(item))
-        n_bytes, before = n_bytes + sum(map(tokens.bytes_of, requests)), n_bytes
+        n_bytes, before = n_bytes + sum(map(tokens.count_bytes, requests)), n_bytes
         if before and n_bytes > most_bytes:
             rest += requests
             return
@@ -158,7 +158,10 @@ def longest_request(prompt: Prompt, dataset: Dataset, dimensions: Sequence[Dimen
         return "", 0
     asked_on: list[Dimension | None] = [*dimensions] or [None]
     sizes = (
-        (item.key, prompts.rendered_chars(prompt.messages, requests_module.build_question(item, dimension).variables))
+        (
+            item.key,
+            prompts.count_rendered_chars(prompt.messages, requests_module.build_question(item, dimension).variables),
+        )
         for item in _longest(prompt, dataset)[:CANDIDATES]
         for dimension in asked_on
     )
@@ -194,7 +197,7 @@ def _bytes(text: Expression | F) -> Expression:
 
 
 def _largest_image(model: LanguageModel, dataset: Dataset) -> int:
-    rule = image_tokens.rule_for(model.model)
+    rule = image_tokens.find_image_rule(model.model)
     images = dataset.items.active().exclude(image=None)
     sizes = images.order_by().values_list("image__width", "image__height").distinct()
     return max((rule.of(width, height) for width, height in sizes), default=0)

@@ -74,7 +74,7 @@ class Expectation:
     calls: int
 
 
-def cost_of(usage: Usage, prices: Prices) -> Decimal | None:
+def compute_cost(usage: Usage, prices: Prices) -> Decimal | None:
     """Return the US dollars for these tokens, or None if a needed price is unknown.
 
     A cache read without its own price is charged as input, which is never less than the provider charges. A cache write
@@ -94,12 +94,12 @@ def cost_of(usage: Usage, prices: Prices) -> Decimal | None:
     ) / MILLION
 
 
-def at_list_price(usage: Usage, prices: Prices) -> Decimal | None:
+def compute_list_cost(usage: Usage, prices: Prices) -> Decimal | None:
     """Return the US dollars for the same tokens without any cache. Savings are measured against it."""
-    return cost_of(Usage(usage.input_tokens, usage.output_tokens, usage.reasoning_tokens), prices)
+    return compute_cost(Usage(usage.input_tokens, usage.output_tokens, usage.reasoning_tokens), prices)
 
 
-def tokens_estimate(text: str) -> int:
+def estimate_tokens(text: str) -> int:
     """Return a rough upper bound of the tokens of a text: one token for each three bytes of UTF-8, rounded up.
 
     English has about four characters per token. Other scripts need more tokens per character, and also more bytes.
@@ -123,7 +123,7 @@ def ceiling_per_call(prices: Prices, input_tokens: int, max_output_tokens: int |
     return (input_tokens * dearest + max_output_tokens * prices.output) / MILLION
 
 
-def reservation(ceiling: Decimal | None) -> Decimal:
+def round_reservation(ceiling: Decimal | None) -> Decimal:
     """Return the reservation as stored; 0 without a ceiling, which a budget does not allow."""
     return Decimal(0) if ceiling is None else ceiling.quantize(SMALLEST_RESERVATION, rounding=ROUND_UP)
 
@@ -144,7 +144,7 @@ class CallBounds:
     def columns(self) -> dict[str, Decimal | int]:
         """Return the columns of the run: US dollars, and tokens that a call takes from the rate limiter."""
         return {
-            "reserve_usd": reservation(self.ceiling_usd),
+            "reserve_usd": round_reservation(self.ceiling_usd),
             "reserve_tokens": self.request_tokens + min(self.output_limit or USUAL_OUTPUT, USUAL_OUTPUT),
             "request_tokens": self.request_tokens,
         }

@@ -25,9 +25,9 @@ QWEN = "Qwen, Qwen2-VL (arXiv:2409.12191) and model cards"
 
 @dataclass(frozen=True, slots=True)
 class ImageRule:
-    """The tokens of an image of (width, height) in pixels. `said` is the rule's name for people."""
+    """The tokens of an image of (width, height) in pixels. `description` is the rule's name for people."""
 
-    said: str
+    description: str
     source: str
     tokens: Callable[[int, int], int]
     read: date = READ
@@ -38,7 +38,7 @@ class ImageRule:
         return self.tokens(width, height)
 
 
-def tiles(base: int, each: int, width: int, height: int) -> int:
+def count_tiles(base: int, each: int, width: int, height: int) -> int:
     """Return a base plus `each` for every tile of 512 x 512 pixels.
 
     The image is first shrunk into 2048 x 2048, then until its shorter side is at most 768.
@@ -49,7 +49,7 @@ def tiles(base: int, each: int, width: int, height: int) -> int:
     return base + each * math.ceil(round(width * scale, 6) / 512) * math.ceil(round(height * scale, 6) / 512)
 
 
-def patches(most: int, multiplier: float, width: int, height: int) -> int:
+def count_patches(most: int, multiplier: float, width: int, height: int) -> int:
     """Return the number of patches of 32 x 32 pixels, at most `most`, times a multiplier.
 
     A larger image is shrunk until it fits and its sides are whole patches.
@@ -64,7 +64,7 @@ def patches(most: int, multiplier: float, width: int, height: int) -> int:
     return math.ceil(round(needed * multiplier, 6))
 
 
-def visual_tokens(longest_side: int, most: int, width: int, height: int) -> int:
+def count_visual_tokens(longest_side: int, most: int, width: int, height: int) -> int:
     """Return the patches of 28 x 28 pixels of the image in the largest size within both limits."""
     long, short = max(width, height), min(width, height)
     low, high = 1, min(long, longest_side)
@@ -77,7 +77,7 @@ def visual_tokens(longest_side: int, most: int, width: int, height: int) -> int:
     return min(most, _cells(low, low * short / long, 28))
 
 
-def pan_and_scan(width: int, height: int) -> int:
+def count_pan_and_scan(width: int, height: int) -> int:
     """Return 258 for an image of at most 384 pixels on both sides, else 258 for each tile.
 
     A tile's side is two thirds of the image's shorter side, within 256 and 768 pixels.
@@ -88,12 +88,12 @@ def pan_and_scan(width: int, height: int) -> int:
     return 258 * _cells(width, height, side)
 
 
-def fixed(tokens: int, width: int, height: int) -> int:
+def count_fixed(tokens: int, width: int, height: int) -> int:
     """Return the same number for an image of any size."""
     return tokens
 
 
-def merged_patches(side: int, least: int, most: int, width: int, height: int) -> int:
+def count_merged_patches(side: int, least: int, most: int, width: int, height: int) -> int:
     """Return the patches of this side, within limits, plus one token before and one after them."""
     return min(most, max(least, _cells(width, height, side))) + 2
 
@@ -102,30 +102,30 @@ def _cells(width: float, height: float, side: int) -> int:
     return math.ceil(round(width / side, 6)) * math.ceil(round(height / side, 6))
 
 
-def _openai(said: str, count: Callable[[int, int], int]) -> ImageRule:
-    return ImageRule(f"OpenAI's {said}", OPENAI, count)
+def _openai(description: str, count: Callable[[int, int], int]) -> ImageRule:
+    return ImageRule(f"OpenAI's {description}", OPENAI, count)
 
 
 # Matched by the start of the model's own name; the first match counts. By design, an image in GPT-4o mini costs as many
 # dollars as in GPT-4o.
 _BY_NAME: tuple[tuple[str, ImageRule], ...] = (
-    (r"gpt-4o-mini", _openai("tiles of 5,667", partial(tiles, 2833, 5667))),
-    (r"gpt-(4\.1|5|5\.4)-mini", _openai("1,536 patches x 1.62", partial(patches, 1536, 1.62))),
-    (r"gpt-(4\.1|5|5\.4)-nano", _openai("1,536 patches x 2.46", partial(patches, 1536, 2.46))),
-    (r"o4-mini", _openai("1,536 patches x 1.72", partial(patches, 1536, 1.72))),
-    (r"gpt-4o|chatgpt-4o|gpt-4\.[15]|gpt-4-", _openai("tiles of 170", partial(tiles, 85, 170))),
-    (r"gpt-5($|-chat|-20)", _openai("tiles of 140", partial(tiles, 70, 140))),
-    (r"o[13](-pro|-20|$)", _openai("tiles of 150", partial(tiles, 75, 150))),
-    (r"computer-use-preview", _openai("tiles of 129", partial(tiles, 65, 129))),
-    (r"gpt-5\.[45]($|-20|-pro)", _openai("10,000 patches x 1.2", partial(patches, 10_000, 1.2))),
-    (r"gpt-5\.6|gpt-6", _openai("30,000 patches x 1.2", partial(patches, 30_000, 1.2))),
-    (r"gemini-[12]", ImageRule("Gemini's tiles of 258", GOOGLE, pan_and_scan)),
-    (r"gemini-", ImageRule("Gemini 3's 1,120 an image", GOOGLE, partial(fixed, 1120))),
-    (r"qwen2(\.5)?-vl", ImageRule("Qwen's patches of 28 px", QWEN, partial(merged_patches, 28, 4, 16_384))),
-    (r"qwen3(\.\d)?-vl", ImageRule("Qwen's patches of 32 px", QWEN, partial(merged_patches, 32, 64, 16_384))),
+    (r"gpt-4o-mini", _openai("tiles of 5,667", partial(count_tiles, 2833, 5667))),
+    (r"gpt-(4\.1|5|5\.4)-mini", _openai("1,536 patches x 1.62", partial(count_patches, 1536, 1.62))),
+    (r"gpt-(4\.1|5|5\.4)-nano", _openai("1,536 patches x 2.46", partial(count_patches, 1536, 2.46))),
+    (r"o4-mini", _openai("1,536 patches x 1.72", partial(count_patches, 1536, 1.72))),
+    (r"gpt-4o|chatgpt-4o|gpt-4\.[15]|gpt-4-", _openai("tiles of 170", partial(count_tiles, 85, 170))),
+    (r"gpt-5($|-chat|-20)", _openai("tiles of 140", partial(count_tiles, 70, 140))),
+    (r"o[13](-pro|-20|$)", _openai("tiles of 150", partial(count_tiles, 75, 150))),
+    (r"computer-use-preview", _openai("tiles of 129", partial(count_tiles, 65, 129))),
+    (r"gpt-5\.[45]($|-20|-pro)", _openai("10,000 patches x 1.2", partial(count_patches, 10_000, 1.2))),
+    (r"gpt-5\.6|gpt-6", _openai("30,000 patches x 1.2", partial(count_patches, 30_000, 1.2))),
+    (r"gemini-[12]", ImageRule("Gemini's tiles of 258", GOOGLE, count_pan_and_scan)),
+    (r"gemini-", ImageRule("Gemini 3's 1,120 an image", GOOGLE, partial(count_fixed, 1120))),
+    (r"qwen2(\.5)?-vl", ImageRule("Qwen's patches of 28 px", QWEN, partial(count_merged_patches, 28, 4, 16_384))),
+    (r"qwen3(\.\d)?-vl", ImageRule("Qwen's patches of 32 px", QWEN, partial(count_merged_patches, 32, 64, 16_384))),
 )
-_CLAUDE = ImageRule("Anthropic's 1,568 patches of 28 px", ANTHROPIC, partial(visual_tokens, 1568, 1568))
-_FINE_CLAUDE = ImageRule("Anthropic's 4,784 patches of 28 px", ANTHROPIC, partial(visual_tokens, 2576, 4784))
+_CLAUDE = ImageRule("Anthropic's 1,568 patches of 28 px", ANTHROPIC, partial(count_visual_tokens, 1568, 1568))
+_FINE_CLAUDE = ImageRule("Anthropic's 4,784 patches of 28 px", ANTHROPIC, partial(count_visual_tokens, 2576, 4784))
 _FINE_SINCE = (4, 7)
 _CLAUDE_VERSION = re.compile(r"claude-(?:[a-z]+-)?(\d{1,2})(?:[-.](\d{1,2}))?(?!\d)")
 _OF_ONE_MODEL = "gpt-4o-mini"
@@ -139,7 +139,7 @@ def _dearest(width: int, height: int) -> int:
 UNKNOWN = ImageRule("the dearest of all rules: none is known", "", _dearest)
 
 
-def rule_for(model: str) -> ImageRule:
+def find_image_rule(model: str) -> ImageRule:
     """Return the rule that counts images for a model of this id."""
     name = bare_name(model)
     if name.startswith("claude"):

@@ -42,7 +42,7 @@ class Repricing:
     dearer_above: str = ""
 
     @property
-    def said(self) -> str:
+    def summary(self) -> str:
         """Return the old and new value of each price that changes, for people."""
         if self.why_not:
             return f"{self.model}: {self.why_not}"
@@ -55,7 +55,7 @@ class Repricing:
         return f"{self.model}: {', '.join(changes) or 'as listed already'}{dearer}"
 
 
-def source() -> str:
+def source_name() -> str:
     return f"litellm {metadata.version('litellm')}"
 
 
@@ -69,7 +69,7 @@ def read_list() -> Listed:
     return found
 
 
-def repricings(models: Iterable[LanguageModel]) -> list[Repricing]:
+def find_repricings(models: Iterable[LanguageModel]) -> list[Repricing]:
     """Return the listed prices for each of these models. Models come with their endpoint."""
     listed = read_list()
     return [_repricing(model, listed) for model in models]
@@ -82,7 +82,7 @@ def _repricing(model: LanguageModel, listed: Listed) -> Repricing:
     entry = _entry(model, listed)
     after = {kind: _per_million(entry.get(name)) for kind, name in KINDS.items()}
     if after["input_price"] is None or after["output_price"] is None:
-        unlisted = f"{source()} lists no price of {model.model} at {model.endpoint.provider}"
+        unlisted = f"{source_name()} lists no price of {model.model} at {model.endpoint.provider}"
         return Repricing(model, before, before, unlisted)
     dearer = next((found[1] for name in entry if (found := _DEARER_ABOVE.fullmatch(name))), "")
     return Repricing(model, before, after, dearer_above=dearer)
@@ -107,11 +107,11 @@ def _per_million(dollars: Any) -> Decimal | None:
 
 
 @transaction.atomic
-def take_over(found: Iterable[Repricing], *, by: Actor, reason: str = "") -> int:
+def apply_repricings(found: Iterable[Repricing], *, by: Actor, reason: str = "") -> int:
     """Store the listed prices with their source and today's date, with history. Return the number of models changed."""
     taken = [one for one in found if not one.why_not]
     for one in taken:
-        prices = one.after | {"price_source": source(), "price_date": timezone.now().date()}
+        prices = one.after | {"price_source": source_name(), "price_date": timezone.now().date()}
         for name, value in prices.items():
             setattr(one.model, name, value)
         save_with_history(one.model, by=by, reason=reason, fields=list(prices))

@@ -34,7 +34,7 @@ class CountError(Exception):
     """The reason why nothing was counted."""
 
 
-def largest_of(requests: Iterable[Texts], rule: TextRule) -> int:
+def count_largest(requests: Iterable[Texts], rule: TextRule) -> int:
     """Return the tokens of the largest request, by the rule's tokenizer; 0 without requests.
 
     Requests are passed on one by one, so memory use does not grow with their number.
@@ -43,7 +43,7 @@ def largest_of(requests: Iterable[Texts], rule: TextRule) -> int:
     tokenizer = str(rule.tokenizer)
     try:
         with _one_at_a_time, _process(tokenizer) as child:  # Two processes would double the memory.
-            largest = _counted_by(child, requests, rule)
+            largest = _read_count(child, requests, rule)
     except (OSError, ValueError) as error:
         failed.add(tokenizer)
         log.warning("tokenizer %s failed: %s", tokenizer, error)
@@ -69,7 +69,7 @@ def _process(tokenizer: str) -> subprocess.Popen[str]:
     )
 
 
-def _counted_by(child: subprocess.Popen[str], requests: Iterable[Texts], rule: TextRule) -> int:
+def _read_count(child: subprocess.Popen[str], requests: Iterable[Texts], rule: TextRule) -> int:
     """Return the child's result. Raise ValueError or BrokenPipeError if it ends without a number."""
     limit = threading.Timer(TIME_LIMIT_S, child.kill)
     limit.start()
@@ -86,7 +86,7 @@ def _counted_by(child: subprocess.Popen[str], requests: Iterable[Texts], rule: T
         limit.cancel()
 
 
-def load(tokenizer: str) -> Count:
+def load_tokenizer(tokenizer: str) -> Count:
     """Return the tokenizer's own count function. Raise CountError if its file is missing or changed."""
     file = litellm_data.tokenizer_file(tokenizer)
     if file is None:
@@ -109,7 +109,7 @@ def main(tokenizer: str) -> None:
     """
     how = json.loads(sys.stdin.readline())
     rule = TextRule("", tokenizer, Fraction(*how.pop("margin")), **how)
-    sys.stdout.write(str(tokens.largest(map(json.loads, sys.stdin), rule, load(tokenizer))))
+    sys.stdout.write(str(tokens.find_largest(map(json.loads, sys.stdin), rule, load_tokenizer(tokenizer))))
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from runs_app.pricing import litellm_data
-from runs_app.pricing.costs import tokens_estimate
+from runs_app.pricing.costs import estimate_tokens
 
 CHARGE_FOR_A_TURN = 4  # Tokens of role markers and separators that chat formats add to each message.
 CHARGE_FOR_A_REPLY = 3  # Tokens that open the model's reply (OpenAI, "How to count tokens").
@@ -26,13 +26,13 @@ Count = Callable[[str], int]
 class TextRule:
     """A rule that counts the tokens of a text for a family of models.
 
-    `said` is the rule's name for people. Without a `tokenizer`, it counts one token per three bytes. With one, it
+    `description` is the rule's name on pages. Without a `tokenizer`, it counts one token per three bytes. With one, it
     multiplies the count by `margin`; with `also_bytes`, it never counts less than by bytes. A tokenizer that
     `normalizes` reads NFKC, which may be longer. At most `most_bytes` of requests are counted at once.
     `schema_charge`: tokens that a provider adds to a request with an answer schema, besides the schema itself.
     """
 
-    said: str
+    description: str
     tokenizer: str | None = None
     margin: Fraction = Fraction(1)
     also_bytes: bool = False
@@ -44,19 +44,19 @@ class TextRule:
         """Return the tokens of a request for which the tokenizer counts `count`."""
         counted = math.ceil(count * self.margin)
         if self.also_bytes:
-            counted = max(counted, sum(map(tokens_estimate, texts)))
-        return counted + charge_for(texts)
+            counted = max(counted, sum(map(estimate_tokens, texts)))
+        return counted + count_overhead(texts)
 
     def bound(self, texts: Texts) -> int:
         """Return an upper bound for a request of these texts: no token is shorter than a byte."""
         seen = [unicodedata.normalize("NFKC", text) for text in texts] if self.normalizes else texts
-        return math.ceil(bytes_of(seen) * self.margin) + charge_for(texts)
+        return math.ceil(count_bytes(seen) * self.margin) + count_overhead(texts)
 
     def or_bytes(self) -> TextRule:
         """Return the rule with `also_bytes`, for requests of which only the maximum length of some parts is known."""
         if self.tokenizer is None or self.also_bytes:
             return self
-        return replace(self, said=f"{self.said}, at least 1 token per 3 bytes", also_bytes=True)
+        return replace(self, description=f"{self.description}, at least 1 token per 3 bytes", also_bytes=True)
 
 
 BYTES = TextRule("estimated: 1 token per 3 bytes")
@@ -90,7 +90,7 @@ def bare_name(model: str) -> str:
     return model.lower().rsplit("/", 1)[-1].removeprefix("ft:").split(":", 1)[0]
 
 
-def rule_for(model: str) -> TextRule:
+def find_text_rule(model: str) -> TextRule:
     """Return the rule that counts texts for a model of this id."""
     name = bare_name(model)
     rule = next((rule for family, rule in _FAMILIES if family.match(name)), BYTES)
@@ -99,21 +99,21 @@ def rule_for(model: str) -> TextRule:
     return rule
 
 
-def charge_for(texts: Texts) -> int:
+def count_overhead(texts: Texts) -> int:
     """Return the tokens around the texts of a request."""
     return CHARGE_FOR_A_TURN * len(texts) + CHARGE_FOR_A_REPLY if texts else 0
 
 
-def by_bytes(texts: Texts) -> int:
+def estimate_by_bytes(texts: Texts) -> int:
     """Return the tokens of a request, at one token for each three bytes."""
-    return sum(map(tokens_estimate, texts)) + charge_for(texts)
+    return sum(map(estimate_tokens, texts)) + count_overhead(texts)
 
 
-def bytes_of(texts: Texts) -> int:
+def count_bytes(texts: Texts) -> int:
     return sum(len(text.encode("utf-8", "surrogatepass")) for text in texts)
 
 
-def largest(requests: Iterable[Texts], rule: TextRule, count: Count) -> int:
+def find_largest(requests: Iterable[Texts], rule: TextRule, count: Count) -> int:
     """Return the tokens of the largest of these requests; 0 without any. `count` is the tokenizer's function.
 
     A request whose bound is not above the largest count so far is skipped. So the longest should come first.

@@ -91,11 +91,11 @@ def model_edit(request: HttpRequest, pk: int) -> HttpResponse:
 def endpoint_prices(request: HttpRequest, pk: int) -> HttpResponse:
     """Take over litellm's list prices for the models of this endpoint, and show a message per model."""
     endpoint = get_object_or_404(Endpoint.objects.visible_to(request.user), pk=pk)
-    found = price_list.repricings(endpoint.models.select_related("endpoint"))
-    n = price_list.take_over(found, by=request.user)
-    messages.success(request, f"{n} of {len(found)} models priced by {price_list.source()}.")
+    found = price_list.find_repricings(endpoint.models.select_related("endpoint"))
+    n = price_list.apply_repricings(found, by=request.user)
+    messages.success(request, f"{n} of {len(found)} models priced by {price_list.source_name()}.")
     for one in found:
-        (messages.warning if one.why_not else messages.info)(request, one.said)
+        (messages.warning if one.why_not else messages.info)(request, one.summary)
     return redirect("endpoint_list")
 
 

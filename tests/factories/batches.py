@@ -108,7 +108,7 @@ def drive_batches(steps=50, crash=None, until=None):
                 await asyncio.sleep(0.02)
             raise AssertionError("the batches did not come to an end")
         finally:
-            await gateway.close()
+            await gateway.close_session()
             await asyncio.get_running_loop().run_in_executor(thread, connections.close_all)
             thread.shutdown()
 

@@ -14,8 +14,8 @@ from runs_app.engine.rate_limiter import (
     free_slots,
     refill,
 )
-from runs_app.llm.failures import retry_after_s
-from runs_app.llm.rate_limit_headers import LONGEST_S, UNSAID_S, Left, allowance_of
+from runs_app.llm.failures import read_retry_after_s
+from runs_app.llm.rate_limit_headers import LONGEST_S, UNSAID_S, Left, parse_allowance
 
 NOW = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
 EPOCH = NOW.timestamp()
@@ -42,7 +42,7 @@ def test_a_reset_is_a_duration_a_number_or_a_moment(reset, seconds):
     headers = {"x-ratelimit-remaining-requests": "3"}
     if reset is not None:
         headers["x-ratelimit-reset-requests"] = reset
-    left = allowance_of(headers, NOW).requests
+    left = parse_allowance(headers, NOW).requests
     assert left.n == 3
     assert left.for_s == pytest.approx(seconds, abs=0.001)
 
@@ -53,14 +53,14 @@ def test_a_moment_is_one_of_the_providers_clock_whatever_ours_says():
         "anthropic-ratelimit-requests-remaining": "0",
         "anthropic-ratelimit-requests-reset": "2020-03-02T08:00:20Z",
     }
-    assert allowance_of(headers).requests == Left(0, 20.0)
-    assert retry_after_s({"date": headers["date"], "retry-after": "Mon, 02 Mar 2020 08:00:30 GMT"}) == 30.0
-    assert allowance_of({**headers, "date": "yesterday"}).requests == Left(0, 0.0)
+    assert parse_allowance(headers).requests == Left(0, 20.0)
+    assert read_retry_after_s({"date": headers["date"], "retry-after": "Mon, 02 Mar 2020 08:00:30 GMT"}) == 30.0
+    assert parse_allowance({**headers, "date": "yesterday"}).requests == Left(0, 0.0)
 
 
 def test_each_provider_is_understood():
     openai = {"x-ratelimit-remaining-tokens": "149984", "x-ratelimit-reset-tokens": "6ms"}
-    assert allowance_of(openai, NOW).tokens == Left(149984, 0.006)
+    assert parse_allowance(openai, NOW).tokens == Left(149984, 0.006)
     anthropic = {
         "anthropic-ratelimit-requests-remaining": "49",
         "anthropic-ratelimit-requests-reset": "2026-11-20T12:00:02Z",
@@ -69,26 +69,26 @@ def test_each_provider_is_understood():
         "anthropic-ratelimit-output-tokens-remaining": "800",
         "anthropic-ratelimit-output-tokens-reset": "2026-11-20T12:00:08Z",
     }
-    said = allowance_of(anthropic, NOW)
+    said = parse_allowance(anthropic, NOW)
     assert (said.requests, said.tokens) == (Left(49, 2.0), Left(800, 8.0))
-    assert allowance_of({"x-ratelimit-remaining": "0", "x-ratelimit-reset": "20"}, NOW).requests == Left(0, 20.0)
-    assert allowance_of({"ratelimit-remaining": "5", "ratelimit-reset": "9"}, NOW).requests == Left(5, 9.0)
+    assert parse_allowance({"x-ratelimit-remaining": "0", "x-ratelimit-reset": "20"}, NOW).requests == Left(0, 20.0)
+    assert parse_allowance({"ratelimit-remaining": "5", "ratelimit-reset": "9"}, NOW).requests == Left(5, 9.0)
 
 
 def test_headers_without_a_word_on_rates_say_nothing():
-    assert allowance_of({"content-type": "application/json", "x-ratelimit-limit-requests": "60"}, NOW) is None
-    assert allowance_of({"x-ratelimit-remaining-requests": "many"}, NOW) is None
+    assert parse_allowance({"content-type": "application/json", "x-ratelimit-limit-requests": "60"}, NOW) is None
+    assert parse_allowance({"x-ratelimit-remaining-requests": "many"}, NOW) is None
 
 
 @given(st.dictionaries(st.sampled_from(["x-ratelimit-remaining-requests", "x-ratelimit-reset-requests"]), st.text()))
 def test_no_header_breaks_the_reading(headers):
-    said = allowance_of(headers, NOW)
+    said = parse_allowance(headers, NOW)
     assert said is None or 0 <= said.requests.for_s <= LONGEST_S
 
 
 def after(headers, *, in_flight=0):
     throttle = refill(RateLimiterState(limit=100.0), RATES, EPOCH, "today")
-    return apply_allowance(throttle, allowance_of(headers, NOW), in_flight=in_flight, now=EPOCH)
+    return apply_allowance(throttle, parse_allowance(headers, NOW), in_flight=in_flight, now=EPOCH)
 
 
 RATES = RateLimits(max_concurrency=50)

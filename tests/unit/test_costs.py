@@ -10,9 +10,9 @@ from runs_app.pricing.costs import (
     Prices,
     Usage,
     ceiling_per_call,
-    cost_of,
+    compute_cost,
+    estimate_tokens,
     expected_per_call,
-    tokens_estimate,
 )
 
 PRICES = Prices(Decimal("3"), Decimal("15"), Decimal("0.30"), Decimal("3.75"), source="price list")
@@ -24,32 +24,32 @@ money = st.decimals(0, 1000, places=6)
 
 
 def test_a_cost_is_exact():
-    assert cost_of(Usage(1000, 500), PRICES) == Decimal("0.0105")
-    assert cost_of(Usage(1, 0), Prices(Decimal("0.0375"), Decimal(0))) == Decimal("3.75E-8")
+    assert compute_cost(Usage(1000, 500), PRICES) == Decimal("0.0105")
+    assert compute_cost(Usage(1, 0), Prices(Decimal("0.0375"), Decimal(0))) == Decimal("3.75E-8")
 
 
 def test_cached_tokens_have_their_own_prices():
     usage = Usage(input_tokens=1000, output_tokens=0, cache_read_tokens=600, cache_write_tokens=300)
-    assert cost_of(usage, PRICES) == (100 * Decimal(3) + 600 * Decimal("0.3") + 300 * Decimal("3.75")) / 1_000_000
+    assert compute_cost(usage, PRICES) == (100 * Decimal(3) + 600 * Decimal("0.3") + 300 * Decimal("3.75")) / 1_000_000
 
 
 def test_reasoning_is_part_of_the_output_and_charged_once():
-    assert cost_of(Usage(0, 500, reasoning_tokens=400), PRICES) == cost_of(Usage(0, 500), PRICES)
+    assert compute_cost(Usage(0, 500, reasoning_tokens=400), PRICES) == compute_cost(Usage(0, 500), PRICES)
 
 
 def test_a_cache_read_without_a_price_is_charged_as_input():
-    assert cost_of(Usage(1000, 0, cache_read_tokens=900), BARE) == cost_of(Usage(1000, 0), BARE)
+    assert compute_cost(Usage(1000, 0, cache_read_tokens=900), BARE) == compute_cost(Usage(1000, 0), BARE)
 
 
 def test_a_cache_write_without_a_price_has_an_unknown_cost():
-    assert cost_of(Usage(1000, 0, cache_write_tokens=1), BARE) is None
+    assert compute_cost(Usage(1000, 0, cache_write_tokens=1), BARE) is None
 
 
 @pytest.mark.parametrize("prices", UNKNOWN)
 def test_an_unknown_price_is_never_zero(prices):
     assert not prices.known
     assert not prices.free
-    assert cost_of(Usage(), prices) is None
+    assert compute_cost(Usage(), prices) is None
     assert ceiling_per_call(prices, 10, 10) is None
     assert expected_per_call(prices, Decimal(1), ObservedTokens(1, 1, 1)) is None
 
@@ -57,7 +57,7 @@ def test_an_unknown_price_is_never_zero(prices):
 def test_free_is_a_price_of_zero():
     assert FREE.known
     assert FREE.free
-    assert cost_of(Usage(10, 10, cache_write_tokens=5), FREE) == 0
+    assert compute_cost(Usage(10, 10, cache_write_tokens=5), FREE) == 0
     assert ceiling_per_call(FREE, 10, None) == 0
     assert not PRICES.free
     assert not Prices(Decimal(0), Decimal(0), cache_write=Decimal(1)).free
@@ -70,7 +70,7 @@ def test_no_call_costs_more_than_its_ceiling(prices, most_input, most_output, da
     write = data.draw(st.integers(0, used - read))
     prices = Prices(prices.input, prices.output, min(prices.cache_read, prices.input), prices.cache_write)
     usage = Usage(used, data.draw(st.integers(0, most_output)), 0, read, write)
-    cost = cost_of(usage, prices)
+    cost = compute_cost(usage, prices)
     assert 0 <= cost <= ceiling_per_call(prices, most_input, most_output)
 
 
@@ -91,4 +91,4 @@ def test_an_expectation_rests_on_the_nearest_observations():
 
 @pytest.mark.parametrize(("text", "tokens"), [("", 0), ("a", 1), ("abc", 1), ("abcd", 2), ("模型", 2), ("🙂", 2)])
 def test_tokens_are_estimated_from_above(text, tokens):
-    assert tokens_estimate(text) == tokens
+    assert estimate_tokens(text) == tokens

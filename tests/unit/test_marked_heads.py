@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runs_app.llm.prompts import render, with_marked_head
+from runs_app.llm.prompts import mark_head, render
 
 LONG = "Judge with care. " * 250
 MARK = {"type": "ephemeral"}
@@ -16,7 +16,7 @@ def turns(*contents):
 
 def marked(prompt, variables, image=None, shared=()):
     messages = render(prompt, variables, image, hint="Answer in one word.", salt="0123456789")
-    return messages, with_marked_head(prompt, variables, messages, shared)
+    return messages, mark_head(prompt, variables, messages, shared)
 
 
 def said(message):

@@ -8,14 +8,14 @@ from runs_app.llm.prompts import (
     ALLOWED,
     PromptError,
     RequestTooLong,
-    letter_of,
+    build_variables,
+    choice_letter,
+    count_rendered_chars,
+    find_variables,
+    make_salt,
     render,
-    rendered_chars,
-    salt,
     substitute,
     validate,
-    variables_for,
-    variables_of,
 )
 
 IMAGE_URL = "data:image/png;base64,AAAA"
@@ -35,7 +35,7 @@ def assistant(content):
 
 
 def test_variables_are_named_once_in_their_order():
-    assert variables_of("{{b}} {{ a }} {{b}} {{meta.exam year}} {{é}} {c} {{1x}} {{}} {{x y}}") == (
+    assert find_variables("{{b}} {{ a }} {{b}} {{meta.exam year}} {{é}} {c} {{1x}} {{}} {{x y}}") == (
         "b",
         "a",
         "meta.exam year",
@@ -44,7 +44,7 @@ def test_variables_are_named_once_in_their_order():
 
 
 def test_every_variable_has_its_value():
-    variables = variables_for(
+    variables = build_variables(
         key="q1",
         input="Which?",
         category="logic",
@@ -61,12 +61,12 @@ def test_every_variable_has_its_value():
     assert substitute(template, variables) == (
         'q1|Which?|logic|A) yes\nB) no|valence|How pleasant?|1|7|1 = Very low, 7 = Very high|2024|n||["a",1]'
     )
-    assert set(variables_of(template)) | {"image"} >= ALLOWED
+    assert set(find_variables(template)) | {"image"} >= ALLOWED
 
 
 @given(st.text(), st.text(alphabet="{}input\\$mage. "), st.text(alphabet="{}"))
 def test_a_value_is_never_looked_at_again(category, key, braces):
-    variables = variables_for(key=key, input="{{key}}{{image}}" + braces, category=category)
+    variables = build_variables(key=key, input="{{key}}{{image}}" + braces, category=category)
     [message] = render([user("<{{input}}|{{category}}|{{key}}>")], variables, IMAGE_URL)
     assert message["content"] == "<{{key}}{{image}}" + braces + f"|{category}|{key}>"
 
@@ -80,13 +80,13 @@ def test_latex_in_a_template_survives():
 
 def test_a_template_can_reach_nothing_but_its_variables():
     with pytest.raises(PromptError, match=r"input\.__class__"):
-        substitute("{{input.__class__}}", variables_for(key="k", input="i"))
+        substitute("{{input.__class__}}", build_variables(key="k", input="i"))
     assert substitute("{input.__class__} {0} %s ${input} {% x %}", {}) == "{input.__class__} {0} %s ${input} {% x %}"
 
 
 def test_the_image_stands_where_the_template_puts_it():
     prompt = [system("Look."), user("Before {{input}} {{image}} after")]
-    assert render(prompt, variables_for(key="k", input="text"), IMAGE_URL) == [
+    assert render(prompt, build_variables(key="k", input="text"), IMAGE_URL) == [
         {"role": "system", "content": "Look."},
         {
             "role": "user",
@@ -132,7 +132,7 @@ def test_the_salt_leaves_all_before_it_alone():
 
 def test_a_blank_system_turn_is_left_out():
     prompt = [system("{{dimension_instructions}}"), user("{{input}}")]
-    assert len(render(prompt, variables_for(key="k", input="x"))) == 1
+    assert len(render(prompt, build_variables(key="k", input="x"))) == 1
 
 
 @pytest.mark.parametrize(
@@ -156,30 +156,30 @@ def test_what_cannot_be_rendered_says_why(prompt, variables, message):
 def test_what_validates_renders_in_full(value, content, with_system):
     prompt = [system("s")] * with_system + [user(content)]
     assert validate(prompt) == []
-    parts = render(prompt, variables_for(key="k", input=value), IMAGE_URL)[-1]["content"]
+    parts = render(prompt, build_variables(key="k", input=value), IMAGE_URL)[-1]["content"]
     joined = parts if isinstance(parts, str) else "".join(part.get("text", "") for part in parts)
     assert value.strip() in joined
 
 
 def test_a_salt_differs_from_trial_to_trial_and_is_the_same_when_tried_again():
     salts = {
-        salt(run, key, dimension, at) for run in (1, 2) for key in "ab" for dimension in ("", "v") for at in (0, 1)
+        make_salt(run, key, dimension, at) for run in (1, 2) for key in "ab" for dimension in ("", "v") for at in (0, 1)
     }
     assert len(salts) == 16
-    assert salt(7, "Bark 5", "arousal", 3) == salt("7", "Bark 5", "arousal", 3) == "394d8787e3"
+    assert make_salt(7, "Bark 5", "arousal", 3) == make_salt("7", "Bark 5", "arousal", 3) == "394d8787e3"
     assert all(len(value) == 10 for value in salts)
 
 
 @pytest.mark.parametrize(("at", "letter"), [(0, "A"), (25, "Z"), (26, "AA"), (51, "AZ"), (52, "BA"), (702, "AAA")])
 def test_choices_are_lettered_as_in_spreadsheets(at, letter):
-    assert letter_of(at) == letter
+    assert choice_letter(at) == letter
 
 
 def test_a_request_is_measured_before_it_is_rendered():
     prompt = [{"role": "system", "content": "Hi {{key}}"}, {"role": "user", "content": "{{input}} {{ input }}!"}]
-    variables = variables_for(key="k1", input="x" * 100)
+    variables = build_variables(key="k1", input="x" * 100)
     messages = render(prompt, variables)
-    assert rendered_chars(prompt, variables) == sum(len(message["content"]) for message in messages)
+    assert count_rendered_chars(prompt, variables) == sum(len(message["content"]) for message in messages)
     with pytest.raises(RequestTooLong, match="the request would have 207 characters; at most 206 are sent"):
         render(prompt, variables, most_chars=206)
 
@@ -187,4 +187,4 @@ def test_a_request_is_measured_before_it_is_rendered():
 def test_nothing_is_substituted_in_a_request_that_is_too_long(monkeypatch):
     monkeypatch.setattr(prompts, "substitute", None)
     with pytest.raises(RequestTooLong, match="80,000,000 characters; at most 2,000,000"):
-        render([{"role": "user", "content": "{{input}}" * 400}], variables_for(key="k", input="x" * 200_000))
+        render([{"role": "user", "content": "{{input}}" * 400}], build_variables(key="k", input="x" * 200_000))

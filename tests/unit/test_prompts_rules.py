@@ -4,12 +4,12 @@ from evalsite.lib.stats.scale import Scale
 from runs_app.llm.prompts import (
     ALLOWED,
     PromptError,
+    find_warnings,
     format_hint,
     render,
     request_hash,
     response_format,
     validate,
-    warnings_for,
 )
 
 SEVEN = Scale(1, 7)
@@ -70,7 +70,7 @@ def test_an_unknown_variable_is_told_with_all_names_that_there_are():
 )
 def test_a_prompt_that_hides_the_item_is_warned_about(content, text, images, expected):
     prompt = [{"role": "user", "content": content}]
-    warnings = warnings_for(prompt, items_have_text=text, items_have_images=images)
+    warnings = find_warnings(prompt, items_have_text=text, items_have_images=images)
     assert len(warnings) == len(expected)
     assert all(part in warning for part, warning in zip(expected, warnings, strict=True))
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runs_app.llm import parameters
-from runs_app.llm.parameters import ANSWER_LIMITS, output_ceiling, problem_for, problems_with_extra
+from runs_app.llm.parameters import ANSWER_LIMITS, find_extra_problems, find_problem, output_ceiling
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def test_no_name_of_a_limit_passes_the_ceiling(limits):
 
 
 def test_an_unknown_name_is_refused_with_the_list_of_those_allowed():
-    (problem,) = problems_with_extra({"n": 100, "models": ["dearer"], "top_k": 4})
+    (problem,) = find_extra_problems({"n": 100, "models": ["dearer"], "top_k": 4})
     assert problem.startswith("Cannot be set: models, n. Allowed are chat_template_kwargs, ")
     assert "max_completion_tokens" in problem
 
@@ -58,7 +58,7 @@ def test_an_unknown_name_is_refused_with_the_list_of_those_allowed():
     ],
 )
 def test_a_value_of_another_type_is_refused(extra, problem):
-    assert problems_with_extra(extra)[0].startswith(problem)
+    assert find_extra_problems(extra)[0].startswith(problem)
 
 
 @pytest.mark.parametrize(
@@ -71,11 +71,13 @@ def test_a_value_of_another_type_is_refused(extra, problem):
     ],
 )
 def test_usual_parameters_are_taken(extra):
-    assert problems_with_extra(extra) == []
-    assert problem_for("openrouter", extra) is None
+    assert find_extra_problems(extra) == []
+    assert find_problem("openrouter", extra) is None
 
 
 def test_a_provider_takes_only_what_it_knows():
-    assert problem_for("ollama_chat", {"num_ctx": 4096, "temperature": 0.2}) is None
-    assert problem_for("openai", {"num_ctx": 4096}).startswith("parameter 'num_ctx' may not be set for openai; allowed")
-    assert set(parameters.allowed_for("anthropic")) < {*parameters.FIELDS, *parameters.EXTRA}
+    assert find_problem("ollama_chat", {"num_ctx": 4096, "temperature": 0.2}) is None
+    assert find_problem("openai", {"num_ctx": 4096}).startswith(
+        "parameter 'num_ctx' may not be set for openai; allowed"
+    )
+    assert set(parameters.allowed_parameters("anthropic")) < {*parameters.FIELDS, *parameters.EXTRA}

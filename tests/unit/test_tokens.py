@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from runs_app.pricing import litellm_data, token_counter, tokens
-from runs_app.pricing.costs import tokens_estimate
+from runs_app.pricing.costs import estimate_tokens
 
 words = st.text(max_size=60) | st.text("0123456789 {}[];é猫🙂\n", max_size=60)
 requests = st.lists(st.lists(words, min_size=1, max_size=3), min_size=1, max_size=12)
@@ -21,7 +21,7 @@ def rule_and_count(request):
     rule = tokens.CL100K if request.param == "cl100k_base" else tokens.CLAUDE
     folder = str(litellm_data.tokenizer_file(request.param).parent)
     with mock.patch.dict(os.environ, TIKTOKEN_CACHE_DIR=folder):
-        return rule, token_counter.load(request.param)
+        return rule, token_counter.load_tokenizer(request.param)
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def rule_and_count(request):
     ],
 )
 def test_a_model_is_counted_by_its_familys_tokenizer_or_else_by_bytes(model, rule):
-    assert tokens.rule_for(model) == rule
+    assert tokens.find_text_rule(model) == rule
 
 
 def test_the_shipped_files_are_the_ones_that_are_known():
@@ -63,16 +63,16 @@ def test_without_its_file_a_model_is_counted_by_bytes_and_that_is_said(tmp_path,
         folder.mkdir(parents=True)
         (folder / litellm_data.TOKENIZER_FILES["o200k_base"][0]).write_bytes(content)
         assert hashlib.sha256(content).hexdigest() != litellm_data.TOKENIZER_FILES["o200k_base"][1]
-    rule = tokens.rule_for("gpt-4o")
+    rule = tokens.find_text_rule("gpt-4o")
     assert rule.tokenizer is None
-    assert "missing or changed" in rule.said
+    assert "missing or changed" in rule.description
 
 
 @given(requests)
 @example([["a " * 30], ["{}" * 29], ["1 2 3 4 5 6 7 8 9"]])
 def test_no_request_has_more_tokens_than_the_largest(rule_and_count, found):
     rule, count = rule_and_count
-    largest = tokens.largest(found, rule, count)
+    largest = tokens.find_largest(found, rule, count)
     each = [sum(map(count, texts)) + 4 * len(texts) + 3 for texts in found]
     assert max(each) <= largest
     assert rule is not tokens.CL100K or largest == max(each)
@@ -88,7 +88,7 @@ def test_no_request_passes_its_bound_in_bytes(rule_and_count, texts):
 
 @given(st.lists(words, min_size=1, max_size=3))
 def test_claude_is_never_counted_below_bytes(texts):
-    assert tokens.CLAUDE.of_count(0, texts) == tokens.by_bytes(texts)
+    assert tokens.CLAUDE.of_count(0, texts) == tokens.estimate_by_bytes(texts)
 
 
 def test_requests_that_cannot_be_the_largest_are_not_counted():
@@ -96,21 +96,21 @@ def test_requests_that_cannot_be_the_largest_are_not_counted():
 
     def count(text):
         counted.append(text)
-        return tokens_estimate(text)
+        return estimate_tokens(text)
 
-    tokens.largest([["word " * 100], ["short"], ["brief"]], tokens.O200K, count)
+    tokens.find_largest([["word " * 100], ["short"], ["brief"]], tokens.O200K, count)
     assert counted == ["word " * 100]
 
 
 def test_a_request_by_bytes_is_its_texts_its_turns_and_what_opens_the_reply():
-    assert tokens.by_bytes(["abc", "abcd"]) == (1 + 4) + (2 + 4) + 3
-    assert tokens.by_bytes([]) == 0
+    assert tokens.estimate_by_bytes(["abc", "abcd"]) == (1 + 4) + (2 + 4) + 3
+    assert tokens.estimate_by_bytes([]) == 0
 
 
 def test_a_process_of_its_own_counts_as_the_tokenizer_does(rule_and_count):
     rule, count = rule_and_count
     asked = [["The quick brown fox.", "猫 🙂 1234567"], ["<|endoftext|> \ud800 is text"]]
-    assert token_counter.largest_of(asked, rule) == tokens.largest(asked, rule, count)
+    assert token_counter.count_largest(asked, rule) == tokens.find_largest(asked, rule, count)
 
 
 def test_that_process_gets_no_keys(monkeypatch):
@@ -123,17 +123,17 @@ def test_that_process_gets_no_keys(monkeypatch):
         return real(*args, **kwargs)
 
     monkeypatch.setattr(token_counter.subprocess, "Popen", start)
-    assert token_counter.largest_of([["hello"]], tokens.CL100K) == 1 + 4 + 3
+    assert token_counter.count_largest([["hello"]], tokens.CL100K) == 1 + 4 + 3
     assert "sk-secret" not in seen.values()
 
 
 def test_a_tokenizer_that_cannot_be_run_is_an_error_and_is_remembered(monkeypatch):
     monkeypatch.setattr(token_counter.sys, "executable", "/nonexistent")
     with pytest.raises(token_counter.CountError):
-        token_counter.largest_of([["hello"]], tokens.CL100K)
+        token_counter.count_largest([["hello"]], tokens.CL100K)
     assert token_counter.failed == {"cl100k_base"}
     monkeypatch.undo()
-    token_counter.largest_of([["hello"]], tokens.CL100K)
+    token_counter.count_largest([["hello"]], tokens.CL100K)
     assert not token_counter.failed
 
 
@@ -150,7 +150,7 @@ def test_a_process_that_ends_or_hangs_is_an_error_and_leaves_nothing_behind(monk
     monkeypatch.setattr(token_counter, "TIME_LIMIT_S", 0.5)
     monkeypatch.setattr(token_counter, "failed", set())
     with pytest.raises(token_counter.CountError):
-        token_counter.largest_of([["hello " * 100_000]] * 3, tokens.CL100K)
+        token_counter.count_largest([["hello " * 100_000]] * 3, tokens.CL100K)
     assert started[0].poll() is not None
     assert token_counter.failed == {"cl100k_base"}
 
@@ -161,5 +161,5 @@ def test_what_breaks_while_requests_are_made_is_not_taken_for_a_failure_to_count
         raise RuntimeError("the database went away")
 
     with pytest.raises(RuntimeError):
-        token_counter.largest_of(broken(), tokens.CL100K)
+        token_counter.count_largest(broken(), tokens.CL100K)
     assert not token_counter.failed

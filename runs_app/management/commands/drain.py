@@ -42,7 +42,7 @@ class Command(BaseCommand):
         try:
             registration = WorkerRegistration()
             drain = Drain(gateway.call, registration, limits, evict=evict)
-            recorded = asyncio.run(self._drain(drain, registration.name, gateway.close))
+            recorded = asyncio.run(self._drain(drain, registration.name, gateway.close_session))
         except SchemaMismatch as mismatch:
             bad_input(str(mismatch))
         self.stdout.write(f"{recorded} results recorded")

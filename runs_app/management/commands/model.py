@@ -74,14 +74,14 @@ class Command(VerbCommand):
     def do_price(self, names: list[str], all: bool, dry_run: bool, user: str, reason: str, **options: Any) -> None:
         if bool(names) == all:
             bad_input("name: say which models, or --all of those in use")
-        found = price_list.repricings(_models(names))
+        found = price_list.find_repricings(_models(names))
         for one in found:
-            self.say(one.said)
+            self.say(one.summary)
         unlisted = [one for one in found if one.why_not]
         if names and unlisted:
-            bad_input(f"name: {unlisted[0].said}; nothing was changed. `model set` takes prices by hand")
-        n = 0 if dry_run else price_list.take_over(found, by=actor(user), reason=reason)
-        self.say(f"{n} models priced by {price_list.source()}, {len(unlisted)} left as they were")
+            bad_input(f"name: {unlisted[0].summary}; nothing was changed. `model set` takes prices by hand")
+        n = 0 if dry_run else price_list.apply_repricings(found, by=actor(user), reason=reason)
+        self.say(f"{n} models priced by {price_list.source_name()}, {len(unlisted)} left as they were")
 
     def do_list(self, endpoint: str | None, json: bool, **options: Any) -> None:
         models = with_last_preflight(LanguageModel.objects.select_related("endpoint"))

@@ -56,7 +56,7 @@ def test_a_price_is_taken_over_with_its_source_and_date_and_old_and_new_are_said
     )
     assert (model.input_price, model.output_price) == (Decimal("2.5"), Decimal("10"))
     assert (model.cache_read_price, model.cache_write_price) == (Decimal("1.25"), None)
-    assert model.price_source == price_list.source()
+    assert model.price_source == price_list.source_name()
     assert abs((model.price_date - date.today()).days) <= 1  # noqa: DTZ011
 
 

@@ -107,7 +107,7 @@ def test_a_stalled_model_answers_again_once_it_was_unloaded_over_http(local):
         try:
             await Drain(impatient_until_then, registration, DrainLimits(until_idle=True), evict=unload).run()
         finally:
-            await gateway.close()
+            await gateway.close_session()
             await running.stop()
         return running.simulator.counters.unloaded
 
@@ -123,7 +123,7 @@ async def asked_to_unload(call):
     try:
         await evict(call)
     finally:
-        await gateway.close()
+        await gateway.close_session()
 
 
 def test_what_is_sent_is_ollamas_own_request_and_that_it_fails_changes_nothing(settings, monkeypatch):

@@ -16,7 +16,7 @@ from runs_app.llm.parameters import EXTRA_NAMES
 from runs_app.models import Endpoint, Experiment, LanguageModel, Run, Sampler
 from runs_app.monitoring.consistency_check import find_differences
 from runs_app.planning.reservations import Unbounded, update_reservations
-from runs_app.pricing.price_list import Repricing, take_over
+from runs_app.pricing.price_list import Repricing, apply_repricings
 from tests import factories
 from tests.factories.call_outcomes import result_of_outcome
 
@@ -145,7 +145,7 @@ def test_an_endpoint_stays_free_where_a_budget_has_a_model_without_a_price(launc
 def test_a_listed_price_that_is_taken_over_is_set_aside_at_once(launched):
     model = LanguageModel.objects.get()
     before = {"output_price": model.output_price}
-    assert take_over([Repricing(model, before, {"output_price": 5 * PRICE})], by="a test") == 1
+    assert apply_repricings([Repricing(model, before, {"output_price": 5 * PRICE})], by="a test") == 1
     assert Run.objects.get().reserve_usd == 50
 
 

@@ -40,7 +40,7 @@ def call(asked: CallRequest) -> CallReply:
         try:
             return await gateway.call(asked)
         finally:
-            await gateway.close()
+            await gateway.close_session()
 
     return asyncio.run(one())
 

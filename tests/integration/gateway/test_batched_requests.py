@@ -52,7 +52,7 @@ def run(*steps):
         try:
             return [await step for step in steps]
         finally:
-            await gateway.close()
+            await gateway.close_session()
 
     return asyncio.run(go())
 
@@ -65,7 +65,7 @@ def provider(request, fake):
 
 def test_the_body_is_what_a_call_sends(provider, fake):
     request = asked(provider, fake.url)
-    shaped, _ = run(gateway.shape(request), gateway.call(request))
+    shaped, _ = run(gateway.build_body(request), gateway.call(request))
     assert len(fake.asked) == 1
     assert shaped.body == fake.last.body
     sent = {name: value for name, value in fake.last.headers.items() if name.startswith("anthropic-")}
@@ -75,7 +75,7 @@ def test_the_body_is_what_a_call_sends(provider, fake):
 def test_the_answer_is_read_as_a_calls_is_at_half_the_price(provider, fake):
     request = asked(provider, fake.url, prices=Prices(Decimal(100), Decimal(200)))
     body = json.dumps(fake.reply).encode()
-    called, read = run(gateway.call(request), gateway.read(request, 200, body, HALF))
+    called, read = run(gateway.call(request), gateway.read_batch_reply(request, 200, body, HALF))
     assert read.cost_usd == called.cost_usd / 2 > 0
     assert read.list_usd == called.list_usd == called.cost_usd, "what a batch saves is told from its list price"
     own = {"latency_ms": 0, "trace_id": "", "cost_usd": None, "list_usd": None}
@@ -85,7 +85,9 @@ def test_the_answer_is_read_as_a_calls_is_at_half_the_price(provider, fake):
 def test_a_listed_price_of_batches_is_taken_before_the_discount(fake):
     request = asked("openai", fake.url)
     body = json.dumps(completion("4")).encode()
-    half, without = run(gateway.read(request, 200, body, HALF), gateway.read(request, 200, body, Decimal(0)))
+    half, without = run(
+        gateway.read_batch_reply(request, 200, body, HALF), gateway.read_batch_reply(request, 200, body, Decimal(0))
+    )
     assert half.cost_source == "litellm"
     assert half.cost_usd == without.cost_usd == Decimal("0.000105")
 
@@ -94,7 +96,10 @@ def test_an_error_within_a_batch_is_the_error_of_a_call(provider, fake):
     fake.status, fake.reply = 400, {"error": {"message": "no such thing", "type": "invalid_request_error"}}
     request = asked(provider, fake.url)
     failures = []
-    for step in (gateway.call(request), gateway.read(request, 400, b'{"error": {"message": "no such thing"}}', HALF)):
+    for step in (
+        gateway.call(request),
+        gateway.read_batch_reply(request, 400, b'{"error": {"message": "no such thing"}}', HALF),
+    ):
         with pytest.raises(CallFailure) as caught:
             run(step)
         failures.append((caught.value.error_class, caught.value.message, caught.value.http_status))
@@ -106,7 +111,7 @@ def test_a_cost_that_is_stated_in_a_batch_counts_if_it_is_more_than_the_batch_pr
     usage = {"prompt_tokens": 1000, "completion_tokens": 100, "total_tokens": 1100}
     for stated, cost in ((0.001, "0.0015"), (0.002, "0.002"), (0.5, "0.5")):
         body = json.dumps(completion("4", usage={**usage, "cost": stated})).encode()
-        (reply,) = run(gateway.read(request, 200, body, HALF))
+        (reply,) = run(gateway.read_batch_reply(request, 200, body, HALF))
         assert reply.cost_usd == Decimal(cost)
 
 
@@ -116,7 +121,7 @@ def test_a_failure_in_a_batch_costs_what_it_states_or_its_tokens_at_the_batch_pr
     for stated, cost in (({}, "0.0015"), ({"cost": 0.25}, "0.25")):
         body = json.dumps({"error": {"message": "upstream died"}, "usage": {**usage, **stated}}).encode()
         with pytest.raises(CallFailure) as caught:
-            run(gateway.read(request, 200, body, HALF))
+            run(gateway.read_batch_reply(request, 200, body, HALF))
         assert caught.value.cost_usd == Decimal(cost)
 
 
@@ -124,5 +129,5 @@ def test_a_key_in_an_answer_of_a_batch_is_not_stored(fake, monkeypatch):
     monkeypatch.setenv("BATCH_KEY", "sk-of-the-batches")
     request = dataclasses.replace(asked("openai", fake.url), key_env="BATCH_KEY")
     body = json.dumps(completion("You sent sk-of-the-batches.")).encode()
-    (reply,) = run(gateway.read(request, 200, body, HALF))
+    (reply,) = run(gateway.read_batch_reply(request, 200, body, HALF))
     assert (reply.text, reply.raw_text) == ("You sent [key].",) * 2

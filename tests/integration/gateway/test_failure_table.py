@@ -9,7 +9,14 @@ from hypothesis import strategies as st
 
 from runs_app.llm import failures
 from runs_app.llm.calls import ErrorClass, Kind
-from runs_app.llm.failures import classify, message_of, reported_error, retry_after_s, storable, storable_message
+from runs_app.llm.failures import (
+    classify,
+    clean_message,
+    read_message,
+    read_retry_after_s,
+    replace_unstorable,
+    reported_error,
+)
 
 
 @pytest.mark.parametrize(
@@ -99,15 +106,17 @@ NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
     ],
 )
 def test_the_time_to_wait_is_read_in_every_form(headers: dict[str, str], body: str, seconds: float | None) -> None:
-    assert retry_after_s(headers, body, NOW) == seconds
+    assert read_retry_after_s(headers, body, NOW) == seconds
 
 
 @given(st.text(), st.text(alphabet=st.characters(codec="ascii", exclude_categories=["C", "Z"]), min_size=8), st.text())
 @example("", "00000000", "")
 def test_the_key_is_never_stored_and_a_message_is_short(before: str, key: str, after: str) -> None:
-    message = storable_message(before + key + after, (key,))
+    message = clean_message(before + key + after, (key,))
     assert len(message) <= 500
-    if key not in "[key]…" and key not in storable(before.replace(key, "")) + storable(after.replace(key, "")):
+    if key not in "[key]…" and key not in replace_unstorable(before.replace(key, "")) + replace_unstorable(
+        after.replace(key, "")
+    ):
         assert key not in message
 
 
@@ -122,10 +131,10 @@ def test_only_the_beginning_of_a_huge_body_is_read_and_no_half_of_a_key_is_left(
 
     monkeypatch.setattr(failures, "_URL", Reader())
     huge = "\x00\xff" * 5_000_000
-    assert len(storable_message(huge)) == 500
+    assert len(clean_message(huge)) == 500
     assert max(read) <= failures.MAX_READ
     padding = " " * (failures.MAX_READ - 12)
-    assert storable_message(f"{padding}the sk-abcdefgh12345678 {padding}") == "the"
+    assert clean_message(f"{padding}the sk-abcdefgh12345678 {padding}") == "the"
 
 
 @pytest.mark.parametrize(
@@ -142,7 +151,7 @@ def test_only_the_beginning_of_a_huge_body_is_read_and_no_half_of_a_key_is_left(
     ],
 )
 def test_what_looks_like_a_key_is_not_stored(secret: str) -> None:
-    message = storable_message(f"Error: bad request to {secret} was refused")
+    message = clean_message(f"Error: bad request to {secret} was refused")
     assert "abcdefgh" not in message
     assert message.startswith("Error: bad request to ")
     assert message.endswith("was refused")
@@ -153,7 +162,7 @@ def test_what_looks_like_a_key_is_not_stored(secret: str) -> None:
 @example("\ud800")
 @example("😀\udc00é")
 def test_storable_text_can_be_encoded_and_loses_nothing_else(text: str) -> None:
-    kept = storable(text)
+    kept = replace_unstorable(text)
     assert "\0" not in kept
     assert kept.encode("utf-8").decode() == kept
     if "\0" not in text and text.isprintable():
@@ -173,7 +182,7 @@ def test_storable_text_can_be_encoded_and_loses_nothing_else(text: str) -> None:
     ],
 )
 def test_the_words_of_an_error_are_found_in_every_form(body: str, message: str) -> None:
-    assert message_of(body) == message
+    assert read_message(body) == message
 
 
 json_values = st.recursive(
@@ -189,4 +198,4 @@ json_values = st.recursive(
 def test_any_reply_can_be_looked_at(payload: dict[str, object]) -> None:
     reported = reported_error(payload)
     assert reported is None or reported[0] is None or 400 <= reported[0] <= 599
-    assert isinstance(message_of(json.dumps(payload)), str)
+    assert isinstance(read_message(json.dumps(payload)), str)

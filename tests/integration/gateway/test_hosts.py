@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runs_app.llm.url_allowlist import PROVIDER_HOSTS, problem_with_url
+from runs_app.llm.url_allowlist import PROVIDER_HOSTS, find_url_problem
 
 LISTED = ["models.example.org", "gpu.example.org:8443"]
 
@@ -25,7 +25,7 @@ LISTED = ["models.example.org", "gpu.example.org:8443"]
     ],
 )
 def test_these_are_allowed(url: str) -> None:
-    assert problem_with_url(url, LISTED) is None
+    assert find_url_problem(url, LISTED) is None
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_these_are_allowed(url: str) -> None:
     ],
 )
 def test_these_are_not(url: str) -> None:
-    problem = problem_with_url(url, LISTED)
+    problem = find_url_problem(url, LISTED)
     assert problem
     assert "secret" not in problem
 
@@ -65,12 +65,12 @@ def test_these_are_not(url: str) -> None:
     "host", ["169.254.169.254", "[fe80::1]", "[::ffff:169.254.169.254]", "metadata.google.internal"]
 )
 def test_a_metadata_service_is_refused_even_if_it_is_listed(host: str) -> None:
-    assert problem_with_url(f"http://{host}/v1", [host.strip("[]"), host])
+    assert find_url_problem(f"http://{host}/v1", [host.strip("[]"), host])
 
 
 @given(st.text(max_size=80))
 def test_any_text_is_judged_without_an_error_and_nothing_unlisted_passes(text: str) -> None:
     for url in (text, f"https://{text}", f"http://{text}/v1"):
-        if problem_with_url(url, []) is None:
+        if find_url_problem(url, []) is None:
             authority = url.partition("://")[2].lower()
             assert authority.startswith(("localhost", "127.", "[::", "[0", *PROVIDER_HOSTS))

@@ -245,8 +245,8 @@ def test_each_loop_has_connections_of_its_own_and_closes_them(fake: FakeProvider
 
     async def one() -> bool:
         await gateway.call(request(fake.url))
-        session = http_transport.session()
-        await gateway.close()
+        session = http_transport.get_session()
+        await gateway.close_session()
         return session.closed
 
     assert asyncio.run(one())

@@ -39,7 +39,7 @@ def drain_for(seconds):
         try:
             return await drain.run()
         finally:
-            await gateway.close()
+            await gateway.close_session()
 
     return asyncio.run(go())
 

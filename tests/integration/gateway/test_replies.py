@@ -192,7 +192,7 @@ def test_the_messages_are_not_changed_by_the_call(simulator: SimulatorProcess) -
 def test_hundreds_are_in_flight_at_once(simulator: SimulatorProcess) -> None:
     async def many() -> list[CallReply]:
         replies = await asyncio.gather(*(gateway.call(request(simulator.url, f"q {n}")) for n in range(300)))
-        await gateway.close()
+        await gateway.close_session()
         return replies
 
     peak, latency_ms = 0, 750
@@ -218,7 +218,7 @@ def test_a_cancelled_call_is_cancelled_and_the_next_one_works(simulator: Simulat
             await calling
         await asyncio.to_thread(simulator.set_faults, latency_ms=0)
         reply = await gateway.call(request(simulator.url))
-        await gateway.close()
+        await gateway.close_session()
         return reply
 
     assert asyncio.run(scene()).text

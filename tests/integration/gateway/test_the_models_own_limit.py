@@ -11,5 +11,5 @@ from tests.integration.gateway.test_batched_requests import run
 def test_anthropic_gets_the_models_limit_where_the_sampler_sets_none(parameters, limit):
     asked = request("http://127.0.0.1:9", provider="anthropic", model="claude-sonnet-4-5", parameters=parameters,
                     max_output_tokens=77)  # fmt: skip
-    (shaped,) = run(gateway.shape(asked))
+    (shaped,) = run(gateway.build_body(asked))
     assert shaped.body["max_tokens"] == limit

@@ -46,7 +46,7 @@ def drained():
         try:
             return await Drain(gateway.call, registration, DrainLimits(until_idle=True)).run()
         finally:
-            await gateway.close()
+            await gateway.close_session()
 
     return asyncio.run(go())
 

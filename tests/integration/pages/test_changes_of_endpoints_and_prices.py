@@ -84,7 +84,7 @@ def test_a_list_price_that_is_taken_over_is_noted_and_what_it_leaves_is_not(mode
     LanguageModel.objects.update(max_output_tokens=50)
     before = {"input_price": Decimal(1), "output_price": Decimal(2)}
     listed = price_list.Repricing(unread, before, before | {"input_price": Decimal("2.5")})
-    assert price_list.take_over([listed], by=people["operator"]) == 1
+    assert price_list.apply_repricings([listed], by=people["operator"]) == 1
     assert [change[0] for change in noted(model)] == ["input price", "price source", "price date"]
     assert noted(model)[0][:4] == ("input price", "1", "2.5", "operator")
     assert LanguageModel.objects.get().max_output_tokens == 50

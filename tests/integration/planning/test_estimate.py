@@ -24,7 +24,7 @@ MILLION = 1_000_000
 
 def ceiling_of(texts, max_tokens, *, input_price="0.5", output_price="1.5", besides=0):
     """`besides`: tokens of what is no text."""
-    n = tokens.by_bytes(texts) + besides
+    n = tokens.estimate_by_bytes(texts) + besides
     return (n * Decimal(input_price) + max_tokens * Decimal(output_price)) / MILLION
 
 

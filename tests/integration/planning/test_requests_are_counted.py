@@ -44,18 +44,18 @@ def largest(model_id, inputs, *, messages=BARE, dimensions=(), **fields):
 def counted(model_id, *requests):
     """By the tokenizer itself, of requests as they are sent."""
     salted = [[f"{text}{SALT}"] for text in requests]
-    return token_counter.largest_of(salted, tokens.rule_for(model_id))
+    return token_counter.count_largest(salted, tokens.find_text_rule(model_id))
 
 
 def test_the_most_tokens_count_and_not_the_most_bytes():
     assert len(PLAIN) > len(DENSE)
     both = largest("gpt-4o", [PLAIN, "short", DENSE])
     assert both == counted("gpt-4o", DENSE) > counted("gpt-4o", PLAIN)
-    assert both > tokens.by_bytes([f"{DENSE}{SALT}"])
+    assert both > tokens.estimate_by_bytes([f"{DENSE}{SALT}"])
 
 
 def test_plain_text_is_counted_below_a_token_for_three_bytes():
-    assert largest("gpt-4o", [PLAIN]) < 0.8 * tokens.by_bytes([PLAIN])
+    assert largest("gpt-4o", [PLAIN]) < 0.8 * tokens.estimate_by_bytes([PLAIN])
 
 
 def test_no_item_on_any_dimension_is_above_the_largest():
@@ -71,17 +71,17 @@ def test_no_item_on_any_dimension_is_above_the_largest():
 
 def test_what_is_too_much_to_count_is_taken_at_a_token_a_byte(monkeypatch):
     few = tokens.TextRule("o200k_base", "o200k_base", most_bytes=400)
-    monkeypatch.setattr(tokens, "rule_for", lambda model: few)
+    monkeypatch.setattr(tokens, "find_text_rule", lambda model: few)
     inputs = ["a plain sentence " * 20, *["9 8 7 6 5 4 3 2 1 0 " * 10] * 3]
     most = largest("gpt-4o", inputs)
     assert most == len(inputs[1]) + len(SALT) + 4 + 3
-    assert most >= token_counter.largest_of([[text] for text in inputs], few)
+    assert most >= token_counter.count_largest([[text] for text in inputs], few)
 
 
 def test_an_approved_dataset_is_counted_once(monkeypatch):
     experiment = make_draft_experiment(models=[make_rehearsal_model(model="gpt-4o")])
     first = estimate(experiment).ceiling_usd
-    monkeypatch.setattr(token_counter, "largest_of", lambda requests, rule: pytest.fail("counted again"))
+    monkeypatch.setattr(token_counter, "count_largest", lambda requests, rule: pytest.fail("counted again"))
     assert estimate(experiment).ceiling_usd == first > 0
 
 
@@ -120,8 +120,8 @@ def test_the_largest_image_counts_by_the_rule_of_its_model(model):
         models=[make_rehearsal_model(model=model, input_price=Decimal(1), output_price=Decimal(0))],
         prompts=[make_question_prompt(messages=messages)],
     )
-    in_text = counted(model, "x") if tokens.rule_for(model).tokenizer else tokens.by_bytes([f"x{SALT}"])
-    assert estimate(experiment).ceiling_usd * 1_000_000 == in_text + image_tokens.rule_for(model).of(2000, 1500)
+    in_text = counted(model, "x") if tokens.find_text_rule(model).tokenizer else tokens.estimate_by_bytes([f"x{SALT}"])
+    assert estimate(experiment).ceiling_usd * 1_000_000 == in_text + image_tokens.find_image_rule(model).of(2000, 1500)
 
 
 def test_where_an_answers_length_alone_is_known_bytes_count_too():

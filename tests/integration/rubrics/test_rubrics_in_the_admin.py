@@ -106,7 +106,7 @@ def test_the_editor_lists_the_variables_that_a_kind_may_use(as_user, researcher)
     shown = as_user(researcher).get(ADD).context["variables"]
     for kind, variables in shown.items():
         names = {variable.name for variable in variables}
-        allowed = judge_prompt.FOR_WRITERS if kind == "writer" else judge_prompt.allowed(kind)
+        allowed = judge_prompt.FOR_WRITERS if kind == "writer" else judge_prompt.allowed_variables(kind)
         assert names - {"meta.NAME"} <= allowed
         assert names >= set(judge_prompt.ANSWERS.get(kind, {"target"}))
 
@@ -141,7 +141,7 @@ def test_the_preview_shows_a_judges_exact_messages_about_a_stored_answer(as_user
     shown = as_user(researcher).get(page(rubric, "preview"), {"experiment": experiment.pk, "trial": trials[1].pk})
     system, user = shown.context["shown"]["turns"].turns
     assert "from 0 (wrong or missing) to 1 (right" in system.text
-    assert judge_prompt.fenced(trials[1].answer) in user.text
+    assert judge_prompt.fence(trials[1].answer) in user.text
     assert "What is 1 plus 1?" in user.text
     assert "Forty-&lt;b&gt;two" in shown.content.decode()
 
