@@ -98,7 +98,7 @@ class Outcome:
 
 
 @dataclass(frozen=True)
-class Waiting:
+class PendingUpload:
     """An upload between its two steps. `names` maps parts to original file names; `about` has dataset fields.
 
     `norms_of` is the key of the draft that gets the norms of the upload; None for an upload of items.
@@ -165,7 +165,7 @@ class Waiting:
             return guessed
         return {field: text for field, text in guessed.items() if field != "image"}
 
-    def describe(self, slug: str, about: Mapping[str, str]) -> Waiting:
+    def describe(self, slug: str, about: Mapping[str, str]) -> PendingUpload:
         """Store another name and description, and return the changed upload."""
         changed = replace(self, slug=slug, about=dict(about))
         content = {"slug": slug, "names": self.names, "about": dict(about), "norms_of": self.norms_of}
@@ -238,15 +238,15 @@ class Waiting:
                 yield True
 
 
-def stage(
+def stage_upload(
     user: Any,
     files: Mapping[str, Any],
     *,
     slug: str,
     about: Mapping[str, str],
-    kept: Waiting | None = None,
+    kept: PendingUpload | None = None,
     norms_of: int | None = None,
-) -> Waiting:
+) -> PendingUpload:
     """Store uploaded files (part -> UploadedFile) until their mapping is complete.
 
     With `kept`, an earlier upload, the files replace its files of the same parts. If a file is too large, raise
@@ -257,7 +257,7 @@ def stage(
     folder = kept.folder if kept else _folder_of(user) / secrets.token_hex(16)
     folder.mkdir(parents=True, mode=0o700, exist_ok=True)
     names = {**(kept.names if kept else {}), **{part: file.name for part, file in files.items()}}
-    waiting = Waiting(folder, slug, names, about, norms_of)
+    waiting = PendingUpload(folder, slug, names, about, norms_of)
     try:
         for part, file in files.items():
             (folder / f".{part}.new").unlink(missing_ok=True)
@@ -275,15 +275,15 @@ def stage(
     return waiting.describe(slug, about)
 
 
-def waiting_upload(user_key: Any, token: str) -> Waiting | None:
+def find_upload(user_key: Any, token: str) -> PendingUpload | None:
     """Return the user's own upload with this token, or None if it does not exist."""
     folder = _uploads() / str(int(user_key)) / token
     if not TOKEN.match(token) or not (folder / "about.json").is_file():
         return None
-    return Waiting(folder, **json.loads((folder / "about.json").read_text()))
+    return PendingUpload(folder, **json.loads((folder / "about.json").read_text()))
 
 
-def misplaced(remarks: list[Remark]) -> dict[str, str]:
+def mapping_errors(remarks: list[Remark]) -> dict[str, str]:
     """Return field -> message for remarks about the mapping, such as "map key: no column 'x'"."""
     found = (re.match(r"map (\w+): (.+)", remark.message, re.DOTALL) for remark in remarks if remark.row is None)
     return {match[1]: match[2] for match in found if match}

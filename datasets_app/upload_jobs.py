@@ -19,20 +19,20 @@ from datasets_app.importing.dataset_writer import create_dataset, save_norms
 from datasets_app.importing.file_reader import report_to_json
 from datasets_app.importing.limited_reader import Watch, read_norm_table, read_table_columns, read_upload
 from datasets_app.importing.records import Report
-from datasets_app.importing.table_readers import file_sha256
+from datasets_app.importing.table_readers import hash_file
 from datasets_app.models import Dataset, TransitionError
 from datasets_app.models.history import Actor
-from datasets_app.pending_uploads import Job, Waiting, waiting_upload
+from datasets_app.pending_uploads import Job, PendingUpload, find_upload
 
 FAILED = "the worker failed; its log says why"
 
 
-def perform(user_key: int, token: str, key: str) -> str:
+def run_job(user_key: int, token: str, key: str) -> str:
     """Perform the job with this key in a worker. Return its final state as text.
 
     A second call for the same job does nothing.
     """
-    waiting = waiting_upload(user_key, token)
+    waiting = find_upload(user_key, token)
     if waiting is None:
         return "discarded"
     with waiting.held() as free:
@@ -47,7 +47,7 @@ def perform(user_key: int, token: str, key: str) -> str:
             return "discarded"  # The user discarded it during the job.
 
 
-def _perform(waiting: Waiting, job: Job, user: User) -> str:
+def _perform(waiting: PendingUpload, job: Job, user: User) -> str:
     stored = _stored_before(waiting, job, user)
     if stored:
         return _finish(waiting, job, dataset=[stored.slug, stored.version])
@@ -75,7 +75,7 @@ def _perform(waiting: Waiting, job: Job, user: User) -> str:
         raise
 
 
-def _conclude(waiting: Waiting, job: Job, user: User, reading: Reading, norms: NormReading) -> str:
+def _conclude(waiting: PendingUpload, job: Job, user: User, reading: Reading, norms: NormReading) -> str:
     """Save the dataset if this is an import without errors, and store the report."""
     error, dataset = "", None
     if job.kind == "import" and reading.ok and norms.ok:
@@ -89,7 +89,7 @@ def _conclude(waiting: Waiting, job: Job, user: User, reading: Reading, norms: N
     return _finish(waiting, job, dataset=[dataset.slug, dataset.version] if dataset else None)
 
 
-def _import_norms(waiting: Waiting, job: Job, user: User, watch: Watch) -> str:
+def _import_norms(waiting: PendingUpload, job: Job, user: User, watch: Watch) -> str:
     """Import the norms of the upload into its draft. If the reading has an error, nothing is saved.
 
     A second import of the same table, after a worker was killed, stores the same norms again.
@@ -104,20 +104,20 @@ def _import_norms(waiting: Waiting, job: Job, user: User, watch: Watch) -> str:
         try:
             with transaction.atomic():
                 save_norms(dataset, norms.norms, by=user)
-                keep_warnings(dataset, norms.report, waiting.names["norms"], by=user)
+                store_warnings(dataset, norms.report, waiting.names["norms"], by=user)
         except (CurationError, TransitionError) as refusal:
             error = str(refusal)
     _report(waiting, job, Reading([], [], {}, "", "", Report()), norms, error)
     return _finish(waiting, job)
 
 
-def _report(waiting: Waiting, job: Job, reading: Reading, norms: NormReading, error: str) -> None:
+def _report(waiting: PendingUpload, job: Job, reading: Reading, norms: NormReading, error: str) -> None:
     counts = {"items": len(reading.items), "norms": len(norms.norms), "error": error, "entered": job.entered or {}}
     reports = {"report": report_to_json(reading.report), "norms_report": report_to_json(norms.report)}
     waiting.store("report", counts | reports)
 
 
-def _finish(waiting: Waiting, job: Job, **how: Any) -> str:
+def _finish(waiting: PendingUpload, job: Job, **how: Any) -> str:
     ended = replace(job, **{"state": "done", **how}, seen_at=time.time())
     waiting.put_job(ended)
     if ended.dataset or (ended.kind == "norms" and ended.state == "done"):
@@ -125,28 +125,28 @@ def _finish(waiting: Waiting, job: Job, **how: Any) -> str:
     return f"{ended.kind}: {ended.state}"
 
 
-def _stored_before(waiting: Waiting, job: Job, user: User) -> Dataset | None:
+def _stored_before(waiting: PendingUpload, job: Job, user: User) -> Dataset | None:
     """Return the dataset that a killed worker stored before it could record it in the job, or None."""
     if not job.saving_since:
         return None
     with (waiting.folder / "items").open("rb") as file:
-        source_sha256 = file_sha256(file)
+        source_sha256 = hash_file(file)
     since = datetime.fromtimestamp(job.saving_since, UTC)
     rows: Any = Dataset.objects.filter(created_by=user, slug=waiting.slug, source_sha256=source_sha256)
     found: Dataset | None = rows.filter(created_at__gte=since).first()
     return found
 
 
-def save(waiting: Waiting, reading: Reading, norms: NormReading, *, by: Actor) -> Dataset:
+def save(waiting: PendingUpload, reading: Reading, norms: NormReading, *, by: Actor) -> Dataset:
     """Create a draft from a reading without errors, with the warnings in its history."""
     with transaction.atomic():
         dataset = create_dataset(reading, slug=waiting.slug, by=by, norms=norms.norms, **waiting.about)
-        keep_warnings(dataset, reading.report, waiting.names["items"], by=by)
-        keep_warnings(dataset, norms.report, waiting.names.get("norms", ""), by=by)
+        store_warnings(dataset, reading.report, waiting.names["items"], by=by)
+        store_warnings(dataset, norms.report, waiting.names.get("norms", ""), by=by)
     return dataset
 
 
-def keep_warnings(dataset: Dataset, report: Report, name: str, *, by: Actor) -> None:
+def store_warnings(dataset: Dataset, report: Report, name: str, *, by: Actor) -> None:
     """Write one line of history with every stored warning of the report."""
     if not report.warning_total:
         return

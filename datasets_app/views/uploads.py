@@ -16,7 +16,7 @@ from datasets_app import pending_uploads
 from datasets_app.forms import MappingForm, NormsForm, UploadForm
 from datasets_app.importing.limited_reader import TableColumns
 from datasets_app.models import Dataset
-from datasets_app.pending_uploads import Job, Outcome, Waiting
+from datasets_app.pending_uploads import Job, Outcome, PendingUpload
 from datasets_app.views.permissions import visible_draft
 from evalsite.lib.permissions import members_only
 from evalsite.lib.web.htmx import wants_part
@@ -43,12 +43,12 @@ def dataset_new(request: HttpRequest) -> HttpResponse:
     return render(request, "datasets_app/dataset_new.html", {"form": form})
 
 
-def _items_upload(request: HttpRequest, token: str) -> Waiting | None:
-    waiting = pending_uploads.waiting_upload(request.user.pk, token)
+def _items_upload(request: HttpRequest, token: str) -> PendingUpload | None:
+    waiting = pending_uploads.find_upload(request.user.pk, token)
     return waiting if waiting and waiting.norms_of is None else None
 
 
-def _stage(request: HttpRequest, form: UploadForm, kept: Waiting | None) -> Waiting | None:
+def _stage(request: HttpRequest, form: UploadForm, kept: PendingUpload | None) -> PendingUpload | None:
     """Store the valid files that were sent and return the upload.
 
     Return None if there is nothing to store. If a file is too large, add an error to the form.
@@ -58,7 +58,7 @@ def _stage(request: HttpRequest, form: UploadForm, kept: Waiting | None) -> Wait
         return None
     slug = form.cleaned_data.get("slug", "")
     try:
-        return pending_uploads.stage(request.user, parts, slug=slug, about=form.about(), kept=kept)
+        return pending_uploads.stage_upload(request.user, parts, slug=slug, about=form.about(), kept=kept)
     except pending_uploads.TooLarge as error:
         form.add_error("file" if error.part == "items" else error.part, f"This file {error}.")
         return kept
@@ -83,7 +83,7 @@ def dataset_import(request: HttpRequest, token: str) -> HttpResponse:
     return _mapping_page(request, waiting, table, _form_of(waiting, table, waiting.outcome))
 
 
-def _asked(request: HttpRequest, waiting: Waiting) -> HttpResponse:
+def _asked(request: HttpRequest, waiting: PendingUpload) -> HttpResponse:
     """Perform the action of a button: discard the upload, retry, check or import it."""
     if "discard" in request.POST:
         waiting.discard()
@@ -101,7 +101,9 @@ def _asked(request: HttpRequest, waiting: Waiting) -> HttpResponse:
     return redirect("dataset_import", waiting.token)
 
 
-def _progress(request: HttpRequest, waiting: Waiting, job: Job | None, norms_of: Dataset | None = None) -> HttpResponse:
+def _progress(
+    request: HttpRequest, waiting: PendingUpload, job: Job | None, norms_of: Dataset | None = None
+) -> HttpResponse:
     """Show the worker's progress, or the reason why there is none. htmx reloads this part while the job is active."""
     context = {
         "waiting": waiting,
@@ -115,25 +117,25 @@ def _progress(request: HttpRequest, waiting: Waiting, job: Job | None, norms_of:
     return render(request, part if wants_part(request) else "datasets_app/dataset_reading.html", context)
 
 
-def _other_files(waiting: Waiting, norms_of: Dataset | None) -> str:
+def _other_files(waiting: PendingUpload, norms_of: Dataset | None) -> str:
     """Return the address of the form that replaces the files."""
     if norms_of:
         return reverse("dataset_norms", args=[norms_of.slug, norms_of.version])
     return f"{reverse('dataset_new')}?upload={waiting.token}"
 
 
-def _form_of(waiting: Waiting, table: TableColumns, outcome: Outcome | None) -> MappingForm:
+def _form_of(waiting: PendingUpload, table: TableColumns, outcome: Outcome | None) -> MappingForm:
     """Return the mapping form with the last input and its errors, or with the guessed mapping."""
     sent = outcome.entered if outcome else None
     form = MappingForm(sent or None, columns=table.columns, guess=waiting.guess(table))
     if outcome and sent and form.is_valid():
-        form.point_at(pending_uploads.misplaced(outcome.report.errors))
+        form.point_at(pending_uploads.mapping_errors(outcome.report.errors))
         if outcome.error:
             form.add_error(None, outcome.error)
     return form
 
 
-def _mapping_page(request: HttpRequest, waiting: Waiting, table: TableColumns, form: MappingForm) -> HttpResponse:
+def _mapping_page(request: HttpRequest, waiting: PendingUpload, table: TableColumns, form: MappingForm) -> HttpResponse:
     context = {
         "waiting": waiting,
         "form": form,
@@ -144,7 +146,7 @@ def _mapping_page(request: HttpRequest, waiting: Waiting, table: TableColumns, f
     return render(request, "datasets_app/dataset_import.html", context)
 
 
-def _imported(request: HttpRequest, waiting: Waiting, job: Job) -> HttpResponse:
+def _imported(request: HttpRequest, waiting: PendingUpload, job: Job) -> HttpResponse:
     """Redirect to the dataset, or to its details page if there are warnings. htmx then loads the whole page."""
     if wants_part(request):
         return HttpResponseClientRefresh()
@@ -177,8 +179,8 @@ def dataset_norms(request: HttpRequest, slug: str, version: int) -> HttpResponse
     return _norms_read(request, dataset, waiting)
 
 
-def _norms_upload(request: HttpRequest, dataset: Dataset) -> Waiting | None:
-    waiting = pending_uploads.waiting_upload(request.user.pk, request.GET.get("upload", ""))
+def _norms_upload(request: HttpRequest, dataset: Dataset) -> PendingUpload | None:
+    waiting = pending_uploads.find_upload(request.user.pk, request.GET.get("upload", ""))
     return waiting if waiting and waiting.norms_of == dataset.pk else None
 
 
@@ -188,7 +190,9 @@ def _norms_sent(request: HttpRequest, dataset: Dataset) -> HttpResponse:
     if form.is_valid():
         try:
             files = {"norms": form.cleaned_data["norms"]}
-            waiting = pending_uploads.stage(request.user, files, slug=dataset.slug, about={}, norms_of=dataset.pk)
+            waiting = pending_uploads.stage_upload(
+                request.user, files, slug=dataset.slug, about={}, norms_of=dataset.pk
+            )
         except pending_uploads.TooLarge as error:
             form.add_error("norms", f"This file {error}.")
         else:
@@ -197,7 +201,7 @@ def _norms_sent(request: HttpRequest, dataset: Dataset) -> HttpResponse:
     return _norms_page(request, dataset, form)
 
 
-def _norms_asked(request: HttpRequest, dataset: Dataset, waiting: Waiting) -> HttpResponse:
+def _norms_asked(request: HttpRequest, dataset: Dataset, waiting: PendingUpload) -> HttpResponse:
     """Perform the action of a button: discard the table or read it again. A new table replaces the upload."""
     if "again" in request.POST:
         waiting.ask_again()
@@ -209,7 +213,7 @@ def _norms_asked(request: HttpRequest, dataset: Dataset, waiting: Waiting) -> Ht
     return redirect("dataset_norms", dataset.slug, dataset.version)
 
 
-def _norms_read(request: HttpRequest, dataset: Dataset, waiting: Waiting) -> HttpResponse:
+def _norms_read(request: HttpRequest, dataset: Dataset, waiting: PendingUpload) -> HttpResponse:
     """Redirect to the dataset's details after an import, or show the errors of the table above the form."""
     outcome = waiting.outcome
     if outcome and outcome.ok and outcome.norms:
@@ -226,5 +230,5 @@ def _norms_page(
     return render(request, "datasets_app/dataset_norms.html", context)
 
 
-def _norms_url(dataset: Dataset, waiting: Waiting) -> str:
+def _norms_url(dataset: Dataset, waiting: PendingUpload) -> str:
     return f"{reverse('dataset_norms', args=[dataset.slug, dataset.version])}?upload={waiting.token}"

@@ -14,7 +14,7 @@ from runs_app.engine.recorder import Result
 from runs_app.engine.worker import Drain, DrainLimits
 from runs_app.engine.worker_registration import WorkerRegistration
 from runs_app.llm.calls import CallReply
-from runs_app.llm.http_transport import close
+from runs_app.llm.http_transport import close_session
 from runs_app.models import Run, Trial
 from tests import factories
 
@@ -54,7 +54,7 @@ def drain(call, **limits):
         try:
             return await Drain(call, registration, DrainLimits(**{"until_idle": True, **limits})).run()
         finally:
-            await close()  # Whatever answers the calls, batches go over HTTP.
+            await close_session()  # Whatever answers the calls, batches go over HTTP.
 
     return asyncio.run(go())
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalsite.lib.stats.scale import Scale
-from runs_app.llm.rating_parser import Parsed, parse_rating, visible_text
+from runs_app.llm.rating_parser import Parsed, parse_rating, strip_thinking
 from tests.factories.recordings import csv_rows
 
 SEVEN = Scale(1, 7)
@@ -107,7 +107,7 @@ def test_reasoning_survives_a_rating_off_the_scale():
     ],
 )
 def test_thoughts_are_not_visible(text, visible):
-    assert visible_text(text) == visible
+    assert strip_thinking(text) == visible
 
 
 @given(st.integers(1, 7), st.text(), st.booleans(), st.integers(0, 3))

@@ -53,7 +53,7 @@ def test_an_answer_of_a_batch_without_a_rating_is_asked_again_in_the_next_one(pr
     run = rating_run(provider, on_unreadable="rerun")
     Experiment.objects.update(max_attempts=3)
     provider.set_faults(json_schema=True)
-    read = gateway.read
+    read = gateway.read_batch_reply
     first = {}
 
     async def unreadable_at_first(request, *reply):
@@ -61,7 +61,7 @@ def test_an_answer_of_a_batch_without_a_rating_is_asked_again_in_the_next_one(pr
         came = await read(request, *reply)
         return came if first.setdefault(asked, came) is not came else replace(came, text="no idea", raw_text="no idea")
 
-    monkeypatch.setattr(gateway, "read", unreadable_at_first)
+    monkeypatch.setattr(gateway, "read_batch_reply", unreadable_at_first)
     drive_batches()
     assert set(Trial.objects.values_list("status", "error_class")) == {("pending", "unreadable_answer")}
     Trial.objects.update(not_before=None)

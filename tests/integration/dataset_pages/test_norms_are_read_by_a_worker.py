@@ -47,7 +47,7 @@ def calm_norms():
 
 
 def waiting_at(address, people):
-    return pending_uploads.waiting_upload(people["researcher"].pk, address.rpartition("=")[2])
+    return pending_uploads.find_upload(people["researcher"].pk, address.rpartition("=")[2])
 
 
 def test_the_web_server_reads_nothing_of_the_table(member, draft, queue, monkeypatch):

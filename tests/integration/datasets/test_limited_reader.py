@@ -14,7 +14,7 @@ from datasets_app.importing import LIMITS, limited_reader, read_items, read_norm
 from datasets_app.importing.file_reader import ITEMS, load_readings
 from datasets_app.importing.limited_reader import FileToRead, read_norm_table, read_table_columns, read_upload
 from datasets_app.importing.limits import MIB
-from datasets_app.importing.records import Refused
+from datasets_app.importing.records import FileError
 from tests.factories.files import BLUE, RED, archive, messages, picture
 
 SAMPLES = Path(__file__).resolve().parents[3] / "samples"
@@ -74,7 +74,7 @@ def test_a_file_that_takes_more_memory_than_the_limit_is_refused_by_name(keep):
     limits = replace(LIMITS, reader_memory_bytes=300 * MIB)
     reading, _ = read_upload({"items": file}, {}, limits)
     assert messages(reading.errors) == ["file: reading many.json takes more than 300 MiB of memory; split it"]
-    with pytest.raises(Refused, match=r"reading many\.json takes more than 300 MiB of memory"):
+    with pytest.raises(FileError, match=r"reading many\.json takes more than 300 MiB of memory"):
         read_table_columns(file, limits)
 
 
@@ -157,13 +157,13 @@ def test_an_image_that_is_not_what_its_name_says_is_refused(keep):
     assert len(load_readings(scratch)[0].items) == 2
     first, second = (item.image.path for item in reading.items)
     first.write_bytes(second.read_bytes())
-    with pytest.raises(Refused, match="is not what the reader says it is"):
+    with pytest.raises(FileError, match="is not what the reader says it is"):
         load_readings(scratch)
     lines = (scratch.path / ITEMS).read_text().splitlines()
     item = json.loads(lines[0])
     item["image"][0] = "../../etc/passwd"
     (scratch.path / ITEMS).write_text(json.dumps(item) + "\n")
-    with pytest.raises(Refused, match="an image that cannot be one"):
+    with pytest.raises(FileError, match="an image that cannot be one"):
         load_readings(scratch)
 
 
