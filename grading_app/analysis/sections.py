@@ -8,7 +8,10 @@ from dataclasses import dataclass
 from grading_app.analysis.conditions import condition_tables
 from grading_app.analysis.data import AnalysisData
 from grading_app.analysis.descriptives import descriptive_tables
+from grading_app.analysis.models import model_tables
 from grading_app.analysis.norms import norm_tables
+from grading_app.analysis.outliers import outlier_tables
+from grading_app.analysis.robustness import robustness_tables
 from grading_app.analysis.variance import variance_tables
 from grading_app.reports.result_table import ResultTable
 
@@ -36,6 +39,9 @@ SECTIONS = (
         "Where does the variance lie, and what would a larger design gain?",
         variance_tables,
     ),
+    Section("outliers", "Outliers", "Which items lie far from what was expected?", outlier_tables),
+    Section("robustness", "Robustness", "Does the headline depend on what counts?", robustness_tables),
+    Section("models", "Between models", "Which conditions score alike, and where do all fail?", model_tables),
 )
 
 

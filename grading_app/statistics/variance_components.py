@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+import numpy as np
+
 from evalsite.lib.stats.t_interval import student_quantile
 from grading_app.statistics.item_scores import Floats, ItemScores
 
@@ -90,8 +92,10 @@ def paired_power(difference: float, se: float, items: int, alpha: float = 0.05) 
 
     if se <= 0:
         return 1.0
-    critical, shift = student_quantile(1 - alpha, items - 1), difference / se
-    return float(1 - nctdtr(items - 1, shift, critical) + nctdtr(items - 1, shift, -critical))
+    critical, shift = student_quantile(1 - alpha, items - 1), abs(difference) / se
+    # scipy gives NaN for tails that are too small to compute.
+    below, opposite = (np.nan_to_num(nctdtr(items - 1, shift, end)) for end in (critical, -critical))
+    return float(1 - below + opposite)
 
 
 def needed_items(components: Components, difference: float, repetitions: int, power: float = 0.8) -> int | None:

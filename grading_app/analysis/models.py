@@ -1,0 +1,149 @@
+"""Between models: how alike the conditions order and score the items, and the items on which all fail."""
+
+from __future__ import annotations
+
+import warnings
+from itertools import combinations
+
+import numpy as np
+
+from grading_app.analysis.data import AnalysisData
+from grading_app.reports.result_table import ResultColumn, ResultTable
+from grading_app.statistics.correlation import pearson
+from grading_app.statistics.item_scores import Floats
+
+MOST_PAIRS = 300
+MOST_ITEMS = 50
+FEWEST_ITEMS = 3
+
+
+def model_tables(data: AnalysisData) -> list[ResultTable]:
+    """Return no table for a single condition."""
+    if len(data.conditions) < 2:
+        return []
+    tables = [_similarity(data), _clusters(data), _spread(data)]
+    if data.is_share:
+        tables.append(_failed_by_all(data))
+    return [table for table in tables if table.rows]
+
+
+def _similarity(data: AnalysisData) -> ResultTable:
+    rows = []
+    for a, b in combinations(range(len(data.conditions)), 2):
+        both = (data.scores.n[:, a] > 0) & (data.scores.n[:, b] > 0)
+        x, y = data.scores.mean[both, a], data.scores.mean[both, b]
+        if len(x) < FEWEST_ITEMS:
+            continue
+        r = pearson(list(x), list(y))
+        rows.append(
+            {
+                "a": data.labels[data.conditions[a]],
+                "b": data.labels[data.conditions[b]],
+                "items": len(x),
+                "r": r.r if r else None,
+                "r_ci": (r.low, r.high) if r and r.low is not None else None,
+                "same": float((np.abs(x - y) < 1e-9).mean()),
+                "distance": float(np.abs(x - y).mean()),
+            }
+        )
+    rows.sort(key=lambda row: -(row["r"] if row["r"] is not None else -2.0))  # type: ignore[operator]
+    cut = [f"{MOST_PAIRS} of {len(rows)} pairs, the most alike."] if len(rows) > MOST_PAIRS else []
+    return ResultTable(
+        "similarity",
+        "Similarity of conditions",
+        [
+            ResultColumn("a", "A"),
+            ResultColumn("b", "B"),
+            ResultColumn("items", "Common items", "count"),
+            ResultColumn("r", "Pearson's r", "coefficient"),
+            ResultColumn("r_ci", "95 % interval", "interval"),
+            ResultColumn("same", "Same score", "share"),
+            ResultColumn("distance", "Mean distance", "number"),
+        ],
+        rows[:MOST_PAIRS],
+        formula="Pearson's r of cell means over common items, with Fisher's interval.",
+        notes=cut,
+    )
+
+
+def _clusters(data: AnalysisData) -> ResultTable:
+    """Return the steps of a hierarchical clustering of conditions, nearest first."""
+    from scipy.cluster.hierarchy import linkage
+
+    complete = (data.scores.n > 0).all(axis=1)
+    names = [data.labels[one] for one in data.conditions]
+    columns = [
+        ResultColumn("step", "Step", "count"),
+        ResultColumn("members", "Conditions in the group"),
+        ResultColumn("distance", "Mean distance", "number", 3),
+    ]
+    title = "Groups of conditions that score alike"
+    if complete.sum() < FEWEST_ITEMS or len(names) < 3:
+        return ResultTable("groups", title, columns, [])
+    found = linkage(data.scores.mean[complete].T, method="average", metric="cityblock")
+    members = {at: [name] for at, name in enumerate(names)}
+    rows = []
+    for step, (one, other, distance, _) in enumerate(found):
+        members[len(names) + step] = members[int(one)] + members[int(other)]
+        joined = ", ".join(members[len(names) + step])
+        rows.append({"step": step + 1, "members": joined, "distance": float(distance) / int(complete.sum())})
+    return ResultTable(
+        "groups",
+        title,
+        columns,
+        rows,
+        formula="Hierarchical clustering by average linkage; the distance of two conditions is the mean absolute "
+        f"difference of cell means over {int(complete.sum())} items.",
+    )
+
+
+def _spread(data: AnalysisData) -> ResultTable:
+    """Return the items on which the conditions differ most."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # Items with a single score have no SD.
+        sd: Floats = np.nanstd(data.scores.mean, axis=1, ddof=1)
+    order = np.argsort(-np.nan_to_num(sd, nan=-1.0))[:MOST_ITEMS]
+    rows = [
+        {
+            "item": data.keys[at],
+            "sd": float(sd[at]),
+            "lowest": float(np.nanmin(data.scores.mean[at])),
+            "highest": float(np.nanmax(data.scores.mean[at])),
+        }
+        for at in order
+        if sd[at] > 0
+    ]
+    return ResultTable(
+        "disputed_items",
+        "Items on which conditions differ most",
+        [
+            ResultColumn("item", "Item"),
+            ResultColumn("sd", "SD over conditions", "number"),
+            ResultColumn("lowest", "Lowest mean", "number"),
+            ResultColumn("highest", "Highest mean", "number"),
+        ],
+        rows,
+        notes=[f"At most {MOST_ITEMS} items."],
+    )
+
+
+def _failed_by_all(data: AnalysisData) -> ResultTable:
+    tried = (data.scores.n > 0).sum(axis=1)
+    failed = (tried > 1) & (np.nan_to_num(data.scores.mean).max(axis=1, initial=0.0) == 0)
+    at = np.flatnonzero(failed)
+    rows = [
+        {"item": data.keys[row], "category": data.categories[row] or None, "answers": int(data.scores.n[row].sum())}
+        for row in at[:MOST_ITEMS]
+    ]
+    return ResultTable(
+        "failed_by_all",
+        "Items that every condition answered wrong",
+        [
+            ResultColumn("item", "Item"),
+            ResultColumn("category", "Category"),
+            ResultColumn("answers", "Answers", "count"),
+        ],
+        rows,
+        sentence=f"{len(at)} of {len(data.keys)} items were answered wrong by every condition, each time.",
+        notes=["A wrong target looks the same: read such items first.", f"At most {MOST_ITEMS} items are listed."],
+    )

@@ -1,0 +1,80 @@
+"""Outliers: the items that lie furthest from the norm, or from the other conditions."""
+
+from __future__ import annotations
+
+import numpy as np
+from django.urls import reverse
+
+from grading_app.analysis.data import AnalysisData
+from grading_app.reports.result_table import ResultColumn, ResultTable
+from grading_app.statistics.item_scores import Floats
+
+SHOWN = 20
+FAR = 3.5
+
+
+def outlier_tables(data: AnalysisData) -> list[ResultTable]:
+    """Return the items with the largest residuals; no table for fewer than three items."""
+    expected, what = _expected(data)
+    residuals = np.where(np.isnan(expected), np.nan, data.scores.mean - expected)
+    flat = residuals[~np.isnan(residuals)]
+    if len(flat) < 3 or not np.ptp(flat):
+        return []
+    center = float(np.median(flat))
+    spread = float(np.median(np.abs(flat - center)))
+    order = np.argsort(-np.abs(np.nan_to_num(residuals - center)), axis=None)[:SHOWN]
+    rows, links = [], []
+    for row, column in zip(*np.unravel_index(order, residuals.shape), strict=True):
+        if np.isnan(residuals[row, column]):
+            continue
+        condition = int(data.scores.conditions[column])
+        rows.append(
+            {
+                "item": data.keys[row],
+                "category": data.categories[row] or None,
+                "condition": data.labels[condition],
+                "score": float(data.scores.mean[row, column]),
+                "expected": float(expected[row, column]),
+                "residual": float(residuals[row, column]),
+                "z": 0.6745 * (float(residuals[row, column]) - center) / spread if spread else None,
+            }
+        )
+        query = f"?experiment={data.scope.experiment.slug}&condition={condition}&item={int(data.scores.items[row])}"
+        links.append({"item": f"{reverse('trial_list')}{query}"})
+    far = sum(1 for row in rows if row["z"] is not None and abs(row["z"]) > FAR)
+    return [
+        ResultTable(
+            "outliers",
+            f"Items furthest from the {what}",
+            [
+                ResultColumn("item", "Item"),
+                ResultColumn("category", "Category"),
+                ResultColumn("condition", "Condition"),
+                ResultColumn("score", "Mean score", "number"),
+                ResultColumn("expected", "Expected", "number"),
+                ResultColumn("residual", "Residual", "signed"),
+                ResultColumn("z", "Modified z", "signed"),
+            ],
+            rows,
+            formula="Modified z: 0.6745 × (residual − median) / median absolute deviation (Iglewicz and Hoaglin 1993); "
+            f"above {FAR} is far.",
+            sentence=f"{far} of the {len(rows)} items shown lie far from the {what}.",
+            links=links,
+        )
+    ]
+
+
+def _expected(data: AnalysisData) -> tuple[Floats, str]:
+    """Return the expected score of each cell, and what it is: the norm, or the mean of the other conditions."""
+    shape = data.scores.mean.shape
+    if data.norms is not None:
+        return np.broadcast_to(data.norms.mean[:, None], shape), "norm"
+    known = ~np.isnan(data.scores.mean)
+    others = known.sum(axis=1, keepdims=True) - known
+    totals = np.nansum(data.scores.mean, axis=1, keepdims=True) - np.nan_to_num(data.scores.mean)
+    # A condition that is higher everywhere is no outlier on every item, so its level is taken out.
+    compared = known & (others > 0)
+    expected = np.where(compared, totals / np.maximum(others, 1), np.nan)
+    apart = np.where(compared, data.scores.mean - expected, 0.0)
+    level = apart.sum(axis=0, keepdims=True) / np.maximum(compared.sum(axis=0, keepdims=True), 1)
+    return expected + level, "other conditions"

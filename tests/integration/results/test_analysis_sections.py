@@ -1,0 +1,161 @@
+"""Every section of the analysis, on recorded answers and on small studies whose numbers are known."""
+
+import json
+
+import pytest
+from django.core.management import call_command
+from django.http import QueryDict
+
+from grading_app.analysis.data import load_analysis_data
+from grading_app.analysis.scope import ScopeForm
+from grading_app.analysis.sections import SECTIONS, section_tables
+from grading_app.scoring.grading import grade
+from tests import factories
+
+pytestmark = pytest.mark.django_db
+
+
+def tables_of(experiment, query=""):
+    scope = ScopeForm(QueryDict(query), experiment).scope()
+    assert scope is not None
+    found = section_tables(load_analysis_data(scope))
+    tables = [table for of_section in found.values() for table in of_section]
+    assert len({table.name for table in tables}) == len(tables)
+    return {table.name: table for table in tables}
+
+
+@pytest.fixture
+def quiz():
+    """Two models on 30 items: b is right on 24, a on 12 of these; and both are wrong on the last 6."""
+    made = factories.make_experiment(
+        "quiz",
+        dataset=factories.make_dataset(items=30),
+        models=[factories.make_model("a"), factories.make_model("b")],
+        scorers=["numeric"],
+    )
+    for run in factories.make_runs(made, status="done"):
+        right = 12 if run.condition.model.name == "a" else 24
+        factories.plan_trials(run, answer=lambda item, *_, right=right: item.target if item.position < right else "-1")
+    grade(made, by="test")
+    return made
+
+
+@pytest.fixture
+def study():
+    """Two models rate 12 pictures three times: b one point above a, and picture 0 far from the norm."""
+    items = [{"key": f"picture-{n}", "category": "AB"[n % 2], "norms": {"valence": 2 + n % 3}} for n in range(12)]
+    made = factories.make_experiment(
+        "study",
+        dataset=factories.make_dataset("pictures", items),
+        models=[factories.make_model("a"), factories.make_model("b")],
+        dimensions=[factories.make_dimension("valence")],
+        samples=3,
+    )
+    for run in factories.make_runs(made, status="done"):
+        above = run.condition.model.name == "b"
+        factories.plan_trials(run, answer=lambda item, _, index, above=above: _rating(item.position, index, above))
+    return made
+
+
+def _rating(position, index, above):
+    if position == 0:
+        return {"answer": "7", "rating": 7}
+    rating = 2 + position % 3 + above + (index == 2 and position % 4 == 1)
+    return {"answer": str(rating), "rating": rating, "truncated": index == 2, "attempts": 1 + index % 2}
+
+
+def test_right_and_wrong_are_counted_item_by_item(quiz):
+    tables = tables_of(quiz)
+    (row,) = tables["right_and_wrong"].rows
+    assert [row[name] for name in ("both_right", "gained", "lost", "both_wrong")] == [12, 12, 0, 6]
+    assert row["p"] == pytest.approx(2 * 0.5**12)
+    (difference,) = tables["differences"].rows
+    assert difference["difference"] == pytest.approx(0.4)
+    assert difference["difference_ci"][0] > 0
+    assert tables["differences"].sentence.startswith("b scores 40.0 percentage points above a on 30 items")
+
+
+def test_items_that_all_answered_wrong_are_listed(quiz):
+    table = tables_of(quiz)["failed_by_all"]
+    assert [row["item"] for row in table.rows] == [f"item-{n}" for n in range(24, 30)]
+    assert table.sentence.startswith("6 of 30 items")
+
+
+def test_a_baseline_turns_the_sign(quiz):
+    b = quiz.conditions.get(model__name="b")
+    (row,) = tables_of(quiz, f"baseline={b.pk}")["differences"].rows
+    assert (row["a"], row["b"], row["difference"]) == ("b", "a", pytest.approx(-0.4))
+
+
+def test_the_item_far_from_its_norm_comes_first(study):
+    table = tables_of(study)["outliers"]
+    assert {row["item"] for row in table.rows[:2]} == {"picture-0"}
+    assert table.rows[0]["residual"] == pytest.approx(5)
+    assert "item=" in table.links[0]["item"]
+
+
+def test_robustness_changes_one_choice_at_a_time(study):
+    table = tables_of(study)["robustness"]
+    rows = {row["variant"]: row for row in table.rows}
+    assert rows["As chosen"]["n"] == 72
+    assert rows["Without truncated answers"]["n"] == 50
+    assert rows["First attempts only"]["n"] == 50
+    assert rows["Without category A"]["items"] == 6
+    assert table.sentence == "The sign of the difference is the same under every choice."
+
+
+def test_the_variance_of_items_is_told_apart_from_that_of_repetitions(study):
+    table = tables_of(study, "margin=0.5")
+    shares = {row["source"]: row["share"] for row in table["variance_components"].rows}
+    assert set(shares) == {"Items", "Conditions", "Items × conditions", "Repetitions"}
+    assert sum(shares.values()) == pytest.approx(1)
+    assert shares["Items"] > shares["Repetitions"]
+    assert all(0 <= row["power"] <= 1 for row in table["designs"].rows)
+
+
+def test_equivalence_is_tested_within_the_margin_of_the_reader(study):
+    assert "equivalence_p" not in tables_of(study)["norm_differences"].rows[0]
+    rows = tables_of(study, "margin=3")["norm_differences"].rows
+    assert all(0 <= row["equivalence_p"] <= 1 for row in rows)
+
+
+@pytest.mark.parametrize(
+    "query", ["", "category=A", "unreadable=wrong", "exclude=truncated", "exclude=retried&margin=1"]
+)
+def test_every_table_is_written_in_every_format(study, query):
+    for table in tables_of(study, query).values():
+        for file_format in ("csv", "json", "md", "latex"):
+            assert table.render(file_format)
+
+
+def test_one_condition_and_one_item_are_no_error():
+    made = factories.make_experiment(
+        "tiny", dataset=factories.make_dataset("one", 1), dimensions=[factories.make_dimension("valence")], samples=1
+    )
+    for run in factories.make_runs(made, status="done"):
+        factories.plan_trials(run, answer=lambda *_: {"answer": "4", "rating": 4})
+    tables = tables_of(made)
+    assert tables["descriptives"].rows[0]["interval"] is None
+    assert set(tables) == {"descriptives", "robustness"}
+
+
+def test_every_section_answers_a_question():
+    assert all(section.intro.endswith("?") for section in SECTIONS)
+
+
+def test_word_problems_of_two_recorded_models_have_the_published_table(tmp_path):
+    from tests.factories.recordings import word_problems
+
+    experiment, rows = word_problems()
+    grade(experiment, by="test")
+    out = tmp_path / "table.json"
+    call_command("analyse", "word-problems", "--table", "right_and_wrong", "--format", "json", "--out", str(out))
+    (found,) = json.loads(out.read_text())["rows"]
+    right = [(row["6b_finetuning"]["is_correct"], row["6b_verification"]["is_correct"]) for row in rows]
+    expected = {
+        "both_right": (True, True), "gained": (False, True), "lost": (True, False), "both_wrong": (False, False)
+    }  # fmt: skip
+    assert {name: found[name] for name in expected} == {name: right.count(pair) for name, pair in expected.items()}
+    assert found["both_right"] + found["lost"] == 286
+    assert found["both_right"] + found["gained"] == 515
+    assert found["p"] < 1e-20
