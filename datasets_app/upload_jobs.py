@@ -14,7 +14,7 @@ from django.contrib.auth.models import User
 from django.db import transaction
 
 from datasets_app.drafts import CurationError, note
-from datasets_app.importing import NormReading, Reading, Refused
+from datasets_app.importing import FileError, NormReading, Reading
 from datasets_app.importing.dataset_writer import create_dataset, save_norms
 from datasets_app.importing.file_reader import report_to_json
 from datasets_app.importing.limited_reader import Watch, read_norm_table, read_table_columns, read_upload
@@ -65,7 +65,7 @@ def _perform(waiting: PendingUpload, job: Job, user: User) -> str:
             return _import_norms(waiting, job, user, watch)
         reading, norms = read_upload(waiting.files, job.mapping or {}, watch=watch)
         return _conclude(waiting, job, user, reading, norms)
-    except Refused as error:
+    except FileError as error:
         return _finish(waiting, job, state="failed", error=str(error))
     except FileNotFoundError:
         raise
@@ -96,7 +96,7 @@ def _import_norms(waiting: PendingUpload, job: Job, user: User, watch: Watch) ->
     """
     dataset = Dataset.objects.filter(pk=waiting.norms_of or 0).first()
     if dataset is None:
-        raise Refused("the dataset was deleted")
+        raise FileError("the dataset was deleted")
     known = dict(dataset.items.values_list("key", "category"))
     norms, error = read_norm_table(waiting.files["norms"], known, watch=watch), ""
     if norms.ok and norms.norms:

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
 
-from datasets_app.importing import Limits, Reading, Refused, read_columns, read_items, read_norms
+from datasets_app.importing import FileError, Limits, Reading, read_columns, read_items, read_norms
 from tests.factories.files import archive, messages, picture, upload
 
 
@@ -52,7 +52,7 @@ def test_a_damaged_file_gives_a_reading_that_says_what_is_wrong(name, damage):
     assert reading.ok or all(str(error) for error in reading.errors)
     norms = read_norms(upload(data, name), {"a": "x", "b": ""})
     assert norms.ok or norms.report.errors
-    with suppress(Refused):
+    with suppress(FileError):
         read_columns(upload(data, name))
 
 

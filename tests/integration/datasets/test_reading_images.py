@@ -8,7 +8,7 @@ import zlib
 import pytest
 from PIL import Image
 
-from datasets_app.importing import BadImage, Limits, read_image, read_items, thumbnail
+from datasets_app.importing import BadImage, Limits, make_thumbnail, read_image, read_items
 from tests.factories.files import BLUE, RED, archive, messages, picture, upload
 
 
@@ -129,7 +129,7 @@ def test_a_file_that_is_too_large_is_not_decoded():
 def test_a_thumbnail_is_a_small_jpeg_on_white():
     buffer = io.BytesIO()
     Image.new("RGBA", (1000, 500), (0, 0, 0, 0)).save(buffer, "PNG")
-    small = decoded(thumbnail(read_image(buffer.getvalue()).data))
+    small = decoded(make_thumbnail(read_image(buffer.getvalue()).data))
     assert (small.format, small.size, small.getpixel((5, 5))) == ("JPEG", (320, 160), (255, 255, 255))
 
 

@@ -7,7 +7,7 @@ import pyarrow
 import pytest
 from pyarrow import parquet
 
-from datasets_app.importing import LIMITS, Limits, Refused, read_columns, read_items
+from datasets_app.importing import LIMITS, FileError, Limits, read_columns, read_items
 from tests.factories.files import messages, upload
 from tests.factories.recordings import recording
 
@@ -170,7 +170,7 @@ def test_the_first_rows_can_be_looked_at_before_mapping():
     columns, rows = read_columns(upload("id,question\n" + "".join(f"k{n},q{n}\n" for n in range(9))))
     assert columns == ["id", "question"]
     assert rows == [[f"k{n}", f"q{n}"] for n in range(5)]
-    with pytest.raises(Refused):
+    with pytest.raises(FileError):
         read_columns(upload(b""))
 
 
