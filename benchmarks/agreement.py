@@ -12,7 +12,6 @@ import resource
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "evalsite.settings")
@@ -28,10 +27,9 @@ from django_q.models import OrmQ
 
 from benchmarks.pages import timed
 from benchmarks.stored import database_of_its_own, stored_answers
-from grading_app.comparison.background import WORK_OUT, work_out
-from grading_app.models import Comparison, GradeCondition, Rubric
-from grading_app.reports import verdict_cache
-from grading_app.tasks import work_out_sums
+from grading_app.models import CachedAggregate, GradeCondition, Rubric
+from grading_app.reports.cached_aggregates import TASK
+from grading_app.tasks import compute_aggregates
 from runs_app.models import Experiment
 
 # Scores from 1 to 7 for a quality of each answer. The second judge is milder and noisier.
@@ -62,40 +60,24 @@ def score_all(experiment: Experiment) -> None:
         cursor.execute("VACUUM ANALYZE")
 
 
-def asked_of_workers(task: str) -> list[dict[str, Any]]:
-    return [queued.task for queued in OrmQ.objects.all() if queued.task["func"] == task]
-
-
-def added_up(client: Client, address: str) -> None:
+def computed(client: Client, address: str) -> None:
     """Measure a first visit, and the worker's task that it starts."""
     start = time.perf_counter()
     assert client.get(address).status_code == 200
     first = time.perf_counter() - start
-    (asked,) = asked_of_workers(verdict_cache.WORK_OUT)
+    (asked,) = [queued.task for queued in OrmQ.objects.all() if queued.task["func"] == TASK]
     OrmQ.objects.all().delete()
     start = time.perf_counter()
-    work_out_sums(*asked["args"])
+    compute_aggregates(*asked["args"])
     took = time.perf_counter() - start
-    print(f"{address}: first visit {1000 * first:.0f} ms, added up by a worker in {took:.1f} s", flush=True)
-
-
-def compared(client: Client, experiment: Experiment) -> Comparison:
-    """Run the comparison that the page requested, as a worker does."""
-    assert client.get(reverse("experiment_agreement", args=[experiment.slug])).status_code == 200
-    row: Comparison = experiment.comparisons.get()  # type: ignore[attr-defined]
-    (asked,) = asked_of_workers(WORK_OUT)
-    start = time.perf_counter()
-    work_out(*asked["args"])
-    row.refresh_from_db()
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
-    print(f"compared in {time.perf_counter() - start:.1f} s, {row.n_splits:,} disagreements, {peak} MB", flush=True)
-    return row
+    print(f"{address}: first visit {1000 * first:.0f} ms, computed by a worker in {took:.1f} s, {peak} MB", flush=True)
 
 
-def pages(experiment: Experiment, row: Comparison) -> dict[str, str]:
+def pages(experiment: Experiment, row: CachedAggregate) -> dict[str, str]:
     agreement = reverse("experiment_agreement", args=[experiment.slug])
     splits = reverse("experiment_disagreements", args=[experiment.slug])
-    middle = row.splits.order_by("minus_range", "unit")[row.n_splits // 2]  # type: ignore[attr-defined]
+    middle = row.splits.order_by("minus_range", "unit")[row.value // 2]  # type: ignore[attr-defined]
     cursor = f"{-middle.minus_range!r}_{middle.unit}"
     return {
         "agreement": agreement,
@@ -114,10 +96,10 @@ def main(answers: int) -> None:
     score_all(experiment)
     client = Client(headers={"host": "localhost"})
     client.force_login(experiment.owner)
-    row = compared(client, experiment)
-    OrmQ.objects.all().delete()
-    for page in ("experiment_grading", "grading_length"):
-        added_up(client, reverse(page, args=[experiment.slug]))
+    for page in ("experiment_agreement", "experiment_disagreements", "experiment_grading", "grading_length"):
+        computed(client, reverse(page, args=[experiment.slug]))
+    row = CachedAggregate.objects.get(name="disagreements")
+    print(f"{row.value:,} disagreements", flush=True)
     print(f"{'page':18} median ms  slowest  processor    SQL  queries    kB")
     for name, address in pages(experiment, row).items():
         print(f"{name:18} {timed(client, address)}", flush=True)

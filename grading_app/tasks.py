@@ -7,14 +7,12 @@ import logging
 from django.contrib.auth.models import User
 
 from datasets_app.models.history import record_changes
-from grading_app.comparison.background import work_out
 from grading_app.export.snapshots import SnapshotError, make_snapshot
 from grading_app.judging import grader_lookup
 from grading_app.judging.item_rubrics import collect_all
 from grading_app.judging.judge_plan import judge
 from grading_app.judging.verdict_reader import read_verdicts
-from grading_app.reports.verdict_aggregation import add_up
-from grading_app.reports.verdict_cache import WORK_OUT
+from grading_app.reports.cached_aggregates import TASK, compute_rows
 from grading_app.scoring.grading import grade
 from runs_app.grading_interface import GRADE
 from runs_app.models import Experiment, Run, Wave
@@ -43,17 +41,12 @@ def grade_experiment(
     return graded | {one.condition.grade_condition_id: one.read for one in verdicts}
 
 
-def work_out_comparison(pk: int, address: str) -> None:
-    """Compute a comparison of raters that the agreement page requested."""
-    work_out(pk, address)
-
-
-def work_out_sums(keys: list[int]) -> None:
-    """Compute sums over many verdicts that the grading pages requested."""
+def compute_aggregates(keys: list[int]) -> None:
+    """Compute cached aggregates that pages requested."""
     from django_q.tasks import async_task
 
-    if left := add_up(keys, seconds=SECONDS):
-        async_task(WORK_OUT, left)
+    if left := compute_rows(keys, seconds=SECONDS):
+        async_task(TASK, left)
 
 
 def snapshot_experiment(pk: int, label: str, reason: str, user: int) -> str:

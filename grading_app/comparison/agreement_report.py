@@ -112,6 +112,15 @@ Singles = Mapping[str, Sequence[str]]
 """The columns with the single ratings behind each mean of repeated ratings, by the mean's rater."""
 
 
+@dataclass(frozen=True)
+class Compared:
+    """The result of a comparison. units: the number of compared units, out of `total`."""
+
+    units: int
+    total: int
+    measured: Measured | None
+
+
 def measured(
     ratings: Ratings,
     *,

@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from django.core.cache import cache
-from django.db.models import Count, Max, Q
+from django.db.models import Count, Max, Q, Sum
+from django.http import QueryDict
 
 from evalsite.lib.text.hashing import content_hash
-from grading_app.comparison.query import Question
+from grading_app.comparison import disagreements
+from grading_app.comparison.query import Question, QuestionForm
 from grading_app.comparison.raters import Rater, queues_of
 from grading_app.comparison.unit_counts import Frame, load_frame
-from grading_app.models import RaterAssignment, Rating
-from grading_app.reports.frame_cache import SECONDS
+from grading_app.models import RaterAssignment, Rating, Rubric
+from grading_app.reports.cached_aggregates import Aggregate, Tell
 from runs_app.models import Experiment
 
 if TYPE_CHECKING:
-    from grading_app.comparison.agreement_report import Measured
+    from grading_app.comparison.agreement_report import Compared
 
 VERSION = 6  # Increase it when the same ratings are measured differently.
+MOST_AT_ONCE = 20_000
+"""Of so many answers what raters said is compared while the page waits: about a second."""
+MOST_RATINGS = 5_000
+"""By people, likewise: each of them is a rater of their own, and is held against all others."""
+KEPT = 20  # Comparisons of an experiment, with other choices of raters and roles; and as many lists of disagreements.
+STEPS = ("adding up ratings", "measuring")
 
 
 @dataclass(frozen=True)
@@ -33,15 +41,6 @@ class Roles:
     @property
     def content(self) -> list[Any]:
         return [self.judge and self.judge.key, self.pair and [rater.key for rater in self.pair]]
-
-
-@dataclass(frozen=True)
-class Compared:
-    """The result of a comparison. units: the number of compared units, out of `total`."""
-
-    units: int
-    total: int
-    measured: Measured | None
 
 
 def roles_of(question: Question, wanted: dict[str, str]) -> Roles:
@@ -78,17 +77,8 @@ def state_of_ratings(experiment: Experiment, keys: list[int]) -> str:
     return content_hash([experiment.pk, list(answered), list(graded), str(rated), sorted(excluded.items()), keys])
 
 
-def kept_comparison(question: Question, roles: Roles, state: str) -> Compared:
-    key = f"agreement:{state}:{content_hash(roles.content)}"
-    found: Compared | None = cache.get(key)
-    if found is None:
-        found = compare(question, roles, load_frame(question))
-        cache.set(key, found, SECONDS)
-    return found
-
-
 def compare(question: Question, roles: Roles, frame: Frame) -> Compared:
-    from grading_app.comparison.agreement_report import measured  # numpy, which other pages do not need.
+    from grading_app.comparison.agreement_report import Compared, measured  # numpy, which other pages do not need.
     from grading_app.statistics.ratings import tallied
 
     if not frame.lines:
@@ -108,3 +98,106 @@ def compare(question: Question, roles: Roles, frame: Frame) -> Compared:
         are_names=question.in_pairs,
     )
     return Compared(frame.units, frame.total, numbers)
+
+
+@dataclass(frozen=True)
+class ComparisonQuery:
+    """A question with the roles in which its raters are shown."""
+
+    question: Question
+    roles: Roles
+
+
+def is_large(question: Question) -> bool:
+    """Return True if the question covers too many answers, or too many ratings by people, for one request."""
+    return _has_many_answers(question) or _has_many_ratings(question)
+
+
+def _has_many_answers(question: Question) -> bool:
+    """Read from the counters of runs. For pairs the judges' verdicts are counted."""
+    if question.in_pairs:
+        judging = question.experiment.runs.filter(condition__grade_condition__rubric__kind=Rubric.Kind.PAIRWISE)
+        return (judging.aggregate(n=Sum("n_done"))["n"] or 0) > MOST_AT_ONCE
+    if not question.on_answers and not any(rater.kind == "model" for rater in question.chosen):
+        return False
+    runs = question.experiment.runs.generating()
+    named = {"wave": question.narrowed.get("wave"), "condition": question.narrowed.get("condition")}
+    chosen = runs.filter(**{name: key for name, key in named.items() if key})
+    return (chosen.aggregate(n=Sum("n_done"))["n"] or 0) > MOST_AT_ONCE
+
+
+def _has_many_ratings(question: Question) -> bool:
+    """Count ratings by people, and stop counting at the limit."""
+    queues = queues_of(question.chosen)
+    return bool(queues) and (
+        Rating.objects.given().filter(assignment__queue__in=queues).order_by()[: MOST_RATINGS + 1].count()
+        > MOST_RATINGS
+    )
+
+
+def _dump(question: Question, roles: Roles | None = None) -> str:
+    """Return the query string from which `QuestionForm` and `roles_of` read this question, with every choice."""
+    asked = QueryDict(mutable=True)
+    asked["units"] = question.units
+    asked.setlist("rater", [rater.key for rater in question.chosen])
+    asked.update({name: str(value) for name, value in question.narrowed.items() if value})
+    if question.as_shares:
+        asked["scale"] = "share"
+    if roles and roles.judge:
+        asked["judge"] = roles.judge.key
+    if roles and roles.pair:
+        asked["first"], asked["second"] = (rater.key for rater in roles.pair)
+    return asked.urlencode()
+
+
+def _load(experiment: Experiment, address: str) -> ComparisonQuery | None:
+    asked = QueryDict(address)
+    question = QuestionForm(asked, experiment).question()
+    return ComparisonQuery(question, roles_of(question, asked.dict())) if question else None
+
+
+def _load_question(experiment: Experiment, address: str) -> Question | None:
+    return QuestionForm(QueryDict(address), experiment).question()
+
+
+def _compute(queries: Sequence[ComparisonQuery], tell: Tell) -> list[Compared]:
+    return [_compare(query, tell) for query in queries]
+
+
+def _compare(query: ComparisonQuery, tell: Tell) -> Compared:
+    frame = load_frame(query.question)
+    tell(STEPS[1])
+    return compare(query.question, query.roles, frame)
+
+
+def _value_type() -> Any:
+    from grading_app.comparison.agreement_report import Compared
+
+    return Compared
+
+
+AGREEMENT: Aggregate[ComparisonQuery, Compared] = Aggregate(
+    name="agreement",
+    value_type=_value_type,
+    dump=lambda query: _dump(query.question, query.roles),
+    load=_load,
+    fingerprint=lambda query: state_of_question(query.question),
+    is_large=lambda queries: any(is_large(query.question) for query in queries),
+    compute=_compute,
+    version=VERSION,
+    steps=STEPS,
+    kept=KEPT,
+)
+DISAGREEMENTS: Aggregate[Question, int] = Aggregate(
+    name="disagreements",
+    value_type=lambda: int,
+    dump=_dump,
+    load=_load_question,
+    fingerprint=state_of_question,
+    is_large=lambda questions: any(map(is_large, questions)),
+    compute=lambda questions, _tell: [disagreements.count(question) for question in questions],
+    version=VERSION,
+    steps=("putting disagreements in order",),
+    kept=KEPT,
+    write=disagreements.keep,
+)

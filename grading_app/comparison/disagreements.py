@@ -9,7 +9,7 @@ from django.db import connection
 
 from grading_app.comparison.query import Question
 from grading_app.comparison.unit_counts import given_by, rows
-from grading_app.models import Comparison
+from grading_app.models import CachedAggregate
 
 By = Literal["range", "variance"]
 PAGE = 25
@@ -29,12 +29,12 @@ WORKED_OUT = {
 }
 STORED: dict[By, str] = {
     by: f"""splits AS NOT MATERIALIZED (SELECT unit, minus_{by} AS minus, n, place_by_{by} AS place
-        FROM grading_app_split WHERE comparison_id = %(comparison)s)"""  # noqa: S608
+        FROM grading_app_split WHERE aggregate_id = %(aggregate)s)"""  # noqa: S608
     for by in MEASURES
 }
 KEEP = f"""INSERT INTO grading_app_split
-        (comparison_id, unit, n, minus_range, minus_variance, place_by_range, place_by_variance)
-    SELECT %(comparison)s, given.unit, count(*), -{MEASURES["range"]}, -{MEASURES["variance"]},
+        (aggregate_id, unit, n, minus_range, minus_variance, place_by_range, place_by_variance)
+    SELECT %(aggregate)s, given.unit, count(*), -{MEASURES["range"]}, -{MEASURES["variance"]},
         {PLACES["range"]}, {PLACES["variance"]} {PARTED}"""
 
 
@@ -69,31 +69,37 @@ class Place:
     next: int | None
 
 
-def keep(question: Question, comparison: Comparison) -> int:
-    """Replace the stored splits of a comparison, within the caller's transaction. Return their number."""
+def keep(aggregate: CachedAggregate, question: Question) -> int:
+    """Replace the stored splits of an aggregate, within the caller's transaction. Return their number."""
     given, chosen = given_by(question)
     with connection.cursor() as cursor:
-        cursor.execute("DELETE FROM grading_app_split WHERE comparison_id = %s", [comparison.pk])
-        cursor.execute(f"WITH {given} {KEEP}", {**chosen, "comparison": comparison.pk})
+        cursor.execute("DELETE FROM grading_app_split WHERE aggregate_id = %s", [aggregate.pk])
+        cursor.execute(f"WITH {given} {KEEP}", {**chosen, "aggregate": aggregate.pk})
         return int(cursor.rowcount)
 
 
-def _splits(question: Question, by: By, comparison: Comparison | None) -> tuple[str, dict[str, Any]]:
+def count(question: Question) -> int:
+    """Return the number of splits."""
+    statement, chosen = _splits(question, "range", None)
+    return int(rows(f"{statement} SELECT count(*) FROM splits", chosen)[0][0])  # noqa: S608 - the text above
+
+
+def _splits(question: Question, by: By, aggregate: CachedAggregate | None) -> tuple[str, dict[str, Any]]:
     """Return SQL for `splits` (unit, minus, n), with its parameters: from the stored rows, or computed."""
-    if comparison is not None:
-        return f"WITH {STORED[by]}", {"comparison": comparison.pk}
+    if aggregate is not None:
+        return f"WITH {STORED[by]}", {"aggregate": aggregate.pk}
     given, chosen = given_by(question)
     return f"WITH {given}, {WORKED_OUT[by]}", chosen
 
 
 def find(
-    question: Question, *, by: By = "range", after: str = "", before: str = "", comparison: Comparison | None = None
+    question: Question, *, by: By = "range", after: str = "", before: str = "", aggregate: CachedAggregate | None = None
 ) -> Page:
     """Return the splits beyond a cursor, largest first, then by unit.
 
-    Read the stored splits of `comparison` if given.
+    Read the stored splits of `aggregate` if given.
     """
-    statement, chosen = _splits(question, by, comparison)
+    statement, chosen = _splits(question, by, aggregate)
     edge = read_cursor(before or after)
     beyond = "" if edge is None else " WHERE (minus, unit) > (%(minus)s, %(unit)s::bigint)"
     order = "minus, unit"
@@ -126,10 +132,10 @@ NEIGHBOURS = """SELECT here.unit, -here.minus, here.n, here.place,
     FROM splits AS here WHERE here.unit = %(unit)s"""
 
 
-def place_of(question: Question, unit: int, by: By = "range", comparison: Comparison | None = None) -> Place:
+def place_of(question: Question, unit: int, by: By = "range", aggregate: CachedAggregate | None = None) -> Place:
     """Return the position of this unit in the order of `find`."""
-    statement, chosen = _splits(question, by, comparison)
-    of = comparison.n_splits if comparison else None  # The stored number saves a count of up to a million rows.
+    statement, chosen = _splits(question, by, aggregate)
+    of = aggregate.value if aggregate else None  # The stored number saves a count of up to a million rows.
     found = rows(f"{statement} {NEIGHBOURS}", {**chosen, "unit": unit, "of": of})
     if not found:
         return Place(None, None, 0, None, None)

@@ -1,6 +1,6 @@
 """Scores of stored answers by rules, judges and people, and ratings by people."""
 
-from grading_app.models.comparisons import BackgroundResult, Comparison, Split, Sums
+from grading_app.models.aggregates import CachedAggregate, Split
 from grading_app.models.gradings import Adjudication, GradeCondition, Grading, Preference, SupersededVerdict
 from grading_app.models.rating import RatedAnswer, RaterAssignment, RaterInvitation, Rating, RatingQueue
 from grading_app.models.rubrics import Grader, Panel, Rubric
@@ -8,8 +8,7 @@ from grading_app.models.snapshots import Snapshot
 
 __all__ = [
     "Adjudication",
-    "BackgroundResult",
-    "Comparison",
+    "CachedAggregate",
     "GradeCondition",
     "Grader",
     "Grading",
@@ -23,6 +22,5 @@ __all__ = [
     "Rubric",
     "Snapshot",
     "Split",
-    "Sums",
     "SupersededVerdict",
 ]

@@ -12,7 +12,8 @@ from django.utils import timezone
 from grading_app.comparison.raters import grade_label
 from grading_app.judging.grade_conditions import kin_among, solvers_of
 from grading_app.models import GradeCondition, Rubric
-from grading_app.reports.verdict_cache import CachedAggregate, kept
+from grading_app.reports.cached_aggregates import Cached
+from grading_app.reports.verdict_aggregates import get_by_condition
 from grading_app.reports.verdict_stats import SCORES, Scores, members_of
 from runs_app.models import Experiment, Run
 from runs_app.monitoring.progress import Totals
@@ -28,7 +29,7 @@ class GradeLine:
 
     condition: GradeCondition
     runs: tuple[Run, ...]
-    kept: CachedAggregate[Scores]
+    cached: Cached[Scores]
     kin: tuple[str, ...] = ()
     missing: tuple[tuple[str, int], ...] = ()
 
@@ -39,7 +40,7 @@ class GradeLine:
     @property
     def scores(self) -> Scores:
         """The scores; empty scores while nothing was added up."""
-        return self.kept.value or Scores()
+        return self.cached.value or Scores()
 
     @property
     def totals(self) -> Totals:
@@ -104,7 +105,7 @@ def grade_lines(experiment: Experiment) -> list[GradeLine]:
     )
     runs = _runs_of(experiment)
     kin = _kin_of(experiment, conditions)
-    scores = kept(SCORES, conditions, conditions)
+    scores = get_by_condition(SCORES, conditions, conditions)
     names = {condition.pk: grade_label(condition) for condition in conditions}
     return [
         GradeLine(
@@ -118,7 +119,7 @@ def grade_lines(experiment: Experiment) -> list[GradeLine]:
     ]
 
 
-def _missing(scores: CachedAggregate[Scores]) -> tuple[tuple[int, int], ...]:
+def _missing(scores: Cached[Scores]) -> tuple[tuple[int, int], ...]:
     return scores.value.missing if scores.value else ()
 
 

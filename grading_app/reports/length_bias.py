@@ -10,7 +10,7 @@ from typing import Any
 from django.db import connection
 
 from grading_app.models import GradeCondition, Rubric
-from grading_app.reports.verdict_cache import Aggregate, Among
+from grading_app.reports.verdict_aggregates import Among, verdict_aggregate
 from grading_app.statistics.clusters import ClusterSums, Share, clustered_share_of
 
 BINS = 8
@@ -129,9 +129,4 @@ def _read(conditions: Sequence[GradeCondition], _among: Among) -> dict[int, Leng
     return {one.pk: lengths_of(one) for one in conditions}
 
 
-LENGTHS: Aggregate[Lengths | Longer] = Aggregate(
-    "lengths",
-    lambda condition: Longer if is_in_pairs(condition) else Lengths,
-    _read,
-    lambda condition, _among: [condition.pk],
-)
+LENGTHS = verdict_aggregate("lengths", Lengths | Longer, _read, lambda condition, _among: [condition.pk])

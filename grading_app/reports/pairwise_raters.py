@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from grading_app.models import GradeCondition
+from grading_app.reports.cached_aggregates import Cached
 from grading_app.reports.grader_rows import GradeLine
 from grading_app.reports.pairwise_stats import PAIRS, PairwiseStanding
-from grading_app.reports.verdict_cache import CachedAggregate, kept
+from grading_app.reports.verdict_aggregates import get_by_condition
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +39,8 @@ def choosers(lines: Sequence[GradeLine]) -> list[Chooser]:
     ]
 
 
-def standings(lines: Sequence[GradeLine]) -> list[tuple[Chooser, CachedAggregate[PairwiseStanding]]]:
+def standings(lines: Sequence[GradeLine]) -> list[tuple[Chooser, Cached[PairwiseStanding]]]:
     """Return each rater with its result, so that people's and judges' wins are shown side by side."""
     among, chose = [line.condition for line in lines], choosers(lines)
-    found = kept(PAIRS, [chooser.conditions[0] for chooser in chose], among)
+    found = get_by_condition(PAIRS, [chooser.conditions[0] for chooser in chose], among)
     return [(chooser, found[chooser.conditions[0].pk]) for chooser in chose]

@@ -12,7 +12,7 @@ from django.db import connection
 from grading_app.models import GradeCondition
 from grading_app.reports.frames import condition_labels
 from grading_app.reports.statistic_format import per_cent, per_cent_interval
-from grading_app.reports.verdict_cache import Aggregate, Among
+from grading_app.reports.verdict_aggregates import Among, verdict_aggregate
 from grading_app.statistics.clusters import ClusterSums
 from grading_app.statistics.intervals import SHARE_BOUNDS, ScoreEstimate, estimate_mean
 
@@ -180,11 +180,8 @@ def _read(conditions: Sequence[GradeCondition], among: Among) -> dict[int, Pairw
     return {one.pk: pairwise_standing(together(one, among), labels) for one in conditions}
 
 
-PAIRS: Aggregate[PairwiseStanding] = Aggregate(
-    "pairs",
-    lambda _: PairwiseStanding,
-    _read,
-    lambda condition, among: [one.pk for one in together(condition, among)],
+PAIRS = verdict_aggregate(
+    "pairs", PairwiseStanding, _read, lambda condition, among: [one.pk for one in together(condition, among)]
 )
 
 

@@ -11,7 +11,7 @@ from django.db import connection
 from grading_app.comparison.raters import grade_scale
 from grading_app.models import GradeCondition
 from grading_app.reports.frames import SUMS
-from grading_app.reports.verdict_cache import Aggregate, Among
+from grading_app.reports.verdict_aggregates import Among, verdict_aggregate
 from grading_app.statistics.clusters import ClusterSums
 from grading_app.statistics.intervals import Bounds, ScoreEstimate, estimate_mean
 from runs_app.models import Dimension
@@ -125,7 +125,7 @@ def _rests_on(condition: GradeCondition, _among: Among) -> list[int]:
     return [condition.pk, *members_of(condition)]
 
 
-SCORES: Aggregate[Scores] = Aggregate("scores", lambda _: Scores, read_scores, _rests_on)
+SCORES = verdict_aggregate("scores", Scores, read_scores, _rests_on)
 
 
 def _may_leave_out(condition: GradeCondition, scores: Mapping[int, Scores]) -> bool:

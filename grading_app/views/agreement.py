@@ -12,10 +12,10 @@ from django.utils.http import urlencode
 from django.views.decorators.http import require_safe
 
 from evalsite.lib.permissions import readers_only
-from grading_app.comparison.background import Standing, is_large, standing_of
-from grading_app.comparison.comparison_cache import Compared, Roles, kept_comparison, roles_of, state_of_question
+from grading_app.comparison.comparison_cache import AGREEMENT, ComparisonQuery, Roles, roles_of
 from grading_app.comparison.query import Question, QuestionForm
 from grading_app.comparison.raters import CHOICE, Rater
+from grading_app.reports.cached_aggregates import Cached, get
 from grading_app.reports.plot_style import NARROW, WIDE, Theme, svg
 from grading_app.tables.agreement import (
     CoverageTable,
@@ -32,7 +32,7 @@ from runs_app.monitoring.progress import Totals, state_of
 from runs_app.views.permissions import may_edit, visible_experiment
 
 if TYPE_CHECKING:
-    from grading_app.comparison.agreement_report import Measured
+    from grading_app.comparison.agreement_report import Compared, Measured
 
 FIGURES = ("differences", "confusion")
 THEMES: dict[str, Theme] = {"": "auto", "light": "light", "dark": "dark"}
@@ -49,9 +49,9 @@ def experiment_agreement(request: HttpRequest, slug: str) -> HttpResponse:
     context["may_ask"] = may_edit(request, experiment)
     if question is not None:
         roles = roles_of(question, request.GET.dict())
-        compared, state, standing = _compared(question, roles)
-        context |= {"roles": roles, "compared": compared, "standing": standing, "here": request.get_full_path()}
-        context |= _shown(request, question, roles, compared, state) if compared else {}
+        cached = _compared(question, roles)
+        context |= {"roles": roles, "compared": cached.value, "cached": cached, "here": request.get_full_path()}
+        context |= _shown(request, question, roles, cached.value, cached.fingerprint) if cached.value else {}
     return render(request, "grading_app/agreement.html", context)
 
 
@@ -68,21 +68,20 @@ def agreement_figure(request: HttpRequest, slug: str, name: str) -> HttpResponse
     if question is None or theme is None or width is None:
         raise Http404
     roles = roles_of(question, request.GET.dict())
-    compared, state, _ = _compared(question, roles)
-    picture = _pictures(question, roles, compared, width).get(name) if compared else None
+    cached = _compared(question, roles)
+    picture = _pictures(question, roles, cached.value, width).get(name) if cached.value else None
     if picture is None:
         raise Http404
-    kept = "private, max-age=604800, immutable" if request.GET.get("state") == state[:12] else "private, no-cache"
+    kept = (
+        "private, max-age=604800, immutable"
+        if request.GET.get("state") == cached.fingerprint[:12]
+        else "private, no-cache"
+    )
     return HttpResponse(svg(picture.draw, theme), content_type="image/svg+xml", headers={"Cache-Control": kept})
 
 
-def _compared(question: Question, roles: Roles) -> tuple[Compared | None, str, Standing | None]:
-    """Return the numbers and the state that they belong to. They are computed now, or by a worker if there are many."""
-    if not is_large(question):
-        state = state_of_question(question)
-        return kept_comparison(question, roles, state), state, None
-    standing = standing_of(question, roles)
-    return standing.compared, standing.row.state, standing
+def _compared(question: Question, roles: Roles) -> Cached[Compared]:
+    return get(AGREEMENT, question.experiment.pk, ComparisonQuery(question, roles))
 
 
 def page_state(experiment: Experiment) -> str:

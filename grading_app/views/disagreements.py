@@ -16,12 +16,12 @@ from evalsite.lib.web.form_errors import first_form_error
 from grading_app.comparison import disagreements
 from grading_app.comparison.adjudication import AdjudicationError, adjudicate, may_adjudicate
 from grading_app.comparison.answer_pairs import answers_of
-from grading_app.comparison.background import Standing, is_large, standing_of
-from grading_app.comparison.comparison_cache import roles_of
+from grading_app.comparison.comparison_cache import DISAGREEMENTS, is_large
 from grading_app.comparison.disagreements import By, Place, Split
 from grading_app.comparison.query import Question, QuestionForm
 from grading_app.comparison.rater_verdicts import Side, sides_of, values_by_unit
 from grading_app.forms.adjudication import AdjudicationForm, scales_of
+from grading_app.reports.cached_aggregates import Cached, get
 from grading_app.views.agreement import page_state
 from runs_app.models import Trial
 from runs_app.prompt_preview import turns_of
@@ -40,10 +40,10 @@ def experiment_disagreements(request: HttpRequest, slug: str) -> HttpResponse:
     question = form.question()
     context = {"experiment": experiment, "form": form, "state": page_state(experiment), "question": question}
     if question is not None:
-        standing, by = standing_now(question), order_of(request)
-        context |= {"standing": standing, "here": request.get_full_path(), "by": by}
+        cached, by = stored_order(question), order_of(request)
+        context |= {"cached": cached, "here": request.get_full_path(), "by": by}
         cursors = {name: request.GET.get(name, "") for name in CURSORS}
-        page = disagreements.find(question, by=by, comparison=standing.row if standing else None, **cursors)
+        page = disagreements.find(question, by=by, aggregate=cached.row if cached else None, **cursors)
         context |= {"rows": _rows(question, page.splits), **_links(request, page)}
     return render(request, "grading_app/disagreements.html", {**context, "query": choice_of(request).urlencode()})
 
@@ -57,8 +57,8 @@ def disagreement(request: HttpRequest, slug: str, pk: int) -> HttpResponse:
     question = QuestionForm(request.GET, experiment).question()
     place = Place(None, None, 0, None, None)
     if question is not None and question.on_answers:
-        standing = standing_now(question)
-        place = disagreements.place_of(question, trial.pk, order_of(request), standing.row if standing else None)
+        cached = stored_order(question)
+        place = disagreements.place_of(question, trial.pk, order_of(request), cached.row if cached else None)
     raters = question.everyone if question is not None and question.on_answers else []
     in_total = question is not None and not question.criterion  # An adjudication is a score of the whole answer.
     may = in_total and may_adjudicate(request.user, experiment)
@@ -98,9 +98,9 @@ def disagreement_settle(request: HttpRequest, slug: str, pk: int) -> HttpRespons
     return redirect(back)
 
 
-def standing_now(question: Question) -> Standing | None:
-    """Return a worker's result if there are many answers; None if they are computed during the request."""
-    return standing_of(question, roles_of(question, {})) if is_large(question) else None
+def stored_order(question: Question) -> Cached[int] | None:
+    """Return the disagreements in the order that a worker stored; None if they are few and read directly."""
+    return get(DISAGREEMENTS, question.experiment.pk, question) if is_large(question) else None
 
 
 def _settled(trial: Trial) -> list[dict[str, Any]]:

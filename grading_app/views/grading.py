@@ -47,7 +47,7 @@ def experiment_grading(request: HttpRequest, slug: str) -> HttpResponse:
     newer = newer_versions(experiment, [line.condition for line in lines]) if editable else {}
     chose = standings(lines)
     names = AnswerNames(labels_of(experiment), dimensions_of(experiment))
-    is_added_up = any(line.kept.is_under_way for line in lines) or any(one.is_under_way for _, one in chose)
+    is_added_up = any(line.cached.is_under_way for line in lines) or any(one.is_under_way for _, one in chose)
     context = {
         "experiment": experiment,
         "state": state_of(experiment, Totals.of(experiment.runs.generating())),

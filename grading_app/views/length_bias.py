@@ -15,10 +15,11 @@ from evalsite.lib.permissions import readers_only
 from grading_app.comparison.raters import grade_label
 from grading_app.models import GradeCondition
 from grading_app.reports import length_plot
+from grading_app.reports.cached_aggregates import Cached
 from grading_app.reports.frames import condition_labels
 from grading_app.reports.length_bias import LENGTHS, Lengths, Longer
 from grading_app.reports.plot_style import WIDE, svg
-from grading_app.reports.verdict_cache import CachedAggregate, kept
+from grading_app.reports.verdict_aggregates import get_by_condition
 from grading_app.tables.results import behind
 from grading_app.views.agreement import THEMES, WIDTHS, page_state
 from runs_app.models import Experiment
@@ -39,8 +40,8 @@ def grading_length(request: HttpRequest, slug: str) -> HttpResponse:
         "is_unknown": chosen is None and bool(conditions),
     }
     if chosen is not None:
-        found = _kept(chosen, conditions)
-        context |= {"kept": found, "here": request.get_full_path(), "label": grade_label(chosen)}
+        found = _cached(chosen, conditions)
+        context |= {"cached": found, "here": request.get_full_path(), "label": grade_label(chosen)}
         context |= _shown(experiment, chosen, found.value) if found.value else {}
     return render(request, "grading_app/grading_length.html", context)
 
@@ -55,7 +56,7 @@ def grading_length_figure(request: HttpRequest, slug: str) -> HttpResponse:
     conditions = _conditions(experiment)
     chosen = _chosen(request, conditions)
     theme, width = THEMES.get(request.GET.get("theme", "")), WIDTHS.get(request.GET.get("width", ""))
-    found = _kept(chosen, conditions).value if chosen is not None else None
+    found = _cached(chosen, conditions).value if chosen is not None else None
     if not isinstance(found, Lengths) or not found.bins or theme is None or width is None:
         raise Http404
     labels = _labels(experiment)
@@ -74,8 +75,8 @@ def _chosen(request: HttpRequest, conditions: list[GradeCondition]) -> GradeCond
     return next((one for one in conditions if wanted in ("", str(one.pk))), None)
 
 
-def _kept(chosen: GradeCondition, conditions: list[GradeCondition]) -> CachedAggregate[Lengths | Longer]:
-    return kept(LENGTHS, [chosen], conditions)[chosen.pk]
+def _cached(chosen: GradeCondition, conditions: list[GradeCondition]) -> Cached[Lengths | Longer]:
+    return get_by_condition(LENGTHS, [chosen], conditions)[chosen.pk]
 
 
 def _labels(experiment: Experiment) -> dict[int, str]:

@@ -11,7 +11,7 @@ from grading_app.comparison import disagreements
 from grading_app.comparison.answer_pairs import answers_of, pair_with, sides_of_pair
 from grading_app.comparison.query import QuestionForm
 from grading_app.comparison.raters import PAIRS
-from grading_app.views.disagreements import choice_of, order_of, standing_now
+from grading_app.views.disagreements import choice_of, order_of, stored_order
 from runs_app.prompt_preview import turns_of
 from runs_app.views.permissions import visible_experiment
 
@@ -27,13 +27,13 @@ def pair_disagreement(request: HttpRequest, slug: str, pk: int) -> HttpResponse:
     pair = answers_of(question, [unit]).get(unit) if question is not None and unit is not None else None
     if question is None or unit is None or pair is None:
         raise Http404
-    standing = standing_now(question)
+    cached = stored_order(question)
     context = {
         "experiment": experiment,
         "trial": pair[0],  # The template for one answer shows this trial's item.
         "first": pair[0],
         "second": pair[1],
-        "place": disagreements.place_of(question, unit, order_of(request), standing.row if standing else None),
+        "place": disagreements.place_of(question, unit, order_of(request), cached.row if cached else None),
         "turns": turns_of(pair[0]),
         "sides": sides_of_pair(question, unit, pair),
         "query": choice_of(request, units=PAIRS).urlencode(),

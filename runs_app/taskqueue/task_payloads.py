@@ -16,10 +16,9 @@ from django.core.signing import BadSignature
 FUNCTIONS: Final = frozenset(
     {
         "datasets_app.tasks.read_upload",
+        "grading_app.tasks.compute_aggregates",
         "grading_app.tasks.grade_experiment",
         "grading_app.tasks.snapshot_experiment",
-        "grading_app.tasks.work_out_comparison",
-        "grading_app.tasks.work_out_sums",
         "runs_app.tasks.drain",
         "runs_app.tasks.make_preflight",
         "runs_app.tasks.tend",

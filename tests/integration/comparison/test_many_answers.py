@@ -1,6 +1,7 @@
 """Many answers: a worker compares them, and the pages say how far it is, of when the numbers are, and what is newer."""
 
 import random
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -10,12 +11,14 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from django.utils import timezone
 
-from grading_app.comparison import background, disagreements
+from grading_app.comparison import comparison_cache, disagreements
 from grading_app.comparison import query as query_module
+from grading_app.comparison.comparison_cache import compare, roles_of
 from grading_app.comparison.query import QuestionForm
-from grading_app.models import Comparison, Grading, Split
-from grading_app.reports import background_results
-from grading_app.tasks import work_out_comparison
+from grading_app.comparison.unit_counts import load_frame
+from grading_app.models import CachedAggregate, Grading, Split
+from grading_app.reports import cached_aggregates
+from grading_app.tasks import compute_aggregates
 from grading_app.verdict_history import superseding
 from tests import factories
 from tests.factories.gradings import make_answered_experiment, make_gradings, make_scale_rubric
@@ -30,7 +33,7 @@ def asked(monkeypatch):
     """What was asked of workers; nothing is large enough to be worked out at once."""
     found = []
     monkeypatch.setattr("django_q.tasks.async_task", lambda name, *arguments: found.append((name, arguments)))
-    monkeypatch.setattr(background, "MOST_AT_ONCE", 0)
+    monkeypatch.setattr(comparison_cache, "MOST_AT_ONCE", 0)
     return found
 
 
@@ -46,8 +49,8 @@ def work(asked):
     """As a worker does: everything that was asked for."""
     while asked:
         name, arguments = asked.pop(0)
-        assert name == "grading_app.tasks.work_out_comparison"
-        work_out_comparison(*arguments)
+        assert name == "grading_app.tasks.compute_aggregates"
+        compute_aggregates(*arguments)
 
 
 def opened(client, experiment, page="agreement", query=""):
@@ -63,7 +66,7 @@ def test_a_page_asks_once_and_shows_what_a_worker_found(client, experiment, aske
     for _ in range(2):
         page = opened(client, experiment)
         assert page.context["compared"] is None
-        assert "step 1 of 4: waiting for a worker" in page.content.decode()
+        assert "step 1 of 3: waiting for a worker" in page.content.decode()
         assert 'hx-trigger="every 3s"' in page.content.decode()
     assert len(asked) == 1
     work(asked)
@@ -77,21 +80,25 @@ def test_a_page_asks_once_and_shows_what_a_worker_found(client, experiment, aske
 def test_the_numbers_are_those_of_a_page_that_works_them_out_itself(client, experiment, asked, monkeypatch):
     opened(client, experiment)
     work(asked)
+    one = question(experiment)
     kept = opened(client, experiment).context["compared"]
-    monkeypatch.setattr(background, "MOST_AT_ONCE", 10**6)
+    assert kept == compare(one, roles_of(one, {}), load_frame(one))
+    CachedAggregate.objects.all().delete()
+    monkeypatch.setattr(comparison_cache, "MOST_AT_ONCE", 10**6)
     assert opened(client, experiment).context["compared"] == kept
+    assert not CachedAggregate.objects.exists()
 
 
 def test_numbers_that_are_out_of_date_say_so_and_are_worked_out_again(client, experiment, asked):
     opened(client, experiment)
     work(asked)
     long_ago = timezone.now() - timedelta(hours=2)
-    Comparison.objects.update(asked_at=long_ago, ended_at=long_ago)
+    CachedAggregate.objects.update(asked_at=long_ago, ended_at=long_ago)
     with superseding():
         Grading.objects.filter(pk=Grading.objects.first().pk).update(score=4.75)
     page = opened(client, experiment)
     assert page.context["compared"] is not None
-    assert "The ratings or the selection changed" in page.content.decode()
+    assert "A worker is calculating newer results (step 1 of 3" in page.content.decode()
     work(asked)
     page = opened(client, experiment)
     assert "Includes all ratings" in page.content.decode()
@@ -120,23 +127,28 @@ def test_another_choice_of_raters_to_look_at_is_asked_for_and_kept_beside_the_fi
     assert asked == []
 
 
-def test_what_fails_is_told_and_what_is_gone_is_named(client, experiment, asked, monkeypatch):
+def test_a_comparison_of_raters_that_are_gone_says_so(client, experiment, asked):
     opened(client, experiment)
     with deleting_anything():
         experiment.grade_conditions.all().delete()
     work(asked)
-    assert "not there any more" in Comparison.objects.get().problem
-    monkeypatch.setattr(background, "load_frame", lambda _: 1 / 0)
-    row = Comparison.objects.get()
+    row = CachedAggregate.objects.get()
+    assert "not there any more" in row.problem
+
+
+def test_a_computation_that_fails_says_that_the_worker_gave_up(client, experiment, asked, monkeypatch):
+    opened(client, experiment)
+    monkeypatch.setattr(comparison_cache, "load_frame", lambda _: 1 / 0)
+    row = CachedAggregate.objects.get()
     with pytest.raises(ZeroDivisionError):
-        background.work_out(row.pk, "")
+        work(asked)
     row.refresh_from_db()
     assert (row.step, row.problem) == ("", "the worker gave up; its log says why")
 
 
 def test_a_worker_that_was_lost_is_asked_again(client, experiment, asked):
     opened(client, experiment)
-    Comparison.objects.update(asked_at=timezone.now() - background_results.LOST_AFTER - timedelta(seconds=1))
+    CachedAggregate.objects.update(asked_at=timezone.now() - cached_aggregates.LOST_AFTER - timedelta(seconds=1))
     opened(client, experiment)
     assert len(asked) == 2
 
@@ -145,13 +157,13 @@ def test_a_worker_that_was_lost_is_asked_again(client, experiment, asked):
 def test_splits_that_are_kept_are_those_that_are_worked_out_page_by_page(experiment, asked, monkeypatch, by):
     monkeypatch.setattr(disagreements, "PAGE", 7)
     one = question(experiment)
-    row = Comparison.objects.create(experiment=experiment, question="x")
-    row.n_splits = disagreements.keep(one, row)
+    row = CachedAggregate.objects.create(experiment=experiment, name="disagreements", key="x", query="")
+    row.value = disagreements.keep(row, one)
     pages = {"after": "", "before": ""}
     for way in ("after", "before"):
         while True:
             expected = disagreements.find(one, by=by, **pages)
-            assert disagreements.find(one, by=by, comparison=row, **pages) == expected
+            assert disagreements.find(one, by=by, aggregate=row, **pages) == expected
             for split in expected.splits:
                 assert disagreements.place_of(one, split.unit, by, row) == disagreements.place_of(one, split.unit, by)
             cursor = getattr(expected, way)
@@ -159,7 +171,7 @@ def test_splits_that_are_kept_are_those_that_are_worked_out_page_by_page(experim
                 break
             pages = {"after": "", "before": "", way: cursor}
         pages = {"after": "", "before": expected.before or expected.splits[0].cursor}
-    assert row.n_splits == Split.objects.count() > 14
+    assert row.value == disagreements.count(one) == Split.objects.count() > 14
 
 
 def test_the_list_of_disagreements_waits_for_a_worker_as_well(client, experiment, asked):
@@ -174,22 +186,23 @@ def test_the_list_of_disagreements_waits_for_a_worker_as_well(client, experiment
 
 
 def test_old_questions_are_forgotten_with_their_splits(client, experiment, asked, monkeypatch):
-    monkeypatch.setattr(background, "KEPT", 1)
+    monkeypatch.setattr(comparison_cache, "DISAGREEMENTS", replace(comparison_cache.DISAGREEMENTS, kept=1))
     for query in ("", "category=odd"):
-        opened(client, experiment, query=query)
+        opened(client, experiment, "disagreements", query)
         work(asked)
-    assert Comparison.objects.count() == 1
-    assert set(Split.objects.values_list("comparison", flat=True)) == {Comparison.objects.get().pk}
+    assert set(Split.objects.values_list("aggregate", flat=True)) == {CachedAggregate.objects.get().pk}
 
 
 def test_an_experiment_goes_with_its_comparisons(client, experiment, asked):
-    opened(client, experiment)
-    work(asked)
+    for page in ("agreement", "disagreements"):
+        opened(client, experiment, page)
+        work(asked)
+    assert Split.objects.exists()
     with deleting_anything():
         experiment.runs.all().delete()
     with deleting_anything():
         type(experiment).objects.filter(pk=experiment.pk).delete()
-    assert not Comparison.objects.exists()
+    assert not CachedAggregate.objects.exists()
     assert not Split.objects.exists()
 
 
@@ -212,7 +225,7 @@ def test_the_number_of_queries_does_not_grow_with_answers(client, asked, page):
 def test_many_ratings_by_people_are_compared_by_a_worker_and_nobody_is_left_out_unsaid(
     client, asked, experiment, monkeypatch
 ):
-    monkeypatch.setattr(background, "MOST_AT_ONCE", 10**6)
+    monkeypatch.setattr(comparison_cache, "MOST_AT_ONCE", 10**6)
     valence = factories.make_dimension("valence")
     experiment.dimensions.add(valence)
     queue = make_queue(dataset=experiment.dataset, dimensions=[valence])
@@ -221,7 +234,7 @@ def test_many_ratings_by_people_are_compared_by_a_worker_and_nobody_is_left_out_
     query = f"units=items:valence&rater=q{queue.pk}-{valence.pk}"
     assert len(opened(client, experiment, query=query).context["compared"].measured.covered) == 3
     assert not asked
-    monkeypatch.setattr(background, "MOST_RATINGS", 3 * 12 - 1)
+    monkeypatch.setattr(comparison_cache, "MOST_RATINGS", 3 * 12 - 1)
     monkeypatch.setattr(query_module, "MOST_RATERS", 2)
     opened(client, experiment, query=query)
     work(asked)

@@ -7,10 +7,10 @@ import pytest
 from django.core.cache import cache
 from django.urls import reverse
 
-from grading_app.models import GradeCondition, Grading, Preference, Rubric, Sums
-from grading_app.reports import verdict_cache
+from grading_app.models import CachedAggregate, GradeCondition, Grading, Preference, Rubric
+from grading_app.reports import verdict_aggregates
 from grading_app.reports.length_bias import lengths_of
-from grading_app.tasks import work_out_sums
+from grading_app.tasks import compute_aggregates
 from grading_app.verdict_history import superseding
 from tests import factories
 from tests.factories.gradings import make_gradings, make_scale_rubric
@@ -95,17 +95,17 @@ def test_scores_of_one_length_have_no_correlation():
 def test_of_many_answers_all_are_read_by_a_worker_and_the_page_says_of_when_they_are(client, experiment, monkeypatch):
     asked = []
     monkeypatch.setattr("django_q.tasks.async_task", lambda name, *arguments: asked.append((name, arguments)))
-    monkeypatch.setattr(verdict_cache, "MOST_AT_ONCE", 95)
+    monkeypatch.setattr(verdict_aggregates, "MOST_AT_ONCE", 95)
     judge = make_gradings(experiment, "judge-a", by_model)
     client.force_login(experiment.owner)
     address = reverse("grading_length", args=["pilot"])
     for _ in range(2):
         text = client.get(address).content.decode()
-        assert "A worker is calculating the results (waiting for a worker)" in text
+        assert "A worker is calculating the results (step 1 of 2: waiting for a worker)" in text
         assert 'hx-trigger="every 3s"' in text
-    assert asked == [("grading_app.tasks.work_out_sums", ([Sums.objects.get().pk],))]
+    assert asked == [("grading_app.tasks.compute_aggregates", ([CachedAggregate.objects.get().pk],))]
     assert client.get(reverse("grading_length_figure", args=["pilot"])).status_code == 404
-    work_out_sums(*asked.pop()[1])
+    compute_aggregates(*asked.pop()[1])
     page = client.get(address)
     judge.refresh_from_db()
     assert page.context["lengths"] == lengths_of(judge)
@@ -113,9 +113,12 @@ def test_of_many_answers_all_are_read_by_a_worker_and_the_page_says_of_when_they
     assert client.get(page.context["figure"]["address"]).content.startswith(b"<svg")
     with superseding():
         Grading.objects.filter(pk=Grading.objects.first().pk).update(score=1)
-    assert "Newer ones are added soon after the last verdict" in client.get(address).content.decode()
-    Sums.objects.update(asked_at=factories.NOON, ended_at=factories.NOON)
-    assert "A worker is adding newer ones" in client.get(address).content.decode()
+    assert "Out of date: includes verdicts until" in client.get(address).content.decode()
+    CachedAggregate.objects.update(asked_at=factories.NOON, ended_at=factories.NOON)
+    assert (
+        "A worker is calculating newer results (step 1 of 2: waiting for a worker)"
+        in client.get(address).content.decode()
+    )
     assert len(asked) == 1
 
 

@@ -9,11 +9,11 @@ from django.urls import reverse
 from grading_app.judging import grade_conditions, panels
 from grading_app.judging.judge_plan import judge
 from grading_app.judging.verdict_reader import read_verdicts
-from grading_app.models import GradeCondition, Grading, Panel, Sums
-from grading_app.reports import verdict_cache
+from grading_app.models import CachedAggregate, GradeCondition, Grading, Panel
+from grading_app.reports import verdict_aggregates
 from grading_app.reports.frame_cache import fingerprint
 from grading_app.reports.grader_rows import grade_lines
-from grading_app.tasks import work_out_sums
+from grading_app.tasks import compute_aggregates
 from grading_app.verdict_history import superseding
 from runs_app.models import Run, Trial
 from tests import factories
@@ -155,24 +155,24 @@ def test_many_verdicts_are_added_up_by_a_worker_with_the_same_sums_and_of_each_l
 
     asked = []
     monkeypatch.setattr("django_q.tasks.async_task", lambda name, *arguments: asked.append((name, arguments)))
-    monkeypatch.setattr(verdict_cache, "MOST_AT_ONCE", 0)
+    monkeypatch.setattr(verdict_aggregates, "MOST_AT_ONCE", 0)
     cache.clear()
     client.force_login(answered.owner)
     page = client.get(reverse("experiment_grading", args=[answered.slug])).content.decode()
-    assert page.count("A worker is calculating the results (waiting for a worker)") == 5
+    assert page.count("A worker is calculating the results (step 1 of 2: waiting for a worker)") == 5
     assert 'hx-trigger="every 3s"' in page
     monkeypatch.setattr("grading_app.tasks.SECONDS", 0)
     while asked:
-        work_out_sums(*asked.pop(0)[1])
+        compute_aggregates(*asked.pop(0)[1])
     assert [line.scores for line in grade_lines(answered)] == at_once
     page = client.get(reverse("experiment_grading", args=[answered.slug])).content.decode()
     assert page.count("Includes all verdicts") == 5
     assert "6 of 6 pairs" in page
     with superseding():
         Grading.objects.filter(condition__grader=one, trial=gone[0]).update(score=1)
-    assert [line.kept.is_fresh for line in grade_lines(answered)] == [False, True, False, True]
+    assert [line.cached.is_fresh for line in grade_lines(answered)] == [False, True, False, True]
     assert asked == []
-    Sums.objects.update(problem="out of memory")
+    CachedAggregate.objects.update(problem="out of memory")
     assert (
         "The last calculation failed: out of memory"
         in client.get(reverse("experiment_grading", args=[answered.slug])).content.decode()

@@ -1,0 +1,61 @@
+"""Results over rows that are too many to be read during a request."""
+
+from __future__ import annotations
+
+from django.db import models
+
+from runs_app.models import Experiment
+
+
+class CachedAggregate(models.Model):
+    """The last result of one aggregate for one query. `reports.cached_aggregates` requests, computes and reads it."""
+
+    experiment = models.ForeignKey(
+        Experiment, on_delete=models.CASCADE, related_name="cached_aggregates", db_index=False
+    )
+    name = models.CharField(max_length=40, help_text="Of the aggregate")
+    key = models.CharField(max_length=64, help_text="A hash of the query")
+    query = models.JSONField(help_text="From which a worker reads what to compute")
+    value = models.JSONField(null=True)
+    fingerprint = models.CharField(max_length=64, blank=True, help_text="Of the rows behind the value")
+    computed_at = models.DateTimeField(null=True, help_text="When the rows behind the value were read")
+    asked_at = models.DateTimeField(null=True, help_text="When a worker was last asked for it")
+    ended_at = models.DateTimeField(null=True, help_text="When a worker last computed it, or failed")
+    took_s = models.FloatField(default=0)
+    step = models.CharField(max_length=80, blank=True, help_text="The present step of a worker; empty without one")
+    problem = models.TextField(blank=True)
+
+    class Meta:
+        ordering = ["pk"]
+        constraints = [
+            models.UniqueConstraint(fields=["experiment", "name", "key"], name="cachedaggregate_once"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.experiment}: {self.name} {self.key[:12]}"
+
+
+class Split(models.Model):
+    """A unit on which the raters of a comparison differ. It belongs to an aggregate of disagreements.
+
+    Sizes are stored as negative numbers, so that ascending order is the largest first. Units of equal size follow by
+    their key. So one index serves pages in both directions.
+    """
+
+    pk = models.CompositePrimaryKey("aggregate", "unit")
+    aggregate = models.ForeignKey(CachedAggregate, on_delete=models.CASCADE, related_name="splits", db_index=False)
+    unit = models.BigIntegerField(help_text="An answer or an item")
+    n = models.PositiveSmallIntegerField(help_text="How many rated it")
+    minus_range = models.FloatField()
+    minus_variance = models.FloatField()
+    place_by_range = models.PositiveBigIntegerField(help_text="Among all of the comparison, from 1: too many to count")
+    place_by_variance = models.PositiveBigIntegerField()
+
+    class Meta:
+        indexes = [
+            models.Index(fields=["aggregate", "minus_range", "unit"], name="split_by_range"),
+            models.Index(fields=["aggregate", "minus_variance", "unit"], name="split_by_variance"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.unit}: {-self.minus_range:g}"
