@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from grading_app.statistics.estimates import Estimate
 
 
+BELOW_ZERO = "below 0: ratings of one unit differ more than the units do. Report it as no reliability."
+
+
 def counted(value: int) -> str:
     return site_wording.format_count(value)
 
@@ -107,7 +110,10 @@ class MeasureTable(tables.Table):
     def render_value(self, record: Line) -> str | SafeString:
         if record.estimate is None or record.estimate.estimate is None:
             return format_html('<span class="muted why">{}</span>', record.why)
-        return statistic_format.number(record.estimate.estimate, 3)
+        shown = statistic_format.number(record.estimate.estimate, 3)
+        if record.name.startswith("ICC(") and record.estimate.estimate < 0:
+            return format_html('{} <span class="muted why">{}</span>', shown, BELOW_ZERO)
+        return shown
 
     def render_interval(self, record: Line) -> str:
         return interval_of(record.estimate)
