@@ -103,7 +103,9 @@ class MeasureTable(tables.Table):
             used, of = record.estimate.units, record.estimate.units + record.estimate.left_out
             told.append(f"Units: {counted(used)} of {counted(of)}, {record.source.uses}.")
             if record.estimate.interval:
-                told.append(f"Interval: {record.estimate.interval}, {record.estimate.resamples:,} resamples.")
+                drawn = record.estimate.interval.startswith("percentile")
+                resamples = f", {record.estimate.resamples:,} resamples" if drawn else ""
+                told.append(f"Interval: {record.estimate.interval}{resamples}.")
         words = format_html_join("", "<p>{}</p>", ((one,) for one in told))
         return format_html('<details class="more"><summary>{}{}</summary>{}</details>', record.name, fits, words)
 
