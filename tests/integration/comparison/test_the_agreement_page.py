@@ -59,7 +59,7 @@ def question(experiment, query=""):
 
 def test_judges_meet_on_the_answers_that_both_graded(client, experiment):
     page = opened(client, experiment)
-    text = page.content.decode()
+    text = " ".join(page.content.decode().split())
     assert page.status_code == 200
     assert "24 units with two or more ratings" in text
     assert "judge-a" in text
