@@ -6,17 +6,19 @@ ARGS ?=
 TEST_DATA_DIR ?= var/test
 
 RUN := .venv/bin/python
+PYTEST := $(RUN) -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 # A site for others behind a TLS proxy, as docs/deploy/evalsite.env.example has it.
 PRODUCTION := EVALSITE_ALLOWED_HOSTS=evalsite.lab.example EVALSITE_HTTPS=1
 CODE := evalsite datasets_app runs_app grading_app manage.py
 
-.PHONY: help install install-dev demo test faults campaign fuzz lint
+.PHONY: help install install-dev demo test test-all faults campaign fuzz lint
 .DEFAULT_GOAL := help
 
 help:
 	@echo 'make install               a venv in .venv, from the hashed lock'
 	@echo 'make demo                  the whole site with the sample data; ARGS=--no-serve ends after the job'
-	@echo 'make test                  the tests; ARGS go to pytest'
+	@echo 'make test                  the tests that every change runs; ARGS go to pytest'
+	@echo 'make test-all              all tests: browsers, killed processes, faults and the fuzzer too'
 	@echo 'make fuzz                  hostile requests to every page and form; ARGS="--fuzz-requests 20000 --fuzz-seed 7"'
 	@echo 'make lint                  style, types, layers, templates, migrations, settings'
 
@@ -42,8 +44,12 @@ install-dev: .venv/installed-dev
 demo: install
 	@$(RUN) manage.py demo $(ARGS)
 
+# What every change runs; then everything: browsers, killed processes, faults and the fuzzer too.
 test: install-dev
-	EVALSITE_DATA_DIR="$(TEST_DATA_DIR)" $(RUN) -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
+	EVALSITE_DATA_DIR="$(TEST_DATA_DIR)" $(PYTEST) -m "not slow" $(ARGS)
+
+test-all: install-dev
+	EVALSITE_DATA_DIR="$(TEST_DATA_DIR)" $(PYTEST) $(ARGS)
 
 lint: install-dev
 	$(RUN) -m ruff check .

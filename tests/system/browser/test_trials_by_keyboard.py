@@ -41,16 +41,30 @@ def test_keys_lead_through_the_list_and_through_one_item(trials, owner, visitor)
     expect(page.get_by_role("dialog")).to_contain_text("On a trial: next, previous of the same item")
 
 
+def leads_away(page, key):
+    """Whether this key begins to leave the page: the browser says so at once, and stays for this check."""
+    page.evaluate("""() => {
+        window.leaves = false;
+        navigation.onnavigate = event => { window.leaves = true; event.preventDefault(); };
+    }""")
+    page.keyboard.press(key)
+    return page.evaluate("window.leaves")
+
+
 def test_keys_are_not_taken_while_a_dialog_is_open_or_when_they_are_off(trials, owner, visitor):
     page = visitor(owner)
     page.goto(reverse("trial_detail", args=[trials[0].pk]) + "?status=done")
+    assert leads_away(page, "j")
+    assert leads_away(page, "]")
     page.keyboard.press("?")
-    page.keyboard.press("j")
-    at(page, trials[0])
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_be_visible()
+    assert not leads_away(page, "j")
     page.get_by_label("Use single-key shortcuts in this browser").uncheck()
     page.get_by_role("button", name="Close").click()
-    page.keyboard.press("j")
-    page.keyboard.press("]")
+    expect(dialog).to_be_hidden()
+    assert not leads_away(page, "j")
+    assert not leads_away(page, "]")
     at(page, trials[0])
 
 
