@@ -14,7 +14,7 @@ from django.shortcuts import render
 from django.utils import timezone
 
 from evalsite.lib.control_characters import mark_html, mark_text
-from evalsite.lib.web.addresses import page_of
+from evalsite.lib.web.addresses import find_page
 
 TZ_COOKIE = "tz"
 
@@ -42,7 +42,7 @@ class SignInRequiredMiddleware(LoginRequiredMiddleware):
     """Middleware that requires sign-in and then returns the person to a page, even if the session expired at a POST."""
 
     def handle_no_permission(self, request: HttpRequest, view_func: Any) -> HttpResponse:  # type: ignore[override]
-        answer = redirect_to_login(page_of(request))
+        answer = redirect_to_login(find_page(request))
         if not request.headers.get("HX-Request"):
             return answer
         # htmx would insert the sign-in page into a part of the current page.

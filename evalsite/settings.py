@@ -16,13 +16,13 @@ BASE_DIR = Path(__file__).resolve().parent.parent
 DATA_DIR = Path(os.environ.get("EVALSITE_DATA_DIR") or BASE_DIR / "var").resolve()
 MEDIA_ROOT = DATA_DIR / "media"
 JOURNAL_DIR = DATA_DIR / "journal"  # The result spool: answers that the database does not have yet.
-DEBUG = environment.flag("EVALSITE_DEBUG")
-ALLOWED_HOSTS = environment.words("EVALSITE_ALLOWED_HOSTS", "localhost,127.0.0.1,[::1]")
+DEBUG = environment.read_flag("EVALSITE_DEBUG")
+ALLOWED_HOSTS = environment.read_words("EVALSITE_ALLOWED_HOSTS", "localhost,127.0.0.1,[::1]")
 if "*" in ALLOWED_HOSTS and not DEBUG:
     raise environment.SettingError("EVALSITE_ALLOWED_HOSTS must name the hosts; '*' would accept forged ones")
 # Hosts that may serve models, in addition to the providers' own hosts. Loopback is always allowed.
-LLM_ALLOWED_HOSTS = environment.words("EVALSITE_LLM_ALLOWED_HOSTS")
-LLM_KEY_NAMES = environment.words("EVALSITE_LLM_KEY_NAMES")  # Empty allows every name that `keys.NAME` matches.
+LLM_ALLOWED_HOSTS = environment.read_words("EVALSITE_LLM_ALLOWED_HOSTS")
+LLM_KEY_NAMES = environment.read_words("EVALSITE_LLM_KEY_NAMES")  # Empty allows every name that `keys.NAME` matches.
 CALL_OBSERVER = os.environ.get("EVALSITE_CALL_OBSERVER", "").strip()  # runs_app/llm/call_observer.py
 
 
@@ -181,7 +181,7 @@ SESSION_COOKIE_SAMESITE = "Lax"
 SECURE_REFERRER_POLICY = "same-origin"
 X_FRAME_OPTIONS = "DENY"
 # Set if a TLS proxy is in front of the site. Cookies are then sent only over https, and browsers remember to use it.
-HTTPS = environment.flag("EVALSITE_HTTPS")
+HTTPS = environment.read_flag("EVALSITE_HTTPS")
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = HTTPS
 SECURE_HSTS_SECONDS = 31_536_000 if HTTPS else 0
 SECURE_SSL_REDIRECT = HTTPS
@@ -189,7 +189,7 @@ SECURE_REDIRECT_EXEMPT = [r"^healthz$"]  # `up` and containers request it on loo
 # Silence the advice on HSTS for subdomains and on HSTS preload. The owner of the whole domain decides both.
 SILENCED_SYSTEM_CHECKS = ["security.W005", "security.W021"]
 # Proxies whose X-Forwarded-For is trusted. The limit on sign-ins per address needs it.
-TRUSTED_PROXIES = environment.networks("EVALSITE_TRUSTED_PROXIES")
+TRUSTED_PROXIES = environment.read_networks("EVALSITE_TRUSTED_PROXIES")
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if HTTPS else None
 CSRF_TRUSTED_ORIGINS = [f"https://{host.removeprefix('.')}" for host in ALLOWED_HOSTS] if HTTPS else []
 CONTENT_SECURITY_POLICY = {
@@ -215,7 +215,7 @@ FILE_UPLOAD_HANDLERS = [
 ]
 
 # Drains that this machine's task queue runs at once. One more worker serves test calls and grading without waiting.
-DRAINS = environment.whole_number("EVALSITE_DRAINS", default=2)
+DRAINS = environment.read_whole_number("EVALSITE_DRAINS", default=2)
 DRAIN_SECONDS = 30
 DRAIN_CONCURRENCY = 256
 Q_WORKERS = DRAINS + 1

@@ -9,11 +9,11 @@ class RunsConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from runs_app.taskqueue.supervisor_channel import Noticeboard
+        from runs_app.taskqueue.supervisor_channel import SupervisorChannel
         from runs_app.taskqueue.task_payloads import guard_queue
 
         guard_queue()
-        if Noticeboard.here():
+        if SupervisorChannel.here():
             from runs_app.taskqueue.broker import announce_busy_workers
 
             announce_busy_workers()

@@ -215,7 +215,7 @@ class LedgerFilter(df.FilterSet):
         return entries
 
     def of_stage(self, entries: QuerySet[LedgerEntry], _name: str, stage: str) -> QuerySet[LedgerEntry]:
-        return entries.filter(ledger_report.of_stage(stage))
+        return entries.filter(ledger_report.filter_stage(stage))
 
     def from_day(self, entries: QuerySet[LedgerEntry], _name: str, day: date) -> QuerySet[LedgerEntry]:
         return entries.filter(at__gte=_midnight(day))
@@ -246,10 +246,10 @@ class LabLedgerFilter(LedgerFilter):
     )
 
     def of_model(self, entries: QuerySet[LedgerEntry], _name: str, model: LanguageModel) -> QuerySet[LedgerEntry]:
-        return entries.filter(ledger_report.of_model(model))
+        return entries.filter(ledger_report.filter_model(model))
 
     def of_experiment(self, entries: QuerySet[LedgerEntry], _name: str, one: Experiment) -> QuerySet[LedgerEntry]:
-        return entries.filter(ledger_report.of_experiment(one))
+        return entries.filter(ledger_report.filter_experiment(one))
 
 
 def _midnight(day: date, later: int = 0) -> datetime:

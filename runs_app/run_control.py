@@ -22,7 +22,7 @@ from runs_app.planning.extension import DEFAULT_REASON, Extension, add_rows, ext
 from runs_app.planning.manifests import write_manifest
 from runs_app.planning.plan import PlanReport, plan
 from runs_app.planning.work import PlanError
-from runs_app.taskqueue.enqueue import wake
+from runs_app.taskqueue.enqueue import enqueue_drains
 
 
 class LaunchError(Exception):
@@ -66,7 +66,7 @@ def launch(
         if is_new:
             write_manifest(experiment, by=by, wave=wave, pilot=pilot, approved=approved, only=only, policy=policy)
     experiment.refresh_from_db()
-    wake()
+    enqueue_drains()
     return replace(report, is_new=is_new, notes=list(_left_as_they_are(report.run_ids)))
 
 
@@ -141,7 +141,7 @@ def resume(runs: RunQuerySet, *, by: Actor, reason: str = "") -> list[int]:
     with transaction.atomic():
         lock_rows(set(_places(runs)))
         moved = start_runs(runs, sources=[Run.Status.PAUSED, Run.Status.STOPPED], by=by, reason=reason)
-    wake()
+    enqueue_drains()
     return moved
 
 
@@ -191,7 +191,7 @@ def cancel_batch(batch: ProviderBatch, *, by: Actor, reason: str) -> bool:
         runs.transition(
             sources=[Run.Status.RUNNING], target=Run.Status.PAUSED, by=by, reason=reason, stop_reason=reason
         )
-    wake()
+    enqueue_drains()
     return True
 
 
@@ -221,7 +221,7 @@ def retry_failed(runs: RunQuerySet, *, by: Actor, error_class: str | None = None
                     reason=reason or f"retry of {n} failed ({error_class or 'all classes'})",
                 )
             total += n
-    wake()
+    enqueue_drains()
     return total
 
 

@@ -13,7 +13,7 @@ from evalsite.lib.ops.versions import code_version
 from evalsite.lib.templatetags import evalsite_tags as tags
 from evalsite.lib.text import number_format
 from runs_app.models import Attempt, Experiment, ProviderBatch, Run, Trial, Worker
-from runs_app.monitoring.progress import state_of, state_of_worker, totals_of
+from runs_app.monitoring.progress import experiment_state, read_totals, worker_state
 
 NUMBER = {"th": {"class": "num"}, "td": {"class": "num"}}
 TIGHT = {"td": {"class": "tight"}}
@@ -64,13 +64,13 @@ class ExperimentTable(tables.Table):
         order_by = "-created_at"
 
     def render_status(self, record: Any) -> SafeString:
-        return tags.status_badge(state_of(record, totals_of(record)))
+        return tags.status_badge(experiment_state(record, read_totals(record)))
 
     def render_trials(self, record: Any) -> str:
-        return number_format.format_count(totals_of(record).trials)
+        return number_format.format_count(read_totals(record).trials)
 
     def render_progress(self, record: Any) -> SafeString | str:
-        totals = totals_of(record)
+        totals = read_totals(record)
         if not totals.trials:
             return number_format.MISSING
         return progress_bar(totals, record.slug)
@@ -197,7 +197,7 @@ class WorkerTable(tables.Table):
         return str(value)
 
     def render_state(self, record: Any) -> SafeString:
-        status, label = self.LOOKS[state_of_worker(record, record.now)]
+        status, label = self.LOOKS[worker_state(record, record.now)]
         return tags.status_badge(status, label=label)
 
     def render_version(self, value: str) -> SafeString:

@@ -17,8 +17,8 @@ from django.db import connection
 
 from runs_app.grading_interface import grading
 from runs_app.llm.calls import CallReply, CallRequest
-from runs_app.taskqueue.enqueue import wake, wake_one
-from runs_app.taskqueue.supervisor_channel import stop_is_asked
+from runs_app.taskqueue.enqueue import enqueue_drains, enqueue_one_drain
+from runs_app.taskqueue.supervisor_channel import is_stop_requested
 
 if TYPE_CHECKING:
     from runs_app.engine.worker import Drain
@@ -32,12 +32,12 @@ def drain() -> int:
 
     Raise SchemaMismatch if this code does not match the database schema; then no further drain is enqueued.
     """
-    if stop_is_asked():
+    if is_stop_requested():
         return 0
     with drain_slot() as free:
         recorded = _drain_once() if free and drain_is_needed() else 0
     if free and drain_is_needed():
-        wake_one()
+        enqueue_one_drain()
     return recorded
 
 
@@ -74,7 +74,7 @@ def _drain_once() -> int:
 
 async def _stop_when_asked(drain: Drain) -> None:
     """Stop the drain when the supervisor asks for it. Poll, because the task queue passes no signals to its workers."""
-    while not stop_is_asked():
+    while not is_stop_requested():
         await asyncio.sleep(0.3)
     drain.stop()
 
@@ -111,7 +111,7 @@ def tend(queue: str | None = None) -> int:
     swept = sweep_expired()
     grading().decide_rounds()
     if drain_is_needed():
-        wake(queue)
+        enqueue_drains(queue)
     return swept
 
 

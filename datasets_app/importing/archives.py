@@ -13,7 +13,7 @@ from typing import BinaryIO, Protocol
 
 from datasets_app.importing.limits import LIMITS, MIB, Limits
 from datasets_app.importing.records import FileError
-from evalsite.lib.hints import closest
+from evalsite.lib.hints import find_closest
 
 IMAGE_SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".webp", ".gif"})
 LEFT_BEHIND = frozenset({".ds_store", "thumbs.db", "desktop.ini"})
@@ -168,7 +168,7 @@ class ImageFinder:
             return ""
         self.hints -= 1
         alike = (name for name in self.spellings if abs(len(name) - len(asked)) <= LENGTHS_APART)
-        near = closest(asked, islice(alike, COMPARED))
+        near = find_closest(asked, islice(alike, COMPARED))
         return f"; the nearest is {self.spellings[near][0]!r}" if near else ""
 
 

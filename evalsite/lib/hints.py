@@ -9,7 +9,7 @@ from difflib import get_close_matches
 CLOSE = 0.7  # Minimum ratio of difflib (0 to 1): allows one typo in a short name, two in a longer name.
 
 
-def closest(written: str, known: Iterable[str]) -> str | None:
+def find_closest(written: str, known: Iterable[str]) -> str | None:
     """Return the known name most similar to the written name.
 
     Return None if no known name is similar, or if the written name is itself known.
@@ -27,7 +27,7 @@ def did_you_mean(written: str, known: Iterable[str], *, shown: Callable[[str], s
 
     Two names that differ only in case, white space or quotes look the same. For them the hint names the difference.
     """
-    meant = closest(written, known)
+    meant = find_closest(written, known)
     if meant is None:
         return ""
     if _bare(meant) != _bare(written):

@@ -13,7 +13,7 @@ RESEARCHER, CURATOR, OPERATOR, RATER, VIEWER = "Researcher", "Curator", "Operato
 MEMBERS = frozenset({RESEARCHER, CURATOR, OPERATOR})
 
 
-def roles_of(user: Any) -> frozenset[str]:
+def get_roles(user: Any) -> frozenset[str]:
     """Return the names of the user's groups. They are read once per request."""
     if not getattr(user, "is_authenticated", False) or not user.is_active:
         return frozenset()
@@ -24,21 +24,23 @@ def roles_of(user: Any) -> frozenset[str]:
 
 def is_member(user: Any) -> bool:
     """Return whether the user is a member of the lab and may see the lab's data."""
-    return is_operator(user) or bool(roles_of(user) & MEMBERS)
+    return is_operator(user) or bool(get_roles(user) & MEMBERS)
 
 
 def is_operator(user: Any) -> bool:
-    return bool(getattr(user, "is_active", False) and getattr(user, "is_superuser", False)) or OPERATOR in roles_of(
+    return bool(getattr(user, "is_active", False) and getattr(user, "is_superuser", False)) or OPERATOR in get_roles(
         user
     )
 
 
 def is_curator(user: Any) -> bool:
-    return bool(getattr(user, "is_active", False) and getattr(user, "is_superuser", False)) or CURATOR in roles_of(user)
+    return bool(getattr(user, "is_active", False) and getattr(user, "is_superuser", False)) or CURATOR in get_roles(
+        user
+    )
 
 
 def is_viewer(user: Any) -> bool:
-    return VIEWER in roles_of(user)
+    return VIEWER in get_roles(user)
 
 
 def is_reader(user: Any) -> bool:

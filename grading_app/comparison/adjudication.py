@@ -11,7 +11,7 @@ from typing import Any
 from django.db import transaction
 
 from datasets_app.models.history import record_changes
-from evalsite.lib.permissions import CURATOR, roles_of
+from evalsite.lib.permissions import CURATOR, get_roles
 from evalsite.lib.text.hashing import condition_id
 from grading_app.comparison.raters import Scale
 from grading_app.models import Adjudication, GradeCondition, Grading
@@ -31,7 +31,7 @@ def may_adjudicate(user: Any, experiment: Experiment) -> bool:
 
     The caller has checked that the user may see the experiment.
     """
-    return CURATOR in roles_of(user) or Experiment.objects.editable_by(user).filter(pk=experiment.pk).exists()
+    return CURATOR in get_roles(user) or Experiment.objects.editable_by(user).filter(pk=experiment.pk).exists()
 
 
 @transaction.atomic

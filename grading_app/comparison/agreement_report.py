@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import combinations
 
@@ -16,6 +16,7 @@ from grading_app.statistics.bland_altman import LimitsOfAgreement, limits_of_agr
 from grading_app.statistics.bootstrap import bootstrap
 from grading_app.statistics.concordance import concordance, correlation, lins_concordance
 from grading_app.statistics.estimates import Estimate
+from grading_app.statistics.intervals import Bounds, bounded_score_interval
 from grading_app.statistics.intraclass import FORMS, Form, intraclass_correlation
 from grading_app.statistics.judge_bias import Measure, Standing, judge_bias, judge_slope, judge_standing
 from grading_app.statistics.kappas import (
@@ -132,16 +133,19 @@ def measured(
     references: Sequence[str] = (),
     singles: Singles | None = None,
     humans: Sequence[str] = (),
+    scale: Bounds | None = None,
 ) -> Measured:
     """Compute all numbers of the page. A rater without a rating is listed, but not compared.
 
     are_names: the ratings are choices without an order, so only measures for names are computed. references: columns
     that raters are compared with; they enter no other number. singles: a mean of repeated ratings equals no point of
-    the scale, so equal ratings are counted over these. humans: the raters who are people.
+    the scale, so equal ratings are counted over these. humans: the raters who are people. scale: the ends of the
+    raters' common scale; intervals of means and differences stay on it.
     """
     present = [rater for rater in raters if rater in ratings.raters]
     own, single = ratings.of(*present), {} if singles is None else singles
     level, why = fitting_level(own, are_names)
+    against = _against(ratings, judge, [one for one in people if one in present], are_names, single)
     return Measured(
         covered=[_covered(own, rater) for rater in raters],
         shared=own.with_at_least(2).n_units,
@@ -153,8 +157,9 @@ def measured(
         pairs=[_pair(ratings, *two, are_names, single) for two in combinations(present, 2)]
         if len(present) <= MOST_PAIRED
         else [],
-        confusion=_confusion(own, pair),
-        against=_against(ratings, judge, [one for one in people if one in present], are_names, single),
+        # A mean of repeated ratings equals no point of the scale. Its first rating can be crossed.
+        confusion=None if pair and any(single.get(rater) for rater in pair) else _confusion(own, pair),
+        against=_on_scale(against, scale),
         references=list(measure_references(ratings, references, present, humans, single, seed=SEED)),
     )
 
@@ -221,6 +226,11 @@ def _line(name: str, make: Callable[[], Coefficient], given: Ratings, fits: bool
         estimate = bootstrap(coefficient, seed=SEED, resamples=RESAMPLES)
     except ValueError as error:
         return Line(name, None, str(error), source_of(name), fits)
+    if name != "Percent agreement" and 0 < coefficient.ratings.with_at_least(2).n_units < 2:
+        # One unit tells nothing about agreement beyond chance, whatever the formula gives.
+        estimate = replace(estimate, estimate=None, se=None, low=None, high=None, interval="")
+        used, of = coefficient.ratings.with_at_least(2).n_units, given.n_units
+        return Line(name, estimate, f"only {used} of {of} units can be used, and it takes two", source_of(name), fits)
     why = "" if estimate.estimate is not None else _undefined(estimate, coefficient.ratings, given)
     return Line(name, estimate, why, source_of(name), fits)
 
@@ -256,12 +266,13 @@ def _pair(ratings: Ratings, first: str, second: str, are_names: bool, singles: S
     if not n:
         return Pair(first, second, 0, None, None, None, None, None)
     if are_names:
-        same, kappa = percent_agreement(both).estimate, cohens_kappa(both).estimate
+        same, kappa = percent_agreement(both).estimate, cohens_kappa(both).estimate if n > 1 else None
         return Pair(first, second, n, same, kappa, None, None, None)
     (x, y), once = both.values.T, both.times[None]
     difference = float(np.average(y - x, weights=both.times))
     return Pair(
-        first, second, n, share_equal(ratings, first, second, singles), cohens_kappa(both, "quadratic").estimate,
+        first, second, n, share_equal(ratings, first, second, singles),
+        cohens_kappa(both, "quadratic").estimate if n > 1 else None,
         _number(correlation(x, y, once)[0]), _number(concordance(x, y, once)[0]), difference,
     )  # fmt: skip
 
@@ -299,6 +310,35 @@ def _against(
         standings=list(_standings(table, judge, are_names, repeated)) if (among_people > 1).any() else [],
         mean=corrected_mean(table, judge, tuned=True),
     )
+
+
+def _on_scale(against: AgainstPeople | None, scale: Bounds | None) -> AgainstPeople | None:
+    """Return the comparison with intervals of means and of the bias that stay on the scale."""
+    if against is None or scale is None:
+        return against
+    span = scale[1] - scale[0]
+    mean, fitted = against.mean, int(against.mean.judge_share > 0)
+    corrected = keep_on_scale(mean.corrected, scale, mean.corrected.clusters - fitted)
+    people = keep_on_scale(mean.people, scale, mean.people.clusters)
+    bias = keep_on_scale(against.bias, (-span, span), against.bias.clusters or against.bias.units)
+    return replace(against, bias=bias, mean=replace(mean, corrected=corrected, people=people))
+
+
+def keep_on_scale(estimate: Estimate, scale: Bounds, clusters: int) -> Estimate:
+    """Return the estimate with a score interval if its own interval leaves the scale or has no width.
+
+    An estimate beside the scale, as the sum of two means may be, moves to its end. clusters: the items whose spread
+    gave the standard error, less one for each number that was fitted to them.
+    """
+    if estimate.estimate is None or estimate.low is None or estimate.high is None or estimate.se is None:
+        return estimate
+    low, high = scale
+    if clusters < 2 or low <= estimate.low < estimate.high <= high:
+        return estimate
+    value = min(high, max(low, estimate.estimate))
+    ends = bounded_score_interval(value, estimate.se, clusters, scale)
+    how = f"score interval within the scale, Student's t, clustered by {clusters:,} items"
+    return replace(estimate, estimate=value, low=ends[0], high=ends[1], interval=how)
 
 
 def _standings(table: Ratings, judge: str, are_names: bool, repeated: Floats | None) -> Iterator[Standing]:

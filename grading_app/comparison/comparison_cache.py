@@ -96,6 +96,7 @@ def compare(question: Question, roles: Roles, frame: Frame) -> Compared:
         judge=roles.judge.key if roles.judge else None,
         people=[rater.key for rater in roles.people],
         are_names=question.in_pairs,
+        scale=question.scale,
     )
     return Compared(frame.units, frame.total, numbers)
 

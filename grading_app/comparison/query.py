@@ -83,6 +83,14 @@ class Question:
         return [self.experiment.pk, self.units, keys, people, dict(self.narrowed), self.as_shares]
 
     @property
+    def scale(self) -> tuple[float, float] | None:
+        """The ends of the raters' common scale; None if it is unknown or the scales differ."""
+        if self.as_shares:
+            return 0.0, 1.0
+        ends = {rater.scale.ends if rater.scale else None for rater in self.raters}
+        return ends.pop() if len(ends) == 1 else None
+
+    @property
     def scales_differ(self) -> bool:
         """True if the raters' scales differ, so that equal values mean different things."""
         ends = {rater.scale.ends if rater.scale else None for rater in self.everyone}

@@ -23,7 +23,7 @@ from runs_app.planning.manifests import write_manifest
 from runs_app.planning.row_versions import next_version
 from runs_app.planning.work import PlanError, add_trials, first_wave, get_or_create_run, refuse_cancelled
 from runs_app.pricing import costs
-from runs_app.taskqueue.enqueue import wake
+from runs_app.taskqueue.enqueue import enqueue_drains
 
 INSERT = """INSERT INTO runs_app_trial (run_id, sample_idx, item_id)
 SELECT %(run)s, 0, i.id FROM datasets_app_item i
@@ -108,7 +108,7 @@ def ask_for_rubrics(writer: Writer, *, name: str, by: Any) -> TextSet:
         condition = _condition(writer)
         _start(writer, condition, by)
         texts = _draft(writer, condition, name, by)
-    wake()
+    enqueue_drains()
     return texts
 
 

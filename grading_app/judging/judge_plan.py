@@ -20,7 +20,7 @@ from runs_app.models import Condition, Experiment, Run, Wave
 from runs_app.planning.cost_estimate import Estimate
 from runs_app.planning.manifests import write_manifest
 from runs_app.planning.work import PlanError, add_trials, get_or_create_run
-from runs_app.taskqueue.enqueue import wake
+from runs_app.taskqueue.enqueue import enqueue_drains
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ def judge(
             panels.refresh_all(locked)
         if any(one.added for one in report):
             write_manifest(locked, by=by, wave=", ".join(wave.label for wave in waves), approved=approved)
-    wake()
+    enqueue_drains()
     return report
 
 

@@ -28,7 +28,7 @@ from runs_app.models.trials import BLANK
 from runs_app.planning import token_bounds
 from runs_app.planning.work import PlanError, add_trials, first_wave, get_or_create_run, refuse_cancelled
 from runs_app.pricing import costs
-from runs_app.taskqueue.enqueue import wake
+from runs_app.taskqueue.enqueue import enqueue_drains
 
 ANSWERS = 5
 SHOWN = 25
@@ -129,7 +129,7 @@ def try_out(tried: Try, *, by: Actor) -> Run:
         run = _run(tried, answers)
         refuse_cancelled(run, "delete that run, or change the rubric, to try again")
         add_trials(run, partial(_insert, answers), by=by, reason=f"{tried.rubric} is tried on {len(answers)} answers")
-    wake()
+    enqueue_drains()
     return run
 
 

@@ -20,7 +20,7 @@ from django.utils import timezone
 
 from datasets_app.models import Dataset
 from datasets_app.models.history import Actor, record_changes
-from evalsite.lib.permissions import RATER, roles_of
+from evalsite.lib.permissions import RATER, get_roles
 from grading_app.judging.grade_conditions import rubric_problems
 from grading_app.models import RaterAssignment, RaterInvitation, RatingQueue, Rubric
 from grading_app.rating.answer_draw import DrawingError, draw_answers
@@ -239,6 +239,6 @@ def _refuse_other_accounts(assignment: RaterAssignment) -> None:
     A link signs in without a password, so it must never open any other account.
     """
     user = assignment.user
-    made_by_link = assignment.by_link and not user.has_usable_password() and roles_of(user) == {RATER}
+    made_by_link = assignment.by_link and not user.has_usable_password() and get_roles(user) == {RATER}
     if not made_by_link or user.is_staff or user.is_superuser or assignment.excluded_at:
         raise QueueError(f"{assignment} signs in with an account of their own")

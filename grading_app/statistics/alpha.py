@@ -32,7 +32,7 @@ def krippendorff_alpha(ratings: Ratings, level: Level) -> Coefficient:
     used = ratings.with_at_least(2)
     made = _by_distance if level in ("nominal", "ratio") else _by_position
     left_out = ratings.n_units - used.n_units
-    return Coefficient(f"Krippendorff's alpha, {level}", used, left_out, made(used, level))
+    return Coefficient(f"Krippendorff's alpha, {level}", used, left_out, made(used, level), bounds=(-1.0, 1.0))
 
 
 def _by_distance(used: Ratings, level: Level) -> Callable[[Floats], Floats]:

@@ -79,7 +79,7 @@ def lins_concordance(ratings: Ratings) -> Coefficient:
         return _transformed(x, y, both.times, confidence)
 
     left_out = ratings.n_units - both.n_units
-    return Coefficient("Lin's concordance correlation coefficient", both, left_out, of, spread)
+    return Coefficient("Lin's concordance correlation coefficient", both, left_out, of, spread, (-1.0, 1.0))
 
 
 def _transformed(x: Floats, y: Floats, times: Floats, confidence: float) -> Spread | None:
@@ -89,7 +89,7 @@ def _transformed(x: Floats, y: Floats, times: Floats, confidence: float) -> Spre
         return None
     how = "Fisher's z of Lin (1989, 2000)"
     if abs(rho_c) > 1 - 1e-12:
-        return Spread(0.0, rho_c, rho_c, how)
+        return None  # All pairs agree. Other units may differ.
     found = moments(x, y, once)
     shift = float(found.difference[0] ** 2 / math.sqrt(found.variance_x[0] * found.variance_y[0]))
     reach = normal_quantile(confidence) * math.sqrt(_variance_of_z(n, rho_c, r, shift))

@@ -65,7 +65,7 @@ def _with_interval(r: float, n: int, confidence: float) -> Correlation:
     if n < 4:
         return Correlation(r, n, None, None, _no_correlation_p(r, n))
     if abs(r) == 1:
-        return Correlation(r, n, r, r, 0.0)
+        return Correlation(r, n, None, None, 0.0)  # All points lie on the line. Other points may not.
     reach = z / math.sqrt(n - 3)
     return Correlation(
         r, n, math.tanh(math.atanh(r) - reach), math.tanh(math.atanh(r) + reach), _no_correlation_p(r, n)

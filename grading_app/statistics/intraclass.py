@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -56,7 +57,7 @@ def intraclass_correlation(ratings: Ratings, form: Form) -> Coefficient:
     def spread(confidence: float) -> Spread | None:
         return _spread(form, mean_squares(used, used.times[None]), confidence)
 
-    return Coefficient(f"ICC({form})", used, ratings.n_units - used.n_units, of, spread)
+    return Coefficient(f"ICC({form})", used, ratings.n_units - used.n_units, of, spread, (-math.inf, 1.0))
 
 
 def mean_squares(complete: Ratings, times: Floats) -> MeanSquares:
@@ -94,6 +95,9 @@ def _spread(form: Form, ms: MeanSquares, confidence: float) -> Spread | None:
     rows, within, error = float(ms.rows[0]), float(ms.within[0]), float(ms.error[0])
     if form[0] == "2" and rows == error == 0:
         return None  # Each rater gives one value to all units: the estimate is 0, and nothing varies.
+    columns = float(ms.columns[0])
+    if {"1": within, "2": max(columns, error), "3": error}[form[0]] == 0:
+        return None  # Nothing disagrees, so the limits would be 1 and 1. Other units may differ.
     if form[0] == "2":
         low, high = _absolute(ms, confidence)
     elif form[0] == "1":
@@ -119,8 +123,6 @@ def _absolute(ms: MeanSquares, confidence: float) -> tuple[float, float]:
     """Return the limits of (2,1): Shrout & Fleiss, p. 424, with F_J E in place of C to avoid a division by E."""
     n, k, rho = float(ms.n[0]), ms.k, float(_correlation("2,1", ms)[0])
     rows, columns, error = float(ms.rows[0]), float(ms.columns[0]), float(ms.error[0])
-    if columns == error == 0:
-        return 1.0, 1.0
     one, other = k * rho * columns, (n * (1 + (k - 1) * rho) - k * rho) * error
     df = (k - 1) * (n - 1) * (one + other) ** 2 / ((n - 1) * one**2 + other**2)
     noise = k * columns + (k * n - k - n) * error

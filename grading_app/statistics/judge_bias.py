@@ -49,7 +49,7 @@ def judge_bias(ratings: Ratings, judge: Hashable, items: Mapping[Hashable, Hasha
 
     def spread(confidence: float) -> Spread | None:
         mean = clustered_mean_of(cluster_sums(clusters_of(used, items), used.times, excess), confidence)
-        if mean is None or mean.low is None or mean.high is None:
+        if mean is None or mean.low is None or mean.high is None or not mean.se:
             return None
         return Spread(mean.se, mean.low, mean.high, f"Student's t, clustered by {mean.clusters:,} items")
 

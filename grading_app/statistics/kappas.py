@@ -15,6 +15,7 @@ from grading_app.statistics.measures import Coefficient, quotient
 from grading_app.statistics.ratings import Floats, Ratings, Whole
 
 Weights = Literal["none", "linear", "quadratic"]
+BOUNDS = (-1.0, 1.0)
 WEIGHTED: dict[Weights, str] = {"none": "", "linear": ", linear weights", "quadratic": ", quadratic weights"}
 
 
@@ -62,7 +63,7 @@ def percent_agreement(ratings: Ratings) -> Coefficient:
     def of(times: Floats) -> Floats:
         return quotient(times @ agreeing, times.sum(axis=1))
 
-    return Coefficient("percent agreement", used, ratings.n_units - used.n_units, of)
+    return Coefficient("percent agreement", used, ratings.n_units - used.n_units, of, bounds=(0.0, 1.0))
 
 
 def cohens_kappa(ratings: Ratings, weights: Weights = "none") -> Coefficient:
@@ -74,8 +75,8 @@ def cohens_kappa(ratings: Ratings, weights: Weights = "none") -> Coefficient:
     J. Cohen (1960), Educational and Psychological Measurement 20, 37-46; J. Cohen (1968), Psychological Bulletin 70,
     213-220. The interval by formula is kappa -+ z se, within -1 and 1, with the large-sample standard error of J. L.
     Fleiss, J. Cohen & B. S. Everitt (1969), Psychological Bulletin 72, 323-327, for independent units.
-    Kappa is not defined if both raters use one and the same category alone. Raise ValueError unless there are two
-    raters.
+    Kappa is not defined for a single unit, or if both raters use one and the same category alone. Raise ValueError
+    unless there are two raters.
     """
     if len(ratings.raters) != 2:
         raise ValueError(f"Cohen's kappa is of two raters, not of {len(ratings.raters)}")
@@ -88,13 +89,13 @@ def cohens_kappa(ratings: Ratings, weights: Weights = "none") -> Coefficient:
     def of(times: Floats) -> Floats:
         n, (first, second) = times.sum(axis=1), times @ shown
         expected = ((first @ distances) * second).sum(axis=1)
-        return 1 - quotient(times @ apart * n, expected)
+        return 1 - quotient(times @ apart * n, _of_several(n, expected))
 
     def spread(confidence: float) -> Spread | None:
         return _large_sample(distances, codes, both.times, confidence)
 
     formula = f"Cohen's kappa{WEIGHTED[weights]}"
-    return Coefficient(formula, both, ratings.n_units - both.n_units, of, spread)
+    return Coefficient(formula, both, ratings.n_units - both.n_units, of, spread, BOUNDS)
 
 
 def fleiss_kappa(ratings: Ratings, weights: Weights = "none") -> Coefficient:
@@ -107,7 +108,7 @@ def fleiss_kappa(ratings: Ratings, weights: Weights = "none") -> Coefficient:
     weighted, and for units with different numbers of ratings, as generalised by K. L. Gwet (2014), "Handbook of
     inter-rater reliability", 4th ed., chapters 2 and 3. For two raters this is Scott's pi.
     Units with a single rating enter the expected disagreement alone. Units without any rating are left out. Kappa is
-    not defined if all ratings are in one category, or if no unit has two ratings.
+    not defined for a single unit, if all ratings are in one category, or if no unit has two ratings.
     """
     used = ratings.with_at_least(1)
     counts, sizes = used.counts, used.per_unit
@@ -118,9 +119,12 @@ def fleiss_kappa(ratings: Ratings, weights: Weights = "none") -> Coefficient:
     def of(times: Floats) -> Floats:
         pooled = times @ shares / times.sum(axis=1, keepdims=True)
         observed = quotient(times @ apart, times @ paired)
-        return 1 - quotient(observed, ((pooled @ distances) * pooled).sum(axis=1))
+        expected = ((pooled @ distances) * pooled).sum(axis=1)
+        return 1 - quotient(observed, _of_several(times.sum(axis=1), expected))
 
-    return Coefficient(f"Fleiss' kappa{WEIGHTED[weights]}", used, ratings.n_units - used.n_units, of)
+    return Coefficient(
+        f"Fleiss' kappa{WEIGHTED[weights]}", used, ratings.n_units - used.n_units, of, bounds=(-1.0, 1.0)
+    )
 
 
 def fleiss_kappa_of(ratings: Ratings, category: float) -> Coefficient:
@@ -142,9 +146,16 @@ def fleiss_kappa_of(ratings: Ratings, category: float) -> Coefficient:
     def of(times: Floats) -> Floats:
         n = times.sum(axis=1)
         share = times @ chosen / (n * m)
-        return 1 - quotient(times @ mixed, n * m * (m - 1) * share * (1 - share))
+        return 1 - quotient(times @ mixed, _of_several(n, n * m * (m - 1) * share * (1 - share)))
 
-    return Coefficient(f"Fleiss' kappa of {_name(used, category)}", used, ratings.n_units - used.n_units, of)
+    return Coefficient(
+        f"Fleiss' kappa of {_name(used, category)}", used, ratings.n_units - used.n_units, of, bounds=(-1.0, 1.0)
+    )
+
+
+def _of_several(n: Floats, expected: Floats) -> Floats:
+    """Return the expected disagreement; 0, so that kappa is not defined, for a single unit."""
+    return np.where(n > 1, expected, 0.0)
 
 
 def _name(ratings: Ratings, category: float) -> str:
@@ -194,6 +205,8 @@ def _large_sample(distances: Floats, codes: Whole, times: Floats, confidence: fl
     pulled = apart - ratio * ((distances @ second)[codes[:, 0]] + (first @ distances)[codes[:, 1]])
     variance = float(shares @ pulled**2) - (ratio * expected) ** 2
     se = math.sqrt(max(0.0, variance) / n) / expected
+    if se == 0:
+        return None  # All units agree, or all disagree: other units may differ.
     reach, kappa = normal_quantile(confidence) * se, 1 - ratio
     how = "large-sample standard error (Fleiss, Cohen & Everitt 1969)"
     return Spread(se, max(-1.0, kappa - reach), min(1.0, kappa + reach), how)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -22,6 +23,7 @@ class Coefficient:
     so one function serves the estimate and the bootstrap.
     spread: a function from a confidence to the interval by formula. It is None if the measure has no formula. It
     returns None if these ratings have no interval.
+    bounds: the lowest and the highest value that the measure can have. No interval leaves them.
     """
 
     formula: str
@@ -29,6 +31,7 @@ class Coefficient:
     left_out: int
     of: Callable[[Floats], Floats]
     spread: Callable[[float], Spread | None] | None = None
+    bounds: tuple[float, float] = (-math.inf, math.inf)
 
     @property
     def estimate(self) -> float | None:

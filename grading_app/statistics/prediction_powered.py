@@ -11,6 +11,7 @@ import numpy as np
 from evalsite.lib.stats.t_interval import student_quantile
 from grading_app.statistics.bootstrap import Clusters, clusters_of
 from grading_app.statistics.estimates import Estimate
+from grading_app.statistics.intervals import bounded_score_interval
 from grading_app.statistics.judge_bias import people_means
 from grading_app.statistics.ratings import Floats, Ratings
 
@@ -42,6 +43,7 @@ class _Sample:
 
     f: the judge on units that people did not rate. y, g: people and judge on the units that people rated.
     unrated, rated: the items of both parts, kind by kind the same. times_f, times_y: the number of units of each row.
+    is_share: all ratings are 0 or 1.
     """
 
     f: Floats
@@ -51,6 +53,7 @@ class _Sample:
     times_y: Floats
     unrated: Clusters
     rated: Clusters
+    is_share: bool
 
 
 def corrected_mean(
@@ -75,6 +78,8 @@ def corrected_mean(
     fitted to the same items takes one more degree, as a slope does: G / (G - 2) and G - 2. Without it, intervals of few
     items would be too narrow (for five items a 95 % interval would cover 89 %). Below four items the share is 0,
     because there is too little to fit.
+    If all ratings are 0 or 1, the interval is `bounded_score_interval`, which stays within 0 and 1 and never has zero
+    width. Other ratings without any spread have no interval.
     The units that people rated must be a random part of all units. Otherwise the result is wrong. Units without the
     judge's rating are left out. Raise ValueError if no unit has both ratings, the judge is not among the raters, or a
     unit has no item.
@@ -103,7 +108,7 @@ def _sample(known: Ratings, judge: Hashable, items: Mapping[Hashable, Hashable] 
     judged, means = known.values[:, known.column(judge)], people_means(known, judge)
     return _Sample(
         judged[~rated], means[rated], judged[rated], times[~rated], times[rated], clusters.where(~rated),
-        clusters.where(rated),
+        clusters.where(rated), set(known.categories.tolist()) <= {0.0, 1.0},
     )  # fmt: skip
 
 
@@ -124,8 +129,15 @@ def _told(common: Estimate, sample: _Sample, share: float, confidence: float, fi
     free = groups - 1 - fitted
     se = math.sqrt(groups / free * float(sample.rated.alike @ residuals**2))
     reach = student_quantile(confidence, free) * se
+    low, high = estimate - reach, estimate + reach
+    if sample.is_share and 0 <= estimate <= 1:
+        low, high = bounded_score_interval(estimate, se, free + 1, (0.0, 1.0), confidence)
+    elif not se:
+        return replace(common, estimate=estimate, se=se, clusters=groups)
+    elif sample.is_share:  # Correcting the judge's share may lead beyond 0 or 1.
+        low, high = min(1.0, max(0.0, low)), min(1.0, max(0.0, high))
     return replace(
-        common, estimate=estimate, se=se, low=estimate - reach, high=estimate + reach, confidence=confidence,
+        common, estimate=estimate, se=se, low=low, high=high, confidence=confidence,
         interval=f"Student's t, clustered by {groups:,} items that people rated", clusters=groups,
     )  # fmt: skip
 

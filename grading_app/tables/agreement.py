@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from grading_app.statistics.estimates import Estimate
 
 
+BELOW_ZERO = "below 0: ratings of one unit differ more than the units do. Report it as no reliability."
+
+
 def counted(value: int) -> str:
     return site_wording.format_count(value)
 
@@ -100,14 +103,19 @@ class MeasureTable(tables.Table):
             used, of = record.estimate.units, record.estimate.units + record.estimate.left_out
             told.append(f"Units: {counted(used)} of {counted(of)}, {record.source.uses}.")
             if record.estimate.interval:
-                told.append(f"Interval: {record.estimate.interval}, {record.estimate.resamples:,} resamples.")
+                drawn = record.estimate.interval.startswith("percentile")
+                resamples = f", {record.estimate.resamples:,} resamples" if drawn else ""
+                told.append(f"Interval: {record.estimate.interval}{resamples}.")
         words = format_html_join("", "<p>{}</p>", ((one,) for one in told))
         return format_html('<details class="more"><summary>{}{}</summary>{}</details>', record.name, fits, words)
 
     def render_value(self, record: Line) -> str | SafeString:
         if record.estimate is None or record.estimate.estimate is None:
             return format_html('<span class="muted why">{}</span>', record.why)
-        return statistic_format.number(record.estimate.estimate, 3)
+        shown = statistic_format.number(record.estimate.estimate, 3)
+        if record.name.startswith("ICC(") and record.estimate.estimate < 0:
+            return format_html('{} <span class="muted why">{}</span>', shown, BELOW_ZERO)
+        return shown
 
     def render_interval(self, record: Line) -> str:
         return interval_of(record.estimate)

@@ -28,7 +28,7 @@ from grading_app.tables.agreement import (
 )
 from grading_app.tables.results import behind
 from runs_app.models import Experiment
-from runs_app.monitoring.progress import Totals, state_of
+from runs_app.monitoring.progress import Totals, experiment_state
 from runs_app.views.permissions import may_edit, visible_experiment
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def _compared(question: Question, roles: Roles) -> Cached[Compared]:
 
 
 def page_state(experiment: Experiment) -> str:
-    return state_of(experiment, Totals.of(experiment.runs.generating()))
+    return experiment_state(experiment, Totals.of(experiment.runs.generating()))
 
 
 def _shown(request: HttpRequest, question: Question, roles: Roles, compared: Compared, state: str) -> dict[str, Any]:

@@ -19,8 +19,8 @@ from grading_app.reports.frames import Frames
 from grading_app.tables.results import PointTable
 from grading_app.views.results import chosen_wave, shown_figure
 from runs_app.models import Experiment, Point, Wave
-from runs_app.monitoring.point_status import PointLine, rule_in_words, savings
-from runs_app.monitoring.progress import Totals, state_of
+from runs_app.monitoring.point_status import PointLine, compute_savings, describe_rule
+from runs_app.monitoring.progress import Totals, experiment_state
 from runs_app.planning.points import adaptive_of
 from runs_app.planning.specs import AdaptiveSpec
 from runs_app.stopping import rating_coverage
@@ -45,11 +45,11 @@ def experiment_points(request: HttpRequest, slug: str) -> HttpResponse:
     paginate_table(request, table, PER_PAGE)
     context = {
         "experiment": experiment,
-        "state": state_of(experiment, Totals.of(experiment.runs.all())),
+        "state": experiment_state(experiment, Totals.of(experiment.runs.all())),
         "waves": list(experiment.waves.all()),
         "wave": wave,
-        "savings": savings(frames.points),
-        "rule": rule_in_words(spec) if spec else [],
+        "savings": compute_savings(frames.points),
+        "rule": describe_rule(spec) if spec else [],
         "is_rated": spec is not None and spec.is_rated,
         "covered": _covered(spec, frames.points) if spec else None,
         "is_simulated": spec is not None and spec.confidence == 0.95 and spec.correction == "mapped",

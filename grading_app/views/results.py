@@ -28,7 +28,7 @@ from grading_app.tables.results import AnswerTable, ScoreTable, behind
 from grading_app.views.snapshots import SnapshotForm
 from runs_app.grading_interface import GRADE
 from runs_app.models import Experiment, Wave
-from runs_app.monitoring.progress import Totals, state_of
+from runs_app.monitoring.progress import Totals, experiment_state
 from runs_app.views.permissions import editable_experiment, may_edit, visible_experiment
 
 CONTENT_TYPES = {
@@ -59,7 +59,7 @@ def _results_page(request: HttpRequest, experiment: Experiment, rules: RuleForm 
     lines = score_lines([*frames.ratings, *frames.grades], frames)
     context = {
         "experiment": experiment,
-        "state": state_of(experiment, Totals.of(experiment.runs.generating())),
+        "state": experiment_state(experiment, Totals.of(experiment.runs.generating())),
         "waves": list(experiment.waves.all()),
         "wave": wave,
         "answers": _answers(experiment, frames),

@@ -54,7 +54,7 @@ class BatchWorker:
     recorded: int = 0  # Results of batches that were written, over all leases.
     _packages: dict[int, BatchFile] = field(default_factory=dict)
 
-    async def keep(self) -> None:
+    async def run(self) -> None:
         """Handle batches until cancelled. The next worker continues what was begun."""
         at: set[asyncio.Task[None]] = set()
         try:

@@ -12,7 +12,7 @@ from datasets_app.models.history import Actor
 from runs_app.models import Run
 from runs_app.models.runs import RunQuerySet
 from runs_app.stopping.rules import should_stop_itself
-from runs_app.taskqueue.enqueue import runs_finished
+from runs_app.taskqueue.enqueue import enqueue_grading
 
 
 def start_runs(runs: RunQuerySet, *, sources: Collection[str], by: Actor, reason: str) -> list[int]:
@@ -95,4 +95,4 @@ def _finish(run_ids: list[int]) -> None:
         paused_by_budget=False,
     )
     start_next_queued(Run.objects.filter(pk__in=run_ids).values_list("experiment_id", flat=True).distinct())
-    runs_finished(run_ids)
+    enqueue_grading(run_ids)

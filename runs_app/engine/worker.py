@@ -86,13 +86,13 @@ class Drain:
     _questions: DesignCache = field(default_factory=DesignCache)
     _lookout: RoundScheduler = field(default_factory=RoundScheduler)
     _thread: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "drain-db"))
-    _stand_in: LeaseWatchdog = field(init=False)
+    _watchdog: LeaseWatchdog = field(init=False)
     _journal: ResultSpool = field(init=False)
-    _keeper: BatchWorker = field(init=False)
+    _batch_worker: BatchWorker = field(init=False)
 
     def __post_init__(self) -> None:
-        self._keeper = BatchWorker(self._sql, self.registration.worker_id)
-        self._stand_in = LeaseWatchdog(self.registration.worker_id, lambda: self._questions.shortest_lease_s)
+        self._batch_worker = BatchWorker(self._sql, self.registration.worker_id)
+        self._watchdog = LeaseWatchdog(self.registration.worker_id, lambda: self._questions.shortest_lease_s)
         self._journal = ResultSpool(settings.JOURNAL_DIR, self.registration.name)
 
     def stop(self) -> None:
@@ -106,19 +106,19 @@ class Drain:
         Raise SchemaMismatch at the end if the database was migrated meanwhile.
         """
         deadline = time.monotonic() + self.limits.seconds if self.limits.seconds is not None else None
-        self._stand_in.begin()
-        chores = [asyncio.create_task(self._beat())]
-        chores.append(asyncio.create_task(self._keeper.keep()))
+        self._watchdog.begin()
+        background_tasks = [asyncio.create_task(self._beat())]
+        background_tasks.append(asyncio.create_task(self._batch_worker.run()))
         try:
             while not self._stop.is_set() and (deadline is None or time.monotonic() < deadline):
                 if not await self._turn():
                     break
             await self._land()
         finally:
-            for chore in chores:
-                chore.cancel()
-            await asyncio.gather(*chores, return_exceptions=True)
-            self._stand_in.end()
+            for background_task in background_tasks:
+                background_task.cancel()
+            await asyncio.gather(*background_tasks, return_exceptions=True)
+            self._watchdog.end()
             self._journal.close()
             await self._sql(self.registration.leave)
             await self._sql(connections.close_all)
@@ -130,7 +130,7 @@ class Drain:
     @property
     def all_recorded(self) -> int:
         """Return the number of results written, of calls and of batches."""
-        return self.recorded + self._keeper.recorded
+        return self.recorded + self._batch_worker.recorded
 
     async def _turn(self) -> bool:
         """Write, claim and wait for results. Return False when there is nothing left to do."""
@@ -310,7 +310,7 @@ class Drain:
     async def _renew(self) -> None:
         held = self._held()
         await self._sql(renew_leases, [claim.trial_id for claim in held], list({claim.token for claim in held}))
-        self._stand_in.sign()
+        self._watchdog.sign()
 
     def _held(self) -> list[Claim]:
         """Return the claims that wait for a slot, are in flight, or are answered and not yet written."""

@@ -9,7 +9,7 @@ from django import forms
 from django.core import signing
 from pydantic import ValidationError
 
-from evalsite.lib.web.choice_fields import offered
+from evalsite.lib.web.choice_fields import offered_rows
 from runs_app.forms.fields import names_in
 from runs_app.models import LanguageModel
 from runs_app.planning.drawn_models import DrawLines, draw_models, lines_of
@@ -106,11 +106,11 @@ class DrawForm(forms.Form):
 
 def redrawn(form: Any) -> Any:
     """Return the form with the models of a new draw ticked, or the same form with its errors."""
-    made = form.drawing.make(offered(form, "language_models"))
+    made = form.drawing.make(offered_rows(form, "language_models"))
     if made is None:
         return form
     data = form.data.copy()
-    rows = offered(form, "language_models").filter(name__in=made.drawn)
+    rows = offered_rows(form, "language_models").filter(name__in=made.drawn)
     data.setlist("language_models", [str(key) for key in rows.values_list("pk", flat=True)])
     data["draw-pinned"] = signed(made.content)
     return type(form)(data, instance=form.instance, user=form.user)

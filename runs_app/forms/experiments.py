@@ -11,7 +11,7 @@ from django.urls import reverse
 from django.utils.html import format_html
 
 from datasets_app.models import Dataset
-from evalsite.lib.web.choice_fields import choice_field, link_to_new, offer_rows, offered, row_field
+from evalsite.lib.web.choice_fields import choice_field, link_to_new, offer_rows, offered_rows, row_field
 from runs_app.forms.adaptive import AdaptiveForm
 from runs_app.forms.audience import SharingFields
 from runs_app.forms.draws import DrawForm
@@ -181,7 +181,7 @@ class ExperimentForm(SharingFields, forms.ModelForm):  # type: ignore[type-arg]
     def draw_lines(self) -> Any:
         """Return the lines of the draw that the ticked models came from, or None without a draw."""
         ticked = {str(getattr(value, "pk", value)) for value in self["language_models"].value() or ()}
-        rows = offered(self, "language_models")
+        rows = offered_rows(self, "language_models")
         return self.drawing.lines(row.name for row in rows if str(row.pk) in ticked)
 
     def link_to_makers(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import ArgumentParser
 from collections.abc import Collection, Sequence
 
-from evalsite.lib.ops.commands import bad_input
+from evalsite.lib.ops.commands import refuse_input
 
 
 def add_condition_option(parser: ArgumentParser, what: str) -> None:
@@ -27,5 +27,5 @@ def _chosen_id(known: Collection[str], wanted: str) -> str:
     if len(found) != 1:
         fault = f"{wanted} is the beginning of several conditions" if found else f"there is no condition {wanted}"
         valid = "".join(f"\n  {one}" for one in sorted(found or known)) or " none yet"
-        bad_input(f"--condition: {fault}; valid are:{valid}")
+        refuse_input(f"--condition: {fault}; valid are:{valid}")
     return found[0]

@@ -7,7 +7,7 @@ from typing import Any
 from evalsite.lib.ops.commands import OutputCommand
 from evalsite.lib.text.number_format import format_count, format_money
 from runs_app.models import Experiment
-from runs_app.monitoring.progress import state_of, totals_of, with_totals
+from runs_app.monitoring.progress import experiment_state, read_totals, with_totals
 
 
 def say_experiments(command: OutputCommand, as_json: bool) -> None:
@@ -21,10 +21,10 @@ def say_experiments(command: OutputCommand, as_json: bool) -> None:
 
 
 def _facts(experiment: Experiment) -> dict[str, Any]:
-    totals = totals_of(experiment)
+    totals = read_totals(experiment)
     return {
         "experiment": experiment.slug,
-        "state": state_of(experiment, totals),
+        "state": experiment_state(experiment, totals),
         "owner": experiment.owner.username,
         "dataset": str(experiment.dataset),
         "trials": totals.trials,

@@ -7,7 +7,7 @@ from typing import Any
 from django.core.exceptions import ValidationError
 
 from datasets_app.models.history import Actor, save_with_history
-from evalsite.lib.ops.commands import bad_input
+from evalsite.lib.ops.commands import refuse_input
 
 
 def set_given(row: Any, given: dict[str, Any], *, by: Actor, reason: str = "") -> None:
@@ -22,5 +22,5 @@ def set_given(row: Any, given: dict[str, Any], *, by: Actor, reason: str = "") -
         row.full_clean()
     except ValidationError as error:
         lines = [f"{field}: {message}" for field, messages in error.message_dict.items() for message in messages]
-        bad_input("; ".join(lines))
+        refuse_input("; ".join(lines))
     save_with_history(row, by=by, reason=reason)

@@ -12,7 +12,7 @@ from tqdm import tqdm
 from evalsite.lib.ops.commands import OVER_BUDGET, WORK_FAILED, OutputCommand
 from evalsite.lib.text.number_format import format_count, format_money
 from runs_app.models import Run
-from runs_app.monitoring.progress import Totals, spent_on, workers_alive
+from runs_app.monitoring.progress import Totals, find_live_workers, sum_spent
 
 EVERY_S = 0.5
 PATIENCE_S = 15.0  # After so long without a worker, print how to start one.
@@ -25,7 +25,7 @@ def wait_for(command: OutputCommand, runs: QuerySet[Run]) -> None:
         last = _watch(command, runs, bar)
     rows = list(runs.all())  # Query again: an evaluated queryset keeps its rows.
     command.say(
-        f"{format_count(last.done)} done, {format_count(last.failed)} failed, {format_money(spent_on(rows))} spent"
+        f"{format_count(last.done)} done, {format_count(last.failed)} failed, {format_money(sum_spent(rows))} spent"
     )
     for run in rows:
         if reason := run.current_stop_reason:
@@ -42,11 +42,11 @@ def _watch(command: OutputCommand, runs: QuerySet[Run], bar: Any) -> Totals:
         rows = list(runs.all())  # Query again: an evaluated queryset keeps its rows.
         totals = Totals.of(rows)
         bar.total = totals.trials
-        bar.set_postfix_str(f"{format_money(spent_on(rows))}, {totals.failed} failed", refresh=False)
+        bar.set_postfix_str(f"{format_money(sum_spent(rows))}, {totals.failed} failed", refresh=False)
         bar.update(totals.trials - totals.remaining - bar.n)
         if not totals.is_under_way:
             return totals
-        if workers_alive().exists():
+        if find_live_workers().exists():
             alone_since = monotonic()
         elif not told and monotonic() - alone_since > PATIENCE_S:
             command.stderr.write("No worker is running: start one with `manage.py drain`, or the site with `up`.")

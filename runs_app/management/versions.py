@@ -6,7 +6,15 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from datasets_app.models import TransitionError
-from evalsite.lib.ops.commands import OutputCommand, VerbCommand, actor, add_reason, add_user, bad_input, owner
+from evalsite.lib.ops.commands import (
+    OutputCommand,
+    VerbCommand,
+    add_reason,
+    add_user,
+    refuse_input,
+    resolve_actor,
+    resolve_owner,
+)
 from runs_app.models.designs import Versioned
 from runs_app.planning import row_versions
 from runs_app.planning.row_builder import RowBuilder
@@ -67,7 +75,7 @@ class VersionCommand(VerbCommand):
 
     def do_create(self, file: Path, user: str, **options: Any) -> None:
         row = self.row_of(read_part(text_of(file), self.spec, self.noun))
-        builder = RowBuilder(owner(user), trusted=True, reason="Made by command")
+        builder = RowBuilder(resolve_owner(user), trusted=True, reason="Made by command")
         made, is_new = builder.version(self.noun, row)
         if builder.problems:
             raise SpecError(builder.problems)
@@ -80,18 +88,18 @@ class VersionCommand(VerbCommand):
 
     def do_approve(self, reference: str, reason: str, user: str, **options: Any) -> None:
         row = self.found(reference)
-        row_versions.approve(row, by=actor(user), reason=reason)
+        row_versions.approve(row, by=resolve_actor(user), reason=reason)
         self.say(f"{row} is approved: nothing changes it")
 
     def do_archive(self, reference: str, reason: str, user: str, **options: Any) -> None:
         row = self.found(reference)
-        row_versions.archive(row, by=actor(user), reason=reason)
+        row_versions.archive(row, by=resolve_actor(user), reason=reason)
         self.say(f"{row} is archived; what was asked with it stays")
 
     def found(self, reference: str) -> Any:
         row = self.kind.objects.named(reference).select_related("created_by").first()
         if row is None:
-            bad_input(f"reference: there is no {self.noun} {reference}; `{self.noun} list` lists them")
+            refuse_input(f"reference: there is no {self.noun} {reference}; `{self.noun} list` lists them")
         return row
 
     def _facts(self, row: Any) -> dict[str, Any]:
@@ -123,7 +131,7 @@ def text_of(file: Path) -> str:
     try:
         return file.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
-        bad_input(f"file: {file} cannot be read: {error}")
+        refuse_input(f"file: {file} cannot be read: {error}")
 
 
 def say_history(command: OutputCommand, row: Any) -> None:

@@ -41,7 +41,7 @@ class Blocker:
         return {"kind": self.kind, "text": self.text, "until": self.until.isoformat() if self.until else None}
 
 
-def blockers_of(runs: Iterable[Run]) -> list[Blocker]:
+def find_blockers(runs: Iterable[Run]) -> list[Blocker]:
     """Return why these runs make no calls; empty if nothing blocks them. Runs come with their design.
 
     Makes at most one query.
@@ -51,7 +51,7 @@ def blockers_of(runs: Iterable[Run]) -> list[Blocker]:
         return []
     now = timezone.now()
     direct = {run.condition.model.endpoint for run in waiting if not run.is_batched}
-    at_endpoints = (endpoint_blocker(endpoint, now) for endpoint in sorted(direct, key=lambda one: one.name))
+    at_endpoints = (find_endpoint_blocker(endpoint, now) for endpoint in sorted(direct, key=lambda one: one.name))
     found = [blocker for blocker in at_endpoints if blocker]
     found += dict.fromkeys(blocker for run in waiting if (blocker := _budget_blocker(run)))
     if not has_worker() and not any(run.created_at >= now - START_GAP for run in waiting):
@@ -59,7 +59,7 @@ def blockers_of(runs: Iterable[Run]) -> list[Blocker]:
     return found
 
 
-def endpoint_blocker(endpoint: Endpoint, now: datetime | None = None) -> Blocker | None:
+def find_endpoint_blocker(endpoint: Endpoint, now: datetime | None = None) -> Blocker | None:
     """Return why no call may start at this endpoint for longer than SHORTEST, or None."""
     now = now or timezone.now()
     if not endpoint.is_active:
@@ -101,6 +101,6 @@ def _budget_blocker(run: Run) -> Blocker | None:
     )
 
 
-def stop_reasons_of(runs: Sequence[Run]) -> list[str]:
+def find_stop_reasons(runs: Sequence[Run]) -> list[str]:
     """Return why runs stopped, if the reason still applies, each with the name of its condition."""
     return [f"{run.condition.label}: {reason}" for run in runs if (reason := run.current_stop_reason)]

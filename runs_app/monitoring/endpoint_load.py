@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from runs_app.engine.rate_limiter import RateLimiterState
 from runs_app.models import Endpoint, EndpointTick
-from runs_app.monitoring.blockers import Blocker, endpoint_blocker
+from runs_app.monitoring.blockers import Blocker, find_endpoint_blocker
 from runs_app.monitoring.sparklines import Curve, limit_curve
 
 SHOWN = timedelta(hours=1)
@@ -54,7 +54,7 @@ def with_state(endpoints: Sequence[Endpoint]) -> list[EndpointLoad]:
 def _busyness(endpoint: Endpoint, points: list[tuple[datetime, float]]) -> EndpointLoad:
     throttle = RateLimiterState.of(endpoint.throttle)
     limit = min(int(throttle.limit), endpoint.max_concurrency) if endpoint.adaptive else endpoint.max_concurrency
-    blocker = endpoint_blocker(endpoint)
+    blocker = find_endpoint_blocker(endpoint)
     return EndpointLoad(endpoint, limit, _today(endpoint, throttle), limit_curve(points), _said(throttle), blocker)
 
 

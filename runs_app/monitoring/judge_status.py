@@ -10,7 +10,7 @@ from runs_app.models import Condition, Experiment, Run
 COUNTERS = ("n_pending", "n_running", "n_done", "n_failed", "n_cancelled", "n_attempts", "n_unpriced")
 
 
-def status_of_judges(experiment: Experiment) -> list[dict[str, Any]]:
+def report_judges(experiment: Experiment) -> list[dict[str, Any]]:
     """Return one line for each judge and wave: verdicts by status, cost, and error codes of unreadable verdicts."""
     judges = experiment.runs.filter(condition__stage=Condition.Stage.JUDGE).with_design()
     runs = list(judges.order_by("wave__number", "pk"))
@@ -35,7 +35,7 @@ def _line(run: Run, unread: dict[str, int]) -> dict[str, Any]:
     }
 
 
-def text_of(line: dict[str, Any]) -> str:
+def format_line(line: dict[str, Any]) -> str:
     """Return one line of text for a terminal.
 
     Example: `judge-a_standard--0123456789ab: running, 40 of 90 verdicts, 2 unread (2 no_json_object)`.

@@ -79,21 +79,21 @@ class Line:
     sums: Sums
 
 
-def of_experiment(experiment: Experiment) -> Q:
+def filter_experiment(experiment: Experiment) -> Q:
     """Return a filter for the entries of its runs and its preflights. Runs are listed by id to use their index."""
     runs = list(experiment.runs.order_by().values_list("pk", flat=True))
     return Q(run__in=runs) | Q(run__isnull=True, experiment=experiment)
 
 
-def of_model(model: LanguageModel) -> Q:
+def filter_model(model: LanguageModel) -> Q:
     return Q(run__condition__model=model) | Q(model=model)
 
 
-def of_stage(stage: str) -> Q:
+def filter_stage(stage: str) -> Q:
     return Q(run__isnull=True) if stage == PREFLIGHT else Q(run__condition__stage=stage)
 
 
-def lines_of(entries: QuerySet[LedgerEntry], by: str) -> list[Line]:
+def sum_by_group(entries: QuerySet[LedgerEntry], by: str) -> list[Line]:
     """Return one line for each group: days from the newest, other groups from the most expensive.
 
     Makes at most two queries, for any number of calls.

@@ -129,7 +129,7 @@ def _line(point: Point, spec: AdaptiveSpec, samples: int) -> PointLine:
     )
 
 
-def savings(lines: Sequence[PointLine]) -> Savings:
+def compute_savings(lines: Sequence[PointLine]) -> Savings:
     """Return the totals. Saved dollars use the mean price of each run's answers; None if any price is unknown."""
     costs = [line.saved * line.usd_a_case if line.usd_a_case is not None else None for line in lines if line.saved]
     return Savings(
@@ -142,7 +142,7 @@ def savings(lines: Sequence[PointLine]) -> Savings:
     )
 
 
-def rule_in_words(spec: AdaptiveSpec) -> list[str]:
+def describe_rule(spec: AdaptiveSpec) -> list[str]:
     """Return sentences that describe the rounds and the stopping rule of this design."""
     told = [
         f"Each point is asked in rounds of {spec.round:,} cases, {spec.max:,} at most, until the "
@@ -166,7 +166,7 @@ def _per_cent(share: float) -> str:
     return f"{100 * share:g} %"
 
 
-def status_of_points(experiment: Experiment) -> list[dict[str, Any]]:
+def report_points(experiment: Experiment) -> list[dict[str, Any]]:
     """Return a mapping for each point, for `status --json`."""
     names = (
         "run", "wave", "label", "status", "asked", "most", "saved", "scored", "correct", "truncated", "unread",

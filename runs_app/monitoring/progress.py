@@ -75,7 +75,7 @@ class Totals:
 
 
 def with_totals(experiments: QuerySet[Experiment]) -> QuerySet[Experiment]:
-    """Annotate `totals` (a mapping for `totals_of`) and `n_conditions`, in the same query."""
+    """Annotate `totals` (a mapping for `read_totals`) and `n_conditions`, in the same query."""
     runs = Run.objects.generating().filter(experiment=OuterRef("pk")).order_by().values("experiment")
     totals = JSONObject(**{name: Sum(f"n_{name}") for name in COUNTED}, states=ArrayAgg("status", distinct=True))
     conditions = Condition.objects.generating().filter(experiment=OuterRef("pk")).order_by().values("experiment")
@@ -85,13 +85,13 @@ def with_totals(experiments: QuerySet[Experiment]) -> QuerySet[Experiment]:
     )
 
 
-def totals_of(experiment: Any) -> Totals:
+def read_totals(experiment: Any) -> Totals:
     """Return the totals of an experiment that comes from `with_totals`."""
     found = dict(experiment.totals or {})
     return Totals(states=frozenset(found.pop("states", ())), **found)
 
 
-def state_of(experiment: Experiment, totals: Totals) -> str:
+def experiment_state(experiment: Experiment, totals: Totals) -> str:
     """Return the state of an experiment: draft or archived by itself, otherwise the state of its runs."""
     if experiment.status == Experiment.Status.ACTIVE and totals.state:
         return totals.state
@@ -107,9 +107,9 @@ class Pace:
     points: list[tuple[datetime, int]]
 
 
-def pace_of(runs: Sequence[Run], remaining: int, now: datetime | None = None) -> Pace:
+def measure_pace(runs: Sequence[Run], remaining: int, now: datetime | None = None) -> Pace:
     """Return the pace of these runs. Makes one query over the last active hour: at most 360 rows."""
-    tick = _tick_of(now or timezone.now())
+    tick = _find_tick_start(now or timezone.now())
     points = [(at, n) for at, n in _points([run.pk for run in runs]) if at < tick]
     per_minute = _per_minute(points, tick)
     return Pace(per_minute, 60 * remaining / per_minute if per_minute else None, points)
@@ -123,7 +123,7 @@ def _points(run_ids: list[int]) -> list[tuple[datetime, int]]:
     return [(row["at"], row["ended"]) for row in ended]
 
 
-def _tick_of(now: datetime) -> datetime:
+def _find_tick_start(now: datetime) -> datetime:
     """Return the start of the current tick. Rates leave this tick out, because it is incomplete and would look slow."""
     seconds = now.timestamp()
     return datetime.fromtimestamp(seconds - seconds % TICK.total_seconds(), tz=now.tzinfo)
@@ -158,7 +158,7 @@ def project_cost(runs: Sequence[Run], budget: Decimal | None = None) -> Projecti
     trial uses the mean of all runs. Only trials of runs under way count as left.
     """
     remaining = {run.pk: run.n_pending + run.n_running for run in runs if run.status in Run.UNDER_WAY}
-    ended, spent = sum(run.n_done + run.n_failed for run in runs), spent_on(runs)
+    ended, spent = sum(run.n_done + run.n_failed for run in runs), sum_spent(runs)
     if not ended or not any(remaining.values()):
         return None
     left = Decimal(0)
@@ -169,7 +169,7 @@ def project_cost(runs: Sequence[Run], budget: Decimal | None = None) -> Projecti
     return Projection(round(spent + left, 8), n, round(left / n, 8), budget)
 
 
-def points_of(runs: Iterable[Run]) -> dict[str, int]:
+def count_points(runs: Iterable[Run]) -> dict[str, int]:
     """Return how many points these adaptive runs have, and how many are decided."""
     counted = Point.objects.filter(run__in=[run.pk for run in runs])
     return counted.aggregate(total=Count("pk"), decided=Count("pk", filter=~Q(status=Point.Status.OPEN)))
@@ -185,7 +185,7 @@ class ErrorLine:
     to_retry: int
 
 
-def errors_of(runs: Sequence[Run]) -> list[ErrorLine]:
+def count_errors(runs: Sequence[Run]) -> list[ErrorLine]:
     """Return the error classes, the most frequent first. Makes one query, whose cost grows only with failed trials.
 
     Failed trials of a cancelled run cannot be retried, because no worker would claim them.
@@ -210,7 +210,7 @@ def _failed_by_class(runs: Sequence[Run]) -> tuple[Counter[str], Counter[str]]:
     return failed, to_retry
 
 
-def odd_answers(runs: Iterable[Run], errors: Iterable[ErrorLine] = ()) -> list[tuple[str, int]]:
+def count_odd_answers(runs: Iterable[Run], errors: Iterable[ErrorLine] = ()) -> list[tuple[str, int]]:
     """Return the number of blank, truncated, refused and unparsed answers, from the ledger. An answer may be several.
 
     Refusals that a provider reported as an error count too, while their trials are failed. `errors` are the error lines
@@ -232,23 +232,23 @@ class WaveTotals:
     spent_usd: Decimal
 
 
-def by_wave(runs: Iterable[Run]) -> list[WaveTotals]:
+def sum_by_wave(runs: Iterable[Run]) -> list[WaveTotals]:
     """Return the totals of each wave, in wave order. Runs come with their waves."""
     ordered = sorted(runs, key=lambda run: run.wave.number)
     groups = [(wave, list(of_wave)) for wave, of_wave in groupby(ordered, key=lambda run: run.wave)]
-    return [WaveTotals(wave, Totals.of(of_wave), spent_on(of_wave)) for wave, of_wave in groups]
+    return [WaveTotals(wave, Totals.of(of_wave), sum_spent(of_wave)) for wave, of_wave in groups]
 
 
-def spent_on(runs: Iterable[Run]) -> Decimal:
+def sum_spent(runs: Iterable[Run]) -> Decimal:
     return sum((run.spent_usd for run in runs), Decimal(0))
 
 
-def workers_alive() -> QuerySet[Worker]:
+def find_live_workers() -> QuerySet[Worker]:
     """Return the workers with a recent heartbeat. Heartbeats use the database's clock, and so does this query."""
     return Worker.objects.filter(left_at__isnull=True, seen_at__gte=Now() - ALIVE_FOR)
 
 
-def state_of_worker(worker: Worker, now: datetime) -> Literal["alive", "silent", "left"]:
+def worker_state(worker: Worker, now: datetime) -> Literal["alive", "silent", "left"]:
     """Return the state of a worker.
 
     A silent one missed its heartbeat for a minute; its claims return when leases expire.

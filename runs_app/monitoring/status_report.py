@@ -9,10 +9,10 @@ from django.db.models import Count, Q
 from runs_app.grading_interface import grading
 from runs_app.models import Experiment, Run, Trial
 from runs_app.models import trials as trials_module
-from runs_app.monitoring.blockers import blockers_of
-from runs_app.monitoring.judge_status import status_of_judges
-from runs_app.monitoring.point_status import status_of_points
-from runs_app.monitoring.progress import COUNTED, WaveTotals, by_wave
+from runs_app.monitoring.blockers import find_blockers
+from runs_app.monitoring.judge_status import report_judges
+from runs_app.monitoring.point_status import report_points
+from runs_app.monitoring.progress import COUNTED, WaveTotals, sum_by_wave
 from runs_app.planning.drift import drift_warnings, served_warnings
 
 DONE = Q(status=Trial.Status.DONE)
@@ -37,12 +37,14 @@ def build_status_report(experiment: Experiment) -> dict[str, Any]:
         "reserved_usd": _text(experiment.reserved_usd),
         "trials": sum(run.n_trials for run in runs),
         "done": sum(run.n_done for run in runs),
-        "waves": [_wave(wave) for wave in by_wave(runs)],
+        "waves": [_wave(wave) for wave in sum_by_wave(runs)],
         "runs": [_run(run, channels.get(run.pk, {})) for run in runs],
-        "points": status_of_points(experiment),
+        "points": report_points(experiment),
         "rules": grading().rule_scores(experiment),
-        "judging": status_of_judges(experiment),
-        "blockers": [blocker.facts | {"sentence": blocker.sentence} for blocker in blockers_of(_all_runs(experiment))],
+        "judging": report_judges(experiment),
+        "blockers": [
+            blocker.facts | {"sentence": blocker.sentence} for blocker in find_blockers(_all_runs(experiment))
+        ],
         "warnings": [*drift_warnings(experiment), *served_warnings(experiment)],
     }
 

@@ -7,7 +7,7 @@ import argparse
 import sys
 
 from runs_app.simulator.config import ConfigError
-from runs_app.simulator.options import add_options, config_from
+from runs_app.simulator.options import add_options, build_config
 from runs_app.simulator.server import run
 
 
@@ -15,7 +15,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="simulate_provider", description="An OpenAI-compatible simulated provider.")
     add_options(parser)
     try:
-        run(config_from(vars(parser.parse_args())))
+        run(build_config(vars(parser.parse_args())))
     except (ConfigError, OSError) as error:
         print(error, file=sys.stderr)
         return 2

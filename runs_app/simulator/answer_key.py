@@ -15,7 +15,7 @@ USUAL_DIMENSIONS = ("valence", "arousal", "dominance")
 
 
 @dataclass(frozen=True, slots=True)
-class KnownNorm:
+class RecordedNorm:
     """The mean and standard deviation of human ratings of one image on one dimension."""
 
     mean: float
@@ -27,7 +27,7 @@ class AnswerKey:
 
     def __init__(self) -> None:
         self._targets: TextIndex[str] = TextIndex()
-        self._norms: dict[tuple[str, str], KnownNorm] = {}
+        self._norms: dict[tuple[str, str], RecordedNorm] = {}
         self._dimensions: list[str] = list(USUAL_DIMENSIONS)
 
     @classmethod
@@ -51,7 +51,7 @@ class AnswerKey:
             self._targets.set(row["text"], str(row["target"]))
             return
         dimension = row["dimension"].lower()
-        self._norms[row["image"], dimension] = KnownNorm(float(row["mean"]), float(row["sd"]))
+        self._norms[row["image"], dimension] = RecordedNorm(float(row["mean"]), float(row["sd"]))
         if dimension not in self._dimensions:
             self._dimensions.append(dimension)
 
@@ -67,5 +67,5 @@ class AnswerKey:
         best = max(self._dimensions, key=text.count)
         return best if best in text else ""
 
-    def norm(self, image: str, dimension: str) -> KnownNorm | None:
+    def norm(self, image: str, dimension: str) -> RecordedNorm | None:
         return self._norms.get((image, dimension))

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from runs_app.simulator.request_parser import ChatRequest
-from runs_app.simulator.responses import Reply, completion_body, usage_of
+from runs_app.simulator.responses import Reply, completion_body, count_usage
 
 if TYPE_CHECKING:
     from runs_app.simulator.batches import Batch
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 DAY_S = 86_400
 
 
-def calls_of(form: str, asked: Mapping[str, Any], files: Mapping[str, tuple[str, bytes]]) -> list[tuple[str, bytes]]:
+def parse_calls(form: str, asked: Mapping[str, Any], files: Mapping[str, tuple[str, bytes]]) -> list[tuple[str, bytes]]:
     """Return (custom id, body in OpenAI's form) of each call. Raise KeyError or ValueError if the input is invalid."""
     if form == "anthropic":
-        return [(one["custom_id"], json.dumps(chat_of(one["params"])).encode()) for one in asked["requests"]]
+        return [(one["custom_id"], json.dumps(convert_parameters(one["params"])).encode()) for one in asked["requests"]]
     entries = [json.loads(line) for line in files[asked["input_file_id"]][1].splitlines() if line.strip()]
     return [(entry["custom_id"], json.dumps(entry["body"]).encode()) for entry in entries]
 
 
-def chat_of(params: Mapping[str, Any]) -> dict[str, Any]:
+def convert_parameters(params: Mapping[str, Any]) -> dict[str, Any]:
     """Convert Anthropic's parameters to the parameters of a chat completion."""
     system = params.get("system") or []
     turns = [{"role": "system", "content": _parts(system)}] if system else []
@@ -46,7 +46,7 @@ def _image(source: Mapping[str, str]) -> dict[str, Any]:
     return {"type": "image_url", "image_url": {"url": f"data:{source['media_type']};base64,{source['data']}"}}
 
 
-def line(form: str, name: str, status: int, chat: ChatRequest | None, came: Reply | dict[str, Any]) -> bytes:
+def format_line(form: str, name: str, status: int, chat: ChatRequest | None, came: Reply | dict[str, Any]) -> bytes:
     """Return the result line of one call."""
     if form == "anthropic":
         return json.dumps({"custom_id": name, "result": _result(status, chat, came)}).encode()
@@ -57,7 +57,7 @@ def line(form: str, name: str, status: int, chat: ChatRequest | None, came: Repl
     ).encode()
 
 
-def unmade_line(form: str, name: str, why: str) -> bytes:
+def format_unmade_line(form: str, name: str, why: str) -> bytes:
     """Return the result line of a call that was never made, because its batch was cancelled or expired."""
     if form == "anthropic":
         return json.dumps({"custom_id": name, "result": {"type": "canceled" if why == "cancelled" else why}}).encode()
@@ -78,7 +78,7 @@ def _result(status: int, chat: ChatRequest | None, came: Reply | dict[str, Any])
         kind = {400: "invalid_request_error", 429: "rate_limit_error", 529: "overloaded_error"}.get(status, "api_error")
         message = came["error"]["message"] if isinstance(came, dict) else ""
         return {"type": "errored", "error": {"type": "error", "error": {"type": kind, "message": message}}}
-    usage = usage_of(chat, came)
+    usage = count_usage(chat, came)
     message = {
         "id": f"msg_{uuid.uuid4().hex}",
         "type": "message",
@@ -144,7 +144,7 @@ def _moment(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat()
 
 
-def counts(batch: Batch) -> dict[str, int]:
+def count_by_outcome(batch: Batch) -> dict[str, int]:
     """Return the number of calls by outcome, in the terms of the batch's format."""
     lines = [json.loads(line) for line in batch.lines or ()]
     if batch.form == "anthropic":

@@ -14,7 +14,7 @@ from aiohttp import web
 
 from runs_app.simulator import batch_forms as forms
 from runs_app.simulator.faults import error_object
-from runs_app.simulator.seeded_random import uniforms
+from runs_app.simulator.seeded_random import draw_uniforms
 
 if TYPE_CHECKING:
     from runs_app.simulator.server import Simulator
@@ -107,7 +107,7 @@ class BatchDesk:
         asked = json.loads(await request.read())
         await self._wait("create")
         try:
-            calls = forms.calls_of(form, asked, self._files)
+            calls = forms.parse_calls(form, asked, self._files)
         except (KeyError, ValueError, TypeError) as error:
             return web.json_response(error_object(400, f"the batch cannot be read: {error!r}"), status=400)
         now = time.time()
@@ -180,12 +180,12 @@ class BatchDesk:
             if batch.fault in ("invalid", "full"):
                 break
             if number < batch.share_made:
-                line = forms.line(batch.form, name, *await self._simulator.answer_one(body))
+                line = forms.format_line(batch.form, name, *await self._simulator.answer_one(body))
             else:
-                line = forms.unmade_line(batch.form, name, "cancelled" if batch.cancelled_at else "expired")
+                line = forms.format_unmade_line(batch.form, name, "cancelled" if batch.cancelled_at else "expired")
             if batch.fault != "missing" or number % 2:
                 batch.lines.append(line)
-        batch.counts = forms.counts(batch)
+        batch.counts = forms.count_by_outcome(batch)
 
     def _is_ended(self, batch: Batch) -> bool:
         """Return whether the batch has ended, by the current wait. A shorter wait also ends batches in progress."""
@@ -203,7 +203,7 @@ class BatchDesk:
         if not rate:
             return False
         self._happened += 1
-        if uniforms("batch", self._simulator.config.seed, fault, self._happened)[0] >= rate:
+        if draw_uniforms("batch", self._simulator.config.seed, fault, self._happened)[0] >= rate:
             return False
         self._simulator.counters.faults[fault] += 1
         return True

@@ -124,6 +124,6 @@ def parse_pairs(text: str, option: str) -> dict[str, float]:
     return pairs
 
 
-def spread(error_rate: float) -> dict[str, float]:
+def spread_error_rate(error_rate: float) -> dict[str, float]:
     """Spread one overall error rate equally over the transient faults."""
     return {name: error_rate / len(TRANSIENT_FAULTS) for name in TRANSIENT_FAULTS} if error_rate else {}

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 
 from runs_app.simulator.config import SimulatorConfig
-from runs_app.simulator.seeded_random import normal, uniforms
+from runs_app.simulator.seeded_random import draw_normal, draw_uniforms
 
 # By status: (type, code) of OpenAI's error object.
 ERROR_WORDS: dict[int, tuple[str, str | None]] = {
@@ -29,7 +29,7 @@ def choose_fault(faults: Mapping[str, float], seed: int, fingerprint: int, asked
     """Return the fault for the `asked`-th request with this fingerprint, or None."""
     if not faults:
         return None
-    position = uniforms("fault", seed, fingerprint, asked)[0]
+    position = draw_uniforms("fault", seed, fingerprint, asked)[0]
     for name, rate in faults.items():
         if position < rate:
             return name
@@ -45,5 +45,5 @@ def latency_s(config: SimulatorConfig, fault: str | None, fingerprint: int, aske
         return config.slow_s
     latency = config.latency_ms / 1000
     if config.latency_sigma:
-        latency *= math.exp(config.latency_sigma * normal("latency", config.seed, fingerprint, asked))
+        latency *= math.exp(config.latency_sigma * draw_normal("latency", config.seed, fingerprint, asked))
     return latency * 50 if fault == "slow" else latency

@@ -17,7 +17,7 @@ _WINNER = re.compile(r'\{"winner":')
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class RequestedVerdict:
     """The kind of verdict that a request asks for, and the names of its criteria or labels."""
 
     kind: Literal["score", "criteria", "label", "pairwise"]
@@ -29,30 +29,30 @@ class Asked:
         return "winner" if self.kind == "pairwise" else self.kind
 
 
-def without_answers(text: str) -> str:
+def remove_answers(text: str) -> str:
     """Return the text without the fenced answers: the rubric alone."""
     return _FENCED_ANSWER.sub("", text)
 
 
-def asked_verdict(request: ChatRequest) -> Asked | None:
+def find_requested_verdict(request: ChatRequest) -> RequestedVerdict | None:
     """Return the verdict that a request with a fenced answer asks for; None if it has no fenced answer."""
-    text = without_answers(request.text)
+    text = remove_answers(request.text)
     if text == request.text:
         return None
     if found := _CRITERIA.search(text):
-        return Asked("criteria", tuple(json.loads(found[1])))
+        return RequestedVerdict("criteria", tuple(json.loads(found[1])))
     if found := _LABELS.search(text):
-        return Asked("label", tuple(json.loads(f"[{found[1].rstrip(', ')}]")))
-    return Asked("pairwise" if _WINNER.search(text) else "score")
+        return RequestedVerdict("label", tuple(json.loads(f"[{found[1].rstrip(', ')}]")))
+    return RequestedVerdict("pairwise" if _WINNER.search(text) else "score")
 
 
-def obeyed_score(request: ChatRequest) -> float | None:
+def find_commanded_score(request: ChatRequest) -> float | None:
     """Return the score that the text outside the fenced answers commands; None without a command."""
-    orders = _ORDER.findall(without_answers(request.text))
+    orders = _ORDER.findall(remove_answers(request.text))
     return float(orders[-1]) if orders else None
 
 
-def fenced(verdict: Mapping[str, Any]) -> str:
+def fence_verdict(verdict: Mapping[str, Any]) -> str:
     return f"```json\n{json.dumps(verdict, ensure_ascii=False)}\n```"
 
 
@@ -103,7 +103,7 @@ KEYLESS: tuple[Shape, ...] = (
 )
 
 
-def assorted(asked: Asked, scale: tuple[float, float], dice: random.Random) -> tuple[str, str]:
+def vary_format(asked: RequestedVerdict, scale: tuple[float, float], dice: random.Random) -> tuple[str, str]:
     """Return a reply in one of many formats, and its error code; "" if the verdict is readable."""
     key, draw = asked.key, dice.random()
     if draw < 0.1:
@@ -116,7 +116,7 @@ def assorted(asked: Asked, scale: tuple[float, float], dice: random.Random) -> t
 
 
 def _values(
-    asked: Asked, scale: tuple[float, float], dice: random.Random
+    asked: RequestedVerdict, scale: tuple[float, float], dice: random.Random
 ) -> tuple[Sequence[str], Sequence[tuple[str, str]]]:
     """Return readable values as JSON, and unreadable ones with their error codes."""
     if asked.kind == "score":

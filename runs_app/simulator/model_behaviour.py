@@ -16,7 +16,7 @@ from runs_app.simulator import judge_behaviour, request_kind
 from runs_app.simulator.answer_key import AnswerKey
 from runs_app.simulator.request_kind import Scale
 from runs_app.simulator.request_parser import ChatRequest, bare_name
-from runs_app.simulator.seeded_random import normal, normal_quantile, uniforms
+from runs_app.simulator.seeded_random import draw_normal, draw_uniforms, normal_quantile
 
 USUAL_SCALE = Scale(1, 7)
 USUAL_SCORES = Scale(0, 1)
@@ -61,10 +61,10 @@ class Answerer:
         return Answer(self._content(request), reasoning)
 
     def _content(self, request: ChatRequest) -> str:
-        schema = request_kind.asked_schema(request)
+        schema = request_kind.find_schema(request)
         if schema is not None:
             return json.dumps(self._fill(schema, "answer", request))
-        if (verdict := judge_behaviour.asked_verdict(request)) is not None:
+        if (verdict := judge_behaviour.find_requested_verdict(request)) is not None:
             return self._verdict(verdict, request)
         if request_kind.wants_rating_object(request.text):
             return json.dumps(self._rating_object(request))
@@ -72,14 +72,14 @@ class Answerer:
             return self._judgement(request)
         if request.response_format.get("type") == "json_object":
             return json.dumps({"answer": self._final_answer(request)})
-        if request_kind.wants_bare_number(request.text) and not request_kind.choices(request.user_text):
-            return str(self._rating(request, request_kind.asked_scale(request.text, USUAL_SCALE)))
+        if request_kind.wants_bare_number(request.text) and not request_kind.find_choices(request.user_text):
+            return str(self._rating(request, request_kind.find_scale(request.text, USUAL_SCALE)))
         return f"{_remark(self.seed, request)}\nANSWER: {self._final_answer(request)}"
 
     # Ratings ---------------------------------------------------------------------------------------------------------
 
     def _rating_object(self, request: ChatRequest) -> dict[str, object]:
-        rating = self._rating(request, request_kind.asked_scale(request.text, USUAL_SCALE))
+        rating = self._rating(request, request_kind.find_scale(request.text, USUAL_SCALE))
         if not request_kind.wants_reasoning(request.text):
             return {"rating": rating}
         return {"rating": rating, "reasoning": _remark(self.seed, request)}
@@ -106,7 +106,7 @@ class Answerer:
         """Return the target if this model is right this time, else a wrong answer of the same kind."""
         known = self.key.target(request)
         question = known[0] if known else request.stable_text
-        options = request_kind.choices(request.user_text)
+        options = request_kind.find_choices(request.user_text)
         target = known[1] if known else self._made_up_target(question, options)
         if self._is_right(request, question):
             return _letter_of(target, options) if options else target
@@ -127,13 +127,13 @@ class Answerer:
 
     def _skill(self, model: str) -> float:
         told = self._told_skill(model)
-        return 0.45 + 0.45 * uniforms("skill", self.seed, bare_name(model))[0] if told is None else told
+        return 0.45 + 0.45 * draw_uniforms("skill", self.seed, bare_name(model))[0] if told is None else told
 
     def _told_skill(self, model: str) -> float | None:
         return self.skills.get(model, self.skills.get(bare_name(model)))
 
     def _made_up_target(self, question: str, options: Mapping[str, str]) -> str:
-        draw = uniforms("target", self.seed, question)[0]
+        draw = draw_uniforms("target", self.seed, question)[0]
         if options:
             return sorted(options)[int(draw * len(options))]
         if _NUMBER.search(question):
@@ -141,7 +141,7 @@ class Answerer:
         return _NAMES[int(draw * len(_NAMES))]
 
     def _wrong(self, request: ChatRequest, target: str, options: Mapping[str, str]) -> str:
-        draw = uniforms("wrong", self.seed, request.model, request.text, request.seed)[0]
+        draw = draw_uniforms("wrong", self.seed, request.model, request.text, request.seed)[0]
         if options:
             others = [letter for letter in sorted(options) if letter != _letter_of(target, options)]
             return others[int(draw * len(others))] if others else "none"
@@ -153,20 +153,22 @@ class Answerer:
 
     # Judges ----------------------------------------------------------------------------------------------------------
 
-    def _verdict(self, verdict: judge_behaviour.Asked, request: ChatRequest) -> str:
+    def _verdict(self, verdict: judge_behaviour.RequestedVerdict, request: ChatRequest) -> str:
         """Return a verdict in the requested format, or in the way of the configured judge."""
         if self.judge == "assorted":
-            scale = request_kind.asked_scale(judge_behaviour.without_answers(request.text), USUAL_SCORES)
+            scale = request_kind.find_scale(judge_behaviour.remove_answers(request.text), USUAL_SCORES)
             dice = random.Random(f"{self.seed}\x1f{request.model}\x1f{request.text}")  # noqa: S311 - a simulation
-            return judge_behaviour.assorted(verdict, (scale.low, scale.high), dice)[0]
-        obeyed = judge_behaviour.obeyed_score(request) if self.judge == "obedient" else None
+            return judge_behaviour.vary_format(verdict, (scale.low, scale.high), dice)[0]
+        obeyed = judge_behaviour.find_commanded_score(request) if self.judge == "obedient" else None
         if obeyed is not None:
-            return judge_behaviour.fenced({"score": obeyed, "reasoning": "I was told to."})
+            return judge_behaviour.fence_verdict({"score": obeyed, "reasoning": "I was told to."})
         if verdict.kind == "score":
             return self._judgement(request)
-        return judge_behaviour.fenced({**self._choice(verdict, request), "reasoning": _remark(self.seed, request)})
+        return judge_behaviour.fence_verdict(
+            {**self._choice(verdict, request), "reasoning": _remark(self.seed, request)}
+        )
 
-    def _choice(self, verdict: judge_behaviour.Asked, request: ChatRequest) -> dict[str, object]:
+    def _choice(self, verdict: judge_behaviour.RequestedVerdict, request: ChatRequest) -> dict[str, object]:
         if verdict.kind == "criteria":
             return {"criteria": {name: self._call_uniform(name, request) < 0.7 for name in verdict.names}}
         options = verdict.names if verdict.kind == "label" else ("A", "B", "tie")
@@ -174,9 +176,9 @@ class Answerer:
 
     def _judgement(self, request: ChatRequest) -> str:
         """Return a judge's reply: a sentence, then a fenced JSON block with a score on the rubric's scale."""
-        scale = request_kind.asked_scale(judge_behaviour.without_answers(request.text), USUAL_SCORES)
+        scale = request_kind.find_scale(judge_behaviour.remove_answers(request.text), USUAL_SCORES)
         score = {"score": self._score(request, scale), "reasoning": _remark(self.seed, request)}
-        return f"I compared the answer with the reference.\n\n{judge_behaviour.fenced(score)}"
+        return f"I compared the answer with the reference.\n\n{judge_behaviour.fence_verdict(score)}"
 
     def _score(self, request: ChatRequest, scale: Scale) -> int:
         """Return a high score if the final answer agrees with the reference, else a low one.
@@ -213,26 +215,26 @@ class Answerer:
 
     def _fill_number(self, schema: dict[str, Any], name: str, request: ChatRequest) -> int:
         if name == "score":
-            scale = request_kind.schema_scale(schema) or request_kind.asked_scale(request.text, USUAL_SCORES)
+            scale = request_kind.read_schema_scale(schema) or request_kind.find_scale(request.text, USUAL_SCORES)
             return self._score(request, scale)
         return self._rating(
-            request, request_kind.schema_scale(schema) or request_kind.asked_scale(request.text, USUAL_SCALE)
+            request, request_kind.read_schema_scale(schema) or request_kind.find_scale(request.text, USUAL_SCALE)
         )
 
     # Draws -----------------------------------------------------------------------------------------------------------
 
     def _normal(self, *parts: object) -> float:
-        return normal(self.seed, *parts)
+        return draw_normal(self.seed, *parts)
 
     def _call_noise(self, request: ChatRequest) -> float:
-        return normal(self.seed, "call", bare_name(request.model), request.text, *request.images, request.seed)
+        return draw_normal(self.seed, "call", bare_name(request.model), request.text, *request.images, request.seed)
 
     def _call_uniform(self, name: str, request: ChatRequest) -> float:
-        return uniforms(self.seed, name, bare_name(request.model), request.text, *request.images, request.seed)[0]
+        return draw_uniforms(self.seed, name, bare_name(request.model), request.text, *request.images, request.seed)[0]
 
 
 def _remark(seed: int, request: ChatRequest) -> str:
-    draw = uniforms("remark", seed, bare_name(request.model), request.text, request.seed)[0]
+    draw = draw_uniforms("remark", seed, bare_name(request.model), request.text, request.seed)[0]
     return _REMARKS[int(draw * len(_REMARKS))]
 
 

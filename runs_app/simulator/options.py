@@ -13,7 +13,7 @@ from runs_app.simulator.config import (
     ConfigError,
     SimulatorConfig,
     parse_pairs,
-    spread,
+    spread_error_rate,
 )
 
 
@@ -67,7 +67,7 @@ def _add_answer_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def config_from(options: Mapping[str, Any]) -> SimulatorConfig:
+def build_config(options: Mapping[str, Any]) -> SimulatorConfig:
     """Return the configuration for parsed options. Raise ConfigError, which names a wrong option."""
     if not 0.0 <= options["error_rate"] <= 1.0:
         raise ConfigError(f"--error-rate: must be between 0 and 1, not {options['error_rate']}")
@@ -78,7 +78,7 @@ def config_from(options: Mapping[str, Any]) -> SimulatorConfig:
         latency_ms=options["latency_ms"],
         latency_sigma=options["latency_sigma"],
         slow_s=options["slow_s"],
-        faults={**spread(options["error_rate"]), **parse_pairs(options["errors"], "--errors")},
+        faults={**spread_error_rate(options["error_rate"]), **parse_pairs(options["errors"], "--errors")},
         batch_faults=parse_pairs(options["batch_faults"], "--batch-faults"),
         batch_waits=parse_pairs(options["batch_waits"], "--batch-waits"),
         retry_after_s=options["retry_after"],
@@ -95,8 +95,8 @@ def config_from(options: Mapping[str, Any]) -> SimulatorConfig:
     )
 
 
-def arguments_for(config: SimulatorConfig) -> list[str]:
-    """Return a command line that `config_from` converts back to the same configuration."""
+def build_arguments(config: SimulatorConfig) -> list[str]:
+    """Return a command line that `build_config` converts back to the same configuration."""
     given: dict[str, object] = {
         "--served-model": config.served_name,
         "--require-key": config.key_env,

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from runs_app.simulator.config import SimulatorConfig
-from runs_app.simulator.options import arguments_for
+from runs_app.simulator.options import build_arguments
 
 _CHECKOUT = Path(__file__).resolve().parents[2]
 _LISTENING = "listening on "
@@ -65,7 +65,7 @@ def simulator_process(
     config: SimulatorConfig | None = None, *, environment: Mapping[str, str] | None = None, timeout_s: float = 60.0
 ) -> Iterator[SimulatorProcess]:
     """Run a server until the block ends. Raise RuntimeError with its output if it does not listen in time."""
-    arguments = arguments_for(config or SimulatorConfig())
+    arguments = build_arguments(config or SimulatorConfig())
     process = subprocess.Popen(
         [sys.executable, "-m", "runs_app.simulator", *arguments],
         cwd=_CHECKOUT,

@@ -36,7 +36,7 @@ class Scale:
         return min(self.high, max(self.low, round(value)))
 
 
-def asked_schema(request: ChatRequest) -> dict[str, Any] | None:
+def find_schema(request: ChatRequest) -> dict[str, Any] | None:
     """Return the JSON schema that the answer must follow, or None."""
     if request.response_format.get("type") != "json_schema":
         return None
@@ -44,7 +44,7 @@ def asked_schema(request: ChatRequest) -> dict[str, Any] | None:
     return schema if isinstance(schema, dict) else {}
 
 
-def schema_scale(schema: dict[str, Any]) -> Scale | None:
+def read_schema_scale(schema: dict[str, Any]) -> Scale | None:
     """Return the bounds of a number in a JSON schema, from minimum and maximum or from an enumeration of numbers."""
     values = schema.get("enum") or [schema.get("minimum"), schema.get("maximum")]
     if not all(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
@@ -53,7 +53,7 @@ def schema_scale(schema: dict[str, Any]) -> Scale | None:
     return Scale(low, high) if low <= high else None
 
 
-def asked_scale(text: str, default: Scale) -> Scale:
+def find_scale(text: str, default: Scale) -> Scale:
     """Return the scale that a request describes: "from 1 to 7", "1-9", or a label for each point."""
     for pattern in _SCALES:
         for low, high in pattern.findall(text):
@@ -79,7 +79,7 @@ def wants_bare_number(text: str) -> bool:
     return _BARE_NUMBER.search(text) is not None
 
 
-def choices(text: str) -> dict[str, str]:
+def find_choices(text: str) -> dict[str, str]:
     """Return the options of a multiple choice question by letter, from lines such as `A) Paris`.
 
     Fewer than two options give an empty mapping.

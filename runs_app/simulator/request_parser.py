@@ -101,13 +101,13 @@ def _read_message(message: object, images: list[str]) -> tuple[str, list[str]]:
         if kind == "text":
             parts.append(str(part.get("text", "")))
         elif kind == "image_url":
-            images.append(image_hash(part.get("image_url")))
+            images.append(hash_image(part.get("image_url")))
         else:
             raise UnreadableRequest(f"messages: a part of type {kind!r} is not supported")
     return message["role"], parts
 
 
-def image_hash(reference: object) -> str:
+def hash_image(reference: object) -> str:
     """Return the sha256 (hex) of the bytes in an image_url part. Raise UnreadableRequest without a base64 data URL."""
     url = reference.get("url") if isinstance(reference, dict) else reference
     header, separator, data = url.partition(",") if isinstance(url, str) else ("", "", "")

@@ -29,11 +29,11 @@ class Reply:
     usage: dict[str, Any] | None = None
 
 
-def token_count(text: str | None) -> int:
+def count_tokens(text: str | None) -> int:
     return -(-len(text or "") // _CHARACTERS_A_TOKEN)
 
 
-def reply_of(recorded: Recorded) -> Reply:
+def build_reply(recorded: Recorded) -> Reply:
     return Reply(
         recorded.content,
         recorded.finish_reason,
@@ -51,7 +51,7 @@ def shorten(reply: Reply, max_tokens: int | None) -> Reply:
     return Reply(reply.content[:limit], "length", reply.reasoning)
 
 
-def spoil(reply: Reply, fault: str | None) -> Reply:
+def apply_fault(reply: Reply, fault: str | None) -> Reply:
     """Return the reply with a fault that still has status 200."""
     if fault == "refusal":
         return Reply(None, "content_filter", refusal="I'm sorry, but I cannot help with that.")
@@ -62,11 +62,11 @@ def spoil(reply: Reply, fault: str | None) -> Reply:
     return reply
 
 
-def usage_of(request: ChatRequest, reply: Reply) -> dict[str, Any]:
+def count_usage(request: ChatRequest, reply: Reply) -> dict[str, Any]:
     """Return token counts in OpenAI's format: a quarter of the characters, plus a constant for each image."""
-    prompt = token_count(request.text) + IMAGE_TOKENS * len(request.images)
-    reasoning = token_count(reply.reasoning)
-    completion = token_count(reply.content) + token_count(reply.refusal) + reasoning
+    prompt = count_tokens(request.text) + IMAGE_TOKENS * len(request.images)
+    reasoning = count_tokens(reply.reasoning)
+    completion = count_tokens(reply.content) + count_tokens(reply.refusal) + reasoning
     return {
         "prompt_tokens": prompt,
         "completion_tokens": completion,
@@ -89,6 +89,6 @@ def completion_body(request: ChatRequest, reply: Reply, served_name: str | None,
         "model": served_name or request.model,
         "system_fingerprint": f"fp_{_instance}",
         "choices": [choice] if has_choices else [],
-        "usage": reply.usage or usage_of(request, reply),
+        "usage": reply.usage or count_usage(request, reply),
     }
     return json.dumps(body).encode()

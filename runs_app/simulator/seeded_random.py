@@ -8,16 +8,16 @@ _STANDARD_NORMAL = NormalDist()
 _UNPACK = struct.Struct("<4Q").unpack
 
 
-def uniforms(*parts: object) -> tuple[float, float, float, float]:
+def draw_uniforms(*parts: object) -> tuple[float, float, float, float]:
     """Return four independent uniforms in the open interval (0, 1), drawn for `parts`."""
     digest = hashlib.blake2b("\x1f".join(map(str, parts)).encode("utf-8", "replace"), digest_size=32).digest()
     # Use only the top 52 bits. With more, a value could round up to 1.0, where the normal quantile is infinite.
     return tuple(((word >> 12) + 0.5) / 2**52 for word in _UNPACK(digest))
 
 
-def normal(*parts: object) -> float:
+def draw_normal(*parts: object) -> float:
     """Return one standard normal deviate, drawn for `parts`."""
-    return _STANDARD_NORMAL.inv_cdf(uniforms(*parts)[0])
+    return _STANDARD_NORMAL.inv_cdf(draw_uniforms(*parts)[0])
 
 
 def normal_quantile(probability: float) -> float:

@@ -12,13 +12,13 @@ from aiohttp import web
 
 from runs_app.simulator.answer_key import AnswerKey
 from runs_app.simulator.batches import BatchDesk
-from runs_app.simulator.config import ConfigError, SimulatorConfig, parse_pairs, spread
+from runs_app.simulator.config import ConfigError, SimulatorConfig, parse_pairs, spread_error_rate
 from runs_app.simulator.faults import choose_fault, error_object, latency_s
 from runs_app.simulator.model_behaviour import Answerer
 from runs_app.simulator.recordings import Recordings
 from runs_app.simulator.request_counters import Counters, MinuteWindow, counters_page
 from runs_app.simulator.request_parser import ChatRequest, UnreadableRequest, read_chat
-from runs_app.simulator.responses import Reply, completion_body, reply_of, shorten, spoil
+from runs_app.simulator.responses import Reply, apply_fault, build_reply, completion_body, shorten
 
 BACKLOG = 4096
 MAX_BODY_BYTES = 64 * 2**20
@@ -29,7 +29,7 @@ _LIVE_BATCHES = ("batch_faults", "batch_waits")
 _LIVE = ("latency_ms", "latency_sigma", "slow_s", "retry_after_s", "max_in_flight", "rpm", "json_schema")
 
 
-class Refused(Exception):
+class RequestRefused(Exception):
     """A request that is answered with an error status."""
 
     def __init__(self, status: int, message: str, code: str | None = None) -> None:
@@ -72,13 +72,13 @@ class Simulator:
         try:
             self._admit(request)
             chat = self._read(body)
-        except Refused as refused:
+        except RequestRefused as refused:
             self.counters.turned_away[str(refused.status)] += 1
             return self._refuse(refused)
         self.counters.enter()
         try:
             return await self._answer(request, chat)
-        except Refused as refused:
+        except RequestRefused as refused:
             return self._refuse(refused)
         finally:
             self.counters.leave()
@@ -87,7 +87,7 @@ class Simulator:
         """Return the error response of a batch request with a wrong key, or None."""
         try:
             self._check_key(request)
-        except Refused as refused:
+        except RequestRefused as refused:
             return self._refuse(refused)
         return None
 
@@ -97,24 +97,24 @@ class Simulator:
             return
         given = request.headers.get("Authorization") or f"Bearer {request.headers.get('x-api-key', '')}"
         if not hmac.compare_digest(given.encode(), self._authorization):
-            raise Refused(401, "Incorrect API key provided.")
+            raise RequestRefused(401, "Incorrect API key provided.")
 
     def _admit(self, request: web.Request) -> None:
         """Raise Refused for a wrong key, or for a request beyond the limits."""
         self._check_key(request)
         limit = self.config.max_in_flight
         if limit is not None and self.counters.in_flight >= limit:
-            raise Refused(429, f"The server is overloaded: {limit} requests are in flight.", "overloaded")
+            raise RequestRefused(429, f"The server is overloaded: {limit} requests are in flight.", "overloaded")
         if not self._minute.admit(self.config.rpm):
-            raise Refused(429, f"Rate limit reached: {self.config.rpm} requests a minute.")
+            raise RequestRefused(429, f"Rate limit reached: {self.config.rpm} requests a minute.")
 
     def _read(self, body: bytes) -> ChatRequest:
         try:
             chat = read_chat(body)
         except UnreadableRequest as error:
-            raise Refused(400, str(error)) from None
+            raise RequestRefused(400, str(error)) from None
         if not self.config.json_schema and chat.response_format.get("type") == "json_schema":
-            raise Refused(400, "Invalid parameter: 'response_format' of type 'json_schema' is not supported.")
+            raise RequestRefused(400, "Invalid parameter: 'response_format' of type 'json_schema' is not supported.")
         return chat
 
     async def _answer(self, request: web.Request, chat: ChatRequest) -> web.StreamResponse:
@@ -143,7 +143,7 @@ class Simulator:
             if fault is not None and (refused := _refusal(fault)):
                 raise refused
             reply = await self._reply(chat, fault, 0.0)
-        except Refused as refused:
+        except RequestRefused as refused:
             return refused.status, None, refused.body
         self.counters.count_answer(chat.fingerprint)
         return 200, chat, reply
@@ -153,16 +153,16 @@ class Simulator:
         if self.recordings is None:
             await _wait(delay)
             answer = self.answerer.answer(chat)
-            return spoil(shorten(Reply(answer.content, reasoning=answer.reasoning), chat.max_tokens), fault)
+            return apply_fault(shorten(Reply(answer.content, reasoning=answer.reasoning), chat.max_tokens), fault)
         recorded = self.recordings.find(chat)
         if recorded is None:
             await _wait(delay)
-            raise Refused(404, "no recorded answer", "no_recorded_answer")
+            raise RequestRefused(404, "no recorded answer", "no_recorded_answer")
         is_timed = recorded.latency_ms is not None and fault != "slow"
         await _wait((recorded.latency_ms or 0.0) / 1000 if is_timed else delay)
         if recorded.status != 200:
-            raise Refused(recorded.status, recorded.error)
-        return spoil(reply_of(recorded), fault)
+            raise RequestRefused(recorded.status, recorded.error)
+        return apply_fault(build_reply(recorded), fault)
 
     async def _send(
         self, request: web.Request, chat: ChatRequest, reply: Reply, fault: str | None
@@ -184,7 +184,7 @@ class Simulator:
         left, reset_s = self._minute.left(self.config.rpm)
         return {"x-ratelimit-remaining-requests": str(left), "x-ratelimit-reset-requests": f"{reset_s:.3f}s"}
 
-    def _refuse(self, refused: Refused) -> web.Response:
+    def _refuse(self, refused: RequestRefused) -> web.Response:
         self.counters.statuses[str(refused.status)] += 1
         headers = self._words_on_rates()
         if refused.status == 429 and self.config.retry_after_s is not None:
@@ -233,14 +233,14 @@ class Simulator:
         Invalid input gets a 400.
         """
         try:
-            self.config = changed(self.config, json.loads(await request.read()))
+            self.config = change_config(self.config, json.loads(await request.read()))
         except (ConfigError, ValueError, TypeError, AttributeError) as error:
             return web.json_response(error_object(400, str(error)), status=400)
         live = {name: getattr(self.config, name) for name in _LIVE}
         return web.json_response({"errors": dict(self.config.faults), **live})
 
 
-def changed(config: SimulatorConfig, wanted: dict[str, Any]) -> SimulatorConfig:
+def change_config(config: SimulatorConfig, wanted: dict[str, Any]) -> SimulatorConfig:
     """Return the configuration with the settings of `wanted`.
 
     They are `errors` (mapping or "429=0.1,..."), `error_rate`, and the live settings.
@@ -254,16 +254,16 @@ def changed(config: SimulatorConfig, wanted: dict[str, Any]) -> SimulatorConfig:
     if "errors" in wanted or "error_rate" in wanted:
         errors = wanted.get("errors") or {}
         named = parse_pairs(errors, "errors") if isinstance(errors, str) else {k: float(v) for k, v in errors.items()}
-        changes["faults"] = {**spread(float(wanted.get("error_rate") or 0.0)), **named}
+        changes["faults"] = {**spread_error_rate(float(wanted.get("error_rate") or 0.0)), **named}
     return replace(config, **changes)
 
 
-def _refusal(fault: str) -> Refused | None:
+def _refusal(fault: str) -> RequestRefused | None:
     """Return the error response of a fault, or None if the fault is no error."""
     if fault.isdigit():
-        return Refused(int(fault), f"Simulated error {fault}.")
+        return RequestRefused(int(fault), f"Simulated error {fault}.")
     if fault == "content_filter":
-        return Refused(400, "The request was rejected by the content management policy.", "content_filter")
+        return RequestRefused(400, "The request was rejected by the content management policy.", "content_filter")
     return None
 
 

@@ -20,7 +20,7 @@ from django_q.signals import post_execute_in_worker, pre_execute
 from django_q.signing import BadSignature, SignedPackage
 from django_q.tasks import async_task
 
-from runs_app.taskqueue.supervisor_channel import Noticeboard
+from runs_app.taskqueue.supervisor_channel import SupervisorChannel
 from runs_app.taskqueue.task_payloads import check_task
 
 logger = logging.getLogger("evalsite.queue")
@@ -41,15 +41,15 @@ class Broker(ORM):  # type: ignore[misc]
 
     def dequeue(self) -> list[tuple[int, str]]:
         """Return at most one task, locked for this cluster. If none waits, return none after a pause."""
-        board = Noticeboard.here()
-        keys = [self.list_key, *([board.queue, board.pulse_queue] if board else [])]
+        channel = SupervisorChannel.here()
+        keys = [self.list_key, *([channel.queue, channel.pulse_queue] if channel else [])]
         waiting = self.get_connection().filter(key__in=keys, lock__lt=timezone.now()).order_by("pk")
         found = waiting.values_list("pk", "payload", "key", "lock").first()
         if found is None:
             time.sleep(Conf.POLL)
             return []
         pk, payload, key, lock = found
-        own = board.queue if board and key == self.list_key else key
+        own = channel.queue if channel and key == self.list_key else key
         taken = OrmQ.objects.filter(pk=pk, lock=lock).update(key=own, lock=self.timeout(payload))
         if not taken:
             return []  # Another cluster was quicker.
@@ -66,30 +66,30 @@ class Broker(ORM):  # type: ignore[misc]
         return True
 
 
-def hand_back(board: Noticeboard) -> None:
+def requeue_tasks(channel: SupervisorChannel) -> None:
     """Give the tasks of a cluster, running or not, back to the shared queue. All tasks may run twice."""
-    OrmQ.objects.filter(key=board.queue).update(key=Conf.CLUSTER_NAME, lock=timezone.now())
-    OrmQ.objects.filter(key=board.pulse_queue).delete()
+    OrmQ.objects.filter(key=channel.queue).update(key=Conf.CLUSTER_NAME, lock=timezone.now())
+    OrmQ.objects.filter(key=channel.pulse_queue).delete()
 
 
 def announce_busy_workers() -> None:
-    """Make this process's workers report on the noticeboard while they do a task, if there is one."""
-    board = Noticeboard.here()
-    if board is None:
+    """Make this process's workers report on the supervisor channel while they run a task, if there is one."""
+    channel = SupervisorChannel.here()
+    if channel is None:
         return
-    pre_execute.connect(lambda **_: board.mark_busy(), weak=False, dispatch_uid="busy")
-    post_execute_in_worker.connect(lambda **_: board.mark_idle(), weak=False, dispatch_uid="idle")
+    pre_execute.connect(lambda **_: channel.mark_busy(), weak=False, dispatch_uid="busy")
+    post_execute_in_worker.connect(lambda **_: channel.mark_idle(), weak=False, dispatch_uid="idle")
 
 
 class Pulse:
-    """A chore of the supervisor: ask the cluster to run `tend`, and have the cluster replaced if it does not.
+    """A periodic task of the supervisor: ask the cluster to run `tend`, and have the cluster replaced if it does not.
 
     Everything else that must be done every few seconds is part of `tend`. One mechanism thus shows that all of it is
     done.
     """
 
-    def __init__(self, board: Noticeboard, workers: int, replace: Callable[[str], None]) -> None:
-        self._board, self._workers, self._replace = board, workers, replace
+    def __init__(self, channel: SupervisorChannel, workers: int, replace: Callable[[str], None]) -> None:
+        self._channel, self._workers, self._replace = channel, workers, replace
         self._late = 0
         self._due = 0.0
         self._is_new = True
@@ -106,19 +106,19 @@ class Pulse:
 
     def start_anew(self) -> None:
         """Reset the check before a cluster starts. The tasks of the cluster before it can be taken again."""
-        self._board.forget_busy()
+        self._channel.clear_busy()
         self._is_new = True
 
     def _look(self) -> None:
         if self._is_new:
-            hand_back(self._board)
+            requeue_tasks(self._channel)
             self._is_new, self._late, self._due = False, 0, 0.0
-        request = OrmQ.objects.filter(key=self._board.pulse_queue)
+        request = OrmQ.objects.filter(key=self._channel.pulse_queue)
         if not request.exists():
             self._late = 0
             if time.monotonic() >= self._due:
                 self._ask()
-        elif self._board.busy() < self._workers:
+        elif self._channel.busy() < self._workers:
             self._late += 1
             # The request may be done, but the database was away and did not note it: ask again.
             if self._late == LATE_LOOKS // 2:
@@ -130,5 +130,5 @@ class Pulse:
 
     def _ask(self) -> None:
         self._due = time.monotonic() + PULSE_S
-        options = {"cluster": self._board.pulse_queue, "save": False, "ack_failure": True}
-        async_task(TEND, self._board.queue, q_options=options)
+        options = {"cluster": self._channel.pulse_queue, "save": False, "ack_failure": True}
+        async_task(TEND, self._channel.queue, q_options=options)

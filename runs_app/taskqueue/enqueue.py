@@ -18,23 +18,23 @@ DRAIN = "runs_app.tasks.drain"
 PREFLIGHT = "runs_app.tasks.make_preflight"
 
 
-def wake(queue: str | None = None) -> None:
+def enqueue_drains(queue: str | None = None) -> None:
     """Enqueue as many drains as a cluster runs, for any cluster or one. A drain without work ends at once."""
 
     def enqueue() -> None:
         for _ in range(settings.DRAINS):
-            wake_one(queue)
+            enqueue_one_drain(queue)
 
     transaction.on_commit(enqueue)
 
 
-def wake_one(queue: str | None = None) -> None:
+def enqueue_one_drain(queue: str | None = None) -> None:
     from django_q.tasks import async_task
 
     async_task(DRAIN, cluster=queue, save=False)
 
 
-def ask_preflights(keys: Collection[int], *, by: Actor, experiment: Experiment | None = None) -> None:
+def enqueue_preflights(keys: Collection[int], *, by: Actor, experiment: Experiment | None = None) -> None:
     """Enqueue one tiny call to each model of these ids. The result of each call is written to its row."""
     from django_q.tasks import async_task
 
@@ -49,7 +49,7 @@ def ask_preflights(keys: Collection[int], *, by: Actor, experiment: Experiment |
     transaction.on_commit(enqueue)
 
 
-def runs_finished(run_ids: Sequence[int]) -> None:
+def enqueue_grading(run_ids: Sequence[int]) -> None:
     """Enqueue the grading of these finished runs by rules, after the commit. This costs no model calls."""
     from django_q.tasks import async_task
 

@@ -16,9 +16,9 @@ from django.db import DatabaseError, OperationalError, connection
 
 from evalsite.lib.ops.postgres import Embedded
 from evalsite.lib.ops.private_files import close_folder
-from evalsite.lib.ops.supervisor import Child, Chore, Supervisor
-from runs_app.taskqueue.broker import Pulse, hand_back
-from runs_app.taskqueue.supervisor_channel import VARIABLE, Noticeboard
+from evalsite.lib.ops.supervisor import Child, PeriodicTask, Supervisor
+from runs_app.taskqueue.broker import Pulse, requeue_tasks
+from runs_app.taskqueue.supervisor_channel import VARIABLE, SupervisorChannel
 
 THREADS = 16  # For complete requests. The web worker has other threads for large bodies.
 WEB_GRACE_S = 8.0
@@ -49,7 +49,7 @@ def migrate() -> None:
 
 
 @contextmanager
-def listening(host: str, port: int) -> Iterator[socket.socket]:
+def open_listener(host: str, port: int) -> Iterator[socket.socket]:
     """Open the site's socket. It outlives every web server, so that requests wait while one is replaced.
 
     Raise AddressError if the site cannot be served from this address.
@@ -80,31 +80,31 @@ def serve(
     `more` children run beside it. `when_served` is called once with the address, when the first page is served.
     """
     _tidy_up()
-    with Noticeboard.made_in(settings.DATA_DIR) as board:
+    with SupervisorChannel.create_in(settings.DATA_DIR) as channel:
         environment = {
-            VARIABLE: str(board.folder),
+            VARIABLE: str(channel.folder),
             "EVALSITE_DRAINS": str(drains),
             "EVALSITE_DATA_DIR": str(settings.DATA_DIR),
         }
         queue = _queue(environment)
-        pulse = Pulse(board, drains + 1, queue.replace)
+        pulse = Pulse(channel, drains + 1, queue.replace)
         queue.on_start = pulse.start_anew
-        chores: list[Chore] = [_Announcement(listener, when_served), _restoring(pulse)]
+        periodic_tasks: list[PeriodicTask] = [_Announcement(listener, when_served), _restoring(pulse)]
         try:
             children = [_web(listener, environment), queue, *more]
-            Supervisor(children, chores, board.tell_to_stop, if_killed=_last_command()).run()
+            Supervisor(children, periodic_tasks, channel.request_stop, if_killed=_last_command()).run()
         finally:
             with suppress(DatabaseError):
-                hand_back(board)
+                requeue_tasks(channel)
 
 
 def _tidy_up() -> None:
     """Give back the tasks of an `up` that was killed on this machine, and restrict folders that are too open."""
     for folder in (settings.MEDIA_ROOT, settings.JOURNAL_DIR):
         close_folder(Path(folder))
-    for board in Noticeboard.left_behind(settings.DATA_DIR):
-        hand_back(board)
-        board.remove()
+    for channel in SupervisorChannel.find_orphaned(settings.DATA_DIR):
+        requeue_tasks(channel)
+        channel.remove()
 
 
 def _web(listener: socket.socket, environment: dict[str, str]) -> Child:
@@ -140,7 +140,7 @@ def _last_command() -> list[str]:
 
 
 class _Announcement:
-    """A chore that announces once that the first page is served."""
+    """A periodic task that announces once that the first page is served."""
 
     def __init__(self, listener: socket.socket, say: Callable[[str], None]) -> None:
         host, port = listener.getsockname()[:2]
@@ -157,8 +157,8 @@ class _Announcement:
         return None
 
 
-def _restoring(pulse: Pulse) -> Chore:
-    """Return a chore that runs the pulse, and restarts an embedded database that was killed."""
+def _restoring(pulse: Pulse) -> PeriodicTask:
+    """Return a periodic task that runs the pulse, and restarts an embedded database that was killed."""
 
     def work() -> float:
         try:

@@ -1,7 +1,7 @@
 """The channel between `up` and its task queue: files in a folder that is removed with `up`.
 
 Task queue workers get no signal that asks them to stop, and cannot be asked whether they are busy. But they can read
-and write files. A cluster that was started without `up` has no noticeboard, and needs none.
+and write files. A cluster that was started without `up` has no channel and needs none.
 """
 
 from __future__ import annotations
@@ -17,29 +17,31 @@ from pathlib import Path
 VARIABLE = "EVALSITE_NOTICEBOARD"
 PREFIX = "up-"
 STOPPING = "stopping"
-IN_USE = "in-use"  # Locked by the process that created the board. The kernel frees the lock, however that process ends.
+IN_USE = (
+    "in-use"  # Locked by the process that created the channel. The kernel frees the lock, however that process ends.
+)
 
 
-class Noticeboard:
+class SupervisorChannel:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     @classmethod
     @contextmanager
-    def made_in(cls, parent: Path) -> Iterator[Noticeboard]:
-        """Create a board for one `up`, and remove it after the block."""
+    def create_in(cls, parent: Path) -> Iterator[SupervisorChannel]:
+        """Create a channel for one `up`, and remove it after the block."""
         parent.mkdir(parents=True, exist_ok=True)
-        board = cls(Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent)))
+        channel = cls(Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent)))
         try:
-            with (board.folder / IN_USE).open("w") as in_use:
+            with (channel.folder / IN_USE).open("w") as in_use:
                 fcntl.flock(in_use, fcntl.LOCK_EX)
-                yield board
+                yield channel
         finally:
-            board.remove()
+            channel.remove()
 
     @classmethod
-    def left_behind(cls, parent: Path) -> Iterator[Noticeboard]:
-        """Yield the boards of killed `up` processes."""
+    def find_orphaned(cls, parent: Path) -> Iterator[SupervisorChannel]:
+        """Yield the channels of killed `up` processes."""
         for path in parent.glob(f"{PREFIX}*/{IN_USE}"):
             with path.open("w") as in_use:
                 try:
@@ -52,8 +54,8 @@ class Noticeboard:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     @classmethod
-    def here(cls) -> Noticeboard | None:
-        """Return the board that this process was started with, if any."""
+    def here(cls) -> SupervisorChannel | None:
+        """Return the channel that this process was started with, if any."""
         named = os.environ.get(VARIABLE)
         return cls(Path(named)) if named else None
 
@@ -66,10 +68,10 @@ class Noticeboard:
     def pulse_queue(self) -> str:
         return f"{self.folder.name}.pulse"
 
-    def tell_to_stop(self) -> None:
+    def request_stop(self) -> None:
         (self.folder / STOPPING).touch()
 
-    def says_stop(self) -> bool:
+    def is_stop_requested(self) -> bool:
         """Return whether the cluster must stop. A missing folder also means that: its `up` is gone."""
         return (self.folder / STOPPING).exists() or not self.folder.exists()
 
@@ -80,17 +82,17 @@ class Noticeboard:
         (self.folder / f"busy-{os.getpid()}").unlink(missing_ok=True)
 
     def busy(self) -> int:
-        """Return the number of workers that do a task now. Files of killed workers do not count."""
+        """Return the number of workers that run a task now. Files of killed workers do not count."""
         return sum(_is_alive(int(path.name.removeprefix("busy-"))) for path in self.folder.glob("busy-*"))
 
-    def forget_busy(self) -> None:
+    def clear_busy(self) -> None:
         for path in self.folder.glob("busy-*"):
             path.unlink(missing_ok=True)
 
 
-def stop_is_asked() -> bool:
-    board = Noticeboard.here()
-    return board is not None and board.says_stop()
+def is_stop_requested() -> bool:
+    channel = SupervisorChannel.here()
+    return channel is not None and channel.is_stop_requested()
 
 
 def _is_alive(pid: int) -> bool:

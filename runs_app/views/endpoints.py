@@ -23,7 +23,7 @@ from runs_app.models import Endpoint, LanguageModel
 from runs_app.models.preflights import with_last_preflight
 from runs_app.monitoring.endpoint_load import with_state
 from runs_app.pricing import price_list
-from runs_app.taskqueue.enqueue import ask_preflights
+from runs_app.taskqueue.enqueue import enqueue_preflights
 from runs_app.views.permissions import posted
 
 COUNTED_TO = 100_000
@@ -104,7 +104,7 @@ def endpoint_prices(request: HttpRequest, pk: int) -> HttpResponse:
 def model_check(request: HttpRequest, pk: int) -> HttpResponse:
     """Ask a worker for one tiny call. The model's row shows the answer."""
     model = get_object_or_404(LanguageModel.objects.visible_to(request.user), pk=pk)
-    ask_preflights([model.pk], by=request.user)
+    enqueue_preflights([model.pk], by=request.user)
     if not wants_part(request):
         messages.success(request, f"A test call to {model} was sent.")
         return redirect("endpoint_list")

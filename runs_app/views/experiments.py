@@ -19,8 +19,8 @@ from runs_app.filters import ExperimentFilter
 from runs_app.forms.run_control import AssumptionsForm
 from runs_app.grading_interface import grading
 from runs_app.models import Experiment
-from runs_app.monitoring.point_status import rule_in_words
-from runs_app.monitoring.progress import Totals, state_of, with_totals
+from runs_app.monitoring.point_status import describe_rule
+from runs_app.monitoring.progress import Totals, experiment_state, with_totals
 from runs_app.planning import spec_io
 from runs_app.planning.design import Design
 from runs_app.planning.design_summary import cells_of, summarise_design
@@ -61,14 +61,14 @@ def experiment_detail(request: HttpRequest, slug: str) -> HttpResponse:
         "detectable": detectable(design.n_items, experiment.samples, assumptions.chosen),
         "outlook": summarise_design(design),
         "points": outlook_of_points(design.adaptive, design.points, experiment.samples) if design.adaptive else [],
-        "rule": rule_in_words(design.adaptive) if design.adaptive else [],
+        "rule": describe_rule(design.adaptive) if design.adaptive else [],
         "cells": cells_of(design),
         "draws": draws_of(experiment, [model.name for model in design.models]),
         "sees_dataset": Dataset.objects.visible_to(request.user).filter(pk=experiment.dataset_id).exists(),
         "audience": experiment.audience_text,
         "scorers": [grading().scorer_text(scorer) for scorer in experiment.scorers],
         "totals": totals,
-        "state": state_of(experiment, totals),
+        "state": experiment_state(experiment, totals),
         "editable": may_edit(request, experiment),
         "may_design": is_member(request.user),
         "history": list(experiment.history[:50]),

@@ -15,7 +15,7 @@ from evalsite.lib.web.choice_fields import fetch_choices
 from runs_app.filters import LabLedgerFilter, LedgerFilter
 from runs_app.models import LedgerEntry
 from runs_app.monitoring import ledger_report
-from runs_app.monitoring.progress import Totals, state_of
+from runs_app.monitoring.progress import Totals, experiment_state
 from runs_app.tables import LedgerTable
 from runs_app.views.permissions import visible_experiment
 
@@ -26,12 +26,12 @@ PER_PAGE = 100
 @readers_only
 def experiment_ledger(request: HttpRequest, slug: str) -> HttpResponse:
     experiment = visible_experiment(request, slug)
-    entries = LedgerEntry.objects.filter(ledger_report.of_experiment(experiment))
+    entries = LedgerEntry.objects.filter(ledger_report.filter_experiment(experiment))
     runs = list(experiment.runs.all())
     context = {
         "experiment": experiment,
         "deleted_runs": list(experiment.deleted_runs.all()),
-        "state": state_of(experiment, Totals.of(runs)),
+        "state": experiment_state(experiment, Totals.of(runs)),
     }
     filter_ = LedgerFilter(request.GET, queryset=entries, request=request)
     return render(request, "runs_app/experiment_ledger.html", context | _sums(request, filter_))
@@ -48,7 +48,7 @@ def _sums(request: HttpRequest, filter_: LedgerFilter) -> dict[str, Any]:
     by = filter_.grouping
     # Invalid parameters show nothing instead of everything.
     entries: QuerySet[LedgerEntry] = filter_.qs if filter_.form.is_valid() else LedgerEntry.objects.none()
-    lines = ledger_report.lines_of(entries, by)
+    lines = ledger_report.sum_by_group(entries, by)
     table = LedgerTable(lines, by=by)
     paginate_table(request, table, PER_PAGE)
     fetch_choices(filter_.form)

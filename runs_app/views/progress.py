@@ -15,7 +15,7 @@ from evalsite.lib.permissions import readers_only
 from evalsite.lib.web.htmx import wants_part
 from runs_app.models import Experiment, Point, Run
 from runs_app.monitoring import progress
-from runs_app.monitoring.blockers import blockers_of, stop_reasons_of
+from runs_app.monitoring.blockers import find_blockers, find_stop_reasons
 from runs_app.monitoring.sparklines import throughput_curve
 from runs_app.planning.design import Design
 from runs_app.planning.drift import served_in
@@ -40,7 +40,7 @@ def experiment_progress(request: HttpRequest, slug: str) -> HttpResponse:
         **_live(experiment, runs),
     }
     context |= _actions(request, runs, editable=context["editable"])
-    waves = progress.by_wave(runs)
+    waves = progress.sum_by_wave(runs)
     context["waves"] = waves if len(waves) > 1 else []
     context["design_trials"] = _more_than_planned(experiment, runs)
     return render(request, _template(request, "runs_app/experiment_progress.html", "experiment_live"), context)
@@ -109,24 +109,24 @@ def _share(part: int, whole: int) -> str:
 
 def _live(experiment: Experiment, runs: list[Run]) -> dict[str, Any]:
     totals = progress.Totals.of(runs)
-    pace = progress.pace_of(runs, totals.remaining)
-    blockers = blockers_of(runs)
-    errors, workers = progress.errors_of(runs), list(progress.workers_alive())
+    pace = progress.measure_pace(runs, totals.remaining)
+    blockers = find_blockers(runs)
+    errors, workers = progress.count_errors(runs), list(progress.find_live_workers())
     return {
         "totals": totals,
         "done_share": _share(totals.done, totals.trials),
         "per_minute": round(pace.per_minute),
         "unpriced": sum(run.n_unpriced for run in runs),
-        "stop_reasons": stop_reasons_of(runs),
+        "stop_reasons": find_stop_reasons(runs),
         "blockers": blockers,
-        "state": progress.state_of(experiment, totals),
+        "state": progress.experiment_state(experiment, totals),
         "pace": pace,
         "curve": throughput_curve(pace.points),
         "errors": errors,
-        "odd_answers": progress.odd_answers(runs, errors),
-        "spent": progress.spent_on(runs),
+        "odd_answers": progress.count_odd_answers(runs, errors),
+        "spent": progress.sum_spent(runs),
         "projection": progress.project_cost(runs, experiment.max_usd),
         "workers": workers,
         "is_unattended": any(blocker.kind == "worker" for blocker in blockers),
-        "points": progress.points_of(runs) if experiment.adaptive else None,
+        "points": progress.count_points(runs) if experiment.adaptive else None,
     }

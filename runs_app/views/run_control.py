@@ -24,7 +24,7 @@ from runs_app.models.runs import RunQuerySet
 from runs_app.planning import pilot as pilot_module
 from runs_app.planning.design_summary import summarise_experiment
 from runs_app.planning.work import PlanError
-from runs_app.taskqueue.enqueue import ask_preflights
+from runs_app.taskqueue.enqueue import enqueue_preflights
 from runs_app.views.permissions import editable_experiment, editable_run, posted
 
 
@@ -248,6 +248,6 @@ def experiment_preflight(request: HttpRequest, slug: str) -> HttpResponse:
     """Ask workers for one tiny call to each model. The launch page shows the answers."""
     experiment = editable_experiment(request, slug)
     keys = list(experiment.language_models.values_list("pk", flat=True))
-    ask_preflights(keys, by=request.user, experiment=experiment)
+    enqueue_preflights(keys, by=request.user, experiment=experiment)
     messages.success(request, f"{len(keys)} test {'call was' if len(keys) == 1 else 'calls were'} sent.")
     return _back(request, "experiment_launch", experiment.slug)

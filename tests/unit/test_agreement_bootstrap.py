@@ -2,10 +2,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.stats import ttest_1samp
 
 from grading_app.statistics import bootstrap as bootstrap_module
 from grading_app.statistics.alpha import krippendorff_alpha
-from grading_app.statistics.bootstrap import bootstrap, clusters_of, draws_of_kinds, told_of_interval
+from grading_app.statistics.bootstrap import NO_SPREAD, bootstrap, clusters_of, draws_of_kinds, told_of_interval
 from grading_app.statistics.concordance import lins_concordance
 from grading_app.statistics.intraclass import FORMS, intraclass_correlation
 from grading_app.statistics.kappas import cohens_kappa, fleiss_kappa, percent_agreement
@@ -39,10 +40,14 @@ def test_a_unit_drawn_twice_counts_as_two_units(table, name, data):
 def test_the_same_seed_gives_the_same_interval_in_steps_of_any_size(monkeypatch):
     coefficient = krippendorff_alpha(ratings_of(KRIPPENDORFF), "ordinal")
     one, again, other = (bootstrap(coefficient, seed=seed, resamples=500) for seed in (1, 1, 2))
-    assert one == again != other
+    assert one == again == other  # The jackknife of 11 items draws nothing.
     assert one.low < one.estimate < one.high
     assert (one.units, one.clusters, one.resamples, one.left_out) == (11, 11, 500, 1)
-    assert one.interval == "percentile bootstrap of 11 items, too narrow of fewer than 30"
+    assert one.interval == "jackknife of 11 items, Student's t"
+    many = krippendorff_alpha(ratings_of(list(KRIPPENDORFF) * 3), "ordinal")
+    drawn = [bootstrap(many, seed=seed, resamples=500) for seed in (1, 1, 2)]
+    assert drawn[0] == drawn[1] != drawn[2]
+    assert drawn[0].interval == "percentile bootstrap of 33 items"
     monkeypatch.setattr(bootstrap_module, "CELLS_AT_ONCE", 1000)
     assert bootstrap(coefficient, seed=1, resamples=500) == one
 
@@ -120,3 +125,35 @@ def test_the_bootstrap_of_alpha_covers_nearly_as_often_as_it_says():
     samples = draw.standard_normal((150, 60, 1)) + draw.standard_normal((150, 60, 3))
     found = [bootstrap(krippendorff_alpha(ratings_of(sample), "interval"), seed=1, resamples=400) for sample in samples]
     assert 0.87 < np.mean([one.low <= 0.5 <= one.high for one in found]) <= 1
+
+
+def test_the_jackknife_of_a_mean_is_students_interval():
+    # Percent agreement of two raters is the mean over items of 0 or 1, so its jackknife error is sd / sqrt(n).
+    agreed = np.array([1, 0, 1, 1, 0, 1, 1, 1, 0, 1])
+    found = bootstrap(percent_agreement(ratings_of(np.stack([np.ones(10), agreed], axis=1))), seed=1)
+    expected = ttest_1samp(agreed, 0).confidence_interval()
+    assert found.se == pytest.approx(agreed.std(ddof=1) / np.sqrt(10))
+    assert (found.low, found.high) == (pytest.approx(expected.low), pytest.approx(min(1, expected.high)))
+
+
+@pytest.mark.parametrize("name", ["percent", "fleiss", "cohen", "lin", "nominal", "interval", "1,1", "2,1", "3,k"])
+def test_raters_who_never_disagree_have_no_interval_of_1_to_1(name):
+    coefficient = MEASURES[name](ratings_of([[value, value] for value in (1, 2, 3, 4, 5) * 3]))
+    drawn, formula = bootstrap(coefficient, seed=1), coefficient.result()
+    assert drawn.estimate == pytest.approx(1)
+    assert (drawn.low, drawn.high, drawn.interval) == (None, None, NO_SPREAD)
+    assert (formula.low, formula.high) == (None, None)
+
+
+@pytest.mark.parametrize("name", ["fleiss", "cohen"])
+def test_one_unit_has_no_kappa(name):
+    assert MEASURES[name](ratings_of([[1, 2]])).estimate is None
+
+
+@pytest.mark.parametrize("items", [8, 20])
+def test_the_interval_of_alpha_over_few_items_covers_more_often_than_percentiles(items):
+    draw = np.random.default_rng(2)
+    samples = draw.standard_normal((200, items, 1)) + draw.standard_normal((200, items, 3))
+    found = [bootstrap(krippendorff_alpha(ratings_of(sample), "interval"), seed=1, resamples=100) for sample in samples]
+    covered = np.mean([one.low <= 0.5 <= one.high for one in found])
+    assert covered > 0.9 - 2 * 0.021  # .021 is the standard error of a share of .9 of 200.

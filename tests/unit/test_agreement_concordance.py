@@ -51,7 +51,7 @@ def test_concordance_is_never_further_from_zero_than_correlation(table):
 def test_perfect_agreement_is_one_and_a_shifted_line_is_less():
     perfect, shifted = ([[value, value + shift] for value in (1, 2, 4)] for shift in (0, 1))
     found = lins_concordance(ratings_of(perfect)).result()
-    assert (found.estimate, found.low, found.high) == (pytest.approx(1), pytest.approx(1), pytest.approx(1))
+    assert (found.estimate, found.low, found.high) == (pytest.approx(1), None, None)
     assert ccc(shifted) == pytest.approx(2 * 14 / 9 / (2 * 14 / 9 + 1))
 
 

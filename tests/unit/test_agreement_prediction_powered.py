@@ -114,3 +114,19 @@ def test_what_cannot_be_corrected():
         corrected_mean(ratings_of([[1, 2], [1, NAN]]), 0, {0: "a"})
     lone = corrected_mean(ratings_of([[1, 2], [3, NAN]]), 0)
     assert (lone.corrected.estimate, lone.corrected.low, lone.people.se) == (4, None, None)
+
+
+@pytest.mark.parametrize("people", [[1.0] * 12, [1.0] * 11 + [0.0], [0.0] * 12])
+def test_the_interval_of_a_share_stays_within_0_and_1_and_has_a_width(people):
+    judge = [1.0] * 11 + [0.0] * 9 + [1.0] * 20
+    table = np.stack([judge, people + [np.nan] * 28], axis=1)
+    found = corrected_mean(ratings_of(table), 0)
+    for estimate in (found.corrected, found.people):
+        assert 0 <= estimate.low <= estimate.high <= 1
+    assert found.people.high - found.people.low > 0.1
+
+
+def test_ratings_without_spread_have_no_interval():
+    table = [[4.0, 5.0]] * 12 + [[4.0, np.nan]] * 20
+    found = corrected_mean(ratings_of(table), 0).corrected
+    assert (found.estimate, found.low, found.high, found.interval) == (5, None, None, "")

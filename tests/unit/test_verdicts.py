@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grading_app.judging.verdicts import Verdict, read_verdict
-from runs_app.simulator.judge_behaviour import Asked, assorted
+from runs_app.simulator.judge_behaviour import RequestedVerdict, vary_format
 
 SCORE = {"kind": "score", "min": 0, "max": 10}
 CRITERIA = {
@@ -25,10 +25,10 @@ LABEL = {
 }
 PAIRWISE = {"kind": "pairwise"}
 ASKED = {
-    "score": (SCORE, Asked("score")),
-    "criteria": (CRITERIA, Asked("criteria", ("correct", "Well put", "brief"))),
-    "label": (LABEL, Asked("label", ("right", 'so "so"', "wrong"))),
-    "pairwise": (PAIRWISE, Asked("pairwise")),
+    "score": (SCORE, RequestedVerdict("score")),
+    "criteria": (CRITERIA, RequestedVerdict("criteria", ("correct", "Well put", "brief"))),
+    "label": (LABEL, RequestedVerdict("label", ("right", 'so "so"', "wrong"))),
+    "pairwise": (PAIRWISE, RequestedVerdict("pairwise")),
 }
 
 
@@ -40,7 +40,7 @@ def test_replies_in_assorted_shapes_are_read_or_get_the_right_code(kind, replies
     dice = random.Random(20261120)
     seen = Counter()
     for _ in range(replies):
-        reply, code = assorted(asked, (0, 10), dice)
+        reply, code = vary_format(asked, (0, 10), dice)
         verdict = read_verdict(reply, rubric)
         assert verdict.error == code, reply
         assert (verdict.score is None and not verdict.winner) == bool(code)

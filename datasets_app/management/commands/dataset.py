@@ -16,7 +16,7 @@ from datasets_app.importing.records import Report
 from datasets_app.models import Dataset, TransitionError
 from datasets_app.models.history import Actor
 from datasets_app.sampling import STRATEGIES
-from evalsite.lib.ops.commands import VerbCommand, actor, add_list_option, bad_input
+from evalsite.lib.ops.commands import VerbCommand, add_list_option, refuse_input, resolve_actor
 
 
 class Command(VerbCommand):
@@ -31,7 +31,7 @@ class Command(VerbCommand):
             parser.add_argument("--user", default="", metavar="NAME", help="who the history names")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        self.by = actor(options.get("user", ""))
+        self.by = resolve_actor(options.get("user", ""))
         super().handle(*args, **options)
 
     # --- reading -----------------------------------------------------------------------------------------------------
@@ -68,7 +68,7 @@ class Command(VerbCommand):
         errors = f"{report.error_total} error{'' if report.error_total == 1 else 's'}"
         more = report.error_total - len(report.errors)
         shown = f"; {more} more are not shown" if more else ""
-        bad_input(f"{name}: {errors}{shown}; nothing was saved")
+        refuse_input(f"{name}: {errors}{shown}; nothing was saved")
 
     # --- listing and showing -----------------------------------------------------------------------------------------
 
@@ -161,7 +161,7 @@ class Command(VerbCommand):
         found = _dataset(dataset, exact=True)
         about = {field: options[field] for field in curation.ABOUT if options[field] is not None}
         if not about:
-            bad_input(f"say what to change: {', '.join(f'--{field} TEXT' for field in curation.ABOUT)}")
+            refuse_input(f"say what to change: {', '.join(f'--{field} TEXT' for field in curation.ABOUT)}")
         changed = curation.describe(found, about, by=self.by, reason=reason)
         self.say(f"{found}: changed {', '.join(changed)}" if changed else f"{found}: nothing is different")
 
@@ -187,10 +187,10 @@ def _files(**paths: Path | None) -> dict[str, FileToRead]:
 def _dataset(reference: str, *, exact: bool = False) -> Dataset:
     """Return the dataset with this name. With `exact`, the version is required, to avoid changing the wrong one."""
     if exact and "@" not in reference:
-        bad_input(f"which version of {reference!r}? Write {reference}@1")
+        refuse_input(f"which version of {reference!r}? Write {reference}@1")
     found: Dataset | None = Dataset.objects.named(reference).select_related("parent").first()
     if found is None:
-        bad_input(f"there is no dataset {reference!r}; `dataset list` names them")
+        refuse_input(f"there is no dataset {reference!r}; `dataset list` names them")
     return found
 
 

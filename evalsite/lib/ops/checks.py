@@ -15,7 +15,7 @@ LOCAL_HOSTS = frozenset({"localhost", "127.0.0.1", "[::1]", "testserver"})
 
 
 @register()
-def secret_is_shared(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
+def check_shared_secret(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
     """Warn if a shared database is configured without a shared secret.
 
     Tasks and sessions are signed. Machines that share a database must therefore share the secret.
@@ -37,7 +37,7 @@ def _secret(environ: Mapping[str, str]) -> list[CheckMessage]:
 
 
 @register()
-def debugging_is_local(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
+def check_local_debugging(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
     """Report an error if debugging is on while the site is reachable under a public host name.
 
     The debug pages show settings and code to every visitor.
@@ -55,7 +55,7 @@ def debugging_is_local(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -
 
 
 @register()
-def observer_is_there(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
+def check_observer(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
     """Report an error if EVALSITE_CALL_OBSERVER cannot be imported. A worker would otherwise fail at its first call."""
     if not settings.CALL_OBSERVER:
         return []
@@ -72,7 +72,7 @@ def observer_is_there(app_configs: Sequence[AppConfig] | None, **kwargs: Any) ->
 
 
 @register()
-def queue_counts_once(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
+def check_queue_attempts(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
     """Report errors in Q_CLUSTER settings that would start slow tasks twice and retry failed tasks forever."""
     queue = settings.Q_CLUSTER
     problems = []

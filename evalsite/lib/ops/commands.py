@@ -17,7 +17,7 @@ from evalsite.lib.control_characters import escape_for_terminal
 DONE, WORK_FAILED, BAD_INPUT, UNCONFIRMED, OVER_BUDGET = range(5)
 
 
-def bad_input(message: str) -> NoReturn:
+def refuse_input(message: str) -> NoReturn:
     raise CommandError(message, returncode=BAD_INPUT)
 
 
@@ -84,7 +84,7 @@ class VerbCommand(OutputCommand):
         try:
             getattr(self, f"do_{options['verb'].replace('-', '_')}")(**options)
         except self.refusals as error:
-            bad_input(str(error))
+            refuse_input(str(error))
 
 
 def add_switches(parser: ArgumentParser, switches: Iterable[tuple[str, str, bool, str]]) -> None:
@@ -107,39 +107,41 @@ def add_user(parser: ArgumentParser, what: str = "whom the history names; defaul
     parser.add_argument("--user", default="", metavar="NAME", help=what)
 
 
-def actor(username: str = "") -> User | str:
+def resolve_actor(username: str = "") -> User | str:
     """Return the actor for the history: the named user, or a text with the account that runs this shell."""
     if username:
-        return user_named(username)
+        return find_user(username)
     try:
         return f"command line ({getpass.getuser()})"
     except (KeyError, OSError):
         return "command line"
 
 
-def owner(username: str = "") -> User:
+def resolve_owner(username: str = "") -> User:
     """Return the named user, or the only active superuser if no name is given.
 
     End the command with exit code 2 if there is no such user.
     """
     if username:
-        return user_named(username)
-    demand_a_user()
+        return find_user(username)
+    require_user()
     superusers = list(User.objects.filter(is_superuser=True, is_active=True)[:2])
     if len(superusers) != 1:
-        bad_input("user: say who owns it with --user NAME, since there is not exactly one superuser")
+        refuse_input("user: say who owns it with --user NAME, since there is not exactly one superuser")
     return superusers[0]
 
 
-def user_named(username: str) -> User:
+def find_user(username: str) -> User:
     user = User.objects.filter(username=username).first()
     if user is None:
-        demand_a_user()
-        bad_input(f"user: there is no user {username}")
+        require_user()
+        refuse_input(f"user: there is no user {username}")
     return user
 
 
-def demand_a_user() -> None:
+def require_user() -> None:
     """End the command with exit code 2 and the remedy if the site has no user."""
     if not User.objects.exists():
-        bad_input("user: this site has no user yet; create the first with `manage.py createsuperuser`, then try again")
+        refuse_input(
+            "user: this site has no user yet; create the first with `manage.py createsuperuser`, then try again"
+        )

@@ -37,29 +37,31 @@ def refuse_unknown(environ: Mapping[str, str] = os.environ) -> None:
         raise SettingError(f"unknown setting {', '.join(unknown)}; known are {', '.join(sorted(KNOWN))}")
 
 
-def flag(name: str, environ: Mapping[str, str] = os.environ) -> bool:
+def read_flag(name: str, environ: Mapping[str, str] = os.environ) -> bool:
     value = environ.get(name, "").strip().lower()
     if value not in TRUE | FALSE:
         raise SettingError(f"{name} must be one of {', '.join(sorted(TRUE | FALSE - {''}))}, not {value!r}")
     return value in TRUE
 
 
-def words(name: str, default: str = "", environ: Mapping[str, str] = os.environ) -> list[str]:
+def read_words(name: str, default: str = "", environ: Mapping[str, str] = os.environ) -> list[str]:
     """Return the items of a comma-separated list."""
     return [word.strip() for word in environ.get(name, default).split(",") if word.strip()]
 
 
-def whole_number(name: str, *, default: int, least: int = 1, environ: Mapping[str, str] = os.environ) -> int:
+def read_whole_number(name: str, *, default: int, least: int = 1, environ: Mapping[str, str] = os.environ) -> int:
     value = environ.get(name, str(default)).strip()
     if not value.isdecimal() or int(value) < least:
         raise SettingError(f"{name} must be a whole number of at least {least}, not {value!r}")
     return int(value)
 
 
-def networks(name: str, environ: Mapping[str, str] = os.environ) -> list[ipaddress.IPv4Network | ipaddress.IPv6Network]:
+def read_networks(
+    name: str, environ: Mapping[str, str] = os.environ
+) -> list[ipaddress.IPv4Network | ipaddress.IPv6Network]:
     """Return the addresses and networks of a comma-separated list."""
     found = []
-    for word in words(name, environ=environ):
+    for word in read_words(name, environ=environ):
         try:
             found.append(ipaddress.ip_network(word))
         except ValueError:

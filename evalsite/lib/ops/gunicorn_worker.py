@@ -25,7 +25,7 @@ from evalsite.lib.ops.web_connections import (
     LINGER_S,
     Connection,
     PageThreads,
-    header,
+    find_header,
 )
 
 UPLOADS = 8  # Number of threads that read large bodies.
@@ -104,14 +104,14 @@ class Worker(ThreadWorker):  # type: ignore[misc]
             self._submit(self.tpool, conn, self._is_signed_in, self._on_checked)
         else:
             conn.allow_progress(arrived)
-            if not had_head and (header(conn.head, b"expect") or "").lower() == "100-continue":
+            if not had_head and (find_header(conn.head, b"expect") or "").lower() == "100-continue":
                 conn.sock.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     @staticmethod
     def _is_signed_in(conn: Connection) -> bool:
         from evalsite.lib.web.uploads import is_signed_in  # Import late: Django must be set up first.
 
-        return is_signed_in(header(conn.head, b"cookie") or "")
+        return is_signed_in(find_header(conn.head, b"cookie") or "")
 
     def _on_checked(self, conn: Connection, done: Future[Any]) -> None:
         if done.cancelled() or done.exception() is not None:

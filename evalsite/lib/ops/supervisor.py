@@ -180,7 +180,7 @@ def _pass_on(name: str, output: IO[bytes]) -> None:
             sys.stderr.flush()
 
 
-Chore = Callable[[], float | None]
+PeriodicTask = Callable[[], float | None]
 """A periodic task. It returns the seconds until its next call, or None to end."""
 
 
@@ -193,12 +193,12 @@ class Supervisor:
     def __init__(
         self,
         children: Sequence[Child],
-        chores: Sequence[Chore] = (),
+        periodic_tasks: Sequence[PeriodicTask] = (),
         before_stop: Callable[[], None] | None = None,
         if_killed: Sequence[str] = (),
     ) -> None:
         self._children = list(children)
-        self._chores = list(chores)
+        self._periodic_tasks = list(periodic_tasks)
         self._before_stop = before_stop
         self._if_killed = if_killed
         self._signals = 0
@@ -206,7 +206,7 @@ class Supervisor:
     def run(self) -> None:
         """Run until a signal arrives, then stop all children and return. Raise GivingUp if a child does not start."""
         with self._signals_counted(), _warden(self._if_killed) as tell:
-            threading.Thread(target=self._do_chores, daemon=True).start()
+            threading.Thread(target=self._run_periodic_tasks, daemon=True).start()
             try:
                 while not self._signals:
                     self._look(tell)
@@ -236,20 +236,20 @@ class Supervisor:
             for number, handler in before.items():
                 signal.signal(number, handler)
 
-    def _do_chores(self) -> None:
-        due = dict.fromkeys(self._chores, 0.0)
+    def _run_periodic_tasks(self) -> None:
+        due = dict.fromkeys(self._periodic_tasks, 0.0)
         while due and not self._signals:
-            for chore in [chore for chore, at in due.items() if time.monotonic() >= at]:
-                wait = self._do(chore)
+            for task in [task for task, at in due.items() if time.monotonic() >= at]:
+                wait = self._run_task(task)
                 if wait is None:
-                    del due[chore]
+                    del due[task]
                 else:
-                    due[chore] = time.monotonic() + wait
+                    due[task] = time.monotonic() + wait
             time.sleep(LOOK_S)
 
-    def _do(self, chore: Chore) -> float | None:
+    def _run_task(self, task: PeriodicTask) -> float | None:
         try:
-            return chore()
+            return task()
         except Exception as error:  # noqa: BLE001 - no error here may end the supervision of the children
             if not self._signals:
                 logger.warning("%s: %s", type(error).__name__, (str(error).splitlines() or ["no message"])[0])
@@ -271,7 +271,7 @@ def _stop(children: Sequence[Child], is_hurried: Callable[[], bool]) -> None:
 
 
 @contextmanager
-def kept_running(child: Child) -> Iterator[None]:
+def keep_running(child: Child) -> Iterator[None]:
     """Keep one child running during the block. Raise GivingUp inside the block if the child cannot be started.
 
     Only the main thread may use this, because a signal interrupts the block.

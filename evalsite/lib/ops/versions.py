@@ -59,7 +59,7 @@ def code_commit() -> str:
 
 
 @cache
-def known_migrations() -> frozenset[str]:
+def list_migrations() -> frozenset[str]:
     """Return `app.name` for every migration of this code. The first result is cached."""
     folders = {label: Path(apps.get_app_config(label).path) / "migrations" for label in MIGRATED}
     return frozenset(
@@ -79,12 +79,12 @@ def check_schema() -> None:
     applied = {f"{app}.{name}" for app, name in rows.values_list("app", "name")}
     if ".".join(BEFORE_RESTART) in applied:
         raise SchemaMismatch(RESTARTED)
-    if newer := sorted(applied - known_migrations()):
+    if newer := sorted(applied - list_migrations()):
         raise SchemaMismatch(
             f"The database has the migration {newer[-1]}, which this code ({code_version()}) does not know."
             f" {REMEDY} It is the code that is older: install the newer one and start again."
         )
-    if missing := sorted(known_migrations() - applied):
+    if missing := sorted(list_migrations() - applied):
         raise SchemaMismatch(
             f"The database lacks the migration {missing[-1]} of this code ({code_version()})."
             f" {REMEDY} It is the database that is older: run manage.py migrate."

@@ -233,7 +233,7 @@ class Connection(TConn):  # type: ignore[misc]
 
 def body_length(head: bytes) -> int | None:
     """Return the length of a small body. Return None if the body is large or the head gives no valid length."""
-    if header(head, b"transfer-encoding") is not None:
+    if find_header(head, b"transfer-encoding") is not None:
         return None
     stated = re.findall(rb"\r\ncontent-length[ \t]*:[ \t]*([^\r\n]*)", head, re.IGNORECASE)
     if not stated:
@@ -244,6 +244,6 @@ def body_length(head: bytes) -> int | None:
     return length if length <= BODY_BYTES else None
 
 
-def header(head: bytes, name: bytes) -> str | None:
+def find_header(head: bytes, name: bytes) -> str | None:
     found = re.search(rb"\r\n" + re.escape(name) + rb"[ \t]*:[ \t]*([^\r\n]*)", head, re.IGNORECASE)
     return found[1].decode("latin-1").strip() if found else None

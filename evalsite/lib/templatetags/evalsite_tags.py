@@ -69,7 +69,7 @@ def status_badge(status: Any, label: str = "", title: str = "") -> SafeString:
     if status is None or status == "":
         return format_html('<span class="unknown">{}</span>', number_format.MISSING)
     word = str(getattr(status, "value", status))
-    look = statuses.look(word)
+    look = statuses.get_look(word)
     text = label or str(getattr(status, "label", word.replace("_", " ").capitalize()))
     hint = format_html(' title="{}"', title) if title else NOTHING
     return format_html(

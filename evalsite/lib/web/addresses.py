@@ -45,7 +45,7 @@ def nearest_page(address: str) -> str:
     return "/"
 
 
-def page_of(request: HttpRequest) -> str:
+def find_page(request: HttpRequest) -> str:
     """Return the page that the person was on. For a form or a part of a page, return the page that contains it."""
     seen = request.headers.get("HX-Current-URL") or (request.headers.get("Referer") if request.method == "POST" else "")
     if seen and url_has_allowed_host_and_scheme(

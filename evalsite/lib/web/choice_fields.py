@@ -40,7 +40,7 @@ def offer_rows(form: BaseForm, name: str, rows: QuerySet[Any], said: Callable[[A
         field.label_from_instance = said  # type: ignore[method-assign, assignment] # Django documents this override.
 
 
-def offered(form: BaseForm, name: str) -> QuerySet[Any]:
+def offered_rows(form: BaseForm, name: str) -> QuerySet[Any]:
     """Return the rows that the form's field offers. Raise TypeError if the field offers no rows."""
     rows = row_field(form, name).queryset
     if rows is None:

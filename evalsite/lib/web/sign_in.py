@@ -69,7 +69,7 @@ def _known_browser(request: HttpRequest, account: str) -> str | None:
     return f"browser {content['browser']}" if content["account"] == account else None
 
 
-def limits_of(request: HttpRequest, name: str) -> dict[str, int]:
+def attempt_limits(request: HttpRequest, name: str) -> dict[str, int]:
     """Return the keys that an attempt counts for, each with its limit.
 
     A browser that has signed in to the account before has its own counter. Guesses from elsewhere therefore cannot lock
@@ -81,7 +81,7 @@ def limits_of(request: HttpRequest, name: str) -> dict[str, int]:
     return {account: ACCOUNT_FAILURES, address_key(client_address(request)): ADDRESS_FAILURES}
 
 
-def forget(keys: Iterable[str] | None = None) -> int:
+def clear_failures(keys: Iterable[str] | None = None) -> int:
     """Delete failures under these keys, or all failures. Return the number of deleted failures."""
     failures = FailedSignIn.objects.all() if keys is None else FailedSignIn.objects.filter(key__in=list(keys))
     return failures.delete()[0]
@@ -103,7 +103,7 @@ class SignInForm(AuthenticationForm):
 
     def _begin(self, name: str) -> list[int]:
         try:
-            return FailedSignIn.objects.begin(limits_of(cast(HttpRequest, self.request), name))
+            return FailedSignIn.objects.begin(attempt_limits(cast(HttpRequest, self.request), name))
         except TooManyFailures as refusal:
             self.wait_s = refusal.seconds
             minutes = math.ceil(refusal.seconds / 60)

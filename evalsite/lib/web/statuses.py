@@ -66,6 +66,6 @@ LOOKS = {
 }
 
 
-def look(status: str) -> Look:
+def get_look(status: str) -> Look:
     """Return the look of a status word. An unknown word has the look UNKNOWN instead of an error."""
     return LOOKS.get(status.lower(), UNKNOWN)

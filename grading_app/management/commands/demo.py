@@ -17,14 +17,14 @@ from django.core.management.base import CommandError
 
 from datasets_app.models import Dataset
 from evalsite.lib.ops.commands import BAD_INPUT, WORK_FAILED, OutputCommand
-from evalsite.lib.ops.supervisor import Child, GivingUp, kept_running
+from evalsite.lib.ops.supervisor import Child, GivingUp, keep_running
 from grading_app import demo_data
 from grading_app.demo_data import DATASETS, ENDPOINT, EXPERIMENTS, PRICES, USERNAME
 from runs_app.management.progress_bar import wait_for
 from runs_app.models import Experiment, Run
 from runs_app.simulator import SimulatorConfig, SimulatorProcess, simulator_process
-from runs_app.simulator.options import arguments_for
-from runs_app.taskqueue.site_processes import AddressError, listening, migrate, serve
+from runs_app.simulator.options import build_arguments
+from runs_app.taskqueue.site_processes import AddressError, migrate, open_listener, serve
 
 SAMPLES = Path("samples")
 IMPORTS = {
@@ -49,7 +49,7 @@ class Command(OutputCommand):
 
     def handle(self, *args: Any, no_serve: bool, host: str, port: int, **options: Any) -> None:
         try:
-            with nullcontext() if no_serve else listening(host, port) as listener:
+            with nullcontext() if no_serve else open_listener(host, port) as listener:
                 password, models = self._demonstrate()
                 if listener is not None:
                     serve(
@@ -71,7 +71,7 @@ class Command(OutputCommand):
         migrate()
         password = demo_data.password_of_user()
         # The worker takes some seconds to start. The work below goes on meanwhile.
-        with nullcontext() if demo_data.is_finished() else kept_running(_worker()):
+        with nullcontext() if demo_data.is_finished() else keep_running(_worker()):
             self._curate()
             models = demo_data.simulated_models()
             with simulator_process(models) as provider:
@@ -164,7 +164,7 @@ def _in_samples(words: list[str]) -> list[str]:
 
 
 def _provider(models: SimulatorConfig) -> Child:
-    command = [sys.executable, "-m", "runs_app.simulator", *arguments_for(models)]
+    command = [sys.executable, "-m", "runs_app.simulator", *build_arguments(models)]
     return Child("models", command, directory=settings.BASE_DIR)
 
 

@@ -6,7 +6,7 @@ from argparse import ArgumentParser
 from collections.abc import Sequence
 from typing import Any
 
-from evalsite.lib.ops.commands import OutputCommand, actor, bad_input
+from evalsite.lib.ops.commands import OutputCommand, refuse_input, resolve_actor
 from grading_app.judging import grader_lookup, panels
 from grading_app.judging.judge_plan import judge
 from grading_app.judging.judging_costs import estimate_judging
@@ -54,12 +54,12 @@ class Command(OutputCommand):
     def handle(self, *args: Any, experiment: str, **options: Any) -> None:
         found = Experiment.objects.filter(slug=experiment).first()
         if found is None:
-            bad_input(f"there is no experiment {experiment!r}")
+            refuse_input(f"there is no experiment {experiment!r}")
         wave, options["only"] = _wave(found, options["wave"]), _conditions(found, options["condition"])
         try:
             self._grade(found, wave, options)
         except (ScorerError, PlanError) as error:
-            bad_input(str(error))
+            refuse_input(str(error))
 
     def _grade(self, experiment: Experiment, wave: Wave | None, options: dict[str, Any]) -> None:
         """Grade by the chosen rules and judges. If none is chosen, use those of the design."""
@@ -102,9 +102,9 @@ class Command(OutputCommand):
             approve(self, experiment, found, options["yes"], "Judge")
         report = judge(
             experiment,
-            grader_lookup.saved(graders, actor(options["user"])),
+            grader_lookup.saved(graders, resolve_actor(options["user"])),
             waves,
-            by=actor(options["user"]),
+            by=resolve_actor(options["user"]),
             force=options["force"],
             approved=found,
             revive=options["only"] is None,  # A cancelled run can only resume as a whole.
@@ -131,5 +131,5 @@ def _wave(experiment: Experiment, wanted: str | None) -> Wave | None:
     found = next((wave for wave in waves if wanted in (wave.label, str(wave.number))), None)
     if found is None:
         known = ", ".join(str(wave) for wave in waves) or "none yet"
-        bad_input(f"--wave: {experiment} has no wave {wanted!r}; it has {known}")
+        refuse_input(f"--wave: {experiment} has no wave {wanted!r}; it has {known}")
     return found

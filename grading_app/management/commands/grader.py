@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from django.db import transaction
 
 from datasets_app.models import TransitionError
-from evalsite.lib.ops.commands import VerbCommand, actor, add_reason, bad_input, owner
+from evalsite.lib.ops.commands import VerbCommand, add_reason, refuse_input, resolve_actor, resolve_owner
 from grading_app.judging.archive_rules import archive_grader
 from grading_app.judging.grader_specs import built_graders, grader_spec
 from grading_app.models import Grader
@@ -52,7 +52,7 @@ class Command(VerbCommand):
     def do_create(self, file: Path, user: str, **options: Any) -> None:
         spec = read_part(text_of(file), GraderSpec, "grader")
         before = set(Grader.objects.values_list("pk", flat=True))
-        builder = RowBuilder(owner(user), trusted=True, reason="Made by command")
+        builder = RowBuilder(resolve_owner(user), trusted=True, reason="Made by command")
         with transaction.atomic():
             made = built_graders(builder, "grader", spec)
             if builder.problems:
@@ -63,14 +63,14 @@ class Command(VerbCommand):
 
     def do_archive(self, reference: str, reason: str, user: str, **options: Any) -> None:
         grader = _found(reference)
-        archive_grader(grader, by=actor(user), reason=reason)
+        archive_grader(grader, by=resolve_actor(user), reason=reason)
         self.say(f"{grader} is archived; what it graded stays")
 
 
 def _found(name: str) -> Grader:
     grader = Grader.objects.filter(name=name).select_related(*PARTS).first()
     if grader is None:
-        bad_input(f"reference: there is no grader {name}; `grader list` lists them")
+        refuse_input(f"reference: there is no grader {name}; `grader list` lists them")
     return grader
 
 

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from django.db.models import Count
 
 from datasets_app.models import TransitionError
-from evalsite.lib.ops.commands import VerbCommand, actor, add_reason, add_user, bad_input, owner
+from evalsite.lib.ops.commands import VerbCommand, add_reason, add_user, refuse_input, resolve_actor, resolve_owner
 from evalsite.lib.text.number_format import format_count, format_money
 from grading_app.judging.default_sampler import usual_sampler
 from grading_app.judging.item_rubrics import Writer, approve, ask_for_rubrics, collect, correct, missing_from
@@ -62,7 +62,7 @@ class Command(VerbCommand):
     def do_write(self, experiment: str, yes: bool, wait: bool, user: str, **options: Any) -> None:
         found = Experiment.objects.filter(slug=experiment).first()
         if found is None:
-            bad_input(f"experiment: there is no experiment {experiment}")
+            refuse_input(f"experiment: there is no experiment {experiment}")
         writer = _writer(found, options["template"], options["model"], options["sampler"])
         if problems := list(writer.problems()):
             raise PlanError(problems)
@@ -72,7 +72,7 @@ class Command(VerbCommand):
         if needs_confirmation(found, ceiling):
             limit = format_money(found.confirm_above_usd)
             self.confirm(f"This may cost {format_money(ceiling)}, more than {limit}. Write?", yes)
-        texts = ask_for_rubrics(writer, name=options["name"] or f"{found.slug}-rubrics", by=owner(user))
+        texts = ask_for_rubrics(writer, name=options["name"] or f"{found.slug}-rubrics", by=resolve_owner(user))
         self.say(f"{texts}: {format_count(n)} rubrics are asked for")
         if wait:
             wait_for(self, Run.objects.filter(condition=texts.written_by))
@@ -86,18 +86,18 @@ class Command(VerbCommand):
         texts = _found(reference)
         row = texts.dataset.items.active().filter(key=item).first()
         if row is None:
-            bad_input(f"item: {texts.dataset} has no active item {item}")
-        corrected = correct(texts, row, text_of(file), by=owner(user), reason=reason)
+            refuse_input(f"item: {texts.dataset} has no active item {item}")
+        corrected = correct(texts, row, text_of(file), by=resolve_owner(user), reason=reason)
         self.say(f"{item} is corrected, in {corrected}")
 
     def do_approve(self, reference: str, reason: str, user: str, **options: Any) -> None:
         texts = _found(reference)
-        approve(texts, by=actor(user), reason=reason)
+        approve(texts, by=resolve_actor(user), reason=reason)
         self.say(f"{texts} is approved: judges can read it, and nothing changes it")
 
     def do_archive(self, reference: str, reason: str, user: str, **options: Any) -> None:
         texts = _found(reference)
-        row_versions.archive(texts, by=actor(user), reason=reason)
+        row_versions.archive(texts, by=resolve_actor(user), reason=reason)
         self.say(f"{texts} is archived")
 
 
@@ -122,14 +122,14 @@ def _writer(experiment: Experiment, template: str, model: str, sampler: str | No
     named = {"template": template, "model": model, "sampler": sampler}
     for option, row in by.items():
         if row is None:
-            bad_input(f"--{option}: there is no {'rubric' if option == 'template' else option} {named[option]}")
+            refuse_input(f"--{option}: there is no {'rubric' if option == 'template' else option} {named[option]}")
     return Writer(experiment, by["template"], by["model"], by["sampler"])  # type: ignore[arg-type]
 
 
 def _found(reference: str) -> TextSet:
     found: TextSet | None = TextSet.objects.named(reference).select_related("dataset", "created_by").first()
     if found is None:
-        bad_input(f"reference: there is no set of item rubrics {reference}; `item_rubric list` lists them")
+        refuse_input(f"reference: there is no set of item rubrics {reference}; `item_rubric list` lists them")
     return found
 
 

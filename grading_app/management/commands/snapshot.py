@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import ArgumentParser
 from typing import Any
 
-from evalsite.lib.ops.commands import OutputCommand, actor, bad_input
+from evalsite.lib.ops.commands import OutputCommand, refuse_input, resolve_actor
 from grading_app.export.formats import write_export
 from grading_app.export.snapshot_archive import read_file
 from grading_app.export.snapshots import SnapshotError, make_snapshot, path_of
@@ -25,16 +25,16 @@ class Command(OutputCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         experiment = Experiment.objects.filter(slug=options["experiment"]).first()
         if experiment is None:
-            bad_input(f"there is no experiment {options['experiment']!r}")
+            refuse_input(f"there is no experiment {options['experiment']!r}")
         said = {name: options[name] for name in ("label", "reason")}
         for name, most in (("label", 80), ("reason", 500)):
             if len(said[name]) > most:
-                bad_input(f"--{name}: at most {most} characters")
+                refuse_input(f"--{name}: at most {most} characters")
         try:
-            made = make_snapshot(experiment, by=actor(options["user"]), **said)
+            made = make_snapshot(experiment, by=resolve_actor(options["user"]), **said)
             write_export(read_file(path_of(made)), options["out"])
         except BrokenPipeError:
             raise  # The reader of the standard output has left. manage.py then ends without a message.
         except (SnapshotError, OSError) as error:
-            bad_input(str(error))
+            refuse_input(str(error))
         self.stderr.write(f"{made.digest}  {sum(made.rows.values()):,} rows, {made.size:,} bytes")

@@ -8,7 +8,7 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
-from evalsite.lib.ops.commands import WORK_FAILED, OutputCommand, bad_input
+from evalsite.lib.ops.commands import WORK_FAILED, OutputCommand, refuse_input
 from grading_app.export.snapshot_check import SnapshotFileError, verify
 
 
@@ -24,7 +24,7 @@ class Command(OutputCommand):
         try:
             found = verify(Path(options["file"]))
         except SnapshotFileError as error:
-            bad_input(str(error))
+            refuse_input(str(error))
         if options["digest"] not in ("", found.digest):
             found.problems.append(f"the digest is {found.digest}, not {options['digest']}")
         for problem in found.problems:

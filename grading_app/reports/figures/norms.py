@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
 
 MANY_POINTS = 1500  # With more points they are drawn as a bitmap, to keep the file small.
 MOST_PANELS = 24
+FEWEST = 3  # Two points always lie on a line.
+TOO_FEW = "too few items"
+SKEWED = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +32,23 @@ class Panel:
     @property
     def correlation(self) -> Correlation | None:
         return pearson([pair.human_mean for pair in self.pairs], [pair.model_mean for pair in self.pairs])
+
+    @property
+    def r_text(self) -> str:
+        found, items = self.correlation, len(self.pairs)
+        if items < FEWEST:
+            return f"r: {TOO_FEW}, n = {items}"
+        if found is None:
+            return "r undefined: no variance"
+        if found.low is None:
+            return f"r = {coefficient(found.r)}, n = {found.n}, {TOO_FEW} for an interval"
+        return f"r = {coefficient(found.r)} [{coefficient(found.low)}, {coefficient(found.high)}], n = {found.n}"
+
+    @property
+    def is_skewed(self) -> bool:
+        """True if the means of the model or of people are too skewed for Fisher's interval."""
+        both = ([pair.human_mean for pair in self.pairs], [pair.model_mean for pair in self.pairs])
+        return any(abs(skewness(values)) > SKEWED for values in both)
 
     @property
     def mean_difference(self) -> float:
@@ -43,6 +64,13 @@ class Comparison:
     @property
     def shown(self) -> list[Panel]:
         return self.panels[:MOST_PANELS]
+
+
+def skewness(values: Sequence[float]) -> float:
+    """Return the third standardised moment; 0 without variance."""
+    mean = sum(values) / len(values)
+    second, third = (sum((value - mean) ** power for value in values) / len(values) for power in (2, 3))
+    return float(third / second**1.5) if second > 1e-12 else 0.0
 
 
 def frame(frames: Frames) -> Comparison | None:
@@ -113,15 +141,7 @@ def _draw_panel(axis: Axes, panel: Panel, width: float) -> None:
     axis.spines["left"].set(visible=True, color=plot_style.RULE, linewidth=plot_style.PIXEL)
     plot_style.head(axis, plot_style.shortened(panel.asked.title, width), offset=33)
     plot_style.note(axis, 0, 1, plot_style.shortened(panel.condition, width), va="bottom", offset=19)
-    plot_style.note(axis, 0, 1, correlation_text(panel.correlation), va="bottom", offset=5, color=plot_style.TEXT)
-
-
-def correlation_text(found: Correlation | None) -> str:
-    if found is None:
-        return "r undefined: no variance"
-    if found.low is None:
-        return f"r = {coefficient(found.r)}, n = {found.n}"
-    return f"r = {coefficient(found.r)} [{coefficient(found.low)}, {coefficient(found.high)}], n = {found.n}"
+    plot_style.note(axis, 0, 1, panel.r_text, va="bottom", offset=5, color=plot_style.TEXT)
 
 
 def table(shown: Comparison) -> Table:
@@ -131,13 +151,15 @@ def table(shown: Comparison) -> Table:
 
 
 def _row(panel: Panel, found: Correlation | None) -> tuple[str, ...]:
+    few = len(panel.pairs) < FEWEST
     low, high = (found.low, found.high) if found else (None, None)
+    ends = f"{coefficient(low)} to {coefficient(high)}{' (skewed)' if panel.is_skewed else ''}"
     return (
         panel.condition,
         panel.asked.title,
         str(len(panel.pairs)),
-        coefficient(found.r if found else None),
-        f"{coefficient(low)} to {coefficient(high)}" if low is not None else number(None),
+        TOO_FEW if few else coefficient(found.r if found else None),
+        ends if low is not None else TOO_FEW if few or found else number(None),
         number(panel.mean_difference),
     )
 
@@ -147,15 +169,18 @@ def caption(shown: Comparison) -> str:
         "Each point is an item: the mean of its ratings by the model over the mean of people. On the dashed line both "
         "agree. Pearson's r over items with Fisher's 95 % interval; it tells of order, not of level."
     )
+    if any(panel.is_skewed for panel in shown.panels):
+        text += (
+            " Fisher's interval assumes normal means. Where they are skewed (skewness above 1), it may be too narrow; "
+            "the table marks it."
+        )
     if len(shown.shown) < len(shown.panels):
         text += f" The first {MOST_PANELS} panels are drawn; the table has all."
     return text
 
 
 def alt(shown: Comparison) -> str:
-    described = [
-        f"{panel.condition}, {panel.asked.title}: {correlation_text(panel.correlation)}" for panel in shown.shown
-    ]
+    described = [f"{panel.condition}, {panel.asked.title}: {panel.r_text}" for panel in shown.shown]
     return "Scatter plots of model means over human means. " + "; ".join(described[:6])
 
 

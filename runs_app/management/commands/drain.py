@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from django.core.management.base import BaseCommand
 
-from evalsite.lib.ops.commands import bad_input
+from evalsite.lib.ops.commands import refuse_input
 from evalsite.lib.ops.versions import SchemaMismatch
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class Command(BaseCommand):
             drain = Drain(gateway.call, registration, limits, evict=evict)
             recorded = asyncio.run(self._drain(drain, registration.name, gateway.close_session))
         except SchemaMismatch as mismatch:
-            bad_input(str(mismatch))
+            refuse_input(str(mismatch))
         self.stdout.write(f"{recorded} results recorded")
 
     async def _drain(self, drain: Drain, name: str, close: Callable[[], Awaitable[None]]) -> int:

@@ -6,7 +6,7 @@ import os
 from argparse import ArgumentParser
 from typing import Any
 
-from evalsite.lib.ops.commands import VerbCommand, actor, add_reason, add_switches, add_user, bad_input
+from evalsite.lib.ops.commands import VerbCommand, add_reason, add_switches, add_user, refuse_input, resolve_actor
 from runs_app.forms.fields import names_in
 from runs_app.management.field_updates import set_given
 from runs_app.management.preflights import make_preflights
@@ -44,7 +44,7 @@ class Command(VerbCommand):
                 setattr(endpoint, field, None)
         rates = {field: options[option] or None for field, option in RATES.items()}
         given = rates | {field: options[field] for field in FIELDS}
-        set_given(endpoint, given, by=actor(user), reason=reason)
+        set_given(endpoint, given, by=resolve_actor(user), reason=reason)
         self.say(_line(endpoint))
 
     def do_list(self, json: bool, **options: Any) -> None:
@@ -58,11 +58,11 @@ class Command(VerbCommand):
     def do_check(self, name: str, user: str, **options: Any) -> None:
         endpoint = Endpoint.objects.filter(name=name).first()
         if endpoint is None:
-            bad_input(f"name: there is no endpoint {name}")
+            refuse_input(f"name: there is no endpoint {name}")
         models = list(endpoint.models.values_list("pk", flat=True))
         if not models:
-            bad_input(f"name: endpoint {name} has no model; make one with `model set`")
-        make_preflights(self, models, by=actor(user))
+            refuse_input(f"name: endpoint {name} has no model; make one with `model set`")
+        make_preflights(self, models, by=resolve_actor(user))
 
 
 def _describe(parser: ArgumentParser) -> None:

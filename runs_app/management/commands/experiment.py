@@ -16,7 +16,15 @@ from django.forms import model_to_dict
 
 from datasets_app.models import TransitionError
 from datasets_app.models.history import Actor
-from evalsite.lib.ops.commands import VerbCommand, actor, add_list_option, add_reason, add_user, bad_input, owner
+from evalsite.lib.ops.commands import (
+    VerbCommand,
+    add_list_option,
+    add_reason,
+    add_user,
+    refuse_input,
+    resolve_actor,
+    resolve_owner,
+)
 from evalsite.lib.text.number_format import format_count, format_money
 from runs_app import deletion, run_control
 from runs_app.forms.audience import people_to_share_with
@@ -28,7 +36,7 @@ from runs_app.management.preflights import make_preflights
 from runs_app.management.progress_bar import wait_for
 from runs_app.models import Experiment, Run
 from runs_app.models.runs import RunQuerySet
-from runs_app.monitoring.progress import totals_of, with_totals
+from runs_app.monitoring.progress import read_totals, with_totals
 from runs_app.planning.cost_estimate import estimate
 from runs_app.planning.design import Design
 from runs_app.planning.extension import (
@@ -83,11 +91,11 @@ class Command(VerbCommand):
         spec = read_yaml(_read(file))
         spec = spec.model_copy(update={"experiment": name}) if name else spec
         if Experiment.objects.filter(slug=spec.experiment).exists():
-            bad_input(
+            refuse_input(
                 f"experiment: {spec.experiment} exists already. `experiment extend {spec.experiment} {file}` adds what "
                 "the file has more; --name NAME creates another experiment"
             )
-        experiment = create_experiment(spec, by=owner(user), trusted=True)
+        experiment = create_experiment(spec, by=resolve_owner(user), trusted=True)
         self.say(f"{experiment} is made, as a draft of {experiment.owner}")
         say_estimate(self, estimate(experiment))
 
@@ -106,7 +114,7 @@ class Command(VerbCommand):
             self.say(f"# {change.at:%Y-%m-%d %H:%M:%S} UTC  {change.actor}  {change.what} {change.to_value}{reason}")
 
     def do_duplicate(self, name: str, new_name: str, user: str, **options: Any) -> None:
-        copy = duplicate(_experiment(name), new_name, by=owner(user))
+        copy = duplicate(_experiment(name), new_name, by=resolve_owner(user))
         self.say(f"{copy} is made, as a draft of {copy.owner}")
 
     def do_manifests(self, name: str, id: int | None, **options: Any) -> None:
@@ -117,7 +125,7 @@ class Command(VerbCommand):
         elif (found := manifests.filter(pk=id).first()) is not None:
             self.say_json(found.content)
         else:
-            bad_input(f"id: {name} has no manifest {id}; `experiment manifests {name}` lists them")
+            refuse_input(f"id: {name} has no manifest {id}; `experiment manifests {name}` lists them")
 
     # --- before a launch ---------------------------------------------------------------------------------------------
 
@@ -133,7 +141,7 @@ class Command(VerbCommand):
     def do_preflight(self, name: str, user: str, **options: Any) -> None:
         experiment = _experiment(name)
         models = list(experiment.language_models.values_list("pk", flat=True))
-        make_preflights(self, models, by=actor(user), experiment=experiment)
+        make_preflights(self, models, by=resolve_actor(user), experiment=experiment)
 
     # --- runs --------------------------------------------------------------------------------------------------------
 
@@ -148,7 +156,7 @@ class Command(VerbCommand):
         say_estimate(self, found)
         approve(self, experiment, found, yes)
         report = run_control.launch(
-            experiment, by=actor(user), wave=wave, pilot=pilot, approved=found, only=only, policy=policy
+            experiment, by=resolve_actor(user), wave=wave, pilot=pilot, approved=found, only=only, policy=policy
         )
         done = "is launched" if report.is_new else "was launched before, and nothing has changed"
         self.say(f"{experiment} {done}: {report.summary}")
@@ -160,7 +168,7 @@ class Command(VerbCommand):
     def do_extend(self, name: str, file: Path | None, user: str, reason: str, **options: Any) -> None:
         experiment = _experiment(name)
         spec = _extension_spec(file, options)
-        maker = owner(user) if user else experiment.owner
+        maker = resolve_owner(user) if user else experiment.owner
         with transaction.atomic():  # A refusal rolls back the rows that the file defines inline.
             extension = read_extension(spec, experiment, by=maker, trusted=True)
             for key in settings_that_differ(spec, experiment):
@@ -168,7 +176,7 @@ class Command(VerbCommand):
             if extension.is_empty:
                 self.say(f"{experiment} has all of this already: nothing to add")
                 return
-            report = self._extend(experiment, extension, actor(user), reason, options)
+            report = self._extend(experiment, extension, resolve_actor(user), reason, options)
         if report and options["wait"]:
             wait_for(self, Run.objects.filter(pk__in=report.run_ids))
 
@@ -209,9 +217,9 @@ class Command(VerbCommand):
         data |= {field: options[field] for field in CHANGEABLE if options[field] is not None}
         said = {field: value for field, value in data.items() if value not in (None, "none")}
         said["reason"] = reason
-        form = LaunchedExperimentForm(said, instance=experiment, user=actor(user))
+        form = LaunchedExperimentForm(said, instance=experiment, user=resolve_actor(user))
         if not form.is_valid():
-            bad_input(
+            refuse_input(
                 "; ".join(
                     f"{CHANGEABLE.get(field, field)}: {text}" for field in form.errors for text in form.errors[field]
                 )
@@ -222,36 +230,38 @@ class Command(VerbCommand):
             self.say(f"`experiment launch {name}` adds the missing trials of {experiment.samples} samples")
 
     def do_pause(self, name: str, reason: str, user: str, condition: list[str], **options: Any) -> None:
-        self._say_moved("paused", run_control.pause(_runs(name, condition), by=actor(user), reason=reason))
+        self._say_moved("paused", run_control.pause(_runs(name, condition), by=resolve_actor(user), reason=reason))
 
     def do_resume(self, name: str, reason: str, user: str, condition: list[str], **options: Any) -> None:
-        self._say_moved("resumed", run_control.resume(_runs(name, condition), by=actor(user), reason=reason))
+        self._say_moved("resumed", run_control.resume(_runs(name, condition), by=resolve_actor(user), reason=reason))
 
     def do_cancel(self, name: str, reason: str, user: str, yes: bool, condition: list[str], **options: Any) -> None:
         runs = _runs(name, condition)
         part = f"{len(runs)} runs of " if condition else ""
         self.confirm(f"Cancel {part}{name}? What is pending will never start.", yes)
-        self._say_moved("cancelled", run_control.cancel(runs, by=actor(user), reason=reason))
+        self._say_moved("cancelled", run_control.cancel(runs, by=resolve_actor(user), reason=reason))
 
     def do_retry(
         self, name: str, error_class: str | None, reason: str, user: str, condition: list[str], **options: Any
     ) -> None:
-        n = run_control.retry_failed(_runs(name, condition), error_class=error_class, by=actor(user), reason=reason)
+        n = run_control.retry_failed(
+            _runs(name, condition), error_class=error_class, by=resolve_actor(user), reason=reason
+        )
         self.say(f"{format_count(n)} failed trials will be tried again")
 
     def do_priority(self, name: str, n: int, reason: str, user: str, **options: Any) -> None:
         experiment = _experiment(name)
         try:
-            changed = experiment.change_priority(n, by=actor(user), reason=reason)
+            changed = experiment.change_priority(n, by=resolve_actor(user), reason=reason)
         except ValidationError as error:
-            bad_input(f"n: {' '.join(error.messages)}")
+            refuse_input(f"n: {' '.join(error.messages)}")
         self.say(f"{name} has priority {n}, from the next claim on" if changed else f"{name} has priority {n} already")
 
     def do_share(self, name: str, people: list[str], audience: str, reason: str, user: str, **options: Any) -> None:
         experiment = _experiment(name)
         chosen = [_reader(one, experiment) for one in people]
         wanted = Experiment.PEOPLE if people else audience
-        changed = experiment.share(wanted, chosen, by=actor(user), reason=reason)
+        changed = experiment.share(wanted, chosen, by=resolve_actor(user), reason=reason)
         self.say(f"{name} is shared with{'' if changed else ' (as before)'}: {experiment.audience_text}")
 
     def _say_moved(self, word: str, keys: list[int]) -> None:
@@ -260,23 +270,23 @@ class Command(VerbCommand):
     # --- out of use --------------------------------------------------------------------------------------------------
 
     def do_archive(self, name: str, reason: str, user: str, **options: Any) -> None:
-        deletion.archive(_experiment(name), by=actor(user), reason=reason)
+        deletion.archive(_experiment(name), by=resolve_actor(user), reason=reason)
         self.say(f"{name} is archived")
 
     def do_delete_run(self, name: str, run: int, reason: str, user: str, yes: bool, **options: Any) -> None:
         found = _experiment(name).runs.with_design().filter(pk=run).first()
         if found is None:
-            bad_input(f"run: {name} has no run {run}; `status {name} --json` names them")
+            refuse_input(f"run: {name} has no run {run}; `status {name} --json` names them")
         self.confirm(f"Delete {found} ({found.condition.label})? {deletion.describe_run_deletion(found)}", yes)
-        deletion.delete_run(found, by=actor(user), reason=reason)
+        deletion.delete_run(found, by=resolve_actor(user), reason=reason)
         self.say(f"run {run} of {name} is deleted")
 
     def do_delete(self, name: str, reason: str, user: str, yes: bool, **options: Any) -> None:
         experiment = _experiment(name)
-        totals = totals_of(with_totals(Experiment.objects.filter(pk=experiment.pk)).get())
+        totals = read_totals(with_totals(Experiment.objects.filter(pk=experiment.pk)).get())
         spent = format_money(experiment.spent_usd)
         self.confirm(f"Delete {name} with its {format_count(totals.trials)} trials, which cost {spent}?", yes)
-        deletion.delete(experiment, by=actor(user), reason=reason)
+        deletion.delete(experiment, by=resolve_actor(user), reason=reason)
         self.say(f"{name} is deleted")
 
 
@@ -284,7 +294,7 @@ def _read(file: Path) -> str:
     try:
         return file.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
-        bad_input(f"file: {file} cannot be read: {error}")
+        refuse_input(f"file: {file} cannot be read: {error}")
 
 
 def _extension_spec(file: Path | None, options: Any) -> ExtensionSpec:
@@ -307,17 +317,17 @@ def _experiment(name: str) -> Experiment:
 
 def _reader(username: str, experiment: Experiment) -> User:
     found = people_to_share_with(experiment).filter(username=username).first()
-    return found or bad_input(f"with: {username} is no member or viewer besides the owner")
+    return found or refuse_input(f"with: {username} is no member or viewer besides the owner")
 
 
 def _pilot(n: int | None) -> int | None:
     if n is not None and n < 1:
-        bad_input("pilot: it has at least one trial")
+        refuse_input("pilot: it has at least one trial")
     return n
 
 
 def _unknown(name: str) -> NoReturn:
-    bad_input(f"name: there is no experiment {name}; `experiment list` names them")
+    refuse_input(f"name: there is no experiment {name}; `experiment list` names them")
 
 
 def _cells(experiment: Experiment, wanted: Sequence[str]) -> list[str] | None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from django.utils import timezone
 
-from evalsite.lib.ops.commands import VerbCommand, actor, add_reason, add_switches, bad_input
+from evalsite.lib.ops.commands import VerbCommand, add_reason, add_switches, refuse_input, resolve_actor
 from runs_app.management.field_updates import set_given
 from runs_app.models import Endpoint, LanguageModel
 from runs_app.models.preflights import with_last_preflight
@@ -68,19 +68,19 @@ class Command(VerbCommand):
             "cache_marks",
             "is_active",
         )
-        set_given(model, given | {field: options[field] for field in names}, by=actor(user), reason=reason)
+        set_given(model, given | {field: options[field] for field in names}, by=resolve_actor(user), reason=reason)
         self.say(_line(model))
 
     def do_price(self, names: list[str], all: bool, dry_run: bool, user: str, reason: str, **options: Any) -> None:
         if bool(names) == all:
-            bad_input("name: say which models, or --all of those in use")
+            refuse_input("name: say which models, or --all of those in use")
         found = price_list.find_repricings(_models(names))
         for one in found:
             self.say(one.summary)
         unlisted = [one for one in found if one.why_not]
         if names and unlisted:
-            bad_input(f"name: {unlisted[0].summary}; nothing was changed. `model set` takes prices by hand")
-        n = 0 if dry_run else price_list.apply_repricings(found, by=actor(user), reason=reason)
+            refuse_input(f"name: {unlisted[0].summary}; nothing was changed. `model set` takes prices by hand")
+        n = 0 if dry_run else price_list.apply_repricings(found, by=resolve_actor(user), reason=reason)
         self.say(f"{n} models priced by {price_list.source_name()}, {len(unlisted)} left as they were")
 
     def do_list(self, endpoint: str | None, json: bool, **options: Any) -> None:
@@ -96,10 +96,10 @@ class Command(VerbCommand):
 
 def _endpoint(name: str | None) -> Endpoint:
     if name is None:
-        bad_input("endpoint: a new model needs --endpoint NAME")
+        refuse_input("endpoint: a new model needs --endpoint NAME")
     found: Endpoint | None = Endpoint.objects.filter(name=name).first()
     if found is None:
-        bad_input(f"endpoint: there is no endpoint {name}; make it with `endpoint set`")
+        refuse_input(f"endpoint: there is no endpoint {name}; make it with `endpoint set`")
     return found
 
 
@@ -111,7 +111,7 @@ def _models(names: list[str]) -> list[LanguageModel]:
     found = {model.name: model for model in models.filter(name__in=names)}
     for name in names:
         if name not in found:
-            bad_input(f"name: there is no model {name}; `model list` names them")
+            refuse_input(f"name: there is no model {name}; `model list` names them")
     return [found[name] for name in dict.fromkeys(names)]
 
 
@@ -121,7 +121,7 @@ def _price(field: str, text: str | None) -> Decimal | None:
     try:
         return Decimal(text)
     except InvalidOperation:
-        bad_input(f"{field}: {text!r} is not a number")
+        refuse_input(f"{field}: {text!r} is not a number")
 
 
 def _date(text: str | None, priced: bool) -> date | None:
@@ -130,7 +130,7 @@ def _date(text: str | None, priced: bool) -> date | None:
     try:
         return date.fromisoformat(text)
     except ValueError:
-        bad_input(f"price_date: {text!r} is not a date; write YYYY-MM-DD")
+        refuse_input(f"price_date: {text!r} is not a date; write YYYY-MM-DD")
 
 
 def _line(model: LanguageModel) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 
 from django.template.defaultfilters import filesizeformat
 
-from evalsite.lib.ops.commands import VerbCommand, actor
+from evalsite.lib.ops.commands import VerbCommand, resolve_actor
 from evalsite.lib.text.number_format import format_count
 from runs_app.cache_purge import purge, purges, size_of_cache
 
@@ -36,7 +36,7 @@ class Command(VerbCommand):
             self.say(f"{one.at:%Y-%m-%d %H:%M:%S} UTC  {one.actor} emptied it of {one.from_value}{reason}")
 
     def do_purge(self, yes: bool, reason: str, user: str, **options: Any) -> None:
-        by = actor(user)
+        by = resolve_actor(user)
         held = size_of_cache().answers
         self.confirm(f"Forget {format_count(held)} answers? They will be asked and paid for anew.", yes)
         self.say(f"{format_count(purge(by=by, reason=reason))} answers are forgotten")

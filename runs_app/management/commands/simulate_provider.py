@@ -6,7 +6,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from runs_app.simulator.config import ConfigError
-from runs_app.simulator.options import add_options, config_from
+from runs_app.simulator.options import add_options, build_config
 from runs_app.simulator.server import run
 
 
@@ -19,6 +19,6 @@ class Command(BaseCommand):
 
     def handle(self, *_args: Any, **options: Any) -> None:
         try:
-            run(config_from(options))
+            run(build_config(options))
         except (ConfigError, OSError) as error:
             raise CommandError(str(error), returncode=2) from None

@@ -5,11 +5,11 @@ from __future__ import annotations
 from argparse import ArgumentParser
 from typing import Any
 
-from evalsite.lib.ops.commands import OutputCommand, bad_input
+from evalsite.lib.ops.commands import OutputCommand, refuse_input
 from evalsite.lib.text.number_format import format_count, format_money
 from runs_app.management.experiment_list import say_experiments
 from runs_app.models import Experiment
-from runs_app.monitoring.judge_status import text_of
+from runs_app.monitoring.judge_status import format_line
 from runs_app.monitoring.progress import COUNTED
 from runs_app.monitoring.status_report import CHANNELS, build_status_report
 
@@ -27,7 +27,7 @@ class Command(OutputCommand):
             return
         found = Experiment.objects.select_related("dataset").filter(slug=experiment).first()
         if found is None:
-            bad_input(f"experiment: there is no experiment {experiment}")
+            refuse_input(f"experiment: there is no experiment {experiment}")
         standing = build_status_report(found)
         if json:
             self.say_json(standing)
@@ -51,7 +51,7 @@ class Command(OutputCommand):
         for rule in standing["rules"]:
             self._print_rule(rule)
         for line in standing["judging"]:
-            self.say(f"\n{text_of(line)}\n  {format_money(line['spent_usd'])} spent")
+            self.say(f"\n{format_line(line)}\n  {format_money(line['spent_usd'])} spent")
         for sentence in standing["warnings"]:
             self.stderr.write(f"warning: {sentence}", self.style.WARNING)
 

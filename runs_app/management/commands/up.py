@@ -10,7 +10,7 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
 from evalsite.lib.ops.supervisor import GivingUp
-from runs_app.taskqueue.site_processes import LOOPBACK, AddressError, listening, migrate, serve
+from runs_app.taskqueue.site_processes import LOOPBACK, AddressError, migrate, open_listener, serve
 
 WORK_FAILED, BAD_INPUT = 1, 2
 AS_ROOT = (
@@ -33,7 +33,7 @@ class Command(BaseCommand):
         if host not in LOOPBACK and not os.environ.get("EVALSITE_ALLOWED_HOSTS"):
             self.stderr.write("Set EVALSITE_ALLOWED_HOSTS to the names this site is reached by: others are refused.")
         try:
-            with listening(host, port) as listener:
+            with open_listener(host, port) as listener:
                 if os.geteuid() == 0:
                     self.stderr.write(AS_ROOT, self.style.WARNING)
                 migrate()

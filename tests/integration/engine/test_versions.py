@@ -17,7 +17,7 @@ from evalsite.lib.ops.versions import (
     SchemaMismatch,
     check_schema,
     code_version,
-    known_migrations,
+    list_migrations,
 )
 from runs_app import tasks
 from runs_app.engine.worker import Drain, DrainLimits
@@ -82,8 +82,8 @@ def test_a_database_from_before_the_migrations_were_restarted_is_not_drained_and
 
 
 def test_a_database_behind_the_code_is_not_drained(run, monkeypatch):
-    more = known_migrations() | {"runs_app.9999_of_tomorrow"}
-    monkeypatch.setattr("evalsite.lib.ops.versions.known_migrations", lambda: more)
+    more = list_migrations() | {"runs_app.9999_of_tomorrow"}
+    monkeypatch.setattr("evalsite.lib.ops.versions.list_migrations", lambda: more)
     with pytest.raises(SchemaMismatch, match=r"lacks the migration .*9999_of_tomorrow.* manage.py migrate"):
         drain(None)
     assert set(Trial.objects.values_list("status", flat=True)) == {"pending"}
@@ -113,7 +113,7 @@ def test_a_drain_whose_database_is_migrated_records_what_flies_and_claims_no_mor
 def test_a_task_of_another_version_asks_for_no_further_one(run, monkeypatch):
     applied_by_another_version()
     woken = []
-    monkeypatch.setattr(tasks, "wake_one", lambda *_: woken.append(1))
+    monkeypatch.setattr(tasks, "enqueue_one_drain", lambda *_: woken.append(1))
     with pytest.raises(SchemaMismatch):
         tasks.drain()
     assert woken == []
@@ -121,4 +121,4 @@ def test_a_task_of_another_version_asks_for_no_further_one(run, monkeypatch):
 
 def test_a_schema_that_fits_is_fine(run):
     assert check_schema() is None
-    assert {name.partition(".")[0] for name in known_migrations()} == {"lib", "datasets_app", "runs_app", "grading_app"}
+    assert {name.partition(".")[0] for name in list_migrations()} == {"lib", "datasets_app", "runs_app", "grading_app"}

@@ -6,7 +6,7 @@ import threading
 import pytest
 from django.test import override_settings
 
-from evalsite.lib.ops.checks import observer_is_there
+from evalsite.lib.ops.checks import check_observer
 from runs_app.llm import call_observer
 from runs_app.llm.call_observer import ObserverQueue
 from runs_app.llm.calls import CallFailure, CallReply
@@ -74,12 +74,12 @@ def test_one_that_stands_still_keeps_no_call_waiting(caplog):
 @pytest.mark.parametrize("name", ["nowhere.at_all", f"{__name__}.TOLD", "plain"])
 def test_a_name_that_leads_nowhere_is_an_error_at_the_start(name):
     with override_settings(CALL_OBSERVER=name):
-        (problem,) = observer_is_there(None)
+        (problem,) = check_observer(None)
     assert name in problem.msg
 
 
 def test_no_name_and_a_good_name_are_fine():
     with override_settings(CALL_OBSERVER=""):
-        assert observer_is_there(None) == []
+        assert check_observer(None) == []
     with override_settings(CALL_OBSERVER=HERE):
-        assert observer_is_there(None) == []
+        assert check_observer(None) == []

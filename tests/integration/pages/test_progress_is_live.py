@@ -198,7 +198,7 @@ def test_the_pace_is_of_the_last_whole_minute(run):
     for seconds in range(0, 60, 10):
         tick(run, seconds, done=9, failed=1)
     tick(run, 60, done=3)
-    pace = progress.pace_of([run], remaining=120, now=START + timedelta(seconds=65))
+    pace = progress.measure_pace([run], remaining=120, now=START + timedelta(seconds=65))
     assert pace.per_minute == 60
     assert pace.seconds_left == 120
     assert pace.points[-1][0] == START + timedelta(seconds=50)
@@ -207,11 +207,11 @@ def test_the_pace_is_of_the_last_whole_minute(run):
 def test_a_young_run_is_not_averaged_over_the_time_before_it(run):
     tick(run, 40, done=10)
     tick(run, 50, done=10)
-    assert progress.pace_of([run], 20, now=START + timedelta(seconds=61)).per_minute == 60
+    assert progress.measure_pace([run], 20, now=START + timedelta(seconds=61)).per_minute == 60
 
 
 def test_without_ticks_there_is_no_pace_and_no_time_left(run):
-    pace = progress.pace_of([run], 20, now=START)
+    pace = progress.measure_pace([run], 20, now=START)
     assert (pace.per_minute, pace.seconds_left, pace.points) == (0, None, [])
 
 
@@ -247,7 +247,7 @@ def test_ticks_of_several_runs_add_up_and_only_the_last_hour_counts(lab, run):
     tick(run, 0, done=1)
     tick(other, 0, done=2)
     tick(run, -3600, done=50)
-    pace = progress.pace_of([run, other], 0, now=START + timedelta(seconds=10))
+    pace = progress.measure_pace([run, other], 0, now=START + timedelta(seconds=10))
     assert pace.points == [(START, 3)]
 
 

@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from evalsite.lib import permissions
 from evalsite.lib.models import FailedSignIn
-from evalsite.lib.ops.environment import SettingError, networks
+from evalsite.lib.ops.environment import SettingError, read_networks
 from evalsite.lib.web.sign_in import ACCOUNT_FAILURES, ADDRESS_FAILURES
 from tests import factories
 
@@ -112,12 +112,12 @@ def test_a_forwarded_address_counts_only_from_a_trusted_proxy(ada, settings):
         sign_in(Client(), f"user-{number}", "wrong", address="10.0.0.5", **{"X-Forwarded-For": f"192.0.2.{number}"})
     forwarded = {"X-Forwarded-For": "192.0.2.200"}
     assert sign_in(Client(), address="10.0.0.5", **forwarded).status_code == 429
-    settings.TRUSTED_PROXIES = networks("X", {"X": "10.0.0.0/8"})
+    settings.TRUSTED_PROXIES = read_networks("X", {"X": "10.0.0.0/8"})
     assert sign_in(Client(), address="10.0.0.5", **forwarded).status_code == 302
 
 
 def test_what_a_client_puts_before_the_proxys_address_is_not_believed(ada, settings):
-    settings.TRUSTED_PROXIES = networks("X", {"X": "10.0.0.5"})
+    settings.TRUSTED_PROXIES = read_networks("X", {"X": "10.0.0.5"})
     for number in range(ADDRESS_FAILURES):
         forwarded = {"X-Forwarded-For": f"198.51.100.{number}, 192.0.2.7"}
         sign_in(Client(), f"user-{number}", "wrong", address="10.0.0.5", **forwarded)
@@ -126,7 +126,7 @@ def test_what_a_client_puts_before_the_proxys_address_is_not_believed(ada, setti
 
 def test_a_setting_that_is_no_network_is_refused():
     with pytest.raises(SettingError, match="EVALSITE_TRUSTED_PROXIES"):
-        networks("EVALSITE_TRUSTED_PROXIES", {"EVALSITE_TRUSTED_PROXIES": "nginx"})
+        read_networks("EVALSITE_TRUSTED_PROXIES", {"EVALSITE_TRUSTED_PROXIES": "nginx"})
 
 
 def test_a_success_is_no_failure_and_old_failures_are_deleted(ada, client):

@@ -41,7 +41,7 @@ def experiment(lab):
 def lines(experiment, by):
     return {
         line.label: line.sums
-        for line in ledger_report.lines_of(LedgerEntry.objects.filter(run__experiment=experiment), by)
+        for line in ledger_report.sum_by_group(LedgerEntry.objects.filter(run__experiment=experiment), by)
     }
 
 

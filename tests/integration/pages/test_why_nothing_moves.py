@@ -12,7 +12,7 @@ from django.utils import timezone
 from runs_app.engine.admission import admit
 from runs_app.engine.worker_registration import WorkerRegistration
 from runs_app.models import Endpoint, Experiment, Run, Worker
-from runs_app.monitoring.blockers import blockers_of
+from runs_app.monitoring.blockers import find_blockers
 from tests import factories
 
 PROGRESS, ENDPOINTS = "/experiments/pilot/progress/", "/endpoints/"
@@ -39,7 +39,7 @@ def status(capsys):
 
 
 def test_a_run_that_may_go_on_gives_no_reason(waiting, as_, capsys):
-    assert blockers_of(Run.objects.with_design()) == []
+    assert find_blockers(Run.objects.with_design()) == []
     assert "waiting:" not in status(capsys)
     assert "Continues at" not in as_("owner").get(PROGRESS).content.decode()
 
@@ -47,7 +47,7 @@ def test_a_run_that_may_go_on_gives_no_reason(waiting, as_, capsys):
 def test_requests_of_a_day_that_are_used_up_are_told_until_its_midnight(waiting, as_, capsys):
     Endpoint.objects.update(requests_per_day=5, throttle=stored(today=5))
     midnight = datetime.combine(timezone.now().astimezone(UTC).date() + timedelta(days=1), datetime.min.time(), UTC)
-    (blocker,) = blockers_of(Run.objects.with_design())
+    (blocker,) = find_blockers(Run.objects.with_design())
     assert (blocker.text, blocker.until) == ("Endpoint lab has used up its 5 requests a day.", midnight)
     assert f"waiting: {blocker.text} Continues at {midnight:%Y-%m-%d} 00:00:00 UTC." in status(capsys)
     for address in (PROGRESS, f"/runs/{waiting.pk}/", ENDPOINTS, f"/endpoints/{Endpoint.objects.get().pk}/live/"):
@@ -62,10 +62,10 @@ def test_the_day_is_that_of_the_endpoint_and_yesterdays_requests_do_not_count(wa
     zone = ZoneInfo("Pacific/Auckland")
     today = timezone.now().astimezone(zone).date()
     Endpoint.objects.update(requests_per_day=5, day_zone=str(zone), throttle=stored(today=5, day=today.isoformat()))
-    (blocker,) = blockers_of(Run.objects.with_design())
+    (blocker,) = find_blockers(Run.objects.with_design())
     assert blocker.until.astimezone(zone).date() == today + timedelta(days=1)
     Endpoint.objects.update(throttle=stored(today=5, day=(today - timedelta(days=1)).isoformat()))
-    assert blockers_of(Run.objects.with_design()) == []
+    assert find_blockers(Run.objects.with_design()) == []
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_an_endpoint_that_takes_no_call_says_why(waiting, as_, capsys, change, t
 def test_a_wait_that_is_over_in_a_moment_is_not_told(waiting):
     Endpoint.objects.update(paused_until=timezone.now() - timedelta(seconds=1), requests_per_minute=60)
     Endpoint.objects.update(throttle=stored(requests=0.0))
-    assert blockers_of(Run.objects.with_design()) == []
+    assert find_blockers(Run.objects.with_design()) == []
 
 
 def test_without_a_worker_for_a_minute_that_is_the_reason(waiting, capsys):
@@ -110,13 +110,13 @@ def test_runs_that_do_not_wait_give_no_reason(waiting):
     Worker.objects.all().delete()
     for change in ({"status": "paused"}, {"status": "done"}, {"status": "running", "n_pending": 0}):
         Run.objects.update(**change)
-        assert blockers_of(Run.objects.with_design()) == []
+        assert find_blockers(Run.objects.with_design()) == []
 
 
 def test_budget_reached_goes_away_once_there_is_room_and_the_run_can_be_resumed(waiting, as_, capsys):
     Experiment.objects.update(max_usd=Decimal("0.01"), spent_usd=Decimal("0.0099"))
     Run.objects.update(reserve_usd=Decimal("0.001"))
-    (blocker,) = blockers_of(Run.objects.with_design())
+    (blocker,) = find_blockers(Run.objects.with_design())
     assert blocker.kind == "budget"
     assert admit(WorkerRegistration().worker_id, 5) == []
     owner = as_("owner")

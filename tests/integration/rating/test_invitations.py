@@ -11,7 +11,7 @@ from django.test import Client
 from django.utils import timezone
 
 from evalsite.lib import permissions
-from evalsite.lib.permissions import roles_of
+from evalsite.lib.permissions import get_roles
 from grading_app.models import RaterInvitation
 from grading_app.rating import queue_results, queues
 from grading_app.rating import session as session_module
@@ -36,7 +36,7 @@ def test_a_link_makes_an_account_that_can_only_rate():
     client, response = join(token_of(queue))
     assert response.redirect_chain[-1][0] == "/ratings/study/"
     user = queue.assignments.get().user
-    assert roles_of(user) == {permissions.RATER}
+    assert get_roles(user) == {permissions.RATER}
     assert not user.has_usable_password()
     assert not user.is_staff
     for beyond in ("/datasets/", "/experiments/", "/trials/", "/ratings/queues/"):

@@ -18,19 +18,19 @@ def test_a_misspelt_setting_is_refused_and_the_known_ones_are_named():
 
 @pytest.mark.parametrize(("text", "value"), [("1", True), ("yes", True), ("", False), ("Off", False)])
 def test_a_flag_is_read(text, value):
-    assert environment.flag("EVALSITE_DEBUG", {"EVALSITE_DEBUG": text}) is value
+    assert environment.read_flag("EVALSITE_DEBUG", {"EVALSITE_DEBUG": text}) is value
 
 
 @pytest.mark.parametrize("text", ["maybe", "2", "truee"])
 def test_a_flag_that_cannot_be_meant_is_refused(text):
     with pytest.raises(SettingError, match="EVALSITE_DEBUG"):
-        environment.flag("EVALSITE_DEBUG", {"EVALSITE_DEBUG": text})
+        environment.read_flag("EVALSITE_DEBUG", {"EVALSITE_DEBUG": text})
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "two", "1.5", ""])
 def test_a_number_of_drains_that_cannot_be_meant_is_refused(text):
     with pytest.raises(SettingError, match="EVALSITE_DRAINS"):
-        environment.whole_number("EVALSITE_DRAINS", default=2, environ={"EVALSITE_DRAINS": text})
+        environment.read_whole_number("EVALSITE_DRAINS", default=2, environ={"EVALSITE_DRAINS": text})
 
 
 def test_a_shared_database_without_a_shared_secret_is_warned_of(settings):
@@ -44,19 +44,19 @@ def test_a_shared_database_without_a_shared_secret_is_warned_of(settings):
 def test_debugging_in_public_is_an_error(settings):
     settings.DEBUG = True
     settings.ALLOWED_HOSTS = ["localhost", "lab.example.org"]
-    (error,) = checks.debugging_is_local(None)
+    (error,) = checks.check_local_debugging(None)
     assert "lab.example.org" in error.msg
     settings.DEBUG = False
-    assert checks.debugging_is_local(None) == []
+    assert checks.check_local_debugging(None) == []
 
 
 @pytest.mark.parametrize(
     "change", [{"queue_limit": 50}, {"bulk": 10}, {"retry": 60}, {"max_attempts": 0}, {"scheduler": True}]
 )
 def test_a_queue_that_would_run_tasks_twice_or_unsigned_is_an_error(settings, change):
-    assert checks.queue_counts_once(None) == []
+    assert checks.check_queue_attempts(None) == []
     settings.Q_CLUSTER = {**settings.Q_CLUSTER, **change}
-    assert [one.id for one in checks.queue_counts_once(None)] == ["evalsite.E002"]
+    assert [one.id for one in checks.check_queue_attempts(None)] == ["evalsite.E002"]
 
 
 def test_a_command_says_a_misspelt_setting_in_one_line_and_ends_with_2():

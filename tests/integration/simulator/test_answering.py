@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from runs_app.simulator.answer_key import AnswerKey
 from runs_app.simulator.model_behaviour import Answerer
-from runs_app.simulator.request_kind import Scale, asked_scale, choices
+from runs_app.simulator.request_kind import Scale, find_choices, find_scale
 from runs_app.simulator.request_parser import ChatRequest, read_chat
 from tests.integration.simulator.http_client import IMAGE, IMAGE_SHA, question
 
@@ -79,7 +79,7 @@ def test_a_rating_is_on_the_scale_that_the_words_ask_for(low: int, width: int, s
     ],
 )
 def test_scales_are_read_from_words(text: str, scale: tuple[int, int]) -> None:
-    assert asked_scale(text, Scale(1, 7)) == Scale(*scale)
+    assert find_scale(text, Scale(1, 7)) == Scale(*scale)
 
 
 def test_reasoning_comes_only_when_it_is_asked_for() -> None:
@@ -156,7 +156,7 @@ def test_a_multiple_choice_answer_ends_in_one_of_the_letters(options: str) -> No
     lines = options.format("Oslo", "Bern", "Rome")
     content = answerer().answer(request(f"Which is the capital of Italy?\n{lines}")).content
     assert content.splitlines()[-1] in {"ANSWER: A", "ANSWER: B", "ANSWER: C"}
-    assert choices(lines) == {"A": "Oslo", "B": "Bern", "C": "Rome"}
+    assert find_choices(lines) == {"A": "Oslo", "B": "Bern", "C": "Rome"}
 
 
 @pytest.mark.parametrize(("skill", "letters"), [(1.0, {"C"}), (0.0, {"A", "B"})])

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runs_app.simulator import SimulatorConfig
-from runs_app.simulator.config import NAMED_FAULTS, ConfigError, parse_pairs, spread
+from runs_app.simulator.config import NAMED_FAULTS, ConfigError, parse_pairs, spread_error_rate
 from runs_app.simulator.faults import choose_fault, latency_s
 from tests.integration.simulator.http_client import Client, Response, with_simulator
 
@@ -170,8 +170,8 @@ def test_a_log_normal_latency_has_the_given_median() -> None:
 
 
 def test_an_error_rate_is_spread_over_transient_faults() -> None:
-    assert sum(spread(0.25).values()) == pytest.approx(0.25)
-    assert spread(0.0) == {}
+    assert sum(spread_error_rate(0.25).values()) == pytest.approx(0.25)
+    assert spread_error_rate(0.0) == {}
 
 
 @pytest.mark.parametrize("text", ["429", "=0.1", "429=often", "429=0.1,500"])

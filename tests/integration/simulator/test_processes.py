@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from runs_app.simulator import SimulatorConfig, simulator_process
 from runs_app.simulator.config import NAMED_FAULTS
-from runs_app.simulator.options import add_options, arguments_for, config_from
+from runs_app.simulator.options import add_options, build_arguments, build_config
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 
@@ -23,7 +23,7 @@ REPOSITORY = Path(__file__).resolve().parents[3]
 def parsed(arguments: list[str]) -> SimulatorConfig:
     parser = argparse.ArgumentParser()
     add_options(parser)
-    return config_from(vars(parser.parse_args(arguments)))
+    return build_config(vars(parser.parse_args(arguments)))
 
 
 @given(
@@ -47,7 +47,7 @@ def parsed(arguments: list[str]) -> SimulatorConfig:
     )
 )
 def test_a_command_line_gives_the_configuration_back(config: SimulatorConfig) -> None:
-    assert parsed(arguments_for(config)) == config
+    assert parsed(build_arguments(config)) == config
 
 
 @pytest.mark.processes

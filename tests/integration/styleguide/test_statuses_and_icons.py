@@ -21,7 +21,7 @@ def render(template, **context):
 
 
 def test_nine_statuses_have_nine_shapes():
-    assert len({statuses.look(word).icon for word in WORDS}) == len(WORDS)
+    assert len({statuses.get_look(word).icon for word in WORDS}) == len(WORDS)
 
 
 def test_every_look_has_an_icon_and_a_tone_of_the_style_sheet():

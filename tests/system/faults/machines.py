@@ -116,10 +116,10 @@ def database_on(machine, embedded):
 @contextmanager
 def provider_on(machine, config):
     """The address of a simulated provider there, and a function that says what it has counted."""
-    from runs_app.simulator.options import arguments_for
+    from runs_app.simulator.options import build_arguments
 
     process = subprocess.Popen(
-        [*machine.shell, sys.executable, "-m", "runs_app.simulator", *arguments_for(config)],
+        [*machine.shell, sys.executable, "-m", "runs_app.simulator", *build_arguments(config)],
         cwd=ROOT,
         stdout=subprocess.PIPE,
         text=True,

@@ -14,7 +14,7 @@ from runs_app.models import Attempt, Run, Trial, Worker
 from runs_app.monitoring.consistency_check import find_differences
 from runs_app.prompt_preview import turns_of
 from runs_app.simulator.config import SimulatorConfig
-from runs_app.simulator.judge_behaviour import Asked, assorted
+from runs_app.simulator.judge_behaviour import RequestedVerdict, vary_format
 from runs_app.simulator.process import simulator_process
 from tests import factories
 from tests.factories.judges import make_grader, write_ledger
@@ -44,7 +44,7 @@ def expected_code(trial):
     """What is wrong with the reply that the simulated judge gave to this request."""
     text = "\n\n".join(turn.text for turn in turns_of(trial).turns)
     dice = random.Random(f"{SEED}\x1f{trial.run.condition.model.model}\x1f{text}")
-    return assorted(Asked("score"), (0, 1), dice)[1]
+    return vary_format(RequestedVerdict("score"), (0, 1), dice)[1]
 
 
 def test_a_judge_loses_and_doubles_nothing_and_every_shape_gets_its_code():

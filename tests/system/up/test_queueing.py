@@ -14,8 +14,8 @@ from django_q.tasks import async_task
 from runs_app import tasks
 from runs_app.engine.worker import Drain
 from runs_app.taskqueue import broker
-from runs_app.taskqueue.broker import LATE_LOOKS, Broker, Pulse, hand_back
-from runs_app.taskqueue.supervisor_channel import VARIABLE, Noticeboard
+from runs_app.taskqueue.broker import LATE_LOOKS, Broker, Pulse, requeue_tasks
+from runs_app.taskqueue.supervisor_channel import VARIABLE, SupervisorChannel
 from tests.factories.engine import reply
 from tests.integration.engine.conftest import experiment, run  # noqa: F401 - fixtures
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture
 def board(tmp_path, monkeypatch):
-    with Noticeboard.made_in(tmp_path) as made:
+    with SupervisorChannel.create_in(tmp_path) as made:
         monkeypatch.setenv(VARIABLE, str(made.folder))
         yield made
 
@@ -82,7 +82,7 @@ def test_a_cluster_without_a_noticeboard_takes_from_the_shared_queue_alone(board
 def test_what_a_dead_cluster_had_taken_is_there_for_the_next(board):
     async_task(broker.TEND)
     assert Broker().dequeue()
-    hand_back(board)
+    requeue_tasks(board)
     assert keys() == [Conf.CLUSTER_NAME]
     assert len(Broker().dequeue()) == 1
 
@@ -90,7 +90,7 @@ def test_what_a_dead_cluster_had_taken_is_there_for_the_next(board):
 def test_the_board_of_a_killed_one_is_found_and_that_of_a_living_one_is_not(board, tmp_path):
     (tmp_path / "up-killed").mkdir()
     (tmp_path / "up-killed" / "in-use").touch()
-    assert [left.queue for left in Noticeboard.left_behind(tmp_path)] == ["up-killed"]
+    assert [left.queue for left in SupervisorChannel.find_orphaned(tmp_path)] == ["up-killed"]
 
 
 # --- when it hangs ---------------------------------------------------------------------------------------------------
@@ -193,7 +193,7 @@ def test_a_drain_told_to_stop_claims_no_more_and_gives_its_place_back(board, run
         stop(drain)
 
     async def call(request):
-        board.tell_to_stop()
+        board.request_stop()
         async with asyncio.timeout(60):
             while not is_told:
                 await asyncio.sleep(0.01)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from evalsite.lib.ops import supervisor
-from evalsite.lib.ops.supervisor import Child, GivingUp, Supervisor, kept_running
+from evalsite.lib.ops.supervisor import Child, GivingUp, Supervisor, keep_running
 from tests.system.up.conftest import until
 
 
@@ -75,7 +75,7 @@ def test_a_child_that_ignores_the_stop_is_killed_after_its_grace(tmp_path):
 
 def test_every_line_of_a_child_is_passed_on_with_its_name(capfd, tmp_path):
     child = shell("echo first; echo second >&2; touch done; sleep 60", directory=tmp_path)
-    with kept_running(child):
+    with keep_running(child):
         until((tmp_path / "done").exists)
         said = []
         until(lambda: said.append(capfd.readouterr().err) or "second" in "".join(said))
@@ -111,7 +111,7 @@ def test_a_chore_that_fails_is_said_and_tried_again(caplog, tmp_path):
 
 def test_a_block_is_ended_when_the_child_beside_it_cannot_run():
     began = time.monotonic()
-    with pytest.raises(GivingUp, match="ended with 7"), kept_running(shell("exit 7")):
+    with pytest.raises(GivingUp, match="ended with 7"), keep_running(shell("exit 7")):
         time.sleep(120)
     assert time.monotonic() - began < 60
 
@@ -120,7 +120,7 @@ def test_a_keyboard_interrupt_in_the_block_stays_one():
     child = shell("sleep 60")
 
     def interrupted():
-        with kept_running(child):
+        with keep_running(child):
             until(lambda: child.pid)
             raise KeyboardInterrupt
 

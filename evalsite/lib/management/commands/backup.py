@@ -9,7 +9,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from evalsite.lib.ops.backup import BackupError, back_up
-from evalsite.lib.ops.commands import WORK_FAILED, bad_input
+from evalsite.lib.ops.commands import WORK_FAILED, refuse_input
 from evalsite.lib.text.number_format import format_count
 
 
@@ -22,7 +22,7 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, folder: Path, keep: int | None, **options: Any) -> None:
         if keep is not None and keep < 1:
-            bad_input("--keep: must be at least 1")
+            refuse_input("--keep: must be at least 1")
         try:
             dump, copied = back_up(folder.resolve(), keep)
         except (BackupError, OSError) as error:

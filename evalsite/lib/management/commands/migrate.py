@@ -7,7 +7,7 @@ from typing import Any
 from django.core.management.commands import migrate
 from django.db import connections
 
-from evalsite.lib.ops.commands import bad_input
+from evalsite.lib.ops.commands import refuse_input
 from evalsite.lib.ops.versions import SchemaMismatch, check_history
 
 
@@ -16,5 +16,5 @@ class Command(migrate.Command):
         try:
             check_history(connections[options["database"]])
         except SchemaMismatch as error:
-            bad_input(str(error))
+            refuse_input(str(error))
         super().handle(*args, **options)

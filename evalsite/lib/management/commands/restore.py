@@ -9,7 +9,7 @@ from typing import Any
 from django.core.management.base import BaseCommand
 
 from evalsite.lib.ops.backup import BackupError, restore
-from evalsite.lib.ops.commands import bad_input
+from evalsite.lib.ops.commands import refuse_input
 from evalsite.lib.text.number_format import format_count
 
 
@@ -24,5 +24,5 @@ class Command(BaseCommand):
         try:
             copied = restore(dump.resolve())
         except (BackupError, OSError) as error:
-            bad_input(str(error))
+            refuse_input(str(error))
         self.stdout.write(f"restored; {format_count(copied)} images put back. `reconcile` proves the counters.")

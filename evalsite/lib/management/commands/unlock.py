@@ -5,8 +5,8 @@ from __future__ import annotations
 from argparse import ArgumentParser
 from typing import Any
 
-from evalsite.lib.ops.commands import OutputCommand, bad_input
-from evalsite.lib.web.sign_in import account_key, address_key, forget
+from evalsite.lib.ops.commands import OutputCommand, refuse_input
+from evalsite.lib.web.sign_in import account_key, address_key, clear_failures
 
 
 class Command(OutputCommand):
@@ -19,7 +19,7 @@ class Command(OutputCommand):
 
     def handle(self, *args: Any, name: str | None, address: str | None, all: bool, **options: Any) -> None:
         if not (name or address or all):
-            bad_input("name: say whose failed sign-ins to forget: a name, --address ADDRESS or --all")
+            refuse_input("name: say whose failed sign-ins to forget: a name, --address ADDRESS or --all")
         keys = [key for key in (name and account_key(name), address and address_key(address)) if key]
-        n = forget(None if all else keys)
+        n = clear_failures(None if all else keys)
         self.say(f"{n} failed sign-in{'' if n == 1 else 's'} forgotten")

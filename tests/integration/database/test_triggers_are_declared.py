@@ -151,7 +151,8 @@ def test_a_file_that_no_migration_installs_is_refused_with_the_line_to_add(monke
     changed = read_declarations("runs_app") + "-- changed\n"
     monkeypatch.setattr(triggers, "read_declarations", lambda app: changed)
     operation = InstallTriggers("runs_app", installed_versions("runs_app")[-1])
-    with connection.schema_editor() as editor, pytest.raises(ImproperlyConfigured, match="runs_app has changed") as error:
+    refused = pytest.raises(ImproperlyConfigured, match="runs_app has changed")
+    with connection.schema_editor() as editor, refused as error:
         operation.database_forwards("runs_app", editor, None, None)
     assert f'InstallTriggers("runs_app", "{declared_version("runs_app")}")' in str(error.value)
 
@@ -170,7 +171,6 @@ def test_a_later_migration_replaces_the_triggers_and_an_earlier_one_waits_for_it
         InstallTriggers("runs_app", first).database_forwards("runs_app", editor, None, None)
         assert read_database() == before
         InstallTriggers("runs_app", second).database_forwards("runs_app", editor, None, None)
-    assert [name for name, table, *_ in query(TRIGGERS) if table.startswith("runs_app_")] == ["runs_app_worker_no_update"]
-    assert {name for name, table, *_ in query(TRIGGERS) if not table.startswith("runs_app_")} < before.keys()
-
-
+    found = query(TRIGGERS)
+    assert [name for name, table, *_ in found if table.startswith("runs_app_")] == ["runs_app_worker_no_update"]
+    assert {name for name, table, *_ in found if not table.startswith("runs_app_")} < before.keys()

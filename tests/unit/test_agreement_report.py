@@ -1,0 +1,87 @@
+"""The numbers of the agreement page stay on their scale, and numbers of too few units are refused with a reason."""
+
+import numpy as np
+import pytest
+
+from grading_app.comparison.agreement_report import keep_on_scale, measured
+from grading_app.reports.figures.norms import Panel
+from grading_app.reports.frames import Asked, NormPair
+from grading_app.statistics.estimates import Estimate
+from grading_app.statistics.intraclass import intraclass_correlation
+from grading_app.statistics.ratings import Ratings, ratings_of
+from grading_app.tables.agreement import BELOW_ZERO, MeasureTable
+
+
+def table(values, raters):
+    found = np.array(values, dtype=float)
+    return Ratings(found, tuple(range(len(found))), tuple(raters))
+
+
+def report(values, raters, *, scale=None, people=(), judge=None):
+    return measured(
+        table(values, raters), raters=list(raters), pair=None, judge=judge, people=list(people), scale=scale
+    )
+
+
+def test_the_share_that_people_would_give_stays_within_0_and_1():
+    """Six people's scores, one of them 0; the judge says 1 of everything: Student's interval ends above 1."""
+    values = [[1, 1]] * 7 + [[1, 0]] + [[1, np.nan]] * 12
+    mean = report(values, ("judge", "p"), scale=(0.0, 1.0), people=("p",), judge="judge").against.mean
+    without = report(values, ("judge", "p"), people=("p",), judge="judge").against.mean
+    assert without.people.high > 1
+    for one in (mean.people, mean.corrected):
+        assert 0 <= one.low < one.estimate <= one.high <= 1
+        assert one.interval.startswith("score interval within the scale")
+
+
+def test_a_bias_without_spread_has_a_width_and_stays_within_the_differences_of_the_scale():
+    bias = report([[7, 1]] * 6, ("judge", "p"), scale=(1.0, 7.0), people=("p",), judge="judge").against.bias
+    assert bias.estimate == 6
+    assert -6 <= bias.low < 6 == pytest.approx(bias.high)
+
+
+def test_an_interval_that_is_on_the_scale_is_left_as_it_is():
+    inside = Estimate("mean", 4.0, 10, 1, 10, se=0.2, low=3.5, high=4.5, clusters=10)
+    assert keep_on_scale(inside, (1.0, 7.0), 10) == inside
+    beside = Estimate("mean", 7.2, 10, 1, 10, se=0.2, low=6.8, high=7.6, clusters=10)
+    found = keep_on_scale(beside, (1.0, 7.0), 10)
+    assert (found.estimate, found.high) == (7, 7)
+    assert found.low < 7
+
+
+def test_one_unit_gives_no_kappa_and_says_why():
+    found = report([[3, 5], [4, np.nan], [np.nan, 2]], ("a", "b"))
+    lines = {line.name: line for line in found.lines}
+    for name in ("Cohen's kappa", "Fleiss' kappa", "Krippendorff's alpha, ordinal", "Lin's concordance"):
+        assert lines[name].estimate.estimate is None
+        assert lines[name].why == "only 1 of 3 units can be used, and it takes two"
+    assert lines["Percent agreement"].estimate.estimate == 0
+    (pair,) = found.pairs
+    assert (pair.n, pair.kappa) == (1, None)
+
+
+def test_an_icc_below_zero_says_what_it_means():
+    values = [[1, 7, 4], [7, 1, 5], [4, 7, 1], [1, 4, 7]]
+    icc = intraclass_correlation(ratings_of(values), "1,k").estimate
+    assert icc < 0
+    rows = {row.record.name: row.get_cell("value") for row in MeasureTable(report(values, "abc").lines).rows}
+    assert BELOW_ZERO in rows["ICC(1,k)"]
+    assert BELOW_ZERO not in str(rows["Percent agreement"])
+
+
+def panel(models, humans):
+    pairs = [NormPair(1, 1, str(at), 1, *both) for at, both in enumerate(zip(models, humans, strict=True))]
+    return Panel("small", Asked("Valence", 1, 7), pairs)
+
+
+@pytest.mark.parametrize(
+    ("n", "said"), [(1, "r: too few items, n = 1"), (2, "r: too few items, n = 2"), (3, "n = 3, too few items for an")]
+)
+def test_r_of_few_items_says_that_they_are_too_few(n, said):
+    assert said in panel([1.0, 3.0, 2.0][:n], [2.0, 4.0, 5.0][:n]).r_text
+
+
+def test_skewed_means_are_marked_since_fishers_interval_may_be_too_narrow():
+    even = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 4.0]
+    assert not panel(even, even[::-1]).is_skewed
+    assert panel([1.0, 1.0, 1.0, 1.2, 1.1, 1.0, 1.3, 7.0], even).is_skewed
