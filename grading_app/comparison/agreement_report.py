@@ -160,7 +160,10 @@ def measured(
         # A mean of repeated ratings equals no point of the scale. Its first rating can be crossed.
         confusion=None if pair and any(single.get(rater) for rater in pair) else _confusion(own, pair),
         against=_on_scale(against, scale),
-        references=list(measure_references(ratings, references, present, humans, single, seed=SEED)),
+        references=[
+            _difference_on_scale(line, scale)
+            for line in measure_references(ratings, references, present, humans, single, seed=SEED)
+        ],
     )
 
 
@@ -322,6 +325,14 @@ def _on_scale(against: AgainstPeople | None, scale: Bounds | None) -> AgainstPeo
     people = keep_on_scale(mean.people, scale, mean.people.clusters)
     bias = keep_on_scale(against.bias, (-span, span), against.bias.clusters or against.bias.units)
     return replace(against, bias=bias, mean=replace(mean, corrected=corrected, people=people))
+
+
+def _difference_on_scale(line: ReferenceLine, scale: Bounds | None) -> ReferenceLine:
+    """Return the line with an interval of the difference that stays within the differences of the scale."""
+    if scale is None:
+        return line
+    span = scale[1] - scale[0]
+    return replace(line, bias=keep_on_scale(line.bias, (-span, span), line.bias.clusters or line.bias.units))
 
 
 def keep_on_scale(estimate: Estimate, scale: Bounds, clusters: int) -> Estimate:

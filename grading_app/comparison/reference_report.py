@@ -10,14 +10,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from grading_app.statistics.bootstrap import bootstrap
+from grading_app.statistics.bootstrap import bootstrap, clusters_of
 from grading_app.statistics.concordance import concordance, correlation
 from grading_app.statistics.estimates import Estimate
-from grading_app.statistics.judge_bias import compared, judge_bias
-from grading_app.statistics.measures import Coefficient, quotient
+from grading_app.statistics.intervals import SHARE_BOUNDS, estimate_mean
+from grading_app.statistics.judge_bias import cluster_sums, compared, judge_bias
+from grading_app.statistics.measures import Coefficient
 from grading_app.statistics.ratings import Floats, Ratings
 
-RESAMPLES = 1_000
+RESAMPLES, CONFIDENCE = 1_000, 0.95
 MOST_RATERS = 12  # More people than this are compared by their mean alone.
 PEOPLE = "people"
 
@@ -80,17 +81,31 @@ def _line(both: Ratings, single: Floats | None, people: int, seed: int) -> Refer
 
     same = None
     if single is not None:
-        equal = _share_of_equal(single[kept], y[:, None])
-        same = estimate("share of equal ratings", lambda times: quotient(times @ equal, times.sum(axis=1)))
+        same = _share(used, left_out, _share_of_equal(single[kept], y[:, None]))
     return ReferenceLine(
         reference,
         rater,
         people,
         judge_bias(both, rater).result(),
         estimate("Pearson's r", lambda times: correlation(x, y, times)),
-        estimate("Lin's concordance correlation coefficient", lambda times: concordance(x, y, times)),
+        estimate("Lin's concordance correlation coefficient", lambda times: _concordance(x, y, times)),
         same,
     )
+
+
+def _concordance(x: Floats, y: Floats, times: Floats) -> Floats:
+    """Return Lin's coefficient; NaN if a column does not vary, because it would be 0 whatever the other says."""
+    found: Floats = np.where(np.isnan(correlation(x, y, times)), np.nan, concordance(x, y, times))
+    return found
+
+
+def _share(used: Ratings, left_out: int, equal: Floats) -> Estimate:
+    """Return the share of equal ratings (units,) with its interval clustered by item."""
+    found = estimate_mean(cluster_sums(clusters_of(used, None), used.times, equal), SHARE_BOUNDS)
+    counts = ("share of equal ratings", found.mean if found else None, used.n_units, 1, used.n_ratings, left_out)
+    if found is None or found.low is None:
+        return Estimate(*counts)
+    return Estimate(*counts, found.se, found.low, found.high, CONFIDENCE, found.method, found.clusters)
 
 
 def _with_mean(ratings: Ratings, people: Sequence[Hashable], reference: Hashable) -> Ratings:

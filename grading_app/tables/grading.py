@@ -37,6 +37,7 @@ class AnswerScoreTable(tables.Table):
         orderable = False
         default = site_wording.MISSING
         attrs = {"class": "data-table keep-table"}
+        sequence = ("condition", "dimension", "mean", "interval", "n", "items", "unread")
 
     def __init__(self, means: Iterable[AnswerScores], names: AnswerNames) -> None:
         self.names = names

@@ -7,6 +7,7 @@ from grading_app.comparison.agreement_report import keep_on_scale, measured
 from grading_app.reports.figures.norms import Panel
 from grading_app.reports.frames import Asked, NormPair
 from grading_app.statistics.estimates import Estimate
+from grading_app.statistics.intervals import estimate_mean, sum_clusters
 from grading_app.statistics.intraclass import intraclass_correlation
 from grading_app.statistics.ratings import Ratings, ratings_of
 from grading_app.tables.agreement import BELOW_ZERO, MeasureTable
@@ -24,20 +25,19 @@ def report(values, raters, *, scale=None, people=(), judge=None):
 
 
 def test_the_share_that_people_would_give_stays_within_0_and_1():
-    """Six people's scores, one of them 0; the judge says 1 of everything: Student's interval ends above 1."""
+    """People's scores of eight answers, one of them 0; the judge says 1 of everything."""
     values = [[1, 1]] * 7 + [[1, 0]] + [[1, np.nan]] * 12
     mean = report(values, ("judge", "p"), scale=(0.0, 1.0), people=("p",), judge="judge").against.mean
-    without = report(values, ("judge", "p"), people=("p",), judge="judge").against.mean
-    assert without.people.high > 1
     for one in (mean.people, mean.corrected):
-        assert 0 <= one.low < one.estimate <= one.high <= 1
-        assert one.interval.startswith("score interval within the scale")
+        assert 0 <= one.low < one.estimate < one.high <= 1
 
 
-def test_a_bias_without_spread_has_a_width_and_stays_within_the_differences_of_the_scale():
-    bias = report([[7, 1]] * 6, ("judge", "p"), scale=(1.0, 7.0), people=("p",), judge="judge").against.bias
-    assert bias.estimate == 6
-    assert -6 <= bias.low < 6 == pytest.approx(bias.high)
+def test_a_bias_stays_within_the_differences_of_the_scale():
+    """Student's interval of six differences of 6 or 5 would end above 6."""
+    values = [[7, 1]] * 5 + [[7, 2]]
+    bias = report(values, ("judge", "p"), scale=(1.0, 7.0), people=("p",), judge="judge").against.bias
+    assert report(values, ("judge", "p"), people=("p",), judge="judge").against.bias.high > 6
+    assert -6 <= bias.low < bias.estimate < bias.high <= 6
 
 
 def test_an_interval_that_is_on_the_scale_is_left_as_it_is():
@@ -85,3 +85,15 @@ def test_skewed_means_are_marked_since_fishers_interval_may_be_too_narrow():
     even = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 4.0]
     assert not panel(even, even[::-1]).is_skewed
     assert panel([1.0, 1.0, 1.0, 1.2, 1.1, 1.0, 1.3, 7.0], even).is_skewed
+
+
+def test_raters_against_a_decision_have_shares_and_differences_on_the_scale():
+    """Of 12 answers, all decided as 1, the judge gave 1 to two: Student's difference would end below -1."""
+    ratings = table([[1, 1]] * 2 + [[0, 1]] * 10, ("judge", "decided"))
+    (line,) = measured(
+        ratings, raters=["judge"], pair=None, judge=None, people=[], references=["decided"], scale=(0.0, 1.0)
+    ).references
+    assert -1 <= line.bias.low < line.bias.estimate == pytest.approx(-10 / 12)
+    expected = estimate_mean(sum_clusters([1.0] * 2 + [0.0] * 10), (0, 1))
+    assert (line.same.low, line.same.high) == pytest.approx((expected.low, expected.high))
+    assert (line.r.estimate, line.concordance.estimate) == (None, None)
