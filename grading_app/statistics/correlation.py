@@ -10,12 +10,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from evalsite.lib.stats.t_interval import student_quantile
 from evalsite.lib.stats.wilson import normal_quantile
 
 if TYPE_CHECKING:
     import numpy as np
 
     Vector = np.ndarray[Any, np.dtype[np.float64]]
+
+
+SKEWED = 0.8  # Above this absolute skewness of the sample, Fisher's interval is not trusted.
+ROUNDING = 1e-12
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,12 +37,43 @@ class Correlation:
 def pearson(x: Sequence[float], y: Sequence[float], confidence: float = 0.95) -> Correlation | None:
     """Return Pearson's r with Fisher's interval, tanh(atanh(r) -+ z / sqrt(n - 3)).
 
-    R. A. Fisher (1921), "On the probable error of a coefficient of correlation", Metron 1, 3-32.
+    R. A. Fisher (1921), "On the probable error of a coefficient of correlation", Metron 1, 3-32. It assumes normal
+    values: of exponential ones, a 95 % interval covers 83 to 86 %. If a variable is SKEWED, z / sqrt(n - 3) is replaced
+    by t(n - 1) times the jackknife's standard error of atanh(r), if that is larger: R. G. Miller (1974), Biometrika 61,
+    1-15.
     Return None if r is undefined: fewer than two pairs, or a variable without variance. Raise ValueError if the lengths
     differ.
     """
     r = _product_moment(x, y)
-    return None if r is None else _with_interval(r, len(x), confidence)
+    if r is None:
+        return None
+    error = _jackknife_error(x, y) if len(x) >= 4 and abs(r) < 1 and _is_skewed(x, y) else 0.0
+    return _with_interval(r, len(x), confidence, error)
+
+
+def _is_skewed(*columns: Sequence[float]) -> bool:
+    import numpy as np
+
+    standardised = (_standardised(np.asarray(values, dtype=np.float64)) for values in columns)
+    return any(abs(float((one**3).sum())) * math.sqrt(len(one)) > SKEWED for one in standardised)
+
+
+def _jackknife_error(x: Sequence[float], y: Sequence[float]) -> float:
+    """Return the standard error of atanh(r) from the values without one pair each; infinite if one is a perfect r."""
+    import numpy as np
+
+    one, other = (_standardised(np.asarray(values, dtype=np.float64)) for values in (x, y))
+    n = len(one)
+    # Sums over the other pairs. The columns have mean 0 and sum of squares 1.
+    products = one @ other - one * other * n / (n - 1)
+    squares = (1 - one**2 * n / (n - 1)) * (1 - other**2 * n / (n - 1))
+    if float(squares.min()) <= ROUNDING:
+        return math.inf
+    r = products / np.sqrt(squares)
+    if float(np.abs(r).max()) >= 1 - ROUNDING:
+        return math.inf
+    z = np.arctanh(r)
+    return math.sqrt((n - 1) / n * float(((z - z.mean()) ** 2).sum()))
 
 
 def _product_moment(x: Sequence[float], y: Sequence[float]) -> float | None:
@@ -60,13 +96,13 @@ def _standardised(values: Vector) -> Vector:
     return unit
 
 
-def _with_interval(r: float, n: int, confidence: float) -> Correlation:
+def _with_interval(r: float, n: int, confidence: float, error: float = 0.0) -> Correlation:
     z = normal_quantile(confidence)
     if n < 4:
         return Correlation(r, n, None, None, _no_correlation_p(r, n))
     if abs(r) == 1:
         return Correlation(r, n, None, None, 0.0)  # All points lie on the line. Other points may not.
-    reach = z / math.sqrt(n - 3)
+    reach = max(z / math.sqrt(n - 3), student_quantile(confidence, n - 1) * error)
     return Correlation(
         r, n, math.tanh(math.atanh(r) - reach), math.tanh(math.atanh(r) + reach), _no_correlation_p(r, n)
     )
