@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import time
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,7 +20,6 @@ from runs_app.engine.counters import CounterKeys, add_pending
 from runs_app.engine.run_lifecycle import finish_runs
 from runs_app.grading_interface import grading
 from runs_app.models import Experiment, Point, Run
-from runs_app.planning.points import ask
 from runs_app.stopping.rules import Decision, Ratings, Tally
 
 MOST_AT_ONCE = 100  # Points. Their answers are graded together, in the thread that also writes results.
@@ -97,7 +96,7 @@ def write_decisions(place: CounterKeys, judged: Sequence[PointDecision]) -> int:
         news = [one for one in judged if still.get(one.point) == one.asked]
         going_on = {one.point: one.upto for one in news if one.decision.kind == "more" and status != "cancelled"}
         _write(news, is_cancelled=status == "cancelled")
-        if added := ask(going_on):
+        if added := add_cases(going_on):
             add_pending(place.run_id, added)
         finish_runs({place.run_id})
     return len(news)
@@ -117,6 +116,43 @@ def _lock(place: CounterKeys) -> str:
     """
     list(Experiment.objects.select_for_update(no_key=True).filter(pk=place.experiment_id).values_list("pk"))
     return str(Run.objects.select_for_update(no_key=True).values_list("status", flat=True).get(pk=place.run_id))
+
+
+# A pilot's trials may exist already. ON CONFLICT would wait for a worker that records one of them. That worker may wait
+# for locks of this transaction: a deadlock. So use NOT EXISTS; no other process adds trials meanwhile.
+ADD_CASES = """
+INSERT INTO runs_app_trial (run_id, sample_idx, item_id, dimension_id)
+SELECT p.run_id, repetition, drawn.item, p.dimension_id
+FROM unnest(%(points)s::bigint[], %(upto)s::int[]) AS wanted (point, upto)
+JOIN runs_app_point p ON p.id = wanted.point
+CROSS JOIN LATERAL unnest(p.items) WITH ORDINALITY AS drawn (item, place)
+CROSS JOIN LATERAL generate_series(p.n_planned / p.n_items, (wanted.upto - 1) / p.n_items) AS repetition
+WHERE repetition * p.n_items + drawn.place - 1 >= p.n_planned
+    AND repetition * p.n_items + drawn.place <= wanted.upto
+    AND NOT EXISTS (SELECT FROM runs_app_trial t
+        WHERE t.run_id = p.run_id AND t.item_id = drawn.item AND t.sample_idx = repetition
+            AND t.dimension_id IS NOT DISTINCT FROM p.dimension_id)
+ORDER BY repetition, drawn.place, p.id
+"""
+COUNT_CASES = """
+UPDATE runs_app_point p SET n_planned = wanted.upto
+FROM unnest(%(points)s::bigint[], %(upto)s::int[]) AS wanted (point, upto) WHERE p.id = wanted.point
+"""
+
+
+def add_cases(upto: Mapping[int, int]) -> int:
+    """Create the trials of these points up to the given numbers of cases, and return how many are new.
+
+    The caller holds the lock of their run.
+    """
+    if not upto:
+        return 0
+    wanted = {"points": list(upto), "upto": list(upto.values())}
+    with connection.cursor() as cursor:
+        cursor.execute(ADD_CASES, wanted)
+        added = int(cursor.rowcount)
+        cursor.execute(COUNT_CASES, wanted)
+    return added
 
 
 STATUS = {

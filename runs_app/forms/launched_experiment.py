@@ -12,7 +12,7 @@ from datasets_app.models.history import Actor, record_changes
 from runs_app.forms.experiments import ExperimentForm
 from runs_app.forms.fields import PriorityField
 from runs_app.models import Experiment, Run
-from runs_app.planning.reservations import problems_under, update_reservations
+from runs_app.models.reservations import problems_under, update_reservations
 
 NOTED = {
     "max_usd": "budget",

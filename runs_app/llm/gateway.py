@@ -21,9 +21,9 @@ from typing import Any
 
 from django.conf import settings
 
-from runs_app.batches.dry_run import CapturingTransport, ReplayTransport
 from runs_app.llm import call_observer, parameters
 from runs_app.llm.calls import CallFailure, CallReply, CallRequest, ErrorClass, RequestBody
+from runs_app.llm.dry_run import CapturingTransport, ReplayTransport
 from runs_app.llm.http_transport import Exchange, close_session
 from runs_app.llm.keys import KEYLESS, find_name_problem, read_key
 from runs_app.llm.replies import price_unanswered, read_reply

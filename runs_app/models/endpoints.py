@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, Self
 from zoneinfo import available_timezones
 
 from django.conf import settings
 from django.core.exceptions import ValidationError
-from django.db import models, transaction
+from django.db import models
 from django.db.models import TextChoices  # Not models.TextChoices: the related name "models" hides it in a class body.
 from django.utils import timezone
 
-from datasets_app.models import StatusChange
 from datasets_app.models.datasets import slug_validator
 from evalsite.lib.choice_constraints import constrain_choices
 from evalsite.lib.permissions import is_member
 from runs_app.llm import keys
 from runs_app.llm.url_allowlist import find_url_problem
 from runs_app.models.bounded import InRange, RangeConstraint, range_constraints
-from runs_app.models.engine_owned_columns import EngineOwnedColumns
+from runs_app.models.priced_resource import PricedResource
 from runs_app.pricing.costs import Prices
 
 if TYPE_CHECKING:
@@ -44,43 +43,6 @@ class GroupOwnedQuerySet(models.QuerySet[Any]):
 
 
 KEPT = "the settings of earlier calls never change."
-
-
-class PricedResource(EngineOwnedColumns):
-    """A row that determines the price of calls. A change of it changes the reservations of future calls."""
-
-    PRICED_BY: ClassVar[str]  # The field that shows the error about a missing cost ceiling.
-    SERVES_BY: ClassVar[str]  # The lookup from a condition to this row.
-
-    class Meta:
-        abstract = True
-
-    def clean(self) -> None:
-        from runs_app.planning.reservations import problems_after  # Avoids an import cycle.
-
-        if not self._state.adding and (problems := problems_after(self)):
-            raise ValidationError({self.PRICED_BY: problems})
-
-    def save(self, **how: Any) -> None:
-        """Save the row and update the reservations of the runs that it serves.
-
-        Raise Unbounded if a budgeted experiment would lose its cost ceiling. `clean()` reports this earlier.
-        """
-        from runs_app.planning.reservations import served_by, update_reservations
-
-        is_new = self._state.adding
-        with transaction.atomic():
-            super().save(**how)
-            if not is_new:
-                update_reservations(served_by(self))
-
-    def serve(self, condition: Condition) -> None:
-        """Make the condition use this row as it is in memory, saved or not."""
-        raise NotImplementedError
-
-    @property
-    def history(self) -> models.QuerySet[StatusChange]:
-        return StatusChange.objects.of(self).select_related("by")
 
 
 @constrain_choices

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from django.db import connection
 
+from runs_app.engine.adaptive_rounds import add_cases
 from runs_app.models import Dimension, Experiment, Run
 from runs_app.models.points import label_of
 from runs_app.planning.specs import RATING, AdaptiveSpec
@@ -43,26 +44,6 @@ UPDATE runs_app_point SET status = 'open' WHERE run_id = %(run)s AND status = 'e
 NEXT_ROUND = """
 SELECT id, least(n_planned + %(round)s, %(max)s, n_items * %(samples)s) FROM runs_app_point
 WHERE run_id = %(run)s AND status = 'open' AND (n_planned = 0 OR id = ANY(%(reopened)s))
-"""
-# A pilot's trials may exist already. ON CONFLICT would wait for a worker that records one of them. That worker may wait
-# for locks of this transaction: a deadlock. So use NOT EXISTS; no other process adds trials meanwhile.
-ASK = """
-INSERT INTO runs_app_trial (run_id, sample_idx, item_id, dimension_id)
-SELECT p.run_id, repetition, drawn.item, p.dimension_id
-FROM unnest(%(points)s::bigint[], %(upto)s::int[]) AS wanted (point, upto)
-JOIN runs_app_point p ON p.id = wanted.point
-CROSS JOIN LATERAL unnest(p.items) WITH ORDINALITY AS drawn (item, place)
-CROSS JOIN LATERAL generate_series(p.n_planned / p.n_items, (wanted.upto - 1) / p.n_items) AS repetition
-WHERE repetition * p.n_items + drawn.place - 1 >= p.n_planned
-    AND repetition * p.n_items + drawn.place <= wanted.upto
-    AND NOT EXISTS (SELECT FROM runs_app_trial t
-        WHERE t.run_id = p.run_id AND t.item_id = drawn.item AND t.sample_idx = repetition
-            AND t.dimension_id IS NOT DISTINCT FROM p.dimension_id)
-ORDER BY repetition, drawn.place, p.id
-"""
-PLANNED = """
-UPDATE runs_app_point p SET n_planned = wanted.upto
-FROM unnest(%(points)s::bigint[], %(upto)s::int[]) AS wanted (point, upto) WHERE p.id = wanted.point
 """
 
 
@@ -201,22 +182,7 @@ def open_points(spec: AdaptiveSpec, run: Run, experiment: Experiment) -> int:
         cursor.execute(REOPEN_EXHAUSTED + " RETURNING id", wanted)
         wanted["reopened"] = [pk for (pk,) in cursor.fetchall()]
         cursor.execute(NEXT_ROUND, wanted)
-        return ask(dict(cursor.fetchall()))
-
-
-def ask(upto: Mapping[int, int]) -> int:
-    """Create the trials of these points up to the given numbers of cases, and return how many are new.
-
-    The caller holds the lock of their run.
-    """
-    if not upto:
-        return 0
-    wanted = {"points": list(upto), "upto": list(upto.values())}
-    with connection.cursor() as cursor:
-        cursor.execute(ASK, wanted)
-        added = int(cursor.rowcount)
-        cursor.execute(PLANNED, wanted)
-    return added
+        return add_cases(dict(cursor.fetchall()))
 
 
 def _key(spec: AdaptiveSpec) -> str:

@@ -16,13 +16,13 @@ from evalsite.lib.text.number_format import format_count
 from evalsite.lib.web.choice_fields import fetch_choices
 from evalsite.lib.web.form_errors import first_form_error
 from evalsite.lib.web.htmx import wants_part
+from runs_app import price_list
 from runs_app.cache_purge import purge, purges, size_of_cache
 from runs_app.forms.endpoints import EndpointForm, LanguageModelForm, NotedForm
 from runs_app.forms.run_control import SteeringForm
 from runs_app.models import Endpoint, LanguageModel
 from runs_app.models.preflights import with_last_preflight
 from runs_app.monitoring.endpoint_load import with_state
-from runs_app.pricing import price_list
 from runs_app.taskqueue.enqueue import enqueue_preflights
 from runs_app.views.permissions import posted
 

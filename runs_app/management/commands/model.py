@@ -9,10 +9,10 @@ from typing import Any
 from django.utils import timezone
 
 from evalsite.lib.ops.commands import VerbCommand, add_reason, add_switches, refuse_input, resolve_actor
+from runs_app import price_list
 from runs_app.management.field_updates import set_given
 from runs_app.models import Endpoint, LanguageModel
 from runs_app.models.preflights import with_last_preflight
-from runs_app.pricing import price_list
 
 PRICES = ("input_price", "output_price", "cache_read_price", "cache_write_price")
 SWITCHES = (

@@ -6,8 +6,9 @@ from decimal import Decimal
 
 import pytest
 
+from runs_app import price_list
 from runs_app.models import Endpoint, LanguageModel
-from runs_app.pricing import litellm_data, price_list
+from runs_app.pricing import litellm_data
 from tests.factories.drafts import make_rehearsal_endpoint, make_rehearsal_model
 
 LISTED = {

@@ -14,9 +14,9 @@ from runs_app.forms.endpoints import EndpointForm, LanguageModelForm
 from runs_app.forms.launched_experiment import LaunchedExperimentForm
 from runs_app.llm.parameters import EXTRA_NAMES
 from runs_app.models import Endpoint, Experiment, LanguageModel, Run, Sampler
+from runs_app.models.reservations import Unbounded, update_reservations
 from runs_app.monitoring.consistency_check import find_differences
-from runs_app.planning.reservations import Unbounded, update_reservations
-from runs_app.pricing.price_list import Repricing, apply_repricings
+from runs_app.price_list import Repricing, apply_repricings
 from tests import factories
 from tests.factories.call_outcomes import result_of_outcome
 

@@ -9,9 +9,9 @@ from django.forms import model_to_dict
 
 from datasets_app.models import StatusChange
 from datasets_app.models.history import format_for_history
+from runs_app import price_list
 from runs_app.forms.endpoints import EndpointForm, LanguageModelForm
 from runs_app.models import Endpoint, LanguageModel
-from runs_app.pricing import price_list
 from tests import factories
 
 

@@ -11,9 +11,9 @@ from decimal import Decimal
 from django.db import transaction
 from django.db.models import Q
 
-from runs_app.models import Experiment, Run
-from runs_app.models.endpoints import PricedResource
-from runs_app.models.runs import RunQuerySet
+from runs_app.models.experiments import Experiment
+from runs_app.models.priced_resource import PricedResource
+from runs_app.models.runs import Run, RunQuerySet
 from runs_app.pricing import costs
 
 
