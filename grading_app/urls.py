@@ -4,6 +4,7 @@ from django.urls import path
 
 from grading_app.views import (
     agreement,
+    analysis,
     disagreements,
     drawn_judges,
     grading,
@@ -34,6 +35,8 @@ urlpatterns += [
     path("experiments/<slug:slug>/snapshots/<slug:digest>.zip", snapshots.snapshot_file, name="snapshot_file"),
 ]
 urlpatterns += [
+    path("experiments/<slug:slug>/analysis/", analysis.experiment_analysis, name="experiment_analysis"),
+    path("experiments/<slug:slug>/analysis/<slug:name>.svg", analysis.analysis_figure, name="analysis_figure"),
     path("experiments/<slug:slug>/agreement/", agreement.experiment_agreement, name="experiment_agreement"),
     path("experiments/<slug:slug>/agreement/<slug:name>.svg", agreement.agreement_figure, name="agreement_figure"),
     path(

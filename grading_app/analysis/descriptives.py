@@ -8,7 +8,7 @@ from grading_app.analysis.data import AnalysisData
 from grading_app.reports.result_table import ResultColumn, ResultTable, Row
 from grading_app.statistics.intervals import estimate_mean
 
-QUANTILES = (0.25, 0.5, 0.75)
+QUANTILES = {0.25: "Lower quartile", 0.5: "Median", 0.75: "Upper quartile"}
 
 
 def descriptive_tables(data: AnalysisData) -> list[ResultTable]:
@@ -27,13 +27,16 @@ def _table(data: AnalysisData, name: str, title: str, categories: list[str] | li
         ResultColumn("missing", "No score", "count"),
         ResultColumn("mean", "Share" if data.is_share else "Mean", kind),  # type: ignore[arg-type]
         ResultColumn("interval", "95 % interval", ends),  # type: ignore[arg-type]
-        ResultColumn("sd", "SD of item means", "number"),
-        *(ResultColumn(f"q{round(100 * q)}", f"Quantile {q:g} of item means", "number") for q in QUANTILES),
+        ResultColumn("sd", "SD", "number"),
+        *(ResultColumn(f"q{round(100 * q)}", label, "number") for q, label in QUANTILES.items()),
         ResultColumn("within_sd", "SD within items", "number"),
         ResultColumn("constant", "Items without variance", "share"),
     ]
     rows = [_row(data, condition, category) for condition in data.conditions for category in categories]
-    estimates = "Mean of scores, with a standard error that treats each item as a cluster."
+    estimates = (
+        "Mean of scores, with a standard error that treats each item as a cluster. SD, quartiles and median are of "
+        "item means."
+    )
     return ResultTable(name, title, columns, rows, formula=estimates, notes=_notes(rows))
 
 

@@ -41,19 +41,23 @@ class Scope:
     margin: float | None = None
 
     @property
-    def content(self) -> list[Any]:
-        """The values that identify the scope, for a cache key."""
-        return [
-            self.experiment.pk,
-            self.measure.key,
-            self.wave.pk if self.wave else None,
-            list(self.conditions),
-            self.category,
-            sorted(self.exclude),
-            self.missing,
-            self.baseline,
-            self.margin,
-        ]
+    def parameters(self) -> str:
+        """The scope as parameters of an address, in one order: equal scopes have equal parameters."""
+        data = QueryDict(mutable=True)
+        data["measure"] = self.measure.key
+        optional = {
+            "wave": self.wave.number if self.wave else None,
+            "category": self.category or None,
+            "unreadable": self.missing if self.missing != MISSING_EXCLUDED else None,
+            "baseline": self.baseline,
+            "margin": self.margin,
+        }
+        for name, value in optional.items():
+            if value is not None:
+                data[name] = str(value)
+        data.setlist("condition", [str(one) for one in sorted(self.conditions)])
+        data.setlist("exclude", sorted(self.exclude))
+        return data.urlencode()
 
 
 class ScopeForm(forms.Form):

@@ -37,6 +37,8 @@ QueryT = TypeVar("QueryT")
 ValueT = TypeVar("ValueT")
 # By name: where a worker finds them. They are imported only when needed, because some need numpy.
 AGGREGATES = {
+    "analysis": "grading_app.analysis.stored.ANALYSIS",
+    "item_scores": "grading_app.reports.stored_scores.ITEM_SCORES",
     "scores": "grading_app.reports.verdict_stats.SCORES",
     "lengths": "grading_app.reports.length_bias.LENGTHS",
     "pairs": "grading_app.reports.pairwise_stats.PAIRS",

@@ -9,7 +9,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from evalsite.lib.text.number_format import MISSING, format_count, format_money
@@ -86,6 +86,18 @@ class ResultTable:
             for row in self.rows
         ]
 
+    def content(self) -> dict[str, Any]:
+        """Return the table as JSON can hold it; `from_content` reads it again."""
+        rows = [
+            {column.name: _content(row.get(column.name)) for column in self.columns if row.get(column.name) is not None}
+            for row in self.rows
+        ]
+        return {**asdict(self), "rows": rows}
+
+    @classmethod
+    def from_content(cls, content: Mapping[str, Any]) -> ResultTable:
+        return cls(**{**content, "columns": [ResultColumn(**one) for one in content["columns"]]})
+
     def render(self, file_format: str) -> str:
         """Return the table as a file. Raise KeyError for a format that is not among FORMATS."""
         return _WRITERS[file_format](self)
@@ -96,6 +108,10 @@ def _plain(column: ResultColumn, value: Any) -> list[tuple[str, Value]]:
         low, high = value if value is not None else (None, None)
         return [(f"{column.name}_low", _finite(low)), (f"{column.name}_high", _finite(high))]
     return [(column.name, _finite(value))]
+
+
+def _content(value: Any) -> Any:
+    return [_finite(end) for end in value] if isinstance(value, tuple | list) else _finite(value)
 
 
 def _finite(value: Any) -> Value:

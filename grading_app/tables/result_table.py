@@ -8,11 +8,17 @@ from django.utils.html import format_html
 from grading_app.reports.result_table import ResultTable
 from grading_app.tables.results import NUMBER
 
+FIRST = {"td": {"class": "primary row-name"}}
+TEXT = {"td": {"class": "row-name"}}
+
 
 def html_table(table: ResultTable) -> tables.Table:
     """Return the table for `{% render_table %}`. Cells with an address in `links` are links."""
     columns = [
-        (f"c{at}", tables.Column(verbose_name=column.label, attrs=NUMBER if column.is_number else {}))
+        (
+            f"c{at}",
+            tables.Column(verbose_name=column.label, attrs=NUMBER if column.is_number else TEXT if at else FIRST),
+        )
         for at, column in enumerate(table.columns)
     ]
     rows = []

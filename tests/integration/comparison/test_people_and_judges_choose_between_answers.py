@@ -150,7 +150,7 @@ def test_peoples_wins_stand_beside_judges_and_say_who_is_counted(queue):
     assert (people.people, standing.comparisons, standing.items) == (2, 2 * ITEMS, ITEMS)
     assert standing.ranked[0].label == "large"
     assert (standing.bias.pairs, standing.bias.decided) == (0, 7)
-    text = " ".join(signed_in(study.owner).get("/experiments/duel/grading/").content.decode().split())
+    text = signed_in(study.owner).get("/experiments/duel/grading/").content.decode()
     assert "2 people, 8 verdicts on 4 items" in text
     assert f"−{-standing.ranked[1].strength:.3f}" in text
     assert len(told) == 2

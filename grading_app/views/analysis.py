@@ -1,0 +1,99 @@
+"""The analysis of an experiment: a scope, and sections of tables and figures that a worker computed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from csp.decorators import csp_replace
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.urls import reverse
+from django.utils.http import urlencode
+from django.views.decorators.http import require_safe
+
+from evalsite.lib.permissions import readers_only
+from grading_app.analysis.figures import IntervalFigure, figures_of
+from grading_app.analysis.scope import Scope, ScopeForm
+from grading_app.analysis.sections import SECTIONS
+from grading_app.analysis.stored import get_analysis
+from grading_app.reports.plot_style import NARROW, WIDE, svg
+from grading_app.reports.result_table import ResultTable
+from grading_app.views.agreement import THEMES, WIDTHS, page_state
+from grading_app.views.result_tables import requested_file, table_context
+from runs_app.views.permissions import visible_experiment
+
+
+@require_safe
+@readers_only
+def experiment_analysis(request: HttpRequest, slug: str) -> HttpResponse:
+    experiment = visible_experiment(request, slug)
+    form = ScopeForm(request.GET, experiment)
+    scope = form.scope()
+    context: dict[str, Any] = {"experiment": experiment, "state": page_state(experiment), "form": form, "scope": scope}
+    if scope is None:
+        return render(request, "grading_app/experiment_analysis.html", context)
+    cached = get_analysis(scope)
+    sections = cached.value.tables if cached.value else {}
+    tables = [table for of_section in sections.values() for table in of_section]
+    if (file := requested_file(request, tables, f"{slug}-analysis")) is not None:
+        return file
+    context |= {
+        "cached": cached,
+        "here": request.get_full_path(),
+        "command": f"manage.py analyse {slug} --measure {scope.measure.key}",
+        "sections": [
+            _section(section, sections[section.name], scope) for section in SECTIONS if sections.get(section.name)
+        ],
+    }
+    return render(request, "grading_app/experiment_analysis.html", context)
+
+
+@require_safe
+@readers_only
+@csp_replace(
+    {"default-src": ["'none'"], "script-src": ["'none'"], "style-src": ["'unsafe-inline'"], "img-src": ["data:"]}
+)  # type: ignore[untyped-decorator]
+def analysis_figure(request: HttpRequest, slug: str, name: str) -> HttpResponse:
+    """Return a figure of the analysis as SVG, for the scope in the address."""
+    scope = ScopeForm(request.GET, visible_experiment(request, slug)).scope()
+    theme, width = THEMES.get(request.GET.get("theme", "")), WIDTHS.get(request.GET.get("width", ""))
+    if scope is None or theme is None or width is None:
+        raise Http404
+    found = get_analysis(scope).value
+    tables = {table.name: table for of_section in (found.tables if found else {}).values() for table in of_section}
+    drawn = next(((figure, table) for figure, table in figures_of(tables) if figure.name == name), None)
+    if drawn is None:
+        raise Http404
+    figure, table = drawn
+    picture = svg(lambda: figure.draw(table, width), theme)
+    return HttpResponse(picture, content_type="image/svg+xml", headers={"Cache-Control": "private, no-cache"})
+
+
+def _section(section: Any, tables: list[ResultTable], scope: Scope) -> dict[str, Any]:
+    figures = figures_of({table.name: table for table in tables})
+    return {
+        "name": section.name,
+        "title": section.title,
+        "intro": section.intro,
+        "tables": [table_context(table) for table in tables],
+        "figures": [_figure(figure, table, scope) for figure, table in figures],
+    }
+
+
+def _figure(figure: IntervalFigure, table: ResultTable, scope: Scope) -> dict[str, Any]:
+    stem = reverse("analysis_figure", args=[scope.experiment.slug, figure.name])
+
+    def address(**more: str) -> str:
+        return f"{stem}?{scope.parameters}{'&' + urlencode(more) if more else ''}"
+
+    return {
+        "name": figure.name,
+        "title": figure.title,
+        "alt": figure.alt(table),
+        "address": address(),
+        "narrow": address(width="narrow"),
+        "light": address(theme="light"),
+        "dark": address(theme="dark"),
+        "size": figure.size(table, WIDE),
+        "narrow_size": figure.size(table, NARROW),
+    }

@@ -1,0 +1,125 @@
+"""The analysis page: a worker computes its tables, the scope is in the address, and every table is a file."""
+
+import pytest
+from django.urls import reverse
+
+from evalsite.lib import permissions
+from grading_app.models import CachedAggregate
+from grading_app.tasks import compute_aggregates
+from tests import factories
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def study():
+    items = [{"key": f"picture-{n}", "category": "AB"[n % 2], "norms": {"valence": 2 + n % 3}} for n in range(12)]
+    made = factories.make_experiment(
+        "study",
+        dataset=factories.make_dataset("pictures", items),
+        models=[factories.make_model("a"), factories.make_model("b")],
+        dimensions=[factories.make_dimension("valence"), factories.make_dimension("arousal")],
+        samples=2,
+    )
+    for run in factories.make_runs(made, status="done"):
+        above = run.condition.model.name == "b"
+        factories.plan_trials(
+            run, answer=lambda item, _, index, above=above: _rating(item.position % 3 + above + index)
+        )
+    return made
+
+
+def _rating(number):
+    return {"answer": str(number + 1), "rating": number + 1}
+
+
+@pytest.fixture
+def owner(client, study):
+    client.force_login(study.owner)
+    return client
+
+
+def address(**query):
+    return reverse("experiment_analysis", args=["study"], query=query)
+
+
+def computed(client, **query):
+    """Open the page, let a worker compute, and open it again."""
+    client.get(address(**query))
+    compute_aggregates(list(CachedAggregate.objects.values_list("pk", flat=True)))
+    return client.get(address(**query))
+
+
+def test_a_worker_computes_the_tables_and_the_page_says_so(owner):
+    waiting = owner.get(address())
+    assert "A worker is calculating" in waiting.content.decode()
+    assert "Scores by condition" not in waiting.content.decode()
+    page = computed(owner).content.decode()
+    for heading in ("Descriptives", "Against norms", "Between conditions", "Variance and design", "Outliers"):
+        assert f">{heading}</h2>" in page
+    assert "b scores 1.000 above a on 12 items" in page
+    assert "manage.py analyse study --measure valence" in page
+
+
+def test_the_scope_is_in_the_address(owner):
+    page = computed(owner, category="A", measure="arousal").content.decode()
+    assert "Scope: Arousal" in page
+    assert "Against norms" not in page, "the norms are of valence"
+    rows = owner.get(address(category="A", measure="arousal", table="descriptives", format="csv"))
+    assert rows["Content-Type"].startswith("text/csv")
+    assert [line.split(",")[1] for line in rows.content.decode().split()[1:]] == ["6", "6"]
+
+
+@pytest.mark.parametrize("file_format", ["csv", "json", "md", "latex"])
+def test_every_table_is_a_file(owner, file_format):
+    computed(owner)
+    response = owner.get(address(table="differences", format=file_format))
+    assert response.status_code == 200
+    assert "study-analysis-differences." in response["Content-Disposition"]
+
+
+@pytest.mark.parametrize(
+    "query",
+    [{"table": "anova", "format": "csv"}, {"table": "differences", "format": "exe"}, {"format": "csv"}],
+)
+def test_a_table_that_does_not_exist_is_not_found(owner, query):
+    computed(owner)
+    assert owner.get(address(**query)).status_code == 404
+
+
+@pytest.mark.parametrize("query", [{"measure": "beauty"}, {"wave": "9"}, {"margin": "-1"}, {"baseline": "x"}])
+def test_a_choice_that_does_not_exist_is_an_error_at_its_field(owner, query):
+    response = owner.get(address(**query))
+    assert response.status_code == 200
+    assert set(response.context["form"].errors) == set(query)
+    assert not CachedAggregate.objects.exists()
+
+
+def test_figures_show_the_numbers_of_their_tables(owner):
+    page = computed(owner)
+    figures = [figure for section in page.context["sections"] for figure in section["figures"]]
+    assert {"means", "norm-differences", "differences", "variance", "robustness"} <= {one["name"] for one in figures}
+    for figure in figures:
+        for kind in ("address", "narrow", "dark"):
+            picture = owner.get(figure[kind])
+            assert picture["Content-Type"] == "image/svg+xml"
+            assert b"<svg" in picture.content
+    assert owner.get(reverse("analysis_figure", args=["study", "pie"])).status_code == 404
+
+
+def test_others_do_not_see_the_analysis(client, study):
+    client.force_login(factories.make_user("visitor", permissions.VIEWER))
+    assert client.get(address()).status_code == 404
+    assert client.get(reverse("analysis_figure", args=["study", "means"])).status_code == 404
+
+
+def test_an_experiment_without_scores_says_what_is_missing(client):
+    made = factories.make_experiment("study")
+    client.force_login(made.owner)
+    assert "No scores yet" in client.get(address()).content.decode()
+
+
+def test_the_number_of_queries_does_not_depend_on_the_scope(owner, django_assert_max_num_queries):
+    computed(owner)
+    with django_assert_max_num_queries(30):
+        owner.get(address())
