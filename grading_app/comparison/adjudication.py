@@ -13,8 +13,8 @@ from django.db import transaction
 from datasets_app.models.history import record_changes
 from evalsite.lib.permissions import CURATOR, get_roles
 from evalsite.lib.text.hashing import condition_id
-from grading_app.comparison.raters import Scale
 from grading_app.models import Adjudication, GradeCondition, Grading
+from grading_app.models.scales import Scale
 from grading_app.verdict_history import superseding
 from runs_app.models import Experiment, Trial
 

@@ -10,6 +10,7 @@ from django.db.models import Q
 
 from datasets_app.models import Norm
 from grading_app.models import GradeCondition, RaterAssignment, RatingQueue, Rubric
+from grading_app.models.scales import CHOICE, Scale
 from runs_app.models import Dimension, Experiment
 
 Kind = Literal["rule", "judge", "panel", "adjudicated", "person", "norm", "model"]
@@ -27,26 +28,6 @@ KIND_WORDS: dict[Kind, str] = {
 REFERENCES: frozenset[Kind] = frozenset({"norm", "adjudicated"})
 """Values with which raters are compared. They are no raters: a norm is a mean of many people, and an adjudicated score
 settles what raters said."""
-
-
-@dataclass(frozen=True, slots=True)
-class Scale:
-    """The ends of a scale, and the names of its points if they have names."""
-
-    low: float
-    high: float
-    points: tuple[tuple[float, str], ...] = ()
-
-    def __str__(self) -> str:
-        return f"{self.low:g} to {self.high:g}"
-
-    @property
-    def ends(self) -> tuple[float, float]:
-        return float(self.low), float(self.high)
-
-
-CHOICE = Scale(0, 1, ((0, "the second"), (0.5, "neither"), (1, "the first")))
-"""A choice between two answers as a number. Its mean is the share of wins; a tie is half a win."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,51 +162,14 @@ def _graders(experiment: Experiment, *, rubric: int | None = None) -> Iterator[R
     described = conditions.select_related("grader", "rubric", "panel").prefetch_related("panel__graders__rubric")
     for condition in described.order_by("pk"):
         kind: Any = condition.kind
-        yield Rater(f"g{condition.pk}", grade_label(condition), kind, grade_scale(condition))
+        yield Rater(f"g{condition.pk}", condition.label, kind, condition.scale)
 
 
 def _choosers(experiment: Experiment) -> Iterator[Rater]:
     """Yield the judges that chose between two answers."""
     judges = experiment.grade_conditions.filter(kind=GradeCondition.Kind.JUDGE, rubric__kind=Rubric.Kind.PAIRWISE)
     for condition in judges.select_related("grader", "rubric").order_by("pk"):
-        yield Rater(f"g{condition.pk}", grade_label(condition), "judge", CHOICE)
-
-
-def grade_label(condition: GradeCondition) -> str:
-    """Return the display name: grader and rubric, panel, or scorer with its parameters."""
-    if condition.kind == GradeCondition.Kind.ADJUDICATED:
-        scale = grade_scale(condition)
-        return f"adjudicated, {scale}" if scale else "adjudicated"
-    if condition.kind == GradeCondition.Kind.PERSON:
-        return f"rater {condition.parameters['rater']} of {condition.parameters['queue']} ({condition.rubric})"
-    if condition.panel:
-        return f"panel {condition.panel.name}"
-    if condition.grader:
-        return f"{condition.grader.name} ({condition.rubric})" if condition.rubric else condition.grader.name
-    settings = ", ".join(f"{name} {value}" for name, value in sorted(condition.parameters.items()))
-    return f"{condition.scorer} ({settings})" if settings else condition.scorer or str(condition)
-
-
-def grade_scale(condition: GradeCondition) -> Scale | None:
-    """Return the scale of the rubric (for a panel, its members' rubric) or of the adjudication. Rules use 0 to 1."""
-    graders = list(condition.panel.graders.all()) if condition.panel else []
-    rubric = condition.rubric or (graders[0].rubric if graders else None)
-    if rubric:
-        return rubric_scale(rubric)
-    if condition.kind == GradeCondition.Kind.ADJUDICATED:
-        return Scale(condition.parameters["scale_min"], condition.parameters["scale_max"])
-    return Scale(0, 1) if condition.kind == GradeCondition.Kind.RULE else None
-
-
-def rubric_scale(rubric: Rubric) -> Scale:
-    if rubric.kind == Rubric.Kind.CRITERIA:
-        return Scale(0, 1)  # The share of the weights of the criteria that are met.
-    if rubric.kind != Rubric.Kind.LABEL:
-        return Scale(rubric.scale_min, rubric.scale_max)
-    points = sorted((float(label["score"]), str(label["name"])) for label in rubric.labels if "score" in label)
-    if not points:
-        return Scale(rubric.scale_min, rubric.scale_max)
-    return Scale(points[0][0], points[-1][0], tuple(points))
+        yield Rater(f"g{condition.pk}", condition.label, "judge", CHOICE)
 
 
 def dimension_scale(dimension: Dimension) -> Scale:
@@ -248,7 +192,7 @@ def _by_rubric(experiment: Experiment, *, rubric: int | None = None, in_pairs: b
     for queue in asking.filter(rubric=rubric) if rubric else asking:
         if queue.rubric is not None:
             label = f"people of {queue.name} ({queue.rubric})"
-            yield Rater(f"r{queue.pk}", label, "person", CHOICE if in_pairs else rubric_scale(queue.rubric))
+            yield Rater(f"r{queue.pk}", label, "person", CHOICE if in_pairs else queue.rubric.scale)
 
 
 def _queues(experiment: Experiment, *, subject: str, name: str = "") -> Iterator[Rater]:

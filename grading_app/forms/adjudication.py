@@ -9,7 +9,8 @@ from django import forms
 from django.http import QueryDict
 
 from grading_app.comparison.adjudication import LONGEST_REASON, points_of
-from grading_app.comparison.raters import Rater, Scale
+from grading_app.comparison.raters import Rater
+from grading_app.models.scales import Scale
 
 
 class AdjudicationForm(forms.Form):

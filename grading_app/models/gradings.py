@@ -11,6 +11,7 @@ from django.db.models.functions import Now
 
 from evalsite.lib.choice_constraints import constrain_choices
 from grading_app.models.rubrics import Grader, Panel, Rubric
+from grading_app.models.scales import Scale
 from runs_app.models import Condition, Experiment, Trial
 
 
@@ -63,6 +64,33 @@ class GradeCondition(models.Model):
 
     def __str__(self) -> str:
         return self.grade_condition_id
+
+    @property
+    def label(self) -> str:
+        """Return the display name: grader and rubric, panel, or scorer with its parameters."""
+        if self.kind == self.Kind.ADJUDICATED:
+            return f"adjudicated, {scale}" if (scale := self.scale) else "adjudicated"
+        if self.kind == self.Kind.PERSON:
+            return f"rater {self.parameters['rater']} of {self.parameters['queue']} ({self.rubric})"
+        if self.panel:
+            return f"panel {self.panel.name}"
+        if self.grader:
+            return f"{self.grader.name} ({self.rubric})" if self.rubric else self.grader.name
+        settings = ", ".join(f"{name} {value}" for name, value in sorted(self.parameters.items()))
+        return f"{self.scorer} ({settings})" if settings else self.scorer or str(self)
+
+    @property
+    def scale(self) -> Scale | None:
+        """Return the scale of the rubric (for a panel, its members' rubric) or of the adjudication.
+
+        Rules use 0 to 1.
+        """
+        graders = list(self.panel.graders.all()) if self.panel else []
+        if rubric := self.rubric or (graders[0].rubric if graders else None):
+            return rubric.scale
+        if self.kind == self.Kind.ADJUDICATED:
+            return Scale(self.parameters["scale_min"], self.parameters["scale_max"])
+        return Scale(0, 1) if self.kind == self.Kind.RULE else None
 
     @property
     def is_pairwise(self) -> bool:

@@ -13,6 +13,7 @@ from datasets_app.models import StatusChange, TransitionQuerySet
 from datasets_app.models.datasets import slug_validator
 from evalsite.lib.choice_constraints import constrain_choices
 from evalsite.lib.permissions import is_member
+from grading_app.models.scales import Scale
 from runs_app.models import LanguageModel, Sampler, TextSet
 from runs_app.models.designs import Versioned, approval_constraint
 
@@ -75,6 +76,18 @@ class Rubric(Versioned):
     @property
     def can_judge(self) -> bool:
         return self.status == self.Status.APPROVED and self.kind != self.Kind.WRITER
+
+    @property
+    def scale(self) -> Scale:
+        """Return the scale of its scores."""
+        if self.kind == self.Kind.CRITERIA:
+            return Scale(0, 1)  # The share of the weights of the criteria that are met.
+        if self.kind != self.Kind.LABEL:
+            return Scale(self.scale_min, self.scale_max)
+        points = sorted((float(label["score"]), str(label["name"])) for label in self.labels if "score" in label)
+        if not points:
+            return Scale(self.scale_min, self.scale_max)
+        return Scale(points[0][0], points[-1][0], tuple(points))
 
     def clean(self) -> None:
         from grading_app.judging import rubric_checks

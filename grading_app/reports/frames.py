@@ -12,7 +12,6 @@ from typing import Any
 
 from django.db import connection
 
-from grading_app.comparison.raters import grade_scale
 from grading_app.models import GradeCondition
 from grading_app.statistics.clusters import ClusterSums
 from grading_app.statistics.intervals import Bounds
@@ -165,7 +164,7 @@ def people_labels(experiment: Experiment) -> dict[int, str]:
 
 def rule_bounds(graders: Sequence[GradeCondition]) -> dict[int, Bounds]:
     """Return the ends of the scale of each grader, by the keys of `rule_labels` and `people_labels`."""
-    scales = {-one.assignment.queue_id if one.assignment else one.pk: grade_scale(one) for one in graders}
+    scales = {-one.assignment.queue_id if one.assignment else one.pk: one.scale for one in graders}
     return {key: scale.ends for key, scale in scales.items() if scale}
 
 

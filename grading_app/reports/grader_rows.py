@@ -9,7 +9,6 @@ from decimal import Decimal
 
 from django.utils import timezone
 
-from grading_app.comparison.raters import grade_label
 from grading_app.judging.grade_conditions import kin_among, solvers_of
 from grading_app.models import GradeCondition, Rubric
 from grading_app.reports.cached_aggregates import Cached
@@ -35,7 +34,7 @@ class GradeLine:
 
     @property
     def label(self) -> str:
-        return grade_label(self.condition)
+        return self.condition.label
 
     @property
     def scores(self) -> Scores:
@@ -106,7 +105,7 @@ def grade_lines(experiment: Experiment) -> list[GradeLine]:
     runs = _runs_of(experiment)
     kin = _kin_of(experiment, conditions)
     scores = get_by_condition(SCORES, conditions, conditions)
-    names = {condition.pk: grade_label(condition) for condition in conditions}
+    names = {condition.pk: condition.label for condition in conditions}
     return [
         GradeLine(
             condition,

@@ -8,7 +8,6 @@ from typing import Any
 
 from django.db import connection
 
-from grading_app.comparison.raters import grade_scale
 from grading_app.models import GradeCondition
 from grading_app.reports.frames import SUMS
 from grading_app.reports.verdict_aggregates import Among, verdict_aggregate
@@ -180,7 +179,7 @@ def _means(conditions: Sequence[GradeCondition], rows: Iterable[Sequence[Any]]) 
 
 def _bounds(condition: GradeCondition) -> Bounds | None:
     """Return the ends of the scale of the scores; None for the answer's own rating, whose dimension has the scale."""
-    scale = None if condition.scorer == "rating" else grade_scale(condition)
+    scale = None if condition.scorer == "rating" else condition.scale
     return scale.ends if scale else None
 
 

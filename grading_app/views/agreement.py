@@ -14,7 +14,8 @@ from django.views.decorators.http import require_safe
 from evalsite.lib.permissions import readers_only
 from grading_app.comparison.comparison_cache import AGREEMENT, ComparisonQuery, Roles, roles_of
 from grading_app.comparison.query import Question, QuestionForm
-from grading_app.comparison.raters import CHOICE, Rater
+from grading_app.comparison.raters import Rater
+from grading_app.models.scales import CHOICE
 from grading_app.reports.cached_aggregates import Cached, get
 from grading_app.reports.plot_style import NARROW, WIDE, Theme, svg
 from grading_app.tables.agreement import (

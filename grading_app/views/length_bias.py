@@ -12,7 +12,6 @@ from django.utils.http import urlencode
 from django.views.decorators.http import require_safe
 
 from evalsite.lib.permissions import readers_only
-from grading_app.comparison.raters import grade_label
 from grading_app.models import GradeCondition
 from grading_app.reports import length_plot
 from grading_app.reports.cached_aggregates import Cached
@@ -35,13 +34,13 @@ def grading_length(request: HttpRequest, slug: str) -> HttpResponse:
     context: dict[str, Any] = {
         "experiment": experiment,
         "state": page_state(experiment),
-        "choices": [(one.pk, grade_label(one)) for one in conditions],
+        "choices": [(one.pk, one.label) for one in conditions],
         "chosen": chosen,
         "is_unknown": chosen is None and bool(conditions),
     }
     if chosen is not None:
         found = _cached(chosen, conditions)
-        context |= {"cached": found, "here": request.get_full_path(), "label": grade_label(chosen)}
+        context |= {"cached": found, "here": request.get_full_path(), "label": chosen.label}
         context |= _shown(experiment, chosen, found.value) if found.value else {}
     return render(request, "grading_app/grading_length.html", context)
 

@@ -10,7 +10,7 @@ from django.urls import reverse
 from evalsite.lib import permissions
 from grading_app.comparison import disagreements, unit_counts
 from grading_app.comparison.query import QuestionForm
-from grading_app.comparison.raters import offered, rubric_scale
+from grading_app.comparison.raters import offered
 from grading_app.models import Grader, Grading, Panel
 from grading_app.rating import queues, session
 from grading_app.statistics.alpha import krippendorff_alpha
@@ -273,8 +273,8 @@ def test_a_panel_has_the_scale_of_its_members(experiment):
 
 def test_criteria_give_a_share_and_labels_their_scores():
     labels = [{"name": "wrong", "score": 0}, {"name": "right", "score": 2}]
-    assert str(rubric_scale(make_scale_rubric("list", kind="criteria", low=1, high=5))) == "0 to 1"
-    assert rubric_scale(make_scale_rubric("names", kind="label", labels=labels)).points == (
+    assert str(make_scale_rubric("list", kind="criteria", low=1, high=5).scale) == "0 to 1"
+    assert make_scale_rubric("names", kind="label", labels=labels).scale.points == (
         (0.0, "wrong"),
         (2.0, "right"),
     )
