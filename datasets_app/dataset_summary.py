@@ -67,6 +67,12 @@ RECIPE_WORDS = {
     "seed": "Seed",
     "from": "Drawn from",
     "from_hash": "Hash of that set",
+    "space": "Space",
+    "points": "Points",
+    "precision": "Precision",
+    "density": "Density",
+    "degree": "Degree",
+    "definition_hash": "Hash of the definition",
 }
 
 

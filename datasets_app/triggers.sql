@@ -1,6 +1,6 @@
 -- The triggers of datasets_app, by table. CONTRIBUTING.md, "A trigger", says how to change one.
 
--- ## datasets_app_dataset, datasets_app_item, datasets_app_norm
+-- ## datasets_app_dataset, datasets_app_item, datasets_app_norm, datasets_app_parametricspace
 
 -- An approved dataset never changes, except for its status, title, description, source and licence.
 CREATE OR REPLACE FUNCTION datasets_app_dataset_frozen() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -66,6 +66,17 @@ END $$;
 
 CREATE TRIGGER datasets_app_norm_frozen BEFORE INSERT OR UPDATE OR DELETE ON datasets_app_norm
 FOR EACH ROW EXECUTE FUNCTION datasets_app_norm_frozen();
+
+-- The space of a generated dataset is added, changed and deleted only while the dataset is a draft.
+CREATE OR REPLACE FUNCTION datasets_app_parametricspace_frozen() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF TG_OP <> 'INSERT' THEN PERFORM datasets_app_refuse_unless_draft(OLD.dataset_id); END IF;
+    IF TG_OP <> 'DELETE' THEN PERFORM datasets_app_refuse_unless_draft(NEW.dataset_id); RETURN NEW; END IF;
+    RETURN OLD;
+END $$;
+
+CREATE TRIGGER datasets_app_parametricspace_frozen BEFORE INSERT OR UPDATE OR DELETE ON datasets_app_parametricspace
+FOR EACH ROW EXECUTE FUNCTION datasets_app_parametricspace_frozen();
 
 -- ## datasets_app_statuschange
 

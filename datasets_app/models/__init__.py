@@ -3,5 +3,15 @@
 from datasets_app.models.datasets import Dataset
 from datasets_app.models.history import StatusChange, TransitionError, TransitionQuerySet
 from datasets_app.models.items import Asset, Item, Norm
+from datasets_app.models.parametric import ParametricSpace
 
-__all__ = ["Asset", "Dataset", "Item", "Norm", "StatusChange", "TransitionError", "TransitionQuerySet"]
+__all__ = [
+    "Asset",
+    "Dataset",
+    "Item",
+    "Norm",
+    "ParametricSpace",
+    "StatusChange",
+    "TransitionError",
+    "TransitionQuerySet",
+]

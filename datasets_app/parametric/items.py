@@ -39,6 +39,7 @@ class GeneratedItem:
         """Return the facts that the item stores: all that its identity needs, and nothing about the space."""
         return {
             "task": self.point.base_task,
+            "point": self.point.slug,
             "params": self.point.params,
             "number": self.number,
             "guess_chance": float(self.case.guess_chance),
@@ -53,7 +54,13 @@ def generate_items(space: Space) -> Iterator[GeneratedItem]:
 
 
 def generate_from_definition(definition: Mapping[str, Any]) -> Iterator[GeneratedItem]:
-    """Yield the cases of a stored definition (`Space.definition`).
+    """Yield the cases of a stored definition (`Space.definition`). Raise SpaceError as `read_points` does."""
+    for point in read_points(definition):
+        yield from generate_point(point, seed=definition["seed"])
+
+
+def read_points(definition: Mapping[str, Any]) -> list[Point]:
+    """Return the points of a stored definition.
 
     Raise SpaceError if a task has another version or other facts by now, because its cases would differ.
     """
@@ -61,8 +68,7 @@ def generate_from_definition(definition: Mapping[str, Any]) -> Iterator[Generate
         present = get_generator(stored["task"]).definition()
         if present != stored:
             raise SpaceError([f"{stored['task']}: was built as {stored}, and the installed task is {present}"])
-    for index, stored in enumerate(definition["points"]):
-        yield from generate_point(Point(index=index, **stored), seed=definition["seed"])
+    return [Point(index=index, **stored) for index, stored in enumerate(definition["points"])]
 
 
 def generate_point(

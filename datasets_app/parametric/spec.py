@@ -226,6 +226,14 @@ def read_space(text: str, task_files: Mapping[str, str] | None = None) -> SpaceS
     return parse_space(_merge_files(content, task_files or {}))
 
 
+def find_task_files(text: str) -> list[str]:
+    """Return the task files that a space names, each once. Raise SpaceError for a text that is no YAML."""
+    content = _parse(text)
+    tasks = content.get("tasks") if isinstance(content, dict) else None
+    names = [task.get("file") for task in tasks if isinstance(task, dict)] if isinstance(tasks, list) else []
+    return list(dict.fromkeys(name for name in names if isinstance(name, str)))
+
+
 def parse_space(content: Any) -> SpaceSpec:
     """Return the space of parsed content. Raise SpaceError."""
     return _validate(SpaceSpec, content, "")

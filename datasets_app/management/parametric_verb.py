@@ -1,0 +1,98 @@
+"""The verb `dataset parametric`: a space of difficulty from a file to points, cases and a draft."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from datasets_app import curation
+from datasets_app.parametric.manifolds import DENSITIES
+from datasets_app.parametric.seeds import SEED
+from datasets_app.parametric.spaces import Space, resolve
+from datasets_app.parametric.spec import SpaceError, find_task_files, read_space
+from datasets_app.parametric_datasets import SpaceFiles, compare_with_newest, create_parametric_dataset
+
+MOST_BYTES = 5_000_000
+
+
+def add_parametric_verb(verbs: Any) -> None:
+    parser = verbs.add_parser("parametric", help="a new draft, or the next version of one, from parametric tasks")
+    parser.add_argument("file", type=Path)
+    parser.add_argument("--name", required=True, metavar="SLUG")
+    parser.add_argument("--degree", type=int, default=0, help="of the tasks that set none; default: 0")
+    parser.add_argument("--density", choices=DENSITIES, default="normal", help="of the tasks that set none")
+    parser.add_argument("--precision", metavar="NAME", help="default: the file's first precision block")
+    parser.add_argument("--seed", type=int, default=SEED)
+    parser.add_argument("--dry-run", action="store_true", help="print points and cases, save nothing")
+    for field in curation.ABOUT:
+        parser.add_argument(f"--{field}", default="", metavar="TEXT")
+
+
+class ParametricVerb:
+    """The method of the verb, for the class of the command."""
+
+    def do_parametric(self: Any, file: Path, name: str, **options: Any) -> None:
+        try:
+            files = _read_files(file)
+            space = resolve(
+                read_space(files.text, files.task_files),
+                precision=options["precision"],
+                degree=options["degree"],
+                density=options["density"],
+                seed=options["seed"],
+            )
+        except SpaceError as error:
+            for problem in error.problems:
+                self.stderr.write(f"error: {problem}", self.style.ERROR)
+            count = f"{len(error.problems)} error{'' if len(error.problems) == 1 else 's'}"
+            raise SpaceError([f"{file.name}: {count}; nothing was saved"]) from None
+        for line in describe_space(space):
+            self.say(line)
+        if options["dry_run"]:
+            extension = compare_with_newest(space, name)
+            self.say(f"{f'{extension}; ' if extension else ''}nothing was saved")
+            return
+        about = {field: options[field] for field in curation.ABOUT}
+        dataset = create_parametric_dataset(space, files, slug=name, by=self.by, **about)
+        self._describe(dataset)
+        self.say(f"It is a draft. Freeze it with: dataset approve {dataset} --reason TEXT")
+
+
+def describe_space(space: Space) -> list[str]:
+    """Return lines with the points and cases of each task, and of all."""
+    how = [f"precision {space.precision}"] if space.precision else []
+    how += [f"degree {space.degree}", f"density {space.density}", f"seed {space.seed}"]
+    rows = [(task, points, *_cases(space, task)) for task, points in space.points_by_task.items()]
+    rows.append(("total", len(space.points), space.cases, space.most_cases))
+    lines = [f"{space.spec.name}: {', '.join(how)}", f"{'task':<30} {'points':>8} {'cases':>10} {'at most':>10}"]
+    lines += [f"{task:<30} {points:>8,} {cases:>10,} {most:>10,}" for task, points, cases, most in rows]
+    if space.duplicates:
+        lines.append(f"{space.duplicates:,} points are left out, because an earlier point has the same parameters")
+    return lines
+
+
+def _cases(space: Space, task: str) -> tuple[int, int]:
+    """Return the cases of a task in the first round, and if every point goes on to its maximum."""
+    points = [point for point in space.points if point.task == task]
+    return sum(point.count for point in points), sum(point.stopping.get("maximum", point.count) for point in points)
+
+
+def _read_files(path: Path) -> SpaceFiles:
+    """Return the space's text, with the task files that stand beside it or in the folder above."""
+    text = _read(path)
+    places = {name: (path.parent / name, path.parent.parent / name) for name in find_task_files(text)}
+    found = {name: next((place for place in both if place.is_file()), None) for name, both in places.items()}
+    return SpaceFiles(text, path.name, {name: _read(place) for name, place in found.items() if place})
+
+
+def _read(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            content = file.read(MOST_BYTES + 1)
+        if len(content) > MOST_BYTES:
+            raise SpaceError([f"{path.name}: has more than {MOST_BYTES:,} bytes"])
+        return content.decode("utf-8-sig")
+    except OSError as error:
+        raise SpaceError([f"{path.name}: cannot be read: {error.strerror}"]) from None
+    except UnicodeDecodeError:
+        raise SpaceError([f"{path.name}: is not UTF-8 text"]) from None

@@ -1,0 +1,176 @@
+"""Datasets of generated items: a space of difficulty becomes a draft, and a stored definition builds it again.
+
+More cases per point, or more points, under the same name make the next version. The items that both versions have are
+equal in content, so their prompts are too, and the response cache answers them at no cost.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+from django.db import transaction
+
+from datasets_app.drafts import CurationError, change_draft, note
+from datasets_app.importing.dataset_writer import new_draft
+from datasets_app.models import Dataset, Item, ParametricSpace
+from datasets_app.models.history import Actor
+from datasets_app.parametric.items import GeneratedItem, generate_point, read_points
+from datasets_app.parametric.prompt_parts import prompt_parts
+from datasets_app.parametric.spaces import Point, Space
+
+BATCH = 1000
+LONGEST_KEY = 200
+STRATEGY = "parametric"
+Watch = Callable[[int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class SpaceFiles:
+    """The text of a space and of the task files that it names, with the name of the file."""
+
+    text: str
+    name: str = ""
+    task_files: Mapping[str, str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Extension:
+    """How a space differs from the newest version of a dataset's name, in items."""
+
+    former: Dataset
+    common: int
+    added: int
+    dropped: int
+
+    def __str__(self) -> str:
+        dropped = f", {self.dropped:,} of its items left out" if self.dropped else ""
+        return f"{self.common:,} items as in {self.former}, {self.added:,} new{dropped}"
+
+
+@transaction.atomic
+def create_parametric_dataset(
+    space: Space, files: SpaceFiles, *, slug: str, by: Actor, watch: Watch | None = None, **about: Any
+) -> Dataset:
+    """Create a draft with every case of a space: version 1 of a new name, or the next version of a known name.
+
+    watch: called with the number of stored items. Raise CurationError, and save nothing, if a field is invalid or the
+    newest version of the name has the same definition.
+    """
+    check_keys(space)
+    extension = compare_with_newest(space, slug)
+    if extension and not extension.added + extension.dropped:
+        raise CurationError(f"name: {extension.former} has all of these {extension.common:,} items and no others")
+    digest = space.definition_hash()
+    dataset = new_draft(
+        slug,
+        by=by,
+        source_name=files.name[-255:],
+        source_sha256=hashlib.sha256(files.text.encode()).hexdigest(),
+        parent=extension.former if extension else None,
+        recipe=_recipe(space, digest, extension),
+        **about,
+    )
+    ParametricSpace.objects.create(
+        dataset=dataset,
+        file=files.text,
+        task_files=dict(files.task_files or {}),
+        definition=json.dumps(space.definition(), sort_keys=True),
+        definition_hash=digest,
+    )
+    with change_draft(dataset):
+        _save_items(dataset, space.points, seed=space.seed, watch=watch)
+        summary = f"generated {space.cases:,} items at {len(space.points):,} points"
+        note(dataset, "items", f"{summary}: {extension}" if extension else summary, by=by)
+    return dataset
+
+
+def check_keys(space: Space) -> None:
+    """Raise CurationError if a point's parameters make a key that is too long for an item."""
+    for point in space.points:
+        if len(point.slug) + len(str(point.count)) + 1 > LONGEST_KEY:
+            raise CurationError(f"{point.task}: the key {point.slug[:80]}... has more than {LONGEST_KEY} characters")
+
+
+def compare_with_newest(space: Space, slug: str) -> Extension | None:
+    """Return how the space extends the newest version of this name. None if that was not generated."""
+    former = Dataset.objects.named(slug).filter(parametric_space__isnull=False).first()
+    if former is None:
+        return None
+    stored = former.parametric_space.read_definition()
+    old, new = _count_items(stored), _count_items(space.definition())
+    common = sum(min(count, new[key]) for key, count in old.items() if key in new)
+    return Extension(former, common, sum(new.values()) - common, sum(old.values()) - common)
+
+
+def rebuild_items(dataset: Dataset) -> Iterator[Item]:
+    """Yield the dataset's items as its definition builds them, without saving them.
+
+    Raise SpaceError if an installed task has another version or other facts than the definition names.
+    """
+    definition = dataset.parametric_space.read_definition()
+    return _items(dataset, read_points(definition), seed=definition["seed"])
+
+
+def _save_items(dataset: Dataset, points: Iterable[Point], *, seed: int, watch: Watch | None) -> None:
+    saved, items = 0, _items(dataset, points, seed=seed)
+    while batch := list(islice(items, BATCH)):
+        Item.objects.bulk_create(batch)
+        saved += len(batch)
+        if watch:
+            watch(saved)
+
+
+def _items(dataset: Dataset, points: Iterable[Point], *, seed: int) -> Iterator[Item]:
+    position = 0
+    for point in points:
+        shared = prompt_parts(point, seed=seed)
+        for generated in generate_point(point, seed=seed):
+            yield _item(dataset, generated, position, shared)
+            position += 1
+
+
+def _item(dataset: Dataset, generated: GeneratedItem, position: int, shared: Mapping[str, str]) -> Item:
+    case = generated.case
+    return Item(
+        dataset=dataset,
+        key=generated.key,
+        position=position,
+        input=case.input,
+        target=case.target,
+        choices=list(case.choices or ()),
+        category=generated.point.task,
+        metadata=generated.metadata() | dict(shared),
+    )
+
+
+def _count_items(definition: Mapping[str, Any]) -> dict[tuple[str, ...], int]:
+    """Return the number of cases by what makes them: task, version, facts, seed, parameters and name in the file."""
+    tasks = {content["task"]: json.dumps(content, sort_keys=True) for content in definition["generators"]}
+    return {
+        (
+            tasks[point["base_task"]],
+            point["task"],
+            str(definition["seed"]),
+            json.dumps(point["params"], sort_keys=True),
+        ): point["count"]
+        for point in definition["points"]
+    }
+
+
+def _recipe(space: Space, digest: str, extension: Extension | None) -> dict[str, Any]:
+    return {
+        "strategy": STRATEGY,
+        "n": space.cases,
+        "seed": space.seed,
+        "space": space.spec.name,
+        "points": len(space.points),
+        "precision": space.precision,
+        "degree": space.degree,
+        "density": space.density,
+        "definition_hash": digest,
+    } | ({"from": str(extension.former)} if extension else {})

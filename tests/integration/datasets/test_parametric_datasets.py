@@ -1,0 +1,249 @@
+"""`dataset parametric`: a space of difficulty becomes a draft, is built again, and is extended."""
+
+import json
+
+import pytest
+from django.db import DatabaseError, transaction
+
+from datasets_app import curation, parametric_datasets
+from datasets_app.generators.registry import get_generator
+from datasets_app.models import Dataset, Item, ParametricSpace
+from datasets_app.parametric.items import draw_cases
+from datasets_app.parametric.spaces import resolve
+from datasets_app.parametric.spec import SpaceError, read_space
+from datasets_app.parametric_datasets import SpaceFiles, create_parametric_dataset, rebuild_items
+from runs_app import run_control
+from runs_app.models import Prompt, Run, Sampler, Trial
+from tests import factories
+from tests.factories.engine import drain, reply
+from tests.integration.datasets.test_dataset_command import dataset, refused
+
+SPACE = """
+name: example
+precision:
+  low: {count: 4}
+  high: {count: 6, targetci: 0.1, maximum: 12}
+tasks:
+  - name: arithmetic
+    params: {length: [4, 8], max_depth: 1}
+  - name: swaps
+    task: shuffle
+    mode: list
+    params: [{length: 3}, {length: 5, max_depth: 9, count: 2}]
+"""
+
+
+@pytest.fixture
+def space_file(tmp_path):
+    path = tmp_path / "space.yaml"
+    path.write_text(SPACE)
+    return path
+
+
+def build(text=SPACE, slug="reasoning", **how):
+    space = resolve(read_space(text), **how)
+    return create_parametric_dataset(space, SpaceFiles(text, "space.yaml"), slug=slug, by="test")
+
+
+def contents(found):
+    return [
+        (item.key, item.input, item.target, item.choices, item.category, json.dumps(item.metadata, sort_keys=True))
+        for item in found
+    ]
+
+
+@pytest.mark.django_db
+def test_a_dry_run_prints_points_and_cases_of_each_task_and_saves_nothing(space_file):
+    printed = dataset("parametric", space_file, "--name", "reasoning", "--precision", "high", "--dry-run")
+    assert "example: precision high, degree 0, density normal, seed 42" in printed
+    rows = {line.split()[0]: line.split()[1:] for line in printed.splitlines()}
+    assert (rows["arithmetic"], rows["swaps"], rows["total"]) == (
+        ["2", "12", "24"],
+        ["2", "8", "24"],
+        ["4", "20", "48"],
+    )
+    assert not Dataset.objects.exists()
+
+
+@pytest.mark.django_db
+def test_the_draft_has_every_case_with_its_task_parameters_and_guess_chance(space_file):
+    printed = dataset("parametric", space_file, "--name", "reasoning", "--title", "Reasoning")
+    assert "reasoning@1 (draft): 14 active items" in printed
+    made = Dataset.objects.get()
+    assert (made.status, made.title, made.source_name, made.item_count) == ("draft", "Reasoning", "space.yaml", 14)
+    first = made.items.get(key="shuffle_length-3-0")
+    case = next(draw_cases("shuffle", {"length": 3}))
+    assert (first.input, first.target, first.choices) == (case.input, case.target, list(case.choices))
+    assert first.category == "swaps"
+    assert first.metadata["task"] == "shuffle"
+    assert first.metadata["params"] == {"length": 3}
+    assert first.metadata["guess_chance"] == pytest.approx(1 / 3)
+    assert first.metadata["genresult"] == case.genresult
+    curation.approve(made, by="test", reason="tested")
+
+
+@pytest.mark.django_db
+def test_prompt_texts_name_the_task_and_examples_equal_no_case_of_the_point():
+    made = build()
+    words = get_generator("arithmetic").instructions
+    for point in ("arithmetic_length-4_max_depth-1", "shuffle_length-3"):
+        items = list(made.items.filter(metadata__point=point))
+        inputs = {item.input for item in items}
+        examples = {item.metadata[f"example_{number}_input"] for item in items for number in (1, 2, 3)}
+        assert len(examples) == 3
+        assert not examples & inputs
+    item = made.items.get(key="arithmetic_length-4_max_depth-1-0")
+    assert item.metadata["instruction"] == words.direct
+    assert item.metadata["instruction_stepwise"] == words.stepwise
+    assert item.metadata["example_1_answer"].startswith("Final Answer: ")
+    assert item.metadata["example_1_reasoning"].strip()
+
+
+@pytest.mark.django_db
+def test_a_point_with_few_different_cases_takes_examples_at_the_defaults():
+    made = build("name: n\ntasks: [{name: brackets, params: {length: 1, max_depth: 2, kinds: 1, count: 20}}]")
+    item = made.items.first()
+    cases = {other.input for other in made.items.all()}
+    examples = {item.metadata[f"example_{number}_input"] for number in (1, 2, 3)}
+    assert len(examples) == 3
+    assert not examples & cases
+
+
+@pytest.mark.django_db
+def test_the_stored_definition_builds_the_same_items_again():
+    made = build(precision="high")
+    assert contents(rebuild_items(made)) == contents(made.items.order_by("position"))
+    stored = made.parametric_space
+    assert stored.file == SPACE
+    assert stored.definition_hash == resolve(read_space(SPACE), precision="high").definition_hash()
+    again = build(slug="again", precision="high")
+    assert curation.hash_stored_items(again) == curation.hash_stored_items(made)
+
+
+@pytest.mark.django_db
+def test_a_definition_of_another_generator_version_is_not_rebuilt():
+    made = build()
+    definition = made.parametric_space.read_definition()
+    definition["generators"][0]["version"] += 1
+    ParametricSpace.objects.update(definition=json.dumps(definition))
+    with pytest.raises(SpaceError, match="arithmetic: was built as"):
+        list(rebuild_items(Dataset.objects.get(pk=made.pk)))
+
+
+@pytest.mark.django_db
+def test_the_space_of_an_approved_dataset_is_frozen():
+    made = build()
+    curation.approve(made, by="test", reason="tested")
+    for change in (lambda rows: rows.update(definition="{}"), lambda rows: rows.delete()):
+        with pytest.raises(DatabaseError, match="frozen"), transaction.atomic():
+            change(ParametricSpace.objects.filter(dataset=made))
+
+
+@pytest.mark.django_db
+def test_a_draft_is_deleted_with_its_space():
+    curation.delete_draft(build(), by="test")
+    assert not ParametricSpace.objects.exists()
+
+
+@pytest.mark.django_db
+def test_the_same_name_extends_the_dataset_and_says_what_is_new(space_file):
+    dataset("parametric", space_file, "--name", "reasoning")
+    assert "has all of these 14 items and no others" in refused("parametric", space_file, "--name", "reasoning")
+    assert "14 items as in reasoning@1, 6 new; nothing was saved" in dataset(
+        "parametric", space_file, "--name", "reasoning", "--precision", "high", "--dry-run"
+    )
+    dataset("parametric", space_file, "--name", "reasoning", "--precision", "high")
+    one, two = Dataset.objects.order_by("version")
+    assert (two.version, two.parent, two.item_count) == (2, one, 20)
+    later = {row[0]: row for row in contents(two.items.all())}
+    assert [row for row in contents(one.items.all()) if later[row[0]] != row] == []
+
+
+@pytest.mark.django_db
+def test_one_and_one_point_zero_are_different_parameters_and_different_items():
+    text = "name: n\ntasks: [{name: shapes, params: {scale: [1, 1.0], count: 2}}]"
+    made = build(text)
+    assert [item.key for item in made.items.all()] == [
+        "shapes_scale-1-0", "shapes_scale-1-1", "shapes_scale-1.0-0", "shapes_scale-1.0-1"
+    ]  # fmt: skip
+    assert contents(rebuild_items(made)) == contents(made.items.all())
+
+
+@pytest.mark.django_db
+def test_errors_name_the_field_and_save_nothing(space_file):
+    space_file.write_text(SPACE.replace("max_depth: 1}", "max_deth: 1}"))
+    printed = refused("parametric", space_file, "--name", "reasoning")
+    assert "max_deth: arithmetic has no such parameter; did you mean max_depth?" in printed
+    assert "space.yaml: 1 error; nothing was saved" in printed
+    assert "the file has low, high, not 'none'" in refused(
+        "parametric", _written(space_file, SPACE), "--name", "reasoning", "--precision", "none"
+    )
+    assert "cannot be read" in refused("parametric", space_file.parent / "other.yaml", "--name", "reasoning")
+    assert not Dataset.objects.exists()
+
+
+def _written(path, text):
+    path.write_text(text)
+    return path
+
+
+@pytest.mark.django_db
+def test_a_task_file_beside_the_space_is_read_and_stored(tmp_path):
+    (tmp_path / "tasks").mkdir()
+    manifold = {"length": {"range": [8, 16, 24], "window": {"skip": "degree", "body": 1}}}
+    (tmp_path / "tasks" / "arithmetic.json").write_text(json.dumps({"name": "arithmetic", "manifold": manifold}))
+    path = tmp_path / "space.yaml"
+    path.write_text(
+        "name: n\nprecision: {low: {count: 2}}\ntasks: [{name: a, file: tasks/arithmetic.json, mode: manifold}]"
+    )
+    dataset("parametric", path, "--name", "reasoning", "--degree", "1")
+    made = Dataset.objects.get()
+    assert {item.metadata["params"]["length"] for item in made.items.all()} == {16}
+    assert set(made.parametric_space.task_files) == {"tasks/arithmetic.json"}
+
+
+@pytest.mark.django_db
+def test_items_are_saved_in_batches_and_each_batch_is_reported(monkeypatch):
+    monkeypatch.setattr(parametric_datasets, "BATCH", 5)
+    reported = []
+    text = SPACE
+    create_parametric_dataset(
+        resolve(read_space(text)), SpaceFiles(text), slug="reasoning", by="test", watch=reported.append
+    )
+    assert reported == [5, 10, 14]
+    assert list(Item.objects.order_by("position").values_list("position", flat=True)) == list(range(14))
+
+
+def test_an_extended_dataset_pays_only_for_its_new_items(transactional_db):
+    asked = []
+
+    async def call(request):
+        asked.append(request)
+        return reply("Final Answer: 7")
+
+    def run(made, slug):
+        curation.approve(made, by="test", reason="tested")
+        prompt = Prompt.objects.filter(name="shots").first() or factories.make_prompt(
+            "shots",
+            messages=[
+                {"role": "system", "content": "{{meta.instruction}}"},
+                {"role": "user", "content": "{{meta.example_1_input}}"},
+                {"role": "assistant", "content": "{{meta.example_1_answer}}"},
+                {"role": "user", "content": "{{input}}"},
+            ],
+        )
+        sampler = Sampler.objects.filter(name="same").first() or factories.make_sampler("same")
+        experiment = factories.make_experiment(
+            slug, dataset=made, prompts=[prompt], samplers=[sampler], samples=1, max_usd=None
+        )
+        run_control.launch(experiment, by="test")
+        drain(call)
+        return Run.objects.get(experiment=experiment)
+
+    assert run(build(), "first").n_done == 14
+    assert len(asked) == 14
+    second = run(build(precision="high"), "second")
+    assert second.n_done == 20
+    assert len(asked) == 20
+    reused = Trial.objects.filter(run=second, from_cache=True).values_list("item__key", flat=True)
+    assert sorted(reused) == sorted(Item.objects.filter(dataset__version=1).values_list("key", flat=True))
