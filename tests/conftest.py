@@ -10,6 +10,7 @@ from django.db import connection, transaction
 from django.test import TestCase, TransactionTestCase
 from hypothesis import HealthCheck
 from hypothesis import settings as generated
+from whitenoise.middleware import WhiteNoiseMiddleware
 
 pytest_plugins = ["tests.chromium", "tests.prepared_database"]
 
@@ -98,6 +99,22 @@ def quick_ends_of_tests():
     with pytest.MonkeyPatch.context() as django_test:
         django_test.setattr(TestCase, "tearDownClass", classmethod(roll_back))
         django_test.setattr(TransactionTestCase, "_fixture_teardown", empty_tables)
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def static_files_found_once():
+    """Each test client has a WhiteNoise of its own, which would look for all static files again."""
+    find, found = WhiteNoiseMiddleware.add_files_from_finders, {}
+
+    def find_once(self):
+        if not found:
+            find(self)
+            found.update(self.files)
+        self.files.update(found)
+
+    with pytest.MonkeyPatch.context() as whitenoise:
+        whitenoise.setattr(WhiteNoiseMiddleware, "add_files_from_finders", find_once)
         yield
 
 

@@ -2,9 +2,10 @@
 
 from decimal import Decimal
 
+from datasets_app.models import Dataset
 from runs_app import run_control
 from runs_app.cache_purge import purge
-from runs_app.models import Attempt, CachedAnswer, Run, Trial
+from runs_app.models import Attempt, CachedAnswer, Prompt, Run, Sampler, Trial
 from runs_app.monitoring.consistency_check import find_differences
 from tests import factories
 from tests.factories.engine import reply
@@ -28,9 +29,9 @@ def drained(call):
 
 
 def designed(slug, **fields):
-    parts = {"dataset": factories.Dataset.objects.filter(slug="shared").first() or factories.make_dataset("shared")}
-    prompt = factories.Prompt.objects.filter(name="same").first() or factories.make_prompt("same")
-    sampler = factories.Sampler.objects.filter(name="same").first() or factories.make_sampler("same")
+    parts = {"dataset": Dataset.objects.filter(slug="shared").first() or factories.make_dataset("shared")}
+    prompt = Prompt.objects.filter(name="same").first() or factories.make_prompt("same")
+    sampler = Sampler.objects.filter(name="same").first() or factories.make_sampler("same")
     return factories.make_experiment(
         slug, prompts=[prompt], samplers=[sampler], samples=2, max_usd=None, **{**parts, **fields}
     )

@@ -7,6 +7,7 @@ from datetime import timedelta
 
 import pytest
 from django.contrib.auth import get_user_model
+from django.contrib.auth.models import Group
 from django.test import Client
 from django.utils import timezone
 
@@ -15,7 +16,6 @@ from evalsite.lib.permissions import get_roles
 from grading_app.models import RaterInvitation
 from grading_app.rating import queue_results, queues
 from grading_app.rating import session as session_module
-from tests import factories
 from tests.factories.queues import make_queue, make_rater, rate_all, signed_in
 
 pytestmark = pytest.mark.django_db
@@ -166,7 +166,7 @@ def test_a_link_is_worth_nothing_once_its_account_can_do_more(change):
     token = queues.invite_again(rater, by=queue.owner)
     user = get_user_model().objects.get(pk=rater.user_id)
     if change == "role":
-        user.groups.add(factories.Group.objects.get(name=permissions.OPERATOR))
+        user.groups.add(Group.objects.get(name=permissions.OPERATOR))
     elif change == "password":
         user.set_password("correct horse battery")
     else:

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 
 import pytest
 from django.db import IntegrityError, connection, transaction
@@ -118,7 +119,8 @@ def test_a_score_between_two_whole_numbers_is_typed_where_a_judge_may_give_it():
 
 
 def page_of(client, address):
-    return client.get(address).content.decode()
+    """What is on the page, without the line breaks of its template."""
+    return re.sub(r"\n\s*", " ", client.get(address).content.decode())
 
 
 def test_practice_and_attention_checks_are_no_gradings():

@@ -8,7 +8,7 @@ import pytest
 from django.core.management import call_command
 from PIL import Image
 
-from datasets_app.models import Item
+from datasets_app.models import Dataset, Item
 from grading_app.models import Grading
 from runs_app.models import Attempt, Run, Trial
 from runs_app.monitoring.consistency_check import find_differences
@@ -123,7 +123,7 @@ def rating_experiment(url, models):
     experiment = factories.make_experiment(
         "uniform40-replay",
         owner=factories.make_user("researcher", "Researcher"),
-        dataset=factories.Dataset.objects.get(slug="uniform40"),
+        dataset=Dataset.objects.get(slug="uniform40"),
         models=[factories.make_model(name.replace(".", "-"), endpoint=endpoint, model=name) for name in models],
         prompts=[
             factories.make_prompt(
