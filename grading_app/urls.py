@@ -5,6 +5,7 @@ from django.urls import path
 from grading_app.views import (
     agreement,
     analysis,
+    compare,
     disagreements,
     drawn_judges,
     grading,
@@ -84,6 +85,7 @@ urlpatterns += [
     path("ratings/<slug:name>/image/<int:position>/", rating.rating_image, name="rating_image"),
     path("ratings/<slug:name>/text/<int:position>/<slug:part>/", rating.rating_text, name="rating_text"),
 ]
+urlpatterns += [path("compare/", compare.compare, name="compare")]
 urlpatterns += [path("experiments/<slug:slug>/waves/", experiment_waves, name="experiment_waves")]
 urlpatterns += [
     path("item-rubrics/", item_rubrics.text_sets, name="text_sets"),

@@ -17,7 +17,8 @@ from evalsite.lib.text.spreadsheet import csv_line
 from grading_app.reports import statistic_format
 
 Kind = Literal["text", "count", "number", "share", "signed", "signed_share", "coefficient", "p", "money", "interval",
-               "share_interval"]  # fmt: skip
+               "share_interval", "points_interval"]  # fmt: skip
+INTERVALS = ("interval", "share_interval", "points_interval")
 Value = str | int | float | bool | None
 Row = Mapping[str, Any]
 FORMATS = ("csv", "json", "md", "latex")
@@ -34,7 +35,7 @@ SUFFIXES = {"csv": "csv", "json": "json", "md": "md", "latex": "tex"}
 class ResultColumn:
     """A column. `name` is the key in rows and the header in files, `label` the heading for people.
 
-    kind: how people see the value. The two interval kinds hold a pair (low, high); files have `name_low` and
+    kind: how people see the value. The INTERVALS hold a pair (low, high); files have `name_low` and
     `name_high`. places: decimals of numbers.
     """
 
@@ -104,7 +105,7 @@ class ResultTable:
 
 
 def _plain(column: ResultColumn, value: Any) -> list[tuple[str, Value]]:
-    if column.kind in ("interval", "share_interval"):
+    if column.kind in INTERVALS:
         low, high = value if value is not None else (None, None)
         return [(f"{column.name}_low", _finite(low)), (f"{column.name}_high", _finite(high))]
     return [(column.name, _finite(value))]
@@ -201,5 +202,6 @@ _TEXTS: dict[Kind, Callable[[Any, int], str]] = {
     "money": lambda value, places: format_money(value),
     "interval": lambda value, places: statistic_format.interval(value[0], value[1], places),
     "share_interval": lambda value, places: statistic_format.per_cent_interval(*value),
+    "points_interval": lambda value, places: statistic_format.points_interval(*value),
 }
 _WRITERS: dict[str, Callable[[ResultTable], str]] = {"csv": _csv, "json": _json, "md": _markdown, "latex": _latex}

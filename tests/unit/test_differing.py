@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalsite.lib.text.diff import side_by_side
+from evalsite.lib.text.diff import differing_words, side_by_side
 
 TEXTS = st.text(alphabet="ab \n{}<", max_size=60)
 
@@ -34,3 +34,20 @@ def test_a_new_line_has_nothing_beside_it():
     first, second = side_by_side("one", "one\ntwo")
     assert not first.differs
     assert (second.before, [piece.text for piece in second.after]) == (None, ["two"])
+
+
+@given(TEXTS, TEXTS)
+def test_pieces_of_differing_words_form_both_texts(before, after):
+    assert joined(differing_words(before, after)) == [before, after]
+
+
+def test_differing_words_are_marked_over_lines():
+    before, after = differing_words("The sum is 4.\nSo 4.", "The sum is 5.\nSo 5.")
+    assert [piece.text for piece in before if piece.differs] == ["4", "4"]
+    assert [piece.text for piece in after if piece.differs] == ["5", "5"]
+
+
+def test_texts_of_one_repeated_word_are_compared_by_their_ends_alone():
+    before, after = differing_words("first " + "again " * 1000, "last " + "again " * 999)
+    assert joined((before, after)) == ["first " + "again " * 1000, "last " + "again " * 999]
+    assert [piece.text[:6] for piece in before if piece.differs] == ["first "]

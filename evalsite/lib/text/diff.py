@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from itertools import zip_longest
 
 WORDS = re.compile(r"\w+|\s+|[^\w\s]")
+SPACED_WORDS = re.compile(r"\w+\s*|[^\w\s]\s*|\s+")
+MOST_PAIRS = 40_000  # Pairs of equal words that are compared: the work grows with them, not with the length.
 ALIKE = 0.3  # Below this similarity, two lines count as one removed and one added, not as one changed.
 
 
@@ -63,3 +66,38 @@ def _words(gone: str, come: str) -> Row:
             if words:
                 pieces.append(Piece("".join(words), differs=tag != "equal"))
     return Row(tuple(before), tuple(after))
+
+
+def differing_words(before: str, after: str) -> tuple[tuple[Piece, ...], tuple[Piece, ...]]:
+    """Return both texts in pieces that are equal or differ, over all lines. The pieces of one side form its text.
+
+    If the texts repeat so many words that a comparison would take long, all between the common beginning and the
+    common end differs.
+    """
+    old, new = SPACED_WORDS.findall(before), SPACED_WORDS.findall(after)
+    counts, others = Counter(old), Counter(new)
+    codes: Sequence[tuple[str, int, int, int, int]]
+    if sum(n * others[word] for word, n in counts.items()) > MOST_PAIRS:
+        codes = _ends_apart(old, new)
+    else:
+        codes = SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
+    one: list[Piece] = []
+    other: list[Piece] = []
+    for tag, a, b, c, d in codes:
+        for pieces, words in ((one, old[a:b]), (other, new[c:d])):
+            if words:
+                pieces.append(Piece("".join(words), differs=tag != "equal"))
+    return tuple(one), tuple(other)
+
+
+def _ends_apart(old: Sequence[str], new: Sequence[str]) -> list[tuple[str, int, int, int, int]]:
+    """Return the common beginning, the middle that differs, and the common end, as SequenceMatcher does."""
+    most = min(len(old), len(new))
+    first = next((at for at in range(most) if old[at] != new[at]), most)
+    last = next((at for at in range(most - first) if old[-1 - at] != new[-1 - at]), most - first)
+    a, b = len(old) - last, len(new) - last
+    return [
+        ("equal", 0, first, 0, first),
+        ("replace", first, a, first, b),
+        ("equal", a, len(old), b, len(new)),
+    ]

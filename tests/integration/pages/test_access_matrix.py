@@ -82,6 +82,7 @@ MATRIX = {
     "experiment_preflight": of_experiment(302, method="post"),
     "experiment_results": of_experiment(),
     "experiment_grade": of_experiment(200, method="post"),
+    "compare": READERS,
     "experiment_points": of_experiment(),
     "experiment_waves": of_experiment(),
     "experiment_figure": of_experiment(args="slug ratings"),

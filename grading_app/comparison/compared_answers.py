@@ -1,0 +1,159 @@
+"""The answers of both sides to the same items, side by side, with their differing words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+from django.db.models import Avg
+from django.db.models.functions import Left, Length
+from django.urls import reverse
+
+from datasets_app.models import Item
+from evalsite.lib.text.diff import Piece, differing_words
+from evalsite.lib.text.number_format import format_score
+from grading_app.comparison.condition_scores import A, B, PairedScores
+from grading_app.comparison.condition_sides import Side
+from grading_app.models import Grading
+from grading_app.reports import statistic_format
+from grading_app.reports.score_matrix import Measure
+from grading_app.statistics.condition_pairs import ALIKE
+from runs_app.models import Run, Trial
+
+SHOWN = 1_500
+"""Characters of an answer that the page shows and compares."""
+QUESTION = 400
+
+
+@dataclass(frozen=True)
+class ComparedAnswer:
+    """One side's answer to an item: of several repetitions, the first one.
+
+    mean: of the scores of all repetitions. n: their number. score: of this answer; None if it could not be read.
+    """
+
+    trial: int | None
+    pieces: Sequence[Piece]
+    length: int
+    score: float | None
+    mean: float
+    n: int
+    cost_usd: Decimal | None
+    latency_s: float | None
+    is_share: bool
+    shown: int = SHOWN
+
+    @property
+    def is_cut(self) -> bool:
+        return self.length > SHOWN
+
+    @property
+    def score_text(self) -> str:
+        if self.score is None:
+            return "No score"
+        if self.is_share and self.score in (0, 1):
+            return "Right" if self.score else "Wrong"
+        return format_score(self.score)
+
+    @property
+    def mean_text(self) -> str:
+        return statistic_format.per_cent(self.mean) if self.is_share else statistic_format.number(self.mean)
+
+
+@dataclass(frozen=True)
+class ComparedItem:
+    """An item with both answers. change: B minus A of the means over repetitions."""
+
+    item: Item
+    question: str
+    change: float
+    a: ComparedAnswer
+    b: ComparedAnswer
+    is_same: bool
+
+    @property
+    def sides(self) -> list[tuple[str, ComparedAnswer]]:
+        return [("A", self.a), ("B", self.b)]
+
+    @property
+    def address(self) -> str:
+        """The address of B's answer, or else of A's."""
+        return reverse("trial_detail", args=[self.b.trial or self.a.trial])
+
+    @property
+    def change_text(self) -> str:
+        if abs(self.change) <= ALIKE:
+            return "Equal"
+        if self.a.is_share and abs(self.change) == 1:
+            return "Gained: only B is right" if self.change > 0 else "Lost: only A is right"
+        text = statistic_format.points(self.change) if self.a.is_share else statistic_format.number(self.change)
+        return f"B − A: {statistic_format.signed(text)}"
+
+
+def load_answers(a: Side, b: Side, measures: tuple[Measure, Measure], paired: PairedScores, rows: Any) -> list[Any]:
+    """Return the compared items of these rows of `paired`, in this order, in a constant number of queries."""
+    keys_a = [int(paired.scores.items[row]) for row in rows]
+    keys_b = [int(paired.items_b[row]) for row in rows]
+    items = {one.pk: one for one in _items(keys_a)}
+    found_a, found_b = _trials(a, measures[0], keys_a), _trials(b, measures[1], keys_b)
+    shown = []
+    for row, key_a, key_b in zip(rows, keys_a, keys_b, strict=True):
+        one, other = found_a.get(key_a), found_b.get(key_b)
+        texts = (one.excerpt if one else "", other.excerpt if other else "")
+        pieces = differing_words(*texts)
+        shown.append(
+            ComparedItem(
+                items[key_a],
+                items[key_a].question,
+                float(paired.differences[row]),
+                _answer(one, pieces[0], paired, row, A),
+                _answer(other, pieces[1], paired, row, B),
+                texts[0] == texts[1],
+            )
+        )
+    return shown
+
+
+def _items(keys: list[int]) -> Any:
+    items = Item.objects.filter(pk__in=keys).select_related("image", "dataset")
+    return items.annotate(question=Left("input", QUESTION)).defer("input", "metadata", "grading_scheme")
+
+
+def _trials(side: Side, measure: Measure, items: list[int]) -> dict[int, Any]:
+    """Return the first answer to each item, with its score of the measure."""
+    runs = Run.objects.filter(condition=side.condition)
+    runs = runs if side.wave is None else runs.filter(wave=side.wave)
+    trials = Trial.objects.filter(run__in=list(runs.values_list("pk", flat=True)), item__in=items, status="done")
+    if measure.dimension is not None:
+        trials = trials.filter(dimension=measure.dimension)
+    trials = trials.annotate(excerpt=Left("answer", SHOWN), length=Length("answer")).order_by(
+        "item_id", "sample_idx", "dimension_id", "pk"
+    )
+    wanted = ("item_id", "rating", "cost_usd", "latency_ms")
+    found: dict[int, Any] = {one.item_id: one for one in trials.distinct("item_id").only(*wanted)}
+    scores = _scores(measure, [one.pk for one in found.values()])
+    for one in found.values():
+        one.score = one.rating if measure.is_rating else scores.get(one.pk)
+    return found
+
+
+def _scores(measure: Measure, trials: list[int]) -> dict[int, float | None]:
+    if measure.grader is None:
+        return {}
+    gradings = Grading.objects.filter(trial__in=trials)
+    if measure.grader > 0:
+        return dict(gradings.filter(condition=measure.grader).values_list("trial", "score"))
+    by_people = gradings.filter(condition__assignment__queue=-measure.grader)
+    return dict(by_people.values_list("trial").annotate(mean=Avg("score")))
+
+
+def _answer(trial: Any, pieces: Sequence[Piece], paired: PairedScores, row: int, column: int) -> ComparedAnswer:
+    mean, n = float(paired.scores.mean[row, column]), int(paired.scores.n[row, column])
+    if trial is None:
+        return ComparedAnswer(None, (), 0, None, mean, n, None, None, paired.is_share)
+    seconds = None if trial.latency_ms is None else trial.latency_ms / 1000
+    return ComparedAnswer(
+        trial.pk, pieces, trial.length, trial.score, mean, n, trial.cost_usd, seconds, paired.is_share
+    )

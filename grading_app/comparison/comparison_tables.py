@@ -1,0 +1,175 @@
+"""The result of a comparison as tables, and in one sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from grading_app.comparison.condition_scores import PairedScores
+from grading_app.reports import statistic_format
+from grading_app.reports.result_table import Kind, ResultColumn, ResultTable
+from grading_app.reports.score_matrix import Measure
+from grading_app.statistics.condition_pairs import ConditionPair, TwoByTwo
+from grading_app.statistics.reference import equivalence_p
+
+LEVEL = 0.05
+TESTS = {
+    "sign flips": "Exact sign-flip test of the items' differences.",
+    "paired t": "Paired t-test of the items' differences.",
+    "McNemar": "McNemar's score test, which Tango's interval inverts.",
+}
+
+
+def comparison_tables(
+    paired: PairedScores,
+    pair: ConditionPair,
+    measure: Measure,
+    names: tuple[str, str],
+    margin: float | None,
+    address_of: Callable[[str], str],
+) -> list[ResultTable]:
+    """Return the table of the difference and, for answers that are right or wrong once, the 2 x 2 table.
+
+    `address_of` returns the address of the items of a filter.
+    """
+    tables = [_difference(paired, pair, measure, names, margin, address_of)]
+    if pair.two_by_two:
+        tables.append(_right_and_wrong(pair.two_by_two, names, address_of))
+    return tables
+
+
+def _difference(
+    paired: PairedScores,
+    pair: ConditionPair,
+    measure: Measure,
+    names: tuple[str, str],
+    margin: float | None,
+    address_of: Callable[[str], str],
+) -> ResultTable:
+    change, is_share = pair.change, paired.is_share
+    mean: Kind = "share" if is_share else "number"
+    signed: Kind = "signed_share" if is_share else "signed"
+    columns = [
+        ResultColumn("measure", "Measure"),
+        ResultColumn("items", "Common items", "count"),
+        ResultColumn("mean_a", f"A: {names[0]}", mean),
+        ResultColumn("mean_b", f"B: {names[1]}", mean),
+        ResultColumn("difference", "B − A", signed),
+        ResultColumn("difference_ci", "95 % interval", "points_interval" if is_share else "interval"),
+        ResultColumn("p", "p", "p"),
+        ResultColumn("effect", "Cohen's d", "signed"),
+        ResultColumn("wins", "B higher", "count"),
+        ResultColumn("losses", "B lower", "count"),
+        ResultColumn("ties", "Equal", "count"),
+    ]
+    row: dict[str, Any] = {
+        "measure": measure.label,
+        "items": pair.items,
+        "mean_a": pair.mean_a,
+        "mean_b": pair.mean_b,
+        "difference": change.mean,
+        "difference_ci": (change.low, change.high) if change.low is not None else None,
+        "p": change.p,
+        "effect": pair.effect,
+        "wins": pair.wins,
+        "losses": pair.losses,
+        "ties": pair.ties,
+    }
+    notes = [change.reason.capitalize() + "."] if change.reason else []
+    notes.append("An item counts once: repetitions are averaged first. Cohen's d: the mean over the SD of differences.")
+    if margin:
+        row["equivalence_p"] = _equivalence(pair, margin)
+        columns.append(ResultColumn("equivalence_p", "p of equivalence", "p"))
+        notes.append(_equivalence_note(row["equivalence_p"], margin))
+    else:
+        unit = "0.05 for 5 percentage points" if is_share else "points of the scale"
+        notes.append(f"For an equivalence test, enter the largest difference that does not matter as margin: {unit}.")
+    return ResultTable(
+        "difference",
+        "Difference",
+        columns,
+        [row],
+        formula="B − A: mean over common items of the difference of the items' means.",
+        test=TESTS.get(change.test, ""),
+        sentence=describe_result(paired, pair, measure, names),
+        notes=notes,
+        links=[{"wins": address_of("gained"), "losses": address_of("lost"), "items": address_of("all")}],
+    )
+
+
+def _equivalence(pair: ConditionPair, margin: float) -> float | None:
+    """Return the p of TOST; None without a spread."""
+    if not pair.change.se or pair.items < 2:
+        return None
+    return equivalence_p(pair.items, pair.change.mean, pair.change.se, margin)
+
+
+def _equivalence_note(p: float | None, margin: float) -> str:
+    test = f"Equivalence: two one-sided t-tests within ±{margin:g} (Schuirmann 1987)"
+    if p is None:
+        return f"{test} need differences with a spread."
+    verdict = "the sides are equivalent at the 5 % level" if p < LEVEL else "equivalence is not shown"
+    return f"{test}: {verdict}."
+
+
+def _right_and_wrong(found: TwoByTwo, names: tuple[str, str], address_of: Callable[[str], str]) -> ResultTable:
+    rows = [
+        {"a": "A right", "right": found.both_right, "wrong": found.lost, "sum": found.both_right + found.lost},
+        {"a": "A wrong", "right": found.gained, "wrong": found.both_wrong, "sum": found.gained + found.both_wrong},
+        {"a": "Sum", "right": found.both_right + found.gained, "wrong": found.lost + found.both_wrong, "sum": found.n},
+    ]
+    p = statistic_format.p_value(found.p)
+    ratio = "not defined" if found.odds_ratio is None else statistic_format.number(found.odds_ratio)
+    high = "unbounded" if found.high is None else statistic_format.number(found.high)
+    return ResultTable(
+        "right_and_wrong",
+        "Right and wrong, item by item",
+        [
+            ResultColumn("a", f"A: {names[0]}"),
+            ResultColumn("right", "B right", "count"),
+            ResultColumn("wrong", "B wrong", "count"),
+            ResultColumn("sum", "Sum", "count"),
+        ],
+        rows,
+        formula="Odds ratio: only B right over only A right, with Clopper and Pearson's 95 % interval.",
+        test="McNemar's exact test.",
+        sentence=f"McNemar's exact p {p if p.startswith('<') else f'= {p}'}, odds ratio {ratio}, "
+        f"95 % interval {statistic_format.number(found.low)} to {high}.",
+        notes=["Items with one answer on both sides.", f"B: {names[1]}."],
+        links=[
+            {"right": address_of("both_right"), "wrong": address_of("lost")},
+            {"right": address_of("gained"), "wrong": address_of("both_wrong")},
+            {},
+        ],
+    )
+
+
+def describe_result(paired: PairedScores, pair: ConditionPair, measure: Measure, names: tuple[str, str]) -> str:
+    """Return who is better and by how much, with the interval and the test, in one sentence."""
+    change = pair.change
+    p = statistic_format.p_value(change.p)
+    test = f"{change.test}, p {p if p.startswith('<') else f'= {p}'}" if change.test else "no test of one item"
+    on = f"on {pair.items} common item{'' if pair.items == 1 else 's'} ({test})"
+    if change.p is None or change.p >= LEVEL:
+        size = _amount(change.mean, paired.is_share, signed=True)
+        return f"No significant difference: B − A is {size}{_ends(pair, paired.is_share, 1)} {on}."
+    b_is_higher = change.mean > 0
+    high, low = (names[1], names[0]) if b_is_higher else names
+    size = _amount(abs(change.mean), paired.is_share) + _ends(pair, paired.is_share, 1 if b_is_higher else -1)
+    if measure.is_rating:
+        return f"{high} rates {size} higher than {low} {on}."
+    return f"{high} beats {low} by {size} {on}."
+
+
+def _amount(value: float, is_share: bool, *, signed: bool = False) -> str:
+    text = statistic_format.points(value) if is_share else statistic_format.number(value)
+    return statistic_format.signed(text) if signed else text
+
+
+def _ends(pair: ConditionPair, is_share: bool, sign: int) -> str:
+    change = pair.change
+    if change.low is None or change.high is None:
+        return ""
+    low, high = sorted((sign * change.low, sign * change.high))
+    scale, places = (100, 1) if is_share else (1, 2)
+    return f" [{statistic_format.number(scale * low, places)}, {statistic_format.number(scale * high, places)}]"

@@ -1,0 +1,103 @@
+"""What differs in the design of two sides: facts, parameters, and the text of their prompts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from evalsite.lib.text.diff import Row, side_by_side
+from grading_app.comparison.condition_sides import Side
+from runs_app.models import Dimension
+
+HASH = 12  # Digits of a hash that a page shows.
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """One fact of a design on both sides."""
+
+    name: str
+    a: str
+    b: str
+
+    @property
+    def differs(self) -> bool:
+        return self.a != self.b
+
+
+@dataclass(frozen=True, slots=True)
+class TurnDifference:
+    """One turn of the prompts, line by line. `title` names its number and role."""
+
+    title: str
+    rows: Sequence[Row]
+
+
+@dataclass(frozen=True, slots=True)
+class DesignDifferences:
+    """facts: of both sides, in the order of a design. turns: of the prompts, if their texts differ."""
+
+    facts: Sequence[Fact]
+    turns: Sequence[TurnDifference]
+
+    @property
+    def differing(self) -> list[Fact]:
+        return [fact for fact in self.facts if fact.differs]
+
+    @property
+    def equal(self) -> list[str]:
+        """The names of the facts that are equal, for one sentence."""
+        return [fact.name.lower() for fact in self.facts if not fact.differs]
+
+
+def compare_designs(a: Side, b: Side, dimensions: tuple[int | None, int | None]) -> DesignDifferences:
+    """Return the differences. `dimensions` are those of the measure in both experiments."""
+    found = Dimension.objects.in_bulk([pk for pk in dimensions if pk is not None])
+    names = tuple(str(found[pk]) if pk is not None else "" for pk in dimensions)
+    one, other = _facts(a), _facts(b)
+    if any(names):
+        one["Dimension"], other["Dimension"] = names
+    merged = {**one, **other}
+    facts = [Fact(name, one.get(name, "not set"), other.get(name, "not set")) for name in merged]
+    return DesignDifferences(facts, _turns(a, b))
+
+
+def _facts(side: Side) -> dict[str, str]:
+    """Return the facts from the snapshot that was sent to the model."""
+    condition, dataset, content = side.condition, side.experiment.dataset, side.condition.content
+    waves = {"Wave": str(side.wave) if side.wave else "all waves"}
+    facts = {
+        "Experiment": side.experiment.slug,
+        **waves,
+        "Dataset": f"{dataset}, hash {dataset.content_hash[:HASH]}" if dataset.content_hash else f"{dataset}, draft",
+        "Model": condition.model.name,
+        **_parameters("Model", content.get("model")),
+        "Prompt": str(condition.prompt) if condition.prompt else "",
+        **_parameters("Prompt", content.get("prompt")),
+        "Sampler": str(condition.sampler),
+        **_parameters("Sampler", content.get("sampler")),
+        "Repetitions": str(side.experiment.samples),
+    }
+    return {name: value for name, value in facts.items() if value}
+
+
+def _parameters(name: str, content: Any) -> dict[str, str]:
+    """Return the parameters of one part. The turns of a prompt are compared as texts instead."""
+    if not isinstance(content, dict):
+        return {}
+    return {f"{name}: {key.replace('_', ' ')}": str(value) for key, value in content.items() if key != "messages"}
+
+
+def _turns(a: Side, b: Side) -> list[TurnDifference]:
+    one, other = _messages(a), _messages(b)
+    if one == other:
+        return []
+    titles = list(dict.fromkeys([*one, *other]))
+    return [TurnDifference(title, side_by_side(one.get(title, ""), other.get(title, ""))) for title in titles]
+
+
+def _messages(side: Side) -> dict[str, str]:
+    prompt = side.condition.content.get("prompt")
+    messages = prompt.get("messages", []) if isinstance(prompt, dict) else []
+    return {f"Turn {at}, {turn['role']}": str(turn["content"]) for at, turn in enumerate(messages, 1)}

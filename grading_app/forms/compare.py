@@ -1,0 +1,55 @@
+"""The form that chooses two sides to compare, and what to show of them. It is sent by GET."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from django import forms
+
+from grading_app.analysis.scope import MISSING_WRONG
+from grading_app.comparison.condition_sides import Side
+from grading_app.reports.score_matrix import Measure
+
+FILTERS = {
+    "all": "All",
+    "gained": "Gained",
+    "lost": "Lost",
+    "both_wrong": "Both wrong",
+    "both_right": "Both right",
+    "equal": "Equal",
+}
+
+
+class CompareForm(forms.Form):
+    a = forms.ChoiceField(label="A")
+    b = forms.ChoiceField(label="B")
+    measure = forms.ChoiceField(label="Measure", required=False)
+    unreadable = forms.ChoiceField(
+        label="Answers without a score",
+        required=False,
+        choices=[("", "Excluded"), (MISSING_WRONG, "Counted as wrong")],
+    )
+    margin = forms.FloatField(
+        label="Equivalence margin",
+        required=False,
+        widget=forms.NumberInput(attrs={"step": "any", "min": "0"}),
+    )
+    filter = forms.ChoiceField(required=False, choices=list(FILTERS.items()), widget=forms.HiddenInput())
+
+    def __init__(self, data: Any, sides: Mapping[str, Sequence[Side]], measures: Iterable[Measure]) -> None:
+        super().__init__(data)
+        groups = [(slug, [(one.reference, one.name) for one in found]) for slug, found in sides.items() if found]
+        for name, choices in (
+            ("a", groups),
+            ("b", groups),
+            ("measure", [(one.key, one.label) for one in measures]),
+        ):
+            field: Any = self.fields[name]
+            field.choices = choices
+
+    def clean_margin(self) -> float | None:
+        margin: float | None = self.cleaned_data["margin"]
+        if margin is not None and not 0 < margin < 1e9:
+            raise forms.ValidationError("Enter a number above 0, or leave it empty.")
+        return margin

@@ -1,0 +1,162 @@
+"""Two conditions compared: what differs in their designs, the result, and both answers to each item."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from django.core.paginator import Paginator
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.urls import reverse
+from django.utils.http import urlencode
+from django.views.decorators.http import require_safe
+
+from evalsite.lib.permissions import readers_only
+from grading_app.analysis.scope import MISSING_WRONG
+from grading_app.comparison.compared_answers import load_answers
+from grading_app.comparison.comparison_tables import comparison_tables
+from grading_app.comparison.condition_scores import PairedScores, pair_scores
+from grading_app.comparison.condition_sides import Side, common_measures, experiment_of, find_side, list_sides
+from grading_app.comparison.design_differences import compare_designs
+from grading_app.forms.compare import FILTERS, CompareForm
+from grading_app.reports.score_matrix import Measure
+from grading_app.views.result_tables import requested_file, table_context
+from runs_app.models import Experiment
+from runs_app.views.permissions import visible_experiment
+
+PER_PAGE = 20
+OFFERED = 30  # Experiments in the choice, besides the chosen ones.
+
+RATED = {"gained": "B higher", "lost": "B lower"}  # The labels of filters for scores that are not right or wrong.
+
+
+@require_safe
+@readers_only
+def compare(request: HttpRequest) -> HttpResponse:
+    """Show a choice and, once two sides are chosen, their comparison.
+
+    `a` and `b` are `experiment:condition`, with `:wave` for one wave; a name alone means the experiment's first
+    condition. `experiment` may be given twice instead, as the list of experiments does.
+    """
+    ticked = request.GET.getlist("experiment")
+    wanted_a = request.GET.get("a") or (ticked[0] if ticked else "")
+    wanted_b = request.GET.get("b") or (ticked[1] if len(ticked) > 1 else ticked[0] if ticked else "")
+    chosen = _experiments(request, [wanted for wanted in (wanted_a, wanted_b) if wanted])
+    offered = Experiment.objects.visible_to(request.user).filter(runs__isnull=False).select_related("dataset")
+    recent = offered.distinct().order_by("-created_at", "-pk")[:OFFERED]
+    sides = list_sides(dict.fromkeys([*chosen, *recent]))
+    a = _side(wanted_a, sides)
+    b = _side(wanted_b, sides, a)
+    data = request.GET.copy()
+    for name, side in (("a", a), ("b", b)):
+        if side is not None:
+            data[name] = side.reference
+    measures = common_measures(a.experiment, b.experiment) if a and b else []
+    form = CompareForm(data if a and b else None, sides, [one for one, _ in measures])
+    context: dict[str, Any] = {
+        "form": form, "a": a, "b": b, "measures": measures, "sides": sides, "too_many": len(ticked) > 2,
+        "swapped": _swapped(data) if a and b else "",
+    }  # fmt: skip
+    if a is None or b is None or not measures or not form.is_valid():
+        return render(request, "grading_app/compare.html", context)
+    return _compared(request, form, a, b, measures, context)
+
+
+def _experiments(request: HttpRequest, references: list[str]) -> list[Experiment]:
+    slugs = [experiment_of(reference) for reference in references]
+    if None in slugs:
+        raise Http404
+    return [visible_experiment(request, slug) for slug in dict.fromkeys(slugs) if slug]
+
+
+def _side(reference: str, sides: dict[str, list[Side]], other: Side | None = None) -> Side | None:
+    """Return the chosen side; None without a choice or without a condition. Raise Http404 for an unknown one."""
+    if not reference:
+        return None
+    found = find_side(reference, sides[experiment_of(reference) or ""], other)
+    if found is None and ":" in reference:
+        raise Http404
+    return found
+
+
+def _compared(
+    request: HttpRequest, form: CompareForm, a: Side, b: Side, measures: list[tuple[Measure, Measure]], context: Any
+) -> HttpResponse:
+    wanted = form.cleaned_data
+    measure, measure_b = next((pair for pair in measures if pair[0].key == wanted["measure"]), measures[0])
+    names = _names(a, b)
+    paired = pair_scores(a, b, measure, measure_b, missing_is_wrong=wanted["unreadable"] == MISSING_WRONG)
+    pair = paired.pair
+    address = partial(_filter_address, request)
+    tables = comparison_tables(paired, pair, measure, names, wanted["margin"], address) if pair else []
+    if (file := requested_file(request, tables, f"compare-{a.condition.pk}-{b.condition.pk}")) is not None:
+        return file
+    rows = paired.select(wanted["filter"] or "all")
+    page = Paginator(rows, PER_PAGE).get_page(request.GET.get("page"))
+    context |= {
+        "measure": measure,
+        "names": names,
+        "paired": paired,
+        "pair": pair,
+        "tables": [table_context(table) for table in tables],
+        "sentence": tables[0].sentence if tables else "",
+        "design": compare_designs(a, b, (measure.dimension, measure_b.dimension)),
+        "filters": _filters(request, paired, wanted["filter"] or "all"),
+        "filter": wanted["filter"] or "all",
+        "page": page,
+        "rows": load_answers(a, b, (measure, measure_b), paired, list(page)),
+        "unfinished": [side for side in dict.fromkeys((a, b)) if _is_unfinished(side)],
+    }
+    return render(request, "grading_app/compare.html", context)
+
+
+def _is_unfinished(side: Side) -> bool:
+    runs = side.experiment.runs.filter(condition=side.condition)
+    runs = runs if side.wave is None else runs.filter(wave=side.wave)
+    return any(run.n_pending or run.n_running for run in runs)
+
+
+def _names(a: Side, b: Side) -> tuple[str, str]:
+    """Return the shortest names that tell the sides apart."""
+    if a.experiment != b.experiment:
+        return f"{a.experiment.slug} / {a.name}", f"{b.experiment.slug} / {b.name}"
+    return a.name, b.name
+
+
+def _filters(request: HttpRequest, paired: PairedScores, chosen: str) -> list[dict[str, Any]]:
+    """Return the filters of the rows that this measure has, with the number of items of each."""
+    names = ["all", "gained", "lost", *(["both_wrong", "both_right"] if paired.scores.is_binary else ["equal"])]
+    return [
+        {
+            "name": name,
+            "label": FILTERS[name] if paired.scores.is_binary else RATED.get(name, FILTERS[name]),
+            "n": len(paired.select(name)),
+            "address": _filter_address(request, name),
+            "is_chosen": name == chosen,
+        }
+        for name in names
+    ]
+
+
+def _filter_address(request: HttpRequest, name: str) -> str:
+    """Return the address of the items of a filter, under the other choices of this address."""
+    query = request.GET.copy()
+    for gone in ("page", "table", "format"):
+        query.pop(gone, None)
+    query["filter"] = name
+    return f"?{query.urlencode()}#answers"
+
+
+def _swapped(data: Any) -> str:
+    query = data.copy()
+    query["a"], query["b"] = data["b"], data["a"]
+    query.pop("page", None)
+    query.pop("experiment", None)
+    return f"{reverse('compare')}?{query.urlencode()}"
+
+
+def compare_address(a: str, b: str, **parameters: str) -> str:
+    """Return the address that compares b with a. Both are references; empty parameters are left out."""
+    given = {"a": a, "b": b, **{name: value for name, value in parameters.items() if value}}
+    return f"{reverse('compare')}?{urlencode(given)}"

@@ -1,0 +1,300 @@
+"""Two conditions compared in the browser: the result, the design, and the answers, largest change first."""
+
+import csv
+import io
+
+import pytest
+from django.core.cache import cache
+from django.db import connection
+from django.http import QueryDict
+from django.test.utils import CaptureQueriesContext
+from django.urls import reverse
+
+from evalsite.lib import permissions
+from grading_app.analysis.data import load_analysis_data
+from grading_app.analysis.scope import ScopeForm
+from grading_app.analysis.sections import section_tables
+from grading_app.scoring.grading import grade
+from tests import factories
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True)
+def empty_cache():
+    cache.clear()
+
+
+def make_quiz(slug="quiz", *, items=30, right=(12, 24), prompts=None, **fields):
+    """Two models: a is right on the first `right[0]` items, b on the first `right[1]`."""
+    made = factories.make_experiment(
+        slug,
+        dataset=fields.pop("dataset", None) or factories.make_dataset(f"{slug}-items", items),
+        models=[factories.make_model("a"), factories.make_model("b")],
+        prompts=prompts,
+        scorers=["numeric"],
+        **fields,
+    )
+    for run in factories.make_runs(made, status="done"):
+        n = right[0] if run.condition.model.name == "a" else right[1]
+        factories.plan_trials(run, answer=lambda item, *_, n=n: f"I say {item.target if item.position < n else -1}")
+    grade(made, by="test")
+    return made
+
+
+@pytest.fixture
+def quiz():
+    return make_quiz()
+
+
+@pytest.fixture
+def study():
+    """Two models rate 12 pictures; b is one point above a on all but two, and cannot be read on one."""
+    made = factories.make_experiment(
+        "study",
+        dataset=factories.make_dataset("pictures", 12),
+        models=[factories.make_model("a"), factories.make_model("b")],
+        dimensions=[factories.make_dimension("valence")],
+        samples=2,
+    )
+    for run in factories.make_runs(made, status="done"):
+        above = run.condition.model.name == "b"
+        factories.plan_trials(run, answer=lambda item, _, at, above=above: rated(item.position, at, above))
+    return made
+
+
+def rated(position, sample, above):
+    if above and position == 11:
+        return {"answer": "no idea", "parse_error": "no_rating"}
+    rating = 2 + position % 3 + (above and position > 1) + (sample and position == 5)
+    return {"answer": str(rating), "rating": rating}
+
+
+def reference(experiment, model, wave=None):
+    condition = experiment.conditions.get(model__name=model)
+    return ":".join(map(str, (experiment.slug, condition.pk, *([] if wave is None else [wave]))))
+
+
+def opened(client, experiment, **query):
+    client.force_login(experiment.owner)
+    query = {**query, **{side: reference(experiment, side) for side in "ab" if side not in query}}
+    return client.get(reverse("compare"), query)
+
+
+def record_of(client, experiment, table="difference", **query):
+    answer = opened(client, experiment, table=table, format="csv", **query)
+    assert answer.status_code == 200
+    return list(csv.DictReader(io.StringIO(answer.content.decode())))
+
+
+def differences_of(experiment, query=""):
+    found = section_tables(load_analysis_data(ScopeForm(QueryDict(query), experiment).scope()))
+    return next(table for tables in found.values() for table in tables if table.name == "differences").rows[0]
+
+
+def test_the_numbers_equal_those_of_the_analysis_command(client, quiz, study):
+    for experiment in (quiz, study):
+        (shown,), computed = record_of(client, experiment), differences_of(experiment)
+        for name in ("items", "mean_a", "mean_b", "difference", "p", "effect", "wins", "losses", "ties"):
+            assert float(shown[name]) == pytest.approx(computed[name]), name
+        ends = float(shown["difference_ci_low"]), float(shown["difference_ci_high"])
+        assert ends == pytest.approx(computed["difference_ci"])
+
+
+def test_one_sentence_states_who_is_better_with_interval_items_and_test(client, quiz):
+    text = opened(client, quiz).content.decode()
+    assert "b beats a by 40.0 pp [" in text
+    assert "on 30 common items (McNemar, p = 0.001)" in text
+    assert "a beats" not in text
+
+
+def test_swapped_sides_turn_the_sign_and_keep_the_winner(client, quiz):
+    (row,) = record_of(client, quiz, a=reference(quiz, "b"), b=reference(quiz, "a"))
+    assert float(row["difference"]) == pytest.approx(-0.4)
+    swapped = opened(client, quiz, a=reference(quiz, "b"), b=reference(quiz, "a")).content.decode()
+    assert "b beats a by 40.0 pp [" in swapped
+
+
+def test_right_and_wrong_are_crossed_and_each_count_leads_to_its_items(client, quiz):
+    rows = record_of(client, quiz, table="right_and_wrong")
+    counts = [[int(row[name]) for name in ("right", "wrong", "sum")] for row in rows]
+    assert counts == [[12, 0, 12], [12, 6, 18], [24, 6, 30]]
+    page = opened(client, quiz)
+    assert "McNemar&#x27;s exact p &lt; 0.001" in page.content.decode()
+    assert "filter=gained#answers" in page.content.decode()
+
+
+@pytest.mark.parametrize(
+    ("name", "positions"),
+    [("gained", range(12, 24)), ("lost", ()), ("both_wrong", range(24, 30)), ("both_right", range(12))],
+)
+def test_a_filter_shows_its_items_alone(client, quiz, name, positions):
+    page = opened(client, quiz, filter=name)
+    assert [row.item.position for row in page.context["rows"]] == list(positions)
+
+
+def test_items_are_sorted_by_the_size_of_their_change_and_paged(client, quiz):
+    first, second = opened(client, quiz), opened(client, quiz, page="2")
+    rows = [*first.context["rows"], *second.context["rows"]]
+    assert [row.item.position for row in rows] == [*range(12, 24), *range(12), *range(24, 30)]
+    assert len(first.context["rows"]) == 20
+
+
+def test_both_answers_stand_beside_each_other_with_their_differing_words(client, quiz):
+    page = opened(client, quiz, filter="gained")
+    row = page.context["rows"][0]
+    assert [piece.text for piece in row.a.pieces if piece.differs] == ["-1"]
+    assert "".join(piece.text for piece in row.b.pieces) == f"I say {row.item.target}"
+    assert (row.a.score_text, row.b.score_text) == ("Wrong", "Right")
+    text = page.content.decode()
+    assert "Gained: only B is right" in text
+    assert "<mark>" in text
+
+
+def test_ratings_are_compared_by_item_means_with_a_margin_of_the_reader(client, study):
+    (row,) = record_of(client, study, margin="2")
+    assert (int(row["items"]), int(row["wins"]), int(row["ties"])) == (11, 9, 2)
+    assert float(row["difference"]) == pytest.approx(9 / 11)
+    assert 0 < float(row["equivalence_p"]) < 0.001
+    text = opened(client, study, margin="2").content.decode()
+    assert "the sides are equivalent at the 5 % level" in text
+    assert "rates 0.82 [" in text
+
+
+def test_items_without_a_score_on_one_side_are_announced(client, study):
+    text = opened(client, study).content.decode()
+    assert "The items differ." in text
+    assert "1 item has a score in A only." in " ".join(text.split())
+    assert "Answers without a score: 0 in A, 2 in B." in " ".join(text.split())
+
+
+def test_unreadable_answers_count_as_wrong_on_request(client, study):
+    (row,) = record_of(client, study, unreadable="wrong")
+    assert (int(row["items"]), int(row["losses"])) == (12, 1)
+
+
+def test_the_texts_of_two_prompts_are_compared_word_by_word(client):
+    prompts = [
+        factories.make_prompt("plain", user="Answer now: {{input}}"),
+        factories.make_prompt("steps", user="Answer slowly: {{input}}"),
+    ]
+    made = make_quiz("prompts", prompts=prompts)
+    one, other = (made.conditions.get(model__name="a", prompt=prompt) for prompt in prompts)
+    text = opened(client, made, a=f"prompts:{one.pk}", b=f"prompts:{other.pk}").content.decode()
+    assert "<del>now</del>" in text
+    assert "<ins>slowly</ins>" in text
+    assert "plain@1" in text
+
+
+def test_two_experiments_on_one_dataset_are_compared_by_item(client, quiz):
+    other = make_quiz("again", dataset=quiz.dataset, right=(18, 18), owner=quiz.owner)
+    (row,) = record_of(client, quiz, b=reference(other, "a"))
+    assert (int(row["items"]), float(row["difference"])) == (30, pytest.approx(0.2))
+
+
+def test_other_datasets_match_by_key_and_content_and_changed_items_are_left_out(client, quiz):
+    items = [
+        {"key": item.key, "input": item.input, "target": item.target if item.position else "changed"}
+        for item in quiz.dataset.items.order_by("-position")
+    ]
+    other = make_quiz("other", dataset=factories.make_dataset("copied", items[:-4] + items[-1:]), owner=quiz.owner)
+    page = opened(client, quiz, b=reference(other, "b"))
+    assert page.context["pair"].items == 26  # Of 30 items, three are missing and one has another target.
+    text = " ".join(page.content.decode().split())
+    assert "1 item has the same key in both datasets, but another text, image, target or choices." in text
+    assert "copied@1" in text
+
+
+def test_two_waves_of_a_condition_are_compared(client):
+    made = make_quiz("waves", right=(10, 20))
+    for run in factories.make_runs(made, wave=1, status="done"):
+        factories.plan_trials(run, answer=lambda item, *_: item.target if item.position < 15 else "-1")
+    grade(made, by="test")
+    (row,) = record_of(client, made, a=reference(made, "a", 0), b=reference(made, "a", 1))
+    assert float(row["difference"]) == pytest.approx(5 / 30)
+    assert "wave-1" in opened(client, made, a=reference(made, "a", 0), b=reference(made, "a", 1)).content.decode()
+
+
+def test_two_ticked_experiments_are_compared_by_their_first_conditions(client, quiz):
+    other = make_quiz("again", dataset=quiz.dataset, right=(18, 18), owner=quiz.owner)
+    client.force_login(quiz.owner)
+    page = client.get(reverse("compare"), {"experiment": ["quiz", "again"]})
+    assert (page.context["a"].reference, page.context["b"].reference) == (reference(quiz, "a"), reference(other, "a"))
+    alone = client.get(reverse("compare"), {"experiment": "quiz"})
+    assert (alone.context["a"].name, alone.context["b"].name) == ("a", "b")
+
+
+def test_without_a_choice_the_page_offers_visible_conditions_alone(client, quiz):
+    stranger = factories.make_user("stranger", permissions.RESEARCHER)
+    make_quiz("theirs", owner=stranger)
+    client.force_login(quiz.owner)
+    text = client.get(reverse("compare")).content.decode()
+    assert f'value="{reference(quiz, "a")}"' in text
+    assert "theirs" not in text
+
+
+@pytest.mark.parametrize("side", ["a", "b"])
+def test_an_experiment_of_somebody_else_is_not_found(client, quiz, side):
+    theirs = make_quiz("theirs", owner=factories.make_user("stranger", permissions.RESEARCHER))
+    assert opened(client, quiz, **{side: reference(theirs, "a")}).status_code == 404
+    assert opened(client, quiz, **{side: "theirs"}).status_code == 404
+
+
+@pytest.mark.parametrize(
+    "wrong", ["quiz:999999", "quiz:x", "nothing:1", "../quiz", "quiz:1:9", ":", "quiz:" + "9" * 40]
+)
+def test_a_side_that_does_not_exist_is_not_found(client, quiz, wrong):
+    assert opened(client, quiz, a=wrong).status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("measure", "nothing", "Select a valid choice. nothing is not one of the available choices."),
+        ("margin", "-1", "Enter a number above 0, or leave it empty."),
+        ("margin", "wide", "Enter a number."),
+        ("filter", "best", "Select a valid choice. best is not one of the available choices."),
+        ("unreadable", "right", "Select a valid choice. right is not one of the available choices."),
+    ],
+)
+def test_a_bad_parameter_is_an_error_of_its_field(client, quiz, name, value, said):
+    page = opened(client, quiz, **{name: value})
+    assert page.status_code == 200
+    assert page.context["form"].errors[name] == [said]
+    assert said in page.content.decode()
+
+
+def test_a_table_or_format_that_does_not_exist_is_not_found(client, quiz):
+    assert opened(client, quiz, table="nothing", format="csv").status_code == 404
+    assert opened(client, quiz, table="difference", format="exe").status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("file_format", "said"), [("md", "| Measure |"), ("latex", r"\toprule"), ("csv", "measure,items")]
+)
+def test_a_table_is_a_file_in_each_format(client, quiz, file_format, said):
+    answer = opened(client, quiz, table="difference", format=file_format)
+    assert said in answer.content.decode()
+    assert "attachment" in answer["Content-Disposition"]
+
+
+def test_the_number_of_queries_does_not_grow_with_items_and_conditions(client, quiz):
+    def count(experiment):
+        cache.clear()
+        with CaptureQueriesContext(
+            connection,
+        ) as queries:
+            assert opened(client, experiment).status_code == 200
+        return len(queries)
+
+    few = make_quiz("few", items=3, owner=quiz.owner)
+    count(few)
+    more = [factories.make_prompt(f"p{at}", user=f"{at} {{{{input}}}}") for at in range(3)]
+    large = make_quiz("large", items=60, prompts=more, owner=quiz.owner)
+    one, other = large.conditions.order_by("pk")[:2]
+    client.force_login(quiz.owner)
+    cache.clear()
+    with CaptureQueriesContext(connection) as queries:
+        page = client.get(reverse("compare"), {"a": f"large:{one.pk}", "b": f"large:{other.pk}"})
+        assert page.status_code == 200
+    assert len(queries) <= count(few)

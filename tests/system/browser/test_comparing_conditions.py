@@ -1,0 +1,68 @@
+"""From a finished run to "A beats B by d [low, high] on these items", by keyboard, on a laptop and on a phone."""
+
+import pytest
+from django.urls import reverse
+from playwright.sync_api import expect
+
+from grading_app.scoring.grading import grade
+from tests import factories
+from tests.system.browser.page_checks import LAPTOP, PHONE, turn
+
+SENTENCE = "steady beats hasty by 30.0 pp ["
+
+
+@pytest.fixture
+def quiz(owner):
+    """Two models answer 40 questions with their working: `steady` is right on 32, `hasty` on 20 of these."""
+    question = "Ann has {} apples and buys {} more. How many has she?"
+    items = [
+        {"key": f"sum-{at:02}", "input": question.format(at, at + 2), "target": str(2 * at + 2)} for at in range(40)
+    ]
+    made = factories.make_experiment(
+        "apples",
+        owner=owner,
+        dataset=factories.make_dataset("apple-sums", items),
+        models=[factories.make_model("hasty"), factories.make_model("steady")],
+        prompts=[factories.make_prompt("plain")],
+        scorers=["numeric"],
+    )
+    for run in factories.make_runs(made, status="done"):
+        right = 20 if run.condition.model.name == "hasty" else 32
+        factories.plan_trials(run, answer=lambda item, *_, right=right: worked(item, right))
+    grade(made, by="a test")
+    return made
+
+
+def worked(item, right):
+    at = item.position
+    total = 2 * at + 2 if at < right else 2 * at
+    return f"Ann starts with {at} apples.\nShe buys {at + 2} more, so that makes {total}.\nThe answer is {total}"
+
+
+@pytest.mark.parametrize("viewport", [LAPTOP, PHONE], ids=["laptop", "phone"])
+def test_a_reader_finds_out_who_is_better_and_on_which_items(quiz, visitor, checked, viewport):
+    page = visitor(quiz.owner, viewport)
+    page.goto(reverse("compare"))
+    page.get_by_label("A", exact=True).focus()
+    page.keyboard.type("hasty")
+    page.keyboard.press("Tab")
+    page.keyboard.type("steady")
+    page.keyboard.press("Tab")
+    with page.expect_navigation():
+        page.keyboard.press("Enter")
+    expect(page.locator(".compare-result")).to_contain_text(SENTENCE)
+    expect(page.locator(".compare-result")).to_contain_text("on 40 common items (McNemar")
+    checked(page, f"compare-{viewport['width']}")
+    page.get_by_role("link", name="Gained 12").focus()
+    with page.expect_navigation():
+        page.keyboard.press("Enter")
+    expect(page.locator(".compare-row")).to_have_count(12)
+    page.keyboard.press("j")
+    expect(page.locator(".compare-row a", has_text="sum-20")).to_be_focused()
+    page.keyboard.press("j")
+    expect(page.locator(".compare-row a", has_text="sum-21")).to_be_focused()
+    page.keyboard.press("k")
+    expect(page.locator(".compare-row a", has_text="sum-20")).to_be_focused()
+    checked(page, f"compare-flips-{viewport['width']}")
+    turn(page, "Enter")
+    expect(page.locator(".turn-assistant").get_by_text("The answer is 42")).to_be_visible()
