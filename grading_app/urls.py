@@ -11,6 +11,7 @@ from grading_app.views import (
     grading,
     item_rubrics,
     length_bias,
+    matrix,
     pairs,
     queues,
     rating,
@@ -86,6 +87,10 @@ urlpatterns += [
     path("ratings/<slug:name>/text/<int:position>/<slug:part>/", rating.rating_text, name="rating_text"),
 ]
 urlpatterns += [path("compare/", compare.compare, name="compare")]
+urlpatterns += [
+    path("experiments/<slug:slug>/matrix/", matrix.experiment_matrix, name="experiment_matrix"),
+    path("experiments/<slug:slug>/matrix/<int:item>/<int:condition>/", matrix.matrix_cell, name="matrix_cell"),
+]
 urlpatterns += [path("experiments/<slug:slug>/waves/", experiment_waves, name="experiment_waves")]
 urlpatterns += [
     path("item-rubrics/", item_rubrics.text_sets, name="text_sets"),

@@ -1,0 +1,136 @@
+"""The matrix of items and conditions: which items, in which order, and the same as a table for files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from datasets_app.models import Item, Norm
+from grading_app.analysis.scope import MISSING_WRONG, Scope
+from grading_app.reports.result_table import ResultColumn, ResultTable
+from grading_app.statistics import item_order
+from grading_app.statistics.item_scores import Floats, ItemScores
+from runs_app.models import Dimension, Trial
+
+MOST_ITEMS, MOST_CELLS, MOST_TRIALS = 50, 2_500, 10_000
+"""Limits of one page, so that its size does not depend on the number of conditions and repetitions."""
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which items the matrix shows, and in which order. a, b: conditions that answer right and wrong, or None."""
+
+    sort: str = ""
+    show: str = ""
+    a: int | None = None
+    b: int | None = None
+
+
+def narrow_scores(scope: Scope, scores: ItemScores) -> ItemScores:
+    """Return the scores of the scope's conditions and category, with missing ones counted as the scope says.
+
+    They are binary only if 0 and 1 are the ends of the measure, so that they mean wrong and right.
+    """
+    ends = (scope.measure.low, scope.measure.high)
+    scores = replace(scores, is_binary=scores.is_binary and ends in ((None, None), (0.0, 1.0)))
+    if scope.missing == MISSING_WRONG:
+        scores = scores.counting_missing_as(scope.measure.low if scope.measure.low is not None else 0.0)
+    if scope.conditions:
+        scores = scores.of_conditions([key for key in scores.conditions.tolist() if key in scope.conditions])
+    if scope.category:
+        of_category = Item.objects.filter(dataset=scope.experiment.dataset_id, category=scope.category)
+        scores = scores.of_items(np.isin(scores.items, list(of_category.values_list("pk", flat=True))))
+    return scores
+
+
+def select_items(scope: Scope, scores: ItemScores, selection: Selection) -> ItemScores:
+    """Return the scores of the selected items only, in the selected order."""
+    chosen = scores.of_items(_chosen(scope, scores, selection))
+    if not selection.sort:
+        return chosen
+    order = _order(scope, chosen, selection.sort)
+    parts = {name: getattr(chosen, name)[order] for name in ("items", "n", "missing", "mean", "within")}
+    return ItemScores(conditions=chosen.conditions, is_binary=chosen.is_binary, **parts)
+
+
+def _chosen(scope: Scope, scores: ItemScores, selection: Selection) -> item_order.Chosen:
+    chosen = np.ones(len(scores.items), dtype=np.bool_)
+    if selection.show:
+        chosen &= item_order.SELECTIONS[selection.show](scores)
+    if selection.show == "failures":
+        chosen |= np.isin(scores.items, _items_with_failed_trials(scope))
+    a, b = selection.a, selection.b
+    if not {a, b} <= {None, *scores.conditions.tolist()}:  # A condition without runs in this wave answers nothing.
+        return np.zeros_like(chosen)
+    if scores.is_binary:
+        chosen &= item_order.mostly(scores, a, right=True) if a is not None else True
+        chosen &= item_order.mostly(scores, b, right=False) if b is not None else True
+    elif a is not None and b is not None:
+        chosen &= item_order.is_higher(scores, a, b)
+    return chosen
+
+
+def _items_with_failed_trials(scope: Scope) -> list[int]:
+    runs = scope.experiment.runs.generating()
+    if scope.wave:
+        runs = runs.filter(wave=scope.wave)
+    if scope.conditions:
+        runs = runs.filter(condition__in=scope.conditions)
+    failed = Trial.objects.filter(run__in=list(runs.values_list("pk", flat=True)), status="failed")
+    if scope.measure.dimension:
+        failed = failed.filter(dimension=scope.measure.dimension)
+    return list(failed.order_by().values_list("item_id", flat=True).distinct())
+
+
+def _order(scope: Scope, scores: ItemScores, sort: str) -> Any:
+    if sort == "disagreement":
+        return item_order.order_by(item_order.disagreement(scores))
+    if sort == "repetitions":
+        return item_order.order_by(item_order.repetition_spread(scores))
+    if sort == "norm":
+        return item_order.order_by(item_order.norm_distance(scores, load_norms(scope, scores)))
+    return item_order.order_by(item_order.item_means(scores), descending=sort == "easiest")
+
+
+def load_norms(scope: Scope, scores: ItemScores) -> Floats:
+    """Return the human mean of each item on the measure's dimension, (items,), NaN without one."""
+    found: dict[int, float] = {}
+    if scope.measure.is_rating and scope.measure.dimension is not None:
+        names = Dimension.objects.filter(pk=scope.measure.dimension).values("name")
+        norms = Norm.objects.filter(item__dataset=scope.experiment.dataset_id, dimension__in=names)
+        if len(scores.items) <= MOST_ITEMS:
+            norms = norms.filter(item__in=scores.items.tolist())
+        found = dict(norms.values_list("item", "mean"))
+    return np.array([found.get(key, np.nan) for key in scores.items.tolist()], dtype=np.float64)
+
+
+def items_per_page(scores: ItemScores) -> int:
+    """Return how many items fit the limits of a page; at least five."""
+    conditions = max(1, len(scores.conditions))
+    filled = max(1, int((scores.n + scores.missing > 0).sum()))
+    repetitions = max(1.0, float((scores.n + scores.missing).sum()) / filled)
+    return int(max(5, min(MOST_ITEMS, MOST_CELLS / conditions, MOST_TRIALS / conditions / repetitions)))
+
+
+def matrix_table(scope: Scope, scores: ItemScores, labels: Mapping[int, str]) -> ResultTable:
+    """Return the mean score of every cell: a row for each item, a column for each condition, for files."""
+    of_dataset = Item.objects.filter(dataset=scope.experiment.dataset_id).values_list("pk", "key", "category")
+    described = {pk: (key, category) for pk, key, category in of_dataset.iterator()}
+    norms = load_norms(scope, scores)
+    has_norms = not np.isnan(norms).all()
+    names = [labels[key] for key in scores.conditions.tolist()]
+    columns = [
+        ResultColumn("item", "Item"),
+        ResultColumn("category", "Category"),
+        *([ResultColumn("human_norm", "Human norm", "number")] if has_norms else []),
+        *(ResultColumn(f"mean {name}", name, "number") for name in names),
+    ]
+    rows = []
+    for at, key in enumerate(scores.items.tolist()):
+        means = {f"mean {name}": mean for name, mean in zip(names, scores.mean[at].tolist(), strict=True)}
+        rows.append({"item": described[key][0], "category": described[key][1], "human_norm": norms[at], **means})
+    title = f"Mean {scope.measure.label} by item and condition"
+    return ResultTable("matrix", title, columns, rows, formula="Each cell is the mean over waves and repetitions.")

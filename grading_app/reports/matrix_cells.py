@@ -1,0 +1,96 @@
+"""The cells of a page of the matrix: what one condition answered to one item, over waves and repetitions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from grading_app.analysis.scope import MISSING_WRONG, Scope
+from grading_app.reports.frames import BY_PEOPLE, BY_RULES, IN_SCOPE, rows_of
+from grading_app.reports.score_matrix import EXCLUSIONS
+from runs_app.models import Run
+
+EXCERPT = 80
+"""Characters of an answer in a cell."""
+AMOUNTS = {"length": "length(t.answer)", "cost": "t.cost_usd", "latency": "t.latency_ms / 1000.0"}
+"""Amounts that cells can show: means over the done trials, in characters, US dollars and seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class MatrixCell:
+    """The trials of one item under one condition.
+
+    scores: of the answers that have one, in no order. missing: answers without a score. failed, open: trials without an
+    answer, and trials that wait or run. mean: over the scores, with missing ones as the scope counts them. extracted:
+    the most frequent extracted answer, else the beginning of an answer. amount: the mean of the amount asked for.
+    """
+
+    trials: int
+    failed: int
+    open: int
+    missing: int
+    scores: tuple[float, ...]
+    mean: float | None
+    extracted: str
+    amount: float | None
+
+
+def load_cells(
+    scope: Scope, items: Sequence[int], conditions: Sequence[int], amount: str = ""
+) -> dict[tuple[int, int], MatrixCell]:
+    """Read the cells of these items and conditions in one query, by (item, condition). Cells without trials are absent.
+
+    The unique index of trials finds them by (run, item). `amount` names AMOUNTS.
+    """
+    where = {
+        "experiment": scope.experiment.pk,
+        "wave": scope.wave.pk if scope.wave else None,
+        "dimension": scope.measure.dimension,
+        "rules": [scope.measure.grader],
+        "runs": _runs(scope, conditions),
+        "items": list(items),
+        "excerpt": EXCERPT,
+    }
+    low = scope.measure.low if scope.measure.low is not None else 0.0
+    wrong = low if scope.missing == MISSING_WRONG else None
+    return {(row[0], row[1]): _cell(row[2:], wrong) for row in rows_of(_statement(scope, amount), where)}
+
+
+def _runs(scope: Scope, conditions: Sequence[int]) -> list[int]:
+    runs = Run.objects.filter(experiment=scope.experiment, condition__in=list(conditions)).generating()
+    of_wave = runs.filter(wave=scope.wave) if scope.wave else runs
+    return list(of_wave.values_list("pk", flat=True))
+
+
+def _cell(row: Sequence[Any], wrong: float | None) -> MatrixCell:
+    trials, failed, open_, missing, found, extracted, amount = row
+    scores = tuple(found or ())
+    counted = scores if wrong is None else (*scores, *[wrong] * missing)
+    mean = sum(counted) / len(counted) if counted else None
+    amount = None if amount is None else float(amount)
+    return MatrixCell(trials, failed, open_, missing, scores, mean, extracted or "", amount)
+
+
+def _statement(scope: Scope, amount: str) -> str:
+    if scope.measure.is_rating:
+        source, score = "runs_app_trial t", "t.rating"
+        missing, extracted = "t.status = 'done' AND t.rating IS NULL", "t.rating::text"
+    else:
+        by_people = scope.measure.grader is not None and scope.measure.grader < 0
+        graded = BY_PEOPLE if by_people else BY_RULES.replace("score FROM", "score, score_raw FROM")
+        source = f"runs_app_trial t LEFT JOIN ({graded}) g ON g.trial_id = t.id"
+        score, missing = "g.score", "g.trial_id IS NOT NULL AND g.score IS NULL"
+        extracted = "NULL::text" if by_people else "nullif(left(g.score_raw, %(excerpt)s), '')"
+    mean_amount = f"avg({AMOUNTS[amount]}) FILTER (WHERE t.status = 'done')" if amount else "NULL"
+    filters = "".join(f" AND {EXCLUSIONS[name]}" for name in sorted(scope.exclude))
+    return f"""SELECT t.item_id, r.condition_id, count(*), count(*) FILTER (WHERE t.status = 'failed'),
+            count(*) FILTER (WHERE t.status IN ('pending', 'running')), count(*) FILTER (WHERE {missing}),
+            array_agg({score}::float8) FILTER (WHERE {score} IS NOT NULL),
+            coalesce(mode() WITHIN GROUP (ORDER BY {extracted}),
+                min(nullif(left(t.answer, %(excerpt)s), '')) FILTER (WHERE t.status = 'done')),
+            {mean_amount}
+        FROM {source} JOIN runs_app_run r ON r.id = t.run_id
+        WHERE {IN_SCOPE} AND t.run_id = ANY(%(runs)s) AND t.item_id = ANY(%(items)s)
+            AND (%(dimension)s::bigint IS NULL OR t.dimension_id = %(dimension)s){filters}
+        GROUP BY 1, 2"""  # noqa: S608

@@ -1,0 +1,179 @@
+"""The matrix of an experiment: items by conditions, and the answers of one cell."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import urlencode
+
+from django.core.paginator import Paginator
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, render
+from django.urls import reverse
+from django.views.decorators.http import require_safe
+
+from datasets_app.models import Item, Norm
+from evalsite.lib.permissions import readers_only
+from evalsite.lib.web.htmx import wants_part
+from grading_app.analysis.scope import Scope
+from grading_app.forms.matrix import MatrixForm
+from grading_app.models import Grading
+from grading_app.reports.item_matrix import (
+    Selection,
+    items_per_page,
+    load_norms,
+    matrix_table,
+    narrow_scores,
+    select_items,
+)
+from grading_app.reports.matrix_cells import AMOUNTS, load_cells
+from grading_app.reports.stored_scores import get_item_scores
+from grading_app.statistics.item_scores import ItemScores
+from grading_app.tables.matrix import CellStyle
+from grading_app.views.agreement import page_state
+from grading_app.views.result_tables import requested_file
+from runs_app.models import Condition, Trial
+from runs_app.views.permissions import visible_experiment
+
+MOST_ANSWERS = 50
+"""Answers of one cell that the panel shows."""
+OF_CELL = ("measure", "wave", "unreadable", "exclude")
+"""Parameters that a cell's page takes over from the matrix."""
+
+
+@require_safe
+@readers_only
+def experiment_matrix(request: HttpRequest, slug: str) -> HttpResponse:
+    experiment = visible_experiment(request, slug)
+    form = MatrixForm(request.GET, experiment)
+    scope = form.scope()
+    context = {"experiment": experiment, "state": page_state(experiment), "filter": {"form": form}, "scope": scope}
+    cached = get_item_scores(experiment, scope.measure, scope.wave, scope.exclude) if scope else None
+    if scope is None or cached is None or cached.value is None:
+        if "format" in request.GET:
+            raise Http404
+        return render(
+            request, "grading_app/matrix.html", {**context, "cached": cached, "here": request.get_full_path()}
+        )
+    whole = narrow_scores(scope, cached.value.scores)
+    found = form.cleaned_data
+    scores = select_items(scope, whole, Selection(found["sort"], found["show"], found["a"], found["b"]))
+    if "format" in request.GET:
+        return _file(request, scope, scores, form.labels)
+    context |= _page(request, scope, scores, form)
+    context |= {
+        "n_items": len(whole.items),
+        "needs_both": not scores.is_binary and (found["a"] is None) != (found["b"] is None),
+    }
+    return render(request, "grading_app/matrix.html", context)
+
+
+def _file(request: HttpRequest, scope: Scope, scores: ItemScores, labels: dict[int, str]) -> HttpResponse:
+    response = requested_file(request, [matrix_table(scope, scores, labels)], scope.experiment.slug)
+    if response is None:
+        raise Http404
+    return response
+
+
+def _page(request: HttpRequest, scope: Scope, scores: ItemScores, form: MatrixForm) -> dict[str, Any]:
+    """Return one page of rows, in two queries for its items and its cells, and one for norms."""
+    pages = Paginator(range(len(scores.items)), items_per_page(scores))
+    page = pages.get_page(request.GET.get("page"))
+    of_page = scores.of_items(_between(scores, page.start_index() - 1, page.end_index()))
+    items, conditions = of_page.items.tolist(), of_page.conditions.tolist()
+    display = form.cleaned_data["display"]
+    cells = load_cells(scope, items, conditions, display if display in AMOUNTS else "")
+    norms = load_norms(scope, of_page).tolist()
+    described = Item.objects.select_related("image").only("key", "category", "image").in_bulk(items)
+    style = CellStyle(scope, of_page.is_binary, display)
+    stem, query = reverse("experiment_matrix", args=[scope.experiment.slug]), _query_of_cell(request)
+    rows = []
+    for item, norm in zip(items, norms, strict=True):
+        at = [(key, f"{stem}{item}/{key}/{query}", f"{described[item].key}, {form.labels[key]}") for key in conditions]
+        shown = [style.shown(cells.get((item, key)), norm, address, name) for key, address, name in at]
+        rows.append({"item": described[item], "norm": None if norm != norm else norm, "cells": shown})
+    return {
+        "rows": rows,
+        "heads": [form.labels[key] for key in conditions],
+        "page": page,
+        "display": display,
+        "is_share": of_page.is_binary,
+        "previous_url": _page_url(request, page.previous_page_number()) if page.has_previous() else "",
+        "next_url": _page_url(request, page.next_page_number()) if page.has_next() else "",
+    }
+
+
+def _between(scores: ItemScores, first: int, last: int) -> Any:
+    import numpy as np
+
+    positions = np.arange(len(scores.items))
+    return (positions >= first) & (positions < last)
+
+
+def _page_url(request: HttpRequest, number: int) -> str:
+    query = request.GET.copy()
+    query["page"] = str(number)
+    return f"?{query.urlencode()}"
+
+
+def _query_of_cell(request: HttpRequest) -> str:
+    chosen = [(name, value) for name in OF_CELL for value in request.GET.getlist(name) if value]
+    return f"?{urlencode(chosen)}" if chosen else ""
+
+
+@require_safe
+@readers_only
+def matrix_cell(request: HttpRequest, slug: str, item: int, condition: int) -> HttpResponse:
+    """Show the answers of one cell: as a panel of the matrix for htmx, else as a page."""
+    experiment = visible_experiment(request, slug)
+    scope = MatrixForm(request.GET, experiment).scope()
+    if scope is None:
+        raise Http404
+    conditions = Condition.objects.filter(experiment=experiment, stage=Condition.Stage.GENERATE)
+    chosen = get_object_or_404(conditions.select_related("model", "prompt", "sampler"), pk=condition)
+    described = get_object_or_404(Item.objects.filter(dataset=experiment.dataset_id).select_related("image"), pk=item)
+    trials = _trials_of_cell(scope, described, chosen)
+    context = {
+        "experiment": experiment,
+        "item": described,
+        "condition": chosen,
+        "scope": scope,
+        "norm": _norm(scope, described),
+        "answers": _answers(scope, trials[:MOST_ANSWERS]),
+        "is_cut": len(trials) > MOST_ANSWERS,
+        "query": request.GET.urlencode(),
+        "is_panel": wants_part(request),
+    }
+    if wants_part(request):
+        return render(request, "grading_app/partials/matrix_cell.html", context)
+    return render(request, "grading_app/matrix_cell.html", {**context, "state": page_state(experiment)})
+
+
+def _trials_of_cell(scope: Scope, item: Item, condition: Condition) -> list[Trial]:
+    runs = condition.runs.filter(wave=scope.wave) if scope.wave else condition.runs.all()
+    found = Trial.objects.filter(run__in=list(runs.values_list("pk", flat=True)), item=item)
+    if scope.measure.dimension:
+        found = found.filter(dimension=scope.measure.dimension)
+    in_order = found.select_related("run__wave", "dimension").order_by("run__wave__number", "sample_idx", "pk")
+    return list(in_order.defer("raw_response", "reasoning")[: MOST_ANSWERS + 1])
+
+
+def _answers(scope: Scope, trials: list[Trial]) -> list[dict[str, Any]]:
+    """Return each trial with its scores by the measure's grader, in one query."""
+    gradings: dict[int, list[Grading]] = {}
+    if scope.measure.grader is not None:
+        if scope.measure.grader > 0:
+            wanted = Grading.objects.filter(condition=scope.measure.grader)
+        else:
+            wanted = Grading.objects.filter(
+                condition__assignment__queue=-scope.measure.grader, condition__experiment=scope.experiment
+            )
+        for grading in wanted.filter(trial__in=trials).order_by("pk"):
+            gradings.setdefault(grading.trial_id, []).append(grading)
+    return [{"trial": trial, "gradings": gradings.get(trial.pk, [])} for trial in trials]
+
+
+def _norm(scope: Scope, item: Item) -> Norm | None:
+    if scope.measure.dimension is None or not scope.measure.is_rating:
+        return None
+    names = scope.experiment.dimensions.filter(pk=scope.measure.dimension).values("name")
+    return item.norms.filter(dimension__in=names).first()

@@ -1,0 +1,282 @@
+"""The matrix of items and conditions shows the stored scores, in every order and selection that it offers."""
+
+import csv
+import io
+import re
+from functools import partial
+
+import pytest
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from django.urls import reverse
+
+from evalsite.lib import permissions
+from grading_app.scoring.grading import grade
+from tests import factories
+from tests.factories.gradings import make_answered_experiment
+
+pytestmark = pytest.mark.django_db
+
+# Right answers, the first repetitions, by item and condition.
+RIGHT = {
+    "item-0": {"a": 2, "b": 2},
+    "item-1": {"a": 2, "b": 0},
+    "item-2": {"a": 0, "b": 1},
+    "item-3": {"a": 0, "b": 0},
+}
+
+
+def make_sums(*, samples=2, answers=()):
+    """Four sums, graded as RIGHT says. answers: what else was answered, by (item key, condition, repetition)."""
+    made = factories.make_experiment(
+        "sums", dataset=factories.make_dataset("sums", items=4), samples=samples, scorers=["numeric"],
+        models=[factories.make_model("a"), factories.make_model("b")],
+    )  # fmt: skip
+    for run in factories.make_runs(made):
+        factories.plan_trials(run, answer=partial(_sum, dict(answers), run.condition.model.name))
+    grade(made, by="test")
+    return made
+
+
+def _sum(answers, name, item, _dimension, index):
+    return answers.get((item.key, name, index), item.target if index < RIGHT[item.key][name] else "99")
+
+
+@pytest.fixture
+def graded():
+    return make_sums()
+
+
+@pytest.fixture
+def rated():
+    """Item n has the norm 4; model a rates it 1 + n in each repetition, model b 4 - n and 4 + n."""
+    items = [{**factories.plain_question(n), "norms": {"valence": 4.0}} for n in range(4)]
+    made = factories.make_experiment(
+        "faces",
+        dataset=factories.make_dataset("faces", items),
+        models=[factories.make_model("a"), factories.make_model("b")],
+        dimensions=[factories.make_dimension("valence")],
+        samples=2,
+    )
+    for run in factories.make_runs(made):
+        factories.plan_trials(run, answer=lambda item, _, index, run=run: _rating(run, item.position, index))
+    return made
+
+
+def _rating(run, position, index):
+    if run.condition.model.name == "a":
+        return {"answer": str(1 + position), "rating": 1 + position}
+    rating = 4 + (position if index else -position)
+    return {"answer": str(rating), "rating": rating}
+
+
+@pytest.fixture
+def see(client):
+    def open_page(experiment, **query):
+        client.force_login(experiment.owner)
+        return client.get(reverse("experiment_matrix", args=[experiment.slug]), query)
+
+    return open_page
+
+
+def cells(response):
+    """Item key -> texts of the row's cells."""
+    return {row["item"].key: [cell and cell.text for cell in row["cells"]] for row in response.context["rows"]}
+
+
+def keys(response):
+    return [row["item"].key for row in response.context["rows"]] if "rows" in response.context else []
+
+
+def test_a_cell_counts_the_right_answers_of_its_repetitions(graded, see):
+    assert cells(see(graded)) == {
+        "item-0": ["2/2", "2/2"],
+        "item-1": ["2/2", "0/2"],
+        "item-2": ["0/2", "1/2"],
+        "item-3": ["0/2", "0/2"],
+    }
+
+
+def test_a_single_answer_is_a_sign_with_a_word_for_screen_readers(see):
+    response = see(make_sums(samples=1))
+    assert [texts[0] for texts in cells(response).values()] == ["✓", "✓", "✗", "✗"]
+    assert 'aria-label="item-0, a: right, 0"' in response.content.decode()
+
+
+def test_a_rating_shows_its_mean_its_bars_and_the_norm(rated, see):
+    response = see(rated)
+    assert cells(response)["item-3"] == ["4.00", "4.00"]
+    a, b = response.context["rows"][3]["cells"]
+    assert (a.path.count("M"), b.path.count("M")) == (1, 2)
+    assert b.norm_x == "28.0", "4 is the middle of a scale from 1 to 7, 56 wide"
+    assert "norm 4.00" in b.label
+
+
+@pytest.mark.parametrize(
+    ("sort", "expected"),
+    [
+        ("", ["item-0", "item-1", "item-2", "item-3"]),
+        ("disagreement", ["item-1", "item-2", "item-0", "item-3"]),
+        ("repetitions", ["item-2", "item-0", "item-1", "item-3"]),
+        ("difficulty", ["item-3", "item-2", "item-1", "item-0"]),
+        ("easiest", ["item-0", "item-1", "item-2", "item-3"]),
+        ("norm", ["item-0", "item-1", "item-2", "item-3"]),
+    ],
+)
+def test_items_are_sorted_by_their_scores(graded, see, sort, expected):
+    assert keys(see(graded, sort=sort)) == expected
+
+
+def test_items_far_from_the_human_norm_come_first(rated, see):
+    assert keys(see(rated, sort="norm")) == ["item-0", "item-1", "item-2", "item-3"]
+    assert keys(see(rated, sort="repetitions")) == ["item-3", "item-2", "item-1", "item-0"]
+
+
+@pytest.mark.parametrize(
+    ("show", "expected"),
+    [
+        ("failures", ["item-1", "item-2", "item-3"]),
+        ("different", ["item-1", "item-2"]),
+        ("unsolved", ["item-3"]),
+    ],
+)
+def test_items_are_selected_by_their_scores(graded, see, show, expected):
+    assert keys(see(graded, show=show)) == expected
+
+
+def test_items_that_one_condition_gets_right_and_the_other_wrong(graded, see):
+    a, b = graded.conditions.order_by("pk").values_list("pk", flat=True)
+    assert keys(see(graded, a=a, b=b)) == ["item-1"]
+    assert keys(see(graded, a=b, b=a)) == [], "one of two is neither right nor wrong"
+    assert keys(see(graded, b=a)) == ["item-2", "item-3"]
+
+
+def test_items_that_one_condition_rates_higher(rated, see):
+    a, b = rated.conditions.order_by("pk").values_list("pk", flat=True)
+    assert keys(see(rated, a=b, b=a)) == ["item-0", "item-1", "item-2"]
+    assert keys(see(rated, a=a, b=b)) == []
+    assert "Choose both conditions" in see(rated, a=a).content.decode()
+
+
+def test_a_category_keeps_its_items(graded, see):
+    assert keys(see(graded, category="odd")) == ["item-1", "item-3"]
+
+
+def test_answers_without_a_score_count_as_wrong_on_request(see):
+    made = make_sums(answers={("item-0", "a", 0): "I do not know."})
+    assert cells(see(made))["item-0"] == ["✓", "2/2"]
+    assert cells(see(made, unreadable="wrong"))["item-0"] == ["1/2", "2/2"]
+    assert "item-0" in keys(see(made, show="failures"))
+    assert keys(see(made, show="different")) == ["item-1", "item-2"]
+    assert keys(see(made, unreadable="wrong", show="different")) == ["item-0", "item-1", "item-2"]
+
+
+def test_an_item_with_a_failed_call_is_a_failure(see):
+    made = make_sums(answers={("item-0", "a", 0): factories.failed()})
+    assert "item-0" in keys(see(made, show="failures"))
+    assert "1 failed" in see(made).context["rows"][0]["cells"][0].label
+
+
+@pytest.mark.parametrize(
+    ("display", "text"), [("answer", "0"), ("length", "1"), ("cost", "$0.00012"), ("latency", "250 ms")]
+)
+def test_cells_show_other_amounts_beside_the_score(graded, see, display, text):
+    response = see(graded, display=display)
+    assert cells(response)["item-0"][0].replace("\u202f", " ") == text
+    assert response.context["rows"][0]["cells"][0].detail == "2/2"
+
+
+def test_a_wave_shows_its_answers_alone(graded, see):
+    for run in factories.make_runs(graded, wave=1):
+        factories.plan_trials(run, answer=lambda item, _, index: item.target)
+    grade(graded, by="test")
+    assert cells(see(graded, wave=1))["item-3"] == ["2/2", "2/2"]
+    assert cells(see(graded))["item-3"] == ["2/4", "2/4"]
+
+
+def test_the_file_holds_every_selected_item_in_order(graded, see):
+    response = see(graded, sort="difficulty", show="failures", table="matrix", format="csv")
+    rows = list(csv.DictReader(io.StringIO(response.content.decode(), newline="")))
+    assert [(row["item"], row["mean a"], row["mean b"]) for row in rows] == [
+        ("item-3", "0.0", "0.0"),
+        ("item-2", "0.0", "0.5"),
+        ("item-1", "1.0", "0.0"),
+    ]
+
+
+@pytest.mark.parametrize("query", [{"table": "other", "format": "csv"}, {"table": "matrix", "format": "exe"}])
+def test_files_that_do_not_exist_are_not_found(graded, see, query):
+    assert see(graded, **query).status_code == 404
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        {"sort": "beauty"}, {"show": "none"}, {"measure": "bleu"}, {"a": "999999999"}, {"wave": "x"},
+        {"category": "none"}, {"display": "smell"}, {"condition": "abc"},
+    ],
+)  # fmt: skip
+def test_a_bad_parameter_is_named_and_shows_no_item(graded, see, query):
+    response = see(graded, **query)
+    assert response.status_code == 200
+    assert keys(response) == []
+    assert "Select a valid choice" in response.content.decode() or "is not one of" in response.content.decode()
+
+
+@pytest.mark.parametrize("page", ["0", "-1", "99999999999999999999", "x"])
+def test_a_page_that_does_not_exist_is_the_nearest_one(graded, see, page):
+    assert keys(see(graded, page=page)) == ["item-0", "item-1", "item-2", "item-3"]
+
+
+def test_pages_follow_one_another(see):
+    made = make_answered_experiment("long", items=60, dimensions=[factories.make_dimension()])
+    first = see(made, sort="difficulty")
+    second = see(made, **dict(re.findall(r"(\w+)=([\w-]+)", first.context["next_url"])))
+    assert (len(keys(first)), len(keys(second))) == (50, 10)
+    assert set(keys(first)).isdisjoint(keys(second))
+
+
+def test_the_answers_of_a_cell_stand_on_a_page_and_beside_the_matrix(graded, see, client):
+    link = see(graded).context["rows"][1]["cells"][0].address
+    page, panel = client.get(link), client.get(link, headers={"HX-Request": "true"})
+    assert "Back to matrix" in page.content.decode()
+    assert "<html" not in panel.content.decode()
+    for response in (page, panel):
+        trials = [answer["trial"] for answer in response.context["answers"]]
+        assert [(trial.item.key, trial.run.condition.model.name, trial.sample_idx) for trial in trials] == [
+            ("item-1", "a", 0),
+            ("item-1", "a", 1),
+        ]
+        assert [answer["gradings"][0].score for answer in response.context["answers"]] == [1.0, 1.0]
+
+
+def test_cells_of_other_experiments_are_not_found(graded, rated, client):
+    client.force_login(graded.owner)
+    (item, other_item) = (one.dataset.items.first().pk for one in (graded, rated))
+    (condition, other) = (one.conditions.first().pk for one in (graded, rated))
+    for pair in ((other_item, condition), (item, other), (item, 10**18)):
+        assert client.get(reverse("matrix_cell", args=["sums", *pair])).status_code == 404
+
+
+def test_a_private_experiment_has_no_matrix_for_others(graded):
+    other = Client()
+    other.force_login(factories.make_user("other", permissions.RESEARCHER))
+    assert other.get(reverse("experiment_matrix", args=["sums"])).status_code == 404
+
+
+def test_an_experiment_without_a_measure_says_so(see):
+    assert "No scores yet" in see(factories.make_experiment("empty")).content.decode()
+
+
+def test_the_number_of_queries_does_not_grow(see):
+    def queries(slug, items, models, samples):
+        dimension = factories.make_dimension(slug)
+        made = make_answered_experiment(slug, items=items, models=models, samples=samples, dimensions=[dimension])
+        see(made)
+        with CaptureQueriesContext(connection) as asked:
+            assert len(keys(see(made, sort="norm", category="even"))) == (items + 1) // 2
+            see(made, show="failures")
+        return len(asked)
+
+    assert queries("few", 3, ["m1"], 1) == queries("many", 40, ["m1", "m2", "m3", "m4"], 3)
