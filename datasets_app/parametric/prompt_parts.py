@@ -1,14 +1,16 @@
 """The texts that a prompt needs beside a case's input: the task's instructions, and worked examples. Pure.
 
 They are metadata of each item, so that prompts name them: `{{meta.instruction}}`, `{{meta.example_1_input}}`. The
-examples of a point come from another seed and equal none of its cases. More cases at a point leave them as they are,
-unless a new case equals an example: another example then takes its place.
+examples have the point's formats and the task's default numbers, so that their difficulty is the same at all points.
+They come from another seed and equal none of the point's cases. More cases at a point leave them as they are, unless a
+new case equals an example: another example then takes its place.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
+from typing import Any
 
 from datasets_app.generators.base import Case, final_line
 from datasets_app.generators.registry import get_generator
@@ -42,14 +44,20 @@ def prompt_parts(point: Point, *, seed: int) -> dict[str, str]:
 
 
 def _choose_examples(point: Point, seed: int) -> list[Case]:
-    """Return EXAMPLES cases of the point. If it has too few other cases, the task's defaults give the rest."""
+    """Return EXAMPLES cases in the point's formats. If too few differ from its cases, the task's defaults give more."""
     inputs = InputDigests(item.case.input for item in generate_point(point, seed=seed))
-    found = draw_examples(point.base_task, point.params, EXAMPLES, avoid=inputs)
-    if len(found) < EXAMPLES:
-        chosen = {case.input for case in found}
-        spare = draw_examples(point.base_task, {}, 2 * EXAMPLES, avoid=inputs)
-        found += [case for case in spare if case.input not in chosen]
-    return found[:EXAMPLES]
+    found: dict[str, Case] = {}
+    for params in (_formats(point), {}):
+        if len(found) < EXAMPLES:
+            drawn = draw_examples(point.base_task, params, 2 * EXAMPLES, avoid=inputs)
+            found |= {case.input: case for case in drawn if case.input not in found}
+    return list(found.values())[:EXAMPLES]
+
+
+def _formats(point: Point) -> dict[str, Any]:
+    """Return the point's parameters that are options, not numbers. The numbers of examples are the task's defaults."""
+    kinds = {info.name: info.kind for info in get_generator(point.base_task).describe_params()}
+    return {name: value for name, value in point.params.items() if kinds[name] in ("choice", "switch")}
 
 
 def _digest(text: str) -> bytes:

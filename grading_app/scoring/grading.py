@@ -7,6 +7,7 @@ An answer that a scorer cannot read is a final result too: a row with a code.
 
 from __future__ import annotations
 
+import json
 import math
 import time
 from collections import Counter
@@ -38,17 +39,17 @@ UNGRADED = """ AND NOT EXISTS (SELECT FROM grading_app_grading g
     WHERE g.condition_id = %(condition)s AND g.trial_id = t.id OFFSET 0)"""
 KEYS = f"SELECT t.id {DONE}"
 GRADED = "SELECT g.trial_id FROM grading_app_grading g WHERE g.condition_id = %(condition)s"
-ANSWERS = f"""SELECT t.id, t.item_id, t.answer, t.rating, t.parse_error {DONE}
+ANSWERS = f"""SELECT t.id, t.item_id, t.answer, t.rating, t.parse_error, t.truncated, t.output_tokens {DONE}
     AND t.id > %(low)s AND t.id <= %(high)s"""
 WRITE = """INSERT INTO grading_app_grading
-    (condition_id, trial_id, score, score_raw, parse_ok, parse_error, created_at)
-    SELECT %(condition)s, trial_id, score, score_raw, parse_error = '', parse_error, now()
-    FROM unnest(%(trials)s::bigint[], %(scores)s::float8[], %(raws)s::text[], %(errors)s::text[])
-        AS read (trial_id, score, score_raw, parse_error)
+    (condition_id, trial_id, score, score_raw, parse_ok, parse_error, detail, created_at)
+    SELECT %(condition)s, trial_id, score, score_raw, parse_error = '', parse_error, detail::jsonb, now()
+    FROM unnest(%(trials)s::bigint[], %(scores)s::float8[], %(raws)s::text[], %(errors)s::text[], %(details)s::text[])
+        AS read (trial_id, score, score_raw, parse_error, detail)
     ON CONFLICT (condition_id, trial_id) """
 KEEP = "DO NOTHING"
 REPLACE = """DO UPDATE SET score = EXCLUDED.score, score_raw = EXCLUDED.score_raw, parse_ok = EXCLUDED.parse_ok,
-    parse_error = EXCLUDED.parse_error, created_at = EXCLUDED.created_at"""
+    parse_error = EXCLUDED.parse_error, detail = EXCLUDED.detail, created_at = EXCLUDED.created_at"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,8 +248,8 @@ class _Grading:
 
     @cached_property
     def _items(self) -> dict[int, ScoredItem]:
-        rows = self.experiment.dataset.items.values_list("pk", "target", "choices").iterator()
-        return {pk: ScoredItem(target, tuple(map(str, choices))) for pk, target, choices in rows}
+        rows = self.experiment.dataset.items.values_list("pk", "target", "choices", "metadata__task").iterator()
+        return {pk: _scored_item(*fields) for pk, *fields in rows}
 
     def _pages(self, run: int) -> Iterator[list[tuple[Any, ...]]]:
         wanted = {"run": run, "condition": self._condition, "with_empty": self._with_empty}
@@ -258,8 +259,8 @@ class _Grading:
 
     def _grade_page(self, page: list[tuple[Any, ...]], report: RuleReport) -> None:
         scores = [
-            self.rule.score(Answer(answer, rating, parse_error or None), self._items[item])
-            for _, item, answer, rating, parse_error in page
+            self.rule.score(Answer(answer, rating, parse_error or None, truncated, tokens), self._items[item])
+            for _, item, answer, rating, parse_error, truncated, tokens in page
         ]
         report.graded += self._write([trial for trial, *_ in page], scores)
         report.unread.update(score.parse_error for score in scores if score.parse_error)
@@ -271,13 +272,15 @@ class _Grading:
             "scores": [score.value for score in scores],
             "raws": [(score.raw or "")[:LONGEST_RAW] for score in scores],
             "errors": [score.parse_error or "" for score in scores],
+            "details": [_json_text(score.detail) for score in scores],
         }
         with superseding() if self.force else nullcontext(), bare_cursor() as cursor:
             cursor.execute(WRITE + (REPLACE if self.force else KEEP), columns)
             return int(cursor.rowcount)
 
 
-OF_TRIALS = f"""SELECT t.id, t.answer, t.rating, t.parse_error, i.target, i.choices FROM runs_app_trial t
+OF_TRIALS = f"""SELECT t.id, t.answer, t.rating, t.parse_error, t.truncated, t.output_tokens,
+    i.target, i.choices, i.metadata ->> 'task' FROM runs_app_trial t
     JOIN datasets_app_item i ON i.id = t.item_id WHERE t.id = ANY(%(trials)s) AND {GRADABLE}{UNGRADED}"""  # noqa: S608
 
 
@@ -290,11 +293,23 @@ def grade_trials(experiment: Experiment, rule: Rule, trials: Sequence[int]) -> i
     wanted = {"trials": list(trials), "condition": grading._condition, "with_empty": grading._with_empty}
     rows = _rows(OF_TRIALS, wanted)
     scores = [
-        rule.score(Answer(answer, rating, error or None), ScoredItem(target, tuple(map(str, choices))))
-        for _, answer, rating, error, target, choices in rows
+        rule.score(Answer(answer, rating, error or None, truncated, tokens), _scored_item(*item))
+        for _, answer, rating, error, truncated, tokens, *item in rows
     ]
     grading._write([trial for trial, *_ in rows], scores)
     return grading._condition
+
+
+def _scored_item(target: str, choices: Sequence[Any], task: Any) -> ScoredItem:
+    return ScoredItem(target, tuple(map(str, choices)), task if isinstance(task, str) else "")
+
+
+def _json_text(detail: Mapping[str, Any] | None) -> str | None:
+    """Return JSON for a jsonb column. Texts are cut, because an answer may have any length."""
+    if detail is None:
+        return None
+    cut = {name: value[:LONGEST_RAW] if isinstance(value, str) else value for name, value in detail.items()}
+    return json.dumps(cut)
 
 
 def _count(keys_sql: str, params: Mapping[str, Any]) -> int:

@@ -16,6 +16,7 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
 
+from datasets_app.generators.registry import UnknownTask, get_generator
 from grading_app.scoring.answer_extraction import chosen_letter, final_part, last_number, letter_of_text, normalised
 from runs_app.llm.rating_parser import find_json_objects, strip_thinking
 
@@ -27,28 +28,38 @@ SEARCH_SECONDS = 0.2
 
 @dataclass(frozen=True, slots=True)
 class ScoredItem:
-    """The fields of an item that a scorer may use."""
+    """The fields of an item that a scorer may use. `task` is the parametric task in its metadata."""
 
     target: str = ""
     choices: tuple[str, ...] = ()
+    task: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The text of an answer and, for a rated item, the parsed rating or the reason why there is none."""
+    """The text of an answer and, for a rated item, the parsed rating or the reason why there is none.
+
+    output_tokens: the tokens of the answer with its reasoning, None if the provider did not state them.
+    """
 
     text: str
     rating: int | None = None
     rating_error: str | None = None
+    truncated: bool = False
+    output_tokens: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """A score. `value` is None exactly if `parse_error` is set; then `parse_ok` is False. `raw` is the parsed text."""
+    """A score. `value` is None exactly if `parse_error` is set; then `parse_ok` is False. `raw` is the parsed text.
+
+    detail: other facts about the answer that are stored with the score, as JSON.
+    """
 
     value: float | None
     raw: str | None = None
     parse_error: str | None = None
+    detail: dict[str, Any] | None = None
 
     def __post_init__(self) -> None:
         if (self.value is None) == (not self.parse_error):
@@ -154,6 +165,8 @@ def parameter_problems(name: str, parameters: Parameters) -> list[str]:
             problems.append(problem)
         elif key == "tolerance" and not re.fullmatch(r"[0-9]{0,12}\.?[0-9]{1,12}", value):
             problems.append(f"The tolerance must be a number from 0 up, not {value!r}.")
+        elif key == "limit" and not re.fullmatch(r"[1-9][0-9]{0,8}", value):
+            problems.append(f"The limit must be a whole number of tokens from 1 up, not {value!r}.")
     return problems
 
 
@@ -249,6 +262,34 @@ def regex(answer: Answer, item: ScoredItem, parameters: Parameters) -> Score:
     if not item.target.strip():
         return _unread("empty_target")
     return _unread("no_match") if last is None else _right(_same_text_or_number(last, item.target), last)
+
+
+@scorer("final_answer", "Final answer of a parametric task", takes=("limit",))
+def final_answer(answer: Answer, item: ScoredItem, parameters: Parameters) -> Score:
+    """Return 1 if the answer that the task's pattern reads is the target, else 0.
+
+    An answer without a valid final answer is wrong. A truncated answer has no score. With `limit`, an answer of more
+    output tokens counts as truncated.
+    """
+    try:
+        rule = get_generator(item.task).answer
+    except UnknownTask:
+        return _unread("no_parametric_task")
+    if not item.target.strip():
+        return _unread("empty_target")
+    read = rule.read(strip_thinking(answer.text), item.choices or None)
+    limit = int(parameters.get("limit") or 0)
+    truncated = answer.truncated or bool(limit and answer.output_tokens and answer.output_tokens > limit)
+    correct = rule.is_correct(read, item.target)
+    detail = {
+        "extracted": read.extracted,
+        "normalised": read.normalised,
+        "valid": read.valid,
+        "correct": correct,
+        "truncated": truncated,
+    }
+    value = None if truncated else float(correct)
+    return Score(value, read.extracted, "truncated" if truncated else None, detail)
 
 
 def pattern_problem(pattern: str) -> str | None:

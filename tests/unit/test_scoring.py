@@ -196,3 +196,58 @@ def test_a_scorer_is_written_with_its_parameter_after_a_colon_or_as_a_mapping(wr
 def test_what_names_no_scorer_or_no_parameter_that_it_takes_is_refused(written):
     with pytest.raises(ScorerError):
         read_scorer(written)
+
+
+MOVIE = ScoredItem("(C)", ("(A)", "(B)", "(C)"), "movies")
+
+
+def test_the_final_answer_of_a_parametric_task_is_extracted_and_normalised():
+    score = SCORERS["final_answer"].function(Answer("Both are war films.\nFinal Answer: (C) Hacksaw Ridge"), MOVIE, {})
+    assert (score.value, score.raw, score.parse_ok) == (1.0, "(C)", True)
+    assert score.detail == {
+        "extracted": "(C)",
+        "normalised": "(C) Hacksaw Ridge",
+        "valid": True,
+        "correct": True,
+        "truncated": False,
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "extracted", "valid"),
+    [("Final Answer: (A)", "(A)", True), ("Final Answer: (D)", "(D)", False), ("I do not know.", None, False)],
+)
+def test_another_final_answer_or_none_is_wrong_and_says_whether_it_was_valid(text, extracted, valid):
+    score = SCORERS["final_answer"].function(Answer(text), MOVIE, {})
+    assert (score.value, score.raw) == (0.0, extracted)
+    assert (score.detail["valid"], score.detail["correct"]) == (valid, False)
+
+
+def test_a_final_answer_in_a_thought_is_not_read():
+    text = "<think>Final Answer: (C)</think>Final Answer: (B)"
+    assert SCORERS["final_answer"].function(Answer(text), MOVIE, {}).raw == "(B)"
+
+
+def test_a_truncated_final_answer_has_no_score_even_if_it_is_correct():
+    score = SCORERS["final_answer"].function(Answer("Final Answer: (C)", truncated=True), MOVIE, {})
+    assert (score.value, score.parse_error) == (None, "truncated")
+    assert (score.detail["correct"], score.detail["truncated"]) == (True, True)
+
+
+@pytest.mark.parametrize(("tokens", "value"), [(2000, 1.0), (2001, None), (None, 1.0)])
+def test_a_context_limit_counts_longer_answers_as_truncated(tokens, value):
+    answer = Answer("Final Answer: (C)", output_tokens=tokens)
+    assert SCORERS["final_answer"].function(answer, MOVIE, {"limit": "2000"}).value == value
+
+
+def test_an_item_of_no_parametric_task_has_no_final_answer():
+    for item in (ScoredItem("(C)"), ScoredItem("(C)", task="cooking")):
+        assert (
+            SCORERS["final_answer"].function(Answer("Final Answer: (C)"), item, {}).parse_error == "no_parametric_task"
+        )
+
+
+@pytest.mark.parametrize("limit", ["0", "-1", "2k", "1.5"])
+def test_a_limit_is_a_whole_number_of_tokens(limit):
+    with pytest.raises(ScorerError, match="whole number of tokens"):
+        read_scorer(f"final_answer:{limit}")

@@ -8,7 +8,8 @@ from django.db import DatabaseError, transaction
 from datasets_app import curation, parametric_datasets
 from datasets_app.generators.registry import get_generator
 from datasets_app.models import Dataset, Item, ParametricSpace
-from datasets_app.parametric.items import draw_cases
+from datasets_app.parametric.items import EXAMPLES_SEED, draw_cases, generate_point
+from datasets_app.parametric.prompt_parts import prompt_parts
 from datasets_app.parametric.spaces import resolve
 from datasets_app.parametric.spec import SpaceError, read_space
 from datasets_app.parametric_datasets import SpaceFiles, create_parametric_dataset, rebuild_items
@@ -100,13 +101,22 @@ def test_prompt_texts_name_the_task_and_examples_equal_no_case_of_the_point():
 
 
 @pytest.mark.django_db
-def test_a_point_with_few_different_cases_takes_examples_at_the_defaults():
-    made = build("name: n\ntasks: [{name: brackets, params: {length: 1, max_depth: 2, kinds: 1, count: 20}}]")
-    item = made.items.first()
-    cases = {other.input for other in made.items.all()}
-    examples = {item.metadata[f"example_{number}_input"] for number in (1, 2, 3)}
-    assert len(examples) == 3
-    assert not examples & cases
+def test_examples_have_the_formats_of_their_point_and_its_difficulty_does_not_change_them():
+    tasks = "[{name: boolean, params: {format: [ON_OFF, T_F], length: [4, 40], count: 2}}]"
+    made = build(f"name: n\ntasks: {tasks}")
+    answers = {(item.metadata["params"]["format"], item.metadata["example_1_input"]) for item in made.items.all()}
+    assert len(answers) == 2
+    for item in made.items.all():
+        allowed = {"ON_OFF": {"ON", "OFF"}, "T_F": {"T", "F"}}[item.metadata["params"]["format"]]
+        assert item.metadata["example_1_answer"].removeprefix("Final Answer: ").upper() in allowed
+
+
+def test_examples_that_equal_a_case_are_replaced():
+    point = resolve(read_space("name: n\ntasks: [{name: arithmetic, params: {count: 3}}]")).points[0]
+    parts = prompt_parts(point, seed=EXAMPLES_SEED)
+    cases = {item.case.input for item in generate_point(point, seed=EXAMPLES_SEED)}
+    assert parts["example_1_input"] not in cases
+    assert len({parts[f"example_{number}_input"] for number in (1, 2, 3)}) == 3
 
 
 @pytest.mark.django_db

@@ -1,0 +1,81 @@
+"""Final answers of parametric tasks: what each grading stores, and a context limit that is set afterwards."""
+
+import pytest
+
+from datasets_app.parametric.spaces import resolve
+from datasets_app.parametric.spec import read_space
+from datasets_app.parametric_datasets import SpaceFiles, create_parametric_dataset
+from grading_app.models import GradeCondition, Grading
+from grading_app.scoring import grading
+from grading_app.scoring.grading import grade, grade_trials, read_rule
+from runs_app.models import Trial
+from tests import factories
+
+pytestmark = pytest.mark.django_db
+SPACE = "name: n\ntasks: [{name: shuffle, params: {length: 3, count: 4}}]"
+
+
+@pytest.fixture
+def answered():
+    dataset = create_parametric_dataset(resolve(read_space(SPACE)), SpaceFiles(SPACE), slug="shuffled", by="test")
+    factories.datasets.approve(dataset)
+    experiment = factories.make_experiment(dataset=dataset, scorers=["final_answer"])
+    (run,) = factories.make_runs(experiment, status="done")
+
+    def answer(item, *_):
+        number = item.metadata["number"]
+        other = next(choice for choice in item.choices if choice != item.target)
+        return [
+            {"answer": f"So.\nFinal Answer: {item.target} Lola", "output_tokens": 10},
+            {"answer": f"Final Answer: {other}", "output_tokens": 300},
+            {"answer": f"Final Answer: {item.target}", "output_tokens": 300},
+            {"answer": "Let me think about the first swap", "output_tokens": 400, "truncated": True},
+        ][number]
+
+    factories.plan_trials(run, answer=answer)
+    return experiment
+
+
+def graded(scorer="final_answer", **parameters):
+    rows = Grading.objects.filter(condition__scorer=scorer, condition__parameters=parameters).order_by(
+        "trial__item__key"
+    )
+    return list(rows)
+
+
+def test_each_grading_stores_what_was_read_and_whether_it_is_valid_correct_and_truncated(answered):
+    (report,) = grade(answered, by="test")
+    first, second, third, last = graded()
+    assert [row.score for row in (first, second, third, last)] == [1, 0, 1, None]
+    assert first.score_raw == first.detail["extracted"] == first.trial.item.target
+    assert first.detail["normalised"] == f"{first.trial.item.target} Lola"
+    assert (first.detail["valid"], first.detail["correct"], first.detail["truncated"]) == (True, True, False)
+    assert (second.detail["valid"], second.detail["correct"]) == (True, False)
+    assert (last.parse_ok, last.parse_error, last.detail["truncated"]) == (False, "truncated", True)
+    assert (last.detail["extracted"], last.detail["valid"]) == (None, False)
+    assert dict(report.unread) == {"truncated": 1}
+
+
+def test_a_context_limit_set_afterwards_counts_longer_answers_as_truncated_without_a_new_call(answered):
+    grade(answered, by="test")
+    calls = Trial.objects.count()
+    grade(answered, scorers=["final_answer:100"], by="test")
+    assert [row.score for row in graded(limit="100")] == [1, None, None, None]
+    assert [row.detail["truncated"] for row in graded(limit="100")] == [False, True, True, True]
+    assert [row.score for row in graded()] == [1, 0, 1, None]
+    assert Trial.objects.count() == calls
+
+
+def test_grading_again_replaces_the_details_and_long_texts_are_cut(answered, monkeypatch):
+    grade(answered, by="test")
+    monkeypatch.setattr(grading, "LONGEST_RAW", 3)
+    grade(answered, force=True, by="test")
+    first = graded()[0]
+    assert first.detail["normalised"] == first.trial.item.target
+
+
+def test_a_round_of_an_adaptive_run_is_graded_with_the_same_details(answered):
+    trials = list(Trial.objects.order_by("item__key").values_list("pk", flat=True))
+    condition = grade_trials(answered, read_rule("final_answer"), trials)
+    assert GradeCondition.objects.get(pk=condition).scorer == "final_answer"
+    assert [row.detail["correct"] for row in graded()] == [True, False, True, False]
