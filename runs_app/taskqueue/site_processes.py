@@ -17,6 +17,7 @@ from django.db import DatabaseError, OperationalError, connection
 from evalsite.lib.ops.postgres import Embedded
 from evalsite.lib.ops.private_files import close_folder
 from evalsite.lib.ops.supervisor import Child, PeriodicTask, Supervisor
+from runs_app.planning.shipped_designs import create_shipped_designs
 from runs_app.taskqueue.broker import Pulse, requeue_tasks
 from runs_app.taskqueue.supervisor_channel import VARIABLE, SupervisorChannel
 
@@ -38,11 +39,12 @@ class AddressError(Exception):
 
 
 def migrate() -> None:
-    """Bring the database up to date. If several machines start at once, one of them does it."""
+    """Bring the database up to date, with the shipped rows. If several machines start at once, one of them does it."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_advisory_lock(%s)", [MIGRATING])
         try:
             call_command("migrate", interactive=False, verbosity=0)
+            create_shipped_designs()
         finally:
             cursor.execute("SELECT pg_advisory_unlock(%s)", [MIGRATING])
     connection.close()

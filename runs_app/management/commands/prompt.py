@@ -7,6 +7,7 @@ from typing import Any
 from runs_app.management.versions import VersionCommand
 from runs_app.models import Prompt
 from runs_app.planning.row_builder import prompt_row
+from runs_app.planning.shipped_designs import create_shipped_designs
 from runs_app.planning.spec_io import prompt_spec
 from runs_app.planning.specs import PromptSpec
 
@@ -14,6 +15,14 @@ from runs_app.planning.specs import PromptSpec
 class Command(VersionCommand):
     help = "Create, look at, approve and archive prompts."
     kind, spec = Prompt, PromptSpec
+
+    def add_verbs(self, verbs: Any) -> None:
+        super().add_verbs(verbs)
+        verbs.add_parser("shipped", help="create the shipped prompts and samplers that are missing, approved")
+
+    def do_shipped(self, **options: Any) -> None:
+        created = create_shipped_designs()
+        self.say(f"created {', '.join(created)}" if created else "nothing is missing")
 
     def row_of(self, spec: PromptSpec) -> Prompt:
         return prompt_row(spec)

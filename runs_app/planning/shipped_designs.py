@@ -1,0 +1,84 @@
+"""Prompts and samplers for parametric tasks that every site has, as approved rows that users may edit as new versions.
+
+Their variables are metadata of generated items (`datasets_app/parametric/prompt_parts.py`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.db import transaction
+
+from runs_app.models import Prompt, Sampler
+from runs_app.models.designs import Versioned
+from runs_app.planning.row_versions import approve
+
+EXAMPLES = (1, 2, 3)
+ACTOR = "shipped with the site"
+REASON = "Shipped for parametric tasks"
+
+
+def _turn(role: str, content: str) -> dict[str, str]:
+    return {"role": role, "content": content}
+
+
+def _shots(*parts: str) -> list[dict[str, str]]:
+    """Return turns with the examples. The assistant's part of each consists of these fields."""
+    turns = []
+    for number in EXAMPLES:
+        answer = "\n".join(f"{{{{meta.example_{number}_{part}}}}}" for part in parts)
+        turns += [_turn("user", f"{{{{meta.example_{number}_input}}}}"), _turn("assistant", answer)]
+    return turns
+
+
+def _unified() -> str:
+    """Return one text with instruction, examples and question."""
+    shown = [
+        f"Question:\n{{{{meta.example_{number}_input}}}}\n\n"
+        f"Reasoning:\n{{{{meta.example_{number}_reasoning}}}}\n\n{{{{meta.example_{number}_answer}}}}"
+        for number in EXAMPLES
+    ]
+    return "\n\n---\n\n".join(["{{meta.instruction_worked}}", *shown, "Question:\n{{input}}"])
+
+
+QUESTION = _turn("user", "{{input}}")
+NOSYS = "{{meta.instruction}}\n\n"
+PROMPTS: dict[str, list[dict[str, str]]] = {
+    "zeroshot": [_turn("system", "{{meta.instruction}}"), QUESTION],
+    "zeroshot-nosys": [_turn("user", NOSYS + "{{input}}")],
+    "zerocot-nosys": [_turn("user", "{{meta.instruction_stepwise}}\n\n{{input}}")],
+    "multishot": [_turn("system", "{{meta.instruction}}"), *_shots("answer"), QUESTION],
+    "multishot-nosys": [
+        _turn("user", NOSYS + "{{meta.example_1_input}}"),
+        *_shots("answer")[1:],
+        QUESTION,
+    ],
+    "multishot-cot": [_turn("system", "{{meta.instruction_worked}}"), *_shots("reasoning", "answer"), QUESTION],
+    "unified-cot": [_turn("user", _unified())],
+}
+SAMPLERS: dict[str, dict[str, Any]] = {
+    "greedy-2k": {"temperature": 0.0, "max_tokens": 2048},
+    "greedy-4k": {"temperature": 0.0, "max_tokens": 4096},
+    "greedy-8k": {"temperature": 0.0, "max_tokens": 8192},
+    "greedy-max": {"temperature": 0.0},
+}
+
+
+@transaction.atomic
+def create_shipped_designs() -> list[str]:
+    """Create and approve the shipped prompts and samplers whose name is free. Return their references.
+
+    A name that has any version is left alone, so that what a group archived or edited stays so.
+    """
+    rows: list[Versioned] = [Prompt(name=name, messages=turns) for name, turns in PROMPTS.items()]
+    rows += [Sampler(name=name, **settings) for name, settings in SAMPLERS.items()]
+    created = []
+    for row in rows:
+        kind: Any = type(row)
+        if kind.objects.filter(name=row.name).exists():
+            continue
+        row.full_clean()
+        row.save()
+        approve(row, by=ACTOR, reason=REASON)
+        created.append(str(row))
+    return created
