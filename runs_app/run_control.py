@@ -204,10 +204,11 @@ WHERE run_id = %s AND status = 'failed' AND (%s::text IS NULL OR error_class = %
 def retry_failed(runs: RunQuerySet, *, by: Actor, error_class: str | None = None, reason: str = "") -> int:
     """Give failed trials, of one error class or all, a new set of attempts. Return the number of trials.
 
-    Their attempt rows stay. Trials of cancelled runs are excluded, because no worker would claim them.
+    Their attempt rows stay. Trials of cancelled runs are excluded, because no worker would claim them. So are imported
+    ones, because they are never called.
     """
     total = 0
-    for place in _places(runs):
+    for place in _places(runs.filter(experiment__imported_from="")):
         with transaction.atomic():
             if lock_rows({place})[place.run_id] == Run.Status.CANCELLED:
                 continue

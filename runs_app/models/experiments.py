@@ -202,6 +202,14 @@ class Experiment(EngineOwnedColumns):
         blank=True,
         validators=[InRange("experiment", "confirm_above_usd")],
     )
+    imported_from = models.CharField(
+        max_length=40,
+        blank=True,
+        default="",
+        db_default="",
+        editable=False,
+        help_text="The tool whose results it holds. Nothing of it is called here. Empty for a study of this site",
+    )
     spent_usd = models.DecimalField(max_digits=16, decimal_places=8, default=0, editable=False)
     reserved_usd = models.DecimalField(max_digits=16, decimal_places=8, default=0, editable=False)
     created_at = models.DateTimeField(auto_now_add=True)

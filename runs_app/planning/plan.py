@@ -88,6 +88,8 @@ def plan(
     """
     with transaction.atomic():
         locked = _lock(experiment)
+        if locked.imported_from:
+            raise PlanError([describe_imported(locked)])
         design = Design.of(locked, policy=policy, kept=kept)
         design = design if only is None else design.narrowed(only)
         if problems := design.problems():
@@ -112,6 +114,13 @@ def plan(
             trials_total=sum(run.n_trials for run in totals),
             warnings=[*design.warnings(), *_cancelled(runs)],
         )
+
+
+def describe_imported(experiment: Experiment) -> str:
+    return (
+        f"{experiment} holds results from {experiment.imported_from} and is never run here; duplicate it, and choose "
+        "models of this site"
+    )
 
 
 def _wanted(design: Design, pilot: int | None) -> list[tuple[Cell, int | None]]:

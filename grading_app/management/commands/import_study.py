@@ -1,0 +1,49 @@
+"""`manage.py import_study PATH [--format F] [--name SLUG]`: results of other tools, without a call."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser
+from pathlib import Path
+from typing import Any
+
+from django.db import transaction
+
+from evalsite.lib.ops.commands import OutputCommand, add_user, refuse_input, resolve_owner
+from evalsite.lib.text.hashing import slugify_name
+from grading_app.study_import.formats import FORMATS, read_study
+from grading_app.study_import.study import StudyError
+from grading_app.study_import.writer import ImportReport, write_study
+
+
+class Command(OutputCommand):
+    help = "Import a study that was made with another tool: answers, costs, errors and scores, without a call."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("path", type=Path, help="a file or a folder")
+        parser.add_argument("--format", default="", choices=["", *FORMATS], metavar="|".join(FORMATS))
+        parser.add_argument("--name", default="", metavar="SLUG", help="of the experiment and its dataset")
+        parser.add_argument("--dry-run", action="store_true", help="read and check everything, and write nothing")
+        add_user(parser, "who owns the experiment; default: the only superuser")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        owner = resolve_owner(options["user"])
+        try:
+            study = read_study(options["path"], options["format"])
+            with transaction.atomic():
+                report = write_study(study, options["name"] or slugify_name(study.name), owner)
+                transaction.set_rollback(options["dry_run"])
+        except StudyError as error:
+            refuse_input(str(error))
+        self._say(report, study.tool, dry=options["dry_run"])
+
+    def _say(self, report: ImportReport, tool: str, *, dry: bool) -> None:
+        said = "would be imported" if dry else "imported"
+        self.say(f"{report.experiment.slug}: {said} from {tool}")
+        self.say(f"  {report.items} items, {report.conditions} conditions")
+        self.say(f"  {report.trials} trials, {report.failed} of them failed; {report.attempts} attempts")
+        if report.gradings:
+            self.say(f"  {report.gradings} scores")
+        if report.skipped:
+            self.say(f"  {report.skipped} trials were there already")
+        for note in report.notes:
+            self.say(f"  {note}")

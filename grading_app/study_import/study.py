@@ -1,0 +1,131 @@
+"""A study as importers read it, independent of the tool that made it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+MOST_PROBLEMS = 20
+
+
+class StudyError(Exception):
+    """A study that cannot be imported. Each of `problems` names the file, and the row if there is one."""
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        self.problems = list(problems)
+        shown = self.problems[:MOST_PROBLEMS]
+        more = len(self.problems) - len(shown)
+        super().__init__("\n".join([*shown, *([f"and {more} more"] if more else [])]))
+
+
+@dataclass(frozen=True, slots=True)
+class HumanNorm:
+    """The human reference of an item on a dimension. sd and n are None if the source does not have them."""
+
+    dimension: str
+    mean: float
+    sd: float | None = None
+    n: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StudyItem:
+    key: str
+    input: str = ""
+    target: str = ""
+    category: str = ""
+    choices: tuple[str, ...] = ()
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    norms: tuple[HumanNorm, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class StudyDimension:
+    name: str
+    low: int
+    high: int
+    instructions: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StudyCondition:
+    """A model with a prompt and a sampler. messages: the turns of the prompt; empty if the source does not have it."""
+
+    key: str
+    model: str
+    model_id: str
+    provider: str = ""
+    prompt: str = "imported-prompt"
+    messages: tuple[Mapping[str, str], ...] = ()
+    sampler: str = "provider-default"
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class StudyScore:
+    """A score that the source gave to an answer. value is None if it could not be read, with the reason in `error`."""
+
+    scorer: str
+    value: float | None
+    raw: str = ""
+    error: str = ""
+    reasoning: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StudyTrial:
+    """One answer, or the failure to get one. None is unknown. where: the file and row, for error messages."""
+
+    where: str
+    condition: str
+    item: str
+    sample_idx: int
+    is_done: bool
+    dimension: str | None = None
+    answer: str = ""
+    raw_response: str | None = None
+    reasoning: str = ""
+    rating: int | None = None
+    finish_reason: str = ""
+    is_truncated: bool = False
+    is_refused: bool = False
+    attempts: int = 1
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    reasoning_tokens: int | None = None
+    cost_usd: Decimal | None = None
+    latency_ms: int | None = None
+    response_id: str = ""
+    served_model: str = ""
+    error_class: str = ""
+    error: str = ""
+    claimed_at: datetime | None = None
+    completed_at: datetime | None = None
+    scores: tuple[StudyScore, ...] = ()
+
+
+@dataclass(frozen=True)
+class Study:
+    """A study. trials: read anew by each call, so that a large one need not be held. notes: what was not taken, why."""
+
+    name: str
+    tool: str
+    items: Sequence[StudyItem]
+    conditions: Sequence[StudyCondition]
+    trials: Callable[[], Iterator[StudyTrial]]
+    dimensions: Sequence[StudyDimension] = ()
+    notes: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class StudyFormat:
+    """A format of another tool. recognises: True if the path looks like it. read: raise StudyError for bad content."""
+
+    name: str
+    label: str
+    recognises: Callable[[Path], bool]
+    read: Callable[[Path], Study]

@@ -1,0 +1,319 @@
+"""Writing a study of another tool as rows: dataset, models, prompts, experiment, runs, trials, attempts and gradings.
+
+Everything is written in one transaction. Imported runs are done, their models are inactive, and the experiment says
+which tool it came from. So nothing of it is ever called or paid for here.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+from itertools import islice
+from typing import Any
+
+from django.contrib.auth.models import User
+from django.db import transaction
+from django.db.models import Count, Q, Sum
+from django.utils import timezone
+
+from datasets_app import curation
+from datasets_app.models import Dataset, Item, Norm
+from datasets_app.models.history import record_changes
+from evalsite.lib.text.hashing import condition_id, content_hash, slugify_name
+from grading_app.models import GradeCondition, Grading
+from grading_app.study_import.study import Study, StudyCondition, StudyError, StudyScore, StudyTrial
+from runs_app.models import (
+    Attempt,
+    Condition,
+    Dimension,
+    Endpoint,
+    Experiment,
+    LanguageModel,
+    Prompt,
+    Run,
+    Sampler,
+    Trial,
+    Wave,
+)
+from runs_app.planning.conditions import Cell, Facet
+from runs_app.planning.row_versions import next_version
+
+BATCH = 2000
+ENDPOINT = "imported"
+PLACEHOLDER = ({"role": "user", "content": "{{input}}"},)
+REASON = "Imported from {tool}"
+USAGE = (
+    "finish_reason", "response_id", "served_model", "input_tokens", "output_tokens", "reasoning_tokens", "cost_usd",
+    "latency_ms",
+)  # fmt: skip
+
+
+@dataclass
+class ImportReport:
+    """What an import took. skipped: trials that were there already. notes: what was not taken, and why."""
+
+    experiment: Experiment
+    items: int = 0
+    conditions: int = 0
+    trials: int = 0
+    failed: int = 0
+    attempts: int = 0
+    gradings: int = 0
+    skipped: int = 0
+    notes: list[str] = field(default_factory=list)
+
+
+@dataclass
+class _Rows:
+    """The rows that the trials of a study refer to, by the keys of the study."""
+
+    items: dict[str, int]
+    dimensions: dict[str, int]
+    runs: dict[str, Run]
+    known: set[tuple[int, int, int | None, int]]
+    graders: dict[str, GradeCondition] = field(default_factory=dict)
+
+
+@transaction.atomic
+def write_study(study: Study, slug: str, owner: User) -> ImportReport:
+    """Write the study under this name, or add the trials that an earlier import of it did not have.
+
+    Raise StudyError if the name belongs to another experiment or dataset, or if a trial names an unknown item.
+    """
+    experiment = Experiment.objects.select_for_update().filter(slug=slug).first()
+    if experiment is None:
+        experiment = _create_experiment(study, slug, owner)
+    elif experiment.imported_from != study.tool:
+        raise StudyError([f"the experiment {slug} exists and is not an import from {study.tool}: choose another name"])
+    rows = _referenced_rows(study, experiment, owner)
+    report = ImportReport(experiment, len(rows.items), len(rows.runs), notes=list(study.notes))
+    trials = study.trials()
+    while batch := list(islice(trials, BATCH)):
+        _write_batch(batch, rows, experiment, report)
+    for run in rows.runs.values():
+        _refresh_counters(run)
+    _refresh_spending(experiment)
+    return report
+
+
+# --- the design -------------------------------------------------------------------------------------------------------
+
+
+def _create_experiment(study: Study, slug: str, owner: User) -> Experiment:
+    if Dataset.objects.filter(slug=slug).exists():
+        raise StudyError([f"the dataset {slug} exists: choose another name"])
+    dataset = Dataset.objects.create(
+        slug=slug, title=study.name, source=f"Imported from {study.tool}", created_by=owner
+    )
+    items = Item.objects.bulk_create(
+        (
+            Item(
+                dataset=dataset, position=position, key=one.key, input=one.input, target=one.target,
+                category=one.category, choices=list(one.choices), metadata=dict(one.metadata),
+            )
+            for position, one in enumerate(study.items)
+        ),
+        batch_size=BATCH,
+    )  # fmt: skip
+    Norm.objects.bulk_create(
+        (
+            Norm(item=item, dimension=norm.dimension, mean=norm.mean, sd=norm.sd, n=norm.n)
+            for item, one in zip(items, study.items, strict=True)
+            for norm in one.norms
+        ),
+        batch_size=BATCH,
+    )
+    curation.approve(dataset, by=owner, reason=REASON.format(tool=study.tool))
+    samples = max((trial.sample_idx for trial in study.trials()), default=0) + 1
+    return Experiment.objects.create(
+        slug=slug, title=study.name, owner=owner, dataset=dataset, samples=samples, imported_from=study.tool
+    )
+
+
+def _referenced_rows(study: Study, experiment: Experiment, owner: User) -> _Rows:
+    rating = {} if not study.dimensions else {"answer_format": Prompt.AnswerFormat.RATING}
+    dimensions = {one.name: _versioned(Dimension(
+        name=one.name, title=one.name.capitalize(), instructions=one.instructions or "Not in the imported files.",
+        scale_min=one.low, scale_max=one.high,
+    ), owner, study.tool) for one in study.dimensions}  # fmt: skip
+    experiment.dimensions.add(*dimensions.values())
+    wave = Wave.objects.get_or_create(experiment=experiment, number=0)[0]
+    runs = {}
+    for one in study.conditions:
+        model = _model(one, study.tool, owner)
+        messages = [dict(turn) for turn in one.messages or PLACEHOLDER]
+        prompt = _versioned(Prompt(name=slugify_name(one.prompt), messages=messages, **rating), owner, study.tool)
+        sampler = _versioned(Sampler(name=slugify_name(one.sampler), **one.settings), owner, study.tool)
+        for axis, row in (("language_models", model), ("prompts", prompt), ("samplers", sampler)):
+            getattr(experiment, axis).add(row)
+        runs[one.key] = _run(experiment, wave, model, prompt, sampler)
+    items = dict(experiment.dataset.items.values_list("key", "pk"))
+    known = Trial.objects.filter(run__in=runs.values()).values_list("run", "item", "dimension", "sample_idx")
+    return _Rows(items, {name: row.pk for name, row in dimensions.items()}, runs, set(known.iterator()))
+
+
+def _model(one: StudyCondition, tool: str, owner: User) -> LanguageModel:
+    endpoint = Endpoint.objects.get_or_create(
+        name=ENDPOINT, defaults={"base_url": "https://imported.invalid/v1", "is_active": False}
+    )[0]
+    name = slugify_name(f"{tool}-{one.model}")[:80]
+    found, is_new = LanguageModel.objects.get_or_create(
+        name=name, defaults={"endpoint": endpoint, "model": one.model_id[:200], "is_active": False}
+    )
+    if is_new:
+        record_changes([(found, "", "made")], by=owner, reason=REASON.format(tool=tool))
+    return found
+
+
+def _versioned(row: Any, owner: User, tool: str) -> Any:
+    """Return the approved version with this name and content, or create it."""
+    kind = type(row)
+    same = kind.objects.filter(name=row.name, content_hash=content_hash(row.content), status="approved")
+    if (found := same.order_by("-version").first()) is not None:
+        return found
+    row.version, row.created_by = next_version(kind, row.name), owner
+    row.save()
+    kind.objects.transition_one(row, sources=["draft"], target="approved", by=owner, reason=REASON.format(tool=tool))
+    return row
+
+
+def _run(experiment: Experiment, wave: Wave, model: LanguageModel, prompt: Prompt, sampler: Sampler) -> Run:
+    facets = {"model": model.model, "name": model.name}
+    cell = Cell(
+        Facet(model.name, facets, model.pk),
+        Facet(prompt.name, prompt.content, prompt.pk),
+        Facet(sampler.name, sampler.content, sampler.pk),
+    )
+    condition = Condition.objects.get_or_create(
+        experiment=experiment,
+        condition_id=condition_id(cell.slug, cell.content),
+        defaults={"model": model, "prompt": prompt, "sampler": sampler, "content": cell.content},
+    )[0]
+    return Run.objects.get_or_create(
+        condition=condition, wave=wave, defaults={"experiment": experiment, "status": Run.Status.DONE}
+    )[0]
+
+
+# --- the rows of answers ----------------------------------------------------------------------------------------------
+
+
+def _write_batch(batch: list[StudyTrial], rows: _Rows, experiment: Experiment, report: ImportReport) -> None:
+    new: list[tuple[StudyTrial, Trial]] = []
+    for one in batch:
+        trial = _trial(one, rows)
+        identity = (trial.run_id, trial.item_id, trial.dimension_id, trial.sample_idx)
+        if identity in rows.known:
+            report.skipped += 1
+            continue
+        rows.known.add(identity)
+        new.append((one, trial))
+    Trial.objects.bulk_create([trial for _, trial in new])
+    attempts = [attempt for one, trial in new for attempt in _attempts(one, trial)]
+    Attempt.objects.bulk_create(attempts)
+    gradings = [_grading(score, trial, rows, experiment) for one, trial in new for score in one.scores]
+    Grading.objects.bulk_create(gradings)
+    report.trials += len(new)
+    report.failed += sum(not one.is_done for one, _ in new)
+    report.attempts += len(attempts)
+    report.gradings += len(gradings)
+
+
+def _trial(one: StudyTrial, rows: _Rows) -> Trial:
+    places: Mapping[str, Mapping[str, Any]] = {"item": rows.items, "condition": rows.runs}
+    for what, known in places.items():
+        if getattr(one, what) not in known:
+            raise StudyError([f"{one.where}: unknown {what} {getattr(one, what)!r}"])
+    if one.dimension is not None and one.dimension not in rows.dimensions:
+        raise StudyError([f"{one.where}: unknown dimension {one.dimension!r}"])
+    unread = one.is_done and one.dimension is not None and one.rating is None
+    return Trial(
+        run=rows.runs[one.condition],
+        item_id=rows.items[one.item],
+        dimension_id=rows.dimensions[one.dimension] if one.dimension is not None else None,
+        sample_idx=one.sample_idx,
+        status=Trial.Status.DONE if one.is_done else Trial.Status.FAILED,
+        attempts=one.attempts,
+        rating=one.rating,
+        parse_error="no_rating_found" if unread else "",
+        answer=one.answer,
+        reasoning=one.reasoning,
+        raw_response=one.raw_response,
+        truncated=one.is_truncated,
+        refused=one.is_refused,
+        error_class=one.error_class,
+        error=one.error,
+        claimed_at=one.claimed_at,
+        completed_at=one.completed_at,
+        **{name: getattr(one, name) for name in USAGE},
+    )
+
+
+def _attempts(one: StudyTrial, trial: Trial) -> Iterator[Attempt]:
+    """Yield the calls of a trial. The source has the cost of the last one only; earlier ones are unknown."""
+    finished = one.completed_at or one.claimed_at or timezone.now()
+    for _ in range(one.attempts - 1):
+        yield Attempt(
+            trial=trial, run_id=trial.run_id, token=uuid.uuid4(), finished_at=finished, error_class="unknown",
+            outcome=Attempt.Outcome.TRANSIENT, error="" if one.is_done else one.error,
+        )  # fmt: skip
+    yield Attempt(
+        trial=trial,
+        run_id=trial.run_id,
+        token=uuid.uuid4(),
+        outcome=Attempt.Outcome.OK if one.is_done else Attempt.Outcome.PERMANENT,
+        empty=one.is_done and one.answer == "",
+        truncated=one.is_truncated,
+        refused=one.is_refused,
+        unparsed=bool(trial.parse_error),
+        error_class=one.error_class,
+        error=one.error,
+        started_at=one.claimed_at,
+        finished_at=finished,
+        **{name: getattr(one, name) for name in USAGE},
+    )
+
+
+def _grading(score: StudyScore, trial: Trial, rows: _Rows, experiment: Experiment) -> Grading:
+    grader = rows.graders.get(score.scorer)
+    if grader is None:
+        name = slugify_name(score.scorer)[:40]
+        grader = rows.graders[score.scorer] = GradeCondition.objects.get_or_create(
+            experiment=experiment,
+            grade_condition_id=f"imported-{name}",
+            defaults={"scorer": name, "parameters": {"imported": experiment.imported_from}},
+        )[0]
+    return Grading(
+        trial=trial,
+        condition=grader,
+        score=score.value,
+        score_raw=score.raw,
+        parse_ok=score.value is not None,
+        parse_error="" if score.value is not None else (score.error or "no_score")[:40],
+        reasoning=score.reasoning,
+    )
+
+
+# --- counters ---------------------------------------------------------------------------------------------------------
+
+
+def _refresh_counters(run: Run) -> None:
+    """Set the counters of an imported run to what its rows say, as `reconcile` computes them."""
+    statuses = Counter(dict(run.trials.values_list("status").annotate(n=Count("pk")).order_by()))
+    calls = run.attempt_rows.aggregate(
+        n_attempts=Count("pk"),
+        n_permanent=Count("pk", filter=Q(outcome=Attempt.Outcome.PERMANENT)),
+        n_unpriced=Count("pk", filter=Q(cost_usd=None)),
+        spent_usd=Sum("cost_usd", default=Decimal(0)),
+        input_tokens=Sum("input_tokens", default=0),
+        output_tokens=Sum("output_tokens", default=0),
+    )
+    Run.objects.filter(pk=run.pk).update(n_done=statuses["done"], n_failed=statuses["failed"], **calls)
+
+
+def _refresh_spending(experiment: Experiment) -> None:
+    """Set what was spent. There is no budget: imported costs were paid elsewhere, and nothing more is called."""
+    spent = experiment.runs.aggregate(all=Sum("spent_usd", default=Decimal(0)))["all"]
+    Experiment.objects.filter(pk=experiment.pk).update(spent_usd=spent)
