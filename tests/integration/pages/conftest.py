@@ -1,10 +1,12 @@
 """A lab with something on every page, and people in each role to look at it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from decimal import Decimal
 
 import pytest
+from django.db import transaction
+from django.test import override_settings
 from django.utils import timezone
 
 from datasets_app.image_storage import asset_file, thumbnail_file
@@ -28,10 +30,10 @@ class Lab:
     model: object
     draft: object = None
     queue: object = None
+    media: object = None
 
 
-@pytest.fixture
-def people(db):
+def make_people():
     return {
         "rater": factories.make_user("rater", permissions.RATER),
         "viewer": factories.make_user("viewer", permissions.VIEWER),
@@ -42,9 +44,30 @@ def people(db):
 
 
 @pytest.fixture
+def people(db):
+    return make_people()
+
+
+@pytest.fixture
 def lab(people, settings, tmp_path):
-    """A private experiment under way, three items rated twice on one dimension, a trial failed; and a draft dataset."""
     settings.MEDIA_ROOT = tmp_path
+    return make_lab(people)
+
+
+@pytest.fixture(scope="module")
+def shared_lab(django_db_setup, django_db_blocker, tmp_path_factory):
+    """One lab for all tests of a file: after each, what it changed is rolled back to here.
+
+    For files that try every address. The clock of the database stands still within it: not for what is timed.
+    """
+    media = tmp_path_factory.mktemp("media")
+    with django_db_blocker.unblock(), override_settings(MEDIA_ROOT=media), transaction.atomic():
+        yield replace(make_lab(make_people()), media=media)
+        transaction.set_rollback(True)
+
+
+def make_lab(people):
+    """A private experiment under way, three items rated twice on one dimension, a trial failed; and a draft dataset."""
     dimension = factories.make_dimension("valence", labels={"1": "Very low", "7": "Very high"})
     prompt = factories.make_prompt(
         "rate", user="{{dimension_instructions}} {{input}}", system="You rate.", answer_format="rating"

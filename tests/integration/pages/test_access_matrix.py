@@ -81,6 +81,8 @@ MATRIX = {
     "experiment_launch": of_experiment(),
     "experiment_preflight": of_experiment(302, method="post"),
     "experiment_results": of_experiment(),
+    "experiment_analysis": of_experiment(),
+    "analysis_figure": of_experiment(GONE, args="slug means"),
     "experiment_grade": of_experiment(200, method="post"),
     "compare": READERS,
     "experiment_points": of_experiment(),
@@ -218,6 +220,17 @@ def a_snapshot(experiment):
     path_of(made).parent.mkdir(parents=True, exist_ok=True)
     path_of(made).write_bytes(b".")
     return made.digest
+
+
+@pytest.fixture
+def lab(shared_lab, db, settings):
+    settings.MEDIA_ROOT = shared_lab.media
+    return shared_lab
+
+
+@pytest.fixture
+def people(lab):
+    return lab.people
 
 
 def test_every_address_has_a_row():
