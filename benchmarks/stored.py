@@ -73,7 +73,7 @@ JUDGED = """INSERT INTO grading_app_grading
 def stored_verdicts(experiment: Experiment) -> None:
     """Store a judge's verdict on each stored answer, and its grading."""
     grader = make_grader("judge")
-    condition = grade_conditions.made(experiment, grader)
+    condition = grade_conditions.get_or_create_condition(experiment, grader)
     judge = experiment.runs.create(condition=condition.judge_condition, wave=experiment.waves.get(), status="done")
     known = {"experiment": experiment.pk, "judge": judge.pk, "condition": condition.pk}
     with connection.cursor() as cursor:

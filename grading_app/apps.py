@@ -52,9 +52,9 @@ class GradingConfig(AppConfig):
 
     def graders_named(self, maker: ExperimentBuilder, said: Sequence[str | GraderSpec]) -> list[str]:
         """Return the names of the graders in an experiment file. Create the graders that are written inline."""
-        from grading_app.judging.grader_specs import graders_named
+        from grading_app.judging.grader_specs import read_grader_names
 
-        return graders_named(maker, said)
+        return read_grader_names(maker, said)
 
     def grader_specs(self, names: Sequence[str]) -> list[dict[str, Any]]:
         """Return these graders in the format of an experiment file, with all that they refer to written out."""
@@ -64,9 +64,9 @@ class GradingConfig(AppConfig):
 
     def unread_verdicts(self, experiment: Experiment) -> dict[tuple[int, int], dict[str, int]]:
         """Return the number of unreadable verdicts by error code, for each judge's condition and wave."""
-        from grading_app.judging.verdict_reader import unread_verdicts
+        from grading_app.judging.verdict_reader import count_unread_verdicts
 
-        return unread_verdicts(experiment)
+        return count_unread_verdicts(experiment)
 
     def rule_scores(self, experiment: Experiment) -> list[dict[str, Any]]:
         """Return the number of scored answers of each rule, and of its unreadable answers by error code."""
@@ -76,15 +76,15 @@ class GradingConfig(AppConfig):
 
     def judges_of(self, experiment: Experiment) -> list[dict[str, Any]]:
         """Return the judges of the design and the added ones for a manifest: their texts and prices."""
-        from grading_app.judging.manifest_entry import judges_of
+        from grading_app.judging.manifest_entry import list_judges
 
-        return judges_of(experiment)
+        return list_judges(experiment)
 
     def judges_foreseen(self, experiment: Experiment, wave_label: str, answers: int, longest: int | None) -> Estimate:
         """Estimate the cost of the design's judges for `answers` future answers of at most `longest` tokens."""
-        from grading_app.judging.cost_forecast import judges_foreseen
+        from grading_app.judging.cost_forecast import forecast_judging
 
-        return judges_foreseen(experiment, wave_label, answers, longest)
+        return forecast_judging(experiment, wave_label, answers, longest)
 
     def decide_rounds(self) -> int:
         """Decide, in this process, the points of adaptive runs whose round is complete. Return their number."""

@@ -68,7 +68,7 @@ def ask_judges(experiment: Experiment, *, by: str) -> int:
     The approval of the launch covers their cost. A grader that cannot judge is logged; the others go on.
     """
     added = 0
-    for grader in grader_lookup.of_design(experiment):
+    for grader in grader_lookup.find_design_graders(experiment):
         try:
             added += sum(one.added for one in judge(experiment, [grader], _ended(experiment), by=by))
         except PlanError as problem:

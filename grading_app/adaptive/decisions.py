@@ -9,7 +9,7 @@ from typing import Any
 
 from evalsite.lib.stats.effective_size import AnswerSums, effective_size
 from grading_app.export.key_ranges import bare_cursor
-from grading_app.scoring.grading import Rule, grade_trials, rules_of
+from grading_app.scoring.grading import Rule, grade_trials, list_rules
 from runs_app.engine import adaptive_rounds
 from runs_app.engine.adaptive_rounds import PointDecision
 from runs_app.engine.counters import CounterKeys
@@ -90,7 +90,7 @@ def counts_of(points: Iterable[int], rule: int | None) -> list[Counted]:
 
 def rule_of(experiment: Experiment, spec: AdaptiveSpec) -> Rule:
     """Return the design's rule with this scorer, including its parameters, so that each answer is graded once."""
-    return next((rule for rule in rules_of(experiment) if rule.scorer == spec.scorer), Rule(spec.scorer))
+    return next((rule for rule in list_rules(experiment) if rule.scorer == spec.scorer), Rule(spec.scorer))
 
 
 @dataclass(frozen=True, slots=True)

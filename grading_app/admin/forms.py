@@ -161,7 +161,7 @@ class TryForm(forms.Form):
         fields["sampler"].queryset = Sampler.objects.exclude(status=Sampler.Status.ARCHIVED)
 
 
-def told_by(text_set: TextSet | None, trial: Trial) -> str | None:
+def fetch_item_text(text_set: TextSet | None, trial: Trial) -> str | None:
     """Return the set's text for the trial's item; None if it has none."""
     if text_set is None:
         return None

@@ -11,7 +11,7 @@ from django.http import HttpRequest
 
 from datasets_app.admin_transitions import Verb, VerbAdmin
 from grading_app.judging.archive_rules import archive_grader
-from grading_app.judging.default_sampler import usual_sampler
+from grading_app.judging.default_sampler import default_sampler
 from grading_app.models import GradeCondition, Grader, Panel, Rubric
 from runs_app.models import Sampler, TextSet
 from runs_app.planning.specs import JUDGING_SAMPLER
@@ -40,7 +40,7 @@ class GraderForm(forms.ModelForm):  # type: ignore[type-arg]
         fields["sampler"].help_text = f"Empty: {JUDGING_SAMPLER.name}, temperature 0"
 
     def clean_sampler(self) -> Sampler:
-        return self.cleaned_data["sampler"] or usual_sampler()
+        return self.cleaned_data["sampler"] or default_sampler()
 
 
 def _archive(rows: list[Grader], by: Any, reason: str) -> None:

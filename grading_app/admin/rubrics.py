@@ -19,10 +19,10 @@ from django.utils.safestring import SafeString
 from evalsite.lib.text.diff import side_by_side
 from evalsite.lib.text.number_format import format_money
 from evalsite.lib.web.htmx import wants_part
-from grading_app.admin.forms import AnswerForm, RubricForm, TryForm, told_by
+from grading_app.admin.forms import AnswerForm, RubricForm, TryForm, fetch_item_text
 from grading_app.judging import rubric_checks
-from grading_app.judging.default_sampler import usual_sampler
-from grading_app.judging.rubric_preview import Try, TryCost, tried_of, try_out
+from grading_app.judging.default_sampler import default_sampler
+from grading_app.judging.rubric_preview import Try, TryCost, find_tests, request_tests
 from grading_app.models import GradeCondition, Grading, Preference, Rubric
 from runs_app.admin.designs import VersionedAdmin, approving, archiving, copying, shown_turns
 from runs_app.llm import judge_prompt, prompts
@@ -81,7 +81,7 @@ class RubricAdmin(VersionedAdmin):
         rubric: Rubric | None = kwargs.get("obj")
         form = context["adminform"].form
         context |= {
-            "variables": {name: rubric_checks.variables_of(name) for name in rubric_checks.STARTERS},
+            "variables": {name: rubric_checks.list_variables(name) for name in rubric_checks.STARTERS},
             "kind": form["kind"].value() if "kind" in form.fields else "",
             "kinds": Rubric.Kind.choices,
             "answer_form": AnswerForm(user=request.user, kind=Rubric.Kind.PAIRWISE, with_texts=True),
@@ -147,7 +147,7 @@ class RubricAdmin(VersionedAdmin):
             cost = attempt.cost()
             if "look" not in request.POST and _asked(request, attempt, cost, form):
                 return redirect("admin:grading_app_rubric_try", pk)
-        tried = tried_of(rubric, Experiment.objects.visible_to(request.user))
+        tried = find_tests(rubric, Experiment.objects.visible_to(request.user))
         shown = {"tried": tried, "waits": any(one.verdict is None and not one.trial.error_class for one in tried)}
         if wants_part(request):
             return TemplateResponse(request, "admin/grading_app/rubric/tried.html", {"rubric": rubric, **shown})
@@ -162,7 +162,7 @@ class RubricAdmin(VersionedAdmin):
 
 def _try_of(rubric: Rubric, form: TryForm) -> Try:
     said = form.cleaned_data
-    return Try(rubric, said["experiment"], said["model"], said["sampler"] or usual_sampler(), said.get("texts"))
+    return Try(rubric, said["experiment"], said["model"], said["sampler"] or default_sampler(), said.get("texts"))
 
 
 def _asked(request: HttpRequest, tried: Try, cost: TryCost, form: TryForm) -> bool:
@@ -175,7 +175,7 @@ def _asked(request: HttpRequest, tried: Try, cost: TryCost, form: TryForm) -> bo
         form.add_error("confirmed", said)
         return False
     try:
-        try_out(tried, by=request.user)
+        request_tests(tried, by=request.user)
     except PlanError as problem:
         form.add_error(None, [f"{sentence[:1].upper()}{sentence[1:]}." for sentence in problem.problems])
         return False
@@ -215,13 +215,13 @@ def shown_on(rubric: Rubric, form: AnswerForm) -> dict[str, Any] | None:
         answers = form.chosen()
     except ValueError as problem:
         return {"turns": Turns([], str(problem))}
-    texts = told_by(form.cleaned_data.get("text_set"), answers[0])
+    texts = fetch_item_text(form.cleaned_data.get("text_set"), answers[0])
     rival = answers[1] if len(answers) > 1 else None
     if rubric.kind == Rubric.Kind.WRITER:
         turns = turns_of_writer(rubric.messages, answers[0])
     else:
         turns = turns_of_verdict(rubric.content, answers[0], rival, texts)
-    return {"turns": turns, "answers": answers, "warnings": rubric_checks.doubts_about(rubric.messages)}
+    return {"turns": turns, "answers": answers, "warnings": rubric_checks.find_warnings(rubric.messages)}
 
 
 def parts_of(rubric: Rubric) -> list[tuple[str, str]]:

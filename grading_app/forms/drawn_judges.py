@@ -10,7 +10,7 @@ from django.urls import reverse
 from datasets_app.models.datasets import slug_validator
 from evalsite.lib.web.choice_fields import link_to_new, offer_rows
 from grading_app.forms.rating import rubric_label
-from grading_app.judging.judge_draw import drawn_graders
+from grading_app.judging.judge_draw import draw_graders
 from grading_app.models import Grader, Rubric
 from runs_app.forms.draws import DrawForm, signed
 from runs_app.models import Experiment, LanguageModel
@@ -68,7 +68,7 @@ class DrawnJudgesForm(forms.Form):
         if self.made is None or not self.is_valid():
             return []
         try:
-            return drawn_graders(self.made, name=self.cleaned_data["name"], rubric=self.cleaned_data["rubric"])
+            return draw_graders(self.made, name=self.cleaned_data["name"], rubric=self.cleaned_data["rubric"])
         except PlanError as problem:
             self.add_error(None, problem.problems)
             return []

@@ -9,7 +9,7 @@ from django.urls import reverse
 
 from datasets_app.models.datasets import slug_validator
 from evalsite.lib.web.choice_fields import link_to_new
-from grading_app.judging.default_sampler import usual_sampler
+from grading_app.judging.default_sampler import default_sampler
 from grading_app.judging.item_rubrics import LONGEST_TEXT, Writer
 from grading_app.models import Rubric
 from runs_app.models import Experiment, LanguageModel, Sampler
@@ -40,7 +40,7 @@ class WriterForm(forms.Form):
     def writer(self, experiment: Experiment) -> Writer:
         """Return the writer of a valid form."""
         said = self.cleaned_data
-        return Writer(experiment, said["template"], said["model"], said["sampler"] or usual_sampler())
+        return Writer(experiment, said["template"], said["model"], said["sampler"] or default_sampler())
 
 
 class ConfirmForm(forms.Form):

@@ -70,7 +70,7 @@ class JudgeForm(forms.Form):
         """Return the judge with the chosen rubric and texts, from a valid form. A new judge is not saved."""
         graders = Grader.objects.select_related("language_model__endpoint", "rubric", "sampler", "text_set__dataset")
         grader = graders.get(pk=self.cleaned_data["grader"].pk)
-        return grader_lookup.variant(grader, self.cleaned_data.get("rubric"), self.cleaned_data.get("texts"))
+        return grader_lookup.make_variant(grader, self.cleaned_data.get("rubric"), self.cleaned_data.get("texts"))
 
     @property
     def waves(self) -> list[Wave]:

@@ -13,9 +13,9 @@ from django.core.validators import ProhibitNullCharactersValidator
 from datasets_app.models import Dataset
 from evalsite.lib.permissions import RATER
 from evalsite.lib.web.choice_fields import offer_rows
-from grading_app.judging.grade_conditions import rubric_problems
+from grading_app.judging.grade_conditions import find_rubric_problems
 from grading_app.models import RatingQueue, Rubric
-from grading_app.rating.questions import Aspect, asked
+from grading_app.rating.questions import Aspect, build_aspects
 from grading_app.rating.queues import MOST_INVITATIONS
 from runs_app.models import Condition, Dimension, Experiment, TextSet
 
@@ -103,7 +103,9 @@ class QueueForm(forms.ModelForm):  # type: ignore[type-arg]
         entered = super().clean() or self.cleaned_data
         dataset = self._dataset(entered)
         if dataset and {"dimensions", "attention_checks"} <= set(entered):
-            self._see_checks(dataset, asked(entered["dimensions"], entered.get("rubric")), entered["attention_checks"])
+            self._see_checks(
+                dataset, build_aspects(entered["dimensions"], entered.get("rubric")), entered["attention_checks"]
+            )
         if dataset and {"practice_items", "attention_checks"} <= set(entered):
             apart = (entered["practice_items"] or 0) + len(entered["attention_checks"])
             if apart >= dataset.active_count:
@@ -182,7 +184,7 @@ class AnswerQueueForm(QueueForm):
                 "Not possible for pairs, because they are shown in random order.",
             )
         experiment, texts = self.instance.experiment, entered.get("text_set")
-        for problem in rubric_problems(experiment, rubric, texts, whom="queue", name=entered.get("name", "")):
+        for problem in find_rubric_problems(experiment, rubric, texts, whom="queue", name=entered.get("name", "")):
             yield "text_set", f"{problem}."
 
     def _dataset(self, entered: dict[str, Any]) -> Dataset | None:

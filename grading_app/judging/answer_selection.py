@@ -77,7 +77,7 @@ class Answers:
 
     @cached_property
     def condition(self) -> Any:
-        return grade_conditions.known(self.experiment, self.grader)
+        return grade_conditions.find_condition(self.experiment, self.grader)
 
     @property
     def in_pairs(self) -> bool:

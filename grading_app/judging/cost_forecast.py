@@ -6,23 +6,29 @@ from decimal import Decimal
 
 from grading_app.judging import grader_lookup
 from grading_app.judging.answer_selection import Answers
-from grading_app.judging.judging_costs import Part, ceiling_of, estimate_of, expected_of, largest_request
+from grading_app.judging.judging_costs import (
+    Part,
+    compute_ceiling,
+    compute_expected,
+    find_largest_request,
+    sum_estimates,
+)
 from runs_app.models import Experiment, Wave
 from runs_app.planning.cost_estimate import Estimate
 
 BYTES_A_TOKEN = 3  # The inverse of the ratio in the token estimate.
 
 
-def judges_foreseen(experiment: Experiment, wave_label: str, answers: int, longest: int | None) -> Estimate:
+def forecast_judging(experiment: Experiment, wave_label: str, answers: int, longest: int | None) -> Estimate:
     """Return the estimate of verdicts on `answers` answers of a wave, minus verdicts requested already.
 
     `longest` is the longest answer in tokens, or None if answers have no limit.
     Without a limit, a judge that is not free has no cost ceiling.
     """
     wave = experiment.waves.filter(label=wave_label).first() or Wave(experiment=experiment, label=wave_label)
-    graders = grader_lookup.of_design(experiment)
+    graders = grader_lookup.find_design_graders(experiment)
     parts = [_part(Answers(experiment, grader, wave), answers, longest) for grader in graders]
-    return estimate_of(experiment, graders, parts)
+    return sum_estimates(experiment, graders, parts)
 
 
 def _part(found: Answers, answers: int, longest: int | None) -> Part:
@@ -30,7 +36,7 @@ def _part(found: Answers, answers: int, longest: int | None) -> Part:
     wanted = _verdicts(found, answers)
     to_do = max(0, wanted - (run.n_trials if run else 0)) + (run.n_pending + run.n_running if run else 0)
     ceiling = _ceiling(found, longest) if to_do else Decimal(0)
-    return Part(wanted, to_do, ceiling, expected_of(found, ceiling))
+    return Part(wanted, to_do, ceiling, compute_expected(found, ceiling))
 
 
 def _verdicts(found: Answers, answers: int) -> int:
@@ -43,4 +49,4 @@ def _verdicts(found: Answers, answers: int) -> int:
 def _ceiling(found: Answers, longest: int | None) -> Decimal | None:
     if longest is None:
         return Decimal(0) if found.grader.language_model.prices.free else None
-    return ceiling_of(found, largest_request(found, longest * BYTES_A_TOKEN))
+    return compute_ceiling(found, find_largest_request(found, longest * BYTES_A_TOKEN))

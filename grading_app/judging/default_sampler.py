@@ -6,7 +6,7 @@ from runs_app.models import Sampler
 from runs_app.planning.specs import JUDGING_SAMPLER
 
 
-def usual_sampler() -> Sampler:
+def default_sampler() -> Sampler:
     """Return the newest sampler with the default name and settings. Create it if none exists."""
     said = JUDGING_SAMPLER
     settings = {"temperature": said.temperature, "max_tokens": said.max_tokens}

@@ -19,7 +19,7 @@ from runs_app.planning.conditions import condition_identity
 KIND = GradeCondition.Kind.JUDGE
 
 
-def content_of(grader: Grader) -> dict[str, Any]:
+def judge_content(grader: Grader) -> dict[str, Any]:
     """Return the snapshot that identifies the judge, without names: model, sampler, the rubric's turns and its form."""
     rubric = {name: value for name, value in grader.rubric.content.items() if name != "messages"}
     answers = {"on_empty": grader.on_empty, "longest": grader.longest_answer}
@@ -35,34 +35,34 @@ def content_of(grader: Grader) -> dict[str, Any]:
     }
 
 
-def grade_condition_id_of(grader: Grader) -> str:
+def build_grade_condition_id(grader: Grader) -> str:
     """Return the id `grader_rubric--hash12`."""
-    return condition_id(f"{slugify_name(grader.name)}_{slugify_name(grader.rubric.name)}", content_of(grader))
+    return condition_id(f"{slugify_name(grader.name)}_{slugify_name(grader.rubric.name)}", judge_content(grader))
 
 
-def known(experiment: Experiment, grader: Grader) -> GradeCondition | None:
+def find_condition(experiment: Experiment, grader: Grader) -> GradeCondition | None:
     """Return the grade condition with the grader's identity, or None if the experiment has none yet.
 
     A grader with another name but the same content has the same condition.
     """
-    ending = f"--{condition_identity(grade_condition_id_of(grader))}"
+    ending = f"--{condition_identity(build_grade_condition_id(grader))}"
     rows = experiment.grade_conditions.filter(kind=KIND, grade_condition_id__endswith=ending)
     return rows.select_related("judge_condition").first()
 
 
-def made(experiment: Experiment, grader: Grader) -> GradeCondition:
-    """Return the condition as `known` does, or create it. The experiment's row must be locked."""
-    found = known(experiment, grader)
+def get_or_create_condition(experiment: Experiment, grader: Grader) -> GradeCondition:
+    """Return the condition as `find_condition` does, or create it. The experiment's row must be locked."""
+    found = find_condition(experiment, grader)
     if found is not None:
         return found
-    key = grade_condition_id_of(grader)
+    key = build_grade_condition_id(grader)
     judge = Condition.objects.create(
         experiment=experiment,
         stage=Condition.Stage.JUDGE,
         model=grader.language_model,
         sampler=grader.sampler,
         condition_id=key,
-        content=content_of(grader),
+        content=judge_content(grader),
     )
     return GradeCondition.objects.create(
         experiment=experiment,
@@ -74,7 +74,7 @@ def made(experiment: Experiment, grader: Grader) -> GradeCondition:
     )
 
 
-def problems_with(experiment: Experiment, grader: Grader) -> Iterator[str]:
+def find_problems(experiment: Experiment, grader: Grader) -> Iterator[str]:
     """Yield the problems that keep a grader from judging this experiment's answers, as sentences on what to fix."""
     model, rubric, texts = grader.language_model, grader.rubric, grader.text_set
     if experiment.status == Experiment.Status.ARCHIVED:
@@ -86,11 +86,11 @@ def problems_with(experiment: Experiment, grader: Grader) -> Iterator[str]:
     yield from (f"rubric {rubric}: {sentence}" for sentence in judge_prompt.find_problems(rubric.kind, rubric.messages))
     if prompts.uses_variable(rubric.messages, prompts.IMAGE) and not model.sees_images:
         yield f"rubric {rubric} shows an image, and model {model} does not see images"
-    yield from rubric_problems(experiment, rubric, texts, whom="grader", name=grader.name)
+    yield from find_rubric_problems(experiment, rubric, texts, whom="grader", name=grader.name)
     yield from _problems_with_money(experiment, grader, model)
 
 
-def rubric_problems(
+def find_rubric_problems(
     experiment: Experiment, rubric: Rubric, texts: TextSet | None, *, whom: str, name: str
 ) -> Iterator[str]:
     """Yield the problems that keep a rubric and its item texts from being used on this experiment's answers."""
@@ -110,30 +110,30 @@ def _problems_with_money(experiment: Experiment, grader: Grader, model: Language
         return
     if not model.prices.known:
         yield f"unknown price: model {model} has no price, and the experiment has a budget"
-    elif limit_of(grader) is None:
+    elif output_limit(grader) is None:
         yield (
             f"no ceiling: sampler {grader.sampler} sets no max_tokens, model {model} has no max_output_tokens, "
             "and the experiment has a budget"
         )
 
 
-def limit_of(grader: Grader) -> int | None:
+def output_limit(grader: Grader) -> int | None:
     """Return the output limit of a verdict in tokens, or None."""
     return grader.sampler.output_ceiling(grader.language_model.max_output_tokens)
 
 
-def solvers_of(experiment: Experiment) -> list[LanguageModel]:
+def list_solvers(experiment: Experiment) -> list[LanguageModel]:
     return list(experiment.language_models.select_related("endpoint").order_by("name"))
 
 
-def kin_among(solvers: Iterable[LanguageModel], grader: Grader) -> list[LanguageModel]:
+def find_kin(solvers: Iterable[LanguageModel], grader: Grader) -> list[LanguageModel]:
     """Return the models of the judge's own family. A judge may prefer their answers."""
     return [model for model in solvers if is_same_family(_named(grader.language_model), _named(model))]
 
 
-def warnings_for(experiment: Experiment, grader: Grader) -> Iterator[str]:
+def find_warnings(experiment: Experiment, grader: Grader) -> Iterator[str]:
     """Yield warnings about combinations that are allowed but may mislead."""
-    if kin := kin_among(solvers_of(experiment), grader):
+    if kin := find_kin(list_solvers(experiment), grader):
         names = ", ".join(str(model) for model in kin)
         yield f"grader {grader}: {grader.language_model} is of one family with {names}, whose answers it may prefer"
 

@@ -16,7 +16,7 @@ LONGEST_NAME = 80
 SAME = ("language_model", "sampler", "on_empty", "longest_answer")
 
 
-def chosen(names: Sequence[str], rubric: str | None, texts: str | None = None) -> list[Grader]:
+def choose_graders(names: Sequence[str], rubric: str | None, texts: str | None = None) -> list[Grader]:
     """Return the graders with these names, or all graders of a rubric.
 
     With names and a rubric or texts, return variants of the named graders that use them.
@@ -25,7 +25,7 @@ def chosen(names: Sequence[str], rubric: str | None, texts: str | None = None) -
     by_rubric = None if rubric is None else _rubric(rubric)
     with_texts = None if texts is None else _texts(texts)
     if names:
-        return [variant(grader, by_rubric, with_texts) for grader in named(names)]
+        return [make_variant(grader, by_rubric, with_texts) for grader in find_by_names(names)]
     if with_texts is not None:
         raise PlanError(["texts: name a grader as well, which is to judge with them"])
     if by_rubric is None:
@@ -36,7 +36,7 @@ def chosen(names: Sequence[str], rubric: str | None, texts: str | None = None) -
     return found
 
 
-def named(names: Sequence[str]) -> list[Grader]:
+def find_by_names(names: Sequence[str]) -> list[Grader]:
     found = {grader.name: grader for grader in _graders().filter(name__in=names)}
     if missing := [name for name in names if name not in found]:
         known = ", ".join(_graders().filter(archived_at=None).values_list("name", flat=True)) or "none yet"
@@ -44,17 +44,17 @@ def named(names: Sequence[str]) -> list[Grader]:
     return [found[name] for name in dict.fromkeys(names)]
 
 
-def find(name: str) -> Grader | None:
+def find_grader(name: str) -> Grader | None:
     return _graders().filter(name=name).first()
 
 
-def of_design(experiment: Experiment) -> list[Grader]:
+def find_design_graders(experiment: Experiment) -> list[Grader]:
     """Return the graders of the design, which judge automatically. Deleted graders are left out."""
     found = {grader.name: grader for grader in _graders().filter(name__in=experiment.graders)}
     return [found[name] for name in experiment.graders if name in found]
 
 
-def panel(name: str) -> Panel:
+def find_panel(name: str) -> Panel:
     found: Panel | None = Panel.objects.filter(name=name).first()
     if found is None:
         raise PlanError([f"panel: there is no panel {name}"])
@@ -79,7 +79,7 @@ def _texts(reference: str) -> TextSet:
     return found
 
 
-def variant(grader: Grader, rubric: Rubric | None, texts: TextSet | None) -> Grader:
+def make_variant(grader: Grader, rubric: Rubric | None, texts: TextSet | None) -> Grader:
     """Return the same judge with another rubric or other texts: the existing grader, or a new unsaved one."""
     rubric, texts = rubric or grader.rubric, texts or grader.text_set
     if (grader.rubric, grader.text_set) == (rubric, texts):
@@ -89,7 +89,7 @@ def variant(grader: Grader, rubric: Rubric | None, texts: TextSet | None) -> Gra
     return known or Grader(name=_name(grader, rubric, texts), **same)
 
 
-def saved(graders: Sequence[Grader], by: Actor) -> list[Grader]:
+def save_graders(graders: Sequence[Grader], by: Actor) -> list[Grader]:
     """Save the new graders with their author, and return all of them."""
     for grader in graders:
         if grader.pk is None:

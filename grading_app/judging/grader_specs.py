@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from grading_app.judging import grader_lookup
-from grading_app.judging.judge_draw import known_or
+from grading_app.judging.judge_draw import find_or_keep
 from grading_app.models import Grader, Rubric
 from runs_app.models import LanguageModel, Sampler, TextSet
 from runs_app.planning.drawn_models import judge_name
@@ -19,12 +19,12 @@ from runs_app.planning.work import PlanError
 APPROVE = "grading_app.approve_rubric"
 
 
-def graders_named(maker: RowBuilder, said: Sequence[str | GraderSpec]) -> list[str]:
+def read_grader_names(maker: RowBuilder, said: Sequence[str | GraderSpec]) -> list[str]:
     """Return the names of the graders in a file. Add each problem to the builder's problems."""
     names: list[str] = []
     for at, one in enumerate(said):
         path = f"grade.graders[{at}]"
-        for grader in [_known(maker, path, one)] if isinstance(one, str) else built_graders(maker, path, one):
+        for grader in [_known(maker, path, one)] if isinstance(one, str) else build_graders(maker, path, one):
             if grader is not None and grader.name in names:
                 maker.problems.append(f"{path}: {grader} is named twice")
             names += [grader.name] if grader else []
@@ -38,7 +38,7 @@ def _known(maker: RowBuilder, path: str, name: str) -> Grader | None:
     return grader
 
 
-def built_graders(maker: RowBuilder, path: str, spec: GraderSpec) -> list[Grader | None]:
+def build_graders(maker: RowBuilder, path: str, spec: GraderSpec) -> list[Grader | None]:
     """Return the grader of this definition, or one grader per model if its models are drawn."""
     parts = _parts(maker, path, spec)
     if not isinstance(spec.model, DrawSpec):
@@ -74,10 +74,10 @@ def _grader(maker: RowBuilder, path: str, spec: GraderSpec, name: str, parts: di
         **parts,
     )
     try:
-        known = known_or(grader)
+        known = find_or_keep(grader)
     except PlanError as problem:
         maker.problems += [f"{path}: {said}" for said in problem.problems]
-        return grader_lookup.find(name)
+        return grader_lookup.find_grader(name)
     if known.pk is not None:
         return known
     return grader if maker.save(path, grader) else None

@@ -95,7 +95,7 @@ class Writer:
             yield f"no ceiling: model {model} has no price or no longest answer, and the experiment has a budget"
 
 
-def ask_for_rubrics(writer: Writer, *, name: str, by: Any) -> TextSet:
+def request_rubrics(writer: Writer, *, name: str, by: Any) -> TextSet:
     """Request a rubric for every item that has none by this writer, start the run, and return the draft text set.
 
     The draft is this writer's waiting draft with this name, or a new version.
@@ -238,7 +238,7 @@ def _write(texts: TextSet, item: Item, said: str, by: Any, reason: str) -> None:
     record_changes([(texts, before[:200], said[:200])], by=by, reason=reason, what=f"text of {item.key}"[:40])
 
 
-def missing_from(texts: TextSet) -> list[str]:
+def find_missing(texts: TextSet) -> list[str]:
     """Return the keys of active items without a text, in item order."""
     lacking = texts.dataset.items.active().exclude(pk__in=texts.texts.values("item")).order_by("position", "pk")
     return list(lacking.values_list("key", flat=True))
@@ -251,7 +251,7 @@ def approve(texts: TextSet, *, by: Any, reason: str) -> None:
     """
     with transaction.atomic():
         locked: TextSet = TextSet.objects.select_for_update().get(pk=texts.pk)
-        if missing := missing_from(locked):
+        if missing := find_missing(locked):
             more = f" and {len(missing) - NAMED} more" if len(missing) > NAMED else ""
             raise ValueError(f"{locked} cannot be approved: no text for {', '.join(missing[:NAMED])}{more}.")
         if locked.status == TextSet.Status.DRAFT:

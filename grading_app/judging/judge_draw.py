@@ -9,7 +9,7 @@ from django.db import transaction
 
 from datasets_app.models.history import Actor, record_changes
 from grading_app.judging import grader_lookup
-from grading_app.judging.default_sampler import usual_sampler
+from grading_app.judging.default_sampler import default_sampler
 from grading_app.models import Grader, Rubric
 from runs_app.models import Experiment, LanguageModel
 from runs_app.planning.drawn_models import judge_name
@@ -19,7 +19,7 @@ from runs_app.planning.work import PlanError
 SAME = ("language_model", "rubric", "sampler", "text_set", "on_empty", "longest_answer")
 
 
-def drawn_graders(made: Draw, *, name: str, rubric: Rubric) -> list[Grader]:
+def draw_graders(made: Draw, *, name: str, rubric: Rubric) -> list[Grader]:
     """Return the graders named `NAME-model`, in the order of the draw. An existing equal grader is reused.
 
     New graders are not saved. Raise PlanError if a model of the draw no longer exists.
@@ -28,12 +28,12 @@ def drawn_graders(made: Draw, *, name: str, rubric: Rubric) -> list[Grader]:
     models = {one.name: one for one in LanguageModel.objects.filter(name__in=made.drawn).select_related("endpoint")}
     if missing := [model for model in made.drawn if model not in models]:
         raise PlanError([f"draw: the site has no model {model} any more; draw again" for model in missing])
-    sampler = usual_sampler()
+    sampler = default_sampler()
     named = [
         Grader(name=judge_name(name, model), language_model=models[model], rubric=rubric, sampler=sampler)
         for model in made.drawn
     ]
-    found = [known_or(grader) for grader in named]
+    found = [find_or_keep(grader) for grader in named]
     for grader in found:
         _refuse_odd_names(grader)
     return found
@@ -46,19 +46,19 @@ def _refuse_odd_names(grader: Grader) -> None:
         raise PlanError([f"grader {grader.name}: {' '.join(refused.messages)}"]) from None
 
 
-def known_or(grader: Grader) -> Grader:
+def find_or_keep(grader: Grader) -> Grader:
     """Return the grader with this name, or this grader if the name is new.
 
     Raise PlanError if the grader with this name has other content.
     """
-    known: Grader | None = grader_lookup.find(grader.name)
+    known: Grader | None = grader_lookup.find_grader(grader.name)
     if known is not None and any(getattr(known, field) != getattr(grader, field) for field in SAME):
         raise PlanError([f"grader {grader.name} is another one here; give this one another name"])
     return known or grader
 
 
 @transaction.atomic
-def pinned(experiment: Experiment, made: Draw, graders: Sequence[Grader], *, name: str, by: Actor) -> list[Grader]:
+def pin_judges(experiment: Experiment, made: Draw, graders: Sequence[Grader], *, name: str, by: Actor) -> list[Grader]:
     """Save these judges, and store their draw in the experiment.
 
     Raise PlanError if another draw with this name exists.
@@ -72,4 +72,4 @@ def pinned(experiment: Experiment, made: Draw, graders: Sequence[Grader], *, nam
         locked.save(update_fields=["draws"])
         drawn = f"{name}: {', '.join(made.drawn)}, by the seed {made.seed}"
         record_changes([(locked, "", drawn)], by=by, reason="", what="judges drawn")
-    return grader_lookup.saved(graders, by)
+    return grader_lookup.save_graders(graders, by)

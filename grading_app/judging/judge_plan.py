@@ -78,11 +78,11 @@ def judge(
     """
     for grader in graders:
         for wave in waves:  # Counted before the lock and cached: it may take seconds, and claims wait for the lock.
-            judging_costs.largest_request(Answers(experiment, grader, wave, force, only))
+            judging_costs.find_largest_request(Answers(experiment, grader, wave, force, only))
     with transaction.atomic():
-        revived = _revived(experiment, graders, waves, by) if revive else {}
+        revived = _revive(experiment, graders, waves, by) if revive else {}
         locked = Experiment.objects.select_for_update(no_key=True).get(pk=experiment.pk)
-        problems = [one for grader in graders for one in grade_conditions.problems_with(locked, grader)]
+        problems = [one for grader in graders for one in grade_conditions.find_problems(locked, grader)]
         if problems:
             raise PlanError(problems)
         report = [
@@ -96,22 +96,22 @@ def judge(
     return report
 
 
-def _revived(experiment: Experiment, graders: Sequence[Grader], waves: Sequence[Wave], by: Actor) -> Mapping[int, int]:
+def _revive(experiment: Experiment, graders: Sequence[Grader], waves: Sequence[Wave], by: Actor) -> Mapping[int, int]:
     """Return the number of verdicts that are pending again, by run id.
 
     This must run first, because it locks endpoints, and endpoints are locked before the experiment.
     """
-    known = [condition for grader in graders if (condition := grade_conditions.known(experiment, grader))]
+    known = [condition for grader in graders if (condition := grade_conditions.find_condition(experiment, grader))]
     runs = Run.objects.filter(wave__in=waves, condition__grade_condition__in=known)
     return run_control.revive(runs, by=by, reason="its verdicts were asked for again")
 
 
 def _plan(answers: Answers, by: Actor, revived: Mapping[int, int]) -> JudgingReport:
-    condition = grade_conditions.made(answers.experiment, answers.grader)
+    condition = grade_conditions.get_or_create_condition(answers.experiment, answers.grader)
     run = get_or_create_run(
         cast(Condition, condition.judge_condition),
         answers.wave,
-        judging_costs.bounds_for(answers),
+        judging_costs.compute_bounds(answers),
         is_batched=judging_costs.is_batched(answers),
     )
     before = revived.get(run.pk, 0)

@@ -20,11 +20,11 @@ from runs_app.pricing.costs import Basis, Expectation
 A_LETTER = "x"
 
 
-def largest_request(answers: Answers, longest: int | None = None) -> int:
+def find_largest_request(answers: Answers, longest: int | None = None) -> int:
     """Return the tokens of the largest request, with the longest answer of the wave or one of `longest` bytes."""
     grader = answers.grader
     answer = A_LETTER * (answers.seen.longest if longest is None else longest)
-    content = grade_conditions.content_of(grader)
+    content = grade_conditions.judge_content(grader)
     told = {
         **judge_prompt.rubric_variables(content["rubric"]),
         **judge_prompt.answer_variables(answer, answer if answers.in_pairs else None),
@@ -43,10 +43,10 @@ def longest_text(grader: Grader) -> int:
     return max((len(text.encode()) for text in texts), default=0)
 
 
-def bounds_for(answers: Answers) -> costs.CallBounds:
+def compute_bounds(answers: Answers) -> costs.CallBounds:
     """Return the bounds of one verdict. They cover the longest answer so far."""
-    tokens = largest_request(answers)
-    return costs.CallBounds(ceiling_of(answers, tokens), tokens, grade_conditions.limit_of(answers.grader))
+    tokens = find_largest_request(answers)
+    return costs.CallBounds(compute_ceiling(answers, tokens), tokens, grade_conditions.output_limit(answers.grader))
 
 
 def is_batched(answers: Answers) -> bool:
@@ -54,13 +54,13 @@ def is_batched(answers: Answers) -> bool:
     return answers.experiment.batch and answers.grader.language_model.endpoint.takes_batches
 
 
-def prices_of(answers: Answers) -> costs.Prices:
+def find_prices(answers: Answers) -> costs.Prices:
     model = answers.grader.language_model
     return model.prices.in_batch(model.batch_discount if is_batched(answers) else Decimal(0))
 
 
-def ceiling_of(answers: Answers, input_tokens: int) -> Decimal | None:
-    return costs.ceiling_per_call(prices_of(answers), input_tokens, grade_conditions.limit_of(answers.grader))
+def compute_ceiling(answers: Answers, input_tokens: int) -> Decimal | None:
+    return costs.ceiling_per_call(find_prices(answers), input_tokens, grade_conditions.output_limit(answers.grader))
 
 
 def estimate_judging(
@@ -77,15 +77,15 @@ def estimate_judging(
     """
     waves = list(waves)
     parts = [_part_of(Answers(experiment, grader, wave, force, conditions)) for grader in graders for wave in waves]
-    return estimate_of(experiment, graders, parts)
+    return sum_estimates(experiment, graders, parts)
 
 
 def _part_of(answers: Answers) -> Part:
     run = answers.run()
     wanted, new = answers.counted()
     to_do = new + (run.n_pending + run.n_running if run else 0)
-    ceiling = ceiling_of(answers, largest_request(answers)) if to_do else Decimal(0)
-    return Part(wanted, to_do, ceiling, expected_of(answers, ceiling))
+    ceiling = compute_ceiling(answers, find_largest_request(answers)) if to_do else Decimal(0)
+    return Part(wanted, to_do, ceiling, compute_expected(answers, ceiling))
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ class Part:
     expected: Expectation | None
 
 
-def estimate_of(experiment: Experiment, graders: Sequence[Grader], parts: Sequence[Part]) -> Estimate:
+def sum_estimates(experiment: Experiment, graders: Sequence[Grader], parts: Sequence[Part]) -> Estimate:
     basis: Counter[Basis] = Counter()
     for part in parts:
         if part.expected:
@@ -117,19 +117,19 @@ def estimate_of(experiment: Experiment, graders: Sequence[Grader], parts: Sequen
         coverage=observed / to_do if to_do else 1.0,
         prices=[price_of(model, shows_images=shown) for model in models],
         unknown_prices=[model.name for model in models if not model.prices.known],
-        problems=[one for grader in graders for one in grade_conditions.problems_with(experiment, grader)],
-        warnings=[one for grader in graders for one in grade_conditions.warnings_for(experiment, grader)],
+        problems=[one for grader in graders for one in grade_conditions.find_problems(experiment, grader)],
+        warnings=[one for grader in graders for one in grade_conditions.find_warnings(experiment, grader)],
     )
 
 
-def expected_of(answers: Answers, ceiling: Decimal | None) -> Expectation | None:
+def compute_expected(answers: Answers, ceiling: Decimal | None) -> Expectation | None:
     """Return the expected cost of a call from this judge's own calls, else its model's calls, else all
     judges' calls."""
     judges = Run.objects.filter(experiment=answers.experiment, condition__stage=Condition.Stage.JUDGE)
     runs = list(judges.with_reuse().select_related("condition"))
     own = answers.condition.judge_condition_id if answers.condition else None
     return costs.expected_per_call(
-        prices_of(answers),
+        find_prices(answers),
         ceiling,
         own=observed_tokens(run for run in runs if run.condition_id == own),
         group=observed_tokens(run for run in runs if run.condition.model_id == answers.grader.language_model_id),

@@ -11,14 +11,14 @@ from runs_app.models import Experiment
 from runs_app.planning.manifests import model_facts
 
 
-def judges_of(experiment: Experiment) -> list[dict[str, Any]]:
+def list_judges(experiment: Experiment) -> list[dict[str, Any]]:
     """Return the judges that the design names and those added later, each once, with current prices."""
     added = experiment.grade_conditions.filter(kind=GradeCondition.Kind.JUDGE, grader__isnull=False)
     graders = Grader.objects.filter(pk__in=added.values("grader")).order_by("pk")
     related = graders.select_related("language_model__endpoint", "rubric", "sampler", "text_set__dataset")
     found = {
-        grade_conditions_module.grade_condition_id_of(grader): grader
-        for grader in [*grader_lookup.of_design(experiment), *related]
+        grade_conditions_module.build_grade_condition_id(grader): grader
+        for grader in [*grader_lookup.find_design_graders(experiment), *related]
     }
     return [_facts(key, grader) for key, grader in found.items()]
 

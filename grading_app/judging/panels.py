@@ -86,7 +86,7 @@ def _members(experiment: Experiment, graders: Sequence[Grader]) -> list[GradeCon
         raise PlanError(["a panel takes scores together; graders that compare two answers give none"])
     if len({_scale(rubric) for rubric in rubrics}) > 1:
         raise PlanError([f"rubrics of one panel have one scale; these differ: {', '.join(map(str, rubrics))}"])
-    found = {grader: grade_conditions_module.known(experiment, grader) for grader in graders}
+    found = {grader: grade_conditions_module.find_condition(experiment, grader) for grader in graders}
     if twins := _twins(graders):
         raise PlanError([f"{' and '.join(twins)} ask the same of the same model: a panel counts such a judge once"])
     if missing := [str(grader) for grader, condition in found.items() if condition is None]:
@@ -98,7 +98,7 @@ def _twins(graders: Sequence[Grader]) -> list[str]:
     """Return the names of the first graders that are one judge under several names, or an empty list."""
     by_identity: dict[str, list[str]] = {}
     for grader in sorted(graders, key=str):
-        by_identity.setdefault(condition_identity(grade_conditions_module.grade_condition_id_of(grader)), []).append(
+        by_identity.setdefault(condition_identity(grade_conditions_module.build_grade_condition_id(grader)), []).append(
             str(grader)
         )
     return next((names for names in by_identity.values() if len(names) > 1), [])

@@ -70,7 +70,7 @@ class Starter:
     fields: Mapping[str, Any] = field(default_factory=dict)
 
 
-def variables_of(kind: AnyKind) -> tuple[Variable, ...]:
+def list_variables(kind: AnyKind) -> tuple[Variable, ...]:
     """Return the variables that a template of this kind can use, in the editor's order."""
     if kind == WRITER:
         return OF_ITEMS
@@ -80,12 +80,12 @@ def variables_of(kind: AnyKind) -> tuple[Variable, ...]:
 def template_problems(kind: AnyKind, messages: Any) -> list[str]:
     """Return the errors that keep a template from being saved, with turn and variable. The list is empty if it is
     valid."""
-    listed = [variable.name for variable in variables_of(kind)]
+    listed = [variable.name for variable in list_variables(kind)]
     if kind == WRITER:
         return prompts.validate(messages, judge_prompt.FOR_WRITERS, listed)
     if problems := judge_prompt.find_problems(kind, messages, listed):
         return problems
-    strange = judge_prompt.OF_RUBRIC - {variable.name for variable in variables_of(kind)}
+    strange = judge_prompt.OF_RUBRIC - {variable.name for variable in list_variables(kind)}
     named = [name for name in sorted(strange) if prompts.uses_variable(messages, name)]
     names = ", ".join(map(prompts.format_placeholder, listed))
     return [
@@ -94,7 +94,7 @@ def template_problems(kind: AnyKind, messages: Any) -> list[str]:
     ]
 
 
-def doubts_about(messages: Sequence[Turn]) -> list[str]:
+def find_warnings(messages: Sequence[Turn]) -> list[str]:
     """Return warnings about templates that are allowed but look like a mistake."""
     if any(prompts.uses_variable(messages, name) for name in REFERENCES):
         return []

@@ -70,7 +70,7 @@ class Try:
         if self.rubric.kind == Rubric.Kind.WRITER:
             yield f"{self.rubric} writes rubrics of items; it gives no verdict to try"
             return
-        yield from grade_conditions.problems_with(self.experiment, self.grader)
+        yield from grade_conditions.find_problems(self.experiment, self.grader)
 
     def cost(self) -> TryCost:
         """Return the cost. It is zero without answers, and for a writer's template, which gives no verdict."""
@@ -114,11 +114,11 @@ def _answers_to(item: int, at: int, runs: list[Run], in_pairs: bool) -> list[tup
     return [(subject, rival) for rival in rivals.order_by("sample_idx", "run_id")[:1]]
 
 
-def prefix_of(rubric: Rubric) -> str:
+def run_prefix(rubric: Rubric) -> str:
     return slugify_name(f"try-{rubric.name}-v{rubric.version}") + "--"
 
 
-def try_out(tried: Try, *, by: Actor) -> Run:
+def request_tests(tried: Try, *, by: Actor) -> Run:
     """Request verdicts on five answers. Raise PlanError, and change nothing, if that is impossible."""
     with transaction.atomic():
         Experiment.objects.select_for_update(no_key=True).get(pk=tried.experiment.pk)
@@ -144,10 +144,10 @@ def _insert(answers: list[tuple[Trial, Trial | None]], run: Run) -> int:
 
 
 def _run(tried: Try, answers: list[tuple[Trial, Trial | None]]) -> Run:
-    content = grade_conditions.content_of(tried.grader)
+    content = grade_conditions.judge_content(tried.grader)
     condition, _ = Condition.objects.get_or_create(
         experiment=tried.experiment,
-        condition_id=condition_id(prefix_of(tried.rubric).removesuffix("--"), content),
+        condition_id=condition_id(run_prefix(tried.rubric).removesuffix("--"), content),
         defaults={
             "stage": Condition.Stage.JUDGE,
             "model": tried.model,
@@ -156,7 +156,7 @@ def _run(tried: Try, answers: list[tuple[Trial, Trial | None]]) -> Run:
         },
     )
     tokens = _request_tokens(tried, answers)
-    bounds = costs.CallBounds(_ceiling(tried, tokens), tokens, grade_conditions.limit_of(tried.grader))
+    bounds = costs.CallBounds(_ceiling(tried, tokens), tokens, grade_conditions.output_limit(tried.grader))
     return get_or_create_run(condition, first_wave(tried.experiment), bounds)
 
 
@@ -172,7 +172,7 @@ def _request_tokens(tried: Try, answers: list[tuple[Trial, Trial | None]]) -> in
 
 
 def _ceiling(tried: Try, tokens: int) -> Decimal | None:
-    return costs.ceiling_per_call(tried.model.prices, tokens, grade_conditions.limit_of(tried.grader))
+    return costs.ceiling_per_call(tried.model.prices, tokens, grade_conditions.output_limit(tried.grader))
 
 
 @dataclass(frozen=True)
@@ -183,13 +183,13 @@ class Tried:
     verdict: Verdict | None
 
 
-def tried_of(rubric: Rubric, experiments: QuerySet[Experiment]) -> list[Tried]:
+def find_tests(rubric: Rubric, experiments: QuerySet[Experiment]) -> list[Tried]:
     """Return the newest calls that tried this rubric in these experiments."""
     rows = Trial.objects.filter(
         run__experiment__in=experiments,
         run__condition__stage=Condition.Stage.JUDGE,
         run__condition__grade_condition=None,
-        run__condition__condition_id__startswith=prefix_of(rubric),
+        run__condition__condition_id__startswith=run_prefix(rubric),
     ).select_related("run__experiment", "run__condition__model", "item", "subject", "rival")
     return [Tried(row, _verdict(row)) for row in rows.order_by("-pk")[:SHOWN]]
 

@@ -162,7 +162,7 @@ GROUP BY 1, 2, 3 ORDER BY 4 DESC, 3
 """
 
 
-def unread_verdicts(experiment: Experiment) -> dict[tuple[int, int], dict[str, int]]:
+def count_unread_verdicts(experiment: Experiment) -> dict[tuple[int, int], dict[str, int]]:
     """Return the number of unreadable verdicts per code, for each judge condition and wave."""
     judges = experiment.grade_conditions.filter(kind=GradeCondition.Kind.JUDGE)
     counted: dict[tuple[int, int], dict[str, int]] = {}

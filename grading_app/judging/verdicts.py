@@ -72,11 +72,11 @@ def read_verdict(reply: str, rubric: Mapping[str, Any]) -> Verdict:
         has_object = True
         lowered = {name.lower(): value for name, value in found.items()}
         if key in lowered:
-            return verdict_of(lowered, rubric)
+            return parse_verdict(lowered, rubric)
     return Verdict(error=f"no_{key}_in_json" if has_object else "no_json_object")
 
 
-def verdict_of(found: Mapping[str, Any], rubric: Mapping[str, Any]) -> Verdict:
+def parse_verdict(found: Mapping[str, Any], rubric: Mapping[str, Any]) -> Verdict:
     """Return the verdict in an object with the verdict's key: a judge's, or one built from a person's ratings."""
     key = KEYS[rubric["kind"]]
     said = READERS[rubric["kind"]](found[key], rubric)

@@ -40,8 +40,8 @@ def draw_answers(queue: RatingQueue) -> list[RatedAnswer]:
     if unanswered := len(set(apart) - set(firsts)):
         what = "two answers to compare" if queue.rates_pairs else "answer"
         raise DrawingError(f"{unanswered} items of practice or attention checks have no {what}")
-    answered = set(answers(queue).values_list("item", flat=True).distinct())
-    drawn = sampled(sorted(answered - set(apart)), queue.sample_items, seed=queue.sample_seed)
+    answered = set(list_answers(queue).values_list("item", flat=True).distinct())
+    drawn = draw_keys(sorted(answered - set(apart)), queue.sample_items, seed=queue.sample_seed)
     shown = _units(queue, drawn, queue.answers_each)
     if not 0 < len(shown) <= MOST_ANSWERS:
         raise DrawingError(_too_few_or_many(len(shown), in_pairs=queue.rates_pairs))
@@ -55,10 +55,10 @@ def draw_answers(queue: RatingQueue) -> list[RatedAnswer]:
 
 def _units(queue: RatingQueue, items: Sequence[int], each: int) -> list[Unit]:
     """Return the units to show for these items: answers, or pairs of answers for comparisons."""
-    cells = _cells(answers(queue).filter(item__in=items))
+    cells = _cells(list_answers(queue).filter(item__in=items))
     if queue.rates_pairs:
-        return paired(cells, each, seed=queue.sample_seed)
-    return [(trial, None, item) for trial, item in chosen(cells, each, seed=queue.sample_seed)]
+        return draw_pairs(cells, each, seed=queue.sample_seed)
+    return [(trial, None, item) for trial, item in draw_single_answers(cells, each, seed=queue.sample_seed)]
 
 
 def _firsts(queue: RatingQueue, items: Sequence[int]) -> dict[int, Unit]:
@@ -69,7 +69,7 @@ def _firsts(queue: RatingQueue, items: Sequence[int]) -> dict[int, Unit]:
     return firsts
 
 
-def answers(queue: RatingQueue) -> Any:
+def list_answers(queue: RatingQueue) -> Any:
     """Return all stored answers that the queue could show."""
     found = Trial.objects.generating().with_text().filter(run__experiment=queue.experiment, item__excluded=False)
     conditions = list(queue.conditions.values_list("pk", flat=True))
@@ -77,7 +77,7 @@ def answers(queue: RatingQueue) -> Any:
     return found.order_by("pk")
 
 
-def sampled(keys: Sequence[int], n: int | None, *, seed: int) -> list[int]:
+def draw_keys(keys: Sequence[int], n: int | None, *, seed: int) -> list[int]:
     """Return n random keys in order, or all keys. The order of `keys` does not matter."""
     ordered = sorted(keys)
     if n is None or n >= len(ordered):
@@ -85,7 +85,9 @@ def sampled(keys: Sequence[int], n: int | None, *, seed: int) -> list[int]:
     return sorted(Random(seed).sample(ordered, n))  # noqa: S311 - a sample, not a secret.
 
 
-def chosen(cells: Mapping[Cell, Sequence[tuple[int, int]]], each: int, *, seed: int) -> list[tuple[int, int]]:
+def draw_single_answers(
+    cells: Mapping[Cell, Sequence[tuple[int, int]]], each: int, *, seed: int
+) -> list[tuple[int, int]]:
     """Return at most `each` random (trial, item) pairs of every cell. Each cell has its own seed."""
     found: list[tuple[int, int]] = []
     for cell in sorted(cells, key=str):
@@ -94,12 +96,12 @@ def chosen(cells: Mapping[Cell, Sequence[tuple[int, int]]], each: int, *, seed: 
     return found
 
 
-def paired(cells: Mapping[Cell, Sequence[tuple[int, int]]], each: int, *, seed: int) -> list[Unit]:
+def draw_pairs(cells: Mapping[Cell, Sequence[tuple[int, int]]], each: int, *, seed: int) -> list[Unit]:
     """Return at most `each` random answer pairs for every two conditions that answered the same question."""
     by_item: dict[tuple[int, int | None], list[Cell]] = {}
     for cell in sorted(cells, key=str):
         by_item.setdefault((cell[0], cell[2]), []).append(cell)
-    drawn = {cell: chosen({cell: cells[cell]}, each, seed=seed) for cell in cells}
+    drawn = {cell: draw_single_answers({cell: cells[cell]}, each, seed=seed) for cell in cells}
     return [
         (trial, rival, item)
         for (item, _), alike in by_item.items()

@@ -1,20 +1,20 @@
 """The conversion of a person's ratings by a rubric to the grading that a judge's equal verdict would get.
 
-`verdict_of` computes both scores, so people and judges can be compared per criterion and in total.
+`parse_verdict` computes both scores, so people and judges can be compared per criterion and in total.
 Practice and attention checks produce no gradings.
 """
 
 from __future__ import annotations
 
 from evalsite.lib.text.hashing import condition_id, slugify_name
-from grading_app.judging.verdicts import Verdict, verdict_of
+from grading_app.judging.verdicts import Verdict, parse_verdict
 from grading_app.models import GradeCondition, Grading, Preference, RaterAssignment, Rating, RatingQueue, Rubric
-from grading_app.rating.questions import aspects_of, said_of
+from grading_app.rating.questions import build_verdict_object, list_aspects
 from grading_app.verdict_history import superseding
 from runs_app.models import Experiment
 
 
-def conclude(rating: Rating) -> None:
+def write_grading(rating: Rating) -> None:
     """Write the grading of this person for this answer, or delete it while a criterion has no rating.
 
     Call this in the transaction that changed the rating, which locks the rater's row.
@@ -25,14 +25,14 @@ def conclude(rating: Rating) -> None:
     verdict = _verdict(rating, queue, queue.rubric)
     with superseding():
         if verdict is None:
-            _forget(rating)
+            _delete(rating)
         elif queue.rates_pairs:
             _write_preference(rating, verdict)
         else:
             _write_grading(rating, verdict)
 
 
-def forget_all(assignment: RaterAssignment) -> int:
+def delete_gradings(assignment: RaterAssignment) -> int:
     """Delete all gradings and preferences from this person's ratings. Return their number. The ratings stay."""
     theirs = {"condition__assignment": assignment}
     with superseding():
@@ -45,12 +45,12 @@ def _verdict(rating: Rating, queue: RatingQueue, rubric: Rubric) -> Verdict | No
     """Return the verdict, or None until every aspect of the rubric has a rating."""
     same = Rating.objects.filter(assignment=rating.assignment_id, trial=rating.trial_id, rival=rating.rival_id)
     values = {criterion: value or 0.0 for criterion, value in same.given().values_list("criterion", "value")}
-    if len(values) < len(aspects_of(queue)):
+    if len(values) < len(list_aspects(queue)):
         return None
-    return verdict_of(said_of(rubric, values), rubric.content)
+    return parse_verdict(build_verdict_object(rubric, values), rubric.content)
 
 
-def condition_of(assignment: RaterAssignment) -> GradeCondition:
+def get_or_create_condition(assignment: RaterAssignment) -> GradeCondition:
     """Return this rater's grade condition in this queue, creating it if needed."""
     queue = assignment.queue
     rubric, experiment = _asked_by(queue)
@@ -79,7 +79,7 @@ def _asked_by(queue: RatingQueue) -> tuple[Rubric, Experiment]:
 def _write_grading(rating: Rating, verdict: Verdict) -> None:
     fields = {"score": verdict.score, "score_raw": verdict.raw, "detail": verdict.detail}
     Grading.objects.update_or_create(
-        condition=condition_of(rating.assignment),
+        condition=get_or_create_condition(rating.assignment),
         trial=rating.trial,
         defaults={**fields, "parse_ok": not verdict.error, "parse_error": verdict.error},
     )
@@ -87,14 +87,14 @@ def _write_grading(rating: Rating, verdict: Verdict) -> None:
 
 def _write_preference(rating: Rating, verdict: Verdict) -> None:
     Preference.objects.update_or_create(
-        condition=condition_of(rating.assignment),
+        condition=get_or_create_condition(rating.assignment),
         trial_a=rating.trial,
         trial_b=rating.rival,
         defaults={"winner": verdict.winner, "parse_error": verdict.error},
     )
 
 
-def _forget(rating: Rating) -> None:
+def _delete(rating: Rating) -> None:
     theirs = {"condition__assignment": rating.assignment_id}
     Grading.objects.filter(**theirs, trial=rating.trial).delete()
     Preference.objects.filter(**theirs, trial_a=rating.trial, trial_b=rating.rival).delete()

@@ -25,7 +25,7 @@ NAMES = {
 BLANK_LINES = re.compile(r"\n\s*\n\s*\n+")
 
 
-def words_of(queue: RatingQueue) -> str:
+def render_rubric(queue: RatingQueue) -> str:
     """Return the rubric's turns in order, or "" if the queue rates dimensions."""
     if queue.rubric is None:
         return ""
@@ -39,7 +39,7 @@ def words_of(queue: RatingQueue) -> str:
     return BLANK_LINES.sub("\n\n", "\n\n".join(turn for turn in turns if turn))
 
 
-def beside(item: Item, queue: RatingQueue) -> list[tuple[str, str]]:
+def list_context_parts(item: Item, queue: RatingQueue) -> list[tuple[str, str]]:
     """Return the parts of an item that the rubric shows beside its question, as (heading, text) pairs.
 
     A part that no turn of the rubric names is left out, as it is for a judge.

@@ -53,11 +53,11 @@ def _session(material: Material, rng: Random) -> list[tuple[int, Kind]]:
     practice: list[tuple[int, Kind]] = [(item, "practice") for item in material.practice]
     items = _shuffled(material.items, rng)
     if material.alike:
-        items = kept_apart(items, material.alike, rng)
+        items = shuffle_apart(items, material.alike, rng)
     return practice + _mixed(items, _shuffled(material.checks, rng), rng)
 
 
-def kept_apart(shuffled: Sequence[int], alike: Mapping[int, int], rng: Random) -> list[int]:
+def shuffle_apart(shuffled: Sequence[int], alike: Mapping[int, int], rng: Random) -> list[int]:
     """Return the keys in another random order that separates keys of one group as far as possible.
 
     Each key is drawn from the remaining keys outside the last key's group. A group with more than half of the remaining
@@ -109,7 +109,7 @@ def _mixed(items: Sequence[int], checks: Sequence[int], rng: Random) -> list[tup
     return mixed
 
 
-def most_wanted(missing: Mapping[int, int], *, most: int | None, seed: int) -> list[int]:
+def choose_most_wanted(missing: Mapping[int, int], *, most: int | None, seed: int) -> list[int]:
     """Return the items for a new rater: at most `most`, those that miss the most ratings first, ties in random order.
 
     `missing` maps each item to the number of raters that it still needs. Items that need none are left out.
@@ -119,12 +119,12 @@ def most_wanted(missing: Mapping[int, int], *, most: int | None, seed: int) -> l
     return sorted(open_items, key=lambda item: -missing[item])[:most]
 
 
-def shown_first(pair: tuple[int, int], *, seed: int, key: int) -> tuple[int, int]:
+def order_pair(pair: tuple[int, int], *, seed: int, key: int) -> tuple[int, int]:
     """Return the two answers in the order that one rater sees: random per rater and pair."""
     rng = Random(f"{seed}:{key}")  # noqa: S311 - as above.
     return pair if rng.random() < 0.5 else (pair[1], pair[0])
 
 
-def least_used(counts: Mapping[int, int]) -> int:
+def find_least_used(counts: Mapping[int, int]) -> int:
     """Return the dimension with the fewest raters; on a tie, the first in the given order."""
     return min(counts, key=lambda dimension: counts[dimension])

@@ -1,7 +1,7 @@
 """The questions that raters answer: dimensions, or the aspects of a rubric, in numbers and in words.
 
 By a rubric, people answer like a judge: one score, whether each criterion is met, one label, or the better answer.
-`said_of` converts their numbers to the form of a judge's verdict, so that one function reads both.
+`build_verdict_object` converts their numbers to the form of a judge's verdict, so that one function reads both.
 """
 
 from __future__ import annotations
@@ -72,23 +72,23 @@ class Aspect:
         return self.low <= value <= self.high and (not self.whole or float(value).is_integer())
 
 
-def aspects_of(queue: RatingQueue) -> list[Aspect]:
+def list_aspects(queue: RatingQueue) -> list[Aspect]:
     """Return the aspects in question order: dimensions by name, criteria in the rubric's order."""
-    return asked(list(queue.dimensions.order_by("name", "version")), queue.rubric)
+    return build_aspects(list(queue.dimensions.order_by("name", "version")), queue.rubric)
 
 
-def asked(dimensions: Iterable[Dimension], rubric: Rubric | None) -> list[Aspect]:
-    return by_rubric(rubric) if rubric else [on_dimension(dimension) for dimension in dimensions]
+def build_aspects(dimensions: Iterable[Dimension], rubric: Rubric | None) -> list[Aspect]:
+    return rubric_aspects(rubric) if rubric else [dimension_aspect(dimension) for dimension in dimensions]
 
 
-def aspect_of(rating: Rating, queue: RatingQueue) -> Aspect:
+def find_aspect(rating: Rating, queue: RatingQueue) -> Aspect:
     if rating.dimension is not None:
-        return on_dimension(rating.dimension)
-    (found,) = [aspect for aspect in aspects_of(queue) if aspect.key == (None, rating.criterion)]
+        return dimension_aspect(rating.dimension)
+    (found,) = [aspect for aspect in list_aspects(queue) if aspect.key == (None, rating.criterion)]
     return found
 
 
-def on_dimension(dimension: Dimension) -> Aspect:
+def dimension_aspect(dimension: Dimension) -> Aspect:
     title, (low, high) = dimension.title or dimension.name, (dimension.scale_min, dimension.scale_max)
     points = _whole_points(low, high, dimension.labels)
     return Aspect(dimension.name, title, dimension.instructions, low, high, points, (dimension.pk, ""))
@@ -104,7 +104,7 @@ def _whole_points(low: float, high: float, labels: Mapping[str, Any]) -> tuple[P
     )
 
 
-def by_rubric(rubric: Rubric) -> list[Aspect]:
+def rubric_aspects(rubric: Rubric) -> list[Aspect]:
     asking = {
         Rubric.Kind.SCORE: _score,
         Rubric.Kind.CRITERIA: _criteria,
@@ -142,7 +142,7 @@ def _better(rubric: Rubric) -> list[Aspect]:
     return [Aspect("better", "Which answer is better?", "", NEITHER, SECOND, BETTER)]
 
 
-def said_of(rubric: Rubric, values: Mapping[str, float]) -> dict[str, Any]:
+def build_verdict_object(rubric: Rubric, values: Mapping[str, float]) -> dict[str, Any]:
     """Return the object that a judge would write for the same verdict: {"criteria": {"clear": true}}, {"winner": "A"},
     ...
 

@@ -14,8 +14,8 @@ from django.utils import timezone
 
 from evalsite.lib.text.spreadsheet import csv_line
 from grading_app.models import Grading, RaterAssignment, Rating, RatingQueue
-from grading_app.rating.questions import Key, aspects_of
-from grading_app.rating.session import rated_things
+from grading_app.rating.questions import Key, list_aspects
+from grading_app.rating.session import list_rated_keys
 
 if TYPE_CHECKING:
     from grading_app.statistics.alpha import Level
@@ -87,7 +87,7 @@ class ItemMeans:
         return self.item, self.trial, self.rival
 
 
-def passes(queue: RatingQueue, key: str, value: float | None) -> bool:
+def passes_check(queue: RatingQueue, key: str, value: float | None) -> bool:
     return value in queue.attention_checks.get(key, [])
 
 
@@ -117,7 +117,7 @@ def _checks(queue: RatingQueue) -> dict[int, list[tuple[str, bool]]]:
     given = Rating.objects.given().filter(assignment__queue=queue, kind=Rating.Kind.CHECK).order_by("position")
     found: dict[int, list[tuple[str, bool]]] = defaultdict(list)
     for rater, key, value in given.values_list("assignment", "item__key", "value"):
-        found[rater].append((key, passes(queue, key, value)))
+        found[rater].append((key, passes_check(queue, key, value)))
     return found
 
 
@@ -168,7 +168,7 @@ def aspect_lines(queue: RatingQueue) -> list[AspectLine]:
     for dimension, criterion, item, one, other, rater, level in rows:
         triples[dimension, criterion].append(((item, one, other), rater, level))
     scale: Level = "nominal" if queue.rates_pairs else "ordinal"
-    lines = [_aspect_line(aspect.name, triples[aspect.key], scale) for aspect in aspects_of(queue)]
+    lines = [_aspect_line(aspect.name, triples[aspect.key], scale) for aspect in list_aspects(queue)]
     return [*lines, _aspect_line("in total", _totals(queue), scale)] if len(lines) > 1 and queue.rubric else lines
 
 
@@ -245,7 +245,7 @@ def _cells(queue: RatingQueue, row: Any) -> Iterator[Any]:
     yield from ("" if cell is None else cell for cell in row[:7])
     yield int(row.value) if row.value.is_integer() else row.value
     checked = row.kind == Rating.Kind.CHECK
-    yield str(passes(queue, row.item__key, row.value)).lower() if checked else ""
+    yield str(passes_check(queue, row.item__key, row.value)).lower() if checked else ""
     yield round(row.seconds, 3)
     yield row.revisions
     yield str(row.assignment__excluded_at is not None).lower()
@@ -253,7 +253,7 @@ def _cells(queue: RatingQueue, row: Any) -> Iterator[Any]:
     yield from ("" if cell is None else cell for cell in row[12:])
 
 
-def raters_missing(queue: RatingQueue, things: int) -> int:
+def count_missing_raters(queue: RatingQueue, things: int) -> int:
     """Return how many more people to invite until each thing can get its raters. An unused link counts as invited.
 
     Nobody rates a thing twice, so there must be at least `raters_wanted` people.
@@ -262,7 +262,7 @@ def raters_missing(queue: RatingQueue, things: int) -> int:
     raters = queue.assignments.counted()
     links = queue.invitations.filter(used_at=None, assignment=None, expires_at__gt=timezone.now()).count()
     asked, begun = raters.count() + links, raters.exclude(started_at=None).count()
-    aspects = len(aspects_of(queue))
+    aspects = len(list_aspects(queue))
     kinds, each = (aspects, 1) if queue.one_dimension_per_rater else (1, aspects)
     by_heads = queue.raters_wanted * kinds - asked
     share = min(queue.items_per_rater or things, things)
@@ -273,10 +273,10 @@ def raters_missing(queue: RatingQueue, things: int) -> int:
     return max(0, by_heads, ceil(uncovered / share))
 
 
-def items_left(queue: RatingQueue) -> tuple[int, int]:
+def count_complete(queue: RatingQueue) -> tuple[int, int]:
     """Return how many items or answers have all their raters on all aspects, and how many there are."""
-    wanted = len(aspects_of(queue))
+    wanted = len(list_aspects(queue))
     full: dict[Thing, int] = defaultdict(int)
     for line in item_means(queue):
         full[line.thing] += line.n >= queue.raters_wanted
-    return sum(count >= wanted for count in full.values()), len(rated_things(queue))
+    return sum(count >= wanted for count in full.values()), len(list_rated_keys(queue))

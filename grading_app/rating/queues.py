@@ -21,11 +21,11 @@ from django.utils import timezone
 from datasets_app.models import Dataset
 from datasets_app.models.history import Actor, record_changes
 from evalsite.lib.permissions import RATER, get_roles
-from grading_app.judging.grade_conditions import rubric_problems
+from grading_app.judging.grade_conditions import find_rubric_problems
 from grading_app.models import RaterAssignment, RaterInvitation, RatingQueue, Rubric
 from grading_app.rating.answer_draw import DrawingError, draw_answers
-from grading_app.rating.gradings import forget_all
-from grading_app.rating.session import rated_items
+from grading_app.rating.gradings import delete_gradings
+from grading_app.rating.session import list_rated_items
 from runs_app.models import Dimension
 
 INVITATION_LASTS = timedelta(days=14)
@@ -43,7 +43,7 @@ class QueueError(ValueError):
 @transaction.atomic
 def open_queue(queue: RatingQueue, *, by: Actor, reason: str) -> None:
     """Open the queue, for the first time or again. This freezes the queue and its dimensions permanently."""
-    for problem in problems_with(queue):
+    for problem in find_problems(queue):
         raise QueueError(f"{queue}: {problem}")
     if queue.status == RatingQueue.Status.DRAFT:
         _see_what_is_rated(queue)
@@ -55,7 +55,7 @@ def open_queue(queue: RatingQueue, *, by: Actor, reason: str) -> None:
     )
 
 
-def problems_with(queue: RatingQueue) -> Iterator[str]:
+def find_problems(queue: RatingQueue) -> Iterator[str]:
     """Yield the problems that keep the queue from opening, as sentences on what to fix."""
     if queue.rubric is None:
         if not queue.dimensions.exists():
@@ -66,7 +66,7 @@ def problems_with(queue: RatingQueue) -> Iterator[str]:
     if queue.rubric.kind == Rubric.Kind.WRITER:
         yield f"rubric {queue.rubric} writes rubrics of items; it asks for no verdict"
     elif queue.experiment is not None:
-        yield from rubric_problems(queue.experiment, queue.rubric, queue.text_set, whom="queue", name=queue.name)
+        yield from find_rubric_problems(queue.experiment, queue.rubric, queue.text_set, whom="queue", name=queue.name)
 
 
 def _see_what_is_rated(queue: RatingQueue) -> None:
@@ -82,7 +82,7 @@ def _see_what_is_rated(queue: RatingQueue) -> None:
         return
     if queue.dataset.status != Dataset.Status.APPROVED:
         raise QueueError(f"{queue.dataset} is {queue.dataset.status}; people rate approved datasets")
-    if not rated_items(queue).exists():
+    if not list_rated_items(queue).exists():
         raise QueueError(f"{queue} leaves no item to rate beside practice and attention checks")
 
 
@@ -124,7 +124,7 @@ def assign(queue: RatingQueue, user: Any, *, by: Actor, by_link: bool = False, a
 @transaction.atomic
 def release(assignment: RaterAssignment, *, by: Actor, reason: str) -> None:
     """End a rater's session early. Their ratings count, and other raters can rate the rest."""
-    _held(assignment)
+    _lock_queue_of(assignment)
     if not assignment.started_at:
         raise QueueError(f"{assignment} has not started")
     if not assignment.ratings.exists():
@@ -142,17 +142,17 @@ def exclude(assignment: RaterAssignment, *, by: Actor, reason: str) -> None:
     """
     if not reason.strip():
         raise QueueError("say why the rater is excluded")
-    _held(assignment)
+    _lock_queue_of(assignment)
     assignment.ratings.filter(value=None).delete()
     RaterAssignment.objects.filter(pk=assignment.pk).update(excluded_at=timezone.now())
     record_changes([(assignment.queue, "", str(assignment))], by=by, reason=reason, what="excluded")
-    gone, experiment = forget_all(assignment), assignment.queue.experiment
+    gone, experiment = delete_gradings(assignment), assignment.queue.experiment
     if gone and experiment is not None:
         told = f"{gone} verdicts of {assignment} in {assignment.queue} count no more"
         record_changes([(experiment, "", told)], by=by, reason=reason, what="gradings")
 
 
-def _held(assignment: RaterAssignment) -> None:
+def _lock_queue_of(assignment: RaterAssignment) -> None:
     """Lock the queue. Raise QueueError if the rater is excluded already."""
     RatingQueue.objects.select_for_update().get(pk=assignment.queue_id)
     assignment.refresh_from_db()
@@ -189,20 +189,20 @@ def _invitation(queue: RatingQueue, token: str, by: Any, assignment: RaterAssign
     return RaterInvitation(
         queue=queue,
         assignment=assignment,
-        token_hash=hash_of(token),
+        token_hash=hash_token(token),
         created_by=by,
         expires_at=timezone.now() + INVITATION_LASTS,
     )
 
 
-def hash_of(token: str) -> str:
+def hash_token(token: str) -> str:
     """Return the hash of a token. Tokens are long and random, so a plain hash reveals nothing."""
     return hashlib.sha256(token.encode()).hexdigest()
 
 
-def usable(token: str) -> RaterInvitation | None:
+def find_usable_invitation(token: str) -> RaterInvitation | None:
     """Return the token's invitation, or None if it is used, expired or for a closed queue."""
-    found = RaterInvitation.objects.filter(token_hash=hash_of(token), used_at=None, expires_at__gt=timezone.now())
+    found = RaterInvitation.objects.filter(token_hash=hash_token(token), used_at=None, expires_at__gt=timezone.now())
     return found.exclude(queue__status=RatingQueue.Status.CLOSED).select_related("queue", "assignment__user").first()
 
 
@@ -212,8 +212,8 @@ def redeem(token: str, alias: str = "") -> RaterAssignment:
 
     Raise QueueError if the invitation is not usable.
     """
-    RaterInvitation.objects.select_for_update().filter(token_hash=hash_of(token)).first()
-    invitation = usable(token)
+    RaterInvitation.objects.select_for_update().filter(token_hash=hash_token(token)).first()
+    invitation = find_usable_invitation(token)
     if invitation is None:
         raise QueueError("this link was used, or is too old")
     assignment = invitation.assignment

@@ -31,7 +31,7 @@ class Basis:
         return f"{self.n} rating{'' if self.n == 1 else 's'} (hash {self.digest})"
 
 
-def basis_of(queue: RatingQueue) -> Basis:
+def hash_basis(queue: RatingQueue) -> Basis:
     """Return the basis of the ratings that count now, by item key, dimension name and rater number, as in
     the export."""
     counted = Rating.objects.counted().filter(assignment__queue=queue)
@@ -40,10 +40,10 @@ def basis_of(queue: RatingQueue) -> Basis:
     return Basis(len(given), content_hash(given)[:HASH_CHARS])
 
 
-def out_of_date(queue: RatingQueue) -> StatusChange | None:
+def find_outdated_norms(queue: RatingQueue) -> StatusChange | None:
     """Return the last creation of norms if other ratings count now than then, else None."""
     last = queue.history.filter(what=WHAT).first()
-    return last if last and str(basis_of(queue)) not in last.to_value else None
+    return last if last and str(hash_basis(queue)) not in last.to_value else None
 
 
 @transaction.atomic
@@ -57,7 +57,7 @@ def make_norms(queue: RatingQueue, *, by: Actor, reason: str) -> Dataset:
         raise QueueError(f"{queue} rates answers; norms are of items")
     if queue.status == RatingQueue.Status.OPEN:
         raise QueueError(f"{queue} is open: raters can still take ratings back. Close it first; it can be opened again")
-    means, basis = item_means(queue), basis_of(queue)
+    means, basis = item_means(queue), hash_basis(queue)
     if not means:
         raise QueueError(f"{queue} has no rating that counts yet")
     draft = curation.duplicate(queue.dataset, by=by, reason=reason)

@@ -13,9 +13,9 @@ from django.utils import timezone
 
 from datasets_app.models import Item
 from grading_app.models import RatedAnswer, RaterAssignment, Rating, RatingQueue
-from grading_app.rating.gradings import conclude
-from grading_app.rating.presentation_order import Material, Step, least_used, most_wanted, shown_first, steps
-from grading_app.rating.questions import Aspect, Key, aspect_of, aspects_of
+from grading_app.rating.gradings import write_grading
+from grading_app.rating.presentation_order import Material, Step, choose_most_wanted, find_least_used, order_pair, steps
+from grading_app.rating.questions import Aspect, Key, find_aspect, list_aspects
 
 LONGEST_S = 86_400.0
 
@@ -84,13 +84,13 @@ def _rated(assignment: RaterAssignment, key: int, drawn: dict[int, RatedAnswer])
     one = drawn[key]
     if one.rival_id is None:
         return {"item_id": one.item_id, "trial_id": one.trial_id}
-    first, second = shown_first((one.trial_id, one.rival_id), seed=assignment.seed, key=key)
+    first, second = order_pair((one.trial_id, one.rival_id), seed=assignment.seed, key=key)
     return {"item_id": one.item_id, "trial_id": first, "rival_id": second}
 
 
 def _aspects_for(queue: RatingQueue, assignment: RaterAssignment) -> list[Aspect]:
     """Return all aspects of the queue, or the dimension with the fewest raters among those that still need raters."""
-    aspects = aspects_of(queue)
+    aspects = list_aspects(queue)
     if not queue.one_dimension_per_rater:
         return aspects
     wanting = [aspect for aspect in aspects if any(count > 0 for count in _missing(queue, [aspect]).values())]
@@ -98,7 +98,7 @@ def _aspects_for(queue: RatingQueue, assignment: RaterAssignment) -> list[Aspect
         return aspects[:1]
     raters = queue.assignments.counted().exclude(started_at=None).values_list("dimension", flat=True)
     used: Counter[int | None] = Counter(raters)
-    place = least_used({place: used[aspect.key[0]] for place, aspect in enumerate(wanting)})
+    place = find_least_used({place: used[aspect.key[0]] for place, aspect in enumerate(wanting)})
     assignment.dimension_id = wanting[place].key[0]
     return [wanting[place]]
 
@@ -106,33 +106,33 @@ def _aspects_for(queue: RatingQueue, assignment: RaterAssignment) -> list[Aspect
 def _material(
     queue: RatingQueue, assignment: RaterAssignment, aspects: list[Aspect], drawn: dict[int, RatedAnswer]
 ) -> Material:
-    items = most_wanted(_missing(queue, aspects), most=queue.items_per_rater, seed=assignment.seed)
+    items = choose_most_wanted(_missing(queue, aspects), most=queue.items_per_rater, seed=assignment.seed)
     if not queue.rates_answers:
-        practice, checks = set_apart(queue)
+        practice, checks = list_practice_and_checks(queue)
         return Material([item.pk for item in practice], items, [item.pk for item in checks])
     keys = {kind: [key for key, one in drawn.items() if one.kind == kind] for kind in Rating.Kind.values}
     return Material(keys["practice"], items, keys["check"], {key: one.item_id for key, one in drawn.items()})
 
 
-def set_apart(queue: RatingQueue) -> tuple[list[Item], list[Item]]:
+def list_practice_and_checks(queue: RatingQueue) -> tuple[list[Item], list[Item]]:
     """Return the practice items and the attention checks. Everybody rates them, and they never count."""
     checks = list(queue.dataset.items.active().filter(key__in=queue.attention_checks))
     ordinary = queue.dataset.items.active().exclude(key__in=queue.attention_checks)
     return list(ordinary.order_by("position", "pk")[: queue.practice_items]), checks
 
 
-def rated_items(queue: RatingQueue) -> Any:
+def list_rated_items(queue: RatingQueue) -> Any:
     """Return the items whose ratings count."""
-    practice, checks = set_apart(queue)
+    practice, checks = list_practice_and_checks(queue)
     return queue.dataset.items.active().exclude(pk__in=[item.pk for item in (*practice, *checks)])
 
 
-def rated_things(queue: RatingQueue) -> list[int]:
+def list_rated_keys(queue: RatingQueue) -> list[int]:
     """Return the keys of the items, or of the drawn answers or pairs, whose ratings count."""
     if queue.rates_answers:
         kept = RatedAnswer.objects.filter(queue=queue, kind=Rating.Kind.ITEM)
         return list(kept.values_list("pk", flat=True))
-    return list(rated_items(queue).values_list("pk", flat=True))
+    return list(list_rated_items(queue).values_list("pk", flat=True))
 
 
 def _missing(queue: RatingQueue, aspects: list[Aspect]) -> dict[int, int]:
@@ -147,25 +147,25 @@ def _missing(queue: RatingQueue, aspects: list[Aspect]) -> dict[int, int]:
     )
     return {
         thing: queue.raters_wanted - max(per_cell[thing, aspect.key] for aspect in aspects)
-        for thing in rated_things(queue)
+        for thing in list_rated_keys(queue)
     }
 
 
 # --- rating ----------------------------------------------------------------------------------------------------------
 
 
-def due(assignment: RaterAssignment) -> Rating | None:
+def next_rating(assignment: RaterAssignment) -> Rating | None:
     """Return the next rating: the first in the rater's order without a value."""
     waiting = assignment.ratings.filter(value=None).select_related("item__image", "dimension")
     return waiting.order_by("position").first()
 
 
-def shown(assignment: RaterAssignment, position: int) -> Rating | None:
+def reached_rating(assignment: RaterAssignment, position: int) -> Rating | None:
     """Return the rating at a position that the rater has reached, or None beyond the next one."""
     here = assignment.ratings.select_related("item__image").filter(position=position).first()
     if here is None or here.value is not None:
         return here
-    waiting = due(assignment)
+    waiting = next_rating(assignment)
     return here if waiting is not None and waiting.position == position else None
 
 
@@ -173,7 +173,7 @@ def last_given(assignment: RaterAssignment) -> Rating | None:
     return assignment.ratings.given().order_by("-position").first()
 
 
-def progress(assignment: RaterAssignment) -> Progress:
+def measure_progress(assignment: RaterAssignment) -> Progress:
     return Progress(assignment.ratings.given().count(), assignment.ratings.count())
 
 
@@ -182,10 +182,10 @@ def rate(assignment: RaterAssignment, *, position: int, value: float, seconds: f
 
     Raise RatingError for a value off the scale, or if the queue is not open.
     """
-    waiting = due(assignment)
+    waiting = next_rating(assignment)
     if waiting is None or waiting.position != position:
         return False
-    if not aspect_of(waiting, assignment.queue).takes(value):
+    if not find_aspect(waiting, assignment.queue).takes(value):
         raise RatingError("That is not on the scale.")
     changed = _update(
         waiting,
@@ -223,7 +223,7 @@ def _update(rating: Rating, ratings: Any, **fields: Any) -> bool:
             cursor.execute("SELECT 1 FROM grading_app_ratingqueue WHERE id = %s FOR SHARE", [queue])
             cursor.execute("SELECT 1 FROM grading_app_raterassignment WHERE id = %s FOR NO KEY UPDATE", [rater])
             if changed := bool(ratings.update(**fields)):
-                conclude(rating)
+                write_grading(rating)
             return changed
     except IntegrityError as error:
         raise RatingError("This is not open for ratings now.") from error

@@ -9,7 +9,7 @@ from decimal import Decimal
 
 from django.utils import timezone
 
-from grading_app.judging.grade_conditions import kin_among, solvers_of
+from grading_app.judging.grade_conditions import find_kin, list_solvers
 from grading_app.models import GradeCondition, Rubric
 from grading_app.reports.cached_aggregates import Cached
 from grading_app.reports.verdict_aggregates import get_by_condition
@@ -138,9 +138,9 @@ def _runs_of(experiment: Experiment) -> dict[int | None, list[Run]]:
 
 def _kin_of(experiment: Experiment, conditions: Sequence[GradeCondition]) -> dict[int, tuple[str, ...]]:
     """Return the answering models of the judge's family by condition; for a panel, of any member's family."""
-    solvers = solvers_of(experiment)
+    solvers = list_solvers(experiment)
     found = {
-        condition.pk: tuple(model.name for model in kin_among(solvers, condition.grader))
+        condition.pk: tuple(model.name for model in find_kin(solvers, condition.grader))
         for condition in conditions
         if condition.grader is not None
     }

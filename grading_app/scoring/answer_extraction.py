@@ -39,7 +39,7 @@ MARKED_LETTER = re.compile(r"\(([A-Z])\)|(?<![\w(])([A-Z])\)|\*\*\(?([A-Z])\b|bo
 BARE_LETTER = re.compile(r"(?<![\w'’])(?!A [a-z]|I [a-z]|I['’])([A-Z])(?![\w'’])")
 
 
-def final_part(text: str) -> str:
+def find_final_part(text: str) -> str:
     """Return the text after the last "ANSWER:" on its line (or on the next, if that line ends there), else all text.
 
     Thoughts are excluded. Emphasis marks and quotes around the part are removed.
@@ -51,13 +51,13 @@ def final_part(text: str) -> str:
     return visible[end:].lstrip(DECORATION + "\n").partition("\n")[0].rstrip(DECORATION)
 
 
-def normalised(text: str) -> str:
+def normalize(text: str) -> str:
     """Return the text for comparison, without differences of case, white space, Unicode form and a final full stop."""
     folded = unicodedata.normalize("NFKC", text).casefold()
     return " ".join(folded.split()).rstrip(".").rstrip()
 
 
-def last_number(text: str) -> tuple[float, str] | None:
+def find_last_number(text: str) -> tuple[float, str] | None:
     """Return the last finite number in a text, and its written form.
 
     Reads 1,234.50 and 3,5 (as 3.5) and $5 and 50% (as 50), 3/4 and 1 1/2 and \\frac{3}{4}, -2 and 1e3. A date
@@ -71,7 +71,7 @@ def last_number(text: str) -> tuple[float, str] | None:
     return None
 
 
-def letter_of_text(text: str, choices: Sequence[str]) -> str | None:
+def find_target_letter(text: str, choices: Sequence[str]) -> str | None:
     """Return the letter of a target: the choice with that text, else a letter on its own ("B", "(B)", "b.")."""
     by_text = _letter_by_text(text, choices)
     if by_text is not None:
@@ -81,15 +81,15 @@ def letter_of_text(text: str, choices: Sequence[str]) -> str | None:
     return letter if letter in _letters(choices) else None
 
 
-def chosen_letter(text: str, choices: Sequence[str]) -> str | None:
+def find_chosen_letter(text: str, choices: Sequence[str]) -> str | None:
     """Return the letter that an answer chose among its choices (all 26 letters if the choices are unknown).
 
     The first matching sign decides: the final part is a letter or a choice's text; it says "the answer is B"; it begins
     with "B)"; a letter is marked as "(B)", "**B**" or boxed; a capital stands alone.
     If a sign occurs several times, the last one counts.
     """
-    part, letters = final_part(text), _letters(choices)
-    whole = letter_of_text(part, choices)
+    part, letters = find_final_part(text), _letters(choices)
+    whole = find_target_letter(part, choices)
     if whole is not None:
         return whole
     leading = LEADING_LETTER.match(part)
@@ -111,8 +111,8 @@ def _letters(choices: Sequence[str]) -> list[str]:
 
 
 def _letter_by_text(text: str, choices: Sequence[str]) -> str | None:
-    wanted = normalised(text)
-    matching = [choice_letter(at) for at, choice in enumerate(choices) if normalised(choice) == wanted]
+    wanted = normalize(text)
+    matching = [choice_letter(at) for at, choice in enumerate(choices) if normalize(choice) == wanted]
     return matching[0] if len(matching) == 1 and wanted else None
 
 

@@ -135,7 +135,7 @@ def scorers_with_parameter() -> list[tuple[str, str]]:
     return [(scorer.usage, scorer.label) for scorer in SCORERS.values() if scorer.parameter]
 
 
-def rules_of(experiment: Experiment) -> list[Rule]:
+def list_rules(experiment: Experiment) -> list[Rule]:
     """Return the rules that the design names. Without any, return the `rating` rule if the design has dimensions."""
     if experiment.scorers:
         return read_rules(experiment.scorers)
@@ -171,7 +171,7 @@ def grade(
     Raise ScorerError for an unknown scorer.
     """
     end = time.monotonic() + seconds
-    rules = rules_of(experiment) if scorers is None else read_rules(scorers)
+    rules = list_rules(experiment) if scorers is None else read_rules(scorers)
     report = []
     for rule in rules:
         report.append(_Grading(experiment, rule, wave, force, end, conditions).run())

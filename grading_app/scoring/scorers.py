@@ -17,7 +17,13 @@ from types import MappingProxyType
 from typing import Any
 
 from datasets_app.generators.registry import UnknownTask, get_generator
-from grading_app.scoring.answer_extraction import chosen_letter, final_part, last_number, letter_of_text, normalised
+from grading_app.scoring.answer_extraction import (
+    find_chosen_letter,
+    find_final_part,
+    find_last_number,
+    find_target_letter,
+    normalize,
+)
 from runs_app.llm.rating_parser import find_json_objects, strip_thinking
 
 LONGEST_PATTERN = 500
@@ -183,8 +189,8 @@ def exact_match(answer: Answer, item: ScoredItem, parameters: Parameters) -> Sco
     """Return 1 if the final part equals the target except case, white space and a final full stop; else 0."""
     if not item.target.strip():
         return _unread("empty_target")
-    part = final_part(answer.text)
-    return _right(normalised(part) == normalised(item.target), part)
+    part = find_final_part(answer.text)
+    return _right(normalize(part) == normalize(item.target), part)
 
 
 @scorer("multiple_choice", "Chosen letter")
@@ -192,10 +198,10 @@ def multiple_choice(answer: Answer, item: ScoredItem, parameters: Parameters) ->
     """Return 1 if the chosen letter is the target's, else 0. The target is a letter or the text of a choice."""
     if not item.target.strip():
         return _unread("empty_target")
-    target = letter_of_text(item.target, item.choices)
+    target = find_target_letter(item.target, item.choices)
     if target is None:
         return _unread("target_not_letter")
-    letter = chosen_letter(answer.text, item.choices)
+    letter = find_chosen_letter(answer.text, item.choices)
     return _unread("no_letter_found") if letter is None else _right(letter == target, letter)
 
 
@@ -207,7 +213,7 @@ def numeric(answer: Answer, item: ScoredItem, parameters: Parameters) -> Score:
     target = _number_of_target(item.target)
     if target is None:
         return _unread("target_not_numeric")
-    found = last_number(final_part(answer.text))
+    found = find_last_number(find_final_part(answer.text))
     if found is None:
         return _unread("no_number_found")
     allowed = max(1e-9, float(parameters.get("tolerance", 0)))
@@ -217,7 +223,7 @@ def numeric(answer: Answer, item: ScoredItem, parameters: Parameters) -> Score:
 @lru_cache(maxsize=4096)
 def _number_of_target(target: str) -> tuple[float, str] | None:
     """Return the target's last number, cached for all answers to an item."""
-    return last_number(target)
+    return find_last_number(target)
 
 
 @scorer("set_match", "Same set as the target")
@@ -226,7 +232,7 @@ def set_match(answer: Answer, item: ScoredItem, parameters: Parameters) -> Score
     wanted = _listed(item.target)
     if not wanted:
         return _unread("empty_target")
-    part = final_part(answer.text)
+    part = find_final_part(answer.text)
     return _right(_listed(part) == wanted, part)
 
 
@@ -337,7 +343,7 @@ def _listed(text: str) -> frozenset[str]:
     elements = (
         [str(element) for element in found] if isinstance(found, list) else re.split(r"[,;\n]", text.strip("[](){}"))
     )
-    return frozenset(element for element in map(normalised, elements) if element)
+    return frozenset(element for element in map(normalize, elements) if element)
 
 
 def _at_path(found: Any, path: str) -> Any:
@@ -349,7 +355,7 @@ def _at_path(found: Any, path: str) -> Any:
 
 
 def _same_text_or_number(raw: str, target: str) -> bool:
-    if normalised(raw) == normalised(target):
+    if normalize(raw) == normalize(target):
         return True
     try:
         return math.isclose(float(raw), float(target), rel_tol=1e-9)

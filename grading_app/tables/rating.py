@@ -12,7 +12,7 @@ from django.utils.safestring import SafeString
 from evalsite.lib.templatetags import evalsite_tags as tags
 from evalsite.lib.text import number_format
 from grading_app.models import RatingQueue
-from grading_app.rating.questions import aspects_of
+from grading_app.rating.questions import list_aspects
 from grading_app.rating.queue_results import ItemMeans, item_means
 from runs_app.models import Trial
 
@@ -86,7 +86,7 @@ def item_rows(queue: RatingQueue) -> list[dict[str, Any]]:
     """Return the rated items, those with the fewest ratings first."""
     items = {row[0]: row for row in queue.dataset.items.values_list("pk", "key", "category")}
     answers = _labels_of_answers(queue) if queue.rates_answers else {}
-    names = {aspect.key: aspect.name for aspect in aspects_of(queue)}
+    names = {aspect.key: aspect.name for aspect in list_aspects(queue)}
     rows = [
         {
             "key": items[line.item][1],

@@ -11,7 +11,7 @@ from django.views.decorators.http import require_http_methods
 
 from evalsite.lib.permissions import members_only
 from grading_app.forms.drawn_judges import DrawnJudgesForm
-from grading_app.judging.judge_draw import pinned
+from grading_app.judging.judge_draw import pin_judges
 from grading_app.judging.judge_plan import judge
 from grading_app.judging.judging_costs import estimate_judging
 from grading_app.models import Grader
@@ -50,7 +50,7 @@ def _asked(request: HttpRequest, form: DrawnJudgesForm, graders: Sequence[Grader
         form.add_error(None, estimate.problems)
         return False
     try:
-        judges = pinned(form.experiment, made, graders, name=name, by=request.user)
+        judges = pin_judges(form.experiment, made, graders, name=name, by=request.user)
         report = judge(form.experiment, judges, list(form.experiment.waves.all()), by=request.user, approved=estimate,
                        revive=True)  # fmt: skip
     except PlanError as problem:

@@ -149,7 +149,7 @@ def _asked(request: HttpRequest, experiment: Experiment, form: JudgeForm, estima
     try:
         report = judge(
             experiment,
-            grader_lookup.saved([form.chosen()], request.user),
+            grader_lookup.save_graders([form.chosen()], request.user),
             form.waves,
             by=request.user,
             force=form.cleaned_data["force"],

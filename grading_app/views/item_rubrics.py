@@ -18,7 +18,7 @@ from evalsite.lib.permissions import members_only, uses_admin
 from evalsite.lib.text.number_format import format_count
 from evalsite.lib.web.form_errors import first_form_error
 from grading_app.forms.item_rubrics import ConfirmForm, CorrectionForm, ReasonForm, WriterForm
-from grading_app.judging.item_rubrics import approve, ask_for_rubrics, collect, correct, missing_from
+from grading_app.judging.item_rubrics import approve, collect, correct, find_missing, request_rubrics
 from grading_app.tables.item_rubrics import TextSetTable
 from runs_app.models import Run, TextSet
 from runs_app.monitoring.progress import Totals
@@ -54,7 +54,7 @@ def text_set(request: HttpRequest, name: str, version: int) -> HttpResponse:
         "texts": texts,
         "page": page,
         "rows": [(item, said.get(item.pk)) for item in items],
-        "missing": len(missing_from(texts)),
+        "missing": len(find_missing(texts)),
         "corrected": texts.texts.exclude(edited_at=None).count(),
         "versions": list(TextSet.objects.filter(name=name).order_by("-version")),
         "totals": Totals.of(runs),
@@ -167,7 +167,7 @@ def experiment_write(request: HttpRequest, slug: str) -> HttpResponse:
         context |= {"to_do": n, "ceiling": ceiling, "problems": list(writer.problems()), "confirm": confirm}
         if request.method == "POST" and (confirm is None or confirm.is_valid()):
             try:
-                texts = ask_for_rubrics(writer, name=form.cleaned_data["name"], by=request.user)
+                texts = request_rubrics(writer, name=form.cleaned_data["name"], by=request.user)
             except PlanError as problem:
                 form.add_error(None, problem.problems)
             else:

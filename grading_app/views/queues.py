@@ -21,7 +21,7 @@ from evalsite.lib.web.form_errors import first_form_error
 from grading_app.forms.rating import AnswerQueueForm, AssignForm, InviteForm, QueueForm, ReasonForm
 from grading_app.models import RaterAssignment, RatingQueue
 from grading_app.rating import queue_results, queues
-from grading_app.rating.rated_norms import make_norms, out_of_date
+from grading_app.rating.rated_norms import find_outdated_norms, make_norms
 from grading_app.tables.rating import ItemMeansTable, QueueTable, item_rows
 from runs_app.views.permissions import editable_experiment
 
@@ -54,7 +54,7 @@ def queue_detail(request: HttpRequest, name: str) -> HttpResponse:
     may_change = RatingQueue.objects.editable_by(request.user).filter(pk=queue.pk).exists()
     items = ItemMeansTable(item_rows(queue))
     paginate_table(request, items, PER_PAGE)
-    full, wanted = queue_results.items_left(queue)
+    full, wanted = queue_results.count_complete(queue)
     context = {
         "queue": queue,
         "may_change": may_change,
@@ -63,12 +63,12 @@ def queue_detail(request: HttpRequest, name: str) -> HttpResponse:
         "items": items,
         "full": full,
         "wanted": wanted,
-        "raters_missing": queue_results.raters_missing(queue, wanted)
+        "raters_missing": queue_results.count_missing_raters(queue, wanted)
         if queue.status != RatingQueue.Status.CLOSED
         else 0,
         "n_invited": queue.invitations.filter(used_at=None).count(),
         "history": list(queue.history[:50]),
-        "old_norms": out_of_date(queue),
+        "old_norms": find_outdated_norms(queue),
         "conditions": list(queue.conditions.select_related("model", "prompt", "sampler")),
         "actions": _actions(queue) if may_change else [],
         "invite": InviteForm(),

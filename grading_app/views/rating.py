@@ -28,9 +28,9 @@ from evalsite.lib.web.long_text import text_file
 from grading_app.forms.rating import AliasForm
 from grading_app.models import RaterAssignment, Rating, RatingQueue
 from grading_app.rating import session
-from grading_app.rating.instructions import beside, words_of
-from grading_app.rating.questions import aspect_of, end_keys
-from grading_app.rating.queues import QueueError, redeem, usable
+from grading_app.rating.instructions import list_context_parts, render_rubric
+from grading_app.rating.questions import end_keys, find_aspect
+from grading_app.rating.queues import QueueError, find_usable_invitation, redeem
 from runs_app.models import Trial
 
 FEW_LABELS = 3  # With more, a narrow screen puts each point on a line of its own.
@@ -44,7 +44,7 @@ def rating_queue(request: HttpRequest) -> HttpResponse:
     mine = list(RaterAssignment.objects.of(request.user).select_related("queue").order_by("queue__created_at"))
     if len(mine) == 1 and not is_reader(request.user):
         return redirect("rating_item", mine[0].queue.name)
-    rows = [{"queue": row.queue, "assignment": row, "progress": session.progress(row)} for row in mine]
+    rows = [{"queue": row.queue, "assignment": row, "progress": session.measure_progress(row)} for row in mine]
     return render(request, "grading_app/rating/mine.html", {"rows": rows, "may_ask": is_member(request.user)})
 
 
@@ -57,7 +57,7 @@ def of_rater(
     def wrapped(request: HttpRequest, name: str) -> HttpResponse:
         assignment = _own(request, name)
         if not assignment.queue.is_open:
-            context = {"queue": assignment.queue, "progress": session.progress(assignment)}
+            context = {"queue": assignment.queue, "progress": session.measure_progress(assignment)}
             return render(request, "grading_app/rating/closed.html", context, status=404)
         return view(request, assignment)
 
@@ -77,10 +77,10 @@ def _own(request: HttpRequest, name: str) -> RaterAssignment:
 @of_rater
 def rating_item(request: HttpRequest, assignment: RaterAssignment) -> HttpResponse:
     """Show the welcome page, the unit that is due, or the thanks."""
-    waiting = session.due(assignment)
-    context = {"queue": assignment.queue, "assignment": assignment, "progress": session.progress(assignment)}
+    waiting = session.next_rating(assignment)
+    context = {"queue": assignment.queue, "assignment": assignment, "progress": session.measure_progress(assignment)}
     if not assignment.started_at:
-        context["rubric"] = words_of(assignment.queue)
+        context["rubric"] = render_rubric(assignment.queue)
         return render(request, "grading_app/rating/welcome.html", context)
     if waiting is None:
         context["may_undo"] = session.last_given(assignment) is not None
@@ -95,7 +95,7 @@ def _shown(waiting: Rating) -> dict[str, Any]:
     sees the full question, the answer, and the material that the rubric shows. Nothing shows which model answered.
     """
     queue = waiting.assignment.queue
-    aspect = aspect_of(waiting, queue)
+    aspect = find_aspect(waiting, queue)
     return {
         "position": waiting.position,
         "shown": _signer(waiting).sign(f"{waiting.position}:{time.time():.3f}"),
@@ -106,7 +106,7 @@ def _shown(waiting: Rating) -> dict[str, Any]:
         "aspect": aspect,
         "keys": end_keys(aspect.points),
         "labelled": sum(bool(point.label) for point in aspect.points) > FEW_LABELS,
-        "rubric": words_of(queue),
+        "rubric": render_rubric(queue),
     }
 
 
@@ -123,7 +123,7 @@ def _answered(waiting: Rating) -> dict[str, Any]:
         "is_answer": True,
         "answers": [*shown, *([("Answer B", answers[waiting.rival_id])] if waiting.rival_id else [])],
         "choices": [str(choice) for choice in waiting.item.choices],
-        "beside": beside(waiting.item, waiting.assignment.queue),
+        "beside": list_context_parts(waiting.item, waiting.assignment.queue),
     }
 
 
@@ -176,7 +176,7 @@ def rating_image(request: HttpRequest, name: str, position: int) -> FileResponse
     Later images are not available. The address holds only the position, and the file's name is hidden.
     """
     assignment = _own(request, name)
-    shown = session.shown(assignment, position) if assignment.queue.is_open else None
+    shown = session.reached_rating(assignment, position) if assignment.queue.is_open else None
     if shown is None or shown.item.image is None:
         raise Http404
     try:
@@ -194,7 +194,7 @@ def rating_image(request: HttpRequest, name: str, position: int) -> FileResponse
 @require_http_methods(["GET", "HEAD", "POST"])
 def rating_join(request: HttpRequest, token: str) -> HttpResponse:
     """Show an invitation. Opening it changes nothing, because mail programs open links; its button redeems it."""
-    invitation = usable(token)
+    invitation = find_usable_invitation(token)
     if invitation is None:
         return render(request, "grading_app/rating/join_gone.html", status=404)
     form = AliasForm(request.POST if request.method == "POST" else None)
@@ -240,7 +240,7 @@ def _value(request: HttpRequest) -> float:
 def rating_text(request: HttpRequest, name: str, position: int, part: str) -> HttpResponse:
     """Return the full text of a part that is due: the question, or an answer, without its model."""
     assignment = _own(request, name)
-    waiting = session.due(assignment) if assignment.queue.is_open and assignment.started_at else None
+    waiting = session.next_rating(assignment) if assignment.queue.is_open and assignment.started_at else None
     if waiting is None or waiting.position != position:
         raise Http404
     shown = _shown(waiting)

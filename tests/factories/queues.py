@@ -70,7 +70,7 @@ def make_rater(queue, name=None, *, started=False):
 
 def rate_all(assignment, value=4):
     """Rate what is left; `value` is a number, or a function of the rating that is due."""
-    while waiting := session.due(assignment):
+    while waiting := session.next_rating(assignment):
         chosen = value(waiting) if callable(value) else value
         assert session.rate(assignment, position=waiting.position, value=chosen, seconds=1.5)
 

@@ -4,7 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grading_app.scoring.answer_extraction import chosen_letter, final_part, last_number, letter_of_text
+from grading_app.scoring.answer_extraction import (
+    find_chosen_letter,
+    find_final_part,
+    find_last_number,
+    find_target_letter,
+)
 
 FILMS = ("Dark Phoenix", "The Incredible Hulk", "Hacksaw Ridge")
 
@@ -25,7 +30,7 @@ FILMS = ("Dark Phoenix", "The Incredible Hulk", "Hacksaw Ridge")
     ],
 )
 def test_the_final_part_follows_the_last_answer_line(text, part):
-    assert final_part(text) == part
+    assert find_final_part(text) == part
 
 
 @pytest.mark.parametrize(
@@ -73,19 +78,19 @@ def test_the_final_part_follows_the_last_answer_line(text, part):
     ],
 )
 def test_the_last_number_of_a_text(text, number):
-    found = last_number(text)
+    found = find_last_number(text)
     assert (found and found[0]) == (number if number is None else pytest.approx(number))
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False, min_value=-1e12, max_value=1e12), st.booleans())
 def test_every_number_written_is_read_back(number, separated):
     written = f"{number:,.6f}" if separated else repr(number)
-    assert last_number(f"first 7, then {written}")[0] == pytest.approx(number, rel=1e-9, abs=1e-6)
+    assert find_last_number(f"first 7, then {written}")[0] == pytest.approx(number, rel=1e-9, abs=1e-6)
 
 
 @given(st.text(alphabet="0123456789,./-+ $eE%{}frac\\"))
 def test_no_text_breaks_the_reader_of_numbers(text):
-    found = last_number(text)
+    found = find_last_number(text)
     assert found is None or (isinstance(found[0], float) and found[1] != "")
 
 
@@ -102,11 +107,11 @@ def test_no_text_breaks_the_reader_of_numbers(text):
     ],
 )
 def test_a_target_is_a_letter_or_the_text_of_a_choice(text, letter):
-    assert letter_of_text(text, FILMS) == letter
+    assert find_target_letter(text, FILMS) == letter
 
 
 def test_the_text_of_a_choice_goes_before_its_letter():
-    assert letter_of_text("A", ("B", "A")) == "B"
+    assert find_target_letter("A", ("B", "A")) == "B"
 
 
 @pytest.mark.parametrize(
@@ -132,16 +137,16 @@ def test_the_text_of_a_choice_goes_before_its_letter():
     ],
 )
 def test_the_letter_an_answer_chose(text, letter):
-    assert chosen_letter(text, FILMS) == letter
+    assert find_chosen_letter(text, FILMS) == letter
 
 
 def test_without_choices_any_letter_will_do():
-    assert chosen_letter("ANSWER: H", ()) == "H"
+    assert find_chosen_letter("ANSWER: H", ()) == "H"
 
 
 @given(st.sampled_from("ABC"), st.sampled_from(["{}", "({})", "ANSWER: {}", "**{}**", "The answer is {}.", "{}) yes"]))
 def test_a_chosen_letter_is_read_in_every_common_form(letter, form):
-    assert chosen_letter(form.format(letter), FILMS) == letter
+    assert find_chosen_letter(form.format(letter), FILMS) == letter
 
 
 @pytest.mark.parametrize(
@@ -150,6 +155,6 @@ def test_a_chosen_letter_is_read_in_every_common_form(letter, form):
 def test_hostile_answers_take_linear_time(piece):
     text = piece * (300_000 // len(piece))
     started = time.process_time()
-    last_number(text)
-    chosen_letter(text, FILMS)
+    find_last_number(text)
+    find_chosen_letter(text, FILMS)
     assert time.process_time() - started < 3

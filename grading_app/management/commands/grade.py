@@ -66,13 +66,13 @@ class Command(OutputCommand):
         is_open = not any(options[name] for name in ("grader", "rubric", "texts", "panel", "scorer"))
         said = self._by_rules(experiment, wave, options) if is_open or options["scorer"] else 0
         if is_open:
-            graders = grader_lookup.of_design(experiment)
+            graders = grader_lookup.find_design_graders(experiment)
         else:
-            graders = grader_lookup.chosen(options["grader"], options["rubric"], options["texts"])
+            graders = grader_lookup.choose_graders(options["grader"], options["rubric"], options["texts"])
         if graders:
             self._by_judges(experiment, graders, [wave] if wave else list(experiment.waves.all()), options)
         for name in options["panel"]:
-            panel = grader_lookup.panel(name)
+            panel = grader_lookup.find_panel(name)
             self.say(f"{panels.convene(experiment, panel)}: {panel.get_rule_display()}")
         if is_open and not said and not graders:
             self.say(NOTHING)
@@ -102,7 +102,7 @@ class Command(OutputCommand):
             approve(self, experiment, found, options["yes"], "Judge")
         report = judge(
             experiment,
-            grader_lookup.saved(graders, resolve_actor(options["user"])),
+            grader_lookup.save_graders(graders, resolve_actor(options["user"])),
             waves,
             by=resolve_actor(options["user"]),
             force=options["force"],

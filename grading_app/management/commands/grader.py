@@ -10,7 +10,7 @@ from django.db import transaction
 from datasets_app.models import TransitionError
 from evalsite.lib.ops.commands import VerbCommand, add_reason, refuse_input, resolve_actor, resolve_owner
 from grading_app.judging.archive_rules import archive_grader
-from grading_app.judging.grader_specs import built_graders, grader_spec
+from grading_app.judging.grader_specs import build_graders, grader_spec
 from grading_app.models import Grader
 from runs_app.management.versions import add_create, add_list_and_show, say_history, text_of
 from runs_app.planning.row_builder import RowBuilder
@@ -54,7 +54,7 @@ class Command(VerbCommand):
         before = set(Grader.objects.values_list("pk", flat=True))
         builder = RowBuilder(resolve_owner(user), trusted=True, reason="Made by command")
         with transaction.atomic():
-            made = built_graders(builder, "grader", spec)
+            made = build_graders(builder, "grader", spec)
             if builder.problems:
                 raise SpecError(builder.problems)
         for grader in filter(None, made):

@@ -10,8 +10,8 @@ from django.db.models import Count
 from datasets_app.models import TransitionError
 from evalsite.lib.ops.commands import VerbCommand, add_reason, add_user, refuse_input, resolve_actor, resolve_owner
 from evalsite.lib.text.number_format import format_count, format_money
-from grading_app.judging.default_sampler import usual_sampler
-from grading_app.judging.item_rubrics import Writer, approve, ask_for_rubrics, collect, correct, missing_from
+from grading_app.judging.default_sampler import default_sampler
+from grading_app.judging.item_rubrics import Writer, approve, collect, correct, find_missing, request_rubrics
 from grading_app.models import Rubric
 from runs_app.management.progress_bar import wait_for
 from runs_app.management.versions import REFERENCE, add_list_and_show, say_history, text_of
@@ -50,7 +50,7 @@ class Command(VerbCommand):
 
     def do_show(self, reference: str, json: bool, **options: Any) -> None:
         texts, missing = _found(reference), []
-        missing = missing_from(texts)
+        missing = find_missing(texts)
         if json:
             self.say_json({**_facts(texts), **texts.content, "missing": missing})
             return
@@ -72,7 +72,7 @@ class Command(VerbCommand):
         if needs_confirmation(found, ceiling):
             limit = format_money(found.confirm_above_usd)
             self.confirm(f"This may cost {format_money(ceiling)}, more than {limit}. Write?", yes)
-        texts = ask_for_rubrics(writer, name=options["name"] or f"{found.slug}-rubrics", by=resolve_owner(user))
+        texts = request_rubrics(writer, name=options["name"] or f"{found.slug}-rubrics", by=resolve_owner(user))
         self.say(f"{texts}: {format_count(n)} rubrics are asked for")
         if wait:
             wait_for(self, Run.objects.filter(condition=texts.written_by))
@@ -80,7 +80,7 @@ class Command(VerbCommand):
 
     def do_collect(self, reference: str, **options: Any) -> None:
         texts = _found(reference)
-        self.say(f"{texts}: {format_count(collect(texts))} new texts, {format_count(len(missing_from(texts)))} missing")
+        self.say(f"{texts}: {format_count(collect(texts))} new texts, {format_count(len(find_missing(texts)))} missing")
 
     def do_correct(self, reference: str, item: str, file: Path, reason: str, user: str, **options: Any) -> None:
         texts = _found(reference)
@@ -117,7 +117,7 @@ def _writer(experiment: Experiment, template: str, model: str, sampler: str | No
     by = {
         "template": Rubric.objects.named(template).first(),
         "model": LanguageModel.objects.select_related("endpoint").filter(name=model).first(),
-        "sampler": Sampler.objects.named(sampler).first() if sampler else usual_sampler(),
+        "sampler": Sampler.objects.named(sampler).first() if sampler else default_sampler(),
     }
     named = {"template": template, "model": model, "sampler": sampler}
     for option, row in by.items():

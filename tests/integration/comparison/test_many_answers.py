@@ -240,5 +240,6 @@ def test_many_ratings_by_people_are_compared_by_a_worker_and_nobody_is_left_out_
     work(asked)
     page = opened(client, experiment, query=query)
     assert len(page.context["compared"].measured.covered) == 2
-    assert "At most 2 raters are compared at a time; 1 selected rater is left out." in page.content.decode()
+    text = " ".join(page.content.decode().split())
+    assert "At most 2 raters are compared at a time; 1 selected rater is left out." in text
     assert "1 selected rater is left out" in opened(client, experiment, "disagreements", query).content.decode()

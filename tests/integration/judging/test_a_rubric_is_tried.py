@@ -4,7 +4,7 @@ import pytest
 from django.urls import reverse
 
 from grading_app.judging import item_rubrics
-from grading_app.judging.rubric_preview import Try, tried_of, try_out
+from grading_app.judging.rubric_preview import Try, find_tests, request_tests
 from grading_app.judging.verdict_reader import read_verdicts
 from grading_app.models import GradeCondition, Grading
 from runs_app import run_control
@@ -27,11 +27,11 @@ def tried(answered, draft):
 
 
 def test_a_draft_gets_real_verdicts_and_no_gradings(answered, draft, tried):
-    run = try_out(tried, by=answered.owner)
+    run = request_tests(tried, by=answered.owner)
     assert run.trials.count() == 3  # An answer for each of the three items there are.
     assert drain(judging(lambda request: 0.5 if "What is 1" in str(request.messages) else "Hm.")) == 3
     read_verdicts(answered)
-    found = tried_of(draft, Experiment.objects.all())
+    found = find_tests(draft, Experiment.objects.all())
     assert sorted(
         (one.verdict.score, one.verdict.error, one.verdict.reasoning) for one in found if one.verdict.score
     ) == [(0.5, "", "It is so.")]
@@ -44,14 +44,14 @@ def test_a_draft_gets_real_verdicts_and_no_gradings(answered, draft, tried):
 def test_the_calls_are_paid_from_the_experiments_budget(answered, tried):
     answered.refresh_from_db()
     before = answered.spent_usd
-    try_out(tried, by="test")
+    request_tests(tried, by="test")
     drain(judging())
     answered.refresh_from_db()
     assert answered.spent_usd - before == sum(
         Attempt.objects.filter(run__condition__stage="judge").values_list("cost_usd", flat=True)
     )
     Experiment.objects.filter(pk=answered.pk).update(max_usd=answered.spent_usd)
-    run = try_out(tried, by="test")
+    run = request_tests(tried, by="test")
     drain(judging())
     run.refresh_from_db()
     assert (run.n_done, run.n_pending) == (3, 3)
@@ -94,20 +94,20 @@ def test_five_answered_items_are_taken_evenly_however_few_are_answered(db, kind,
 
 
 def test_another_try_is_another_draw_on_the_same_answers(answered, draft, tried):
-    run = try_out(tried, by="test")
+    run = request_tests(tried, by="test")
     drain(judging(0.0))
-    assert try_out(tried, by="test") == run
+    assert request_tests(tried, by="test") == run
     assert drain(judging(1.0)) == 3
     subjects = [set(run.trials.filter(sample_idx=index).values_list("subject", flat=True)) for index in (0, 1)]
     assert subjects[0] == subjects[1]
-    assert [one.verdict.score for one in tried_of(draft, Experiment.objects.all())] == [1.0] * 3 + [0.0] * 3
+    assert [one.verdict.score for one in find_tests(draft, Experiment.objects.all())] == [1.0] * 3 + [0.0] * 3
 
 
 def test_a_rubric_whose_tries_were_cancelled_is_not_tried_again(answered, tried):
-    run = try_out(tried, by="test")
+    run = request_tests(tried, by="test")
     run_control.cancel(Run.objects.filter(pk=run.pk), by="test")
     with pytest.raises(PlanError, match="was cancelled, which is final"):
-        try_out(tried, by="test")
+        request_tests(tried, by="test")
     assert set(run.trials.values_list("status", flat=True)) == {"cancelled"}
     assert find_differences() == []
 
@@ -153,12 +153,12 @@ def test_a_rubric_that_shows_item_rubrics_is_tried_with_a_set_of_them(web, answe
     assert [sum(f"Rule of item-{n}." in text for text in asked) for n in range(3)] == [1, 1, 1]
     run = Run.objects.get(condition__stage="judge")
     assert run.request_tokens > 200  # The longest text is counted.
-    assert [one.verdict.score for one in tried_of(own, Experiment.objects.all())] == [1.0] * 3
+    assert [one.verdict.score for one in find_tests(own, Experiment.objects.all())] == [1.0] * 3
 
 
 def test_a_comparison_is_tried_on_pairs_of_different_models(answered, tried):
     pairs = Try(make_rubric("duel", kind="pairwise", status="draft"), answered, tried.model, tried.sampler)
-    run = try_out(pairs, by="test")
+    run = request_tests(pairs, by="test")
     for trial in run.trials.select_related("subject__run", "rival__run"):
         assert trial.subject.item_id == trial.rival.item_id
         assert trial.subject.run != trial.rival.run
@@ -167,13 +167,13 @@ def test_a_comparison_is_tried_on_pairs_of_different_models(answered, tried):
 def test_what_cannot_be_tried_says_why_and_asks_nothing(answered, tried, draft):
     unpriced = Try(draft, answered, make_model("unpriced", input_price=None), tried.sampler)
     with pytest.raises(PlanError, match="has no price"):
-        try_out(unpriced, by="test")
+        request_tests(unpriced, by="test")
     writer = make_rubric("author", kind="writer", status="draft", messages=[{"role": "user", "content": "{{input}}"}])
     for nothing in (writer, draft):
         assert Try(nothing, make_experiment(f"bare-{nothing.name}"), tried.model, tried.sampler).cost().calls == 0
     bare = Try(draft, make_experiment("bare", dataset=answered.dataset), tried.model, tried.sampler)
     with pytest.raises(PlanError, match="no answers to judge"):
-        try_out(bare, by="test")
+        request_tests(bare, by="test")
     assert not Run.objects.filter(condition__stage="judge").exists()
 
 

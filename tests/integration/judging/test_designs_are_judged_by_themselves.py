@@ -5,7 +5,7 @@ from decimal import Decimal
 import pytest
 
 from grading_app.judging import grade_conditions
-from grading_app.judging.cost_forecast import judges_foreseen
+from grading_app.judging.cost_forecast import forecast_judging
 from grading_app.judging.judge_plan import judge
 from grading_app.models import Grading
 from grading_app.tasks import ask_judges, grade_experiment
@@ -98,7 +98,7 @@ def test_the_manifest_of_a_launch_holds_the_prices_of_its_judges_and_of_those_ad
     experiment = factories.make_experiment("with", max_usd=None, graders=["judge-a"])
     launch(experiment, by="test")
     (judge_a,) = experiment.manifests.order_by("-pk").first().content["judges"]
-    assert judge_a["id"] == grade_conditions.grade_condition_id_of(grader)
+    assert judge_a["id"] == grade_conditions.build_grade_condition_id(grader)
     assert (judge_a["grader"], judge_a["rubric"]["name"], judge_a["texts"]) == ("judge-a", "standard@1", None)
     assert judge_a["rubric"]["hash"] == grader.rubric.content_hash
     assert (judge_a["model"]["name"], judge_a["model"]["endpoint"]) == ("judge", "lab")
@@ -130,7 +130,7 @@ def test_no_verdict_sets_aside_more_than_was_foreseen(transactional_db):
     make_grader()
     experiment = factories.make_experiment("with", max_usd=None, graders=["judge-a"])
     (run,) = factories.make_runs(experiment, status="done")
-    foreseen = judges_foreseen(experiment, "", 3, 50)
+    foreseen = forecast_judging(experiment, "", 3, 50)
     factories.plan_trials(run, answer=lambda *_: "x" * 150)
     assert ask_judges(experiment, by="test") == 3
     reserve = judge_run(experiment).reserve_usd

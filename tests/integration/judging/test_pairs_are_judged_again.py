@@ -7,7 +7,7 @@ from django.urls import reverse
 
 from grading_app.export.formats import export_chunks
 from grading_app.judging.judge_plan import judge
-from grading_app.judging.verdict_reader import read_verdicts, unread_verdicts
+from grading_app.judging.verdict_reader import count_unread_verdicts, read_verdicts
 from grading_app.models import Preference
 from grading_app.reports.grader_rows import grade_lines
 from grading_app.reports.pairwise_stats import pairwise_standing
@@ -56,12 +56,14 @@ def test_a_new_verdict_that_cannot_be_read_leaves_no_old_one_counting(answered, 
     line, standing = line_of(answered)
     assert (line.verdicts, line.scores.preferred, line.scores.codes) == (12, 8, (("no_json_object", 4),))
     assert (standing.bias.pairs, standing.comparisons) == (4, 8)
-    assert [one for counted in unread_verdicts(answered).values() for one in counted.items()] == [("no_json_object", 4)]
+    assert [one for counted in count_unread_verdicts(answered).values() for one in counted.items()] == [
+        ("no_json_object", 4)
+    ]
 
     asked(answered, duel, {"winner": "B"}, force=True)
     line, standing = line_of(answered)
     assert (line.scores.codes, standing.comparisons, standing.bias.for_second) == ((), 12, 6)
-    assert unread_verdicts(answered) == {}
+    assert count_unread_verdicts(answered) == {}
 
 
 def test_reading_the_replies_again_keeps_the_newest(answered, duel):

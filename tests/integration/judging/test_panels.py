@@ -38,7 +38,7 @@ def convened(experiment, rule, verdicts, quorum=None):
         for at in range(len(verdicts))
     ]
     for member, said in zip(members, verdicts, strict=True):
-        graded(grade_conditions.made(experiment, member), said)
+        graded(grade_conditions.get_or_create_condition(experiment, member), said)
     panel = Panel.objects.create(name=f"by-{rule}", rule=rule, quorum=quorum)
     panel.graders.set(members)
     return panels.convene(experiment, panel), panel
@@ -92,7 +92,9 @@ def test_with_a_quorum_so_many_members_must_have_given_a_score(stored, rule, quo
 
 def test_a_quorum_does_not_wait_for_a_member_whose_call_failed_and_falls_with_its_votes(stored):
     condition, panel = convened(stored, "mean", [0, 4, 8], quorum=2)
-    first, second, third = (grade_conditions.known(stored, member) for member in panel.graders.order_by("name"))
+    first, second, third = (
+        grade_conditions.find_condition(stored, member) for member in panel.graders.order_by("name")
+    )
     with superseding():
         Grading.objects.filter(condition=third).delete()
     assert panels.refresh(condition) == 12
@@ -120,7 +122,7 @@ def test_a_panel_that_is_taken_again_changes_nothing_and_follows_its_members(sto
     assert panels.refresh(condition) == 0
     assert panels.convene(stored, panel) == condition
 
-    graded(grade_conditions.known(stored, panel.graders.first()), 6)
+    graded(grade_conditions.find_condition(stored, panel.graders.first()), 6)
     assert panels.refresh_all(stored) == 12
     assert set(Grading.objects.filter(condition=condition).values_list("score", flat=True)) == {5}
 
@@ -156,7 +158,7 @@ def test_one_judge_is_no_panel_and_comparisons_give_no_score(stored):
 def test_one_judge_under_two_names_is_refused_with_both_names(stored):
     one = make_grader("judge-a")
     twin = make_grader("judge-b", rubric=one.rubric, model=one.language_model, sampler=one.sampler)
-    graded(grade_conditions.made(stored, one), 1)
+    graded(grade_conditions.get_or_create_condition(stored, one), 1)
     panel = Panel.objects.create(name="twins", rule="mean")
     panel.graders.set([one, twin])
     with pytest.raises(PlanError, match="judge-a and judge-b ask the same"):

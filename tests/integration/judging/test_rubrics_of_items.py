@@ -6,7 +6,7 @@ from django.urls import reverse
 from datasets_app.models import TransitionError
 from evalsite.lib import permissions
 from grading_app.judging import item_rubrics
-from grading_app.judging.item_rubrics import Writer, ask_for_rubrics, collect
+from grading_app.judging.item_rubrics import Writer, collect, request_rubrics
 from grading_app.judging.judge_plan import judge
 from grading_app.judging.rubric_checks import STARTERS
 from grading_app.judging.verdict_reader import read_verdicts
@@ -48,7 +48,7 @@ async def writes(request):
 @pytest.fixture
 def texts(writer):
     """Written and collected, as a draft."""
-    made = ask_for_rubrics(writer, name="own", by=writer.experiment.owner)
+    made = request_rubrics(writer, name="own", by=writer.experiment.owner)
     drain(writes)
     collect(made)
     made.refresh_from_db()
@@ -70,7 +70,7 @@ def test_a_model_writes_one_rubric_an_item_from_its_reference(writer, texts):
 
 def test_asking_the_same_writer_again_makes_no_call(writer, texts):
     calls = Attempt.objects.count()
-    again = ask_for_rubrics(writer, name="own", by=writer.experiment.owner)
+    again = request_rubrics(writer, name="own", by=writer.experiment.owner)
     assert drain(writes) == 0
     assert collect(again) == 3
     assert (again.version, Attempt.objects.count()) == (2, calls)
@@ -82,7 +82,7 @@ def test_the_calls_of_a_writer_are_no_answers(writer, texts):
 
 
 def test_texts_are_collected_when_the_queue_grades(writer):
-    made = ask_for_rubrics(writer, name="own", by=writer.experiment.owner)
+    made = request_rubrics(writer, name="own", by=writer.experiment.owner)
     drain(writes)
     grade_experiment(writer.experiment.pk)
     assert len(said(made)) == 3
@@ -95,10 +95,10 @@ def test_what_is_cut_off_or_empty_is_missing_and_keeps_the_set_from_approval(wri
             return reply("")
         return reply("Half a", finish_reason="length" if "2 plus" in text else "stop")
 
-    made = ask_for_rubrics(writer, name="own", by=writer.experiment.owner)
+    made = request_rubrics(writer, name="own", by=writer.experiment.owner)
     drain(badly)
     assert collect(made) == 1
-    assert item_rubrics.missing_from(made) == ["item-1", "item-2"]
+    assert item_rubrics.find_missing(made) == ["item-1", "item-2"]
     with pytest.raises(ValueError, match="no text for item-1, item-2"):
         item_rubrics.approve(made, by=curator, reason="read")
 
@@ -178,7 +178,7 @@ def test_a_draft_of_texts_is_not_judged_with(writer, texts):
 def test_a_writer_without_a_price_is_refused_under_a_budget(writer):
     costly = Writer(writer.experiment, writer.template, make_model("free?", input_price=None), writer.sampler)
     with pytest.raises(PlanError, match="no ceiling"):
-        ask_for_rubrics(costly, name="own", by=None)
+        request_rubrics(costly, name="own", by=None)
     assert not TextSet.objects.exists()
 
 

@@ -147,7 +147,7 @@ def test_a_panel_with_a_member_of_the_answering_models_family_is_flagged(web, an
         "stranger_standard": (),
         "bench": ("large", "small"),
     }
-    page = web.get(tab(answered)).content.decode()
+    page = " ".join(web.get(tab(answered)).content.decode().split())
     assert "A member of the panel belongs to the same model family as large, small" in page
 
 

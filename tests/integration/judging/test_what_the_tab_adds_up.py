@@ -106,7 +106,7 @@ def test_answers_that_a_panel_left_out_are_counted_with_the_member_that_said_not
 
     gone = list(Trial.objects.filter(subject=None).values_list("pk", flat=True)[:3])
     with superseding():
-        Grading.objects.filter(trial__in=gone, condition=grade_conditions.known(answered, two)).delete()
+        Grading.objects.filter(trial__in=gone, condition=grade_conditions.find_condition(answered, two)).delete()
     with superseding():
         Grading.objects.filter(trial__in=gone, condition=bench).delete()
     line = grade_lines(answered)[-1]
@@ -149,7 +149,9 @@ def test_many_verdicts_are_added_up_by_a_worker_with_the_same_sums_and_of_each_l
     judged(answered, duel, lambda request: {"winner": "A", "reasoning": "."})
     gone = list(Trial.objects.filter(subject=None).values_list("pk", flat=True)[:3])
     with superseding():
-        Grading.objects.filter(trial__in=gone, condition__in=[grade_conditions.known(answered, two), bench]).delete()
+        Grading.objects.filter(
+            trial__in=gone, condition__in=[grade_conditions.find_condition(answered, two), bench]
+        ).delete()
     at_once = [line.scores for line in grade_lines(answered)]
     assert (at_once[-2].left_out, at_once[-1].preferred) == (3, 12)
 

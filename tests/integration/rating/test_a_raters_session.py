@@ -20,7 +20,7 @@ def test_every_item_is_rated_exactly_once():
     assert sorted(keys) == [f"thing-{number}" for number in range(7)]
     rater.refresh_from_db()
     assert rater.finished_at
-    assert session.due(rater) is None
+    assert session.next_rating(rater) is None
 
 
 def test_two_raters_meet_the_same_things_in_different_orders():
@@ -70,7 +70,7 @@ def test_taking_back_makes_the_last_one_due_again_and_is_counted():
     for position in (1, 2):
         session.rate(rater, position=position, value=3, seconds=2)
     assert session.undo(rater)
-    assert session.due(rater).position == 2
+    assert session.next_rating(rater).position == 2
     assert session.rate(rater, position=2, value=6, seconds=1)
     last = rater.ratings.get(position=2)
     assert (last.value, last.revisions) == (6, 1)
@@ -81,7 +81,7 @@ def test_taking_back_goes_on_to_the_start_and_no_further():
     for position in (1, 2):
         session.rate(rater, position=position, value=3, seconds=2)
     assert [session.undo(rater) for _ in range(3)] == [True, True, False]
-    assert session.due(rater).position == 1
+    assert session.next_rating(rater).position == 1
 
 
 def test_taking_back_the_very_last_reopens_the_session():
@@ -90,7 +90,7 @@ def test_taking_back_the_very_last_reopens_the_session():
     assert session.undo(rater)
     rater.refresh_from_db()
     assert rater.finished_at is None
-    assert session.due(rater).position == 6
+    assert session.next_rating(rater).position == 6
 
 
 def test_practice_comes_first_and_checks_are_mixed_in():

@@ -22,8 +22,8 @@ from grading_app.judging.answer_selection import Answers
 from grading_app.judging.rubric_preview import Try
 from grading_app.models import Grader, RatedAnswer, Rating, RatingQueue
 from grading_app.rating import queue_results, queues, session
-from grading_app.rating.answer_draw import chosen, sampled
-from grading_app.rating.presentation_order import Material, kept_apart, steps
+from grading_app.rating.answer_draw import draw_keys, draw_single_answers
+from grading_app.rating.presentation_order import Material, shuffle_apart, steps
 from grading_app.rating.rated_norms import make_norms
 from runs_app import deletion
 from runs_app.models import Trial
@@ -153,11 +153,11 @@ def test_the_experiment_cannot_be_deleted_under_the_ratings():
 
 @given(st.lists(st.integers(0, 99), unique=True), st.integers(1, 50), st.integers(0, 9))
 def test_a_sample_is_a_part_and_knows_no_order(keys, n, seed):
-    found = sampled(keys, n, seed=seed)
+    found = draw_keys(keys, n, seed=seed)
     assert set(found) <= set(keys)
     assert len(found) == min(n, len(keys))
-    assert found == sampled(keys[::-1], n, seed=seed)
-    assert sampled(keys, None, seed=seed) == sorted(keys)
+    assert found == draw_keys(keys[::-1], n, seed=seed)
+    assert draw_keys(keys, None, seed=seed) == sorted(keys)
 
 
 @given(
@@ -166,11 +166,11 @@ def test_a_sample_is_a_part_and_knows_no_order(keys, n, seed):
 def test_each_cell_gives_as_many_as_it_has_and_at_most_so_many(sizes, each):
     cells = {(item, model, None): [(100 * item + 10 * model + at, item) for at in range(size)]
              for (item, model), size in sizes.items()}  # fmt: skip
-    found = chosen(cells, each, seed=3)
+    found = draw_single_answers(cells, each, seed=3)
     assert len(found) == sum(min(each, size) for size in sizes.values())
     assert len(set(found)) == len(found)
     one = next(iter(cells))
-    alone = chosen({one: cells[one]}, each, seed=3)
+    alone = draw_single_answers({one: cells[one]}, each, seed=3)
     assert set(alone) <= set(found), "what is drawn of one cell does not depend on the others"
 
 
@@ -180,7 +180,7 @@ def test_each_cell_gives_as_many_as_it_has_and_at_most_so_many(sizes, each):
 @given(st.lists(st.integers(0, 8), min_size=1, max_size=40), st.integers(0, 999))
 def test_answers_to_one_item_are_never_neighbours_where_that_can_be(groups, seed):
     alike = dict(enumerate(groups))
-    order = kept_apart(list(alike), alike, Random(seed))
+    order = shuffle_apart(list(alike), alike, Random(seed))
     assert sorted(order) == sorted(alike)
     largest = max(Counter(groups).values())
     neighbours = sum(alike[one] == alike[other] for one, other in pairwise(order))
@@ -200,7 +200,7 @@ def test_orders_differ_between_raters_and_repeat_for_one():
 
 def test_no_answer_is_first_more_often_than_others():
     alike = {key: key // 2 for key in range(10)}
-    firsts = Counter(kept_apart(list(alike), alike, Random(seed))[0] for seed in range(2000))
+    firsts = Counter(shuffle_apart(list(alike), alike, Random(seed))[0] for seed in range(2000))
     assert len(firsts) < 6  # The keys come in order: each group begins with its first key, groups at random.
     material = Material([], list(alike), [], alike)
     shuffled = Counter(steps(material, [1], seed=seed, in_blocks=False)[0].item for seed in range(2000))
@@ -237,11 +237,11 @@ def test_a_given_rating_keeps_its_answer():
 def test_undo_resume_and_checks_work_as_with_items():
     queue = make_answer_queue(attention_checks={"item-3": [1]}, practice_items=1)
     rater = make_rater(queue, started=True)
-    due = session.due(rater)
+    due = session.next_rating(rater)
     assert due.kind == "practice"
     assert session.rate(rater, position=1, value=2, seconds=1)
     assert session.undo(rater)
-    assert session.due(rater).trial_id == due.trial_id
+    assert session.next_rating(rater).trial_id == due.trial_id
     rate_all(rater, value=1)
     rater.refresh_from_db()
     assert rater.finished_at
@@ -257,7 +257,7 @@ def test_what_comes_of_it_is_by_answer(client):
     means = queue_results.item_means(queue)
     assert len(means) == 12
     assert {(line.n, line.mean) for line in means} == {(2, 3.0)}
-    assert queue_results.items_left(queue) == (12, 12)
+    assert queue_results.count_complete(queue) == (12, 12)
     client.force_login(queue.owner)
     text = client.get(queue.get_absolute_url()).content.decode()
     assert "12 of 12 answers have 2 raters" in text

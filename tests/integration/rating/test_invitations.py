@@ -136,7 +136,7 @@ def test_the_database_knows_only_the_hash():
     token = token_of(queue)
     row = str(RaterInvitation.objects.values().get())
     assert token not in row
-    assert queues.hash_of(token) in row
+    assert queues.hash_token(token) in row
 
 
 def test_a_new_link_leads_back_to_the_same_session():

@@ -15,8 +15,8 @@ from grading_app.export.formats import export_chunks
 from grading_app.judging.verdicts import read_verdict
 from grading_app.models import GradeCondition, Grading, Preference, Rating, Rubric
 from grading_app.rating import queue_results, queues, session
-from grading_app.rating.answer_draw import paired
-from grading_app.rating.questions import by_rubric, said_of
+from grading_app.rating.answer_draw import draw_pairs
+from grading_app.rating.questions import build_verdict_object, rubric_aspects
 from grading_app.reports.pairwise_stats import pairwise_standing
 from runs_app.models import Trial
 from tests import factories
@@ -48,25 +48,25 @@ def level_of(rating):
 @given(met=st.lists(st.booleans(), min_size=2, max_size=2))
 def test_weights_count_as_a_judges_do(met):
     rubric = Rubric(kind="criteria", criteria=CRITERIA)
-    said = said_of(rubric, {"correct": float(met[0]), "complete": float(met[1])})
+    said = build_verdict_object(rubric, {"correct": float(met[0]), "complete": float(met[1])})
     assert read_verdict(json.dumps(said), rubric.content).score == pytest.approx((3 * met[0] + met[1]) / 4)
 
 
 @pytest.mark.parametrize("kind", ["criteria", "label", "score", "pairwise"])
 def test_everything_that_a_person_can_press_is_a_verdict(kind):
     rubric = Rubric(kind=kind, **KINDS[kind])
-    for aspect in by_rubric(rubric):
+    for aspect in rubric_aspects(rubric):
         assert len({point.key for point in aspect.points}) == len(aspect.points)
         for point in aspect.points:
             assert aspect.takes(point.value)
-            values = {one.key[1]: point.value for one in by_rubric(rubric)}
-            assert not read_verdict(json.dumps(said_of(rubric, values)), rubric.content).error
+            values = {one.key[1]: point.value for one in rubric_aspects(rubric)}
+            assert not read_verdict(json.dumps(build_verdict_object(rubric, values)), rubric.content).error
 
 
 def test_a_criterion_after_the_other_makes_the_grading_that_a_judge_would_get():
     queue = make_rubric_queue()
     rater = make_rater(queue, started=True)
-    first = session.due(rater)
+    first = session.next_rating(rater)
     assert (first.criterion, first.dimension) == ("correct", None)
     session.rate(rater, position=1, value=1, seconds=1)
     assert not Grading.objects.exists()
@@ -172,7 +172,7 @@ def test_who_won_is_a_preference_whatever_the_order():
     assert pairwise_standing([condition], labels).ranked[0].label == "large"
     (line,) = queue_results.aspect_lines(queue)
     assert (line.n, line.items, line.raters) == (12, 6, 2)
-    assert queue_results.items_left(queue) == (6, 6)
+    assert queue_results.count_complete(queue) == (6, 6)
     client, study = signed_in(queue.owner), queue.experiment.slug
     assert "rater 2 of reading (strict-pairwise@1)" in page_of(client, f"/experiments/{study}/grading/")
     assert "6 of 6 pairs have 2 raters" in page_of(client, queue.get_absolute_url())
@@ -194,7 +194,7 @@ def test_a_preference_is_taken_back_with_its_rating():
 
 def test_each_two_conditions_meet_on_an_item_and_never_one_with_itself():
     cells = {(1, c, None): [(10 * c + n, 1) for n in range(3)] for c in (1, 2, 3)} | {(2, 1, None): [(99, 2)]}
-    pairs = paired(cells, 2, seed=1)
+    pairs = draw_pairs(cells, 2, seed=1)
     assert len(pairs) == 3 * 2
     assert all(trial // 10 != rival // 10 and item == 1 for trial, rival, item in pairs)
 

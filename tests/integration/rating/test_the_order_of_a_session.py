@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grading_app.rating.presentation_order import Material, least_used, most_wanted, steps
+from grading_app.rating.presentation_order import Material, choose_most_wanted, find_least_used, steps
 
 ITEMS, CHECKS, PRACTICE = list(range(100, 140)), [200, 201, 202], [300, 301]
 MATERIAL = Material(PRACTICE, ITEMS, CHECKS)
@@ -78,7 +78,7 @@ def test_in_blocks_each_dimension_has_its_practice_and_an_order_of_its_own():
 
 @given(st.dictionaries(st.integers(0, 99), st.integers(-2, 4), max_size=30), st.integers(0, 9), st.integers(0, 99))
 def test_new_raters_get_what_misses_the_most_ratings(missing, most, seed):
-    given_out = most_wanted(missing, most=most, seed=seed)
+    given_out = choose_most_wanted(missing, most=most, seed=seed)
     wanting = {item for item, count in missing.items() if count > 0}
     assert len(given_out) == min(most, len(wanting))
     assert set(given_out) <= wanting
@@ -88,4 +88,4 @@ def test_new_raters_get_what_misses_the_most_ratings(missing, most, seed):
 
 
 def test_the_dimension_with_the_fewest_raters_is_next():
-    assert least_used({1: 2, 2: 1, 3: 1}) == 2
+    assert find_least_used({1: 2, 2: 1, 3: 1}) == 2

@@ -72,16 +72,16 @@ def test_one_rater_alone_agrees_with_nobody():
 def test_more_people_are_asked_for_until_their_shares_cover_all():
     """Six items want two raters each, and a rater is given four of them: three people do it."""
     queue = make_queue(raters_wanted=2, items_per_rater=4, practice_items=0)
-    assert queue_results.raters_missing(queue, 6) == 3
+    assert queue_results.count_missing_raters(queue, 6) == 3
     queues.invite(queue, 1, by=queue.owner)
     first = make_rater(queue, started=True)
-    assert queue_results.raters_missing(queue, 6) == 1
+    assert queue_results.count_missing_raters(queue, 6) == 1
     make_rater(queue)
-    assert queue_results.raters_missing(queue, 6) == 0
+    assert queue_results.count_missing_raters(queue, 6) == 0
     assert "has enough ratings" not in _page_of(queue)
     session.rate(first, position=1, value=4, seconds=1.0)
     queues.release(first, by=queue.owner, reason="had to go")
-    assert queue_results.raters_missing(queue, 6) == 1
+    assert queue_results.count_missing_raters(queue, 6) == 1
 
 
 def test_who_asks_is_told_when_nothing_is_left_to_rate():
@@ -111,7 +111,7 @@ def test_excluded_raters_count_nowhere_but_in_the_export():
     queues.exclude(last, by=queue.owner, reason="failed the check")
     keys = dict(queue.dataset.items.values_list("pk", "key"))
     assert {keys[line.item]: line.mean for line in queue_results.item_means(queue)}["thing-1"] == 1.5
-    assert queue_results.items_left(queue) == (0, 4)
+    assert queue_results.count_complete(queue) == (0, 4)
     rows = exported(queue)
     assert {row["excluded"] for row in rows if row["rater"] == str(last.number)} == {"true"}
 
@@ -153,7 +153,7 @@ def test_norms_go_to_a_new_draft_and_the_approved_dataset_stays():
     said = f"12 ratings (hash {content_hash(given)[:12]})"
     assert draft.history.get(what="norms", reason="norming study").to_value == f"4 means of {said} in study"
     assert queue.history.get(what="norms").to_value == f"{said} to {draft}"
-    assert rated_norms.out_of_date(queue) is None
+    assert rated_norms.find_outdated_norms(queue) is None
 
 
 def test_norms_replace_those_of_the_dimension_and_keep_the_others():

@@ -7,7 +7,7 @@ from playwright.sync_api import expect
 
 from evalsite.lib import permissions
 from grading_app.judging import item_rubrics
-from grading_app.judging.item_rubrics import Writer, ask_for_rubrics, collect
+from grading_app.judging.item_rubrics import Writer, collect, request_rubrics
 from grading_app.judging.rubric_checks import STARTERS
 from grading_app.judging.verdict_reader import read_verdicts
 from grading_app.models import Grader, Rubric
@@ -145,7 +145,7 @@ def test_rubrics_of_items_are_read_and_corrected(visitor, checked, curator, expe
     template = Rubric.objects.create(name="by-reference", kind="writer", messages=turns, status="approved")
     sampler = factories.make_sampler("cold", temperature=0, max_tokens=200)
     writer = Writer(Experiment.objects.get(), template, factories.make_model("author"), sampler)
-    texts = ask_for_rubrics(writer, name="own", by=experiment.owner)
+    texts = request_rubrics(writer, name="own", by=experiment.owner)
 
     async def writes(request):
         return reply(
@@ -174,7 +174,7 @@ def test_rubrics_of_items_are_read_and_corrected(visitor, checked, curator, expe
     checked(page, "item rubrics, approved")
     page.set_viewport_size(PHONE)
     checked(page, "item rubrics, phone")
-    assert item_rubrics.missing_from(texts) == []
+    assert item_rubrics.find_missing(texts) == []
     author = visitor(experiment.owner)
     author.goto("/experiments/pilot/item-rubrics/")
     author.get_by_role("button", name="Show cost").click()
