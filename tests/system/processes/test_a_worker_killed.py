@@ -44,6 +44,7 @@ def done():
     return Run.objects.get().n_done
 
 
+@pytest.mark.quick
 def test_every_trial_is_written_once_and_only_what_was_in_flight_is_asked_again():
     """Half a day apart by their own clocks, and this process, which looks at them, in between."""
     with simulator_process(SimulatorConfig(latency_ms=50)) as provider:

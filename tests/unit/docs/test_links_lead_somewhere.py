@@ -66,6 +66,24 @@ def test_tests_that_are_named_as_proof_exist(document):
     assert missing == []
 
 
+def runs_in_make_test(path, name):
+    """Whether `make test` runs that test: nothing of tests/system that is not marked quick, and nothing marked slow."""
+    text = (ROOT / path).read_text(encoding="utf-8")
+    marks = re.search(rf"((?:^@.*\n)*)^(?:async )?def {name}\(", text, re.MULTILINE)[1] if name else ""
+    wanted = "mark.quick" in marks or not path.startswith("tests/system/")
+    return wanted and "mark.slow" not in marks and not re.search(r"^pytestmark = .*mark\.slow", text, re.MULTILINE)
+
+
+def test_every_promise_of_the_engine_has_a_proof_that_make_test_runs():
+    promises = re.findall(
+        r"^- \*\*(.+?)\*\*(.*?)(?=^- |^## |\Z)", text_of(ROOT / "docs" / "promises.md"), re.MULTILINE | re.DOTALL
+    )
+    assert len(promises) > 20
+    proofs = {promise: re.findall(r"`(tests/[\w./-]+\.py)(?:::(\w+))?`", text) for promise, text in promises}
+    unproven = [promise for promise, tests in proofs.items() if not any(runs_in_make_test(*test) for test in tests)]
+    assert unproven == []
+
+
 def test_the_index_names_every_page():
     named = set(LINK.findall(text_of(ROOT / "docs" / "index.md")))
     assert {page.name for page in (ROOT / "docs").glob("*.md")} - {"index.md"} <= named
@@ -79,5 +97,5 @@ def test_contributing_says_what_every_folder_of_tests_is_for():
 def test_the_commands_of_the_readme_are_targets_of_the_makefile():
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
     named = set(re.findall(r"\bmake ([a-z-]+)", (ROOT / "README.md").read_text(encoding="utf-8")))
-    assert {"demo", "test"} <= named
+    assert {"demo", "test", "test-all"} <= named
     assert named <= targets
