@@ -12,11 +12,11 @@ from runs_app.models import Experiment
 
 ORDERS = {
     "": "Dataset order",
-    "disagreement": "Disagreement between conditions",
-    "repetitions": "Spread over repetitions",
-    "difficulty": "Mean score, lowest first",
-    "easiest": "Mean score, highest first",
-    "norm": "Distance from human norm",
+    "disagreement": "Disagreement",
+    "repetitions": "Repetition spread",
+    "difficulty": "Lowest mean first",
+    "easiest": "Highest mean first",
+    "norm": "Distance from norm",
 }
 SHOWN = {
     "": "All items",

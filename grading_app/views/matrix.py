@@ -10,6 +10,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, render
 from django.urls import reverse
 from django.views.decorators.http import require_safe
+from django_htmx.http import push_url
 
 from datasets_app.models import Item, Norm
 from evalsite.lib.permissions import readers_only
@@ -144,7 +145,8 @@ def matrix_cell(request: HttpRequest, slug: str, item: int, condition: int) -> H
         "is_panel": wants_part(request),
     }
     if wants_part(request):
-        return render(request, "grading_app/partials/matrix_cell.html", context)
+        panel = render(request, "grading_app/partials/matrix_cell.html", context)
+        return push_url(panel, False)  # The address stays that of the matrix.
     return render(request, "grading_app/matrix_cell.html", {**context, "state": page_state(experiment)})
 
 
