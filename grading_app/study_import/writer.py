@@ -129,7 +129,13 @@ def _create_experiment(study: Study, slug: str, owner: User) -> Experiment:
     curation.approve(dataset, by=owner, reason=REASON.format(tool=study.tool))
     samples = max((trial.sample_idx for trial in study.trials()), default=0) + 1
     return Experiment.objects.create(
-        slug=slug, title=study.name, owner=owner, dataset=dataset, samples=samples, imported_from=study.tool
+        slug=slug,
+        title=study.name,
+        owner=owner,
+        dataset=dataset,
+        samples=samples,
+        imported_from=study.tool,
+        status=Experiment.Status.ACTIVE,
     )
 
 

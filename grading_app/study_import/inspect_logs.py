@@ -1,0 +1,311 @@
+"""inspect_ai: logs as `.eval` (a zip) or `.json`. One log is one condition; several logs of a folder are one study."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import math
+import struct
+import zipfile
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from decimal import Decimal
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from grading_app.study_import.study import (
+    Study,
+    StudyCondition,
+    StudyError,
+    StudyFormat,
+    StudyItem,
+    StudyScore,
+    StudyTrial,
+)
+
+ZSTANDARD = 93  # zipfile of this Python refuses it.
+MOST_BYTES = 256 * 2**20  # Of one member, unpacked.
+LOCAL_HEADER = struct.Struct("<4s5H3I2H")
+GRADES = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0}
+SETTINGS = ("temperature", "top_p", "max_tokens", "seed")
+Log = Mapping[str, Any]
+
+
+def is_inspect(path: Path) -> bool:
+    return any(_looks_like_a_log(file) for file in _log_files(path))
+
+
+def read_inspect(path: Path) -> Study:
+    """Return the study of one log, or of all logs in a folder. Raise StudyError for a log that cannot be read."""
+    files = [file for file in _log_files(path) if _looks_like_a_log(file)]
+    if not files:
+        raise StudyError([f"{path.name}: no log of inspect_ai (.eval or .json)"])
+    items: dict[str, StudyItem] = {}
+    conditions: dict[str, StudyCondition] = {}
+    notes: list[str] = []
+    for file in files:
+        header = _header(file)
+        condition = _condition(header)
+        conditions.setdefault(condition.key, condition)
+        if header.get("status") != "success":
+            notes.append(f"{file.name}: status {header.get('status')}; its finished samples are taken.")
+        for where, sample in _samples(file):
+            item = _item(sample, where)
+            known = items.setdefault(item.key, item)
+            if (known.input, known.target) != (item.input, item.target):
+                raise StudyError([f"{where}: sample {item.key!r} has another input or target than in an earlier log"])
+    task = _header(files[0]).get("eval", {}).get("task", path.stem)
+    if any(len(sample.get("messages") or []) > 3 for file in files for _, sample in _samples(file)):
+        notes.append("Some samples have several turns: only their last answer is taken.")
+    notes.append("Costs are taken only if inspect_ai had prices; unknown costs stay unknown.")
+    return Study(
+        name=str(task).rpartition("/")[2],
+        tool="inspect",
+        items=list(items.values()),
+        conditions=list(conditions.values()),
+        trials=partial(_trials, files),
+        notes=notes,
+    )
+
+
+# --- files ------------------------------------------------------------------------------------------------------------
+
+
+def _log_files(path: Path) -> list[Path]:
+    return sorted([*path.rglob("*.eval"), *path.rglob("*.json")]) if path.is_dir() else [path]
+
+
+def _looks_like_a_log(file: Path) -> bool:
+    if file.suffix == ".eval":
+        return zipfile.is_zipfile(file)
+    if file.suffix != ".json" or not file.is_file():
+        return False
+    with file.open("rb") as start:
+        return b'"eval"' in start.read(20_000)
+
+
+def _header(file: Path) -> Log:
+    if file.suffix == ".json":
+        return {name: value for name, value in _json_log(file).items() if name != "samples"}
+    with _open(file) as archive:
+        names = set(archive.namelist())
+        name = "header.json" if "header.json" in names else "_journal/start.json"
+        if name not in names:
+            raise StudyError([f"{file.name}: neither header.json nor _journal/start.json"])
+        return _parse(_member(file, archive.getinfo(name)), f"{file.name}, {name}")
+
+
+def _samples(file: Path) -> Iterator[tuple[str, Log]]:
+    """Yield each sample with its place. A repeated member counts once, as it was last written."""
+    if file.suffix == ".json":
+        for number, sample in enumerate(_json_log(file).get("samples") or [], start=1):
+            yield f"{file.name}, sample {number}", sample
+        return
+    with _open(file) as archive:
+        members = {info.filename: info for info in archive.infolist() if info.filename.startswith("samples/")}
+        for name, info in members.items():
+            where = f"{file.name}, {name}"
+            yield where, _parse(_member(file, info), where)
+
+
+def _open(file: Path) -> zipfile.ZipFile:
+    try:
+        return zipfile.ZipFile(file)
+    except zipfile.BadZipFile as error:
+        raise StudyError([f"{file.name}: no zip file"]) from error
+
+
+def _member(file: Path, info: zipfile.ZipInfo) -> bytes:
+    """Return the content of a member. Raise StudyError if it is too large or damaged."""
+    if info.file_size > MOST_BYTES:
+        raise StudyError([f"{file.name}, {info.filename}: larger than {MOST_BYTES // 2**20} MB"])
+    if info.compress_type != ZSTANDARD:
+        with zipfile.ZipFile(file) as archive:
+            return archive.read(info)
+    import pyarrow as pa
+
+    with file.open("rb") as raw:
+        raw.seek(info.header_offset)
+        *_, name_length, extra_length = LOCAL_HEADER.unpack(raw.read(LOCAL_HEADER.size))
+        raw.seek(name_length + extra_length, io.SEEK_CUR)
+        packed = raw.read(info.compress_size)
+    try:
+        with pa.CompressedInputStream(pa.BufferReader(packed), "zstd") as stream:
+            content: bytes = stream.read(MOST_BYTES + 1)
+    except (OSError, pa.ArrowException) as error:
+        raise StudyError([f"{file.name}, {info.filename}: damaged"]) from error
+    if len(content) != info.file_size:
+        raise StudyError([f"{file.name}, {info.filename}: damaged"])
+    return content
+
+
+def _json_log(file: Path) -> Log:
+    return _parse(file.read_bytes(), file.name)
+
+
+def _parse(content: bytes, where: str) -> Log:
+    try:
+        found = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise StudyError([f"{where}: no JSON"]) from error
+    if not isinstance(found, dict):
+        raise StudyError([f"{where}: not an object"])
+    return found
+
+
+# --- content ----------------------------------------------------------------------------------------------------------
+
+
+def _condition(header: Log) -> StudyCondition:
+    """Return the condition of a log: the same model, plan and settings are the same condition."""
+    run, plan = header.get("eval") or {}, header.get("plan") or {}
+    config = plan.get("config") or {}
+    settings = {name: config[name] for name in SETTINGS if config.get(name) is not None}
+    steps = [{"solver": step.get("solver"), "params": step.get("params")} for step in plan.get("steps") or []]
+    named = json.dumps([run.get("model"), run.get("task"), steps, config], sort_keys=True, default=str)
+    model = str(run.get("model") or "unknown")
+    system = [
+        {"role": "system", "content": str(step["params"]["template"])}
+        for step in steps
+        if step["solver"] == "system_message" and (step["params"] or {}).get("template")
+    ]
+    turns = (*system, {"role": "user", "content": "{{input}}"})
+    digest = hashlib.sha256(named.encode()).hexdigest()[:12]
+    return StudyCondition(
+        key=digest,
+        model=model.rpartition("/")[2],
+        model_id=model,
+        provider=model.partition("/")[0],
+        prompt=f"inspect-{run.get('task') or 'task'}".replace("/", "-")[:70],
+        messages=turns,
+        sampler="inspect-" + ("-".join(f"{name}-{value}" for name, value in settings.items()) or "default")[:60],
+        settings=settings,
+    )
+
+
+def _key(sample: Log) -> str:
+    return str(sample.get("id"))
+
+
+def _item(sample: Log, where: str) -> StudyItem:
+    if sample.get("id") is None or sample.get("epoch") is None:
+        raise StudyError([f"{where}: id and epoch must not be empty"])
+    target = sample.get("target")
+    given = sample.get("input")
+    text = given if isinstance(given, str) else "\n\n".join(_text(turn.get("content"), sample) for turn in given or [])
+    metadata = sample.get("metadata") or {}
+    return StudyItem(
+        key=_key(sample)[:200],
+        input=_attached(text, sample),
+        target="\n".join(map(str, target)) if isinstance(target, list) else str(target or ""),
+        category=str(metadata.get("category") or "")[:200],
+        choices=tuple(map(str, sample.get("choices") or ())),
+        metadata=_finite(metadata),
+    )
+
+
+def _trials(files: list[Path]) -> Iterator[StudyTrial]:
+    taken: set[tuple[str, str, int]] = set()
+    for file in files:
+        condition = _condition(_header(file)).key
+        for where, sample in _samples(file):
+            identity = (condition, _key(sample)[:200], int(sample["epoch"]))
+            if identity not in taken:  # A retried log repeats the samples that were finished.
+                taken.add(identity)
+                yield _trial(where, condition, sample)
+
+
+def _trial(where: str, condition: str, sample: Log) -> StudyTrial:
+    output = sample.get("output") or {}
+    choice: Log = next(iter(output.get("choices") or []), {})
+    message = choice.get("message") or {}
+    usage = output.get("usage") or {}
+    error = sample.get("error") or {}
+    text = _text(message.get("content"), sample)
+    stop = str(choice.get("stop_reason") or "")
+    cached = usage.get("input_tokens_cache_read")
+    tokens = usage.get("input_tokens")
+    return StudyTrial(
+        where=where,
+        condition=condition,
+        item=_key(sample)[:200],
+        sample_idx=int(sample["epoch"]) - 1,
+        is_done=not error,
+        answer=text,
+        raw_response=None if error else text,
+        reasoning=_text(message.get("content"), sample, kind="reasoning"),
+        finish_reason={"max_tokens": "length", "model_length": "length"}.get(stop, stop)[:40],
+        is_truncated=stop in ("max_tokens", "model_length"),
+        is_refused=stop == "content_filter",
+        attempts=1 + len(sample.get("error_retries") or []),
+        input_tokens=tokens + (cached or 0) if tokens is not None else None,
+        output_tokens=usage.get("output_tokens"),
+        reasoning_tokens=usage.get("reasoning_tokens"),
+        cost_usd=Decimal(str(usage["total_cost"])) if usage.get("total_cost") is not None else None,
+        latency_ms=round(1000 * output["time"]) if output.get("time") is not None else None,
+        response_id=str(output.get("response_id") or "")[:200],
+        served_model=str(output.get("model") or "")[:200],
+        error_class="unknown" if error else "",
+        error=str(error.get("message") or ""),
+        claimed_at=_time(sample.get("started_at")),
+        completed_at=_time(sample.get("completed_at")),
+        scores=() if error else tuple(_scores(sample)),
+    )
+
+
+def _scores(sample: Log) -> Iterator[StudyScore]:
+    """Yield the scores of a sample, one for each key of a score that is an object."""
+    for name, score in (sample.get("scores") or {}).items():
+        value = score.get("value")
+        parts = {f"{name}-{key}": part for key, part in value.items()} if isinstance(value, dict) else {name: value}
+        for scorer, part in parts.items():
+            number = _number(part)
+            yield StudyScore(
+                scorer=scorer,
+                value=number,
+                raw=str(score.get("answer") or "" if number is not None else part)[:2000],
+                error="" if number is not None else "not_a_number",
+                reasoning=str(score.get("explanation") or ""),
+            )
+
+
+def _number(value: Any) -> float | None:
+    if isinstance(value, str) and value in GRADES:
+        return GRADES[value]
+    if isinstance(value, bool | int | float) and math.isfinite(value):
+        return float(value)
+    return None
+
+
+def _text(content: Any, sample: Log, kind: str = "text") -> str:
+    """Return the texts of a message's content: a string, or parts of which only this kind counts."""
+    if isinstance(content, str):
+        return _attached(content, sample) if kind == "text" else ""
+    parts = [part for part in content or [] if isinstance(part, dict) and part.get("type") == kind]
+    return "\n".join(_attached(str(part.get(kind) or ""), sample) for part in parts)
+
+
+def _attached(text: str, sample: Log) -> str:
+    """Return the text that a reference to an attachment stands for."""
+    for prefix in ("attachment://", "tc://"):
+        if text.startswith(prefix):
+            return str((sample.get("attachments") or {}).get(text.removeprefix(prefix), text))
+    return text
+
+
+def _time(text: Any) -> datetime | None:
+    return datetime.fromisoformat(text) if isinstance(text, str) and text else None
+
+
+def _finite(value: Any) -> Any:
+    """Return the value with NaN and infinity as text, because JSON columns cannot hold them."""
+    if isinstance(value, dict):
+        return {str(name): _finite(part) for name, part in value.items()}
+    if isinstance(value, list):
+        return [_finite(part) for part in value]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+
+INSPECT = StudyFormat("inspect", "inspect_ai", is_inspect, read_inspect)

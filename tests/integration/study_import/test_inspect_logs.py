@@ -1,0 +1,132 @@
+"""Logs of inspect_ai, as the tool wrote them with its mock model: four sums, two epochs, two scorers."""
+
+import json
+import shutil
+import zipfile
+from pathlib import Path
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from grading_app.models import Grading
+from grading_app.study_import.inspect_logs import _header, _samples, read_inspect
+from runs_app.models import Attempt, Experiment, Trial
+from tests import factories
+
+pytestmark = pytest.mark.django_db
+LOG = Path(__file__).parent / "logs" / "sums.eval"
+
+
+@pytest.fixture(autouse=True)
+def owner():
+    return factories.make_user("owner", superuser=True)
+
+
+@pytest.fixture
+def as_json(tmp_path):
+    """The same log as one JSON document, which is the tool's other format."""
+    document = {**_header(LOG), "samples": [sample for _, sample in _samples(LOG)]}
+    path = tmp_path / "sums.json"
+    path.write_text(json.dumps(document))
+    return path
+
+
+def imported(path, *options):
+    call_command("import_study", str(path), *options)
+    return Experiment.objects.get()
+
+
+def refused(path):
+    with pytest.raises(CommandError) as raised:
+        call_command("import_study", str(path))
+    assert raised.value.returncode == 2
+    assert not Experiment.objects.exists()
+    return str(raised.value)
+
+
+def test_samples_and_epochs_become_items_and_repetitions(tmp_path):
+    experiment = imported(LOG)
+    assert (experiment.slug, experiment.samples, experiment.imported_from) == ("sums", 2, "inspect")
+    assert list(experiment.dataset.items.values_list("key", "target", "category")) == [
+        ("sum-0", "0", "even"), ("sum-1", "2", "odd"), ("sum-2", "4", "even"), ("sum-3", "6", "odd")
+    ]  # fmt: skip
+    assert Trial.objects.filter(status="done").count() == Attempt.objects.count() == 8
+    condition = experiment.conditions.get()
+    assert condition.model.model == "mockllm/model"
+    assert condition.sampler.temperature == 0.5
+    assert [turn["content"] for turn in condition.prompt.messages] == ["Answer with a number.", "{{input}}"]
+
+
+def test_scores_are_those_of_the_log():
+    imported(LOG)
+    logged = {}
+    for _, sample in _samples(LOG):
+        for scorer, score in sample["scores"].items():
+            logged[sample["id"], sample["epoch"], scorer] = {"C": 1.0, "I": 0.0}[score["value"]]
+    stored = Grading.objects.values_list("trial__item__key", "trial__sample_idx", "condition__scorer", "score")
+    assert {(item, index + 1, scorer): score for item, index, scorer, score in stored} == logged
+    assert {scorer for _, _, scorer in logged} == {"match", "includes"}
+
+
+def test_what_the_log_does_not_price_is_unknown():
+    imported(LOG)
+    assert set(Trial.objects.values_list("cost_usd", flat=True)) == {None}
+    assert all(tokens is not None for tokens in Trial.objects.values_list("output_tokens", flat=True))
+
+
+def test_both_formats_of_a_log_are_the_same_study(as_json):
+    one, other = read_inspect(LOG), read_inspect(as_json)
+    assert one.items == other.items
+    assert one.conditions == other.conditions
+    key = lambda trial: (trial.item, trial.sample_idx)  # noqa: E731
+    for a, b in zip(sorted(one.trials(), key=key), sorted(other.trials(), key=key), strict=True):
+        assert (a.answer, a.scores, a.output_tokens, a.completed_at) == (
+            b.answer,
+            b.scores,
+            b.output_tokens,
+            b.completed_at,
+        )
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_same_log_twice_is_the_same_rows_once(as_json, capsys):
+    imported(LOG)
+    imported(as_json, "--name", "sums")
+    assert Trial.objects.count() == 8
+    assert Grading.objects.count() == 16
+    assert "8 trials were there already" in capsys.readouterr().out
+    call_command("reconcile")
+
+
+def test_an_error_of_a_sample_is_a_failed_trial(as_json):
+    document = json.loads(as_json.read_text())
+    failed = document["samples"][0]
+    failed["error"] = {"message": "connection lost", "traceback": "..."}
+    failed["output"]["choices"], failed["error_retries"] = [], [{"message": "once"}]
+    as_json.write_text(json.dumps(document))
+    imported(as_json)
+    trial = Trial.objects.get(status="failed")
+    assert (trial.error, trial.attempts, trial.gradings.count()) == ("connection lost", 2, 0)
+
+
+def test_a_long_text_is_read_from_the_attachments(as_json):
+    document = json.loads(as_json.read_text())
+    document["samples"][0]["output"]["choices"][0]["message"]["content"] = "attachment://abc"
+    document["samples"][0]["attachments"] = {"abc": "a long answer"}
+    as_json.write_text(json.dumps(document))
+    imported(as_json)
+    assert Trial.objects.filter(answer="a long answer").count() == 1
+
+
+def test_a_damaged_log_names_the_file(tmp_path, as_json):
+    broken = tmp_path / "broken.json"
+    broken.write_text(as_json.read_text()[:-400])
+    assert "broken.json: no JSON" in refused(broken)
+    cut = tmp_path / "cut.eval"
+    shutil.copy(LOG, cut)
+    with zipfile.ZipFile(LOG) as archive:
+        at = archive.getinfo(next(name for name in archive.namelist() if name.startswith("samples/"))).header_offset
+    content = bytearray(cut.read_bytes())
+    content[at + 120 : at + 160] = bytes(40)
+    cut.write_bytes(content)
+    assert "cut.eval, samples/" in refused(cut)
