@@ -51,6 +51,8 @@ class TooLarge(Exception):
 class Job:
     """A request to find an upload's "columns", to "check" its items, to "import" them, or to import "norms".
 
+    The kind "parametric" builds the space in the file; `mapping` then has how it is resolved, and `total` its cases.
+
     `state` goes from "queued" through "reading" and "saving" to "done" or "failed". The upload's report contains the
     result of a finished job. A finished import also has `dataset`, as [slug, version]. A failed job has an error.
     """
@@ -61,6 +63,7 @@ class Job:
     asked_at: float = 0.0
     seen_at: float = 0.0
     rows: int = 0
+    total: int = 0
     error: str = ""
     mapping: Mapping[str, str] | None = None
     entered: Mapping[str, str] | None = None

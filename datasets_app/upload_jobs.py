@@ -1,4 +1,4 @@
-"""The jobs of a worker on an upload: find columns, check, import items, import norms into a draft.
+"""The jobs of a worker on an upload: find columns, check, import items, import norms, build a space.
 
 A job may start twice, on two machines. The upload's lock and the job's key ensure that only one of them performs it.
 """
@@ -22,6 +22,10 @@ from datasets_app.importing.records import Report
 from datasets_app.importing.table_readers import hash_file
 from datasets_app.models import Dataset, TransitionError
 from datasets_app.models.history import Actor
+from datasets_app.parametric.seeds import SEED
+from datasets_app.parametric.spaces import resolve
+from datasets_app.parametric.spec import SpaceError, read_space
+from datasets_app.parametric_datasets import SpaceFiles, create_parametric_dataset
 from datasets_app.pending_uploads import Job, PendingUpload, find_upload
 
 FAILED = "the worker failed; its log says why"
@@ -63,6 +67,8 @@ def _perform(waiting: PendingUpload, job: Job, user: User) -> str:
             return _finish(waiting, job)
         if job.kind == "norms":
             return _import_norms(waiting, job, user, watch)
+        if job.kind == "parametric":
+            return _build_space(waiting, job, user)
         reading, norms = read_upload(waiting.files, job.mapping or {}, watch=watch)
         return _conclude(waiting, job, user, reading, norms)
     except FileError as error:
@@ -109,6 +115,31 @@ def _import_norms(waiting: PendingUpload, job: Job, user: User, watch: Watch) ->
             error = str(refusal)
     _report(waiting, job, Reading([], [], {}, "", "", Report()), norms, error)
     return _finish(waiting, job)
+
+
+def _build_space(waiting: PendingUpload, job: Job, user: User) -> str:
+    """Create a draft from the space in the upload. Its cases are counted while they are stored."""
+    text = waiting.files["items"].path.read_text(encoding="utf-8")
+    how = job.mapping or {}
+    try:
+        space = resolve(
+            read_space(text),
+            precision=how.get("precision") or None,
+            degree=int(how.get("degree", 0)),
+            density=how.get("density", "normal"),
+            seed=int(how.get("seed", SEED)),
+        )
+        job = replace(job, state="saving", total=space.cases, seen_at=time.time(), saving_since=time.time())
+        waiting.put_job(job)
+
+        def watch(saved: int) -> None:
+            waiting.put_job(replace(job, rows=saved, seen_at=time.time()))
+
+        files = SpaceFiles(text, waiting.table_name)
+        dataset = create_parametric_dataset(space, files, slug=waiting.slug, by=user, watch=watch, **waiting.about)
+    except (SpaceError, CurationError) as refusal:
+        return _finish(waiting, job, state="failed", error=str(refusal))
+    return _finish(waiting, job, dataset=[dataset.slug, dataset.version])
 
 
 def _report(waiting: PendingUpload, job: Job, reading: Reading, norms: NormReading, error: str) -> None:

@@ -10,6 +10,7 @@ from runs_app.views import (
     experiments,
     extension,
     ledger,
+    parametric,
     progress,
     run_control,
     trials,
@@ -17,6 +18,7 @@ from runs_app.views import (
 )
 
 urlpatterns = [
+    path("datasets/new/parametric/", parametric.parametric_new, name="parametric_new"),
     path("experiments/", experiments.experiment_list, name="experiment_list"),
     path("experiments/new/", experiment_forms.experiment_new, name="experiment_new"),
     path("experiments/new/outlook/", experiment_forms.experiment_outlook, name="experiment_outlook"),

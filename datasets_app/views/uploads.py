@@ -121,6 +121,8 @@ def _other_files(waiting: PendingUpload, norms_of: Dataset | None) -> str:
     """Return the address of the form that replaces the files."""
     if norms_of:
         return reverse("dataset_norms", args=[norms_of.slug, norms_of.version])
+    if waiting.job and waiting.job.kind == "parametric":
+        return f"{reverse('parametric_new')}?upload={waiting.token}"
     return f"{reverse('dataset_new')}?upload={waiting.token}"
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from django.db import transaction
 
+from runs_app.llm.prompts import Turn
 from runs_app.models import Prompt, Sampler
 from runs_app.models.designs import Versioned
 from runs_app.planning.row_versions import approve
@@ -18,11 +19,11 @@ ACTOR = "shipped with the site"
 REASON = "Shipped for parametric tasks"
 
 
-def _turn(role: str, content: str) -> dict[str, str]:
-    return {"role": role, "content": content}
+def _turn(role: str, content: str) -> Turn:
+    return Turn(role=role, content=content)
 
 
-def _shots(*parts: str) -> list[dict[str, str]]:
+def _shots(*parts: str) -> list[Turn]:
     """Return turns with the examples. The assistant's part of each consists of these fields."""
     turns = []
     for number in EXAMPLES:
@@ -43,7 +44,7 @@ def _unified() -> str:
 
 QUESTION = _turn("user", "{{input}}")
 NOSYS = "{{meta.instruction}}\n\n"
-PROMPTS: dict[str, list[dict[str, str]]] = {
+PROMPTS: dict[str, list[Turn]] = {
     "zeroshot": [_turn("system", "{{meta.instruction}}"), QUESTION],
     "zeroshot-nosys": [_turn("user", NOSYS + "{{input}}")],
     "zerocot-nosys": [_turn("user", "{{meta.instruction_stepwise}}\n\n{{input}}")],

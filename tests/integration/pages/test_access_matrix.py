@@ -113,6 +113,7 @@ MATRIX = {
     "experiment_steer": of_experiment(302, method="post", args="slug pause"),
     "dataset_list": READERS,
     "dataset_new": MEMBERS,
+    "parametric_new": MEMBERS,
     "dataset_import": Row((TO_LOGIN, GONE, GONE, GONE, GONE, GONE), "somebody-elses-upload"),
     "dataset_detail": of_group("dataset version"),
     "dataset_table": of_group("dataset version"),

@@ -1,0 +1,160 @@
+"""The form of a space of parametric tasks: the file, how it is resolved, and what the preview assumes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django import forms
+
+from datasets_app.forms import LARGEST_SEED, SlugField
+from datasets_app.generators.base import Generator, ParamInfo
+from datasets_app.generators.registry import all_generators, get_generator
+from datasets_app.parametric.manifolds import DENSITIES, MOST_DEGREE
+from datasets_app.parametric.seeds import SEED
+from datasets_app.parametric.spaces import Space, resolve
+from datasets_app.parametric.spec import SpaceError, SpaceSpec, read_space
+from runs_app.models import LanguageModel
+from runs_app.planning.shipped_designs import PROMPTS
+
+MOST_CHARS = 1_000_000
+HEAD = "name: my-space\nprecision:\n  low: {count: 32}\n  high: {count: 128, targetci: 0.05, maximum: 1024}\ntasks:\n"
+SAMPLE = (
+    HEAD
+    + """  - name: arithmetic
+    mode: manifold
+    manifold:
+      length: {range: [8, 16, 24, 32, 40, 48], window: {skip: degree, body: 4}, "resample:corner": {first: 1, last: 1}}
+      max_depth: {range: [0, 1, 2, 3, 4, 5], window: {skip: degree, body: 3}, "resample:corner": {first: 1, last: 1}}
+  - name: shuffle
+    params:
+      length: [3, 5, 7]
+      max_depth: {from: 4, to: 16, step: 4}
+"""
+)
+
+
+class SpaceForm(forms.Form):
+    """`spec` and `space` are set if the file and the choices are valid."""
+
+    slug = SlugField(required=False, help_text="Of the dataset. An existing name gets a new version")
+    title = forms.CharField(max_length=200, required=False)
+    file = forms.FileField(
+        required=False,
+        label="Upload a file",
+        help_text="YAML or JSON. It replaces the text below",
+        widget=forms.FileInput(attrs={"accept": ".yaml,.yml,.json"}),
+    )
+    text = forms.CharField(
+        label="Space",
+        max_length=MOST_CHARS,
+        strip=False,
+        required=False,
+        widget=forms.Textarea(attrs={"rows": 22, "class": "mono", "spellcheck": "false"}),
+        help_text="A parameter is a value, a list, {from, to, step} or a manifold",
+    )
+    task = forms.ChoiceField(
+        required=False, label="Add a task", help_text="Appends the task with all of its parameters and their help"
+    )
+    degree = forms.IntegerField(min_value=0, max_value=MOST_DEGREE, required=False, help_text="Of tasks that set none")
+    density = forms.ChoiceField(
+        choices=[(name, name) for name in DENSITIES], required=False, help_text="Of tasks that set none"
+    )
+    precision = forms.CharField(max_length=80, required=False, help_text="Name of a block. Empty: the first")
+    seed = forms.IntegerField(min_value=0, max_value=LARGEST_SEED, required=False)
+    prompt = forms.ChoiceField(choices=[(name, name) for name in PROMPTS], required=False)
+    answer_tokens = forms.IntegerField(
+        min_value=1, max_value=1_000_000, required=False, label="Tokens per answer", help_text="Your assumption"
+    )
+    models = forms.ModelMultipleChoiceField(
+        LanguageModel.objects.none(), required=False, widget=forms.CheckboxSelectMultiple, label="Models"
+    )
+    point = forms.IntegerField(
+        min_value=1, required=False, label="Point", help_text="Number of the point whose cases are shown"
+    )
+    x = forms.CharField(max_length=80, required=False, label="Across", help_text="Parameter of the map")
+    y = forms.CharField(max_length=80, required=False, label="Down", help_text="Parameter of the map")
+
+    DEFAULTS: dict[str, Any] = {
+        "text": SAMPLE,
+        "degree": 0,
+        "density": "normal",
+        "seed": SEED,
+        "prompt": "zeroshot",
+        "answer_tokens": 500,
+        "point": 1,
+    }
+
+    def __init__(self, data: Any = None, files: Any = None, *, initial: Any = None) -> None:
+        super().__init__(data, files, initial=self.DEFAULTS | (initial or {}))
+        tasks: Any = self.fields["task"]
+        tasks.choices = [("", "Choose a task"), *((name, one.title) for name, one in all_generators().items())]
+        models: Any = self.fields["models"]
+        models.queryset = LanguageModel.objects.filter(is_active=True, endpoint__is_active=True).select_related(
+            "endpoint"
+        )
+        self.spec: SpaceSpec | None = None
+        self.space: Space | None = None
+
+    def clean(self) -> dict[str, Any]:
+        given = super().clean() or {}
+        given |= {
+            name: value for name, value in self.DEFAULTS.items() if name != "text" and given.get(name) in (None, "")
+        }
+        if given.get("file"):
+            given["text"] = self._read_file(given["file"])
+        if self.errors:
+            return given
+        given["text"] = given["text"].replace("\r\n", "\n")  # A browser sends line ends so.
+        try:
+            self.spec = read_space(given["text"])
+            self.space = resolve(
+                self.spec,
+                precision=given["precision"] or None,
+                degree=given["degree"],
+                density=given["density"],
+                seed=given["seed"],
+            )
+        except SpaceError as error:
+            for problem in error.problems:
+                self.add_error("precision" if problem.startswith("precision: the file has") else "text", problem)
+        return given
+
+    def _read_file(self, file: Any) -> str:
+        try:
+            if file.size > MOST_CHARS:
+                self.add_error("file", f"This file has more than {MOST_CHARS:,} bytes.")
+                return ""
+            return str(file.read().decode("utf-8-sig"))
+        except UnicodeDecodeError:
+            self.add_error("file", "This file is not UTF-8 text.")
+            return ""
+
+    def options(self) -> dict[str, str]:
+        """Return the choices that a worker needs to build the space."""
+        return {name: str(self.cleaned_data[name]) for name in ("degree", "density", "precision", "seed")}
+
+
+def append_task(text: str, name: str) -> str:
+    """Return the text of a space with one more task: every parameter at its default, with its help."""
+    head = text.rstrip() or HEAD.rstrip()
+    return f"{head}\n{describe_task(get_generator(name))}"
+
+
+def describe_task(generator: Generator) -> str:
+    """Return the task as YAML. A comment after each parameter has its help, its bounds, and what is harder."""
+    lines = [f"  - name: {generator.name}", "    params:"]
+    for info in generator.describe_params():
+        default = str(info.default).lower() if isinstance(info.default, bool) else info.default
+        lines.append(f"      {info.name}: {default}  # {_help(info)}")
+    return "\n".join(lines) + "\n"
+
+
+def _help(info: ParamInfo) -> str:
+    if info.options:
+        values = ", ".join(info.options)
+    elif info.kind == "switch":
+        values = "true or false"
+    else:
+        values = f"{info.minimum:g} to {info.maximum:g}" if info.minimum is not None else "a number"
+    harder = {"higher": "; higher is harder", "lower": "; lower is harder"}.get(info.harder, "")
+    return f"{info.help} {values}{harder}"

@@ -1,0 +1,167 @@
+"""A space of difficulty before it is built: its points, a map of them, cases as a model gets them, and their cost."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from typing import Any
+
+from datasets_app.parametric.items import generate_point
+from datasets_app.parametric.manifolds import DENSITIES
+from datasets_app.parametric.prompt_parts import prompt_parts
+from datasets_app.parametric.spaces import Point, Space, resolve
+from datasets_app.parametric.spec import ManifoldTask, SpaceError, SpaceSpec
+from runs_app.llm.prompts import build_variables, render
+from runs_app.models import LanguageModel
+from runs_app.planning.shipped_designs import PROMPTS
+from runs_app.pricing.costs import Usage, compute_cost, estimate_tokens
+
+DEGREES = range(4)
+SAMPLED_POINTS = 8  # Points of a task whose first case is rendered, to estimate its tokens.
+SHOWN_CASES = 5
+MAP_SIDE = 24
+EXAMPLE_CASES = 20  # Cases that the examples of a previewed prompt must differ from. A build compares all.
+
+
+@dataclass(frozen=True, slots=True)
+class TaskRow:
+    name: str
+    points: int
+    cases: int
+    most: int
+    input_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class DensityRow:
+    """The points of a task at a degree, for each density; None where no value of a parameter is left."""
+
+    task: str
+    degree: str
+    points: tuple[int | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SpaceMap:
+    """The points of a task over two parameters. Each row has its value of `y`, and the cases at each value of `x`."""
+
+    task: str
+    x: str
+    y: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, tuple[int, ...]], ...]
+    is_cut: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ModelCost:
+    model: LanguageModel
+    input_tokens: int
+    output_tokens: int
+    usd: Decimal | None
+
+
+@dataclass(frozen=True, slots=True)
+class ShownCase:
+    target: str
+    turns: list[dict[str, Any]]
+
+
+def summarise_tasks(space: Space, prompt: str) -> list[TaskRow]:
+    """Return points, cases and estimated input tokens of each task of the file."""
+    rows = []
+    for task in space.points_by_task:
+        points = [point for point in space.points if point.task == task]
+        cases = sum(point.count for point in points)
+        most = sum(point.stopping.get("maximum", point.count) for point in points)
+        rows.append(TaskRow(task, len(points), cases, most, cases * _mean_tokens(points, space.seed, prompt)))
+    return rows
+
+
+def _mean_tokens(points: Sequence[Point], seed: int, prompt: str) -> int:
+    """Return the mean input tokens of a call, estimated from some points along the space."""
+    step = max(1, len(points) // SAMPLED_POINTS)
+    counts = [
+        sum(estimate_tokens(turn["content"]) for turn in case.turns)
+        for point in points[::step]
+        for case in show_cases(point, seed, prompt, most=1)
+    ]
+    return -(-sum(counts) // len(counts)) if counts else 0
+
+
+def count_by_density(spec: SpaceSpec, *, precision: str | None, seed: int) -> list[DensityRow]:
+    """Return the points of each task at each degree and density. A task that depends on neither has one row."""
+    rows = []
+    for task in spec.tasks:
+        varies = isinstance(task, ManifoldTask) and task.degree is None
+        alone = spec.model_copy(update={"tasks": [task]})
+        for degree in DEGREES if varies else [0]:
+            points = tuple(_count_points(alone, precision, degree, density, seed) for density in DENSITIES)
+            rows.append(DensityRow(task.name, str(degree) if varies else "any", points))
+    return rows
+
+
+def _count_points(spec: SpaceSpec, precision: str | None, degree: int, density: str, seed: int) -> int | None:
+    try:
+        return len(resolve(spec, precision=precision, degree=degree, density=density, seed=seed).points)
+    except SpaceError:
+        return None
+
+
+def draw_maps(space: Space, x: str = "", y: str = "") -> list[SpaceMap]:
+    """Return a map of each task with two parameters that vary: by `x` and `y` if it has them, else by its first two."""
+    found = (_draw_map(task, space, x, y) for task in space.points_by_task)
+    return [drawn for drawn in found if drawn]
+
+
+def _draw_map(task: str, space: Space, x: str, y: str) -> SpaceMap | None:
+    points = [point for point in space.points if point.task == task]
+    values: dict[str, dict[str, Any]] = {}
+    for point in points:
+        for name, value in point.params.items():
+            values.setdefault(name, {})[str(value)] = value
+    varying = [name for name, seen in values.items() if len(seen) > 1]
+    chosen = [name for name in (x, y) if name in varying] + varying
+    axes = list(dict.fromkeys(chosen))[:2]
+    if len(axes) < 2:
+        return None
+    cases: Counter[tuple[str, str]] = Counter()
+    for point in points:
+        place = (str(point.params.get(axes[0], "")), str(point.params.get(axes[1], "")))
+        cases[place] += point.count
+    columns, lines = (list(values[axis])[:MAP_SIDE] for axis in axes)
+    return SpaceMap(
+        task=task,
+        x=axes[0],
+        y=axes[1],
+        columns=tuple(columns),
+        rows=tuple((line, tuple(cases[column, line] for column in columns)) for line in lines),
+        is_cut=max(len(values[axis]) for axis in axes) > MAP_SIDE,
+    )
+
+
+def estimate_costs(rows: Iterable[TaskRow], models: Iterable[LanguageModel], answer_tokens: int) -> list[ModelCost]:
+    """Return tokens and US dollars of one call per case, for each model. An unknown price gives None."""
+    rows = list(rows)
+    usage = Usage(sum(row.input_tokens for row in rows), answer_tokens * sum(row.cases for row in rows))
+    return [
+        ModelCost(model, usage.input_tokens, usage.output_tokens, compute_cost(usage, model.prices)) for model in models
+    ]
+
+
+def show_cases(point: Point, seed: int, prompt: str, most: int = SHOWN_CASES) -> list[ShownCase]:
+    """Return the first cases of a point as messages of a shipped prompt."""
+    parts = prompt_parts(replace(point, count=min(point.count, EXAMPLE_CASES)), seed=seed)
+    shown = []
+    for item in generate_point(point, stop=min(point.count, most), seed=seed):
+        variables = build_variables(
+            key=item.key,
+            input=item.case.input,
+            choices=item.case.choices or (),
+            category=point.task,
+            metadata=item.metadata() | parts,
+        )
+        shown.append(ShownCase(item.case.target, render(PROMPTS[prompt], variables)))
+    return shown

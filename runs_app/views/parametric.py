@@ -1,0 +1,99 @@
+"""The page that designs a space of parametric tasks, shows it before it is built, and has a worker build it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.core.files.base import ContentFile
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_http_methods
+
+from datasets_app import pending_uploads
+from datasets_app.parametric.manifolds import DENSITIES
+from datasets_app.parametric_datasets import compare_with_newest
+from evalsite.lib.permissions import members_only
+from evalsite.lib.web.choice_fields import fetch_choices
+from evalsite.lib.web.htmx import wants_part
+from runs_app.forms.parametric import SpaceForm, append_task
+from runs_app.planning import space_preview
+
+FILE_NAME = "space.yaml"
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@members_only
+def parametric_new(request: HttpRequest) -> HttpResponse:
+    """Show the form with a preview, add a task to its text, or have a worker build the dataset."""
+    form = SpaceForm(request.POST, request.FILES) if request.method == "POST" else SpaceForm(initial=_stored(request))
+    if "add" in request.POST:
+        form = _with_task(request)
+    elif form.is_bound and form.is_valid() and "build" in request.POST:
+        if form.cleaned_data["slug"]:
+            return _build(request, form)
+        form.add_error("slug", "Enter a name for the dataset.")
+    elif form.is_bound and form.cleaned_data.get("file"):
+        form.data = {**request.POST.dict(), "text": form.cleaned_data["text"], "models": request.POST.getlist("models")}
+    shown = form if form.is_bound else SpaceForm(form.initial)
+    context = {"form": form, "preview": _preview(shown), "densities": DENSITIES}
+    if wants_part(request):
+        return render(request, "runs_app/partials/space_preview.html", context)
+    fetch_choices(form)
+    return render(request, "runs_app/parametric_new.html", context)
+
+
+def _stored(request: HttpRequest) -> dict[str, Any]:
+    """Return the entries of a space that a worker could not build."""
+    waiting = pending_uploads.find_upload(request.user.pk, request.GET.get("upload", ""))
+    job = waiting.job if waiting else None
+    if waiting is None or job is None or job.kind != "parametric" or not waiting.files["items"].path.is_file():
+        return {}
+    text = waiting.files["items"].path.read_text(encoding="utf-8")
+    return {**(job.mapping or {}), **waiting.about, "slug": waiting.slug, "text": text}
+
+
+def _with_task(request: HttpRequest) -> SpaceForm:
+    """Return the unbound form with the entries and one more task."""
+    entered: dict[str, Any] = {
+        name: request.POST.get(name, "") for name in SpaceForm.base_fields if name not in ("models", "file")
+    }
+    entered["models"] = request.POST.getlist("models")
+    task = SpaceForm(entered).fields["task"]
+    if entered["task"] in [name for name, _ in getattr(task, "choices", ()) if name]:
+        entered["text"] = append_task(entered["text"], entered["task"])
+    return SpaceForm(initial={**entered, "task": ""})
+
+
+def _build(request: HttpRequest, form: SpaceForm) -> HttpResponse:
+    given = form.cleaned_data
+    waiting = pending_uploads.stage_upload(
+        request.user,
+        {"items": ContentFile(given["text"].encode(), name=FILE_NAME)},
+        slug=given["slug"],
+        about={"title": given["title"]},
+    )
+    waiting.ask("parametric", form.options())
+    return redirect("dataset_import", waiting.token)
+
+
+def _preview(form: SpaceForm) -> dict[str, Any]:
+    """Return the parts of the preview, or only the problems of a file that cannot be resolved."""
+    if not form.is_valid() or form.space is None or form.spec is None:
+        return {"problems": [message for messages in form.errors.values() for message in messages]}
+    given, space = form.cleaned_data, form.space
+    tasks = space_preview.summarise_tasks(space, given["prompt"])
+    number = min(given["point"], len(space.points))
+    point = space.points[number - 1] if space.points else None
+    return {
+        "space": space,
+        "tasks": tasks,
+        "by_density": space_preview.count_by_density(
+            form.spec, precision=given["precision"] or None, seed=given["seed"]
+        ),
+        "maps": space_preview.draw_maps(space, given["x"], given["y"]),
+        "costs": space_preview.estimate_costs(tasks, given["models"], given["answer_tokens"]),
+        "point": point,
+        "number": number,
+        "cases": space_preview.show_cases(point, space.seed, given["prompt"]) if point else [],
+        "extension": compare_with_newest(space, given["slug"]) if given["slug"] else None,
+    }
