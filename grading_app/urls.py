@@ -18,6 +18,7 @@ from grading_app.views import (
     results,
     snapshots,
 )
+from grading_app.views.leaderboard import cost_figure_view
 from grading_app.views.points import experiment_points
 from grading_app.views.waves import experiment_waves
 
@@ -86,7 +87,10 @@ urlpatterns += [
     path("ratings/<slug:name>/image/<int:position>/", rating.rating_image, name="rating_image"),
     path("ratings/<slug:name>/text/<int:position>/<slug:part>/", rating.rating_text, name="rating_text"),
 ]
-urlpatterns += [path("compare/", compare.compare, name="compare")]
+urlpatterns += [
+    path("compare/", compare.compare, name="compare"),
+    path("experiments/<slug:slug>/cost.svg", cost_figure_view, name="cost_figure"),
+]
 urlpatterns += [
     path("experiments/<slug:slug>/matrix/", matrix.experiment_matrix, name="experiment_matrix"),
     path("experiments/<slug:slug>/matrix/<int:item>/<int:condition>/", matrix.matrix_cell, name="matrix_cell"),

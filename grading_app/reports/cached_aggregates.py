@@ -42,6 +42,7 @@ AGGREGATES = {
     "scores": "grading_app.reports.verdict_stats.SCORES",
     "lengths": "grading_app.reports.length_bias.LENGTHS",
     "pairs": "grading_app.reports.pairwise_stats.PAIRS",
+    "leaderboard": "grading_app.reports.leaderboard.LEADERBOARD",
     "agreement": "grading_app.comparison.comparison_cache.AGREEMENT",
     "disagreements": "grading_app.comparison.comparison_cache.DISAGREEMENTS",
 }

@@ -25,6 +25,8 @@ from grading_app.reports.score_lines import ScoreLine, score_lines
 from grading_app.rule_form import RuleForm
 from grading_app.scoring.grading import read_rules
 from grading_app.tables.results import AnswerTable, ScoreTable, behind
+from grading_app.views.leaderboard import board_context
+from grading_app.views.result_tables import requested_file
 from grading_app.views.snapshots import SnapshotForm
 from runs_app.grading_interface import GRADE
 from runs_app.models import Experiment, Wave
@@ -57,11 +59,15 @@ def _results_page(request: HttpRequest, experiment: Experiment, rules: RuleForm 
     frames = kept_frames(experiment, wave, state)
     where = {"state": state[:12]} | ({"wave": str(wave.number)} if wave else {})
     lines = score_lines([*frames.ratings, *frames.grades], frames)
+    board, tables = board_context(request, experiment, wave, frames.labels)
+    if (file := requested_file(request, tables, f"{slug}-results")) is not None:
+        return file
     context = {
         "experiment": experiment,
         "state": experiment_state(experiment, Totals.of(experiment.runs.generating())),
         "waves": list(experiment.waves.all()),
         "wave": wave,
+        **board,
         "answers": _answers(experiment, frames),
         "scores": ScoreTable(lines) if lines else None,
         "scores_note": _note_on(lines),

@@ -85,6 +85,7 @@ MATRIX = {
     "analysis_figure": of_experiment(GONE, args="slug means"),
     "experiment_grade": of_experiment(200, method="post"),
     "compare": READERS,
+    "cost_figure": of_experiment(GONE),
     "experiment_points": of_experiment(),
     "experiment_waves": of_experiment(),
     "experiment_matrix": of_experiment(),

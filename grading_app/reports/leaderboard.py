@@ -1,0 +1,294 @@
+"""The leaderboard of an experiment: each measure of each condition with its interval, cost, tokens and latency.
+
+A condition is the best on a measure only if it is better than each other condition by a paired test, after Holm's
+correction over these tests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from django.db.models import Sum
+
+from grading_app.reports.cached_aggregates import Aggregate, Cached, Tell, get
+from grading_app.reports.frame_cache import fingerprint
+from grading_app.reports.frames import IN_SCOPE, labels_of, rows_of
+from grading_app.reports.score_matrix import Measure, list_measures, load_item_scores
+from grading_app.reports.stored_scores import has_many_answers
+from grading_app.statistics.condition_pairs import ConditionPair, compare_conditions
+from grading_app.statistics.intervals import SHARE_BOUNDS, Bounds, estimate_mean
+from grading_app.statistics.item_scores import ItemScores
+from grading_app.statistics.paired import holm
+from runs_app.models import Experiment, Wave
+
+LEVEL = 0.05
+LATENCIES = f"""SELECT r.condition_id, percentile_cont(0.5) WITHIN GROUP (ORDER BY t.latency_ms) / 1000
+    FROM runs_app_trial t JOIN runs_app_run r ON r.id = t.run_id
+    WHERE {IN_SCOPE} AND t.status = 'done' AND NOT t.from_cache GROUP BY 1"""  # noqa: S608
+
+
+@dataclass(frozen=True, slots=True)
+class BoardScore:
+    """The mean or share of one condition on one measure. low, high: None without an interval; `reason` says why.
+
+    missing: answers without a score. is_best: better than each other condition by a corrected paired test.
+    """
+
+    n: int
+    items: int
+    missing: int
+    mean: float | None = None
+    low: float | None = None
+    high: float | None = None
+    method: str = ""
+    reason: str = ""
+    is_best: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class BaselineScore:
+    """The comparison of one condition with the baseline on one measure. corrected: p by Holm over the conditions."""
+
+    items: int
+    mean_baseline: float
+    mean: float
+    difference: float
+    low: float | None
+    high: float | None
+    test: str
+    p: float | None
+    corrected: float | None
+    wins: int
+    losses: int
+    ties: int
+
+
+@dataclass(frozen=True, slots=True)
+class BoardMeasure:
+    """A measure of the board. is_share: all scores are 0 or 1. is_rating: more is not better."""
+
+    key: str
+    label: str
+    dimension: int | None
+    grader: int | None
+    is_share: bool
+    is_rating: bool
+
+
+@dataclass(frozen=True, slots=True)
+class BoardRow:
+    """One condition. scores, baseline: by the key of the measure. cost_usd: None if any call has an unknown cost.
+
+    latency_s: the median over answers that were not reused from the response cache.
+    """
+
+    condition: int
+    label: str
+    answers: int
+    scores: dict[str, BoardScore]
+    baseline: dict[str, BaselineScore]
+    cost_usd: float | None
+    input_tokens: int
+    output_tokens: int
+    latency_s: float | None
+
+    @property
+    def cost_per_answer(self) -> float | None:
+        return self.cost_usd / self.answers if self.cost_usd is not None and self.answers else None
+
+
+@dataclass(frozen=True, slots=True)
+class Leaderboard:
+    """Rows are conditions in the order of the design. baseline: the primary key of a condition, or None."""
+
+    measures: list[BoardMeasure]
+    rows: list[BoardRow]
+    baseline: int | None = None
+
+    @property
+    def has_missing(self) -> bool:
+        return any(score.missing for row in self.rows for score in row.scores.values())
+
+
+@dataclass(frozen=True, slots=True)
+class BoardQuery:
+    """wave: None for all. missing_is_wrong: answers without a score count as the lowest score."""
+
+    experiment: Experiment
+    wave: Wave | None = None
+    missing_is_wrong: bool = False
+    baseline: int | None = None
+
+
+def compute_leaderboard(query: BoardQuery) -> Leaderboard:
+    """Read every measure of the experiment and return its leaderboard."""
+    experiment, labels = query.experiment, labels_of(query.experiment, query.wave)
+    scores: dict[int, dict[str, BoardScore]] = {key: {} for key in labels}
+    against: dict[int, dict[str, BaselineScore]] = {key: {} for key in labels}
+    measures = []
+    for measure in list_measures(experiment):
+        loaded = load_item_scores(experiment, measure, query.wave)
+        if not loaded.n.any() and not loaded.missing.any():
+            continue
+        missing = dict(zip(loaded.conditions.tolist(), loaded.missing.sum(axis=0).tolist(), strict=True))
+        if query.missing_is_wrong:
+            loaded = loaded.counting_missing_as(measure.low if measure.low is not None else 0.0)
+        bounds = None if measure.low is None or measure.high is None else (measure.low, measure.high)
+        is_share = loaded.is_binary and bounds in (None, SHARE_BOUNDS)
+        bounds = SHARE_BOUNDS if is_share else bounds
+        found = {key: _score(loaded, key, missing[key], bounds) for key in labels}
+        best = None if measure.is_rating else _best(loaded, found, bounds)
+        for key, score in found.items():
+            scores[key][measure.key] = replace(score, is_best=key == best)
+        for key, compared in _against(loaded, query.baseline, bounds).items():
+            against[key][measure.key] = compared
+        measures.append(_described(measure, is_share))
+    spent, latencies = _spent(query), _latencies(query)
+    rows = [
+        BoardRow(key, label, scores=scores[key], baseline=against[key], latency_s=latencies.get(key), **spent[key])
+        for key, label in labels.items()
+    ]
+    return Leaderboard(measures, rows, query.baseline)
+
+
+def _described(measure: Measure, is_share: bool) -> BoardMeasure:
+    return BoardMeasure(
+        measure.key, measure.label, measure.dimension, measure.grader, is_share, is_rating=measure.is_rating
+    )
+
+
+def _score(scores: ItemScores, condition: int, missing: int, bounds: Bounds | None) -> BoardScore:
+    sums = scores.sums(condition)
+    found = estimate_mean(sums, bounds)
+    if found is None:
+        return BoardScore(0, 0, missing)
+    return BoardScore(found.n, found.clusters, missing, found.mean, found.low, found.high, found.method, found.reason)
+
+
+def _best(scores: ItemScores, found: dict[int, BoardScore], bounds: Bounds | None) -> int | None:
+    """Return the condition with the highest mean if it differs from each other one at the 5 % level, else None."""
+    known = {key: score.mean for key, score in found.items() if score.mean is not None}
+    if len(known) < 2:
+        return None
+    top = max(known, key=lambda key: known[key])
+    pairs = [compare_conditions(scores, other, top, bounds) for other in known if other != top]
+    ps = [_p(pair) if pair and pair.change.mean > 0 else 1.0 for pair in pairs]
+    return top if max(holm(ps)) < LEVEL else None
+
+
+def _p(pair: ConditionPair) -> float:
+    return 1.0 if pair.change.p is None else pair.change.p
+
+
+def _against(scores: ItemScores, baseline: int | None, bounds: Bounds | None) -> dict[int, BaselineScore]:
+    """Return the comparison of every other condition with the baseline; p is corrected over these comparisons."""
+    if baseline is None or baseline not in scores.conditions:
+        return {}
+    others = [key for key in scores.conditions.tolist() if key != baseline]
+    pairs = {key: pair for key in others if (pair := compare_conditions(scores, baseline, key, bounds))}
+    corrected = holm([_p(pair) for pair in pairs.values()])
+    return {
+        key: BaselineScore(
+            pair.items,
+            pair.mean_a,
+            pair.mean_b,
+            pair.change.mean,
+            pair.change.low,
+            pair.change.high,
+            pair.change.test or pair.change.reason,
+            pair.change.p,
+            adjusted if pair.change.p is not None else None,
+            pair.wins,
+            pair.losses,
+            pair.ties,
+        )
+        for (key, pair), adjusted in zip(pairs.items(), corrected, strict=True)
+    }
+
+
+def _spent(query: BoardQuery) -> dict[int, dict[str, Any]]:
+    """Return answers, cost and tokens by condition, from the counters of the runs."""
+    runs = query.experiment.runs.generating()
+    runs = runs.filter(wave=query.wave) if query.wave else runs
+    sums = runs.order_by().values("condition").annotate(
+        answers=Sum("n_done"), cost=Sum("spent_usd"), unpriced=Sum("n_unpriced"), inputs=Sum("input_tokens"),
+        outputs=Sum("output_tokens"),
+    )  # fmt: skip
+    return {
+        row["condition"]: {
+            "answers": row["answers"],
+            "cost_usd": None if row["unpriced"] else float(row["cost"]),
+            "input_tokens": row["inputs"],
+            "output_tokens": row["outputs"],
+        }
+        for row in sums
+    }
+
+
+def _latencies(query: BoardQuery) -> dict[int, float]:
+    where = {"experiment": query.experiment.pk, "wave": query.wave.pk if query.wave else None}
+    return dict(rows_of(LATENCIES, where))
+
+
+def _dump(query: BoardQuery) -> Any:
+    wave = query.wave.number if query.wave else None
+    return [query.experiment.pk, wave, query.missing_is_wrong, query.baseline]
+
+
+def _load(experiment: Experiment, content: Any) -> BoardQuery | None:
+    _, number, missing_is_wrong, baseline = content
+    wave = experiment.waves.filter(number=number).first() if number is not None else None
+    if number is not None and wave is None:
+        return None
+    return BoardQuery(experiment, wave, missing_is_wrong, baseline)
+
+
+def _compute(queries: Sequence[BoardQuery], tell: Tell) -> list[Leaderboard]:
+    return [compute_leaderboard(query) for query in queries]
+
+
+LEADERBOARD: Aggregate[BoardQuery, Leaderboard] = Aggregate(
+    name="leaderboard",
+    value_type=lambda: Leaderboard,
+    dump=_dump,
+    load=_load,
+    fingerprint=lambda query: fingerprint(query.experiment, query.wave),
+    is_large=lambda queries: any(has_many_answers(one.experiment, one.wave) for one in queries),
+    compute=_compute,
+    steps=("comparing conditions",),
+    kept=20,
+)
+
+
+def get_leaderboard(query: BoardQuery) -> Cached[Leaderboard]:
+    """Return the leaderboard; its value is None until a worker has computed the first one of a large experiment."""
+    return get(LEADERBOARD, query.experiment.pk, query)
+
+
+def efficient_frontier(board: Leaderboard, measure: BoardMeasure) -> list[BoardRow]:
+    """Return the conditions that no cheaper or equally cheap condition matches, from the cheapest to the dearest.
+
+    Conditions without a known cost per answer or without a mean are left out.
+    """
+    frontier: list[BoardRow] = []
+    highest = float("-inf")
+    for row in sorted(priced_rows(board, measure), key=lambda row: (row.cost_per_answer or 0.0, -_mean(row, measure))):
+        if _mean(row, measure) > highest:
+            frontier.append(row)
+            highest = _mean(row, measure)
+    return frontier
+
+
+def priced_rows(board: Leaderboard, measure: BoardMeasure) -> list[BoardRow]:
+    """Return the conditions with a known cost per answer and a mean."""
+    return [
+        row
+        for row in board.rows
+        if row.cost_per_answer is not None and measure.key in row.scores and row.scores[measure.key].mean is not None
+    ]
+
+
+def _mean(row: BoardRow, measure: BoardMeasure) -> float:
+    return row.scores[measure.key].mean or 0.0

@@ -1,0 +1,120 @@
+"""The page's view of a leaderboard: a row for each condition, a sortable column for each measure."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import urlencode
+
+import django_tables2 as tables
+from django.urls import reverse
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
+
+from evalsite.lib.templatetags import evalsite_tags as tags
+from evalsite.lib.text import number_format
+from grading_app.reports import statistic_format
+from grading_app.reports.leaderboard import BoardMeasure, BoardRow, Leaderboard
+from grading_app.reports.leaderboard_tables import Address
+from grading_app.tables.results import NUMBER
+
+
+class ScoreColumn(tables.Column):
+    """One measure: its mean with interval, and its n. The mean leads to a comparison, n to the counted trials."""
+
+    def __init__(self, measure: BoardMeasure, slug: str, address_of: Address) -> None:
+        self.measure, self.slug, self.address_of = measure, slug, address_of
+        super().__init__(verbose_name=measure.label, attrs=NUMBER, empty_values=())
+
+    def render(self, record: dict[str, Any]) -> SafeString | str:
+        row: BoardRow = record["row"]
+        score = row.scores[self.measure.key]
+        if score.mean is None:
+            return number_format.MISSING
+        is_share = self.measure.is_share
+        mean = statistic_format.per_cent(score.mean) if is_share else statistic_format.number(score.mean)
+        ends = (
+            (statistic_format.per_cent_interval if is_share else statistic_format.interval)(score.low, score.high)
+            if score.low is not None
+            else score.reason
+        )
+        address = self.address_of(row, self.measure)
+        parts = [
+            format_html('<a href="{}"><b>{}</b></a>', address, mean) if address else format_html("<b>{}</b>", mean),
+            format_html('<span class="status tone-good">{}</span>', "Best") if score.is_best else "",
+            format_html('<small class="muted">{}</small>', ends),
+            format_html(
+                '<small class="muted">n <a href="{}">{}</a>{}</small>',
+                self._trials(row),
+                number_format.format_count(score.n),
+                f", {number_format.format_count(score.missing)} without a score" if score.missing else "",
+            ),
+        ]
+        return format_html(
+            '<span class="board-score">{}</span>', format_html_join("", "{}", [(p,) for p in parts if p])
+        )
+
+    def _trials(self, row: BoardRow) -> str:
+        """Return the address of the trials that n counts, with those without a score."""
+        where = {"experiment": self.slug, "condition": row.condition, "status": "done"}
+        if self.measure.dimension is not None:
+            where["dimension"] = self.measure.dimension
+        if self.measure.grader is not None and self.measure.grader > 0:
+            where["graded_by"] = self.measure.grader
+        return f"{reverse('trial_list')}?{urlencode(where)}"
+
+
+class LeaderboardTable(tables.Table):
+    condition = tables.Column(attrs={"td": {"class": "primary"}})
+    cost = tables.Column(verbose_name="Cost", attrs=NUMBER, empty_values=())
+    tokens = tables.Column(attrs=NUMBER)
+    latency = tables.Column(verbose_name="Median latency", attrs=NUMBER)
+
+    class Meta:
+        default = number_format.MISSING
+
+    def __init__(self, board: Leaderboard, slug: str, address_of: Address) -> None:
+        names = [(column_name(measure), measure) for measure in board.measures]
+        rows = [
+            {
+                "row": row,
+                "condition": row.label,
+                "cost": row.cost_usd,
+                "tokens": row.input_tokens + row.output_tokens,
+                "latency": row.latency_s,
+                **{name: row.scores[measure.key].mean for name, measure in names},
+            }
+            for row in board.rows
+        ]
+        super().__init__(
+            rows,
+            extra_columns=[(name, ScoreColumn(measure, slug, address_of)) for name, measure in names],
+            sequence=("condition", *(name for name, _ in names), "..."),
+            attrs={"class": "data-table keep-table board"},
+        )
+
+    def render_cost(self, value: float | None, record: dict[str, Any]) -> SafeString:
+        each = record["row"].cost_per_answer
+        if each is None:
+            return tags.money(value)
+        return format_html(
+            '<span class="board-score">{} <small class="muted">{} per answer</small></span>',
+            tags.money(value),
+            tags.money(each),
+        )
+
+    def render_tokens(self, record: dict[str, Any]) -> SafeString:
+        row: BoardRow = record["row"]
+        return format_html(
+            '<span class="board-score">{} <small class="muted">{} in, {} out</small></span>',
+            number_format.format_count(row.input_tokens + row.output_tokens),
+            number_format.format_count(row.input_tokens),
+            number_format.format_count(row.output_tokens),
+        )
+
+    def render_latency(self, value: float) -> str:
+        return number_format.format_duration(value)
+
+
+def column_name(measure: BoardMeasure) -> str:
+    """Return the name of the measure's column in the address (`sort=`)."""
+    return f"of-{measure.key.replace(':', '-')}"

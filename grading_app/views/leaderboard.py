@@ -1,0 +1,141 @@
+"""The leaderboard on the results page: its choices, its tables, and its figure of score against cost."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from csp.decorators import csp_replace
+from django import forms
+from django.http import Http404, HttpRequest, HttpResponse
+from django.urls import reverse
+from django.utils.http import urlencode
+from django.views.decorators.http import require_safe
+from django_tables2 import RequestConfig
+
+from evalsite.lib.permissions import readers_only
+from grading_app.analysis.scope import MISSING_WRONG
+from grading_app.reports import cost_figure
+from grading_app.reports.cached_aggregates import Cached
+from grading_app.reports.leaderboard import BoardMeasure, BoardQuery, BoardRow, Leaderboard, get_leaderboard
+from grading_app.reports.leaderboard_tables import BEST_NOTE, baseline_table, board_table
+from grading_app.reports.plot_style import NARROW, WIDE, Theme, svg
+from grading_app.reports.result_table import ResultTable
+from grading_app.tables.leaderboard import LeaderboardTable
+from grading_app.views.compare import compare_address
+from grading_app.views.result_tables import table_context
+from runs_app.models import Experiment, Wave
+from runs_app.views.permissions import visible_experiment
+
+THEMES: dict[str, Theme] = {"": "auto", "light": "light", "dark": "dark"}
+WIDTHS = {"": WIDE, "narrow": NARROW}
+
+
+class BoardForm(forms.Form):
+    """The choices of a leaderboard, sent by GET."""
+
+    baseline = forms.TypedChoiceField(label="Baseline", required=False, coerce=int, empty_value=None)
+    unreadable = forms.ChoiceField(
+        label="Answers without a score",
+        required=False,
+        choices=[("", "Excluded"), (MISSING_WRONG, "Counted as wrong")],
+    )
+
+    def __init__(self, data: Any, labels: dict[int, str]) -> None:
+        super().__init__(data)
+        field: Any = self.fields["baseline"]
+        field.choices = [("", "None"), *labels.items()]
+
+    def query(self, experiment: Experiment, wave: Wave | None) -> BoardQuery | None:
+        """Return the chosen leaderboard; None for invalid choices."""
+        if not self.is_valid():
+            return None
+        is_wrong = self.cleaned_data["unreadable"] == MISSING_WRONG
+        return BoardQuery(experiment, wave, is_wrong, self.cleaned_data["baseline"])
+
+
+def board_context(
+    request: HttpRequest, experiment: Experiment, wave: Wave | None, labels: dict[int, str]
+) -> tuple[dict[str, Any], list[ResultTable]]:
+    """Return the context of `grading_app/partials/leaderboard.html`, and its tables for files."""
+    form = BoardForm(request.GET, labels)
+    query = form.query(experiment, wave)
+    context: dict[str, Any] = {"board_form": form}
+    if query is None:
+        return context, []
+    cached: Cached[Leaderboard] = get_leaderboard(query)
+    board = cached.value
+    context["board_cached"] = cached
+    if board is None or not board.measures:
+        return context, []
+    address_of = partial(_compare_with, board, experiment, wave, request.GET.get("unreadable", ""))
+    html = LeaderboardTable(board, experiment.slug, address_of)
+    RequestConfig(request, paginate=False).configure(html)
+    baselines = [table for one in board.measures if (table := baseline_table(board, one, address_of))]
+    context |= {
+        "board": board,
+        "board_html": html,
+        "board_table": board_table(board),
+        "best_note": BEST_NOTE if len(board.rows) > 1 else "",
+        "board_baselines": [table_context(table) for table in baselines],
+        "cost_figures": [
+            _figure(request, experiment, board, one) for one in board.measures if cost_figure.is_shown(board, one)
+        ],
+    }
+    return context, [context["board_table"], *baselines]
+
+
+def _compare_with(
+    board: Leaderboard, experiment: Experiment, wave: Wave | None, unreadable: str, row: BoardRow, measure: BoardMeasure
+) -> str:
+    """Return the address that compares a condition with the baseline, or else with the highest other one."""
+    others = [one for one in board.rows if one.condition != row.condition]
+    if not others:
+        return ""
+    by_mean = max(others, key=lambda one: -1e300 if (mean := one.scores[measure.key].mean) is None else mean)
+    other = next((one for one in others if one.condition == board.baseline), by_mean)
+    a, b = (
+        ":".join(map(str, (experiment.slug, one.condition, *([wave.number] if wave else [])))) for one in (other, row)
+    )
+    return compare_address(a, b, measure=measure.key, unreadable=unreadable)
+
+
+def _figure(request: HttpRequest, experiment: Experiment, board: Leaderboard, measure: BoardMeasure) -> dict[str, Any]:
+    stem = reverse("cost_figure", args=[experiment.slug])
+    chosen = {name: request.GET[name] for name in ("wave", "unreadable") if request.GET.get(name)}
+
+    def address(**more: str) -> str:
+        return f"{stem}?{urlencode({'measure': measure.key, **chosen, **more})}"
+
+    return {
+        "name": f"cost-{measure.key.replace(':', '-')}",
+        "title": f"{cost_figure.TITLE}: {measure.label}",
+        "alt": cost_figure.alt(board, measure),
+        "address": address(),
+        "narrow": address(width="narrow"),
+        "light": address(theme="light"),
+        "dark": address(theme="dark"),
+        "size": cost_figure.size(WIDE),
+        "narrow_size": cost_figure.size(NARROW),
+    }
+
+
+@require_safe
+@readers_only
+@csp_replace(
+    {"default-src": ["'none'"], "script-src": ["'none'"], "style-src": ["'unsafe-inline'"], "img-src": ["data:"]}
+)  # type: ignore[untyped-decorator]
+def cost_figure_view(request: HttpRequest, slug: str) -> HttpResponse:
+    """Return the figure of a measure against cost as SVG."""
+    from grading_app.views.results import chosen_wave
+
+    experiment = visible_experiment(request, slug)
+    wave = chosen_wave(request, experiment)
+    theme, width = THEMES.get(request.GET.get("theme", "")), WIDTHS.get(request.GET.get("width", ""))
+    query = BoardForm({"unreadable": request.GET.get("unreadable", "")}, {}).query(experiment, wave)
+    board = get_leaderboard(query).value if query else None
+    measures = [one for one in board.measures if one.key == request.GET.get("measure")] if board else []
+    if theme is None or width is None or board is None or not measures or not cost_figure.is_shown(board, measures[0]):
+        raise Http404
+    picture = svg(lambda: cost_figure.draw(board, measures[0], width), theme)
+    return HttpResponse(picture, content_type="image/svg+xml", headers={"Cache-Control": "private, no-cache"})

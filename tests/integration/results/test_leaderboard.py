@@ -1,0 +1,212 @@
+"""The leaderboard opens the results: every measure of every condition, the best by a test, and a baseline."""
+
+import csv
+import io
+from decimal import Decimal
+
+import pytest
+from django.core.cache import cache
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from django.urls import reverse
+
+from grading_app.reports.leaderboard import BoardQuery, compute_leaderboard, efficient_frontier
+from grading_app.scoring.grading import grade
+from tests import factories
+from tests.factories.gradings import make_gradings
+
+pytestmark = pytest.mark.django_db
+RIGHT = {"fast": 18, "small": 20, "steady": 36}
+COST = {"fast": "0.003", "small": "0.001", "steady": "0.002"}
+
+
+@pytest.fixture(autouse=True)
+def empty_cache():
+    cache.clear()
+
+
+@pytest.fixture
+def quiz():
+    """Three models on 40 items: `steady` is right on 36, others on about half; `fast` cannot be read on 4."""
+    made = factories.make_experiment(
+        "quiz",
+        dataset=factories.make_dataset(items=40),
+        models=[factories.make_model(name) for name in RIGHT],
+        scorers=["numeric"],
+    )
+    for run in factories.make_runs(made, status="done"):
+        name = run.condition.model.name
+        factories.plan_trials(run, answer=lambda item, *_, name=name: answer(item, name))
+    grade(made, by="test")
+    return made
+
+
+def answer(item, name):
+    if name == "fast" and item.position >= 36:
+        return {"answer": "no idea", "cost_usd": Decimal(COST[name]), "latency_ms": 100}
+    text = item.target if item.position < RIGHT[name] else "-1"
+    return {"answer": text, "cost_usd": Decimal(COST[name]), "latency_ms": 400 if name == "steady" else 100}
+
+
+def opened(client, experiment, **query):
+    client.force_login(experiment.owner)
+    return client.get(reverse("experiment_results", args=[experiment.slug]), query)
+
+
+def records(client, experiment, table="leaderboard", **query):
+    found = opened(client, experiment, table=table, format="csv", **query)
+    assert found.status_code == 200
+    return {row["condition"]: row for row in csv.DictReader(io.StringIO(found.content.decode()))}
+
+
+def key_of(experiment, name):
+    return experiment.conditions.get(model__name=name).pk
+
+
+def test_each_condition_has_its_mean_interval_cost_tokens_and_latency(client, quiz):
+    rows = records(client, quiz)
+    assert {name: float(row["numeric"]) for name, row in rows.items()} == pytest.approx(
+        {"fast": 18 / 36, "small": 20 / 40, "steady": 36 / 40}
+    )
+    steady = rows["steady"]
+    assert (int(steady["numeric_n"]), int(rows["fast"]["numeric_n"]), int(rows["fast"]["numeric_missing"])) == (
+        40,
+        36,
+        4,
+    )
+    assert float(steady["numeric_ci_low"]) < 0.9 < float(steady["numeric_ci_high"])
+    assert float(steady["cost_usd"]) == pytest.approx(40 * 0.002)
+    assert (int(steady["input_tokens"]), int(steady["output_tokens"])) == (4000, 400)
+    assert (float(steady["latency_s"]), float(rows["fast"]["latency_s"])) == (0.4, 0.1)
+
+
+def test_the_numbers_are_those_of_the_scores_below(client, quiz):
+    page = opened(client, quiz)
+    below = {line.condition: line for line in page.context["scores"].data.data}
+    for row in page.context["board"].rows:
+        score, line = row.scores["numeric"], below[row.label]
+        assert (score.n, score.missing, score.items) == (line.n, line.unread, line.items)
+        assert (score.mean, score.low, score.high) == pytest.approx((line.mean, line.low, line.high))
+
+
+def test_unreadable_answers_count_as_wrong_on_request(client, quiz):
+    fast = records(client, quiz, unreadable="wrong")["fast"]
+    assert (float(fast["numeric"]), int(fast["numeric_n"])) == (pytest.approx(18 / 40), 40)
+    assert "count as wrong here" in opened(client, quiz, unreadable="wrong").content.decode()
+
+
+def test_the_best_is_marked_where_every_paired_test_says_so(client, quiz):
+    rows = records(client, quiz)
+    assert {name: row["numeric_best"] for name, row in rows.items()} == {"fast": "", "small": "", "steady": "best"}
+    assert opened(client, quiz).content.decode().count("tone-good") == 1
+
+
+def test_no_condition_is_the_best_where_the_first_two_do_not_differ(client):
+    made = factories.make_experiment(
+        "close", dataset=factories.make_dataset(items=40), models=[factories.make_model(name) for name in "abc"]
+    )
+    for run in factories.make_runs(made, status="done"):
+        right = {"a": 36, "b": 35, "c": 5}[run.condition.model.name]
+        factories.plan_trials(run, answer=lambda item, *_, n=right: item.target if item.position < n else "-1")
+    grade(made, scorers=["numeric"], by="test")
+    assert not any(row["numeric_best"] for row in records(client, made).values())
+
+
+def test_more_is_not_better_for_ratings(client):
+    made = factories.make_experiment(
+        "study",
+        dataset=factories.make_dataset(items=20),
+        dimensions=[factories.make_dimension("valence")],
+        models=[factories.make_model("a"), factories.make_model("b")],
+    )
+    for run in factories.make_runs(made, status="done"):
+        rating = 6 if run.condition.model.name == "b" else 2
+        factories.plan_trials(run, answer=lambda *_, rating=rating: {"answer": str(rating), "rating": rating})
+    assert "valence_best" not in records(client, made)["b"]
+    assert "tone-good" not in opened(client, made).content.decode()
+
+
+def test_a_baseline_gives_differences_with_corrected_p_and_wins(client, quiz):
+    rows = records(client, quiz, table="baseline-numeric", baseline=key_of(quiz, "small"))
+    assert set(rows) == {"fast", "steady"}
+    steady = rows["steady"]
+    assert float(steady["difference"]) == pytest.approx(16 / 40)
+    assert [int(steady[name]) for name in ("wins", "losses", "ties")] == [16, 0, 24]
+    assert float(steady["p_holm"]) == pytest.approx(2 * float(steady["p"]))
+    assert float(steady["difference_ci_low"]) > 0
+    address = f"/compare/?a=quiz%3A{key_of(quiz, 'small')}&amp;b=quiz%3A{key_of(quiz, 'steady')}&amp;measure=numeric"
+    assert address in opened(client, quiz, baseline=key_of(quiz, "small")).content.decode()
+
+
+def test_every_measure_has_a_column(client, quiz):
+    make_gradings(quiz, "judge", lambda trial: 1 + trial.item.position % 7)
+    head = opened(client, quiz).context["board_html"].columns
+    assert [column.header for column in head][:2] == ["Condition", "numeric"]
+    assert len(list(head)) == 6
+
+
+@pytest.mark.parametrize(
+    ("sort", "expected"),
+    [
+        ("of-numeric", ["fast", "small", "steady"]),
+        ("-of-numeric", ["steady", "small", "fast"]),
+        ("-cost", ["fast", "steady", "small"]),
+        ("-latency", ["steady", "fast", "small"]),
+        ("-condition", ["steady", "small", "fast"]),
+    ],
+)
+def test_headers_sort_by_the_address(client, quiz, sort, expected):
+    html = opened(client, quiz, sort=sort, unreadable="wrong").context["board_html"]
+    assert [row.record["condition"] for row in html.rows] == expected
+
+
+def test_n_leads_to_the_trials_that_it_counts(client, quiz):
+    text = opened(client, quiz).content.decode()
+    grader = quiz.grade_conditions.get().pk
+    query = f"experiment=quiz&amp;condition={key_of(quiz, 'steady')}&amp;status=done&amp;graded_by={grader}"
+    assert query in text
+    assert len(client.get(f"/trials/?{query.replace('&amp;', '&')}").context["page"].keys) == 40
+
+
+@pytest.mark.parametrize(("name", "value"), [("baseline", "999999"), ("baseline", "x"), ("unreadable", "maybe")])
+def test_a_bad_choice_is_an_error_of_its_field(client, quiz, name, value):
+    page = opened(client, quiz, **{name: value})
+    assert page.status_code == 200
+    assert page.context["board_form"].errors[name] == [
+        f"Select a valid choice. {value} is not one of the available choices."
+    ]
+    assert "is not one of the available choices" in page.content.decode()
+
+
+def test_the_frontier_has_the_conditions_that_no_cheaper_one_matches(quiz):
+    board = compute_leaderboard(BoardQuery(quiz))
+    assert [row.label for row in efficient_frontier(board, board.measures[0])] == ["small", "steady"]
+
+
+def test_the_figure_of_score_against_cost_is_drawn_and_described(client, quiz):
+    page = opened(client, quiz)
+    assert "On the efficient frontier: small, steady." in page.content.decode()
+    picture = client.get(reverse("cost_figure", args=["quiz"]), {"measure": "numeric"})
+    assert picture["Content-Type"] == "image/svg+xml"
+    assert b"steady" in picture.content
+    assert client.get(reverse("cost_figure", args=["quiz"]), {"measure": "nothing"}).status_code == 404
+    assert client.get(reverse("cost_figure", args=["quiz"]), {"measure": "numeric", "theme": "x"}).status_code == 404
+
+
+def test_the_number_of_queries_does_not_grow_with_conditions_and_items(client, quiz):
+    def queries_of(experiment):
+        cache.clear()
+        client.force_login(experiment.owner)
+        with CaptureQueriesContext(connection) as queries:
+            client.get(reverse("experiment_results", args=[experiment.slug]))
+        return [query["sql"] for query in queries.captured_queries]
+
+    many = factories.make_experiment(
+        "many", dataset=factories.make_dataset(items=5), models=[factories.make_model(f"m{at}") for at in range(12)]
+    )
+    for run in factories.make_runs(many, status="done"):
+        factories.plan_trials(run, answer=lambda item, *_: item.target)
+    grade(many, scorers=["numeric"], by="test")
+    queries_of(quiz)
+    few, more = queries_of(quiz), queries_of(many)
+    assert len(more) <= len(few), "\n".join(more)
