@@ -50,6 +50,12 @@ class GradingConfig(AppConfig):
             return stored
         return scorer_text(str(stored.get("name", "")), {key: str(value) for key, value in stored.items()})
 
+    def headlines(self, experiments: Sequence[Experiment]) -> Mapping[int, Any]:
+        """Return the headline score of each experiment from `with_totals`, by primary key."""
+        from grading_app.reports.headlines import load_headlines
+
+        return load_headlines(experiments)
+
     def graders_named(self, maker: ExperimentBuilder, said: Sequence[str | GraderSpec]) -> list[str]:
         """Return the names of the graders in an experiment file. Create the graders that are written inline."""
         from grading_app.judging.grader_specs import read_grader_names

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import django_tables2 as tables
@@ -47,6 +48,9 @@ class TimeColumn(tables.Column):
 
 
 class ExperimentTable(tables.Table):
+    """Experiments with their headline scores, which `headlines` holds by primary key. Two can be ticked to compare."""
+
+    tick = tables.Column(verbose_name="", empty_values=(), orderable=False, attrs=TIGHT)
     slug = tables.Column(verbose_name="Experiment", linkify=True)
     status = tables.Column()
     dataset = tables.Column(order_by=("dataset__slug", "-dataset__version"))
@@ -54,6 +58,7 @@ class ExperimentTable(tables.Table):
     n_conditions = CountColumn(verbose_name="Conditions", orderable=True)
     trials = CountColumn(empty_values=())
     progress = tables.Column(empty_values=(), orderable=False)
+    score = tables.Column(empty_values=(), orderable=False, attrs=NUMBER)
     spent_usd = tables.Column(verbose_name="Spent", attrs=NUMBER)
     created_at = TimeColumn(verbose_name="Created")
 
@@ -62,6 +67,32 @@ class ExperimentTable(tables.Table):
         fields = ()
         default = number_format.MISSING
         order_by = "-created_at"
+        sequence = ("slug", "...", "tick")
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.headlines: Mapping[int, Any] = {}
+
+    def render_tick(self, record: Any) -> SafeString | str:
+        if record.pk not in self.headlines:
+            return ""
+        return format_html(
+            '<label class="tick"><input type="checkbox" name="experiment" value="{}"> Compare'
+            '<span class="visually-hidden"> {}</span></label>',
+            record.slug,
+            record.slug,
+        )
+
+    def render_score(self, record: Any) -> SafeString | str:
+        found = self.headlines.get(record.pk)
+        if found is None:
+            return number_format.MISSING
+        return format_html(
+            '<a href="{}">{}</a> <small class="muted">{}</small>',
+            reverse("experiment_results", args=[record.slug]),
+            found.text,
+            found.measure,
+        )
 
     def render_status(self, record: Any) -> SafeString:
         return tags.status_badge(experiment_state(record, read_totals(record)))

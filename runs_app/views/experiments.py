@@ -43,8 +43,15 @@ def experiment_list(request: HttpRequest) -> HttpResponse:
     filter_ = ExperimentFilter(request.GET, queryset=with_totals(visible), request=request)
     table = ExperimentTable(filter_.qs)
     paginate_table(request, table, PER_PAGE)
-    shown = len(table.paginated_rows)  # Fetch the page here, not while the template renders.
-    context = {"filter": filter_, "table": table, "shown": shown, "may_design": is_member(request.user)}
+    rows = [row.record for row in table.paginated_rows]  # Fetch the page here, not while the template renders.
+    table.headlines = grading().headlines(rows)
+    context = {
+        "filter": filter_,
+        "table": table,
+        "shown": len(rows),
+        "has_scores": bool(table.headlines),
+        "may_design": is_member(request.user),
+    }
     return render(request, "runs_app/experiment_list.html", context)
 
 

@@ -202,7 +202,9 @@ def test_the_number_of_queries_does_not_grow_with_conditions_and_items(client, q
         return [query["sql"] for query in queries.captured_queries]
 
     many = factories.make_experiment(
-        "many", dataset=factories.make_dataset(items=5), models=[factories.make_model(f"m{at}") for at in range(12)]
+        "many",
+        dataset=factories.make_dataset("many-items", 5),
+        models=[factories.make_model(f"m{at}") for at in range(12)],
     )
     for run in factories.make_runs(many, status="done"):
         factories.plan_trials(run, answer=lambda item, *_: item.target)

@@ -42,20 +42,16 @@ def worked(item, right):
 @pytest.mark.parametrize("viewport", [LAPTOP, PHONE], ids=["laptop", "phone"])
 def test_a_reader_finds_out_who_is_better_and_on_which_items(quiz, visitor, checked, viewport):
     page = visitor(quiz.owner, viewport)
-    page.goto(reverse("compare"))
-    page.get_by_label("A", exact=True).focus()
-    page.keyboard.type("hasty")
-    page.keyboard.press("Tab")
-    page.keyboard.type("steady")
-    page.keyboard.press("Tab")
-    with page.expect_navigation():
-        page.keyboard.press("Enter")
+    page.goto(reverse("experiment_results", args=[quiz.slug]))
+    expect(page.locator(".board .tone-good")).to_have_text("Best")
+    checked(page, f"leaderboard-{viewport['width']}")
+    page.get_by_role("link", name="80.0 %").focus()
+    turn(page, "Enter")
     expect(page.locator(".compare-result")).to_contain_text(SENTENCE)
     expect(page.locator(".compare-result")).to_contain_text("on 40 common items (McNemar")
     checked(page, f"compare-{viewport['width']}")
     page.get_by_role("link", name="Gained 12").focus()
-    with page.expect_navigation():
-        page.keyboard.press("Enter")
+    turn(page, "Enter")
     expect(page.locator(".compare-row")).to_have_count(12)
     page.keyboard.press("j")
     expect(page.locator(".compare-row a", has_text="sum-20")).to_be_focused()
@@ -66,3 +62,37 @@ def test_a_reader_finds_out_who_is_better_and_on_which_items(quiz, visitor, chec
     checked(page, f"compare-flips-{viewport['width']}")
     turn(page, "Enter")
     expect(page.locator(".turn-assistant").get_by_text("The answer is 42")).to_be_visible()
+
+
+def test_two_conditions_are_chosen_by_keyboard(quiz, visitor):
+    page = visitor(quiz.owner)
+    page.goto(reverse("compare"))
+    page.get_by_label("A", exact=True).focus()
+    page.keyboard.type("hasty")
+    page.keyboard.press("Tab")
+    page.keyboard.type("steady")
+    page.keyboard.press("Tab")
+    turn(page, "Enter")
+    expect(page.locator(".compare-result")).to_contain_text(SENTENCE)
+
+
+def test_two_ticked_experiments_are_compared(quiz, visitor, checked):
+    other = factories.make_experiment(
+        "pears",
+        owner=quiz.owner,
+        dataset=quiz.dataset,
+        models=[factories.make_model("careful")],
+        prompts=[quiz.prompts.get()],
+        scorers=["numeric"],
+    )
+    for run in factories.make_runs(other, status="done"):
+        factories.plan_trials(run, answer=lambda item, *_: worked(item, 38))
+    grade(other, by="a test")
+    page = visitor(quiz.owner)
+    page.goto(reverse("experiment_list"))
+    expect(page.get_by_role("link", name="50.0 to 80.0 %")).to_be_visible()
+    checked(page, "experiments-with-scores")
+    page.get_by_label("Compare pears").check()
+    page.get_by_label("Compare apples").check()
+    page.get_by_role("button", name="Compare ticked experiments").click()
+    expect(page.locator(".compare-result")).to_contain_text("pears / careful beats apples / hasty by 45.0 pp [")

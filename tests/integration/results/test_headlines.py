@@ -1,0 +1,104 @@
+"""The list of experiments shows the first measure of each experiment, and lets the reader tick two to compare."""
+
+import pytest
+from django.core.cache import cache
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from django.urls import reverse
+
+from grading_app.models import CachedAggregate
+from grading_app.reports import headlines, stored_scores
+from grading_app.reports.cached_aggregates import compute_rows
+from grading_app.reports.score_matrix import list_measures
+from grading_app.scoring.grading import grade
+from tests import factories
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True)
+def empty_cache():
+    cache.clear()
+
+
+def make_quiz(slug="quiz", right=(2, 4)):
+    models = [factories.make_model(f"m{at}") for at in range(len(right))]
+    made = factories.make_experiment(slug, dataset=factories.make_dataset(f"{slug}-items", 5), models=models)
+    for run, n in zip(factories.make_runs(made, status="done"), right, strict=True):
+        factories.plan_trials(run, answer=lambda item, *_, n=n: item.target if item.position < n else "-1")
+    grade(made, scorers=["numeric"], by="test")
+    return made
+
+
+def opened(client, experiment):
+    client.force_login(experiment.owner)
+    return client.get(reverse("experiment_list"))
+
+
+def headlines_of(page):
+    return {pk: (one.measure, one.text) for pk, one in page.context["table"].headlines.items()}
+
+
+def test_an_experiment_shows_the_range_of_its_first_measure(client):
+    quiz, alone = make_quiz(), make_quiz("alone", right=(3,))
+    page = opened(client, quiz)
+    assert headlines_of(page) == {quiz.pk: ("numeric", "40.0 to 80.0 %"), alone.pk: ("numeric", "60.0 %")}
+    assert "40.0 to 80.0 %" in page.content.decode()
+
+
+def test_ratings_come_before_grades_as_in_the_list_of_measures(client):
+    made = factories.make_experiment(
+        "study", dimensions=[factories.make_dimension("valence"), factories.make_dimension("arousal")]
+    )
+    for run in factories.make_runs(made, status="done"):
+        factories.plan_trials(
+            run, answer=lambda _, dimension, *__: {"answer": "3", "rating": 3 if dimension.name == "valence" else 5}
+        )
+    grade(made, scorers=["numeric"], by="test")
+    assert headlines_of(opened(client, made)) == {made.pk: ("Valence", "3.00")}
+    assert list_measures(made)[0].label == "Valence"
+
+
+def test_an_experiment_without_scores_has_no_headline_and_no_tick(client):
+    quiz = make_quiz()
+    factories.make_experiment("empty", owner=quiz.owner)
+    text = opened(client, quiz).content.decode()
+    assert 'name="experiment" value="quiz"' in text
+    assert 'value="empty"' not in text
+
+
+def test_a_new_grade_changes_the_headline(client):
+    quiz = make_quiz()
+    opened(client, quiz)
+    run, _ = factories.make_runs(quiz, wave=1, status="done")
+    factories.plan_trials(run, answer=lambda item, *_: item.target)
+    grade(quiz, scorers=["numeric"], by="test")
+    assert headlines_of(opened(client, quiz))[quiz.pk] == ("numeric", "70.0 to 80.0 %")
+
+
+def test_a_large_experiment_shows_the_numbers_of_its_stored_leaderboard(client, monkeypatch):
+    monkeypatch.setattr(headlines, "MOST_AT_ONCE", 3)
+    monkeypatch.setattr(stored_scores, "MOST_AT_ONCE", 3)
+    monkeypatch.setattr("django_q.tasks.async_task", lambda *_: None)
+    quiz = make_quiz()
+    assert headlines_of(opened(client, quiz)) == {}
+    client.get(reverse("experiment_results", args=["quiz"]))
+    compute_rows(list(CachedAggregate.objects.values_list("pk", flat=True)), seconds=60)
+    assert headlines_of(opened(client, quiz)) == {quiz.pk: ("numeric", "40.0 to 80.0 %")}
+    assert "80.0 %" in client.get(reverse("experiment_results", args=["quiz"])).content.decode()
+
+
+def test_the_number_of_queries_does_not_grow_with_the_experiments(client):
+    quiz = make_quiz()
+
+    def count():
+        cache.clear()
+        with CaptureQueriesContext(connection) as queries:
+            opened(client, quiz)
+        return len(queries)
+
+    count()
+    few = count()
+    for at in range(4):
+        make_quiz(f"more-{at}")
+    assert count() == few
