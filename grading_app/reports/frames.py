@@ -25,8 +25,27 @@ Where = Mapping[str, int | None]
 OF_DESIGN = """r.experiment_id = %(experiment)s AND r.condition_id IN (
         SELECT id FROM runs_app_condition WHERE experiment_id = %(experiment)s AND stage = 'generate')"""
 IN_SCOPE = f"{OF_DESIGN} AND (%(wave)s::bigint IS NULL OR r.wave_id = %(wave)s)"
-SUMS = """count(*) FILTER (WHERE n > 0)::float8, sum(s)::float8, sum(n)::float8, sum(q)::float8,
-    sum(s * s)::float8, sum(n * s)::float8, sum(n * n)::float8, sum(asked - n)::bigint"""
+# The fields of `ClusterSums` and the number of scores that could not be read, from rows of one item each. A row has n
+# scores of sum s, of `asked` answers, and the sum of their squared deviations. Sums about a whole number near the
+# scores keep the digits of large scores.
+SUMS = """coalesce(sum(n), 0)::float8, coalesce(sum(d), 0)::float8,
+    coalesce(sum(within + d * d / nullif(n, 0)), 0)::float8, count(*) FILTER (WHERE n > 0)::float8,
+    coalesce(sum(d * d), 0)::float8, coalesce(sum(n * d), 0)::float8, coalesce(sum(n * n), 0)::float8,
+    max(origin)::float8, sum(asked - n)::bigint"""
+
+
+def sum_items(keys: str, of_item: str, more: str = "") -> str:
+    """Return the statement of `SUMS` of these rows of items, for each group of keys; `more` has other aggregates."""
+    return f"""WITH of_item AS MATERIALIZED ({of_item}), near AS (
+            SELECT of_item.*, coalesce(round(avg(s / nullif(n, 0)) OVER (PARTITION BY {keys})), 0) AS origin
+            FROM of_item)
+        SELECT {keys}, {more}{SUMS} FROM (SELECT near.*, s - n * origin AS d FROM near) AS about GROUP BY {keys}"""  # noqa: S608 - fixed text
+
+
+def sum_scores(score: str) -> str:
+    """Return the columns of an item's row that `sum_items` needs, for this column of scores."""
+    return f"""count(*) AS asked, count({score}) AS n, coalesce(sum({score}::float8), 0) AS s,
+        coalesce(var_pop({score}::float8) * count({score}), 0) AS within"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,12 +233,10 @@ def outcomes(where: Where) -> list[Outcomes]:
 
 def rating_cells(where: Where) -> list[Cell]:
     """Return ratings by condition, dimension and category."""
-    statement = f"""SELECT condition_id, category, dimension_id, {SUMS} FROM (
-            SELECT r.condition_id, i.category, t.dimension_id, t.item_id, count(*) AS asked, count(t.rating) AS n,
-                coalesce(sum(t.rating), 0) AS s, coalesce(sum(t.rating * t.rating), 0) AS q
-            FROM runs_app_trial t JOIN runs_app_run r ON r.id = t.run_id JOIN datasets_app_item i ON i.id = t.item_id
-            WHERE {IN_SCOPE} AND t.status = 'done' AND t.dimension_id IS NOT NULL GROUP BY 1, 2, 3, 4
-        ) AS of_item GROUP BY 1, 2, 3 ORDER BY 1, 3, 2"""  # noqa: S608
+    of_item = f"""SELECT r.condition_id, i.category, t.dimension_id, t.item_id, {sum_scores("t.rating")}
+        FROM runs_app_trial t JOIN runs_app_run r ON r.id = t.run_id JOIN datasets_app_item i ON i.id = t.item_id
+        WHERE {IN_SCOPE} AND t.status = 'done' AND t.dimension_id IS NOT NULL GROUP BY 1, 2, 3, 4"""  # noqa: S608
+    statement = f"{sum_items('condition_id, category, dimension_id', of_item)} ORDER BY 1, 3, 2"
     return [
         _cell(condition, category, dimension, None, False, sums)
         for condition, category, dimension, *sums in rows_of(statement, where)
@@ -237,14 +254,13 @@ BY_PEOPLE = """SELECT -a.queue_id AS rule, g.trial_id, avg(g.score) AS score FRO
 
 def grade_cells(where: Where, rules: list[int], graded: str = BY_RULES) -> list[Cell]:
     """Return scores by rule, condition and category. A rated item is one cluster on each dimension."""
-    statement = f"""SELECT condition_id, category, dimension_id, rule, bool_and(zero_or_one), {SUMS} FROM (
-            SELECT r.condition_id, i.category, t.dimension_id, g.rule, t.item_id, count(*) AS asked,
-                count(g.score) AS n, coalesce(sum(g.score), 0) AS s, coalesce(sum(g.score * g.score), 0) AS q,
-                coalesce(bool_and(g.score IN (0, 1)), true) AS zero_or_one
-            FROM ({graded}) g JOIN runs_app_trial t ON t.id = g.trial_id
-            JOIN runs_app_run r ON r.id = t.run_id JOIN datasets_app_item i ON i.id = t.item_id
-            WHERE {IN_SCOPE} GROUP BY 1, 2, 3, 4, 5
-        ) AS of_item GROUP BY 1, 2, 3, 4 ORDER BY 4, 1, 3, 2"""  # noqa: S608
+    of_item = f"""SELECT r.condition_id, i.category, t.dimension_id, g.rule, t.item_id, {sum_scores("g.score")},
+            coalesce(bool_and(g.score IN (0, 1)), true) AS zero_or_one
+        FROM ({graded}) g JOIN runs_app_trial t ON t.id = g.trial_id
+        JOIN runs_app_run r ON r.id = t.run_id JOIN datasets_app_item i ON i.id = t.item_id
+        WHERE {IN_SCOPE} GROUP BY 1, 2, 3, 4, 5"""  # noqa: S608
+    keys = "condition_id, category, dimension_id, rule"
+    statement = f"{sum_items(keys, of_item, 'bool_and(zero_or_one), ')} ORDER BY 4, 1, 3, 2"
     return [
         _cell(condition, category, dimension, rule, is_binary, sums)
         for condition, category, dimension, rule, is_binary, *sums in rows_of(statement, {**where, "rules": rules})
@@ -316,9 +332,8 @@ def _rule_label(rule: GradeCondition) -> str:
 def _cell(
     condition: int, category: str, dimension: int | None, rule: int | None, is_binary: bool, sums: list[Any]
 ) -> Cell:
-    clusters, total, n, squares, totals_squared, sizes_by_totals, sizes_squared, unread = sums
-    added = ClusterSums(n, total, squares, clusters, totals_squared, sizes_by_totals, sizes_squared)
-    return Cell(condition, category, dimension, rule, added, unread, is_binary)
+    *added, unread = sums
+    return Cell(condition, category, dimension, rule, ClusterSums(*added), unread, is_binary)
 
 
 def rows_of(statement: str, parameters: Mapping[str, Any]) -> list[tuple[Any, ...]]:

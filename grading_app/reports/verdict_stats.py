@@ -9,7 +9,7 @@ from typing import Any
 from django.db import connection
 
 from grading_app.models import GradeCondition
-from grading_app.reports.frames import SUMS
+from grading_app.reports.frames import sum_items, sum_scores
 from grading_app.reports.verdict_aggregates import Among, verdict_aggregate
 from grading_app.statistics.clusters import ClusterSums
 from grading_app.statistics.intervals import Bounds, ScoreEstimate, estimate_mean
@@ -18,12 +18,10 @@ from runs_app.models import Dimension
 LENGTH_MATTERS = 0.3  # A correlation of score and length of at least this size is flagged ...
 ENOUGH = 30  # ... if it is based on at least this number of answers.
 
-BY_ITEM = f"""SELECT rule, condition_id, dimension_id, {SUMS} FROM (
-    SELECT g.condition_id AS rule, r.condition_id, t.dimension_id, t.item_id, count(*) AS asked, count(g.score) AS n,
-        coalesce(sum(g.score), 0) AS s, coalesce(sum(g.score * g.score), 0) AS q
+OF_ITEM = f"""SELECT g.condition_id AS rule, r.condition_id, t.dimension_id, t.item_id, {sum_scores("g.score")}
     FROM grading_app_grading g JOIN runs_app_trial t ON t.id = g.trial_id JOIN runs_app_run r ON r.id = t.run_id
-    WHERE g.condition_id = ANY(%(conditions)s) GROUP BY 1, 2, 3, 4) AS of_item
-    GROUP BY 1, 2, 3 ORDER BY 1, 3 NULLS FIRST, 2"""  # noqa: S608 - fixed text
+    WHERE g.condition_id = ANY(%(conditions)s) GROUP BY 1, 2, 3, 4"""  # noqa: S608 - fixed text
+BY_ITEM = f"{sum_items('rule, condition_id, dimension_id', OF_ITEM)} ORDER BY 1, 3 NULLS FIRST, 2"
 BY_LENGTH = """SELECT g.condition_id, corr(g.score, char_length(t.answer)), count(g.score)
     FROM grading_app_grading g JOIN runs_app_trial t ON t.id = g.trial_id
     WHERE g.condition_id = ANY(%(conditions)s) GROUP BY 1"""
@@ -170,9 +168,8 @@ def _means(conditions: Sequence[GradeCondition], rows: Iterable[Sequence[Any]]) 
     found: dict[int, list[AnswerScores]] = {}
     for rule, condition, dimension, *sums in rows:
         bounds = scales[rule] or dimensions.get(dimension)
-        clusters, total, n, squares, totals_squared, sizes_by_totals, sizes_squared, unread = sums
-        added = ClusterSums(n, total, squares, clusters, totals_squared, sizes_by_totals, sizes_squared)
-        estimate = estimate_mean(added, bounds)
+        *added, unread = sums
+        estimate = estimate_mean(ClusterSums(*added), bounds)
         found.setdefault(rule, []).append(AnswerScores(condition, dimension, estimate, int(unread)))
     return found
 

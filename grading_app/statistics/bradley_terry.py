@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from evalsite.lib.stats.wilson import normal_quantile
-from grading_app.statistics.bootstrap import MOST_DEGENERATE, draws_of_kinds, told_of_interval
+from grading_app.statistics.bootstrap import ALIKE, MOST_DEGENERATE, NO_SPREAD, draws_of_kinds, told_of_interval
 from grading_app.statistics.ratings import Floats, Whole
 
 STEPS = 50_000
@@ -229,8 +229,8 @@ def bradley_terry_by_items(
     """Fit `bradley_terry`, with percentile intervals over resamples of items. The comparisons of an item stay together.
 
     Resamples without finite strengths are left out and counted. If they are more than a tenth, there is no interval
-    (smoothing makes them rarer). The same seed gives the same intervals. Raise ValueError in the cases of
-    `bradley_terry`.
+    (smoothing makes them rarer). If every resample gives a name the same strength, there is no interval either, because
+    other items may differ. The same seed gives the same intervals. Raise ValueError in the cases of `bradley_terry`.
     """
     fitted = bradley_terry(comparisons, confidence, smoothing)
     items, cells = comparisons.items, len(comparisons.alike) + len(comparisons.names) ** 2
@@ -242,6 +242,9 @@ def bradley_terry_by_items(
     counts = fitted.comparisons, items, resamples, degenerate
     if degenerate > MOST_DEGENERATE * resamples or items < 2:
         return replace(fitted, items=items, resamples=resamples, degenerate=degenerate).without_intervals()
+    if np.ptp(drawn, axis=0).min() <= ALIKE:
+        alone = replace(fitted, items=items, resamples=resamples, degenerate=degenerate).without_intervals()
+        return replace(alone, interval=NO_SPREAD)
     low, high = np.quantile(drawn, [(1 - confidence) / 2, (1 + confidence) / 2], axis=0)
     covariance = np.cov(drawn, rowvar=False)
     told = _told(comparisons.names, strengths, np.sqrt(np.diag(covariance)), low, high)

@@ -6,7 +6,7 @@ A database can compute these sums over millions of rows. Sums of disjoint sets o
 from __future__ import annotations
 
 import math
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 
 from evalsite.lib.stats.effective_size import AnswerSums, effective_size
 from evalsite.lib.stats.t_interval import student_quantile
@@ -15,7 +15,11 @@ from evalsite.lib.stats.wilson import modified_wilson
 
 @dataclass(frozen=True, slots=True)
 class ClusterSums:
-    """Sums over scores and over clusters, with n_i scores of sum S_i in cluster i."""
+    """Sums over scores and over clusters, with n_i scores of sum S_i in cluster i.
+
+    All scores are taken less `origin`, a number near them. Squares of scores near 1e9 would lose their spread. Sums
+    about 0 are exact for scores of 0 and 1.
+    """
 
     n: float = 0.0
     total: float = 0.0
@@ -24,26 +28,46 @@ class ClusterSums:
     totals_squared: float = 0.0  # sum of S_i^2
     sizes_by_totals: float = 0.0  # sum of n_i S_i
     sizes_squared: float = 0.0  # sum of n_i^2
+    origin: float = 0.0
 
     def __add__(self, other: ClusterSums) -> ClusterSums:
-        """Return the sums of both. No cluster may be in both."""
-        return ClusterSums(*(one + another for one, another in zip(astuple(self), astuple(other), strict=True)))
+        """Return the sums of both, about the origin of the first with scores. No cluster may be in both."""
+        if not self.n:
+            return other
+        pairs = zip(astuple(self)[:-1], astuple(other.about(self.origin))[:-1], strict=True)
+        return ClusterSums(*[*(one + another for one, another in pairs), self.origin])
+
+    def about(self, origin: float) -> ClusterSums:
+        """Return the sums of the same scores about another origin."""
+        step = self.origin - origin
+        if not step or not self.n:
+            return replace(self, origin=origin)
+        return ClusterSums(
+            self.n,
+            self.total + step * self.n,
+            self.squares + 2 * step * self.total + step**2 * self.n,
+            self.clusters,
+            self.totals_squared + 2 * step * self.sizes_by_totals + step**2 * self.sizes_squared,
+            self.sizes_by_totals + step * self.sizes_squared,
+            self.sizes_squared,
+            origin,
+        )
 
     @property
     def mean(self) -> float:
-        return self.total / self.n
+        return self.origin + self.total / self.n
 
     @property
     def sd(self) -> float | None:
         """The sample standard deviation of the scores (n - 1); None below two scores."""
         if self.n < 2:
             return None
-        return math.sqrt(_not_negative(self.squares - self.n * self.mean**2, self.squares) / (self.n - 1))
+        return math.sqrt(_not_negative(self.squares - self.total**2 / self.n, self.squares) / (self.n - 1))
 
     @property
     def residuals_squared(self) -> float:
         """The sum over clusters of (S_i - n_i mean)^2."""
-        m = self.mean
+        m = self.total / self.n
         found = self.totals_squared - 2 * m * self.sizes_by_totals + m * m * self.sizes_squared
         return _not_negative(found, self.totals_squared)
 
@@ -105,8 +129,9 @@ def clustered_share_of(sums: ClusterSums, confidence: float = 0.95) -> Share | N
         return None
     if mean.se is None:
         return Share(mean.n, mean.clusters, mean.mean, None, None, None, None)
+    right = sums.about(0.0)
     answers = AnswerSums(
-        float(sums.n), mean.clusters, sums.sizes_squared, sums.total, sums.totals_squared, sums.sizes_by_totals
+        float(right.n), mean.clusters, right.sizes_squared, right.total, right.totals_squared, right.sizes_by_totals
     )
     effective = float(effective_size(answers, confidence))
     low, high = modified_wilson(min(max(mean.mean, 0.0), 1.0) * effective, effective, confidence)

@@ -75,8 +75,11 @@ def estimate_mean(sums: ClusterSums, bounds: Bounds | None = None, confidence: f
 def is_share(sums: ClusterSums, bounds: Bounds | None = None) -> bool:
     """Return True if every score is 0 or 1, on a scale from 0 to 1 or on none."""
     on_scale = bounds is None or (float(bounds[0]), float(bounds[1])) == SHARE_BOUNDS
+    if not on_scale or not sums.n or not -1e-9 <= sums.mean <= 1 + 1e-9:
+        return False
     # For scores x from 0 to 1, the sum of x - x^2 is zero only if each is 0 or 1.
-    return on_scale and 0 <= sums.total <= sums.n and abs(sums.squares - sums.total) <= 1e-9 * max(1.0, sums.n)
+    plain = sums.about(0.0)
+    return abs(plain.squares - plain.total) <= 1e-9 * max(1.0, plain.n)
 
 
 def bounded_score_interval(
@@ -129,16 +132,18 @@ def sum_clusters(values: Sequence[float], clusters: Iterable[Hashable] | None = 
 
     Raise ValueError if there are more or fewer names than scores.
     """
+    origin = float(round(math.fsum(values) / len(values))) if values else 0.0
     items: dict[Hashable, list[float]] = {}
     for value, item in zip(values, clusters if clusters is not None else range(len(values)), strict=True):
-        items.setdefault(item, []).append(value)
+        items.setdefault(item, []).append(value - origin)
     groups = [(len(scores), math.fsum(scores)) for scores in items.values()]
     return ClusterSums(
         n=float(len(values)),
-        total=math.fsum(values),
-        squares=math.fsum(value * value for value in values),
+        total=math.fsum(total for _, total in groups),
+        squares=math.fsum(value * value for scores in items.values() for value in scores),
         clusters=float(len(groups)),
         totals_squared=math.fsum(total * total for _, total in groups),
         sizes_by_totals=math.fsum(n * total for n, total in groups),
         sizes_squared=float(sum(n * n for n, _ in groups)),
+        origin=origin,
     )

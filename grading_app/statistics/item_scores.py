@@ -109,6 +109,8 @@ class ItemScores:
         if chosen is not None:
             use &= chosen
         n, mean = self.n[use, at].astype(np.float64), self.mean[use, at]
+        origin = float(np.round(mean.mean())) if len(mean) else 0.0
+        mean = mean - origin
         totals = n * mean
         return ClusterSums(
             n=float(n.sum()),
@@ -118,6 +120,7 @@ class ItemScores:
             totals_squared=float((totals**2).sum()),
             sizes_by_totals=float((n * totals).sum()),
             sizes_squared=float((n**2).sum()),
+            origin=origin,
         )
 
     def paired(self, a: int, b: int) -> tuple[NDArray[np.bool_], Floats]:

@@ -58,11 +58,13 @@ def judge_bias(ratings: Ratings, judge: Hashable, items: Mapping[Hashable, Hasha
 
 def cluster_sums(clusters: Clusters, times: Floats, values: Floats) -> ClusterSums:
     """Return the sums of the units' values, over all units and over items. Each value counts `times` units."""
+    n = float(times.sum())
+    origin = float(np.round(times @ values / n)) if n else 0.0
+    values = values - origin
     totals, sizes, alike = clusters.totals(values), clusters.sizes, clusters.alike
     over_items = alike @ totals**2, alike @ (totals * sizes), alike @ sizes**2
-    return ClusterSums(
-        float(times.sum()), float(times @ values), float(times @ values**2), clusters.n, *map(float, over_items)
-    )
+    of_units = n, float(times @ values), float(times @ values**2)
+    return ClusterSums(*[*of_units, clusters.n, *map(float, over_items), origin])
 
 
 def judge_slope(ratings: Ratings, judge: Hashable, line: Line = "deming", error_ratio: float = 1.0) -> Coefficient:

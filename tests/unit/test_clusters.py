@@ -11,6 +11,7 @@ from scipy.stats import t as student
 
 from evalsite.lib.stats.wilson import modified_wilson, wilson
 from grading_app.statistics.clusters import ClusterSums, clustered_mean_of, clustered_share_of
+from grading_app.statistics.intervals import estimate_mean, sum_clusters
 from tests.factories.recordings import csv_rows
 from tests.unit.clustered_scores import clustered_mean, grouped, sums_of
 
@@ -143,3 +144,27 @@ def test_one_item_gives_a_share_without_an_interval_and_none_gives_nothing():
     assert (found.share, found.low, found.high, found.se) == (0.75, None, None, None)
     assert clustered_share_of(ClusterSums()) is None
     assert clustered_mean_of(ClusterSums()) is None
+
+
+@pytest.mark.parametrize("start", [0, 3, 1e9, -1e9])
+def test_scores_near_a_billion_have_the_spread_of_scores_near_zero(start):
+    items = [0, 0, 1, 1, 2, 2, 3, 3]
+    scores = [0, 1, 1, 1, 0, 0, 0, 1]
+    found = estimate_mean(sum_clusters([start + score for score in scores], items))
+    expected = clustered_mean(grouped(scores, items))
+    assert found.mean - start == expected.mean == 0.5
+    assert found.sd == pytest.approx(statistics.stdev(scores))
+    assert found.se == pytest.approx(expected.se)
+    if start:  # Scores of 0 and 1 are a share, with another interval.
+        assert (found.low - start, found.high - start) == pytest.approx((expected.low, expected.high), abs=1e-6)
+
+
+@given(ratings, ratings)
+@settings(max_examples=50, deadline=None)
+def test_sums_about_different_origins_can_be_added(some, others):
+    near, far = sums_of(some).about(4.0), sums_of(others).about(1000.0)
+    expected = sums_of([*some, *others])
+    for found in (near + far, far + near, ClusterSums() + near + far):
+        assert [getattr(found.about(0.0), name) for name in ClusterSums.__slots__] == pytest.approx(
+            [getattr(expected, name) for name in ClusterSums.__slots__], abs=1e-4
+        )

@@ -84,6 +84,13 @@ def test_a_model_that_always_wins_has_a_strength_by_smoothing_that_says_so(exper
     assert standing.note.endswith(f"no interval: {why}")
 
 
+def test_a_judge_that_always_chooses_the_first_answer_gets_no_interval_of_zero_width(experiment):
+    standing = pairwise_standing([verdicts(experiment, lambda first, second: "a")], labels(experiment))
+    assert [one.strength for one in standing.ranked] == pytest.approx([0, 0, 0], abs=1e-9)
+    assert {(one.low, one.high) for one in standing.ranked} == {(None, None)}
+    assert standing.note.endswith("no interval: every resample of items gives the same value")
+
+
 def test_an_interval_that_few_losses_would_have_shaped_is_none_and_the_note_says_why(experiment):
     def lost_once(first, second):
         one, other = (answer.run.condition.model.name for answer in (first, second))

@@ -1,5 +1,8 @@
 """The results tab: what it shows to whom, and that it never shows yesterday's numbers."""
 
+import html
+import re
+
 import pytest
 from django.core.cache import cache
 from django.db import connection
@@ -10,6 +13,7 @@ from evalsite.lib import permissions
 from grading_app.models import Grading
 from grading_app.scoring.grading import grade
 from grading_app.verdict_history import superseding
+from runs_app.models import Trial
 from tests import factories
 
 pytestmark = pytest.mark.django_db
@@ -53,6 +57,27 @@ def test_before_any_answer_it_says_where_to_look(client):
     made = factories.make_experiment()
     page = opened(client, made)
     assert "No answers yet" in page.content.decode()
+
+
+def test_refused_counts_refusals_that_ended_as_failures_and_links_to_them(client):
+    made = factories.make_experiment(dataset=factories.make_dataset(items=5))
+    (run,) = factories.make_runs(made)
+    outcomes = [
+        factories.failed("content_refused", "refused by the provider"),
+        factories.failed("content_refused", "refused by the provider"),
+        factories.answered(answer="I cannot say.", refused=True),
+        factories.failed("timeout", "no reply"),
+        factories.answered(answer="4"),
+    ]
+    for trial, outcome in zip(factories.plan_trials(run), outcomes, strict=True):
+        Trial.objects.filter(pk=trial.pk).update(**outcome)
+    page = opened(client, made)
+    (row,) = page.context["answers"].rows
+    assert (row.record.done, row.record.failed, row.record.refused) == (2, 3, 3)
+    link = re.search(r'href="([^"]*&amp;refused=true)">3</a>', page.content.decode())
+    listed = client.get(html.unescape(link[1]))
+    assert listed.content.decode().count("refused by the provider") >= 2
+    assert set(listed.context["page"].keys) == {trial.pk for trial in list(run.trials.order_by("pk"))[:3]}
 
 
 def test_answers_without_grades_say_so(client):
