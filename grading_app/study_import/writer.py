@@ -187,9 +187,8 @@ def _versioned(row: Any, owner: User, tool: str) -> Any:
 
 
 def _run(experiment: Experiment, wave: Wave, model: LanguageModel, prompt: Prompt, sampler: Sampler) -> Run:
-    facets = {"model": model.model, "name": model.name}
     cell = Cell(
-        Facet(model.name, facets, model.pk),
+        Facet(model.name, model.identity, model.pk),
         Facet(prompt.name, prompt.content, prompt.pk),
         Facet(sampler.name, sampler.content, sampler.pk),
     )

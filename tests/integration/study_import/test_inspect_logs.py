@@ -57,6 +57,16 @@ def test_samples_and_epochs_become_items_and_repetitions(tmp_path):
     assert [turn["content"] for turn in condition.prompt.messages] == ["Answer with a number.", "{{input}}"]
 
 
+def test_the_page_says_that_the_results_were_imported_and_offers_no_launch(client, owner):
+    imported(LOG)
+    client.force_login(owner)
+    page = client.get("/experiments/sums/").content.decode()
+    assert "These results were imported from inspect." in page
+    assert "cannot be launched yet" not in page
+    assert "/experiments/sums/launch/" not in page
+    assert "stood for" not in page, "the imported condition is that of the design"
+
+
 def test_scores_are_those_of_the_log():
     imported(LOG)
     logged = {}
