@@ -10,6 +10,7 @@ from django.db.models import Q
 from django.http import HttpRequest
 
 from datasets_app.admin_transitions import Verb, VerbAdmin
+from grading_app.judging import panels
 from grading_app.judging.archive_rules import archive_grader
 from grading_app.judging.default_sampler import default_sampler
 from grading_app.models import GradeCondition, Grader, Panel, Rubric
@@ -102,6 +103,8 @@ class PanelForm(forms.ModelForm):  # type: ignore[type-arg]
         quorum, graders = cleaned.get("quorum"), cleaned.get("graders")
         if graders is not None and len(graders) < 2:
             self.add_error("graders", "Choose at least two judges.")
+        elif graders is not None and (problem := next(panels.member_problems(list(graders)), "")):
+            self.add_error("graders", f"{problem[:1].upper()}{problem[1:]}.")
         elif quorum and graders is not None and quorum > len(graders):
             self.add_error("quorum", f"The panel has {len(graders)} members: so many at most.")
         return cleaned

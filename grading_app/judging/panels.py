@@ -10,7 +10,7 @@ With a quorum, it gets a row after the first member. The row has a code until en
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from django.db import transaction
@@ -79,19 +79,25 @@ def convene(experiment: Experiment, panel: Panel) -> GradeCondition:
 
 
 def _members(experiment: Experiment, graders: Sequence[Grader]) -> list[GradeCondition]:
-    rubrics = {grader.rubric for grader in graders}
-    if len(graders) < 2:
-        raise PlanError(["a panel has at least two graders"])
-    if any(rubric.kind == Rubric.Kind.PAIRWISE for rubric in rubrics):
-        raise PlanError(["a panel takes scores together; graders that compare two answers give none"])
-    if len({_scale(rubric) for rubric in rubrics}) > 1:
-        raise PlanError([f"rubrics of one panel have one scale; these differ: {', '.join(map(str, rubrics))}"])
+    for problem in member_problems(graders):
+        raise PlanError([problem])
     found = {grader: grade_conditions_module.find_condition(experiment, grader) for grader in graders}
-    if twins := _twins(graders):
-        raise PlanError([f"{' and '.join(twins)} ask the same of the same model: a panel counts such a judge once"])
     if missing := [str(grader) for grader, condition in found.items() if condition is None]:
         raise PlanError([f"{', '.join(missing)} did not judge {experiment} yet; grade by each member first"])
     return [condition for condition in found.values() if condition is not None]
+
+
+def member_problems(graders: Sequence[Grader]) -> Iterator[str]:
+    """Yield the reasons why the scores of these graders cannot be combined."""
+    rubrics = {grader.rubric for grader in graders}
+    if len(graders) < 2:
+        yield "a panel has at least two graders"
+    if any(rubric.kind == Rubric.Kind.PAIRWISE for rubric in rubrics):
+        yield "a panel takes scores together; graders that compare two answers give none"
+    elif len({_scale(rubric) for rubric in rubrics}) > 1:
+        yield f"rubrics of one panel have one scale; these differ: {', '.join(sorted(map(str, rubrics)))}"
+    if twins := _twins(graders):
+        yield f"{' and '.join(twins)} ask the same of the same model: a panel counts such a judge once"
 
 
 def _twins(graders: Sequence[Grader]) -> list[str]:

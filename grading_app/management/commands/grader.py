@@ -1,4 +1,4 @@
-"""`manage.py grader VERB ...`: judges from files, as in the admin."""
+"""`manage.py grader VERB ...`: judges, and panels of judges, from files, as in the admin."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from typing import Any, ClassVar
 from django.db import transaction
 
 from datasets_app.models import TransitionError
-from evalsite.lib.ops.commands import VerbCommand, add_reason, refuse_input, resolve_actor, resolve_owner
+from evalsite.lib.ops.commands import VerbCommand, add_reason, add_user, refuse_input, resolve_actor, resolve_owner
 from grading_app.judging.archive_rules import archive_grader
 from grading_app.judging.grader_specs import build_graders, grader_spec
-from grading_app.models import Grader
+from grading_app.judging.panel_specs import PanelSpec, build_panel, panel_spec
+from grading_app.models import Grader, Panel
 from runs_app.management.versions import add_create, add_list_and_show, say_history, text_of
 from runs_app.planning.row_builder import RowBuilder
 from runs_app.planning.spec_io import dump_yaml
@@ -21,7 +22,7 @@ PARTS = ("language_model__endpoint", "rubric", "sampler", "text_set", "created_b
 
 
 class Command(VerbCommand):
-    help = "Create, look at and archive graders: judge models with a rubric."
+    help = "Create, look at and archive graders, which are judge models with a rubric, and panels of graders."
     refusals: ClassVar[tuple[type[Exception], ...]] = (SpecError, TransitionError)
 
     def add_verbs(self, verbs: Any) -> None:
@@ -30,6 +31,14 @@ class Command(VerbCommand):
         archive = verbs.add_parser("archive", help="take a grader out of use")
         archive.add_argument("reference", metavar="NAME")
         add_reason(archive, needed=True)
+        panels = verbs.add_parser("list-panels", help="all panels, with rule and graders")
+        panels.add_argument("--json", action="store_true")
+        panel = verbs.add_parser("show-panel", help="a panel as a file says it")
+        panel.add_argument("reference", metavar="NAME")
+        panel.add_argument("--json", action="store_true")
+        made = verbs.add_parser("create-panel", help="a panel of graders from a file")
+        made.add_argument("file", type=Path)
+        add_user(made, "whose it is; default: the only superuser")
 
     def do_list(self, json: bool, **options: Any) -> None:
         graders = list(Grader.objects.select_related(*PARTS))
@@ -66,6 +75,34 @@ class Command(VerbCommand):
         archive_grader(grader, by=resolve_actor(user), reason=reason)
         self.say(f"{grader} is archived; what it graded stays")
 
+    def do_list_panels(self, json: bool, **options: Any) -> None:
+        panels = list(Panel.objects.select_related("created_by").prefetch_related("graders"))
+        if json:
+            self.say_json([_panel_facts(panel) for panel in panels])
+            return
+        for panel in panels:
+            self.say(f"{panel.name:<32} {panel.rule:<9} {', '.join(panel_spec(panel)['graders'])}")
+
+    def do_show_panel(self, reference: str, json: bool, **options: Any) -> None:
+        panel = Panel.objects.filter(name=reference).select_related("created_by").prefetch_related("graders").first()
+        if panel is None:
+            refuse_input(f"reference: there is no panel {reference}; `grader list-panels` lists them")
+        if json:
+            self.say_json(_panel_facts(panel))
+            return
+        self.say(f"# {panel}, by {panel.created_by or '-'}")
+        self.say(dump_yaml(panel_spec(panel)))
+        say_history(self, panel)
+
+    def do_create_panel(self, file: Path, user: str, **options: Any) -> None:
+        spec = read_part(text_of(file), PanelSpec, "panel")
+        builder = RowBuilder(resolve_owner(user), trusted=True, reason="Made by command")
+        with transaction.atomic():
+            panel, is_new = build_panel(builder, spec)
+            if builder.problems:
+                raise SpecError(builder.problems)
+        self.say(f"{panel} is made" if is_new else f"{panel} says the same already; nothing was made")
+
 
 def _found(name: str) -> Grader:
     grader = Grader.objects.filter(name=name).select_related(*PARTS).first()
@@ -85,4 +122,13 @@ def _facts(grader: Grader) -> dict[str, Any]:
         "longest_answer": grader.longest_answer,
         "created_by": grader.created_by and grader.created_by.username,
         "archived_at": grader.archived_at,
+    }
+
+
+def _panel_facts(panel: Panel) -> dict[str, Any]:
+    return {
+        **panel_spec(panel),
+        "quorum": panel.quorum,
+        "created_by": panel.created_by and panel.created_by.username,
+        "created_at": panel.created_at,
     }

@@ -68,7 +68,8 @@ def test_archiving_a_judge_takes_it_out_of_use_with_a_reason(as_user, researcher
 
 
 def test_a_panel_is_made_of_judges(as_user, researcher):
-    graders = [make_starter_grader("one"), make_starter_grader("two")]
+    graders = [make_starter_grader("one")]
+    graders.append(make_starter_grader("two", rubric=graders[0].rubric, language_model=make_model("other")))
     said = {"name": "bench", "rule": "median", "graders": [grader.pk for grader in graders]}
     alone = as_user(researcher).post(reverse("admin:grading_app_panel_add"), {**said, "graders": [graders[0].pk]})
     assert ["Choose at least two judges."] in alone.context["errors"]

@@ -1,0 +1,68 @@
+"""The conversion of panels from and to files. A file names graders that exist."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field
+
+from grading_app.judging import panels
+from grading_app.models import Grader, Panel
+from runs_app.planning.row_builder import RowBuilder
+from runs_app.planning.spec_types import Name, Strict
+
+PARTS = ("rubric", "language_model__endpoint", "sampler", "text_set")
+
+
+class PanelSpec(Strict):
+    """Several graders and the rule that combines their scores of one answer."""
+
+    name: Name
+    graders: list[Name]
+    rule: Literal["mean", "median", "majority"] = "mean"
+    quorum: int | None = Field(default=None, ge=1)
+
+
+def build_panel(maker: RowBuilder, spec: PanelSpec) -> tuple[Panel | None, bool]:
+    """Return the panel of this definition, and whether it is new. Add each problem to the builder's problems."""
+    graders = _find_graders(maker, spec)
+    known: Panel | None = Panel.objects.filter(name=spec.name).prefetch_related("graders").first()
+    if known is not None and panel_spec(known) != _normalise(spec):
+        maker.problems.append(f"panel.name: there is another panel {spec.name}; give this one another name")
+    if maker.problems or known is not None:
+        return known, False
+    panel = Panel(name=spec.name, rule=spec.rule, quorum=spec.quorum, created_by=maker.by)
+    if not maker.save("panel", panel):
+        return None, False
+    panel.graders.set(graders)
+    return panel, True
+
+
+def _find_graders(maker: RowBuilder, spec: PanelSpec) -> list[Grader]:
+    rows = Grader.objects.filter(name__in=spec.graders, archived_at=None)
+    found = {row.name: row for row in rows.select_related(*PARTS)}
+    for at, name in enumerate(spec.graders):
+        if name not in found:
+            maker.problems.append(f"panel.graders[{at}]: there is no grader {name} in use; `grader list` lists them")
+        elif name in spec.graders[:at]:
+            maker.problems.append(f"panel.graders[{at}]: {name} is named twice")
+    if not maker.problems:
+        graders = [found[name] for name in spec.graders]
+        maker.problems += [f"panel.graders: {problem}" for problem in panels.member_problems(graders)]
+        if spec.quorum and spec.quorum > len(graders):
+            maker.problems.append(f"panel.quorum: the panel has {len(graders)} graders; ask for so many at most")
+    return list(found.values())
+
+
+def panel_spec(panel: Panel) -> dict[str, Any]:
+    """Return the panel in the form of a file."""
+    return {
+        "name": panel.name,
+        "graders": sorted(grader.name for grader in panel.graders.all()),
+        "rule": panel.rule,
+        **({"quorum": panel.quorum} if panel.quorum else {}),
+    }
+
+
+def _normalise(spec: PanelSpec) -> dict[str, Any]:
+    return {**spec.model_dump(exclude_none=True), "graders": sorted(spec.graders)}

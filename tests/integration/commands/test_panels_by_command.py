@@ -1,0 +1,95 @@
+"""`grader create-panel`, `list-panels` and `show-panel`: panels of judges from files."""
+
+import json
+
+import pytest
+import yaml
+
+from grading_app.judging import panels
+from grading_app.models import Panel
+from runs_app.models import LanguageModel
+from tests import factories
+from tests.factories.judges import make_grader, make_rubric
+
+FILE = {"name": "three", "graders": ["judge-c", "judge-a", "judge-b"], "rule": "median", "quorum": 2}
+
+
+@pytest.fixture
+def graders(db):
+    rubric = make_rubric()
+    return [
+        make_grader(f"judge-{letter}", rubric=rubric, model=factories.make_model(f"model-{letter}")) for letter in "abc"
+    ]
+
+
+@pytest.fixture
+def create(manage, operator, tmp_path):
+    def from_file(content):
+        path = tmp_path / "panel.yaml"
+        path.write_text(content if isinstance(content, str) else yaml.safe_dump(content))
+        return manage("grader", "create-panel", path)
+
+    return from_file
+
+
+def test_a_file_becomes_a_panel_that_is_listed_and_shown_as_a_file_again(manage, operator, graders, create):
+    done = create(FILE)
+    assert (done.code, done.out.strip()) == (0, "three is made")
+    panel = Panel.objects.get()
+    assert (panel.name, panel.rule, panel.quorum, panel.created_by) == ("three", "median", 2, operator)
+    assert set(panel.graders.all()) == set(graders)
+    shown = manage("grader", "show-panel", "three").out
+    assert yaml.safe_load(shown) == {**FILE, "graders": sorted(FILE["graders"])}
+    assert "says the same already" in create(shown).out
+    assert Panel.objects.count() == 1
+    assert "judge-a, judge-b, judge-c" in manage("grader", "list-panels").out
+    (facts,) = json.loads(manage("grader", "list-panels", "--json").out)
+    assert facts == json.loads(manage("grader", "show-panel", "three", "--json").out)
+    assert (facts["quorum"], facts["created_by"]) == (2, operator.username)
+
+
+def test_a_panel_by_command_takes_the_scores_of_its_judges_together(graders, create):
+    create({"name": "three", "graders": FILE["graders"]})
+    experiment = factories.make_experiment("pilot")
+    with pytest.raises(panels.PlanError, match="did not judge pilot yet"):
+        panels.convene(experiment, Panel.objects.get(name="three"))
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"graders": ["judge-a"]}, "panel.graders: a panel has at least two graders"),
+        ({"graders": ["judge-a", "nobody"]}, "panel.graders[1]: there is no grader nobody in use; `grader list`"),
+        ({"graders": ["judge-a", "judge-b", "judge-a"]}, "panel.graders[2]: judge-a is named twice"),
+        ({"graders": ["judge-a", "judge-ten"]}, "panel.graders: rubrics of one panel have one scale"),
+        ({"graders": ["judge-a", "judge-duel"]}, "panel.graders: a panel takes scores together"),
+        ({"graders": ["judge-a", "judge-twin"]}, "judge-a and judge-twin ask the same of the same model"),
+        ({"quorum": 4}, "panel.quorum: the panel has 3 graders"),
+        ({"quorum": 0}, "panel.quorum: "),
+        ({"rule": "mode"}, "panel.rule: "),
+        ({"name": "Not A Slug"}, "panel.name: "),
+        ({"judges": []}, "panel.judges: unknown key"),
+    ],
+)
+def test_a_wrong_file_ends_with_two_names_the_key_and_makes_nothing(graders, create, change, said):
+    small = LanguageModel.objects.get(name="model-a")
+    make_grader("judge-ten", rubric=make_rubric("ten", scale_max=10), model=small)
+    make_grader("judge-duel", rubric=make_rubric("duel", "pairwise"), model=small)
+    make_grader("judge-twin", rubric=graders[0].rubric, model=small)
+    refused = create(FILE | change)
+    assert refused.code == 2
+    assert said in refused.err
+    assert not Panel.objects.exists()
+
+
+def test_another_panel_of_the_same_name_is_refused(graders, create):
+    create(FILE)
+    refused = create(FILE | {"rule": "mean"})
+    assert refused.code == 2
+    assert "panel.name: there is another panel three; give this one another name" in refused.err
+    assert Panel.objects.get().rule == "median"
+
+
+def test_a_panel_that_there_is_not_ends_with_two(manage, operator):
+    refused = manage("grader", "show-panel", "nobody")
+    assert (refused.code, "`grader list-panels` lists them" in refused.err) == (2, True)
