@@ -19,6 +19,7 @@ from django.utils.safestring import SafeString
 from evalsite.lib.text.diff import side_by_side
 from evalsite.lib.text.number_format import format_money
 from evalsite.lib.web.htmx import wants_part
+from evalsite.lib.web.long_text import numbered_file
 from grading_app.admin.forms import AnswerForm, RubricForm, TryForm, fetch_item_text
 from grading_app.judging import rubric_checks
 from grading_app.judging.default_sampler import default_sampler
@@ -102,7 +103,10 @@ class RubricAdmin(VersionedAdmin):
         """Show the exact messages that a judge would get about a stored answer. No model is called."""
         rubric = self._found(request, pk)
         form = answer_form(request.GET or None, rubric, request.user)
-        return self._page(request, "preview", f"Preview of {rubric}", rubric, form=form, shown=shown_on(rubric, form))
+        shown = shown_on(rubric, form)
+        if "whole" in request.GET:
+            return _whole_turn(request, shown, rubric.name)
+        return self._page(request, "preview", f"Preview of {rubric}", rubric, form=form, shown=shown)
 
     def preview_unsaved(self, request: HttpRequest) -> HttpResponse:
         """Show the same preview for the text in the form, saved or not."""
@@ -116,9 +120,15 @@ class RubricAdmin(VersionedAdmin):
         form = answer_form(request.POST, rubric, request.user)
         problems = [problem for name, found in written.errors.items() if name != "name" for problem in found]
         shown = {"problems": problems} if problems else shown_on(rubric, form)
+        if "whole" in request.GET:
+            return _whole_turn(request, shown, "rubric")
+        unsaved = [
+            (name, value) for name, values in request.POST.lists() for value in values if name != "csrfmiddlewaretoken"
+        ]
+        context = {"shown": shown, "form": form, "unsaved": unsaved}
         if wants_part(request):
-            return TemplateResponse(request, "admin/grading_app/rubric/shown.html", {"shown": shown, "form": form})
-        return self._page(request, "preview", "Preview of an unsaved rubric", None, form=form, shown=shown)
+            return TemplateResponse(request, "admin/grading_app/rubric/shown.html", context)
+        return self._page(request, "preview", "Preview of an unsaved rubric", None, **context)
 
     def compare(self, request: HttpRequest, pk: int) -> HttpResponse:
         """Compare two versions. The older one is `?with=`, or the version before this one."""
@@ -158,6 +168,12 @@ class RubricAdmin(VersionedAdmin):
     ) -> TemplateResponse:
         shared = {**self.admin_site.each_context(request), "title": title, "opts": self.opts, "rubric": rubric}
         return TemplateResponse(request, f"admin/grading_app/rubric/{name}.html", {**shared, **context})
+
+
+def _whole_turn(request: HttpRequest, shown: dict[str, Any] | None, name: str) -> HttpResponse:
+    """Return the turn of the preview that `?whole=` chooses, as a file."""
+    turns = shown["turns"].turns if shown and "turns" in shown else []
+    return numbered_file((turn.text for turn in turns), request.GET["whole"], f"{name}-message")
 
 
 def _try_of(rubric: Rubric, form: TryForm) -> Try:

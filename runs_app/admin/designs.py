@@ -20,6 +20,7 @@ from django.utils.safestring import SafeString
 from datasets_app.admin_transitions import Verb, VerbAdmin
 from evalsite.lib.bounded_json import BoundedJSONField
 from evalsite.lib.web.admin import history_list
+from evalsite.lib.web.long_text import numbered_file
 from runs_app.admin.forms import MappingsForm, PreviewForm, PromptForm
 from runs_app.llm import prompts
 from runs_app.models import Dimension, Experiment, Prompt, Sampler
@@ -156,13 +157,17 @@ class PromptAdmin(VersionedAdmin):
         if not self.has_view_permission(request, prompt):
             raise PermissionDenied
         form = PreviewForm(request.GET or None, user=request.user)
+        shown = _rendered(prompt, form) if form.is_valid() else None
+        if "whole" in request.GET:
+            turns = shown["turns"].turns if shown else []
+            return numbered_file((turn.text for turn in turns), request.GET["whole"], f"{prompt.name}-message")
         context = {
             **self.admin_site.each_context(request),
             "title": f"Preview of {prompt}",
             "opts": self.opts,
             "prompt": prompt,
             "form": form,
-            "shown": _rendered(prompt, form) if form.is_valid() else None,
+            "shown": shown,
             "problems": prompts.validate(prompt.messages),
         }
         return TemplateResponse(request, "admin/runs_app/prompt/preview.html", context)

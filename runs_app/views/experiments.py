@@ -14,7 +14,7 @@ from django.views.decorators.http import require_safe
 from datasets_app.models import Dataset
 from evalsite.lib.pagination import paginate_table
 from evalsite.lib.permissions import is_member, readers_only
-from evalsite.lib.web.long_text import text_file
+from evalsite.lib.web.long_text import numbered_file
 from runs_app.filters import ExperimentFilter
 from runs_app.forms.run_control import AssumptionsForm
 from runs_app.grading_interface import grading
@@ -99,9 +99,7 @@ def experiment_preview(request: HttpRequest, slug: str) -> HttpResponse:
 def experiment_message(request: HttpRequest, slug: str, number: int) -> HttpResponse:
     """One message of the preview, whole, as a file. Numbers count the turns from 1; the address chooses as there."""
     found = _preview(request, Design.of(visible_experiment(request, slug)))["preview_turns"]
-    if not 1 <= number <= len(found) or not found[number - 1][0].text:
-        raise Http404
-    return text_file(found[number - 1][0].text, f"{slug}-message-{number}")
+    return numbered_file((turn.text for turn, _ in found), str(number), f"{slug}-message")
 
 
 @require_safe

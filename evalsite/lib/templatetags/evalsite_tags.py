@@ -310,10 +310,19 @@ def action(
 
 
 @register.inclusion_tag("partials/rest_of_text.html")
-def rest_of_text(text: str | None, url: str = "") -> dict[str, Any]:
-    """Render how much of a long text `beginning` shows, with a link to the whole text. A short text gives nothing."""
+def rest_of_text(text: str | None, url: str = "", *, post_to: str = "") -> dict[str, Any]:
+    """Render how much of a long text `beginning` shows, with a link to the whole text. A short text gives nothing.
+
+    With `post_to`, a button sends the surrounding form to this address instead, because the text is not saved yet.
+    """
     length = len(text or "")
-    return {"cut": long_text.is_cut(text), "shown": long_text.MOST_SHOWN, "length": length, "url": url}
+    return {
+        "cut": long_text.is_cut(text),
+        "shown": long_text.MOST_SHOWN,
+        "length": length,
+        "url": url,
+        "post_to": post_to,
+    }
 
 
 @register.inclusion_tag("partials/turn.html")

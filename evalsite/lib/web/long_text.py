@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from django.http import HttpResponse
+import itertools
+from collections.abc import Iterable
+
+from django.http import Http404, HttpResponse
 
 MOST_SHOWN = 20_000
 """Characters of one text that a page shows."""
@@ -16,6 +19,17 @@ def beginning(text: str | None) -> str:
 def is_cut(text: str | None) -> bool:
     """Return whether a page shows only the first part of this text."""
     return len(text or "") > MOST_SHOWN
+
+
+def numbered_file(texts: Iterable[str], number: str, name: str) -> HttpResponse:
+    """Return one of these texts as a file. `number` is its place, from 1, as an address gives it.
+
+    Raise Http404 if there is no such text or it is empty.
+    """
+    text = dict(zip(map(str, itertools.count(1)), texts, strict=False)).get(number)
+    if not text:
+        raise Http404
+    return text_file(text, f"{name}-{number}")
 
 
 def text_file(text: str, name: str) -> HttpResponse:
