@@ -40,7 +40,7 @@ class SpaceFiles:
 
 @dataclass(frozen=True, slots=True)
 class Extension:
-    """How a space differs from the newest version of a dataset's name, in items."""
+    """The difference of a space from the newest version of a dataset's name, in items."""
 
     former: Dataset
     common: int

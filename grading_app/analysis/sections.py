@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from grading_app.analysis.conditions import condition_tables
+from grading_app.analysis.condition_differences import condition_tables
 from grading_app.analysis.data import AnalysisData
 from grading_app.analysis.descriptives import descriptive_tables
 from grading_app.analysis.models import model_tables

@@ -1,4 +1,4 @@
-"""What differs in the design of two sides: facts, parameters, and the text of their prompts."""
+"""Differences in the design of two sides: facts, parameters, and the text of their prompts."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ USAGE = (
 
 @dataclass
 class ImportReport:
-    """What an import took. skipped: trials that were there already. notes: what was not taken, and why."""
+    """The counts of an import. skipped: trials that were there already. notes: what was not taken, and why."""
 
     experiment: Experiment
     items: int = 0

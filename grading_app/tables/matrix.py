@@ -1,4 +1,4 @@
-"""How a cell of the matrix looks: its text, its colour and its histogram. A colour never stands without a text."""
+"""The look of a cell of the matrix: its text, its colour and its histogram. A colour never stands without a text."""
 
 from __future__ import annotations
 

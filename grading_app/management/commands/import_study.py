@@ -10,7 +10,7 @@ from django.db import transaction
 
 from evalsite.lib.ops.commands import OutputCommand, add_user, refuse_input, resolve_owner
 from evalsite.lib.text.hashing import slugify_name
-from grading_app.study_import.formats import FORMATS, read_study
+from grading_app.study_import.importers import FORMATS, read_study
 from grading_app.study_import.study import StudyError
 from grading_app.study_import.writer import ImportReport, write_study
 
