@@ -41,7 +41,7 @@ class SpaceForm(forms.Form):
     file = forms.FileField(
         required=False,
         label="Upload a file",
-        help_text="YAML or JSON. It replaces the text below",
+        help_text="YAML or JSON. It replaces the text",
         widget=forms.FileInput(attrs={"accept": ".yaml,.yml,.json"}),
     )
     text = forms.CharField(
