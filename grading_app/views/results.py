@@ -53,6 +53,7 @@ def experiment_results(request: HttpRequest, slug: str) -> HttpResponse:
 
 
 def _results_page(request: HttpRequest, experiment: Experiment, rules: RuleForm | None) -> HttpResponse:
+    """Render the page. `rules` is None if the user may not change the experiment."""
     slug = experiment.slug
     wave = chosen_wave(request, experiment)
     state = fingerprint(experiment, wave)
@@ -75,7 +76,7 @@ def _results_page(request: HttpRequest, experiment: Experiment, rules: RuleForm 
         "exports": _exports(experiment, wave),
         "rule_form": rules,
         "snapshots": list(Snapshot.objects.filter(experiment=experiment)[:SNAPSHOTS]),
-        "snapshot_form": SnapshotForm() if may_edit(request, experiment) else None,
+        "snapshot_form": SnapshotForm() if rules else None,
     }
     return render(request, "grading_app/experiment_results.html", context)
 

@@ -24,6 +24,7 @@ from tests import factories
 from tests.factories.gradings import make_answered_experiment, make_gradings, make_scale_rubric
 from tests.factories.queues import make_queue, make_rater, rate_all
 from tests.factories.tampering import deleting_anything
+from tests.page_text import page_text
 
 pytestmark = pytest.mark.django_db
 
@@ -240,6 +241,6 @@ def test_many_ratings_by_people_are_compared_by_a_worker_and_nobody_is_left_out_
     work(asked)
     page = opened(client, experiment, query=query)
     assert len(page.context["compared"].measured.covered) == 2
-    text = " ".join(page.content.decode().split())
+    text = page_text(page)
     assert "At most 2 raters are compared at a time; 1 selected rater is left out." in text
-    assert "1 selected rater is left out" in opened(client, experiment, "disagreements", query).content.decode()
+    assert "1 selected rater is left out" in page_text(opened(client, experiment, "disagreements", query))

@@ -12,6 +12,7 @@ from grading_app.reports.grader_rows import grade_lines
 from grading_app.reports.pairwise_raters import standings
 from tests.factories.gradings import make_answered_experiment
 from tests.factories.queues import make_answer_queue, make_rater, make_strict_rubric, rate_all, signed_in
+from tests.page_text import page_text
 
 pytestmark = pytest.mark.django_db
 ITEMS = 4
@@ -150,7 +151,7 @@ def test_peoples_wins_stand_beside_judges_and_say_who_is_counted(queue):
     assert (people.people, standing.comparisons, standing.items) == (2, 2 * ITEMS, ITEMS)
     assert standing.ranked[0].label == "large"
     assert (standing.bias.pairs, standing.bias.decided) == (0, 7)
-    text = signed_in(study.owner).get("/experiments/duel/grading/").content.decode()
+    text = page_text(signed_in(study.owner).get("/experiments/duel/grading/"))
     assert "2 people, 8 verdicts on 4 items" in text
     assert f"−{-standing.ranked[1].strength:.3f}" in text
     assert len(told) == 2

@@ -14,6 +14,7 @@ from grading_app.tasks import compute_aggregates
 from grading_app.verdict_history import superseding
 from tests import factories
 from tests.factories.gradings import make_gradings, make_scale_rubric
+from tests.page_text import page_text
 
 pytestmark = pytest.mark.django_db
 
@@ -156,7 +157,7 @@ def test_the_share_that_the_longer_answer_won_leaves_ties_and_equal_lengths_out(
     assert found.equal > 0
     client.force_login(experiment.owner)
     page = client.get(reverse("grading_length", args=["pilot"]), {"by": condition.pk})
-    assert f"of {len(decided)} verdicts on" in page.content.decode()
+    assert f"of {len(decided)} verdicts on" in page_text(page)
 
 
 def test_a_condition_is_chosen_in_the_address_and_its_figure_is_svg(client, experiment):

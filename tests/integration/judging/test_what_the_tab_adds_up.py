@@ -20,6 +20,7 @@ from tests import factories
 from tests.factories.engine import drain
 from tests.factories.judges import judging, make_grader, make_rubric
 from tests.integration.judging.test_which_answers_are_judged import odd
+from tests.page_text import page_text
 
 __all__ = ["odd"]
 
@@ -76,7 +77,7 @@ def test_answers_that_got_a_score_without_a_call_and_odd_ones_that_were_judged_a
     read_verdicts(odd)
     (line,) = grade_lines(odd)
     assert sorted(line.scores.noted) == [("answer_too_long", 1), ("empty_answer", 1), ("refused", 1)]
-    page = client.get(reverse("experiment_grading", args=[odd.slug])).content.decode()
+    page = page_text(client.get(reverse("experiment_grading", args=[odd.slug])))
     assert 'Scored without a call: <span class="mono">answer_too_long</span> 1' in page
     assert 'Judged despite problems: <span class="mono">refused</span> 1' in page
 
@@ -112,7 +113,7 @@ def test_answers_that_a_panel_left_out_are_counted_with_the_member_that_said_not
     line = grade_lines(answered)[-1]
     assert (line.scores.left_out, line.missing) == (3, (("two (standard@1)", 3),))
     client.force_login(answered.owner)
-    page = client.get(reverse("experiment_grading", args=[answered.slug])).content.decode()
+    page = page_text(client.get(reverse("experiment_grading", args=[answered.slug])))
     assert "3 answers left out." in page
     assert "Missing verdicts: two (standard@1) 3" in page
     assert "Mean; all 2 must judge." in page

@@ -8,6 +8,7 @@ from django.utils import timezone
 
 from runs_app.models import Endpoint, EndpointTick, LanguageModel, Preflight
 from tests import factories
+from tests.page_text import page_text
 
 
 @pytest.mark.django_db
@@ -145,7 +146,7 @@ def test_an_endpoint_shows_its_learned_limit_its_rates_and_its_curve(lab, as_):
         EndpointTick.objects.create(
             endpoint_id=lab.model.endpoint_id, at=now - timedelta(seconds=back), concurrency=limit
         )
-    page = as_("researcher").get("/endpoints/").content.decode()
+    page = page_text(as_("researcher").get("/endpoints/"))
     assert "3 of 11" in page
     assert "learned limit; maximum 50" in page
     assert "42 of 1\u202f000 today" in page
