@@ -27,6 +27,7 @@ from grading_app.statistics.judge_bias import judge_bias
 from grading_app.statistics.kappas import cohens_kappa
 from grading_app.statistics.paired import FEW, change_of
 from grading_app.statistics.ratings import ratings_of
+from grading_app.statistics.reference import spearman
 
 Draw = np.random.Generator
 Ends = tuple[float | None, float | None]
@@ -158,6 +159,15 @@ def correlation(draw: Draw, items: int, each: int) -> Iterator[tuple[float, Call
         yield 0.6, once
 
 
+def rank_correlation(draw: Draw, items: int, each: int) -> Iterator[tuple[float, Callable[[], Ends]]]:
+    def once() -> Ends:
+        x, e = draw.standard_normal(items), draw.standard_normal(items)
+        found = spearman(x, 0.6 * x + 0.8 * e)
+        return found[1] if found and found[1] else (None, None)
+
+    yield 6 / np.pi * np.arcsin(0.3), once
+
+
 # Name in the document -> truths and intervals; True if repetitions matter.
 METHODS: dict[str, tuple[Callable[[Draw, int, int], Iterator[tuple[float, Callable[[], Ends]]]], bool]] = {
     "share of right answers": (share, True),
@@ -170,6 +180,7 @@ METHODS: dict[str, tuple[Callable[[Draw, int, int], Iterator[tuple[float, Callab
     "Cohen's kappa": (kappa, False),
     "Lin's concordance": (lin, False),
     "Pearson's r": (correlation, False),
+    "Spearman's rho": (rank_correlation, False),
 }
 
 

@@ -208,8 +208,9 @@ def _errors(data: AnalysisData, norms: Norms, matched: list[Matched]) -> ResultT
         "Error against the norms",
         columns,
         rows,
-        formula="Limits of agreement: bias ± 1.96 SD of the differences (Bland and Altman). MAE and RMSE: BCa "
-        "bootstrap over items, 4,000 resamples.",
+        formula="Limits of agreement: bias ± 1.96 SD of the differences (Bland and Altman). They are the range of "
+        "about 95 % of the differences, not an interval of the bias. MAE and RMSE: BCa bootstrap over items, 4,000 "
+        "resamples.",
         notes=[TOO_FEW],
     )
 

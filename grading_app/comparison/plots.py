@@ -52,7 +52,7 @@ def differences(limits: LimitsOfAgreement, judge: str, width: int) -> Picture:
         Table(("", "Value", "95 % interval"), rows, first_number=1),
         f"Each point is a unit, larger where several fall together ({n:,}): the judge's rating less the mean of the "
         "people, over the mean of both. Between the dashed lines lie about 95 % of the differences: mean ∓ 1.96 SD "
-        "(Bland & Altman 1986).",
+        "(Bland & Altman 1986). The limits are this range of differences, not an interval of their mean.",
         f"Differences of {judge} and people over {n} units: mean {number(limits.mean)}, limits "
         f"{number(limits.low.estimate)} and {number(limits.high.estimate)}.",
     )

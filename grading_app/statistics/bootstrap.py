@@ -13,13 +13,15 @@ from numpy.typing import NDArray
 
 from evalsite.lib.stats.t_interval import student_quantile
 from grading_app.statistics.estimates import Estimate
+from grading_app.statistics.known_coverage import coverage_note
 from grading_app.statistics.measures import Coefficient
 from grading_app.statistics.ratings import Floats, Ratings, Whole
 
 MOST_DEGENERATE = 0.1
-# Over 5, 8 or 20 items, a 95 % percentile interval of alpha covers 75, 82 or 87 %, because resamples vary less than
-# samples. Below this number of items `bootstrap` uses the jackknife: 91, 89 or 93 % (`docs/statistics.md`).
-FEW_ITEMS = 30
+# Over 5, 8, 20 or 40 items, a 95 % percentile interval of alpha covers 75, 82, 87 or 91 %, because resamples vary less
+# than samples. Below this number of items `bootstrap` uses the jackknife (`docs/statistics.md`).
+FEW_ITEMS = 200
+TOO_NARROW = 30  # Percentiles of fewer items than this are too narrow, where there is no jackknife.
 NO_SPREAD = "no interval: every resample of items gives the same value"
 NO_JACKKNIFE = "no interval: without one of the items the measure is not defined"
 ALIKE = 1e-9  # Values that differ by less are equal but for rounding error.
@@ -57,9 +59,10 @@ def bootstrap(
     steps = draws_of_kinds(clusters.alike, resamples, seed, cells)
     drawn = np.concatenate([coefficient.of(clusters.times(times)) for times in steps])
     found = with_percentiles(told, drawn, confidence)
-    if found.low is None or told.clusters >= FEW_ITEMS:
-        return found
-    return _with_jackknife(found, coefficient, clusters, confidence)
+    if found.low is not None and told.clusters < FEW_ITEMS:
+        found = _with_jackknife(found, coefficient, clusters, confidence)
+    note = coverage_note(found.formula, found.clusters)
+    return replace(found, interval=f"{found.interval}; {note}") if note and found.low is not None else found
 
 
 def _with_jackknife(told: Estimate, coefficient: Coefficient, clusters: Clusters, confidence: float) -> Estimate:
@@ -93,7 +96,7 @@ def with_percentiles(told: Estimate, drawn: Floats, confidence: float) -> Estima
 
 def told_of_interval(items: int) -> str:
     """Describe how an interval was made. For few items, add that it is too narrow."""
-    few = f", too narrow of fewer than {FEW_ITEMS}" if items < FEW_ITEMS else ""
+    few = f", too narrow of fewer than {TOO_NARROW}" if items < TOO_NARROW else ""
     return f"percentile bootstrap of {items:,} items{few}"
 
 

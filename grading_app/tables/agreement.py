@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from grading_app.comparison.agreement_report import AgainstPeople, Covered, Line, Pair
     from grading_app.comparison.reference_report import ReferenceLine
     from grading_app.statistics.estimates import Estimate
-
+from grading_app.statistics.known_coverage import coverage_note
 
 BELOW_ZERO = "below 0: ratings of one unit differ more than the units do. Report it as no reliability."
 
@@ -117,8 +117,10 @@ class MeasureTable(tables.Table):
             return format_html('{} <span class="muted why">{}</span>', shown, BELOW_ZERO)
         return shown
 
-    def render_interval(self, record: Line) -> str:
-        return interval_of(record.estimate)
+    def render_interval(self, record: Line) -> str | SafeString:
+        shown, estimate = interval_of(record.estimate), record.estimate
+        note = coverage_note(estimate.formula, estimate.clusters) if estimate and estimate.low is not None else ""
+        return format_html('{} <span class="muted why">{}</span>', shown, note) if note else shown
 
     def render_units(self, record: Line) -> str:
         return counted(record.estimate.units) if record.estimate else site_wording.MISSING

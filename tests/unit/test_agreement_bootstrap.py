@@ -43,11 +43,11 @@ def test_the_same_seed_gives_the_same_interval_in_steps_of_any_size(monkeypatch)
     assert one == again == other  # The jackknife of 11 items draws nothing.
     assert one.low < one.estimate < one.high
     assert (one.units, one.clusters, one.resamples, one.left_out) == (11, 11, 500, 1)
-    assert one.interval == "jackknife of 11 items, Student's t"
-    many = krippendorff_alpha(ratings_of(list(KRIPPENDORFF) * 3), "ordinal")
+    assert one.interval.startswith("jackknife of 11 items, Student's t")
+    many = krippendorff_alpha(ratings_of(list(KRIPPENDORFF) * 20), "ordinal")
     drawn = [bootstrap(many, seed=seed, resamples=500) for seed in (1, 1, 2)]
     assert drawn[0] == drawn[1] != drawn[2]
-    assert drawn[0].interval == "percentile bootstrap of 33 items"
+    assert drawn[0].interval.startswith("percentile bootstrap of 220 items")
     monkeypatch.setattr(bootstrap_module, "CELLS_AT_ONCE", 1000)
     assert bootstrap(coefficient, seed=1, resamples=500) == one
 
@@ -55,6 +55,13 @@ def test_the_same_seed_gives_the_same_interval_in_steps_of_any_size(monkeypatch)
 def test_of_many_items_the_interval_promises_what_it_holds():
     assert told_of_interval(30) == "percentile bootstrap of 30 items"
     assert told_of_interval(29).endswith("too narrow of fewer than 30")
+
+
+@pytest.mark.parametrize(("times", "noted"), [(1, True), (10, False), (20, True)])
+def test_an_interval_that_covers_less_than_93_per_cent_says_so(times, noted):
+    found = bootstrap(krippendorff_alpha(ratings_of(list(KRIPPENDORFF) * times), "nominal"), seed=1, resamples=200)
+    assert found.low is not None
+    assert ("covers about" in found.interval) is noted
 
 
 def test_the_bootstrap_of_kappa_is_near_its_formula():
