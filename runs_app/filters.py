@@ -7,7 +7,7 @@ from typing import Any
 
 import django_filters as df
 from django import forms
-from django.db.models import Q, QuerySet
+from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.utils import timezone
 
 from datasets_app.models import Item
@@ -40,6 +40,10 @@ class WholeNumberFilter(df.Filter):
     """A filter by whole number. A number that no column can store matches nothing."""
 
     field_class = forms.IntegerField
+
+
+class FloatFilter(df.Filter):
+    field_class = forms.FloatField
 
 
 class ExperimentFilter(df.FilterSet):
@@ -125,6 +129,8 @@ class TrialFilter(df.FilterSet):
     refused = YesNoFilter(label="Refused")
     unparsed = YesNoFilter(label="Unreadable")
     from_cache = YesNoFilter(label="From cache")
+    scorer = df.CharFilter(label="Scorer")
+    score = FloatFilter(label="Score")
     graded_by = WholeNumberFilter(label="Grade condition", min_value=1, widget=forms.HiddenInput())
     unread = df.CharFilter(label="Without a score", widget=forms.HiddenInput())
 
@@ -184,7 +190,17 @@ class TrialFilter(df.FilterSet):
         }
         if "graded_by" in wanted:  # A trial has one grading per condition, so the join duplicates no row.
             named |= {"graded_by": "gradings__condition", "unread": "gradings__parse_error"}
+        if wanted.keys() & {"scorer", "score"}:
+            others &= _scored(wanted)
         return others & Q(**{field: wanted[name] for name, field in named.items() if name in wanted})
+
+
+def _scored(wanted: dict[str, Any]) -> Q:
+    """Return the trials that a scorer of this name gave this score. Both may be left open."""
+    model: Any = Trial._meta.get_field("gradings").related_model
+    gradings = model.objects.filter(trial=OuterRef("pk"))
+    named = {"scorer": "condition__scorer", "score": "score"}
+    return Q(Exists(gradings.filter(**{field: wanted[name] for name, field in named.items() if name in wanted})))
 
 
 def _kind(name: str, kind: Q) -> Q:

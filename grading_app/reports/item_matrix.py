@@ -15,7 +15,7 @@ from grading_app.statistics import item_order
 from grading_app.statistics.item_scores import Floats, ItemScores
 from runs_app.models import Dimension, Trial
 
-MOST_ITEMS, MOST_CELLS, MOST_TRIALS = 50, 2_500, 10_000
+MOST_ITEMS, MOST_CELLS, MOST_TRIALS = 50, 1_500, 10_000
 """Limits of one page, so that its size does not depend on the number of conditions and repetitions."""
 
 

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.db.models import Q
+from django.db.models import Q, Sum
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, render
 from django.views.decorators.http import require_safe
 
 from evalsite.lib.permissions import readers_only
+from evalsite.lib.text.number_format import format_count
 from evalsite.lib.web.choice_fields import fetch_choices
 from evalsite.lib.web.long_text import text_file
 from runs_app import trial_pagination
 from runs_app.filters import TrialFilter
-from runs_app.models import Run, Trial
+from runs_app.models import Experiment, Run, Trial
+from runs_app.monitoring.progress import COUNTED, Totals, experiment_state
 from runs_app.prompt_preview import turns_of
-from runs_app.tables import AttemptTable, TrialTable
+from runs_app.tables import AttemptTable
+from runs_app.trial_table import ScoreColumn, TrialTable
 
 CURSORS = ("after", "before")
+MOST_SCORES = 6  # Columns of scores in the list. The page of a trial shows all of them.
 MOST_SHOWN = 100  # Preferences of one answer. It meets the answers of every other condition, in both orders, per judge.
 
 
@@ -31,10 +35,48 @@ def trial_list(request: HttpRequest) -> HttpResponse:
     if search is not None:
         page = trial_pagination.find(search, after=_cursor(request, "after"), before=_cursor(request, "before"))
     rows = list(trial_pagination.rows(page.keys)) if page.keys else []
-    table = TrialTable(rows, query=_without_cursors(request))
+    experiment = filter_.form.cleaned_data["experiment"] if search is not None else None
+    graders = _graders(experiment) if experiment else []
+    gradings = _scores(rows, graders)
+    columns = [ScoreColumn(grader, gradings) for grader in graders]
+    table = TrialTable(rows, query=_without_cursors(request), scores=columns)
     fetch_choices(filter_.form)
     context = {"filter": filter_, "table": table, "page": page, **_links(request, page)}
+    totals = Totals.of(experiment.runs.generating()) if experiment else None
+    context |= {"count_label": _count_label(filter_, totals), "experiment": experiment}
+    if experiment and totals:
+        context["state"] = experiment_state(experiment, totals)
     return render(request, "runs_app/trial_list.html", context)
+
+
+def _graders(experiment: Experiment) -> list[Any]:
+    """Return the grade conditions that have a column: rules, judges and panels that give an answer a score."""
+    kinds = experiment.grade_conditions.exclude(scorer="rating").exclude(rubric__kind="pairwise")
+    of_answers = kinds.exclude(kind__in=("person", "adjudicated")).select_related("grader", "rubric", "panel")
+    return list(of_answers.order_by("pk")[:MOST_SCORES])
+
+
+def _scores(rows: list[Trial], graders: list[Any]) -> dict[tuple[int, int], Any]:
+    """Return the gradings of these trials by (trial, grade condition)."""
+    if not rows or not graders:
+        return {}
+    model = graders[0].gradings.model
+    gradings = model.objects.filter(trial__in=rows, condition__in=graders).defer("reasoning", "detail")
+    return {(grading.trial_id, grading.condition_id): grading for grading in gradings}
+
+
+def _count_label(filter_: TrialFilter, of_experiment: Totals | None) -> str:
+    """Return how many trials match, where the counters of the runs hold the number."""
+    search, chosen = filter_.search, set(filter_.form.changed_data)
+    if search is None or not chosen <= {"experiment", "condition", "run", "status"}:
+        return ""
+    statuses = [search.status] if search.status else COUNTED
+    if of_experiment and not chosen & {"condition", "run"}:
+        n = sum(getattr(of_experiment, status) for status in statuses)
+    else:
+        counted = search.runs.order_by().aggregate(**{status: Sum(f"n_{status}", default=0) for status in statuses})
+        n = sum(counted.values())
+    return f"{format_count(n)} trial{'' if n == 1 else 's'}"
 
 
 @require_safe
@@ -48,6 +90,7 @@ def trial_detail(request: HttpRequest, pk: int) -> HttpResponse:
         "latency_s": None if trial.latency_ms is None else trial.latency_ms / 1000,
         "attempts": attempts,
         "gradings": _gradings(trial),
+        "norm": trial.item.norms.filter(dimension=trial.dimension.name).first() if trial.dimension else None,
         "former": _former_verdicts(trial),
         "preferences": _preferences(trial),
         "query": _without_cursors(request),
@@ -105,7 +148,8 @@ def _visible_trial(request: HttpRequest, pk: int) -> Trial:
 def _gradings(trial: Trial) -> list[Any]:
     """Return the gradings of the answer. For a judge's call, return the grading that was parsed from its reply."""
     rows = trial.subject.gradings.filter(judged_by=trial) if trial.subject else trial.gradings.all()
-    return list(rows.select_related("condition").order_by("pk"))
+    described = ("condition__grader", "condition__rubric", "condition__panel")
+    return list(rows.select_related(*described).order_by("pk"))
 
 
 def _former_verdicts(trial: Trial) -> list[Any]:

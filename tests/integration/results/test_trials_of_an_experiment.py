@@ -1,0 +1,95 @@
+"""Trials as a tab of their experiment: scores in columns, filters by score, and the verdict before the messages."""
+
+import pytest
+from django.urls import reverse
+
+from grading_app.scoring.grading import grade
+from tests import factories
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def graded():
+    made = factories.make_experiment(
+        "sums", dataset=factories.make_dataset("sums", 4), samples=2, scorers=["numeric", "exact_match"]
+    )
+    (run,) = factories.make_runs(made)
+    factories.plan_trials(run, answer=lambda item, _, index: item.target if item.position % 2 else "77")
+    grade(made, by="test")
+    return made
+
+
+@pytest.fixture
+def listed(client, graded):
+    client.force_login(graded.owner)
+    return lambda **query: client.get(reverse("trial_list"), query)
+
+
+def test_the_list_of_one_experiment_is_a_tab_of_it(listed):
+    text = listed(experiment="sums").content.decode()
+    assert 'aria-label="Experiment"' in text
+    assert '<a href="/trials/?experiment=sums" aria-current="true">Trials</a>' in text
+    assert "8 trials" in text
+    assert 'aria-label="Experiment"' not in listed().content.decode()
+
+
+def test_counts_come_from_counters_and_only_where_they_hold(listed):
+    assert "8 trials" in listed(experiment="sums", status="done").content.decode()
+    assert listed(experiment="sums", status="failed").context["count_label"] == "0 trials"
+    assert listed(experiment="sums", category="even").context["count_label"] == ""
+
+
+def test_every_scorer_has_a_column_with_the_extracted_answer(listed):
+    table = listed(experiment="sums").context["table"]
+    heads = [column.header for column in table.columns]
+    assert heads.count("Numeric") + heads.count("numeric") == 1, heads
+    cells = [row.get_cell(name) for row in table.rows for name in table.columns.names() if name.startswith("score_")]
+    assert sum("✓ right" in cell for cell in cells) == sum("✗ wrong" in cell for cell in cells) == 8
+    assert any("77" in cell for cell in cells)
+
+
+@pytest.mark.parametrize(
+    ("query", "positions"),
+    [
+        ({"scorer": "numeric", "score": "1"}, {1, 3}),
+        ({"scorer": "numeric", "score": "0"}, {0, 2}),
+        ({"scorer": "exact_match"}, {0, 1, 2, 3}),
+        ({"scorer": "bleu"}, set()),
+    ],
+)
+def test_trials_are_found_by_scorer_and_score(listed, graded, query, positions):
+    found = listed(experiment="sums", **query).context["page"].keys
+    trials = graded.runs.get().trials.filter(item__position__in=positions)
+    assert found == sorted(trials.values_list("pk", flat=True))
+
+
+@pytest.mark.parametrize("score", ["much", "nan", "inf"])
+def test_a_score_that_is_no_number_is_named_and_finds_nothing(listed, score):
+    response = listed(experiment="sums", score=score)
+    assert (response.status_code, response.context["page"].keys) == (200, [])
+    assert "Enter a number" in response.content.decode()
+
+
+def test_a_trial_shows_its_verdict_before_its_messages(client, graded):
+    client.force_login(graded.owner)
+    trial = graded.runs.get().trials.filter(item__position=1).first()
+    text = client.get(trial.get_absolute_url()).content.decode()
+    assert text.index('id="verdict"') < text.index('id="conversation"')
+    verdict = text[text.index('id="verdict"') : text.index('id="conversation"')]
+    assert "Target" in verdict
+    assert verdict.count("<strong>1</strong>") == 2
+
+
+def test_a_rated_trial_shows_the_human_norm(client):
+    items = [{**factories.plain_question(0), "norms": {"valence": 4.25}}]
+    made = factories.make_experiment(
+        "faces", dataset=factories.make_dataset("faces", items), dimensions=[factories.make_dimension("valence")]
+    )
+    (run,) = factories.make_runs(made)
+    (trial,) = factories.plan_trials(run, answer=lambda *_: {"answer": "5", "rating": 5})
+    client.force_login(made.owner)
+    text = client.get(trial.get_absolute_url()).content.decode()
+    verdict = text[text.index('id="verdict"') : text.index('id="conversation"')]
+    assert "<strong>5</strong>" in verdict
+    assert "4.25" in verdict
