@@ -1,0 +1,50 @@
+"""A space of parametric tasks as a person designs it: the preview follows the text, and a worker builds the dataset."""
+
+import re
+
+import pytest
+from django.urls import reverse
+from playwright.sync_api import expect
+
+from evalsite.lib import permissions
+from tests import factories
+from tests.integration.dataset_pages.conftest import do_now
+from tests.system.browser.page_checks import PHONE
+
+SPACE = """name: mine
+precision: {low: {count: 3}}
+tasks:
+  - {name: shuffle, params: {length: [3, 4], max_depth: [2, 3]}}
+"""
+
+
+@pytest.fixture(autouse=True)
+def worker(monkeypatch):
+    """A worker that does each task as soon as it is queued."""
+    monkeypatch.setattr("django_q.tasks.async_task", do_now)
+
+
+def test_the_preview_follows_the_text_and_the_dataset_is_built(transactional_db, visitor, checked):
+    factories.make_model("cheap")
+    page = visitor(factories.make_user("researcher", permissions.RESEARCHER))
+    page.goto(reverse("parametric_new"))
+    expect(page.get_by_text("24 points, 768 cases")).to_be_visible()
+    page.get_by_label("Space").fill(SPACE.replace("length", "lenght"))
+    expect(page.get_by_text("shuffle has no such parameter; did you mean length?")).to_be_visible()
+    page.get_by_label("Space").fill(SPACE)
+    expect(page.get_by_text("4 points, 12 cases")).to_be_visible()
+    page.get_by_label("cheap").check()
+    expect(page.get_by_role("row", name="cheap")).to_be_visible()
+    checked(page, "parametric-1280-light")
+    page.locator("#id_slug").fill("mine")
+    page.get_by_role("button", name="Build dataset").click()
+    expect(page.get_by_text("mine@1 is a draft of 12 items.")).to_be_visible()
+
+
+def test_a_task_is_added_without_javascript_on_a_phone(transactional_db, visitor):
+    page = visitor(factories.make_user("researcher", permissions.RESEARCHER), PHONE, java_script_enabled=False)
+    page.goto(reverse("parametric_new"))
+    page.get_by_label("Add a task").select_option("tables")
+    page.get_by_role("button", name="Add task").click()
+    expect(page.get_by_label("Space")).to_have_value(re.compile(r"  - name: tables\s+params:\s+rows: 6  # "))
+    expect(page.get_by_text("25 points, 800 cases")).to_be_visible()
