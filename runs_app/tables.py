@@ -50,7 +50,7 @@ class TimeColumn(tables.Column):
 class ExperimentTable(tables.Table):
     """Experiments with their headline scores, which `headlines` holds by primary key. Two can be ticked to compare."""
 
-    tick = tables.Column(verbose_name="", empty_values=(), orderable=False, attrs=TIGHT)
+    tick = tables.Column(verbose_name="Compare", empty_values=(), orderable=False, attrs=TIGHT)
     slug = tables.Column(verbose_name="Experiment", linkify=True)
     status = tables.Column()
     dataset = tables.Column(order_by=("dataset__slug", "-dataset__version"))
@@ -77,8 +77,8 @@ class ExperimentTable(tables.Table):
         if record.pk not in self.headlines:
             return ""
         return format_html(
-            '<label class="tick"><input type="checkbox" name="experiment" value="{}"> Compare'
-            '<span class="visually-hidden"> {}</span></label>',
+            '<label class="tick"><input type="checkbox" name="experiment" value="{}">'
+            '<span class="visually-hidden">Compare {}</span></label>',
             record.slug,
             record.slug,
         )
@@ -88,7 +88,7 @@ class ExperimentTable(tables.Table):
         if found is None:
             return number_format.MISSING
         return format_html(
-            '<a href="{}">{}</a> <small class="muted">{}</small>',
+            '<span class="board-score"><a href="{}">{}</a> <small class="muted">{}</small></span>',
             reverse("experiment_results", args=[record.slug]),
             found.text,
             found.measure,

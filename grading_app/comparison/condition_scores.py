@@ -8,9 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from grading_app.comparison.condition_sides import Side
-from grading_app.reports.frame_cache import fingerprint, kept_item_scores
+from grading_app.reports.cached_aggregates import Cached
 from grading_app.reports.frames import rows_of
 from grading_app.reports.score_matrix import Measure
+from grading_app.reports.stored_scores import EncodedScores, get_item_scores
 from grading_app.statistics.condition_pairs import ALIKE, ConditionPair, compare_conditions
 from grading_app.statistics.intervals import SHARE_BOUNDS, Bounds
 from grading_app.statistics.item_scores import Floats, ItemScores, Whole
@@ -74,10 +75,19 @@ class PairedScores:
         return rows[np.argsort(-np.abs(change[rows]), kind="stable")]
 
 
-def pair_scores(a: Side, b: Side, measure: Measure, measure_b: Measure, *, missing_is_wrong: bool) -> PairedScores:
-    """Return the scores of both sides. `measure_b` is the same measure in B's experiment."""
-    one = _column(a, measure)
-    other = _column(b, measure_b)
+def get_side_scores(a: Side, b: Side, measures: tuple[Measure, Measure]) -> list[Cached[EncodedScores]]:
+    """Return the stored scores of both sides; a value is None until a worker has computed the first one.
+
+    `measures` are the same measure in both experiments.
+    """
+    return [get_item_scores(one.experiment, measure, one.wave) for one, measure in zip((a, b), measures, strict=True)]
+
+
+def pair_scores(
+    a: Side, b: Side, measure: Measure, scores: tuple[ItemScores, ItemScores], *, missing_is_wrong: bool
+) -> PairedScores:
+    """Return the scores of both sides over their common items. `scores` are those of both experiments."""
+    one, other = _column(a, scores[0]), _column(b, scores[1])
     low = measure.low if measure.low is not None else 0.0
     missing = int(one.missing.sum()), int(other.missing.sum())
     if missing_is_wrong:
@@ -104,9 +114,7 @@ def pair_scores(a: Side, b: Side, measure: Measure, measure_b: Measure, *, missi
     )
 
 
-def _column(side: Side, measure: Measure) -> ItemScores:
-    state = fingerprint(side.experiment, side.wave)
-    scores = kept_item_scores(side.experiment, measure, side.wave, state)
+def _column(side: Side, scores: ItemScores) -> ItemScores:
     if side.condition.pk not in scores.conditions:
         return ItemScores.from_rows([], [], [side.condition.pk], is_binary=scores.is_binary)
     return scores.of_conditions([side.condition.pk])

@@ -38,13 +38,16 @@ def draw(board: Leaderboard, measure: BoardMeasure, width: int) -> Figure:
     figure, (axis,) = grid.figure()
     rows, frontier = priced_rows(board, measure), efficient_frontier(board, measure)
     costs = [row.cost_per_answer or 0.0 for row in rows]
-    if min(costs) > 0 and max(costs) / min(costs) > WIDE_RANGE:
+    is_wide = min(costs) > 0 and max(costs) / min(costs) > WIDE_RANGE
+    if is_wide:
         axis.set_xscale("log")
     for row in rows:
         _point(axis, row, measure, is_efficient=row in frontier)
     places = [(row.cost_per_answer or 0.0, row.scores[measure.key].mean or 0.0) for row in frontier]
     axis.plot(*zip(*places, strict=True), color=plot_style.DATA, linewidth=plot_style.PIXEL, zorder=1)
     axis.margins(x=0.12, y=0.12)
+    if not is_wide:
+        axis.set_xlim(0, 1.3 * max(costs))
     for row in rows if len(rows) <= MOST_NAMED else frontier:
         place = (row.cost_per_answer or 0.0, row.scores[measure.key].mean or 0.0)
         is_right = axis.transAxes.inverted().transform(axis.transData.transform(place))[0] > 0.6

@@ -12,9 +12,7 @@ from grading_app.models import GradeCondition
 from grading_app.reports import plot_style
 from grading_app.reports.figures.kinds import AnyFigure
 from grading_app.reports.frames import Frames, load_frames
-from grading_app.reports.score_matrix import Measure, load_item_scores
 from grading_app.reports.waves import WavePair, compare_waves
-from grading_app.statistics.item_scores import ItemScores
 from runs_app.models import Experiment, Point, Wave
 
 SECONDS = 24 * 3600
@@ -64,17 +62,3 @@ def kept_waves(experiment: Experiment, a: Wave, b: Wave) -> WavePair:
     key = f"waves:{fingerprint(experiment, None)}:{a.pk}:{b.pk}"
     found: WavePair | None = cache.get_or_set(key, lambda: compare_waves(experiment, a, b), SECONDS)
     return found or compare_waves(experiment, a, b)
-
-
-def kept_item_scores(experiment: Experiment, measure: Measure, wave: Wave | None, state: str = "") -> ItemScores:
-    """Return the scores of a measure by item and condition at the experiment's present state, or at this fingerprint.
-
-    They are cached as text, because that is a tenth of the size.
-    """
-    key = f"scores:{state or fingerprint(experiment, wave)}:{measure.key}"
-    found: str | None = cache.get(key)
-    if found is not None:
-        return ItemScores.decode(found)
-    scores = load_item_scores(experiment, measure, wave)
-    cache.set(key, scores.encode(), SECONDS)
-    return scores

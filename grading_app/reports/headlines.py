@@ -120,7 +120,7 @@ def _stored(experiments: list[int]) -> dict[int, Headline]:
     rows = CachedAggregate.objects.filter(experiment__in=experiments, name="leaderboard", computed_at__isnull=False)
     found = {}
     for row in rows:
-        if row.query != [row.experiment_id, None, False, None] or not row.value["measures"]:
+        if row.query != [row.experiment_id, None, False, None] or not row.value or not row.value["measures"]:
             continue
         measure = row.value["measures"][0]
         means = [one["scores"][measure["key"]]["mean"] for one in row.value["rows"]]

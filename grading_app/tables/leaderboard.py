@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 
 import django_tables2 as tables
 from django.urls import reverse
-from django.utils.html import format_html, format_html_join
+from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from evalsite.lib.templatetags import evalsite_tags as tags
@@ -38,19 +38,17 @@ class ScoreColumn(tables.Column):
             else score.reason
         )
         address = self.address_of(row, self.measure)
-        parts = [
-            format_html('<a href="{}"><b>{}</b></a>', address, mean) if address else format_html("<b>{}</b>", mean),
-            format_html('<span class="status tone-good">{}</span>', "Best") if score.is_best else "",
-            format_html('<small class="muted">{}</small>', ends),
-            format_html(
-                '<small class="muted">n <a href="{}">{}</a>{}</small>',
-                self._trials(row),
-                number_format.format_count(score.n),
-                f", {number_format.format_count(score.missing)} without a score" if score.missing else "",
-            ),
-        ]
+        shown = format_html('<a href="{}"><b>{}</b></a>', address, mean) if address else format_html("<b>{}</b>", mean)
+        if score.is_best:
+            shown = format_html('<span><span class="board-best">{}</span> {}</span>', "Best", shown)
         return format_html(
-            '<span class="board-score">{}</span>', format_html_join("", "{}", [(p,) for p in parts if p])
+            '<span class="board-score">{}<small class="muted">{}</small>'
+            '<small class="muted">n <a href="{}">{}</a>{}</small></span>',
+            shown,
+            ends,
+            self._trials(row),
+            number_format.format_count(score.n),
+            f", {number_format.format_count(score.missing)} without a score" if score.missing else "",
         )
 
     def _trials(self, row: BoardRow) -> str:

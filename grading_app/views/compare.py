@@ -16,7 +16,7 @@ from evalsite.lib.permissions import readers_only
 from grading_app.analysis.scope import MISSING_WRONG
 from grading_app.comparison.compared_answers import load_answers
 from grading_app.comparison.comparison_tables import comparison_tables
-from grading_app.comparison.condition_scores import PairedScores, pair_scores
+from grading_app.comparison.condition_scores import PairedScores, get_side_scores, pair_scores
 from grading_app.comparison.condition_sides import Side, common_measures, experiment_of, find_side, list_sides
 from grading_app.comparison.design_differences import compare_designs
 from grading_app.forms.compare import FILTERS, CompareForm
@@ -86,7 +86,12 @@ def _compared(
     wanted = form.cleaned_data
     measure, measure_b = next((pair for pair in measures if pair[0].key == wanted["measure"]), measures[0])
     names = _names(a, b)
-    paired = pair_scores(a, b, measure, measure_b, missing_is_wrong=wanted["unreadable"] == MISSING_WRONG)
+    cached = get_side_scores(a, b, (measure, measure_b))
+    context["cached"] = list({one.row.pk if one.row else None: one for one in cached}.values())
+    if cached[0].value is None or cached[1].value is None:
+        return render(request, "grading_app/compare.html", context)
+    scores = cached[0].value.scores, cached[1].value.scores
+    paired = pair_scores(a, b, measure, scores, missing_is_wrong=wanted["unreadable"] == MISSING_WRONG)
     pair = paired.pair
     address = partial(_filter_address, request)
     tables = comparison_tables(paired, pair, measure, names, wanted["margin"], address) if pair else []

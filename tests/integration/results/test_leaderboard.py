@@ -98,7 +98,7 @@ def test_unreadable_answers_count_as_wrong_on_request(client, quiz):
 def test_the_best_is_marked_where_every_paired_test_says_so(client, quiz):
     rows = records(client, quiz)
     assert {name: row["numeric_best"] for name, row in rows.items()} == {"fast": "", "small": "", "steady": "best"}
-    assert opened(client, quiz).content.decode().count("tone-good") == 1
+    assert opened(client, quiz).content.decode().count("board-best") == 1
 
 
 def test_no_condition_is_the_best_where_the_first_two_do_not_differ(client):
@@ -123,7 +123,7 @@ def test_more_is_not_better_for_ratings(client):
         rating = 6 if run.condition.model.name == "b" else 2
         factories.plan_trials(run, answer=lambda *_, rating=rating: {"answer": str(rating), "rating": rating})
     assert "valence_best" not in records(client, made)["b"]
-    assert "tone-good" not in opened(client, made).content.decode()
+    assert "board-best" not in opened(client, made).content.decode()
 
 
 def test_a_baseline_gives_differences_with_corrected_p_and_wins(client, quiz):

@@ -43,7 +43,7 @@ def worked(item, right):
 def test_a_reader_finds_out_who_is_better_and_on_which_items(quiz, visitor, checked, viewport):
     page = visitor(quiz.owner, viewport)
     page.goto(reverse("experiment_results", args=[quiz.slug]))
-    expect(page.locator(".board .tone-good")).to_have_text("Best")
+    expect(page.locator(".board-best")).to_have_text("Best")
     checked(page, f"leaderboard-{viewport['width']}")
     page.get_by_role("link", name="80.0 %").focus()
     turn(page, "Enter")
