@@ -1,0 +1,374 @@
+"""One walk over a running site: what people found broken when they used it, pressed again in a browser.
+
+Each test has an experiment of its own on the same site. Its worker and its provider are processes, as in a lab.
+"""
+
+import re
+from contextlib import contextmanager
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.system.browser.conftest import PATIENCE_MS
+from tests.system.browser.page_checks import keep_screenshot, settle, turn
+from tests.system.browser.walked_site import DESIGN, ITEMS, add_people_and_designs, kill_workers, walked_site
+
+pytestmark = pytest.mark.processes
+
+PILOT = 20
+PHONE_WIDTH = 390
+# Collects every text that the page showed, also between two polls.
+RECORD_TEXTS = """() => {
+    window.shown = [document.body.innerText];
+    new MutationObserver(() => window.shown.push(document.body.innerText))
+        .observe(document.body, {childList: true, subtree: true, characterData: true});
+}"""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def patience():
+    """Wait longer for what a page shows than other tests do: real processes answer, on a machine that is busy."""
+    expect.set_options(timeout=4 * PATIENCE_MS)
+    yield
+    expect.set_options(timeout=PATIENCE_MS)
+
+
+@pytest.fixture(scope="module")
+def empty_site(prepared, chromium):
+    with walked_site(prepared, chromium) as walked:
+        yield walked
+
+
+@pytest.fixture(scope="module")
+def command_without_users(empty_site):
+    """What `experiment create` answers while nobody has an account."""
+    file = empty_site.site.place / "any.yaml"
+    file.write_text(DESIGN.format(name="any", more=""))
+    return empty_site.run(f'manage experiment create "{file}"')
+
+
+@pytest.fixture(scope="module")
+def walked(empty_site, command_without_users):
+    add_people_and_designs(empty_site)
+    return empty_site
+
+
+@pytest.fixture(autouse=True)
+def quiet_console(walked):
+    walked.complaints.clear()
+    yield
+    assert walked.complaints == []
+
+
+@pytest.fixture
+def look(request):
+    """`look(page, name)`: nothing scrolls sideways at 1280 or 390; with `--screenshot on` both are kept."""
+    keep = request.config.getoption("--screenshot") == "on"
+
+    def at_both_widths(page, name):
+        size = page.viewport_size
+        for width in (1280, PHONE_WIDTH):
+            page.set_viewport_size({"width": width, "height": 800})
+            settle(page)
+            if keep:
+                keep_screenshot(page, f"walk-{name}-{width}")
+            assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), (name, width)
+        page.set_viewport_size(size)
+
+    return at_both_widths
+
+
+@contextmanager
+def progress_of(walked, name, person="researcher"):
+    with walked.visit(person) as page:
+        page.goto(f"/experiments/{name}/progress/")
+        yield page
+
+
+def press_action(page, label, reason=""):
+    page.locator("summary", has_text=label).first.click()
+    form = page.locator("details.action[open]")
+    if reason:
+        form.get_by_label("Reason").fill(reason)
+    form.get_by_role("button").click()
+
+
+def test_19_a_site_without_users_says_how_to_create_one(command_without_users):
+    said = command_without_users
+    assert said.returncode == 2
+    assert "createsuperuser" in said.stderr
+    assert "Traceback" not in said.stderr
+
+
+def test_14_and_17_a_prompt_is_created_from_the_form_and_names_its_variables(walked, look):
+    with walked.visit("researcher") as page:
+        page.goto("/experiments/new/")
+        for kind in ("prompt", "sampler", "dimension"):
+            expect(page.get_by_role("link", name=re.compile(f"Create (another )?{kind}"))).to_be_visible()
+        look(page, "new-experiment")
+        page.get_by_role("link", name="Create another prompt").click()
+        # 3: no mark of staff is needed for what the site links to.
+        page.get_by_label("Name:").fill("typo")
+        page.locator("#id_user").fill("Answer {{inptu}} please.")
+        page.get_by_role("button", name="Save", exact=True).click()
+        error = page.locator(".errorlist")
+        expect(error).to_contain_text("{{inptu}}")
+        for name in ("{{input}}", "{{choices}}", "{{dimension}}"):
+            expect(error).to_contain_text(name)
+        expect(page.locator("#id_user")).to_have_value("Answer {{inptu}} please.")
+        look(page, "prompt-with-unknown-variable")
+        page.locator("#id_user").fill("Answer {{input}} please.")
+        page.get_by_role("button", name="Save", exact=True).click()
+        expect(page.locator(".messagelist")).to_contain_text("added successfully")
+
+
+@pytest.mark.parametrize("person", ["viewer", "researcher", "operator"])
+def test_2_and_3_every_entry_of_a_menu_opens(walked, look, person):
+    with walked.visit(person) as page:
+        entries = page.locator("nav.mainnav a")
+        names = entries.all_inner_texts()
+        assert ("Endpoints" in names) == (person != "viewer")
+        assert ("Admin" in names) == (person != "viewer")
+        for name in names:
+            with page.expect_navigation() as opened:
+                page.locator("nav.mainnav").get_by_role("link", name=name).click()
+            assert opened.value.status == 200, name
+            if name == "Admin":
+                page.goto("/")
+        look(page, f"menu-{person}")
+
+
+def test_12_13_and_18_an_import_keeps_the_file_the_lines_and_the_rest_of_a_column(walked, look):
+    long_cell = " ".join(f"word{number}" for number in range(120))
+    table = f"""id,question,answer
+q1,"One?
+Second line of the question",Half of 4 is 2. #### 2
+q2,{long_cell},Easy. #### 7
+"""
+    file = {"name": "My Questions.csv", "mimeType": "text/csv", "buffer": table.encode()}
+    with walked.visit("researcher") as page:
+        page.goto("/datasets/new/")
+        page.get_by_label("Items").set_input_files(file)
+        page.get_by_label("Name").fill("???")
+        page.get_by_role("button", name="Upload and map columns").click()
+        expect(page.get_by_role("alert")).to_contain_text("Use at least one letter")
+        expect(page.get_by_text("Already uploaded: My Questions.csv")).to_be_visible()
+        look(page, "import-with-a-wrong-name")
+        page.get_by_label("Name").fill("My First Questions")
+        page.get_by_role("button", name="Upload and map columns").click()
+        expect(page.get_by_role("heading", name="First rows")).to_be_visible()
+        expect(page.get_by_role("heading", name="Import my-first-questions")).to_be_visible()
+        expect(page.locator(".preview-whole", has_text="Second line of the question")).to_be_visible()
+        fold = page.locator(".preview-start").first
+        assert no_line_is_cut(fold)
+        page.locator(".preview-fold summary").first.click()
+        expect(page.locator(".preview-all").first).to_contain_text("word119")
+        look(page, "import-mapping")
+        page.get_by_label("Target: Or an expression").fill("{answer|after:####}")
+        page.get_by_role("button", name="Import items").click()
+        expect(page.get_by_text("my-first-questions@1 is a draft of 2 items.")).to_be_visible()
+        page.get_by_role("link", name="q1").first.click()
+        expect(page.locator("main")).to_contain_text("Half of 4 is 2. #### 2")
+        look(page, "imported-item")
+
+
+def no_line_is_cut(box):
+    """Whether the height of a clamped text is a whole number of its lines."""
+    return box.evaluate("""element => {
+        const lines = element.clientHeight / parseFloat(getComputedStyle(element).lineHeight);
+        return lines >= 1 && Math.abs(lines - Math.round(lines)) < 0.1;
+    }""")
+
+
+def test_15_a_price_needs_its_source_and_date(walked, look):
+    with walked.visit("operator") as page:
+        page.goto("/endpoints/models/new/")
+        page.get_by_label("Name", exact=True).fill("priced")
+        page.get_by_label("Endpoint").select_option(label="lab")
+        page.get_by_label("Model ID").fill("priced")
+        page.get_by_label("Input price").fill("1")
+        page.get_by_label("Output price").fill("2")
+        page.get_by_role("button", name=re.compile("Save|Create|Add")).first.click()
+        alert = page.get_by_role("alert")
+        expect(alert).to_contain_text(re.compile("source", re.I))
+        expect(page.get_by_label("Input price")).to_have_value("1")
+        look(page, "price-without-source")
+        page.get_by_label("Price source").fill("the provider's list")
+        page.get_by_label("Price date").fill("2026-03-01")
+        page.get_by_role("button", name=re.compile("Save|Create|Add")).first.click()
+        expect(page.get_by_role("heading", name="Endpoints and models")).to_be_visible()
+
+
+def test_4_5_and_6_a_pilot_ends_and_the_rest_is_launched_without_a_reload(walked, look):
+    walked.answer(latency_ms=200)
+    walked.create_experiment("pilot", "max_concurrency: 2", launch=False)
+    with walked.visit("researcher") as page:
+        page.goto("/experiments/pilot/")
+        page.get_by_role("link", name="Launch", exact=True).click()
+        page.get_by_role("link", name=f"Run a pilot of {PILOT} trials first").click()
+        look(page, "launch-a-pilot")
+        page.get_by_role("button", name="Launch pilot").click()
+        expect(page.get_by_text(f"Launched: {PILOT} new trials")).to_be_visible()
+        page.wait_for_load_state("load")
+        page.evaluate(RECORD_TEXTS)
+        expect(page.locator("summary", has_text="Pause")).to_be_visible()
+        rest = page.get_by_role("link", name="Launch the rest")
+        expect(rest).to_be_visible()
+        expect(page.locator("#live")).to_contain_text(f"{PILOT} of {PILOT}")
+        for label in ("Pause", "Cancel"):
+            expect(page.locator("#live-actions").get_by_text(label)).to_have_count(0)
+        shown = page.evaluate("window.shown")
+        look(page, "pilot-ended")
+        rest.click()
+        walked.answer(latency_ms=1000)
+        page.get_by_role("button", name="Launch experiment").click()
+        expect(page.get_by_text(f"Launched: {ITEMS - PILOT} new trials, {ITEMS} in all")).to_be_visible()
+        page.wait_for_load_state("load")
+        page.evaluate(RECORD_TEXTS)
+        expect(page.locator("#live")).to_contain_text(f"{ITEMS} of {ITEMS}")
+        shown += page.evaluate("window.shown")
+        assert len(shown) > 10, "the page was followed"
+        assert not [text for text in shown if re.search("No worker is (alive|running)", text)]
+        expect(page.locator("summary", has_text="Pause")).to_have_count(0)
+        look(page, "all-ended")
+
+
+def test_8_failed_trials_are_retried_by_class_also_after_a_worker_was_lost(walked, look):
+    walked.answer(errors={"500": 0.1, "503": 0.1}, latency_ms=0)
+    walked.create_experiment("failures", "max_attempts: 1\nstop_failure_rate: 1")
+    with progress_of(walked, "failures") as page:
+        retry = page.get_by_role("button", name=re.compile("Retry .* of class server"))
+        expect(page.locator("#live")).not_to_have_attribute("hx-trigger", re.compile("."))
+        expect(retry).to_be_visible()
+        look(page, "failures")
+        walked.answer()
+        retry.click()
+        expect(page.get_by_text(re.compile(r"\d+ failed trials will be retried"))).to_be_visible()
+        expect(page.locator("#live")).to_contain_text(f"{ITEMS} of {ITEMS}")
+        expect(page.locator("#live").get_by_role("link", name="server")).to_be_visible()
+        expect(page.get_by_role("button", name=re.compile("of class"))).to_have_count(0)
+        look(page, "failures-retried")
+    walked.answer(latency_ms=60_000)
+    walked.create_experiment("lost", "max_attempts: 1\nstop_failure_rate: 1\nmax_concurrency: 4")
+    with progress_of(walked, "lost") as page:
+        expect(page.locator("#live")).to_contain_text("4 in flight")
+        walked.answer()
+        kill_workers(walked.site)
+        retry = page.get_by_role("button", name=re.compile("Retry .* of class worker_lost"))
+        expect(retry).to_be_visible()
+        expect(page.locator("#live")).to_contain_text(f"{ITEMS - 4} of {ITEMS}")
+        look(page, "worker-lost")
+        retry.click()
+        expect(page.get_by_text("4 failed trials will be retried.")).to_be_visible()
+        expect(page.locator("#live")).to_contain_text(f"{ITEMS} of {ITEMS}")
+
+
+def test_9_a_few_failures_stop_no_run_and_many_do(walked, look):
+    with walked.visit("researcher") as page:
+        page.goto("/experiments/new/")
+        expect(page.get_by_label("Failure rate that stops a run")).to_be_visible()
+        expect(page.get_by_label("Minimum attempts before a stop")).to_be_visible()
+    walked.answer(errors={"400": 0.04})
+    walked.create_experiment("few-failures", "max_concurrency: 1")
+    with progress_of(walked, "few-failures") as page:
+        expect(page.locator("#live").get_by_text("Done").first).to_be_visible()
+        expect(page.locator("#live")).not_to_have_attribute("hx-trigger", re.compile("."))
+        failed = int(page.locator(".stat", has_text="Failed").locator("dd").inner_text())
+        assert failed >= 2
+        expect(page.locator("#live")).to_contain_text(f"{ITEMS - failed} of {ITEMS}")
+        look(page, "few-failures")
+    walked.answer(errors={"400": 0.9})
+    walked.create_experiment("many-failures", "max_concurrency: 1")
+    with progress_of(walked, "many-failures") as page:
+        expect(page.locator("#live")).to_contain_text("attempts failed for good")
+        expect(page.locator("#live")).to_contain_text("5.0% is the limit")
+        look(page, "many-failures")
+
+
+def test_10_and_16_unusable_answers_are_links_and_trials_are_read_by_keys(walked, look):
+    walked.answer(errors={"empty": 0.1, "refusal": 0.1, "content_filter": 0.1, "truncated": 0.1})
+    walked.create_experiment("odd", "stop_failure_rate: 1\nmax_attempts: 1")
+    with progress_of(walked, "odd") as page:
+        expect(page.locator("#live")).not_to_have_attribute("hx-trigger", re.compile("."))
+        look(page, "unusable-answers")
+        panel = page.locator("section[aria-labelledby=odd-answers]")
+        failed = int(page.locator(".stat", has_text="Failed").locator("dd").inner_text())
+        assert failed > 0
+        counts = {}
+        for name in ("empty", "truncated", "refused"):
+            link = panel.get_by_role("link", name=name)
+            counts[name] = int(link.locator("xpath=ancestor::dt/following-sibling::dd[1]").inner_text().split()[0])
+            assert counts[name] == listed(page, link)
+        assert counts["refused"] > failed, "refusals with an answer, and those that ended as failures"
+        page.goto("/trials/?experiment=odd&refused=true")
+        look(page, "refused-trials")
+        page.wait_for_load_state("load")
+        page.keyboard.press("j")
+        turn(page, "Enter")
+        look(page, "trial")
+        for key, back in (("j", "k"), ("ArrowRight", "ArrowLeft")):
+            first = page.url
+            turn(page, key)
+            assert page.url != first
+            turn(page, back)
+            expect(page).to_have_url(first)
+
+
+def listed(page, link):
+    """The number of trials in the list that a link leads to."""
+    with page.context.expect_page() as opened:
+        link.click(modifiers=["Control"])
+    others = opened.value
+    others.wait_for_load_state("load")
+    rows = others.locator("[data-rows] tbody tr").count()
+    others.close()
+    return rows
+
+
+def test_16_brackets_lead_through_the_trials_of_one_item(walked):
+    walked.answer()
+    walked.create_experiment("repeated", "samples: 2")
+    with progress_of(walked, "repeated") as page:
+        expect(page.locator("#live")).to_contain_text(f"{2 * ITEMS} of {2 * ITEMS}")
+        page.goto("/trials/?experiment=repeated&item=item-3")
+        page.locator("[data-rows] tbody tr a").first.click()
+        key = page.locator(".lede").inner_text().split(",")[0]
+        urls = [page.url]
+        for pressed in "][":
+            turn(page, pressed)
+            urls.append(page.url)
+            assert page.locator(".lede").inner_text().startswith(key)
+        assert urls[0] != urls[1]
+
+
+def test_11_a_preflight_is_outdated_once_its_endpoint_changed(walked, look):
+    walked.answer()
+    walked.create_experiment("checked", launch=False)
+    with walked.visit("researcher") as page:
+        page.goto("/experiments/checked/launch/")
+        page.get_by_role("button", name="Test all models").click()
+        panel = page.locator("section[aria-labelledby=preflight]")
+        expect(panel).to_contain_text("Answered in")
+        expect(panel).not_to_contain_text("Outdated")
+        with walked.visit("operator") as other:
+            other.goto("/endpoints/")
+            other.get_by_role("link", name="Edit", exact=True).first.click()
+            other.get_by_label("Base URL").fill(walked.provider.url.replace("127.0.0.1", "localhost"))
+            other.get_by_role("button", name="Save").first.click()
+            expect(other.get_by_role("heading", name="Endpoints and models")).to_be_visible()
+            look(other, "endpoints")
+        page.reload()
+        expect(panel).to_contain_text("Checked before the endpoint changed")
+        look(page, "outdated-preflight")
+
+
+def test_20_an_export_that_head_cuts_off_ends_quietly(walked):
+    walked.answer()
+    walked.create_experiment("exported")
+    with progress_of(walked, "exported") as page:
+        expect(page.locator("#live")).to_contain_text(f"{ITEMS} of {ITEMS}")
+    said = walked.run("manage export exported --table trials --format csv --out - | head -n 1")
+    assert said.stdout.count("\n") == 1
+    assert said.stdout.startswith("experiment,condition_id,")
+    assert "Traceback" not in said.stderr
+    assert "Broken" not in said.stderr

@@ -1,0 +1,132 @@
+"""A site started with `manage.py up`, with a real worker and a simulated provider, and people who sign in by form."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from playwright.sync_api import Browser, Page, expect
+
+from evalsite.lib.ops.postgres import Embedded
+from runs_app.simulator.config import SimulatorConfig
+from runs_app.simulator.process import SimulatorProcess, simulator_process
+from tests.prepared_database import environment
+from tests.system.browser.conftest import PATIENCE_MS
+from tests.system.browser.page_checks import LAPTOP
+from tests.system.postgres.conftest import ROOT, query
+from tests.system.up.conftest import Site, processes_of, running_site, spaced_folder
+
+PASSWORD = "correct horse battery staple"
+ITEMS = 118
+SEED = f"""
+from evalsite.lib import permissions
+from tests import factories
+for name in ("researcher", "operator", "viewer", "curator"):
+    user = factories.make_user(name, name.capitalize())
+    user.set_password({PASSWORD!r})
+    user.save()
+factories.make_dataset("questions", {ITEMS})
+factories.make_model("small", endpoint=factories.make_endpoint("lab", base_url="{{url}}"))
+factories.make_prompt("plain", system="Answer briefly.")
+factories.make_sampler("short", max_tokens=100)
+"""
+DESIGN = """
+experiment: {name}
+dataset: questions@1
+models: [small]
+prompts: [plain@1]
+samplers: [short@1]
+cache: false
+backoff_s: 0.1
+max_backoff_s: 0.2
+lease_s: 8
+{more}
+"""
+
+
+@dataclass
+class WalkedSite:
+    """The site, its provider, and a browser in which each person has a page of their own."""
+
+    site: Site
+    provider: SimulatorProcess
+    browser: Browser
+    complaints: list[str] = field(default_factory=list)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.site.port}"
+
+    @contextmanager
+    def visit(self, person: str, **options: Any) -> Iterator[Page]:
+        """Sign in as this person, and collect the errors and warnings of the browser's console."""
+        options = {"viewport": LAPTOP, "reduced_motion": "reduce", **options}
+        context = self.browser.new_context(base_url=self.url, **options)
+        page = context.new_page()
+        page.set_default_timeout(4 * PATIENCE_MS)
+        page.on("console", lambda line: self.complaints.append(line.text) if line.type == "error" else None)
+        page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        try:
+            page.goto("/accounts/login/")
+            sign_in(page, person)
+            expect(page.get_by_role("heading", name="Home")).to_be_visible()
+            yield page
+        finally:
+            context.close()
+
+    def answer(self, **faults: Any) -> None:
+        """Let the provider answer at once and without faults, except for these."""
+        self.provider.set_faults(**{"errors": {}, "error_rate": 0, "latency_ms": 0, **faults})
+
+    def create_experiment(self, name: str, more: str = "", *, launch: bool = True) -> None:
+        file = self.site.place / f"{name}.yaml"
+        file.write_text(DESIGN.format(name=name, more=more))
+        self.site.manage("experiment", "create", str(file), "--user", "researcher")
+        if launch:
+            self.site.manage("experiment", "launch", name, "--yes")
+
+    def run(self, command: str) -> "subprocess.CompletedProcess[str]":
+        """Run a line of a shell in which `manage` is the site's command. Its output is as a terminal shows it."""
+        line = f'manage() {{ "{sys.executable}" "{ROOT / "manage.py"}" "$@"; }}; set -o pipefail; {command}'
+        return subprocess.run(
+            ["/bin/bash", "-c", line], env=environment(self.site.place), capture_output=True, text=True, timeout=120
+        )
+
+
+def sign_in(page: Page, person: str) -> None:
+    page.get_by_label("Username").fill(person)
+    page.get_by_label("Password").fill(PASSWORD)
+    page.get_by_role("button", name="Sign in").click()
+
+
+@contextmanager
+def walked_site(prepared: Path, browser: Browser) -> Iterator[WalkedSite]:
+    config = SimulatorConfig(skills={"small": 0.9})
+    with (
+        simulator_process(config) as provider,
+        spaced_folder(prepared) as place,
+        running_site(place) as site,
+    ):
+        yield WalkedSite(site, provider, browser)
+        site.stop()
+
+
+def add_people_and_designs(walked: WalkedSite) -> None:
+    walked.site.manage("shell", "--no-imports", "-c", SEED.replace("{url}", walked.provider.url))
+
+
+def kill_workers(site: Site) -> None:
+    """Kill the processes that hold calls, as the kernel of a machine without free memory does."""
+    rows = query(
+        Embedded(site.place / "data" / "postgres"),
+        "SELECT string_agg(pid::text, ' ') FROM runs_app_worker WHERE left_at IS NULL",
+    )
+    ours = processes_of(site.place)
+    for pid in map(int, str(rows).split()):
+        assert pid in ours
+        os.kill(pid, signal.SIGKILL)
