@@ -32,7 +32,7 @@ def parametric_new(request: HttpRequest) -> HttpResponse:
         if form.cleaned_data["slug"]:
             return _build(request, form)
         form.add_error("slug", "Enter a name for the dataset.")
-    elif form.is_bound and form.cleaned_data.get("file"):
+    elif form.is_bound and form.cleaned_data.get("file") and "text" in form.cleaned_data:
         form.data = {**request.POST.dict(), "text": form.cleaned_data["text"], "models": request.POST.getlist("models")}
     shown = form if form.is_bound else SpaceForm(form.initial)
     context = {"form": form, "preview": _preview(shown), "densities": DENSITIES}

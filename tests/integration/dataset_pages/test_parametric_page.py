@@ -5,6 +5,7 @@ from decimal import Decimal
 
 import pytest
 from django.contrib.auth.models import User
+from django.core.files.uploadedfile import SimpleUploadedFile
 from django.urls import reverse
 
 from datasets_app.generators.registry import all_generators
@@ -185,3 +186,9 @@ def test_htmx_gets_the_preview_alone(as_):
 
 def test_the_list_of_datasets_leads_to_the_page(as_):
     assert PAGE in as_("researcher").get(reverse("dataset_list")).content.decode()
+
+
+def test_a_file_that_is_no_space_is_an_error_and_not_a_server_error(as_):
+    page = send(as_("researcher"), "look", file=SimpleUploadedFile("space.yaml", b"no space at all"))
+    assert page.status_code == 200
+    assert page.context["form"].errors["text"]
