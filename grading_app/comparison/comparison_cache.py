@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 VERSION = 6  # Increase it when the same ratings are measured differently.
 MOST_AT_ONCE = 20_000
-"""Of so many answers what raters said is compared while the page waits: about a second."""
+"""The maximum number of answers that are compared while the page waits, about a second."""
 MOST_RATINGS = 5_000
-"""By people, likewise: each of them is a rater of their own, and is held against all others."""
+"""The maximum number of ratings by people, likewise. Each person is a rater and is compared with all others."""
 KEPT = 20  # Comparisons of an experiment, with other choices of raters and roles; and as many lists of disagreements.
 STEPS = ("adding up ratings", "measuring")
 

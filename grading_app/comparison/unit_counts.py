@@ -16,10 +16,10 @@ from grading_app.comparison.query import Question
 from grading_app.comparison.raters import Rater, keys_of, pairs_of
 
 MOST_KINDS, MOST_LINES, MOST_CELLS = 4_000, 250_000, 8_000_000
-"""Of ways in which a unit was rated, of these by item, and of ways by items: beyond that, a part of all is compared.
-Points of a scale stay far below it, however many answers there are; numbers with many digits do not."""
+"""Limits of the counts: kinds of rated units, kinds per item, and kinds times items. Beyond them, a sample is compared.
+Points of a scale stay far below them, with any number of answers; numbers with many digits do not."""
 MOST_UNITS = 2_000
-"""Of such a part: the units that people rated stay and the others are drawn by a hash of their keys."""
+"""The size of such a sample. It keeps the units that people rated; the others are drawn by a hash of their keys."""
 DRAW_SEED = "agreement-1"
 
 ANSWERS_IN_SCOPE = """SELECT t.id, t.item_id, t.rating FROM runs_app_trial t
@@ -104,7 +104,7 @@ GIVEN = """given AS (
     SELECT said.unit, said.rater, (said.value - scales.low) / scales.span AS value, said.by_people, scales.place
     FROM said JOIN unnest(%(raters)s::text[], %(lows)s::float8[], %(spans)s::float8[]) WITH ORDINALITY
         AS scales (rater, low, span, place) ON scales.rater = said.rater)"""
-"""Of these raters alone; each value on its own scale, or as a share of it."""
+"""The ratings of these raters, each on its own scale or as a share of it."""
 
 UNITS = """SELECT given.unit, count(*) OVER () FROM given JOIN scope ON scope.id = given.unit
     GROUP BY given.unit HAVING min(given.place) <= %(n_raters)s

@@ -17,7 +17,7 @@ Among = Sequence[GradeCondition]
 
 VERSION = 2  # Increase it when the same verdicts are added up differently.
 MOST_AT_ONCE = 10_000
-"""So many verdicts are added up while the page waits: 10 ms, but 100 with their answers' lengths, 200 in pairs."""
+"""The maximum number of verdicts that are summed while the page waits: 10 ms, 100 with answer lengths, 200 in pairs."""
 
 
 @dataclass(frozen=True, slots=True)

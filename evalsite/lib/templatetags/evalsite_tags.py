@@ -1,5 +1,6 @@
 """Template tags for the components of the site's design. Every value is escaped; no input is marked safe."""
 
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -14,7 +15,7 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from evalsite.lib.permissions import is_member, is_reader, may_open, uses_admin
-from evalsite.lib.text import number_format
+from evalsite.lib.text import diff, number_format
 from evalsite.lib.web import long_text, stacked_bar, statuses
 from evalsite.lib.web.icons import ICONS, SPRITE
 
@@ -225,6 +226,13 @@ def _current(context: RequestContext, href: str, *, section: bool) -> SafeString
     if path == href:
         return format_html(' aria-current="{}"', "page")
     return format_html(' aria-current="{}"', "true") if section and path.startswith(href) else NOTHING
+
+
+@register.simple_tag
+def text_diff(pieces: Iterable[diff.Piece] | None, tag: str) -> SafeString:
+    """Render one side of a text comparison: each piece that differs inside `tag`, such as del, ins or mark."""
+    marked = ((format_html("<{0}>{1}</{0}>", tag, one.text) if one.differs else one.text,) for one in pieces or ())
+    return format_html_join("", "{}", marked)
 
 
 @register.simple_block_tag

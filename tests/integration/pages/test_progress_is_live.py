@@ -237,8 +237,8 @@ def test_nothing_is_projected_before_an_answer_or_after_the_end(run):
 
 def test_the_page_says_how_the_projection_is_computed(lab, as_):
     Run.objects.update(n_done=8, n_failed=2, n_pending=25, n_running=5, spent_usd="0.5")
-    text = strip_tags(page(as_("owner"), lab))
-    assert "Projected cost$2.00spent so far, plus 30 trials at $0.05 each, the mean of their runs so far" in text
+    text = " ".join(strip_tags(page(as_("owner"), lab)).split())
+    assert "Projected cost $2.00spent so far, plus 30 trials at $0.05 each, the mean of their runs so far" in text
 
 
 def test_ticks_of_several_runs_add_up_and_only_the_last_hour_counts(lab, run):

@@ -5,6 +5,8 @@ from html.parser import HTMLParser
 import pytest
 from django.template import engines
 
+from evalsite.lib.text.diff import side_by_side
+
 PAYLOADS = [
     "<script>alert(1)</script>",
     '"><img src=x onerror=alert(1)>',
@@ -88,3 +90,9 @@ def test_markup_of_the_template_inside_a_block_tag_is_kept(tag):
     inside = "{% " + tag + " %}Read <strong>{{ value }}</strong>.{% end" + tag.split()[0] + " %}"
     assert "Read <strong>&lt;b&gt;</strong>." in render(inside, value="<b>")
     assert "<p></p>" not in render("{% " + tag + " %}{% end" + tag.split()[0] + " %}")
+
+
+def test_pieces_of_a_text_comparison_are_marked_escaped_and_joined_without_spaces():
+    (row,) = side_by_side("Be <i>fair", "Be <i>strict")
+    sides = render("{% text_diff row.before 'del' %}|{% text_diff row.after 'ins' %}", row=row)
+    assert sides == "Be &lt;i&gt;<del>fair</del>|Be &lt;i&gt;<ins>strict</ins>"
