@@ -188,11 +188,11 @@ def coverage(name: str, items: int, each: int, samples: int = SAMPLES) -> float:
     """Return the lowest coverage over the truths of a method. Samples without an interval do not count."""
     method, _ = METHODS[name]
     draw = np.random.default_rng([SEED, items, each])
-    rates = []
+    rates: list[float] = []
     for truth, once in method(draw, items, each):
         ends = [once() for _ in range(samples)]
         given = [(low, high) for low, high in ends if low is not None and high is not None]
-        rates.append(np.mean([low - 1e-9 <= truth <= high + 1e-9 for low, high in given]) if given else np.nan)
+        rates.append(float(np.mean([low - 1e-9 <= truth <= high + 1e-9 for low, high in given])) if given else np.nan)
     return float(np.nanmin(rates))
 
 
