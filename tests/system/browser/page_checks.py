@@ -97,7 +97,7 @@ def check(page, name, keep="only-on-failure"):
     fits = page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
     if keep == "on" or faults or not fits:
         keep_screenshot(page, name)
-    assert faults == [], name
+    assert faults == [], f"{name}: {faults}"
     assert fits, f"{name} scrolls sideways"
 
 

@@ -42,7 +42,7 @@ def said(at, index, number):
 def test_results_look_right(experiment, visitor, checked_in_all_views):
     page = visitor(experiment.owner)
     page.goto(reverse("experiment_results", args=[experiment.slug]))
-    expect(page.locator("figure img")).to_have_count(4)
+    expect(page.locator("figure img")).to_have_count(5)
     checked_in_all_views(page, "results")
     for viewport in (LAPTOP, PHONE):
         page.set_viewport_size(viewport)
