@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from argparse import ArgumentParser
 from typing import Any
 
@@ -35,9 +33,6 @@ class Command(OutputCommand):
         try:
             filters = _filters(options["filter"])
             write_export(export_chunks(experiment, options["table"], options["format"], filters), options["out"])
-        except BrokenPipeError:
-            # The reader of the standard output, such as `head`, has enough. Python would complain when it flushes.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         except (ExportError, *NO_PLACE) as error:
             raise CommandError(str(error), returncode=2) from error
 

@@ -22,7 +22,7 @@ def spec_with(adaptive):
 
 
 @pytest.fixture
-def world():
+def team():
     return factories.make_team()
 
 
