@@ -326,7 +326,7 @@ def key_of(claim):
 @pytest.fixture
 def design(transactional_db, monkeypatch):
     """Two conditions of one item: so few trials that each of them meets a lot."""
-    for name in ("wake", "write_manifest"):  # Nothing here drains, and manifests take most of a launch.
+    for name in ("enqueue_drains", "write_manifest"):  # Nothing here drains, and manifests take most of a launch.
         monkeypatch.setattr(f"runs_app.run_control.{name}", lambda *_, **__: None)
     priced = {"max_output_tokens": 10, "input_price": 0, "output_price": PRICE}
     return factories.make_experiment(

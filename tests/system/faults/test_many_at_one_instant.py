@@ -92,7 +92,7 @@ def test_launches_in_the_same_instant_make_one_row_a_trial(transactional_db):
 
 def test_workers_and_people_in_each_others_way_never_wait_for_each_other_for_ever(transactional_db, monkeypatch):
     """Every verb there is, over and over, in ten threads: locks in another order would deadlock within a second."""
-    monkeypatch.setattr("runs_app.run_control.wake", lambda *_: None)
+    monkeypatch.setattr("runs_app.run_control.enqueue_drains", lambda *_: None)
     models = [factories.make_model(name, max_output_tokens=9) for name in ("a", "b", "c")]
     models[2].endpoint = factories.make_endpoint("other")
     models[2].save()
