@@ -11,7 +11,7 @@ from playwright.sync_api import expect
 
 from tests.system.browser.conftest import PATIENCE_MS
 from tests.system.browser.page_checks import keep_screenshot, settle, turn
-from tests.system.browser.walked_site import DESIGN, ITEMS, add_people_and_designs, kill_workers, walked_site
+from tests.system.browser.walked_site import DESIGN, ITEMS, add_people_and_designs, kill_workers, sign_in, walked_site
 
 pytestmark = pytest.mark.processes
 
@@ -231,6 +231,35 @@ def test_4_5_and_6_a_pilot_ends_and_the_rest_is_launched_without_a_reload(walked
         assert not [text for text in shown if re.search("No worker is (alive|running)", text)]
         expect(page.locator("summary", has_text="Pause")).to_have_count(0)
         look(page, "all-ended")
+
+
+def test_1_and_7_a_session_expires_and_a_budget_is_raised(walked, look):
+    walked.answer()
+    walked.create_experiment("budget", "budget: {max_usd: 0.0012}")
+    with progress_of(walked, "budget") as page:
+        reached = page.locator("#live").get_by_text(re.compile("The budget of .* is reached"))
+        expect(reached.first).to_be_visible()
+        look(page, "budget-reached")
+        page.context.clear_cookies(name="sessionid")
+        press_action(page, "Resume", "after a night")
+        expect(page.get_by_role("button", name="Sign in")).to_be_visible()
+        with page.expect_navigation() as came_back:
+            sign_in(page, "researcher")
+        assert came_back.value.status == 200
+        expect(page).to_have_url(re.compile("/experiments/budget/progress/$"))
+        look(page, "signed-in-again")
+        page.goto("/experiments/budget/edit/")
+        page.get_by_role("spinbutton", name="Budget").fill("5")
+        page.get_by_label("Reason").fill("more is granted")
+        page.get_by_role("button", name="Save").click()
+        expect(page).to_have_url(re.compile("/experiments/budget/$"))
+        page.goto("/experiments/budget/progress/")
+        expect(reached).to_have_count(0)
+        expect(page.get_by_text("The budget now allows more calls. Resume the run.")).to_be_visible()
+        look(page, "budget-raised")
+        press_action(page, "Resume", "the budget is raised")
+        expect(page.locator("#live")).to_contain_text(f"{ITEMS} of {ITEMS}")
+        expect(page.get_by_text("budget now allows")).to_have_count(0)
 
 
 def test_8_failed_trials_are_retried_by_class_also_after_a_worker_was_lost(walked, look):
