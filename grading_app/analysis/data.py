@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,16 +13,7 @@ from grading_app.reports.frames import labels_of
 from grading_app.reports.score_matrix import load_item_scores
 from grading_app.statistics.intervals import Bounds
 from grading_app.statistics.item_scores import Floats, ItemScores
-from runs_app.models import Condition, Dimension
-
-
-@dataclass(frozen=True)
-class Factors:
-    """The facets of a condition: the names of its model, prompt and sampler."""
-
-    model: str
-    prompt: str
-    sampler: str
+from runs_app.models import Dimension
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +40,6 @@ class AnalysisData:
     scope: Scope
     scores: ItemScores
     labels: dict[int, str]
-    factors: dict[int, Factors]
     keys: list[str]
     categories: list[str]
     norms: Norms | None
@@ -67,38 +57,40 @@ class AnalysisData:
     @property
     def is_share(self) -> bool:
         """True if the scores are right or wrong, so that their means are shares."""
-        return self.scores.is_binary and self.bounds in (None, (0.0, 1.0))
+        return self.scores.is_binary
 
 
 def load_analysis_data(scope: Scope) -> AnalysisData:
     """Read the scores of the scope, and the items, conditions and norms that belong to them."""
-    scores = load_item_scores(scope.experiment, scope.measure, scope.wave, scope.exclude)
-    if scope.missing == MISSING_WRONG:
-        scores = scores.counting_missing_as(scope.measure.low if scope.measure.low is not None else 0.0)
+    scores = narrow_scores(scope, load_item_scores(scope.experiment, scope.measure, scope.wave, scope.exclude))
     labels = labels_of(scope.experiment, scope.wave)
-    wanted = [key for key in labels if not scope.conditions or key in scope.conditions]
-    scores = scores.of_conditions([key for key in wanted if key in set(scores.conditions.tolist())])
-    described = Item.objects.filter(pk__in=scores.items.tolist()) if len(scores.items) < 30_000 else Item.objects.all()
-    of_dataset = described.filter(dataset=scope.experiment.dataset_id)
-    items = {pk: (key, category) for pk, key, category in of_dataset.values_list("pk", "key", "category").iterator()}
-    chosen = np.array(
-        [not scope.category or items[int(pk)][1] == scope.category for pk in scores.items], dtype=np.bool_
-    )
-    scores = scores.of_items(chosen)
+    described = Item.objects.filter(dataset=scope.experiment.dataset_id).values_list("pk", "key", "category")
+    items = {pk: (key, category) for pk, key, category in described.iterator()}
     return AnalysisData(
         scope=scope,
         scores=scores,
         labels={key: labels[key] for key in scores.conditions.tolist()},
-        factors=_factors(scores.conditions.tolist()),
         keys=[items[int(pk)][0] for pk in scores.items],
         categories=[items[int(pk)][1] for pk in scores.items],
         norms=_norms(scope, scores),
     )
 
 
-def _factors(conditions: list[int]) -> dict[int, Factors]:
-    found = Condition.objects.filter(pk__in=conditions).select_related("model", "prompt", "sampler")
-    return {one.pk: Factors(one.model.name, one.asked_with, one.sampler.name) for one in found}
+def narrow_scores(scope: Scope, scores: ItemScores) -> ItemScores:
+    """Return the scores of the scope's conditions and category, with missing ones counted as the scope says.
+
+    They are binary only if 0 and 1 are the ends of the measure, so that they mean wrong and right.
+    """
+    ends = (scope.measure.low, scope.measure.high)
+    scores = replace(scores, is_binary=scores.is_binary and ends in ((None, None), (0.0, 1.0)))
+    if scope.missing == MISSING_WRONG:
+        scores = scores.counting_missing_as(scope.measure.low if scope.measure.low is not None else 0.0)
+    if scope.conditions:
+        scores = scores.of_conditions([key for key in scores.conditions.tolist() if key in scope.conditions])
+    if scope.category:
+        of_category = Item.objects.filter(dataset=scope.experiment.dataset_id, category=scope.category)
+        scores = scores.of_items(np.isin(scores.items, list(of_category.values_list("pk", flat=True))))
+    return scores
 
 
 def _norms(scope: Scope, scores: ItemScores) -> Norms | None:

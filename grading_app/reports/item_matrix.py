@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from datasets_app.models import Item, Norm
-from grading_app.analysis.scope import MISSING_WRONG, Scope
+from grading_app.analysis.scope import Scope
 from grading_app.reports.result_table import ResultColumn, ResultTable
 from grading_app.statistics import item_order
 from grading_app.statistics.item_scores import Floats, ItemScores
@@ -27,23 +27,6 @@ class Selection:
     show: str = ""
     a: int | None = None
     b: int | None = None
-
-
-def narrow_scores(scope: Scope, scores: ItemScores) -> ItemScores:
-    """Return the scores of the scope's conditions and category, with missing ones counted as the scope says.
-
-    They are binary only if 0 and 1 are the ends of the measure, so that they mean wrong and right.
-    """
-    ends = (scope.measure.low, scope.measure.high)
-    scores = replace(scores, is_binary=scores.is_binary and ends in ((None, None), (0.0, 1.0)))
-    if scope.missing == MISSING_WRONG:
-        scores = scores.counting_missing_as(scope.measure.low if scope.measure.low is not None else 0.0)
-    if scope.conditions:
-        scores = scores.of_conditions([key for key in scores.conditions.tolist() if key in scope.conditions])
-    if scope.category:
-        of_category = Item.objects.filter(dataset=scope.experiment.dataset_id, category=scope.category)
-        scores = scores.of_items(np.isin(scores.items, list(of_category.values_list("pk", flat=True))))
-    return scores
 
 
 def select_items(scope: Scope, scores: ItemScores, selection: Selection) -> ItemScores:

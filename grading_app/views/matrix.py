@@ -15,6 +15,7 @@ from django_htmx.http import push_url
 from datasets_app.models import Item, Norm
 from evalsite.lib.permissions import readers_only
 from evalsite.lib.web.htmx import wants_part
+from grading_app.analysis.data import narrow_scores
 from grading_app.analysis.scope import Scope
 from grading_app.forms.matrix import MatrixForm
 from grading_app.models import Grading
@@ -23,7 +24,6 @@ from grading_app.reports.item_matrix import (
     items_per_page,
     load_norms,
     matrix_table,
-    narrow_scores,
     select_items,
 )
 from grading_app.reports.matrix_cells import AMOUNTS, load_cells

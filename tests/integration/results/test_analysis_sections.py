@@ -128,6 +128,22 @@ def test_every_table_is_written_in_every_format(study, query):
             assert table.render(file_format)
 
 
+def test_ratings_of_0_and_1_on_a_longer_scale_are_neither_wrong_nor_right():
+    made = factories.make_experiment(
+        "pain",
+        dataset=factories.make_dataset("pains", 20),
+        models=[factories.make_model("a"), factories.make_model("b")],
+        dimensions=[factories.make_dimension("pain", low=0, high=10)],
+        samples=1,
+    )
+    for run in factories.make_runs(made, status="done"):
+        factories.plan_trials(run, answer=lambda item, *_: {"answer": "0", "rating": item.position % 2})
+    tables = tables_of(made)
+    assert "right_and_wrong" not in tables
+    assert tables["differences"].rows[0]["test"] != "McNemar"
+    assert {column.kind for column in tables["descriptives"].columns if column.name == "mean"} == {"number"}
+
+
 def test_one_condition_and_one_item_are_no_error():
     made = factories.make_experiment(
         "tiny", dataset=factories.make_dataset("one", 1), dimensions=[factories.make_dimension("valence")], samples=1
