@@ -116,6 +116,15 @@ def rebuild_items(dataset: Dataset) -> Iterator[Item]:
     return _items(dataset, read_points(definition), seed=definition["seed"])
 
 
+def list_answers(dataset: Dataset) -> Iterator[dict[str, Any]]:
+    """Yield the rows of an answer key: the text and target of each item, and the task and parameters of a case."""
+    items = dataset.items.active().exclude(target="").values_list("input", "target", "choices", "metadata")
+    for text, target, choices, metadata in items.iterator(chunk_size=BATCH):
+        is_case = "params" in metadata and "task" in metadata
+        case = {"task": metadata["task"], "params": metadata["params"], "choices": choices} if is_case else {}
+        yield {"text": text, "target": target, **case}
+
+
 def _save_items(dataset: Dataset, points: Iterable[Point], *, seed: int, watch: Watch | None) -> None:
     saved, items = 0, _items(dataset, points, seed=seed)
     while batch := list(islice(items, BATCH)):

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 from datasets_app import curation
+from datasets_app.drafts import CurationError
+from datasets_app.models import Dataset
 from datasets_app.parametric.manifolds import DENSITIES
 from datasets_app.parametric.seeds import SEED
 from datasets_app.parametric.spaces import Space, resolve
 from datasets_app.parametric.spec import SpaceError, find_task_files, read_space
-from datasets_app.parametric_datasets import SpaceFiles, compare_with_newest, create_parametric_dataset
+from datasets_app.parametric_datasets import SpaceFiles, compare_with_newest, create_parametric_dataset, list_answers
 
 MOST_BYTES = 5_000_000
 
@@ -26,10 +29,19 @@ def add_parametric_verb(verbs: Any) -> None:
     parser.add_argument("--dry-run", action="store_true", help="print points and cases, save nothing")
     for field in curation.ABOUT:
         parser.add_argument(f"--{field}", default="", metavar="TEXT")
+    parser = verbs.add_parser("answers", help="the right answers as JSON lines, for simulate_provider --answers")
+    parser.add_argument("dataset", metavar="SLUG@V")
 
 
 class ParametricVerb:
-    """The method of the verb, for the class of the command."""
+    """The methods of the verbs, for the class of the command."""
+
+    def do_answers(self: Any, dataset: str, **options: Any) -> None:
+        found = Dataset.objects.named(dataset).first()
+        if found is None:
+            raise CurationError(f"there is no dataset {dataset!r}; `dataset list` names them")
+        for row in list_answers(found):
+            self.say_file(json.dumps(row))
 
     def do_parametric(self: Any, file: Path, name: str, **options: Any) -> None:
         try:

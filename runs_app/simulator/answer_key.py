@@ -1,7 +1,7 @@
-"""The answer key of the simulated models: targets of questions and human norms of images."""
+"""The answer key of the simulated models: targets of questions, cases of tasks, and human norms of images."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,7 @@ from runs_app.simulator.jsonl import read_rows
 from runs_app.simulator.request_parser import ChatRequest
 from runs_app.simulator.text_index import Haystack, TextIndex
 
-_KEYS = frozenset({"text", "target", "image", "dimension", "mean", "sd"})
+_KEYS = frozenset({"text", "target", "task", "params", "choices", "image", "dimension", "mean", "sd"})
 USUAL_DIMENSIONS = ("valence", "arousal", "dominance")
 
 
@@ -22,17 +22,28 @@ class RecordedNorm:
     sd: float
 
 
+@dataclass(frozen=True, slots=True)
+class KnownCase:
+    """The target of a question. A case of a parametric task also has its task, parameters and choices, if any."""
+
+    target: str
+    task: str = ""
+    params: dict[str, Any] = field(default_factory=dict)
+    choices: tuple[str, ...] = ()
+
+
 class AnswerKey:
     """Targets by a part of the question, and norms by image and dimension."""
 
     def __init__(self) -> None:
-        self._targets: TextIndex[str] = TextIndex()
+        self._cases: TextIndex[KnownCase] = TextIndex()
+        self._task_targets: dict[str, dict[str, None]] = {}
         self._norms: dict[tuple[str, str], RecordedNorm] = {}
         self._dimensions: list[str] = list(USUAL_DIMENSIONS)
 
     @classmethod
     def read(cls, paths: Iterable[Path]) -> "AnswerKey":
-        """Read JSONL rows {text, target} and {image, dimension, mean, sd}.
+        """Read JSONL rows {text, target}, {text, target, task, params, choices} and {image, dimension, mean, sd}.
 
         Raise ConfigError, which names a wrong row.
         """
@@ -48,18 +59,27 @@ class AnswerKey:
     def add(self, row: dict[str, Any]) -> None:
         """Add one row. Raise KeyError, TypeError or ValueError if it is neither a target nor a norm."""
         if "image" not in row:
-            self._targets.set(row["text"], str(row["target"]))
+            case = KnownCase(
+                str(row["target"]), row.get("task", ""), dict(row.get("params", {})), tuple(row.get("choices", ()))
+            )
+            self._cases.set(row["text"], case)
+            if case.task:
+                self._task_targets.setdefault(case.task, {})[case.target] = None
             return
         dimension = row["dimension"].lower()
         self._norms[row["image"], dimension] = RecordedNorm(float(row["mean"]), float(row["sd"]))
         if dimension not in self._dimensions:
             self._dimensions.append(dimension)
 
-    def target(self, request: ChatRequest) -> tuple[str, str] | None:
-        """Return the question that occurs in the request, with its target; None if there is none."""
-        if not len(self._targets):
+    def find_case(self, request: ChatRequest) -> tuple[str, KnownCase] | None:
+        """Return the question that occurs in the request, with its case; None if there is none."""
+        if not len(self._cases):
             return None
-        return self._targets.find(Haystack.of(request.text, request.user_text))
+        return self._cases.find(Haystack.of(request.text, request.user_text))
+
+    def list_targets(self, task: str) -> Sequence[str]:
+        """Return the different targets of all cases of a task: wrong answers in the form of right ones."""
+        return tuple(self._task_targets.get(task, ()))
 
     def dimension(self, request: ChatRequest) -> str:
         """Return the dimension that the request names most often, or "" if it names none."""

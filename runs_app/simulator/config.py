@@ -65,6 +65,7 @@ class SimulatorConfig:
     batch_faults: Mapping[str, float] = field(default_factory=dict)
     batch_waits: Mapping[str, float] = field(default_factory=dict)
     answers: tuple[Path, ...] = ()
+    profiles: tuple[Path, ...] = ()  # skill profiles of models; a later file wins
     replays: tuple[Path, ...] = ()
     judge: str = "plain"  # the way of giving verdicts: one of JUDGES
     stalled: tuple[str, ...] = ()  # models that never answer until they are unloaded, as on a local server

@@ -9,14 +9,15 @@ import math
 import random
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from runs_app.simulator import judge_behaviour, request_kind
+from runs_app.simulator import judge_behaviour, parametric_answers, request_kind
 from runs_app.simulator.answer_key import AnswerKey
 from runs_app.simulator.request_kind import Scale
 from runs_app.simulator.request_parser import ChatRequest, bare_name
 from runs_app.simulator.seeded_random import draw_normal, draw_uniforms, normal_quantile
+from runs_app.simulator.skill_profiles import ModelProfile
 
 USUAL_SCALE = Scale(1, 7)
 USUAL_SCORES = Scale(0, 1)
@@ -48,12 +49,13 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Answerer:
-    """The simulated models: one seed, their skills by name, and their answer key."""
+    """The simulated models: one seed, their skills or skill profiles by name, and their answer key."""
 
     seed: int
     skills: Mapping[str, float]
     key: AnswerKey
     judge: str = "plain"
+    profiles: Mapping[str, ModelProfile] = field(default_factory=dict)
 
     def answer(self, request: ChatRequest) -> Answer:
         """Return the answer of `request.model`. The same request gets the same answer."""
@@ -64,6 +66,8 @@ class Answerer:
         schema = request_kind.find_schema(request)
         if schema is not None:
             return json.dumps(self._fill(schema, "answer", request))
+        if (profiled := self._profiled_answer(request)) is not None:
+            return profiled
         if (verdict := judge_behaviour.find_requested_verdict(request)) is not None:
             return self._verdict(verdict, request)
         if request_kind.wants_rating_object(request.text):
@@ -74,7 +78,8 @@ class Answerer:
             return json.dumps({"answer": self._final_answer(request)})
         if request_kind.wants_bare_number(request.text) and not request_kind.find_choices(request.user_text):
             return str(self._rating(request, request_kind.find_scale(request.text, USUAL_SCALE)))
-        return f"{_remark(self.seed, request)}\nANSWER: {self._final_answer(request)}"
+        mark = "Final Answer" if request_kind.wants_final_answer(request.text) else "ANSWER"
+        return f"{_remark(self.seed, request)}\n{mark}: {self._final_answer(request)}"
 
     # Ratings ---------------------------------------------------------------------------------------------------------
 
@@ -102,12 +107,22 @@ class Answerer:
 
     # Right and wrong -------------------------------------------------------------------------------------------------
 
+    def _profiled_answer(self, request: ChatRequest) -> str | None:
+        """Return the answer of a model with a skill profile to a case of a parametric task; None for all others."""
+        model = self.profiles.get(request.model) or self.profiles.get(bare_name(request.model))
+        found = self.key.find_case(request) if model else None
+        profile = model.find_task(found[1].task) if model and found and found[1].task else None
+        if profile is None or found is None:
+            return None
+        _, case = found
+        return parametric_answers.answer_case(case, profile, self.key.list_targets(case.task), self.seed, request)
+
     def _final_answer(self, request: ChatRequest) -> str:
         """Return the target if this model is right this time, else a wrong answer of the same kind."""
-        known = self.key.target(request)
+        known = self.key.find_case(request)
         question = known[0] if known else request.stable_text
         options = request_kind.find_choices(request.user_text)
-        target = known[1] if known else self._made_up_target(question, options)
+        target = known[1].target if known else self._made_up_target(question, options)
         if self._is_right(request, question):
             return _letter_of(target, options) if options else target
         return self._wrong(request, target, options)

@@ -55,6 +55,9 @@ def _add_answer_options(parser: argparse.ArgumentParser) -> None:
         "--answers", action="append", default=[], type=Path, metavar="FILE", help="JSONL of targets and norms"
     )
     parser.add_argument(
+        "--profile", action="append", default=[], type=Path, metavar="FILE", help="JSON of skill profiles by model"
+    )
+    parser.add_argument(
         "--replay", action="append", default=[], type=Path, metavar="FILE", help="JSONL of recorded answers"
     )
     parser.add_argument("--judge", choices=JUDGES, default="plain", help="how verdicts on answers are given")
@@ -89,6 +92,7 @@ def build_config(options: Mapping[str, Any]) -> SimulatorConfig:
         json_schema=not options["no_json_schema"],
         skills={name: rate for skill in options["skill"] for name, rate in parse_pairs(skill, "--skill").items()},
         answers=tuple(options["answers"]),
+        profiles=tuple(options["profile"]),
         replays=tuple(options["replay"]),
         judge=options["judge"],
         stalled=tuple(options["stall"]),
@@ -117,6 +121,7 @@ def build_arguments(config: SimulatorConfig) -> list[str]:
     arguments = [f"{option}={value}" for option, value in given.items() if value is not None]
     arguments += [f"--skill={model}={skill!r}" for model, skill in config.skills.items()]
     arguments += [f"--answers={path}" for path in config.answers]
+    arguments += [f"--profile={path}" for path in config.profiles]
     arguments += [f"--replay={path}" for path in config.replays]
     arguments += [f"--stall={model}" for model in config.stalled]
     return arguments if config.json_schema else [*arguments, "--no-json-schema"]

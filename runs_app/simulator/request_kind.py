@@ -10,6 +10,7 @@ _RATING_OBJECT = re.compile(r"[{\"'`]\s*rating\s*[\"'`]", re.IGNORECASE)
 _SCORE_OBJECT = re.compile(r"[{\"'`]\s*score\s*[\"'`]", re.IGNORECASE)
 _REASONING_KEY = re.compile(r"[\"'`]reasoning[\"'`]", re.IGNORECASE)
 _BARE_NUMBER = re.compile(r"\b(?:single|one|only)\b[^.\n]{0,30}\b(?:integer|number|digit)\b", re.IGNORECASE)
+_FINAL_ANSWER = re.compile(r"\bfinal answer:", re.IGNORECASE)
 _OPTION = re.compile(r"^[^\S\n]*\(?([A-Z])[).:][^\S\n]+(\S[^\n]*)", re.MULTILINE)
 _LABEL_LINE = re.compile(r"^[^\S\n]*[-*]?[^\S\n]*(-?\d{1,3})[^\S\n]*[:=)–—-][^\S\n]*[^\W\d]", re.MULTILINE)
 _SCALES = (
@@ -77,6 +78,10 @@ def wants_reasoning(text: str) -> bool:
 
 def wants_bare_number(text: str) -> bool:
     return _BARE_NUMBER.search(text) is not None
+
+
+def wants_final_answer(text: str) -> bool:
+    return _FINAL_ANSWER.search(text) is not None
 
 
 def find_choices(text: str) -> dict[str, str]:

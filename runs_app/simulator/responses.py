@@ -12,7 +12,7 @@ from runs_app.simulator.request_parser import ChatRequest
 
 # The same number for each image, as for 1024 x 1024 pixels in four tiles. Reading each size is not worth the cost.
 IMAGE_TOKENS = 85 + 4 * 170
-_CHARACTERS_A_TOKEN = 4
+CHARACTERS_PER_TOKEN = 4
 
 _instance = secrets.token_hex(5)
 _numbers = itertools.count(1)
@@ -30,7 +30,7 @@ class Reply:
 
 
 def count_tokens(text: str | None) -> int:
-    return -(-len(text or "") // _CHARACTERS_A_TOKEN)
+    return -(-len(text or "") // CHARACTERS_PER_TOKEN)
 
 
 def build_reply(recorded: Recorded) -> Reply:
@@ -45,7 +45,7 @@ def build_reply(recorded: Recorded) -> Reply:
 
 def shorten(reply: Reply, max_tokens: int | None) -> Reply:
     """Return the reply cut at `max_tokens`, as if the model ran out of tokens."""
-    limit = None if max_tokens is None else max_tokens * _CHARACTERS_A_TOKEN
+    limit = None if max_tokens is None else max_tokens * CHARACTERS_PER_TOKEN
     if limit is None or reply.content is None or len(reply.content) <= limit:
         return reply
     return Reply(reply.content[:limit], "length", reply.reasoning)

@@ -19,6 +19,7 @@ from runs_app.simulator.recordings import Recordings
 from runs_app.simulator.request_counters import Counters, MinuteWindow, counters_page
 from runs_app.simulator.request_parser import ChatRequest, UnreadableRequest, read_chat
 from runs_app.simulator.responses import Reply, apply_fault, build_reply, completion_body, shorten
+from runs_app.simulator.skill_profiles import read_profiles
 
 BACKLOG = 4096
 MAX_BODY_BYTES = 64 * 2**20
@@ -45,7 +46,8 @@ class Simulator:
         self.config = config
         self.counters = Counters()
         self.batches = BatchDesk(self)
-        self.answerer = Answerer(config.seed, config.skills, AnswerKey.read(config.answers), config.judge)
+        profiles = {model: one for path in config.profiles for model, one in read_profiles(path).items()}
+        self.answerer = Answerer(config.seed, config.skills, AnswerKey.read(config.answers), config.judge, profiles)
         self.recordings = Recordings.read(config.replays) if config.replays else None
         self._minute = MinuteWindow()
         self._stalled = set(config.stalled)

@@ -43,6 +43,7 @@ def parsed(arguments: list[str]) -> SimulatorConfig:
         json_schema=st.booleans(),
         skills=st.dictionaries(st.sampled_from(["a/b", "c"]), st.floats(0, 1)),
         answers=st.lists(st.just(Path("/x y/answers.jsonl"))).map(tuple),
+        profiles=st.lists(st.just(Path("skills.json"))).map(tuple),
         replays=st.lists(st.just(Path("replay.jsonl"))).map(tuple),
     )
 )

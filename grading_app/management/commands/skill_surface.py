@@ -1,0 +1,50 @@
+"""`manage.py skill_surface PROFILE`: the true surface of simulated models, or how well an experiment recovered it."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser
+from pathlib import Path
+from typing import Any
+
+from datasets_app.models import Dataset
+from evalsite.lib.ops.commands import OutputCommand, refuse_input
+from grading_app.reports.result_table import FORMATS
+from grading_app.reports.surface_recovery import recovery_table, truth_table
+from runs_app.models import Experiment
+from runs_app.simulator.config import ConfigError
+from runs_app.simulator.skill_profiles import read_profiles
+
+
+class Command(OutputCommand):
+    help = "Print the true surface of skill profiles over a dataset, or compare an experiment's intervals with it."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("profile", type=Path, help="the file given to simulate_provider --profile")
+        chosen = parser.add_mutually_exclusive_group(required=True)
+        chosen.add_argument("--dataset", metavar="SLUG@V", help="print the truth at the points of this dataset")
+        chosen.add_argument("--experiment", metavar="NAME", help="compare the intervals of this experiment")
+        parser.add_argument("--max-tokens", type=int, metavar="N", help="the longest answer, with --dataset")
+        parser.add_argument("--format", default="md", choices=FORMATS)
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        try:
+            profiles = read_profiles(options["profile"])
+        except ConfigError as error:
+            refuse_input(str(error))
+        if options["dataset"]:
+            table = truth_table(_find_dataset(options["dataset"]), profiles, options["max_tokens"])
+        else:
+            experiment = Experiment.objects.filter(slug=options["experiment"]).first()
+            if experiment is None:
+                refuse_input(f"there is no experiment {options['experiment']!r}")
+            table = recovery_table(experiment, profiles)
+        if not table.rows:
+            refuse_input("no case of a parametric task belongs to a model and a task of this profile")
+        self.say_file(table.render(options["format"]))
+
+
+def _find_dataset(reference: str) -> Dataset:
+    found: Dataset | None = Dataset.objects.named(reference).first()
+    if found is None:
+        refuse_input(f"there is no dataset {reference!r}; `dataset list` names them")
+    return found

@@ -1,0 +1,158 @@
+"""The surface that an experiment recovers, compared with the true one of simulated models with skill profiles.
+
+Each cell is a point of a parametric task in one condition. Its interval is that of the accuracy beyond guessing; the
+truth is the chance to know the answer that the profile says (`runs_app/simulator/skill_profiles.py`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from datasets_app.models import Dataset
+from evalsite.lib.stats.wilson import Interval
+from grading_app.export.key_ranges import bare_cursor
+from grading_app.models import GradeCondition
+from grading_app.reports.result_table import ResultColumn, ResultTable
+from runs_app.models import Experiment
+from runs_app.simulator.skill_profiles import ModelProfile
+from runs_app.stopping.rules import Tally
+
+SCORER = "final_answer"
+CONFIDENCE = 0.95
+ROUNDING = 1e-9
+
+COUNTS = """
+SELECT c.condition_id, m.model, s.max_tokens, i.metadata ->> 'task', i.metadata ->> 'params',
+    count(*) FILTER (WHERE g.score = 1)::int, count(*) FILTER (WHERE g.score IS NOT NULL)::int,
+    count(*) FILTER (WHERE t.truncated OR g.parse_error = 'truncated')::int,
+    coalesce(sum((i.metadata ->> 'guess_chance')::float8) FILTER (WHERE g.score IS NOT NULL), 0)::float8
+FROM runs_app_trial t
+JOIN runs_app_run r ON r.id = t.run_id
+JOIN runs_app_condition c ON c.id = r.condition_id AND c.stage = 'generate'
+JOIN runs_app_languagemodel m ON m.id = c.model_id
+JOIN runs_app_sampler s ON s.id = c.sampler_id
+JOIN datasets_app_item i ON i.id = t.item_id
+LEFT JOIN grading_app_grading g ON g.trial_id = t.id AND g.condition_id = %(rule)s
+WHERE r.experiment_id = %(experiment)s AND t.status = 'done' AND i.metadata ? 'params'
+GROUP BY 1, 2, 3, 4, 5 ORDER BY 1, min(i.position)
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveredCell:
+    """One point in one condition: its counts, the true accuracy beyond guessing, and the true share of cut answers."""
+
+    condition: str
+    model: str
+    task: str
+    params: Mapping[str, Any]
+    tally: Tally
+    skill: float
+    truncation: float
+
+    @property
+    def interval(self) -> Interval | None:
+        """Return the interval of the accuracy beyond guessing; None without scored answers."""
+        return self.tally.interval(CONFIDENCE) if self.tally.total else None
+
+    @property
+    def covers(self) -> bool | None:
+        """Return whether the interval contains the truth; None without an interval."""
+        found = self.interval
+        return None if found is None else found.low - ROUNDING <= self.skill <= found.high + ROUNDING
+
+
+def list_cells(experiment: Experiment, profiles: Mapping[str, ModelProfile]) -> list[RecoveredCell]:
+    """Return the cells of the models that have a profile, by the latest gradings of the scorer `final_answer`."""
+    rule = experiment.grade_conditions.filter(kind=GradeCondition.Kind.RULE, scorer=SCORER).order_by("-pk").first()
+    with bare_cursor() as cursor:
+        cursor.execute(COUNTS, {"experiment": experiment.pk, "rule": rule.pk if rule else None})
+        rows = cursor.fetchall()
+    return list(_cells(rows, profiles))
+
+
+def _cells(rows: list[tuple[Any, ...]], profiles: Mapping[str, ModelProfile]) -> Iterator[RecoveredCell]:
+    for condition, model, max_tokens, task, text, correct, total, truncated, guesses in rows:
+        profile, params = profiles.get(model), json.loads(text)
+        skill = profile.skill(task, params) if profile else None
+        if profile is None or skill is None:
+            continue
+        tally = Tally(correct, total, truncated, min(float(total), guesses))
+        cut = profile.truncation(task, params, max_tokens) or 0.0
+        yield RecoveredCell(condition, model, task, params, tally, skill, cut)
+
+
+def recovery_table(experiment: Experiment, profiles: Mapping[str, ModelProfile]) -> ResultTable:
+    """Return the cells with their truth, and how many of the intervals contain it."""
+    cells = list_cells(experiment, profiles)
+    known = [cell.covers for cell in cells if cell.covers is not None]
+    counted = f"{sum(known):,} of {len(known):,} intervals contain the true accuracy."
+    return ResultTable(
+        name="recovery",
+        title=f"Recovered surface of {experiment.slug}",
+        columns=[
+            ResultColumn("condition", "Condition"),
+            ResultColumn("task", "Task"),
+            ResultColumn("params", "Parameters"),
+            ResultColumn("n", "n", "count"),
+            ResultColumn("interval", "Accuracy beyond guessing, 95 %", "share_interval"),
+            ResultColumn("skill", "True", "share"),
+            ResultColumn("covers", "Contains it"),
+            ResultColumn("truncated", "Cut off", "share"),
+            ResultColumn("truncation", "True", "share"),
+        ],
+        rows=[_row(cell) for cell in cells],
+        sentence=counted if known else "No cell has a scored answer.",
+        formula="Wilson's interval of the answers, mapped by (p - g) / (1 - g), where g is the mean guess chance.",
+    )
+
+
+def _row(cell: RecoveredCell) -> dict[str, Any]:
+    found = cell.interval
+    return {
+        "condition": cell.condition,
+        "task": cell.task,
+        "params": _describe(cell.params),
+        "n": cell.tally.total,
+        "interval": (found.low, found.high) if found else None,
+        "skill": cell.skill,
+        "covers": None if cell.covers is None else "yes" if cell.covers else "no",
+        "truncated": cell.tally.truncation,
+        "truncation": cell.truncation,
+    }
+
+
+def truth_table(dataset: Dataset, profiles: Mapping[str, ModelProfile], max_tokens: int | None) -> ResultTable:
+    """Return the true surface of every profile over the points of a dataset."""
+    points = [] if not hasattr(dataset, "parametric_space") else dataset.parametric_space.read_definition()["points"]
+    rows = [
+        {
+            "model": model,
+            "task": point["base_task"],
+            "params": _describe(point["params"]),
+            "skill": skill,
+            "truncation": profile.truncation(point["base_task"], point["params"], max_tokens),
+        }
+        for model, profile in profiles.items()
+        for point in points
+        if (skill := profile.skill(point["base_task"], point["params"])) is not None
+    ]
+    return ResultTable(
+        name="truth",
+        title=f"True surface over {dataset}",
+        columns=[
+            ResultColumn("model", "Model"),
+            ResultColumn("task", "Task"),
+            ResultColumn("params", "Parameters"),
+            ResultColumn("skill", "Accuracy beyond guessing", "share"),
+            ResultColumn("truncation", "Cut off", "share"),
+        ],
+        rows=rows,
+    )
+
+
+def _describe(params: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in sorted(params.items()))
