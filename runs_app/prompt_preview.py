@@ -108,7 +108,7 @@ def turns_of_writer(messages: list[prompts.Turn], about: Trial) -> Turns:
 
 def _turns_told(turns: list[prompts.Turn], about: Trial, told: Mapping[str, str], closing: str) -> Turns:
     image = about.item.image
-    question = requests.build_question(about.item, about.dimension).for_judging(told)
+    question = requests.build_question(about.item, about.dimension).with_judge_variables(told)
     try:
         messages = prompts.render(turns, question.variables, image.url if image else None, hint=closing)
     except prompts.PromptError as problem:

@@ -123,7 +123,7 @@ def extend(
 def pause(runs: RunQuerySet, *, by: Actor, reason: str = "") -> list[int]:
     """Pause these runs and return the ids that changed. Calls in flight are still answered and recorded."""
     with transaction.atomic():
-        lock_rows(set(_places(runs)))
+        lock_rows(set(_list_counter_keys(runs)))
         return runs.transition(
             sources=[Run.Status.RUNNING, Run.Status.QUEUED],
             target=Run.Status.PAUSED,
@@ -139,7 +139,7 @@ def resume(runs: RunQuerySet, *, by: Actor, reason: str = "") -> list[int]:
     Failures before the resume no longer count towards the stopping rule.
     """
     with transaction.atomic():
-        lock_rows(set(_places(runs)))
+        lock_rows(set(_list_counter_keys(runs)))
         moved = start_runs(runs, sources=[Run.Status.PAUSED, Run.Status.STOPPED], by=by, reason=reason)
     enqueue_drains()
     return moved
@@ -159,10 +159,12 @@ def cancel(runs: RunQuerySet, *, by: Actor, reason: str = "") -> list[int]:
     """
     live = [Run.Status.PLANNED, Run.Status.QUEUED, Run.Status.RUNNING, Run.Status.PAUSED, Run.Status.STOPPED]
     moved = []
-    for place in reversed(_places(runs)):  # Last run of a sequence first, so that the next one never starts.
+    for counter_keys in reversed(
+        _list_counter_keys(runs)
+    ):  # Last run of a sequence first, so that the next one never starts.
         with transaction.atomic():
-            lock_rows({place})
-            run = Run.objects.filter(pk=place.run_id)
+            lock_rows({counter_keys})
+            run = Run.objects.filter(pk=counter_keys.run_id)
             if run.transition(
                 sources=live,
                 target=Run.Status.CANCELLED,
@@ -171,10 +173,10 @@ def cancel(runs: RunQuerySet, *, by: Actor, reason: str = "") -> list[int]:
                 stop_reason=reason,
                 finished_at=Now(),
             ):
-                _move_trials(place, CANCEL_PENDING, [place.run_id], before="pending", after="cancelled")
-                ProviderBatch.objects.filter(run=place.run_id).request_cancel(by=by, reason=reason)
-                start_next_queued([place.experiment_id])
-                moved.append(place.run_id)
+                _move_trials(counter_keys, CANCEL_PENDING, [counter_keys.run_id], before="pending", after="cancelled")
+                ProviderBatch.objects.filter(run=counter_keys.run_id).request_cancel(by=by, reason=reason)
+                start_next_queued([counter_keys.experiment_id])
+                moved.append(counter_keys.run_id)
     return moved
 
 
@@ -185,7 +187,7 @@ def cancel_batch(batch: ProviderBatch, *, by: Actor, reason: str) -> bool:
     """
     runs = Run.objects.filter(pk=batch.run_id)
     with transaction.atomic():
-        lock_rows(set(_places(runs)))
+        lock_rows(set(_list_counter_keys(runs)))
         if not ProviderBatch.objects.filter(pk=batch.pk).request_cancel(by=by, reason=reason):
             return False
         runs.transition(
@@ -208,15 +210,17 @@ def retry_failed(runs: RunQuerySet, *, by: Actor, error_class: str | None = None
     ones, because they are never called.
     """
     total = 0
-    for place in _places(runs.filter(experiment__imported_from="")):
+    for counter_keys in _list_counter_keys(runs.filter(experiment__imported_from="")):
         with transaction.atomic():
-            if lock_rows({place})[place.run_id] == Run.Status.CANCELLED:
+            if lock_rows({counter_keys})[counter_keys.run_id] == Run.Status.CANCELLED:
                 continue
-            n = _move_trials(place, RETRY, [place.run_id, error_class, error_class], before="failed", after="pending")
+            n = _move_trials(
+                counter_keys, RETRY, [counter_keys.run_id, error_class, error_class], before="failed", after="pending"
+            )
             if n:
-                reopen_points(place.run_id)
+                reopen_points(counter_keys.run_id)
                 start_runs(
-                    Run.objects.filter(pk=place.run_id),
+                    Run.objects.filter(pk=counter_keys.run_id),
                     sources=[Run.Status.DONE, Run.Status.STOPPED],
                     by=by,
                     reason=reason or f"retry of {n} failed ({error_class or 'all classes'})",
@@ -240,13 +244,13 @@ def revive(runs: RunQuerySet, *, by: Actor, reason: str) -> dict[int, int]:
     """
     revived = {}
     with transaction.atomic():
-        places = _places(runs.filter(status=Run.Status.CANCELLED))
+        places = _list_counter_keys(runs.filter(status=Run.Status.CANCELLED))
         lock_rows(set(places))
-        for place in places:
-            n = _move_trials(place, REVIVE, [place.run_id], before="cancelled", after="pending")
-            run = Run.objects.filter(pk=place.run_id)
+        for counter_keys in places:
+            n = _move_trials(counter_keys, REVIVE, [counter_keys.run_id], before="cancelled", after="pending")
+            run = Run.objects.filter(pk=counter_keys.run_id)
             if start_runs(run.exclude(n_pending=0, n_running=0), sources=[Run.Status.CANCELLED], by=by, reason=reason):
-                revived[place.run_id] = n
+                revived[counter_keys.run_id] = n
             else:
                 run.transition(
                     sources=[Run.Status.CANCELLED], target=Run.Status.DONE, by=by, reason=reason, stop_reason=""
@@ -264,18 +268,18 @@ def set_concurrency(run: Run, n: int, *, by: Actor) -> None:
     run.max_concurrency = n
 
 
-def _places(runs: RunQuerySet) -> list[CounterKeys]:
+def _list_counter_keys(runs: RunQuerySet) -> list[CounterKeys]:
     rows = runs.order_by("pk").values_list("pk", "experiment_id", "condition__model__endpoint_id")
     return [CounterKeys(*row) for row in rows]
 
 
-def _move_trials(place: CounterKeys, sql: str, arguments: list[Any], *, before: str, after: str) -> int:
+def _move_trials(counter_keys: CounterKeys, sql: str, arguments: list[Any], *, before: str, after: str) -> int:
     """Move trials that are not in flight to another status, and update the counters. The run must be locked."""
     with connection.cursor() as cursor:
         cursor.execute(sql, arguments)
         n = int(cursor.rowcount)
     deltas = CounterDeltas()
-    delta = deltas.at(place)
+    delta = deltas.at(counter_keys)
     setattr(delta, before, -n)
     setattr(delta, after, n)
     deltas.settle()

@@ -59,28 +59,28 @@ def decide_due() -> int:
     Drains and the sweep call this. It is safe at any time and from many processes at once.
     """
     decided = 0
-    for place, points in adaptive_rounds.points_due().items():
+    for counter_keys, points in adaptive_rounds.find_due_points().items():
         try:
-            decided += _decide(place, points)
+            decided += _decide(counter_keys, points)
         except OUTAGES:
             raise
         except Exception as fault:
             # One undecidable design must not block the others, and must not be retried forever.
-            logger.exception("the rounds of run %s cannot be decided", place.run_id)
-            _stop(place, fault)
+            logger.exception("the rounds of run %s cannot be decided", counter_keys.run_id)
+            _stop(counter_keys, fault)
     return decided
 
 
-def _decide(place: CounterKeys, points: Mapping[int, int]) -> int:
-    experiment = Experiment.objects.get(pk=place.experiment_id)
+def _decide(counter_keys: CounterKeys, points: Mapping[int, int]) -> int:
+    experiment = Experiment.objects.get(pk=counter_keys.experiment_id)
     spec = adaptive_of(experiment)
     if spec is None:
         raise ValueError("the experiment says no rule")
     answered = [trial for (trial,) in _rows(ANSWERED, {"points": list(points)})]
     rule = rule_of(experiment, spec)
     counted = counts_of(points, grade_trials(experiment, rule, answered))
-    judged = [one.judged(spec, points, experiment.samples, rule) for one in counted]
-    return adaptive_rounds.write_decisions(place, judged)
+    decisions = [one.decide(spec, points, experiment.samples, rule) for one in counted]
+    return adaptive_rounds.write_decisions(counter_keys, decisions)
 
 
 def counts_of(points: Iterable[int], rule: int | None) -> list[Counted]:
@@ -133,7 +133,7 @@ class Counted:
         )  # fmt: skip
         return float(effective_size(sums, confidence))
 
-    def judged(self, spec: AdaptiveSpec, points: Mapping[int, int], samples: int, rule: Rule) -> PointDecision:
+    def decide(self, spec: AdaptiveSpec, points: Mapping[int, int], samples: int, rule: Rule) -> PointDecision:
         asked, most = points[self.point], min(spec.max, self.items * samples)
         tally = self.tally(spec.confidence)
         decision = spec.rule(most).decide(tally, asked=asked)
@@ -141,13 +141,13 @@ class Counted:
         return PointDecision(self.point, asked, tally, self.unread, self.failed, decision, upto, name)
 
 
-def _stop(place: CounterKeys, fault: Exception) -> None:
+def _stop(counter_keys: CounterKeys, fault: Exception) -> None:
     """Stop the run, so that no process retries each second. Close the points of a cancelled run without counts."""
     reason = f"Its rounds cannot be decided: {fault}"[:500]
-    Point.objects.open().filter(run=place.run_id, run__status=Run.Status.CANCELLED).update(
+    Point.objects.open().filter(run=counter_keys.run_id, run__status=Run.Status.CANCELLED).update(
         status=Point.Status.CANCELLED, reason=reason
     )
-    Run.objects.filter(pk=place.run_id).transition(
+    Run.objects.filter(pk=counter_keys.run_id).transition(
         sources=[Run.Status.RUNNING], target=Run.Status.STOPPED, by="engine", reason=reason, stop_reason=reason
     )
 

@@ -39,8 +39,8 @@ class AnthropicBatches:
     def __init__(self, url: str, key: str) -> None:
         self._door = ApiClient(url.removesuffix("/v1"), key, {"x-api-key": key, "anthropic-version": VERSION})
 
-    def entry(self, custom_id: str, shaped: RequestBody) -> dict[str, Any]:
-        return {"custom_id": custom_id, "params": shaped.body}
+    def entry(self, custom_id: str, body: RequestBody) -> dict[str, Any]:
+        return {"custom_id": custom_id, "params": body.body}
 
     async def upload(self, package: BatchFile, key: UUID, *, again: bool) -> str:
         return ""
@@ -48,22 +48,22 @@ class AnthropicBatches:
     async def create(self, package: BatchFile | None, input_file: str, key: UUID) -> State:
         if package is None:
             raise ValueError("there is nothing to submit")
-        with package.opened() as file:
+        with package.open() as file:
             headers = {"content-type": "application/json", **package.headers}
-            return state_of(require_id(await self._door.post(PATH, data=file, **headers)))
+            return parse_state(require_id(await self._door.post(PATH, data=file, **headers)))
 
-    async def find(self, sought: SubmissionSearch) -> State | None:
+    async def find(self, search: SubmissionSearch) -> State | None:
         """Find a batch by its content, because it has no name here. It shows its calls only once it has ended.
 
         Raise AmbiguousSubmission if an unknown batch of this size and time is still at work. It may be the one. This
         lasts a day at most, because every batch ends within that time.
         """
         candidates = []
-        async for batch in self._made_within(sought):
-            state = state_of(batch)
-            if state.provider_id in sought.known or sum(state.counts.values()) != sought.n:
+        async for batch in self._made_within(search):
+            state = parse_state(batch)
+            if state.provider_id in search.known_ids or sum(state.counts.values()) != search.n:
                 continue
-            is_it = await self._holds(state, sought.key)
+            is_it = await self._holds(state, search.key)
             if is_it:
                 return state
             if is_it is None:
@@ -72,16 +72,16 @@ class AnthropicBatches:
             raise AmbiguousSubmission(candidates)
         return None
 
-    async def look(self, provider_id: str) -> State:
-        return state_of(await self._door.get(f"{PATH}/{quote(provider_id, safe='')}"))
+    async def retrieve(self, provider_id: str) -> State:
+        return parse_state(await self._door.get(f"{PATH}/{quote(provider_id, safe='')}"))
 
     async def cancel(self, provider_id: str) -> State:
-        return state_of(await self._door.post(f"{PATH}/{quote(provider_id, safe='')}/cancel"))
+        return parse_state(await self._door.post(f"{PATH}/{quote(provider_id, safe='')}/cancel"))
 
     async def lines(self, provider_id: str, files: list[str]) -> AsyncIterator[Line]:
         async for line in self._door.lines(f"{PATH}/{quote(provider_id, safe='')}/results"):
             if found := parse_object(line):
-                yield line_of(found)
+                yield parse_line(found)
 
     async def _holds(self, state: State, key: UUID) -> bool | None:
         """Return whether the batch's calls have this key, or None while its results cannot be read."""
@@ -98,12 +98,12 @@ class AnthropicBatches:
             return None
         return False
 
-    async def _made_within(self, sought: SubmissionSearch) -> AsyncIterator[dict[str, Any]]:
+    async def _made_within(self, search: SubmissionSearch) -> AsyncIterator[dict[str, Any]]:
         """Yield the batches made when the submission may have arrived, newest first.
 
         Batches whose results were deleted are left out.
         """
-        begins, ends = sought.since - SLACK, sought.until + SLACK
+        begins, ends = search.since - SLACK, search.until + SLACK
         async for batch in self._newest_first():
             made = _time(batch.get("created_at"))
             if made is not None and made < begins:
@@ -123,7 +123,7 @@ class AnthropicBatches:
             after = f"&after_id={quote(str(rows[-1].get('id')), safe='')}"
 
 
-def state_of(batch: dict[str, Any]) -> State:
+def parse_state(batch: dict[str, Any]) -> State:
     """Return the state that a message batch object reports."""
     word, counts = _text(batch.get("processing_status"), 40), parse_counts(batch.get("request_counts"))
     phase = Phase.WORKING
@@ -133,13 +133,13 @@ def state_of(batch: dict[str, Any]) -> State:
     return State(
         provider_id=_text(batch.get("id"), 200),
         phase=phase,
-        word=word,
+        status_name=word,
         counts=counts,
         expires_at=_time(batch.get("expires_at")),
     )
 
 
-def line_of(found: dict[str, Any]) -> Line:
+def parse_line(found: dict[str, Any]) -> Line:
     """Return a line of the results."""
     name, result = _text(found.get("custom_id"), 64), found.get("result")
     result = result if isinstance(result, dict) else {}

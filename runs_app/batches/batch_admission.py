@@ -13,7 +13,7 @@ from django.db import connection, transaction
 from django.db.models.functions import Now
 
 from runs_app.batches.batch_size import batch_size
-from runs_app.engine.admission import cannot_afford_one, claim_shares, pause_for_budget
+from runs_app.engine.admission import cannot_afford_trial, claim_shares, pause_for_budget
 from runs_app.engine.broken_runs import stop_broken
 from runs_app.engine.counters import CounterKeys
 from runs_app.engine.database_recovery import OUTAGES
@@ -48,19 +48,19 @@ ORDER BY e.priority DESC, r.id
 
 def admit_batches() -> list[int]:
     """Make at most one batch of each run that may have one now. Return their ids."""
-    made = (_admit_or_stop(place) for place in runs_with_work())
+    made = (_admit_or_stop(counter_keys) for counter_keys in runs_with_work())
     return [batch.pk for batch in made if batch]
 
 
-def _admit_or_stop(place: CounterKeys) -> ProviderBatch | None:
+def _admit_or_stop(counter_keys: CounterKeys) -> ProviderBatch | None:
     """Make a batch of a run. Stop a run that cannot be claimed with a reason, so that the others make their batches."""
     try:
-        return _admit(place)
+        return _admit(counter_keys)
     except OUTAGES:
         raise
     except Exception as fault:
-        logger.exception("run %s cannot be batched", place.run_id)
-        stop_broken(place, "Its trials could not be claimed", fault)
+        logger.exception("run %s cannot be batched", counter_keys.run_id)
+        stop_broken(counter_keys, "Its trials could not be claimed", fault)
         return None
 
 
@@ -71,30 +71,30 @@ def runs_with_work() -> list[CounterKeys]:
         return [CounterKeys(*row) for row in cursor.fetchall()]
 
 
-def _admit(place: CounterKeys) -> ProviderBatch | None:
+def _admit(counter_keys: CounterKeys) -> ProviderBatch | None:
     with transaction.atomic():
-        books = lock_counters(place.endpoint_id, [place.run_id], batched=True)
-        if books is None or place.run_id not in books.runs:
+        counters = lock_counters(counter_keys.endpoint_id, [counter_keys.run_id], batched=True)
+        if counters is None or counter_keys.run_id not in counters.runs:
             return None
-        endpoint = Endpoint.objects.get(pk=place.endpoint_id)
+        endpoint = Endpoint.objects.get(pk=counter_keys.endpoint_id)
         batch = None
-        if books.gate.is_open and endpoint.batches.open().count() < endpoint.batch_max_open:
-            batch = _claim(books, place, endpoint)
-        books.settle()  # If a limit on failures was lowered, this stops the run instead.
+        if counters.endpoint.is_open and endpoint.batches.open().count() < endpoint.batch_max_open:
+            batch = _claim(counters, counter_keys, endpoint)
+        counters.settle()  # If a limit on failures was lowered, this stops the run instead.
         return batch
 
 
-def _claim(books: LockedCounters, place: CounterKeys, endpoint: Endpoint) -> ProviderBatch | None:
-    most, left = endpoint.batch_max_requests, books.budgets()
-    (demand,) = (replace(one, in_flight=0, max_concurrency=most) for one in books.demands())
-    if cannot_afford_one(demand, left):
+def _claim(counters: LockedCounters, counter_keys: CounterKeys, endpoint: Endpoint) -> ProviderBatch | None:
+    most, left = endpoint.batch_max_requests, counters.budgets()
+    (demand,) = (replace(one, in_flight=0, max_concurrency=most) for one in counters.demands())
+    if cannot_afford_trial(demand, left):
         pause_for_budget([demand])
-    n = batch_size(demand.pending, most, left[place.experiment_id], demand.reserve_usd)
-    batch = ProviderBatch(run_id=place.run_id, endpoint=endpoint, next_poll_at=Now())
-    batch.n_requests = len(claim_shares(books, {place.run_id: n}, None, batch=batch.key)) if n else 0
+    n = batch_size(demand.pending, most, left[counter_keys.experiment_id], demand.reserve_usd)
+    batch = ProviderBatch(run_id=counter_keys.run_id, endpoint=endpoint, next_poll_at=Now())
+    batch.n_requests = len(claim_shares(counters, {counter_keys.run_id: n}, None, batch=batch.key)) if n else 0
     if not batch.n_requests:
         return None
     batch.reserved_usd = demand.reserve_usd * batch.n_requests
-    batch.discount = LanguageModel.objects.get(conditions__runs=place.run_id).batch_discount
+    batch.discount = LanguageModel.objects.get(conditions__runs=counter_keys.run_id).batch_discount
     batch.save()
     return batch

@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Awaitable, Callable, Sequence
 from typing import IO, Any
 
-from runs_app.batches.batch_lease import BatchLease, held_claims
+from runs_app.batches.batch_lease import BatchLease, list_held_claims
 from runs_app.batches.protocol import BatchApi, BatchFile, custom_id
 from runs_app.engine import outcomes
 from runs_app.engine.database_recovery import record_each
@@ -26,8 +26,8 @@ Sql = Callable[..., Awaitable[Any]]
 class BatchFileBuilder:
     """A builder of one file. With `settles`, its trials may still be given back; a file made again is the same."""
 
-    def __init__(self, hold: BatchLease, api: BatchApi, sql: Sql, *, settles: bool) -> None:
-        self._hold, self._api, self._sql, self._settles = hold, api, sql, settles
+    def __init__(self, lease: BatchLease, api: BatchApi, sql: Sql, *, settles: bool) -> None:
+        self._lease, self._api, self._sql, self._settles = lease, api, sql, settles
         self._questions = DesignCache()
         self._n = self._size = 0
         self._headers: dict[str, str] = {}
@@ -54,37 +54,37 @@ class BatchFileBuilder:
             after = jobs[-1].claim.trial_id
             settled = [result for job in jobs if (result := await self._settled_or_written(job, file))]
             if self._settles and settled:
-                await self._sql(record_each, settled, self._hold.worker_id)
+                await self._sql(record_each, settled, self._lease.worker_id)
 
     def _jobs(self, after: int) -> Sequence[Job]:
-        return build_jobs(held_claims(self._hold, after=after), self._questions)
+        return build_jobs(list_held_claims(self._lease, after=after), self._questions)
 
     async def _settled_or_written(self, job: Job, file: IO[bytes]) -> Result | None:
         """Write a job to the file, or return its result if it needs no call.
 
         It needs none if the cache has its answer, if it cannot be asked, or if the file is full.
         """
-        if self._settles and job.remembered is not None:
-            conclusion = outcomes.conclude_cached_answer(job.remembered, job.scale)
-            return build_result(job, conclusion, [outcomes.attempt_from_cache(job.remembered)])
+        if self._settles and job.cached_reply is not None:
+            conclusion = outcomes.conclude_cached_answer(job.cached_reply, job.scale)
+            return build_result(job, conclusion, [outcomes.attempt_from_cache(job.cached_reply)])
         try:
-            if isinstance(job.asked, CallFailure):
-                raise job.asked
-            shaped = await gateway.build_body(job.asked.request)
+            if isinstance(job.prepared, CallFailure):
+                raise job.prepared
+            body = await gateway.build_body(job.prepared.request)
         except CallFailure as failure:
             if not self._settles:  # The trial could be written once. A file without it would be another file.
                 raise
             return _failed(job, failure)
         await asyncio.sleep(0)  # Shaping takes a millisecond or two, so other tasks get their turn.
-        return None if self._write(job, job.asked, shaped, file) else Result(job.claim, _PENDING, unspent=True)
+        return None if self._write(job, job.prepared, body, file) else Result(job.claim, _PENDING, unspent=True)
 
-    def _write(self, job: Job, asked: PreparedRequest, shaped: RequestBody, file: IO[bytes]) -> bool:
-        entry = json.dumps(self._api.entry(custom_id(self._hold.batch.key, job.claim.trial_id), shaped)).encode()
+    def _write(self, job: Job, prepared: PreparedRequest, body: RequestBody, file: IO[bytes]) -> bool:
+        entry = json.dumps(self._api.entry(custom_id(self._lease.batch.key, job.claim.trial_id), body)).encode()
         if self._n and self._size + len(entry) > self._api.most_bytes:
             return False
         file.write(self._api.separator * bool(self._n) + entry)
         self._n, self._size = self._n + 1, self._size + len(entry) + 1
-        self._headers |= shaped.headers
+        self._headers |= body.headers
         return True
 
 

@@ -20,9 +20,9 @@ from runs_app.models import ProviderBatch, Run, Trial
 
 S = ProviderBatch.Status
 LEASE_S = 60.0
-PORTION = 200  # Trials that are rendered, or moved, in one piece of SQL.
+CHUNK_SIZE = 200  # Trials that are rendered, or moved, in one piece of SQL.
 
-TAKE = """
+TAKE_LEASE = """
 UPDATE runs_app_providerbatch SET claim = %s, worker_id = %s, lease_until = clock_timestamp() + %s * interval '1 second'
 WHERE id = (SELECT id FROM runs_app_providerbatch
     WHERE status = ANY(%s) AND next_poll_at <= clock_timestamp()
@@ -31,7 +31,7 @@ WHERE id = (SELECT id FROM runs_app_providerbatch
 RETURNING id
 """
 
-HELD = """
+HELD_TRIALS = """
 SELECT t.id, t.item_id, t.dimension_id, t.sample_idx, t.attempts, t.yields, t.reserved_usd,
     t.error_class = 'response_format_unsupported'
 FROM runs_app_trial t WHERE t.run_id = %s AND t.status = 'running' AND t.token = %s AND t.id > %s
@@ -58,7 +58,7 @@ class BatchLease:
         return f"worker {self.worker_id}"
 
     @property
-    def place(self) -> CounterKeys:
+    def counter_keys(self) -> CounterKeys:
         return CounterKeys(self.batch.run_id, self.batch.run.experiment_id, self.batch.endpoint_id)
 
     def save(self, **changes: Any) -> None:
@@ -71,22 +71,22 @@ class BatchLease:
             raise LeaseLost
         self._refresh()
 
-    def is_called_off(self) -> bool:
+    def should_cancel(self) -> bool:
         """Return whether it is not submitted yet, and its run is not running or its endpoint is switched off."""
         is_here = self.batch.status in (S.PREPARING, S.SUBMITTING) and self.batch.gone_by is None
-        return is_here and not self._still_wanted.exists()
+        return is_here and not self._active_rows.exists()
 
-    def set_off(self, **changes: Any) -> None:
+    def save_before_submission(self, **changes: Any) -> None:
         """Change columns like `save`, right before the submission. Raise LeaseLost also if the batch was called off."""
-        if not self._still_wanted.filter(claim=self.claim, status=self.batch.status).update(**changes):
+        if not self._active_rows.filter(claim=self.claim, status=self.batch.status).update(**changes):
             raise LeaseLost
         self._refresh()
 
     @property
-    def _still_wanted(self) -> models.QuerySet[ProviderBatch]:
+    def _active_rows(self) -> models.QuerySet[ProviderBatch]:
         return ProviderBatch.objects.filter(pk=self.batch.pk, run__status=Run.Status.RUNNING, endpoint__is_active=True)
 
-    def keep(self, **facts: Any) -> None:
+    def save_provider_facts(self, **facts: Any) -> None:
         """Write facts of the provider, whatever the batch's status is now. The next step reads them."""
         if not ProviderBatch.objects.filter(pk=self.batch.pk, claim=self.claim).update(**facts):
             raise LeaseLost
@@ -119,39 +119,39 @@ class BatchLease:
         rows.update(lease_until=Greatest(F("lease_until"), Now() + timedelta(seconds=LEASE_S)))
 
     def _refresh(self) -> None:
-        self.batch = ProviderBatch.objects.select_related(*WITH).get(pk=self.batch.pk)
+        self.batch = ProviderBatch.objects.select_related(*RELATED).get(pk=self.batch.pk)
 
 
-WITH = ("endpoint", "run__experiment", "run__condition__model")
+RELATED = ("endpoint", "run__experiment", "run__condition__model")
 
 
 def take_lease(worker_id: int) -> BatchLease | None:
     """Take the lease of the batch that is overdue longest by the database's clock, or return None."""
     claim = uuid.uuid4()
     with transaction.atomic(), connection.cursor() as cursor:
-        cursor.execute(TAKE, [claim, worker_id, LEASE_S, list(ProviderBatch.OPEN)])
+        cursor.execute(TAKE_LEASE, [claim, worker_id, LEASE_S, list(ProviderBatch.OPEN)])
         row = cursor.fetchone()
     if row is None:
         return None
-    return BatchLease(ProviderBatch.objects.select_related(*WITH).get(pk=row[0]), worker_id, claim)
+    return BatchLease(ProviderBatch.objects.select_related(*RELATED).get(pk=row[0]), worker_id, claim)
 
 
-def held_claims(hold: BatchLease, *, after: int = 0, among: Collection[int] | None = None) -> list[Claim]:
-    """Return the next PORTION trials that this batch still holds, by ascending id: those in `among`, or all."""
+def list_held_claims(lease: BatchLease, *, after: int = 0, among: Collection[int] | None = None) -> list[Claim]:
+    """Return the next CHUNK_SIZE trials that this batch still holds, by ascending id: those in `among`, or all."""
     named = None if among is None else sorted(among)
-    batch = hold.batch
+    batch = lease.batch
     with connection.cursor() as cursor:
-        cursor.execute(HELD, [batch.run_id, batch.key, after, named, named, PORTION])
+        cursor.execute(HELD_TRIALS, [batch.run_id, batch.key, after, named, named, CHUNK_SIZE])
         rows = cursor.fetchall()
-    return [_claim_of(hold, row) for row in rows]
+    return [_build_claim(lease, row) for row in rows]
 
 
-def _claim_of(hold: BatchLease, row: tuple[Any, ...]) -> Claim:
+def _build_claim(lease: BatchLease, row: tuple[Any, ...]) -> Claim:
     trial_id, item_id, dimension_id, sample_idx, attempts, yields, reserved, refused_schema = row
     return Claim(
         trial_id=trial_id,
-        place=hold.place,
-        token=hold.batch.key,
+        counter_keys=lease.counter_keys,
+        token=lease.batch.key,
         item_id=item_id,
         dimension_id=dimension_id,
         sample_idx=sample_idx,
@@ -163,18 +163,18 @@ def _claim_of(hold: BatchLease, row: tuple[Any, ...]) -> Claim:
     )
 
 
-def release_trials(hold: BatchLease, *, wait_s: float | None = None) -> int:
+def release_trials(lease: BatchLease, *, wait_s: float | None = None) -> int:
     """Give back unchanged all trials that the batch still holds: none was asked. Return how many."""
     total = 0
-    while claims := held_claims(hold):
+    while claims := list_held_claims(lease):
         results = [Result(claim, Trial.Status.PENDING, unspent=True, wait_s=wait_s) for claim in claims]
-        total += record_each(results, hold.worker_id)
+        total += record_each(results, lease.worker_id)
     return total
 
 
-def stop_run(hold: BatchLease, reason: str) -> None:
+def stop_run(lease: BatchLease, reason: str) -> None:
     """Stop the run, because it would only make the same batch again."""
-    rows = Run.objects.filter(pk=hold.batch.run_id)
+    rows = Run.objects.filter(pk=lease.batch.run_id)
     rows.transition(
         sources=[Run.Status.RUNNING], target=Run.Status.STOPPED, by="engine", reason=reason, stop_reason=reason
     )

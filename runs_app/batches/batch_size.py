@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from decimal import Decimal
 
-SHORTEST_LOOK_S = 1.0
-LONGEST_LOOK_S = 300.0
+MIN_POLL_S = 1.0
+MAX_POLL_S = 300.0
 LONGEST_RETRY_S = 600.0
-MOST_ASKED = 12  # A batch is given up if its provider does not know it this many times in a row.
+MAX_LOOKUPS = 12  # A batch is given up if its provider does not know it this many times in a row.
 
 
 def batch_size(pending: int, most: int, left_usd: Decimal | None, each_usd: Decimal) -> int:
@@ -20,10 +20,10 @@ def batch_size(pending: int, most: int, left_usd: Decimal | None, each_usd: Deci
 
 def poll_interval_s(age_s: float) -> float:
     """Return the seconds until a batch is polled again: a tenth of its age, between 1 and 300."""
-    return min(max(age_s / 10, SHORTEST_LOOK_S), LONGEST_LOOK_S)
+    return min(max(age_s / 10, MIN_POLL_S), MAX_POLL_S)
 
 
-def retry_s(failures: int, asked_for: float | None = None) -> float:
+def retry_wait_s(failures: int, asked_for: float | None = None) -> float:
     """Return the seconds until the next try after `failures` in a row: 2, 4, 8 ... or the wait that was asked for."""
     wait = min(2.0 ** min(max(failures, 1), 20), LONGEST_RETRY_S)
     return wait if asked_for is None else max(asked_for, 1.0)

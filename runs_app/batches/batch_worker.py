@@ -15,7 +15,7 @@ from django.db import connection
 from runs_app.batches.anthropic import AnthropicBatches
 from runs_app.batches.batch_admission import admit_batches, runs_with_work
 from runs_app.batches.batch_lease import LEASE_S, BatchLease, LeaseLost, take_lease
-from runs_app.batches.batch_size import MOST_ASKED, retry_s
+from runs_app.batches.batch_size import MAX_LOOKUPS, retry_wait_s
 from runs_app.batches.cancellation import cancel_step, end_unsubmitted
 from runs_app.batches.collection import collect_results, handle_unknown_batch
 from runs_app.batches.openai import OpenAiBatches
@@ -30,9 +30,9 @@ from runs_app.models import Endpoint, ProviderBatch
 logger = logging.getLogger("evalsite.drain")
 
 S = ProviderBatch.Status
-LOOK_S = 1.0  # Between looks for something to do.
-AT_ONCE = 3  # Batches that one worker handles at once, so that a long upload delays no other batch.
-CALLED_OFF = "Its run or its endpoint was stopped before it was handed over."
+POLL_S = 1.0  # Between looks for something to do.
+MAX_CONCURRENT = 3  # Batches that one worker handles at once, so that a long upload delays no other batch.
+RUN_STOPPED = "Its run or its endpoint was stopped before it was handed over."
 APIS: dict[str, type[OpenAiBatches] | type[AnthropicBatches]] = {
     Endpoint.Provider.OPENAI: OpenAiBatches,
     Endpoint.Provider.ANTHROPIC: AnthropicBatches,
@@ -56,87 +56,87 @@ class BatchWorker:
 
     async def run(self) -> None:
         """Handle batches until cancelled. The next worker continues what was begun."""
-        at: set[asyncio.Task[None]] = set()
+        tasks: set[asyncio.Task[None]] = set()
         try:
             while True:
                 try:
-                    await self._look(at)
+                    await self._start_due(tasks)
                 except Exception:  # A fault here ends neither the worker nor the batches in progress.
                     logger.exception("due batches could not be fetched")
-                await asyncio.sleep(LOOK_S)
+                await asyncio.sleep(POLL_S)
         finally:
-            for task in at:
+            for task in tasks:
                 task.cancel()
-            await asyncio.gather(*at, return_exceptions=True)
+            await asyncio.gather(*tasks, return_exceptions=True)
             for package in self._packages.values():
                 package.file.close()
 
-    async def _look(self, at: set[asyncio.Task[None]]) -> None:
+    async def _start_due(self, tasks: set[asyncio.Task[None]]) -> None:
         """Make new batches, and continue some of those that are due."""
         await self.sql(admit_batches)
-        while len(at) < AT_ONCE and (hold := await self.sql(take_lease, self.worker_id)):
-            task = asyncio.create_task(self._go_on(hold))
-            at.add(task)
-            task.add_done_callback(at.discard)
+        while len(tasks) < MAX_CONCURRENT and (lease := await self.sql(take_lease, self.worker_id)):
+            task = asyncio.create_task(self._handle_batch(lease))
+            tasks.add(task)
+            task.add_done_callback(tasks.discard)
 
     async def sql(self, work: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
         return await self.in_database(functools.partial(work, *arguments, **named))
 
     async def step(self) -> bool:
         """Continue one batch as far as it goes now. Return whether one was due."""
-        hold: BatchLease | None = await self.sql(take_lease, self.worker_id)
-        if hold is not None:
-            await self._go_on(hold)
-        return hold is not None
+        lease: BatchLease | None = await self.sql(take_lease, self.worker_id)
+        if lease is not None:
+            await self._handle_batch(lease)
+        return lease is not None
 
-    async def _go_on(self, hold: BatchLease) -> None:
+    async def _handle_batch(self, lease: BatchLease) -> None:
         try:
-            async with self._renewing(hold):
-                await self._advance(hold)
+            async with self._renewing(lease):
+                await self._advance(lease)
         finally:
-            self.recorded += hold.recorded
+            self.recorded += lease.recorded
 
-    async def _advance(self, hold: BatchLease) -> None:
+    async def _advance(self, lease: BatchLease) -> None:
         try:
-            api = batch_api(hold.batch.endpoint)
-            while await self._next(hold, api):
+            api = batch_api(lease.batch.endpoint)
+            while await self._take_step(lease, api):
                 pass
         except LeaseLost:
-            await self.sql(hold.wait, 0)
+            await self.sql(lease.wait, 0)
         except CallFailure as failure:
-            await self.sql(_after, hold, failure)
+            await self.sql(_schedule_retry, lease, failure)
         except asyncio.CancelledError:  # A stop was asked for: another worker need not wait for the lease.
-            await self.sql(hold.wait, 0)
+            await self.sql(lease.wait, 0)
             raise
         except Exception:
-            logger.exception("batch %s failed with an unexpected error", hold.batch.pk)
-            await self.sql(_after, hold, CallFailure(ErrorClass.INTERNAL_ERROR, FAULT))
+            logger.exception("batch %s failed with an unexpected error", lease.batch.pk)
+            await self.sql(_schedule_retry, lease, CallFailure(ErrorClass.INTERNAL_ERROR, FAULT))
 
-    async def _next(self, hold: BatchLease, api: BatchApi) -> bool:
+    async def _take_step(self, lease: BatchLease, api: BatchApi) -> bool:
         """Take one step. Return whether another can follow at once."""
-        if await self.sql(hold.is_called_off):
-            await self.sql(end_unsubmitted, hold, CALLED_OFF)
+        if await self.sql(lease.should_cancel):
+            await self.sql(end_unsubmitted, lease, RUN_STOPPED)
             return False
-        submitting = Submission(hold, api, self.sql, self._packages)
-        match hold.batch.status:
+        submission = Submission(lease, api, self.sql, self._packages)
+        match lease.batch.status:
             case S.PREPARING:
-                return await submitting.prepare()
+                return await submission.prepare()
             case S.SUBMITTING:
-                return await submitting.submit()
+                return await submission.submit()
             case S.SUBMITTED:
-                return await poll_batch(hold, api, self.sql)
+                return await poll_batch(lease, api, self.sql)
             case S.COLLECTING:
-                return await collect_results(hold, api, self.sql)
+                return await collect_results(lease, api, self.sql)
             case S.CANCELLING:
-                return await cancel_step(hold, api, self.sql, submitting)
+                return await cancel_step(lease, api, self.sql, submission)
         return False
 
     @contextlib.asynccontextmanager
-    async def _renewing(self, hold: BatchLease) -> AsyncIterator[None]:
+    async def _renewing(self, lease: BatchLease) -> AsyncIterator[None]:
         async def renew() -> None:
             while True:
                 await asyncio.sleep(LEASE_S / 4)
-                await self.sql(hold.renew)
+                await self.sql(lease.renew)
 
         beat = asyncio.create_task(renew())
         try:
@@ -145,13 +145,13 @@ class BatchWorker:
             beat.cancel()
 
 
-def _after(hold: BatchLease, failure: CallFailure) -> None:
+def _schedule_retry(lease: BatchLease, failure: CallFailure) -> None:
     """Schedule another try. A provider may need time to know a batch it made; if it never does, it has lost it."""
-    tries = hold.batch.tries + 1
-    if failure.error_class == ErrorClass.NOT_FOUND and hold.batch.provider_id and tries >= MOST_ASKED:
-        handle_unknown_batch(hold)
+    tries = lease.batch.tries + 1
+    if failure.error_class == ErrorClass.NOT_FOUND and lease.batch.provider_id and tries >= MAX_LOOKUPS:
+        handle_unknown_batch(lease)
     else:
-        hold.wait(retry_s(tries, failure.retry_after_s), tries=tries, error=str(failure))
+        lease.wait(retry_wait_s(tries, failure.retry_after_s), tries=tries, error=str(failure))
 
 
 def batch_api(endpoint: Endpoint) -> BatchApi:

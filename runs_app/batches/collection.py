@@ -10,8 +10,8 @@ from decimal import Decimal
 from django.db import connection
 
 from runs_app.batches.batch_file import Sql
-from runs_app.batches.batch_lease import BatchLease, held_claims, release_trials, stop_run
-from runs_app.batches.batch_size import SHORTEST_LOOK_S
+from runs_app.batches.batch_lease import BatchLease, list_held_claims, release_trials, stop_run
+from runs_app.batches.batch_size import MIN_POLL_S
 from runs_app.batches.protocol import BatchApi, Line, Phase, State, parse_custom_id
 from runs_app.batches.submission import refuse_batch, state_columns
 from runs_app.engine import outcomes
@@ -28,7 +28,7 @@ logger = logging.getLogger("evalsite.drain")
 
 S = ProviderBatch.Status
 LINES = 200  # Read and written together.
-PORTION_BYTES = 32 * 2**20
+CHUNK_BYTES = 32 * 2**20
 FULL_WAIT_S = 300.0
 NO_ANSWER = "The batch ended without an answer to this call."
 FORGOTTEN = "The provider does not know this batch any more."
@@ -41,22 +41,22 @@ FROM runs_app_attempt WHERE run_id = %s AND token = %s
 """
 
 
-async def collect_results(hold: BatchLease, api: BatchApi, sql: Sql) -> bool:
+async def collect_results(lease: BatchLease, api: BatchApi, sql: Sql) -> bool:
     """Read all results, settle the missing ones, and end the batch. A repeated collection writes nothing twice."""
-    state = await api.look(hold.batch.provider_id)
-    await sql(hold.save, **state_columns(state))
+    state = await api.retrieve(lease.batch.provider_id)
+    await sql(lease.save, **state_columns(state))
     # The provider reported another phase before. Results that are not there yet are not missing.
     if state.phase == Phase.WORKING:
-        await sql(hold.wait, SHORTEST_LOOK_S)
+        await sql(lease.wait, MIN_POLL_S)
         return False
     if state.phase == Phase.FAILED:
-        await sql(_failed, hold, state)
+        await sql(_failed, lease, state)
         return False
     questions = DesignCache()
-    came = api.lines(hold.batch.provider_id, state.files)
-    async for lines in _portions(came, most=2 * hold.batch.n_requests + LINES):
-        await _write(hold, sql, questions, lines)
-    await sql(_end, hold, state.phase)
+    came = api.lines(lease.batch.provider_id, state.files)
+    async for lines in _portions(came, most=2 * lease.batch.n_requests + LINES):
+        await _write(lease, sql, questions, lines)
+    await sql(_end, lease, state.phase)
     return False
 
 
@@ -67,7 +67,7 @@ async def _portions(lines: AsyncIterator[Line], most: int) -> AsyncIterator[list
     async for line in lines:
         portion.append(line)
         size, read = size + len(line.body), read + 1
-        if len(portion) >= LINES or size > PORTION_BYTES:
+        if len(portion) >= LINES or size > CHUNK_BYTES:
             yield portion
             portion, size = [], 0
         if read >= most:
@@ -77,30 +77,30 @@ async def _portions(lines: AsyncIterator[Line], most: int) -> AsyncIterator[list
         yield portion
 
 
-async def _write(hold: BatchLease, sql: Sql, questions: DesignCache, lines: Sequence[Line]) -> None:
+async def _write(lease: BatchLease, sql: Sql, questions: DesignCache, lines: Sequence[Line]) -> None:
     """Write the lines whose trials this batch still holds.
 
     Other lines were written before, or are not of this batch.
     """
-    named = {trial: line for line in lines if (trial := parse_custom_id(line.custom_id, hold.batch.key)) is not None}
-    jobs = await sql(_jobs, hold, questions, named)
+    named = {trial: line for line in lines if (trial := parse_custom_id(line.custom_id, lease.batch.key)) is not None}
+    jobs = await sql(_jobs, lease, questions, named)
     results = []
     for job in jobs:
-        results.append(await _result(hold, job, named[job.claim.trial_id]))
+        results.append(await _result(lease, job, named[job.claim.trial_id]))
         await asyncio.sleep(0)  # Reading takes a millisecond or two, so other tasks get their turn.
     if results:
-        hold.recorded += await sql(record_each, results, hold.worker_id)
+        lease.recorded += await sql(record_each, results, lease.worker_id)
 
 
-def _jobs(hold: BatchLease, questions: DesignCache, named: dict[int, Line]) -> list[Job]:
-    return build_jobs(held_claims(hold, among=list(named)), questions)
+def _jobs(lease: BatchLease, questions: DesignCache, named: dict[int, Line]) -> list[Job]:
+    return build_jobs(list_held_claims(lease, among=list(named)), questions)
 
 
-async def _result(hold: BatchLease, job: Job, line: Line) -> Result:
+async def _result(lease: BatchLease, job: Job, line: Line) -> Result:
     if line.code == "cancelled":
         return Result(job.claim, "pending", unspent=True)
     try:
-        reply = await _reply(hold, job, line)
+        reply = await _reply(lease, job, line)
     except CallFailure as failure:
         return _failure(job, failure, unbilled=line.status is None)
     attempt = outcomes.attempt_from_reply(reply)
@@ -110,13 +110,13 @@ async def _result(hold: BatchLease, job: Job, line: Line) -> Result:
     return build_result(job, conclusion, [attempt])
 
 
-async def _reply(hold: BatchLease, job: Job, line: Line) -> CallReply:
+async def _reply(lease: BatchLease, job: Job, line: Line) -> CallReply:
     if line.status is None:
         raise CallFailure(ErrorClass.BATCH_EXPIRED, "The batch expired before this call was made.")
-    if not isinstance(job.asked, PreparedRequest):
-        raise job.asked
+    if not isinstance(job.prepared, PreparedRequest):
+        raise job.prepared
     try:
-        return await gateway.read_batch_reply(job.asked.request, line.status, line.body, hold.batch.discount)
+        return await gateway.read_batch_reply(job.prepared.request, line.status, line.body, lease.batch.discount)
     except CallFailure:
         raise
     except Exception:  # A fault of ours must not lose the other answers of the batch, which are paid, too.
@@ -137,43 +137,43 @@ def _failure(job: Job, failure: CallFailure, *, unbilled: bool = False) -> Resul
     return result
 
 
-def _end(hold: BatchLease, phase: Phase) -> None:
+def _end(lease: BatchLease, phase: Phase) -> None:
     """Settle the calls without an answer, according to how the batch ended."""
     if phase == Phase.CANCELLED:
-        release_trials(hold)
+        release_trials(lease)
     elif phase == Phase.EXPIRED:
-        _fail_rest(hold, ErrorClass.BATCH_EXPIRED, "The batch expired before this call was made.", unbilled=True)
+        _fail_rest(lease, ErrorClass.BATCH_EXPIRED, "The batch expired before this call was made.", unbilled=True)
     else:
-        _fail_rest(hold, ErrorClass.MALFORMED_REPLY, NO_ANSWER)
+        _fail_rest(lease, ErrorClass.MALFORMED_REPLY, NO_ANSWER)
     target = {Phase.CANCELLED: S.CANCELLED, Phase.EXPIRED: S.EXPIRED}.get(phase, S.COLLECTED)
-    hold.end(target, "All that came was written.", **_sums(hold.batch))
+    lease.end(target, "All that came was written.", **_sums(lease.batch))
 
 
-def _fail_rest(hold: BatchLease, kind: ErrorClass, words: str, *, unbilled: bool = False) -> None:
+def _fail_rest(lease: BatchLease, kind: ErrorClass, words: str, *, unbilled: bool = False) -> None:
     questions = DesignCache()
-    while claims := held_claims(hold):
+    while claims := list_held_claims(lease):
         jobs = build_jobs(claims, questions)
         results = [_failure(job, CallFailure(kind, words), unbilled=unbilled) for job in jobs]
-        hold.recorded += record_each(results, hold.worker_id)
+        lease.recorded += record_each(results, lease.worker_id)
 
 
-def _failed(hold: BatchLease, state: State) -> None:
+def _failed(lease: BatchLease, state: State) -> None:
     """End a batch that the provider refused as a whole. If it only lacks capacity now, the trials are asked later."""
     if not state.is_full:
-        refuse_batch(hold, state.problem or "without a word")
+        refuse_batch(lease, state.problem or "without a word")
         return
-    release_trials(hold, wait_s=FULL_WAIT_S)
-    hold.end(S.FAILED, f"The provider has no room for it now: {state.problem}", error=state.problem)
+    release_trials(lease, wait_s=FULL_WAIT_S)
+    lease.end(S.FAILED, f"The provider has no room for it now: {state.problem}", error=state.problem)
 
 
-def handle_unknown_batch(hold: BatchLease) -> None:
+def handle_unknown_batch(lease: BatchLease) -> None:
     """End a batch that its provider does not know any more, and stop its run.
 
     The batch may have been billed, so its reservation is kept.
     """
-    stop_run(hold, FORGOTTEN)
-    _fail_rest(hold, ErrorClass.MALFORMED_REPLY, FORGOTTEN)
-    hold.end(S.FAILED, FORGOTTEN, error=FORGOTTEN, **_sums(hold.batch))
+    stop_run(lease, FORGOTTEN)
+    _fail_rest(lease, ErrorClass.MALFORMED_REPLY, FORGOTTEN)
+    lease.end(S.FAILED, FORGOTTEN, error=FORGOTTEN, **_sums(lease.batch))
 
 
 def _sums(batch: ProviderBatch) -> dict[str, int | Decimal]:

@@ -37,8 +37,8 @@ class OpenAiBatches:
     def __init__(self, url: str, key: str) -> None:
         self._door = ApiClient(url, key, {"Authorization": f"Bearer {key}"})
 
-    def entry(self, custom_id: str, shaped: RequestBody) -> dict[str, Any]:
-        return {"custom_id": custom_id, "method": "POST", "url": ADDRESS, "body": shaped.body}
+    def entry(self, custom_id: str, body: RequestBody) -> dict[str, Any]:
+        return {"custom_id": custom_id, "method": "POST", "url": ADDRESS, "body": body.body}
 
     async def upload(self, package: BatchFile, key: UUID, *, again: bool) -> str:
         name = f"evalsite-{key.hex}.jsonl"
@@ -46,7 +46,7 @@ class OpenAiBatches:
             return found
         form = aiohttp.FormData()
         form.add_field("purpose", "batch")
-        with package.opened() as file:
+        with package.open() as file:
             form.add_field("file", file, filename=name, content_type="application/jsonl")
             reply = require_id(await self._door.post("/files", data=form))
         return _text(reply["id"], 200)
@@ -58,28 +58,28 @@ class OpenAiBatches:
             "completion_window": "24h",
             "metadata": {OUR_KEY: key.hex},
         }
-        return state_of(require_id(await self._door.post("/batches", json=asked)))
+        return parse_state(require_id(await self._door.post("/batches", json=asked)))
 
-    async def find(self, sought: SubmissionSearch) -> State | None:
+    async def find(self, search: SubmissionSearch) -> State | None:
         async for batch in self._pages("/batches?limit=100"):
             metadata = batch.get("metadata")
-            if isinstance(metadata, dict) and metadata.get(OUR_KEY) == sought.key.hex:
-                return state_of(batch)
-            if _is_before(batch.get("created_at"), sought.since):
+            if isinstance(metadata, dict) and metadata.get(OUR_KEY) == search.key.hex:
+                return parse_state(batch)
+            if _is_before(batch.get("created_at"), search.since):
                 return None
         return None
 
-    async def look(self, provider_id: str) -> State:
-        return state_of(await self._door.get(f"/batches/{quote(provider_id, safe='')}"))
+    async def retrieve(self, provider_id: str) -> State:
+        return parse_state(await self._door.get(f"/batches/{quote(provider_id, safe='')}"))
 
     async def cancel(self, provider_id: str) -> State:
-        return state_of(await self._door.post(f"/batches/{quote(provider_id, safe='')}/cancel"))
+        return parse_state(await self._door.post(f"/batches/{quote(provider_id, safe='')}/cancel"))
 
     async def lines(self, provider_id: str, files: list[str]) -> AsyncIterator[Line]:
         for file in files:
             async for line in self._door.lines(f"/files/{quote(file, safe='')}/content"):
                 if found := parse_object(line):
-                    yield line_of(found)
+                    yield parse_line(found)
 
     async def _file_named(self, name: str) -> str:
         async for file in self._pages("/files?purpose=batch&limit=100"):
@@ -100,15 +100,15 @@ class OpenAiBatches:
             after = f"&after={quote(str(rows[-1].get('id')), safe='')}"
 
 
-def state_of(batch: dict[str, Any]) -> State:
+def parse_state(batch: dict[str, Any]) -> State:
     """Return the state that a batch object reports."""
-    word = _text(batch.get("status"), 40)
+    status_name = _text(batch.get("status"), 40)
     files = [batch.get(name) for name in ("output_file_id", "error_file_id")]
     problems = _problems(batch)
     return State(
         provider_id=_text(batch.get("id"), 200),
-        phase=PHASES.get(word, Phase.WORKING),
-        word=word,
+        phase=PHASES.get(status_name, Phase.WORKING),
+        status_name=status_name,
         counts=parse_counts(batch.get("request_counts")),
         files=[_text(file, 200) for file in files if file],
         expires_at=_time(batch.get("expires_at")),
@@ -117,7 +117,7 @@ def state_of(batch: dict[str, Any]) -> State:
     )
 
 
-def line_of(found: dict[str, Any]) -> Line:
+def parse_line(found: dict[str, Any]) -> Line:
     """Return a line of an output or error file."""
     name = _text(found.get("custom_id"), 64)
     response, error = found.get("response"), found.get("error")

@@ -25,11 +25,11 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """The state of a batch. `files` are the ids of collectable files, `word` is the provider's name of the phase."""
+    """The state of a batch. `files` are the ids of collectable files. The provider calls the phase `status_name`."""
 
     provider_id: str
     phase: Phase
-    word: str
+    status_name: str
     counts: dict[str, int] = field(default_factory=dict)
     files: list[str] = field(default_factory=list)
     expires_at: datetime | None = None
@@ -66,7 +66,7 @@ class BatchFile:
     n: int
     headers: dict[str, str]
 
-    def opened(self) -> IO[bytes]:
+    def open(self) -> IO[bytes]:
         """Return the file open at its beginning. The caller closes it."""
         copy = os.fdopen(os.dup(self.file.fileno()), "rb")
         copy.seek(0)
@@ -77,15 +77,15 @@ class BatchFile:
 class SubmissionSearch:
     """A search for a batch whose submission got no answer.
 
-    It was sent at `since` and may have arrived until `until`, both by this site's clock. `known` are the provider's ids
-    of other batches of this site.
+    It was sent at `since` and may have arrived until `until`, both by this site's clock. `known_ids` are the provider's
+    ids of other batches of this site.
     """
 
     key: UUID
     n: int
     since: datetime
     until: datetime
-    known: frozenset[str]
+    known_ids: frozenset[str]
 
 
 class BatchApi(Protocol):
@@ -96,7 +96,7 @@ class BatchApi(Protocol):
     separator: bytes
     closing: bytes
 
-    def entry(self, custom_id: str, shaped: RequestBody) -> dict[str, Any]:
+    def entry(self, custom_id: str, body: RequestBody) -> dict[str, Any]:
         """Return one call in the form of the file."""
         ...
 
@@ -108,11 +108,11 @@ class BatchApi(Protocol):
         """Submit the batch. From here on, calls are made and paid."""
         ...
 
-    async def find(self, sought: SubmissionSearch) -> State | None:
+    async def find(self, search: SubmissionSearch) -> State | None:
         """Return the batch that a lost submission made, or None. Raise AmbiguousSubmission if that is not clear yet."""
         ...
 
-    async def look(self, provider_id: str) -> State: ...
+    async def retrieve(self, provider_id: str) -> State: ...
 
     async def cancel(self, provider_id: str) -> State: ...
 

@@ -14,18 +14,18 @@ from runs_app.models import ProviderBatch
 S = ProviderBatch.Status
 
 
-async def poll_batch(hold: BatchLease, api: BatchApi, sql: Sql) -> bool:
+async def poll_batch(lease: BatchLease, api: BatchApi, sql: Sql) -> bool:
     """Move the batch to collection if the provider has ended it in any way. Else wait."""
-    state = await api.look(hold.batch.provider_id)
-    await sql(hold.save, **state_columns(state))
+    state = await api.retrieve(lease.batch.provider_id)
+    await sql(lease.save, **state_columns(state))
     if state.phase == Phase.WORKING:
-        await sql(hold.wait, poll_interval_s(batch_age_s(hold)), tries=0, error="")
+        await sql(lease.wait, poll_interval_s(batch_age_s(lease)), tries=0, error="")
         return False
-    await sql(hold.move, S.COLLECTING, f"The provider says {state.word}.")
+    await sql(lease.move, S.COLLECTING, f"The provider says {state.status_name}.")
     return True
 
 
-def batch_age_s(hold: BatchLease) -> float:
+def batch_age_s(lease: BatchLease) -> float:
     """Return the seconds since the submission, by this machine's clock: they only set the time between polls."""
-    begun = hold.batch.submitted_at or hold.batch.created_at
+    begun = lease.batch.submitted_at or lease.batch.created_at
     return max(0.0, (timezone.now() - begun).total_seconds())

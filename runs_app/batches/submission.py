@@ -9,7 +9,7 @@ from django.db.models.functions import Now
 
 from runs_app.batches.batch_file import BatchFileBuilder, Sql
 from runs_app.batches.batch_lease import BatchLease, release_trials, stop_run
-from runs_app.batches.batch_size import retry_s
+from runs_app.batches.batch_size import retry_wait_s
 from runs_app.batches.protocol import AmbiguousSubmission, BatchApi, BatchFile, State, SubmissionSearch
 from runs_app.llm.calls import CallFailure, Kind
 from runs_app.models import ProviderBatch
@@ -23,33 +23,33 @@ SHOWN = 3  # The number of possible batches that an error names.
 class Submission:
     """The steps from trials to a batch at the provider, for one batch and one worker."""
 
-    def __init__(self, hold: BatchLease, api: BatchApi, sql: Sql, packages: dict[int, BatchFile]) -> None:
-        self._hold, self._api, self._sql, self._packages = hold, api, sql, packages
+    def __init__(self, lease: BatchLease, api: BatchApi, sql: Sql, packages: dict[int, BatchFile]) -> None:
+        self._lease, self._api, self._sql, self._packages = lease, api, sql, packages
 
     async def prepare(self) -> bool:
         """Settle the trials that need no call, and write the rest into a file."""
-        package = await BatchFileBuilder(self._hold, self._api, self._sql, settles=True).pack()
+        package = await BatchFileBuilder(self._lease, self._api, self._sql, settles=True).pack()
         if package is None:
-            await self._sql(self._hold.end, S.COLLECTED, "Nothing was left to ask.", n_requests=0)
+            await self._sql(self._lease.end, S.COLLECTED, "Nothing was left to ask.", n_requests=0)
             return False
-        self._packages[self._hold.batch.pk] = package
-        await self._sql(self._hold.move, S.SUBMITTING, f"{package.n} calls are ready.", n_requests=package.n)
+        self._packages[self._lease.batch.pk] = package
+        await self._sql(self._lease.move, S.SUBMITTING, f"{package.n} calls are ready.", n_requests=package.n)
         return True
 
     async def submit(self) -> bool:
         """Upload and create the batch, unless an earlier submission is found. A permanent failure stops the run."""
-        if self._hold.batch.gone_by is not None:
+        if self._lease.batch.gone_by is not None:
             try:
                 found = await self.search()
             except AmbiguousSubmission as undecided:
-                await self._sql(schedule_search, self._hold, undecided.candidates)
+                await self._sql(schedule_search, self._lease, undecided.candidates)
                 return False
             if found is not None:
                 return await self._adopt(found, "found again by its key")
         try:
             state = await self._upload_and_create()
         except CallFailure as failure:
-            await self._sql(handle_failure, self._hold, failure)
+            await self._sql(handle_failure, self._lease, failure)
             return False
         return await self._adopt(state, "taken by the provider")
 
@@ -59,32 +59,32 @@ class Submission:
         Raise AmbiguousSubmission while this is not clear.
         """
         is_over = await self._sql(
-            is_surely_lost, self._hold
+            is_surely_lost, self._lease
         )  # Checked first: a batch that arrives during the search is not missed.
-        found = await self._api.find(await self._sql(search_keys, self._hold.batch))
+        found = await self._api.find(await self._sql(search_keys, self._lease.batch))
         if found is None and not is_over:
             raise AmbiguousSubmission
         return found
 
     async def _upload_and_create(self) -> State:
-        package, is_new = self._packages.get(self._hold.batch.pk), False
-        if package is None and not self._hold.batch.input_file:
+        package, is_new = self._packages.get(self._lease.batch.pk), False
+        if package is None and not self._lease.batch.input_file:
             is_new = True
-            package = await BatchFileBuilder(self._hold, self._api, self._sql, settles=False).pack()
+            package = await BatchFileBuilder(self._lease, self._api, self._sql, settles=False).pack()
             if package is not None:
-                self._packages[self._hold.batch.pk] = package
-        batch = self._hold.batch
+                self._packages[self._lease.batch.pk] = package
+        batch = self._lease.batch
         if package is not None and not batch.input_file:
             again = is_new or batch.tries > 0
-            await self._sql(self._hold.save, input_file=await self._api.upload(package, batch.key, again=again))
+            await self._sql(self._lease.save, input_file=await self._api.upload(package, batch.key, again=again))
         # From here on, the provider may have a batch that this row does not name.
-        await self._sql(self._hold.set_off, gone_by=Now() + timedelta(seconds=LOST_S), expires_at=None)
-        return await self._api.create(package, self._hold.batch.input_file, batch.key)
+        await self._sql(self._lease.save_before_submission, gone_by=Now() + timedelta(seconds=LOST_S), expires_at=None)
+        return await self._api.create(package, self._lease.batch.input_file, batch.key)
 
-    async def _adopt(self, state: State, how: str) -> bool:
-        await self._sql(self._hold.keep, provider_id=state.provider_id, **state_columns(state))
-        await self._sql(self._hold.move, S.SUBMITTED, f"{state.provider_id}, {how}.", submitted_at=Now())
-        if package := self._packages.pop(self._hold.batch.pk, None):
+    async def _adopt(self, state: State, origin: str) -> bool:
+        await self._sql(self._lease.save_provider_facts, provider_id=state.provider_id, **state_columns(state))
+        await self._sql(self._lease.move, S.SUBMITTED, f"{state.provider_id}, {origin}.", submitted_at=Now())
+        if package := self._packages.pop(self._lease.batch.pk, None):
             package.file.close()
         return True
 
@@ -92,7 +92,7 @@ class Submission:
 def state_columns(state: State) -> dict[str, object]:
     """Return the columns of a batch's row that hold the provider's state."""
     return {
-        "provider_status": state.word,
+        "provider_status": state.status_name,
         "provider_counts": state.counts,
         "output_files": state.files,
         "expires_at": state.expires_at,
@@ -108,19 +108,19 @@ def search_keys(batch: ProviderBatch) -> SubmissionSearch:
     return SubmissionSearch(batch.key, batch.n_requests, until - timedelta(seconds=LOST_S), until, frozenset(known))
 
 
-def is_surely_lost(hold: BatchLease) -> bool:
+def is_surely_lost(lease: BatchLease) -> bool:
     """Return whether a submission that cannot be found was surely never made, by the database's clock."""
-    return ProviderBatch.objects.filter(pk=hold.batch.pk, gone_by__lt=Now()).exists()
+    return ProviderBatch.objects.filter(pk=lease.batch.pk, gone_by__lt=Now()).exists()
 
 
-def schedule_search(hold: BatchLease, candidates: Sequence[State]) -> None:
+def schedule_search(lease: BatchLease, candidates: Sequence[State]) -> None:
     """Schedule the next search, with growing waits. If a batch without a name may be the one, that can take a day."""
-    tries = hold.batch.tries + 1
+    tries = lease.batch.tries + 1
     ends = max((state.expires_at for state in candidates if state.expires_at), default=None)
-    hold.wait(retry_s(tries), tries=tries, error=_what_is_waited_for(candidates), expires_at=ends)
+    lease.wait(retry_wait_s(tries), tries=tries, error=_describe_wait(candidates), expires_at=ends)
 
 
-def _what_is_waited_for(candidates: Sequence[State]) -> str:
+def _describe_wait(candidates: Sequence[State]) -> str:
     if not candidates:
         return f"{LOST} It may still arrive, so nothing is submitted again yet."
     names = ", ".join(state.provider_id for state in candidates[:SHOWN])
@@ -130,25 +130,25 @@ def _what_is_waited_for(candidates: Sequence[State]) -> str:
     )
 
 
-def handle_failure(hold: BatchLease, failure: CallFailure) -> None:
+def handle_failure(lease: BatchLease, failure: CallFailure) -> None:
     """Refuse the batch and stop the run after a permanent failure. Try others again, with the same key."""
     status = failure.http_status
     refused = status is not None and status < 500 and failure.kind != Kind.TRANSIENT
     if refused or not failure.was_sent:
-        hold.keep(gone_by=None)  # Nothing was made.
+        lease.save_provider_facts(gone_by=None)  # Nothing was made.
     if failure.kind == Kind.PERMANENT and (refused or not failure.was_sent):
-        refuse_batch(hold, str(failure))
+        refuse_batch(lease, str(failure))
         return
-    tries = hold.batch.tries + 1
-    hold.wait(retry_s(tries, failure.retry_after_s), tries=tries, error=str(failure))
+    tries = lease.batch.tries + 1
+    lease.wait(retry_wait_s(tries, failure.retry_after_s), tries=tries, error=str(failure))
 
 
-def refuse_batch(hold: BatchLease, why: str) -> None:
+def refuse_batch(lease: BatchLease, why: str) -> None:
     """End a batch that was refused. None of its calls was made, so its trials lose no attempt.
 
     The run stops, because it would only ask the same again.
     """
     reason = f"The provider refused a batch: {why}"
-    stop_run(hold, reason)
-    release_trials(hold)
-    hold.end(S.FAILED, reason, error=why)
+    stop_run(lease, reason)
+    release_trials(lease)
+    lease.end(S.FAILED, reason, error=why)

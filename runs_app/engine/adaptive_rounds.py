@@ -22,7 +22,7 @@ from runs_app.grading_interface import grading
 from runs_app.models import Experiment, Point, Run
 from runs_app.stopping.rules import Decision, Ratings, Tally
 
-MOST_AT_ONCE = 100  # Points. Their answers are graded together, in the thread that also writes results.
+MAX_POINTS = 100  # Points. Their answers are graded together, in the thread that also writes results.
 LOOK_S = 1.0
 
 # All trials of a point count. A point also waits for a trial that was given new attempts.
@@ -66,7 +66,7 @@ class PointDecision:
     """
 
     point: int
-    asked: int
+    cases: int
     tally: Tally | Ratings
     unread: int
     failed: int
@@ -75,31 +75,31 @@ class PointDecision:
     graded_by: str
 
 
-def points_due() -> dict[CounterKeys, dict[int, int]]:
+def find_due_points() -> dict[CounterKeys, dict[int, int]]:
     """Return the number of cases of each open point without pending or running trials, by run and point id."""
     with connection.cursor() as cursor:
-        cursor.execute(DUE, {"most": MOST_AT_ONCE})
+        cursor.execute(DUE, {"most": MAX_POINTS})
         found: dict[CounterKeys, dict[int, int]] = defaultdict(dict)
-        for point, asked, *place in cursor.fetchall():
-            found[CounterKeys(*place)][point] = asked
+        for point, cases, *counter_keys in cursor.fetchall():
+            found[CounterKeys(*counter_keys)][point] = cases
     return dict(found)
 
 
-def write_decisions(place: CounterKeys, judged: Sequence[PointDecision]) -> int:
+def write_decisions(counter_keys: CounterKeys, decisions: Sequence[PointDecision]) -> int:
     """Write decisions and plan the next rounds in one transaction. Return the number of points written.
 
     If two workers decide at once, the run's lock orders them. The second finds the points closed or in another round.
     """
     with transaction.atomic():
-        status = _lock(place)
-        still = _still_due([one.point for one in judged])
-        news = [one for one in judged if still.get(one.point) == one.asked]
-        going_on = {one.point: one.upto for one in news if one.decision.kind == "more" and status != "cancelled"}
-        _write(news, is_cancelled=status == "cancelled")
-        if added := add_cases(going_on):
-            add_pending(place.run_id, added)
-        finish_runs({place.run_id})
-    return len(news)
+        status = _lock(counter_keys)
+        still = _still_due([one.point for one in decisions])
+        current = [one for one in decisions if still.get(one.point) == one.cases]
+        continuing = {one.point: one.upto for one in current if one.decision.kind == "more" and status != "cancelled"}
+        _write(current, is_cancelled=status == "cancelled")
+        if added := add_cases(continuing):
+            add_pending(counter_keys.run_id, added)
+        finish_runs({counter_keys.run_id})
+    return len(current)
 
 
 def _still_due(points: list[int]) -> dict[int, int]:
@@ -108,14 +108,14 @@ def _still_due(points: list[int]) -> dict[int, int]:
         return dict(cursor.fetchall())
 
 
-def _lock(place: CounterKeys) -> str:
+def _lock(counter_keys: CounterKeys) -> str:
     """Lock the experiment and the run, and return the run's status.
 
     The endpoint is not locked, because no call begins or ends here. The experiment is locked because a run that ends
     may start the next one.
     """
-    list(Experiment.objects.select_for_update(no_key=True).filter(pk=place.experiment_id).values_list("pk"))
-    return str(Run.objects.select_for_update(no_key=True).values_list("status", flat=True).get(pk=place.run_id))
+    list(Experiment.objects.select_for_update(no_key=True).filter(pk=counter_keys.experiment_id).values_list("pk"))
+    return str(Run.objects.select_for_update(no_key=True).values_list("status", flat=True).get(pk=counter_keys.run_id))
 
 
 # A pilot's trials may exist already. ON CONFLICT would wait for a worker that records one of them. That worker may wait
@@ -172,9 +172,9 @@ WHERE p.id = r.id
 """
 
 
-def _write(judged: Sequence[PointDecision], *, is_cancelled: bool) -> None:
+def _write(decisions: Sequence[PointDecision], *, is_cancelled: bool) -> None:
     at = timezone.now().isoformat()
-    rows = [_row(one, at, is_cancelled=is_cancelled) for one in judged]
+    rows = [_row(one, at, is_cancelled=is_cancelled) for one in decisions]
     with connection.cursor() as cursor:
         cursor.execute(WRITE, [json.dumps(rows)])
 
@@ -185,20 +185,24 @@ def _row(one: PointDecision, at: str, *, is_cancelled: bool) -> dict[str, Any]:
     status, reason = STATUS[decision.kind], decision.reason
     if is_cancelled and decision.kind == "more":
         status, reason = Point.Status.CANCELLED, f"The run was cancelled: {reason}"
-    said = {"status": status, "reason": reason, "half_width": decision.half_width}
-    counts = {"total": tally.total, "truncated": tally.truncated, **_found(tally)}  # `effective` is kept in the round.
+    decision_columns = {"status": status, "reason": reason, "half_width": decision.half_width}
+    counts = {
+        "total": tally.total,
+        "truncated": tally.truncated,
+        **_result_columns(tally),
+    }  # `effective` is kept in the round.
     return {
         "id": one.point,
         "unread": one.unread,
         "failed": one.failed,
         "guess_chances": tally.guess_chances if isinstance(tally, Tally) else 0.0,
-        "round": {"at": at, "asked": one.asked, "graded_by": one.graded_by, **counts, **said},
+        "round": {"at": at, "asked": one.cases, "graded_by": one.graded_by, **counts, **decision_columns},
         **counts,
-        **said,
+        **decision_columns,
     }
 
 
-def _found(tally: Tally | Ratings) -> dict[str, Any]:
+def _result_columns(tally: Tally | Ratings) -> dict[str, Any]:
     if isinstance(tally, Tally):
         return {"correct": tally.correct, "effective": tally.effective}
     mean, spread = (tally.mean, tally.spread) if tally.items else (None, None)
@@ -230,5 +234,5 @@ class RoundScheduler:
         began = time.monotonic()
         decided = grading().decide_rounds()
         ended = time.monotonic()
-        self.next_at = ended + max(LOOK_S, 10 * (ended - began)) if decided < MOST_AT_ONCE else ended
+        self.next_at = ended + max(LOOK_S, 10 * (ended - began)) if decided < MAX_POINTS else ended
         return decided

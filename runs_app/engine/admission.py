@@ -33,7 +33,7 @@ class Claim(NamedTuple):
     """
 
     trial_id: int
-    place: CounterKeys
+    counter_keys: CounterKeys
     token: uuid.UUID
     item_id: int
     dimension_id: int | None
@@ -92,14 +92,14 @@ CLAIM_FOR_WORKER = CLAIM.format(most=256)  # Of one run. The next cycle takes mo
 CLAIM_FOR_BATCH = CLAIM.format(most=BOUNDS["endpoint"]["batch_max_requests"].high)
 
 
-def admit(worker_id: int, room: int) -> list[Claim]:
-    """Claim at most `room` trials over all endpoints with work, with one transaction for each endpoint."""
+def admit(worker_id: int, limit: int) -> list[Claim]:
+    """Claim at most `limit` trials over all endpoints with work, with one transaction for each endpoint."""
     claims: list[Claim] = []
-    for endpoint_id, share in claim_limits(WorkerCapacity(room)).items():
+    for endpoint_id, share in claim_limits(WorkerCapacity(limit)).items():
         with transaction.atomic():
-            if books := lock_counters(endpoint_id, claiming=True):
-                claims += claim_trials(books, worker_id, share.claims)
-                books.settle()
+            if counters := lock_counters(endpoint_id, claiming=True):
+                claims += claim_trials(counters, worker_id, share.claims)
+                counters.settle()
     return claims
 
 
@@ -107,11 +107,11 @@ def admit(worker_id: int, room: int) -> list[Claim]:
 class WorkerCapacity:
     """The capacity of one worker: how many calls it may have in flight, and its present load by endpoint.
 
-    `flying` counts calls in flight. `waiting` counts claims that wait here for a slot, `ahead` how many should wait.
+    `in_flight` counts calls in flight. `waiting` counts claims that wait here for a slot, `ahead` how many should wait.
     """
 
     concurrency: int
-    flying: Mapping[int, int] = field(default_factory=dict)
+    in_flight: Mapping[int, int] = field(default_factory=dict)
     waiting: Mapping[int, int] = field(default_factory=dict)
     ahead: Mapping[int, int] = field(default_factory=dict)
 
@@ -124,56 +124,58 @@ class ClaimLimit:
     level: int
 
 
-def claim_limits(crew: WorkerCapacity, landed: Mapping[int, int] | None = None) -> dict[int, ClaimLimit]:
+def claim_limits(capacity: WorkerCapacity, received: Mapping[int, int] | None = None) -> dict[int, ClaimLimit]:
     """Return the claim limits of each endpoint where this worker has, or might have, something to do.
 
-    `landed` counts the calls whose answers were received but not yet recorded.
+    `received` counts the calls whose answers were received but not yet recorded.
     """
-    landed = landed or {}
-    claimable = {key: max(0, min(pending, free + landed.get(key, 0))) for key, pending, free in fetch_rows(WANTS)}
-    startable = Counter(claimable) + Counter(crew.waiting)
-    given = share_capacity(crew.concurrency, crew.flying, startable)
+    received = received or {}
+    claimable = {key: max(0, min(pending, free + received.get(key, 0))) for key, pending, free in fetch_rows(WANTS)}
+    startable = Counter(claimable) + Counter(capacity.waiting)
+    given = share_capacity(capacity.concurrency, capacity.in_flight, startable)
     return {
         key: ClaimLimit(
-            claims=max(0, min(claimable.get(key, 0), given.get(key, 0) + _lacking(crew, key))),
-            level=crew.flying.get(key, 0) + given.get(key, 0),
+            claims=max(0, min(claimable.get(key, 0), given.get(key, 0) + missing_prefetch(capacity, key))),
+            level=capacity.in_flight.get(key, 0) + given.get(key, 0),
         )
-        for key in {*startable, *crew.flying}
+        for key in {*startable, *capacity.in_flight}
     }
 
 
-def _lacking(crew: WorkerCapacity, endpoint_id: int) -> int:
-    return crew.ahead.get(endpoint_id, 0) - crew.waiting.get(endpoint_id, 0)
+def missing_prefetch(capacity: WorkerCapacity, endpoint_id: int) -> int:
+    return capacity.ahead.get(endpoint_id, 0) - capacity.waiting.get(endpoint_id, 0)
 
 
-def claim_trials(books: LockedCounters, worker_id: int, room: int) -> list[Claim]:
-    """Claim at most `room` trials under counters that are already locked."""
-    if not books.gate.is_open or books.change.pause_s:
+def claim_trials(counters: LockedCounters, worker_id: int, limit: int) -> list[Claim]:
+    """Claim at most `limit` trials under counters that are already locked."""
+    if not counters.endpoint.is_open or counters.endpoint_delta.pause_s:
         return []
-    slots = min(room, free_slots(books.throttle, books.gate.rates, books.in_flight))
+    slots = min(limit, free_slots(counters.throttle, counters.endpoint.rates, counters.in_flight))
     if slots <= 0:
         return []
-    demands, left = books.demands(), books.budgets()
-    shares = {run_id: n for run_id, n in share_slots(slots, demands, left, books.throttle.tokens_left).items() if n}
-    claims = claim_shares(books, shares, worker_id) if shares else []
+    demands, left = counters.demands(), counters.budgets()
+    shares = {run_id: n for run_id, n in share_slots(slots, demands, left, counters.throttle.tokens_left).items() if n}
+    claims = claim_shares(counters, shares, worker_id) if shares else []
     if claims:
         expected = sum(claim.expected_tokens for claim in claims)
-        books.change = replace(books.change, throttle=consume_tokens(books.throttle, len(claims), expected))
+        counters.endpoint_delta = replace(
+            counters.endpoint_delta, throttle=consume_tokens(counters.throttle, len(claims), expected)
+        )
     else:
-        books.settle()
-        pause_for_budget([demand for demand in demands if cannot_afford_one(demand, left)])
+        counters.settle()
+        pause_for_budget([demand for demand in demands if cannot_afford_trial(demand, left)])
     return claims
 
 
 def claim_shares(
-    books: LockedCounters, shares: Mapping[int, int], worker_id: int | None, *, batch: uuid.UUID | None = None
+    counters: LockedCounters, shares: Mapping[int, int], worker_id: int | None, *, batch: uuid.UUID | None = None
 ) -> list[Claim]:
     """Claim so many trials of each run, reserve for them, and count them in the locked counters.
 
     A batch claims with its own key as the token. Its claims have no worker and no lease, and are no calls in flight.
     """
     token, statement = (uuid.uuid4(), CLAIM_FOR_WORKER) if batch is None else (batch, CLAIM_FOR_BATCH)
-    demands = {run_id: books.runs[run_id].demand for run_id in shares}
+    demands = {run_id: counters.runs[run_id].demand for run_id in shares}
     leases = {run_id: demand.lease_s if batch is None else None for run_id, demand in demands.items()}
     wants = [
         {"run": run_id, "n": n, "reserve": demands[run_id].reserve_usd, "lease": leases[run_id]}
@@ -181,26 +183,28 @@ def claim_shares(
     ]
     rows = fetch_rows(statement, to_pg_json(wants), token, worker_id)
     for run_id, n in Counter(run_id for run_id, *_ in rows).items():
-        delta = books.deltas.at(books.place(run_id))
+        delta = counters.deltas.at(counters.counter_keys(run_id))
         delta.pending -= n
         delta.running += n
         delta.batched += n if batch else 0
         delta.reserved_usd += n * demands[run_id].reserve_usd
-    kept = {
-        run_id: (books.place(run_id), demand.reserve_usd, demand.reserve_tokens, batch is not None)
+    reserved = {
+        run_id: (counters.counter_keys(run_id), demand.reserve_usd, demand.reserve_tokens, batch is not None)
         for run_id, demand in demands.items()
     }
-    return [_claim_from(row, token, *kept[row[0]]) for row in rows]
+    return [_claim_from(row, token, *reserved[row[0]]) for row in rows]
 
 
 def _claim_from(
-    row: tuple[Any, ...], token: uuid.UUID, place: CounterKeys, reserved: Decimal, tokens: int, batched: bool
+    row: tuple[Any, ...], token: uuid.UUID, counter_keys: CounterKeys, reserved: Decimal, tokens: int, batched: bool
 ) -> Claim:
     _, trial_id, item_id, dimension_id, sample_idx, attempts, yields = row
-    return Claim(trial_id, place, token, item_id, dimension_id, sample_idx, attempts, yields, reserved, tokens, batched)
+    return Claim(
+        trial_id, counter_keys, token, item_id, dimension_id, sample_idx, attempts, yields, reserved, tokens, batched
+    )
 
 
-def cannot_afford_one(demand: Demand, left: dict[int, Decimal | None]) -> bool:
+def cannot_afford_trial(demand: Demand, left: dict[int, Decimal | None]) -> bool:
     """Return whether the rest of the budget is too small for one trial of this run."""
     budget = left[demand.experiment_id]
     return budget is not None and demand.wanted > 0 and budget < demand.reserve_usd
@@ -213,7 +217,7 @@ def pause_for_budget(short: Sequence[Demand]) -> None:
     for demand in short:
         if demand.experiment_id not in waiting:
             run = Run.objects.select_related("experiment").get(pk=demand.run_id)
-            reason = _why_short(run)
+            reason = describe_shortage(run)
             Run.objects.filter(pk=run.pk).transition(
                 sources=[Run.Status.RUNNING],
                 target=Run.Status.PAUSED,
@@ -224,16 +228,17 @@ def pause_for_budget(short: Sequence[Demand]) -> None:
             )
 
 
-def _why_short(run: Run) -> str:
+def describe_shortage(run: Run) -> str:
     """Return the rest of the budget and what all waiting calls may need, of other conditions and judges, too."""
     experiment = run.experiment
     left = (experiment.max_usd or Decimal(0)) - experiment.spent_usd - experiment.reserved_usd
-    kept = f", ${experiment.reserved_usd:.4f} reserved for calls of unknown cost" if experiment.reserved_usd else ""
+    reserved = f", ${experiment.reserved_usd:.4f} reserved for calls of unknown cost" if experiment.reserved_usd else ""
     most = Sum(F("n_pending") * F("reserve_usd"))
     waiting = Run.objects.filter(experiment=experiment).aggregate(trials=Sum("n_pending"), usd=most)
     return (
-        f"The budget of ${experiment.max_usd} is reached: ${experiment.spent_usd:.4f} is spent{kept} and ${left:.4f} is"
-        f" left. Pending trials of this run: {run.n_pending}, at most ${run.reserve_usd * run.n_pending:.4f}."
+        f"The budget of ${experiment.max_usd} is reached: ${experiment.spent_usd:.4f} is spent{reserved} and"
+        f" ${left:.4f} is left. Pending trials of this run: {run.n_pending},"
+        f" at most ${run.reserve_usd * run.n_pending:.4f}."
         f" Pending calls of the experiment, with judges: {waiting['trials']}, at most ${waiting['usd']:.4f}, which is"
         f" ${waiting['usd'] - left:.4f} more than is left."
     )

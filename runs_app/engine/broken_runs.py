@@ -33,67 +33,67 @@ ORDER BY r.id
 """
 
 
-def claim_run_by_run(endpoint_id: int, worker_id: int, room: int) -> list[Claim]:
-    """Claim at most `room` trials run by run, after one claim for all runs failed.
+def claim_run_by_run(endpoint_id: int, worker_id: int, limit: int) -> list[Claim]:
+    """Claim at most `limit` trials run by run, after one claim for all runs failed.
 
     Stop each run whose claim also fails alone.
     """
     claims: list[Claim] = []
-    for place in [CounterKeys(*row) for row in fetch_rows(CLAIMABLE_RUNS, endpoint_id)]:
-        if len(claims) >= room:
+    for counter_keys in [CounterKeys(*row) for row in fetch_rows(CLAIMABLE_RUNS, endpoint_id)]:
+        if len(claims) >= limit:
             break
         try:
             with transaction.atomic():
-                if books := lock_counters(endpoint_id, [place.run_id]):
-                    new = claim_trials(books, worker_id, room - len(claims))
-                    books.settle()
+                if counters := lock_counters(endpoint_id, [counter_keys.run_id]):
+                    new = claim_trials(counters, worker_id, limit - len(claims))
+                    counters.settle()
                     claims += new
         except OUTAGES:
             raise
         except Exception as fault:  # Includes ArithmeticError and ValueError, which impossible numbers raise.
-            logger.exception("run %s cannot be claimed", place.run_id)
-            stop_broken(place, "Its trials could not be claimed", fault)
+            logger.exception("run %s cannot be claimed", counter_keys.run_id)
+            stop_broken(counter_keys, "Its trials could not be claimed", fault)
     return claims
 
 
-def prepare_jobs(claims: Sequence[Claim], questions: DesignCache, worker_id: int) -> list[Job]:
+def prepare_jobs(claims: Sequence[Claim], designs: DesignCache, worker_id: int) -> list[Job]:
     """Return the jobs of these claims. Stop a run whose requests cannot be prepared, and release its claims."""
     try:
-        return build_jobs(claims, questions)
+        return build_jobs(claims, designs)
     except OUTAGES:
         raise
     except Exception:
         logger.exception("requests of %s claims could not be prepared together", len(claims))
     by_run: dict[CounterKeys, list[Claim]] = defaultdict(list)
     for one in claims:
-        by_run[one.place].append(one)
+        by_run[one.counter_keys].append(one)
     jobs: list[Job] = []
-    for place, some in by_run.items():
+    for counter_keys, some in by_run.items():
         try:
-            jobs += build_jobs(some, questions)
+            jobs += build_jobs(some, designs)
         except OUTAGES:
             raise
         except Exception as fault:
-            logger.exception("requests of run %s cannot be prepared", place.run_id)
-            stop_broken(place, "Its requests could not be prepared", fault)
+            logger.exception("requests of run %s cannot be prepared", counter_keys.run_id)
+            stop_broken(counter_keys, "Its requests could not be prepared", fault)
             released = outcomes.conclude_release()
             record_each([Result(one, released.status, trial=released.trial, unspent=True) for one in some], worker_id)
     return jobs
 
 
-def stop_broken(place: CounterKeys, what: str, fault: Exception) -> None:
+def stop_broken(counter_keys: CounterKeys, what: str, fault: Exception) -> None:
     """Stop a run with this reason. It may be resumed, and stops again if its design is still broken."""
     reason = f"{what}: {_first_line(fault)}. Correct the design, then resume the run."
     try:
         with transaction.atomic():
-            lock_rows({place})
-            Run.objects.filter(pk=place.run_id).transition(
+            lock_rows({counter_keys})
+            Run.objects.filter(pk=counter_keys.run_id).transition(
                 sources=[Run.Status.RUNNING], target=Run.Status.STOPPED, by="engine", reason=reason, stop_reason=reason
             )
     except OUTAGES:
         raise
     except DatabaseError:  # The run fails again at the next claim. Meanwhile the other runs go on.
-        logger.exception("run %s could not be stopped", place.run_id)
+        logger.exception("run %s could not be stopped", counter_keys.run_id)
 
 
 def _first_line(fault: Exception) -> str:

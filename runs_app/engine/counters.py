@@ -113,8 +113,8 @@ class BudgetDelta:
 class EndpointDelta:
     """The changes of a transaction to one endpoint: its rate limiter, and the numbers of calls by outcome.
 
-    If the endpoint asks for a pause, all workers leave it alone for `pause_s` seconds. `flying` changes the number of
-    calls in flight that belong to no run.
+    If the endpoint asks for a pause, all workers leave it alone for `pause_s` seconds. `in_flight` changes the number
+    of calls in flight that belong to no run.
     """
 
     throttle: RateLimiterState
@@ -122,11 +122,11 @@ class EndpointDelta:
     overloaded: int = 0
     pause_s: float | None = None
     pause_reason: str | None = None
-    flying: int = 0
+    in_flight: int = 0
 
     def as_row(self) -> dict[str, Any]:
         return {
-            "n": self.flying,
+            "n": self.in_flight,
             "throttle": self.throttle.as_row(),
             "answered": self.answered,
             "overloaded": self.overloaded,
@@ -140,16 +140,16 @@ class CounterDeltas:
     """The changes of one transaction, gathered trial by trial and written once for each counter row."""
 
     def __init__(self) -> None:
-        self.places: dict[int, CounterKeys] = {}
+        self.counter_keys: dict[int, CounterKeys] = {}
         self.by_run: dict[int, RunDelta] = {}
         self.by_endpoint: dict[int, EndpointDelta] = {}
         self.by_experiment: dict[int, BudgetDelta] = {}  # Of calls that belong to no run.
 
-    def at(self, place: CounterKeys) -> RunDelta:
-        delta = self.by_run.get(place.run_id)
+    def at(self, counter_keys: CounterKeys) -> RunDelta:
+        delta = self.by_run.get(counter_keys.run_id)
         if delta is None:
-            delta = self.by_run[place.run_id] = RunDelta()
-            self.places[place.run_id] = place
+            delta = self.by_run[counter_keys.run_id] = RunDelta()
+            self.counter_keys[counter_keys.run_id] = counter_keys
         return delta
 
     def settle(self) -> None:
@@ -161,7 +161,7 @@ class CounterDeltas:
     def _of_endpoints(self) -> list[dict[str, Any]]:
         rows = {key: {"id": key, "batched": 0, **change.as_row()} for key, change in self.by_endpoint.items()}
         for run_id, delta in self.by_run.items():
-            key = self.places[run_id].endpoint_id
+            key = self.counter_keys[run_id].endpoint_id
             row = rows.setdefault(key, {"id": key, "n": 0, "batched": 0})
             row["n"] += delta.running - delta.batched
             row["batched"] += delta.batched
@@ -169,12 +169,12 @@ class CounterDeltas:
 
     def _of_experiments(self) -> list[dict[str, Any]]:
         rows: dict[int, dict[str, Any]] = {
-            key: {"id": key, "spent": money.spent_usd, "reserved": money.reserved_usd}
-            for key, money in self.by_experiment.items()
+            key: {"id": key, "spent": budget.spent_usd, "reserved": budget.reserved_usd}
+            for key, budget in self.by_experiment.items()
         }
         for run_id, delta in self.by_run.items():
             if delta.spent_usd or delta.reserved_usd:
-                key = self.places[run_id].experiment_id
+                key = self.counter_keys[run_id].experiment_id
                 row = rows.setdefault(key, {"id": key, "spent": ZERO, "reserved": ZERO})
                 row["spent"] += delta.spent_usd
                 row["reserved"] += delta.reserved_usd
@@ -189,13 +189,13 @@ def add_pending(run_id: int, n: int) -> None:
     execute(ADD_PENDING, n, run_id)
 
 
-def lock_rows(places: Collection[CounterKeys], *, endpoints_are_locked: bool = False) -> dict[int, str]:
+def lock_rows(rows: Collection[CounterKeys], *, endpoints_are_locked: bool = False) -> dict[int, str]:
     """Lock the counter rows of these keys in the one order. Return each run's status, by run id."""
     with connection.cursor() as cursor:
         if not endpoints_are_locked:
-            _lock(cursor, "runs_app_endpoint", {place.endpoint_id for place in places})
-        _lock(cursor, "runs_app_experiment", {place.experiment_id for place in places})
-        return dict(_lock(cursor, "runs_app_run", {place.run_id for place in places}, "id, status"))
+            _lock(cursor, "runs_app_endpoint", {row.endpoint_id for row in rows})
+        _lock(cursor, "runs_app_experiment", {row.experiment_id for row in rows})
+        return dict(_lock(cursor, "runs_app_run", {row.run_id for row in rows}, "id, status"))
 
 
 def _lock(cursor: Any, table: str, keys: Iterable[int], columns: str = "id") -> list[tuple[Any, ...]]:

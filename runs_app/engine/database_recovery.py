@@ -18,7 +18,7 @@ from runs_app.models import Attempt, Trial
 logger = logging.getLogger("evalsite.drain")
 
 OUTAGES = (OperationalError, InterfaceError)
-HELD_BY_WORKER = """
+CLAIMS_OF_WORKER = """
 SELECT t.id, r.id, r.experiment_id, m.endpoint_id, t.token, t.item_id, t.dimension_id, t.sample_idx, t.attempts,
     t.yields, t.reserved_usd, r.reserve_tokens
 FROM runs_app_trial t
@@ -45,34 +45,37 @@ def record_each(results: Sequence[Result], worker_id: int) -> int:
         if len(results) > 1:
             return sum(record_each([result], worker_id) for result in results)
         logger.exception("the answer of trial %s cannot be stored", results[0].claim.trial_id)
-        return record_results([_refused(results[0])], worker_id)
+        return record_results([_storable_part(results[0])], worker_id)
 
 
-def _refused(result: Result) -> Result:
+def _storable_part(result: Result) -> Result:
     """Return the part of a refused result that can surely be stored: its calls and their costs."""
-    said = {"error_class": ErrorClass.INTERNAL_ERROR, "error": "Its answer could not be stored; the log says why."}
+    error_columns = {
+        "error_class": ErrorClass.INTERNAL_ERROR,
+        "error": "Its answer could not be stored; the log says why.",
+    }
     outcome = Attempt.Outcome.PERMANENT
     calls = [
-        {"call": call.get("call", 0), "cost_usd": call.get("cost_usd"), "outcome": outcome, **said}
+        {"call": call.get("call", 0), "cost_usd": call.get("cost_usd"), "outcome": outcome, **error_columns}
         for call in result.calls
     ]
-    return Result(result.claim, Trial.Status.FAILED, trial=dict(said), calls=calls)
+    return Result(result.claim, Trial.Status.FAILED, trial=dict(error_columns), calls=calls)
 
 
-def release_unknown_claims(worker_id: int, known: Collection[tuple[int, UUID]]) -> int:
+def release_unknown_claims(worker_id: int, known_keys: Collection[tuple[int, UUID]]) -> int:
     """Release, without counting the attempt, the claims that this worker holds but does not know. Return how many.
 
     If the connection breaks, a claim may be committed and never reach its worker. Such a trial was never asked.
     """
     with connection.cursor() as cursor:
-        cursor.execute(HELD_BY_WORKER, [worker_id])
+        cursor.execute(CLAIMS_OF_WORKER, [worker_id])
         claims = [_claim_from(row) for row in cursor.fetchall()]
-    unknown = [claim for claim in claims if claim.key not in known]
+    unknown = [claim for claim in claims if claim.key not in known_keys]
     return record_results([Result(claim, Trial.Status.PENDING, unspent=True) for claim in unknown], worker_id)
 
 
 def _claim_from(row: tuple[Any, ...]) -> Claim:
     trial_id, run_id, experiment_id, endpoint_id, *rest = row
     token, item_id, dimension_id, sample_idx, attempts, yields, reserved, tokens = rest
-    place = CounterKeys(run_id, experiment_id, endpoint_id)
-    return Claim(trial_id, place, token, item_id, dimension_id, sample_idx, attempts, yields, reserved, tokens)
+    counter_keys = CounterKeys(run_id, experiment_id, endpoint_id)
+    return Claim(trial_id, counter_keys, token, item_id, dimension_id, sample_idx, attempts, yields, reserved, tokens)

@@ -22,11 +22,11 @@ from runs_app.engine.requests import (
 from runs_app.models import Dimension, Run, Trial
 
 DESIGN_S = 5.0  # Seconds. An edited time-out takes effect within this time, a price at the next claim.
-MOST_QUESTIONS = 20_000
+MAX_QUESTIONS = 20_000
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
+class _LoadedDesign:
     """A run's design, the time it was loaded, and the reservation for each of its calls at that time."""
 
     at: float
@@ -39,26 +39,26 @@ class DesignCache:
     """A cache that fetches in sets, never row by row. The database thread fills it, the event loop reads it."""
 
     def __init__(self) -> None:
-        self._designs: dict[int, _Known] = {}
+        self._designs: dict[int, _LoadedDesign] = {}
         self._dimensions: dict[int, Dimension] = {}
         self.shortest_lease_s = 120.0
         self._questions: OrderedDict[tuple[int, int | None], Question] = OrderedDict()
         # By trial, of the claims that were fetched last, because answers can be long.
         self._judged: dict[int, Question] = {}
 
-    def fetched(self, claims: Sequence[Claim]) -> Sequence[Claim]:
-        """Fetch all that `of` needs for these claims, and return the claims."""
+    def fetch(self, claims: Sequence[Claim]) -> Sequence[Claim]:
+        """Fetch all that `get` needs for these claims, and return the claims."""
         if claims:
-            self._fetch_designs({claim.place.run_id: claim.reserved_usd for claim in claims})
+            self._fetch_designs({claim.counter_keys.run_id: claim.reserved_usd for claim in claims})
             self._fetch_questions({(claim.item_id, claim.dimension_id) for claim in claims})
-            self._judged = self._told(claims)
+            self._judged = self._fetch_judged_questions(claims)
         return claims
 
-    def of(self, claim: Claim) -> tuple[RunDesign, Question, RetryPolicy]:
+    def get(self, claim: Claim) -> tuple[RunDesign, Question, RetryPolicy]:
         """Return the design, the question and the retry policy of a claim."""
-        known = self._designs[claim.place.run_id]
+        loaded = self._designs[claim.counter_keys.run_id]
         question = self._judged.get(claim.trial_id) or self._questions[claim.item_id, claim.dimension_id]
-        return known.design, question, known.retry
+        return loaded.design, question, loaded.retry
 
     def _fetch_designs(self, reserves: Mapping[int, Decimal]) -> None:
         """Reload a run's design when it is old, or when its reservation changed, because its prices changed too."""
@@ -67,12 +67,12 @@ class DesignCache:
         for run in Run.objects.with_design().filter(pk__in=stale):
             experiment = run.experiment
             retry = RetryPolicy(experiment.max_attempts, experiment.backoff_s, experiment.max_backoff_s)
-            self._designs[run.pk] = _Known(now, run.reserve_usd, build_run_design(run), retry)
+            self._designs[run.pk] = _LoadedDesign(now, run.reserve_usd, build_run_design(run), retry)
             self.shortest_lease_s = min(self.shortest_lease_s, experiment.lease_s)
 
     def _is_stale(self, run_id: int, now: float, reserved_usd: Decimal) -> bool:
-        known = self._designs.get(run_id)
-        return known is None or now - known.at > DESIGN_S or known.reserve_usd != reserved_usd
+        loaded = self._designs.get(run_id)
+        return loaded is None or now - loaded.at > DESIGN_S or loaded.reserve_usd != reserved_usd
 
     def _fetch_questions(self, wanted: set[tuple[int, int | None]]) -> None:
         missing = [pair for pair in wanted if pair not in self._questions]
@@ -84,31 +84,33 @@ class DesignCache:
         for item_id, dimension_id in missing:
             dimension = self._dimensions[dimension_id] if dimension_id is not None else None
             self._questions[item_id, dimension_id] = build_question(items[item_id], dimension)
-        self._forget_oldest(len(wanted))
+        self._drop_oldest(len(wanted))
 
-    def _told(self, claims: Sequence[Claim]) -> dict[int, Question]:
+    def _fetch_judged_questions(self, claims: Sequence[Claim]) -> dict[int, Question]:
         """Return the questions of the claims for judges, or for writers of item rubrics, by trial."""
         by_run: dict[int, list[Claim]] = defaultdict(list)
         for claim in claims:
-            if self._designs[claim.place.run_id].design.sees_the_target:
-                by_run[claim.place.run_id].append(claim)
+            if self._designs[claim.counter_keys.run_id].design.sees_target:
+                by_run[claim.counter_keys.run_id].append(claim)
         questions = {}
         for run_id, some in by_run.items():
             design = self._designs[run_id].design
             texts = fetch_item_texts(design, {claim.item_id for claim in some})
-            answers = _answers([claim.trial_id for claim in some])
+            answers = _fetch_judged_answers([claim.trial_id for claim in some])
             for claim in some:
-                known = judge_variables(design, *answers[claim.trial_id], texts.get(claim.item_id))
-                questions[claim.trial_id] = self._questions[claim.item_id, claim.dimension_id].for_judging(known)
+                variables = judge_variables(design, *answers[claim.trial_id], texts.get(claim.item_id))
+                questions[claim.trial_id] = self._questions[claim.item_id, claim.dimension_id].with_judge_variables(
+                    variables
+                )
         return questions
 
-    def _forget_oldest(self, needed: int) -> None:
+    def _drop_oldest(self, needed: int) -> None:
         """Drop the oldest questions above the maximum. Items are frozen, so a cached question never becomes wrong."""
-        while len(self._questions) > MOST_QUESTIONS + needed:
+        while len(self._questions) > MAX_QUESTIONS + needed:
             self._questions.popitem(last=False)
 
 
-def _answers(trial_ids: Sequence[int]) -> dict[int, tuple[str | None, str | None]]:
+def _fetch_judged_answers(trial_ids: Sequence[int]) -> dict[int, tuple[str | None, str | None]]:
     """Return, for each trial, the answer that it judges and the answer that it compares with."""
     rows = Trial.objects.filter(pk__in=trial_ids).values_list("pk", "subject__answer", "rival__answer")
     return {pk: (subject, rival) for pk, subject, rival in rows}

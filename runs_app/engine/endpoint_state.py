@@ -16,7 +16,7 @@ from runs_app.engine.rate_limiter import (
 from runs_app.llm.rate_limit_headers import Allowance
 
 # Locks the endpoint.
-GATE = """
+LOCK_ENDPOINT = """
 SELECT max_concurrency, requests_per_minute, tokens_per_minute, requests_per_day, adaptive, throttle, in_flight,
     is_active AND coalesce(paused_until <= clock_timestamp(), true), extract(epoch FROM clock_timestamp())::float8,
     (clock_timestamp() AT TIME ZONE day_zone)::date::text
@@ -35,7 +35,7 @@ class EndpointState:
     now: float
 
 
-def endpoint_state(
+def build_endpoint_state(
     most: int,
     rpm: int | None,
     tpm: int | None,
@@ -47,7 +47,7 @@ def endpoint_state(
     now: float,
     day: str,
 ) -> EndpointState:
-    """Return the state of an endpoint from a row of GATE."""
+    """Return the state of an endpoint from a row of LOCK_ENDPOINT."""
     rates = RateLimits(most, rpm, tpm, rpd, adaptive)
     # Raw SQL returns JSON as text: Django parses it only for its own fields.
     throttle = refill(RateLimiterState.of(json.loads(stored)), rates, now, day)
@@ -69,17 +69,19 @@ class EndpointFeedback:
     allowance: Allowance | None = None
 
 
-def apply_feedback(gate: EndpointState, lesson: EndpointFeedback, in_flight: int) -> RateLimiterState:
+def apply_feedback(state: EndpointState, feedback: EndpointFeedback, in_flight: int) -> RateLimiterState:
     """Return the rate limiter after this feedback. `in_flight` is the number of calls that are still in flight."""
     throttle = adapt_limit(
-        gate.throttle,
-        gate.rates,
-        in_flight=gate.in_flight,
-        answered=lesson.answered,
-        overloaded=lesson.overloaded,
-        now=gate.now,
+        state.throttle,
+        state.rates,
+        in_flight=state.in_flight,
+        answered=feedback.answered,
+        overloaded=feedback.overloaded,
+        now=state.now,
     )
-    throttle = consume_tokens(throttle, lesson.requests, lesson.tokens)
+    throttle = consume_tokens(throttle, feedback.requests, feedback.tokens)
     return (
-        apply_allowance(throttle, lesson.allowance, in_flight=in_flight, now=gate.now) if lesson.allowance else throttle
+        apply_allowance(throttle, feedback.allowance, in_flight=in_flight, now=state.now)
+        if feedback.allowance
+        else throttle
     )

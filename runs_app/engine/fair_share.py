@@ -90,26 +90,26 @@ def _queues(demands: Sequence[Demand]) -> dict[int, _Queue]:
     return {key: _Queue(some) for key, some in of_experiment.items()}
 
 
-def share_capacity(concurrency: int, flying: Mapping[int, int], wants: Mapping[int, int]) -> dict[int, int]:
+def share_capacity(concurrency: int, in_flight: Mapping[int, int], wants: Mapping[int, int]) -> dict[int, int]:
     """Return the number of further calls that a worker may start at each endpoint, without those that get none.
 
-    `flying` counts its calls in flight by endpoint, `wants` the calls that each endpoint would take. Slots go round the
-    endpoints, those with the fewest calls in flight here first. All endpoints have the same share. Below its share, an
-    endpoint gets slots even if calls of other endpoints hold all of them. So a slow endpoint never delays a quick one.
-    While slow calls last, more calls than `concurrency` may be in flight, but never twice as many.
+    `in_flight` counts its calls in flight by endpoint, `wants` the calls that each endpoint would take. Slots go round
+    the endpoints, those with the fewest calls in flight here first. All endpoints have the same share. Below its share,
+    an endpoint gets slots even if calls of other endpoints hold all of them. So a slow endpoint never delays a quick
+    one. While slow calls last, more calls than `concurrency` may be in flight, but never twice as many.
     """
-    endpoints = {key for key, n in wants.items() if n > 0} | {key for key, n in flying.items() if n > 0}
+    endpoints = {key for key, n in wants.items() if n > 0} | {key for key, n in in_flight.items() if n > 0}
     share = concurrency // len(endpoints) if endpoints else 0
-    free = concurrency - sum(flying.values())
+    free = concurrency - sum(in_flight.values())
     given = dict.fromkeys(sorted(wants), 0)
-    waiting = [(flying.get(key, 0), key) for key in given if wants[key] > 0]
+    waiting = [(in_flight.get(key, 0), key) for key in given if wants[key] > 0]
     heapq.heapify(waiting)
     while waiting:
-        in_flight, key = heapq.heappop(waiting)
-        if free <= 0 and in_flight >= share:
+        calls, key = heapq.heappop(waiting)
+        if free <= 0 and calls >= share:
             break
         given[key] += 1
         free -= 1
         if given[key] < wants[key]:
-            heapq.heappush(waiting, (in_flight + 1, key))
+            heapq.heappush(waiting, (calls + 1, key))
     return {key: n for key, n in given.items() if n}

@@ -28,49 +28,49 @@ class Job:
     """A claim with its request, or with the failure that prevents the request."""
 
     claim: Claim
-    asked: requests.PreparedRequest | CallFailure
+    prepared: requests.PreparedRequest | CallFailure
     scale: Scale | None
     retry: RetryPolicy
-    remembered: CallReply | None = None
+    cached_reply: CallReply | None = None
     reruns_empty: bool = False
     reruns_unreadable: bool = False
     local_model: int | None = None  # The key of a model on a local server, which the worker unloads if it stalls.
 
     @property
     def cache_key(self) -> str | None:
-        return self.asked.cache_key if isinstance(self.asked, requests.PreparedRequest) else None
+        return self.prepared.cache_key if isinstance(self.prepared, requests.PreparedRequest) else None
 
     @property
-    def may_be_asked_again(self) -> bool:
-        return self.remembered is None and self.claim.attempts < self.retry.max_attempts
+    def may_retry(self) -> bool:
+        return self.cached_reply is None and self.claim.attempts < self.retry.max_attempts
 
     def rerun_problem(self, answer: Mapping[str, Any]) -> ErrorClass | None:
         """Return why the design asks again after an answer with these columns of a trial, or None."""
         return rerun_problem(unusable_kinds(answer), empty=self.reruns_empty, unreadable=self.reruns_unreadable)
 
 
-def build_jobs(claims: Sequence[Claim], questions: DesignCache) -> list[Job]:
+def build_jobs(claims: Sequence[Claim], designs: DesignCache) -> list[Job]:
     """Return the jobs of these claims, fetched in sets, with the answers that the response cache has."""
-    jobs = [_prepared(claim, questions) for claim in questions.fetched(claims)]
-    known = fetch_cached({job.cache_key for job in jobs if job.cache_key})
-    return _waiting([replace(job, remembered=_usable(job, known)) for job in jobs], known)
+    jobs = [_prepare_job(claim, designs) for claim in designs.fetch(claims)]
+    cached = fetch_cached({job.cache_key for job in jobs if job.cache_key})
+    return _fail_requested_elsewhere([replace(job, cached_reply=_usable_reply(job, cached)) for job in jobs], cached)
 
 
-def _prepared(claim: Claim, questions: DesignCache) -> Job:
-    design, question, retry = questions.of(claim)
+def _prepare_job(claim: Claim, designs: DesignCache) -> Job:
+    design, question, retry = designs.get(claim)
     try:
         plain = requests.prepare_request(design, question, claim.sample_idx)
         plain = requests.without_schema(plain) if claim.without_schema else plain
-        asked: requests.PreparedRequest | CallFailure = requests.reroute(plain, design.target.routes, claim.attempts)
+        prepared: requests.PreparedRequest | CallFailure = requests.reroute(plain, design.target.routes, claim.attempts)
     except (PromptError, OSError) as error:
-        asked = CallFailure(ErrorClass.UNRENDERABLE, str(error)[:500])
+        prepared = CallFailure(ErrorClass.UNRENDERABLE, str(error)[:500])
     except Exception:  # Handled like a broken call, because the other trials of this batch are claimed, too.
         logger.exception("the request of trial %s raised an error", claim.trial_id)
-        asked = CallFailure(ErrorClass.INTERNAL_ERROR, FAULT, was_sent=False)
+        prepared = CallFailure(ErrorClass.INTERNAL_ERROR, FAULT, was_sent=False)
     local_model = design.target.local_model
     return Job(
         claim,
-        asked,
+        prepared,
         question.scale,
         retry,
         reruns_empty=design.reruns_empty,
@@ -79,7 +79,7 @@ def _prepared(claim: Claim, questions: DesignCache) -> Job:
     )
 
 
-def _waiting(jobs: list[Job], known: Mapping[str, CallReply]) -> list[Job]:
+def _fail_requested_elsewhere(jobs: list[Job], cached: Mapping[str, CallReply]) -> list[Job]:
     """Return the same jobs, but fail those whose request another call is making now.
 
     These trials are released, and find the answer in the cache when they are claimed again.
@@ -87,54 +87,54 @@ def _waiting(jobs: list[Job], known: Mapping[str, CallReply]) -> list[Job]:
     keys = {
         job.claim.trial_id: job.cache_key
         for job in jobs
-        if job.cache_key and job.cache_key not in known and not job.claim.batched
+        if job.cache_key and job.cache_key not in cached and not job.claim.batched
     }
     elsewhere = requested_elsewhere(keys)
-    return [replace(job, asked=_being_asked()) if job.claim.trial_id in elsewhere else job for job in jobs]
+    return [replace(job, prepared=_asked_elsewhere()) if job.claim.trial_id in elsewhere else job for job in jobs]
 
 
-def _being_asked() -> CallFailure:
+def _asked_elsewhere() -> CallFailure:
     return CallFailure(ErrorClass.BEING_ASKED, "Another call is asking the same at this moment.", was_sent=False)
 
 
-def _usable(job: Job, known: Mapping[str, CallReply]) -> CallReply | None:
+def _usable_reply(job: Job, cached: Mapping[str, CallReply]) -> CallReply | None:
     """Return the cached answer, or None if the design reruns answers of its kind: a cached one never changes."""
-    reply = known.get(job.cache_key or "")
+    reply = cached.get(job.cache_key or "")
     if reply is None or not (job.reruns_empty or job.reruns_unreadable):
         return reply
     problem = job.rerun_problem(conclude_answer(reply, job.scale).trial)
     return None if problem else reply
 
 
-def build_result(job: Job, conclusion: Outcome, calls: list[dict[str, Any]]) -> Result:
+def build_result(job: Job, outcome: Outcome, calls: list[dict[str, Any]]) -> Result:
     """Return the result to record for a job with this outcome and these calls."""
-    conclusion = _weighed(job, conclusion, calls)
-    if isinstance(job.asked, requests.PreparedRequest):
-        for columns in (conclusion.trial, *calls):
-            columns["request_hash"] = job.asked.request_hash
-    elif job.asked.error_class == ErrorClass.BEING_ASKED:
+    outcome = _apply_rerun_policy(job, outcome, calls)
+    if isinstance(job.prepared, requests.PreparedRequest):
+        for columns in (outcome.trial, *calls):
+            columns["request_hash"] = job.prepared.request_hash
+    elif job.prepared.error_class == ErrorClass.BEING_ASKED:
         calls = []  # No call was made.
     return Result(
         job.claim,
-        conclusion.status,
-        trial=conclusion.trial,
+        outcome.status,
+        trial=outcome.trial,
         calls=calls,
-        unspent=conclusion.unspent,
-        wait_s=conclusion.wait_s,
-        pause_s=conclusion.pause_s,
-        cache_key=job.cache_key if job.remembered is None else None,
-        allowance=conclusion.allowance,
+        unspent=outcome.unspent,
+        wait_s=outcome.wait_s,
+        pause_s=outcome.pause_s,
+        cache_key=job.cache_key if job.cached_reply is None else None,
+        allowance=outcome.allowance,
     )
 
 
-def _weighed(job: Job, conclusion: Outcome, calls: list[dict[str, Any]]) -> Outcome:
+def _apply_rerun_policy(job: Job, outcome: Outcome, calls: list[dict[str, Any]]) -> Outcome:
     """Write the kinds of an answer to its call. Try again if the design reruns answers of such a kind."""
-    if conclusion.status != "done":
-        return conclusion
-    problem = job.rerun_problem(conclusion.trial)
-    if problem is None or not job.may_be_asked_again:
-        calls[-1].update(unusable_kinds(conclusion.trial))
-        return conclusion
+    if outcome.status != "done":
+        return outcome
+    problem = job.rerun_problem(outcome.trial)
+    if problem is None or not job.may_retry:
+        calls[-1].update(unusable_kinds(outcome.trial))
+        return outcome
     again = conclude_rerun(problem, job.claim.attempts, job.retry)
-    calls[-1].update(again.trial, outcome="transient", raw_response=conclusion.trial["raw_response"])
+    calls[-1].update(again.trial, outcome="transient", raw_response=outcome.trial["raw_response"])
     return again

@@ -24,7 +24,7 @@ PATIENCE = 3  # Lease periods without a sign of the worker, after which it count
 
 
 class LeaseWatchdog:
-    """A thread that, between `begin` and `end`, renews a worker's leases if it gave no `sign` for half a lease.
+    """A thread that, between `start` and `stop`, renews a worker's leases if it gave no `heartbeat` for half a lease.
 
     `lease_s` returns the shortest lease of the worker's claims, in seconds. It is called from another thread.
     """
@@ -37,15 +37,15 @@ class LeaseWatchdog:
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="drain-stand-in", daemon=True)
 
-    def begin(self) -> None:
-        self.sign()
+    def start(self) -> None:
+        self.heartbeat()
         self._thread.start()
 
-    def sign(self) -> None:
+    def heartbeat(self) -> None:
         """Note that the worker renewed its leases itself."""
         self._signed = time.monotonic()
 
-    def end(self) -> None:
+    def stop(self) -> None:
         """Stop the thread, and wait for it a few seconds at most if its database keeps it waiting."""
         self._ended.set()
         self._thread.join(timeout=5)

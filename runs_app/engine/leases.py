@@ -36,7 +36,7 @@ WHERE {ENDED}
 """  # noqa: S608 - a constant
 
 # SKIP LOCKED: a claim that its worker is writing now is not silent, and the sweep never waits for it.
-TAKE_BACK = f"""
+RECLAIM = f"""
 WITH stale AS (
     SELECT t.id, t.token, t.worker_id, t.reserved_usd,
         CASE WHEN r.status = 'cancelled' THEN 'cancelled'
@@ -59,39 +59,39 @@ def sweep_expired() -> int:
     """Take back every claim whose lease has ended, and return how many. Only the database's clock decides."""
     with connection.cursor() as cursor:
         cursor.execute(EXPIRED)
-        places = [CounterKeys(*row) for row in cursor.fetchall()]
-    return sum(_sweep_run(place) for place in places) + preflight.sweep_preflights()
+        runs = [CounterKeys(*row) for row in cursor.fetchall()]
+    return sum(_sweep_run(counter_keys) for counter_keys in runs) + preflight.sweep_preflights()
 
 
-def _sweep_run(place: CounterKeys) -> int:
+def _sweep_run(counter_keys: CounterKeys) -> int:
     with transaction.atomic():
-        lock_rows({place})
+        lock_rows({counter_keys})
         with connection.cursor() as cursor:
-            cursor.execute(TAKE_BACK, [place.run_id, LOST, SILENT])
-            taken = cursor.fetchall()
-        if not taken:
+            cursor.execute(RECLAIM, [counter_keys.run_id, LOST, SILENT])
+            reclaimed = cursor.fetchall()
+        if not reclaimed:
             return 0
         deltas = CounterDeltas()
-        delta = deltas.at(place)
-        attempts = [_lost_attempt(place, *row[:4]) for row in taken]
-        for *_, reserved, becomes in taken:
+        delta = deltas.at(counter_keys)
+        attempts = [_lost_attempt(counter_keys, *row[:4]) for row in reclaimed]
+        for *_, reserved, becomes in reclaimed:
             delta.move("running", becomes)
             delta.reserved_usd -= reserved
         insert_attempts(attempts)
         for row in attempts:
             count_attempt(row, delta)
         deltas.settle()
-        finish_runs({place.run_id})
-    return len(taken)
+        finish_runs({counter_keys.run_id})
+    return len(reclaimed)
 
 
 def _lost_attempt(
-    place: CounterKeys, trial_id: int, token: UUID, worker_id: int | None, reserved_usd: Decimal
+    counter_keys: CounterKeys, trial_id: int, token: UUID, worker_id: int | None, reserved_usd: Decimal
 ) -> dict[str, Any]:
     """Return the attempt row of a lost call. It may have been made and billed, so its cost is unknown."""
     return {
         "trial": trial_id,
-        "run": place.run_id,
+        "run": counter_keys.run_id,
         "token": token,
         "worker": worker_id,
         "call": 0,

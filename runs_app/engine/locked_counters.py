@@ -12,24 +12,24 @@ from decimal import Decimal
 from typing import Any
 
 from runs_app.engine.counters import CounterDeltas, CounterKeys, EndpointDelta, RunDelta
-from runs_app.engine.endpoint_state import GATE, EndpointState, endpoint_state
+from runs_app.engine.endpoint_state import LOCK_ENDPOINT, EndpointState, build_endpoint_state
 from runs_app.engine.fair_share import Demand
 from runs_app.engine.prepared_sql import fetch_pipelined
 from runs_app.engine.rate_limiter import RateLimiterState
 from runs_app.engine.run_lifecycle import finish_runs
 from runs_app.stopping.rules import should_stop_itself
 
-NOTHING = RunDelta()
+NO_CHANGE = RunDelta()
 
 # The runs with new results, and those with trials to claim at this endpoint (none if the endpoint is NULL).
-OF_INTEREST = """(
+RELEVANT_RUNS = """(
     SELECT unnest(%s::bigint[]) AS id
     UNION SELECT r.id FROM runs_app_run r
     JOIN runs_app_condition c ON c.id = r.condition_id JOIN runs_app_languagemodel m ON m.id = c.model_id
     WHERE r.status = 'running' AND r.n_pending > 0 AND NOT r.is_batched AND m.endpoint_id = %s::bigint)"""
 LOCK_EXPERIMENTS = f"""
 SELECT id, max_usd - spent_usd - reserved_usd FROM runs_app_experiment
-WHERE id IN (SELECT experiment_id FROM runs_app_run WHERE id IN {OF_INTEREST})
+WHERE id IN (SELECT experiment_id FROM runs_app_run WHERE id IN {RELEVANT_RUNS})
 ORDER BY id FOR NO KEY UPDATE
 """  # noqa: S608 - a constant
 LOCK_RUNS = f"""
@@ -38,7 +38,7 @@ SELECT r.id, r.status, r.status = 'running' AND r.is_batched = %s,
     r.experiment_id, r.n_pending, r.n_running, r.max_concurrency, r.reserve_usd, e.lease_s, r.reserve_tokens,
     e.priority
 FROM runs_app_run r JOIN runs_app_experiment e ON e.id = r.experiment_id
-WHERE r.id IN {OF_INTEREST}
+WHERE r.id IN {RELEVANT_RUNS}
 ORDER BY r.id FOR NO KEY UPDATE OF r
 """  # noqa: S608 - a constant
 
@@ -84,41 +84,41 @@ class LockedCounters:
     """The locked counters of one endpoint. Changes go into `deltas`, and `settle` writes them."""
 
     endpoint_id: int
-    gate: EndpointState
+    endpoint: EndpointState
     left_usd: dict[int, Decimal | None]
     runs: dict[int, LockedRun]
     deltas: CounterDeltas = field(default_factory=CounterDeltas)
 
     @property
-    def change(self) -> EndpointDelta:
+    def endpoint_delta(self) -> EndpointDelta:
         """Return the changes so far to the endpoint's rate limiter."""
-        return self.deltas.by_endpoint.get(self.endpoint_id) or EndpointDelta(self.gate.throttle)
+        return self.deltas.by_endpoint.get(self.endpoint_id) or EndpointDelta(self.endpoint.throttle)
 
-    @change.setter
-    def change(self, change: EndpointDelta) -> None:
-        self.deltas.by_endpoint[self.endpoint_id] = change
+    @endpoint_delta.setter
+    def endpoint_delta(self, delta: EndpointDelta) -> None:
+        self.deltas.by_endpoint[self.endpoint_id] = delta
 
     @property
     def throttle(self) -> RateLimiterState:
-        return self.change.throttle
+        return self.endpoint_delta.throttle
 
     @property
     def in_flight(self) -> int:
         """Return the calls in flight at the endpoint over all workers, after the changes so far."""
-        return self.gate.in_flight + sum(delta.running - delta.batched for delta in self.deltas.by_run.values())
+        return self.endpoint.in_flight + sum(delta.running - delta.batched for delta in self.deltas.by_run.values())
 
-    def place(self, run_id: int) -> CounterKeys:
+    def counter_keys(self, run_id: int) -> CounterKeys:
         return CounterKeys(run_id, self.runs[run_id].demand.experiment_id, self.endpoint_id)
 
     def demands(self) -> list[Demand]:
         """Return the demands of the runs that may claim, after the changes so far."""
-        return [run.demand_after(self.deltas.by_run.get(key, NOTHING)) for key, run in self.runs.items()]
+        return [run.demand_after(self.deltas.by_run.get(key, NO_CHANGE)) for key, run in self.runs.items()]
 
     def budgets(self) -> dict[int, Decimal | None]:
         """Return what is left of each experiment's budget after the changes so far; None if it has no budget."""
         left = dict(self.left_usd)
         for run_id, delta in self.deltas.by_run.items():
-            experiment_id = self.deltas.places[run_id].experiment_id
+            experiment_id = self.deltas.counter_keys[run_id].experiment_id
             if (budget := left[experiment_id]) is not None:
                 left[experiment_id] = budget - delta.spent_usd - delta.reserved_usd
         return left
@@ -136,7 +136,7 @@ class LockedCounters:
 
     def _failing(self) -> list[int]:
         """Return ids of runs that earlier failures must stop. They claim nothing, so no result would stop them."""
-        return [key for key, run in self.runs.items() if run.may_claim and run.fails_too_much(NOTHING)]
+        return [key for key, run in self.runs.items() if run.may_claim and run.fails_too_much(NO_CHANGE)]
 
 
 def lock_counters(
@@ -148,21 +148,21 @@ def lock_counters(
     Runs that send batches may claim if `batched` is true, the others if it is false.
     """
     interest = (sorted(run_ids), endpoint_id if claiming else None)
-    gates, budgets, runs = fetch_pipelined(
-        (GATE, (endpoint_id,)), (LOCK_EXPERIMENTS, interest), (LOCK_RUNS, (batched, *interest))
+    endpoint_rows, budgets, runs = fetch_pipelined(
+        (LOCK_ENDPOINT, (endpoint_id,)), (LOCK_EXPERIMENTS, interest), (LOCK_RUNS, (batched, *interest))
     )
-    if not gates:
+    if not endpoint_rows:
         return None
     left: dict[int, Decimal | None] = dict(budgets)
-    locked = (_locked(row) for row in runs)
+    locked = (_build_run(row) for row in runs)
     return LockedCounters(
         endpoint_id,
-        endpoint_state(*gates[0]),
+        build_endpoint_state(*endpoint_rows[0]),
         left,
         {run.demand.run_id: run for run in locked if run.demand.experiment_id in left},
     )
 
 
-def _locked(row: tuple[Any, ...]) -> LockedRun:
+def _build_run(row: tuple[Any, ...]) -> LockedRun:
     run_id, status, may_claim, attempts, permanent, rate, minimum, *wish = row
     return LockedRun(status, may_claim, attempts, permanent, rate, minimum, Demand(run_id, *wish))

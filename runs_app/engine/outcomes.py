@@ -21,7 +21,7 @@ RERUN_REASONS = {
     ErrorClass.EMPTY_ANSWER: "The answer was empty.",
     ErrorClass.UNREADABLE_ANSWER: "No rating could be read in the answer.",
 }
-LONGEST_LOOK_S = 8.0  # Between looks for an answer that another call is waiting for.
+MAX_POLL_S = 8.0  # Between looks for an answer that another call is waiting for.
 # The precision of the columns. Amounts are rounded once, so that trial, attempt and ledger agree.
 SMALLEST_USD = Decimal("0.00000001")
 
@@ -105,7 +105,7 @@ def conclude_failure(failure: CallFailure, *, attempts: int, yields: int, retry:
     if failure.error_class == ErrorClass.BEING_ASKED:
         return replace(
             conclude_release(),
-            wait_s=backoff_s(yields + 1, cap=LONGEST_LOOK_S, jitter_unit=random.random()),  # noqa: S311
+            wait_s=backoff_s(yields + 1, cap=MAX_POLL_S, jitter_unit=random.random()),  # noqa: S311
         )
     columns = {"error_class": failure.error_class, "error": failure.message, "latency_ms": failure.latency_ms}
     if failure.error_class == ErrorClass.RESPONSE_FORMAT_UNSUPPORTED and yields < MAX_YIELDS:
@@ -128,20 +128,20 @@ def conclude_release() -> Outcome:
 def reply_columns(reply: CallReply) -> dict[str, Any]:
     """Return the columns that a trial and an attempt both hold of an answer."""
     columns = {name: getattr(reply, name) for name in REPLY_FIELDS}
-    return columns | {"cost_usd": _stored(reply.cost_usd)}
+    return columns | {"cost_usd": _round_usd(reply.cost_usd)}
 
 
-def _stored(usd: Decimal | None) -> Decimal | None:
+def _round_usd(usd: Decimal | None) -> Decimal | None:
     return None if usd is None else usd.quantize(SMALLEST_USD)
 
 
 def attempt_from_reply(reply: CallReply) -> dict[str, Any]:
-    return reply_columns(reply) | {"outcome": "ok", "trace_id": reply.trace_id, "list_usd": _stored(reply.list_usd)}
+    return reply_columns(reply) | {"outcome": "ok", "trace_id": reply.trace_id, "list_usd": _round_usd(reply.list_usd)}
 
 
 def attempt_from_cache(reply: CallReply) -> dict[str, Any]:
     """Return the columns of an answer from the response cache. `list_usd` is the cost that the cache saved."""
-    spared = _stored(reply.cost_usd if reply.list_usd is None else reply.list_usd)
+    spared = _round_usd(reply.cost_usd if reply.list_usd is None else reply.list_usd)
     return {"outcome": "cached", "cost_usd": 0, "list_usd": spared, "latency_ms": 0, "response_id": reply.response_id}
 
 
@@ -168,7 +168,7 @@ def attempt_from_failure(failure: CallFailure) -> dict[str, Any]:
 
 def _cost_of_failure(failure: CallFailure) -> Decimal | None:
     if failure.cost_usd is not None:
-        return _stored(failure.cost_usd)
+        return _round_usd(failure.cost_usd)
     if not failure.was_sent or failure.error_class in NEVER_SENT:
         return Decimal(0)
     has_error_status = failure.http_status is not None and failure.http_status >= 300

@@ -32,7 +32,7 @@ class PrefetchQueue:
     clock: Callable[[], float] = time.monotonic
     _waiting: dict[int, deque[tuple[float, Job]]] = field(default_factory=dict)
     _levels: Counter[int] = field(default_factory=Counter)
-    _landed: Counter[int] = field(default_factory=Counter)
+    _answered: Counter[int] = field(default_factory=Counter)
     _paces: dict[int, float] = field(default_factory=dict)
     _measured: float = 0.0
 
@@ -46,11 +46,11 @@ class PrefetchQueue:
         """Return the number of waiting jobs, by endpoint."""
         return Counter({key: len(queue) for key, queue in self._waiting.items() if queue})
 
-    def land(self, endpoint_id: int) -> None:
+    def note_answer(self, endpoint_id: int) -> None:
         """Count a call that ended."""
-        self._landed[endpoint_id] += 1
+        self._answered[endpoint_id] += 1
 
-    def wanted(self) -> dict[int, int]:
+    def target_sizes(self) -> dict[int, int]:
         """Return how many jobs should wait, by endpoint: those that will start within the lookahead.
 
         Call it once a cycle.
@@ -59,32 +59,32 @@ class PrefetchQueue:
         passed, self._measured = now - self._measured, now
         if passed > 0:
             weight = 1 - math.exp(-passed / MEMORY_S)
-            for key in {*self._paces, *self._landed}:
+            for key in {*self._paces, *self._answered}:
                 pace = self._paces.get(key, 0.0)
-                self._paces[key] = pace + weight * (self._landed[key] / passed - pace)
-            self._landed.clear()
+                self._paces[key] = pace + weight * (self._answered[key] / passed - pace)
+            self._answered.clear()
         return {key: n for key, pace in self._paces.items() if (n := int(pace * LOOKAHEAD_S))}
 
     def add(self, jobs: list[Job], levels: Mapping[int, int]) -> None:
         """Add claimed jobs. `levels` is the number of calls that may be in flight here from now on, by endpoint."""
         now = self.clock()
         for job in jobs:
-            self._waiting.setdefault(job.claim.place.endpoint_id, deque()).append((now, job))
+            self._waiting.setdefault(job.claim.counter_keys.endpoint_id, deque()).append((now, job))
         self._levels = Counter(levels)
 
-    def startable(self, flying: Mapping[int, int]) -> list[Job]:
+    def take_startable(self, in_flight: Mapping[int, int]) -> list[Job]:
         """Remove and return the jobs that may start beside the calls in flight, given by endpoint."""
         return [
             queue.popleft()[1]
             for key, queue in self._waiting.items()
-            for _ in range(min(len(queue), self._levels[key] - flying.get(key, 0)))
+            for _ in range(min(len(queue), self._levels[key] - in_flight.get(key, 0)))
         ]
 
-    def at(self, endpoint_id: int) -> list[Job]:
+    def take_endpoint(self, endpoint_id: int) -> list[Job]:
         """Remove and return the jobs that wait at this endpoint."""
         return [job for _, job in self._waiting.pop(endpoint_id, ())]
 
-    def stale(self, older_than_s: float = STALE_S) -> list[Job]:
+    def take_stale(self, older_than_s: float = STALE_S) -> list[Job]:
         """Remove and return the jobs that have waited too long."""
         since, found = self.clock() - older_than_s, []
         for queue in self._waiting.values():

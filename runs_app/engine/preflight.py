@@ -22,7 +22,7 @@ from runs_app.engine.counters import ZERO, BudgetDelta, EndpointDelta
 from runs_app.engine.endpoint_state import EndpointFeedback, apply_feedback
 from runs_app.engine.locked_counters import LockedCounters, lock_counters
 from runs_app.engine.outcomes import attempt_from_failure, attempt_from_reply, conclude_failure
-from runs_app.engine.rate_limiter import consume_tokens, find_obstacle
+from runs_app.engine.rate_limiter import consume_tokens, find_reached_limit
 from runs_app.engine.requests import build_target
 from runs_app.llm.calls import LOST, SILENT, CallFailure, CallReply, CallRequest
 from runs_app.models import Attempt, Experiment, Preflight
@@ -46,18 +46,18 @@ class LockedPreflight:
     """A preflight whose rows are locked, with the locked counters of its endpoint."""
 
     preflight: Preflight
-    books: LockedCounters
+    counters: LockedCounters
 
     @property
-    def held_usd(self) -> Decimal:
+    def reservation_usd(self) -> Decimal:
         """Return its reservation: during the call, or because its cost is unknown."""
         return self.preflight.reserved_usd or self.preflight.kept_usd or ZERO
 
-    def settle(self, change: EndpointDelta, money: BudgetDelta) -> None:
-        self.books.change = change
+    def settle(self, endpoint_delta: EndpointDelta, budget_delta: BudgetDelta) -> None:
+        self.counters.endpoint_delta = endpoint_delta
         if self.preflight.experiment_id is not None:
-            self.books.deltas.by_experiment[self.preflight.experiment_id] = money
-        self.books.settle()
+            self.counters.deltas.by_experiment[self.preflight.experiment_id] = budget_delta
+        self.counters.settle()
 
 
 def make_preflight(key: int, call: Call) -> str:
@@ -77,8 +77,8 @@ def make_preflight(key: int, call: Call) -> str:
 
 
 def _fail(key: int, failure: CallFailure) -> None:
-    conclusion = conclude_failure(failure, attempts=1, yields=0, retry=RetryPolicy(max_attempts=1))
-    finish_preflight(key, attempt_from_failure(failure), pause_s=conclusion.pause_s, allowance=conclusion.allowance)
+    outcome = conclude_failure(failure, attempts=1, yields=0, retry=RetryPolicy(max_attempts=1))
+    finish_preflight(key, attempt_from_failure(failure), pause_s=outcome.pause_s, allowance=outcome.allowance)
 
 
 # The two transactions -------------------------------------------------------------------------------------------------
@@ -90,15 +90,15 @@ def begin_preflight(key: int) -> CallRequest | None:
     Return None if one of them is missing, which is written to the preflight, or if another worker was quicker.
     """
     with transaction.atomic():
-        opened = _open(key)
-        if opened is None or opened.preflight.status != Status.WAITING:
+        locked = _open(key)
+        if locked is None or locked.preflight.status != Status.WAITING:
             return None
-        ceiling = costs.ceiling_per_call(opened.preflight.model.prices, INPUT_TOKENS, MOST_TOKENS)
-        if why := _why_closed(opened) or _why_unpaid(opened.preflight, ceiling):
+        ceiling = costs.ceiling_per_call(locked.preflight.model.prices, INPUT_TOKENS, MOST_TOKENS)
+        if why := find_closed_reason(locked) or find_unpaid_reason(locked.preflight, ceiling):
             _write(key, status=Status.UNVERIFIED, error=why, finished_at=Now())
             return None
-        _start(opened, ZERO if opened.preflight.experiment_id is None else costs.round_reservation(ceiling))
-    return _request(opened.preflight)
+        _start(locked, ZERO if locked.preflight.experiment_id is None else costs.round_reservation(ceiling))
+    return _request(locked.preflight)
 
 
 def finish_preflight(key: int, call: dict[str, Any], *, pause_s: float | None = None, allowance: Any = None) -> None:
@@ -107,15 +107,15 @@ def finish_preflight(key: int, call: dict[str, Any], *, pause_s: float | None = 
     An answer that arrives after the sweep has ended the preflight completes its row, because it may be billed.
     """
     with transaction.atomic():
-        opened = _open(key)
-        if opened is None or not _may_end(opened.preflight, call["outcome"]):
+        locked = _open(key)
+        if locked is None or not _may_end(locked.preflight, call["outcome"]):
             return
         cost = call.get("cost_usd")
-        kept = opened.held_usd if cost is None else ZERO
+        kept = locked.reservation_usd if cost is None else ZERO
         outcome = call.pop("outcome")
         _write(key, status=PROOFS.get(outcome, Status.UNVERIFIED), kept_usd=kept or None, finished_at=Now(), **call)
-        change = _change_after(opened, outcome, call, pause_s, allowance)
-        opened.settle(change, BudgetDelta(Decimal(cost or 0), kept - opened.held_usd))
+        endpoint_delta = _endpoint_delta_after(locked, outcome, call, pause_s, allowance)
+        locked.settle(endpoint_delta, BudgetDelta(Decimal(cost or 0), kept - locked.reservation_usd))
 
 
 def sweep_preflights() -> int:
@@ -135,14 +135,14 @@ def sweep_preflights() -> int:
 def _open(key: int) -> LockedPreflight | None:
     """Lock a preflight and its counters. Return None if it was deleted with its experiment."""
     found = Preflight.objects.select_related("model").filter(pk=key).first()
-    books = lock_counters(found.endpoint_id or found.model.endpoint_id) if found else None
-    if found is None or books is None:
+    counters = lock_counters(found.endpoint_id or found.model.endpoint_id) if found else None
+    if found is None or counters is None:
         return None
     if found.experiment_id is not None:
         list(Experiment.objects.filter(pk=found.experiment_id).select_for_update(no_key=True).values_list("pk"))
     rows = Preflight.objects.select_for_update(of=("self",), no_key=True)
     row = rows.select_related("model__endpoint", "experiment").filter(pk=key).first()
-    return LockedPreflight(row, books) if row else None
+    return LockedPreflight(row, counters) if row else None
 
 
 def _may_end(preflight: Preflight, outcome: str) -> bool:
@@ -155,34 +155,34 @@ def _write(key: int, only: str | None = None, **columns: Any) -> None:
     rows.update(**{"error": "", "error_class": "", "reserved_usd": 0, "lease_until": None} | columns)
 
 
-def _start(opened: LockedPreflight, reserve: Decimal) -> None:
-    books = opened.books
+def _start(locked: LockedPreflight, reserve: Decimal) -> None:
+    counters = locked.counters
     _write(
-        opened.preflight.pk,
+        locked.preflight.pk,
         status=Status.RUNNING,
-        endpoint=books.endpoint_id,
+        endpoint=counters.endpoint_id,
         reserved_usd=reserve,
         lease_until=Now() + LEASE,
         started_at=Now(),
     )
-    throttle = consume_tokens(books.throttle, 1, INPUT_TOKENS + MOST_TOKENS)
-    opened.settle(EndpointDelta(throttle, flying=1), BudgetDelta(reserved_usd=reserve))
+    throttle = consume_tokens(counters.throttle, 1, INPUT_TOKENS + MOST_TOKENS)
+    locked.settle(EndpointDelta(throttle, in_flight=1), BudgetDelta(reserved_usd=reserve))
 
 
-def _change_after(
-    opened: LockedPreflight, outcome: str, call: dict[str, Any], pause_s: float | None, allowance: Any
+def _endpoint_delta_after(
+    locked: LockedPreflight, outcome: str, call: dict[str, Any], pause_s: float | None, allowance: Any
 ) -> EndpointDelta:
     """Return the changes to the endpoint. A lost preflight says nothing of it, and has already released its slot."""
-    books = opened.books
-    flying = -1 if opened.preflight.status == Status.RUNNING else 0
-    if not flying or outcome == Attempt.Outcome.LOST:
-        return EndpointDelta(books.throttle, flying=flying)
+    counters = locked.counters
+    in_flight = -1 if locked.preflight.status == Status.RUNNING else 0
+    if not in_flight or outcome == Attempt.Outcome.LOST:
+        return EndpointDelta(counters.throttle, in_flight=in_flight)
     answered, overloaded = int(outcome == Attempt.Outcome.OK), int(pause_s is not None)
     used = (call.get("input_tokens") or 0) + (call.get("output_tokens") or 0)
-    lesson = EndpointFeedback(answered, overloaded, 0, used - INPUT_TOKENS - MOST_TOKENS, allowance)
-    throttle = apply_feedback(books.gate, lesson, books.in_flight + flying)
+    feedback = EndpointFeedback(answered, overloaded, 0, used - INPUT_TOKENS - MOST_TOKENS, allowance)
+    throttle = apply_feedback(counters.endpoint, feedback, counters.in_flight + in_flight)
     reason = call.get("error", "")[:200] if pause_s else None
-    return EndpointDelta(throttle, answered, overloaded, pause_s or None, reason, flying=flying)
+    return EndpointDelta(throttle, answered, overloaded, pause_s or None, reason, in_flight=in_flight)
 
 
 def _request(preflight: Preflight) -> CallRequest:
@@ -204,22 +204,22 @@ def _request(preflight: Preflight) -> CallRequest:
 # Reasons to make none -------------------------------------------------------------------------------------------------
 
 
-def _why_closed(opened: LockedPreflight) -> str:
+def find_closed_reason(locked: LockedPreflight) -> str:
     """Return why the endpoint takes no call now and until when, or an empty text."""
-    gate, endpoint = opened.books.gate, opened.preflight.model.endpoint
+    state, endpoint = locked.counters.endpoint, locked.preflight.model.endpoint
     if not endpoint.is_active:
         return f"the endpoint {endpoint} is out of use"
-    if not gate.is_open and endpoint.paused_until:
-        until = _clock(endpoint.paused_until.timestamp(), gate.now)
+    if not state.is_open and endpoint.paused_until:
+        until = _clock(endpoint.paused_until.timestamp(), state.now)
         return f"the endpoint {endpoint} is paused until {until}: {endpoint.pause_reason}"
-    bound = find_obstacle(gate.throttle, gate.rates, gate.in_flight, day_ends(gate.now, endpoint.day_zone))
+    bound = find_reached_limit(state.throttle, state.rates, state.in_flight, day_ends(state.now, endpoint.day_zone))
     if bound is None:
         return ""
-    until = "" if bound.until is None else f" until {_clock(bound.until, gate.now)}"
-    return f"the endpoint {endpoint} {bound.said}{until}"
+    until = "" if bound.until is None else f" until {_clock(bound.until, state.now)}"
+    return f"the endpoint {endpoint} {bound.description}{until}"
 
 
-def _why_unpaid(preflight: Preflight, ceiling: Decimal | None) -> str:
+def find_unpaid_reason(preflight: Preflight, ceiling: Decimal | None) -> str:
     """Return why the budget of the preflight's experiment cannot pay its possible cost, or an empty text."""
     experiment = preflight.experiment
     if experiment is None or experiment.max_usd is None:

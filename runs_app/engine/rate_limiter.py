@@ -47,8 +47,8 @@ class RateLimiterState:
     filled_at: float = 0.0
     day: str = ""
     today: int = 0
-    said_requests: float | None = None
-    said_tokens: float | None = None
+    reported_requests: float | None = None
+    reported_tokens: float | None = None
     requests_until: float | None = None
     tokens_until: float | None = None
 
@@ -60,7 +60,7 @@ class RateLimiterState:
     @property
     def tokens_left(self) -> float | None:
         """Return the tokens left by our bucket or by the provider's statement, the smaller; None without any limit."""
-        return min((n for n in (self.tokens, self.said_tokens) if n is not None), default=None)
+        return min((n for n in (self.tokens, self.reported_tokens) if n is not None), default=None)
 
     def as_row(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in self.__slots__}
@@ -70,7 +70,7 @@ def refill(throttle: RateLimiterState, rates: RateLimits, now: float, day: str) 
     """Return the state at a later time: buckets refilled, a new day's count begun, expired statements dropped."""
     passed = max(0.0, now - throttle.filled_at)
     return replace(
-        _without_old_words(throttle, now),
+        _drop_expired_reports(throttle, now),
         requests=_bucket(throttle.requests, rates.requests_per_minute, passed),
         tokens=_bucket(throttle.tokens, rates.tokens_per_minute, passed),
         filled_at=now,
@@ -79,11 +79,11 @@ def refill(throttle: RateLimiterState, rates: RateLimits, now: float, day: str) 
     )
 
 
-def _without_old_words(throttle: RateLimiterState, now: float) -> RateLimiterState:
+def _drop_expired_reports(throttle: RateLimiterState, now: float) -> RateLimiterState:
     if throttle.requests_until is not None and throttle.requests_until <= now:
-        throttle = replace(throttle, said_requests=None, requests_until=None)
+        throttle = replace(throttle, reported_requests=None, requests_until=None)
     if throttle.tokens_until is not None and throttle.tokens_until <= now:
-        throttle = replace(throttle, said_tokens=None, tokens_until=None)
+        throttle = replace(throttle, reported_tokens=None, tokens_until=None)
     return throttle
 
 
@@ -106,7 +106,7 @@ def _refill(rate: int) -> float:
     return max(SLOWEST, rate - _capacity(rate)) / 60
 
 
-class SlotBound(NamedTuple):
+class StartLimit(NamedTuple):
     """The number of calls that one limit lets start, and the limit in words that follow the endpoint's name.
 
     If it lets none start, `until` is the earliest time for the next, in seconds since 1970. It is None if that depends
@@ -114,7 +114,7 @@ class SlotBound(NamedTuple):
     """
 
     free: int
-    said: str
+    description: str
     until: float | None = None
 
 
@@ -123,7 +123,9 @@ def free_slots(throttle: RateLimiterState, rates: RateLimits, in_flight: int) ->
     return max(0, min(bound.free for bound in _bounds(throttle, rates, in_flight)))
 
 
-def find_obstacle(throttle: RateLimiterState, rates: RateLimits, in_flight: int, day_ends: float) -> SlotBound | None:
+def find_reached_limit(
+    throttle: RateLimiterState, rates: RateLimits, in_flight: int, day_ends: float
+) -> StartLimit | None:
     """Return the limit that keeps the next call from starting, or None if it may start. `throttle` is refilled."""
     bounds = _bounds(throttle, rates, in_flight, day_ends)
     return next((bound for bound in bounds if bound.free <= 0), None)
@@ -131,30 +133,34 @@ def find_obstacle(throttle: RateLimiterState, rates: RateLimits, in_flight: int,
 
 def _bounds(
     throttle: RateLimiterState, rates: RateLimits, in_flight: int, day_ends: float | None = None
-) -> list[SlotBound]:
+) -> list[StartLimit]:
     most = int(min(throttle.limit, rates.max_concurrency)) if rates.adaptive else rates.max_concurrency
-    bounds = [SlotBound(most - in_flight, f"has {in_flight} of {most} calls in flight")]
+    bounds = [StartLimit(most - in_flight, f"has {in_flight} of {most} calls in flight")]
     if throttle.requests is not None and (rate := rates.requests_per_minute):
         wait = _until(throttle, 1 - throttle.requests, rate)
-        bounds.append(SlotBound(int(throttle.requests), f"has used up its {rate} requests a minute", wait))
+        bounds.append(StartLimit(int(throttle.requests), f"has used up its {rate} requests a minute", wait))
     if rates.requests_per_day is not None:
         left = rates.requests_per_day - throttle.today
-        bounds.append(SlotBound(left, f"has used up its {rates.requests_per_day} requests a day", day_ends))
-    if throttle.said_requests is not None:
-        bounds.append(SlotBound(int(throttle.said_requests), "says that no request is left", throttle.requests_until))
-    return [*bounds, *_empty_of_tokens(throttle, rates)]
+        bounds.append(StartLimit(left, f"has used up its {rates.requests_per_day} requests a day", day_ends))
+    if throttle.reported_requests is not None:
+        bounds.append(
+            StartLimit(int(throttle.reported_requests), "says that no request is left", throttle.requests_until)
+        )
+    return [*bounds, *_exhausted_token_limits(throttle, rates)]
 
 
-def _empty_of_tokens(throttle: RateLimiterState, rates: RateLimits) -> list[SlotBound]:
+def _exhausted_token_limits(throttle: RateLimiterState, rates: RateLimits) -> list[StartLimit]:
     """Return the exhausted token limits.
 
     Tokens limit calls only when none are left: a call's use is known at its end.
     """
     bounds = []
     if throttle.tokens is not None and throttle.tokens <= 0 and (rate := rates.tokens_per_minute):
-        bounds.append(SlotBound(0, f"has used up its {rate} tokens a minute", _until(throttle, -throttle.tokens, rate)))
-    if throttle.said_tokens is not None and throttle.said_tokens <= 0:
-        bounds.append(SlotBound(0, "says that no token is left", throttle.tokens_until))
+        bounds.append(
+            StartLimit(0, f"has used up its {rate} tokens a minute", _until(throttle, -throttle.tokens, rate))
+        )
+    if throttle.reported_tokens is not None and throttle.reported_tokens <= 0:
+        bounds.append(StartLimit(0, "says that no token is left", throttle.tokens_until))
     return bounds
 
 
@@ -170,8 +176,8 @@ def consume_tokens(throttle: RateLimiterState, requests: int, tokens: int) -> Ra
         requests=None if throttle.requests is None else throttle.requests - requests,
         tokens=None if throttle.tokens is None else throttle.tokens - tokens,
         today=max(0, throttle.today + requests),  # A correction after midnight may concern calls of the day before.
-        said_requests=None if throttle.said_requests is None else throttle.said_requests - requests,
-        said_tokens=None if throttle.said_tokens is None else throttle.said_tokens - tokens,
+        reported_requests=None if throttle.reported_requests is None else throttle.reported_requests - requests,
+        reported_tokens=None if throttle.reported_tokens is None else throttle.reported_tokens - tokens,
     )
 
 
@@ -184,9 +190,11 @@ def apply_allowance(
     """
     requests, tokens = allowance.requests, allowance.tokens
     if requests:
-        throttle = replace(throttle, said_requests=float(requests.n - in_flight), requests_until=now + requests.for_s)
+        throttle = replace(
+            throttle, reported_requests=float(requests.n - in_flight), requests_until=now + requests.for_s
+        )
     if tokens:
-        throttle = replace(throttle, said_tokens=float(tokens.n), tokens_until=now + tokens.for_s)
+        throttle = replace(throttle, reported_tokens=float(tokens.n), tokens_until=now + tokens.for_s)
     return throttle
 
 

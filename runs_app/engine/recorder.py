@@ -30,7 +30,7 @@ logger = logging.getLogger("evalsite.drain")
 Pause = tuple[float | None, str | None]  # The seconds for which the endpoint asks to be left alone, and the reason.
 NO_PAUSE: Pause = None, None
 CallKey = tuple[int, UUID, int]  # trial, token, call
-LONGEST_PORTION = 32 * 2**20  # Characters. JSON escapes and the rest of the row may make them six times as many.
+MAX_BATCH_CHARS = 32 * 2**20  # Characters. JSON escapes and the rest of the row may make them six times as many.
 
 
 @dataclass(slots=True)
@@ -57,30 +57,30 @@ class Result:
 def record_results(results: Sequence[Result], worker_id: int) -> int:
     """Write a batch. Return how many results still held their trial; the others are recorded as late attempts."""
     return sum(
-        _record(endpoint_id, portion, worker_id)
+        _record(endpoint_id, batch, worker_id)
         for endpoint_id, some in group_by_endpoint(results).items()
-        for portion in split_batches(some)
+        for batch in split_batches(some)
     )
 
 
 def _record(endpoint_id: int, results: Sequence[Result], worker_id: int) -> int:
     with transaction.atomic():
         entries = write_trials(results, worker_id)
-        if books := lock_counters(endpoint_id, run_ids(results)):
-            apply_changes(books, entries)
-            books.settle()
+        if counters := lock_counters(endpoint_id, run_ids(results)):
+            apply_changes(counters, entries)
+            counters.settle()
     return len(entries.held)
 
 
 def group_by_endpoint(results: Sequence[Result]) -> dict[int, list[Result]]:
     found: dict[int, list[Result]] = defaultdict(list)
     for result in results:
-        found[result.claim.place.endpoint_id].append(result)
+        found[result.claim.counter_keys.endpoint_id].append(result)
     return dict(sorted(found.items()))
 
 
 def run_ids(results: Sequence[Result]) -> set[int]:
-    return {result.claim.place.run_id for result in results}
+    return {result.claim.counter_keys.run_id for result in results}
 
 
 def split_batches(results: Sequence[Result]) -> Iterator[list[Result]]:
@@ -88,58 +88,60 @@ def split_batches(results: Sequence[Result]) -> Iterator[list[Result]]:
 
     PostgreSQL takes at most a gigabyte in one statement.
     """
-    portion: list[Result] = []
+    batch: list[Result] = []
     size = 0
     for result in results:
         size += sum(len(value) for value in result.trial.values() if isinstance(value, str))
-        portion.append(result)
-        if size > LONGEST_PORTION:
-            yield portion
-            portion, size = [], 0
-    if portion:
-        yield portion
+        batch.append(result)
+        if size > MAX_BATCH_CHARS:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
 
 
 @dataclass(slots=True)
 class RecordedChanges:
     """The changes that results of one endpoint make to its counters.
 
-    `held` are the results whose trials were still held. `deltas` are their changes to the counters, `lesson` is their
+    `held` are the results whose trials were still held. `deltas` are their changes to the counters, `feedback` is their
     feedback on the endpoint. `late` are the attempts of the other results.
     """
 
     held: list[Result] = field(default_factory=list)
     deltas: CounterDeltas = field(default_factory=CounterDeltas)
-    lesson: EndpointFeedback | None = None
+    feedback: EndpointFeedback | None = None
     pause: Pause = NO_PAUSE
     late: list[dict[str, Any]] = field(default_factory=list)
 
     def add(self, result: Result, rows: Sequence[dict[str, Any]], *, was_held: bool) -> None:
         if was_held:
             self.held.append(result)
-            _count(result, rows, self.deltas.at(result.claim.place))
+            _count(result, rows, self.deltas.at(result.claim.counter_keys))
         else:
-            self.late += [{**row, "outcome": Attempt.Outcome.LATE, **_said(result)} for row in rows]
+            self.late += [{**row, "outcome": Attempt.Outcome.LATE, **_raw_response(result)} for row in rows]
 
 
-def apply_changes(books: LockedCounters, entries: RecordedChanges) -> None:
+def apply_changes(counters: LockedCounters, entries: RecordedChanges) -> None:
     """Apply the changes to counters locked for them. A held trial still has its run; a late result may have none."""
-    books.deltas = entries.deltas
-    _end_cancelled(books, entries.held)
-    if late := _of_runs_there_are(books, entries.late):
-        _write_late(books, late)
-    if entries.lesson:
-        throttle = apply_feedback(books.gate, entries.lesson, books.in_flight)
-        books.change = EndpointDelta(throttle, entries.lesson.answered, entries.lesson.overloaded, *entries.pause)
+    counters.deltas = entries.deltas
+    _end_cancelled(counters, entries.held)
+    if late := _select_existing_runs(counters, entries.late):
+        _write_late(counters, late)
+    if entries.feedback:
+        throttle = apply_feedback(counters.endpoint, entries.feedback, counters.in_flight)
+        counters.endpoint_delta = EndpointDelta(
+            throttle, entries.feedback.answered, entries.feedback.overloaded, *entries.pause
+        )
 
 
-def _of_runs_there_are(books: LockedCounters, rows: Sequence[dict[str, Any]]) -> Sequence[dict[str, Any]]:
+def _select_existing_runs(counters: LockedCounters, rows: Sequence[dict[str, Any]]) -> Sequence[dict[str, Any]]:
     """Return the attempts whose run still exists.
 
     An experiment can be deleted after the claims of its silent workers were taken back. Nothing is left then to count a
     late call in.
     """
-    found = [row for row in rows if row["run"] in books.runs]
+    found = [row for row in rows if row["run"] in counters.runs]
     if len(found) < len(rows):
         logger.warning("%s answers arrived after their experiment was deleted", len(rows) - len(found))
     return found
@@ -148,16 +150,17 @@ def _of_runs_there_are(books: LockedCounters, rows: Sequence[dict[str, Any]]) ->
 END_CANCELLED = "UPDATE runs_app_trial SET status = 'cancelled', not_before = NULL WHERE id = ANY(%s::bigint[])"
 
 
-def _end_cancelled(books: LockedCounters, results: Sequence[Result]) -> None:
+def _end_cancelled(counters: LockedCounters, results: Sequence[Result]) -> None:
     """Cancel trials that wait for a retry in a run that was cancelled meanwhile: they would wait forever."""
     waiting = [
         result
         for result in results
-        if result.status == Trial.Status.PENDING and books.runs[result.claim.place.run_id].status == "cancelled"
+        if result.status == Trial.Status.PENDING
+        and counters.runs[result.claim.counter_keys.run_id].status == "cancelled"
     ]
     for result in waiting:
         result.status, result.wait_s = Trial.Status.CANCELLED, None
-        books.deltas.at(result.claim.place).move("pending", "cancelled")
+        counters.deltas.at(result.claim.counter_keys).move("pending", "cancelled")
     if waiting:
         execute(END_CANCELLED, [result.claim.trial_id for result in waiting])
 
@@ -220,9 +223,9 @@ def write_trials(results: Sequence[Result], worker_id: int) -> RecordedChanges:
         held = {n for (n,) in fetch_rows(WRITE_TRIALS, to_pg_json(trials), to_pg_json(chain.from_iterable(calls)))}
         for n, result in enumerate(results):
             entries.add(result, calls[n], was_held=n in held)
-        taught_by = [result for result in entries.held if not result.claim.batched]
-        if taught_by:
-            entries.lesson, entries.pause = _lesson_of(taught_by), _pause_of(taught_by)
+        answered_calls = [result for result in entries.held if not result.claim.batched]
+        if answered_calls:
+            entries.feedback, entries.pause = build_feedback(answered_calls), longest_pause(answered_calls)
     return entries
 
 
@@ -239,16 +242,16 @@ def _trial_row(n: int, result: Result) -> dict[str, Any]:
     }
 
 
-def _said(result: Result) -> dict[str, Any]:
+def _raw_response(result: Result) -> dict[str, Any]:
     return {"raw_response": result.trial.get("raw_response")}
 
 
-def _write_late(books: LockedCounters, rows: Sequence[dict[str, Any]]) -> None:
+def _write_late(counters: LockedCounters, rows: Sequence[dict[str, Any]]) -> None:
     """Write late attempts. Every call has a row, whatever its outcome, and the ledger counts each once."""
-    completed = _written(LATE_ANSWERS, rows)
+    completed = _execute_write(LATE_ANSWERS, rows)
     inserted = insert_attempts([row for row in rows if _call_key(row) not in completed])
     for row in rows:
-        key, delta = _call_key(row), books.deltas.at(books.place(row["run"]))
+        key, delta = _call_key(row), counters.deltas.at(counters.counter_keys(row["run"]))
         if key in completed | inserted:
             count_attempt(row, delta, completes_lost=key in completed)
             delta.reserved_usd -= completed.get(key, ZERO)
@@ -259,10 +262,10 @@ def insert_attempts(rows: Sequence[dict[str, Any]]) -> dict[CallKey, Decimal]:
 
     A batch that is written again after a broken connection adds none.
     """
-    return _written(ADD_ATTEMPTS, rows)
+    return _execute_write(ADD_ATTEMPTS, rows)
 
 
-def _written(sql: str, rows: Sequence[dict[str, Any]]) -> dict[CallKey, Decimal]:
+def _execute_write(sql: str, rows: Sequence[dict[str, Any]]) -> dict[CallKey, Decimal]:
     """Return the calls that were written, each with its earlier reservation for an unknown cost."""
     if not rows:
         return {}
@@ -281,7 +284,7 @@ def _attempt_rows(result: Result, worker_id: int) -> list[dict[str, Any]]:
     claim = result.claim
     identity = {
         "trial": claim.trial_id,
-        "run": claim.place.run_id,
+        "run": claim.counter_keys.run_id,
         "token": claim.token,
         "worker": worker_id,
         "call": 0,
@@ -318,7 +321,7 @@ def count_attempt(row: dict[str, Any], delta: RunDelta, *, completes_lost: bool 
         delta.errors[error_class] += 1
 
 
-def _lesson_of(results: Sequence[Result]) -> EndpointFeedback:
+def build_feedback(results: Sequence[Result]) -> EndpointFeedback:
     """Return the feedback of answers: how many calls the endpoint took, and their real use of its rates.
 
     Answers of batches give no feedback, because a provider has separate limits for batches.
@@ -328,15 +331,17 @@ def _lesson_of(results: Sequence[Result]) -> EndpointFeedback:
     overloaded = sum(result.pause_s is not None for result in results)
     used = sum((call.get("input_tokens") or 0) + (call.get("output_tokens") or 0) for call in calls)
     expected = sum(result.claim.expected_tokens for result in results)
-    made = sum(call["outcome"] != Attempt.Outcome.CACHED for call in calls)
-    said = [result.allowance for result in results if result.allowance]  # In the order of their arrival.
-    return EndpointFeedback(answered, overloaded, made - len(results), used - expected, said[-1] if said else None)
+    sent = sum(call["outcome"] != Attempt.Outcome.CACHED for call in calls)
+    reported = [result.allowance for result in results if result.allowance]  # In the order of their arrival.
+    return EndpointFeedback(
+        answered, overloaded, sent - len(results), used - expected, reported[-1] if reported else None
+    )
 
 
-def _pause_of(results: Sequence[Result]) -> Pause:
+def longest_pause(results: Sequence[Result]) -> Pause:
     """Return how long to pause the endpoint and why. A 429 or an overload slows the endpoint for all workers."""
-    asking = [result for result in results if result.pause_s]
-    if not asking:
+    paused = [result for result in results if result.pause_s]
+    if not paused:
         return NO_PAUSE
-    longest = max(asking, key=lambda result: result.pause_s or 0.0)
+    longest = max(paused, key=lambda result: result.pause_s or 0.0)
     return longest.pause_s, longest.calls[-1].get("error", "")[:200] if longest.calls else ""

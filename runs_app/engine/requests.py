@@ -42,8 +42,8 @@ class Target:
 class RunDesign:
     """The design of a run's requests: the snapshot of its condition, and the offset of its wave among the epochs.
 
-    `told` are the variables that a judge's rubric gives. `texts` is the hash of the text set that it reads. `closing`
-    is the final request for the form of its verdict.
+    `rubric_variables` are the variables that a judge's rubric gives. `texts` is the hash of the text set that it reads.
+    `closing` is the final request for the form of its verdict.
     """
 
     run_id: int
@@ -55,7 +55,7 @@ class RunDesign:
     cached: bool
     epoch_offset: int
     stage: str = Condition.Stage.GENERATE
-    told: Mapping[str, str] = field(default_factory=dict)
+    rubric_variables: Mapping[str, str] = field(default_factory=dict)
     texts: str = ""
     closing: str = ""
     reruns_empty: bool = False
@@ -63,7 +63,7 @@ class RunDesign:
     reruns_unreadable: bool = False
 
     @property
-    def sees_the_target(self) -> bool:
+    def sees_target(self) -> bool:
         return self.stage != Condition.Stage.GENERATE
 
 
@@ -82,9 +82,9 @@ class Question:
     image_type: str = ""
     withheld: Mapping[str, str] = field(default_factory=dict)
 
-    def for_judging(self, told: Mapping[str, str]) -> Question:
+    def with_judge_variables(self, rubric_variables: Mapping[str, str]) -> Question:
         """Return the same question for a judge or a writer of rubrics: with all variables, and without a scale."""
-        return replace(self, variables={**self.variables, **self.withheld, **told}, scale=None)
+        return replace(self, variables={**self.variables, **self.withheld, **rubric_variables}, scale=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +122,7 @@ def build_run_design(run: Run) -> RunDesign:
 def _design(condition: Condition, experiment: Experiment, run_id: int, wave: Wave) -> RunDesign:
     content = condition.content
     rubric = content.get("rubric")
-    told = judge_prompt.rubric_variables(rubric) if rubric else {}
+    rubric_variables = judge_prompt.rubric_variables(rubric) if rubric else {}
     turns = content["prompt"]["messages"]
     generates = condition.stage == Condition.Stage.GENERATE
     return RunDesign(
@@ -135,11 +135,11 @@ def _design(condition: Condition, experiment: Experiment, run_id: int, wave: Wav
         cached=experiment.cache and wave.number == 0,
         epoch_offset=wave.epoch_offset,
         stage=condition.stage,
-        told=told,
+        rubric_variables=rubric_variables,
         texts=content.get("texts", ""),
         closing=""
         if prompts.uses_variable(turns, judge_prompt.VERDICT_FORM)
-        else told.get(judge_prompt.VERDICT_FORM, ""),
+        else rubric_variables.get(judge_prompt.VERDICT_FORM, ""),
         reruns_empty=generates and experiment.on_empty == Experiment.OnEmpty.RERUN,
         reruns_unreadable=generates and experiment.on_unreadable == Experiment.OnUnreadable.RERUN,
         prompt_name=condition.asked_with,
@@ -215,7 +215,7 @@ def prepare_request(design: RunDesign, question: Question, sample_idx: int) -> P
         messages = build_messages(design, question, sample_idx, image_data_url(question.image, question.image_type))
     target = design.target
     if target.marks_head:
-        messages = prompts.mark_head(design.turns, question.variables, messages, shared=design.told)
+        messages = prompts.mark_head(design.turns, question.variables, messages, shared=design.rubric_variables)
     request = CallRequest(
         provider=target.provider,
         model=target.model,
@@ -236,22 +236,22 @@ def prepare_request(design: RunDesign, question: Question, sample_idx: int) -> P
     )
 
 
-def reroute(asked: PreparedRequest, routes: Sequence[str], attempts: int) -> PreparedRequest:
+def reroute(prepared: PreparedRequest, routes: Sequence[str], attempts: int) -> PreparedRequest:
     """Send a retry to the next of the provider's routes. The first attempt may take any route.
 
     A request with a route of its own keeps it. The route is no part of what is asked, so the hash stays the same.
     """
-    request = asked.request
+    request = prepared.request
     if attempts < 2 or not routes or "provider" in request.parameters:
-        return asked
+        return prepared
     only = {"order": [routes[(attempts - 2) % len(routes)]], "allow_fallbacks": False}
-    return replace(asked, request=replace(request, parameters={**request.parameters, "provider": only}))
+    return replace(prepared, request=replace(request, parameters={**request.parameters, "provider": only}))
 
 
-def without_schema(asked: PreparedRequest) -> PreparedRequest:
+def without_schema(prepared: PreparedRequest) -> PreparedRequest:
     """Return the same request without a schema, for a provider that has just refused one."""
-    request = replace(asked.request, response_format=None)
-    return replace(asked, request=request)
+    request = replace(prepared.request, response_format=None)
+    return replace(prepared, request=request)
 
 
 def sampler_parameters(design: RunDesign, sample_idx: int) -> dict[str, Any]:
@@ -279,12 +279,12 @@ def rebuild_messages(trial: Trial, image_address: str | None) -> list[prompts.Me
     `trial` comes with its run's design, its item, image and dimension.
     """
     design, question = build_run_design(trial.run), build_question(trial.item, trial.dimension)
-    if design.sees_the_target:
-        question = question.for_judging(_told_about(trial, design))
+    if design.sees_target:
+        question = question.with_judge_variables(_fetch_judge_variables(trial, design))
     return build_messages(design, question, trial.sample_idx, image_address)
 
 
-def _told_about(trial: Trial, design: RunDesign) -> dict[str, str]:
+def _fetch_judge_variables(trial: Trial, design: RunDesign) -> dict[str, str]:
     subject, rival = (one.answer if one else None for one in (trial.subject, trial.rival))
     return judge_variables(design, subject, rival, fetch_item_texts(design, [trial.item_id]).get(trial.item_id))
 
@@ -295,4 +295,4 @@ def judge_variables(
     """Return the variables that a judge gets beside the item. A missing answer or rubric has no variable."""
     answers = {} if subject is None else judge_prompt.answer_variables(subject, rival)
     rubric = {} if item_rubric is None else {judge_prompt.ITEM_RUBRIC: item_rubric}
-    return {**design.told, **answers, **rubric}
+    return {**design.rubric_variables, **answers, **rubric}

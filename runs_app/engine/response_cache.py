@@ -56,7 +56,7 @@ def fetch_cached(keys: Collection[str]) -> dict[str, CallReply]:
     if not keys:
         return {}
     rows = CachedAnswer.objects.answered().filter(pk__in=keys).select_related("trial")
-    return {row.key: _reply_of(row.trial) for row in rows}
+    return {row.key: _build_reply(row.trial) for row in rows}
 
 
 def requested_elsewhere(keys: Mapping[int, str]) -> set[int]:
@@ -70,7 +70,7 @@ def requested_elsewhere(keys: Mapping[int, str]) -> set[int]:
     return {trial for (trial,) in fetch_rows(TAKE_OVER, to_pg_json(lost))} if lost else set()
 
 
-def _reply_of(trial: Trial) -> CallReply:
+def _build_reply(trial: Trial) -> CallReply:
     stored = {name: getattr(trial, name) for name in REPLY_FIELDS}
     return CallReply(
         text=trial.answer,

@@ -75,30 +75,30 @@ class Drain:
     limits: DrainLimits = field(default_factory=DrainLimits)
     recorded: int = 0
     evict: Evictor | None = None
-    _flying: dict[asyncio.Task[bool], Claim] = field(default_factory=dict)
+    _tasks: dict[asyncio.Task[bool], Claim] = field(default_factory=dict)
     _in_flight: Counter[int] = field(default_factory=Counter)  # By endpoint.
-    _ahead: PrefetchQueue = field(default_factory=PrefetchQueue)
+    _prefetched: PrefetchQueue = field(default_factory=PrefetchQueue)
     _results: list[Result] = field(default_factory=list)
-    _news: asyncio.Event = field(default_factory=asyncio.Event)
+    _wakeup: asyncio.Event = field(default_factory=asyncio.Event)
     _stop: asyncio.Event = field(default_factory=asyncio.Event)
-    _was_cut_off: bool = False
+    _lost_connection: bool = False
     _mismatch: SchemaMismatch | None = None
-    _questions: DesignCache = field(default_factory=DesignCache)
-    _lookout: RoundScheduler = field(default_factory=RoundScheduler)
+    _designs: DesignCache = field(default_factory=DesignCache)
+    _rounds: RoundScheduler = field(default_factory=RoundScheduler)
     _thread: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "drain-db"))
     _watchdog: LeaseWatchdog = field(init=False)
-    _journal: ResultSpool = field(init=False)
+    _spool: ResultSpool = field(init=False)
     _batch_worker: BatchWorker = field(init=False)
 
     def __post_init__(self) -> None:
         self._batch_worker = BatchWorker(self._sql, self.registration.worker_id)
-        self._watchdog = LeaseWatchdog(self.registration.worker_id, lambda: self._questions.shortest_lease_s)
-        self._journal = ResultSpool(settings.JOURNAL_DIR, self.registration.name)
+        self._watchdog = LeaseWatchdog(self.registration.worker_id, lambda: self._designs.shortest_lease_s)
+        self._spool = ResultSpool(settings.JOURNAL_DIR, self.registration.name)
 
     def stop(self) -> None:
         """Stop claiming and come to an end. Safe to call from a signal handler of the loop."""
         self._stop.set()
-        self._news.set()
+        self._wakeup.set()
 
     async def run(self) -> int:
         """Run the drain, and return how many results were written.
@@ -106,126 +106,134 @@ class Drain:
         Raise SchemaMismatch at the end if the database was migrated meanwhile.
         """
         deadline = time.monotonic() + self.limits.seconds if self.limits.seconds is not None else None
-        self._watchdog.begin()
-        background_tasks = [asyncio.create_task(self._beat())]
+        self._watchdog.start()
+        background_tasks = [asyncio.create_task(self._keep_alive())]
         background_tasks.append(asyncio.create_task(self._batch_worker.run()))
         try:
             while not self._stop.is_set() and (deadline is None or time.monotonic() < deadline):
-                if not await self._turn():
+                if not await self._run_cycle():
                     break
-            await self._land()
+            await self._finish_calls()
         finally:
             for background_task in background_tasks:
                 background_task.cancel()
             await asyncio.gather(*background_tasks, return_exceptions=True)
-            self._watchdog.end()
-            self._journal.close()
+            self._watchdog.stop()
+            self._spool.close()
             await self._sql(self.registration.leave)
             await self._sql(connections.close_all)
             self._thread.shutdown()
         if self._mismatch:
             raise self._mismatch
-        return self.all_recorded
+        return self.total_recorded
 
     @property
-    def all_recorded(self) -> int:
+    def total_recorded(self) -> int:
         """Return the number of results written, of calls and of batches."""
         return self.recorded + self._batch_worker.recorded
 
-    async def _turn(self) -> bool:
+    async def _run_cycle(self) -> bool:
         """Write, claim and wait for results. Return False when there is nothing left to do."""
-        if self._was_cut_off:
-            await self._look_for_unknown()
-        self._give_back(self._ahead.stale())
-        crew = WorkerCapacity(self.limits.concurrency, +self._in_flight, self._ahead.waiting(), self._ahead.wanted())
-        wrote, jobs, levels = await self._sql(self._write_and_claim, self._taken(), crew)
-        self._wrote(wrote)
-        self._ahead.add(jobs, levels)
-        self._start_some()
-        if not self._flying and not self._results:
-            if await self._sql(self._lookout.decide_now):
+        if self._lost_connection:
+            await self._release_unknown()
+        self._release(self._prefetched.take_stale())
+        capacity = WorkerCapacity(
+            self.limits.concurrency, +self._in_flight, self._prefetched.waiting(), self._prefetched.target_sizes()
+        )
+        recorded, jobs, levels = await self._sql(self._write_and_claim, self._take_results(), capacity)
+        self._note_recorded(recorded)
+        self._prefetched.add(jobs, levels)
+        self._start_calls()
+        if not self._tasks and not self._results:
+            if await self._sql(self._rounds.decide_now):
                 return True
             if self.limits.until_idle and not await self._sql(has_work_left):
                 return False
             await self._wait(IDLE_S)
         else:
             await self._wait(IDLE_S)
-            await asyncio.sleep(GATHER_AHEAD_S if self._ahead else GATHER_S)
+            await asyncio.sleep(GATHER_AHEAD_S if self._prefetched else GATHER_S)
         return True
 
-    async def _look_for_unknown(self) -> None:
+    async def _release_unknown(self) -> None:
         """Release claims that this worker does not know: the connection may break while a claim is on its way."""
-        self._was_cut_off = False
-        known = {claim.key for claim in self._held()}
+        self._lost_connection = False
+        known = {claim.key for claim in self._list_claims()}
         await self._sql(release_unknown_claims, self.registration.worker_id, known)
 
-    def _taken(self) -> list[Result]:
+    def _take_results(self) -> list[Result]:
         results, self._results = self._results, []
-        self._news.clear()
+        self._wakeup.clear()
         return results
 
-    def _wrote(self, recorded: int) -> None:
+    def _note_recorded(self, recorded: int) -> None:
         """Note that the taken results are in the database."""
         self.recorded += recorded
-        self._journal.keep_only(self._results)
+        self._spool.keep_only(self._results)
 
     async def _wait(self, seconds: float) -> None:
         if self._stop.is_set():
             return
         try:
-            await asyncio.wait_for(self._news.wait(), seconds)
+            await asyncio.wait_for(self._wakeup.wait(), seconds)
         except TimeoutError:
             return
 
-    def _write_and_claim(self, results: list[Result], crew: WorkerCapacity) -> tuple[int, list[Job], dict[int, int]]:
-        self._lookout.decide()
+    def _write_and_claim(
+        self, results: list[Result], capacity: WorkerCapacity
+    ) -> tuple[int, list[Job], dict[int, int]]:
+        self._rounds.decide()
         worker_id = self.registration.worker_id
-        done = run_cycle(results, worker_id, crew)
-        return done.recorded, prepare_jobs(done.claims, self._questions, worker_id), done.levels
+        done = run_cycle(results, worker_id, capacity)
+        return done.recorded, prepare_jobs(done.claims, self._designs, worker_id), done.levels
 
-    def _start_some(self) -> None:
-        for job in self._ahead.startable(self._in_flight):
-            task = asyncio.get_running_loop().create_task(self._ask(job))
-            self._flying[task] = job.claim
-            self._in_flight[job.claim.place.endpoint_id] += 1
-            task.add_done_callback(self._landed)
+    def _start_calls(self) -> None:
+        for job in self._prefetched.take_startable(self._in_flight):
+            task = asyncio.get_running_loop().create_task(self._make_call(job))
+            self._tasks[task] = job.claim
+            self._in_flight[job.claim.counter_keys.endpoint_id] += 1
+            task.add_done_callback(self._on_call_done)
 
-    def _landed(self, task: asyncio.Task[bool]) -> None:
+    def _on_call_done(self, task: asyncio.Task[bool]) -> None:
         """Start the next call after an answer.
 
         A failure may stop its run or slow its endpoint, so a cycle decides then.
         """
-        endpoint_id = self._flying.pop(task).place.endpoint_id
+        endpoint_id = self._tasks.pop(task).counter_keys.endpoint_id
         self._in_flight[endpoint_id] -= 1
         answered = not task.cancelled() and task.exception() is None and task.result()
         if answered and not self._stop.is_set():
-            self._ahead.land(endpoint_id)
-            self._start_some()
-        self._news.set()
+            self._prefetched.note_answer(endpoint_id)
+            self._start_calls()
+        self._wakeup.set()
 
-    def _give_back(self, jobs: Iterable[Job]) -> None:
+    def _release(self, jobs: Iterable[Job]) -> None:
         """Give back jobs that were claimed but never asked."""
         for job in jobs:
             self._results.append(build_result(job, outcomes.conclude_release(), []))
 
-    async def _ask(self, job: Job) -> bool:
+    async def _make_call(self, job: Job) -> bool:
         """Make the call of a job, and return whether it was answered."""
         calls: list[dict[str, Any]] = []
         try:
-            conclusion = await self._outcome(job, calls)
+            outcome = await self._get_outcome(job, calls)
         except asyncio.CancelledError:
             calls.append({"outcome": "released", "call": len(calls)})
-            conclusion = outcomes.conclude_release()
-        result = build_result(job, conclusion, calls)
-        self._journal.add(result)
+            outcome = outcomes.conclude_release()
+        result = build_result(job, outcome, calls)
+        self._spool.add(result)
         self._results.append(result)
-        if conclusion.pause_s is not None:  # The endpoint must be left alone, so no job that waits there may start.
-            self._give_back(self._ahead.at(job.claim.place.endpoint_id))
-        if job.local_model is not None and self.evict is not None and isinstance(job.asked, requests.PreparedRequest):
-            await self._look_after(job.local_model, job.asked.request, calls)
-        return conclusion.status == "done"
+        if outcome.pause_s is not None:  # The endpoint must be left alone, so no job that waits there may start.
+            self._release(self._prefetched.take_endpoint(job.claim.counter_keys.endpoint_id))
+        if (
+            job.local_model is not None
+            and self.evict is not None
+            and isinstance(job.prepared, requests.PreparedRequest)
+        ):
+            await self._check_for_stall(job.local_model, job.prepared.request, calls)
+        return outcome.status == "done"
 
-    async def _look_after(self, model_id: int, request: CallRequest, calls: list[dict[str, Any]]) -> None:
+    async def _check_for_stall(self, model_id: int, request: CallRequest, calls: list[dict[str, Any]]) -> None:
         """Note the call, and unload a stalled model.
 
         The result is already on its way, so an error here loses nothing.
@@ -234,12 +242,12 @@ class Drain:
         if stalled and self.evict:
             await self.evict(request)
 
-    async def _outcome(self, job: Job, calls: list[dict[str, Any]]) -> outcomes.Outcome:
-        if job.remembered is not None:
-            calls.append(outcomes.attempt_from_cache(job.remembered))
-            return outcomes.conclude_cached_answer(job.remembered, job.scale)
+    async def _get_outcome(self, job: Job, calls: list[dict[str, Any]]) -> outcomes.Outcome:
+        if job.cached_reply is not None:
+            calls.append(outcomes.attempt_from_cache(job.cached_reply))
+            return outcomes.conclude_cached_answer(job.cached_reply, job.scale)
         try:
-            reply = await self._reply(job.asked, calls)
+            reply = await self._get_reply(job.prepared, calls)
             calls.append(outcomes.attempt_from_reply(reply) | {"call": len(calls)})
             return outcomes.conclude_answer(reply, job.scale)
         except CallFailure as refusal:
@@ -250,46 +258,48 @@ class Drain:
         calls.append(outcomes.attempt_from_failure(failure) | {"call": len(calls)})
         return outcomes.conclude_failure(failure, attempts=job.claim.attempts, yields=job.claim.yields, retry=job.retry)
 
-    async def _reply(self, asked: requests.PreparedRequest | CallFailure, calls: list[dict[str, Any]]) -> CallReply:
-        if isinstance(asked, CallFailure):
-            raise asked
+    async def _get_reply(
+        self, prepared: requests.PreparedRequest | CallFailure, calls: list[dict[str, Any]]
+    ) -> CallReply:
+        if isinstance(prepared, CallFailure):
+            raise prepared
         try:
-            return await self.call(asked.request)
+            return await self.call(prepared.request)
         except CallFailure as refusal:
             if refusal.error_class != ErrorClass.RESPONSE_FORMAT_UNSUPPORTED:
                 raise
             # The provider knows no schemas: ask again without one, as a second recorded call.
             calls.append(outcomes.attempt_from_failure(refusal) | {"call": 0})
-        return await self.call(requests.without_schema(asked).request)
+        return await self.call(requests.without_schema(prepared).request)
 
-    async def _land(self) -> None:
+    async def _finish_calls(self) -> None:
         """Write the results that still arrive.
 
         After a stop, give back the calls that take longer than the grace period.
         """
         ends: float | None = None
-        while self._flying or self._results or self._ahead:
-            self._give_back(self._ahead.stale(older_than_s=0 if self._stop.is_set() else STALE_S))
+        while self._tasks or self._results or self._prefetched:
+            self._release(self._prefetched.take_stale(older_than_s=0 if self._stop.is_set() else STALE_S))
             if self._stop.is_set():
                 ends = ends or time.monotonic() + self.limits.grace_s
                 if time.monotonic() >= ends:
-                    for task in self._flying:
+                    for task in self._tasks:
                         task.cancel()
-            self._wrote(await self._sql(record_each, self._taken(), self.registration.worker_id))
-            if self._flying:
-                await asyncio.wait(self._flying, timeout=GATHER_S, return_when=asyncio.FIRST_COMPLETED)
-            elif self._ahead:
+            self._note_recorded(await self._sql(record_each, self._take_results(), self.registration.worker_id))
+            if self._tasks:
+                await asyncio.wait(self._tasks, timeout=GATHER_S, return_when=asyncio.FIRST_COMPLETED)
+            elif self._prefetched:
                 await asyncio.sleep(GATHER_S)
-        if self._was_cut_off:
-            await self._look_for_unknown()
+        if self._lost_connection:
+            await self._release_unknown()
 
-    async def _beat(self) -> None:
+    async def _keep_alive(self) -> None:
         """Renew the leases of held claims, write this worker's heartbeat, and sweep claims of silent workers."""
         renewed = swept = time.monotonic()
         while True:
             now = time.monotonic()
             try:
-                if now - renewed >= self._questions.shortest_lease_s / 4:
+                if now - renewed >= self._designs.shortest_lease_s / 4:
                     renewed = now
                     await self._renew()
                 await self._sql(record_orphaned_results, settings.JOURNAL_DIR)
@@ -297,7 +307,7 @@ class Drain:
                     swept = now
                     await self._sql(sweep_expired)
                     await self._sql(discard_plans)
-                await self._sql(self.registration.beat, len(self._flying), self.all_recorded)
+                await self._sql(self.registration.beat, len(self._tasks), self.total_recorded)
             # The database was migrated while this runs: record calls in flight, and claim no more.
             except SchemaMismatch as mismatch:
                 self._mismatch = mismatch
@@ -305,16 +315,16 @@ class Drain:
             # Without heartbeats, other workers would take over all calls in flight and pay them again.
             except Exception:
                 logger.exception("a heartbeat failed")
-            await asyncio.sleep(min(HEARTBEAT_S, self._questions.shortest_lease_s / 4))
+            await asyncio.sleep(min(HEARTBEAT_S, self._designs.shortest_lease_s / 4))
 
     async def _renew(self) -> None:
-        held = self._held()
+        held = self._list_claims()
         await self._sql(renew_leases, [claim.trial_id for claim in held], list({claim.token for claim in held}))
-        self._watchdog.sign()
+        self._watchdog.heartbeat()
 
-    def _held(self) -> list[Claim]:
+    def _list_claims(self) -> list[Claim]:
         """Return the claims that wait for a slot, are in flight, or are answered and not yet written."""
-        return [*self._ahead.claims(), *self._flying.values(), *(result.claim for result in self._results)]
+        return [*self._prefetched.claims(), *self._tasks.values(), *(result.claim for result in self._results)]
 
     async def _sql(self, work: Callable[..., Answer], *arguments: Any) -> Answer:
         """Run work in the database thread. Wait for a database that is away: nothing is lost meanwhile.
@@ -326,7 +336,7 @@ class Drain:
             try:
                 return await asyncio.get_running_loop().run_in_executor(self._thread, _connected, work, *arguments)
             except OUTAGES as error:
-                self._was_cut_off = True
+                self._lost_connection = True
                 logger.warning(
                     "%s: %s", describe_outage(error), str(error).splitlines()[0] if str(error) else "no message"
                 )

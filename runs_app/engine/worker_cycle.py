@@ -27,40 +27,44 @@ class CycleResult:
     levels: dict[int, int]  # By endpoint, in the drain that ran this cycle.
 
 
-def run_cycle(results: Sequence[Result], worker_id: int, crew: WorkerCapacity) -> CycleResult:
+def run_cycle(results: Sequence[Result], worker_id: int, capacity: WorkerCapacity) -> CycleResult:
     """Run one cycle. Endpoints have no fixed order, so that none is always served first."""
-    came_in = group_by_endpoint(results)
-    room = claim_limits(crew, Counter(result.claim.place.endpoint_id for result in results))
-    wrote, claims = 0, []
-    for endpoint_id in {*came_in, *(key for key, one in room.items() if one.claims)}:
-        wanted = room[endpoint_id].claims if endpoint_id in room else 0
-        n, new = _turn_at(endpoint_id, came_in.get(endpoint_id, []), worker_id, wanted)
-        wrote += n
+    received = group_by_endpoint(results)
+    limits = claim_limits(capacity, Counter(result.claim.counter_keys.endpoint_id for result in results))
+    recorded, claims = 0, []
+    for endpoint_id in {*received, *(key for key, one in limits.items() if one.claims)}:
+        wanted = limits[endpoint_id].claims if endpoint_id in limits else 0
+        n, new = _run_endpoint_cycle(endpoint_id, received.get(endpoint_id, []), worker_id, wanted)
+        recorded += n
         claims += new
-    return CycleResult(wrote, claims, {key: one.level for key, one in room.items()})
+    return CycleResult(recorded, claims, {key: one.level for key, one in limits.items()})
 
 
-def _turn_at(endpoint_id: int, results: Sequence[Result], worker_id: int, room: int) -> tuple[int, list[Claim]]:
+def _run_endpoint_cycle(
+    endpoint_id: int, results: Sequence[Result], worker_id: int, limit: int
+) -> tuple[int, list[Claim]]:
     *before, last = list(split_batches(results)) or [[]]
-    wrote = sum(record_each(portion, worker_id) for portion in before)
+    recorded = sum(record_each(portion, worker_id) for portion in before)
     try:
-        held, claims = _at_once(endpoint_id, last, worker_id, room)
-        return wrote + held, claims
+        held, claims = _record_and_claim(endpoint_id, last, worker_id, limit)
+        return recorded + held, claims
     except OUTAGES:
         raise
     except Exception:  # An answer that cannot be stored, or a run that cannot be claimed: neither may stop the others.
         logger.exception("endpoint %s: recording answers and claiming runs one by one after an error", endpoint_id)
-        wrote += record_each(last, worker_id) if last else 0
-        return wrote, claim_run_by_run(endpoint_id, worker_id, room) if room > 0 else []
+        recorded += record_each(last, worker_id) if last else 0
+        return recorded, claim_run_by_run(endpoint_id, worker_id, limit) if limit > 0 else []
 
 
-def _at_once(endpoint_id: int, results: Sequence[Result], worker_id: int, room: int) -> tuple[int, list[Claim]]:
+def _record_and_claim(
+    endpoint_id: int, results: Sequence[Result], worker_id: int, limit: int
+) -> tuple[int, list[Claim]]:
     with transaction.atomic():
         entries = write_trials(results, worker_id)
-        books = lock_counters(endpoint_id, run_ids(results), claiming=room > 0)
-        if books is None:
+        counters = lock_counters(endpoint_id, run_ids(results), claiming=limit > 0)
+        if counters is None:
             return len(entries.held), []
-        apply_changes(books, entries)
-        claims = claim_trials(books, worker_id, room) if room > 0 else []
-        books.settle()
+        apply_changes(counters, entries)
+        claims = claim_trials(counters, worker_id, limit) if limit > 0 else []
+        counters.settle()
     return len(entries.held), claims

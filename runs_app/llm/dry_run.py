@@ -18,15 +18,15 @@ class RequestCaptured(Exception):
 class CapturingTransport(Exchange):
     """A transport that captures litellm's request instead of sending it."""
 
-    shaped: RequestBody | None = None
+    captured: RequestBody | None = None
 
     async def _send(self, url: str, data: Any, json: Any, params: Any, headers: Any) -> None:
         body = json if json is not None else _json.loads(data)
-        self.shaped = RequestBody(body, _of_the_api(headers or {}))
+        self.captured = RequestBody(body, _keep_api_headers(headers or {}))
         raise RequestCaptured
 
 
-def _of_the_api(headers: Mapping[str, str]) -> dict[str, str]:
+def _keep_api_headers(headers: Mapping[str, str]) -> dict[str, str]:
     """Return the headers of the API itself: `anthropic-version`, and `anthropic-beta` if a request names a feature."""
     return {name.lower(): value for name, value in headers.items() if name.lower().startswith("anthropic-")}
 
@@ -36,9 +36,9 @@ class ReplayTransport(Exchange):
 
     def __init__(self, request: CallRequest, key: str, status: int, body: bytes) -> None:
         super().__init__(request, key)
-        self._came = status, body
+        self._reply = status, body
 
     async def _send(self, url: str, data: Any, json: Any, params: Any, headers: Any) -> None:
-        self.status, body = self._came
+        self.status, body = self._reply
         self.body = redact_body(body, self.key)
         self.headers = {"content-type": "application/json"}

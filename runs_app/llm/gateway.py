@@ -287,17 +287,17 @@ def resolve_access(request: CallRequest) -> tuple[str, str]:
 
 async def build_body(request: CallRequest) -> RequestBody:
     """Return what `call` would send for this request, without sending it. Raise CallFailure if it cannot be sent."""
-    rehearsal: CapturingTransport = _exchange_class(CapturingTransport)(request, _key(request))
+    transport: CapturingTransport = _exchange_class(CapturingTransport)(request, _key(request))
     try:
-        await _completion(request, rehearsal)
+        await _completion(request, transport)
     except CallFailure:
         raise
     except Exception as error:  # noqa: BLE001 - adapters wrap what stopped the sending in errors of their own
-        if rehearsal.shaped is None:
-            raise rehearsal.failure_after(error) from None
-    if rehearsal.shaped is None:
+        if transport.captured is None:
+            raise transport.failure_after(error) from None
+    if transport.captured is None:
         raise CallFailure(ErrorClass.INTERNAL_ERROR, "nothing would have been sent", was_sent=False)
-    return rehearsal.shaped
+    return transport.captured
 
 
 async def read_batch_reply(request: CallRequest, status: int, body: bytes, discount: Decimal) -> CallReply:

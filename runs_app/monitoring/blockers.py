@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from evalsite.lib.text.number_format import format_money
 from runs_app.engine.preflight import day_ends
-from runs_app.engine.rate_limiter import RateLimiterState, RateLimits, find_obstacle, refill
+from runs_app.engine.rate_limiter import RateLimiterState, RateLimits, find_reached_limit, refill
 from runs_app.models import Endpoint, Run, Worker
 
 SHORTEST = timedelta(seconds=5)  # A shorter wait, such as for the requests of a minute, is not reported.
@@ -78,10 +78,10 @@ def find_endpoint_blocker(endpoint: Endpoint, now: datetime | None = None) -> Bl
     day = now.astimezone(ZoneInfo(endpoint.day_zone)).date().isoformat()
     throttle = refill(RateLimiterState.of(endpoint.throttle), rates, seconds, day)
     # Calls in flight are no reason: they end soon, and other calls start.
-    bound = find_obstacle(throttle, rates, 0, day_ends(seconds, endpoint.day_zone))
+    bound = find_reached_limit(throttle, rates, 0, day_ends(seconds, endpoint.day_zone))
     if bound is None or bound.until is None or bound.until - seconds < SHORTEST.total_seconds():
         return None
-    return Blocker("endpoint", f"Endpoint {endpoint} {bound.said}.", datetime.fromtimestamp(bound.until, UTC))
+    return Blocker("endpoint", f"Endpoint {endpoint} {bound.description}.", datetime.fromtimestamp(bound.until, UTC))
 
 
 def has_worker() -> bool:

@@ -66,8 +66,8 @@ def _today(endpoint: Endpoint, throttle: RateLimiterState) -> int:
 
 def _said(throttle: RateLimiterState) -> list[ProviderLimit]:
     words = (
-        ("requests", throttle.said_requests, throttle.requests_until),
-        ("tokens", throttle.said_tokens, throttle.tokens_until),
+        ("requests", throttle.reported_requests, throttle.requests_until),
+        ("tokens", throttle.reported_tokens, throttle.tokens_until),
     )
     found = [
         ProviderLimit(what, max(0, int(n)), datetime.fromtimestamp(until, UTC))

@@ -207,7 +207,7 @@ def _texts(asked: _Asked, item: Item, dimension: Dimension | None) -> list[str]:
     """Return the texts of the request and the schema of its answer; empty if it cannot be rendered."""
     question, prompt = requests_module.build_question(item, dimension), asked.prompt
     if asked.told is not None:
-        question = question.for_judging(asked.told)
+        question = question.with_judge_variables(asked.told)
     try:
         form = cast(prompts.AnswerFormat, prompt.answer_format)
         hint = prompts.format_hint(form, question.scale)

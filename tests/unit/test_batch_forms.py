@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runs_app.batches import anthropic, openai
-from runs_app.batches.batch_size import LONGEST_LOOK_S, batch_size, poll_interval_s, retry_s
+from runs_app.batches.batch_size import MAX_POLL_S, batch_size, poll_interval_s, retry_wait_s
 from runs_app.batches.protocol import Line, Phase, custom_id, parse_custom_id
 
 JSON = st.recursive(
@@ -27,9 +27,9 @@ OBJECTS = st.dictionaries(st.sampled_from(KNOWN), JSON | st.dictionaries(st.samp
 @pytest.mark.parametrize("form", [openai, anthropic])
 @given(said=OBJECTS)
 def test_no_object_is_too_odd_to_be_read(form, said):
-    state, line = form.state_of(said), form.line_of(said)
+    state, line = form.parse_state(said), form.parse_line(said)
     assert len(state.provider_id) <= 200
-    assert len(state.word) <= 40
+    assert len(state.status_name) <= 40
     assert isinstance(state.phase, Phase)
     assert line.status is None or isinstance(line.status, int)
     assert (line.status is None) == (line.code in ("expired", "cancelled"))
@@ -58,7 +58,7 @@ def test_a_name_that_is_none_of_ours_means_no_trial(name):
     ],
 )
 def test_openais_lines(said, line):
-    assert openai.line_of(said) == line
+    assert openai.parse_line(said) == line
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_openais_lines(said, line):
     ],
 )
 def test_anthropics_lines(result, status, code):
-    line = anthropic.line_of({"custom_id": "a", "result": result})
+    line = anthropic.parse_line({"custom_id": "a", "result": result})
     assert (line.custom_id, line.status, line.code) == ("a", status, code)
 
 
@@ -93,11 +93,11 @@ def test_a_batch_is_never_larger_than_its_bounds(pending, most, left, each):
 
 @given(st.floats(0, 10**7))
 def test_looks_are_rarer_the_older_a_batch_is(age):
-    assert 1 <= poll_interval_s(age) <= poll_interval_s(age + 60) <= LONGEST_LOOK_S
+    assert 1 <= poll_interval_s(age) <= poll_interval_s(age + 60) <= MAX_POLL_S
 
 
 @given(st.integers(1, 10**6), st.none() | st.floats(0, 10**5))
 def test_what_fails_is_tried_again_later_and_not_sooner_than_asked(failures, asked_for):
-    wait = retry_s(failures, asked_for)
+    wait = retry_wait_s(failures, asked_for)
     assert wait >= 1
     assert wait <= 600 if asked_for is None else wait >= asked_for

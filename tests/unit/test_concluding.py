@@ -47,7 +47,7 @@ def test_a_refused_schema_spends_no_attempt_though_not_for_ever():
 def test_what_another_call_asks_is_looked_for_again_and_spends_nothing_however_often(yields):
     again = concluded(ErrorClass.BEING_ASKED, attempts=3, yields=yields)
     assert (again.status, again.unspent, again.pause_s) == ("pending", True, None)
-    assert 0 < again.wait_s <= outcomes.LONGEST_LOOK_S
+    assert 0 < again.wait_s <= outcomes.MAX_POLL_S
 
 
 @pytest.mark.parametrize("error_class", [one for one in ErrorClass if one.kind is Kind.ENDPOINT])

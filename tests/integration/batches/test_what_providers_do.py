@@ -178,14 +178,14 @@ def test_an_answer_that_names_no_batch_is_as_good_as_lost(provider, kind, monkey
 
 def test_results_that_are_not_there_yet_are_not_missing(provider, monkeypatch):
     run = make_batched_run(provider.url)
-    look, looks = OpenAiBatches.look, []
+    look, looks = OpenAiBatches.retrieve, []
 
     async def going_back(api, provider_id):
         looks.append(provider_id)
         state = await look(api, provider_id)
         return dataclasses.replace(state, phase=Phase.WORKING) if len(looks) in (2, 3) else state
 
-    monkeypatch.setattr(OpenAiBatches, "look", going_back)
+    monkeypatch.setattr(OpenAiBatches, "retrieve", going_back)
     drive_batches()
     run.refresh_from_db()
     assert (run.status, run.n_done, run.n_attempts) == ("done", 6, 6)

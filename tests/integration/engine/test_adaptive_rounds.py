@@ -381,9 +381,9 @@ def test_a_rule_that_cannot_be_read_stops_its_run_and_says_so(experiment):
     run.refresh_from_db()
     assert run.status == "stopped"
     assert run.stop_reason.startswith("Its rounds cannot be decided: ")
-    assert adaptive_rounds.points_due() == {}
+    assert adaptive_rounds.find_due_points() == {}
 
     run_control.cancel(Run.objects.all(), by=experiment.owner)
     assert decisions.decide_due() == 0
     assert set(run.points.values_list("status", flat=True)) == {"cancelled"}
-    assert adaptive_rounds.points_due() == {}
+    assert adaptive_rounds.find_due_points() == {}

@@ -34,7 +34,7 @@ def failing_once(monkeypatch, owner, name, error):
 @pytest.mark.parametrize("error", [OperationalError("gone"), InterfaceError("closed")])
 def test_what_was_claimed_when_the_connection_broke_is_given_back_unspent(run, monkeypatch, error):
     monkeypatch.setattr(worker_module, "OUTAGE_S", 0.01)
-    failing_once(monkeypatch, DesignCache, "fetched", error)
+    failing_once(monkeypatch, DesignCache, "fetch", error)
     drain(answering(), concurrency=4)
     assert set(run.trials.values_list("status", "attempts")) == {("done", 1)}
     assert set(Attempt.objects.values_list("outcome", flat=True)) == {"ok"}
@@ -70,7 +70,7 @@ def test_an_answer_that_the_database_refuses_fails_its_own_trial_alone(run):
 
 
 def test_long_answers_are_written_in_several_statements(run, monkeypatch):
-    monkeypatch.setattr(recorder, "LONGEST_PORTION", 100)
+    monkeypatch.setattr(recorder, "MAX_BATCH_CHARS", 100)
     portions = failing_once(monkeypatch, worker_cycle, "write_trials", OperationalError("gone"))
     monkeypatch.setattr(worker_module, "OUTAGE_S", 0.01)
     drain(answering("x" * 90))

@@ -39,14 +39,14 @@ def paced(per_second, for_s=5.0, turn_s=0.05):
     """A lookahead that has seen calls land at this pace for so long."""
     clock = Clock()
     ahead = PrefetchQueue(clock)
-    ahead.wanted()
+    ahead.target_sizes()
     landed = 0.0
     while clock.now < 100 + for_s:
         clock.now += turn_s
         while landed < per_second * (clock.now - 100):
-            ahead.land(AT)
+            ahead.note_answer(AT)
             landed += 1
-        wanted = ahead.wanted()
+        wanted = ahead.target_sizes()
     return ahead, clock, wanted
 
 
@@ -61,7 +61,7 @@ def test_nothing_waits_where_calls_take_seconds():
 def test_the_pace_is_forgotten_when_nothing_lands():
     ahead, clock, _ = paced(640)
     clock.now += 3
-    assert ahead.wanted() == {}
+    assert ahead.target_sizes() == {}
 
 
 def test_what_waits_for_too_long_is_given_back():
@@ -70,7 +70,7 @@ def test_what_waits_for_too_long_is_given_back():
     clock.now += STALE_S / 2
     ahead.add(jobs(2), {AT: 0})
     clock.now += STALE_S / 2
-    assert len(ahead.stale()) == 3
+    assert len(ahead.take_stale()) == 3
     assert len(ahead) == 2
 
 
@@ -81,7 +81,7 @@ def test_no_more_start_than_the_level_of_their_endpoint(endpoints):
     levels = {key: level for key, (_, level, _) in enumerate(endpoints)}
     flying = {key: flying for key, (_, _, flying) in enumerate(endpoints)}
     ahead.add(waiting, levels)
-    started = Counter(job.claim.place.endpoint_id for job in ahead.startable(flying))
+    started = Counter(job.claim.counter_keys.endpoint_id for job in ahead.take_startable(flying))
     for key, (n, level, flies) in enumerate(endpoints):
         assert started[key] == max(0, min(n, level - flies))
     assert len(ahead) == len(waiting) - started.total()
@@ -109,7 +109,7 @@ class Provider:
         self.asked += 1
         self.now += 1
         self.peak = max(self.peak, self.now)
-        self.most_held = max(self.most_held, self.now + len(self.drain._ahead))
+        self.most_held = max(self.most_held, self.now + len(self.drain._prefetched))
         await asyncio.sleep(0.01)
         self.now -= 1
         return await self.answer()
@@ -155,7 +155,7 @@ def test_what_waits_at_an_overloaded_endpoint_goes_back_unasked(long_run):
         asked_before = None
 
         async def answer(self):
-            if self.asked_before is None and self.asked > 60 and len(self.drain._ahead):
+            if self.asked_before is None and self.asked > 60 and len(self.drain._prefetched):
                 self.asked_before = self.asked
                 asyncio.get_running_loop().call_later(0.5, self.drain.stop)  # Time enough to ask what it must not.
             if self.asked_before is None:
@@ -172,7 +172,7 @@ def test_what_waits_at_an_overloaded_endpoint_goes_back_unasked(long_run):
 def test_what_waits_when_the_worker_is_stopped_goes_back_unasked(long_run):
     class Stopping(Provider):
         async def answer(self):
-            if self.asked > 60 and len(self.drain._ahead):
+            if self.asked > 60 and len(self.drain._prefetched):
                 self.drain.stop()
             return reply()
 

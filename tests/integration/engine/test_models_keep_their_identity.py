@@ -40,7 +40,7 @@ def test_the_same_model_served_elsewhere_goes_on_there(run):
     elsewhere = factories.make_endpoint("elsewhere")
     LanguageModel.objects.update(endpoint=elsewhere)
     claims = admit(WorkerRegistration().worker_id, 10)
-    assert {claim.place.endpoint_id for claim in claims} == {elsewhere.pk}
+    assert {claim.counter_keys.endpoint_id for claim in claims} == {elsewhere.pk}
     assert find_differences() == []
 
 

@@ -90,8 +90,8 @@ def test_a_call_is_priced_as_it_was_when_its_money_was_set_aside(launched, new):
     worker, questions = WorkerRegistration().worker_id, DesignCache()
     prices = []
     for _ in range(2):
-        (claim,) = questions.fetched(admit(worker, 1))
-        prices.append((claim.reserved_usd, questions.of(claim)[0].target.prices.output))
+        (claim,) = questions.fetch(admit(worker, 1))
+        prices.append((claim.reserved_usd, questions.get(claim)[0].target.prices.output))
         model = LanguageModel.objects.get()
         model.output_price = new
         model.save()

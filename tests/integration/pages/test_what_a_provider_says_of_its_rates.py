@@ -24,11 +24,11 @@ def page(client, db):
 
 def test_its_word_is_shown_while_it_holds(page):
     now = time.time()
-    shown = page(said_requests=3.0, requests_until=now + 60, said_tokens=-20.0, tokens_until=now + 60)
+    shown = page(reported_requests=3.0, requests_until=now + 60, reported_tokens=-20.0, tokens_until=now + 60)
     assert "3 requests left until" in shown
     assert "0 tokens left until" in shown
 
 
 def test_old_words_are_not_shown(page):
-    assert "left until" not in page(said_requests=3.0, requests_until=time.time() - 1)
+    assert "left until" not in page(reported_requests=3.0, requests_until=time.time() - 1)
     assert "left until" not in page()

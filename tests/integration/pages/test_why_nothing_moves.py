@@ -76,11 +76,11 @@ def test_the_day_is_that_of_the_endpoint_and_yesterdays_requests_do_not_count(wa
             "Endpoint lab backs off: slow down Continues at",
         ),
         (
-            lambda soon: {"throttle": stored(said_requests=0, requests_until=soon.timestamp())},
+            lambda soon: {"throttle": stored(reported_requests=0, requests_until=soon.timestamp())},
             "Endpoint lab says that no request is left. Continues at",
         ),
         (
-            lambda soon: {"throttle": stored(said_tokens=0, tokens_until=soon.timestamp())},
+            lambda soon: {"throttle": stored(reported_tokens=0, tokens_until=soon.timestamp())},
             "Endpoint lab says that no token is left. Continues at",
         ),
         (lambda soon: {"is_active": False}, "Endpoint lab is inactive: no call starts."),
