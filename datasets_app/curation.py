@@ -93,6 +93,13 @@ def duplicate(dataset: Dataset, *, by: Actor, reason: str = "", slug: str = "") 
     return _create_sample(dataset, keys, slug=slug or dataset.slug, by=by, reason=reason, recipe=recipe)
 
 
+@transaction.atomic
+def select_items(dataset: Dataset, keys: Sequence[str], *, slug: str, by: Actor, reason: str = "") -> Dataset:
+    """Create a new draft with these active items, as the next version of `slug`."""
+    recipe = {"strategy": "selected", "from": str(dataset), "from_hash": dataset.content_hash}
+    return _create_sample(dataset, keys, slug=slug, by=by, reason=reason, recipe=recipe)
+
+
 def _explain_nothing_to_copy(dataset: Dataset) -> str:
     excluded = dataset.items.count()
     if not excluded:

@@ -10,6 +10,7 @@ from grading_app.views import (
     drawn_judges,
     grading,
     item_rubrics,
+    items,
     length_bias,
     matrix,
     pairs,
@@ -95,6 +96,7 @@ urlpatterns += [
     path("experiments/<slug:slug>/matrix/", matrix.experiment_matrix, name="experiment_matrix"),
     path("experiments/<slug:slug>/matrix/<int:item>/<int:condition>/", matrix.matrix_cell, name="matrix_cell"),
 ]
+urlpatterns += [path("items/<int:pk>/", items.item_page, name="item_page")]
 urlpatterns += [path("experiments/<slug:slug>/waves/", experiment_waves, name="experiment_waves")]
 urlpatterns += [
     path("item-rubrics/", item_rubrics.text_sets, name="text_sets"),

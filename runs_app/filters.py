@@ -13,6 +13,7 @@ from django.utils import timezone
 from datasets_app.models import Item
 from evalsite.lib.permissions import is_member
 from runs_app.models import (
+    Annotation,
     Condition,
     Dimension,
     Endpoint,
@@ -206,6 +207,31 @@ def _scored(wanted: dict[str, Any]) -> Q:
 def _kind(name: str, kind: Q) -> Q:
     """Return the done trials of this kind. Refusals include the trials that failed by a refusal."""
     return REFUSED if name == "refused" else Q(status=Trial.Status.DONE) & kind
+
+
+class AnnotationFilter(df.FilterSet):
+    """Invalid parameters select nothing instead of everything."""
+
+    KINDS = Annotation.Kind.choices
+    ON = (("trial", "Trials"), ("item", "Items"))
+
+    text = df.CharFilter(label="Text", lookup_expr="icontains", widget=forms.TextInput(attrs={"type": "search"}))
+    kind = df.ChoiceFilter(label="Kind", choices=KINDS, empty_label="Any")
+    on = df.ChoiceFilter(label="On", choices=ON, empty_label="Any", method="put_on")
+    item = df.CharFilter(label="Item key", field_name="item__key")
+    author = df.CharFilter(label="Author", field_name="author__username")
+
+    class Meta:
+        model = Annotation
+        fields: list[str] = []
+
+    @property
+    def found(self) -> QuerySet[Annotation]:
+        found: QuerySet[Annotation] = self.qs if self.form.is_valid() else Annotation.objects.none()
+        return found
+
+    def put_on(self, annotations: QuerySet[Annotation], _name: str, subject: str) -> QuerySet[Annotation]:
+        return annotations.filter(trial__isnull=subject == "item")
 
 
 class LedgerFilter(df.FilterSet):

@@ -397,3 +397,28 @@ REFERENCING OLD TABLE AS removed FOR EACH STATEMENT EXECUTE FUNCTION runs_app_re
 
 CREATE TRIGGER runs_app_ledgerentry_no_truncate BEFORE TRUNCATE ON runs_app_ledgerentry
 FOR EACH STATEMENT EXECUTE FUNCTION evalsite_refuse_truncate();
+
+-- ## runs_app_annotation
+
+-- An annotation keeps what it is on, its kind and its author. Its former text, with author and time, is always kept.
+CREATE OR REPLACE FUNCTION runs_app_annotation_keeps_history() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF (OLD.item_id, OLD.trial_id, OLD.experiment_id, OLD.kind, OLD.author_id, OLD.created_at)
+        IS DISTINCT FROM (NEW.item_id, NEW.trial_id, NEW.experiment_id, NEW.kind, NEW.author_id, NEW.created_at) THEN
+        RAISE EXCEPTION 'annotation % keeps what it is on, its kind and its author', OLD.id
+            USING ERRCODE = 'restrict_violation';
+    END IF;
+    IF OLD.removed THEN
+        RAISE EXCEPTION 'annotation % is removed: it never changes', OLD.id
+            USING ERRCODE = 'restrict_violation', HINT = 'Add a new one.';
+    END IF;
+    NEW.former := OLD.former || jsonb_build_object(
+        'text', OLD.text,
+        'by', (SELECT username FROM auth_user WHERE id = coalesce(OLD.changed_by_id, OLD.author_id)),
+        'at', coalesce(OLD.changed_at, OLD.created_at)
+    );
+    RETURN NEW;
+END $$;
+
+CREATE TRIGGER runs_app_annotation_keeps_history BEFORE UPDATE ON runs_app_annotation
+FOR EACH ROW EXECUTE FUNCTION runs_app_annotation_keeps_history();

@@ -3,6 +3,7 @@
 from django.urls import path
 
 from runs_app.views import (
+    annotations,
     batches,
     endpoints,
     experiment_forms,
@@ -49,6 +50,12 @@ urlpatterns = [
     path("trials/<int:pk>/", trials.trial_detail, name="trial_detail"),
     path("trials/<int:pk>/text/<slug:name>/", trials.trial_text, name="trial_text"),
     path("trials/<int:pk>/messages/<int:number>/", trials.trial_message, name="trial_message"),
+    path("trials/<int:pk>/annotations/", annotations.trial_annotate, name="trial_annotate"),
+    path("items/<int:pk>/annotations/", annotations.item_annotate, name="item_annotate"),
+    path("annotations/<int:pk>/edit/", annotations.annotation_edit, name="annotation_edit"),
+    path("annotations/<int:pk>/remove/", annotations.annotation_remove, name="annotation_remove"),
+    path("experiments/<slug:slug>/annotations/", annotations.experiment_annotations, name="experiment_annotations"),
+    path("experiments/<slug:slug>/annotations/dataset/", annotations.annotated_dataset, name="annotated_dataset"),
     path("workers/", workers.worker_list, name="worker_list"),
     path("endpoints/", endpoints.endpoint_list, name="endpoint_list"),
     path("endpoints/new/", endpoints.endpoint_new, name="endpoint_new"),

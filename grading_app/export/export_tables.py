@@ -362,28 +362,42 @@ SUPERSEDED = ExportTable(
     order="g.id",
 )
 
-TABLES: Mapping[str, ExportTable] = {
-    table.name: table for table in (TRIALS, ATTEMPTS, GRADINGS, ITEMS, LEDGER, POINTS, PREFERENCES, RATINGS, SUPERSEDED)
-}
+# Annotations of the experiment's trials, and of the items of its dataset: without a trial, its columns are empty.
+ANNOTATIONS = ExportTable(
+    name="annotations",
+    columns=(
+        Column("experiment", "text", "e.slug"),
+        Column("dataset", "text", "d.slug || '@' || d.version"),
+        Column("item_key", "text", "i.key"),
+        Column("trial_id", "integer", "n.trial_id"),
+        Column("run_id", "integer", "t.run_id"),
+        Column("condition_id", "text", "c.condition_id"),
+        Column("dimension", "text", "dim.name"),
+        Column("sample_idx", "integer", "t.sample_idx"),
+        *columns("text", "n", "kind text"),
+        Column("author", "text", "u.username"),
+        *columns("time", "n", "created_at"),
+        Column("changed_by", "text", "u2.username"),
+        *columns("time", "n", "changed_at"),
+        *columns("json", "n", "former"),
+    ),
+    sections="SELECT id FROM runs_app_experiment WHERE id = %(experiment)s",
+    keys="""SELECT n.id FROM runs_app_annotation n JOIN datasets_app_item i ON i.id = n.item_id
+        JOIN runs_app_experiment e ON e.dataset_id = i.dataset_id
+        WHERE e.id = %(section)s AND NOT n.removed AND (n.experiment_id IS NULL OR n.experiment_id = e.id)""",
+    rows="""FROM runs_app_annotation n JOIN datasets_app_item i ON i.id = n.item_id
+        JOIN datasets_app_dataset d ON d.id = i.dataset_id JOIN runs_app_experiment e ON e.dataset_id = d.id
+        JOIN auth_user u ON u.id = n.author_id LEFT JOIN auth_user u2 ON u2.id = n.changed_by_id
+        LEFT JOIN runs_app_trial t ON t.id = n.trial_id LEFT JOIN runs_app_run r ON r.id = t.run_id
+        LEFT JOIN runs_app_condition c ON c.id = r.condition_id
+        LEFT JOIN runs_app_dimension dim ON dim.id = t.dimension_id
+        WHERE e.id = %(section)s AND NOT n.removed AND (n.experiment_id IS NULL OR n.experiment_id = e.id)
+            AND n.id > %(low)s AND n.id <= %(high)s""",
+    order="n.id",
+    has_trials=False,
+)
 
-# Each filter reads only the trial (t), so it applies to the keys as well as to the rows. The names are those of the
-# trial list, so a filtered list can be exported as it is shown.
-FILTERS: Mapping[str, str] = {
-    "status": "t.status = %(status)s",
-    "condition": """t.run_id IN (SELECT fr.id FROM runs_app_run fr JOIN runs_app_condition fc ON fc.id = fr.condition_id
-        WHERE %(condition)s IN (fc.condition_id, fc.id::text))""",
-    "wave": """t.run_id IN (SELECT fr.id FROM runs_app_run fr JOIN runs_app_wave fw ON fw.id = fr.wave_id
-        WHERE %(wave)s IN (fw.label, fw.number::text))""",
-    "run": "t.run_id::text = %(run)s",
-    "item": "t.item_id IN (SELECT id FROM datasets_app_item WHERE key = %(item)s)",
-    "category": "t.item_id IN (SELECT id FROM datasets_app_item WHERE category = %(category)s)",
-    "dimension": "t.dimension_id IN (SELECT id FROM runs_app_dimension WHERE %(dimension)s IN (name, id::text))",
-    "rating": "t.rating::text = %(rating)s",
-    "error": "t.error_class = %(error)s",
-    "empty": "(t.status = 'done' AND t.answer = '')::text = %(empty)s",
-    "unparsed": "(t.parse_error <> '')::text = %(unparsed)s",
-    "truncated": "t.truncated::text = %(truncated)s",
-    "refused": "t.refused::text = %(refused)s",
-    "from_cache": "t.from_cache::text = %(from_cache)s",
-    "contains": "strpos(lower(t.answer), lower(%(contains)s)) > 0",
+TABLES: Mapping[str, ExportTable] = {
+    table.name: table
+    for table in (TRIALS, ATTEMPTS, GRADINGS, ITEMS, LEDGER, POINTS, PREFERENCES, RATINGS, SUPERSEDED, ANNOTATIONS)
 }

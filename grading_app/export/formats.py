@@ -19,8 +19,9 @@ from django.db import connection
 
 from evalsite.lib.text.pg_text import describe_unstorable
 from grading_app.export.columns import Column, exact_cell, json_members, spreadsheet_cell
-from grading_app.export.export_tables import FILTERS, SHARED_BY_A_RUN, TABLES, ExportTable
+from grading_app.export.export_tables import SHARED_BY_A_RUN, TABLES, ExportTable
 from grading_app.export.key_ranges import PAGE_ROWS, bare_cursor, key_ranges
+from grading_app.export.trial_filters import FILTERS
 from runs_app.models import Experiment
 
 ROW_GROUP_ROWS = 50_000

@@ -52,6 +52,23 @@ class ChecksField(forms.CharField):
         return json.dumps(initial) != json.dumps(data)
 
 
+class ItemKeysField(forms.CharField):
+    """A field of item keys, one per line."""
+
+    widget = forms.Textarea(attrs={"rows": 3, "class": "mono"})
+
+    def prepare_value(self, value: Any) -> Any:
+        return "\n".join(map(str, value)) if isinstance(value, list) else value
+
+    def to_python(self, value: Any) -> Any:
+        text = super().to_python(value) or ""
+        ProhibitNullCharactersValidator()(text)
+        return list(dict.fromkeys(key for line in text.splitlines() if (key := line.strip())))
+
+    def has_changed(self, initial: Any, data: Any) -> bool:
+        return json.dumps(initial or []) != json.dumps(self.to_python(data))
+
+
 def _check(line: str) -> tuple[str, list[int]]:
     key, _, text = line.rpartition("=")
     try:
@@ -75,11 +92,14 @@ class QueueForm(forms.ModelForm):  # type: ignore[type-arg]
         required=False,
         help_text="One per line: item key = ratings that pass, with commas. Checks are not counted as ratings",
     )
+    only_items = ItemKeysField(
+        label="Items", required=False, help_text="Keys of the items to rate, one per line. Empty: all items"
+    )
 
     class Meta:
         model = RatingQueue
         fields = [
-            "name", "title", "instructions", "dataset", "dimensions", "raters_wanted", "items_per_rater",
+            "name", "title", "instructions", "dataset", "only_items", "dimensions", "raters_wanted", "items_per_rater",
             "one_dimension_per_rater", "in_blocks", "practice_items", "attention_checks",
         ]  # fmt: skip
         widgets = {"instructions": forms.Textarea(attrs={"rows": 6})}
@@ -102,6 +122,8 @@ class QueueForm(forms.ModelForm):  # type: ignore[type-arg]
     def clean(self) -> dict[str, Any]:
         entered = super().clean() or self.cleaned_data
         dataset = self._dataset(entered)
+        if dataset and entered.get("only_items"):
+            self._see_items(dataset, entered["only_items"])
         if dataset and {"dimensions", "attention_checks"} <= set(entered):
             self._see_checks(
                 dataset, build_aspects(entered["dimensions"], entered.get("rubric")), entered["attention_checks"]
@@ -114,6 +136,12 @@ class QueueForm(forms.ModelForm):  # type: ignore[type-arg]
 
     def _dataset(self, entered: dict[str, Any]) -> Dataset | None:
         return entered.get("dataset")
+
+    def _see_items(self, dataset: Dataset, keys: list[str]) -> None:
+        known = set(dataset.items.active().filter(key__in=keys).values_list("key", flat=True))
+        if unknown := [key for key in keys if key not in known]:
+            more = f" and {len(unknown) - 5} more" if len(unknown) > 5 else ""
+            self.add_error("only_items", f"{dataset} has no active item {', '.join(unknown[:5])}{more}.")
 
     def _see_checks(self, dataset: Dataset, aspects: list[Aspect], checks: dict[str, list[int]]) -> None:
         known = set(dataset.items.active().filter(key__in=checks).values_list("key", flat=True))
@@ -139,9 +167,9 @@ class AnswerQueueForm(QueueForm):
 
     class Meta(QueueForm.Meta):
         fields = [
-            "name", "title", "instructions", "conditions", "sample_items", "answers_each", "sample_seed", "dimensions",
-            "rubric", "text_set", "raters_wanted", "items_per_rater", "one_dimension_per_rater", "in_blocks",
-            "practice_items", "attention_checks",
+            "name", "title", "instructions", "conditions", "only_items", "sample_items", "answers_each", "sample_seed",
+            "dimensions", "rubric", "text_set", "raters_wanted", "items_per_rater", "one_dimension_per_rater",
+            "in_blocks", "practice_items", "attention_checks",
         ]  # fmt: skip
         labels = {"raters_wanted": "Raters per answer", "items_per_rater": "Answers per rater"}
         help_texts = {

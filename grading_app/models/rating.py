@@ -93,6 +93,9 @@ class RatingQueue(models.Model):
         validators=[MinValueValidator(1), MaxValueValidator(1000)],
         help_text="Number of answers per item and condition",
     )
+    only_items = models.JSONField(
+        "items", default=list, db_default=[], blank=True, help_text="Keys of the items to rate. Empty: all items"
+    )
     sample_seed = models.PositiveIntegerField("seed", default=1, help_text="The same seed draws the same answers")
     dimensions = models.ManyToManyField(Dimension, blank=True, related_name="rating_queues")
     rubric = models.ForeignKey(

@@ -41,6 +41,8 @@ def draw_answers(queue: RatingQueue) -> list[RatedAnswer]:
         what = "two answers to compare" if queue.rates_pairs else "answer"
         raise DrawingError(f"{unanswered} items of practice or attention checks have no {what}")
     answered = set(list_answers(queue).values_list("item", flat=True).distinct())
+    if queue.only_items:
+        answered &= {pk for pk, key in items if key in set(queue.only_items)}
     drawn = draw_keys(sorted(answered - set(apart)), queue.sample_items, seed=queue.sample_seed)
     shown = _units(queue, drawn, queue.answers_each)
     if not 0 < len(shown) <= MOST_ANSWERS:

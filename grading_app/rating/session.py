@@ -124,7 +124,8 @@ def list_practice_and_checks(queue: RatingQueue) -> tuple[list[Item], list[Item]
 def list_rated_items(queue: RatingQueue) -> Any:
     """Return the items whose ratings count."""
     practice, checks = list_practice_and_checks(queue)
-    return queue.dataset.items.active().exclude(pk__in=[item.pk for item in (*practice, *checks)])
+    rated = queue.dataset.items.active().exclude(pk__in=[item.pk for item in (*practice, *checks)])
+    return rated.filter(key__in=queue.only_items) if queue.only_items else rated
 
 
 def list_rated_keys(queue: RatingQueue) -> list[int]:

@@ -23,6 +23,7 @@ from grading_app.models import RaterAssignment, RatingQueue
 from grading_app.rating import queue_results, queues
 from grading_app.rating.rated_norms import find_outdated_norms, make_norms
 from grading_app.tables.rating import ItemMeansTable, QueueTable, item_rows
+from runs_app.views.annotations import annotated_keys
 from runs_app.views.permissions import editable_experiment
 
 READ_OR_WRITE = ["GET", "HEAD", "POST"]
@@ -105,6 +106,8 @@ def queue_of_answers(request: HttpRequest, slug: str) -> HttpResponse:
     queue = RatingQueue(
         owner=owner, subject=RatingQueue.Subject.ANSWERS, experiment=experiment, dataset=experiment.dataset
     )
+    if request.method != "POST" and "annotated" in request.GET:  # The list of notes leads here, with its filter.
+        queue.only_items = annotated_keys(request, experiment)
     return _form_page(request, queue, f"Let people rate answers of {experiment}")
 
 

@@ -1,5 +1,6 @@
 """The tables of the runs app: endpoints, models, designs, experiments, runs, trials and their calls."""
 
+from runs_app.models.annotations import Annotation
 from runs_app.models.batches import ProviderBatch
 from runs_app.models.cache import CachedAnswer
 from runs_app.models.deleted_runs import DeletedRun
@@ -15,6 +16,7 @@ from runs_app.models.trials import Attempt, Trial, WorkUnit
 from runs_app.models.workers import Worker
 
 __all__ = [
+    "Annotation",
     "Attempt",
     "CachedAnswer",
     "Condition",

@@ -20,6 +20,7 @@ from runs_app.monitoring.progress import COUNTED, Totals, experiment_state
 from runs_app.prompt_preview import turns_of
 from runs_app.tables import AttemptTable
 from runs_app.trial_table import ScoreColumn, TrialTable
+from runs_app.views.annotations import panel_context
 
 CURSORS = ("after", "before")
 MOST_SCORES = 6  # Columns of scores in the list. The page of a trial shows all of them.
@@ -96,6 +97,7 @@ def trial_detail(request: HttpRequest, pk: int) -> HttpResponse:
         "query": _without_cursors(request),
         "same_item": _same_item(request, trial),
         **_neighbours(request, trial),
+        **panel_context(request, trial),
     }
     return render(request, "runs_app/trial_detail.html", context)
 

@@ -175,6 +175,29 @@
     }
   }
 
+  // <form data-keep> keeps what is typed in this tab until it is saved, so that an expired session loses nothing.
+  const keptName = (field) => `kept:${window.location.pathname}:${field.form.dataset.keep}:${field.name}`;
+
+  function keepTyped(field) {
+    try { window.sessionStorage.setItem(keptName(field), field.value); } catch { /* Storage may be forbidden. */ }
+  }
+
+  function restoreTyped() {
+    try {
+      for (const field of all("form[data-keep] textarea, form[data-keep] input[type=text]")) {
+        const kept = window.sessionStorage.getItem(keptName(field));
+        if (kept && field.value === field.defaultValue) field.value = kept;
+      }
+    } catch { /* Storage may be forbidden. */ }
+  }
+
+  function forgetTyped() {
+    try {
+      const names = Object.keys(window.sessionStorage).filter((name) => name.startsWith("kept:"));
+      for (const name of names) window.sessionStorage.removeItem(name);
+    } catch { /* Storage may be forbidden. */ }
+  }
+
   function openFilters() {
     if (CSS.supports("selector(::details-content)")) return;
     const wide = window.matchMedia("(min-width: 48rem)");
@@ -190,6 +213,8 @@
     showTheme();
     openFilters();
     fitTables();
+    if (window.location.hash.startsWith("#annotation-")) forgetTyped();
+    restoreTyped();
     const shortcuts = find("#shortcuts-on");
     if (shortcuts) {
       shortcuts.checked = recall("shortcuts") !== "off";
@@ -205,6 +230,10 @@
     const form = event.target.form;
     if (form && "autosubmit" in form.dataset && !event.target.matches("input[type=text], input[type=search]")) form.requestSubmit();
   });
+  document.addEventListener("input", (event) => {
+    if (event.target.form && "keep" in event.target.form.dataset) keepTyped(event.target);
+  });
+  document.addEventListener("htmx:afterSwap", () => { if (find("[data-saved]")) forgetTyped(); });
   document.addEventListener("toast", (event) => toast(event.detail.text, event.detail.tone));
   document.addEventListener("htmx:responseError", onHtmxTrouble);
   document.addEventListener("htmx:sendError", onHtmxTrouble);

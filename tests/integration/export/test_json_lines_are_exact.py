@@ -7,6 +7,7 @@ from grading_app.export.formats import TABLES, export_chunks
 from grading_app.models import Grading
 from grading_app.scoring.grading import grade
 from grading_app.verdict_history import superseding
+from runs_app.annotations import annotate, change_text
 from runs_app.models import Point, Trial
 from tests import factories
 from tests.factories.judges import write_ledger
@@ -37,6 +38,8 @@ def experiment():
         Grading.objects.filter(trial__answer="").update(
             parse_ok=True, parse_error="", score=float("nan"), detail={"votes": 2}
         )
+    (note,) = annotate(Trial.objects.first(), "note", EVERYTHING, by=made.owner)
+    change_text(note, NASTY[1], by=made.owner)
     return made
 
 

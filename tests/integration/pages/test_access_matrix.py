@@ -10,6 +10,7 @@ import pytest
 from django.urls import URLPattern, URLResolver, get_resolver, reverse
 
 from grading_app.export.snapshots import path_of
+from runs_app.annotations import annotate
 from runs_app.models import TextSet
 from tests.factories.gradings import make_scale_rubric
 
@@ -137,6 +138,13 @@ MATRIX = {
     "trial_detail": of_experiment(args="trial"),
     "trial_text": of_experiment(args="trial answer"),
     "trial_message": of_experiment(args="trial one"),
+    "trial_annotate": of_experiment(200, method="post", args="trial"),
+    "item_annotate": of_group("asked", 200, "post"),
+    "annotation_edit": of_experiment(args="annotation"),
+    "annotation_remove": Row((TO_LOGIN, GONE, GONE, GONE, 302, GONE), "annotation", "post"),
+    "experiment_annotations": of_experiment(),
+    "annotated_dataset": of_experiment(),
+    "item_page": of_group("asked"),
     "endpoint_list": MEMBERS,
     "endpoint_new": operators(),
     "endpoint_live": Row((TO_LOGIN, GONE, GONE, 200, 200, 200), "endpoint"),
@@ -192,6 +200,7 @@ def values_of(lab):
         "run": lab.run.pk,
         "trial": lab.trial.pk,
         "asked": lab.trial.item_id,
+        "annotation": annotate(lab.trial, "note", "Odd.", by=lab.people["owner"])[0].pk,
         "condition": lab.run.condition_id,
         "pair": a_pair(lab),
         "batch": lab.run.batches.create(endpoint_id=lab.model.endpoint_id).pk,

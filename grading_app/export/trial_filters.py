@@ -1,0 +1,27 @@
+"""The filters of exported tables, as SQL conditions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+# Each filter reads only the trial (t), so it applies to the keys as well as to the rows. The names are those of the
+# trial list, so a filtered list can be exported as it is shown.
+FILTERS: Mapping[str, str] = {
+    "status": "t.status = %(status)s",
+    "condition": """t.run_id IN (SELECT fr.id FROM runs_app_run fr JOIN runs_app_condition fc ON fc.id = fr.condition_id
+        WHERE %(condition)s IN (fc.condition_id, fc.id::text))""",
+    "wave": """t.run_id IN (SELECT fr.id FROM runs_app_run fr JOIN runs_app_wave fw ON fw.id = fr.wave_id
+        WHERE %(wave)s IN (fw.label, fw.number::text))""",
+    "run": "t.run_id::text = %(run)s",
+    "item": "t.item_id IN (SELECT id FROM datasets_app_item WHERE key = %(item)s)",
+    "category": "t.item_id IN (SELECT id FROM datasets_app_item WHERE category = %(category)s)",
+    "dimension": "t.dimension_id IN (SELECT id FROM runs_app_dimension WHERE %(dimension)s IN (name, id::text))",
+    "rating": "t.rating::text = %(rating)s",
+    "error": "t.error_class = %(error)s",
+    "empty": "(t.status = 'done' AND t.answer = '')::text = %(empty)s",
+    "unparsed": "(t.parse_error <> '')::text = %(unparsed)s",
+    "truncated": "t.truncated::text = %(truncated)s",
+    "refused": "t.refused::text = %(refused)s",
+    "from_cache": "t.from_cache::text = %(from_cache)s",
+    "contains": "strpos(lower(t.answer), lower(%(contains)s)) > 0",
+}

@@ -1,0 +1,131 @@
+"""All answers to one item: by experiment and condition, with their ratings, scores and spread."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from django.core.paginator import Page, Paginator
+from django.db.models import Avg, Count, F, Q, StdDev, Window
+from django.db.models.functions import Left, RowNumber
+
+from datasets_app.models import Item
+from grading_app.models import GradeCondition, Grading
+from runs_app.models import Condition, Dimension, Experiment, Run, Trial
+
+PER_PAGE = 25
+SHOWN_ANSWERS = 3
+"""Answers of one condition that the page shows. The others are a link away."""
+EXCERPT = 120
+CELL = ("run__experiment", "run__condition", "dimension")
+
+
+@dataclass(slots=True)
+class GraderScores:
+    """The scores that one grader gave to the answers of a cell. sd: of its answers; None with fewer than two."""
+
+    grader: GradeCondition
+    n: int
+    mean: float
+    sd: float | None
+
+
+@dataclass(slots=True)
+class ItemAnswers:
+    """The answers of one condition to the item, on one dimension, over waves and repetitions.
+
+    n: trials. done: those with an answer. mean, sd: of the ratings that were read, None without them.
+    """
+
+    experiment: Experiment
+    condition: Condition
+    dimension: Dimension | None
+    n: int
+    done: int
+    rated: int
+    mean: float | None
+    sd: float | None
+    scores: list[GraderScores] = field(default_factory=list)
+    answers: list[Any] = field(default_factory=list)
+
+
+def page_of_answers(item: Item, user: Any, number: Any) -> tuple[Page[Any], list[ItemAnswers]]:
+    """Return one page of the conditions that were asked about the item in experiments that the user may see.
+
+    The number of queries is constant. The unique index of trials finds them by (run, item).
+    """
+    experiments = Experiment.objects.visible_to(user).filter(dataset=item.dataset_id)
+    runs = list(Run.objects.filter(experiment__in=experiments).generating().values_list("pk", flat=True))
+    trials = Trial.objects.filter(run__in=runs, item=item).order_by()
+    cells = (
+        trials.values(*CELL)
+        .annotate(
+            n=Count("pk"),
+            done=Count("pk", filter=Q(status="done")),
+            rated=Count("rating"),
+            mean=Avg("rating"),
+            sd=StdDev("rating", sample=True),
+        )
+        .order_by("run__experiment__slug", "run__condition", "dimension")
+    )
+    page = Paginator(cells, PER_PAGE).get_page(number)
+    return page, _described(trials, list(page.object_list))
+
+
+def _described(trials: Any, cells: Sequence[dict[str, Any]]) -> list[ItemAnswers]:
+    conditions = Condition.objects.select_related("model", "prompt", "sampler").in_bulk(
+        [cell["run__condition"] for cell in cells]
+    )
+    experiments = Experiment.objects.in_bulk([cell["run__experiment"] for cell in cells])
+    dimensions = Dimension.objects.in_bulk([cell["dimension"] for cell in cells if cell["dimension"]])
+    found = {
+        (cell["run__condition"], cell["dimension"]): ItemAnswers(
+            experiments[cell["run__experiment"]], conditions[cell["run__condition"]],
+            dimensions.get(cell["dimension"]), *(cell[name] for name in ("n", "done", "rated", "mean", "sd"))
+        )
+        for cell in cells
+    }  # fmt: skip
+    of_page = trials.filter(run__condition__in=conditions)
+    for trial in _first_answers(of_page):
+        if (cell := found.get((trial.run.condition_id, trial.dimension_id))) is not None:
+            cell.answers.append(trial)
+    for condition, dimension, scores in _scores(of_page):
+        if (cell := found.get((condition, dimension))) is not None:
+            cell.scores.append(scores)
+    return list(found.values())
+
+
+def _first_answers(trials: Any) -> Any:
+    place = Window(
+        RowNumber(),
+        partition_by=[F("run__condition"), F("dimension")],
+        order_by=["run__wave__number", "sample_idx", "pk"],
+    )
+    narrow = trials.annotate(place=place, excerpt=Left("answer", EXCERPT)).filter(place__lte=SHOWN_ANSWERS)
+    shown = narrow.select_related("run__wave").only(
+        "item_id", "status", "rating", "sample_idx", "error_class", "parse_error", "dimension_id", "run__condition_id",
+        "run__experiment_id", "run__wave__number", "run__wave__label",
+    )  # fmt: skip
+    return shown.order_by("run__wave__number", "sample_idx", "pk")
+
+
+def _scores(trials: Any) -> list[tuple[int, int | None, GraderScores]]:
+    sums: list[Any] = list(
+        Grading.objects.filter(trial__in=trials.values("pk"))
+        .order_by("condition")
+        .values("condition", "trial__run__condition", "trial__dimension")
+        .annotate(n=Count("score"), mean=Avg("score"), sd=StdDev("score", sample=True))
+        .filter(n__gt=0)
+    )
+    graders = GradeCondition.objects.select_related("grader", "rubric", "panel").in_bulk(
+        {row["condition"] for row in sums}
+    )
+    return [
+        (
+            row["trial__run__condition"],
+            row["trial__dimension"],
+            GraderScores(graders[row["condition"]], row["n"], row["mean"], row["sd"]),
+        )
+        for row in sums
+    ]

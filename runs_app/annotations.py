@@ -1,0 +1,120 @@
+"""Notes, flags and tags: adding, changing and removing them. Each change keeps who made it and when."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Sequence
+from typing import Any
+
+from django.contrib.auth.models import User
+from django.db import models, transaction
+from django.utils import timezone
+
+from datasets_app.models import Item
+from runs_app.models import Annotation, Experiment, Trial
+from runs_app.models.annotations import LONGEST_TAG, LONGEST_TEXT
+
+MOST_TAGS = 20
+"""Tags that one form may add."""
+Kind = Annotation.Kind
+
+
+class AnnotationError(ValueError):
+    """A text that cannot be stored. The message says what to change; nothing was changed."""
+
+
+def normalize_tag(text: str) -> str:
+    """Return the tag in lower case, with one hyphen for each stretch of white space.
+
+    Raise AnnotationError if it is too long.
+    """
+    tag = re.sub(r"\s+", "-", unicodedata.normalize("NFKC", text).strip().lower())
+    if len(tag) > LONGEST_TAG:
+        raise AnnotationError(f"“{tag[:60]}” is too long for a tag; use at most {LONGEST_TAG} characters.")
+    return tag
+
+
+def read_tags(text: str) -> list[str]:
+    """Return the normalised tags of a comma-separated text, each once. Raise AnnotationError if there are none."""
+    tags = list(dict.fromkeys(tag for part in text.split(",") if (tag := normalize_tag(part))))
+    if not tags:
+        raise AnnotationError("Enter at least one tag.")
+    if len(tags) > MOST_TAGS:
+        raise AnnotationError(f"Enter at most {MOST_TAGS} tags at a time.")
+    return tags
+
+
+def clean_text(kind: str, text: str) -> str:
+    """Return the text of a note or of a flag, stripped. Raise AnnotationError if it is empty or too long."""
+    text = text.replace("\r\n", "\n").strip()
+    if not text:
+        raise AnnotationError("Say why it is flagged." if kind == Kind.FLAG else "Enter a note.")
+    if len(text) > LONGEST_TEXT:
+        raise AnnotationError(f"Use at most {LONGEST_TEXT:,} characters; these are {len(text):,}.")
+    return text
+
+
+def annotate(subject: Trial | Item, kind: str, text: str, *, by: User) -> list[Annotation]:
+    """Add a note, a flag or comma-separated tags. Return the added rows: tags that the subject has are not added again.
+
+    The caller has checked that the user may see the subject. Raise AnnotationError if the text is not valid.
+    """
+    texts = read_tags(text) if kind == Kind.TAG else [clean_text(kind, text)]
+    on = _columns_of(subject)
+    with transaction.atomic():
+        Item.objects.select_for_update(no_key=True).get(pk=on["item_id"])  # Two people may add the same tag at once.
+        if kind == Kind.TAG:
+            present = Annotation.objects.current().filter(kind=kind, text__in=texts, **on)
+            texts = [tag for tag in texts if tag not in set(present.values_list("text", flat=True))]
+        return [Annotation.objects.create(kind=kind, text=one, author=by, **on) for one in texts]
+
+
+def _columns_of(subject: Trial | Item) -> dict[str, Any]:
+    if isinstance(subject, Item):
+        return {"item_id": subject.pk, "trial_id": None, "experiment_id": None}
+    return {"item_id": subject.item_id, "trial_id": subject.pk, "experiment_id": subject.run.experiment_id}
+
+
+def change_text(annotation: Annotation, text: str, *, by: User) -> None:
+    """Replace the text of a note or of a flag. The former text stays in its history."""
+    if annotation.kind == Kind.TAG:
+        raise AnnotationError("A tag does not change. Remove it and add another.")
+    cleaned = clean_text(annotation.kind, text)
+    _update(annotation, by, text=cleaned)
+
+
+def remove(annotation: Annotation, *, by: User) -> None:
+    """Remove the annotation from pages, filters and exports. Its row stays."""
+    _update(annotation, by, removed=True)
+
+
+@transaction.atomic
+def _update(annotation: Annotation, by: User, **changes: str | bool) -> None:
+    locked = Annotation.objects.select_for_update().get(pk=annotation.pk)
+    if locked.removed:
+        raise AnnotationError("Somebody removed it meanwhile.")
+    if all(getattr(locked, name) == value for name, value in changes.items()):
+        return
+    Annotation.objects.filter(pk=locked.pk).update(**changes, changed_by=by, changed_at=timezone.now())
+
+
+def list_annotations(subject: Trial | Item) -> list[Annotation]:
+    """Return the current annotations of an item, or of a trial and its item, oldest first."""
+    item, trial = (subject.item_id, subject.pk) if isinstance(subject, Trial) else (subject.pk, None)
+    of_both = models.Q(trial=None) | models.Q(trial=trial)
+    found = Annotation.objects.current().filter(of_both, item=item)
+    return list(found.select_related("author", "changed_by", "experiment"))
+
+
+def flagged_items(experiment: Experiment) -> list[int]:
+    """Return the keys of the experiment's items that are flagged, or of which a trial in it is."""
+    flags = Annotation.objects.current().of_experiment(experiment).flags()
+    return list(flags.order_by("item__position", "item").values_list("item", flat=True).distinct())
+
+
+def group_by_item(annotations: Sequence[Annotation]) -> dict[int, list[Annotation]]:
+    found: dict[int, list[Annotation]] = {}
+    for annotation in annotations:
+        found.setdefault(annotation.item_id, []).append(annotation)
+    return found

@@ -1,0 +1,120 @@
+"""Notes, flags and tags that people put on trials and items."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+from django.conf import settings
+from django.contrib.auth.models import User
+from django.db import models
+from django.db.models.functions import Length
+from django.db.models.lookups import LessThanOrEqual
+from django.urls import reverse
+
+from datasets_app.models import Item
+from evalsite.lib.choice_constraints import constrain_choices
+from evalsite.lib.permissions import is_member, is_operator
+from runs_app.models.experiments import Experiment
+from runs_app.models.trials import Trial
+
+LONGEST_TEXT = 4_000
+LONGEST_TAG = 40
+
+
+class AnnotationQuerySet(models.QuerySet["Annotation"]):
+    def visible_to(self, user: Any) -> Self:
+        """Return the annotations of trials of visible experiments, and of items of visible datasets."""
+        of_trials = models.Q(experiment__in=Experiment.objects.visible_to(user))
+        of_items = models.Q(experiment=None, item__in=Item.objects.visible_to(user))
+        return self.filter(of_trials | of_items)
+
+    def current(self) -> Self:
+        """Return the annotations that nobody removed."""
+        return self.filter(removed=False)
+
+    def of_experiment(self, experiment: Experiment) -> Self:
+        """Return the annotations of the experiment's trials, and of the items of its dataset."""
+        of_items = models.Q(experiment=None, item__dataset=experiment.dataset_id)
+        return self.filter(models.Q(experiment=experiment) | of_items)
+
+    def flags(self) -> Self:
+        return self.filter(kind=Annotation.Kind.FLAG)
+
+
+@constrain_choices
+class Annotation(models.Model):
+    """A note, a flag with its reason, or a tag, on a trial or on an item.
+
+    `item` is always set. An annotation of a trial also names the trial and its experiment. A database trigger appends
+    the former text to `former` at each change; removed annotations stay as rows.
+    """
+
+    class Kind(models.TextChoices):
+        NOTE = "note", "Note"
+        FLAG = "flag", "Flag"
+        TAG = "tag", "Tag"
+
+    item = models.ForeignKey(Item, on_delete=models.CASCADE, related_name="annotations")
+    trial = models.ForeignKey(Trial, on_delete=models.CASCADE, null=True, related_name="annotations")
+    experiment = models.ForeignKey(Experiment, on_delete=models.CASCADE, null=True, related_name="annotations")
+    kind = models.CharField(max_length=4, choices=Kind)
+    text = models.TextField(help_text="The note, the reason of the flag, or the tag")
+    author = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="+")
+    created_at = models.DateTimeField(auto_now_add=True)
+    changed_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, related_name="+")
+    changed_at = models.DateTimeField(null=True)
+    removed = models.BooleanField(default=False, db_default=False)
+    former = models.JSONField(
+        default=list,
+        db_default=[],
+        editable=False,
+        help_text="Former texts with author and time; a trigger writes them",
+    )
+
+    objects = AnnotationQuerySet.as_manager()
+
+    class Meta:
+        ordering = ["pk"]
+        constraints = [
+            models.CheckConstraint(
+                condition=models.Q(trial=None, experiment=None)
+                | models.Q(trial__isnull=False, experiment__isnull=False),
+                name="annotation_trial_has_experiment",
+            ),
+            models.CheckConstraint(
+                condition=models.Q(models.Q(text__regex=r"\S"), LessThanOrEqual(Length("text"), LONGEST_TEXT)),
+                name="annotation_has_text",
+            ),
+            models.CheckConstraint(
+                condition=~models.Q(kind="tag") | models.Q(text__regex=rf"^[^A-Z,\s]{{1,{LONGEST_TAG}}}$"),
+                name="annotation_tag_is_normalised",
+            ),
+            models.CheckConstraint(
+                condition=models.Q(changed_by=None, changed_at=None, removed=False)
+                | models.Q(changed_by__isnull=False, changed_at__isnull=False),
+                name="annotation_change_has_author",
+            ),
+            models.UniqueConstraint(
+                fields=["item", "trial", "text"],
+                condition=models.Q(kind="tag", removed=False),
+                nulls_distinct=False,
+                name="annotation_tag_once",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.kind} on {self.subject}: {self.text[:60]}"
+
+    def get_absolute_url(self) -> str:
+        """Return the address of the page that shows it."""
+        name, key = ("trial_detail", self.trial_id) if self.trial_id else ("item_page", self.item_id)
+        return f"{reverse(name, args=[key])}#annotations"
+
+    @property
+    def subject(self) -> str:
+        return f"trial {self.trial_id}" if self.trial_id else f"item {self.item_id}"
+
+    def may_be_changed_by(self, user: User) -> bool:
+        """Return True for its author, the owner of its experiment and operators, as long as they are members."""
+        is_owner = self.experiment is not None and self.experiment.owner_id == user.pk
+        return is_member(user) and (is_operator(user) or self.author_id == user.pk or is_owner)

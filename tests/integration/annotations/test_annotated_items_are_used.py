@@ -1,0 +1,121 @@
+"""Flagged items become a new draft dataset or a rating queue; annotations are exported."""
+
+import csv
+import io
+import json
+
+import pytest
+from django.core.management import call_command
+from django.urls import reverse
+
+from datasets_app.models import Dataset
+from grading_app.export.formats import export_chunks
+from grading_app.models import RatedAnswer, RatingQueue
+from grading_app.rating import queues
+from grading_app.rating.session import list_rated_items
+from runs_app.annotations import annotate, change_text, remove
+from tests import factories
+from tests.factories.queues import make_queue
+from tests.page_text import page_text
+
+
+@pytest.fixture
+def flagged(experiment, people):
+    """The second and fourth item: one by a trial, one itself; the third has a flag that was removed and a note."""
+    second, third, fourth = experiment.dataset.items.order_by("position")[1:4]
+    trial = experiment.runs.get().trials.filter(item=second).first()
+    annotate(trial, "flag", "Wrong", by=people["owner"])
+    annotate(fourth, "flag", "Unclear", by=people["owner"])
+    remove(annotate(third, "flag", "By mistake", by=people["owner"])[0], by=people["owner"])
+    annotate(third, "note", "Fine", by=people["owner"])
+    return [second.key, fourth.key]
+
+
+def test_flagged_items_become_a_draft_with_their_norms(as_, flagged, people):
+    address = reverse("annotated_dataset", args=["sums"]) + "?kind=flag"
+    client = as_("colleague")
+    assert "the 2 chosen items of sums@1" in page_text(client.get(address))
+    answer = client.post(address, {"slug": "hard-ones", "reason": "To be rewritten"})
+    draft = Dataset.objects.get(slug="hard-ones")
+    assert answer["Location"] == draft.get_absolute_url()
+    assert list(draft.items.values_list("key", flat=True)) == flagged
+    assert (draft.status, draft.parent.slug, draft.created_by) == ("draft", "sums", people["colleague"])
+    assert draft.recipe["strategy"] == "selected"
+    assert "sums" not in json.dumps({**draft.recipe, "from": ""}), "the recipe names no experiment"
+
+
+def test_a_bad_name_is_shown_again(as_, flagged):
+    answer = as_("owner").post(
+        reverse("annotated_dataset", args=["sums"]) + "?kind=flag", {"slug": "Hard Ones", "reason": "because"}
+    )
+    assert 'value="Hard Ones"' in answer.content.decode()
+    assert 'value="because"' in answer.content.decode()
+    assert not Dataset.objects.filter(recipe__strategy="selected").exists()
+
+
+def test_without_a_flag_there_is_nothing_to_copy(as_, experiment):
+    address = reverse("annotated_dataset", args=["sums"]) + "?kind=flag"
+    assert "No item is chosen" in page_text(as_("owner").get(address))
+    answer = as_("owner").post(address, {"slug": "none", "reason": ""})
+    assert answer.status_code == 200
+    assert not Dataset.objects.filter(slug="none").exists()
+
+
+def test_flagged_items_fill_the_form_of_a_rating_queue(as_, flagged):
+    notes = page_text(as_("owner").get(reverse("experiment_annotations", args=["sums"]), {"kind": "flag"}))
+    address = f"{reverse('rating_queue_of_answers', args=['sums'])}?annotated=1&kind=flag"
+    assert address.replace("&", "&amp;") in notes
+    assert "\n".join(flagged) in as_("owner").get(address).content.decode()
+
+
+def test_a_queue_of_chosen_items_asks_about_these_only(as_, flagged, experiment, people):
+    dimension = factories.make_dimension("clarity")
+    form = {
+        "name": "second-look", "title": "Look again", "instructions": "Rate.", "only_items": "\n".join(flagged),
+        "answers_each": 2, "sample_seed": 1, "dimensions": [dimension.pk], "raters_wanted": 1, "practice_items": 1,
+    }  # fmt: skip
+    answer = as_("owner").post(reverse("rating_queue_of_answers", args=["sums"]), form)
+    assert answer.status_code == 302, page_text(answer)[-3000:]
+    queue = RatingQueue.objects.get(name="second-look")
+    queues.open_queue(queue, by=people["owner"], reason="")
+    rated = RatedAnswer.objects.filter(queue=queue, kind="item")
+    assert sorted(set(rated.values_list("item__key", flat=True))) == flagged
+    assert rated.count() == 4
+
+
+def test_an_unknown_key_is_named(as_, experiment):
+    form = {"name": "x", "title": "X", "instructions": "X", "only_items": "item-1\nnowhere", "answers_each": 1}
+    text = page_text(as_("owner").post(reverse("rating_queue_of_answers", args=["sums"]), form))
+    assert "sums@1 has no active item nowhere." in text
+    assert "item-1\nnowhere" in as_("owner").post(
+        reverse("rating_queue_of_answers", args=["sums"]), form
+    ).content.decode().replace("\r", "")
+
+
+def test_a_queue_of_items_takes_a_choice_too(experiment, people):
+    queue = make_queue(
+        "some", owner=people["owner"], dataset=experiment.dataset, dimensions=[factories.make_dimension("clarity")],
+        only_items=["item-2", "item-4"],
+    )  # fmt: skip
+    assert [item.key for item in list_rated_items(queue)] == ["item-2", "item-4"]
+
+
+def test_annotations_are_a_table_of_the_export(flagged, experiment, people, tmp_path, trial):
+    (note,) = annotate(trial, "note", "=HYPERLINK()", by=people["colleague"])
+    change_text(note, "=1+1", by=people["owner"])
+    other = factories.make_experiment("other", owner=people["owner"], dataset=experiment.dataset)
+    (run,) = factories.make_runs(other)
+    annotate(factories.plan_trials(run)[0], "note", "Of another experiment", by=people["owner"])
+    call_command("export", "sums", table="annotations", out=str(tmp_path / "notes.csv"))
+    rows = list(csv.DictReader(io.StringIO((tmp_path / "notes.csv").read_text())))
+    assert [(row["item_key"], row["kind"], row["text"], bool(row["trial_id"])) for row in rows] == [
+        (flagged[0], "flag", "Wrong", True),
+        (flagged[1], "flag", "Unclear", False),
+        ("item-2", "note", "Fine", False),
+        ("item-0", "note", "'=1+1", True),
+    ]
+    last = rows[-1]
+    assert (last["author"], last["changed_by"], last["sample_idx"]) == ("colleague", "owner", "0")
+    exact = [json.loads(line) for line in b"".join(export_chunks(experiment, "annotations", "jsonl")).splitlines()]
+    assert exact[-1]["text"] == "=1+1"
+    assert [one["text"] for one in exact[-1]["former"]] == ["=HYPERLINK()"]
