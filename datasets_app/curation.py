@@ -319,7 +319,7 @@ def _create_sample(
         source=parent.source,
         licence=parent.licence,
         parent=parent,
-        recipe=dict(recipe),
+        recipe={**recipe, **({"parametric": True} if parent.is_parametric else {})},
     )
     with change_draft(draft):
         _copy_items(parent, draft, keys)

@@ -19,7 +19,9 @@ from grading_app.views import (
     results,
     snapshots,
 )
+from grading_app.views.explorer import explorer, explorer_figure
 from grading_app.views.leaderboard import cost_figure_view
+from grading_app.views.model_board import leaderboard, leaderboard_figure
 from grading_app.views.points import experiment_points
 from grading_app.views.waves import experiment_waves
 
@@ -97,6 +99,12 @@ urlpatterns += [
     path("experiments/<slug:slug>/matrix/<int:item>/<int:condition>/", matrix.matrix_cell, name="matrix_cell"),
 ]
 urlpatterns += [path("items/<int:pk>/", items.item_page, name="item_page")]
+urlpatterns += [
+    path("leaderboard/", leaderboard, name="leaderboard"),
+    path("leaderboard/figure.<slug:file_format>", leaderboard_figure, name="leaderboard_figure"),
+    path("experiments/<slug:slug>/explorer/", explorer, name="explorer"),
+    path("experiments/<slug:slug>/explorer/<slug:name>.svg", explorer_figure, name="explorer_figure"),
+]
 urlpatterns += [path("experiments/<slug:slug>/waves/", experiment_waves, name="experiment_waves")]
 urlpatterns += [
     path("item-rubrics/", item_rubrics.text_sets, name="text_sets"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import date, datetime, time, timedelta
 from typing import Any
+from urllib.parse import parse_qsl
 
 import django_filters as df
 from django import forms
@@ -29,6 +30,7 @@ from runs_app.models.trials import CHANNELS, REFUSED
 from runs_app.monitoring import ledger_report
 from runs_app.trial_pagination import Search
 
+MOST_ITEMS = 20_000  # Of one choice of parameters, so that the list of a search stays small.
 YES_NO = (("", "Any"), ("true", "Yes"), ("false", "No"))
 
 
@@ -45,6 +47,25 @@ class WholeNumberFilter(df.Filter):
 
 class FloatFilter(df.Filter):
     field_class = forms.FloatField
+
+
+class PointField(forms.CharField):
+    """Parameters of generated items, written as in an address: `length=8&max_depth=2`. The value is a mapping."""
+
+    def clean(self, value: Any) -> dict[str, str]:
+        text = super().clean(value)
+        if not text:
+            return {}
+        try:
+            return dict(parse_qsl(text, strict_parsing=True, keep_blank_values=True, max_num_fields=30))
+        except ValueError as error:
+            raise forms.ValidationError("Write parameters as name=value, joined by &.") from error
+
+
+class PointFilter(df.Filter):
+    """A filter by parameters of the item."""
+
+    field_class = PointField
 
 
 class ExperimentFilter(df.FilterSet):
@@ -122,6 +143,7 @@ class TrialFilter(df.FilterSet):
     status = df.ChoiceFilter(choices=Trial.Status.choices, empty_label="Any")
     item = df.CharFilter(label="Item key")
     category = df.CharFilter(label="Category")
+    point = PointFilter(label="Parameters")
     dimension = df.ModelChoiceFilter(label="Dimension", queryset=_dimensions, empty_label="Any")
     rating = WholeNumberFilter(label="Rating")
     error = df.CharFilter(label="Error class")
@@ -144,7 +166,7 @@ class TrialFilter(df.FilterSet):
         """Return the search, or None if the parameters are invalid; the page then shows no trials instead of all."""
         if not self.form.is_valid():
             return None
-        wanted = {name: value for name, value in self.form.cleaned_data.items() if value not in (None, "")}
+        wanted = {name: value for name, value in self.form.cleaned_data.items() if value not in (None, "", {})}
         runs = self._runs(wanted)
         return Search(
             runs=runs,
@@ -164,10 +186,16 @@ class TrialFilter(df.FilterSet):
         return runs.filter(**{field: wanted[name] for name, field in named.items() if name in wanted})
 
     def _items(self, runs: QuerySet[Run], wanted: dict[str, Any]) -> list[int] | None:
-        if "item" not in wanted:
+        """Return the items that are named by their key or by their parameters; None for any item."""
+        if not wanted.keys() & {"item", "point"}:
             return None
-        datasets = runs.order_by().values("experiment__dataset")
-        return list(Item.objects.filter(dataset__in=datasets, key=wanted["item"]).values_list("pk", flat=True))
+        datasets = list(set(runs.order_by().values_list("experiment__dataset", flat=True)))
+        items = Item.objects.filter(dataset__in=datasets)
+        items = items.filter(key=wanted["item"]) if "item" in wanted else items
+        if "point" in wanted:
+            items = items.filter(category=wanted["category"]) if "category" in wanted else items
+            items = items.with_parameters(wanted["point"])
+        return list(items.values_list("pk", flat=True)[:MOST_ITEMS])
 
     @staticmethod
     def _odd(wanted: dict[str, Any]) -> Q:

@@ -93,6 +93,11 @@ class Dataset(models.Model):
         return self.status == self.Status.DRAFT
 
     @property
+    def is_parametric(self) -> bool:
+        """Return whether its items are cases of parametric tasks: built from a space, or taken over from such items."""
+        return bool(self.recipe.get("strategy") == "parametric" or self.recipe.get("parametric"))
+
+    @property
     def history(self) -> models.QuerySet[StatusChange]:
         return StatusChange.objects.of(self).select_related("by")
 

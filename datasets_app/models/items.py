@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Self
 
 from django.db import models
+from django.db.models import Value
+from django.db.models.fields.json import KeyTextTransform, KeyTransform
+from django.db.models.lookups import Exact
 from django.urls import reverse
 
 from datasets_app.models.datasets import Dataset
@@ -56,6 +60,14 @@ class Asset(models.Model):
 class ItemQuerySet(models.QuerySet["Item"]):
     def active(self) -> Self:
         return self.filter(excluded=False)
+
+    def with_parameters(self, params: Mapping[str, str]) -> Self:
+        """Return the generated items whose parameters have these values, as JSON writes them: 8, true, ISO."""
+        found = self
+        for name, value in params.items():
+            stored = KeyTextTransform(name, KeyTransform("params", "metadata"))
+            found = found.filter(Exact(stored, Value(value)))
+        return found
 
     def visible_to(self, user: Any) -> Self:
         return self.filter(dataset__in=Dataset.objects.visible_to(user))

@@ -45,6 +45,7 @@ AGGREGATES = {
     "leaderboard": "grading_app.reports.leaderboard.LEADERBOARD",
     "agreement": "grading_app.comparison.comparison_cache.AGREEMENT",
     "disagreements": "grading_app.comparison.comparison_cache.DISAGREEMENTS",
+    "point_counts": "grading_app.surfaces.point_counts.POINT_COUNTS",
 }
 TASK = "grading_app.tasks.compute_aggregates"
 KEPT_SECONDS = 24 * 3600
@@ -130,11 +131,20 @@ def get_many(
     aggregate: Aggregate[QueryT, ValueT], experiment_id: int, queries: Sequence[QueryT]
 ) -> list[Cached[ValueT]]:
     """Return the values of several queries in their order. The number of SQL queries is constant."""
-    keys = [aggregate.key(query) for query in queries]
-    by_key = dict(zip(keys, queries, strict=True))
+    return get_across(aggregate, [(experiment_id, query) for query in queries])
+
+
+def get_across(aggregate: Aggregate[QueryT, ValueT], asked: Sequence[tuple[int, QueryT]]) -> list[Cached[ValueT]]:
+    """Return the values of queries over several experiments, each with its experiment's key, in their order.
+
+    The number of SQL queries is constant if `fingerprint` and `is_large` read nothing.
+    """
+    keys = [aggregate.key(query) for _, query in asked]
+    by_key = {key: query for key, (_, query) in zip(keys, asked, strict=True)}
+    experiments = {key: experiment for key, (experiment, _) in zip(keys, asked, strict=True)}
     prints = {key: aggregate.fingerprint(query) for key, query in by_key.items()}
     found = _in_memory(prints)
-    rows = _rows(aggregate, experiment_id, [key for key in by_key if key not in found])
+    rows = _rows(aggregate, experiments, [key for key in by_key if key not in found])
     fresh = {key for key, row in rows.items() if row.computed_at and row.fingerprint == prints[key]}
     stale = [key for key in by_key if key not in found and key not in fresh]
     if stale and not aggregate.is_large([by_key[key] for key in stale]):
@@ -143,7 +153,7 @@ def get_many(
         cache.set_many({_memory_key(key, prints[key]): value for key, value in new.items()}, KEPT_SECONDS)
         found |= {key: Cached(value, prints[key]) for key, value in new.items()}
     elif stale:
-        rows |= _ask(aggregate, experiment_id, {key: by_key[key] for key in stale})
+        rows |= _ask(aggregate, experiments, {key: by_key[key] for key in stale})
     stored = {key: _stored(aggregate, row, key in fresh) for key, row in rows.items()}
     return [(stored | found)[key] for key in keys]
 
@@ -157,10 +167,13 @@ def _memory_key(key: str, fingerprint: str) -> str:
     return f"aggregate:{key}:{fingerprint}"
 
 
-def _rows(aggregate: Aggregate[Any, Any], experiment_id: int, keys: Sequence[str]) -> dict[str, CachedAggregate]:
+def _rows(
+    aggregate: Aggregate[Any, Any], experiments: Mapping[str, int], keys: Sequence[str]
+) -> dict[str, CachedAggregate]:
     if not keys:
         return {}
-    rows = CachedAggregate.objects.filter(experiment=experiment_id, name=aggregate.name, key__in=keys)
+    wanted = {experiments[key] for key in keys}
+    rows = CachedAggregate.objects.filter(experiment__in=wanted, name=aggregate.name, key__in=keys)
     return {row.key: row for row in rows}
 
 
@@ -176,17 +189,18 @@ def _adapter(aggregate: Aggregate[Any, Any]) -> Any:
 
 
 def _ask(
-    aggregate: Aggregate[QueryT, Any], experiment_id: int, queries: Mapping[str, QueryT]
+    aggregate: Aggregate[QueryT, Any], experiments: Mapping[str, int], queries: Mapping[str, QueryT]
 ) -> dict[str, CachedAggregate]:
     """Ask one worker for these values, unless another one is at them. Return their rows."""
     from django_q.tasks import async_task
 
     new = [
-        CachedAggregate(experiment_id=experiment_id, name=aggregate.name, key=key, query=aggregate.dump(query))
+        CachedAggregate(experiment_id=experiments[key], name=aggregate.name, key=key, query=aggregate.dump(query))
         for key, query in queries.items()
     ]
     CachedAggregate.objects.bulk_create(new, ignore_conflicts=True)
-    rows = CachedAggregate.objects.filter(experiment=experiment_id, name=aggregate.name, key__in=queries)
+    wanted = {experiments[key] for key in queries}
+    rows = CachedAggregate.objects.filter(experiment__in=wanted, name=aggregate.name, key__in=queries)
     if keys := claim(rows):
         async_task(TASK, keys)
     return {row.key: row for row in rows.all()}

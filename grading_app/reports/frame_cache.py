@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Collection
 from typing import Any
 
 from django.core.cache import cache
@@ -13,7 +15,7 @@ from grading_app.reports import plot_style
 from grading_app.reports.figures.kinds import AnyFigure
 from grading_app.reports.frames import Frames, load_frames
 from grading_app.reports.waves import WavePair, compare_waves
-from runs_app.models import Experiment, Point, Wave
+from runs_app.models import Experiment, Point, Run, Wave
 
 SECONDS = 24 * 3600
 LOOKS = 5  # Increase it when figures are drawn differently or show other numbers. Then browsers' copies are outdated.
@@ -25,19 +27,35 @@ def fingerprint(experiment: Experiment, wave: Wave | None) -> str:
     It is read from counters and indexes, never from the rows. Grade conditions count all writes, new gradings and
     replaced ones.
     """
-    runs = experiment.runs.generating().filter(wave=wave) if wave else experiment.runs.generating()
-    counters = runs.order_by("pk").values_list("pk", "n_pending", "n_running", "n_done", "n_failed", "n_cancelled")
-    grades = GradeCondition.objects.filter(experiment=experiment).order_by("pk").values_list("pk", "changes")
-    decided = Point.objects.filter(run__in=runs.values("pk")).aggregate(last=Max("decided_at"))
-    content: list[Any] = [
-        LOOKS,
-        experiment.pk,
-        wave.pk if wave else None,
-        list(counters),
-        list(grades),
-        decided["last"].isoformat() if decided["last"] else None,
-    ]
-    return content_hash(content)
+    return fingerprints([experiment], wave)[experiment.pk]
+
+
+def fingerprints(experiments: Collection[Experiment], wave: Wave | None = None) -> dict[int, str]:
+    """Return the `fingerprint` of each experiment by its key, in three queries. `wave` belongs to the only one."""
+    keys = [experiment.pk for experiment in experiments]
+    runs = Run.objects.generating().filter(experiment__in=keys)
+    runs = runs.filter(wave=wave) if wave else runs
+    counters, grades = defaultdict(list), defaultdict(list)
+    counted = ("pk", "n_pending", "n_running", "n_done", "n_failed", "n_cancelled")
+    for key, *counts in runs.order_by("pk").values_list("experiment", *counted):
+        counters[key].append(tuple(counts))
+    graders = GradeCondition.objects.filter(experiment__in=keys)
+    for key, *changes in graders.order_by("pk").values_list("experiment", "pk", "changes"):
+        grades[key].append(tuple(changes))
+    points: Any = Point.objects.filter(run__in=runs.values("pk")).order_by().values_list("run__experiment")
+    decided = dict(points.annotate(last=Max("decided_at")))
+    content: dict[int, list[Any]] = {
+        key: [
+            LOOKS,
+            key,
+            wave.pk if wave else None,
+            counters[key],
+            grades[key],
+            last.isoformat() if (last := decided.get(key)) else None,
+        ]
+        for key in keys
+    }
+    return {key: content_hash(one) for key, one in content.items()}
 
 
 def kept_frames(experiment: Experiment, wave: Wave | None, state: str) -> Frames:

@@ -38,6 +38,12 @@ DARK_OF = {
     DATA_SOFT: "#4a6296",
     HUMAN: "#e6bd77",
 }
+# Shades of heat maps from the lowest to the highest, as the levels of matrix.css. Colours of lines in one figure.
+SHADES = ("#eac9c8", "#f4e4e3", "#efe9e0", "#e1ece9", "#c3d8d2")
+LINES = (DATA, HUMAN, "#176a53", "#8a3a7c", "#ae2e2a", "#51555c")
+DARK_OF |= dict(zip(SHADES, ("#503a3b", "#342b2d", "#33302a", "#243232", "#314a45"), strict=True))
+DARK_OF |= dict(zip(LINES[2:], ("#78cfb1", "#dd9bd0", "#f1938c", "#adb1b8"), strict=True))
+DASHES: tuple[Any, ...] = ("-", (0, (6, 2)), (0, (2, 2)), (0, (6, 2, 2, 2)), (0, (1, 1)), (0, (10, 3)))
 # No system-ui: inside a picture it is another font than on the surrounding page.
 FONTS = ["-apple-system", "Segoe UI", "Roboto", "Noto Sans", "Liberation Sans", "Arial", "sans-serif"]
 FONT_FAMILY = ", ".join(f"'{name}'" if " " in name else name for name in FONTS)
@@ -185,6 +191,19 @@ def svg(draw: Callable[[], Figure], theme: Theme = "auto") -> bytes:
         figure.patch.set(visible=theme != "auto", facecolor=SURFACE)
         figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None})
     return _themed(out.getvalue().decode(), theme).encode()
+
+
+def png(draw: Callable[[], Figure]) -> bytes:
+    """Return the picture as PNG on white, with two pixels for each CSS pixel."""
+    import matplotlib as mpl
+
+    out = io.BytesIO()
+    settings: Any = {"text.parse_math": False}
+    with DRAWING, mpl.rc_context(settings):
+        figure = draw()
+        figure.patch.set(visible=True, facecolor=SURFACE)
+        figure.savefig(out, format="png", dpi=2 * 72 / PIXEL, metadata={"Software": None})
+    return out.getvalue()
 
 
 def _themed(picture: str, theme: Theme) -> str:

@@ -44,8 +44,9 @@ class TaskScore:
 
     def describe(self) -> str:
         """Return `.84 - .97`, with ` [-.05]` above 2 % truncation and `*` if incomplete; N/A without an interval."""
-        text = "N/A" if self.interval is None else f"{_share(self.interval.low)} - {_share(self.interval.high)}"
-        cut = f" [-{_share(self.truncation)}]" if self.truncation > SHOWN_TRUNCATION else ""
+        ends = self.interval
+        text = "N/A" if ends is None else f"{format_share(ends.low)} - {format_share(ends.high)}"
+        cut = f" [-{format_share(self.truncation)}]" if self.truncation > SHOWN_TRUNCATION else ""
         return f"{text}{cut}{'' if self.complete else '*'}"
 
 
@@ -170,6 +171,6 @@ def _answered(tallies: Mapping[str, Tally]) -> tuple[dict[str, Tally], tuple[str
     return answered, tuple(sorted(set(tallies) - set(answered)))
 
 
-def _share(value: float) -> str:
+def format_share(value: float) -> str:
     """Return a share of one as `.84`; 1 is `1.00`."""
     return f"{value:.2f}".removeprefix("0") if value < 0.995 else "1.00"

@@ -50,7 +50,7 @@ class LanguageModelForm(NotedForm):
         fields = [
             "name", "endpoint", "model", "input_price", "output_price", "cache_read_price", "cache_write_price",
             "batch_discount", "price_source", "price_date", "max_output_tokens", "sees_images", "structured_output",
-            "cache_marks", "is_active",
+            "cache_marks", "groups", "is_active",
         ]  # fmt: skip
         labels = {
             "model": "Model ID",

@@ -8,6 +8,7 @@ from zoneinfo import available_timezones
 
 from django.conf import settings
 from django.core.exceptions import ValidationError
+from django.core.validators import RegexValidator
 from django.db import models
 from django.db.models import TextChoices  # Not models.TextChoices: the related name "models" hides it in a class body.
 from django.utils import timezone
@@ -284,6 +285,14 @@ class LanguageModel(PricedResource):
     price_date = models.DateField(null=True, blank=True, help_text="Date of the prices. Empty: today")
     sees_images = models.BooleanField(default=True)
     structured_output = models.BooleanField(default=True, help_text="Accepts a strict JSON schema")
+    groups = models.CharField(
+        max_length=200,
+        blank=True,
+        default="",
+        db_default="",
+        validators=[RegexValidator(r"^\S+( \S+)*\Z", "Separate groups by single spaces.")],
+        help_text="Tags for filters of the leaderboard, separated by spaces, such as size:large arch:moe",
+    )
     is_active = models.BooleanField("active", default=True)
     route_changed_at = models.DateTimeField(
         null=True, editable=False, help_text="When its id or its endpoint changed; set by a trigger"

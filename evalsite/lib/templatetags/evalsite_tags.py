@@ -49,6 +49,12 @@ def score(value: float | None) -> str:
     return "" if value is None else number_format.format_score(value)
 
 
+@register.filter
+def share_of_one(value: float | None) -> str:
+    """Return a share as `.84`; 1 is `1.00`."""
+    return number_format.MISSING if value is None else f"{value:.2f}".removeprefix("0")
+
+
 @register.simple_tag
 def icon(name: str, label: str = "") -> SafeString:
     """Render an icon of the sprite. An icon without a label is decoration and hidden from screen readers.

@@ -41,6 +41,7 @@ class Command(VerbCommand):
         parser.add_argument("--price-source", metavar="TEXT")
         parser.add_argument("--price-date", metavar="YYYY-MM-DD", help="default: today, when a price is given")
         parser.add_argument("--max-output-tokens", type=int, metavar="N")
+        parser.add_argument("--groups", metavar="TAGS", help="for filters of the leaderboard, such as 'size:large'")
         add_switches(parser, SWITCHES)
         add_reason(parser)
         parser = verbs.add_parser("price", help="take over list prices from litellm's package: old -> new")
@@ -63,6 +64,7 @@ class Command(VerbCommand):
             "model",
             "price_source",
             "max_output_tokens",
+            "groups",
             "sees_images",
             "structured_output",
             "cache_marks",
@@ -154,6 +156,7 @@ def _facts(model: LanguageModel) -> dict[str, Any]:
         "model": model.model,
         **{price: getattr(model, price) for price in PRICES},
         "price_source": model.price_source,
+        "groups": model.groups,
         "price_date": model.price_date,
         "max_output_tokens": model.max_output_tokens,
         "sees_images": model.sees_images,

@@ -87,6 +87,10 @@ MATRIX = {
     "experiment_grade": of_experiment(200, method="post"),
     "compare": READERS,
     "cost_figure": of_experiment(GONE),
+    "leaderboard": READERS,
+    "leaderboard_figure": Row((TO_LOGIN, GONE, GONE, GONE, GONE, GONE), "svg"),  # Without a parametric experiment.
+    "explorer": of_experiment(),
+    "explorer_figure": of_experiment(GONE, args="slug surface"),
     "experiment_points": of_experiment(),
     "experiment_waves": of_experiment(),
     "experiment_matrix": of_experiment(),

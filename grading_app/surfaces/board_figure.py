@@ -1,0 +1,35 @@
+"""The leaderboard as a picture."""
+
+from __future__ import annotations
+
+from grading_app.statistics.reason_score import TaskScore
+from grading_app.surfaces.board_tables import describe_second
+from grading_app.surfaces.heat_figure import HeatPanel
+from grading_app.surfaces.model_board import ModelRow
+from grading_app.surfaces.surface import LEVELS
+
+CELL, NAME, SCORE = 104, 300, 150
+"""CSS pixels of a task, of the name of a row, and of the scores."""
+
+
+def board_width(tasks: list[str]) -> int:
+    return NAME + CELL * (len(tasks) + 2)
+
+
+def board_panel(tasks: list[str], rows: list[ModelRow]) -> HeatPanel:
+    """Return the cells as the page shows them, with both scores at the end."""
+    shown = []
+    for row in rows:
+        cells = [
+            (cell.describe(), cell_level(cell)) if (cell := row.tasks.get(task)) else ("–", None) for task in tasks
+        ]
+        scores = [(row.first.marked if row.first else "–", None), (describe_second(row) or "–", None)]
+        shown.append((f"{row.rank}  {row.model} / {row.prompt} / {row.sampler}", [*cells, *scores]))
+    return HeatPanel("", [*tasks, "ReasonScore", "version 2"], shown)
+
+
+def cell_level(cell: TaskScore) -> int | None:
+    """Return the shade of a cell by its center, from 0 to 4."""
+    if cell.interval is None:
+        return None
+    return min(LEVELS - 1, max(0, int(cell.interval.center * LEVELS)))

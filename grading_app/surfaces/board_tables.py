@@ -1,0 +1,135 @@
+"""The site's leaderboard as a table for files, and in the order and selection that an address asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from grading_app.reports.result_table import ResultColumn, ResultTable
+from grading_app.surfaces.model_board import ModelBoard, ModelRow
+
+FORMULA = (
+    "Cells: Wilson's 95 % interval of (max(0, correct − G), n − G), with G the sum of guess chances and n the answers "
+    "that were not cut off; the share of cut-off answers is in brackets if it is above 2 %. ReasonScore: 1000 times "
+    "the geometric mean over tasks of center + margin − truncation. Version 2: 1000 times the geometric mean over "
+    "tasks of the chance of a finished right answer beyond guessing, at least .01, with a bootstrap over tasks."
+)
+RANKS = (
+    "Ranks: Cochran–Mantel–Haenszel tests of all pairs over common points, with Holm's correction at 5 %. Rows of one "
+    "rank have no row between them and the top that a test can tell from them."
+)
+DEFAULT_SORT = "-score"
+SORTS: Mapping[str, Callable[[ModelRow], Any]] = {
+    "score": lambda row: row.first.score if row.first else None,
+    "score2": lambda row: row.second.score if row.second else None,
+    "rank": lambda row: row.rank.first,
+    "tokens": lambda row: row.mean_tokens,
+    "per-token": lambda row: row.per_token,
+    "answers": lambda row: row.answers,
+    "model": lambda row: row.model,
+}
+
+
+def sort_rows(board: ModelBoard, sort: str) -> list[ModelRow]:
+    """Return the rows in this order; rows without the value come last. Raise KeyError for an unknown order."""
+    name, is_falling = sort.removeprefix("-"), sort.startswith("-")
+    if name.startswith("task-"):
+        task = name.removeprefix("task-")
+        if task not in board.tasks:
+            raise KeyError(sort)
+        value: Callable[[ModelRow], Any] = lambda row: _center(row, task)  # noqa: E731
+    else:
+        value = SORTS[name]
+    known = [row for row in board.rows if value(row) is not None]
+    rest = [row for row in board.rows if value(row) is None]
+    return sorted(known, key=value, reverse=is_falling) + rest
+
+
+def _center(row: ModelRow, task: str) -> float | None:
+    cell = row.tasks.get(task)
+    return cell.interval.center if cell and cell.interval else None
+
+
+def board_table(tasks: list[str], rows: list[ModelRow]) -> ResultTable:
+    """Return the leaderboard with all digits: an interval and the truncation for each task."""
+    columns = [
+        ResultColumn("model", "Model"),
+        ResultColumn("prompt", "Prompt"),
+        ResultColumn("sampler", "Sampler"),
+        ResultColumn("experiment", "Experiment"),
+        ResultColumn("rank", "Rank"),
+        ResultColumn("reason_score", "ReasonScore", "number", 0),
+        ResultColumn("reason_score_2", "Version 2", "number", 0),
+        ResultColumn("reason_score_2_ci", "95 % interval", "interval", 0),
+        ResultColumn("incomplete", "Incomplete"),
+    ]
+    for task in tasks:
+        columns += [
+            ResultColumn(f"{task}_center", task, "coefficient"),
+            ResultColumn(f"{task}_ci", "95 % interval", "interval"),
+            ResultColumn(f"{task}_truncated", "Cut off", "share"),
+        ]
+    columns += [
+        ResultColumn("answers", "Answers", "count"),
+        ResultColumn("tokens", "Output tokens", "count"),
+        ResultColumn("mean_tokens", "Per answer", "number", 0),
+        ResultColumn("score_per_token", "Score per token", "number", 3),
+    ]
+    return ResultTable(
+        "leaderboard", "Leaderboard", columns, [_record(row) for row in rows], formula=FORMULA, correction=RANKS
+    )
+
+
+def compact_table(tasks: list[str], rows: list[ModelRow]) -> ResultTable:
+    """Return the leaderboard as the page shows it: one column for each task. For papers."""
+    columns = [
+        ResultColumn("name", "Model / prompt / sampler"),
+        ResultColumn("rank", "Rank"),
+        *(ResultColumn(task, task) for task in tasks),
+        ResultColumn("reason_score", "ReasonScore"),
+        ResultColumn("reason_score_2", "Version 2"),
+        ResultColumn("mean_tokens", "Tokens", "number", 0),
+    ]
+    records = [
+        {
+            "name": f"{row.model} / {row.prompt} / {row.sampler}",
+            "rank": str(row.rank),
+            **{task: cell.describe() for task, cell in row.tasks.items()},
+            "reason_score": row.first.marked if row.first else None,
+            "reason_score_2": describe_second(row),
+            "mean_tokens": row.mean_tokens,
+        }
+        for row in rows
+    ]
+    return ResultTable("compact", "Leaderboard", columns, records, formula=FORMULA, correction=RANKS)
+
+
+def describe_second(row: ModelRow) -> str:
+    """Return the second score with its interval, such as `540 (302 to 811)`."""
+    if row.second is None:
+        return ""
+    ends = f" ({row.second.low:.0f} to {row.second.high:.0f})" if row.second.low is not None else ""
+    return f"{row.second.marked}{ends}"
+
+
+def _record(row: ModelRow) -> dict[str, Any]:
+    record: dict[str, Any] = {
+        "model": row.model,
+        "prompt": row.prompt,
+        "sampler": row.sampler,
+        "experiment": row.experiment,
+        "rank": str(row.rank),
+        "reason_score": row.first.score if row.first else None,
+        "reason_score_2": row.second.score if row.second else None,
+        "reason_score_2_ci": (row.second.low, row.second.high) if row.second and row.second.low is not None else None,
+        "incomplete": "*" if row.incomplete else "",
+        "answers": row.answers,
+        "tokens": row.tokens,
+        "mean_tokens": row.mean_tokens,
+        "score_per_token": row.per_token,
+    }
+    for task, cell in row.tasks.items():
+        record[f"{task}_center"] = cell.interval.center if cell.interval else None
+        record[f"{task}_ci"] = (cell.interval.low, cell.interval.high) if cell.interval else None
+        record[f"{task}_truncated"] = cell.truncation
+    return record

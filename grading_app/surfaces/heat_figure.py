@@ -1,0 +1,71 @@
+"""A heat map as a picture: shaded cells with their text, for the leaderboard and for surfaces side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from grading_app.reports import plot_style
+from grading_app.reports.plot_style import SMALL, shortened
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+ROW, HEAD, GAP = 24, 64, 22
+
+
+@dataclass(frozen=True, slots=True)
+class HeatPanel:
+    """Rows of cells. A cell is a text and its shade from 0 to 4; None for no shade."""
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[tuple[str, Sequence[tuple[str, int | None]]]]
+
+    def height(self) -> int:
+        return HEAD + ROW * max(1, len(self.rows)) + GAP
+
+
+def size(panels: Sequence[HeatPanel], width: int) -> tuple[int, int]:
+    return width, sum(panel.height() for panel in panels) + 8
+
+
+def draw(panels: Sequence[HeatPanel], width: int) -> Figure:
+    """Return the panels below each other."""
+    _, height = size(panels, width)
+    figure = plot_style.new_figure(width, height)
+    top = height - 4
+    for panel in panels:
+        widest = max((len(label) for label, _ in panel.rows), default=0)
+        left = min(width * 0.4, 16 + widest * plot_style.LETTER)
+        box = (left / width, (top - panel.height() + GAP) / height, (width - left - 4) / width)
+        axes = figure.add_axes((*box, ROW * max(1, len(panel.rows)) / height))
+        _draw_panel(plot_style.plain_axes(axes), panel, left, width)
+        top -= panel.height()
+    return figure
+
+
+def _draw_panel(axes: Axes, panel: HeatPanel, left: float, width: int) -> None:
+    from matplotlib.patches import Rectangle
+
+    n_rows, n_columns = max(1, len(panel.rows)), max(1, len(panel.columns))
+    cell = (width - left - 4) / n_columns
+    for row, (_, cells) in enumerate(panel.rows):
+        for column, (text, shade) in enumerate(cells):
+            if shade is not None:
+                place = (column + 0.02, n_rows - row - 0.96)
+                axes.add_patch(Rectangle(place, 0.96, 0.92, facecolor=plot_style.SHADES[shade], edgecolor="none"))
+            middle = (column + 0.5, n_rows - row - 0.5)
+            axes.text(*middle, shortened(text, cell), ha="center", va="center", fontsize=SMALL, color=plot_style.TEXT)
+    axes.set_xlim(0, n_columns)
+    axes.set_ylim(0, n_rows)
+    axes.spines["bottom"].set_visible(False)
+    axes.set_yticks(
+        [n_rows - row - 0.5 for row in range(len(panel.rows))], [shortened(label, left - 8) for label, _ in panel.rows]
+    )
+    axes.xaxis.tick_top()
+    axes.set_xticks([at + 0.5 for at in range(len(panel.columns))], [shortened(one, cell) for one in panel.columns])
+    if panel.title:
+        plot_style.head(axes, shortened(panel.title, width - 20), left=left - 8, offset=26)

@@ -1,0 +1,229 @@
+"""The counts of an experiment's answers at each point of a parametric dataset, added up by the database and stored.
+
+A point is one setting of a task's parameters. A cell is one point under one condition. All leaderboards and surfaces
+are sums of cells, so that no page reads the trials.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from evalsite.lib.stats.effective_size import AnswerSums, effective_size
+from grading_app.models import GradeCondition
+from grading_app.reports.cached_aggregates import Aggregate, Tell
+from grading_app.reports.frame_cache import fingerprint
+from grading_app.reports.frames import IN_SCOPE, rows_of
+from grading_app.reports.stored_scores import has_many_answers
+from runs_app.models import Experiment, Wave
+from runs_app.planning.points import GUESS
+from runs_app.stopping.rules import Tally
+
+SCORER = "final_answer"
+
+# The items are read once, because their metadata are large. `count` is no difficulty: imported parameters hold it.
+POINTS = f"""SELECT coalesce(nullif(i.category, ''), i.metadata ->> 'task', ''),
+        ((i.metadata -> 'params') - 'count')::text, array_agg(i.id ORDER BY i.id),
+        array_agg(coalesce((i.metadata ->> 'guess_chance')::float8, {GUESS}) ORDER BY i.id)
+    FROM datasets_app_item i
+    WHERE i.dataset_id = %(dataset)s AND NOT i.excluded AND jsonb_typeof(i.metadata -> 'params') = 'object'
+    GROUP BY 1, 2 ORDER BY min(i.position), 1, 2"""  # noqa: S608 - constants
+# A truncated answer is no part of the accuracy, whether the model was cut off or the rule's limit counts it as cut.
+ANSWERED = """FROM unnest(%(items)s::bigint[], %(points)s::int[], %(guesses)s::float8[]) AS place (item, point, guess)
+    JOIN runs_app_trial t ON t.item_id = place.item JOIN runs_app_run r ON r.id = t.run_id
+    LEFT JOIN grading_app_grading g ON g.condition_id = %(grader)s AND g.trial_id = t.id
+    CROSS JOIN LATERAL (SELECT t.status = 'done' AND (t.truncated OR g.parse_error = 'truncated') IS TRUE AS truncated,
+        t.status = 'done' AND NOT t.truncated AND g.score IS NOT NULL AS scored) AS state"""
+SUMS = """count(*) FILTER (WHERE t.status = 'done') AS done,
+    count(*) FILTER (WHERE state.scored AND g.score = 1) AS correct,
+    count(*) FILTER (WHERE state.scored) AS total, count(*) FILTER (WHERE state.truncated) AS truncated,
+    count(*) FILTER (WHERE state.scored AND g.detail ->> 'valid' = 'false') AS invalid,
+    coalesce(sum(place.guess) FILTER (WHERE state.scored), 0)::float8 AS guesses,
+    coalesce(sum(t.input_tokens), 0)::bigint AS input_tokens,
+    coalesce(sum(t.output_tokens), 0)::bigint AS output_tokens"""
+COUNTS = f"""SELECT r.condition_id, place.point, {SUMS} {ANSWERED} WHERE {IN_SCOPE} GROUP BY 1, 2 ORDER BY 1, 2"""
+# Where items have several answers: grouped by item first, for the effective number of answers.
+REPEATED = f"""WITH of_item AS (
+        SELECT r.condition_id, place.point, t.item_id, {SUMS} {ANSWERED} WHERE {IN_SCOPE} GROUP BY 1, 2, 3)
+    SELECT condition_id, point, sum(done)::bigint, sum(correct)::bigint, sum(total)::bigint, sum(truncated)::bigint,
+        sum(invalid)::bigint, sum(guesses), sum(input_tokens)::bigint, sum(output_tokens)::bigint,
+        count(*) FILTER (WHERE total > 0), sum(total ^ 2)::float8, sum(correct ^ 2)::float8,
+        sum(total * correct)::float8
+    FROM of_item GROUP BY 1, 2 ORDER BY 1, 2"""  # noqa: S608 - constants
+OPEN = f"""SELECT DISTINCT r.condition_id, coalesce(nullif(i.category, ''), i.metadata ->> 'task', '')
+    FROM runs_app_point p JOIN runs_app_run r ON r.id = p.run_id JOIN datasets_app_item i ON i.id = p.items[1]
+    WHERE {IN_SCOPE} AND p.status NOT IN ('enough', 'exhausted', 'aborted')"""  # noqa: S608 - constants
+
+
+@dataclass(frozen=True, slots=True)
+class CellCounts:
+    """The answers of one condition at one point (its number in `PointCounts.tasks` and `params`).
+
+    total: scored answers, without truncated ones. invalid: those of them without a readable final answer. guesses: the
+    sum of the scored cases' chances to guess right. items and the sums of squares describe repetitions (`AnswerSums`);
+    items is 0 if each item has one answer.
+    """
+
+    condition: int
+    point: int
+    done: int
+    correct: int
+    total: int
+    truncated: int
+    invalid: int
+    guesses: float
+    input_tokens: int
+    output_tokens: int
+    items: int = 0
+    sizes_squared: float = 0.0
+    right_squared: float = 0.0
+    sizes_by_right: float = 0.0
+
+
+@dataclass(frozen=True)
+class PointCounts:
+    """The cells of an experiment. tasks, params, items: of each point, in the dataset's order.
+
+    cells: the fields of `CellCounts`, as columns. expected: answers of an item in the design. unfinished: pairs of
+    condition and task with an adaptive point that is not decided. is_adaptive: points stop early, so that fewer answers
+    than `expected` are no gap.
+    """
+
+    tasks: list[str]
+    params: list[dict[str, Any]]
+    items: list[int]
+    cells: dict[str, list[float]]
+    expected: int = 1
+    is_adaptive: bool = False
+    unfinished: list[tuple[int, str]] = field(default_factory=list)
+
+    @cached_property
+    def rows(self) -> list[CellCounts]:
+        names = list(self.cells)
+        kinds: list[Any] = [float if name in _FLOATS else int for name in names]
+        return [
+            CellCounts(**{name: kind(value) for name, kind, value in zip(names, kinds, values, strict=True)})
+            for values in zip(*self.cells.values(), strict=True)
+        ]
+
+    @cached_property
+    def task_names(self) -> list[str]:
+        return list(dict.fromkeys(self.tasks))
+
+    def is_incomplete(self, condition: int, task: str, done: int) -> bool:
+        """Return whether planned cases of the task have no answer under this condition."""
+        if self.is_adaptive:
+            return not done or (condition, task) in {(key, name) for key, name in self.unfinished}
+        planned = sum(items for name, items in zip(self.tasks, self.items, strict=True) if name == task)
+        return done < planned * self.expected
+
+
+_FLOATS = frozenset({"guesses", "sizes_squared", "right_squared", "sizes_by_right"})
+_COLUMNS = tuple(CellCounts.__dataclass_fields__)
+
+
+def sum_cells(cells: Iterable[CellCounts]) -> Tally:
+    """Return the tally of several cells of one condition, with the effective number of answers if items repeat."""
+    found = list(cells)
+    correct, total = sum(cell.correct for cell in found), sum(cell.total for cell in found)
+    guesses = min(float(total), math.fsum(cell.guesses for cell in found))
+    items = sum(cell.items for cell in found)
+    effective = None
+    if total > items > 0:
+        sums = AnswerSums(
+            float(total),
+            items,
+            math.fsum(cell.sizes_squared for cell in found),
+            float(correct),
+            math.fsum(cell.right_squared for cell in found),
+            math.fsum(cell.sizes_by_right for cell in found),
+        )
+        effective = min(float(total), float(effective_size(sums)))
+    return Tally(correct, total, sum(cell.truncated for cell in found), guesses, effective)
+
+
+@dataclass(frozen=True, slots=True)
+class PointQuery:
+    """The counts of an experiment by one grader. state: its fingerprint if the caller knows it."""
+
+    experiment: Experiment
+    grader: int | None
+    wave: Wave | None = None
+    state: str = ""
+    answers: int | None = None
+
+
+def list_graders(experiments: Sequence[Experiment]) -> dict[int, list[GradeCondition]]:
+    """Return the rules that read final answers, by experiment, the rule without a limit first. One query."""
+    rules = GradeCondition.objects.filter(experiment__in=experiments, kind=GradeCondition.Kind.RULE, scorer=SCORER)
+    found: dict[int, list[GradeCondition]] = {experiment.pk: [] for experiment in experiments}
+    for rule in sorted(rules, key=lambda rule: (bool(rule.parameters), rule.pk)):
+        found[rule.experiment_id].append(rule)
+    return found
+
+
+def count_points(query: PointQuery) -> PointCounts:
+    """Add up the cells of an experiment in three statements."""
+    experiment = query.experiment
+    points = rows_of(POINTS, {"dataset": experiment.dataset_id})
+    where: Any = {"experiment": experiment.pk, "wave": query.wave.pk if query.wave else None}
+    waves = 1 if query.wave else max(1, experiment.waves.filter(runs__condition__stage="generate").distinct().count())
+    placed: Any = where | {
+        "grader": query.grader,
+        "items": [item for _, _, items, _ in points for item in items],
+        "points": [number for number, (_, _, items, _) in enumerate(points) for _ in items],
+        "guesses": [guess for *_, guesses in points for guess in guesses],
+    }
+    repeats = experiment.samples > 1 or waves > 1
+    rows = rows_of(REPEATED if repeats else COUNTS, placed)
+    columns = _COLUMNS if repeats else _COLUMNS[: _COLUMNS.index("items")]
+    return PointCounts(
+        [task for task, *_ in points],
+        [json.loads(params) for _, params, *_ in points],
+        [len(items) for _, _, items, _ in points],
+        {name: [row[at] for row in rows] for at, name in enumerate(columns)},
+        expected=experiment.samples * waves,
+        is_adaptive=bool(experiment.adaptive),
+        unfinished=[(key, task) for key, task in rows_of(OPEN, where)] if experiment.adaptive else [],
+    )
+
+
+def _dump(query: PointQuery) -> Any:
+    return [query.experiment.pk, query.grader, query.wave.number if query.wave else None]
+
+
+def _load(experiment: Experiment, content: Any) -> PointQuery | None:
+    _, grader, number = content
+    wave = experiment.waves.filter(number=number).first() if number is not None else None
+    if number is not None and wave is None:
+        return None
+    return PointQuery(experiment, grader, wave)
+
+
+def _is_large(queries: Sequence[PointQuery]) -> bool:
+    return any(
+        one.answers > MOST_AT_ONCE if one.answers is not None else has_many_answers(one.experiment, one.wave)
+        for one in queries
+    )
+
+
+def _compute(queries: Sequence[PointQuery], tell: Tell) -> list[PointCounts]:
+    return [count_points(query) for query in queries]
+
+
+MOST_AT_ONCE = 20_000
+POINT_COUNTS: Aggregate[PointQuery, PointCounts] = Aggregate(
+    name="point_counts",
+    value_type=lambda: PointCounts,
+    dump=_dump,
+    load=_load,
+    fingerprint=lambda query: query.state or fingerprint(query.experiment, query.wave),
+    is_large=_is_large,
+    compute=_compute,
+    steps=("counting answers by point",),
+    kept=20,
+)

@@ -1,0 +1,169 @@
+"""What the explorer shows: a view of one task, under one condition or two, over one parameter or two."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from django import forms
+
+from grading_app.surfaces.point_counts import PointCounts
+from grading_app.surfaces.surface import Axis, Estimate, Grid, choose_axes, estimate_cells, list_axes, make_grid
+from runs_app.models import Experiment, Wave
+
+VIEWS = {
+    "map": "Heat map",
+    "curves": "Curves",
+    "models": "Side by side",
+    "difference": "Difference",
+    "tasks": "Tasks",
+    "clusters": "Clusters",
+}
+PLAIN = frozenset({"tasks", "spectrum"})  # Views without a choice of parameters and conditions.
+FIXED = "at-"
+NO_AXIS = "-"
+
+
+@dataclass(frozen=True)
+class Question:
+    """Every choice is valid. labels: of the conditions with answers, in the order of the design."""
+
+    experiment: Experiment
+    grader: int
+    wave: Wave | None
+    counts: PointCounts
+    labels: Mapping[int, str]
+    view: str
+    task: str
+    condition: int
+    against: int
+    x: Axis
+    y: Axis | None
+    fixed: Mapping[str, str]
+
+    @cached_property
+    def grid(self) -> Grid:
+        return make_grid(self.counts, self.task, self.x, self.y, self.fixed)
+
+    @cached_property
+    def line(self) -> Grid:
+        """Return the points along x alone."""
+        return make_grid(self.counts, self.task, self.x, None, self.fixed)
+
+    def cells(self, condition: int) -> dict[tuple[str, str], Estimate]:
+        return estimate_cells(self.counts, self.grid, condition)
+
+    @cached_property
+    def in_order(self) -> list[int]:
+        """Return the conditions, the chosen one first and the one that it is compared with second."""
+        chosen = dict.fromkeys((self.condition, self.against))
+        return [*chosen, *(key for key in self.labels if key not in chosen)]
+
+
+class ExplorerForm(forms.Form):
+    """The choices of the explorer. Each has a default, and an unknown value falls back to it. The address holds all."""
+
+    view = forms.ChoiceField(required=False, choices=list(VIEWS.items()), widget=forms.HiddenInput())
+    task = forms.ChoiceField(label="Task", required=False)
+    condition = forms.ChoiceField(label="Condition", required=False)
+    against = forms.ChoiceField(label="Compared with", required=False)
+    x = forms.ChoiceField(label="Across", required=False)
+    y = forms.ChoiceField(label="Down", required=False)
+    rule = forms.ChoiceField(label="Rule", required=False)
+    wave = forms.ChoiceField(label="Wave", required=False)
+
+    def __init__(
+        self,
+        data: Any,
+        counts: PointCounts,
+        labels: Mapping[int, str],
+        *,
+        rules: Mapping[int, str],
+        waves: Sequence[Wave],
+    ) -> None:
+        super().__init__()
+        self.given, self.counts = data, counts
+        answered = {cell.condition for cell in counts.rows if cell.done}
+        self.labels = {key: label for key, label in labels.items() if key in answered}
+        self.chosen: dict[str, str] = {}
+        self._choose("view", list(VIEWS.items()))
+        self._choose("task", [(task, task) for task in counts.task_names])
+        self._choose("condition", [(str(key), label) for key, label in self.labels.items()])
+        others = [(str(key), label) for key, label in self.labels.items() if str(key) != self.chosen["condition"]]
+        self._choose("against", others)
+        self._choose("rule", [(str(key), label) for key, label in rules.items()])
+        self._choose("wave", [("", "All waves"), *((str(wave.number), str(wave)) for wave in waves)])
+        self.axes = list_axes(counts, self.chosen["task"])
+        self._choose_axes()
+        for name, useless in (("rule", len(rules) < 2), ("wave", len(waves) < 2), ("against", not others)):
+            if useless:
+                del self.fields[name]
+
+    def _choose(self, name: str, choices: list[tuple[str, str]], default: str = "") -> None:
+        field = self.fields[name]
+        assert isinstance(field, forms.ChoiceField)  # noqa: S101 - for the type
+        field.choices = choices
+        values = [value for value, _ in choices]
+        given = self.given.get(name, "")
+        fallback = default if default in values else values[0] if values else ""
+        self.chosen[name] = self.initial[name] = given if given in values else fallback
+
+    def _choose_axes(self) -> None:
+        """Offer the axes, and for each other varying parameter its values."""
+        first, second = choose_axes(self.axes)
+        varying = [(axis.name, axis.name) for axis in self.axes if axis.varies] or [
+            (axis.name, axis.name) for axis in self.axes
+        ]
+        self._choose("x", varying, first.name if first else "")
+        x = self.chosen["x"]
+        downs = [choice for choice in varying if choice[0] != x]
+        default = next((axis.name for axis in (second, first) if axis and axis.varies and axis.name != x), NO_AXIS)
+        self._choose("y", [*downs, (NO_AXIS, "nothing")], default)
+        for axis in self.axes:
+            if axis.varies and axis.name not in (x, self.chosen["y"]):
+                name = FIXED + axis.name
+                self.fields[name] = forms.ChoiceField(label=axis.name, required=False)
+                self._choose(name, [("", "average"), *((label, label) for label in axis.labels)])
+
+    @property
+    def shown_fields(self) -> list[Any]:
+        """Return the visible fields that matter in this view."""
+        view = self.chosen["view"]
+        left_out = set()
+        if view not in ("difference", "curves"):
+            left_out.add("against")
+        if view in ("models", "clusters", *PLAIN):
+            left_out.add("condition")
+        if view in PLAIN | {"compression", "hazard", "clusters"}:
+            left_out |= {"x", "y", *(name for name in self.fields if name.startswith(FIXED))}
+        if view == "curves":
+            left_out.add("y")
+        if view in ("tasks", "compression"):
+            left_out.add("task")
+        return [field for field in self.visible_fields() if field.name not in left_out]
+
+    @property
+    def query(self) -> dict[str, str]:
+        """Return the choices that differ from nothing, for addresses."""
+        kept = ("task", "condition", "against", "x", "y", "rule", "wave")
+        return {
+            name: value
+            for name, value in self.chosen.items()
+            if value and (name in kept or name.startswith(FIXED)) and name in self.fields and name in self.given
+        }
+
+    def question(self, experiment: Experiment, grader: int, wave: Wave | None) -> Question | None:
+        """Return the question; None without any answer or parameter."""
+        axes = {axis.name: axis for axis in self.axes}
+        if not self.labels or self.chosen["x"] not in axes:
+            return None
+        condition = int(self.chosen["condition"])
+        fixed = {
+            name.removeprefix(FIXED): value for name, value in self.chosen.items() if name.startswith(FIXED) and value
+        }
+        return Question(
+            experiment, grader, wave, self.counts, self.labels, self.chosen["view"], self.chosen["task"], condition,
+            int(self.chosen["against"] or condition), axes[self.chosen["x"]], axes.get(self.chosen["y"]), fixed,
+        )  # fmt: skip

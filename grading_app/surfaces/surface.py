@@ -1,0 +1,187 @@
+"""The surface of a task: accuracy beyond guessing over two of its parameters, from the counts of points. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from evalsite.lib.stats.wilson import Interval
+from grading_app.statistics.reason_score import SHOWN_TRUNCATION, format_share
+from grading_app.statistics.stratified_shares import Difference
+from grading_app.surfaces.point_counts import CellCounts, PointCounts, sum_cells
+from runs_app.stopping.rules import Tally
+
+LEVELS = 5  # Shades of a cell, from the lowest to the highest accuracy.
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """A parameter of a task, with the labels of its values in order. is_number: all of them are numbers."""
+
+    name: str
+    labels: tuple[str, ...]
+    is_number: bool
+
+    @property
+    def varies(self) -> bool:
+        return len(self.labels) > 1
+
+    def positions(self) -> list[float]:
+        """Return where the values lie on an axis: the numbers themselves, or 0, 1, 2 for words."""
+        return (
+            [float(label) for label in self.labels] if self.is_number else [float(at) for at in range(len(self.labels))]
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """The accuracy beyond guessing from one tally.
+
+    value: (correct - G) / (n - G), between 0 and 1. interval: Wilson's of the raw share, mapped in the same way, so
+    that it covers as often as Wilson's. Both are None without scored answers.
+    """
+
+    tally: Tally
+    value: float | None
+    interval: Interval | None
+    tokens: float | None = None
+
+    @property
+    def level(self) -> int | None:
+        return None if self.value is None else min(LEVELS - 1, int(self.value * LEVELS))
+
+    @property
+    def is_cut(self) -> bool:
+        return self.tally.truncation > SHOWN_TRUNCATION
+
+    @property
+    def ends(self) -> tuple[float, float] | None:
+        return (self.interval.low, self.interval.high) if self.interval else None
+
+    @property
+    def text(self) -> str:
+        """Return `.84 - .97` with ` [-.05]` above 2 % truncation."""
+        shown = f"{format_share(self.interval.low)} - {format_share(self.interval.high)}" if self.interval else "N/A"
+        return f"{shown} [-{format_share(self.tally.truncation)}]" if self.is_cut else shown
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """The points of a task by the labels of two parameters. y is None for a curve over x alone.
+
+    fixed: the values to which other parameters are held. averaged: the varying parameters over which a cell adds up.
+    """
+
+    task: str
+    x: Axis
+    y: Axis | None
+    points: Mapping[tuple[str, str], tuple[int, ...]]
+    fixed: Mapping[str, str]
+    averaged: tuple[str, ...]
+
+    @property
+    def rows(self) -> tuple[str, ...]:
+        return self.y.labels if self.y else ("",)
+
+    def where(self, x: str, y: str) -> dict[str, str]:
+        """Return the parameters that all points of a cell have, for the list of trials."""
+        return {**self.fixed, self.x.name: x, **({self.y.name: y} if self.y else {})}
+
+
+def label_value(value: Any) -> str:
+    """Return the label of a parameter's value: a text as it is, everything else as JSON."""
+    return value if isinstance(value, str) else json.dumps(value, sort_keys=True)
+
+
+def list_axes(counts: PointCounts, task: str) -> list[Axis]:
+    """Return the parameters of a task with their values: numbers by size, others in the order of the dataset."""
+    values: dict[str, dict[str, Any]] = {}
+    for name, params in zip(counts.tasks, counts.params, strict=True):
+        if name == task:
+            for parameter, value in params.items():
+                values.setdefault(parameter, {}).setdefault(label_value(value), value)
+    return [_axis(name, found) for name, found in values.items()]
+
+
+def _axis(name: str, values: Mapping[str, Any]) -> Axis:
+    is_number = all(isinstance(value, int | float) and not isinstance(value, bool) for value in values.values())
+    labels = sorted(values, key=lambda label: values[label]) if is_number else list(values)
+    return Axis(name, tuple(labels), is_number)
+
+
+def make_grid(counts: PointCounts, task: str, x: Axis, y: Axis | None, fixed: Mapping[str, str]) -> Grid:
+    """Return the points of each cell. Parameters that are neither an axis nor fixed are averaged over."""
+    points: dict[tuple[str, str], tuple[int, ...]] = {}
+    for number, (name, params) in enumerate(zip(counts.tasks, counts.params, strict=True)):
+        labels = {parameter: label_value(value) for parameter, value in params.items()}
+        if name != task or any(labels.get(parameter) != label for parameter, label in fixed.items()):
+            continue
+        place = labels.get(x.name, ""), labels.get(y.name, "") if y else ""
+        points[place] = (*points.get(place, ()), number)
+    used = {x.name, *fixed, *([y.name] if y else [])}
+    averaged = tuple(axis.name for axis in list_axes(counts, task) if axis.varies and axis.name not in used)
+    return Grid(task, x, y, points, dict(fixed), averaged)
+
+
+def estimate_cells(counts: PointCounts, grid: Grid, condition: int) -> dict[tuple[str, str], Estimate]:
+    """Return the estimate of each cell with answers."""
+    by_point = {cell.point: cell for cell in counts.rows if cell.condition == condition}
+    found = {}
+    for place, points in grid.points.items():
+        cells = [by_point[point] for point in points if point in by_point]
+        if any(cell.done for cell in cells):
+            found[place] = estimate(cells)
+    return found
+
+
+def estimate_tasks(counts: PointCounts, condition: int) -> dict[str, Estimate]:
+    """Return the estimate of each task with answers, over all of its points."""
+    cells: dict[str, list[CellCounts]] = {}
+    for cell in counts.rows:
+        if cell.condition == condition and cell.done:
+            cells.setdefault(counts.tasks[cell.point], []).append(cell)
+    return {task: estimate(cells[task]) for task in counts.task_names if task in cells}
+
+
+def estimate(cells: Iterable[CellCounts]) -> Estimate:
+    found = list(cells)
+    tally = sum_cells(found)
+    interval = tally.interval(correction="mapped") if tally.total else None
+    left = tally.total - tally.guess_chances
+    value = min(1.0, max(0.0, (tally.correct - tally.guess_chances) / left)) if interval else None
+    done = sum(cell.done for cell in found)
+    return Estimate(tally, value, interval, sum(cell.output_tokens for cell in found) / done if done else None)
+
+
+def subtract(one: Estimate, other: Estimate) -> Difference | None:
+    """Return the other accuracy minus this one, with Newcombe's interval from the two mapped Wilson intervals."""
+    if one.interval is None or other.interval is None:
+        return None
+    (p, a), (q, b) = (_raw(one.tally), one.interval), (_raw(other.tally), other.interval)
+    below = ((q - (b.center - b.margin)) ** 2 + (a.center + a.margin - p) ** 2) ** 0.5
+    above = ((b.center + b.margin - q) ** 2 + (p - (a.center - a.margin)) ** 2) ** 0.5
+    return q - p, max(-1.0, q - p - below), min(1.0, q - p + above)
+
+
+def _raw(tally: Tally) -> float:
+    """Return the accuracy beyond guessing without limits: below 0 for fewer right answers than guesses would give."""
+    return (tally.correct - tally.guess_chances) / (tally.total - tally.guess_chances)
+
+
+def describe_grid(grid: Grid) -> str:
+    """Return one sentence on what is held and what is averaged."""
+    held = [f"{name} {label}" for name, label in grid.fixed.items()]
+    parts = [f"Held: {', '.join(held)}."] if held else []
+    if grid.averaged:
+        parts.append(f"Averaged over all answers at each value of {', '.join(grid.averaged)}.")
+    return " ".join(parts)
+
+
+def choose_axes(axes: Sequence[Axis]) -> tuple[Axis | None, Axis | None]:
+    """Return the two axes to show first: varying numbers before words; None where there are too few parameters."""
+    varying = sorted((axis for axis in axes if axis.varies), key=lambda axis: not axis.is_number)
+    ordered = [*varying, *(axis for axis in axes if not axis.varies)]
+    x = ordered[0] if ordered else None
+    return x, varying[1] if len(varying) > 1 else None

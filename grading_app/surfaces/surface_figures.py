@@ -1,0 +1,325 @@
+"""The pictures of the explorer: the surface in space, curves, heat maps side by side, differences, tasks, clusters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from grading_app.reports import plot_style
+from grading_app.reports.plot_style import DASHES, LINES, MUTED, PIXEL, SMALL
+from grading_app.reports.statistic_format import coefficient
+from grading_app.surfaces import heat_figure
+from grading_app.surfaces.heat_figure import HeatPanel
+from grading_app.surfaces.question import Question
+from grading_app.surfaces.surface import Estimate, estimate_cells, estimate_tasks, subtract
+from grading_app.surfaces.surface_tables import clusters_table
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+MOST_LINES, MOST_PANELS, MOST_ROWS = 6, 12, 40
+KEY = 18  # CSS pixels of a line of the key.
+
+
+@dataclass(frozen=True, slots=True)
+class SurfaceFigure:
+    """A picture of one view. `size` and `draw` take the question and a width in CSS pixels."""
+
+    name: str
+    title: str
+    caption: str
+    size: Callable[[Question, int], tuple[int, int]]
+    draw: Callable[[Question, int], Figure]
+    alt: Callable[[Question], str]
+    is_shown: Callable[[Question], bool] = lambda question: True
+
+
+def _surface_size(question: Question, width: int) -> tuple[int, int]:
+    return width, round(width * 0.82)
+
+
+def _draw_surface(question: Question, width: int) -> Figure:
+    """Draw the accuracy as a surface, and the lower ends of its intervals as a translucent one below it."""
+    import numpy as np
+    from mpl_toolkits.mplot3d.axes3d import Axes3D  # type: ignore[import-untyped]
+
+    assert question.y is not None  # noqa: S101 - `_has_surface`
+    figure = plot_style.new_figure(*_surface_size(question, width))
+    axes: Any = Axes3D(figure, auto_add_to_figure=False, computed_zorder=False)
+    figure.add_axes(axes)
+    axes.set_position((0.0, 0.04, 0.96, 0.96))
+    axes.patch.set_visible(False)
+    cells = question.cells(question.condition)
+    xs, ys = question.x.positions(), question.y.positions()
+    grid_x, grid_y = np.meshgrid(xs, ys)
+    value, low = np.full(grid_x.shape, np.nan), np.full(grid_x.shape, np.nan)
+    for row, y in enumerate(question.y.labels):
+        for column, x in enumerate(question.x.labels):
+            cell = cells.get((x, y))
+            if cell and cell.value is not None and cell.interval is not None:
+                value[row, column], low[row, column] = cell.value, cell.interval.low
+    edge: dict[str, Any] = {"linewidth": PIXEL, "shade": False, "rstride": 1, "cstride": 1, "antialiased": True}
+    axes.plot_surface(grid_x, grid_y, low, color=plot_style.HUMAN, alpha=0.28, edgecolor=plot_style.HUMAN, **edge)
+    axes.plot_surface(grid_x, grid_y, value, color=plot_style.DATA, alpha=0.6, edgecolor=plot_style.DATA, **edge)
+    cut = [
+        (row, column) for row in range(len(ys)) for column in range(len(xs)) if _is_cut(question, cells, row, column)
+    ]
+    for row, column in cut:
+        if not np.isnan(value[row, column]):
+            axes.scatter(
+                [xs[column]], [ys[row]], [value[row, column]], color=LINES[4], s=40, marker="X", depthshade=False
+            )
+    _style_space(axes, question)
+    return figure
+
+
+def _is_cut(question: Question, cells: Mapping[tuple[str, str], Estimate], row: int, column: int) -> bool:
+    cell = cells.get((question.x.labels[column], question.y.labels[row] if question.y else ""))
+    return cell is not None and cell.is_cut
+
+
+def _style_space(axes: Any, question: Question) -> None:
+    assert question.y is not None  # noqa: S101
+    for axis in (axes.xaxis, axes.yaxis, axes.zaxis):
+        axis.set_pane_color((1, 1, 1, 0))
+        axis.line.set_color(plot_style.RULE)
+        axis._axinfo["grid"].update(color=plot_style.LINE, linewidth=PIXEL)
+    axes.tick_params(labelsize=SMALL, labelcolor=MUTED, color=plot_style.RULE, pad=1)
+    axes.set_xticks(question.x.positions(), question.x.labels)
+    axes.set_yticks(question.y.positions(), question.y.labels)
+    axes.set_zlim(0, 1)
+    for write, text in ((axes.set_xlabel, question.x.name), (axes.set_ylabel, question.y.name)):
+        write(text, fontsize=SMALL, color=MUTED)
+    axes.set_zlabel("accuracy beyond guessing", fontsize=SMALL, color=MUTED)
+    axes.view_init(elev=26, azim=-122)
+
+
+def _has_surface(question: Question) -> bool:
+    return question.y is not None and len(question.x.labels) > 1 and len(question.y.labels) > 1
+
+
+def _curves_size(question: Question, width: int) -> tuple[int, int]:
+    return width, 320 + KEY * len(question.in_order[:MOST_LINES])
+
+
+def _draw_curves(question: Question, width: int) -> Figure:
+    lines = []
+    for condition in question.in_order[:MOST_LINES]:
+        cells = estimate_cells(question.counts, question.line, condition)
+        places = dict(zip(question.x.labels, question.x.positions(), strict=True))
+        found = [(places[x], one) for x in question.x.labels if (one := cells.get((x, ""))) and one.ends]
+        steps = [(place, one.value or 0.0, *(one.ends or (0.0, 0.0))) for place, one in found]
+        lines.append((question.labels[condition], steps))
+    figure, axes = line_axes(lines, width, question.x.name, "Accuracy beyond guessing")
+    axes.set_xticks(question.x.positions(), question.x.labels)
+    return figure
+
+
+def line_axes(
+    lines: list[tuple[str, list[tuple[float, float, float, float]]]],
+    width: int,
+    x_label: str,
+    y_label: str,
+    *,
+    steps: bool = False,
+    bounds: tuple[float, float] | None = (0.0, 1.0),
+) -> tuple[Figure, Axes]:
+    """Draw lines with bands and their key below. A line is its label, and (x, value, low, high) for each point."""
+    key = KEY * len(lines)
+    grid = plot_style.Grid(1, 1, width, 320 - 26 - 58, left=48, bottom=58 + key)
+    figure, (axes,) = grid.figure()
+    for at, (label, points) in enumerate(lines):
+        colour, dash = LINES[at % len(LINES)], DASHES[at % len(DASHES)]
+        if points:
+            xs, values, lows, highs = zip(*points, strict=True)
+            style: dict[str, Any] = {"drawstyle": "steps-post"} if steps else {"marker": "o", "markersize": 4 * PIXEL}
+            axes.plot(xs, values, color=colour, linestyle=dash, linewidth=2 * PIXEL, **style)
+            axes.fill_between(xs, lows, highs, color=colour, alpha=0.14, linewidth=0, step="post" if steps else None)
+        _write_key(figure, at, label, colour, dash, (width, grid.height, key))
+    if bounds:
+        axes.set_ylim(bounds[0] - 0.02, bounds[1] + 0.02)
+    axes.set_xlabel(x_label, fontsize=SMALL, color=MUTED)
+    plot_style.head(axes, y_label, left=40)
+    plot_style.gridlines(axes, "y")
+    return figure, axes
+
+
+def _write_key(figure: Figure, at: int, label: str, colour: str, dash: Any, box: tuple[int, int, int]) -> None:
+    from matplotlib.lines import Line2D
+
+    width, height, key = box
+    y = (key - KEY * at - KEY / 2) / height
+    figure.add_artist(Line2D([48 / width, 84 / width], [y, y], color=colour, linestyle=dash, linewidth=2 * PIXEL))
+    text = plot_style.shortened(label, width - 104)
+    figure.text(92 / width, y, text, fontsize=plot_style.NORMAL, color=plot_style.TEXT, va="center")
+
+
+def _panels(question: Question) -> list[HeatPanel]:
+    panels = []
+    for condition in question.in_order[:MOST_PANELS]:
+        cells = question.cells(condition)
+        rows = [
+            (y, [(one.text, one.level) if (one := cells.get((x, y))) else ("–", None) for x in question.x.labels])
+            for y in question.grid.rows
+        ]
+        panels.append(HeatPanel(question.labels[condition], question.x.labels, rows))
+    return panels
+
+
+def _draw_panels(question: Question, width: int) -> Figure:
+    return heat_figure.draw(_panels(question), width)
+
+
+def _difference_panel(question: Question) -> HeatPanel:
+    one, other = question.cells(question.condition), question.cells(question.against)
+    rows = []
+    for y in question.grid.rows:
+        cells: list[tuple[str, int | None]] = []
+        for x in question.x.labels:
+            a, b = one.get((x, y)), other.get((x, y))
+            found = subtract(a, b) if a and b else None
+            cells.append((describe_difference(*found), difference_level(*found)) if found else ("–", None))
+        rows.append((y, cells))
+    return HeatPanel("B − A", question.x.labels, rows)
+
+
+def describe_difference(value: float, low: float, high: float) -> str:
+    """Return `+.12 (−.01 to .25)`."""
+    sign = "+" if value > 0 else ""
+    return f"{sign}{coefficient(value)} ({coefficient(low)} to {coefficient(high)})"
+
+
+def difference_level(value: float, low: float, high: float) -> int | None:
+    """Return the shade of a difference: none if its interval holds 0, stronger from .3 on."""
+    if low <= 0 <= high:
+        return None
+    if value > 0:
+        return 4 if value >= 0.3 else 3
+    return 0 if value <= -0.3 else 1
+
+
+def _spider_size(question: Question, width: int) -> tuple[int, int]:
+    return width, min(width, 460) + KEY * len(question.in_order[:MOST_LINES]) + 12
+
+
+def _draw_spider(question: Question, width: int) -> Figure:
+    """Draw a web with a spoke for each task, a line for each condition, and its interval as a band."""
+    import numpy as np
+
+    _, height = _spider_size(question, width)
+    figure = plot_style.new_figure(width, height)
+    lines = question.in_order[:MOST_LINES]
+    key = KEY * len(lines) + 12
+    side = height - key - 70
+    box = ((width - side) / 2 / width, (key + 35) / height, side / width, side / height)
+    axes: Any = figure.add_axes(box, projection="polar")
+    axes.set_facecolor("none")
+    tasks = question.counts.task_names
+    angles = np.linspace(0, 2 * np.pi, len(tasks), endpoint=False)
+    closed = [*angles, angles[0]]
+    for at, condition in enumerate(lines):
+        found = estimate_tasks(question.counts, condition)
+        values, lows, highs = ([_spoke(found.get(task), part) for task in tasks] for part in range(3))
+        colour, dash = LINES[at], DASHES[at]
+        axes.plot(closed, [*values, values[0]], color=colour, linestyle=dash, linewidth=2 * PIXEL)
+        axes.fill_between(closed, [*lows, lows[0]], [*highs, highs[0]], color=colour, alpha=0.14, linewidth=0)
+        _write_key(figure, at, question.labels[condition], colour, dash, (width, height, key))
+    axes.set_ylim(0, 1)
+    axes.set_xticks(angles, tasks, fontsize=plot_style.NORMAL, color=plot_style.TEXT)
+    axes.set_yticks([0.25, 0.5, 0.75, 1], [".25", ".5", ".75", "1"], fontsize=SMALL, color=MUTED)
+    axes.grid(color=plot_style.LINE, linewidth=PIXEL)
+    axes.spines["polar"].set_color(plot_style.RULE)
+    return figure
+
+
+def _spoke(one: Estimate | None, part: int) -> float:
+    if one is None or one.value is None or one.ends is None:
+        return 0.0
+    return (one.value, *one.ends)[part]
+
+
+def _clusters_size(question: Question, width: int) -> tuple[int, int]:
+    return width, 70 + 24 * max(1, len(clusters_table(question).rows[:MOST_ROWS]))
+
+
+def _draw_clusters(question: Question, width: int) -> Figure:
+    rows = clusters_table(question).rows[:MOST_ROWS]
+    left = 190 if width >= plot_style.WIDE else width // 3
+    grid = plot_style.Grid(1, 1, width, 24 * max(1, len(rows)), left=left, right=70)
+    figure, (axes,) = grid.figure()
+    plot_style.interval_rows(axes, [(at, row["accuracy"], *row["interval"]) for at, row in enumerate(rows)])
+    for at, row in enumerate(rows):
+        plot_style.beside(axes, (1, -at), row["clusters"], right=8)
+    axes.set_yticks(
+        [-at for at in range(len(rows))], [plot_style.shortened(row["condition"], left - 12) for row in rows]
+    )
+    axes.set_xlim(0, 1)
+    axes.set_ylim(0.7 - max(1, len(rows)), 0.7)
+    axes.set_xlabel("Accuracy beyond guessing", fontsize=SMALL, color=MUTED)
+    plot_style.gridlines(axes, "x")
+    return figure
+
+
+def _alt(text: str) -> Callable[[Question], str]:
+    return lambda question: f"{text}: {question.task}. The table holds the numbers."
+
+
+FIGURES: dict[str, SurfaceFigure] = {
+    figure.name: figure
+    for figure in (
+        SurfaceFigure(
+            "surface",
+            "Surface",
+            "Blue: accuracy beyond guessing. Brown: the lower ends of the 95 % intervals. A red cross marks points "
+            "where more than 2 % of the answers were cut off.",
+            _surface_size,
+            _draw_surface,
+            _alt("Accuracy as a surface over two parameters"),
+            _has_surface,
+        ),
+        SurfaceFigure(
+            "curves",
+            "Curves",
+            "Lines: accuracy beyond guessing. Bands: 95 % intervals. At most six conditions are drawn.",
+            _curves_size,
+            _draw_curves,
+            _alt("Accuracy along one parameter"),
+        ),
+        SurfaceFigure(
+            "models",
+            "Side by side",
+            "The same cells for each condition, at most twelve, with 95 % intervals and the share of cut-off answers.",
+            lambda question, width: heat_figure.size(_panels(question), width),
+            _draw_panels,
+            _alt("Heat maps of the conditions"),
+        ),
+        SurfaceFigure(
+            "difference",
+            "Difference",
+            "B − A with its 95 % interval. Cells whose interval holds 0 have no colour.",
+            lambda question, width: heat_figure.size([_difference_panel(question)], width),
+            lambda question, width: heat_figure.draw([_difference_panel(question)], width),
+            _alt("Differences of two conditions"),
+        ),
+        SurfaceFigure(
+            "tasks",
+            "Tasks",
+            "A spoke for each task, from 0 in the middle to 1. Bands: 95 % intervals. At most six conditions are "
+            "drawn.",
+            _spider_size,
+            _draw_spider,
+            _alt("Accuracy by task as a web"),
+            lambda question: len(question.counts.task_names) > 2,
+        ),
+        SurfaceFigure(
+            "clusters",
+            "Clusters",
+            "Accuracy with 95 % intervals. Conditions with a common letter have intervals that all overlap.",
+            _clusters_size,
+            _draw_clusters,
+            _alt("Accuracy of the conditions with intervals"),
+        ),
+    )
+}

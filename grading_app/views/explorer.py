@@ -1,0 +1,197 @@
+"""The explorer of an experiment on a parametric dataset: surfaces, curves, differences, and analyses of answers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from csp.decorators import csp_replace
+from django.core.cache import cache
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.urls import reverse
+from django.utils.http import urlencode
+from django.views.decorators.http import require_safe
+
+from evalsite.lib.permissions import readers_only
+from evalsite.lib.text.hashing import content_hash
+from grading_app.reports.cached_aggregates import Cached, get
+from grading_app.reports.frames import labels_of
+from grading_app.reports.plot_style import NARROW, WIDE, svg
+from grading_app.surfaces.explorer_views import VIEW_PAGES
+from grading_app.surfaces.point_counts import POINT_COUNTS, PointCounts, PointQuery, list_graders
+from grading_app.surfaces.question import VIEWS, ExplorerForm, Question
+from grading_app.surfaces.surface import subtract
+from grading_app.surfaces.surface_figures import SurfaceFigure, describe_difference, difference_level
+from grading_app.views.agreement import THEMES, WIDTHS, page_state
+from grading_app.views.result_tables import requested_file, table_context
+from runs_app.models import Experiment, Run
+from runs_app.views.permissions import visible_experiment
+
+LOOKS = 1  # Increase it when figures are drawn differently.
+SECONDS = 24 * 3600
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """The form and question of an address. cached: the state of the counts; None without a rule that graded answers."""
+
+    form: ExplorerForm | None
+    question: Question | None
+    cached: Cached[PointCounts] | None
+    rules: dict[int, str]
+
+
+@require_safe
+@readers_only
+def explorer(request: HttpRequest, slug: str) -> HttpResponse:
+    experiment = visible_experiment(request, slug)
+    loaded = _load(request, experiment)
+    context: dict[str, Any] = {"experiment": experiment, "state": page_state(experiment), "loaded": loaded}
+    question = loaded.question
+    if question is None or loaded.form is None:
+        return render(request, "grading_app/explorer.html", {**context, "here": request.get_full_path()})
+    page = VIEW_PAGES[question.view]
+    found = page.load(question)
+    tables = list(found.tables)
+    if (file := requested_file(request, tables, f"{slug}-explorer")) is not None:
+        return file
+    context |= {
+        "form": loaded.form,
+        "question": question,
+        "page": page,
+        "cached": loaded.cached,
+        "more_cached": found.cached,
+        "here": request.get_full_path(),
+        "views": _views(loaded.form),
+        "heat": _heat(experiment, question) if question.view in ("map", "difference") else None,
+        "figures": [_figure(request, experiment, question, one) for one in found.figures if one.is_shown(question)],
+        "tables": [table_context(table) for table in tables],
+        "sampled": found.note,
+    }
+    return render(request, "grading_app/explorer.html", context)
+
+
+@require_safe
+@readers_only
+@csp_replace(
+    {"default-src": ["'none'"], "script-src": ["'none'"], "style-src": ["'unsafe-inline'"], "img-src": ["data:"]}
+)  # type: ignore[untyped-decorator]
+def explorer_figure(request: HttpRequest, slug: str, name: str) -> HttpResponse:
+    """Return a figure of the explorer as SVG, for the choices in the address."""
+    experiment = visible_experiment(request, slug)
+    loaded = _load(request, experiment)
+    question = loaded.question
+    theme, width = THEMES.get(request.GET.get("theme", "")), WIDTHS.get(request.GET.get("width", ""))
+    if question is None or theme is None or width is None or loaded.cached is None:
+        raise Http404
+    drawn = next((one for one in VIEW_PAGES[question.view].load(question).figures if one.name == name), None)
+    if drawn is None or not drawn.is_shown(question):
+        raise Http404
+    key = content_hash([LOOKS, loaded.cached.fingerprint, slug, name, width, theme, sorted(request.GET.items())])
+    picture = cache.get_or_set(
+        f"explorer_figure:{key}", lambda: svg(lambda: drawn.draw(question, width), theme), SECONDS
+    )
+    return HttpResponse(picture, content_type="image/svg+xml", headers={"Cache-Control": "private, no-cache"})
+
+
+def _load(request: HttpRequest, experiment: Experiment) -> Loaded:
+    """Read the stored counts and the choices of the address."""
+    rules = {rule.pk: rule.label for rule in list_graders([experiment])[experiment.pk]}
+    if not rules:
+        return Loaded(None, None, None, rules)
+    given = request.GET.get("rule", "")
+    grader = int(given) if given.isdecimal() and int(given) in rules else next(iter(rules))
+    waves = list(experiment.waves.all())
+    wave = next((one for one in waves if str(one.number) == request.GET.get("wave")), None)
+    cached = get(POINT_COUNTS, experiment.pk, PointQuery(experiment, grader, wave))
+    if cached.value is None:
+        return Loaded(None, None, cached, rules)
+    form = ExplorerForm(request.GET, cached.value, labels_of(experiment, wave), rules=rules, waves=waves)
+    return Loaded(form, form.question(experiment, grader, wave), cached, rules)
+
+
+def _views(form: ExplorerForm) -> list[dict[str, Any]]:
+    return [
+        {
+            "label": label,
+            "address": f"?{urlencode({'view': name, **form.query})}",
+            "is_current": name == form.chosen["view"],
+            "starts_analyses": name == "tasks",
+        }
+        for name, label in VIEWS.items()
+    ]
+
+
+def _heat(experiment: Experiment, question: Question) -> dict[str, Any]:
+    """Return the heat map: a row of cells for each value of y, each cell with the address of its trials."""
+    shown = _difference_cells(question) if question.view == "difference" else _plain_cells(question)
+    condition = question.against if question.view == "difference" else question.condition
+    where: dict[str, Any] = {"experiment": experiment.slug, "condition": condition, "category": question.task}
+    if question.wave:
+        where["run"] = Run.objects.filter(condition=condition, wave=question.wave).values_list("pk", flat=True).first()
+    stem = reverse("trial_list")
+    rows = []
+    for y in question.grid.rows:
+        cells: list[dict[str, Any] | None] = []
+        for x in question.x.labels:
+            cell = shown.get((x, y))
+            point = urlencode(question.grid.where(x, y))
+            cells.append({**cell, "address": f"{stem}?{urlencode({**where, 'point': point})}"} if cell else None)
+        rows.append({"label": y, "cells": cells})
+    return {
+        "rows": rows,
+        "columns": question.x.labels,
+        "x": question.x.name,
+        "y": question.y.name if question.y else "",
+    }
+
+
+def _plain_cells(question: Question) -> dict[tuple[str, str], dict[str, Any]]:
+    return {
+        place: {
+            "tone": "none" if one.level is None else f"level-{one.level}",
+            "value": one.value,
+            "interval": one.ends,
+            "n": one.tally.total,
+            "truncation": one.tally.truncation if one.is_cut else None,
+        }
+        for place, one in question.cells(question.condition).items()
+    }
+
+
+def _difference_cells(question: Question) -> dict[tuple[str, str], dict[str, Any]]:
+    one, other = question.cells(question.condition), question.cells(question.against)
+    found = {place: subtract(cell, other[place]) for place, cell in one.items() if place in other}
+    return {
+        place: {
+            "tone": "" if (level := difference_level(*difference)) is None else f"level-{level}",
+            "text": describe_difference(*difference),
+            "n": other[place].tally.total,
+        }
+        for place, difference in found.items()
+        if difference
+    }
+
+
+def _figure(request: HttpRequest, experiment: Experiment, question: Question, figure: SurfaceFigure) -> dict[str, Any]:
+    stem = reverse("explorer_figure", args=[experiment.slug, figure.name])
+    query = {
+        name: str(value) for name, value in request.GET.items() if name not in ("theme", "width", "table", "format")
+    }
+
+    def address(**more: str) -> str:
+        return f"{stem}?{urlencode({**query, **more})}"
+
+    return {
+        "name": figure.name,
+        "title": figure.title,
+        "caption": figure.caption,
+        "alt": figure.alt(question),
+        "address": address(),
+        "narrow": address(width="narrow"),
+        "light": address(theme="light"),
+        "dark": address(theme="dark"),
+        "size": figure.size(question, WIDE),
+        "narrow_size": figure.size(question, NARROW),
+    }

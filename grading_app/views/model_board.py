@@ -1,0 +1,162 @@
+"""The site's leaderboard over parametric experiments on the same items."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from csp.decorators import csp_replace
+from django import forms
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.urls import reverse
+from django.utils.http import urlencode
+from django.views.decorators.http import require_safe
+
+from evalsite.lib.permissions import readers_only
+from grading_app.reports.plot_style import png, svg
+from grading_app.surfaces import heat_figure
+from grading_app.surfaces.board_figure import board_panel, board_width
+from grading_app.surfaces.board_tables import DEFAULT_SORT, FORMULA, RANKS, board_table, compact_table, sort_rows
+from grading_app.surfaces.model_board import (
+    BoardScope,
+    BoardState,
+    ModelRow,
+    list_scopes,
+    load_board,
+    parametric_experiments,
+)
+from grading_app.tables.model_board import list_heads, shown_rows
+from grading_app.views.agreement import THEMES
+from grading_app.views.result_tables import requested_file
+
+FIGURE_TYPES = {"svg": "image/svg+xml", "png": "image/png"}
+MOST_LIMITS = 20
+
+
+class ModelBoardForm(forms.Form):
+    """What is compared, and which rows are shown. The address holds every choice."""
+
+    on = forms.ChoiceField(label="Items", required=False)
+    family = forms.ChoiceField(label="Family", required=False)
+    group = forms.ChoiceField(label="Group", required=False)
+    limit = forms.IntegerField(
+        label="Token limit", required=False, min_value=1, help_text="Of a rule such as final_answer:2000. Empty: none"
+    )
+    sort = forms.CharField(required=False, widget=forms.HiddenInput())
+
+    def __init__(self, data: Any, scopes: list[BoardScope]) -> None:
+        super().__init__(data)
+        self.scopes = {scope.key: scope for scope in scopes}
+        self._offer("on", [(scope.key, scope.label) for scope in scopes])
+
+    def _offer(self, name: str, choices: list[tuple[str, str]]) -> None:
+        field = self.fields[name]
+        assert isinstance(field, forms.ChoiceField)  # noqa: S101 - for the type
+        field.choices = choices
+
+    def offer_rows(self, rows: list[ModelRow]) -> None:
+        """Offer the families and groups of these rows."""
+        families, groups = {row.family for row in rows}, {group for row in rows for group in row.groups}
+        self._offer("family", [("", "Any"), *((name, name) for name in sorted(families))])
+        self._offer("group", [("", "Any"), *((name, name) for name in sorted(groups))])
+
+    @property
+    def scope(self) -> BoardScope | None:
+        """Return the chosen scope, or the first one. Raise Http404 for an unknown one."""
+        key = self.data.get("on", "")
+        if key and key not in self.scopes:
+            raise Http404
+        return self.scopes[key] if key else next(iter(self.scopes.values()), None)
+
+    @property
+    def token_limit(self) -> str:
+        text = str(self.data.get("limit", "")).strip()
+        return text if text.isdecimal() else ""
+
+
+@require_safe
+@readers_only
+def leaderboard(request: HttpRequest) -> HttpResponse:
+    """Show the leaderboard over the experiments that the reader may see."""
+    form, scope, state = _load(request)
+    context: dict[str, Any] = {"filter": {"form": form}, "scope": scope}
+    if scope is None or state is None:
+        return render(request, "grading_app/model_board.html", context)
+    rows, sort = _chosen_rows(form, state)
+    tasks = state.board.tasks
+    file = requested_file(request, [board_table(tasks, rows), compact_table(tasks, rows)], "leaderboard")
+    if file is not None:
+        return file
+    query = {name: str(value) for name, value in request.GET.items() if value and name in form.fields}
+    context |= {
+        "state": state,
+        "tasks": tasks,
+        "heads": list_heads(tasks, sort, query),
+        "rows": shown_rows(tasks, rows),
+        "n_rows": len(state.board.rows),
+        "formula": FORMULA,
+        "ranks": RANKS,
+        "has_incomplete": any(row.incomplete for row in rows),
+        "has_others": any(row.others for row in rows),
+        "here": request.get_full_path(),
+        "files": _files(query),
+    }
+    return render(request, "grading_app/model_board.html", context)
+
+
+@require_safe
+@readers_only
+@csp_replace(
+    {"default-src": ["'none'"], "script-src": ["'none'"], "style-src": ["'unsafe-inline'"], "img-src": ["data:"]}
+)  # type: ignore[untyped-decorator]
+def leaderboard_figure(request: HttpRequest, file_format: str) -> HttpResponse:
+    """Return the leaderboard as SVG or PNG, with the rows and in the order of the address."""
+    form, _, state = _load(request)
+    theme = THEMES.get(request.GET.get("theme", ""))
+    if state is None or theme is None or file_format not in FIGURE_TYPES or not state.board.rows:
+        raise Http404
+    rows, _ = _chosen_rows(form, state)
+    panels, width = [board_panel(state.board.tasks, rows)], board_width(state.board.tasks)
+    picture = (
+        png(lambda: heat_figure.draw(panels, width))
+        if file_format == "png"
+        else svg(lambda: heat_figure.draw(panels, width), theme)
+    )
+    response = HttpResponse(picture, content_type=FIGURE_TYPES[file_format])
+    response["Content-Disposition"] = f'attachment; filename="leaderboard.{file_format}"'
+    response["Cache-Control"] = "private, no-cache"
+    return response
+
+
+def _load(request: HttpRequest) -> tuple[ModelBoardForm, BoardScope | None, BoardState | None]:
+    experiments = parametric_experiments(request.user)
+    form = ModelBoardForm(request.GET, list_scopes(experiments))
+    scope = form.scope
+    if scope is None:
+        return form, None, None
+    state = load_board([one for one in experiments if one.dataset_id in scope.datasets], form.token_limit)
+    form.offer_rows(state.board.rows)
+    return form, scope, state
+
+
+def _chosen_rows(form: ModelBoardForm, state: BoardState) -> tuple[list[ModelRow], str]:
+    """Return the rows of the address in its order. Raise Http404 for an unknown order."""
+    sort = form.data.get("sort") or DEFAULT_SORT
+    try:
+        rows = sort_rows(state.board, sort)
+    except KeyError as unknown:
+        raise Http404 from unknown
+    if not form.is_valid():
+        return [], sort
+    family, group = form.cleaned_data["family"], form.cleaned_data["group"]
+    return [row for row in rows if family in ("", row.family) and (not group or group in row.groups)], sort
+
+
+def _files(query: dict[str, str]) -> list[dict[str, str]]:
+    stem, page = "leaderboard_figure", reverse("leaderboard")
+    return [
+        {"label": "PNG", "address": f"{reverse(stem, args=['png'])}?{urlencode(query)}"},
+        {"label": "SVG", "address": f"{reverse(stem, args=['svg'])}?{urlencode({**query, 'theme': 'light'})}"},
+        {"label": "CSV", "address": f"{page}?{urlencode({**query, 'table': 'leaderboard', 'format': 'csv'})}"},
+        {"label": "LaTeX", "address": f"{page}?{urlencode({**query, 'table': 'compact', 'format': 'latex'})}"},
+    ]

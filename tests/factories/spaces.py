@@ -1,0 +1,60 @@
+"""Experiments over parametric datasets, whose right answers follow from the item."""
+
+from datasets_app.parametric.spaces import resolve
+from datasets_app.parametric.spec import read_space
+from datasets_app.parametric_datasets import SpaceFiles, create_parametric_dataset
+from grading_app.scoring.grading import grade
+from runs_app.models import LanguageModel, Prompt, Sampler
+from tests import factories
+
+SPACE = """
+name: small
+precision: {low: {count: %d}}
+tasks:
+  - name: brackets
+    params: {length: [4, 8, 12], max_depth: [2, 4], kinds: [1, 2]}
+  - name: swaps
+    task: shuffle
+    params: {length: [4, 5], max_depth: [2, 6]}
+"""
+
+
+def make_space_dataset(slug="reasoning", count=4, text=SPACE):
+    """An approved dataset of 12 points of brackets and 4 of swaps (a shuffle), `count` cases each."""
+    text = text % count if "%d" in text else text
+    dataset = create_parametric_dataset(resolve(read_space(text)), SpaceFiles(text, "small.yaml"), slug=slug, by="test")
+    return factories.approve(dataset) or dataset
+
+
+def make_space_experiment(slug="space", *, dataset=None, models=("strong", "weak"), outcome=None, **fields):
+    """Every trial is done and graded. `outcome(item, model)` is right, wrong, unreadable, or cut off."""
+    made = factories.make_experiment(
+        slug, dataset=dataset or make_space_dataset(),
+        models=[LanguageModel.objects.filter(name=name).first() or factories.make_model(name) for name in models],
+        prompts=[Prompt.objects.filter(name="direct").first() or factories.make_prompt("direct")],
+        samplers=[Sampler.objects.filter(name="greedy").first() or factories.make_sampler("greedy")],
+        **{"scorers": ["final_answer"], "status": "active", **fields},
+    )  # fmt: skip
+    for run in factories.make_runs(made, status="done"):
+        name = run.condition.model.name
+        factories.plan_trials(run, answer=lambda item, *_, name=name: answer_with(item, (outcome or skill)(item, name)))
+    grade(made, by="test")
+    return made
+
+
+def skill(item, model):
+    """Long items are harder; the weak model is right at the shortest only."""
+    most = {"strong": 8, "weak": 4}.get(model, 6)
+    length = item.metadata["params"]["length"]
+    return "right" if length <= most else "cut" if item.metadata["number"] == 0 else "wrong"
+
+
+def answer_with(item, outcome):
+    if outcome is None:
+        return None
+    tokens = 20 + 10 * item.metadata["params"]["length"] + item.metadata["number"]
+    text = {"right": f"Final Answer: {item.target}", "wrong": "Final Answer: ((", "unreadable": "I do not know."}
+    return {
+        "answer": text.get(outcome, "Let me think about it"), "truncated": outcome == "cut",
+        "finish_reason": "length" if outcome == "cut" else "stop", "output_tokens": tokens,
+    }  # fmt: skip

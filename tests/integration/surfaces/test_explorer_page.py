@@ -1,0 +1,215 @@
+"""The explorer shows the counts by point in each view, keeps every choice in the address, and leads to trials."""
+
+import csv
+import io
+import re
+from urllib.parse import parse_qs, urlparse
+
+import pytest
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from django.urls import reverse
+
+from evalsite.lib import permissions
+from grading_app.surfaces.explorer_views import VIEW_PAGES
+from grading_app.surfaces.question import VIEWS
+from runs_app.models import Trial
+from tests import factories
+from tests.factories.spaces import make_space_dataset, make_space_experiment
+from tests.page_text import page_text
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def experiment():
+    return make_space_experiment()
+
+
+@pytest.fixture
+def client_of():
+    def client(user):
+        found = Client()
+        found.force_login(user)
+        return found
+
+    return client
+
+
+def condition_of(experiment, model):
+    return experiment.conditions.get(model__name=model).pk
+
+
+def get(client, experiment, **query):
+    return client.get(reverse("explorer", args=[experiment.slug]), query)
+
+
+def rows_of(client, experiment, table, **query):
+    response = get(client, experiment, table=table, format="csv", **query)
+    assert response.status_code == 200
+    return list(csv.DictReader(io.StringIO(response.content.decode().lstrip("\ufeff"))))
+
+
+def test_each_cell_has_the_accuracy_interval_and_truncation_of_its_answers(experiment, client_of):
+    client = client_of(experiment.owner)
+    weak = condition_of(experiment, "weak")
+    rows = rows_of(client, experiment, "surface", task="brackets", condition=weak, x="length", y="max_depth")
+    assert [(row["length"], row["max_depth"]) for row in rows] == [
+        (length, depth) for depth in ("2", "4") for length in ("4", "8", "12")
+    ]
+    for row in rows:
+        of_cell = Trial.objects.filter(
+            run__condition=weak, item__category="brackets",
+            item__metadata__params__length=int(row["length"]), item__metadata__params__max_depth=int(row["max_depth"]),
+        )  # fmt: skip
+        assert int(row["n"]) == of_cell.filter(truncated=False).count()
+        assert int(row["truncated"]) == of_cell.filter(truncated=True).count()
+        assert int(row["correct"]) == of_cell.filter(gradings__score=1).count()
+    assert [row["accuracy"] for row in rows[:3]] == ["1.0", "0.0", "0.0"]
+    assert (float(rows[0]["interval_low"]), float(rows[0]["interval_high"])) == pytest.approx((0.6756, 1), abs=1e-4)
+
+
+def test_a_fixed_parameter_leaves_its_points_and_an_average_adds_them_up(experiment, client_of):
+    client = client_of(experiment.owner)
+    whole = rows_of(client, experiment, "surface", task="brackets", x="length", y="max_depth")
+    fixed = rows_of(client, experiment, "surface", task="brackets", x="length", y="max_depth", **{"at-kinds": "1"})
+    cut = sum(int(row["n"]) + int(row["truncated"]) for row in whole)
+    assert sum(int(row["n"]) + int(row["truncated"]) for row in fixed) * 2 == cut == 48
+
+
+def test_a_cell_leads_to_the_trials_that_it_counts(experiment, client_of):
+    client = client_of(experiment.owner)
+    strong = condition_of(experiment, "strong")
+    page = get(client, experiment, task="brackets", condition=strong, x="length", y="kinds", **{"at-max_depth": "4"})
+    addresses = re.findall(r'<td class="level-\d"><a href="([^"]+)"', page.content.decode())
+    assert len(addresses) == 6
+    for address in addresses:
+        where = parse_qs(urlparse(address.replace("&amp;", "&")).query)
+        assert where["condition"] == [str(strong)]
+        shown = client.get(address.replace("&amp;", "&"))
+        keys = {trial.pk for trial in shown.context["table"].data}
+        params = dict(part.split("=") for part in where["point"][0].split("&"))
+        assert params["max_depth"] == "4"
+        expected = Trial.objects.filter(
+            run__condition=strong, item__category="brackets",
+            **{f"item__metadata__params__{name}": int(value) for name, value in params.items()},
+        )  # fmt: skip
+        assert keys == {trial.pk for trial in expected}
+        assert len(keys) == 4
+
+
+def test_parameters_that_cannot_be_read_show_no_trials_and_say_why(experiment, client_of):
+    page = client_of(experiment.owner).get(reverse("trial_list"), {"point": "length"})
+    assert "Write parameters as name=value" in page_text(page)
+    assert not page.context["page"].keys
+
+
+def test_the_difference_is_the_compared_condition_minus_the_chosen_one(experiment, client_of):
+    client = client_of(experiment.owner)
+    weak, strong = condition_of(experiment, "weak"), condition_of(experiment, "strong")
+    asked = {"view": "difference", "task": "brackets", "condition": weak, "against": strong, "x": "length", "y": "-"}
+    rows = {row["length"]: row for row in rows_of(client, experiment, "difference", **asked)}
+    assert {length: float(row["difference"]) for length, row in rows.items()} == {"4": 0.0, "8": 1.0, "12": 0.0}
+    assert float(rows["8"]["interval_low"]) > 0.5
+    assert float(rows["4"]["interval_low"]) < 0 < float(rows["4"]["interval_high"])
+    back = {**asked, "condition": strong, "against": weak}
+    assert float(rows_of(client, experiment, "difference", **back)[1]["difference"]) == -1.0
+
+
+def test_intervals_of_a_difference_agree_with_newcombes_without_guessing(experiment):
+    from grading_app.statistics.stratified_shares import newcombe_difference
+    from grading_app.surfaces.point_counts import CellCounts
+    from grading_app.surfaces.surface import estimate, subtract
+
+    one, other = (estimate([CellCounts(1, 0, n, right, n, 0, 0, 0.0, 0, 0)]) for right, n in ((48, 80), (56, 70)))
+    assert subtract(one, other) == pytest.approx(newcombe_difference(48, 80, 56, 70), abs=1e-12)
+    guessed = estimate([CellCounts(1, 0, 90, 60, 90, 0, 0, 30.0, 0, 0)])
+    assert guessed.value == 0.5
+    assert guessed.interval.center == pytest.approx((0.66666 * 90 + 1.92073) / (90 + 3.84146) * 1.5 - 0.5, abs=1e-4)
+
+
+def test_curves_have_a_row_for_each_condition_and_value(experiment, client_of):
+    rows = rows_of(client_of(experiment.owner), experiment, "curves", view="curves", task="brackets", x="length")
+    assert [(row["condition"].split(" / ")[0], row["length"], row["correct"]) for row in rows] == [
+        ("strong", "4", "16"), ("strong", "8", "16"), ("strong", "12", "0"),
+        ("weak", "4", "16"), ("weak", "8", "0"), ("weak", "12", "0"),
+    ]  # fmt: skip
+
+
+def test_clusters_join_conditions_whose_intervals_overlap(client_of):
+    experiment = make_space_experiment(models=("a", "b", "c"), outcome=_half_of_c)
+    rows = rows_of(client_of(experiment.owner), experiment, "clusters", view="clusters", task="brackets")
+    assert [row["clusters"] for row in rows] == ["A", "A", "B"]
+
+
+def _half_of_c(item, model):
+    return "wrong" if model == "c" and item.metadata["number"] % 2 else "right"
+
+
+def test_every_view_opens_with_its_figures(experiment, client_of):
+    client = client_of(experiment.owner)
+    for view in VIEWS:
+        page = get(client, experiment, view=view, task="brackets")
+        assert page.status_code == 200, view
+        assert VIEW_PAGES[view].reading.split(".")[0] in page_text(page)
+        for figure in page.context["figures"]:
+            for address in (figure["address"], figure["narrow"], figure["dark"]):
+                picture = client.get(address)
+                assert picture.status_code == 200, (view, address)
+                assert picture.content.startswith(b"<svg")
+
+
+def test_the_surface_shows_accuracy_and_its_lower_bound(experiment, client_of):
+    client = client_of(experiment.owner)
+    picture = client.get(
+        reverse("explorer_figure", args=[experiment.slug, "surface"]),
+        {"task": "brackets", "x": "length", "y": "max_depth"},
+    ).content.decode()
+    # Two faces between three lengths and two depths on each surface.
+    assert len(re.findall(r'id="Poly3DCollection_\d', picture)) == 2
+    assert "accuracy beyond guessing" in picture
+
+
+def test_unknown_choices_fall_back_to_what_there_is(experiment, client_of):
+    client = client_of(experiment.owner)
+    page = get(client, experiment, task="nothing", condition="999999", x="?", y="zz", view="what", rule="x", wave="7")
+    assert page.status_code == 200
+    assert page.context["question"].task == "brackets"
+    assert client.get(reverse("explorer_figure", args=[experiment.slug, "nothing"])).status_code == 404
+
+
+def test_an_experiment_without_gradings_says_what_to_do(client_of):
+    experiment = factories.make_experiment("fresh", dataset=make_space_dataset())
+    page = get(client_of(experiment.owner), experiment)
+    assert "Grading needs no further calls" in page_text(page)
+
+
+def test_only_parametric_experiments_have_the_tab(experiment, client_of):
+    plain = factories.make_experiment("plain")
+    client = client_of(experiment.owner)
+    shown = [
+        reverse("explorer", args=[one.slug]) in client.get(one.get_absolute_url()).content.decode()
+        for one in (experiment, plain)
+    ]
+    assert shown == [True, False]
+
+
+def test_others_do_not_find_a_private_experiment(experiment, client_of):
+    client = client_of(factories.make_user("other", permissions.RESEARCHER))
+    assert get(client, experiment).status_code == 404
+    assert client.get(reverse("explorer_figure", args=[experiment.slug, "surface"])).status_code == 404
+
+
+def test_the_number_of_queries_does_not_grow_with_points_or_conditions(experiment, client_of):
+    def queries_of(made):
+        client = client_of(made.owner)
+        get(client, made)
+        with CaptureQueriesContext(connection) as found:
+            get(client, made)
+        return len(found)
+
+    larger = make_space_experiment(
+        "larger", dataset=experiment.dataset, models=("strong", "weak", "c", "d", "e"), samples=2
+    )
+    assert queries_of(larger) == queries_of(experiment) < 20

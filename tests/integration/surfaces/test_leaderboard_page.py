@@ -1,0 +1,220 @@
+"""The site's leaderboard: rows from stored counts, ranks by corrected tests, and only what the reader may read."""
+
+import csv
+import io
+import re
+
+import pytest
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from django.urls import reverse
+
+from evalsite.lib import permissions
+from grading_app.scoring.grading import grade
+from grading_app.statistics.reason_score import bootstrap_score, reason_score
+from grading_app.surfaces import point_counts
+from runs_app.models import LanguageModel
+from runs_app.stopping.rules import Tally
+from tests import factories
+from tests.factories.spaces import make_space_dataset, make_space_experiment
+from tests.page_text import page_text
+
+pytestmark = pytest.mark.django_db
+BOARD = "/leaderboard/"
+
+
+def signed_in(user):
+    client = Client()
+    client.force_login(user)
+    return client
+
+
+def rows_of(client, **query):
+    response = client.get(BOARD, {"table": "leaderboard", "format": "csv", **query})
+    assert response.status_code == 200
+    return list(csv.DictReader(io.StringIO(response.content.decode().lstrip("\ufeff"))))
+
+
+def test_a_row_has_the_cell_of_each_task_and_both_scores():
+    experiment = make_space_experiment(dataset=make_space_dataset(count=16), models=("m",), outcome=_three_of_four)
+    (row,) = rows_of(signed_in(experiment.owner))
+    swaps = experiment.dataset.items.filter(category="swaps")
+    guesses = sum(item.metadata["guess_chance"] for item in swaps if item.metadata["number"] % 8)
+    tallies = {
+        "brackets": Tally(12 * 12, 12 * 14, 12 * 2),
+        "swaps": Tally(4 * 12, 4 * 14, 4 * 2, guess_chances=guesses),
+    }
+    for task, tally in tallies.items():
+        interval = tally.interval(correction="excess_counts")
+        assert float(row[f"{task}_center"]) == pytest.approx(interval.center)
+        assert float(row[f"{task}_ci_low"]) == pytest.approx(interval.low)
+        assert float(row[f"{task}_truncated"]) == 0.125
+    assert float(row["reason_score"]) == pytest.approx(reason_score(tallies).score)
+    second = bootstrap_score(tallies)
+    assert (float(row["reason_score_2"]), float(row["reason_score_2_ci_low"])) == pytest.approx(
+        (second.score, second.low)
+    )
+    assert (row["incomplete"], row["answers"]) == ("", "256")
+    tokens = sum(trial.output_tokens for run in experiment.runs.all() for trial in run.trials.all())
+    assert int(row["tokens"]) == tokens
+    assert float(row["score_per_token"]) == pytest.approx(float(row["reason_score"]) * 256 / tokens)
+
+
+def _three_of_four(item, _model):
+    number = item.metadata["number"]
+    return "cut" if number % 8 == 0 else "wrong" if number % 8 == 4 else "right"
+
+
+def test_a_cell_shows_its_interval_truncation_and_a_star_until_all_cases_are_answered():
+    experiment = make_space_experiment(
+        models=("m",), outcome=lambda item, _: None if item.position == 0 else _three_of_four(item, _)
+    )
+    text = page_text(signed_in(experiment.owner).get(BOARD))
+    assert re.search(r">\.\d\d - (\.\d\d|1\.00) \[-\.\d\d\]\*</a>", text)
+    assert "* marks an incomplete evaluation" in text
+    assert rows_of(signed_in(experiment.owner))[0]["incomplete"] == "*"
+
+
+def test_ranks_separate_what_a_corrected_test_separates():
+    experiment = make_space_experiment(
+        dataset=make_space_dataset(count=16), models=("a", "b", "c"), outcome=_shares(a=16, b=15, c=4)
+    )
+    ranks = {row["model"]: row["rank"] for row in rows_of(signed_in(experiment.owner))}
+    assert ranks == {"a": "1", "b": "2", "c": "3"}
+    close = make_space_experiment(
+        "close", models=("d", "e"), outcome=_shares(d=4, e=3), dataset=make_space_dataset("x")
+    )
+    keys = {scope.key for scope in signed_in(close.owner).get(BOARD).context["filter"]["form"].scopes.values()}
+    assert len(keys) == 2
+    text = page_text(signed_in(close.owner).get(BOARD))
+    assert "Holm" in text
+
+
+def _shares(**right):
+    return lambda item, model: "right" if item.metadata["number"] < right[model] else "wrong"
+
+
+def test_experiments_on_other_items_are_not_compared():
+    one = make_space_experiment("one", models=("a",))
+    other = make_space_experiment("other", models=("b",), dataset=make_space_dataset("others", count=5))
+    client = signed_in(one.owner)
+    scopes = client.get(BOARD).context["filter"]["form"].scopes
+    assert {row["experiment"] for row in rows_of(client)} == {"other"}
+    first = next(key for key, scope in scopes.items() if one.dataset_id in scope.datasets)
+    assert {row["experiment"] for row in rows_of(client, on=first)} == {"one"}
+    assert client.get(BOARD, {"on": "dataset-unknown"}).status_code == 404
+    assert other.dataset_id not in scopes[first].datasets
+
+
+def test_experiments_on_equal_items_are_compared_across_datasets():
+    one = make_space_experiment("one", models=("a",))
+    copy = make_space_dataset("copy")
+    assert copy.content_hash == one.dataset.content_hash
+    make_space_experiment("two", dataset=copy, models=("b",))
+    assert {row["model"] for row in rows_of(signed_in(one.owner))} == {"a", "b"}
+
+
+def test_a_condition_in_two_experiments_has_one_row_with_the_most_answers():
+    one = make_space_experiment("one", models=("a",))
+    make_space_experiment(
+        "two", dataset=one.dataset, models=("a",), outcome=lambda item, _: None if item.position else "right"
+    )
+    (row,) = rows_of(signed_in(one.owner))
+    assert (row["experiment"], row["answers"]) == ("one", "64")
+
+
+def test_a_reader_sees_only_the_experiments_that_they_may_read():
+    mine = make_space_experiment("mine", models=("a",))
+    stranger = factories.make_user("stranger", permissions.RESEARCHER)
+    make_space_experiment("theirs", dataset=mine.dataset, models=("b",), owner=stranger)
+    shared = make_space_experiment("shared", dataset=mine.dataset, models=("c",), owner=stranger, sharing="group")
+    assert {row["model"] for row in rows_of(signed_in(mine.owner))} == {"a", "c"}
+    viewer = factories.make_user("viewer", permissions.VIEWER)
+    assert {row["experiment"] for row in rows_of(signed_in(viewer))} == {shared.slug}
+
+
+def test_rows_are_sorted_and_filtered_by_the_address():
+    experiment = make_space_experiment(models=("strong", "weak"))
+    LanguageModel.objects.filter(name="weak").update(groups="size:small arch:moe")
+    client = signed_in(experiment.owner)
+
+    def models(**query):
+        return [row["model"] for row in rows_of(client, **query)]
+
+    assert models() == ["strong", "weak"]
+    assert models(sort="score") == ["weak", "strong"]
+    assert models(sort="-model") == ["weak", "strong"]
+    assert models(sort="task-brackets") == ["weak", "strong"]
+    assert models(group="arch:moe") == ["weak"]
+    family = client.get(BOARD).context["filter"]["form"].fields["family"].choices[1][0]
+    assert models(family=family)
+    assert client.get(BOARD, {"sort": "nothing"}).status_code == 404
+    assert "Select a valid choice" in page_text(client.get(BOARD, {"group": "no such group"}))
+
+
+def test_a_limit_of_tokens_takes_the_gradings_of_that_rule():
+    experiment = make_space_experiment(models=("m",), outcome=lambda *_: "right")
+    grade(experiment, scorers=["final_answer:100"], by="test")
+    client = signed_in(experiment.owner)
+    assert float(rows_of(client)[0]["brackets_truncated"]) == 0
+    assert float(rows_of(client, limit="100")[0]["brackets_truncated"]) > 0.3
+    text = page_text(client.get(BOARD, {"limit": "300"}))
+    assert "Without gradings by this rule: space." in text
+
+
+def test_the_files_have_the_rows_of_the_page():
+    experiment = make_space_experiment()
+    client = signed_in(experiment.owner)
+    latex = client.get(BOARD, {"table": "compact", "format": "latex"}).content.decode()
+    assert r"\toprule" in latex
+    assert "strong / direct / greedy" in latex
+    picture = client.get(reverse("leaderboard_figure", args=["svg"]))
+    assert "strong / direct / greedy" in picture.content.decode()
+    png = client.get(reverse("leaderboard_figure", args=["png"]), {"sort": "score"})
+    assert png.content.startswith(b"\x89PNG")
+    assert client.get(reverse("leaderboard_figure", args=["gif"])).status_code == 404
+
+
+def test_names_of_models_are_escaped_in_cells():
+    experiment = make_space_experiment(models=("m",))
+    experiment.dataset.items.count()
+    text = signed_in(experiment.owner).get(BOARD).content.decode()
+    assert f'href="{reverse("explorer", args=[experiment.slug])}?condition=' in text
+    assert "&amp;task=brackets" in text
+
+
+def test_many_answers_are_counted_by_a_worker_and_the_page_says_so(monkeypatch):
+    asked = []
+    monkeypatch.setattr("django_q.tasks.async_task", lambda *arguments: asked.append(arguments))
+    monkeypatch.setattr(point_counts, "MOST_AT_ONCE", 0)
+    experiment = make_space_experiment(models=("m",))
+    client = signed_in(experiment.owner)
+    assert "A worker is counting the answers of space." in page_text(client.get(BOARD))
+    from grading_app.tasks import compute_aggregates
+
+    for _, keys in asked:
+        compute_aggregates(keys)
+    assert "A worker is counting" not in page_text(client.get(BOARD))
+    assert len(rows_of(client)) == 1
+
+
+def test_the_number_of_queries_does_not_grow_with_experiments():
+    one = make_space_experiment("one", models=("a",))
+    client = signed_in(one.owner)
+
+    def queries():
+        client.get(BOARD)
+        with CaptureQueriesContext(connection) as found:
+            client.get(BOARD)
+        return len(found)
+
+    first = queries()
+    for number in range(3):
+        make_space_experiment(f"more-{number}", dataset=one.dataset, models=(f"m{number}", f"n{number}"))
+    assert queries() == first < 15
+
+
+def test_nothing_to_compare_says_what_the_page_needs():
+    text = page_text(signed_in(factories.make_user("owner", permissions.RESEARCHER)).get(BOARD))
+    assert "No parametric experiment with answers" in text
