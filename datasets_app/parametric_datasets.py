@@ -84,7 +84,7 @@ def create_parametric_dataset(
     )
     with change_draft(dataset):
         _save_items(dataset, space.points, seed=space.seed, watch=watch)
-        summary = f"generated {space.cases:,} items at {len(space.points):,} points"
+        summary = f"generated {space.most_cases:,} items at {len(space.points):,} points"
         note(dataset, "items", f"{summary}: {extension}" if extension else summary, by=by)
     return dataset
 
@@ -92,7 +92,7 @@ def create_parametric_dataset(
 def check_keys(space: Space) -> None:
     """Raise CurationError if a point's parameters make a key that is too long for an item."""
     for point in space.points:
-        if len(point.slug) + len(str(point.count)) + 1 > LONGEST_KEY:
+        if len(point.slug) + len(str(point.most)) + 1 > LONGEST_KEY:
             raise CurationError(f"{point.task}: the key {point.slug[:80]}... has more than {LONGEST_KEY} characters")
 
 
@@ -166,7 +166,7 @@ def _count_items(definition: Mapping[str, Any]) -> dict[tuple[str, ...], int]:
             point["task"],
             str(definition["seed"]),
             json.dumps(point["params"], sort_keys=True),
-        ): point["count"]
+        ): point["stopping"].get("maximum", point["count"])
         for point in definition["points"]
     }
 
@@ -174,12 +174,13 @@ def _count_items(definition: Mapping[str, Any]) -> dict[tuple[str, ...], int]:
 def _recipe(space: Space, digest: str, extension: Extension | None) -> dict[str, Any]:
     return {
         "strategy": STRATEGY,
-        "n": space.cases,
+        "n": space.most_cases,
         "seed": space.seed,
         "space": space.spec.name,
         "points": len(space.points),
         "precision": space.precision,
         "degree": space.degree,
         "density": space.density,
+        "stopping_rules": any(name in point.stopping for point in space.points for name in ("targetci", "abortht")),
         "definition_hash": digest,
     } | ({"from": str(extension.former)} if extension else {})

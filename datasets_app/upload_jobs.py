@@ -129,7 +129,7 @@ def _build_space(waiting: PendingUpload, job: Job, user: User) -> str:
             density=how.get("density", "normal"),
             seed=int(how.get("seed", SEED)),
         )
-        job = replace(job, state="saving", total=space.cases, seen_at=time.time(), saving_since=time.time())
+        job = replace(job, state="saving", total=space.most_cases, seen_at=time.time(), saving_since=time.time())
         waiting.put_job(job)
 
         def watch(saved: int) -> None:

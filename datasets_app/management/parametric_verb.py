@@ -76,7 +76,7 @@ def describe_space(space: Space) -> list[str]:
     how += [f"degree {space.degree}", f"density {space.density}", f"seed {space.seed}"]
     rows = [(task, points, *_cases(space, task)) for task, points in space.points_by_task.items()]
     rows.append(("total", len(space.points), space.cases, space.most_cases))
-    lines = [f"{space.spec.name}: {', '.join(how)}", f"{'task':<30} {'points':>8} {'cases':>10} {'at most':>10}"]
+    lines = [f"{space.spec.name}: {', '.join(how)}", f"{'task':<30} {'points':>8} {'a round':>10} {'cases':>10}"]
     lines += [f"{task:<30} {points:>8,} {cases:>10,} {most:>10,}" for task, points, cases, most in rows]
     if space.duplicates:
         lines.append(f"{space.duplicates:,} points are left out, because an earlier point has the same parameters")
@@ -84,9 +84,9 @@ def describe_space(space: Space) -> list[str]:
 
 
 def _cases(space: Space, task: str) -> tuple[int, int]:
-    """Return the cases of a task in the first round, and if every point goes on to its maximum."""
+    """Return the cases of a task in the first round, and all that are built: up to the maximum of each point."""
     points = [point for point in space.points if point.task == task]
-    return sum(point.count for point in points), sum(point.stopping.get("maximum", point.count) for point in points)
+    return sum(point.count for point in points), sum(point.most for point in points)
 
 
 def _read_files(path: Path) -> SpaceFiles:

@@ -48,7 +48,7 @@ class GeneratedItem:
 
 
 def generate_items(space: Space) -> Iterator[GeneratedItem]:
-    """Yield every case of the first round: point by point, in the order of each point's stream."""
+    """Yield every case up to the maximum of each point: point by point, in the order of each point's stream."""
     for point in space.points:
         yield from generate_point(point, seed=space.seed)
 
@@ -74,11 +74,11 @@ def read_points(definition: Mapping[str, Any]) -> list[Point]:
 def generate_point(
     point: Point, *, start: int = 0, stop: int | None = None, seed: int = SEED
 ) -> Iterator[GeneratedItem]:
-    """Yield the cases `start` to `stop` - 1 of a point; by default as many as its count.
+    """Yield the cases `start` to `stop` - 1 of a point; by default all up to its maximum.
 
     The stream is drawn from its beginning, so any part of it is the same whatever was drawn before.
     """
-    stop = point.count if stop is None else stop
+    stop = point.most if stop is None else stop
     cases = draw_cases(point.base_task, point.params, seed=seed)
     for number, case in enumerate(islice(cases, start, stop), start):
         yield GeneratedItem(point, number, case)

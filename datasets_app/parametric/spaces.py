@@ -35,7 +35,8 @@ MOST_CASES = 5_000_000
 class Point:
     """One setting of a task's parameters, and how many cases are drawn there.
 
-    index: the place in the space, from 0. task: the name in the file; base_task: the generator.
+    index: the place in the space, from 0. task: the name in the file; base_task: the generator. count: the cases of a
+    round.
     params: the parameters that the file sets, without the count. Absent ones have the generator's defaults.
     stopping: the fields of a stopping rule that are set.
     """
@@ -48,6 +49,11 @@ class Point:
     degree: int
     density: str
     stopping: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def most(self) -> int:
+        """Return the number of cases that are built: the maximum at which the point ends, or else its count."""
+        return int(self.stopping.get("maximum", self.count))
 
     @property
     def slug(self) -> str:
@@ -88,8 +94,8 @@ class Space:
 
     @cached_property
     def most_cases(self) -> int:
-        """Return the number of cases if every point goes on to its maximum."""
-        return sum(point.stopping.get("maximum", point.count) for point in self.points)
+        """Return the number of cases that are built: those of every point up to its maximum."""
+        return sum(point.most for point in self.points)
 
     @cached_property
     def points_by_task(self) -> dict[str, int]:

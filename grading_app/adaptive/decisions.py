@@ -15,8 +15,8 @@ from runs_app.engine.adaptive_rounds import PointDecision
 from runs_app.engine.counters import CounterKeys
 from runs_app.engine.database_recovery import OUTAGES
 from runs_app.models import Experiment, Point, Run
-from runs_app.planning.points import GUESS, adaptive_of
-from runs_app.planning.specs import AdaptiveSpec
+from runs_app.planning.adaptive_spec import AdaptiveSpec
+from runs_app.planning.points import GUESS, adaptive_of, read_key
 from runs_app.stopping.rules import Ratings, Tally
 
 logger = logging.getLogger("evalsite.drain")
@@ -28,14 +28,16 @@ JOIN runs_app_trial t ON t.run_id = p.run_id AND t.item_id = drawn.item
     AND t.dimension_id IS NOT DISTINCT FROM p.dimension_id
 """
 ANSWERED = f"SELECT t.id {TRIALS} WHERE p.id = ANY(%(points)s) AND t.status = 'done' AND NOT t.truncated"
+# A context limit of the rule counts a longer answer as cut off.
+CUT = "coalesce(g.parse_error = 'truncated', false)"
 # Grouped by item first: a point's mean rating is the mean of its items' means, so each item counts once.
 COUNTS = f"""
 WITH of_item AS (
     SELECT p.id, t.item_id, count(*) FILTER (WHERE answered AND g.score = 1) AS correct,
         count(*) FILTER (WHERE answered AND g.score IS NOT NULL) AS total,
-        count(*) FILTER (WHERE t.status = 'done' AND t.truncated) AS truncated,
+        count(*) FILTER (WHERE t.status = 'done' AND (t.truncated OR {CUT})) AS truncated,
         coalesce(sum({GUESS}) FILTER (WHERE answered AND g.score IS NOT NULL), 0)::float8 AS guess_chances,
-        count(*) FILTER (WHERE answered AND g.score IS NULL) AS unread,
+        count(*) FILTER (WHERE answered AND g.score IS NULL AND NOT {CUT}) AS unread,
         count(*) FILTER (WHERE t.status = 'failed') AS failed, avg(g.score) FILTER (WHERE answered) AS mean
     {TRIALS}
     JOIN datasets_app_item i ON i.id = t.item_id
@@ -43,7 +45,7 @@ WITH of_item AS (
     CROSS JOIN LATERAL (SELECT t.status = 'done' AND NOT t.truncated AS answered) AS state
     WHERE p.id = ANY(%(points)s) GROUP BY p.id, t.item_id
 )
-SELECT p.id, p.n_items, sum(correct)::int, sum(total)::int, sum(truncated)::int, sum(of_item.guess_chances),
+SELECT p.id, p.key, p.n_items, sum(correct)::int, sum(total)::int, sum(truncated)::int, sum(of_item.guess_chances),
     sum(unread)::int, sum(failed)::int, count(of_item.mean), coalesce(avg(of_item.mean), 0),
     coalesce(stddev_samp(of_item.mean), 0), d.scale_min, d.scale_max, count(*) FILTER (WHERE total > 0),
     coalesce(sum(total ^ 2), 0)::float8, coalesce(sum(correct ^ 2), 0)::float8,
@@ -98,6 +100,7 @@ class Counted:
     """The counts of a point from the rows. An answer without a score is no case; `unread` counts it."""
 
     point: int
+    key: Any
     items: int
     correct: int
     total: int
@@ -134,10 +137,11 @@ class Counted:
         return float(effective_size(sums, confidence))
 
     def decide(self, spec: AdaptiveSpec, points: Mapping[int, int], samples: int, rule: Rule) -> PointDecision:
-        asked, most = points[self.point], min(spec.max, self.items * samples)
-        tally = self.tally(spec.confidence)
-        decision = spec.rule(most).decide(tally, asked=asked)
-        upto, name = min(asked + spec.round, most), rule.grade_condition_id
+        own = spec.for_point(read_key(self.key))
+        asked, most = points[self.point], min(own.max, self.items * samples)
+        tally = self.tally(own.confidence)
+        decision = own.rule(most).decide(tally, asked=asked)
+        upto, name = min(asked + own.round, most), rule.grade_condition_id
         return PointDecision(self.point, asked, tally, self.unread, self.failed, decision, upto, name)
 
 

@@ -280,7 +280,7 @@ class _Grading:
 
 
 OF_TRIALS = f"""SELECT t.id, t.answer, t.rating, t.parse_error, t.truncated, t.output_tokens,
-    i.target, i.choices, i.metadata ->> 'task' FROM runs_app_trial t
+    i.target, i.choices::text, i.metadata ->> 'task' FROM runs_app_trial t
     JOIN datasets_app_item i ON i.id = t.item_id WHERE t.id = ANY(%(trials)s) AND {GRADABLE}{UNGRADED}"""  # noqa: S608
 
 
@@ -293,8 +293,10 @@ def grade_trials(experiment: Experiment, rule: Rule, trials: Sequence[int]) -> i
     wanted = {"trials": list(trials), "condition": grading._condition, "with_empty": grading._with_empty}
     rows = _rows(OF_TRIALS, wanted)
     scores = [
-        rule.score(Answer(answer, rating, error or None, truncated, tokens), _scored_item(*item))
-        for _, answer, rating, error, truncated, tokens, *item in rows
+        rule.score(
+            Answer(answer, rating, error or None, truncated, tokens), _scored_item(target, json.loads(choices), task)
+        )
+        for _, answer, rating, error, truncated, tokens, target, choices, task in rows
     ]
     grading._write([trial for trial, *_ in rows], scores)
     return grading._condition

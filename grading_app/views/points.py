@@ -21,8 +21,8 @@ from grading_app.views.results import chosen_wave, shown_figure
 from runs_app.models import Experiment, Point, Wave
 from runs_app.monitoring.point_status import PointLine, compute_savings, describe_rule
 from runs_app.monitoring.progress import Totals, experiment_state
+from runs_app.planning.adaptive_spec import AdaptiveSpec
 from runs_app.planning.points import adaptive_of
-from runs_app.planning.specs import AdaptiveSpec
 from runs_app.stopping import rating_coverage
 from runs_app.stopping.coverage import Covered, coverage_near
 from runs_app.stopping.repeated_coverage import RepeatedCoverage, RepeatedDesign, coverage_of
@@ -52,6 +52,7 @@ def experiment_points(request: HttpRequest, slug: str) -> HttpResponse:
         "rule": describe_rule(spec) if spec else [],
         "is_rated": spec is not None and spec.is_rated,
         "covered": _covered(spec, frames.points) if spec else None,
+        "covered_tasks": _covered_tasks(spec, frames.points) if spec else [],
         "is_simulated": spec is not None and spec.confidence == 0.95 and spec.correction == "mapped",
         "repeats": experiment.samples > 1,
         "repeated": _repeated(experiment, spec) if spec else None,
@@ -69,10 +70,18 @@ def _covered(spec: AdaptiveSpec, lines: list[PointLine]) -> Covered | None:
 
     For ratings the shortest scale is used, because there the half-width is the largest share of the scale.
     """
+    if spec.targetci is None:
+        return None
     if not spec.is_rated:
         return coverage_near(spec.targetci, spec.round)
     lengths = [line.scale[1] - line.scale[0] for line in lines if line.scale]
     return rating_coverage.coverage_near(spec.targetci, spec.round, min(lengths)) if lengths else None
+
+
+def _covered_tasks(spec: AdaptiveSpec, lines: list[PointLine]) -> list[tuple[str, Covered]]:
+    """Return the coverage of the rule of each task with settings of its own, if it has a half-width."""
+    found = [(name, _covered(spec.for_task(name), lines)) for name in sorted(spec.tasks)]
+    return [(name, covered) for name, covered in found if covered]
 
 
 def _repeated(experiment: Experiment, spec: AdaptiveSpec) -> RepeatedCoverage | None:
@@ -80,7 +89,7 @@ def _repeated(experiment: Experiment, spec: AdaptiveSpec) -> RepeatedCoverage | 
 
     Return None if no point repeats an item, or the answers are ratings: items count once there.
     """
-    if spec.is_rated or spec.correction != "mapped" or experiment.samples == 1:
+    if spec.is_rated or spec.correction != "mapped" or experiment.samples == 1 or spec.targetci is None:
         return None
     points = Point.objects.filter(run__experiment=experiment, n_items__lt=spec.max)
     items = points.aggregate(least=Min("n_items"))["least"]

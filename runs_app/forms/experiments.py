@@ -18,6 +18,7 @@ from runs_app.forms.draws import DrawForm
 from runs_app.forms.fields import PriorityField, RulesField, all_scorers
 from runs_app.grading_interface import grading, scorer_choices, scorer_name
 from runs_app.models import Dimension, Experiment, LanguageModel, Prompt, Sampler
+from runs_app.planning.space_rules import NoSpaceRules, read_space_rules
 from runs_app.stopping.rules import MIN_FAILURES
 
 LONGEST_FILE = 1_000_000
@@ -163,7 +164,7 @@ class ExperimentForm(SharingFields, forms.ModelForm):  # type: ignore[type-arg]
         if not self.adaptive.is_valid():
             self._take_errors(self.adaptive, "Points")
             return cleaned
-        self.instance.adaptive = chosen = self.adaptive.content
+        self.instance.adaptive = chosen = self._chosen_rule(cleaned)
         if chosen and chosen["scorer"] not in map(scorer_name, cleaned["scorers"]):
             try:
                 cleaned["scorers"].append(grading().stored_scorer(chosen["scorer"]))
@@ -171,6 +172,17 @@ class ExperimentForm(SharingFields, forms.ModelForm):  # type: ignore[type-arg]
                 if "rules" not in self.errors:
                     self.add_error("rules", f"Adaptive stopping uses {chosen['scorer']}. {problem}")
         return cleaned
+
+    def _chosen_rule(self, cleaned: dict[str, Any]) -> dict[str, Any]:
+        """Return the content of `adaptive`: the fields of its form, or the rules of the dataset's space."""
+        dataset = cleaned.get("dataset")
+        if not self.adaptive.wants_dataset_rules or dataset is None:
+            return self.adaptive.content
+        try:
+            return read_space_rules(dataset)
+        except NoSpaceRules as problem:
+            self.add_error(None, [f"Use the dataset's stopping rules: {problem}."])
+            return {}
 
     def _take_errors(self, part: forms.Form, name: str) -> None:
         for field, errors in part.errors.items():

@@ -20,6 +20,8 @@ def label_of(key: dict[str, Any], dimension: Dimension | None = None) -> str:
     """Return a label such as `spatial` or `depth 3, length 16`. With a dimension: `calm, valence`."""
     if set(key) == {"category"}:
         place = str(key["category"]) or "no category"
+    elif set(key) == {"task", "point"}:
+        place = str(key["point"])
     else:
         place = ", ".join(f"{name} {value}" for name, value in sorted(key.items()))
     return f"{place}, {dimension.name}" if dimension else place
@@ -35,7 +37,9 @@ class PointQuerySet(models.QuerySet["Point"]):
 
 @constrain_choices
 class Point(models.Model):
-    """The items of one category, or with the same parameters, in one run. They are asked in rounds until a rule stops.
+    """The items of one category, of one point of a space, or with the same metadata, in one run.
+
+    They are asked in rounds until a rule stops.
 
     If items are rated, each point belongs to one dimension. Case k (from 0) is repetition k // n_items of item `items[k
     % n_items]`. Cases 0 to n_planned - 1 have a trial. Other cases have no trial and therefore no reservation. The

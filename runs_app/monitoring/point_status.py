@@ -11,8 +11,8 @@ from decimal import Decimal
 from typing import Any
 
 from runs_app.models import Experiment, Point, Wave
+from runs_app.planning.adaptive_spec import AdaptiveSpec
 from runs_app.planning.points import adaptive_of
-from runs_app.planning.specs import AdaptiveSpec
 from runs_app.stopping.rules import Scale
 
 
@@ -107,7 +107,7 @@ def _line(point: Point, spec: AdaptiveSpec, samples: int) -> PointLine:
         status=point.status,
         status_label=point.get_status_display(),
         asked=point.n_planned,
-        most=min(spec.max, point.n_items * samples),
+        most=min(spec.for_point(point.key).max, point.n_items * samples),
         scored=point.n_total,
         correct=point.n_correct,
         truncated=point.n_truncated,
@@ -143,11 +143,24 @@ def compute_savings(lines: Sequence[PointLine]) -> Savings:
 
 
 def describe_rule(spec: AdaptiveSpec) -> list[str]:
-    """Return sentences that describe the rounds and the stopping rule of this design."""
-    told = [
-        f"Each point is asked in rounds of {spec.round:,} cases, {spec.max:,} at most, until the "
-        f"{_per_cent(spec.confidence)} interval of {_what_is_known(spec)} is within ±{spec.targetci:g}."
+    """Return sentences that describe the rounds and the stopping rule of this design, and of each task's own rule."""
+    general = [] if spec.tasks and spec.targetci is None else _describe_one(spec, "Each point")
+    own = [
+        sentence
+        for name in sorted(spec.tasks)
+        for sentence in _describe_one(spec.for_task(name), f"Each point of {name}")
     ]
+    return general + own
+
+
+def _describe_one(spec: AdaptiveSpec, points: str) -> list[str]:
+    if spec.targetci is None:
+        told = [f"{points} gets {spec.round:,} cases."]
+    else:
+        told = [
+            f"{points} is asked in rounds of {spec.round:,} cases, {spec.max:,} at most, until the "
+            f"{_per_cent(spec.confidence)} interval of {_what_is_known(spec)} is within ±{spec.targetci:g}."
+        ]
     if spec.backoffht is not None:
         share = _per_cent(spec.backoffht)
         told.append(f"Above {share} of answers cut off, ±{spec.targetciht:g} is asked for instead.")

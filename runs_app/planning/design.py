@@ -15,9 +15,9 @@ from datasets_app.models import Dataset, Item
 from runs_app.llm import parameters, prompts
 from runs_app.models import Dimension, Experiment, LanguageModel, Prompt, Sampler
 from runs_app.planning import points, token_bounds
+from runs_app.planning.adaptive_spec import AdaptiveSpec
 from runs_app.planning.conditions import Cell, Facet, condition_identity, cross_facets
 from runs_app.planning.points import PointSize
-from runs_app.planning.specs import AdaptiveSpec
 from runs_app.pricing import costs
 
 
@@ -232,14 +232,23 @@ class Design:
     def warnings(self) -> list[str]:
         """Return warnings about allowed settings that look like a mistake."""
         of_prompts = [f"prompt {prompt}: {said}" for prompt in self.prompts for said in self._warnings_for(prompt)]
-        return of_prompts + list(self._warnings_of_batches() if self.experiment.batch and not self.is_dev else ())
+        of_batches = self._warnings_of_batches() if self.experiment.batch and not self.is_dev else ()
+        return [*of_prompts, *of_batches, *self._warnings_of_space()]
+
+    def _warnings_of_space(self) -> Iterator[str]:
+        if self.adaptive is None and (self.experiment.dataset.recipe or {}).get("stopping_rules"):
+            yield (
+                f"the space of {self.experiment.dataset} has stopping rules, and this design runs every case; "
+                "choose Use the dataset's stopping rules, or write adaptive: dataset"
+            )
 
     def _warnings_of_batches(self) -> Iterator[str]:
         for model in self.models:
             if not model.endpoint.takes_batches:
                 yield f"model {model} is asked call by call: its endpoint {model.endpoint} takes no batches"
         if self.adaptive and any(model.endpoint.takes_batches for model in self.models):
-            rounds = -(-self.adaptive.max // self.adaptive.round)
+            rules = [self.adaptive, *(self.adaptive.for_task(name) for name in self.adaptive.tasks)]
+            rounds = max(-(-rule.max // rule.round) for rule in rules)
             yield f"batch and adaptive: each round is a batch of up to a day, and a point has up to {rounds:,} of them"
 
     def _warnings_for(self, prompt: Prompt) -> Iterator[str]:

@@ -13,12 +13,13 @@ from django.db import connection
 from runs_app.engine.adaptive_rounds import add_cases
 from runs_app.models import Dimension, Experiment, Run
 from runs_app.models.points import label_of
-from runs_app.planning.specs import RATING, AdaptiveSpec
+from runs_app.planning.adaptive_spec import CATEGORY, POINT, RATING, AdaptiveSpec, task_of
 from runs_app.stopping.rules import WIDTHS, expected_cases, expected_ratings
 
 SEED = 42  # For the order of a point's items. Every condition uses the same order, so that they are comparable.
 
 BY_CATEGORY = "jsonb_build_object('category', i.category)"
+BY_POINT = "jsonb_build_object('task', i.category, 'point', i.metadata ->> 'point')"
 BY_PARAMETERS = "(SELECT jsonb_object_agg(name, i.metadata -> name) FROM unnest(%(names)s::text[]) AS name)"
 GUESS = "CASE WHEN jsonb_array_length(i.choices) > 0 THEN 1.0 / jsonb_array_length(i.choices) ELSE 0 END"
 ITEMS = "FROM datasets_app_item i WHERE i.dataset_id = %(dataset)s AND NOT i.excluded"
@@ -36,24 +37,29 @@ ON CONFLICT (run_id, key, dimension_id) DO NOTHING
 """  # noqa: S608 - constants
 SIZES = f"SELECT {{key}}, count(*), avg({GUESS})::float8 {ITEMS} GROUP BY 1 ORDER BY min(i.position), 1"
 
+# The settings of the point's task, else those of the design.
+MOST, ROUND = (
+    f"coalesce((%(tasks)s::jsonb -> coalesce(p.key ->> 'task', p.key ->> 'category') ->> '{name}')::int, %({name})s)"
+    for name in ("max", "round")
+)
 # If the design gets more samples, an exhausted point has cases left again.
-REOPEN_EXHAUSTED = """
-UPDATE runs_app_point SET status = 'open' WHERE run_id = %(run)s AND status = 'exhausted'
-    AND n_planned < least(%(max)s, n_items * %(samples)s)
-"""
-NEXT_ROUND = """
-SELECT id, least(n_planned + %(round)s, %(max)s, n_items * %(samples)s) FROM runs_app_point
+REOPEN_EXHAUSTED = f"""
+UPDATE runs_app_point p SET status = 'open' WHERE run_id = %(run)s AND status = 'exhausted'
+    AND n_planned < least({MOST}, n_items * %(samples)s)
+"""  # noqa: S608 - constants
+NEXT_ROUND = f"""
+SELECT id, least(n_planned + {ROUND}, {MOST}, n_items * %(samples)s) FROM runs_app_point p
 WHERE run_id = %(run)s AND status = 'open' AND (n_planned = 0 OR id = ANY(%(reopened)s))
-"""
+"""  # noqa: S608 - constants
 
 
 # Cases that points may still be given: open points, and points that were exhausted before the design grew.
-LEFT = """
-SELECT p.run_id, p.dimension_id, coalesce(sum(least(%(max)s, p.n_items * %(samples)s) - p.n_planned)
+LEFT = f"""
+SELECT p.run_id, p.dimension_id, coalesce(sum(least({MOST}, p.n_items * %(samples)s) - p.n_planned)
     FILTER (WHERE p.status = 'open'
-        OR (p.status = 'exhausted' AND p.n_planned < least(%(max)s, p.n_items * %(samples)s))), 0)
+        OR (p.status = 'exhausted' AND p.n_planned < least({MOST}, p.n_items * %(samples)s))), 0)
 FROM runs_app_point p JOIN runs_app_run r ON r.id = p.run_id WHERE r.experiment_id = %(experiment)s GROUP BY 1, 2
-"""
+"""  # noqa: S608 - constants
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,14 +76,15 @@ class PointSize:
         return label_of(self.key, self.dimension)
 
     def most(self, spec: AdaptiveSpec, samples: int) -> int:
-        return min(spec.max, self.items * samples)
+        return min(spec.for_point(self.key).max, self.items * samples)
 
     def expected(self, spec: AdaptiveSpec, samples: int) -> float:
         """Return the expected cases at the stop, if every accuracy or every spread of ratings is equally likely."""
-        rule = spec.rule(self.most(spec, samples))
+        own = spec.for_point(self.key)
+        rule = own.rule(self.most(spec, samples))
         if self.dimension is not None:
-            return expected_ratings(rule, spec.round, self.dimension.scale, self.items)
-        return expected_cases(rule, spec.round, round(self.guess, 3), self.items)
+            return expected_ratings(rule, own.round, self.dimension.scale, self.items)
+        return expected_cases(rule, own.round, round(self.guess, 3), self.items)
 
 
 def adaptive_of(experiment: Experiment) -> AdaptiveSpec | None:
@@ -88,7 +95,7 @@ def sizes(dataset: int, spec: AdaptiveSpec, dimensions: Sequence[Dimension]) -> 
     """Return the points of a dataset's active items, on each dimension, in the order of their first items."""
     with connection.cursor() as cursor:
         cursor.execute(SIZES.format(key=_key(spec)), {"dataset": dataset, "names": spec.names})
-        places = [(_mapping(key), n, guess) for key, n, guess in cursor.fetchall()]
+        places = [(read_key(key), n, guess) for key, n, guess in cursor.fetchall()]
     return [PointSize(*place, dimension) for dimension in dimensions or (None,) for place in places]
 
 
@@ -128,7 +135,7 @@ def left(experiment: Experiment, spec: AdaptiveSpec, points: Sequence[PointSize]
         most[point.dimension.pk if point.dimension else None] += point.most(spec, experiment.samples)
     by_run: dict[int, dict[int | None, int]] = defaultdict(dict)
     with connection.cursor() as cursor:
-        cursor.execute(LEFT, {"experiment": experiment.pk, "max": spec.max, "samples": experiment.samples})
+        cursor.execute(LEFT, {"experiment": experiment.pk, "samples": experiment.samples, **_limits(spec)})
         for run, dimension, cases in cursor.fetchall():
             by_run[run][dimension] = int(cases)
     return {
@@ -145,12 +152,22 @@ def problems(spec: AdaptiveSpec, points: list[PointSize], dimensions: Sequence[D
         yield f"adaptive.scorer: {RATING} needs dimensions on which the items are rated; add one, or choose another"
     if spec.is_rated:
         yield from _too_wide(spec, dimensions)
+    yield from _unknown_tasks(spec, points)
     for name in spec.names:
         lacking = sum(point.items for point in points if point.key[name] in (None, "")) // max(1, len(dimensions))
-        if lacking and spec.by == "category":
+        if lacking and spec.by == CATEGORY:
             yield f"adaptive.by: {lacking:,} items have no category"
+        elif lacking and spec.by == POINT:
+            yield f"adaptive.by: {lacking:,} items belong to no point of a parametric space; name metadata or category"
         elif lacking:
             yield f"adaptive.by: {lacking:,} items have no {name} in their metadata"
+
+
+def _unknown_tasks(spec: AdaptiveSpec, points: list[PointSize]) -> Iterator[str]:
+    known = {task_of(point.key) for point in points}
+    for name in spec.tasks:
+        if name not in known:
+            yield f"adaptive.tasks.{name}: no item has this category; there are {', '.join(sorted(known))[:200]}"
 
 
 def _too_wide(spec: AdaptiveSpec, dimensions: Sequence[Dimension]) -> Iterator[str]:
@@ -172,9 +189,8 @@ def open_points(spec: AdaptiveSpec, run: Run, experiment: Experiment) -> int:
         "dataset": experiment.dataset_id,
         "names": spec.names,
         "seed": SEED,
-        "round": spec.round,
-        "max": spec.max,
         "samples": experiment.samples,
+        **_limits(spec),
         "dimensions": list(experiment.dimensions.order_by("pk").values_list("pk", flat=True)) or [None],
     }
     with connection.cursor() as cursor:
@@ -186,9 +202,14 @@ def open_points(spec: AdaptiveSpec, run: Run, experiment: Experiment) -> int:
 
 
 def _key(spec: AdaptiveSpec) -> str:
-    return BY_CATEGORY if spec.by == "category" else BY_PARAMETERS
+    return {CATEGORY: BY_CATEGORY, POINT: BY_POINT}[spec.by] if isinstance(spec.by, str) else BY_PARAMETERS
 
 
-def _mapping(key: Any) -> dict[str, Any]:
+def _limits(spec: AdaptiveSpec) -> dict[str, Any]:
+    """Return the parameters of MOST and ROUND."""
+    return {"max": spec.max, "round": spec.round, "tasks": json.dumps(spec.limits())}
+
+
+def read_key(key: Any) -> dict[str, Any]:
     """Return a jsonb value as a mapping. A bare cursor returns it as text."""
     return dict(json.loads(key) if isinstance(key, str) else key)

@@ -27,11 +27,14 @@ EXAMPLE_CASES = 20  # Cases that the examples of a previewed prompt must differ 
 
 @dataclass(frozen=True, slots=True)
 class TaskRow:
+    """A task of the file. cases: of the first round. most: up to the maximum of each point; so many are built."""
+
     name: str
     points: int
     cases: int
     most: int
     input_tokens: int
+    most_input_tokens: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +60,13 @@ class SpaceMap:
 
 @dataclass(frozen=True, slots=True)
 class ModelCost:
+    """Tokens and US dollars of the first round, and US dollars if every case is asked."""
+
     model: LanguageModel
     input_tokens: int
     output_tokens: int
     usd: Decimal | None
+    most_usd: Decimal | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +81,9 @@ def summarise_tasks(space: Space, prompt: str) -> list[TaskRow]:
     for task in space.points_by_task:
         points = [point for point in space.points if point.task == task]
         cases = sum(point.count for point in points)
-        most = sum(point.stopping.get("maximum", point.count) for point in points)
-        rows.append(TaskRow(task, len(points), cases, most, cases * _mean_tokens(points, space.seed, prompt)))
+        most = sum(point.most for point in points)
+        each = _mean_tokens(points, space.seed, prompt)
+        rows.append(TaskRow(task, len(points), cases, most, cases * each, most * each))
     return rows
 
 
@@ -130,7 +137,7 @@ def _draw_map(task: str, space: Space, x: str, y: str) -> SpaceMap | None:
     cases: Counter[tuple[str, str]] = Counter()
     for point in points:
         place = (str(point.params.get(axes[0], "")), str(point.params.get(axes[1], "")))
-        cases[place] += point.count
+        cases[place] += point.most
     columns, lines = (list(values[axis])[:MAP_SIDE] for axis in axes)
     return SpaceMap(
         task=task,
@@ -146,16 +153,24 @@ def estimate_costs(rows: Iterable[TaskRow], models: Iterable[LanguageModel], ans
     """Return tokens and US dollars of one call per case, for each model. An unknown price gives None."""
     rows = list(rows)
     usage = Usage(sum(row.input_tokens for row in rows), answer_tokens * sum(row.cases for row in rows))
+    most = Usage(sum(row.most_input_tokens for row in rows), answer_tokens * sum(row.most for row in rows))
     return [
-        ModelCost(model, usage.input_tokens, usage.output_tokens, compute_cost(usage, model.prices)) for model in models
+        ModelCost(
+            model,
+            usage.input_tokens,
+            usage.output_tokens,
+            compute_cost(usage, model.prices),
+            compute_cost(most, model.prices),
+        )
+        for model in models
     ]
 
 
 def show_cases(point: Point, seed: int, prompt: str, most: int = SHOWN_CASES) -> list[ShownCase]:
     """Return the first cases of a point as messages of a shipped prompt."""
-    parts = prompt_parts(replace(point, count=min(point.count, EXAMPLE_CASES)), seed=seed)
+    parts = prompt_parts(replace(point, count=min(point.count, EXAMPLE_CASES), stopping={}), seed=seed)
     shown = []
-    for item in generate_point(point, stop=min(point.count, most), seed=seed):
+    for item in generate_point(point, stop=min(point.most, most), seed=seed):
         variables = build_variables(
             key=item.key,
             input=item.case.input,

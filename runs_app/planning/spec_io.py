@@ -15,6 +15,7 @@ from runs_app.grading_interface import grading, scorer_name
 from runs_app.models import Dimension, Experiment, LanguageModel, Prompt, Sampler
 from runs_app.planning.model_draw import DrawSpec
 from runs_app.planning.row_builder import RowBuilder
+from runs_app.planning.space_rules import NoSpaceRules, read_space_rules
 from runs_app.planning.specs import (
     PROVIDER_DEFAULT,
     BudgetSpec,
@@ -76,10 +77,14 @@ class ExperimentBuilder(RowBuilder):
         super().__init__(by, trusted)
         self.spec = spec
         self.draws = spec.drawn.content
+        self.dataset: Dataset | None = None
+        self.adaptive: dict[str, Any] = {}
 
     def make(self) -> Experiment:
         axes = self.facets()
         graders = self._graders()
+        self.dataset = self._dataset()
+        self.adaptive = self._adaptive()
         experiment = self._experiment()
         experiment.graders, experiment.draws = graders, self.draws
         if self.problems:
@@ -106,14 +111,14 @@ class ExperimentBuilder(RowBuilder):
             description=self.spec.description,
             owner=self.by,
             scorers=self._scorers(),
-            adaptive=self.spec.adaptive.content if self.spec.adaptive else {},
+            adaptive=self.adaptive,
             max_usd=self.spec.budget.max_usd,
             confirm_above_usd=self.spec.budget.confirm_above_usd,
             **_policy_of(self.spec.budget),
             **settings,
         )
-        if (dataset := self._dataset()) is not None:
-            experiment.dataset = dataset
+        if self.dataset is not None:
+            experiment.dataset = self.dataset
         self.check("", experiment, exclude=["dataset"])
         return experiment
 
@@ -127,15 +132,25 @@ class ExperimentBuilder(RowBuilder):
             self.problems.append(f"dataset_hash: {found} has another content here, {found.content_hash[:12]}")
         return found
 
+    def _adaptive(self) -> dict[str, Any]:
+        said = self.spec.adaptive
+        if not isinstance(said, str):
+            return said.content if said else {}
+        try:
+            return read_space_rules(self.dataset) if self.dataset else {}
+        except NoSpaceRules as problem:
+            self.problems.append(f"adaptive: {problem}")
+            return {}
+
     def _scorers(self) -> list[str | dict[str, str]]:
         chosen = []
         for at, said in enumerate(self.spec.grade.scorers):
             written = said if isinstance(said, str) else said.content
             if (stored := self._scorer(f"grade.scorers[{at}]", written)) and stored not in chosen:
                 chosen.append(stored)
-        if (adaptive := self.spec.adaptive) is None or adaptive.scorer in map(scorer_name, chosen):
+        if not self.adaptive or self.adaptive["scorer"] in map(scorer_name, chosen):
             return chosen
-        stored = self._scorer("adaptive.scorer", adaptive.scorer)
+        stored = self._scorer("adaptive.scorer", self.adaptive["scorer"])
         return [*chosen, stored] if stored else chosen
 
     def _scorer(self, path: str, written: str | dict[str, Any]) -> str | dict[str, str] | None:

@@ -15,6 +15,11 @@ POINT = re.compile(r"-?[0-9]{1,9}\Z")
 NAMED, INLINE, DRAWN = "named", "inline", "by-draw"  # Tags of the possible forms. Error messages leave them out.
 
 
+def tag_of_form(value: Any) -> str:
+    """Return whether a value is a name or the thing itself, so that an error describes the intended form."""
+    return NAMED if isinstance(value, str) else INLINE
+
+
 def _without_nul(text: str) -> str:
     if "\0" in text:
         raise ValueError("holds a NUL character, which the database cannot keep")

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Sequence
 from itertools import chain
 from typing import Annotated, Any, Literal, TypeVar, get_args
 
-from pydantic import Discriminator, Field, Tag, ValidationError, ValidationInfo, field_validator, model_validator
+from pydantic import Discriminator, Field, Tag, ValidationError, model_validator
 
 from evalsite.lib.hints import did_you_mean
 from evalsite.lib.text.strict_yaml import FileError, join_path, parse_yaml
-from runs_app.bounds import ADAPTIVE, BOUNDS
+from runs_app.bounds import BOUNDS
+from runs_app.planning.adaptive_spec import AdaptiveSpec
 from runs_app.planning.model_draw import Draw, DrawSpec
 from runs_app.planning.spec_types import (
     DRAWN,
@@ -24,9 +24,9 @@ from runs_app.planning.spec_types import (
     Settings,
     Strict,
     Text,
+    tag_of_form,
     within,
 )
-from runs_app.stopping.rules import SHARES, WIDTHS, Correction, StoppingRule
 
 PROVIDER_DEFAULT = "provider-default"
 MOST_PROBLEMS = 20
@@ -108,74 +108,7 @@ class BudgetSpec(Strict):
     dev_samples: Annotated[int | None, within(EXPERIMENT["dev_samples"])] = None
 
 
-RATING = "rating"  # This scorer gives points of a scale; other scorers give right or wrong.
-Parameters = Annotated[list[Annotated[Text, Field(min_length=1, max_length=80)]], Field(min_length=1, max_length=6)]
-
-
-class AdaptiveSpec(Strict):
-    """The stopping rule of points, as for `StoppingRule`. A point gets `round` cases at a time, at most `max`.
-
-    A point has the items of one category (`by: category`), or items with the same values of the given metadata. With
-    the scorer `rating`, the rule applies to the mean rating on one dimension. Half-widths are then points of its scale.
-    """
-
-    by: Annotated[
-        Annotated[Literal["category"], Tag(NAMED)] | Annotated[Parameters, Tag(INLINE)],
-        Discriminator(lambda value: _form_of(value)),
-    ]
-    scorer: Name
-    round: Annotated[int, within(ADAPTIVE["round"])] = 32
-    max: Annotated[int, within(ADAPTIVE["max"])] = 512
-    targetci: Annotated[float, within(ADAPTIVE["targetci"])]
-    targetciht: Annotated[float | None, within(ADAPTIVE["targetciht"])] = None
-    abortht: Annotated[float | None, within(ADAPTIVE["abortht"])] = None
-    backoffht: Annotated[float | None, within(ADAPTIVE["backoffht"])] = None
-    minci: Annotated[float, within(ADAPTIVE["minci"])] = 0.0
-    confidence: Annotated[float, within(ADAPTIVE["confidence"])] = 0.95
-    correction: Correction = "mapped"
-
-    @field_validator("targetci", "targetciht", "minci")
-    @classmethod
-    def _fits_an_accuracy(cls, width: float | None, info: ValidationInfo) -> float | None:
-        if width is not None and width > 1 and info.data.get("scorer") != RATING:
-            raise ValueError(f"the half-width of an accuracy is a share between 0 and 1, not {width:g}")
-        return width
-
-    @model_validator(mode="after")
-    def _makes_a_rule(self) -> AdaptiveSpec:
-        if self.round > self.max:
-            raise ValueError(f"a round of {self.round} is more than the {self.max} that a point gets at most")
-        if isinstance(self.by, list) and len(set(self.by)) < len(self.by):
-            raise ValueError("by names a parameter twice")
-        if self.is_rated and self.correction != "mapped":
-            raise ValueError("correction takes guesses off an accuracy, and there are none in ratings; leave it out")
-        self.rule(self.max)
-        return self
-
-    def rule(self, maximum: int) -> StoppingRule:
-        """Return the rule for a point with at most `maximum` cases."""
-        names = (*SHARES, *WIDTHS, "confidence", "correction")
-        said = {name: getattr(self, name) for name in names}
-        return StoppingRule(maximum=min(self.max, maximum), widest=math.inf if self.is_rated else 1.0, **said)
-
-    @property
-    def is_rated(self) -> bool:
-        """Return whether points have a mean rating instead of an accuracy."""
-        return self.scorer == RATING
-
-    @property
-    def names(self) -> list[str]:
-        """Return the names of the values that define a point: `category`, or the parameters."""
-        return self.by if isinstance(self.by, list) else [self.by]
-
-    @property
-    def content(self) -> dict[str, Any]:
-        """Return the content in the form of a file, including default values."""
-        return self.model_dump(exclude_none=True)
-
-
-def _form_of(value: Any) -> str:
-    return NAMED if isinstance(value, str) else INLINE
+DATASET = "dataset"  # As the value of `adaptive`: the stopping rules of the dataset's space.
 
 
 def _is_draw(value: Any) -> bool:
@@ -185,7 +118,7 @@ def _is_draw(value: Any) -> bool:
 # A name, or the thing itself as a mapping. The form is decided first, so that an error describes the intended form.
 Inline = TypeVar("Inline")
 Part = TypeVar("Part", bound=Strict)
-Either = Annotated[Annotated[Reference, Tag(NAMED)] | Annotated[Inline, Tag(INLINE)], Discriminator(_form_of)]
+Either = Annotated[Annotated[Reference, Tag(NAMED)] | Annotated[Inline, Tag(INLINE)], Discriminator(tag_of_form)]
 
 
 class CriterionSpec(Strict):
@@ -229,7 +162,7 @@ class GraderSpec(Strict):
     name: Name
     model: Annotated[
         Annotated[Reference, Tag(NAMED)] | Annotated[ModelSpec, Tag(INLINE)] | Annotated[DrawSpec, Tag(DRAWN)],
-        Discriminator(lambda value: DRAWN if _is_draw(value) else _form_of(value)),
+        Discriminator(lambda value: DRAWN if _is_draw(value) else tag_of_form(value)),
     ]
     rubric: Either[RubricSpec]
     sampler: Either[SamplerSpec] = JUDGING_SAMPLER
@@ -255,7 +188,7 @@ class GradeSpec(Strict):
     scorers: list[
         Annotated[
             Annotated[Text, Tag(NAMED)] | Annotated[ScorerSpec, Tag(INLINE)],
-            Discriminator(lambda value: _form_of(value)),
+            Discriminator(tag_of_form),
         ]
     ] = []
     graders: list[Either[GraderSpec]] = []
@@ -309,7 +242,13 @@ class ExperimentSpec(Strict):
     lease_s: Annotated[float | None, within(EXPERIMENT["lease_s"])] = None
     stop_failure_rate: Annotated[float | None, within(EXPERIMENT["stop_failure_rate"])] = None
     stop_after_attempts: Annotated[int | None, within(EXPERIMENT["stop_after_attempts"])] = None
-    adaptive: AdaptiveSpec | None = None
+    adaptive: (
+        Annotated[
+            Annotated[Literal["dataset"], Tag(NAMED)] | Annotated[AdaptiveSpec, Tag(INLINE)],
+            Discriminator(tag_of_form),
+        ]
+        | None
+    ) = None
     budget: BudgetSpec = BudgetSpec()
     grade: GradeSpec = GradeSpec()
     drawn: DrawsSpec = DrawsSpec()
@@ -348,7 +287,7 @@ def _extension_of(spec: ExperimentSpec) -> ExtensionSpec:
     settings = {
         **{key: value for key, value in others.items() if not isinstance(value, dict)},
         **{f"budget.{key}": value for key, value in others["budget"].items()},
-        **({"adaptive": spec.adaptive.content} if spec.adaptive else {}),
+        **({"adaptive": spec.adaptive.content} if isinstance(spec.adaptive, AdaptiveSpec) else {}),
         **({"grade.scorers": spec.grade.written} if spec.grade.scorers else {}),
     }
     return ExtensionSpec.model_construct(dataset=spec.dataset, samples=spec.samples, settings=settings, **axes)

@@ -159,12 +159,12 @@ def test_a_draft_is_deleted_with_its_space():
 def test_the_same_name_extends_the_dataset_and_says_what_is_new(space_file):
     dataset("parametric", space_file, "--name", "reasoning")
     assert "has all of these 14 items and no others" in refused("parametric", space_file, "--name", "reasoning")
-    assert "14 items as in reasoning@1, 6 new; nothing was saved" in dataset(
+    assert "14 items as in reasoning@1, 34 new; nothing was saved" in dataset(
         "parametric", space_file, "--name", "reasoning", "--precision", "high", "--dry-run"
     )
     dataset("parametric", space_file, "--name", "reasoning", "--precision", "high")
     one, two = Dataset.objects.order_by("version")
-    assert (two.version, two.parent, two.item_count) == (2, one, 20)
+    assert (two.version, two.parent, two.item_count) == (2, one, 48)
     later = {row[0]: row for row in contents(two.items.all())}
     assert [row for row in contents(one.items.all()) if later[row[0]] != row] == []
 
@@ -253,7 +253,7 @@ def test_an_extended_dataset_pays_only_for_its_new_items(transactional_db):
     assert run(build(), "first").n_done == 14
     assert len(asked) == 14
     second = run(build(precision="high"), "second")
-    assert second.n_done == 20
-    assert len(asked) == 20
+    assert second.n_done == 48
+    assert len(asked) == 48
     reused = Trial.objects.filter(run=second, from_cache=True).values_list("item__key", flat=True)
     assert sorted(reused) == sorted(Item.objects.filter(dataset__version=1).values_list("key", flat=True))

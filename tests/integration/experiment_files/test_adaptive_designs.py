@@ -8,9 +8,10 @@ from django.urls import reverse
 from runs_app import run_control
 from runs_app.models import Endpoint, Experiment, Point, Run
 from runs_app.planning import spec_io
+from runs_app.planning.adaptive_spec import AdaptiveSpec
 from runs_app.planning.cost_estimate import estimate
 from runs_app.planning.design import Design
-from runs_app.planning.specs import AdaptiveSpec, SpecError, read_spec
+from runs_app.planning.specs import SpecError, read_spec
 from tests import factories
 
 pytestmark = pytest.mark.django_db

@@ -1,0 +1,45 @@
+"""Datasets of parametric tasks, and simulated models that answer them in this process."""
+
+import json
+
+from datasets_app.parametric.spaces import resolve
+from datasets_app.parametric.spec import read_space
+from datasets_app.parametric_datasets import SpaceFiles, create_parametric_dataset, list_answers
+from runs_app.simulator.answer_key import AnswerKey
+from runs_app.simulator.model_behaviour import Answerer
+from runs_app.simulator.request_parser import read_chat
+from runs_app.simulator.responses import Reply, count_tokens, shorten
+from runs_app.simulator.skill_profiles import parse_profiles
+from tests import factories
+
+
+def make_parametric_dataset(text, slug="reasoning", *, approved=True, **how):
+    dataset = create_parametric_dataset(resolve(read_space(text), **how), SpaceFiles(text), slug=slug, by="test")
+    if approved:
+        factories.approve(dataset)
+    return dataset
+
+
+def make_answerer(dataset, profiles, seed=0):
+    """Return simulated models that know the cases of a dataset as the profiles say."""
+    key = AnswerKey()
+    for row in list_answers(dataset):
+        key.add(row)
+    return Answerer(seed, {}, key, profiles=parse_profiles(profiles))
+
+
+def ask(models, text, model, **more):
+    """Return the reply of a model to one user turn, cut at `max_tokens`."""
+    body = {"model": model, "messages": [{"role": "user", "content": text}], **more}
+    request = read_chat(json.dumps(body).encode())
+    return shorten(Reply(models.answer(request).content), request.max_tokens)
+
+
+def stored_reply(reply):
+    """Return the fields of a trial with this reply."""
+    return {
+        "answer": reply.content,
+        "finish_reason": reply.finish_reason,
+        "truncated": reply.finish_reason == "length",
+        "output_tokens": count_tokens(reply.content),
+    }

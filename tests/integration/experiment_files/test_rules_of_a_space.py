@@ -1,0 +1,204 @@
+"""The stopping rules of a dataset's space become the adaptive rule of an experiment, by file and by form."""
+
+import pytest
+import yaml
+from django.urls import reverse
+
+from runs_app.models import Experiment
+from runs_app.planning import spec_io
+from runs_app.planning.adaptive_spec import AdaptiveSpec
+from runs_app.planning.cost_estimate import estimate
+from runs_app.planning.design import Design
+from runs_app.planning.space_rules import read_space_rules
+from runs_app.planning.specs import SpecError, read_spec
+from tests import factories
+from tests.factories.parametric import make_parametric_dataset
+from tests.page_text import page_text
+
+pytestmark = pytest.mark.django_db
+SPACE = """
+name: mixed
+precision: {some: {count: 4, targetci: 0.2, maximum: 12}}
+tasks:
+  - name: arithmetic
+    params: {length: [4, 8]}
+    targetci: 0.1
+    abortht: 0.5
+  - name: swaps
+    task: shuffle
+    params: {length: 3}
+"""
+SAME = """
+name: same
+precision: {some: {count: 4, targetci: 0.2, targetciht: 0.3, backoffht: 0.1, minci: 0.05, maximum: 12}}
+tasks:
+  - {name: arithmetic, params: {length: [4, 8]}}
+  - {name: shuffle, params: {length: 3}}
+"""
+PLAIN = "name: plain\nprecision: {some: {count: 4}}\ntasks: [{name: arithmetic}]"
+SWAPS = {"round": 4, "max": 12, "targetci": 0.2}
+
+
+def file_over(dataset, **more):
+    return {"experiment": "study", "dataset": str(dataset), "models": ["m"], "prompts": ["p"], **more}
+
+
+def create(dataset, **more):
+    factories.make_model("m")
+    factories.make_prompt("p")
+    owner = factories.make_team().owner
+    return spec_io.create_experiment(read_spec(file_over(dataset, **more)), by=owner, trusted=True)
+
+
+def test_each_task_keeps_its_own_rule():
+    rules = read_space_rules(make_parametric_dataset(SPACE))
+    assert (rules["by"], rules["scorer"]) == ("point", "final_answer")
+    assert rules["tasks"] == {"arithmetic": {**SWAPS, "targetci": 0.1, "abortht": 0.5}, "swaps": SWAPS}
+
+
+def test_equal_rules_of_all_tasks_are_one_rule():
+    rules = read_space_rules(make_parametric_dataset(SAME))
+    assert "tasks" not in rules
+    expected = {**SWAPS, "targetciht": 0.3, "backoffht": 0.1, "minci": 0.05}
+    assert {name: rules[name] for name in expected} == expected
+
+
+def test_a_file_that_says_dataset_takes_the_rules_of_the_space_and_grades_by_them():
+    made = create(make_parametric_dataset(SPACE), adaptive="dataset")
+    assert made.adaptive == read_space_rules(made.dataset)
+    assert made.scorers == ["final_answer"]
+    again = read_spec(yaml.safe_load(spec_io.to_yaml(made))).adaptive
+    assert again.content == made.adaptive
+
+
+def test_every_point_of_the_space_is_a_point_with_the_limits_of_its_task():
+    design = Design.of(create(make_parametric_dataset(SPACE), adaptive="dataset"))
+    assert design.problems() == []
+    assert [(point.label, point.items, point.most(design.adaptive, 1)) for point in design.points] == [
+        ("arithmetic_length-4", 12, 12),
+        ("arithmetic_length-8", 12, 12),
+        ("shuffle_length-3", 12, 12),
+    ]
+    assert estimate(design.experiment).trials == 36
+
+
+@pytest.mark.parametrize(
+    ("make", "told"),
+    [
+        (lambda: make_parametric_dataset(PLAIN), "adaptive: the space of reasoning@1 has no stopping rules"),
+        (lambda: factories.make_dataset("plain"), "adaptive: plain@1 was not generated from a parametric space"),
+    ],
+)
+def test_a_dataset_without_rules_is_refused_with_the_reason(make, told):
+    with pytest.raises(SpecError, match=told):
+        create(make(), adaptive="dataset")
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"adaptive": "space"}, "adaptive: "),
+        ({"tasks": {"arithmetic": {"targetci": 7}}}, "adaptive: tasks.arithmetic: targetci lies between 0 and 1"),
+        ({"tasks": {"swaps": {"round": 600}}}, "adaptive: tasks.swaps: a round of 600 is more than the 512"),
+        ({"tasks": {"swaps": {"target": 0.1}}}, "adaptive.tasks.swaps.target: unknown key; did you mean targetci?"),
+        ({"tasks": {"swaps": {"max": 40}}, "by": ["length"]}, "adaptive: tasks need points by category or by point"),
+    ],
+)
+def test_a_wrong_rule_of_a_task_names_it(change, told):
+    said = change.get("adaptive", {"by": "point", "scorer": "final_answer", "targetci": 0.1, **change})
+    with pytest.raises(SpecError) as refused:
+        read_spec({"experiment": "x", "dataset": "d", "models": ["m"], "prompts": ["p"], "adaptive": said})
+    assert told in str(refused.value)
+
+
+def test_a_rule_for_a_task_that_there_is_not_keeps_the_design_from_running():
+    made = create(make_parametric_dataset(SPACE), adaptive="dataset")
+    made.adaptive = {**made.adaptive, "tasks": {"sorting": {"max": 40}}, "targetci": 0.1}
+    assert (
+        "adaptive.tasks.sorting: no item has this category; there are arithmetic, swaps" in Design.of(made).problems()
+    )
+
+
+def test_points_of_a_space_need_generated_items():
+    made = factories.make_experiment(adaptive={"by": "point", "scorer": "exact_match", "targetci": 0.1})
+    assert any("belong to no point of a parametric space" in told for told in Design.of(made).problems())
+
+
+def test_settings_of_a_task_replace_those_of_the_design_and_leave_the_others():
+    spec = AdaptiveSpec.model_validate(
+        {"by": "category", "scorer": "numeric", "targetci": 0.1, "max": 64, "abortht": 0.5,
+         "tasks": {"hard": {"max": 256}}}
+    )  # fmt: skip
+    rules = {task: spec.for_point({"category": task}).rule(999) for task in ("hard", "easy")}
+    assert (rules["hard"].maximum, rules["easy"].maximum) == (256, 64)
+    assert (rules["hard"].targetci, rules["hard"].abortht) == (0.1, 0.5)
+
+
+def test_a_design_that_runs_every_case_of_such_a_space_says_so():
+    made = create(make_parametric_dataset(SPACE))
+    assert any("has stopping rules, and this design runs every case" in told for told in Design.of(made).warnings())
+    made.adaptive = read_space_rules(made.dataset)
+    assert Design.of(made).warnings() == []
+
+
+@pytest.fixture
+def edit(client):
+    """Return a function that posts the form of a draft over the space, with changes."""
+    made = create(make_parametric_dataset(SPACE))
+    client.force_login(made.owner)
+    shown = client.get(reverse("experiment_edit", args=["study"])).context["form"]
+    said = {name: shown[name].value() for name in shown.fields}
+    said |= {f"adaptive-{name}": shown.adaptive[name].value() for name in shown.adaptive.fields}
+    fields = {name: value for name, value in {**said, "dataset": made.dataset_id}.items() if value not in (None, False)}
+    return lambda **changes: client.post(reverse("experiment_edit", args=["study"]), {**fields, **changes})
+
+
+def test_the_form_takes_the_rules_of_the_dataset(edit):
+    assert edit(**{"adaptive-from_dataset": "on"}).status_code == 302
+    made = Experiment.objects.get()
+    assert made.adaptive == read_space_rules(made.dataset)
+    assert made.scorers == ["final_answer"]
+
+
+def test_the_form_refuses_a_dataset_without_rules(edit):
+    plain = factories.make_dataset("plain")
+    answer = edit(**{"adaptive-from_dataset": "on", "dataset": plain.pk})
+    assert "plain@1 was not generated from a parametric space" in page_text(answer)
+
+
+def test_the_form_takes_rules_per_task_and_gives_them_back(edit, client):
+    rule = {"adaptive-by": "point", "adaptive-scorer": "final_answer", "adaptive-targetci": "0.1", "adaptive-max": "99"}
+    assert edit(**rule, **{"adaptive-tasks": "swaps: {targetci: 0.3, max: 40}\n"}).status_code == 302
+    saved = Experiment.objects.get().adaptive
+    assert (saved["by"], saved["tasks"]) == ("point", {"swaps": {"targetci": 0.3, "max": 40}})
+    shown = client.get(reverse("experiment_edit", args=["study"])).context["form"].adaptive
+    assert yaml.safe_load(shown["tasks"].value()) == saved["tasks"]
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("swaps: {targetci: 7}", "targetci lies between 0 and 1"),
+        ("swaps: {max: many}", "Rules per task: swaps.max: "),
+        ("swaps: {", "Rules per task: "),
+    ],
+)
+def test_the_form_names_the_task_whose_rule_is_wrong(edit, text, told):
+    rule = {
+        "adaptive-by": "point",
+        "adaptive-scorer": "final_answer",
+        "adaptive-targetci": "0.1",
+        "adaptive-tasks": text,
+    }
+    answer = edit(**rule)
+    assert answer.status_code == 200
+    assert told in page_text(answer)
+
+
+def test_the_design_page_tells_the_rule_of_each_task(client):
+    made = create(make_parametric_dataset(SPACE), adaptive="dataset")
+    client.force_login(made.owner)
+    text = page_text(client.get(reverse("experiment_detail", args=["study"])))
+    assert "Each point of arithmetic is asked in rounds of 4 cases, 12 at most" in text
+    assert "Each point of swaps is asked in rounds of 4 cases, 12 at most" in text
+    assert "3 by point: rules per task by final_answer" in text
