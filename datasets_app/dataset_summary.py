@@ -82,12 +82,17 @@ def describe_recipe(dataset: Dataset) -> list[tuple[str, str]]:
     return [(label, str(value)) for label, value in known if value not in (None, "")]
 
 
-def find_relatives(dataset: Dataset, user: Any) -> dict[str, list[Dataset]]:
-    """Return other versions of the name and datasets drawn from this one, if the user may see them."""
+MOST_USES = 50
+
+
+def find_relatives(dataset: Dataset, user: Any) -> dict[str, list[Any]]:
+    """Return other versions of the name, datasets drawn from this one, and experiments on it that the user may see."""
+    experiments: Any = dataset.experiments  # Of an app above this one.
     visible = Dataset.objects.visible_to(user)
     return {
         "versions": list(visible.filter(slug=dataset.slug).exclude(pk=dataset.pk)[:20]),
         "children": list(visible.filter(parent=dataset).order_by("slug", "version")[:20]),
+        "uses": list(experiments.visible_to(user).order_by("slug")[:MOST_USES]),
     }
 
 

@@ -31,6 +31,10 @@ from runs_app.prompt_preview import Turns, turns_of_draft
 SAVING = ("show_save", "show_save_and_continue", "show_save_and_add_another")
 
 
+MOST_USES = 100
+"""Experiments that the page of a prompt, a sampler or a dimension lists."""
+
+
 def _approve(rows: list[Versioned], by: Any, reason: str) -> None:
     for row in rows:
         row_versions.approve(row, by=by, reason=reason)
@@ -118,6 +122,25 @@ class VersionedAdmin(VerbAdmin):
         return history_list(row)
 
 
+class DesignPartAdmin(VersionedAdmin):
+    """The admin of what designs name: it lists the experiments that use the row, as far as the reader may see them."""
+
+    about = (*VersionedAdmin.about, "used_by")
+
+    def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
+        row = super().get_object(request, object_id, from_field)
+        if row is not None:
+            row.seen_experiments = list(row.experiments.visible_to(request.user).order_by("slug")[:MOST_USES])
+        return row
+
+    @admin.display(description="used by")
+    def used_by(self, row: Any) -> SafeString | str:
+        links = (
+            (experiment.get_absolute_url(), experiment.slug) for experiment in getattr(row, "seen_experiments", ())
+        )
+        return format_html_join(", ", '<a href="{}">{}</a>', links) or "no experiment that you can see"
+
+
 def shown_turns(messages: list[dict[str, str]]) -> SafeString:
     """Return the turns of a read-only prompt as HTML."""
     lines = ((turn["role"], turn["content"]) for turn in messages)
@@ -129,7 +152,7 @@ def _is_draft(row: Any) -> bool:
 
 
 @admin.register(Prompt)
-class PromptAdmin(VersionedAdmin):
+class PromptAdmin(DesignPartAdmin):
     form = PromptForm
     change_form_template = "admin/runs_app/prompt/change_form.html"
     verbs = (
@@ -191,7 +214,7 @@ def _rendered(prompt: Prompt, form: PreviewForm) -> dict[str, Any]:
 
 
 @admin.register(Sampler)
-class SamplerAdmin(VersionedAdmin):
+class SamplerAdmin(DesignPartAdmin):
     form = MappingsForm
     verbs = (archiving("runs_app.change_sampler"), copying("runs_app.add_sampler"))
     list_display = [*VersionedAdmin.list_display, "settings"]
@@ -203,7 +226,7 @@ class SamplerAdmin(VersionedAdmin):
 
 
 @admin.register(Dimension)
-class DimensionAdmin(VersionedAdmin):
+class DimensionAdmin(DesignPartAdmin):
     form = MappingsForm
     verbs = (archiving("runs_app.change_dimension"), copying("runs_app.add_dimension"))
     list_display = [*VersionedAdmin.list_display, "title", "scale_min", "scale_max"]
