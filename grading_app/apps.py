@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 from django.apps import AppConfig
 
 if TYPE_CHECKING:
+    from django.db.models import Q
+
     from runs_app.models import Experiment
     from runs_app.planning.cost_estimate import Estimate
     from runs_app.planning.spec_io import ExperimentBuilder
@@ -109,3 +111,15 @@ class GradingConfig(AppConfig):
         from grading_app.adaptive.audit import told_of_all
 
         return told_of_all()
+
+    def select_disagreement(self) -> Q:
+        """Return the condition on trials whose answers two raters scored differently."""
+        from grading_app.reports.trial_selections import select_disagreement
+
+        return select_disagreement()
+
+    def items_that_differ(self, experiment: Experiment, key: str = "") -> list[int] | None:
+        """Return the items that conditions score differently by this measure; None while a worker computes them."""
+        from grading_app.reports.trial_selections import items_that_differ
+
+        return items_that_differ(experiment, key)

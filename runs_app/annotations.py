@@ -118,3 +118,16 @@ def group_by_item(annotations: Sequence[Annotation]) -> dict[int, list[Annotatio
     for annotation in annotations:
         found.setdefault(annotation.item_id, []).append(annotation)
     return found
+
+
+def annotations_of_trials(trials: Sequence[Trial]) -> dict[int, list[Annotation]]:
+    """Return the current annotations of these trials and of their items, by trial. Trials without any are absent."""
+    items = {trial.item_id for trial in trials}
+    on_either = models.Q(trial__in=[trial.pk for trial in trials]) | models.Q(trial=None, item__in=items)
+    found = list(Annotation.objects.current().filter(on_either)) if trials else []
+    by_trial: dict[int, list[Annotation]] = {}
+    for trial in trials:
+        mine = [one for one in found if one.trial_id == trial.pk or (not one.trial_id and one.item_id == trial.item_id)]
+        if mine:
+            by_trial[trial.pk] = mine
+    return by_trial

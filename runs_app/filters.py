@@ -13,6 +13,7 @@ from django.utils import timezone
 
 from datasets_app.models import Item
 from evalsite.lib.permissions import is_member
+from runs_app.grading_interface import grading
 from runs_app.models import (
     Annotation,
     Condition,
@@ -31,6 +32,8 @@ from runs_app.monitoring import ledger_report
 from runs_app.trial_pagination import Search
 
 MOST_ITEMS = 20_000  # Of one choice of parameters, so that the list of a search stays small.
+FEW_ITEMS = 200
+"""So many items are looked up by index. Trials of more items are searched for."""
 YES_NO = (("", "Any"), ("true", "Yes"), ("false", "No"))
 
 
@@ -154,6 +157,11 @@ class TrialFilter(df.FilterSet):
     from_cache = YesNoFilter(label="From cache")
     scorer = df.CharFilter(label="Scorer")
     score = FloatFilter(label="Score")
+    disagree = df.ChoiceFilter(label="Raters disagree", choices=[("true", "Yes")], empty_label="Any")
+    differs = df.ChoiceFilter(label="Differs between conditions", choices=[("true", "Yes")], empty_label="Any")
+    flag = YesNoFilter(label="Flagged")
+    note = df.CharFilter(label="Note contains")
+    tag = df.CharFilter(label="Tag")
     graded_by = WholeNumberFilter(label="Grade condition", min_value=1, widget=forms.HiddenInput())
     unread = df.CharFilter(label="Without a score", widget=forms.HiddenInput())
 
@@ -167,16 +175,32 @@ class TrialFilter(df.FilterSet):
         if not self.form.is_valid():
             return None
         wanted = {name: value for name, value in self.form.cleaned_data.items() if value not in (None, "", {})}
+        if "differs" in wanted and "experiment" not in wanted:
+            self.form.add_error("differs", "Choose an experiment, whose conditions are compared.")
+            return None
         runs = self._runs(wanted)
+        annotated = list_annotation_kinds(wanted)
+        items, differing = self._items(runs, wanted), self._differing(wanted) if "differs" in wanted else None
+        if differing is not None and (items is not None or len(differing) <= FEW_ITEMS):
+            items = [item for item in differing if items is None or item in items]
+            differing = None
         return Search(
             runs=runs,
             status=wanted.get("status", ""),
             error_class=wanted.get("error", ""),
-            items=self._items(runs, wanted),
+            items=items,
             odd=self._odd(wanted),
             with_refused_errors=bool(wanted.get("refused")),
-            rest=self._rest(wanted),
+            picked=pick_annotated(annotated[0], wanted.get("experiment")) if annotated else None,
+            rest=self._rest(wanted, differing) & Q(*(is_annotated(kind) for kind in annotated[1:])),
         )
+
+    @property
+    def waits_for_scores(self) -> bool:
+        """Return True if a worker still computes the scores that are to differ. The search has no rows then."""
+        return self._waits_for_scores
+
+    _waits_for_scores = False
 
     def _runs(self, wanted: dict[str, Any]) -> QuerySet[Run]:
         runs = Run.objects.visible_to(self.request.user)
@@ -205,9 +229,17 @@ class TrialFilter(df.FilterSet):
             kinds &= _kind(name, kind) if wanted.get(name) else Q()
         return kinds
 
+    def _differing(self, wanted: dict[str, Any]) -> list[int]:
+        """Return the items that the conditions score differently, by the chosen scorer, else by the first measure."""
+        items = grading().items_that_differ(wanted["experiment"], wanted.get("scorer", ""))
+        self._waits_for_scores = items is None
+        return items or []
+
     @staticmethod
-    def _rest(wanted: dict[str, Any]) -> Q:
-        others = Q()
+    def _rest(wanted: dict[str, Any], items: list[int] | None) -> Q:
+        others = Q() if items is None else Q(item__in=items)
+        others &= grading().select_disagreement() if "disagree" in wanted else Q()
+        others &= ~is_annotated({"kind": "flag"}) if wanted.get("flag") is False else Q()
         for name, kind in CHANNELS.items():
             others &= ~_kind(name, kind) if wanted.get(name) is False else Q()
         named = {
@@ -222,6 +254,31 @@ class TrialFilter(df.FilterSet):
         if wanted.keys() & {"scorer", "score"}:
             others &= _scored(wanted)
         return others & Q(**{field: wanted[name] for name, field in named.items() if name in wanted})
+
+
+def list_annotation_kinds(wanted: dict[str, Any]) -> list[dict[str, str]]:
+    """Return the lookups of annotations that the filter asks for: of a flag, a note and a tag."""
+    kinds: list[dict[str, str]] = [{"kind": "flag"}] if wanted.get("flag") else []
+    if "tag" in wanted:
+        kinds.append({"kind": "tag", "text": "-".join(wanted["tag"].lower().split())})
+    if "note" in wanted:
+        kinds.append({"kind": "note", "text__icontains": wanted["note"]})
+    return kinds
+
+
+def is_annotated(lookups: dict[str, str]) -> Q:
+    """Return the trials with such an annotation, on the trial or on its item."""
+    on_either = Q(trial=OuterRef("pk")) | Q(trial=None, item=OuterRef("item_id"))
+    return Q(Exists(Annotation.objects.current().filter(on_either, **lookups)))
+
+
+def pick_annotated(lookups: dict[str, str], experiment: Experiment | None) -> tuple[list[int], list[int]]:
+    """Return the keys of trials and of items that have such an annotation themselves."""
+    found = Annotation.objects.current().filter(**lookups).order_by()
+    if experiment is not None:
+        found = found.of_experiment(experiment)
+    pairs = list(found.values_list("trial", "item"))
+    return [trial for trial, _ in pairs if trial], [item for trial, item in pairs if not trial]
 
 
 def _scored(wanted: dict[str, Any]) -> Q:

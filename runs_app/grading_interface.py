@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 from django.apps import apps
 
 if TYPE_CHECKING:
+    from django.db.models import Q
+
     from runs_app.models import Experiment
     from runs_app.planning.cost_estimate import Estimate
     from runs_app.planning.spec_io import ExperimentBuilder
@@ -51,6 +53,10 @@ class GradingInterface(Protocol):
     def recount_points(self) -> list[tuple[Any, ...]]: ...
 
     def points_of_earlier_rules(self) -> list[str]: ...
+
+    def select_disagreement(self) -> Q: ...
+
+    def items_that_differ(self, experiment: Experiment, key: str = "") -> list[int] | None: ...
 
 
 def grading() -> GradingInterface:

@@ -15,7 +15,7 @@ from typing import Any
 from django.contrib.postgres.expressions import ArraySubquery
 from django.contrib.postgres.fields import ArrayField
 from django.db.models import BigIntegerField, F, Func, OuterRef, Q, QuerySet
-from django.db.models.functions import Cast, Left
+from django.db.models.functions import Cast, Left, Length
 
 from runs_app.models import Run, Trial
 from runs_app.models.trials import ODD, REFUSED_CLASS
@@ -43,6 +43,7 @@ class Search:
 
     `status`, `items`, `error_class` and the `odd` kinds of answers are indexed; `rest` is not.
     `with_refused_errors` means that the `odd` kinds include refusals that were errors.
+    `picked` holds keys of trials that match, and keys of items whose trials all match.
     """
 
     runs: QuerySet[Run]
@@ -51,18 +52,40 @@ class Search:
     items: list[int] | None = None
     odd: Q = field(default_factory=Q)
     with_refused_errors: bool = False
+    picked: tuple[list[int], list[int]] | None = None
     rest: Q = field(default_factory=Q)
+
+    @property
+    def is_indexed(self) -> bool:
+        """Return True if an index finds a part of the trials, other than by run and status."""
+        return self.items is not None or self.picked is not None or bool(self.error_class) or bool(self.odd)
 
     @property
     def is_slow(self) -> bool:
         """Return True if no index covers the search and no list of items limits it."""
-        return bool(self.rest) and self.items is None
+        return bool(self.rest) and self.items is None and self.picked is None
+
+    def narrow(self, trials: QuerySet[Trial], *, with_rest: bool = True) -> QuerySet[Trial]:
+        """Return those of the trials that match."""
+        if self.items is not None:
+            trials = trials.filter(item__in=self.items)
+        if self.picked is not None:
+            trials = trials.filter(Q(pk__in=self.picked[0]) | Q(item__in=self.picked[1]))
+        trials = self._with_status(trials)
+        return trials.filter(self.rest) if with_rest else trials
 
     def branches(self) -> list[QuerySet[Trial]]:
         """Return querysets over one run's trials (the run is OuterRef "pk"), each read from an index in key order."""
         trials = Trial.objects.filter(run=OuterRef("pk"))
         if self.items is not None:
-            return [self._with_status(trials.filter(item__in=self.items))]
+            in_items = trials.filter(item__in=self.items)
+            if self.picked is not None:
+                in_items = in_items.filter(Q(pk__in=self.picked[0]) | Q(item__in=self.picked[1]))
+            return [self._with_status(in_items)]
+        if self.picked is not None:
+            keys, items = self.picked
+            of_items = trials.filter(item__in=items).exclude(pk__in=keys)
+            return [self._with_status(trials.filter(pk__in=keys)), self._with_status(of_items)]
         if self.error_class:
             return [self._with_status(trials.filter(error_class=self.error_class))]
         if self.odd:
@@ -88,9 +111,20 @@ class Page:
     """
 
     keys: list[int]
-    after: int | None = None
-    before: int | None = None
+    after: int | str | None = None
+    before: int | str | None = None
     searched_to: int | None = None
+
+
+def find_descending(search: Search, *, after: int | None = None, before: int | None = None, size: int = 0) -> Page:
+    """Return a page as `find`, in descending order of keys: `after` names the key below which it begins."""
+    page = find(search, after=before, size=size) if before is not None and after is None else _last(search, after, size)
+    return Page(page.keys[::-1], after=page.before, before=page.after, searched_to=page.searched_to)
+
+
+def _last(search: Search, below: int | None, size: int) -> Page:
+    page = _found_backwards(search, below, size or PAGE)
+    return page if below is not None else Page(page.keys, before=page.before, searched_to=page.searched_to)
 
 
 def find(search: Search, *, after: int | None = None, before: int | None = None, size: int = 0) -> Page:
@@ -104,11 +138,16 @@ def find(search: Search, *, after: int | None = None, before: int | None = None,
     return Page(keys[:size], after=more, before=back, searched_to=searched_to)
 
 
-def _found_backwards(search: Search, before: int, size: int) -> Page:
+def _found_backwards(search: Search, before: int | None, size: int) -> Page:
     keys, searched_to = _walk(search, before, -1, size)
     more = keys[size - 1] if len(keys) > size else searched_to
     shown = keys[:size][::-1]
-    return Page(shown, after=shown[-1] if shown else before - 1, before=more, searched_to=searched_to)
+    return Page(
+        shown,
+        after=shown[-1] if shown else before - 1 if before is not None else None,
+        before=more,
+        searched_to=searched_to,
+    )
 
 
 def _walk(search: Search, cursor: int | None, step: int, size: int) -> tuple[list[int], int | None]:
@@ -140,12 +179,14 @@ def _keys(search: Search, condition: Q, step: int, limit: int) -> list[int]:
     # Adding zero keeps the planner from scanning the primary key, and so all other trials, to find a few items.
     key = F("id") + 0 if search.items is not None else F("id")
     order = key.asc() if step > 0 else key.desc()
-    found = [_array(branch.filter(condition).order_by(order).values("id")[:limit]) for branch in search.branches()]
+    found = [
+        array_of_keys(branch.filter(condition).order_by(order).values("id")[:limit]) for branch in search.branches()
+    ]
     merged = search.runs.order_by().annotate(trial_id=Unnest(*found))
     return list(merged.order_by("trial_id" if step > 0 else "-trial_id").values_list("trial_id", flat=True)[:limit])
 
 
-def _array(keys: QuerySet[Any, Any]) -> Cast:
+def array_of_keys(keys: QuerySet[Any, Any]) -> Cast:
     """Return the keys as an array. The cast is needed: Django writes a bare NULL for a condition that is never true."""
     return Cast(ArraySubquery(keys), ArrayField(BigIntegerField()))
 
@@ -173,6 +214,6 @@ def rows(keys: Iterable[int]) -> QuerySet[Trial]:
             "run__condition__sampler",
         )
         .defer(*WIDE_COLUMNS)
-        .annotate(excerpt=Left("answer", EXCERPT), error_excerpt=Left("error", EXCERPT))
+        .annotate(excerpt=Left("answer", EXCERPT), error_excerpt=Left("error", EXCERPT), answer_length=Length("answer"))
         .order_by("pk")
     )

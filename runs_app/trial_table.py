@@ -7,13 +7,26 @@ from typing import Any
 
 import django_tables2 as tables
 from django.urls import reverse
-from django.utils.html import format_html
+from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
+from django_tables2.data import TableListData
 
 from evalsite.lib.templatetags import evalsite_tags as tags
 from evalsite.lib.text import number_format
 from runs_app.models import Trial
 from runs_app.tables import NUMBER, TIGHT
+from runs_app.trial_order import COLUMNS as SORTED_COLUMNS
+from runs_app.trial_order import INDEXED, TrialOrder
+
+USUAL = ("id", "item", "dimension", "sample_idx", "condition", "status", "rating", "score", "answer", "cost_usd")
+"""Columns that are shown unless the reader chooses others. `score` stands for the columns of all graders."""
+
+
+class SortedRows(TableListData):
+    """The rows of a page, which the database has sorted."""
+
+    def order_by(self, aliases: Any) -> None:
+        """Do nothing."""
 
 
 class ScoreColumn(tables.Column):
@@ -40,12 +53,20 @@ class TrialTable(tables.Table):
 
     id = tables.Column(verbose_name="Trial", attrs=TIGHT)
     item = tables.Column(attrs={"td": {"class": "mono tight"}})
+    category = tables.Column(accessor="item__category", attrs=TIGHT)
     dimension = tables.Column(attrs=TIGHT)
+    wave = tables.Column(accessor="run__wave", attrs=TIGHT)
     sample_idx = tables.Column(verbose_name="Sample", attrs=NUMBER)
     condition = tables.Column(accessor="run__condition", attrs={"td": {"class": "clip clip-short"}})
     status = tables.Column(attrs=TIGHT)
+    notes = tables.Column(empty_values=(), attrs=TIGHT)
     rating = tables.Column(attrs=NUMBER)
+    target = tables.Column(accessor="item__target", attrs={"td": {"class": "clip clip-short"}})
     answer = tables.Column(accessor="excerpt", empty_values=(), attrs={"td": {"class": "clip clip-answer"}})
+    length = tables.Column(verbose_name="Characters", accessor="answer_length", attrs=NUMBER)
+    input_tokens = tables.Column(verbose_name="Tokens in", attrs=NUMBER)
+    output_tokens = tables.Column(verbose_name="Tokens out", attrs=NUMBER)
+    latency = tables.Column(accessor="latency_ms", attrs=NUMBER)
     cost_usd = tables.Column(verbose_name="Cost", attrs=NUMBER, empty_values=())
 
     class Meta:
@@ -55,10 +76,59 @@ class TrialTable(tables.Table):
         orderable = False
         attrs = {"class": "data-table"}
 
-    def __init__(self, *args: Any, query: str = "", scores: Sequence[ScoreColumn] = (), **kwargs: Any) -> None:
+    def __init__(
+        self,
+        rows: Sequence[Trial],
+        *,
+        query: str = "",
+        scores: Sequence[ScoreColumn] = (),
+        annotations: Mapping[int, Sequence[Any]] | None = None,
+        chosen: Sequence[str] = (),
+        order: TrialOrder | None = None,
+        descending_keys: bool = False,
+        sorts_all: bool = False,
+    ) -> None:
+        """chosen: names of columns, else the usual ones. sorts_all: columns without an index can be sorted by, too."""
         self.query = f"?{query}" if query else ""
-        columns = [(f"score_{one.grader.pk}", one) for one in scores]
-        super().__init__(*args, extra_columns=columns, sequence=("...", "answer", "cost_usd"), **kwargs)
+        self.annotations = annotations or {}
+        extra = [(f"score_{one.grader.pk}", one) for one in scores]
+        super().__init__(
+            SortedRows(list(rows)), extra_columns=extra, sequence=self._sequence([name for name, _ in extra])
+        )
+        self.sorts_all = sorts_all
+        self.offered = [(name, self.columns[name].verbose_name) for name in self.sequence]
+        self.shown = self._shown(chosen)
+        for name in self.sequence:
+            sortable = (
+                name == "id" or name in INDEXED or (sorts_all and (name in SORTED_COLUMNS or name in dict(extra)))
+            )
+            self.columns[name].column.orderable = sortable
+        self.exclude = tuple(name for name in self.sequence if name not in self.shown)
+        self.order_by = order.parameter if order is not None else "-id" if descending_keys else "id"
+
+    @staticmethod
+    def _sequence(scores: Sequence[str]) -> tuple[str, ...]:
+        names = list(TrialTable.base_columns)
+        at = names.index("target")
+        return (*names[:at], *scores, *names[at:])
+
+    def _shown(self, chosen: Sequence[str]) -> set[str]:
+        known = {name for name, _ in self.offered}
+        if names := known & set(chosen):
+            return {"id", *names}
+        usual = {name for name in known if name in USUAL or name.startswith("score_")}
+        return usual | ({"notes"} if self.annotations else set())
+
+    def render_notes(self, record: Trial) -> SafeString | str:
+        """Show a flag and the number of notes as icons, and the tags, with the texts as their titles."""
+        marks = [_mark(annotation) for annotation in self.annotations.get(record.pk, ())]
+        return format_html_join(" ", "{}", ((mark,) for mark in marks)) or number_format.MISSING
+
+    def render_latency(self, value: int) -> str:
+        return number_format.format_duration(value / 1000)
+
+    def render_wave(self, record: Trial) -> str:
+        return str(record.run.wave)
 
     def render_id(self, record: Trial) -> SafeString:
         return format_html('<a href="{}{}">{}</a>', reverse("trial_detail", args=[record.pk]), self.query, record.pk)
@@ -87,3 +157,10 @@ class TrialTable(tables.Table):
 
     def render_cost_usd(self, record: Trial) -> SafeString | str:
         return tags.money(record.cost_usd) if record.status == Trial.Status.DONE else number_format.MISSING
+
+
+def _mark(annotation: Any) -> SafeString:
+    if annotation.kind == "tag":
+        return format_html('<span class="chip mono">{}</span>', annotation.text)
+    name, label = ("flag", "Flag") if annotation.kind == "flag" else ("chat-left-text", "Note")
+    return format_html('<span title="{}">{}</span>', annotation.text[:300], tags.icon(name, label))

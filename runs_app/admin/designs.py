@@ -78,7 +78,7 @@ class VersionedAdmin(VerbAdmin):
     content: ClassVar[tuple[str, ...]] = ()
     frozen_content: ClassVar[tuple[str, ...]] = ()
     formfield_overrides = {models.JSONField: {"form_class": BoundedJSONField}}
-    about = ("version", "status", "content_hash", "created_by", "created_at", "changes")
+    about: tuple[str, ...] = ("version", "status", "content_hash", "created_by", "created_at", "changes")
 
     def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
         if obj is None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
-from django.db.models import Q, Sum
+from django.db.models import Q
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, render
 from django.views.decorators.http import require_safe
@@ -12,13 +13,23 @@ from django.views.decorators.http import require_safe
 from evalsite.lib.permissions import readers_only
 from evalsite.lib.text.number_format import format_count
 from evalsite.lib.web.choice_fields import fetch_choices
+from evalsite.lib.web.filter_chips import list_filter_chips
 from evalsite.lib.web.long_text import text_file
 from runs_app import trial_pagination
+from runs_app.annotations import annotations_of_trials
 from runs_app.filters import TrialFilter
 from runs_app.models import Experiment, Run, Trial
-from runs_app.monitoring.progress import COUNTED, Totals, experiment_state
+from runs_app.monitoring.progress import Totals, experiment_state
 from runs_app.prompt_preview import turns_of
 from runs_app.tables import AttemptTable
+from runs_app.trial_order import (
+    MOST_SORTED,
+    TrialOrder,
+    count_matches,
+    cursor_of,
+    find_ordered,
+    read_order,
+)
 from runs_app.trial_table import ScoreColumn, TrialTable
 from runs_app.views.annotations import panel_context
 
@@ -32,22 +43,86 @@ MOST_SHOWN = 100  # Preferences of one answer. It meets the answers of every oth
 def trial_list(request: HttpRequest) -> HttpResponse:
     filter_ = TrialFilter(request.GET, request=request)
     search = filter_.search
-    page = trial_pagination.Page([])
-    if search is not None:
-        page = trial_pagination.find(search, after=_cursor(request, "after"), before=_cursor(request, "before"))
-    rows = list(trial_pagination.rows(page.keys)) if page.keys else []
     experiment = filter_.form.cleaned_data["experiment"] if search is not None else None
     graders = _graders(experiment) if experiment else []
-    gradings = _scores(rows, graders)
-    columns = [ScoreColumn(grader, gradings) for grader in graders]
-    table = TrialTable(rows, query=_without_cursors(request), scores=columns)
-    fetch_choices(filter_.form)
-    context = {"filter": filter_, "table": table, "page": page, **_links(request, page)}
     totals = Totals.of(experiment.runs.generating()) if experiment else None
-    context |= {"count_label": _count_label(filter_, totals), "experiment": experiment}
+    is_whole = not {"run", "condition"} & set(filter_.form.changed_data)
+    count, bound = count_matches(search, totals if is_whole else None) if search is not None else (0, 0)
+    listing = Listing.of(request, search, graders, sorts_all=bound <= MOST_SORTED)
+    page = listing.page(request)
+    rows = list(trial_pagination.rows(page.keys)) if page.keys else []
+    rows.sort(key=lambda trial: page.keys.index(trial.pk))
+    gradings = _scores(rows, graders)
+    table = TrialTable(
+        rows,
+        query=_without_cursors(request),
+        scores=[ScoreColumn(grader, gradings) for grader in graders],
+        annotations=annotations_of_trials(rows),
+        chosen=request.GET.getlist("column"),
+        order=listing.order,
+        descending_keys=listing.is_descending,
+        sorts_all=listing.sorts_all,
+    )
+    fetch_choices(filter_.form)
+    context = {
+        "filter": filter_,
+        "chips": list_filter_chips(filter_.form, request),
+        "table": table,
+        "page": page,
+        **_links(request, page),
+        "count_label": "" if search is None else _count_label(count, bound),
+        "most_sorted": MOST_SORTED,
+        "kept_columns": request.GET.getlist("column"),
+        "kept_parameters": [(name, value) for name, values in request.GET.lists() for value in values if value
+                            and name not in (*CURSORS, "column")],
+        "experiment": experiment,
+    }  # fmt: skip
     if experiment and totals:
         context["state"] = experiment_state(experiment, totals)
     return render(request, "runs_app/trial_list.html", context)
+
+
+@dataclass(frozen=True)
+class Listing:
+    """A search with its order. order: None for the order by key. sorts_all: every column may be sorted by."""
+
+    search: trial_pagination.Search | None
+    order: TrialOrder | None
+    is_descending: bool
+    sorts_all: bool
+
+    @classmethod
+    def of(
+        cls, request: HttpRequest, search: trial_pagination.Search | None, graders: list[Any], *, sorts_all: bool
+    ) -> Listing:
+        """Read the order from the address. An order that would read too many trials is left out."""
+        named = request.GET.get("sort", "")
+        order = read_order(named, [grader.pk for grader in graders])
+        if order is not None and not (order.is_indexed or sorts_all):
+            order = None
+        return cls(search, order, named == "-id", sorts_all)
+
+    def page(self, request: HttpRequest) -> trial_pagination.Page:
+        if self.search is None:
+            return trial_pagination.Page([])
+        if self.order is not None:
+            after, before = (self.order.parse_cursor(request.GET.get(name, "")) for name in CURSORS)
+            return find_ordered(self.search, self.order, after=after, before=before)
+        find = trial_pagination.find_descending if self.is_descending else trial_pagination.find
+        return find(self.search, after=_cursor(request, "after"), before=_cursor(request, "before"))
+
+    def beside(self, trial: Trial) -> dict[str, int | None]:
+        """Return the keys of the next and the previous trial in this order."""
+        if self.search is None:
+            return {"next": None, "previous": None}
+        if self.order is not None:
+            here = cursor_of(trial, self.order)
+            pages = [find_ordered(self.search, self.order, size=1, **{name: here}) for name in CURSORS]
+        else:
+            find = trial_pagination.find_descending if self.is_descending else trial_pagination.find
+            pages = [find(self.search, size=1, **{name: trial.pk}) for name in CURSORS]
+        after, before = (page.keys for page in pages)
+        return {"next": after[0] if after else None, "previous": before[0] if before else None}
 
 
 def _graders(experiment: Experiment) -> list[Any]:
@@ -66,18 +141,13 @@ def _scores(rows: list[Trial], graders: list[Any]) -> dict[tuple[int, int], Any]
     return {(grading.trial_id, grading.condition_id): grading for grading in gradings}
 
 
-def _count_label(filter_: TrialFilter, of_experiment: Totals | None) -> str:
-    """Return how many trials match, where the counters of the runs hold the number."""
-    search, chosen = filter_.search, set(filter_.form.changed_data)
-    if search is None or not chosen <= {"experiment", "condition", "run", "status"}:
-        return ""
-    statuses = [search.status] if search.status else COUNTED
-    if of_experiment and not chosen & {"condition", "run"}:
-        n = sum(getattr(of_experiment, status) for status in statuses)
-    else:
-        counted = search.runs.order_by().aggregate(**{status: Sum(f"n_{status}", default=0) for status in statuses})
-        n = sum(counted.values())
-    return f"{format_count(n)} trial{'' if n == 1 else 's'}"
+def _count_label(count: int | None, bound: int) -> str:
+    """Return how many trials match; where counting would take too long, among how many they are."""
+    if count is not None:
+        return f"{format_count(count)} trial{'' if count == 1 else 's'}"
+    if bound > MOST_SORTED + 1:
+        return f"among {format_count(bound)} trials"
+    return f"more than {format_count(MOST_SORTED)} trials"
 
 
 @require_safe
@@ -205,8 +275,12 @@ def _links(request: HttpRequest, page: trial_pagination.Page) -> dict[str, str]:
 
 
 def _neighbours(request: HttpRequest, trial: Trial) -> dict[str, int | None]:
-    search = TrialFilter(request.GET, request=request).search
-    return {"next": None, "previous": None} if search is None else _beside(search, trial)
+    """Return the trials beside this one in the list under the same filter and order."""
+    filter_ = TrialFilter(request.GET, request=request)
+    search = filter_.search
+    graders = _graders(trial.run.experiment) if "score_" in request.GET.get("sort", "") else []
+    is_small = bool(request.GET.get("sort")) and search is not None and count_matches(search)[1] <= MOST_SORTED
+    return Listing.of(request, search, graders, sorts_all=is_small).beside(trial)
 
 
 def _same_item(request: HttpRequest, trial: Trial) -> dict[str, int | None]:

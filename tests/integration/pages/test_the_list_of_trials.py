@@ -149,10 +149,12 @@ def test_the_number_of_queries_does_not_grow_with_the_rows(many, as_, monkeypatc
                 client.get(f"{ADDRESS}?{query}")
             counts.add(len(queries))
         assert len(counts) == 1, (query, counts)
-        assert counts.pop() <= 14, query
+        assert counts.pop() <= 16, query
 
 
-def test_no_page_counts_or_skips_trials(many, as_):
+def test_no_page_counts_or_skips_trials_of_a_large_search(many, as_, monkeypatch):
+    """The counters of the runs say that it is large."""
+    monkeypatch.setattr("runs_app.trial_order.MOST_SORTED", 50)
     with CaptureQueriesContext(connection) as queries:
         as_("owner").get(ADDRESS, {"contains": "Answer", "after": "3"})
     said = [query["sql"].upper() for query in queries if "RUNS_APP_TRIAL" in query["sql"].upper()]

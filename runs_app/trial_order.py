@@ -1,0 +1,162 @@
+"""Orders of the list of trials other than by key, with keyset pagination: a cursor is a value and a key.
+
+The index of runs and items serves the orders by status and by item at any size. Other orders read every trial of the
+search, so they are offered only where a search has at most MOST_SORTED trials.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from django.db.models import F, FloatField, OuterRef, Q, QuerySet, Subquery, Sum, Value
+from django.db.models.functions import Cast, Coalesce, Length
+
+from runs_app.models import Trial
+from runs_app.monitoring.progress import Totals
+from runs_app.trial_pagination import PAGE, Page, Search, Unnest, array_of_keys
+
+MOST_SORTED = 50_000
+INDEXED = {"item": F("item_id"), "status": F("status")}
+COLUMNS: dict[str, Any] = {
+    "sample_idx": F("sample_idx"),
+    "rating": F("rating"),
+    "cost_usd": F("cost_usd"),
+    "latency": F("latency_ms"),
+    "input_tokens": F("input_tokens"),
+    "output_tokens": F("output_tokens"),
+    "length": Length("answer"),
+}
+Cursor = tuple[Any, int]
+
+
+@dataclass(frozen=True)
+class TrialOrder:
+    """An order by one column. value: never NULL; trials without a value come last in both directions."""
+
+    name: str
+    descending: bool
+    value: Any
+
+    @property
+    def is_indexed(self) -> bool:
+        return self.name in INDEXED
+
+    @property
+    def parameter(self) -> str:
+        return f"-{self.name}" if self.descending else self.name
+
+    def parse_cursor(self, text: str) -> Cursor | None:
+        """Return the cursor, or None for a text that is none."""
+        value, _, key = text.rpartition("~")
+        if not (value and key.isascii() and key.isdigit() and len(key) < 19):
+            return None
+        if self.name == "status":
+            return value, int(key)
+        try:
+            number = float(value)
+        except ValueError:
+            return None
+        if math.isnan(number) or (self.name == "item" and not (number.is_integer() and 0 <= number < 2**62)):
+            return None
+        return (int(number) if self.name == "item" else number), int(key)
+
+
+def read_order(parameter: str, graders: list[int]) -> TrialOrder | None:
+    """Return the order that `sort=` names, or None for the order by key. graders: grade conditions with a column."""
+    descending, name = parameter.startswith("-"), parameter.removeprefix("-")
+    if name in INDEXED:
+        return TrialOrder(name, descending, INDEXED[name])
+    if name in COLUMNS:
+        return TrialOrder(name, descending, _with_missing_last(COLUMNS[name], descending))
+    kind, _, key = name.partition("_")
+    if kind == "score" and key.isascii() and key.isdigit() and len(key) < 19 and int(key) in graders:
+        return TrialOrder(name, descending, _with_missing_last(_score(int(key)), descending))
+    return None
+
+
+def _with_missing_last(value: Any, descending: bool) -> Any:
+    last = "-Infinity" if descending else "Infinity"
+    return Coalesce(Cast(value, FloatField()), Cast(Value(last), FloatField()))
+
+
+def _score(grader: int) -> Subquery:
+    model: Any = Trial._meta.get_field("gradings").related_model
+    return Subquery(model.objects.filter(condition=grader, trial=OuterRef("pk")).order_by().values("score")[:1])
+
+
+def count_matches(search: Search, totals: Totals | None = None) -> tuple[int | None, int]:
+    """Return the number of matching trials, and the most there can be.
+
+    The number is None if more than MOST_SORTED trials would have to be read. Without an indexed condition, the counters
+    of the runs (`totals`, if they are read already) hold the number of trials that would be read.
+    """
+    if search.is_indexed:
+        bound = search.narrow(_trials_of(search), with_rest=False).order_by()[: MOST_SORTED + 1].count()
+        if bound > MOST_SORTED:
+            return None, bound
+    else:
+        bound = _sum_counters(search, totals)
+    if not search.rest:
+        return bound, bound
+    return (search.narrow(_trials_of(search)).order_by().count() if bound <= MOST_SORTED else None), bound
+
+
+def _trials_of(search: Search) -> QuerySet[Trial]:
+    return Trial.objects.filter(run__in=list(search.runs.order_by().values_list("pk", flat=True)))
+
+
+def _sum_counters(search: Search, totals: Totals | None) -> int:
+    names = [search.status] if search.status else Trial.Status.values
+    if totals is not None:
+        return int(sum(getattr(totals, name) for name in names))
+    sums = search.runs.order_by().aggregate(**{name: Sum(f"n_{name}", default=0) for name in names})
+    return int(sum(sums.values()))
+
+
+def find_ordered(
+    search: Search, order: TrialOrder, *, after: Cursor | None = None, before: Cursor | None = None, size: int = 0
+) -> Page:
+    """Return `size` trials in this order: those behind `after`, else those in front of `before`, else the first."""
+    size = size or PAGE
+    backwards = before is not None and after is None
+    cursor = before if backwards else after
+    found = _values(search, order, cursor, order.descending != backwards, size + 1)
+    more, found = len(found) > size, found[:size]
+    if backwards:
+        found.reverse()
+    has_next = bool(found) if backwards else more
+    has_previous = more if backwards else cursor is not None and bool(found)
+    return Page(
+        [key for _, key in found],
+        after=_cursor_text(found[-1]) if has_next else None,
+        before=_cursor_text(found[0]) if has_previous else None,
+    )
+
+
+def _cursor_text(cursor: Cursor) -> str:
+    return f"{cursor[0]}~{cursor[1]}"
+
+
+def cursor_of(trial: Trial, order: TrialOrder) -> Cursor:
+    """Return the place of this trial in the order."""
+    value: Any = Trial.objects.filter(pk=trial.pk).annotate(place=order.value).values_list("place", flat=True).get()
+    return value, trial.pk
+
+
+def _values(search: Search, order: TrialOrder, cursor: Cursor | None, descending: bool, limit: int) -> list[Cursor]:
+    """Return (value, key) of the first trials beyond the cursor: the first of each run, merged."""
+
+    def sort(trials: QuerySet[Trial, Any]) -> QuerySet[Trial, Any]:
+        placed = trials.annotate(place=order.value)
+        return placed.order_by("-place", "-pk") if descending else placed.order_by("place", "pk")
+
+    of_run: Any = sort(search.narrow(Trial.objects.filter(run=OuterRef("pk"))))
+    if cursor is not None:
+        sign = "lt" if descending else "gt"
+        beyond = Q(**{f"place__{sign}": cursor[0]}) | Q(**{f"pk__{sign}": cursor[1]})
+        of_run = of_run.filter(beyond, **{f"place__{sign}e": cursor[0]})
+    firsts = search.runs.order_by().annotate(trial_id=Unnest(array_of_keys(of_run.values("pk")[:limit])))
+    keys = list(firsts.values_list("trial_id", flat=True))
+    return list(sort(Trial.objects.filter(pk__in=keys)).values_list("place", "pk")[:limit])

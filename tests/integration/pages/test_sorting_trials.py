@@ -1,0 +1,236 @@
+"""The list of trials is sorted by its headers, page by page; chips remove filters; the address holds the columns."""
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from django.urls import reverse
+
+from grading_app.scoring.grading import grade
+from runs_app import trial_order, trial_pagination
+from runs_app.annotations import annotate
+from runs_app.models import Trial
+from tests import factories
+from tests.page_text import page_text
+
+ADDRESS = "/trials/"
+
+
+@pytest.fixture
+def sums(people):
+    """Two conditions of six items, asked twice: ratings repeat, one answer failed, costs differ."""
+    made = factories.make_experiment(
+        "sums", owner=people["owner"], dataset=factories.make_dataset("sums", 6), samples=2, scorers=["numeric"],
+        models=[factories.make_model("a"), factories.make_model("b")], status="active",
+    )  # fmt: skip
+    for number, run in enumerate(factories.make_runs(made, status="done")):
+        factories.plan_trials(run, answer=lambda item, _, index, number=number: outcome(item, index, number))
+    grade(made, by="test")
+    return made
+
+
+def outcome(item, index, number):
+    if item.position == 4 and index:
+        return factories.failed("timeout")
+    is_right = (item.position + number) % 3 != 0
+    return {"answer": f"{item.target if is_right else 99}" + " !" * item.position, "cost_usd": f"0.{item.position % 3}",
+            "rating": 1 + (item.position * 2 + number) % 5, "latency_ms": 100 * (7 - item.position)}  # fmt: skip
+
+
+def walk(client, query, *, back=False):
+    seen, now = [], query
+    for _ in range(60):
+        response = client.get(f"{ADDRESS}?{now}")
+        keys = response.context["page"].keys
+        seen = keys + seen if back else seen + keys
+        url = response.context["previous_url" if back else "next_url"]
+        if not url:
+            return seen, now
+        now = url.removeprefix("?")
+    raise AssertionError("the pages do not end")
+
+
+def by(trials, value, *, descending):
+    """Sorted in Python: missing values last, equal values by key."""
+    present = [trial for trial in trials if value(trial) is not None]
+    missing = [trial for trial in trials if value(trial) is None]
+    present.sort(key=lambda trial: (value(trial), trial.pk), reverse=descending)
+    missing.sort(key=lambda trial: trial.pk, reverse=descending)
+    return [trial.pk for trial in present + missing]
+
+
+VALUES = {
+    "id": lambda trial: trial.pk,
+    "item": lambda trial: trial.item_id,
+    "status": lambda trial: trial.status,
+    "sample_idx": lambda trial: trial.sample_idx,
+    "rating": lambda trial: trial.rating,
+    "cost_usd": lambda trial: trial.cost_usd,
+    "latency": lambda trial: trial.latency_ms,
+    "length": lambda trial: len(trial.answer),
+}
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_pages_in_an_order_hold_every_trial_once(sums, as_, monkeypatch, name):
+    monkeypatch.setattr(trial_order, "PAGE", 9)
+    monkeypatch.setattr(trial_pagination, "PAGE", 9)
+    for sort in (name, f"-{name}"):
+        wanted = by(list(Trial.objects.all()), VALUES[name], descending=sort != name)
+        seen, last = walk(as_("owner"), f"experiment=sums&sort={sort}")
+        assert seen == wanted, sort
+        assert walk(as_("owner"), last, back=True)[0] == wanted, sort
+
+
+def test_scores_of_a_grader_are_an_order_too(sums, as_, monkeypatch):
+    monkeypatch.setattr(trial_order, "PAGE", 5)
+    grader = sums.grade_conditions.get()
+    scores = dict(grader.gradings.values_list("trial", "score"))
+    wanted = by(list(Trial.objects.all()), lambda trial: scores.get(trial.pk), descending=False)
+    assert walk(as_("owner"), f"experiment=sums&sort=score_{grader.pk}")[0] == wanted
+
+
+def test_filters_apply_to_a_sorted_list(sums, as_):
+    found, _ = walk(as_("owner"), "experiment=sums&status=done&category=even&sort=-rating")
+    rows = Trial.objects.filter(status="done", item__category="even")
+    assert found == by(list(rows), VALUES["rating"], descending=True)
+
+
+def test_next_and_previous_of_a_trial_keep_to_the_order(sums, as_):
+    keys, _ = walk(as_("owner"), "experiment=sums&sort=-rating")
+    at = keys[7]
+    page = as_("owner").get(reverse("trial_detail", args=[at]) + "?experiment=sums&sort=-rating")
+    assert (page.context["previous"], page.context["next"]) == (keys[6], keys[8])
+    newest = as_("owner").get(reverse("trial_detail", args=[max(keys)]) + "?experiment=sums&sort=-id")
+    assert (newest.context["previous"], newest.context["next"]) == (None, sorted(keys)[-2])
+
+
+def test_a_header_sorts_and_begins_at_the_first_page(sums, as_):
+    text = as_("owner").get(f"{ADDRESS}?experiment=sums&sort=rating&after=3.0~9").content.decode()
+    assert 'href="?experiment=sums&amp;sort=-rating"' in text
+    assert 'aria-sort="ascending"' in text
+
+
+def test_an_order_without_an_index_is_offered_for_few_trials_only(sums, as_, monkeypatch):
+    monkeypatch.setattr("runs_app.views.trials.MOST_SORTED", 10)
+    monkeypatch.setattr(trial_order, "MOST_SORTED", 10)
+    response = as_("owner").get(f"{ADDRESS}?experiment=sums&sort=rating")
+    assert response.context["page"].keys == sorted(response.context["page"].keys)
+    text = page_text(response)
+    assert "Filter to at most 10 to sort" in text
+    assert "sort=-rating" not in text
+    assert "sort=item" in text
+    by_item = as_("owner").get(f"{ADDRESS}?experiment=sums&sort=-item").context["page"].keys
+    assert by_item == by(list(Trial.objects.all()), VALUES["item"], descending=True)
+
+
+def test_what_is_no_cursor_breaks_nothing(sums, as_):
+    client = as_("owner")
+    for cursor in ("x", "~", "nan~3", "1~-1", "1~99999999999999999999", "inf~1", "1e400~1", "1.5~1"):
+        for sort in ("rating", "-item", "status", "score_1", "nothing", "-"):
+            answer = client.get(ADDRESS, {"experiment": "sums", "sort": sort, "after": cursor})
+            assert answer.status_code == 200, (cursor, sort)
+
+
+def test_every_list_says_how_many_trials_match(sums, as_):
+    for query, label in (
+        ("experiment=sums", "24 trials"),
+        ("experiment=sums&category=even", "12 trials"),
+        ("item=item-1", "4 trials"),
+        ("contains=99", f"{Trial.objects.filter(answer__contains='99').count()} trials"),
+        ("experiment=sums&error=timeout", "2 trials"),
+    ):
+        assert as_("owner").get(f"{ADDRESS}?{query}").context["count_label"] == label, query
+
+
+def test_where_counting_takes_too_long_the_list_says_among_how_many(sums, as_, monkeypatch):
+    monkeypatch.setattr("runs_app.views.trials.MOST_SORTED", 10)
+    monkeypatch.setattr(trial_order, "MOST_SORTED", 10)
+    client = as_("owner")
+    with CaptureQueriesContext(connection) as queries:
+        response = client.get(f"{ADDRESS}?experiment=sums&contains=99")
+    assert response.context["count_label"] == "among 24 trials"
+    counted = [query["sql"] for query in queries if "COUNT(" in query["sql"] and "runs_app_trial" in query["sql"]]
+    assert counted == []
+
+
+def test_each_filter_has_a_chip_that_removes_it(sums, as_):
+    response = as_("owner").get(f"{ADDRESS}?experiment=sums&status=done&category=even&sort=rating&after=1.0~1")
+    chips = {chip.label: (chip.text, chip.url) for chip in response.context["chips"]}
+    assert chips["Status"] == ("Done", "?experiment=sums&category=even&sort=rating")
+    assert chips["Experiment"][0] == "sums"
+    assert chips["Category"] == ("even", "?experiment=sums&status=done&sort=rating")
+    assert page_text(response).count("Remove this filter") == 3
+
+
+def test_the_address_holds_the_chosen_columns(sums, as_):
+    shown = as_("owner").get(f"{ADDRESS}?experiment=sums&column=target&column=latency&status=done")
+    names = [column.name for column in shown.context["table"].columns]
+    assert names == ["id", "target", "latency"]
+    text = page_text(shown)
+    assert '<input type="hidden" name="column" value="latency">' in text
+    assert '<input type="hidden" name="status" value="done">' in text
+    usual = [column.name for column in as_("owner").get(f"{ADDRESS}?experiment=sums").context["table"].columns]
+    grader = sums.grade_conditions.get()
+    assert f"score_{grader.pk}" in usual
+    assert "target" not in usual
+    assert "notes" not in usual
+
+
+def test_notes_flags_and_tags_are_filters_and_a_column(sums, as_, people):
+    first, second, third = Trial.objects.order_by("pk")[:3]
+    annotate(first, "flag", "Wrong", by=people["owner"])
+    annotate(first, "tag", "off-by-one", by=people["owner"])
+    annotate(second, "note", "The 100 % case", by=people["owner"])
+    annotate(third.item, "flag", "Ambiguous", by=people["owner"])
+    of_third = set(Trial.objects.filter(item=third.item).values_list("pk", flat=True))
+    client = as_("owner")
+    for query, found in (
+        ("flag=true", {first.pk} | of_third),
+        ("tag=Off+by+ONE", {first.pk}),
+        ("flag=true&tag=off-by-one", {first.pk}),
+        ("note=100 %25", {second.pk}),
+        ("note=case&flag=true", {second.pk} & of_third),
+        ("flag=true&item=nowhere", set()),
+        ("flag=true&status=failed", set(Trial.objects.filter(pk__in=of_third, status="failed").values_list("pk"))),
+    ):
+        assert set(walk(client, f"experiment=sums&{query}")[0]) == found, query
+    others = set(walk(client, "experiment=sums&flag=false")[0])
+    assert others == set(Trial.objects.values_list("pk", flat=True)) - {first.pk} - of_third
+    text = page_text(client.get(f"{ADDRESS}?experiment=sums"))
+    assert 'title="Wrong"' in text
+    assert ">off-by-one</span>" in text
+    assert client.get(f"{ADDRESS}?flag=true&sort=-rating").context["count_label"] == f"{1 + len(of_third)} trials"
+
+
+def test_trials_of_items_that_differ_between_conditions(sums, as_):
+    found = set(walk(as_("owner"), "experiment=sums&differs=true")[0])
+    scores = {}
+    for grading in sums.grade_conditions.get().gradings.select_related("trial__run"):
+        scores.setdefault(grading.trial.item_id, {}).setdefault(grading.trial.run_id, []).append(grading.score)
+    means = {item: {sum(some) / len(some) for some in runs.values()} for item, runs in scores.items()}
+    wanted = {item for item, found_means in means.items() if len(found_means) > 1}
+    assert 0 < len(wanted) < 6
+    assert found == set(Trial.objects.filter(item__in=wanted).values_list("pk", flat=True))
+    refused = as_("owner").get(f"{ADDRESS}?differs=true")
+    assert "Choose an experiment, whose conditions are compared." in page_text(refused)
+    assert refused.context["page"].keys == []
+
+
+def test_many_items_that_differ_are_searched_for(sums, as_, monkeypatch):
+    few = set(walk(as_("owner"), "experiment=sums&differs=true")[0])
+    monkeypatch.setattr("runs_app.filters.FEW_ITEMS", 0)
+    assert set(walk(as_("owner"), "experiment=sums&differs=true")[0]) == few
+
+
+def test_the_number_of_queries_is_constant_in_any_order(sums, as_, monkeypatch):
+    client = as_("owner")
+    client.get(f"{ADDRESS}?experiment=sums&differs=true")  # The scores are added up once.
+    for query in ("sort=-rating", "sort=item", "flag=true", "differs=true", "disagree=true"):
+        counts = set()
+        for size in (1, 20):
+            monkeypatch.setattr(trial_order, "PAGE", size)
+            monkeypatch.setattr(trial_pagination, "PAGE", size)
+            with CaptureQueriesContext(connection) as queries:
+                client.get(f"{ADDRESS}?experiment=sums&{query}")
+            counts.add(len(queries))
+        assert len(counts) == 1, (query, counts)
