@@ -159,4 +159,5 @@ def _values(search: Search, order: TrialOrder, cursor: Cursor | None, descending
         of_run = of_run.filter(beyond, **{f"place__{sign}e": cursor[0]})
     firsts = search.runs.order_by().annotate(trial_id=Unnest(array_of_keys(of_run.values("pk")[:limit])))
     keys = list(firsts.values_list("trial_id", flat=True))
-    return list(sort(Trial.objects.filter(pk__in=keys)).values_list("place", "pk")[:limit])
+    merged: Any = sort(Trial.objects.filter(pk__in=keys))
+    return list(merged.values_list("place", "pk")[:limit])
