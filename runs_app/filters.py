@@ -182,7 +182,8 @@ class TrialFilter(df.FilterSet):
         annotated = list_annotation_kinds(wanted)
         items, differing = self._items(runs, wanted), self._differing(wanted) if "differs" in wanted else None
         if differing is not None and (items is not None or len(differing) <= FEW_ITEMS):
-            items = [item for item in differing if items is None or item in items]
+            allowed = None if items is None else set(items)
+            items = [item for item in differing if allowed is None or item in allowed]
             differing = None
         return Search(
             runs=runs,
