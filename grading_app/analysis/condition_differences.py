@@ -41,7 +41,7 @@ def _pairs(data: AnalysisData) -> list[tuple[int, int]]:
 
 
 def _differences(data: AnalysisData, pairs: list[ConditionPair], corrected: list[float]) -> ResultTable:
-    signed, ends = ("signed_share", "share_interval") if data.is_share else ("signed", "interval")
+    signed, ends = ("signed_share", "points_interval") if data.is_share else ("signed", "interval")
     columns = [
         ResultColumn("a", "A"),
         ResultColumn("b", "B"),

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 MOST_ROWS = 40
 ROW = 24
+PER_CENT = {"share": (100, " (%)"), "signed_share": (100, " (percentage points)")}
 LABELS = 190  # CSS pixels for the names of rows on a wide figure.
 
 
@@ -42,20 +43,23 @@ class IntervalFigure:
 
     def draw(self, table: ResultTable, width: int) -> Figure:
         rows = self.rows(table)
+        kind = next(column.kind for column in table.columns if column.name == self.value)
+        scale, unit = PER_CENT.get(kind, (1, ""))
         left = LABELS if width >= plot_style.WIDE else width // 3
         grid = plot_style.Grid(1, 1, width, ROW * max(1, len(rows)), left=left)
         figure, (axis,) = grid.figure()
         places = range(len(rows) - 1, -1, -1)
         for place, row in zip(places, rows, strict=True):
             if row.get(self.interval) is not None:
-                low, high = row[self.interval]
+                low, high = (scale * end for end in row[self.interval])
                 axis.plot([low, high], [place, place], color=plot_style.DATA, linewidth=2 * plot_style.PIXEL)
-            axis.plot([row[self.value]], [place], marker="o", color=plot_style.DATA, markersize=6 * plot_style.PIXEL)
+            value, size = scale * row[self.value], 6 * plot_style.PIXEL
+            axis.plot([value], [place], marker="o", color=plot_style.DATA, markersize=size)
         if self.zero:
             axis.axvline(0, color=plot_style.RULE, linewidth=plot_style.PIXEL, dashes=(4, 4), zorder=0)
         axis.set_yticks(list(places), [plot_style.shortened(self.label(row), left - 12) for row in rows])
         axis.set_ylim(-0.7, len(rows) - 0.3)
-        axis.set_xlabel(self.axis, fontsize=plot_style.SMALL, color=plot_style.MUTED)
+        axis.set_xlabel(f"{self.axis}{unit}", fontsize=plot_style.SMALL, color=plot_style.MUTED)
         plot_style.gridlines(axis, "x")
         return figure
 

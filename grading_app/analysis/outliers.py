@@ -77,4 +77,5 @@ def _expected(data: AnalysisData) -> tuple[Floats, str]:
     expected = np.where(compared, totals / np.maximum(others, 1), np.nan)
     apart = np.where(compared, data.scores.mean - expected, 0.0)
     level = apart.sum(axis=0, keepdims=True) / np.maximum(compared.sum(axis=0, keepdims=True), 1)
-    return expected + level, "other conditions"
+    low, high = data.bounds or (-np.inf, np.inf)
+    return np.clip(expected + level, low, high), "other conditions"

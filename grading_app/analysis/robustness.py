@@ -27,7 +27,7 @@ def robustness_tables(data: AnalysisData) -> list[ResultTable]:
         return []
     shown, ends = ("share", "share_interval") if data.is_share else ("number", "interval")
     if pair:
-        shown = "signed_share" if data.is_share else "signed"
+        shown, ends = ("signed_share", "points_interval") if data.is_share else ("signed", "interval")
         subject = f"{data.labels[pair[1]]} minus {data.labels[pair[0]]}"
     else:
         subject = data.labels[data.conditions[0]]

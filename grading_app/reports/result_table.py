@@ -16,8 +16,8 @@ from evalsite.lib.text.number_format import MISSING, format_count, format_money
 from evalsite.lib.text.spreadsheet import csv_line
 from grading_app.reports import statistic_format
 
-Kind = Literal["text", "count", "number", "share", "signed", "signed_share", "coefficient", "p", "money", "interval",
-               "share_interval", "points_interval"]  # fmt: skip
+Kind = Literal["text", "count", "number", "share", "points", "signed", "signed_share", "coefficient", "p", "money",
+               "interval", "share_interval", "points_interval"]  # fmt: skip
 INTERVALS = ("interval", "share_interval", "points_interval")
 Value = str | int | float | bool | None
 Row = Mapping[str, Any]
@@ -195,8 +195,9 @@ _TEXTS: dict[Kind, Callable[[Any, int], str]] = {
     "count": lambda value, places: format_count(value),
     "number": statistic_format.number,
     "share": lambda value, places: statistic_format.per_cent(value),
+    "points": lambda value, places: statistic_format.points(value),
     "signed": lambda value, places: statistic_format.signed(statistic_format.number(value, places)),
-    "signed_share": lambda value, places: statistic_format.signed(f"{statistic_format.number(100 * value, 1)} pp"),
+    "signed_share": lambda value, places: statistic_format.signed(statistic_format.points(value)),
     "coefficient": lambda value, places: statistic_format.coefficient(value),
     "p": lambda value, places: statistic_format.p_value(value),
     "money": lambda value, places: format_money(value),

@@ -100,7 +100,7 @@ class ScoreTable(tables.Table):
         return statistic_format.number(value)
 
     def render_se(self, value: float, record: ScoreLine) -> str:
-        return statistic_format.per_cent(value) if record.measure.is_share else statistic_format.number(value, 3)
+        return statistic_format.points(value) if record.measure.is_share else statistic_format.number(value, 3)
 
     def render_interval(self, record: ScoreLine) -> str:
         if record.low is None and record.reason:

@@ -11,7 +11,7 @@ from grading_app.reports.figures.kinds import FigureKind, Table
 from grading_app.reports.figures.share_rows import Panel, ShareRow
 from grading_app.reports.frames import Frames
 from grading_app.reports.score_lines import ScoreLine, score_lines
-from grading_app.reports.statistic_format import number, per_cent, per_cent_interval
+from grading_app.reports.statistic_format import per_cent, per_cent_interval, points
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -59,7 +59,7 @@ def table(shown: Accuracies) -> Table:
             str(line.items),
             per_cent(line.mean),
             per_cent_interval(line.low, line.high),
-            number(100 * line.se if line.se is not None else None),
+            points(line.se),
             str(line.unread),
         )
         for line in shown.lines

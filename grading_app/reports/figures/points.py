@@ -10,7 +10,7 @@ from grading_app.reports.figures import share_rows
 from grading_app.reports.figures.kinds import FigureKind, Table
 from grading_app.reports.figures.share_rows import Panel, ShareRow
 from grading_app.reports.frames import Frames
-from grading_app.reports.statistic_format import interval, number, per_cent, per_cent_interval
+from grading_app.reports.statistic_format import interval, number, per_cent, per_cent_interval, points
 from runs_app.monitoring.point_status import PointLine
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def _table_of_shares(shown: Points) -> Table:
             per_cent(line.right),
             *(per_cent(line.accuracy) for _ in beyond),
             "below guessing" if line.is_below_guessing else per_cent_interval(line.low, line.high),
-            number(100 * line.half_width if line.half_width is not None else None),
+            points(line.half_width),
             str(line.rounds),
         )
         for title, lines in shown.groups
