@@ -17,13 +17,16 @@ from grading_app.analysis.data import AnalysisData, Norms
 from grading_app.reports import statistic_format
 from grading_app.reports.result_table import ResultColumn, ResultTable, Row
 from grading_app.statistics import reference
+from grading_app.statistics.bootstrap import bootstrap
 from grading_app.statistics.concordance import lins_concordance
 from grading_app.statistics.correlation import pearson
 from grading_app.statistics.intraclass import intraclass_correlation
 from grading_app.statistics.item_scores import Floats
+from grading_app.statistics.known_coverage import RMSE, coverage_note, skewed_note
 from grading_app.statistics.paired import holm
 from grading_app.statistics.ratings import ratings_of
 
+SEED = 1
 POOLED = "Mean of conditions"
 TOO_FEW = "Statistics are left out where they need more items, or where nothing varies."
 LIMIT = 1.96
@@ -154,6 +157,8 @@ def _agreement(data: AnalysisData, norms: Norms, matched: list[Matched]) -> Resu
     ceiling = math.sqrt(reliability) if reliability else None
     rows = sorted((_coefficients(one, ceiling) for one in matched), key=lambda row: -(row["r"] or -2))
     notes = [TOO_FEW]
+    if skewed := skewed_note(row["items"] for row in rows if row["skewed"]):
+        notes.append(skewed)
     if ceiling:
         notes.append(
             f"Noise ceiling: no rating can correlate with these norms by more than {ceiling:.3f} on average, the root "
@@ -166,7 +171,8 @@ def _agreement(data: AnalysisData, norms: Norms, matched: list[Matched]) -> Resu
         "Agreement with the norms",
         columns,
         rows,
-        formula="Intervals: Fisher's for r, Bonett and Wright's for rho, Lin's for the concordance coefficient.",
+        formula="Intervals: Fisher's for r, Bonett and Wright's for rho, the jackknife's for the concordance "
+        "coefficient.",
         notes=notes,
     )
 
@@ -175,11 +181,12 @@ def _coefficients(one: Matched, ceiling: float | None) -> dict[str, Any]:
     r = pearson(list(one.model), list(one.people))
     rho = reference.spearman(one.model, one.people)
     table = ratings_of(np.column_stack([one.model, one.people]))
-    ccc = lins_concordance(table).result()
+    ccc = bootstrap(lins_concordance(table), seed=SEED)
     return {
         "condition": one.label,
         "items": len(one.model),
         "r": r.r if r else None,
+        "skewed": bool(r and r.is_skewed),
         "r_ci": (r.low, r.high) if r and r.low is not None else None,
         "rho": rho[0] if rho else None,
         "rho_ci": rho[1] if rho else None,
@@ -203,15 +210,16 @@ def _errors(data: AnalysisData, norms: Norms, matched: list[Matched]) -> ResultT
         ResultColumn("rmse_ci", "95 % interval", "interval"),
     ]
     rows = sorted((_error(one) for one in matched), key=lambda row: row["mae"])
+    note = coverage_note(RMSE, min((row["items"] for row in rows if row["rmse_ci"]), default=0))
     return ResultTable(
         "norm_errors",
         "Error against the norms",
         columns,
         rows,
         formula="Limits of agreement: bias ± 1.96 SD of the differences (Bland and Altman). They are the range of "
-        "about 95 % of the differences, not an interval of the bias. MAE and RMSE: BCa bootstrap over items, 4,000 "
-        "resamples.",
-        notes=[TOO_FEW],
+        "about 95 % of the differences, not an interval of the bias. MAE and RMSE: jackknife over items of "
+        "their logarithm.",
+        notes=[*([f"The interval of RMSE {note}."] if note else []), TOO_FEW],
     )
 
 
@@ -225,9 +233,9 @@ def _error(one: Matched) -> dict[str, Any]:
         "bias": bias,
         "limits": (bias - reach, bias + reach) if reach is not None else None,
         "mae": reference.mean_absolute(apart),
-        "mae_ci": reference.bootstrap_bca(one.model, one.people, "mae"),
+        "mae_ci": reference.error_interval(one.model, one.people, "mae"),
         "rmse": reference.root_mean_square(apart),
-        "rmse_ci": reference.bootstrap_bca(one.model, one.people, "rmse"),
+        "rmse_ci": reference.error_interval(one.model, one.people, "rmse"),
     }
 
 

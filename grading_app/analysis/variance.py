@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from grading_app.analysis.data import AnalysisData
 from grading_app.reports import statistic_format
 from grading_app.reports.result_table import ResultColumn, ResultTable
-from grading_app.statistics.item_scores import ItemScores
-from grading_app.statistics.variance_components import Components, needed_items, paired_power, variance_components
+from grading_app.statistics.variance_components import (
+    FEWEST,
+    Components,
+    needed_items,
+    paired_power,
+    share_intervals,
+    variance_components,
+)
 
-RESAMPLES = 1000
-FEWEST = 10  # Items for an interval.
 PARTS = {
     "item": "Items",
     "condition": "Conditions",
@@ -29,7 +31,7 @@ def variance_tables(data: AnalysisData) -> list[ResultTable]:
 
 
 def _components(data: AnalysisData, found: Components) -> ResultTable:
-    intervals = _share_intervals(data.scores)
+    intervals = share_intervals(data.scores)
     single = found.repetition is None
     rows = [
         {
@@ -58,33 +60,10 @@ def _components(data: AnalysisData, found: Components) -> ResultTable:
         ],
         rows,
         formula="Random-effects analysis of variance over cell means; negative components are set to zero. Intervals: "
-        "percentile bootstrap over items, 1,000 resamples.",
+        "jackknife over items, for these conditions.",
         sentence=f"{largest['source']} account for {statistic_format.per_cent(largest['share'])} of the variance.",
         notes=notes,
     )
-
-
-def _share_intervals(scores: ItemScores) -> dict[str, tuple[float, float]]:
-    """Return the intervals of the shares by resampling items; none for few items."""
-    complete = scores.of_items(np.asarray((scores.n > 0).all(axis=1)))
-    if len(complete.items) < FEWEST:
-        return {}
-    random = np.random.default_rng(0)
-    drawn: list[Components] = []
-    for _ in range(RESAMPLES):
-        rows = random.integers(0, len(complete.items), len(complete.items))
-        parts = {name: getattr(complete, name)[rows] for name in ("items", "n", "missing", "mean", "within")}
-        one = variance_components(ItemScores(**parts, conditions=complete.conditions, is_binary=complete.is_binary))
-        if one is not None and one.total > 0:
-            drawn.append(one)
-    shares = {
-        name: [getattr(one, name) / one.total for one in drawn if getattr(one, name) is not None] for name in PARTS
-    }
-    return {
-        name: (float(np.quantile(values, 0.025)), float(np.quantile(values, 0.975)))
-        for name, values in shares.items()
-        if values
-    }
 
 
 def _designs(data: AnalysisData, found: Components) -> ResultTable:
@@ -96,7 +75,7 @@ def _designs(data: AnalysisData, found: Components) -> ResultTable:
         ResultColumn("items", "Items", "count"),
         ResultColumn("repetitions", "Repetitions", "count"),
         ResultColumn("answers", "Answers per condition", "count"),
-        ResultColumn("half_width", "Half-width of a difference", "share" if data.is_share else "number", 3),
+        ResultColumn("half_width", "Half-width of a difference", "points" if data.is_share else "number", 3),
         *([ResultColumn("power", f"Power for {wanted:g}", "share")] if wanted else []),
     ]
     rows = []

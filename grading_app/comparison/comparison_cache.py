@@ -21,7 +21,7 @@ from runs_app.models import Experiment
 if TYPE_CHECKING:
     from grading_app.comparison.agreement_report import Compared
 
-VERSION = 6  # Increase it when the same ratings are measured differently.
+VERSION = 7  # Increase it when the same ratings are measured differently.
 MOST_AT_ONCE = 20_000
 """The maximum number of answers that are compared while the page waits, about a second."""
 MOST_RATINGS = 5_000

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from grading_app.reports import plot_style
 from grading_app.reports.figures.kinds import Table
 from grading_app.reports.statistic_format import interval, number
+from grading_app.statistics.known_coverage import coverage_note
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -43,7 +44,7 @@ def differences(limits: LimitsOfAgreement, judge: str, width: int) -> Picture:
         ("Mean difference", number(limits.mean), ""),
         ("Lower limit", number(limits.low.estimate), interval(limits.low.low, limits.low.high)),
     ]
-    n = sum(limits.times)
+    n, note = sum(limits.times), coverage_note(limits.low.formula, limits.low.clusters)
     return Picture(
         "differences",
         f"{judge} less people",
@@ -52,7 +53,8 @@ def differences(limits: LimitsOfAgreement, judge: str, width: int) -> Picture:
         Table(("", "Value", "95 % interval"), rows, first_number=1),
         f"Each point is a unit, larger where several fall together ({n:,}): the judge's rating less the mean of the "
         "people, over the mean of both. Between the dashed lines lie about 95 % of the differences: mean ∓ 1.96 SD "
-        "(Bland & Altman 1986). The limits are this range of differences, not an interval of their mean.",
+        "(Bland & Altman 1986). The limits are this range of differences, not an interval of their mean."
+        + (f" The interval of a limit {note}." if note and limits.low.low is not None else ""),
         f"Differences of {judge} and people over {n} units: mean {number(limits.mean)}, limits "
         f"{number(limits.low.estimate)} and {number(limits.high.estimate)}.",
     )

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from grading_app.statistics.bootstrap import bootstrap, clusters_of
+from grading_app.statistics.bootstrap import bootstrap, cluster_sums, clusters_of
 from grading_app.statistics.concordance import concordance, correlation
 from grading_app.statistics.estimates import Estimate
 from grading_app.statistics.intervals import SHARE_BOUNDS, estimate_mean
-from grading_app.statistics.judge_bias import cluster_sums, compared, judge_bias
+from grading_app.statistics.judge_bias import compared, judge_bias
 from grading_app.statistics.measures import Coefficient
 from grading_app.statistics.ratings import Floats, Ratings
 
@@ -77,7 +77,7 @@ def _line(both: Ratings, single: Floats | None, people: int, seed: int) -> Refer
     kept = both.given.all(axis=1)
 
     def estimate(name: str, of: Callable[[Floats], Floats]) -> Estimate:
-        return bootstrap(Coefficient(name, used, left_out, of), seed=seed, resamples=RESAMPLES)
+        return bootstrap(Coefficient(name, used, left_out, of, bounds=(-1.0, 1.0)), seed=seed, resamples=RESAMPLES)
 
     same = None
     if single is not None:

@@ -56,7 +56,7 @@ def _norms(frames: Frames) -> list[dict[str, Any]]:
                 "low": r.low if r else None,
                 "high": r.high if r else None,
                 "difference": sum(models) / len(models) - sum(humans) / len(humans),
-                "method": "Fisher's z over items" if has_ends else "",
+                "method": f"{r.method} over items" if r and has_ends else "",
                 "reason": "" if has_ends else TOO_FEW if len(means) < 4 else "no variance",
             }
         )

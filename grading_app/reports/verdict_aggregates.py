@@ -15,7 +15,7 @@ ValueT = TypeVar("ValueT")
 Among = Sequence[GradeCondition]
 """All grade conditions of an experiment."""
 
-VERSION = 2  # Increase it when the same verdicts are added up differently.
+VERSION = 3  # Increase it when the same verdicts are added up differently.
 MOST_AT_ONCE = 10_000
 """The maximum number of verdicts that are summed while the page waits: 10 ms, 100 with answer lengths, 200 in pairs."""
 

@@ -12,18 +12,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evalsite.lib.stats.t_interval import student_quantile
+from grading_app.statistics.clusters import ClusterSums
 from grading_app.statistics.estimates import Estimate
+from grading_app.statistics.intervals import estimate_mean
 from grading_app.statistics.known_coverage import coverage_note
 from grading_app.statistics.measures import Coefficient
 from grading_app.statistics.ratings import Floats, Ratings, Whole
 
 MOST_DEGENERATE = 0.1
-# Over 5, 8, 20 or 40 items, a 95 % percentile interval of alpha covers 75, 82, 87 or 91 %, because resamples vary less
-# than samples. Below this number of items `bootstrap` uses the jackknife (`docs/statistics.md`).
-FEW_ITEMS = 200
-TOO_NARROW = 30  # Percentiles of fewer items than this are too narrow, where there is no jackknife.
-NO_SPREAD = "no interval: every resample of items gives the same value"
+# Over 5, 8, 20 or 40 items, a 95 % percentile interval of alpha covers 75, 82, 87 or 91 %, and over 200 items 92 %,
+# because resamples vary less than samples. Below this number of items `bootstrap` uses the jackknife
+# (`docs/statistics.md`).
+FEW_ITEMS = 1000
+NO_SPREAD = "no interval: every choice of items gives the same value"
 NO_JACKKNIFE = "no interval: without one of the items the measure is not defined"
+ONE_DISAGREES = "no interval: all disagreement lies in one item"
 ALIKE = 1e-9  # Values that differ by less are equal but for rounding error.
 CELLS_AT_ONCE = 2_000_000  # of resamples x ratings: bounds the memory of a step to tens of megabytes
 
@@ -36,48 +39,81 @@ def bootstrap(
     resamples: int = 2000,
     confidence: float = 0.95,
 ) -> Estimate:
-    """Return the measure with its percentile interval over resamples of items. The same seed gives the same interval.
+    """Return the measure with its interval over items. The same seed gives the same interval.
 
-    items: unit -> item, if an item has several units (its answers). Items are drawn with replacement, with all their
-    units. Without it each unit is an item.
-    Resamples for which the measure is not defined (one category alone) are left out and counted. If they are more than
-    a tenth, there is no interval, because leaving them out would bias it.
-    Below FEW_ITEMS items the interval is Student's with the jackknife's standard error, because percentiles of so few
-    items are too narrow: R. G. Miller (1974), "The jackknife - a review", Biometrika 61, 1-15.
-    If all ratings agree, they agree in every resample. Then there is no interval, because other items may differ.
-    B. Efron & R. J. Tibshirani (1993), "An introduction to the bootstrap", ch. 13; resampling whole clusters: A. C.
-    Davison & D. V. Hinkley (1997), "Bootstrap methods and their application", section 3.8.
+    items: unit -> item, if an item has several units (its answers). Items are drawn or left out with all their units.
+    Without it each unit is an item.
+    From FEW_ITEMS items, the interval is the percentile interval. Resamples for which the measure is not defined (one
+    category alone) are left out and counted. If they are more than a tenth, there is no interval, because leaving them
+    out would bias it: B. Efron & R. J. Tibshirani (1993), "An introduction to the bootstrap", ch. 13; resampling whole
+    clusters: A. C. Davison & D. V. Hinkley (1997), "Bootstrap methods and their application", section 3.8.
+    Below FEW_ITEMS items it is Student's with the jackknife's standard error, because percentiles of so few items are
+    too narrow: R. G. Miller (1974), "The jackknife - a review", Biometrika 61, 1-15. A measure of at most 1 is
+    transformed by atanh first, as Fisher's z, if its values allow it; so its interval ends below 1.
+    A measure that is a mean over units (`of_units`) has the interval of `estimate_mean`, clustered by item.
+    If no item disagrees, or only one, there is no interval, because other items may differ.
     Raise ValueError for fewer than 100 resamples, a confidence outside 0 to 1, or a unit without an item.
     """
     if resamples < 100 or not 0 < confidence < 1:
         raise ValueError("a bootstrap takes 100 resamples or more, and a confidence between 0 and 1")
     plain, clusters = replace(coefficient, spread=None).result(), clusters_of(coefficient.ratings, items)
-    told = replace(plain, clusters=clusters.n, resamples=resamples)
-    if told.clusters < 2 or plain.estimate is None:
-        return replace(told, resamples=0)
-    cells = max(coefficient.ratings.values.size, len(clusters.alike))
-    steps = draws_of_kinds(clusters.alike, resamples, seed, cells)
-    drawn = np.concatenate([coefficient.of(clusters.times(times)) for times in steps])
-    found = with_percentiles(told, drawn, confidence)
-    if found.low is not None and told.clusters < FEW_ITEMS:
+    found = replace(plain, clusters=clusters.n)
+    if found.clusters < 2 or plain.estimate is None:
+        return found
+    if coefficient.of_units is not None:
+        found = _of_units(found, coefficient, clusters, confidence)
+    elif found.clusters < FEW_ITEMS:
         found = _with_jackknife(found, coefficient, clusters, confidence)
+    else:
+        cells = max(coefficient.ratings.values.size, len(clusters.alike))
+        steps = draws_of_kinds(clusters.alike, resamples, seed, cells)
+        drawn = np.concatenate([coefficient.of(clusters.times(times)) for times in steps])
+        found = with_percentiles(replace(found, resamples=resamples), drawn, confidence)
     note = coverage_note(found.formula, found.clusters)
     return replace(found, interval=f"{found.interval}; {note}") if note and found.low is not None else found
 
 
-def _with_jackknife(told: Estimate, coefficient: Coefficient, clusters: Clusters, confidence: float) -> Estimate:
+def _of_units(found: Estimate, coefficient: Coefficient, clusters: Clusters, confidence: float) -> Estimate:
+    """Return the estimate with the interval of a mean over units."""
+    sums = cluster_sums(clusters, coefficient.ratings.times, coefficient.of_units)  # type: ignore[arg-type]
+    mean = estimate_mean(sums, coefficient.bounds, confidence)
+    if mean is None or mean.low is None:
+        return found
+    return replace(found, se=mean.se, low=mean.low, high=mean.high, confidence=confidence, interval=mean.method)
+
+
+def cluster_sums(clusters: Clusters, times: Floats, values: Floats) -> ClusterSums:
+    """Return the sums of the units' values, over all units and over items. Each value counts `times` units."""
+    n = float(times.sum())
+    origin = float(np.round(times @ values / n)) if n else 0.0
+    values = values - origin
+    totals, sizes, alike = clusters.totals(values), clusters.sizes, clusters.alike
+    over_items = alike @ totals**2, alike @ (totals * sizes), alike @ sizes**2
+    of_units = n, float(times @ values), float(times @ values**2)
+    return ClusterSums(*[*of_units, clusters.n, *map(float, over_items), origin])
+
+
+def _with_jackknife(found: Estimate, coefficient: Coefficient, clusters: Clusters, confidence: float) -> Estimate:
     """Return the estimate with Student's interval, from the values without one item each."""
     used = clusters.sizes > 0
     alike = clusters.alike * used
     without = coefficient.of(clusters.times((alike[None, :] - np.eye(len(alike)))[used]))
-    n, times = told.clusters, alike[used]
-    spread = float(times @ (without - np.average(without, weights=times)) ** 2)
-    if not np.isfinite(spread) or told.estimate is None:
-        return replace(told, se=None, low=None, high=None, confidence=None, interval=NO_JACKKNIFE)
-    se = float(np.sqrt((n - 1) / n * spread))
-    reach, (least, most) = student_quantile(confidence, n - 1) * se, coefficient.bounds
-    low, high = max(least, told.estimate - reach), min(most, told.estimate + reach)
-    return replace(told, se=se, low=low, high=high, interval=f"jackknife of {n:,} items, Student's t")
+    n, times, estimate = found.clusters, alike[used], found.estimate or 0.0
+    least, most = coefficient.bounds
+    if np.isnan(without).any():
+        return replace(found, interval=NO_JACKKNIFE)
+    if np.ptp(without) <= ALIKE * max(1.0, float(np.abs(without).max())):
+        return replace(found, interval=NO_SPREAD)
+    if most == 1 and without.max() > 1 - ALIKE:
+        return replace(found, interval=ONE_DISAGREES)
+    is_z = most == 1 and min(estimate, float(without.min())) > ALIKE - 1
+    values, center = (np.arctanh(without), np.arctanh(estimate)) if is_z else (without, estimate)
+    spread = (n - 1) / n * float(times @ (values - np.average(values, weights=times)) ** 2)
+    ends = center + student_quantile(confidence, n - 1) * np.sqrt(spread) * np.array([-1, 1])
+    low, high = np.clip(np.tanh(ends) if is_z else ends, least, most).tolist()
+    se = np.sqrt(spread) * (1 - estimate**2 if is_z else 1)
+    how = f"jackknife of {n:,} items, Student's t" + (" of Fisher's z" if is_z else "")
+    return replace(found, se=float(se), low=low, high=high, confidence=confidence, interval=how)
 
 
 def with_percentiles(told: Estimate, drawn: Floats, confidence: float) -> Estimate:
@@ -90,14 +126,8 @@ def with_percentiles(told: Estimate, drawn: Floats, confidence: float) -> Estima
     if np.ptp(defined) <= ALIKE * max(1.0, float(np.abs(defined).max())):
         return replace(told, interval=NO_SPREAD)
     se = float(defined.std(ddof=1))
-    how = told_of_interval(told.clusters)
+    how = f"percentile bootstrap of {told.clusters:,} items"
     return replace(told, se=se, low=float(low), high=float(high), confidence=confidence, interval=how)
-
-
-def told_of_interval(items: int) -> str:
-    """Describe how an interval was made. For few items, add that it is too narrow."""
-    few = f", too narrow of fewer than {TOO_NARROW}" if items < TOO_NARROW else ""
-    return f"percentile bootstrap of {items:,} items{few}"
 
 
 @dataclass(frozen=True, eq=False)

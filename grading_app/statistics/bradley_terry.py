@@ -10,10 +10,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from evalsite.lib.stats.t_interval import student_quantile
 from evalsite.lib.stats.wilson import normal_quantile
-from grading_app.statistics.bootstrap import ALIKE, MOST_DEGENERATE, NO_SPREAD, draws_of_kinds, told_of_interval
+from grading_app.statistics.bootstrap import ALIKE, FEW_ITEMS, MOST_DEGENERATE, NO_SPREAD, draws_of_kinds
 from grading_app.statistics.ratings import Floats, Whole
 
+NOT_FINITE = "no interval: without one of the items some never lost"
 STEPS = 50_000
 PRECISION = 1e-9  # relative to the largest number of wins
 
@@ -217,7 +219,7 @@ def bradley_terry(comparisons: Comparisons, confidence: float = 0.95, smoothing:
     if np.isnan(strengths).any():
         raise ValueError(f"no strengths were found in {STEPS:,} steps: some were hardly compared with the others")
     covariance: Floats = np.linalg.pinv(information(wins, strengths), hermitian=True).astype(np.float64)
-    ses, z = np.sqrt(np.diag(covariance)), normal_quantile(confidence)
+    ses, z = np.sqrt(np.maximum(np.diag(covariance), 0)), normal_quantile(confidence)
     told = _told(comparisons.names, strengths, ses, strengths - z * ses, strengths + z * ses)
     total = float(comparisons.total.sum())
     return BradleyTerry(_formula(smoothing), told, covariance, confidence, "information matrix", total)
@@ -226,29 +228,53 @@ def bradley_terry(comparisons: Comparisons, confidence: float = 0.95, smoothing:
 def bradley_terry_by_items(
     comparisons: Comparisons, *, seed: int, resamples: int = 1000, confidence: float = 0.95, smoothing: float = 0.0
 ) -> BradleyTerry:
-    """Fit `bradley_terry`, with percentile intervals over resamples of items. The comparisons of an item stay together.
+    """Fit `bradley_terry`, with intervals over items. The comparisons of an item stay together.
 
-    Resamples without finite strengths are left out and counted. If they are more than a tenth, there is no interval
-    (smoothing makes them rarer). If every resample gives a name the same strength, there is no interval either, because
-    other items may differ. The same seed gives the same intervals. Raise ValueError in the cases of `bradley_terry`.
+    Below FEW_ITEMS items, the intervals are Student's with the jackknife's standard error, as in `bootstrap`. There is
+    none if the strengths are not finite without one of the items. From FEW_ITEMS items, they are percentiles over
+    resamples of items. Resamples without finite strengths are left out and counted. If they are more than a tenth,
+    there is no interval (smoothing makes them rarer). If every choice of items gives a name the same strength, there is
+    no interval either, because other items may differ. The same seed gives the same intervals. Raise ValueError in the
+    cases of `bradley_terry`.
     """
     fitted = bradley_terry(comparisons, confidence, smoothing)
-    items, cells = comparisons.items, len(comparisons.alike) + len(comparisons.names) ** 2
+    items, strengths = comparisons.items, np.array([strength.strength for strength in fitted.strengths])
+    if items < FEW_ITEMS:
+        return _with_jackknife(replace(fitted, items=items), comparisons, strengths, confidence, smoothing)
+    cells = len(comparisons.alike) + len(comparisons.names) ** 2
     steps = draws_of_kinds(comparisons.alike, resamples, seed, cells)
     drawn = np.concatenate([maximum_likelihood(_smoothed(comparisons.drawn(times), smoothing)) for times in steps])
     drawn = drawn[~np.isnan(drawn).any(axis=1)]
     degenerate = resamples - len(drawn)
-    strengths = np.array([strength.strength for strength in fitted.strengths])
-    counts = fitted.comparisons, items, resamples, degenerate
-    if degenerate > MOST_DEGENERATE * resamples or items < 2:
-        return replace(fitted, items=items, resamples=resamples, degenerate=degenerate).without_intervals()
+    fitted = replace(fitted, items=items, resamples=resamples, degenerate=degenerate)
+    if degenerate > MOST_DEGENERATE * resamples:
+        return fitted.without_intervals()
     if np.ptp(drawn, axis=0).min() <= ALIKE:
-        alone = replace(fitted, items=items, resamples=resamples, degenerate=degenerate).without_intervals()
-        return replace(alone, interval=NO_SPREAD)
+        return replace(fitted.without_intervals(), interval=NO_SPREAD)
     low, high = np.quantile(drawn, [(1 - confidence) / 2, (1 + confidence) / 2], axis=0)
     covariance = np.cov(drawn, rowvar=False)
-    told = _told(comparisons.names, strengths, np.sqrt(np.diag(covariance)), low, high)
-    return BradleyTerry(fitted.formula, told, covariance, confidence, told_of_interval(items), *counts)
+    rows = _told(comparisons.names, strengths, np.sqrt(np.diag(covariance)), low, high)
+    return replace(fitted, strengths=rows, covariance=covariance, interval=f"percentile bootstrap of {items:,} items")
+
+
+def _with_jackknife(
+    fitted: BradleyTerry, comparisons: Comparisons, strengths: Floats, confidence: float, smoothing: float
+) -> BradleyTerry:
+    """Return the fit with Student's intervals, from the strengths without one item each."""
+    alike, n = comparisons.alike, fitted.items
+    if n < 2:
+        return fitted.without_intervals()
+    without = maximum_likelihood(_smoothed(comparisons.drawn(alike[None, :] - np.eye(len(alike))), smoothing))
+    if np.isnan(without).any():
+        return replace(fitted.without_intervals(), interval=NOT_FINITE)
+    if np.ptp(without, axis=0).min() <= ALIKE:
+        return replace(fitted.without_intervals(), interval=NO_SPREAD)
+    off = without - np.average(without, axis=0, weights=alike)
+    covariance: Floats = (n - 1) / n * (alike[:, None] * off).T @ off
+    errors = np.sqrt(np.diag(covariance))
+    reach = student_quantile(confidence, n - 1) * errors
+    rows = _told(comparisons.names, strengths, errors, strengths - reach, strengths + reach)
+    return replace(fitted, strengths=rows, covariance=covariance, interval=f"jackknife of {n:,} items, Student's t")
 
 
 def maximum_likelihood(wins: Floats) -> Floats:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from evalsite.lib.stats.t_interval import student_quantile
@@ -21,17 +21,23 @@ if TYPE_CHECKING:
 
 SKEWED = 0.8  # Above this absolute skewness of the sample, Fisher's interval is not trusted.
 ROUNDING = 1e-12
+FISHER, JACKKNIFE = "Fisher's z", "Fisher's z with the jackknife's error, Student's t"
 
 
 @dataclass(frozen=True, slots=True)
 class Correlation:
-    """A correlation of n pairs, with its interval (None below four pairs) and the p-value of no correlation."""
+    """A correlation of n pairs, with its interval (None below four pairs) and the p-value of no correlation.
+
+    method: how the interval was made; empty without one. is_skewed: a variable is SKEWED.
+    """
 
     r: float
     n: int
     low: float | None
     high: float | None
     p: float | None
+    method: str = ""
+    is_skewed: bool = False
 
 
 def pearson(x: Sequence[float], y: Sequence[float], confidence: float = 0.95) -> Correlation | None:
@@ -47,8 +53,9 @@ def pearson(x: Sequence[float], y: Sequence[float], confidence: float = 0.95) ->
     r = _product_moment(x, y)
     if r is None:
         return None
-    error = _jackknife_error(x, y) if len(x) >= 4 and abs(r) < 1 and _is_skewed(x, y) else 0.0
-    return _with_interval(r, len(x), confidence, error)
+    skewed = _is_skewed(x, y)
+    error = _jackknife_error(x, y) if len(x) >= 4 and abs(r) < 1 and skewed else 0.0
+    return replace(_with_interval(r, len(x), confidence, error), is_skewed=skewed)
 
 
 def _is_skewed(*columns: Sequence[float]) -> bool:
@@ -102,10 +109,10 @@ def _with_interval(r: float, n: int, confidence: float, error: float = 0.0) -> C
         return Correlation(r, n, None, None, _no_correlation_p(r, n))
     if abs(r) == 1:
         return Correlation(r, n, None, None, 0.0)  # All points lie on the line. Other points may not.
-    reach = max(z / math.sqrt(n - 3), student_quantile(confidence, n - 1) * error)
-    return Correlation(
-        r, n, math.tanh(math.atanh(r) - reach), math.tanh(math.atanh(r) + reach), _no_correlation_p(r, n)
-    )
+    plain, jackknife = z / math.sqrt(n - 3), student_quantile(confidence, n - 1) * error
+    reach, center = max(plain, jackknife), math.atanh(r)
+    method = FISHER if reach == plain else JACKKNIFE
+    return Correlation(r, n, math.tanh(center - reach), math.tanh(center + reach), _no_correlation_p(r, n), method)
 
 
 def _no_correlation_p(r: float, n: int) -> float | None:

@@ -9,8 +9,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from grading_app.statistics.bootstrap import Clusters, bootstrap, clusters_of
-from grading_app.statistics.clusters import ClusterSums, clustered_mean_of
+from grading_app.statistics.bootstrap import bootstrap, cluster_sums, clusters_of
+from grading_app.statistics.clusters import clustered_mean_of
 from grading_app.statistics.concordance import concordance, correlation, moments
 from grading_app.statistics.estimates import Estimate, Spread
 from grading_app.statistics.measures import Coefficient, quotient
@@ -27,7 +27,7 @@ MEASURES: dict[Measure, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """The judge's agreement with people, the people's with each other, and the difference, on the same resamples."""
+    """The judge's agreement with people, the people's with each other, and the difference."""
 
     judge: Estimate
     people: Estimate
@@ -54,17 +54,6 @@ def judge_bias(ratings: Ratings, judge: Hashable, items: Mapping[Hashable, Hasha
         return Spread(mean.se, mean.low, mean.high, f"Student's t, clustered by {mean.clusters:,} items")
 
     return Coefficient("judge's bias: judge less the mean of the people", used, left_out, of, spread)
-
-
-def cluster_sums(clusters: Clusters, times: Floats, values: Floats) -> ClusterSums:
-    """Return the sums of the units' values, over all units and over items. Each value counts `times` units."""
-    n = float(times.sum())
-    origin = float(np.round(times @ values / n)) if n else 0.0
-    values = values - origin
-    totals, sizes, alike = clusters.totals(values), clusters.sizes, clusters.alike
-    over_items = alike @ totals**2, alike @ (totals * sizes), alike @ sizes**2
-    of_units = n, float(times @ values), float(times @ values**2)
-    return ClusterSums(*[*of_units, clusters.n, *map(float, over_items), origin])
 
 
 def judge_slope(ratings: Ratings, judge: Hashable, line: Line = "deming", error_ratio: float = 1.0) -> Coefficient:
@@ -117,8 +106,8 @@ def judge_standing(
     do.
     repeated: (units, repetitions), the judge's single ratings if its column is their mean; NaN for none. Then "same
     answer" compares each of them, because a mean equals no point of the scale.
-    Units need the judge and two people; others are left out. All three intervals come from `bootstrap`, on the same
-    resamples. Raise ValueError if the judge is not among the raters, and in the cases of `bootstrap`.
+    Units need the judge and two people; others are left out. All three intervals come from `bootstrap`.
+    Raise ValueError if the judge is not among the raters, and in the cases of `bootstrap`.
     """
     three = standing_coefficients(ratings, judge, measure, repeated)
     return Standing(
@@ -137,8 +126,11 @@ def standing_coefficients(
     own, judged = table.values[unit, person], used.values[unit, used.column(judge)]
     if repeated is not None and measure == "same answer":
         judged = repeated[enough][unit].T
-    by_judge, by_person = (_agreement(measure, table, unit, person, own_or) for own_or in (judged, own))
     share = 1 / table.per_unit[unit]
+    if measure == "same answer":
+        of_judge, of_people = (np.bincount(unit, share * _same(table, unit, person, said)) for said in (judged, own))
+        return _mean_shares(used, left_out, of_judge.astype(np.float64), of_people.astype(np.float64))
+    by_judge, by_person = (_agreement(measure, table, unit, person, said) for said in (judged, own))
 
     def of(measured: Callable[[Floats], Floats]) -> Callable[[Floats], Floats]:
         return lambda times: measured(times[:, unit] * share)
@@ -148,8 +140,28 @@ def standing_coefficients(
 
     told = MEASURES[measure]
     return tuple(
-        Coefficient(f"{who}: {told}", used, left_out, of(measured))
-        for who, measured in (("judge", by_judge), ("people", by_person), ("judge less people", gap))
+        Coefficient(f"{who}: {told}", used, left_out, of(measured), bounds=bounds)
+        for who, measured, bounds in (
+            ("judge", by_judge, (-1.0, 1.0)),
+            ("people", by_person, (-1.0, 1.0)),
+            ("judge less people", gap, (-2.0, 2.0)),
+        )
+    )
+
+
+def _mean_shares(used: Ratings, left_out: int, judge: Floats, people: Floats) -> tuple[Coefficient, ...]:
+    """Return the mean shares of equal ratings, and their difference. judge, people: (units,)."""
+
+    def coefficient(who: str, values: Floats, bounds: tuple[float, float]) -> Coefficient:
+        def of(times: Floats) -> Floats:
+            return quotient(times @ values, times.sum(axis=1))
+
+        return Coefficient(f"{who}: {MEASURES['same answer']}", used, left_out, of, bounds=bounds, of_units=values)
+
+    return (
+        coefficient("judge", judge, (0.0, 1.0)),
+        coefficient("people", people, (0.0, 1.0)),
+        coefficient("judge less people", judge - people, (-1.0, 1.0)),
     )
 
 
@@ -172,20 +184,26 @@ def people_means(ratings: Ratings, judge: Hashable) -> Floats:
     return means
 
 
+def _same(table: Ratings, unit: Whole, person: Whole, values: Floats) -> Floats:
+    """Return the share of the other raters of the unit who gave this value, when a person is left out.
+
+    values: (left-out persons,), or (repetitions, left-out persons); the repetitions share the weight of one rating.
+    """
+    own, others = table.values[unit, person], table.per_unit[unit] - 1
+    same = np.where(np.isnan(values), np.nan, _times_said(table, unit, values) - (values == own))
+    shares: Floats = (np.nanmean(same, axis=0) if same.ndim > 1 else same) / others
+    return shares
+
+
 def _agreement(
     measure: Measure, table: Ratings, unit: Whole, person: Whole, values: Floats
 ) -> Callable[[Floats], Floats]:
-    """Return the agreement of `values` with the other raters of the unit, when a person is left out.
+    """Return the agreement of `values` with the mean of the other raters of the unit, when a person is left out.
 
-    values: (left-out persons,), or (repetitions, left-out persons) for "same answer"; the repetitions share the weight
-    of one rating. (resamples, left-out persons) -> (resamples,). The others' sum is the total minus the person's own
-    rating, so that no table of raters x raters is needed.
+    values: (left-out persons,). (resamples, left-out persons) -> (resamples,). The others' sum is the total minus the
+    person's own rating, so that no table of raters x raters is needed.
     """
     own, others = table.values[unit, person], table.per_unit[unit] - 1
-    if measure == "same answer":
-        same = np.where(np.isnan(values), np.nan, _times_said(table, unit, values) - (values == own))
-        shares = (np.nanmean(same, axis=0) if same.ndim > 1 else same) / others
-        return lambda times: quotient(times @ shares, times.sum(axis=1))
     means = (np.nansum(table.values, axis=1)[unit] - own) / others
     pair = concordance if measure == "concordance" else correlation
     return lambda times: pair(values, means, times)

@@ -63,7 +63,8 @@ def percent_agreement(ratings: Ratings) -> Coefficient:
     def of(times: Floats) -> Floats:
         return quotient(times @ agreeing, times.sum(axis=1))
 
-    return Coefficient("percent agreement", used, ratings.n_units - used.n_units, of, bounds=(0.0, 1.0))
+    left_out = ratings.n_units - used.n_units
+    return Coefficient("percent agreement", used, left_out, of, bounds=(0.0, 1.0), of_units=agreeing)
 
 
 def cohens_kappa(ratings: Ratings, weights: Weights = "none") -> Coefficient:

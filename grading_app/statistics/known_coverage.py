@@ -5,18 +5,28 @@
 
 from __future__ import annotations
 
-import math
+from collections.abc import Iterable
 
 SHARE = "share of answers asked once"
+SKEWED_R, RMSE = "r of skewed values", "RMSE"
 # The start of a measure's name, the numbers of items from and below which its coverage is low, and the lowest coverage
 # that was simulated there, in per cent.
 LOW_COVERAGE = (
     (SHARE, 2, 60, 91),
+    (SHARE, 60, 150, 92),
+    (SKEWED_R, 2, 400, 89),
     ("Krippendorff's alpha", 2, 40, 92),
-    ("Krippendorff's alpha", 200, math.inf, 92),
-    ("Cohen's kappa", 2, 40, 91),
-    ("Lin's concordance", 2, 40, 92),
+    ("Cohen's kappa", 2, 40, 90),
+    ("Fleiss' kappa", 2, 40, 90),
+    ("Lin's concordance", 2, 40, 91),
     ("ICC(2,1)", 2, 40, 92),
+    ("slope of the judge", 2, 40, 92),
+    (RMSE, 2, 20, 92),
+    ("judge: Lin's concordance", 2, 40, 91),
+    ("people: Lin's concordance", 2, 40, 91),
+    ("judge less people: Lin's concordance", 2, 40, 91),
+    ("lower limit of agreement", 2, 100, 90),
+    ("upper limit of agreement", 2, 100, 90),
 )
 
 
@@ -26,3 +36,19 @@ def coverage_note(name: str, items: int) -> str:
         if name.startswith(start) and least <= items < end:
             return f"covers about {per_cent} % instead of 95 % in simulations of about as many items"
     return ""
+
+
+def share_note(items: Iterable[int]) -> str:
+    """Return a sentence on shares of so many items that were asked once each; nothing if there are enough items."""
+    note = coverage_note(SHARE, min(items, default=0))
+    return f"The interval of a share of items asked once {note}, for some shares." if note else ""
+
+
+def skewed_note(items: Iterable[int]) -> str:
+    """Return sentences on the correlations of skewed values over so many items; nothing for none."""
+    fewest = min(items, default=0)
+    if not fewest:
+        return ""
+    note = coverage_note(SKEWED_R, fewest)
+    made = "Where values are skewed, the interval of r uses the jackknife's error if that is larger."
+    return f"{made} It {note}." if note else made

@@ -24,6 +24,7 @@ class Coefficient:
     spread: a function from a confidence to the interval by formula. It is None if the measure has no formula. It
     returns None if these ratings have no interval.
     bounds: the lowest and the highest value that the measure can have. No interval leaves them.
+    of_units: (units,), if the measure is their mean over units, each within the bounds; else None.
     """
 
     formula: str
@@ -32,6 +33,7 @@ class Coefficient:
     of: Callable[[Floats], Floats]
     spread: Callable[[float], Spread | None] | None = None
     bounds: tuple[float, float] = (-math.inf, math.inf)
+    of_units: Floats | None = None
 
     @property
     def estimate(self) -> float | None:

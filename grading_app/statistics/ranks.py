@@ -55,4 +55,4 @@ def kendalls_w(ratings: Ratings) -> Coefficient:
         ties = sum(((t**3 - t).sum(axis=1) for t in (ranking.tie_sizes(times) for ranking in rankings)), 0 * n)
         return quotient(12 * squares, raters**2 * (n**3 - n) - raters * ties)
 
-    return Coefficient("Kendall's W, corrected for ties", used, ratings.n_units - used.n_units, of)
+    return Coefficient("Kendall's W, corrected for ties", used, ratings.n_units - used.n_units, of, bounds=(0.0, 1.0))

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from evalsite.lib.stats.t_interval import student_quantile
 from grading_app.statistics.item_scores import Floats, ItemScores
+
+FEWEST = 10  # Items for an interval of a share.
+NEAR = 1e-6  # Shares nearer than this to 0 or 1 are not transformed.
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +71,68 @@ def variance_components(scores: ItemScores) -> Components | None:
         max(0.0, of_both - share * (repetition or 0.0)),
         repetition,
     )
+
+
+def share_intervals(scores: ItemScores, confidence: float = 0.95) -> dict[str, tuple[float, float]]:
+    """Return the intervals of the components' shares of the total, by name; none below FEWEST complete items.
+
+    They are over items, for these conditions: Student's with the jackknife's standard error of the logit of the share.
+    A share that is zero or below without one of the items is not transformed. R. G. Miller (1974), "The jackknife - a
+    review", Biometrika 61, 1-15, who recommends such transformations for variances. A share without an interval of some
+    width is left out.
+    """
+    complete = scores.of_items(np.asarray((scores.n > 0).all(axis=1)))
+    items, conditions = complete.mean.shape
+    if items < FEWEST or conditions < 2:
+        return {}
+    names = ("item", "condition", "interaction", *(("repetition",) if (complete.n > 1).any() else ()))
+    shares = _shares_without(complete)
+    reach = student_quantile(confidence, items - 1) * math.sqrt((items - 1) / items)
+    found = {}
+    for name, whole, without in zip(names, shares[-1], shares[:-1].T, strict=False):
+        inside = min(whole, without.min()) > NEAR and max(whole, without.max()) < 1 - NEAR
+        values, center = (_logit(without), _logit(whole)) if inside else (without, whole)
+        error = reach * float(np.sqrt(((values - values.mean()) ** 2).sum()))
+        ends = np.array([center - error, center + error])
+        low, high = (1 / (1 + np.exp(-ends)) if inside else np.clip(ends, 0, 1)).tolist()
+        if high - low > NEAR:
+            found[name] = (low, high)
+    return found
+
+
+def _shares_without(scores: ItemScores) -> Floats:
+    """Return the shares of the components (negative ones too) without each item, and then with all.
+
+    (items + 1, 4), for complete scores; NaN where nothing varies.
+    """
+    n = np.append(np.ones(len(scores.items)), 0.0)  # The number of items that are left out.
+    means = scores.mean - scores.mean.mean()
+    items, conditions = means.shape
+
+    def left(of_items: Floats) -> Floats:
+        """Return the sum over the items that are left: (items, ...) -> (items + 1, ...)."""
+        out: Floats = of_items.sum(axis=0) - np.append(of_items, np.zeros((1, *of_items.shape[1:])), axis=0)
+        return out
+
+    many = items - n
+    rows = means.mean(axis=1)
+    grand = left(rows) / many
+    of_item = conditions * (left(rows**2) - many * grand**2)
+    of_condition = many * ((left(means) / many[:, None] - grand[:, None]) ** 2).sum(axis=1)
+    of_both = left((means**2).sum(axis=1)) - many * conditions * grand**2 - of_item - of_condition
+    item, condition = of_item / (many - 1), of_condition / (conditions - 1)
+    both = of_both / ((many - 1) * (conditions - 1))
+    freedom, within = left((scores.n - 1.0).sum(axis=1)), left(scores.within.sum(axis=1))
+    repetition = np.divide(within, freedom, out=np.zeros_like(within), where=freedom > 0)
+    repeated = left((1 / scores.n).mean(axis=1)) / many * repetition
+    parts = np.stack([(item - both) / conditions, (condition - both) / many, both - repeated, repetition], axis=1)
+    total = parts.sum(axis=1, keepdims=True)
+    shares: Floats = np.divide(parts, total, out=np.full_like(parts, np.nan), where=total > 0)
+    return shares
+
+
+def _logit(share: Any) -> Any:
+    return np.log(share / (1 - share))
 
 
 def _mean_squares(means: Floats) -> tuple[float, float, float]:

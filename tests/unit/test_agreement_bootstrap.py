@@ -2,12 +2,20 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import ttest_1samp
+from scipy.stats import t as student
 
 from grading_app.statistics import bootstrap as bootstrap_module
 from grading_app.statistics.alpha import krippendorff_alpha
-from grading_app.statistics.bootstrap import NO_SPREAD, bootstrap, clusters_of, draws_of_kinds, told_of_interval
+from grading_app.statistics.bootstrap import (
+    NO_JACKKNIFE,
+    NO_SPREAD,
+    ONE_DISAGREES,
+    bootstrap,
+    clusters_of,
+    draws_of_kinds,
+)
 from grading_app.statistics.concordance import lins_concordance
+from grading_app.statistics.intervals import estimate_mean, sum_clusters
 from grading_app.statistics.intraclass import FORMS, intraclass_correlation
 from grading_app.statistics.kappas import cohens_kappa, fleiss_kappa, percent_agreement
 from grading_app.statistics.ranks import kendalls_w
@@ -42,22 +50,36 @@ def test_the_same_seed_gives_the_same_interval_in_steps_of_any_size(monkeypatch)
     one, again, other = (bootstrap(coefficient, seed=seed, resamples=500) for seed in (1, 1, 2))
     assert one == again == other  # The jackknife of 11 items draws nothing.
     assert one.low < one.estimate < one.high
-    assert (one.units, one.clusters, one.resamples, one.left_out) == (11, 11, 500, 1)
-    assert one.interval.startswith("jackknife of 11 items, Student's t")
-    many = krippendorff_alpha(ratings_of(list(KRIPPENDORFF) * 20), "ordinal")
-    drawn = [bootstrap(many, seed=seed, resamples=500) for seed in (1, 1, 2)]
+    assert (one.units, one.clusters, one.resamples, one.left_out) == (11, 11, 0, 1)
+    assert one.interval.startswith("jackknife of 11 items, Student's t of Fisher's z")
+    many = krippendorff_alpha(ratings_of(list(KRIPPENDORFF) * 91), "ordinal")
+    drawn = [bootstrap(many, seed=seed, resamples=200) for seed in (1, 1, 2)]
     assert drawn[0] == drawn[1] != drawn[2]
-    assert drawn[0].interval.startswith("percentile bootstrap of 220 items")
-    monkeypatch.setattr(bootstrap_module, "CELLS_AT_ONCE", 1000)
-    assert bootstrap(coefficient, seed=1, resamples=500) == one
+    assert (drawn[0].interval, drawn[0].resamples) == ("percentile bootstrap of 1,001 items", 200)
+    monkeypatch.setattr(bootstrap_module, "CELLS_AT_ONCE", 10_000)
+    assert bootstrap(many, seed=1, resamples=200) == drawn[0]
 
 
-def test_of_many_items_the_interval_promises_what_it_holds():
-    assert told_of_interval(30) == "percentile bootstrap of 30 items"
-    assert told_of_interval(29).endswith("too narrow of fewer than 30")
+def test_the_jackknife_of_alpha_leaves_out_one_item_at_a_time_on_fishers_scale():
+    table = np.random.default_rng(4).standard_normal((12, 1)) + np.random.default_rng(5).standard_normal((12, 3))
+    alpha = krippendorff_alpha(ratings_of(table), "interval")
+    without = np.array(
+        [krippendorff_alpha(ratings_of(np.delete(table, at, 0)), "interval").estimate for at in range(12)]
+    )
+    found = bootstrap(alpha, seed=1)
+    reach = student.ppf(0.975, 11) * np.sqrt(11 * np.var(np.arctanh(without)))
+    ends = np.tanh(np.arctanh(alpha.estimate) + np.array([-reach, reach]))
+    assert (found.low, found.high) == (pytest.approx(ends[0]), pytest.approx(ends[1]))
 
 
-@pytest.mark.parametrize(("times", "noted"), [(1, True), (10, False), (20, True)])
+@pytest.mark.parametrize("name", ["fleiss", "cohen", "nominal"])
+def test_one_item_with_all_disagreement_gives_no_interval(name):
+    found = bootstrap(MEASURES[name](ratings_of([[1, 1], [2, 2]] * 8 + [[1, 2]])), seed=1)
+    assert found.estimate < 1
+    assert (found.low, found.high, found.interval) == (None, None, ONE_DISAGREES)
+
+
+@pytest.mark.parametrize(("times", "noted"), [(1, True), (10, False), (100, False)])
 def test_an_interval_that_covers_less_than_93_per_cent_says_so(times, noted):
     found = bootstrap(krippendorff_alpha(ratings_of(list(KRIPPENDORFF) * times), "nominal"), seed=1, resamples=200)
     assert found.low is not None
@@ -100,13 +122,18 @@ def test_draws_take_as_many_items_as_there_are():
 
 
 def test_resamples_without_a_measure_are_counted_and_too_many_refuse_the_interval():
-    # A resample lacks the one odd unit with probability (1 - 1/n)^n, .36 of 20 units, and has then one category alone.
-    rare = bootstrap(cohens_kappa(ratings_of([[1, 1]] * 19 + [[2, 2]])), seed=1, resamples=1000)
-    assert 300 < rare.degenerate < 420
+    # A resample lacks the one odd unit with probability (1 - 1/n)^n, .37 of 1,500 units, and has then one category.
+    rare = bootstrap(cohens_kappa(ratings_of([[1, 1]] * 1499 + [[2, 2]])), seed=1, resamples=1000)
+    assert 300 < rare.degenerate < 430
     assert (rare.estimate, rare.low, rare.high, rare.interval) == (1, None, None, "")
-    some = bootstrap(cohens_kappa(ratings_of([[1, 1]] * 17 + [[2, 2], [2, 1], [1, 2]])), seed=1, resamples=1000)
+    some = bootstrap(cohens_kappa(ratings_of([[1, 1]] * 1497 + [[2, 2], [2, 1], [1, 2]])), seed=1, resamples=1000)
     assert 0 < some.degenerate < 100
     assert some.low < some.estimate < some.high
+
+
+def test_a_measure_that_one_item_defines_has_no_jackknife():
+    found = bootstrap(cohens_kappa(ratings_of([[1, 1]] * 19 + [[2, 2]])), seed=1)
+    assert (found.estimate, found.low, found.interval) == (1, None, NO_JACKKNIFE)
 
 
 def test_one_item_or_no_estimate_has_no_interval():
@@ -134,16 +161,18 @@ def test_the_bootstrap_of_alpha_covers_nearly_as_often_as_it_says():
     assert 0.87 < np.mean([one.low <= 0.5 <= one.high for one in found]) <= 1
 
 
-def test_the_jackknife_of_a_mean_is_students_interval():
-    # Percent agreement of two raters is the mean over items of 0 or 1, so its jackknife error is sd / sqrt(n).
-    agreed = np.array([1, 0, 1, 1, 0, 1, 1, 1, 0, 1])
+def test_percent_agreement_has_the_interval_of_every_share():
+    # Of two raters it is the mean over items of 0 or 1.
+    agreed = [1.0, 0, 1, 1, 0, 1, 1, 1, 0, 1]
     found = bootstrap(percent_agreement(ratings_of(np.stack([np.ones(10), agreed], axis=1))), seed=1)
-    expected = ttest_1samp(agreed, 0).confidence_interval()
-    assert found.se == pytest.approx(agreed.std(ddof=1) / np.sqrt(10))
-    assert (found.low, found.high) == (pytest.approx(expected.low), pytest.approx(min(1, expected.high)))
+    expected = estimate_mean(sum_clusters(agreed), (0, 1))
+    assert (found.se, found.low, found.high) == (expected.se, pytest.approx(expected.low), pytest.approx(expected.high))
+    assert found.interval.startswith("Wilson")
+    always = bootstrap(percent_agreement(ratings_of([[1, 1]] * 10)), seed=1)
+    assert (round(always.low, 3), always.high) == (0.722, 1)
 
 
-@pytest.mark.parametrize("name", ["percent", "fleiss", "cohen", "lin", "nominal", "interval", "1,1", "2,1", "3,k"])
+@pytest.mark.parametrize("name", ["fleiss", "cohen", "lin", "nominal", "interval", "1,1", "2,1", "3,k"])
 def test_raters_who_never_disagree_have_no_interval_of_1_to_1(name):
     coefficient = MEASURES[name](ratings_of([[value, value] for value in (1, 2, 3, 4, 5) * 3]))
     drawn, formula = bootstrap(coefficient, seed=1), coefficient.result()

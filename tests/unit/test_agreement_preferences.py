@@ -5,8 +5,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.stats import t as student
 
 from grading_app.statistics.bradley_terry import (
+    NOT_FINITE,
     Comparison,
     Tally,
     bradley_terry,
@@ -191,18 +193,35 @@ def test_comparisons_of_one_item_are_drawn_together():
     # Four copies tell no more than one: the error is twice that of independent comparisons.
     assert found.odds(0, 2).se == pytest.approx(2 * naive.odds(0, 2).se, rel=0.15)
     assert found.strengths == again.strengths
-    assert (found.items, found.resamples, found.degenerate, found.comparisons) == (150, 400, 0, 600)
+    assert (found.items, found.interval, found.comparisons) == (150, "jackknife of 150 items, Student's t", 600)
     assert all(one.low < one.strength < one.high for one in found.strengths)
 
 
 def test_too_many_resamples_without_strengths_refuse_the_interval():
-    rows = [Comparison("a", "b", 1, item) for item in range(19)] + [Comparison("a", "b", 0, 19)]
+    rows = [Comparison("a", "b", 1, item) for item in range(1199)] + [Comparison("a", "b", 0, 1199)]
     found = bradley_terry_by_items(comparisons_from(rows), seed=1, resamples=200)
     assert 40 < found.degenerate < 110
     assert (found.strengths[0].low, found.covariance, found.interval) == (None, None, "")
     odds = found.odds("a", "b")
-    assert (odds.difference, odds.low, odds.chances[1]) == (pytest.approx(math.log(19)), None, None)
+    assert (odds.difference, odds.low, odds.chances[1]) == (pytest.approx(math.log(1199)), None, None)
     assert bradley_terry_by_items(comparisons_from(rows), seed=1, resamples=200, smoothing=0.5).degenerate == 0
+
+
+def test_a_name_that_loses_on_one_item_alone_has_no_interval():
+    rows = [Comparison("a", "b", 1, item) for item in range(19)] + [Comparison("a", "b", 0, 19)]
+    found = bradley_terry_by_items(comparisons_from(rows), seed=1)
+    assert (found.strengths[0].low, found.covariance, found.interval) == (None, None, NOT_FINITE)
+    assert found.odds("a", "b").difference == pytest.approx(math.log(19))
+
+
+def test_strengths_of_two_names_have_the_jackknifes_interval_of_the_log_odds():
+    won = [1.0] * 11 + [0.0] * 5
+    found = bradley_terry_by_items(comparisons_from(("a", "b", one, at) for at, one in enumerate(won)), seed=1)
+    without = np.array([math.log((11 - one) / (5 - (1 - one))) / 2 for one in won])
+    error = math.sqrt(15 * np.var(without))
+    (best, _) = found.strengths
+    assert (best.strength, best.se) == (pytest.approx(math.log(11 / 5) / 2), pytest.approx(error))
+    assert best.high - best.strength == pytest.approx(student.ppf(0.975, 15) * error)
 
 
 @given(st.lists(st.tuples(st.permutations(range(3)), st.sampled_from([0, 0.5, 1]), st.integers(0, 5)), max_size=25))

@@ -94,10 +94,21 @@ def test_nothing_is_said_of_items_that_do_not_vary():
     assert reference.paired_difference(FIRST, FIRST) is None
     assert reference.least_squares(flat, FIRST[:1].repeat(12)) is None
     assert reference.spearman(flat, np.arange(12.0)) is None
-    assert reference.bootstrap_bca(flat, flat, "mae") is None
+    assert reference.error_interval(flat, flat, "mae") is None
     assert reference.reference_reliability(flat, flat, flat) is None
 
 
 def test_the_reliability_of_norms_is_the_share_of_variance_that_is_not_error():
     mean, sd, n = np.array([2.0, 4.0, 6.0, np.nan]), np.array([1.0, 1.0, 1.0, 1.0]), np.array([25.0, 25.0, 25.0, 25.0])
     assert reference.reference_reliability(mean, sd, n) == pytest.approx((4 - 0.04) / 4)
+
+
+@pytest.mark.parametrize(("name", "of"), [("mae", reference.mean_absolute), ("rmse", reference.root_mean_square)])
+def test_the_interval_of_an_error_is_the_jackknifes_of_its_logarithm(name, of):
+    x, y = np.random.default_rng(3).normal(0.3, 1, (2, 14))
+    logs = np.array([np.log(of(np.delete(x - y, at))) for at in range(14)])
+    reach = stats.t.ppf(0.975, 13) * np.sqrt(13 * np.var(logs))
+    expected = of(x - y) * np.exp([-reach, reach])
+    assert reference.error_interval(x, y, name) == pytest.approx(tuple(expected))
+    assert reference.error_interval(x[:9], y[:9], name) is None
+    assert reference.error_interval(np.arange(14.0) + (np.arange(14) == 3), np.arange(14.0), name) is None

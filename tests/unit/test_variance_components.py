@@ -9,6 +9,7 @@ from grading_app.statistics.variance_components import (
     Components,
     needed_items,
     paired_power,
+    share_intervals,
     variance_components,
 )
 
@@ -94,3 +95,28 @@ def test_the_needed_items_are_the_fewest_with_that_power():
     assert paired_power(0.4, COMPONENTS.standard_error(items - 1, 5), items - 1) < 0.8
     with pytest.raises(ValueError, match="no number of items"):
         needed_items(COMPONENTS, 0.0, 5)
+
+
+def test_the_interval_of_a_share_of_variance_leaves_out_one_item_at_a_time():
+    scores, _ = simulated(items=14, conditions=3, repetitions=4)
+    one_less = [variance_components(scores.of_items(np.arange(14) != at)) for at in range(14)]
+    whole = variance_components(scores)
+    for name, (low, high) in share_intervals(scores).items():
+        shares = np.array([getattr(found, name) / found.total for found in [*one_less, whole]])
+        logits = np.log(shares / (1 - shares))
+        reach = stats.t.ppf(0.975, 13) * np.sqrt(13 * np.var(logits[:-1]))
+        assert (low, high) == pytest.approx(tuple(1 / (1 + np.exp(-logits[-1] + np.array([reach, -reach])))))
+
+
+def test_a_component_of_zero_has_an_interval_from_zero():
+    scores, _ = simulated(items=14, conditions=3, repetitions=4)
+    flat = scores.mean - scores.mean.mean(axis=0) + 4 + np.array([0.0, 0.001, -0.001])
+    without = ItemScores(scores.items, scores.conditions, scores.n, scores.missing, flat, scores.within, False)
+    assert variance_components(without).condition == 0
+    found = share_intervals(without)
+    assert "condition" not in found or found["condition"][0] == 0
+    assert set(found) >= {"item", "repetition"}
+
+
+def test_few_items_have_no_interval_of_a_share_of_variance():
+    assert share_intervals(simulated(items=9)[0]) == {}

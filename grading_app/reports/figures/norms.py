@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -11,6 +10,7 @@ from grading_app.reports.figures.kinds import FigureKind, Table
 from grading_app.reports.frames import Asked, Frames, NormPair
 from grading_app.reports.statistic_format import coefficient, number
 from grading_app.statistics.correlation import Correlation, pearson
+from grading_app.statistics.known_coverage import skewed_note
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -20,7 +20,6 @@ MANY_POINTS = 1500  # With more points they are drawn as a bitmap, to keep the f
 MOST_PANELS = 24
 FEWEST = 3  # Two points always lie on a line.
 TOO_FEW = "too few items"
-SKEWED = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +46,7 @@ class Panel:
     @property
     def is_skewed(self) -> bool:
         """True if the means of the model or of people are too skewed for Fisher's interval."""
-        both = ([pair.human_mean for pair in self.pairs], [pair.model_mean for pair in self.pairs])
-        return any(abs(skewness(values)) > SKEWED for values in both)
+        return self.correlation is not None and self.correlation.is_skewed
 
     @property
     def mean_difference(self) -> float:
@@ -64,13 +62,6 @@ class Comparison:
     @property
     def shown(self) -> list[Panel]:
         return self.panels[:MOST_PANELS]
-
-
-def skewness(values: Sequence[float]) -> float:
-    """Return the third standardised moment; 0 without variance."""
-    mean = sum(values) / len(values)
-    second, third = (sum((value - mean) ** power for value in values) / len(values) for power in (2, 3))
-    return float(third / second**1.5) if second > 1e-12 else 0.0
 
 
 def frame(frames: Frames) -> Comparison | None:
@@ -169,11 +160,8 @@ def caption(shown: Comparison) -> str:
         "Each point is an item: the mean of its ratings by the model over the mean of people. On the dashed line both "
         "agree. Pearson's r over items with Fisher's 95 % interval; it tells of order, not of level."
     )
-    if any(panel.is_skewed for panel in shown.panels):
-        text += (
-            " Fisher's interval assumes normal means. Where they are skewed (skewness above 1), it may be too narrow; "
-            "the table marks it."
-        )
+    if note := skewed_note(len(panel.pairs) for panel in shown.panels if panel.is_skewed):
+        text += f" {note} The table marks it."
     if len(shown.shown) < len(shown.panels):
         text += f" The first {MOST_PANELS} panels are drawn; the table has all."
     return text
