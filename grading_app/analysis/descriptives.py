@@ -7,6 +7,7 @@ import numpy as np
 from grading_app.analysis.data import AnalysisData
 from grading_app.reports.result_table import ResultColumn, ResultTable, Row
 from grading_app.statistics.intervals import estimate_mean
+from grading_app.statistics.known_coverage import share_note
 
 QUANTILES = {0.25: "Lower quartile", 0.5: "Median", 0.75: "Upper quartile"}
 
@@ -37,7 +38,7 @@ def _table(data: AnalysisData, name: str, title: str, categories: list[str] | li
         "Mean of scores, with a standard error that treats each item as a cluster. SD, quartiles and median are of "
         "item means."
     )
-    return ResultTable(name, title, columns, rows, formula=estimates, notes=_notes(rows))
+    return ResultTable(name, title, columns, rows, formula=estimates, notes=_notes(rows, data.is_share))
 
 
 def _row(data: AnalysisData, condition: int, category: str | None) -> Row:
@@ -64,6 +65,8 @@ def _row(data: AnalysisData, condition: int, category: str | None) -> Row:
     }
 
 
-def _notes(rows: list[Row]) -> list[str]:
+def _notes(rows: list[Row], is_share: bool) -> list[str]:
     methods = dict.fromkeys(str(row["method"]) for row in rows if row["method"])
-    return [f"Interval: {', '.join(methods)}."] if methods else []
+    once = [row["items"] for row in rows if is_share and row["interval"] and row["items"] == row["n"]]
+    made = f"Interval: {', '.join(methods)}." if methods else ""
+    return [note for note in (made, share_note(once)) if note]

@@ -11,6 +11,7 @@ from grading_app.analysis.data import AnalysisData
 from grading_app.reports.result_table import ResultColumn, ResultTable
 from grading_app.statistics.correlation import pearson
 from grading_app.statistics.item_scores import Floats
+from grading_app.statistics.known_coverage import skewed_note
 
 MOST_PAIRS = 300
 MOST_ITEMS = 50
@@ -41,12 +42,14 @@ def _similarity(data: AnalysisData) -> ResultTable:
                 "b": data.labels[data.conditions[b]],
                 "items": len(x),
                 "r": r.r if r else None,
+                "skewed": bool(r and r.is_skewed),
                 "r_ci": (r.low, r.high) if r and r.low is not None else None,
                 "same": float((np.abs(x - y) < 1e-9).mean()),
                 "distance": float(np.abs(x - y).mean()),
             }
         )
     rows.sort(key=lambda row: -(row["r"] if row["r"] is not None else -2.0))  # type: ignore[operator]
+    skewed = skewed_note(row["items"] for row in rows if row["skewed"])  # type: ignore[misc]
     cut = [f"{MOST_PAIRS} of {len(rows)} pairs, the most alike."] if len(rows) > MOST_PAIRS else []
     return ResultTable(
         "similarity",
@@ -62,7 +65,7 @@ def _similarity(data: AnalysisData) -> ResultTable:
         ],
         rows[:MOST_PAIRS],
         formula="Pearson's r of cell means over common items, with Fisher's interval.",
-        notes=cut,
+        notes=[*cut, *([skewed] if skewed else [])],
     )
 
 

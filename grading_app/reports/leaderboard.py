@@ -108,6 +108,13 @@ class Leaderboard:
     baseline: int | None = None
 
     @property
+    def shares_asked_once(self) -> list[int]:
+        """The number of items of each share with an interval whose items have one answer each."""
+        shares = [one.key for one in self.measures if one.is_share]
+        scores = [row.scores[key] for row in self.rows for key in shares]
+        return [score.items for score in scores if score.low is not None and score.n == score.items]
+
+    @property
     def has_missing(self) -> bool:
         return any(score.missing for row in self.rows for score in row.scores.values())
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from grading_app.reports.leaderboard import BoardMeasure, BoardRow, Leaderboard
 from grading_app.reports.result_table import Kind, ResultColumn, ResultTable
+from grading_app.statistics.known_coverage import share_note
 
 Address = Callable[[BoardRow, BoardMeasure], str]
 BEST_NOTE = (
@@ -40,6 +41,7 @@ def board_table(board: Leaderboard) -> ResultTable:
         [_row(board, row) for row in board.rows],
         formula="Mean or share over answers, with standard errors clustered by item.",
         correction=BEST_NOTE,
+        notes=list(filter(None, [share_note(board.shares_asked_once)])),
     )
 
 

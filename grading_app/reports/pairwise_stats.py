@@ -15,6 +15,7 @@ from grading_app.reports.statistic_format import per_cent, per_cent_interval
 from grading_app.reports.verdict_aggregates import Among, verdict_aggregate
 from grading_app.statistics.clusters import ClusterSums
 from grading_app.statistics.intervals import SHARE_BOUNDS, ScoreEstimate, estimate_mean
+from grading_app.statistics.known_coverage import SHARE, coverage_note
 
 RESAMPLES = 400
 SEED = 1
@@ -108,7 +109,9 @@ def _share_text(share: ScoreEstimate | None) -> str:
     if share.low is None:
         return f"{per_cent(share.mean)}, no interval: {share.reason}"
     ends = per_cent_interval(share.low, share.high)
-    return f"{per_cent(share.mean)}, 95 % interval {ends} over {share.clusters:,} items"
+    note = coverage_note(SHARE, share.clusters) if share.n == share.clusters else ""
+    told = f"{per_cent(share.mean)}, 95 % interval {ends} over {share.clusters:,} items"
+    return f"{told}, which {note} for some shares" if note else told
 
 
 def order_bias(raters: Sequence[int]) -> OrderBias:

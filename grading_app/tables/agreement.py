@@ -118,9 +118,7 @@ class MeasureTable(tables.Table):
         return shown
 
     def render_interval(self, record: Line) -> str | SafeString:
-        shown, estimate = interval_of(record.estimate), record.estimate
-        note = coverage_note(estimate.formula, estimate.clusters) if estimate and estimate.low is not None else ""
-        return format_html('{} <span class="muted why">{}</span>', shown, note) if note else shown
+        return interval_cell(record.estimate)
 
     def render_units(self, record: Line) -> str:
         return counted(record.estimate.units) if record.estimate else site_wording.MISSING
@@ -227,7 +225,9 @@ def with_interval(estimate: Estimate) -> str:
     shown = statistic_format.number(estimate.estimate)
     if estimate.low is None:
         return shown
-    return f"{shown} ({statistic_format.interval(estimate.low, estimate.high)})"
+    note = coverage_note(estimate.formula, estimate.clusters)
+    ends = statistic_format.interval(estimate.low, estimate.high)
+    return f"{shown} ({ends}{', ' if note else ''}{note})"
 
 
 @dataclass(frozen=True)
@@ -261,8 +261,8 @@ class ToldTable(tables.Table):
     def render_value(self, record: Told) -> str:
         return statistic_format.number(record.estimate.estimate, 3)
 
-    def render_interval(self, record: Told) -> str:
-        return interval_of(record.estimate)
+    def render_interval(self, record: Told) -> str | SafeString:
+        return interval_cell(record.estimate)
 
     def render_units(self, record: Told) -> str:
         return counted(record.estimate.units)
@@ -270,6 +270,17 @@ class ToldTable(tables.Table):
 
 def interval_of(estimate: Estimate | None) -> str:
     return site_wording.MISSING if estimate is None else statistic_format.interval(estimate.low, estimate.high, 3)
+
+
+def interval_cell(estimate: Estimate | None) -> str | SafeString:
+    """Return the interval with a note if its simulated coverage is low, or with the reason why there is none."""
+    shown = interval_of(estimate)
+    if estimate is None:
+        return shown
+    if estimate.low is None:
+        return estimate.interval.removeprefix("no interval: ") or shown
+    note = coverage_note(estimate.formula, estimate.clusters)
+    return format_html('{} <span class="muted why">{}</span>', shown, note) if note else shown
 
 
 CONCORDANCE = "Lin's concordance with the mean of the other people"

@@ -26,6 +26,7 @@ from grading_app.reports.grader_rows import GradeLine, grade_lines, is_moving, t
 from grading_app.reports.pairwise_raters import standings
 from grading_app.reports.rubric_upgrades import Newer, judging_address, newer_versions
 from grading_app.rule_form import RuleForm
+from grading_app.statistics.known_coverage import share_note
 from grading_app.tables.grading import AnswerNames, AnswerScoreTable
 from runs_app.models import Experiment
 from runs_app.monitoring.progress import Totals, experiment_state
@@ -52,6 +53,7 @@ def experiment_grading(request: HttpRequest, slug: str) -> HttpResponse:
         "experiment": experiment,
         "state": experiment_state(experiment, Totals.of(experiment.runs.generating())),
         "lines": [_shown(experiment, line, editable, newer, names) for line in lines],
+        "shares_note": _note_on_shares(lines),
         "is_live": is_added_up or is_moving((run for line in lines for run in line.runs), POLLED_S),
         "standings": chose,
         "tries": tries_of(experiment),
@@ -63,6 +65,11 @@ def experiment_grading(request: HttpRequest, slug: str) -> HttpResponse:
     }
     page = "partials/grading_live.html" if wants_part(request) else "experiment_grading.html"
     return render(request, f"grading_app/{page}", context)
+
+
+def _note_on_shares(lines: Sequence[GradeLine]) -> str:
+    shown = [one.estimate for line in lines if not line.is_adjudication for one in line.scores.means if one.estimate]
+    return share_note(one.clusters for one in shown if one.is_share and one.low is not None and one.n == one.clusters)
 
 
 def _shown(

@@ -54,6 +54,7 @@ def experiment_points(request: HttpRequest, slug: str) -> HttpResponse:
         "covered": _covered(spec, frames.points) if spec else None,
         "covered_tasks": _covered_tasks(spec, frames.points) if spec else [],
         "is_simulated": spec is not None and spec.confidence == 0.95 and spec.correction == "mapped",
+        "takes_excess": spec is not None and spec.correction == "excess_counts",
         "repeats": experiment.samples > 1,
         "repeated": _repeated(experiment, spec) if spec else None,
         "statuses": _statuses(frames.points),

@@ -24,7 +24,7 @@ from grading_app.reports.plot_style import NARROW, WIDE, Theme
 from grading_app.reports.score_lines import ScoreLine, score_lines
 from grading_app.rule_form import RuleForm
 from grading_app.scoring.grading import read_rules
-from grading_app.statistics.known_coverage import SHARE, coverage_note
+from grading_app.statistics.known_coverage import share_note
 from grading_app.tables.results import AnswerTable, ScoreTable, behind
 from grading_app.views.leaderboard import board_context
 from grading_app.views.result_tables import requested_file
@@ -164,8 +164,8 @@ def _note_on(lines: list[ScoreLine]) -> str:
         several = any(line.measure.is_share and line.n > line.items for line in lines)
         notes.append(f"Intervals of shares: Wilson's{', at the effective number of answers' if several else ''}.")
         once = [line.items for line in lines if line.measure.is_share and line.n == line.items and line.low is not None]
-        if once and (note := coverage_note(SHARE, min(once))):
-            notes.append(f"A share of items asked once {note}, for some shares.")
+        if note := share_note(once):
+            notes.append(note)
     if any(line.unread for line in lines):
         notes.append("Answers without a score are excluded and counted separately.")
     return " ".join(notes)

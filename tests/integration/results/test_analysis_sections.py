@@ -87,6 +87,28 @@ def test_a_baseline_turns_the_sign(quiz):
     assert (row["a"], row["b"], row["difference"]) == ("b", "a", pytest.approx(-0.4))
 
 
+def shown(table, name):
+    """The texts of one column, as the page shows them."""
+    (at,) = [at for at, column in enumerate(table.columns) if column.name == name]
+    return [cells[at] for cells in table.cells()]
+
+
+def test_differences_of_shares_and_their_intervals_are_in_percentage_points(quiz):
+    tables = tables_of(quiz)
+    assert shown(tables["differences"], "difference") == ["+40.0 pp"]
+    for table, columns in (("differences", ["difference_ci"]), ("robustness", ["value", "interval"])):
+        for column in columns:
+            assert all(text.endswith(" pp") for text in shown(tables[table], column)), (table, column)
+    assert all(text.endswith(" pp") for text in shown(tables["designs"], "half_width"))
+    assert all(text.endswith(" %") for text in shown(tables["descriptives"], "interval"))
+
+
+def test_the_expected_score_of_an_item_stays_on_the_scale(quiz):
+    rows = tables_of(quiz)["outliers"].rows
+    assert rows
+    assert all(0 <= row["expected"] <= 1 for row in rows)
+
+
 def test_the_item_far_from_its_norm_comes_first(study):
     table = tables_of(study)["outliers"]
     assert {row["item"] for row in table.rows[:2]} == {"picture-0"}

@@ -14,6 +14,7 @@ from runs_app.monitoring.status_report import build_status_report
 from runs_app.stopping import rating_coverage
 from runs_app.stopping.coverage import COVERAGE
 from tests import factories
+from tests.page_text import page_text
 
 pytestmark = pytest.mark.django_db
 ADAPTIVE = {"by": "category", "scorer": "exact_match", "round": 32, "max": 256, "targetci": 0.09}
@@ -117,9 +118,16 @@ def test_the_coverage_on_the_page_is_that_of_the_stored_table(experiment, opened
 
 def test_a_setting_that_was_not_simulated_is_said_to_be_unknown(experiment, opened):
     make_points(experiment)
+    experiment.adaptive = {**ADAPTIVE, "confidence": 0.9}
+    experiment.save()
+    assert "coverage of the true accuracy is unknown" in page_text(opened())
+
+
+def test_an_interval_by_excess_counts_says_how_rarely_it_covers(experiment, opened):
+    make_points(experiment)
     experiment.adaptive = {**ADAPTIVE, "correction": "excess_counts"}
     experiment.save()
-    assert "coverage of the true accuracy is unknown" in opened().content.decode()
+    assert "contains the true accuracy about half of the time" in page_text(opened())
 
 
 def test_guessing_is_taken_off_and_said(experiment, opened):

@@ -1,0 +1,241 @@
+"""Simulated designs for the intervals of measures of agreement, judges and pairs. `coverage.py` runs them.
+
+All of them are over items, for the raters at hand: other raters would differ more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from benchmarks.coverage_scores import NONE, Draw, Ends, Truths, ends_of
+from grading_app.comparison.agreement_report import keep_on_scale
+from grading_app.comparison.reference_report import measure_references
+from grading_app.statistics.alpha import krippendorff_alpha
+from grading_app.statistics.bland_altman import limits_of_agreement
+from grading_app.statistics.bootstrap import bootstrap
+from grading_app.statistics.bradley_terry import Tally, bradley_terry_by_items, comparisons_from_tallies
+from grading_app.statistics.concordance import lins_concordance
+from grading_app.statistics.intraclass import Form, intraclass_correlation
+from grading_app.statistics.judge_bias import judge_bias, judge_slope, standing_coefficients
+from grading_app.statistics.kappas import cohens_kappa, fleiss_kappa, percent_agreement
+from grading_app.statistics.measures import Coefficient
+from grading_app.statistics.prediction_powered import corrected_mean
+from grading_app.statistics.ranks import kendalls_w
+from grading_app.statistics.ratings import Ratings, ratings_of
+
+RESAMPLES = 200
+CATEGORIES = (0.6, 0.3, 0.1)
+LEVELS = np.array([-0.4, 0.0, 0.4])  # How much higher each of three raters rates.
+
+
+def interval(coefficient: Coefficient) -> Ends:
+    return ends_of(bootstrap(coefficient, seed=1, resamples=RESAMPLES))
+
+
+def draw_names(draw: Draw, sure: float, items: int, raters: int = 3, shares: tuple[float, ...] = CATEGORIES) -> Ratings:
+    """Return categories by raters who see the item's own category with the chance `sure`, and guess otherwise.
+
+    Kappa and nominal alpha of any two of them are sure^2.
+    """
+    own = draw.choice(len(shares), p=shares, size=(items, 1))
+    guesses = draw.choice(len(shares), p=shares, size=(items, raters))
+    return ratings_of(np.where(draw.random((items, raters)) < sure, own, guesses).astype(float))
+
+
+def draw_numbers(draw: Draw, noise: float, items: int, levels: Any = 0.0, raters: int = 3) -> Ratings:
+    """Return normal ratings with a variance of 1 between items."""
+    return ratings_of(draw.standard_normal((items, 1)) + levels + noise * draw.standard_normal((items, raters)))
+
+
+def bias(draw: Draw, items: int, each: int) -> Truths:
+    def once() -> Ends:
+        judge = draw.normal(0.3, 0.5, (items, 1)) + draw.normal(0, 0.5, (items, each))
+        table = np.stack([judge.ravel(), np.zeros(items * each)], axis=1)
+        return ends_of(judge_bias(ratings_of(table), 0, {at: at // each for at in range(items * each)}).result())
+
+    yield 0.3, once
+
+
+def alpha(draw: Draw, items: int, each: int) -> Truths:
+    for noise in (1.0, 0.5):
+        yield (
+            1 / (1 + noise**2),
+            lambda noise=noise: interval(krippendorff_alpha(draw_numbers(draw, noise, items), "interval")),
+        )
+    for sure in (0.5, 0.9):
+        yield sure**2, lambda sure=sure: interval(krippendorff_alpha(draw_names(draw, sure, items), "nominal"))
+
+
+def cohen(draw: Draw, items: int, each: int) -> Truths:
+    for sure in (0.3**0.5, 0.7**0.5):
+        for weights in ("none", "quadratic"):
+            yield (
+                sure**2,
+                lambda sure=sure, weights=weights: interval(cohens_kappa(draw_names(draw, sure, items, 2), weights)),
+            )
+
+
+def fleiss(draw: Draw, items: int, each: int) -> Truths:
+    for sure in (0.5, 0.9):
+        yield sure**2, lambda sure=sure: interval(fleiss_kappa(draw_names(draw, sure, items)))
+
+
+def percent(draw: Draw, items: int, each: int) -> Truths:
+    for shares, sure in ((CATEGORIES, 0.5), (CATEGORIES, 0.9), ((0.95, 0.05), 0.9)):
+        by_chance = sum(one**2 for one in shares)
+        yield (
+            sure**2 + (1 - sure**2) * by_chance,
+            lambda shares=shares, sure=sure: interval(percent_agreement(draw_names(draw, sure, items, 3, shares))),
+        )
+
+
+def icc(form: Form) -> Callable[[Draw, int, int], Truths]:
+    def truths(draw: Draw, items: int, each: int) -> Truths:
+        levels = LEVELS if form[0] != "1" else 0.0
+        between = float(LEVELS.var(ddof=1)) if form[0] == "2" else 0.0
+        for noise in (1.0, 0.5):
+            single = 1 / (1 + between + noise**2)
+            truth = 3 * single / (1 + 2 * single) if form[2] == "k" else single
+            yield (
+                truth,
+                lambda noise=noise: interval(intraclass_correlation(draw_numbers(draw, noise, items, levels), form)),
+            )
+
+    return truths
+
+
+def concordance_w(draw: Draw, items: int, each: int) -> Truths:
+    for noise in (1.0, 0.5):
+        rho = 6 / np.pi * np.arcsin(1 / (1 + noise**2) / 2)
+        yield (1 + 2 * rho) / 3, lambda noise=noise: interval(kendalls_w(draw_numbers(draw, noise, items)))
+
+
+def lin(draw: Draw, items: int, each: int) -> Truths:
+    for shift in (0.0, 0.5):
+        levels = np.array([shift, 0.0])
+        yield (
+            2 / (2.5 + shift**2),
+            lambda levels=levels: interval(lins_concordance(draw_numbers(draw, 0.5, items, levels, 2))),
+        )
+
+
+def slope(draw: Draw, items: int, each: int) -> Truths:
+    """Yield Deming's slope of a judge over one person, with equal errors."""
+    for noise in (0.3, 0.6):
+
+        def once(noise: float = noise) -> Ends:
+            own = draw.standard_normal(items)
+            table = np.stack([0.8 * own, own], axis=1) + noise * draw.standard_normal((items, 2))
+            return interval(judge_slope(ratings_of(table), 0))
+
+        yield 0.8, once
+
+
+def limits(draw: Draw, items: int, each: int) -> Truths:
+    for side, truth in (("low", 0.3 - 1.96), ("high", 0.3 + 1.96)):
+
+        def once(side: str = side) -> Ends:
+            table = np.stack([draw.normal(0.3, 1, items), np.zeros(items)], axis=1)
+            return ends_of(getattr(limits_of_agreement(ratings_of(table), 0, seed=1, resamples=RESAMPLES), side))
+
+        yield truth, once
+
+
+def standing(draw: Draw, items: int, each: int) -> Truths:
+    """Yield the agreement of a judge with three people, theirs with each other, and the difference."""
+    for measure in ("concordance", "same answer"):
+        whole = standing_coefficients(_judged(draw, 40_000), 0, measure)  # type: ignore[arg-type]
+        for at, one in enumerate(whole):
+            yield (
+                one.estimate or 0.0,
+                lambda measure=measure, at=at: interval(standing_coefficients(_judged(draw, items), 0, measure)[at]),
+            )
+
+
+def _judged(draw: Draw, items: int) -> Ratings:
+    """Return ratings from 1 to 7 by a judge and three people."""
+    own = draw.normal(4, 1.3, (items, 1))
+    noise = draw.standard_normal((items, 4)) * np.array([1.0, 0.8, 0.8, 0.8])
+    return ratings_of((own + noise + np.array([0.3, 0, 0, 0])).round().clip(1, 7))
+
+
+def corrected(share: bool, which: str = "corrected") -> Callable[[Draw, int, int], Truths]:
+    """Return truths of the people's mean, of so many items that people rated and four times as many others."""
+
+    def truths(draw: Draw, items: int, each: int) -> Truths:
+        for at in (0.7, 0.9, 0.97) if share else (4.0, 6.5):
+
+            def table_of(n: int, at: float = at) -> Any:
+                if share:
+                    people = (draw.random(n) < at).astype(float)
+                    return np.stack([np.where(draw.random(n) < 0.8, people, draw.random(n) < 0.8), people], axis=1)
+                own = draw.normal(at, 1.2, (n, 1))
+                return (own + draw.normal(0, 0.7, (n, 2)) + np.array([0.4, 0])).round().clip(1, 7)
+
+            def once(table_of: Any = table_of) -> Ends:
+                table = table_of(5 * items)
+                table[items:, 1] = np.nan
+                found = corrected_mean(ratings_of(table), 0, tuned=True)
+                fitted = int(found.judge_share > 0) if which == "corrected" else 0
+                one = getattr(found, which)
+                return ends_of(keep_on_scale(one, (0, 1) if share else (1, 7), one.clusters - fitted))
+
+            yield float(table_of(400_000)[:, 1].mean()), once
+
+    return truths
+
+
+def against_reference(field: str) -> Callable[[Draw, int, int], Truths]:
+    """Return truths of a rater compared with norms: r, or concordance."""
+
+    def truths(draw: Draw, items: int, each: int) -> Truths:
+        truth = 1 / 1.25**0.5 if field == "r" else 2 / (2.25 + 0.3**2)
+
+        def once() -> Ends:
+            norm = draw.standard_normal(items)
+            table = np.stack([norm + 0.3 + 0.5 * draw.standard_normal(items), norm], axis=1)
+            (line,) = measure_references(ratings_of(table), [1], [0], [], {}, seed=1)
+            return ends_of(getattr(line, field))
+
+        yield truth, once
+
+    return truths
+
+
+def strength(draw: Draw, items: int, each: int) -> Truths:
+    """Yield the strengths of three answers, each compared with each other `each` times on every item."""
+    truth = {"a": 0.6, "b": 0.0, "c": -0.6}
+    for name, own in truth.items():
+
+        def once(name: str = name) -> Ends:
+            of_item = {key: value + draw.normal(0, 0.5, items) for key, value in truth.items()}
+            tallies = []
+            for at in range(items):
+                wins = []
+                for one, other in (("a", "b"), ("a", "c"), ("b", "c")):
+                    chance = 1 / (1 + np.exp(of_item[other][at] - of_item[one][at]))
+                    won = int(draw.binomial(each, chance))
+                    wins.append(Tally(one, other, won, each - won))
+                tallies.append((1, wins))
+            try:
+                fitted = bradley_terry_by_items(comparisons_from_tallies(tallies), seed=1, resamples=RESAMPLES)
+            except ValueError:
+                return NONE
+            return ends_of(next(found for found in fitted.strengths if found.name == name))
+
+        yield own * ATTENUATED, once
+
+
+def _attenuation() -> float:
+    """Return by how much the spread of items (SD .5 for each name) shrinks the log-odds of all comparisons together."""
+    draw, shrunk = np.random.default_rng(1), []
+    for gap in (0.6, 1.2):
+        chance = (1 / (1 + np.exp(-(gap + draw.normal(0, 0.5**0.5, 2_000_000))))).mean()
+        shrunk.append(float(np.log(chance / (1 - chance)) / gap))
+    return float(np.mean(shrunk))
+
+
+ATTENUATED = _attenuation()

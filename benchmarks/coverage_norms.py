@@ -1,0 +1,142 @@
+"""Simulated designs for the intervals against norms, and for correlations. `coverage.py` runs them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from benchmarks.coverage_scores import NONE, Draw, Ends, Truths, ends_of
+from grading_app.statistics import reference
+from grading_app.statistics.concordance import lins_concordance
+from grading_app.statistics.correlation import pearson
+from grading_app.statistics.ratings import ratings_of
+from grading_app.statistics.variance_components import Components, paired_power
+
+
+def difference(draw: Draw, items: int, each: int) -> Truths:
+    """Yield the mean of differences from the norms: normal, and skewed."""
+    for skewed in (False, True):
+
+        def once(skewed: bool = skewed) -> Ends:
+            apart = (draw.gamma(2, 0.5, items) - 0.6) if skewed else draw.normal(0.4, 0.7, items)
+            apart = apart + draw.normal(0, 0.5 / each**0.5, items)
+            norms = draw.normal(4, 1, items)
+            found = reference.paired_difference(norms + apart, norms)
+            return found.interval if found else NONE
+
+        yield 0.4, once
+
+
+def effect(draw: Draw, items: int, each: int) -> Truths:
+    for truth in (0.0, 0.5, 1.5):
+
+        def once(truth: float = truth) -> Ends:
+            norms = draw.normal(4, 1, items)
+            found = reference.paired_difference(norms + draw.normal(truth, 1, items), norms)
+            return found.effect_interval if found else NONE
+
+        yield truth, once
+
+
+def correlation(draw: Draw, items: int, each: int) -> Truths:
+    for kind, r in (("normal", 0.6), ("exponential", 0.6), ("exponential", 0.9), ("lognormal", 0.8)):
+
+        def once(kind: str = kind, r: float = r) -> Ends:
+            x, e = (_values(draw, kind, items) for _ in range(2))
+            return ends_of(pearson(list(x), list(r * x + (1 - r * r) ** 0.5 * e)))
+
+        yield r, once
+
+
+def normal_correlation(draw: Draw, items: int, each: int) -> Truths:
+    for r in (0.0, 0.6, 0.95):
+
+        def once(r: float = r) -> Ends:
+            x, e = draw.standard_normal(items), draw.standard_normal(items)
+            return ends_of(pearson(list(x), list(r * x + (1 - r * r) ** 0.5 * e)))
+
+        yield r, once
+
+
+def _values(draw: Draw, kind: str, items: int) -> reference.Floats:
+    if kind == "normal":
+        return draw.standard_normal(items)
+    return draw.exponential(1, items) if kind == "exponential" else draw.lognormal(0, 0.6, items)
+
+
+def rank_correlation(draw: Draw, items: int, each: int) -> Truths:
+    for r in (0.3, 0.6, 0.95):
+
+        def once(r: float = r) -> Ends:
+            x, e = draw.standard_normal(items), draw.standard_normal(items)
+            found = reference.spearman(x, r * x + (1 - r * r) ** 0.5 * e)
+            return found[1] if found and found[1] else NONE
+
+        yield 6 / np.pi * np.arcsin(r / 2), once
+
+
+def lin_by_formula(draw: Draw, items: int, each: int) -> Truths:
+    for shift in (0.0, 0.5):
+
+        def once(shift: float = shift) -> Ends:
+            table = draw.standard_normal((items, 1)) + 0.5 * draw.standard_normal((items, 2)) + np.array([shift, 0])
+            return ends_of(lins_concordance(ratings_of(table)).result())
+
+        yield 2 / (2.5 + shift**2), once
+
+
+def error(statistic: str) -> object:
+    """Return truths of the mean absolute error or the root mean square error."""
+
+    def truths(draw: Draw, items: int, each: int) -> Truths:
+        for bias in (0.0, 0.5):
+            many = draw.normal(bias, 0.8, 2_000_000)
+            truth = float(np.abs(many).mean() if statistic == "mae" else np.sqrt((many**2).mean()))
+
+            def once(bias: float = bias) -> Ends:
+                norms = draw.normal(4, 1, items)
+                apart = draw.normal(bias, 0.8, items)
+                return reference.error_interval(norms + apart, norms, statistic) or NONE
+
+            yield truth, once
+
+    return truths
+
+
+def line(method: str, name: str) -> object:
+    """Return truths of the intercept or the slope of a line; Deming's line has equal errors in both."""
+
+    def truths(draw: Draw, items: int, each: int) -> Truths:
+        def once() -> Ends:
+            own = draw.normal(4, 1, items)
+            x = own + (0.4 * draw.standard_normal(items) if method == "deming" else 0)
+            y = 0.5 + 0.8 * own + 0.4 * draw.standard_normal(items)
+            found = reference.deming(x, y) if method == "deming" else reference.least_squares(x, y)
+            return (getattr(found, f"{name}_interval") or NONE) if found else NONE
+
+        yield {"intercept": 0.5, "slope": 0.8}[name], once
+
+    return truths
+
+
+def equivalence_level(draw: Draw, items: int, samples: int) -> float:
+    """Return how often a difference as large as the margin is called equivalent; .05 or less is right."""
+    margin = 0.5
+    hits = 0
+    for _ in range(samples):
+        apart = draw.normal(margin, 0.7, items)
+        se = float(apart.std(ddof=1)) / items**0.5
+        hits += reference.equivalence_p(items, float(apart.mean()), se, margin) < 0.05
+    return hits / samples
+
+
+def power_error(draw: Draw, items: int, samples: int) -> float:
+    """Return the share of samples in which a t-test finds a difference, less the power that `paired_power` gives."""
+    components = Components(items, 2, 1, 1.0, 0.0, 0.5, None)
+    se = components.standard_error(items, 1)
+    wanted = 2.5 * se
+    found = 0
+    for _ in range(samples):
+        apart = draw.normal(wanted, se * items**0.5, items)
+        test = reference.paired_difference(apart, np.zeros(items))
+        found += test is not None and test.p < 0.05
+    return found / samples - paired_power(wanted, se, items)

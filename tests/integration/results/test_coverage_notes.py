@@ -1,0 +1,93 @@
+"""A page says where its intervals cover less than 93 % in simulations, and is silent where they cover more."""
+
+import pytest
+from django.core.cache import cache
+from django.urls import reverse
+
+from grading_app.analysis.data import load_analysis_data
+from grading_app.analysis.scope import ScopeForm
+from grading_app.analysis.sections import section_tables
+from grading_app.statistics.known_coverage import share_note, skewed_note
+from tests import factories
+from tests.factories.gradings import make_answered_experiment, make_gradings, make_scale_rubric, numbered_answer
+from tests.page_text import page_text
+
+pytestmark = pytest.mark.django_db
+NOTE = "The interval of a share of items asked once covers about {} % instead of 95 %"
+
+
+@pytest.fixture(autouse=True)
+def nothing_kept():
+    cache.clear()
+
+
+def graded(*, items, samples=1):
+    made = make_answered_experiment(items=items, samples=samples)
+    make_gradings(made, "exact_match", lambda trial: float(trial.item.position % 3 > 0), kind="rule")
+    return made
+
+
+def opened(client, experiment, page):
+    client.force_login(experiment.owner)
+    return page_text(client.get(reverse(page, args=[experiment.slug])))
+
+
+@pytest.mark.parametrize("page", ["experiment_results", "experiment_grading"])
+@pytest.mark.parametrize(("items", "samples", "per_cent"), [(12, 1, 91), (100, 1, 92), (150, 1, None), (12, 2, None)])
+def test_a_share_of_few_items_asked_once_says_its_coverage(client, page, items, samples, per_cent):
+    text = opened(client, graded(items=items, samples=samples), page)
+    if per_cent is None:
+        assert "covers about" not in text
+    else:
+        assert NOTE.format(per_cent) in text
+
+
+def test_the_leaderboard_says_it_on_the_page_and_in_its_file(client):
+    experiment = graded(items=12)
+    text = opened(client, experiment, "experiment_results")
+    above, _, below = text.partition(">Scores</h2>")
+    assert NOTE.format(91) in above
+    assert NOTE.format(91) in below
+    file = client.get(reverse("experiment_results", args=[experiment.slug]), {"table": "leaderboard", "format": "md"})
+    assert NOTE.format(91) in file.content.decode()
+
+
+def test_alpha_over_few_items_says_its_coverage_in_its_cell(client):
+    made = make_answered_experiment(items=12)
+    rubric = make_scale_rubric()
+    make_gradings(made, "judge-a", lambda trial: 1 + trial.item.position % 7, rubric=rubric)
+    make_gradings(made, "judge-b", lambda trial: 1 + (trial.item.position * 5 // 4) % 7, rubric=rubric)
+    client.force_login(made.owner)
+    table = client.get(reverse("experiment_agreement", args=[made.slug])).context["measures"]
+    cells = {row.record.name: str(row.get_cell("interval")) for row in table.rows}
+    assert "covers about 92 % instead of 95 %" in cells["Krippendorff's alpha, ordinal"]
+    assert "covers about 90 % instead of 95 %" in cells["Cohen's kappa, quadratic weights"]
+    assert "covers about" not in cells["Kendall's W"]
+
+
+def tables_of(experiment):
+    form = ScopeForm({}, experiment)
+    assert form.is_valid(), form.errors
+    tables = section_tables(load_analysis_data(form.scope()))
+    return {table.name: table for group in tables.values() for table in group}
+
+
+def test_the_analysis_says_it_below_its_shares():
+    assert any(NOTE.format(91) in note for note in tables_of(graded(items=12))["descriptives"].notes)
+
+
+def test_the_analysis_marks_correlations_of_skewed_values():
+    items = [{"key": f"picture-{n}", "norms": {"valence": 1.0 + (n == 11) * 5 + n / 50}} for n in range(12)]
+    made = factories.make_experiment(
+        dataset=factories.make_dataset("pictures", items), dimensions=[factories.make_dimension("valence")]
+    )
+    for run in factories.make_runs(made):
+        factories.plan_trials(run, answer=numbered_answer)
+    notes = tables_of(made)["norm_agreement"].notes
+    assert any("the jackknife's error" in note and "covers about 89 % instead of 95 %" in note for note in notes)
+
+
+def test_notes_are_empty_without_such_numbers():
+    assert share_note([]) == skewed_note([]) == ""
+    assert share_note([150]) == ""
+    assert skewed_note([400]).endswith("larger.")
