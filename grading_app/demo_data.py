@@ -17,13 +17,16 @@ from urllib.parse import urlsplit
 from django.conf import settings
 from django.contrib.auth.models import User
 
-from datasets_app.models import Item, Norm
+from datasets_app.models import Dataset, Item, Norm
+from datasets_app.parametric_datasets import list_answers
 from grading_app.reports.frames import Frames, load_frames
 from grading_app.reports.score_lines import score_lines
 from grading_app.reports.statistic_format import coefficient, interval, per_cent, per_cent_interval
+from grading_app.reports.surface_recovery import recovery_table
 from grading_app.statistics.correlation import pearson
 from runs_app.models import Endpoint, Experiment
 from runs_app.simulator import SimulatorConfig
+from runs_app.simulator.skill_profiles import read_profiles
 
 USERNAME = "demo"
 ENDPOINT = "rehearsal"
@@ -31,7 +34,9 @@ SKILLS = {"sim-large": 0.86, "sim-small": 0.61, "sim-judge": 0.93}  # The share 
 # US dollars per million tokens, in and out.
 PRICES = {"sim-large": ("2.50", "10.00"), "sim-small": ("0.15", "0.60"), "sim-judge": ("0.40", "1.60")}
 DATASETS = ("photographs", "questions")
-EXPERIMENTS = ("affect-pilot", "questions-pilot")
+SPACE, SPACE_FILE, SKILL_PROFILE = "reasoning", "reasoning-space.yaml", "reasoning-skills.json"
+SPACE_EXPERIMENT = "reasoning-pilot"
+EXPERIMENTS = ("affect-pilot", "questions-pilot", SPACE_EXPERIMENT)
 
 
 def folder() -> Path:
@@ -63,7 +68,10 @@ def simulated_models() -> SimulatorConfig:
     answers = folder() / "answers.jsonl"
     with answers.open("w", encoding="utf-8") as lines:
         lines.writelines(json.dumps(row) + "\n" for row in _answer_rows())
-    return SimulatorConfig(port=_port(), latency_ms=60, latency_sigma=0.5, skills=SKILLS, answers=(answers,))
+    profiles = (settings.BASE_DIR / "samples" / SKILL_PROFILE,)
+    return SimulatorConfig(
+        port=_port(), latency_ms=60, latency_sigma=0.5, skills=SKILLS, answers=(answers,), profiles=profiles
+    )
 
 
 def _answer_rows() -> Iterator[dict[str, object]]:
@@ -74,6 +82,8 @@ def _answer_rows() -> Iterator[dict[str, object]]:
     norms = Norm.objects.filter(item__in=items).exclude(item__image=None)
     for image, dimension, mean, sd in norms.values_list("item__image", "dimension", "mean", "sd"):
         yield {"image": image, "dimension": dimension, "mean": mean, "sd": sd}
+    for dataset in Dataset.objects.filter(slug=SPACE, version=1):
+        yield from list_answers(dataset)
 
 
 def _port() -> int:
@@ -105,7 +115,10 @@ def _is_done(experiment: Experiment) -> bool:
 
 def results(slug: str) -> Iterator[str]:
     """Yield a line for each number of an experiment: the correlation with the norms, or the share of right answers."""
-    frames = load_frames(Experiment.objects.get(slug=slug))
+    experiment = Experiment.objects.get(slug=slug)
+    if slug == SPACE_EXPERIMENT:
+        yield recovery_table(experiment, read_profiles(settings.BASE_DIR / "samples" / SKILL_PROFILE)).sentence
+    frames = load_frames(experiment)
     yield from _agreement_with_norms(frames)
     for line in score_lines(frames.grades, frames):
         share = per_cent(line.mean)

@@ -19,7 +19,16 @@ from datasets_app.models import Dataset
 from evalsite.lib.ops.commands import BAD_INPUT, WORK_FAILED, OutputCommand
 from evalsite.lib.ops.supervisor import Child, GivingUp, keep_running
 from grading_app import demo_data
-from grading_app.demo_data import DATASETS, ENDPOINT, EXPERIMENTS, PRICES, USERNAME
+from grading_app.demo_data import (
+    DATASETS,
+    ENDPOINT,
+    EXPERIMENTS,
+    PRICES,
+    SPACE,
+    SPACE_EXPERIMENT,
+    SPACE_FILE,
+    USERNAME,
+)
 from runs_app.management.progress_bar import wait_for
 from runs_app.models import Experiment, Run
 from runs_app.simulator import SimulatorConfig, SimulatorProcess, simulator_process
@@ -95,9 +104,18 @@ class Command(OutputCommand):
                 self._do("dataset", "import", *_in_samples(IMPORTS[slug]), "--name", slug, *about)
             if known is None or known.status == Dataset.Status.DRAFT:
                 self._do("dataset", "approve", f"{slug}@1", "--reason", "the sample data")
+        self._generate()
         if not Dataset.objects.filter(slug="photographs-small").exists():
             draw = ("--strategy", "stratified", "--n", "12", "--seed", "7")
             self._do("dataset", "generate", "photographs@1", "--name", "photographs-small", *draw)
+
+    def _generate(self) -> None:
+        known = Dataset.objects.named(f"{SPACE}@1").first()
+        if known is None:
+            title = ("--title", "Three parametric tasks over a space of difficulty")
+            self._do("dataset", "parametric", str(SAMPLES / SPACE_FILE), "--name", SPACE, *title)
+        if known is None or known.status == Dataset.Status.DRAFT:
+            self._do("dataset", "approve", f"{SPACE}@1", "--reason", "the sample space")
 
     def _design(self, provider: SimulatorProcess) -> None:
         self._head("Design")
@@ -116,7 +134,9 @@ class Command(OutputCommand):
             return
         for slug in EXPERIMENTS:
             self._do("experiment", "launch", slug, "--yes", "--user", USERNAME)
-        wait_for(self, Run.objects.filter(experiment__slug__in=EXPERIMENTS))
+        wait_for(self, Run.objects.filter(experiment__slug__in=EXPERIMENTS).exclude(experiment__slug=SPACE_EXPERIMENT))
+        self.say("  and in rounds, until every point is known:")
+        wait_for(self, Run.objects.filter(experiment__slug=SPACE_EXPERIMENT))
         self._head("Grade")
         for slug in EXPERIMENTS:
             self._do("grade", slug, "--yes")

@@ -10,7 +10,10 @@ from pathlib import Path
 import pytest
 
 from datasets_app.importing import read_items, read_norms
+from datasets_app.parametric.spaces import resolve
+from datasets_app.parametric.spec import read_space
 from runs_app.planning.specs import read_yaml
+from runs_app.simulator.skill_profiles import read_profiles
 
 SAMPLES = Path(__file__).resolve().parents[3] / "samples"
 
@@ -145,3 +148,14 @@ def test_questions_are_json_lines_in_order():
     rows = [json.loads(line) for line in (SAMPLES / "questions.jsonl").read_text().splitlines()]
     assert all({"id", "question", "answer", "category", "difficulty"} <= set(row) for row in rows)
     assert {row["difficulty"] for row in rows} == {1, 2, 3}
+
+
+def test_the_space_is_small_and_both_simulated_models_have_a_skill_at_each_point():
+    space = resolve(read_space((SAMPLES / "reasoning-space.yaml").read_text()))
+    assert (len(space.spec.tasks), len(space.points)) == (3, 27)
+    assert space.most_cases < 1500
+    profiles = read_profiles(SAMPLES / "reasoning-skills.json")
+    assert set(profiles) == {"sim-large", "sim-small"}
+    for profile in profiles.values():
+        skills = [profile.skill(point.base_task, point.params) for point in space.points]
+        assert min(skills) < 0.7 < 0.9 < max(skills)

@@ -8,6 +8,7 @@ from django.utils import timezone
 
 from runs_app.models import Endpoint, EndpointTick, LanguageModel, Preflight
 from tests import factories
+from tests.factories.spaces import make_space_experiment
 from tests.page_text import page_text
 
 
@@ -48,6 +49,17 @@ def test_home_shows_what_runs_and_only_what_one_may_see(lab, as_):
     assert "Running now" in home(as_("owner"))
     assert "pilot" not in home(as_("researcher"))
     assert "No experiments yet" in home(as_("viewer"))
+
+
+@pytest.mark.django_db
+def test_home_leads_to_the_surface_of_a_parametric_experiment_and_to_the_leaderboard(client):
+    made = make_space_experiment("space")
+    client.force_login(made.owner)
+    page = home(client)
+    assert 'href="/experiments/space/explorer/">Surface' in page
+    assert 'href="/leaderboard/">Leaderboard' in page
+    factories.make_experiment("plain", owner=made.owner, dataset=factories.make_dataset("plain"))
+    assert "/experiments/plain/explorer/" not in home(client)
 
 
 def test_a_rater_is_led_to_what_they_rate_and_finds_no_experiment(lab, as_):

@@ -31,12 +31,15 @@ def rows_of(path: Path) -> list[dict[str, str]]:
 
 def test_the_whole_job_is_done_once_and_its_numbers_are_published(place: Path) -> None:
     first = demo(place, "--no-serve", OPENAI_API_KEY="sk-of-someone")
-    said, _ = first.communicate(timeout=240)
+    said, _ = first.communicate(timeout=300)
     assert first.returncode == 0, said
     assert "640 done, 0 failed" in said
     assert "512 done, 0 failed" in said, "two judges of 256 answers"
     assert "does not use it" in said
     assert "counters and ledger equal the rows" in said
+    covered, known = map(int, re.search(r"(\d+) of (\d+) intervals contain the true accuracy", said).groups())
+    assert known == 54
+    assert covered >= 48
     correlations = [float(r) for r in re.findall(r"r = (\.\d\d)", said)]
     assert len(correlations) == 4
     assert min(correlations) > 0.5, "the simulated models know the norms"
