@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import re
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -28,6 +28,8 @@ SURFACE = "#ffffff"
 DATA = "#2e5091"
 DATA_SOFT = "#9fb2d6"
 HUMAN = "#9a5200"
+# For categories and conditions in one panel: the colours of Okabe and Ito (2008), darker where text needs contrast.
+SERIES = ("#0072b2", "#d55e00", "#007a58", "#a8518a", "#2f8fc4", "#b57c00", "#5b5b5b", "#7a6a00")
 DARK_OF = {
     TEXT: "#e1e3e6",
     MUTED: "#9ea4ab",
@@ -37,6 +39,13 @@ DARK_OF = {
     DATA: "#9ab8ee",
     DATA_SOFT: "#4a6296",
     HUMAN: "#e6bd77",
+    **dict(
+        zip(
+            SERIES,
+            ("#5cb5ee", "#ff9a52", "#3fcfa4", "#e39bc8", "#8fd0f7", "#f0bd4a", "#b5b5b5", "#d9c94a"),
+            strict=True,
+        )
+    ),
 }
 # Shades of heat maps from the lowest to the highest, as the levels of matrix.css. Colours of lines in one figure.
 SHADES = ("#eac9c8", "#f4e4e3", "#efe9e0", "#e1ece9", "#c3d8d2")
@@ -177,36 +186,46 @@ def svg(draw: Callable[[], Figure], theme: Theme = "auto") -> bytes:
 
     "auto" follows the theme of the page that shows it. "light" and "dark" are fixed, with their own background.
     """
+    picture = save(draw, "svg", background=SURFACE if theme != "auto" else "", settings={"svg.fonttype": "none"})
+    return themed(picture.decode(), theme).encode()
+
+
+def path_svg(draw: Callable[[], Figure]) -> str:
+    """Return the picture as transparent SVG in light colours, with its text as paths: it needs no font."""
+    picture = save(draw, "svg").decode()
+    return picture[picture.index("<svg") :]
+
+
+def save(
+    draw: Callable[[], Figure],
+    file_format: Literal["svg", "png", "pdf"],
+    *,
+    background: str = "",
+    dpi: int = 72,
+    settings: Mapping[str, Any] | None = None,
+) -> bytes:
+    """Draw the figure and return its file. The same figure gives the same bytes. background: "" for none."""
     import matplotlib as mpl
 
     out = io.BytesIO()
-    settings: Any = {
-        "svg.fonttype": "none",
-        "svg.hashsalt": "evalsite",
-        "path.simplify": False,
-        "text.parse_math": False,
-    }
-    with DRAWING, mpl.rc_context(settings):
+    metadata: dict[str, Any] = {"svg": {"Date": None, "Creator": None}, "png": {"Software": None}}.get(
+        file_format, {"CreationDate": None, "Creator": None, "Producer": None}
+    )
+    common: dict[str, Any] = {"svg.hashsalt": "evalsite", "path.simplify": False, "text.parse_math": False}
+    chosen: Any = {**common, "pdf.fonttype": 42, **(settings or {})}
+    with DRAWING, mpl.rc_context(chosen):
         figure = draw()
-        figure.patch.set(visible=theme != "auto", facecolor=SURFACE)
-        figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None})
-    return _themed(out.getvalue().decode(), theme).encode()
+        figure.patch.set(visible=bool(background), facecolor=background or SURFACE)
+        figure.savefig(out, format=file_format, dpi=dpi, metadata=metadata)
+    return out.getvalue()
 
 
 def png(draw: Callable[[], Figure]) -> bytes:
     """Return the picture as PNG on white, with two pixels for each CSS pixel."""
-    import matplotlib as mpl
-
-    out = io.BytesIO()
-    settings: Any = {"text.parse_math": False}
-    with DRAWING, mpl.rc_context(settings):
-        figure = draw()
-        figure.patch.set(visible=True, facecolor=SURFACE)
-        figure.savefig(out, format="png", dpi=2 * 72 / PIXEL, metadata={"Software": None})
-    return out.getvalue()
+    return save(draw, "png", background=SURFACE, dpi=round(2 * 72 / PIXEL))
 
 
-def _themed(picture: str, theme: Theme) -> str:
+def themed(picture: str, theme: Theme) -> str:
     """Return the picture with the page's fonts and the theme's colours. "auto" keeps both colours."""
     picture = picture[picture.index("<svg") :]
     picture = re.sub(r"'DejaVu Sans'[^;\"]*", FONT_FAMILY, picture)

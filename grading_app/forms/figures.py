@@ -1,0 +1,72 @@
+"""The form of the figures page: size, font, colours and labels of printed figures, and what they show."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django import forms
+from django.http import QueryDict
+
+from grading_app.paper_figures.print_style import MM_PER_INCH, PALETTES, PrintStyle
+from grading_app.paper_figures.source import FigureSource
+
+MOST_PIXELS = 40_000_000
+DEFAULTS = PrintStyle()
+NO_STYLE = ("measure", "second", "images", "wave", "by")
+"""Parameters that choose what a figure shows; the others choose how."""
+
+
+class FigureForm(forms.Form):
+    """The choices of the figures page, sent by GET. An empty field takes its default."""
+
+    measure = forms.ChoiceField(label="Measure", required=False)
+    second = forms.ChoiceField(label="Second dimension", required=False)
+    images = forms.BooleanField(label="Images as marks", required=False)
+    mm = forms.FloatField(label="Width (mm)", required=False, min_value=40, max_value=400)
+    height = forms.FloatField(label="Height (mm)", required=False, min_value=20, max_value=400)
+    font = forms.FloatField(label="Font size (pt)", required=False, min_value=5, max_value=20)
+    dpi = forms.IntegerField(label="PNG resolution (dpi)", required=False, min_value=72, max_value=1200)
+    palette = forms.ChoiceField(
+        label="Colours", required=False, choices=[(name, one.label) for name, one in PALETTES.items()]
+    )
+    title = forms.CharField(label="Title in the picture", required=False, max_length=120)
+    x = forms.CharField(label="Label of the x axis", required=False, max_length=80)
+    y = forms.CharField(label="Label of the y axis", required=False, max_length=80)
+
+    def __init__(self, data: QueryDict, source: FigureSource) -> None:
+        super().__init__(data)
+        measures: Any = self.fields["measure"]
+        measures.choices = [(one.key, one.label) for one in source.measures]
+        second: Any = self.fields["second"]
+        ratings = [one for one in source.measures if one.is_rating]
+        second.choices = [("", "The next one"), *((one.key, one.label) for one in ratings)]
+        if len(ratings) < 2:
+            del self.fields["second"]
+        if not ratings:
+            del self.fields["images"]
+        examples = {"mm": DEFAULTS.width_mm, "font": DEFAULTS.font_pt, "dpi": DEFAULTS.dpi, "height": "as drawn"}
+        for name, example in examples.items():
+            self.fields[name].widget.attrs["placeholder"] = f"{example:g}" if not isinstance(example, str) else example
+
+    def clean(self) -> dict[str, Any]:
+        cleaned: dict[str, Any] = super().clean() or self.cleaned_data
+        width, dpi = cleaned.get("mm") or DEFAULTS.width_mm, cleaned.get("dpi") or DEFAULTS.dpi
+        height = cleaned.get("height") or width
+        if width * height * (dpi / MM_PER_INCH) ** 2 > MOST_PIXELS:
+            self.add_error("dpi", "This picture would have more than 40 million pixels. Lower its resolution or size.")
+        return cleaned
+
+    @property
+    def style(self) -> PrintStyle:
+        """The print style of a valid form."""
+        given = self.cleaned_data
+        return PrintStyle(
+            width_mm=given["mm"] or DEFAULTS.width_mm,
+            height_mm=given["height"],
+            font_pt=given["font"] or DEFAULTS.font_pt,
+            palette=given["palette"] or DEFAULTS.palette,
+            dpi=given["dpi"] or DEFAULTS.dpi,
+            title=given["title"],
+            x_label=given["x"],
+            y_label=given["y"],
+        )

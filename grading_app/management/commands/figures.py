@@ -1,0 +1,85 @@
+"""`manage.py figures EXPERIMENT --out PATH`: figures for papers, one by one or all in one PDF, and their summary."""
+
+from __future__ import annotations
+
+import json
+from argparse import ArgumentParser
+from pathlib import PurePath
+from typing import Any
+
+from django.core.management.base import CommandError
+from django.http import QueryDict
+
+from evalsite.lib.ops.commands import OutputCommand, refuse_input
+from grading_app.export.formats import write_export
+from grading_app.forms.figures import FigureForm
+from grading_app.models import CachedAggregate
+from grading_app.paper_figures.collection import figures_pdf, summarise
+from grading_app.paper_figures.registry import find_figure, list_figures
+from grading_app.paper_figures.source import FigureSource
+from grading_app.reports.cached_aggregates import compute_rows
+from runs_app.models import Experiment
+
+FORMATS = ("svg", "png", "pdf", "csv", "json")
+
+
+class Command(OutputCommand):
+    help = "Write figures for papers: one as SVG, PNG, PDF or CSV, all in one PDF, or the summary as JSON."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("experiment")
+        parser.add_argument("--figure", default="", metavar="NAME", help="only this one; --list prints the names")
+        parser.add_argument("--list", action="store_true", help="print the names and titles of the figures")
+        parser.add_argument("--format", default="", choices=["", *FORMATS], help="by default the path's suffix")
+        parser.add_argument("--out", default="-", metavar="PATH", help='where to write; "-" is the standard output')
+        parser.add_argument(
+            "--query", default="", metavar="QUERY", help="the choices, as in the figures page's address"
+        )
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        experiment = Experiment.objects.filter(slug=options["experiment"]).first()
+        if experiment is None:
+            refuse_input(f"there is no experiment {options['experiment']!r}")
+        data = QueryDict(options["query"])
+        source = _computed(experiment, data)
+        form = FigureForm(data, source)
+        if not form.is_valid():
+            refuse_input(" ".join(f"--query: {name}: {' '.join(map(str, of))}" for name, of in form.errors.items()))
+        if options["list"]:
+            self.say("".join(f"{one.name}  {one.title}\n" for one in list_figures(source)).rstrip())
+            return
+        file_format = options["format"] or PurePath(options["out"]).suffix.removeprefix(".").lower()
+        try:
+            write_export(iter([_content(source, form, options["figure"], file_format)]), options["out"])
+        except BrokenPipeError:
+            raise  # The reader of the standard output has left. manage.py then ends without a message.
+        except OSError as error:
+            raise CommandError(str(error), returncode=2) from error
+
+
+def _computed(experiment: Experiment, data: QueryDict) -> FigureSource:
+    """Return the data of the figures, with the values that pages leave to a worker computed here."""
+    for measure in FigureSource(experiment, data).measures:
+        chosen = data.copy()
+        chosen["measure"] = measure.key
+        list_figures(FigureSource(experiment, chosen))
+    waiting = CachedAggregate.objects.filter(experiment=experiment).exclude(step="")
+    compute_rows(list(waiting.values_list("pk", flat=True)), seconds=float("inf"))
+    return FigureSource(experiment, data)
+
+
+def _content(source: FigureSource, form: FigureForm, name: str, file_format: str) -> bytes:
+    if file_format not in FORMATS:
+        refuse_input(f"--format: choose one of {', '.join(FORMATS)}")
+    if file_format == "json":
+        return (json.dumps(summarise(source.experiment), indent=1, ensure_ascii=False) + "\n").encode()
+    if not name:
+        if file_format != "pdf":
+            refuse_input("--figure: all figures together are a PDF; name one for another format")
+        return figures_pdf(source.experiment, source.data, form.style)
+    figure = find_figure(source, name)
+    if figure is None:
+        refuse_input(f"--figure: there is no figure {name!r}; --list prints the names")
+    if file_format == "csv":
+        return figure.table().render("csv").encode()
+    return form.style.write(figure.draw, file_format)  # type: ignore[arg-type]

@@ -1,0 +1,185 @@
+"""Calibration of judges: what a reference gave to the answers that a judge scored alike.
+
+The reference is the adjudicated score if there is one, else the people of a queue, else a rule. The database adds up
+the pairs of scores; no row per answer is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from grading_app.models import GradeCondition
+from grading_app.paper_figures.kinds import PaperFigure
+from grading_app.paper_figures.source import FigureSource
+from grading_app.reports import plot_style
+from grading_app.reports.frames import BY_PEOPLE, BY_RULES, graders_of, people_labels, rows_of, sum_items, sum_scores
+from grading_app.reports.result_table import ResultColumn, ResultTable
+from grading_app.reports.statistic_format import number
+from grading_app.statistics.clusters import ClusterSums
+from grading_app.statistics.intervals import Bounds, estimate_mean
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+BINS = 10
+"""Scores are rounded to this many steps of the judge's scale; a scale with fewer points keeps them."""
+MOST_PANELS = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Bin:
+    """Answers that a judge scored alike: its score, and the mean of the reference with its interval."""
+
+    score: float
+    n: int
+    items: int
+    mean: float
+    low: float | None
+    high: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """One judge against the reference. own, others: the ends of the judge's scale and of the reference's."""
+
+    judge: str
+    reference: str
+    own: Bounds
+    others: Bounds
+    bins: list[Bin]
+
+    @property
+    def error(self) -> float:
+        """The expected calibration error: the mean distance of both scores, as shares of their scales, over answers."""
+        n = sum(one.n for one in self.bins)
+        return sum(one.n * abs(_share(one.score, self.own) - _share(one.mean, self.others)) for one in self.bins) / n
+
+
+def _share(value: float, ends: Bounds) -> float:
+    return (value - ends[0]) / (ends[1] - ends[0])
+
+
+def calibration_figures(source: FigureSource) -> Iterator[PaperFigure]:
+    found = load_calibrations(source.experiment)
+    if not found:
+        return
+    yield PaperFigure(
+        "calibration",
+        f"Calibration of judges against {found[0].reference}",
+        partial(_draw, found),
+        partial(_table, found),
+        "Mean score of the reference for the answers that the judge scored alike, with 95 % intervals clustered by "
+        "item. On the dashed line both agree. ECE: the mean distance as a share of the scale.",
+        "; ".join(f"{one.judge}: calibration error {one.error:.3f}" for one in found),
+        page="experiment_agreement",
+        in_report=True,
+    )
+
+
+def load_calibrations(experiment: Any) -> list[Calibration]:
+    """Return one calibration for each judge or panel that shares answers with the reference."""
+    graders = graders_of(experiment)
+    judges = [
+        one
+        for one in graders
+        if one.kind in (GradeCondition.Kind.JUDGE, GradeCondition.Kind.PANEL) and not one.is_pairwise
+    ]
+    found = _reference(experiment, graders) if judges else None
+    if found is None:
+        return []
+    key, label, ends = found
+    made = [_calibration(experiment, judge, key, label, ends) for judge in judges[:MOST_PANELS]]
+    return [one for one in made if one is not None]
+
+
+def _reference(experiment: Any, graders: list[GradeCondition]) -> tuple[int, str, Bounds] | None:
+    """Return the key, label and scale of the reference; people have the negated key of their queue."""
+    kind = GradeCondition.Kind
+    for one in (one for one in graders if one.kind == kind.ADJUDICATED and one.scale):
+        return one.pk, "adjudicated scores", one.scale.ends  # type: ignore[union-attr]
+    queues = {-one.assignment.queue_id: one.scale for one in graders if one.assignment and one.scale}
+    for key, label in people_labels(experiment).items():
+        if key in queues:
+            return key, label, queues[key].ends
+    for one in (one for one in graders if one.kind == kind.RULE):
+        return one.pk, one.label, (0.0, 1.0)
+    return None
+
+
+def _calibration(
+    experiment: Any, judge: GradeCondition, reference: int, label: str, ends: Bounds
+) -> Calibration | None:
+    low, high = judge.score_range
+    if low is None or high is None or low == high:
+        return None
+    step = 1.0 if 1 <= high - low <= BINS and float(high - low).is_integer() else (high - low) / BINS
+    where = {
+        "experiment": experiment.pk, "judge": judge.pk, "rules": [reference], "low": low, "step": step,
+    }  # fmt: skip
+    graded = BY_PEOPLE if reference < 0 else BY_RULES
+    of_item = f"""SELECT round((j.score - %(low)s) / %(step)s)::int AS bin, t.item_id, {sum_scores("g.score")}
+        FROM grading_app_grading j JOIN ({graded}) g ON g.trial_id = j.trial_id
+        JOIN runs_app_trial t ON t.id = j.trial_id
+        WHERE j.condition_id = %(judge)s AND j.score IS NOT NULL GROUP BY 1, 2"""  # noqa: S608
+    bins = []
+    for at, *sums in rows_of(f"{sum_items('bin', of_item)} ORDER BY 1", where):
+        mean = estimate_mean(ClusterSums(*sums[:-1]), ends)
+        if mean is not None:
+            bins.append(Bin(low + at * step, mean.n, mean.clusters, mean.mean, mean.low, mean.high))
+    return Calibration(judge.label, label, (low, high), ends, bins) if bins else None
+
+
+def _table(found: list[Calibration]) -> ResultTable:
+    columns = [
+        ResultColumn("judge", "Judge"),
+        ResultColumn("score", "Judge's score", "number"),
+        ResultColumn("n", "Answers", "count"),
+        ResultColumn("items", "Items", "count"),
+        ResultColumn("mean", "Mean of the reference", "number", 3),
+        ResultColumn("interval", "95 % interval", "interval", 3),
+    ]
+    rows = [
+        {
+            "judge": one.judge,
+            "score": of.score,
+            "n": of.n,
+            "items": of.items,
+            "mean": of.mean,
+            "interval": (of.low, of.high) if of.low is not None else None,
+        }
+        for one in found
+        for of in one.bins
+    ]
+    return ResultTable("calibration", f"Calibration of judges against {found[0].reference}", columns, rows)
+
+
+def _draw(found: list[Calibration], width: int) -> Figure:
+    columns = max(1, min(3, len(found), width // 170))
+    grid = plot_style.Grid(
+        len(found), columns, width, panel_height=170, left=48, right=16, top=44, bottom=44, gap_x=44, gap_y=62
+    )
+    figure, axes = grid.figure()
+    for place, (axis, one) in enumerate(zip(axes, found, strict=True)):
+        axis.plot(one.own, one.others, color=plot_style.RULE, linewidth=plot_style.PIXEL, dashes=(4, 4), zorder=1)
+        most = max(of.n for of in one.bins)
+        for of in one.bins:
+            if of.low is not None and of.high is not None:
+                axis.plot([of.score] * 2, [of.low, of.high], color=plot_style.DATA, linewidth=1.4 * plot_style.PIXEL)
+            axis.plot([of.score], [of.mean], marker="o", color=plot_style.DATA, clip_on=False,
+                      markersize=(4 + 7 * (of.n / most) ** 0.5) * plot_style.PIXEL)  # fmt: skip
+        margins = [0.05 * (ends[1] - ends[0]) for ends in (one.own, one.others)]
+        axis.set_xlim(one.own[0] - margins[0], one.own[1] + margins[0])
+        axis.set_ylim(one.others[0] - margins[1], one.others[1] + margins[1])
+        plot_style.head(axis, plot_style.shortened(one.judge, grid.panel_width), offset=19)
+        answers = sum(of.n for of in one.bins)
+        plot_style.note(axis, 0, 1, f"ECE {number(one.error, 3)}, {answers} answers", va="bottom", offset=5,
+                        color=plot_style.TEXT)  # fmt: skip
+        plot_style.gridlines(axis, "y")
+        if place % columns == 0:
+            axis.set_ylabel("Reference", fontsize=plot_style.SMALL, color=plot_style.MUTED)
+        if place + columns >= len(found):
+            axis.set_xlabel("Judge's score", fontsize=plot_style.SMALL, color=plot_style.MUTED)
+    return figure

@@ -1,0 +1,203 @@
+"""Two dimensions in one plane: each point is an item, as a dot or its image, plain or coloured by category."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from django.conf import settings
+
+from datasets_app.models import Item
+from grading_app.paper_figures.kinds import PaperFigure
+from grading_app.paper_figures.rating_data import RatingData, Series, align, load_rating_data
+from grading_app.paper_figures.rating_figures import color_of, panels_of, scatter
+from grading_app.paper_figures.source import FigureSource
+from grading_app.reports import plot_style
+from grading_app.reports.result_table import ResultColumn, ResultTable
+from grading_app.reports.score_matrix import Measure
+from grading_app.reports.statistic_format import coefficient
+from grading_app.statistics.correlation import pearson
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+MOST_IMAGES = 300
+"""More items are drawn as dots: their images would hide each other."""
+MARK = 22  # CSS pixels of an image used as a mark.
+MOST_CATEGORIES = len(plot_style.SERIES)
+
+
+class Plane:
+    """Two dimensions on their common items: a pair of series for each condition, and for norms that both have."""
+
+    def __init__(self, x: RatingData, y: RatingData, thumbnails: dict[int, Path]) -> None:
+        self.x, self.y, self.thumbnails = x, y, thumbnails
+        self.at_x, self.at_y = align(x, y)
+        ys = {one.label: one for one in y.everyone}
+        self.pairs: list[tuple[Series, Series]] = [(one, ys[one.label]) for one in x.everyone if one.label in ys]
+
+    @property
+    def title(self) -> str:
+        return f"{self.x.measure.label} and {self.y.measure.label.lower()}"
+
+    def places(self, pair: tuple[Series, Series]) -> tuple[Any, Any, Any]:
+        """Return x, y and the positions in `x.items` of the items that both have."""
+        x, y = pair[0].mean[self.at_x], pair[1].mean[self.at_y]
+        both = ~np.isnan(x) & ~np.isnan(y)
+        return x[both], y[both], self.at_x[both]
+
+
+def plane_figures(source: FigureSource) -> Iterator[PaperFigure]:
+    """Yield the plane of the chosen dimension and a second one: the one in the address, or the next one."""
+    first = source.measure
+    second = _second(source, first)
+    if first is None or second is None:
+        return
+    x, y = load_rating_data(source, first), load_rating_data(source, second)
+    if x is None or y is None:
+        return
+    plane = Plane(x, y, _thumbnails(x) if source.data.get("images") else {})
+    yield from figures_of_plane(plane)
+
+
+def figures_of_plane(plane: Plane) -> Iterator[PaperFigure]:
+    if not plane.pairs:
+        return
+    alt = f"{plane.title}, item by item: {', '.join(one.label for one, _ in plane.pairs)}."
+    caption = "Each point is an item, by its mean rating on both dimensions, with Pearson's r over items."
+    table = partial(_table, plane)
+    yield PaperFigure("plane", plane.title, partial(_draw, plane), table, caption, alt, in_report=True)
+    if len(plane.x.category_names) > 1:
+        yield PaperFigure(
+            "plane-categories",
+            f"{plane.title} by category",
+            partial(_draw_categories, plane),
+            table,
+            "Each point is an item; the large ones are the means of their category."
+            + (f" The {MOST_CATEGORIES} largest categories have a colour." if _are_many(plane) else ""),
+            alt,
+        )
+
+
+def _second(source: FigureSource, first: Measure | None) -> Measure | None:
+    wanted = source.data.get("second", "")
+    ratings = [one for one in source.measures if one.is_rating and one != first]
+    is_rating = first is not None and first.is_rating
+    return next((one for one in ratings if wanted in ("", one.key)), None) if is_rating else None
+
+
+def _thumbnails(data: RatingData) -> dict[int, Path]:
+    """Return the files of the images of the items, by the place of the item; none for too many items."""
+    if len(data.items) > MOST_IMAGES:
+        return {}
+    found = {one.pk: one for one in Item.objects.filter(pk__in=data.items, image__isnull=False).select_related("image")}
+    paths = {
+        at: Path(settings.MEDIA_ROOT) / item.image.thumbnail_path
+        for at, key in enumerate(data.items)
+        if (item := found.get(key)) is not None and item.image is not None
+    }
+    return {at: path for at, path in paths.items() if path.is_file()}
+
+
+def _table(plane: Plane) -> ResultTable:
+    columns = [
+        ResultColumn("item", "Item"),
+        ResultColumn("category", "Category"),
+        ResultColumn("rated_by", "Rated by"),
+        ResultColumn("x", plane.x.measure.label, "number"),
+        ResultColumn("y", plane.y.measure.label, "number"),
+    ]
+    rows = []
+    for pair in plane.pairs:
+        for x, y, at in zip(*plane.places(pair), strict=True):
+            row = {"item": plane.x.keys[at], "category": plane.x.categories[at], "rated_by": pair[0].label}
+            rows.append({**row, "x": float(x), "y": float(y)})
+    return ResultTable("plane", plane.title, columns, rows)
+
+
+def _draw(plane: Plane, width: int) -> Figure:
+    grid, shown = panels_of([one for one, _ in plane.pairs], width, height=190)
+    figure, axes = grid.figure()
+    for place, (axis, pair) in enumerate(zip(axes, plane.pairs[: len(shown)], strict=True)):
+        x, y, at = plane.places(pair)
+        _frame(axis, place, plane, pair, grid)
+        if plane.thumbnails:
+            _draw_images(axis, x, y, [plane.thumbnails.get(int(one)) for one in at])
+        else:
+            scatter(axis, x, y, color_of(pair[0]))
+    return figure
+
+
+def _frame(axis: Axes, place: int, plane: Plane, pair: tuple[Series, Series], grid: plot_style.Grid) -> None:
+    x, y, _ = plane.places(pair)
+    found = pearson(list(x), list(y)) if len(x) > 2 else None
+    text = f"r = {coefficient(found.r)}, {len(x)} items" if found else f"{len(x)} items"
+    plot_style.head(axis, plot_style.shortened(pair[0].label, grid.panel_width), offset=19)
+    plot_style.note(axis, 0, 1, text, va="bottom", offset=5, color=plot_style.TEXT)
+    for data, set_ends in ((plane.x, axis.set_xlim), (plane.y, axis.set_ylim)):
+        low, high = data.ends
+        set_ends(low - 0.04 * (high - low), high + 0.04 * (high - low))
+    axis.spines["left"].set(visible=True, color=plot_style.RULE, linewidth=plot_style.PIXEL)
+    plot_style.gridlines(axis, "y")
+    if place % grid.columns == 0:
+        axis.set_ylabel(plane.y.measure.label, fontsize=plot_style.SMALL, color=plot_style.MUTED)
+    if place + grid.columns >= grid.panels:
+        axis.set_xlabel(plane.x.measure.label, fontsize=plot_style.SMALL, color=plot_style.MUTED)
+
+
+def _draw_images(axis: Axes, x: Any, y: Any, files: list[Path | None]) -> None:
+    """Draw the image of each item at its place, small; a dot for an item without one."""
+    from matplotlib.offsetbox import AnnotationBbox, OffsetImage
+    from PIL import Image
+
+    plain = [at for at, file in enumerate(files) if file is None]
+    scatter(axis, x[plain], y[plain])
+    for at, file in enumerate(files):
+        if file is None:
+            continue
+        with Image.open(file) as opened:
+            image = opened.convert("RGB")
+            image.thumbnail((4 * MARK, 4 * MARK))
+            pixels = np.asarray(image)
+        zoom = MARK * plot_style.PIXEL / max(pixels.shape[:2])
+        axis.add_artist(AnnotationBbox(OffsetImage(pixels, zoom=zoom), (x[at], y[at]), frameon=False, pad=0))
+
+
+def _are_many(plane: Plane) -> bool:
+    return len(plane.x.category_names) > MOST_CATEGORIES
+
+
+def _colors(plane: Plane) -> dict[str, str]:
+    """Return the colours of the largest categories."""
+    names = sorted(plane.x.category_names, key=lambda name: (-plane.x.categories.count(name), name))
+    return dict(zip(sorted(names[:MOST_CATEGORIES]), plot_style.SERIES, strict=False))
+
+
+def _draw_categories(plane: Plane, width: int) -> Figure:
+    colors = _colors(plane)
+    grid, shown = panels_of([one for one, _ in plane.pairs], width, height=190, top=44 + 20 * -(-len(colors) // 4))
+    figure, axes = grid.figure()
+    for place, (axis, pair) in enumerate(zip(axes, plane.pairs[: len(shown)], strict=True)):
+        x, y, at = plane.places(pair)
+        _frame(axis, place, plane, pair, grid)
+        of = np.array([plane.x.categories[one] for one in at])
+        for name, color in colors.items():
+            scatter(axis, x[of == name], y[of == name], color)
+            if (of == name).any():
+                axis.plot(
+                    [x[of == name].mean()], [y[of == name].mean()], marker="D", color=color, zorder=4,
+                    markersize=9 * plot_style.PIXEL, markeredgecolor=plot_style.SURFACE,
+                )  # fmt: skip
+    for at, (name, color) in enumerate(colors.items()):
+        row, column = divmod(at, 4)
+        place_x, place_y = (grid.left + column * (width - grid.left) / 4) / grid.width, 1 - (8 + 20 * row) / grid.height
+        figure.text(place_x, place_y, "●", color=color, fontsize=plot_style.SMALL, va="top")
+        label = plot_style.shortened(name or "no category", (width - grid.left) / 4 - 20)
+        figure.text(
+            place_x + 14 / grid.width, place_y, label, color=plot_style.TEXT, fontsize=plot_style.SMALL, va="top"
+        )
+    return figure

@@ -1,0 +1,123 @@
+"""Ratings of one dimension by item and condition, with the norms: what the figures of a rating study show."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from datasets_app.models import Item, Norm
+from grading_app.paper_figures.source import FigureSource
+from grading_app.reports.score_matrix import Measure
+from grading_app.statistics.item_scores import Floats
+from runs_app.models import Dimension
+
+HUMAN = "Human norms"
+
+
+@dataclass(frozen=True, eq=False)
+class Series:
+    """The means and standard deviations of one condition's ratings (or of the norms), by item. NaN: not known.
+
+    n: ratings behind each mean.
+    """
+
+    label: str
+    mean: Floats
+    sd: Floats
+    n: Floats
+    is_human: bool = False
+
+    @property
+    def rated(self) -> NDArray[np.bool_]:
+        return ~np.isnan(self.mean)
+
+
+@dataclass(frozen=True, eq=False)
+class RatingData:
+    """One dimension. Arrays of the series follow `keys`, `categories` and `items`."""
+
+    measure: Measure
+    items: list[int]
+    keys: list[str]
+    categories: list[str]
+    conditions: list[Series]
+    norms: Series | None
+
+    @property
+    def everyone(self) -> list[Series]:
+        return [*self.conditions, *([self.norms] if self.norms else [])]
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """The ends of the scale."""
+        return float(self.measure.low or 0), float(self.measure.high or 1)
+
+    def pooled(self) -> Series:
+        """Return the mean over conditions by item."""
+        if len(self.conditions) == 1:
+            return self.conditions[0]
+        means, sds = (np.vstack([getattr(one, name) for one in self.conditions]) for name in ("mean", "sd"))
+        n = np.sum([one.n for one in self.conditions], axis=0)
+        return Series("Mean of conditions", _nan_mean(means), _nan_mean(sds), n)
+
+    @cached_property
+    def category_names(self) -> list[str]:
+        return sorted(set(self.categories))
+
+
+def _nan_mean(rows: Floats) -> Floats:
+    counted = (~np.isnan(rows)).sum(axis=0)
+    with np.errstate(invalid="ignore"):
+        found: Floats = np.where(counted > 0, np.nansum(rows, axis=0) / np.maximum(counted, 1), np.nan)
+    return found
+
+
+def load_rating_data(source: FigureSource, measure: Measure) -> RatingData | None:
+    """Return the ratings of a dimension; None without a rating, or until a worker has added them up."""
+    scores = source.scores(measure)
+    if scores is None or not scores.n.any():
+        return None
+    labels = source.frames.labels
+    with np.errstate(invalid="ignore", divide="ignore"):
+        sd = np.where(scores.n > 1, np.sqrt(scores.within / (scores.n - 1)), np.nan)
+    conditions = [
+        Series(labels[int(key)], scores.mean[:, at], sd[:, at], scores.n[:, at].astype(np.float64))
+        for at, key in enumerate(scores.conditions)
+        if int(key) in labels and scores.n[:, at].any()
+    ]
+    described = Item.objects.filter(dataset=source.experiment.dataset_id).values_list("pk", "key", "category")
+    items = {pk: (key, category) for pk, key, category in described.iterator()}
+    keys = [int(pk) for pk in scores.items]
+    return RatingData(
+        measure,
+        keys,
+        [items[pk][0] for pk in keys],
+        [items[pk][1] for pk in keys],
+        conditions,
+        _norms(source, measure, keys),
+    )
+
+
+def _norms(source: FigureSource, measure: Measure, items: list[int]) -> Series | None:
+    if measure.dimension is None:
+        return None
+    name = Dimension.objects.values_list("name", flat=True).get(pk=measure.dimension)
+    found = Norm.objects.filter(item__dataset=source.experiment.dataset_id, dimension=name)
+    rows: dict[int, Any] = {item: numbers for item, *numbers in found.values_list("item", "mean", "sd", "n").iterator()}
+    if not rows:
+        return None
+    values = np.array([rows.get(pk, (None, None, None)) for pk in items], dtype=np.float64).reshape(-1, 3)
+    if np.isnan(values[:, 0]).all():
+        return None
+    return Series(HUMAN, values[:, 0], values[:, 1], np.nan_to_num(values[:, 2]), is_human=True)
+
+
+def align(one: RatingData, other: RatingData) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Return the places of the common items in both."""
+    places = {key: at for at, key in enumerate(other.items)}
+    common = [(at, places[key]) for at, key in enumerate(one.items) if key in places]
+    return np.array([a for a, _ in common], dtype=np.intp), np.array([b for _, b in common], dtype=np.intp)

@@ -1,0 +1,246 @@
+"""The figures of a rating study: distributions, the relation of mean and SD, two dimensions, and models over people.
+
+The set is that of OASIS-LLM, for any dimension and scale. Small multiples show one condition each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from grading_app.paper_figures.kinds import PaperFigure
+from grading_app.paper_figures.rating_data import RatingData, Series, load_rating_data
+from grading_app.paper_figures.source import FigureSource
+from grading_app.reports import plot_style
+from grading_app.reports.result_table import ResultColumn, ResultTable
+from grading_app.reports.statistic_format import coefficient, number
+from grading_app.statistics.correlation import pearson
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+MOST_PANELS = 24
+BINS = 24
+MANY_POINTS = 1500
+FEWEST = 3
+
+
+def rating_figures(source: FigureSource) -> Iterator[PaperFigure]:
+    """Yield the figures of the chosen dimension; none for a measure that is no rating."""
+    measure = source.measure
+    if measure is None or not measure.is_rating:
+        return
+    data = load_rating_data(source, measure)
+    if data is not None:
+        yield from figures_of_dimension(data)
+
+
+def figures_of_dimension(data: RatingData, suffix: str = "") -> Iterator[PaperFigure]:
+    """Yield the figures of one dimension. suffix: of their names, where several dimensions are listed together."""
+    title = data.measure.label
+    everyone = ", ".join(one.label for one in data.everyone)
+    kinds: list[tuple[str, str, Callable[..., Figure], bool, str]] = [
+        ("means", "distribution of item means", _draw_means, True, "Histograms of the mean rating of each item."),
+        ("sds", "distribution of item SDs", _draw_sds, _has_sds(data),
+         "Histograms of the standard deviation of each item's ratings."),
+        ("mean-sd", "mean and SD of items", _draw_mean_sd, _has_sds(data),
+         "Each point is an item: the SD of its ratings over their mean, with the least-squares quadratic fit."),
+        ("human", "models over people", _draw_human, data.norms is not None,
+         "Each point is an item: the model's mean over the human mean, with the least-squares line and Pearson's r. "
+         "Dashed: equality."),
+        ("conditions", "item means by condition", _draw_conditions, True,
+         "Item means: median, quartiles, and whiskers to the 5th and 95th percentile."),
+    ]  # fmt: skip
+    for name, what, draw, is_shown, caption in kinds:
+        if is_shown:
+            yield PaperFigure(
+                f"dimension-{name}{suffix}",
+                f"{title}: {what}",
+                partial(draw, data),
+                partial(_item_table, data, f"dimension-{name}", title),
+                caption,
+                f"{title}: {what}. {everyone}. The table holds the numbers.",
+                in_report=name in ("mean-sd", "conditions"),
+            )
+
+
+def _has_sds(data: RatingData) -> bool:
+    return any(not np.isnan(one.sd).all() for one in data.everyone)
+
+
+def _item_table(data: RatingData, name: str, title: str) -> ResultTable:
+    """Return the numbers behind every figure of a dimension: a row for each item and condition."""
+    columns = [
+        ResultColumn("item", "Item"),
+        ResultColumn("category", "Category"),
+        ResultColumn("rated_by", "Rated by"),
+        ResultColumn("n", "Ratings", "count"),
+        ResultColumn("mean", "Mean", "number"),
+        ResultColumn("sd", "SD", "number"),
+    ]
+    rows = [
+        {
+            "item": data.keys[at],
+            "category": data.categories[at],
+            "rated_by": one.label,
+            "n": int(one.n[at]) or None,
+            "mean": float(one.mean[at]),
+            "sd": None if np.isnan(one.sd[at]) else float(one.sd[at]),
+        }
+        for one in data.everyone
+        for at in np.flatnonzero(one.rated)
+    ]
+    return ResultTable(name, title, columns, rows)
+
+
+def panels_of(series: Sequence[Series], width: int, *, height: int = 150, top: int = 44) -> tuple[plot_style.Grid, Any]:
+    shown = series[:MOST_PANELS]
+    columns = max(1, min(3 if width >= plot_style.WIDE else 2, len(shown), width // 150))
+    grid = plot_style.Grid(
+        len(shown), columns, width, panel_height=height, left=48, right=14, top=top, bottom=44, gap_x=40, gap_y=62
+    )
+    return grid, shown
+
+
+def color_of(one: Series) -> str:
+    return plot_style.HUMAN if one.is_human else plot_style.DATA
+
+
+def _draw_histograms(
+    data: RatingData, width: int, values: Callable[[Series], Any], label: str, ends: tuple[float, float]
+) -> Figure:
+    series = [one for one in data.everyone if not np.isnan(values(one)).all()]
+    grid, shown = panels_of(series, width, height=110)
+    figure, axes = grid.figure()
+    edges = np.linspace(*ends, BINS + 1).tolist()
+    for place, (axis, one) in enumerate(zip(axes, shown, strict=True)):
+        found = values(one)[~np.isnan(values(one))]
+        axis.hist(np.clip(found, *ends), edges, color=color_of(one), alpha=0.8, linewidth=0)
+        axis.axvline(float(found.mean()), color=plot_style.TEXT, linewidth=plot_style.PIXEL, dashes=(4, 3))
+        _name_panel(axis, one.label, f"mean {number(float(found.mean()))}, {len(found)} items", grid)
+        axis.set_xlim(*ends)
+        plot_style.gridlines(axis, "y")
+        _label_sides(axis, place, grid, label, "Items")
+    return figure
+
+
+def _draw_means(data: RatingData, width: int) -> Figure:
+    return _draw_histograms(data, width, lambda one: one.mean, f"Mean {data.measure.label.lower()}", data.ends)
+
+
+def _draw_sds(data: RatingData, width: int) -> Figure:
+    known = [float(np.nanmax(one.sd)) for one in data.everyone if not np.isnan(one.sd).all()]
+    top = max([*known, 0.5])
+    return _draw_histograms(data, width, lambda one: one.sd, f"SD of {data.measure.label.lower()}", (0.0, top * 1.02))
+
+
+def _name_panel(axis: Axes, name: str, text: str, grid: plot_style.Grid) -> None:
+    plot_style.head(axis, plot_style.shortened(name, grid.panel_width), offset=19)
+    plot_style.note(axis, 0, 1, text, va="bottom", offset=5, color=plot_style.TEXT)
+
+
+def _label_sides(axis: Axes, place: int, grid: plot_style.Grid, x: str, y: str) -> None:
+    axis.spines["left"].set(visible=True, color=plot_style.RULE, linewidth=plot_style.PIXEL)
+    if place % grid.columns == 0:
+        axis.set_ylabel(y, fontsize=plot_style.SMALL, color=plot_style.MUTED)
+    if place + grid.columns >= grid.panels:
+        axis.set_xlabel(x, fontsize=plot_style.SMALL, color=plot_style.MUTED)
+
+
+def scatter(axis: Axes, x: Any, y: Any, color: str = plot_style.DATA) -> None:
+    axis.plot(
+        x, y, linestyle="none", marker="o", markersize=4.5 * plot_style.PIXEL, color=color, markeredgewidth=0,
+        alpha=0.55, rasterized=len(x) > MANY_POINTS, clip_on=False, zorder=2,
+    )  # fmt: skip
+
+
+def quadratic_fit(x: Any, y: Any) -> tuple[Any, float] | None:
+    """Return the coefficients (a, b, c) of a + b x + c x^2 by least squares, and R^2; None for too few values."""
+    if len(set(np.round(x, 9))) < FEWEST or len(x) <= FEWEST:
+        return None
+    found = np.polynomial.polynomial.polyfit(x, y, 2)
+    left = y - np.polynomial.polynomial.polyval(x, found)
+    total = float(((y - y.mean()) ** 2).sum())
+    return found, 1 - float((left**2).sum()) / total if total > 0 else 0.0
+
+
+def _draw_mean_sd(data: RatingData, width: int) -> Figure:
+    grid, shown = panels_of([one for one in data.everyone if not np.isnan(one.sd).all()], width)
+    figure, axes = grid.figure()
+    top = max(float(np.nanmax(one.sd)) for one in shown) * 1.08 or 1.0
+    for place, (axis, one) in enumerate(zip(axes, shown, strict=True)):
+        use = one.rated & ~np.isnan(one.sd)
+        x, y = one.mean[use], one.sd[use]
+        scatter(axis, x, y, color_of(one))
+        fit = quadratic_fit(x, y)
+        if fit is not None:
+            along = np.linspace(x.min(), x.max(), 80)
+            curve = np.polynomial.polynomial.polyval(along, fit[0])
+            axis.plot(along, curve, color=plot_style.TEXT, linewidth=1.4 * plot_style.PIXEL)
+        text = f"R² = {coefficient(fit[1])}, {len(x)} items" if fit else f"{len(x)} items, too few for a fit"
+        _name_panel(axis, one.label, text, grid)
+        axis.set_xlim(*_padded(data.ends))
+        axis.set_ylim(0, top)
+        plot_style.gridlines(axis, "y")
+        _label_sides(axis, place, grid, f"Mean {data.measure.label.lower()}", "SD")
+    return figure
+
+
+def _padded(ends: tuple[float, float]) -> tuple[float, float]:
+    margin = 0.03 * (ends[1] - ends[0])
+    return ends[0] - margin, ends[1] + margin
+
+
+def _draw_human(data: RatingData, width: int) -> Figure:
+    norms = data.norms
+    if norms is None:
+        raise ValueError("the dimension has no norms")
+    series = [*data.conditions, *([data.pooled()] if len(data.conditions) > 1 else [])]
+    grid, shown = panels_of(series, width, height=170)
+    figure, axes = grid.figure()
+    low, high = data.ends
+    for place, (axis, one) in enumerate(zip(axes, shown, strict=True)):
+        both = one.rated & norms.rated
+        x, y = norms.mean[both], one.mean[both]
+        axis.plot([low, high], [low, high], color=plot_style.RULE, linewidth=plot_style.PIXEL, dashes=(4, 4), zorder=1)
+        scatter(axis, x, y)
+        _name_panel(axis, one.label, _regression(axis, x, y), grid)
+        axis.set(xlim=_padded(data.ends), ylim=_padded(data.ends))
+        _label_sides(axis, place, grid, "Human mean", "Model mean")
+    return figure
+
+
+def _regression(axis: Axes, x: Any, y: Any) -> str:
+    """Draw the least-squares line of y over x, and return the text of r and of the line."""
+    found = pearson(list(x), list(y)) if len(x) >= FEWEST else None
+    if found is None:
+        return f"{len(x)} items: r is not defined"
+    slope = found.r * float(y.std()) / float(x.std())
+    start = float(y.mean()) - slope * float(x.mean())
+    ends = np.array([x.min(), x.max()])
+    axis.plot(ends, start + slope * ends, color=plot_style.TEXT, linewidth=1.4 * plot_style.PIXEL, zorder=3)
+    return f"r = {coefficient(found.r)}, slope {number(slope)}, {len(x)} items"
+
+
+def _draw_conditions(data: RatingData, width: int) -> Figure:
+    series = data.everyone[: 2 * MOST_PANELS]
+    row, left = 30, min(190, width // 3)
+    grid = plot_style.Grid(1, 1, width, row * len(series), left=left)
+    figure, (axis,) = grid.figure()
+    for place, one in zip(range(len(series) - 1, -1, -1), series, strict=True):
+        low, first, median, third, high = np.quantile(one.mean[one.rated], [0.05, 0.25, 0.5, 0.75, 0.95])
+        color = color_of(one)
+        axis.plot([low, high], [place, place], color=color, linewidth=1.5 * plot_style.PIXEL, zorder=1)
+        axis.barh(place, third - first, left=first, height=0.46, color=color, alpha=0.75, linewidth=0, zorder=2)
+        axis.plot([median, median], [place - 0.23, place + 0.23], color=plot_style.SURFACE,
+                  linewidth=2 * plot_style.PIXEL, zorder=3)  # fmt: skip
+    names = [plot_style.shortened(one.label, left - 12) for one in reversed(series)]
+    axis.set_yticks(range(len(series)), names)
+    axis.set(ylim=(-0.6, len(series) - 0.4), xlim=data.ends)
+    axis.set_xlabel(f"Mean {data.measure.label.lower()} of an item", fontsize=plot_style.SMALL, color=plot_style.MUTED)
+    plot_style.gridlines(axis, "x")
+    return figure

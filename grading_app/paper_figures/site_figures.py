@@ -1,0 +1,173 @@
+"""The figures of the results and analysis pages, with the numbers behind them instead of rounded texts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+from grading_app.analysis.figures import figures_of
+from grading_app.paper_figures.kinds import PaperFigure, text_table
+from grading_app.paper_figures.source import FigureSource
+from grading_app.reports import cost_figure
+from grading_app.reports.figures import FIGURES
+from grading_app.reports.leaderboard import BoardMeasure, Leaderboard, priced_rows
+from grading_app.reports.result_table import ResultColumn, ResultTable
+from grading_app.reports.score_lines import ScoreLine
+
+IN_REPORT = ("ratings", "norms", "accuracy", "points")
+
+
+def frame_figures(source: FigureSource) -> Iterator[PaperFigure]:
+    """Yield the figures of the results page."""
+    for kind in FIGURES.values():
+        frame = kind.frame(source.frames)
+        if frame is None:
+            continue
+        yield PaperFigure(
+            kind.name,
+            kind.title,
+            partial(kind.draw, frame),
+            partial(_numbers, kind, frame),
+            kind.caption(frame),
+            kind.alt(frame),
+            in_report=kind.name in IN_REPORT,
+        )
+
+
+def _numbers(kind: Any, frame: Any) -> ResultTable:
+    exact: dict[str, Callable[[str, str, Any], ResultTable]] = {
+        "ratings": _rating_counts,
+        "norms": _norm_points,
+        "accuracy": lambda name, title, shown: _score_lines(name, title, shown.lines),
+        "categories": lambda name, title, shown: _score_lines(
+            name, title, [line for panel in shown.panels for line in panel.lines.values()]
+        ),
+    }
+    if kind.name in exact:
+        return exact[kind.name](kind.name, kind.title, frame)
+    return text_table(kind.name, kind.title, kind.table(frame))
+
+
+def _rating_counts(name: str, title: str, shown: Any) -> ResultTable:
+    columns = [
+        ResultColumn("condition", "Condition"),
+        ResultColumn("dimension", "Dimension"),
+        ResultColumn("rating", "Rating", "count"),
+        ResultColumn("n", "n", "count"),
+        ResultColumn("share", "Share", "share"),
+    ]
+    rows = [
+        {"condition": panel.condition, "dimension": panel.dimension, "rating": rating, "n": n, "share": n / panel.n}
+        for panel in shown.panels
+        for rating, n in sorted(panel.counts.items())
+    ]
+    return ResultTable(name, title, columns, rows)
+
+
+def _norm_points(name: str, title: str, shown: Any) -> ResultTable:
+    columns = [
+        ResultColumn("condition", "Condition"),
+        ResultColumn("dimension", "Dimension"),
+        ResultColumn("item", "Item"),
+        ResultColumn("n", "Ratings", "count"),
+        ResultColumn("human_mean", "Human mean", "number"),
+        ResultColumn("model_mean", "Model mean", "number"),
+    ]
+    rows = [
+        {
+            "condition": panel.condition,
+            "dimension": panel.asked.title,
+            "item": pair.item_key,
+            "n": pair.n,
+            "human_mean": pair.human_mean,
+            "model_mean": pair.model_mean,
+        }
+        for panel in shown.panels
+        for pair in panel.pairs
+    ]
+    return ResultTable(name, title, columns, rows)
+
+
+def _score_lines(name: str, title: str, lines: list[ScoreLine]) -> ResultTable:
+    columns = [
+        ResultColumn("measure", "Measure"),
+        ResultColumn("condition", "Condition"),
+        ResultColumn("category", "Category"),
+        ResultColumn("n", "n", "count"),
+        ResultColumn("items", "Items", "count"),
+        ResultColumn("mean", "Correct", "share"),
+        ResultColumn("interval", "95 % interval", "share_interval"),
+        ResultColumn("missing", "No score", "count"),
+    ]
+    rows = [
+        {
+            "measure": line.measure.label,
+            "condition": line.condition,
+            "category": line.category,
+            "n": line.n,
+            "items": line.items,
+            "mean": line.mean,
+            "interval": (line.low, line.high) if line.low is not None else None,
+            "missing": line.unread,
+        }
+        for line in lines
+    ]
+    return ResultTable(name, title, columns, rows)
+
+
+def board_figures(source: FigureSource) -> Iterator[PaperFigure]:
+    """Yield score against cost for each measure."""
+    board = source.board
+    if board is None:
+        return
+    for measure in board.measures:
+        if not cost_figure.is_shown(board, measure):
+            continue
+        name = f"cost-{measure.key.replace(':', '-')}"
+        yield PaperFigure(
+            name,
+            f"{cost_figure.TITLE}: {measure.label}",
+            partial(cost_figure.draw, board, measure),
+            partial(_costs, name, board, measure),
+            "A point for each condition, with its 95 % interval. The line is the efficient frontier: no cheaper "
+            "condition scores as high.",
+            cost_figure.alt(board, measure),
+            in_report=True,
+        )
+
+
+def _costs(name: str, board: Leaderboard, measure: BoardMeasure) -> ResultTable:
+    columns = [
+        ResultColumn("condition", "Condition"),
+        ResultColumn("cost_per_answer", "Cost per answer", "money"),
+        ResultColumn("mean", measure.label, "share" if measure.is_share else "number"),
+        ResultColumn("interval", "95 % interval", "share_interval" if measure.is_share else "interval"),
+    ]
+    rows = []
+    for row in priced_rows(board, measure):
+        score = row.scores[measure.key]
+        ends = (score.low, score.high) if score.low is not None else None
+        rows.append(
+            {"condition": row.label, "cost_per_answer": row.cost_per_answer, "mean": score.mean, "interval": ends}
+        )
+    return ResultTable(name, f"{cost_figure.TITLE}: {measure.label}", columns, rows)
+
+
+def analysis_figures(source: FigureSource) -> Iterator[PaperFigure]:
+    """Yield the figures of the analysis page for the measure in the address, among them the forest of differences."""
+    for figure, table in figures_of(source.tables):
+        yield table_figure(figure, table)
+
+
+def table_figure(figure: Any, table: ResultTable, suffix: str = "") -> PaperFigure:
+    """Return the figure of an analysis table."""
+    return PaperFigure(
+        f"analysis-{figure.name}{suffix}",
+        figure.title,
+        partial(figure.draw, table),
+        lambda: table,
+        f"Points with 95 % intervals. {table.formula}",
+        figure.alt(table),
+        page="experiment_analysis",
+    )

@@ -1,0 +1,73 @@
+"""What the figures of an experiment read, each loaded when the first figure needs it."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TypeVar
+
+from django.http import QueryDict
+
+from grading_app.analysis.scope import Scope, ScopeForm
+from grading_app.analysis.stored import get_analysis
+from grading_app.reports.frame_cache import fingerprint, kept_frames
+from grading_app.reports.frames import Frames
+from grading_app.reports.leaderboard import BoardQuery, Leaderboard, get_leaderboard
+from grading_app.reports.result_table import ResultTable
+from grading_app.reports.score_matrix import Measure, list_measures
+from grading_app.reports.stored_scores import get_item_scores
+from grading_app.statistics.item_scores import ItemScores
+from runs_app.models import Experiment, Wave
+
+T = TypeVar("T")
+
+
+class FigureSource:
+    """The data of an experiment's figures for the choices in an address: wave, measure, second dimension, images.
+
+    Values that a worker computes are None until it has; `is_waiting` says so.
+    """
+
+    def __init__(self, experiment: Experiment, data: QueryDict | None = None, wave: Wave | None = None) -> None:
+        self.experiment, self.data, self.wave = experiment, data or QueryDict(), wave
+        self.is_waiting = False
+
+    @cached_property
+    def state(self) -> str:
+        return fingerprint(self.experiment, self.wave)
+
+    @cached_property
+    def frames(self) -> Frames:
+        return kept_frames(self.experiment, self.wave, self.state)
+
+    @cached_property
+    def board(self) -> Leaderboard | None:
+        return self._found(get_leaderboard(BoardQuery(self.experiment, self.wave)).value)
+
+    @cached_property
+    def measures(self) -> list[Measure]:
+        return list_measures(self.experiment)
+
+    @cached_property
+    def measure(self) -> Measure | None:
+        """The measure in the address, or the first one."""
+        wanted = self.data.get("measure", "")
+        return next((one for one in self.measures if wanted in ("", one.key)), None)
+
+    @cached_property
+    def scope(self) -> Scope | None:
+        form = ScopeForm(self.data, self.experiment)
+        return form.scope()
+
+    @cached_property
+    def tables(self) -> dict[str, ResultTable]:
+        """The tables of the analysis by name; empty until a worker has computed them."""
+        found = self._found(get_analysis(self.scope).value) if self.scope else None
+        return {table.name: table for of_section in found.tables.values() for table in of_section} if found else {}
+
+    def scores(self, measure: Measure) -> ItemScores | None:
+        found = self._found(get_item_scores(self.experiment, measure, self.wave).value)
+        return found.scores if found else None
+
+    def _found(self, value: T | None) -> T | None:
+        self.is_waiting = self.is_waiting or value is None
+        return value

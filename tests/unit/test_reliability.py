@@ -1,0 +1,41 @@
+"""Reliability over repetitions: ICC(1,1) of published ratings, and Spearman and Brown's formula."""
+
+import numpy as np
+import pytest
+
+from grading_app.statistics.item_scores import ItemScores
+from grading_app.statistics.reliability import repeatability, spearman_brown
+
+# P. E. Shrout & J. L. Fleiss (1979), table 2: six targets, four judges. ICC(1,1) = .17, ICC(1,4) = .44 (table 4).
+SHROUT_FLEISS = [[9, 2, 5, 8], [6, 1, 3, 2], [8, 4, 6, 8], [7, 1, 2, 6], [10, 5, 6, 9], [6, 2, 4, 7]]
+
+
+def scores_of(rows):
+    cells = [
+        (at, 1, len(row), 0, float(np.mean(row)), float(np.var(row) * len(row))) for at, row in enumerate(rows) if row
+    ]
+    return ItemScores.from_rows(cells, range(len(rows)), [1], is_binary=False)
+
+
+def test_the_published_correlations_are_reproduced():
+    found = repeatability(scores_of(SHROUT_FLEISS), 1)
+    assert (found.items, found.repetitions) == (6, 4)
+    assert found.single == pytest.approx(0.17, abs=0.005)
+    assert found.of_mean(4) == pytest.approx(0.44, abs=0.005)
+
+
+def test_unequal_repetitions_use_searles_mean_size():
+    rows = [[1, 2], [3], [5, 6, 7]]
+    found = repeatability(scores_of(rows), 1)
+    assert found.repetitions == pytest.approx((6 - (4 + 1 + 9) / 6) / 2)
+
+
+@pytest.mark.parametrize("rows", [[[1, 2]], [[1], [2], [3]], [[4, 4], [4, 4]]])
+def test_it_is_not_defined_without_two_items_repetitions_or_variance(rows):
+    assert repeatability(scores_of(rows), 1) is None
+
+
+def test_spearman_brown_is_one_for_one_and_never_below_zero():
+    assert spearman_brown(0.5, 1) == 0.5
+    assert spearman_brown(0.5, 3) == pytest.approx(0.75)
+    assert spearman_brown(-0.2, 10) == 0
