@@ -8,6 +8,7 @@ from grading_app.views import (
     compare,
     disagreements,
     drawn_judges,
+    figures,
     grading,
     item_rubrics,
     items,
@@ -16,7 +17,9 @@ from grading_app.views import (
     pairs,
     queues,
     rating,
+    reports,
     results,
+    share_links,
     snapshots,
 )
 from grading_app.views.explorer import explorer, explorer_figure
@@ -25,11 +28,12 @@ from grading_app.views.model_board import leaderboard, leaderboard_figure
 from grading_app.views.points import experiment_points
 from grading_app.views.waves import experiment_waves
 
+SVG = {"file_format": "svg"}
 urlpatterns = [
     path("experiments/<slug:slug>/results/", results.experiment_results, name="experiment_results"),
     path("experiments/<slug:slug>/points/", experiment_points, name="experiment_points"),
     path("experiments/<slug:slug>/grade/", results.experiment_grade, name="experiment_grade"),
-    path("experiments/<slug:slug>/figures/<slug:name>.svg", results.experiment_figure, name="experiment_figure"),
+    path("experiments/<slug:slug>/figures/<slug:name>.svg", figures.figure_file, SVG, name="experiment_figure"),
     path(
         "experiments/<slug:slug>/export/<slug:table>.<slug:file_format>",
         results.experiment_export,
@@ -107,9 +111,38 @@ urlpatterns += [
 ]
 urlpatterns += [path("experiments/<slug:slug>/waves/", experiment_waves, name="experiment_waves")]
 urlpatterns += [
+    path("experiments/<slug:slug>/report/", reports.experiment_report, name="experiment_report"),
+    path("experiments/<slug:slug>/report/edit/", reports.report_edit, name="report_edit"),
+    path("experiments/<slug:slug>/report/report.<slug:file_format>", reports.report_file, name="report_file"),
+    path("experiments/<slug:slug>/report/figures/<slug:name>.svg", reports.report_figure, name="report_figure"),
+    path("experiments/<slug:slug>/figures/", figures.experiment_figures, name="experiment_figures"),
+    path("experiments/<slug:slug>/figures/summary.json", figures.figures_summary, name="figures_summary"),
+    path("experiments/<slug:slug>/figures/<slug:name>.<slug:file_format>", figures.figure_file, name="figure_file"),
+]
+urlpatterns += [
     path("item-rubrics/", item_rubrics.text_sets, name="text_sets"),
     path("item-rubrics/<slug:name>/<int:version>/", item_rubrics.text_set, name="text_set"),
     path("item-rubrics/<slug:name>/<int:version>/items/<int:pk>/", item_rubrics.text_of_item, name="text_of_item"),
     path("item-rubrics/<slug:name>/<int:version>/act/<slug:verb>/", item_rubrics.text_set_act, name="text_set_act"),
     path("experiments/<slug:slug>/item-rubrics/", item_rubrics.experiment_write, name="experiment_write"),
+]
+urlpatterns += [
+    path("experiments/<slug:slug>/links/", share_links.share_links, name="share_links"),
+    path("experiments/<slug:slug>/links/<int:pk>/revoke/", share_links.share_link_revoke, name="share_link_revoke"),
+    path("shared/<str:token>/", share_links.shared, name="shared"),
+    path("shared/<str:token>/report/", share_links.shared_report, name="shared_report"),
+    path(
+        "shared/<str:token>/report/report.<slug:file_format>",
+        share_links.shared_report_file,
+        name="shared_report_file",
+    ),
+    path(
+        "shared/<str:token>/report/figures/<slug:name>.svg",
+        share_links.shared_report_figure,
+        name="shared_report_figure",
+    ),
+    path("shared/<str:token>/leaderboard/", share_links.shared_leaderboard, name="shared_leaderboard"),
+    path("shared/<str:token>/design/", share_links.shared_design, name="shared_design"),
+    path("shared/<str:token>/figures/", share_links.shared_figures, name="shared_figures"),
+    path("shared/<str:token>/figures/<slug:name>.svg", share_links.shared_figure, name="shared_figure"),
 ]

@@ -22,6 +22,7 @@ from grading_app.export.result_facts import result_facts
 from grading_app.export.snapshot_archive import ArchiveWriter
 from grading_app.export.study_card import study_card
 from grading_app.models import Snapshot
+from grading_app.study_report.composition import PART, freeze_report
 from runs_app.models import Attempt, Condition, Experiment
 from runs_app.planning.manifests import manifest_of
 from runs_app.planning.spec_io import to_yaml
@@ -95,6 +96,7 @@ def _write(experiment: Experiment, facts: dict[str, Any], out: BinaryIO) -> tupl
     for manifest in experiment.manifests.order_by("pk").iterator():
         writer.add(f"manifests/{manifest.pk}.json", [_json(manifest.content)])
     writer.add("facts.json", [_json(facts)])
+    writer.add(PART, [_json(freeze_report(experiment))])
     writer.add("counts.json", [_json(counts.content)])
     writer.add("study-card.md", [study_card(facts, counts.content).encode()])
     return writer.close(), counts.content

@@ -3,6 +3,7 @@
 from grading_app.models.aggregates import CachedAggregate, Split
 from grading_app.models.gradings import Adjudication, GradeCondition, Grading, Preference, SupersededVerdict
 from grading_app.models.rating import RatedAnswer, RaterAssignment, RaterInvitation, Rating, RatingQueue
+from grading_app.models.reports import ReportChoices, ShareLink
 from grading_app.models.rubrics import Grader, Panel, Rubric
 from grading_app.models.snapshots import Snapshot
 
@@ -19,7 +20,9 @@ __all__ = [
     "RaterInvitation",
     "Rating",
     "RatingQueue",
+    "ReportChoices",
     "Rubric",
+    "ShareLink",
     "Snapshot",
     "Split",
     "SupersededVerdict",

@@ -46,6 +46,7 @@ AGGREGATES = {
     "agreement": "grading_app.comparison.comparison_cache.AGREEMENT",
     "disagreements": "grading_app.comparison.comparison_cache.DISAGREEMENTS",
     "point_counts": "grading_app.surfaces.point_counts.POINT_COUNTS",
+    "report": "grading_app.study_report.build.REPORT",
 }
 TASK = "grading_app.tasks.compute_aggregates"
 KEPT_SECONDS = 24 * 3600

@@ -15,7 +15,7 @@ from evalsite.lib.permissions import readers_only
 from grading_app.comparison.comparison_cache import AGREEMENT, ComparisonQuery, Roles, roles_of
 from grading_app.comparison.query import Question, QuestionForm
 from grading_app.comparison.raters import Rater
-from grading_app.models.scales import CHOICE
+from grading_app.paper_figures.agreement_figures import pictures_of
 from grading_app.reports.cached_aggregates import Cached, get
 from grading_app.reports.plot_style import NARROW, WIDE, Theme, svg
 from grading_app.tables.agreement import (
@@ -70,7 +70,7 @@ def agreement_figure(request: HttpRequest, slug: str, name: str) -> HttpResponse
         raise Http404
     roles = roles_of(question, request.GET.dict())
     cached = _compared(question, roles)
-    picture = _pictures(question, roles, cached.value, width).get(name) if cached.value else None
+    picture = pictures_of(question, roles, cached.value, width).get(name) if cached.value else None
     if picture is None:
         raise Http404
     kept = (
@@ -104,7 +104,7 @@ def _shown(request: HttpRequest, question: Question, roles: Roles, compared: Com
         "means": ToldTable(told_means(against, in_pairs=question.in_pairs)) if against else None,
         "figures": {
             name: _figure(request, question, picture, state)
-            for name, picture in _pictures(question, roles, compared, WIDE).items()
+            for name, picture in pictures_of(question, roles, compared, WIDE).items()
         },
     }
 
@@ -117,20 +117,6 @@ def _references(question: Question, measured: Measured) -> list[tuple[Rater, Ref
         for reference in question.references
     }
     return [(one, ReferenceTable(compared, raters, one)) for one, compared in lines.items() if compared]
-
-
-def _pictures(question: Question, roles: Roles, compared: Compared, width: int) -> dict[str, Any]:
-    """Return the figures with their texts and numbers. They are drawn only on request."""
-    from grading_app.comparison import plots
-
-    measured, found = compared.measured, {}
-    if measured and measured.against and measured.against.limits and roles.judge:
-        found["differences"] = plots.differences(measured.against.limits, roles.judge.label, width)
-    if measured and measured.confusion and roles.pair:
-        names = (roles.pair[0].label, roles.pair[1].label)
-        words = {value: name.removeprefix("the ") for value, name in CHOICE.points} if question.in_pairs else None
-        found["confusion"] = plots.confusion(measured.confusion, names, width, words)
-    return found
 
 
 def _figure(request: HttpRequest, question: Question, picture: Any, state: str) -> dict[str, Any]:

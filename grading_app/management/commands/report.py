@@ -1,0 +1,60 @@
+"""`manage.py report EXPERIMENT --out report.html|report.pdf|report.zip`: the written report of an experiment."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser
+from pathlib import PurePath
+from typing import Any
+
+from django.core.management.base import CommandError
+
+from evalsite.lib.ops.commands import OutputCommand, refuse_input
+from grading_app.export.formats import write_export
+from grading_app.models import ReportChoices, Snapshot
+from grading_app.study_report.build import build_document
+from grading_app.study_report.composition import compose, read_frozen
+from grading_app.study_report.document import Document
+from grading_app.study_report.files import FILE_TYPES, write_report
+from grading_app.study_report.typst_process import TypesettingError
+from runs_app.models import Experiment
+
+
+class Command(OutputCommand):
+    help = "Write the report of an experiment as one HTML file, as PDF, or as a zip with tables and figures."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("experiment")
+        parser.add_argument("--out", required=True, metavar="PATH", help="report.html, report.pdf or report.zip")
+        parser.add_argument("--format", default="", choices=["", *FILE_TYPES], help="needed if the path has no suffix")
+        parser.add_argument("--snapshot", default="", metavar="DIGEST", help="the report that this snapshot froze")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        experiment = Experiment.objects.filter(slug=options["experiment"]).first()
+        if experiment is None:
+            refuse_input(f"there is no experiment {options['experiment']!r}")
+        file_format = options["format"] or PurePath(options["out"]).suffix.removeprefix(".").lower()
+        if file_format not in FILE_TYPES:
+            refuse_input(f"--out: the name must end in one of {', '.join(f'.{one}' for one in FILE_TYPES)}")
+        document = _frozen(experiment, options["snapshot"]) if options["snapshot"] else _present(experiment)
+        try:
+            write_export(iter([write_report(document, file_format)]), options["out"])
+        except TypesettingError as problem:
+            raise CommandError(f"the report could not be typeset: {problem}", returncode=1) from problem
+        except BrokenPipeError:
+            raise  # The reader of the standard output has left. manage.py then ends without a message.
+        except OSError as error:
+            refuse_input(str(error))
+
+
+def _present(experiment: Experiment) -> Document:
+    return compose(build_document(experiment), ReportChoices.of(experiment))
+
+
+def _frozen(experiment: Experiment, digest: str) -> Document:
+    found = Snapshot.objects.filter(experiment=experiment, digest__startswith=digest)[:2]
+    if len(found) != 1:
+        refuse_input(f"--snapshot: {experiment} has no snapshot with a digest that begins with {digest!r}")
+    document = read_frozen(found[0])
+    if document is None:
+        refuse_input(f"--snapshot: the file of {found[0].digest[:12]} is gone, or it holds no report")
+    return document

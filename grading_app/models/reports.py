@@ -1,0 +1,133 @@
+"""The author's choices for the report of an experiment, and links that show a part of an experiment to outsiders."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from datetime import datetime
+from typing import Any, Self
+
+from django.conf import settings
+from django.db import models, transaction
+from django.utils import timezone
+
+from datasets_app.models.history import Actor, record_changes
+from evalsite.lib.choice_constraints import constrain_choices
+from runs_app.models import Experiment
+
+TOKEN_BYTES = 32  # 256 bits: no number of guesses finds a token.
+
+
+class ReportChoices(models.Model):
+    """What the author of a report chose. Everything else of a report is generated from rows.
+
+    left_out: names of sections. texts: Markdown by the name of the section that it stands before; "end" for the end.
+    """
+
+    experiment = models.OneToOneField(Experiment, on_delete=models.CASCADE, related_name="report_choices")
+    left_out = models.JSONField(default=list, blank=True)
+    texts = models.JSONField(default=dict, blank=True)
+    changed_at = models.DateTimeField(auto_now=True)
+
+    def __str__(self) -> str:
+        return f"report of {self.experiment}"
+
+    @classmethod
+    def of(cls, experiment: Experiment) -> ReportChoices:
+        """Return the stored choices, or the default ones: every section and no text."""
+        return cls.objects.filter(experiment=experiment).first() or cls(experiment=experiment)
+
+    def change(self, *, left_out: list[str], texts: dict[str, str], by: Actor) -> bool:
+        """Store new choices, and one line of the experiment's history. Return False if nothing changed."""
+        with transaction.atomic():
+            Experiment.objects.select_for_update(no_key=True).get(pk=self.experiment_id)
+            row = type(self).of(self.experiment)
+            if (row.left_out, row.texts) == (left_out, texts):
+                return False
+            row.left_out, row.texts = left_out, texts
+            row.save()
+            written = f"{len(left_out)} sections left out, {len(texts)} texts"
+            record_changes([(self.experiment, "", written)], by=by, reason="", what="report")
+        return True
+
+
+class ShareLinkQuerySet(models.QuerySet["ShareLink"]):
+    def visible_to(self, user: Any) -> Self:
+        return self.filter(experiment__in=Experiment.objects.editable_by(user))
+
+    def usable(self) -> Self:
+        return self.filter(revoked_at=None, expires_at__gt=timezone.now())
+
+    def find(self, token: str) -> ShareLink | None:
+        """Return the usable link of a token, or None: guessed, expired and revoked tokens give the same answer."""
+        return self.usable().filter(token_hash=hash_token(token)).select_related("experiment__dataset").first()
+
+
+@constrain_choices
+class ShareLink(models.Model):
+    """A link to a part of an experiment for readers without an account. The database stores only its token's hash."""
+
+    class Scope(models.TextChoices):
+        REPORT = "report", "The report"
+        LEADERBOARD = "leaderboard", "The leaderboard"
+        EXPERIMENT = "experiment", "The whole experiment: design, leaderboard, report and figures"
+
+    experiment = models.ForeignKey(Experiment, on_delete=models.CASCADE, related_name="share_links")
+    scope = models.CharField(max_length=12, choices=Scope, default=Scope.REPORT)
+    label = models.CharField(max_length=80, blank=True, help_text="For whom it is")
+    token_hash = models.CharField(max_length=64, unique=True, editable=False)
+    created_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, related_name="+")
+    created_at = models.DateTimeField(auto_now_add=True)
+    expires_at = models.DateTimeField()
+    revoked_at = models.DateTimeField(null=True, blank=True)
+
+    objects = ShareLinkQuerySet.as_manager()
+
+    class Meta:
+        ordering = ["-pk"]
+
+    def __str__(self) -> str:
+        return f"share link {self.pk} to the {self.scope}"
+
+    @property
+    def state(self) -> str:
+        if self.revoked_at:
+            return "revoked"
+        return "expired" if self.expires_at <= timezone.now() else "active"
+
+    def shows(self, scope: str) -> bool:
+        """Return whether the link shows this part."""
+        return self.scope in (scope, self.Scope.EXPERIMENT)
+
+    @classmethod
+    def create(
+        cls, experiment: Experiment, scope: str, expires_at: datetime, *, label: str = "", by: Any
+    ) -> tuple[ShareLink, str]:
+        """Create a link and return it with its token, which cannot be shown again."""
+        token = secrets.token_urlsafe(TOKEN_BYTES)
+        with transaction.atomic():
+            link = cls.objects.create(
+                experiment=experiment,
+                scope=scope,
+                label=label,
+                token_hash=hash_token(token),
+                expires_at=expires_at,
+                created_by=by,
+            )
+            text = f"link {link.pk} to the {scope} until {expires_at:%Y-%m-%d %H:%M} UTC"
+            record_changes([(experiment, "", text)], by=by, reason=label, what="share link")
+        return link, token
+
+    def revoke(self, *, by: Actor) -> bool:
+        """End the link at once. Return False if it was revoked before."""
+        with transaction.atomic():
+            rows = type(self).objects.filter(pk=self.pk, revoked_at=None)
+            if not rows.update(revoked_at=timezone.now()):
+                return False
+            record_changes([(self.experiment, f"link {self.pk}", "revoked")], by=by, reason="", what="share link")
+        return True
+
+
+def hash_token(token: str) -> str:
+    """Return the hash of a token. Tokens are long and random, so a plain hash reveals nothing."""
+    return hashlib.sha256(token.encode()).hexdigest()

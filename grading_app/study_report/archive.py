@@ -1,0 +1,39 @@
+"""A document as a zip: its HTML, its tables for LaTeX and as CSV, and its figures as SVG, PDF, PNG and CSV."""
+
+from __future__ import annotations
+
+import io
+import re
+
+from grading_app.export.snapshot_archive import ArchiveWriter
+from grading_app.reports.plot_style import themed
+from grading_app.study_report.document import Document, FigureBlock, TableBlock
+from grading_app.study_report.html import render_html
+from grading_app.study_report.pdf import render_pdf
+from grading_app.study_report.typst_process import convert_figures
+
+
+def render_zip(document: Document) -> bytes:
+    """Return the zip. The same document gives the same bytes. Raise TypesettingError if a figure takes too long."""
+    out = io.BytesIO()
+    writer = ArchiveWriter(out)
+    writer.add("report.html", [render_html(document)])
+    writer.add("report.pdf", [render_pdf(document)])
+    for block in document.blocks(TableBlock):
+        name, table = _safe(block.table.name), block.table
+        writer.add(f"tables/{name}.tex", [block.shown_table.render("latex").encode()])
+        writer.add(f"tables/{name}.csv", [table.render("csv").encode()])
+    figures = {_safe(one.name): one for one in document.blocks(FigureBlock)}
+    converted = convert_figures({name: one.svg for name, one in figures.items()})
+    for name, figure in figures.items():
+        writer.add(f"figures/{name}.svg", [themed(figure.svg, "light").encode()])
+        writer.add(f"figures/{name}.csv", [figure.table.render("csv").encode()])
+        for suffix in ("pdf", "png"):
+            writer.add(f"figures/{name}.{suffix}", [converted[f"{name}.{suffix}"]])
+    writer.close()
+    return out.getvalue()
+
+
+def _safe(name: str) -> str:
+    """Return the name as a plain file name."""
+    return re.sub("[^A-Za-z0-9_-]", "-", name)[:80]

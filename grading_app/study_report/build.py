@@ -1,0 +1,106 @@
+"""The building of a report: every section from rows, stored until a row changes. A worker or a command does it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from django.db import transaction
+
+from evalsite.lib.ops.versions import code_version
+from evalsite.lib.text.hashing import content_hash
+from grading_app.models import Snapshot
+from grading_app.reports.cached_aggregates import Aggregate, Cached, Tell, get
+from grading_app.reports.frame_cache import fingerprint
+from grading_app.study_report.document import Block, Document, Paragraph, Section, Span
+from grading_app.study_report.section_names import SECTION_NAMES
+from runs_app.models import Experiment
+
+if TYPE_CHECKING:
+    from grading_app.study_report.source import ReportSource
+
+logger = logging.getLogger("evalsite.report")
+
+
+@dataclass(frozen=True, slots=True)
+class StoredReport:
+    """A document as a row of the database holds it."""
+
+    content: dict[str, Any]
+
+    @property
+    def document(self) -> Document:
+        return Document.load(self.content)
+
+
+def state_of(experiment: Experiment) -> str:
+    """Return a text that changes whenever a row of the report may have changed. It is read from counters and keys."""
+    runs = experiment.runs.order_by("pk").values_list("pk", "n_done", "n_attempts", "n_unpriced", "spent_usd")
+    queues = experiment.rating_queues.order_by("pk").values_list("pk", "status")
+    return content_hash(
+        [
+            fingerprint(experiment, None),
+            [experiment.title, experiment.description, experiment.samples, experiment.status],
+            [[*map(str, row)] for row in runs],
+            list(queues),
+            list(experiment.manifests.order_by("pk").values_list("pk", flat=True)),
+            list(Snapshot.objects.filter(experiment=experiment).order_by("pk").values_list("digest", flat=True)),
+            [experiment.dataset.source, experiment.dataset.licence, experiment.dataset.title],
+            code_version(),
+        ]
+    )
+
+
+def build_document(experiment: Experiment, tell: Tell = lambda _: None) -> Document:
+    """Read the rows and return the document with every section."""
+    from grading_app.study_report.source import ReportSource  # It needs numpy and matplotlib.
+
+    state, source = state_of(experiment), ReportSource(experiment)
+    for name, title in SECTION_NAMES.items():
+        tell(title.lower())
+        source.built.append(Section(name, title, _write_section(name, source)))
+    return Document(
+        experiment.slug,
+        experiment.title or experiment.slug,
+        datetime.now(UTC).isoformat(timespec="seconds"),
+        state,
+        f"Evalsite {code_version()}",
+        source.built,
+    )
+
+
+def _write_section(name: str, source: ReportSource) -> list[Block]:
+    """Return the blocks of a section. A fault of ours in one section does not take the others away."""
+    from grading_app.study_report.sections import WRITERS
+
+    try:
+        with transaction.atomic():
+            return [block for block in WRITERS[name](source) if block is not None]
+    except Exception:
+        logger.exception("experiment %s: the section %s of the report was not written", source.experiment, name)
+        return [Paragraph([Span("This section could not be written. The log of the worker says why.")], "note")]
+
+
+def _compute(experiments: Sequence[Experiment], tell: Tell) -> list[StoredReport]:
+    return [StoredReport(build_document(one, tell).dump()) for one in experiments]
+
+
+REPORT: Aggregate[Experiment, StoredReport] = Aggregate(
+    name="report",
+    value_type=lambda: StoredReport,
+    dump=lambda experiment: experiment.pk,
+    load=lambda experiment, content: experiment,
+    fingerprint=state_of,
+    is_large=lambda experiments: True,
+    compute=_compute,
+    steps=tuple(title.lower() for title in SECTION_NAMES.values()),
+    kept=1,
+)
+
+
+def get_report(experiment: Experiment) -> Cached[StoredReport]:
+    """Return the stored report, and ask a worker for it if it is missing or outdated."""
+    return get(REPORT, experiment.pk, experiment)

@@ -1,0 +1,34 @@
+"""A document as one HTML file: the style and the pictures are inside, and nothing is loaded from elsewhere."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+from django.template.loader import render_to_string
+
+from evalsite.lib.control_characters import mark_html
+from grading_app.reports.plot_style import themed
+from grading_app.study_report.document import Block, Document, FigureBlock, TableBlock
+
+
+def render_html(document: Document) -> bytes:
+    """Return the file. The template escapes texts; figures are embedded as pictures, which cannot run scripts."""
+    sections = [
+        {"name": one.name, "title": one.title, "blocks": [_shown(block) for block in one.blocks]}
+        for one in document.sections
+    ]
+    page = render_to_string("grading_app/report/file.html", {"document": document, "sections": sections})
+    return mark_html(page).encode()
+
+
+def _shown(block: Block) -> dict[str, Any]:
+    if isinstance(block, TableBlock):
+        table = block.shown_table
+        cells = [[(column, text) for column, text in zip(table.columns, row, strict=True)] for row in table.cells()]
+        return {"kind": block.kind, "block": block, "table": table, "cells": cells}
+    if isinstance(block, FigureBlock):
+        picture = themed(block.svg, "light").encode()
+        address = f"data:image/svg+xml;base64,{base64.b64encode(picture).decode()}"
+        return {"kind": block.kind, "block": block, "address": address}
+    return {"kind": block.kind, "block": block}

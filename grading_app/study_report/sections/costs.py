@@ -1,0 +1,59 @@
+"""Costs: what the calls cost by stage and model, and what caches and batches saved."""
+
+from __future__ import annotations
+
+from evalsite.lib.text.number_format import format_money
+from grading_app.reports.result_table import ResultColumn, ResultTable
+from grading_app.study_report.document import Block, paragraph, sentence, table_block
+from grading_app.study_report.source import ReportSource
+from grading_app.study_report.words import count_noun
+from runs_app.models import LedgerEntry
+from runs_app.monitoring.ledger_report import MODEL, STAGE, Line, Sums, filter_experiment, sum_by_group
+
+
+def blocks(source: ReportSource) -> list[Block | None]:
+    entries = LedgerEntry.objects.filter(filter_experiment(source.experiment))
+    by_stage, by_model = sum_by_group(entries, STAGE), sum_by_group(entries, MODEL)
+    if not by_stage:
+        return [paragraph("No call has been recorded.", tone="note")]
+    total = Sums.over(by_stage)
+    ledger = source.page("experiment_ledger")
+    return [
+        paragraph(
+            sentence(
+                f"{count_noun(total.calls, 'call')} cost {format_money(total.paid_usd)} in all, judges included. ",
+                ledger,
+            ),
+            sentence(f"List prices would have been {format_money(total.list_usd)}. ", ledger)
+            if total.saved_usd
+            else None,
+            sentence(f"The cost of {count_noun(total.unpriced, 'call')} is unknown and not part of these sums.", ledger)
+            if total.unpriced
+            else None,
+        ),
+        _table("cost_by_stage", "Costs by stage", "Stage", by_stage, ledger),
+        _table("cost_by_model", "Costs by model", "Model", by_model, ledger),
+    ]
+
+
+def _table(name: str, title: str, label: str, lines: list[Line], ledger: str) -> Block:
+    columns = [
+        ResultColumn("group", label),
+        ResultColumn("calls", "Calls", "count"),
+        ResultColumn("reused", "Reused answers", "count"),
+        ResultColumn("input_tokens", "Input tokens", "count"),
+        ResultColumn("output_tokens", "Output tokens", "count"),
+        ResultColumn("paid_usd", "Paid", "money"),
+        ResultColumn("saved_usd", "Saved", "money"),
+        ResultColumn("unpriced", "Unknown cost", "count"),
+    ]
+    rows = [
+        {"group": line.label}
+        | {
+            column.name: float(value) if column.kind == "money" else value
+            for column in columns[1:]
+            for value in [getattr(line.sums, column.name)]
+        }
+        for line in lines
+    ]
+    return table_block(ResultTable(name, title, columns, rows), rows=ledger)

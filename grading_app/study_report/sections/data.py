@@ -1,0 +1,95 @@
+"""Data: where the items come from, their licence and hash, how many there are, and which were excluded and why."""
+
+from __future__ import annotations
+
+from django.db.models import Avg, Count
+
+from datasets_app.models import Dataset, Norm
+from grading_app.reports.result_table import ResultColumn, ResultTable
+from grading_app.study_report.document import Block, paragraph, sentence, table_block
+from grading_app.study_report.source import ReportSource
+from grading_app.study_report.words import count_noun, format_day
+
+NOT_STATED = "not stated"
+MOST_CATEGORIES = 40
+
+
+def blocks(source: ReportSource) -> list[Block | None]:
+    dataset = source.experiment.dataset
+    return [_items(dataset), _facts(dataset), _categories(dataset), _exclusions(dataset), _norms(source, dataset)]
+
+
+def _items(dataset: Dataset) -> Block | None:
+    images = dataset.items.active().filter(image__isnull=False).count()
+    excluded = dataset.item_count - dataset.active_count
+    page = dataset.get_absolute_url()
+    return paragraph(
+        sentence(f"The dataset {dataset} has {count_noun(dataset.active_count, 'active item')}", page),
+        sentence(f", {format_share(images, dataset.active_count)} with an image. ", page) if images else ". ",
+        sentence(
+            f"{count_noun(excluded, 'item')} {'was' if excluded == 1 else 'were'} excluded before the approval."
+            if excluded
+            else "No item was excluded.",
+            page,
+        ),
+    )
+
+
+def format_share(n: int, of: int) -> str:
+    return "all" if n == of else str(n)
+
+
+def _facts(dataset: Dataset) -> Block:
+    recipe = ", ".join(f"{name} {value}" for name, value in dataset.recipe.items() if isinstance(value, str | int))
+    facts = {
+        "Name": str(dataset),
+        "Title": dataset.title,
+        "Source": dataset.source or NOT_STATED,
+        "Licence": dataset.licence or NOT_STATED,
+        "Imported file": dataset.source_name,
+        "SHA-256 of the file": dataset.source_sha256,
+        "SHA-256 of the active items": dataset.content_hash or "none before the approval",
+        "Sampled": recipe,
+        "Approved": format_day(dataset.approved_at),
+    }
+    rows = [{"fact": name, "value": value} for name, value in facts.items() if value]
+    columns = [ResultColumn("fact", "Dataset"), ResultColumn("value", "")]
+    return table_block(ResultTable("dataset", "Dataset", columns, rows), rows=dataset.get_absolute_url())
+
+
+def _categories(dataset: Dataset) -> Block | None:
+    counted = dataset.items.active().order_by("category").values("category").annotate(n=Count("pk"))
+    rows = [{"category": one["category"] or "none", "items": one["n"]} for one in counted[:MOST_CATEGORIES]]
+    if len(rows) < 2:
+        return None
+    columns = [ResultColumn("category", "Category"), ResultColumn("items", "Items", "count")]
+    return table_block(
+        ResultTable("item_categories", "Items by category", columns, rows), rows=dataset.get_absolute_url()
+    )
+
+
+def _exclusions(dataset: Dataset) -> Block | None:
+    counted = dataset.items.filter(excluded=True).order_by("note").values("note").annotate(n=Count("pk"))
+    rows = [{"reason": one["note"] or "no reason stated", "items": one["n"]} for one in counted]
+    if not rows:
+        return None
+    columns = [ResultColumn("reason", "Reason"), ResultColumn("items", "Items", "count")]
+    return table_block(
+        ResultTable("exclusions", "Excluded items by reason", columns, rows), rows=dataset.get_absolute_url()
+    )
+
+
+def _norms(source: ReportSource, dataset: Dataset) -> Block | None:
+    found = Norm.objects.filter(item__dataset=dataset, item__excluded=False).order_by("dimension").values("dimension")
+    counted = found.annotate(items=Count("pk"), mean=Avg("mean"), sd=Avg("sd"), n=Avg("n"))
+    rows = [dict(one) for one in counted]
+    if not rows:
+        return None
+    columns = [
+        ResultColumn("dimension", "Dimension"),
+        ResultColumn("items", "Items with a norm", "count"),
+        ResultColumn("mean", "Mean of means", "number"),
+        ResultColumn("sd", "Mean SD", "number"),
+        ResultColumn("n", "Mean number of raters", "number", 1),
+    ]
+    return table_block(ResultTable("norms", "Human norms", columns, rows), rows=dataset.get_absolute_url())

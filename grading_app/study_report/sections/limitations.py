@@ -1,0 +1,127 @@
+"""Limitations that the data themselves show. A sentence appears only if its condition holds in the rows."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from grading_app.statistics.known_coverage import SHARE, coverage_note
+from grading_app.study_report.document import Block, Listing, Span, paragraph, sentence
+from grading_app.study_report.source import ReportSource
+from grading_app.study_report.words import count_noun, join_words
+from runs_app.llm.model_families import find_family, is_same_family
+from runs_app.models import LanguageModel
+
+FEW_ITEMS = 30
+MANY_LOST = 0.05
+"""The share of trials without a score from which a report mentions them."""
+
+
+def blocks(source: ReportSource) -> list[Block | None]:
+    checks = (_few_items, _open, _lost, _no_repetition, _no_variance, _served, _same_family, _unpriced, _drift)
+    found = [one for check in checks for one in check(source)]
+    if not found:
+        return [paragraph("No limitation of this list applies: enough items, no lost answers, no changed model.")]
+    return [Listing([[one] for one in found])]
+
+
+def _few_items(source: ReportSource) -> Iterator[Span]:
+    items = source.experiment.dataset.active_count
+    if items >= FEW_ITEMS:
+        return
+    shares = any(one.is_share for one in source.board.measures)
+    note = (
+        f"A share of items asked once {coverage_note(SHARE, items)}. " if shares and coverage_note(SHARE, items) else ""
+    )
+    yield sentence(
+        f"There are only {count_noun(items, 'item')}: intervals are wide, small differences undetected. {note}",
+        source.page("experiment_detail"),
+    )
+
+
+def _open(source: ReportSource) -> Iterator[Span]:
+    left = source.count("n_pending") + source.count("n_running")
+    if left:
+        text = (
+            f"{count_noun(left, 'trial')} of {source.count('n_trials')} had no result yet, so the numbers may change."
+        )
+        yield sentence(text, source.page("experiment_progress"))
+
+
+def _lost(source: ReportSource) -> Iterator[Span]:
+    for one in source.frames.outcomes:
+        ended = one.done + one.failed
+        lost = one.failed + one.unread
+        if ended and lost / ended > MANY_LOST:
+            yield sentence(
+                f"{source.frames.labels.get(one.condition, '')}: {lost} of {ended} trials failed or gave no rating. If "
+                "they differ from the others, the scores are biased.",
+                source.trials(condition=one.condition),
+            )
+
+
+def _no_repetition(source: ReportSource) -> Iterator[Span]:
+    if source.experiment.samples == 1 and len(source.experiment.waves.all()) < 2:
+        yield sentence(
+            "Each cell was asked once, so variance over repetitions is unknown.", source.page("experiment_detail")
+        )
+
+
+def _no_variance(source: ReportSource) -> Iterator[Span]:
+    """Yield the conditions whose repetitions all agree: they are no independent evidence."""
+    constant: dict[str, list[str]] = defaultdict(list)
+    for measure in source.measures:
+        scores = source.analysis(measure).scores
+        for at, key in enumerate(scores.conditions):
+            repeated = scores.n[:, at] > 1
+            if repeated.sum() > 1 and not scores.within[repeated, at].any():
+                constant[source.frames.labels[int(key)]].append(measure.label)
+    for label, measures in constant.items():
+        yield sentence(
+            f"{label}: repetitions of an item never differed on {join_words(measures)}. They add no information.",
+            source.page("experiment_analysis"),
+        )
+
+
+def _served(source: ReportSource) -> Iterator[Span]:
+    by_model: dict[str, tuple[set[str], set[str]]] = defaultdict(lambda: (set(), set()))
+    for condition in source.conditions:
+        for one in source.served.get(condition.pk, []):
+            models, providers = by_model[condition.model.name]
+            models.update({one.model} - {""})
+            providers.update({one.provider} - {""})
+    page = source.page("experiment_progress")
+    for name, (models, providers) in sorted(by_model.items()):
+        if len(models) > 1:
+            yield sentence(f"{name} was served as several versions: {join_words(sorted(models))}.", page)
+        if len(providers) > 1:
+            yield sentence(f"{name} was served by several providers: {join_words(sorted(providers))}.", page)
+
+
+def _same_family(source: ReportSource) -> Iterator[Span]:
+    """Yield each judge that shares a family with a model that it judged. Judges may prefer their own family."""
+    solvers = {_identity(one.model): one.model.name for one in source.generating}
+    judges = {_identity(one.model): one.model.name for one in source.judging}
+    for judge, name in judges.items():
+        kin = sorted(solver for identity, solver in solvers.items() if is_same_family(judge, identity))
+        if kin:
+            yield sentence(
+                f"The judge {name} is of the family {find_family(*judge)}, as {join_words(kin)}. Judges may prefer "
+                "answers of their own family.",
+                source.page("experiment_grading"),
+            )
+
+
+def _identity(model: LanguageModel) -> tuple[str, str]:
+    return str(model.endpoint.provider), model.model
+
+
+def _unpriced(source: ReportSource) -> Iterator[Span]:
+    unpriced = source.count("n_unpriced")
+    if unpriced:
+        text = f"The cost of {count_noun(unpriced, 'call')} is unknown, so the costs are lower bounds."
+        yield sentence(text, source.page("experiment_ledger"))
+
+
+def _drift(source: ReportSource) -> Iterator[Span]:
+    yield from (sentence(f"Drift: {one}.", source.page("experiment_detail")) for one in source.manifest["warnings"])

@@ -1,0 +1,53 @@
+"""Prompts, dimensions and rubrics in full, as the models read them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from grading_app.models import Rubric
+from grading_app.study_report.document import Block, Code, Heading, Paragraph, Span
+from grading_app.study_report.source import ReportSource
+
+
+def blocks(source: ReportSource) -> list[Block | None]:
+    return [*_prompts(source), *_dimensions(source), *_rubrics(source)]
+
+
+def _prompts(source: ReportSource) -> Iterator[Block]:
+    """Yield each prompt once, as the conditions froze it."""
+    seen: dict[tuple[str, str], Any] = {}
+    for condition in source.generating:
+        if condition.prompt is not None:
+            seen.setdefault((str(condition.prompt), condition.prompt.content_hash), condition.content["prompt"])
+    for (name, content_hash), content in seen.items():
+        yield Heading(f"Prompt {name}")
+        yield Paragraph([Span(f"SHA-256 {content_hash}. Answer format: {content['answer_format']}.")], "note")
+        yield from _turns(content["messages"])
+
+
+def _turns(messages: list[dict[str, Any]]) -> Iterator[Block]:
+    for turn in messages:
+        yield Code(_text(turn.get("content")), f"{turn.get('role', '')} message")
+
+
+def _text(content: Any) -> str:
+    """Return the text of a message; parts that are images appear as such."""
+    if isinstance(content, str):
+        return content
+    parts = content if isinstance(content, list) else [content]
+    return "\n".join(str(one.get("text", "[image]")) if isinstance(one, dict) else str(one) for one in parts)
+
+
+def _dimensions(source: ReportSource) -> Iterator[Block]:
+    for dimension in source.experiment.dimensions.order_by("pk"):
+        yield Heading(f"Instructions of the dimension {dimension}")
+        yield Code(dimension.instructions, f"SHA-256 {dimension.content_hash}")
+
+
+def _rubrics(source: ReportSource) -> Iterator[Block]:
+    rubrics: dict[int, Rubric] = {one.rubric.pk: one.rubric for one in source.graders if one.rubric}
+    for rubric in rubrics.values():
+        yield Heading(f"Rubric {rubric}")
+        yield Paragraph([Span(f"SHA-256 {rubric.content_hash}. {rubric.get_kind_display()}.")], "note")
+        yield from _turns(rubric.messages)

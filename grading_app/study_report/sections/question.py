@@ -1,0 +1,72 @@
+"""Question and design: the author's description, the crossed design, and the measures."""
+
+from __future__ import annotations
+
+from grading_app.reports.result_table import ResultColumn, ResultTable
+from grading_app.study_report.document import Block, Paragraph, Span, paragraph, sentence, table_block
+from grading_app.study_report.source import ReportSource
+from grading_app.study_report.words import count_noun, join_words
+
+
+def blocks(source: ReportSource) -> list[Block | None]:
+    described = [Paragraph([Span(text)]) for text in source.experiment.description.split("\n\n") if text.strip()]
+    return [*described, _design(source), _measures(source), _dimensions(source)]
+
+
+def _design(source: ReportSource) -> Block | None:
+    experiment, conditions = source.experiment, source.generating
+    axes = [
+        count_noun(len({one.model_id for one in conditions}), "model"),
+        count_noun(len({one.prompt_id for one in conditions}), "prompt"),
+        count_noun(len({one.sampler_id for one in conditions}), "setting of the sampler", "settings of the sampler"),
+    ]
+    if dimensions := len(source.frames.dimensions):
+        axes.append(count_noun(dimensions, "dimension"))
+    repeated = "once" if experiment.samples == 1 else f"{experiment.samples} times"
+    design = source.page("experiment_detail")
+    waves = len({run.wave_id for run in source.runs})
+    return paragraph(
+        sentence(
+            f"The experiment {experiment.slug} crosses {count_noun(experiment.dataset.active_count, 'item')} with "
+            f"{join_words(axes)}, in {count_noun(len(conditions), 'condition')}. ",
+            design,
+        ),
+        sentence(f"Each cell was asked {repeated}. ", design),
+        sentence(f"The design was repeated in {waves} waves. ", design) if waves > 1 else None,
+        sentence(f"This makes {count_noun(source.count('n_trials'), 'trial')}.", source.trials()),
+    )
+
+
+def _measures(source: ReportSource) -> Block | None:
+    if not source.measures:
+        return paragraph("No answer has a score yet.", tone="note")
+    names = [f"{one.label}{_scale_text(one.low, one.high)}" for one in source.measures]
+    return paragraph(
+        sentence(f"The measures are: {join_words(names)}.", source.page("experiment_results")),
+    )
+
+
+def _scale_text(low: float | None, high: float | None) -> str:
+    return "" if low is None or high is None else f" ({low:g} to {high:g})"
+
+
+def _dimensions(source: ReportSource) -> Block | None:
+    found = list(source.experiment.dimensions.order_by("pk"))
+    if not found:
+        return None
+    rows = [
+        {
+            "dimension": str(one),
+            "title": one.title or one.name,
+            "scale": f"{one.scale_min} to {one.scale_max}",
+            "labels": ", ".join(f"{point}: {label}" for point, label in one.labels.items()),
+        }
+        for one in found
+    ]
+    columns = [
+        ResultColumn("dimension", "Dimension"),
+        ResultColumn("title", "Title"),
+        ResultColumn("scale", "Scale"),
+        ResultColumn("labels", "Labels"),
+    ]
+    return table_block(ResultTable("dimensions", "Dimensions", columns, rows), rows=source.page("experiment_detail"))

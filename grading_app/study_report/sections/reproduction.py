@@ -1,0 +1,101 @@
+"""Reproduction: manifests, hashes, versions and the commands that make the same report and tables again."""
+
+from __future__ import annotations
+
+from grading_app.models import Snapshot
+from grading_app.reports.result_table import ResultColumn, ResultTable
+from grading_app.study_report.document import Block, Code, paragraph, sentence, table_block
+from grading_app.study_report.source import ReportSource
+from grading_app.study_report.words import count_noun
+
+
+def blocks(source: ReportSource) -> list[Block | None]:
+    return [
+        _summary(source),
+        _hashes(source),
+        _launches(source),
+        _snapshots(source),
+        _software(source),
+        _commands(source),
+    ]
+
+
+def _summary(source: ReportSource) -> Block | None:
+    launches = source.experiment.manifests.count()
+    return paragraph(
+        sentence(
+            f"{count_noun(launches, 'launch', 'launches')} wrote a manifest each: design, hashes, prices and versions.",
+            source.page("experiment_detail"),
+        )
+    )
+
+
+def _hashes(source: ReportSource) -> Block:
+    rows = [{"what": f"Dataset {source.experiment.dataset}", "hash": source.experiment.dataset.content_hash}]
+    rows += [
+        {"what": f"Dimension {one}", "hash": one.content_hash} for one in source.experiment.dimensions.order_by("pk")
+    ]
+    for condition in source.generating:
+        rows.append(
+            {
+                "what": f"Condition {condition.condition_id.rpartition('--')[0]}",
+                "hash": condition.condition_id.rpartition("--")[2],
+            }
+        )
+    prompts = {str(one.prompt): one.prompt.content_hash for one in source.generating if one.prompt}
+    samplers = {str(one.sampler): one.sampler.content_hash for one in source.conditions}
+    rubrics = {str(one.rubric): one.rubric.content_hash for one in source.graders if one.rubric}
+    for kind, found in (("Prompt", prompts), ("Sampler", samplers), ("Rubric", rubrics)):
+        rows += [{"what": f"{kind} {name}", "hash": value} for name, value in found.items()]
+    columns = [ResultColumn("what", "Content"), ResultColumn("hash", "SHA-256")]
+    notes = ["Conditions: the first 12 digits, as in their ids."]
+    return table_block(
+        ResultTable("hashes", "Hashes", columns, rows, notes=notes), rows=source.page("experiment_detail")
+    )
+
+
+def _launches(source: ReportSource) -> Block | None:
+    rows = []
+    for one in source.experiment.manifests.order_by("pk"):
+        made = one.content.get("evalsite") or {}
+        launch = "a pilot" if one.launch.get("pilot") else "all trials"
+        version, commit = made.get("version", ""), str(made.get("commit") or "")[:12]
+        rows.append(
+            {"at": f"{one.created_at:%Y-%m-%d %H:%M} UTC", "launch": launch, "version": version, "commit": commit}
+        )
+    if not rows:
+        return None
+    columns = [
+        ResultColumn("at", "Launched"),
+        ResultColumn("launch", "What"),
+        ResultColumn("version", "Evalsite"),
+        ResultColumn("commit", "Commit"),
+    ]
+    return table_block(ResultTable("launches", "Launches", columns, rows), rows=source.page("experiment_detail"))
+
+
+def _snapshots(source: ReportSource) -> Block | None:
+    found = list(Snapshot.objects.filter(experiment=source.experiment).order_by("pk"))
+    if not found:
+        return None
+    rows = [{"at": f"{one.created_at:%Y-%m-%d %H:%M} UTC", "label": one.label, "digest": one.digest} for one in found]
+    columns = [ResultColumn("at", "Made"), ResultColumn("label", "Label"), ResultColumn("digest", "Digest (SHA-256)")]
+    return table_block(ResultTable("snapshots", "Snapshots", columns, rows), rows=source.page("experiment_results"))
+
+
+def _software(source: ReportSource) -> Block:
+    manifest = source.manifest
+    made = manifest["evalsite"]
+    versions = {"evalsite": made["version"], "commit of evalsite": made["commit"] or "unknown"}
+    versions |= {"python": manifest["python"], **manifest["packages"]}
+    rows = [{"package": name, "version": version} for name, version in versions.items()]
+    columns = [ResultColumn("package", "Software"), ResultColumn("version", "Version")]
+    return table_block(ResultTable("software", "Software of this report", columns, rows))
+
+
+def _commands(source: ReportSource) -> Block:
+    slug = source.experiment.slug
+    lines = [f"manage.py report {slug} --out {slug}.pdf", f"manage.py analyse {slug}"]
+    lines += [f"manage.py export {slug} --table trials --format parquet --out trials.parquet"]
+    lines += [f"manage.py snapshot {slug} --out {slug}.zip", f"manage.py verify_snapshot {slug}.zip"]
+    return Code("\n".join(lines), "Commands that make this report, its tables and its data again")

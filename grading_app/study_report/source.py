@@ -1,0 +1,131 @@
+"""What the sections of a report read: the experiment, its aggregates and the pages that show its rows. Each is loaded
+once, when the first section needs it. A worker or a command builds reports, never a request."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+from typing import Any
+
+from django.db.models import Count, Max, Min
+from django.urls import reverse
+from django.utils.http import urlencode
+
+from grading_app.analysis.data import AnalysisData, load_analysis_data
+from grading_app.analysis.scope import Scope
+from grading_app.models import GradeCondition
+from grading_app.paper_figures.source import FigureSource
+from grading_app.reports.frames import Frames, graders_of, load_frames
+from grading_app.reports.leaderboard import BoardQuery, Leaderboard, compute_leaderboard
+from grading_app.reports.score_matrix import Measure, list_measures
+from grading_app.study_report.document import Section
+from runs_app.models import Attempt, Condition, Experiment, Run
+from runs_app.planning.drift import ANSWERED
+from runs_app.planning.manifests import manifest_of
+
+
+@dataclass(frozen=True, slots=True)
+class ServedAs:
+    """A served model and provider of one condition, as the provider named them. "" is unreported."""
+
+    model: str
+    provider: str
+    calls: int
+    first: datetime | None
+    last: datetime | None
+
+
+class ReportSource:
+    """The rows of one experiment for its report."""
+
+    def __init__(self, experiment: Experiment) -> None:
+        self.experiment = experiment
+        self.built: list[Section] = []
+        """The sections so far, in their order."""
+
+    @cached_property
+    def figures(self) -> FigureSource:
+        """The data of the figures, with the values that this report has computed itself."""
+        found = FigureSource(self.experiment)
+        found.board, found.frames = self.board, self.frames
+        found.scores = lambda measure: self.analysis(measure).scores  # type: ignore[method-assign]
+        return found
+
+    @cached_property
+    def frames(self) -> Frames:
+        return load_frames(self.experiment)
+
+    @cached_property
+    def board(self) -> Leaderboard:
+        return compute_leaderboard(BoardQuery(self.experiment))
+
+    @cached_property
+    def measures(self) -> list[Measure]:
+        """The measures that have a score, in the order of the leaderboard."""
+        keys = {one.key for one in self.board.measures}
+        return [one for one in list_measures(self.experiment) if one.key in keys]
+
+    @cached_property
+    def graders(self) -> list[GradeCondition]:
+        return [one for one in graders_of(self.experiment) if one.kind != GradeCondition.Kind.ADJUDICATED]
+
+    @cached_property
+    def conditions(self) -> list[Condition]:
+        described = self.experiment.conditions.select_related("model__endpoint", "prompt", "sampler")
+        return list(described.order_by("pk"))
+
+    @cached_property
+    def generating(self) -> list[Condition]:
+        return [one for one in self.conditions if one.stage == Condition.Stage.GENERATE]
+
+    @cached_property
+    def judging(self) -> list[Condition]:
+        return [one for one in self.conditions if one.stage == Condition.Stage.JUDGE]
+
+    @cached_property
+    def runs(self) -> list[Run]:
+        """The runs of the design itself, without those of judges."""
+        return list(self.experiment.runs.generating().with_design().order_by("wave__number", "pk"))
+
+    @cached_property
+    def manifest(self) -> dict[str, Any]:
+        return manifest_of(self.experiment)
+
+    @cached_property
+    def served(self) -> dict[int, list[ServedAs]]:
+        """The served models and providers by condition, the most frequent first."""
+        answered = Attempt.objects.filter(run__experiment=self.experiment, outcome__in=ANSWERED).order_by()
+        rows = answered.values_list("run__condition", "served_model", "served_provider").annotate(
+            calls=Count("pk"), first=Min("finished_at"), last=Max("finished_at")
+        )
+        found: dict[int, list[ServedAs]] = {}
+        for condition, model, provider, calls, first, last in rows:
+            found.setdefault(condition, []).append(ServedAs(model, provider, calls, first, last))
+        return {key: sorted(of, key=lambda one: (-one.calls, one.model, one.provider)) for key, of in found.items()}
+
+    def analysis(self, measure: Measure) -> AnalysisData:
+        """Return the scores of one measure over all waves."""
+        if measure.key not in self._analyses:
+            self._analyses[measure.key] = load_analysis_data(Scope(self.experiment, measure))
+        return self._analyses[measure.key]
+
+    @cached_property
+    def _analyses(self) -> dict[str, AnalysisData]:
+        return {}
+
+    def page(self, name: str, **query: Any) -> str:
+        """Return the address of a page of this experiment."""
+        address = reverse(name, args=[self.experiment.slug])
+        return f"{address}?{urlencode(query)}" if query else address
+
+    def trials(self, **filters: Any) -> str:
+        """Return the address of the list of its trials with these filters."""
+        return f"{reverse('trial_list')}?{urlencode({'experiment': self.experiment.slug, **filters})}"
+
+    def analysis_page(self, measure: Measure, table: str) -> str:
+        return f"{self.page('experiment_analysis', measure=measure.key)}#table-{table}"
+
+    def count(self, name: str) -> int:
+        """Return the sum of a counter of the design's runs, such as `n_done`."""
+        return sum(int(getattr(run, name)) for run in self.runs)

@@ -1,0 +1,102 @@
+"""A process that compiles typst: it reads a job from its standard input and writes files to its standard output. Pure.
+
+It runs apart from the site, with limits of time and memory, because a document may be large. The template is fixed and
+every text of a report is data, so no text of others is compiled.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+SECONDS = 60
+MEMORY = 3 * 2**30
+PNG_PPI = 300
+MOMENT = 0
+"""The time that every file states, in seconds since 1970: the same document gives the same bytes."""
+FIGURE = b'#set page(width: auto, height: auto, margin: 0pt)\n#image("figure.svg")\n'
+Files = Mapping[str, str]
+
+
+class TypesettingError(RuntimeError):
+    """A document that could not be typeset. The message says why."""
+
+
+def typeset(template: Path, data: Mapping[str, Any], figures: Files, *, is_plain: bool) -> bytes:
+    """Return the PDF of a report. figures: SVG by file name. is_plain: False if its texts need fonts of the system."""
+    return _run({"do": "report", "template": template.read_text(), "data": data, "figures": figures, "plain": is_plain})
+
+
+def convert_figures(figures: Files) -> dict[str, bytes]:
+    """Return each SVG as PDF and as PNG of 300 dots per inch, by name with the suffix."""
+    if not figures:
+        return {}
+    with zipfile.ZipFile(io.BytesIO(_run({"do": "figures", "figures": figures}))) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+def _run(job: Mapping[str, Any]) -> bytes:
+    root = Path(__file__).resolve().parents[2]
+    command = [sys.executable, "-m", "grading_app.study_report.typst_process"]
+    try:
+        done = subprocess.run(
+            command, input=json.dumps(job).encode(), capture_output=True, timeout=SECONDS, cwd=root, check=False
+        )
+    except subprocess.TimeoutExpired:
+        raise TypesettingError(f"typesetting took longer than {SECONDS} s") from None
+    if done.returncode:
+        raise TypesettingError(
+            done.stderr.decode(errors="replace").strip()[-500:] or f"it ended with {done.returncode}"
+        )
+    return done.stdout
+
+
+def _main() -> None:
+    resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    job = json.load(sys.stdin)
+    with tempfile.TemporaryDirectory() as folder:
+        made = _typeset(Path(folder), job) if job["do"] == "report" else _convert(Path(folder), job["figures"])
+    sys.stdout.buffer.write(made)
+
+
+def _typeset(folder: Path, job: dict[str, Any]) -> bytes:
+    import typst
+
+    (folder / "report.typ").write_text(job["template"])
+    (folder / "report.json").write_text(json.dumps(job["data"]))
+    for name, svg in job["figures"].items():
+        (folder / name).write_text(svg)
+    made: bytes = typst.compile(
+        folder / "report.typ", root=folder, format="pdf", timestamp=MOMENT, ignore_system_fonts=job["plain"]
+    )
+    return made
+
+
+def _convert(folder: Path, figures: Files) -> bytes:
+    import typst
+
+    (folder / "figure.typ").write_bytes(FIGURE)
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        for name, svg in figures.items():
+            (folder / "figure.svg").write_text(svg)
+            kinds: Any = (("pdf", {"timestamp": MOMENT}), ("png", {"ppi": PNG_PPI}))
+            for suffix, options in kinds:
+                made = typst.compile(
+                    folder / "figure.typ", root=folder, format=suffix, ignore_system_fonts=True, **options
+                )
+                archive.writestr(f"{name}.{suffix}", made)
+    return out.getvalue()
+
+
+if __name__ == "__main__":
+    _main()

@@ -1,0 +1,112 @@
+"""The figures of an experiment for papers: a page with a small form, and the files of every figure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from csp.decorators import csp_replace
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBadRequest, JsonResponse, StreamingHttpResponse
+from django.shortcuts import render
+from django.urls import reverse
+from django.views.decorators.http import require_safe
+
+from evalsite.lib.permissions import readers_only
+from evalsite.lib.web.form_errors import first_form_error
+from grading_app.export.command_process import stream_command
+from grading_app.forms.figures import FigureForm
+from grading_app.paper_figures.collection import summarise
+from grading_app.paper_figures.kinds import PaperFigure
+from grading_app.paper_figures.print_style import CONTENT_TYPES
+from grading_app.paper_figures.registry import find_figure, list_figures
+from grading_app.paper_figures.source import FigureSource
+from grading_app.views import results
+from grading_app.views.agreement import page_state
+from grading_app.views.reports import FIGURE_POLICY
+from runs_app.models import Experiment
+from runs_app.views.permissions import visible_experiment
+
+FILES = ("svg", "png", "pdf", "csv")
+
+
+@require_safe
+@readers_only
+def experiment_figures(request: HttpRequest, slug: str) -> HttpResponse:
+    """Show every figure in the chosen style, with its files. Every choice is in the address."""
+    experiment = visible_experiment(request, slug)
+    source = FigureSource(experiment, request.GET, results.chosen_wave(request, experiment))
+    form = FigureForm(request.GET, source)
+    figures = list_figures(source) if form.is_valid() else []
+    context = {
+        "experiment": experiment,
+        "state": page_state(experiment),
+        "form": form,
+        "figures": [_shown(request, experiment, one) for one in figures],
+        "is_waiting": source.is_waiting,
+        "all_pdf": _address(request, experiment, "all", "pdf"),
+        "summary": reverse("figures_summary", args=[slug]),
+    }
+    return render(request, "grading_app/figures.html", context)
+
+
+def _shown(request: HttpRequest, experiment: Experiment, figure: PaperFigure) -> dict[str, Any]:
+    return {
+        "figure": figure,
+        "picture": _address(request, experiment, figure.name, "svg"),
+        "files": [(one, _address(request, experiment, figure.name, one)) for one in FILES],
+        "page": reverse(figure.page, args=[experiment.slug]),
+    }
+
+
+def _address(request: HttpRequest, experiment: Experiment, name: str, file_format: str) -> str:
+    """Return the address of a file. The parameter `mm` marks a printed figure."""
+    query = request.GET.copy()
+    query.setdefault("mm", "")
+    return f"{reverse('figure_file', args=[experiment.slug, name, file_format])}?{query.urlencode()}"
+
+
+@require_safe
+@readers_only
+@csp_replace(FIGURE_POLICY)  # type: ignore[untyped-decorator]
+def figure_file(request: HttpRequest, slug: str, name: str, file_format: str) -> HttpResponse | StreamingHttpResponse:
+    """Return a figure as SVG, PNG or PDF in print style, or the numbers behind it as CSV.
+
+    An SVG without the parameter `mm` is the one of the results page, which follows the reader's theme.
+    """
+    if file_format == "svg" and "mm" not in request.GET:
+        shown: HttpResponse = results.experiment_figure(request, slug, name)
+        return shown
+    experiment = visible_experiment(request, slug)
+    source = FigureSource(experiment, request.GET, results.chosen_wave(request, experiment))
+    form = FigureForm(request.GET, source)
+    if not form.is_valid():
+        return HttpResponseBadRequest(first_form_error(form), content_type="text/plain; charset=utf-8")
+    if (name, file_format) == ("all", "pdf"):
+        return _all_figures(request, experiment)
+    figure = find_figure(source, name) if file_format in FILES else None
+    if figure is None:
+        raise Http404
+    if file_format == "csv":
+        content, kind = figure.table().render("csv").encode(), "text/csv; charset=utf-8"
+    else:
+        content, kind = form.style.write(figure.draw, file_format), CONTENT_TYPES[file_format]  # type: ignore[arg-type]
+    disposition = "inline" if file_format == "svg" else "attachment"
+    headers = {
+        "Content-Disposition": f'{disposition}; filename="{slug}-{name}.{file_format}"',
+        "Cache-Control": "private, no-cache",
+    }
+    return HttpResponse(content, content_type=kind, headers=headers)
+
+
+def _all_figures(request: HttpRequest, experiment: Experiment) -> StreamingHttpResponse:
+    """Stream one PDF with every figure from a process of its own, because many figures take long."""
+    arguments = ["figures", experiment.slug, "--format", "pdf", "--out", "-", "--query", request.GET.urlencode()]
+    response = StreamingHttpResponse(stream_command(arguments), content_type="application/pdf")
+    response["Content-Disposition"] = f'attachment; filename="{experiment.slug}-figures.pdf"'
+    return response
+
+
+@require_safe
+@readers_only
+def figures_summary(request: HttpRequest, slug: str) -> HttpResponse:
+    """Return the number of items, samples per item and correlations as JSON."""
+    return JsonResponse(summarise(visible_experiment(request, slug)), json_dumps_params={"indent": 1})

@@ -1,0 +1,153 @@
+"""The written report of an experiment: its page, its files, its figures, and the author's choices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from csp.decorators import csp_replace
+from django.contrib import messages
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.utils.http import urlencode
+from django.views.decorators.http import require_http_methods, require_safe
+
+from evalsite.lib.permissions import members_only, readers_only
+from grading_app.forms.reports import ReportForm
+from grading_app.models import ReportChoices, Snapshot
+from grading_app.reports.cached_aggregates import Cached
+from grading_app.reports.plot_style import Theme, themed
+from grading_app.study_report.build import StoredReport, get_report
+from grading_app.study_report.composition import compose, read_frozen
+from grading_app.study_report.document import Block, Document, FigureBlock, TableBlock
+from grading_app.study_report.files import FILE_TYPES, write_report
+from grading_app.study_report.section_names import SECTION_NAMES
+from grading_app.study_report.typst_process import TypesettingError
+from grading_app.views.agreement import page_state
+from runs_app.models import Experiment
+from runs_app.views.permissions import editable_experiment, may_edit, posted, visible_experiment
+
+THEMES: dict[str, Theme] = {"": "auto", "light": "light", "dark": "dark"}
+FIGURE_POLICY = {
+    "default-src": ["'none'"], "script-src": ["'none'"], "style-src": ["'unsafe-inline'"], "img-src": ["data:"],
+}  # fmt: skip
+MOST_FROZEN = 20  # Snapshots on the page.
+
+
+@require_safe
+@readers_only
+def experiment_report(request: HttpRequest, slug: str) -> HttpResponse:
+    """Show the report of the present rows, or the one that the snapshot in the address froze."""
+    experiment = visible_experiment(request, slug)
+    cached, document = _requested(request, experiment)
+    query = _query(request)
+    context: dict[str, Any] = {
+        "experiment": experiment,
+        "state": page_state(experiment),
+        "cached": cached,
+        "document": document,
+        "here": request.get_full_path(),
+        "snapshot": request.GET.get("snapshot", "")[:12],
+        "snapshots": list(Snapshot.objects.filter(experiment=experiment)[:MOST_FROZEN]),
+        "may_edit": may_edit(request, experiment),
+    }
+    if document is not None:
+        figures = reverse("report_figure", args=[slug, "NAME"]) + query
+        context["sections"] = page_sections(document, lambda name: figures.replace("NAME", name))
+        context["files"] = [(name, reverse("report_file", args=[slug, name]) + query) for name in FILE_TYPES]
+    return render(request, "grading_app/report/experiment_report.html", context)
+
+
+def _query(request: HttpRequest) -> str:
+    chosen = request.GET.get("snapshot", "")
+    return f"?{urlencode({'snapshot': chosen})}" if chosen else ""
+
+
+def _requested(request: HttpRequest, experiment: Experiment) -> tuple[Cached[StoredReport] | None, Document | None]:
+    """Return the stored report with its document, or the frozen one. Raise Http404 for a snapshot without a report."""
+    digest = request.GET.get("snapshot", "")
+    if digest:
+        snapshot = Snapshot.objects.filter(experiment=experiment, digest=digest).first()
+        frozen = read_frozen(snapshot) if snapshot else None
+        if frozen is None:
+            raise Http404
+        return None, frozen
+    return stored_document(experiment)
+
+
+def stored_document(experiment: Experiment) -> tuple[Cached[StoredReport], Document | None]:
+    """Return the stored report and its document with the author's choices; None before a worker has written it."""
+    cached = get_report(experiment)
+    return cached, compose(cached.value.document, ReportChoices.of(experiment)) if cached.value else None
+
+
+def page_sections(document: Document, figure_address: Callable[[str], str]) -> list[dict[str, Any]]:
+    """Return the sections as `grading_app/report/block.html` shows them."""
+    return [
+        {"name": one.name, "title": one.title, "blocks": [_shown(block, figure_address) for block in one.blocks]}
+        for one in document.sections
+    ]
+
+
+def _shown(block: Block, figure_address: Callable[[str], str]) -> dict[str, Any]:
+    shown: dict[str, Any] = {"kind": block.kind, "block": block}
+    if isinstance(block, TableBlock):
+        table = block.shown_table
+        cells = [list(zip(table.columns, row, strict=True)) for row in table.cells()]
+        return {**shown, "table": table, "cells": cells}
+    return {**shown, "address": figure_address(block.name)} if isinstance(block, FigureBlock) else shown
+
+
+@require_safe
+@readers_only
+@csp_replace(FIGURE_POLICY)  # type: ignore[untyped-decorator]
+def report_figure(request: HttpRequest, slug: str, name: str) -> HttpResponse:
+    """Return a figure of the report as SVG: the picture that all its files show."""
+    experiment = visible_experiment(request, slug)
+    return figure_response(request, _requested(request, experiment)[1], name)
+
+
+def figure_response(request: HttpRequest, document: Document | None, name: str) -> HttpResponse:
+    figure = document.find_figure(name) if document else None
+    theme = THEMES.get(request.GET.get("theme", ""))
+    if figure is None or theme is None:
+        raise Http404
+    picture = themed(figure.svg, theme).encode()
+    return HttpResponse(picture, content_type="image/svg+xml", headers={"Cache-Control": "private, no-cache"})
+
+
+@require_safe
+@readers_only
+def report_file(request: HttpRequest, slug: str, file_format: str) -> HttpResponse:
+    """Return the report as one HTML file, as PDF, or as a zip. PDF and zip are made in a bounded process."""
+    experiment = visible_experiment(request, slug)
+    return file_response(_requested(request, experiment)[1], file_format)
+
+
+def file_response(document: Document | None, file_format: str) -> HttpResponse:
+    """Return a file of the document. Raise Http404 before there is one, and for another format."""
+    if document is None or file_format not in FILE_TYPES:
+        raise Http404
+    try:
+        content = write_report(document, file_format)
+    except TypesettingError as problem:
+        text = f"The report could not be typeset: {problem}. The command `report` has no time limit of a page."
+        return HttpResponse(text, status=503, content_type="text/plain; charset=utf-8")
+    name = f"{document.experiment}-report.{file_format}"
+    headers = {"Content-Disposition": f'attachment; filename="{name}"', "Cache-Control": "private, no-cache"}
+    return HttpResponse(content, content_type=FILE_TYPES[file_format], headers=headers)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@members_only
+def report_edit(request: HttpRequest, slug: str) -> HttpResponse:
+    """Choose the sections of the report, and write text between them."""
+    experiment = editable_experiment(request, slug)
+    choices = ReportChoices.of(experiment)
+    form = ReportForm(posted(request)[0], choices=choices, sections=list(SECTION_NAMES.items()))
+    if request.method == "POST" and form.is_valid():
+        changed = form.save(by=request.user)
+        messages.success(request, "The report is saved." if changed else "Nothing changed.")
+        return redirect("experiment_report", slug)
+    return render(request, "grading_app/report/report_edit.html", {"experiment": experiment, "form": form})

@@ -1,0 +1,199 @@
+"""Share links: the page of an experiment that creates and revokes them, and the read-only pages that they open.
+
+Each public view finds its link again, so a link ends at once when it expires or is revoked. Every failure, also that of
+a part which the link does not show, is the same 404. No public page has a form, and none shows a user.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import wraps
+from typing import Any
+
+from csp.decorators import csp_replace
+from django.contrib import messages
+from django.contrib.auth.decorators import login_not_required
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.template.loader import render_to_string
+from django.urls import reverse
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
+
+from evalsite.lib.models import FailedSignIn, TooManyFailures
+from evalsite.lib.permissions import members_only
+from evalsite.lib.web.sign_in import client_address
+from grading_app.forms.reports import ShareLinkForm
+from grading_app.models import ShareLink
+from grading_app.paper_figures.registry import find_figure, list_figures
+from grading_app.paper_figures.source import FigureSource
+from grading_app.reports.leaderboard import BoardQuery, get_leaderboard
+from grading_app.reports.leaderboard_tables import BEST_NOTE, board_table
+from grading_app.reports.plot_style import WIDE, svg
+from grading_app.study_report.build import get_report
+from grading_app.study_report.files import FILE_TYPES
+from grading_app.tables.result_table import html_table
+from grading_app.views.reports import (
+    FIGURE_POLICY,
+    THEMES,
+    figure_response,
+    file_response,
+    page_sections,
+    stored_document,
+)
+from runs_app.views.permissions import editable_experiment, posted
+
+MOST_GUESSES = 100
+"""Tokens that one address may try in vain within FailedSignIn.WINDOW."""
+DESIGN = ("question", "data", "models", "prompts", "settings")
+MOST_SHOWN = 200  # Links on the page.
+HEADERS = {
+    "Cache-Control": "no-store",
+    "Referrer-Policy": "no-referrer",
+    "X-Robots-Tag": "noindex, nofollow",
+}
+Public = Callable[..., HttpResponse]
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@members_only
+def share_links(request: HttpRequest, slug: str) -> HttpResponse:
+    """List the links of an experiment, and create one. Its address is shown once, because only its hash is stored."""
+    experiment = editable_experiment(request, slug)
+    form, address = ShareLinkForm(posted(request)[0]), ""
+    if request.method == "POST" and form.is_valid():
+        given = form.cleaned_data
+        _, token = ShareLink.create(experiment, given["scope"], form.expires_at, label=given["label"], by=request.user)
+        address = request.build_absolute_uri(reverse("shared", args=[token]))
+        form = ShareLinkForm()
+    links = list(ShareLink.objects.filter(experiment=experiment).select_related("created_by")[:MOST_SHOWN])
+    context = {"experiment": experiment, "form": form, "links": links, "address": address}
+    response = render(request, "grading_app/share_links.html", context)
+    response["Cache-Control"] = "private, no-store"
+    return response
+
+
+@require_POST
+@members_only
+def share_link_revoke(request: HttpRequest, slug: str, pk: int) -> HttpResponse:
+    experiment = editable_experiment(request, slug)
+    link = get_object_or_404(ShareLink.objects.visible_to(request.user), pk=pk, experiment=experiment)
+    changed = link.revoke(by=request.user)
+    messages.success(request, "The link is revoked." if changed else "The link was revoked before.")
+    return redirect("share_links", slug)
+
+
+def of_link(scope: str) -> Callable[[Public], Public]:
+    """Pass the usable link of the token to the view if it shows this part; else answer the one 404 of all links."""
+
+    def decorate(view: Public) -> Public:
+        @wraps(view)
+        def wrapped(request: HttpRequest, token: str, **named: Any) -> HttpResponse:
+            link, response = _find(request, token), None
+            if isinstance(link, HttpResponse):
+                response = link
+            elif link is not None and (not scope or link.shows(scope)):
+                try:
+                    response = view(request, link, token, **named)
+                except Http404:
+                    response = None
+            response = response or _page(request, "gone", {}, status=404)
+            for name, value in HEADERS.items():
+                response[name] = value
+            return response
+
+        return login_not_required(require_safe(wrapped))
+
+    return decorate
+
+
+def _find(request: HttpRequest, token: str) -> ShareLink | HttpResponse | None:
+    """Return the usable link of the token, None, or 429 for an address with too many wrong tokens."""
+    try:
+        guess = FailedSignIn.objects.begin({f"shared {client_address(request)}": MOST_GUESSES})
+    except TooManyFailures as refusal:
+        response = _page(request, "gone", {}, status=429)
+        response["Retry-After"] = str(refusal.seconds)
+        return response
+    link = ShareLink.objects.find(token)
+    if link is not None:
+        FailedSignIn.objects.filter(pk__in=guess).delete()
+    return link
+
+
+@of_link("")
+def shared(request: HttpRequest, link: ShareLink, token: str) -> HttpResponse:
+    """Open the link: its only part, or a page with all parts of the experiment."""
+    if link.scope == ShareLink.Scope.REPORT:
+        return redirect("shared_report", token)
+    if link.scope == ShareLink.Scope.LEADERBOARD:
+        return redirect("shared_leaderboard", token)
+    return _page(request, "experiment", _context(link, token))
+
+
+def _page(request: HttpRequest, name: str, context: dict[str, Any], status: int = 200) -> HttpResponse:
+    """Render a public page without the context of a session: it names no user, sets no cookie and has no CSRF token."""
+    page = render_to_string(f"grading_app/shared/{name}.html", {**context, "request": request})
+    return HttpResponse(page, status=status)
+
+
+def _context(link: ShareLink, token: str, **more: Any) -> dict[str, Any]:
+    whole = link.scope == ShareLink.Scope.EXPERIMENT
+    return {"link": link, "experiment": link.experiment, "token": token, "is_whole": whole, **more}
+
+
+@of_link(ShareLink.Scope.REPORT)
+def shared_report(request: HttpRequest, link: ShareLink, token: str) -> HttpResponse:
+    _, document = stored_document(link.experiment)
+    context = _context(link, token, document=document, formats=list(FILE_TYPES))
+    if document is not None:
+        stem = reverse("shared_report_figure", args=[token, "NAME"])
+        context["sections"] = page_sections(document, lambda name: stem.replace("NAME", name))
+    return _page(request, "report", context)
+
+
+@of_link(ShareLink.Scope.REPORT)
+@csp_replace(FIGURE_POLICY)  # type: ignore[untyped-decorator]
+def shared_report_figure(request: HttpRequest, link: ShareLink, token: str, name: str) -> HttpResponse:
+    return figure_response(request, stored_document(link.experiment)[1], name)
+
+
+@of_link(ShareLink.Scope.REPORT)
+def shared_report_file(request: HttpRequest, link: ShareLink, token: str, file_format: str) -> HttpResponse:
+    return file_response(stored_document(link.experiment)[1], file_format)
+
+
+@of_link(ShareLink.Scope.LEADERBOARD)
+def shared_leaderboard(request: HttpRequest, link: ShareLink, token: str) -> HttpResponse:
+    board = get_leaderboard(BoardQuery(link.experiment)).value
+    table = board_table(board) if board and board.measures else None
+    context = _context(link, token, table=table, html=html_table(table) if table else None, note=BEST_NOTE)
+    return _page(request, "leaderboard", context)
+
+
+@of_link(ShareLink.Scope.EXPERIMENT)
+def shared_design(request: HttpRequest, link: ShareLink, token: str) -> HttpResponse:
+    """Show the sections of the report that describe the design. The experiment's file would name endpoints."""
+    stored = get_report(link.experiment).value
+    document = stored.document if stored else None
+    if document is not None:
+        document = replace(document, sections=[one for one in document.sections if one.name in DESIGN])
+    context = _context(link, token, document=document, formats=[])
+    context["sections"] = page_sections(document, str) if document else []
+    return _page(request, "report", context)
+
+
+@of_link(ShareLink.Scope.EXPERIMENT)
+def shared_figures(request: HttpRequest, link: ShareLink, token: str) -> HttpResponse:
+    figures = list_figures(FigureSource(link.experiment))
+    return _page(request, "figures", _context(link, token, figures=figures))
+
+
+@of_link(ShareLink.Scope.EXPERIMENT)
+@csp_replace(FIGURE_POLICY)  # type: ignore[untyped-decorator]
+def shared_figure(request: HttpRequest, link: ShareLink, token: str, name: str) -> HttpResponse:
+    figure = find_figure(FigureSource(link.experiment), name)
+    theme = THEMES.get(request.GET.get("theme", ""))
+    if figure is None or theme is None:
+        raise Http404
+    return HttpResponse(svg(lambda: figure.draw(WIDE), theme), content_type="image/svg+xml")

@@ -1,0 +1,190 @@
+"""Share links: what they show, who makes and ends them, and that nothing else opens."""
+
+from datetime import timedelta
+
+import pytest
+from django.urls import reverse
+from django.utils import timezone
+
+from evalsite.lib import permissions
+from evalsite.lib.models import FailedSignIn
+from grading_app.models import CachedAggregate, ShareLink
+from grading_app.study_report import figure_blocks
+from grading_app.tasks import compute_aggregates
+from grading_app.views import share_links
+from tests import factories
+from tests.factories.gradings import make_answered_experiment
+from tests.page_text import page_text
+
+pytestmark = pytest.mark.django_db
+
+OWNER = "zelda-of-the-lab"
+
+
+@pytest.fixture(autouse=True)
+def plain_pictures(monkeypatch):
+    monkeypatch.setattr(figure_blocks, "draw_picture", lambda figure: ("<svg></svg>", (560, 100)))
+
+
+@pytest.fixture
+def study():
+    owner = factories.make_user(OWNER, permissions.RESEARCHER)
+    dimensions = [factories.make_dimension("valence")]
+    return make_answered_experiment("study", items=6, models=("a", "b"), dimensions=dimensions, owner=owner)
+
+
+def make_link(study, scope="report", *, days=7, **fields):
+    expires = timezone.now() + timedelta(days=days)
+    return ShareLink.create(study, scope, expires, by=study.owner, **fields)
+
+
+PARTS = {
+    "shared_report": [],
+    "shared_report_file": ["html"],
+    "shared_report_figure": ["ratings"],
+    "shared_leaderboard": [],
+    "shared_design": [],
+    "shared_figures": [],
+    "shared_figure": ["ratings"],
+}
+SHOWN = {
+    "report": {"shared_report", "shared_report_file", "shared_report_figure"},
+    "leaderboard": {"shared_leaderboard"},
+    "experiment": set(PARTS),
+}
+
+
+def part(name, token):
+    return reverse(name, args=[token, *PARTS[name]])
+
+
+def compute(client, token):
+    client.get(part("shared_report", token))
+    compute_aggregates(list(CachedAggregate.objects.values_list("pk", flat=True)))
+
+
+@pytest.mark.parametrize("scope", SHOWN)
+def test_a_link_shows_its_part_and_nothing_else(client, study, scope):
+    _, token = make_link(study, "experiment")
+    compute(client, token)
+    _, token = make_link(study, scope)
+    answers = {name: client.get(part(name, token)) for name in PARTS}
+    assert {name for name, answer in answers.items() if answer.status_code == 200} == SHOWN[scope]
+    assert {answer.status_code for answer in answers.values()} <= {200, 404}
+    for answer in answers.values():
+        assert answer["Cache-Control"] == "no-store"
+        assert answer["Referrer-Policy"] == "no-referrer"
+        assert "noindex" in answer["X-Robots-Tag"]
+        content = b"".join(answer) if answer.streaming else answer.content
+        assert OWNER.encode() not in content
+        assert b"csrf" not in content
+        assert b'method="post"' not in content
+        assert not answer.cookies
+    start = client.get(reverse("shared", args=[token]), follow=True)
+    assert start.status_code == 200
+    assert not client.session.items(), "a link signs nobody in"
+
+
+def test_guessed_expired_revoked_and_foreign_links_give_the_same_answer(client, study):
+    other = make_answered_experiment("other", items=2)
+    _, expired = make_link(study, "experiment", days=-1)
+    gone, revoked = make_link(study, "experiment")
+    gone.revoke(by=study.owner)
+    _, narrow = make_link(other, "leaderboard")
+    tokens = ["guessed", "a" * 43, expired, revoked, "x' OR 1=1--", gone.token_hash]
+    answers = [client.get(part("shared_report", token)) for token in [*tokens, narrow]]
+    assert {answer.status_code for answer in answers} == {404}
+    assert len({answer.content for answer in answers}) == 1
+    assert len({str(sorted(answer.headers.items())) for answer in answers}) == 1
+    assert client.get(part("shared_leaderboard", narrow)).status_code == 200
+
+
+def test_a_token_reaches_no_other_page(client, study):
+    _, token = make_link(study, "experiment")
+    for name, args in (
+        ("experiment_report", ["study"]),
+        ("experiment_results", ["study"]),
+        ("experiment_export", ["study", "trials", "csv"]),
+        ("share_links", ["study"]),
+        ("figure_file", ["study", "ratings", "csv"]),
+    ):
+        answer = client.get(reverse(name, args=args), {"token": token}, headers={"Authorization": f"Bearer {token}"})
+        assert answer.status_code == 302
+        assert reverse("login") in answer["Location"]
+    for path in ("export/trials.csv", "trials/", "../study/", "snapshots/", "links/"):
+        assert client.get(f"/shared/{token}/{path}").status_code in (302, 404)
+        assert b"sample_idx" not in client.get(f"/shared/{token}/{path}").content
+
+
+@pytest.mark.parametrize("method", ["post", "put", "delete", "patch"])
+def test_a_link_only_reads(client, study, method):
+    _, token = make_link(study, "experiment")
+    for name in PARTS:
+        assert getattr(client, method)(part(name, token)).status_code == 405
+    assert ShareLink.objects.usable().count() == 1
+
+
+def test_a_revoked_link_ends_at_once_and_the_history_says_so(client, study):
+    link, token = make_link(study, "leaderboard", label="reviewers")
+    address = part("shared_leaderboard", token)
+    assert client.get(address).status_code == 200
+    client.force_login(study.owner)
+    assert client.post(reverse("share_link_revoke", args=["study", link.pk])).status_code == 302
+    client.logout()
+    assert client.get(address).status_code == 404
+    changes = list(study.history.filter(what="share link").order_by("pk"))
+    assert [one.by for one in changes] == [study.owner] * 2
+    assert "leaderboard" in changes[0].to_value
+    assert changes[1].to_value == "revoked"
+
+
+def test_the_address_is_shown_once_and_only_its_hash_is_stored(client, study):
+    client.force_login(study.owner)
+    page = reverse("share_links", args=["study"])
+    made = client.post(page, {"scope": "report", "days": "30", "label": "reviewers"})
+    (link,) = ShareLink.objects.all()
+    address = made.context["address"]
+    token = address.rstrip("/").rpartition("/")[2]
+    assert len(token) >= 43, "256 bits"
+    assert link.token_hash != token
+    assert token not in str([*ShareLink.objects.values(), *study.history.values()])
+    assert made["Cache-Control"] == "private, no-store"
+    assert address not in client.get(page).content.decode()
+    assert "reviewers" in page_text(client.get(page))
+    assert timedelta(days=29) < link.expires_at - timezone.now() < timedelta(days=31)
+
+
+def test_a_wrong_choice_makes_no_link(client, study):
+    client.force_login(study.owner)
+    page = reverse("share_links", args=["study"])
+    for data in ({"scope": "database", "days": "30"}, {"scope": "report", "days": "100000"}, {}):
+        assert client.post(page, data).context["form"].errors
+    assert not ShareLink.objects.exists()
+
+
+def test_only_who_may_edit_lists_makes_and_revokes_links(client, study):
+    link, _ = make_link(study)
+    study.share("group", by=study.owner)
+    other = make_answered_experiment("other", items=2)
+    for person in (factories.make_user("reader", permissions.RESEARCHER), other.owner):
+        client.force_login(person)
+        assert client.get(reverse("share_links", args=["study"])).status_code == 404
+        assert client.post(reverse("share_links", args=["study"]), {"scope": "report", "days": 7}).status_code == 404
+        assert client.post(reverse("share_link_revoke", args=["study", link.pk])).status_code == 404
+    client.force_login(other.owner)
+    assert client.post(reverse("share_link_revoke", args=["other", link.pk])).status_code == 404
+    link.refresh_from_db()
+    assert link.state == "active"
+
+
+def test_an_address_that_guesses_has_to_wait(client, study, monkeypatch):
+    monkeypatch.setattr(share_links, "MOST_GUESSES", 3)
+    _, token = make_link(study, "leaderboard")
+    for _ in range(5):
+        assert client.get(part("shared_leaderboard", token)).status_code == 200, "right tokens do not count"
+    for at in range(3):
+        assert client.get(part("shared_leaderboard", f"guess-{at}")).status_code == 404
+    refused = client.get(part("shared_leaderboard", token))
+    assert refused.status_code == 429
+    assert int(refused["Retry-After"]) > 0
+    assert FailedSignIn.objects.filter(key__startswith="shared ").count() == 3

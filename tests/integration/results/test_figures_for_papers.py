@@ -1,0 +1,220 @@
+"""Figures for papers: one view for every figure and format, the style in the address, and the numbers behind each."""
+
+import csv
+import io
+import json
+
+import numpy as np
+import pytest
+from django.core.management import CommandError, call_command
+from django.http import QueryDict
+from django.urls import reverse
+from PIL import Image
+
+from evalsite.lib import permissions
+from grading_app.paper_figures.calibration_figure import load_calibrations
+from grading_app.paper_figures.print_style import PALETTES, PrintStyle
+from grading_app.paper_figures.rating_figures import quadratic_fit, rating_figures
+from grading_app.paper_figures.registry import list_figures
+from grading_app.paper_figures.reliability_figure import reliability_figures
+from grading_app.paper_figures.source import FigureSource
+from grading_app.reports import plot_style
+from runs_app.models import Trial
+from tests import factories
+from tests.factories.gradings import make_answered_experiment, make_gradings
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def study():
+    norms = [{"valence": 2 + n % 4, "arousal": 3} for n in range(10)]
+    items = [{"key": f"p{n}", "category": "AB"[n % 2], "norms": one} for n, one in enumerate(norms)]
+    made = factories.make_experiment(
+        "study",
+        dataset=factories.make_dataset("pictures", items),
+        models=[factories.make_model("a"), factories.make_model("b")],
+        dimensions=[factories.make_dimension("valence"), factories.make_dimension("arousal")],
+        samples=3,
+    )
+    for run in factories.make_runs(made, status="done"):
+        factories.plan_trials(run, answer=lambda item, dim, at: _rating(item.position, dim.name, at))
+    return made
+
+
+def _rating(position, dimension, index):
+    number = 1 + (position + (index * position) % 3 + (dimension == "arousal") * position % 5) % 7
+    return {"answer": str(number), "rating": number}
+
+
+@pytest.fixture
+def owner(client, study):
+    client.force_login(study.owner)
+    return client
+
+
+def figure_url(name, file_format, **query):
+    return reverse("figure_file", args=["study", name, file_format], query={"mm": "", **query})
+
+
+def rows_of(response):
+    return list(csv.DictReader(io.StringIO(response.content.decode())))
+
+
+def test_the_set_of_a_rating_study_is_there(study):
+    names = {one.name for one in list_figures(FigureSource(study, QueryDict("measure=valence")))}
+    assert {
+        "dimension-means",
+        "dimension-sds",
+        "dimension-mean-sd",
+        "dimension-human",
+        "dimension-conditions",
+        "plane",
+        "plane-categories",
+        "reliability",
+        "ratings",
+        "norms",
+    } <= names
+
+
+def test_every_figure_is_a_file_in_each_format_and_its_numbers_are_csv(owner, study):
+    page = owner.get(reverse("experiment_figures", args=["study"]))
+    shown = page.context["figures"]
+    assert len(shown) > 8
+    for one in shown:
+        assert one["figure"].table().rows, one["figure"].name
+        assert set(dict(one["files"])) == {"svg", "png", "pdf", "csv"}
+    assert rows_of(owner.get(dict(shown[0]["files"])["csv"]))
+    starts = {"svg": b"<?xml", "png": b"\x89PNG", "pdf": b"%PDF"}
+    for file_format, start in starts.items():
+        assert owner.get(figure_url("plane-categories", file_format, dpi="72")).content.startswith(start)
+
+
+def test_the_width_font_and_resolution_are_those_of_the_address(owner):
+    picture = Image.open(io.BytesIO(owner.get(figure_url("reliability", "png", mm="85", dpi="200")).content))
+    assert picture.width == pytest.approx(85 / 25.4 * 200, abs=3)
+    small, large = (owner.get(figure_url("reliability", "svg", mm="85", font=str(font))).content for font in (6, 10))
+    assert small != large
+    tall = Image.open(io.BytesIO(owner.get(figure_url("reliability", "png", mm="85", height="60", dpi="100")).content))
+    assert tall.height == pytest.approx(60 / 25.4 * 100, abs=3)
+
+
+@pytest.mark.parametrize("palette", PALETTES)
+def test_each_palette_replaces_the_colours_of_the_site(study, palette):
+    source = FigureSource(study, QueryDict("measure=valence"))
+    (figure,) = [one for one in rating_figures(source) if one.name == "dimension-mean-sd"]
+    drawn = PrintStyle(width_mm=120, palette=palette).write(figure.draw, "svg").decode().lower()
+    assert PALETTES[palette].data in drawn
+    if palette != "site":
+        assert plot_style.DATA not in drawn
+        assert plot_style.HUMAN not in drawn
+
+
+def test_labels_and_title_are_those_of_the_address(study):
+    source = FigureSource(study, QueryDict("measure=valence"))
+    (figure,) = reliability_figures(source)
+    drawn = PrintStyle(title="$x_1$ <b>", x_label="Wiederholungen", y_label="R").apply(figure.draw)
+    assert drawn.axes[0].get_xlabel() == "Wiederholungen"
+    assert drawn.axes[0].get_ylabel() == "R"
+    assert "$x_1$ <b>" in [text.get_text() for text in drawn.texts]
+
+
+@pytest.mark.parametrize("file_format", ["svg", "png", "pdf"])
+def test_the_same_rows_and_style_give_the_same_bytes(study, file_format):
+    (figure,) = [one for one in rating_figures(FigureSource(study)) if one.name == "dimension-human"]
+    first, second = (PrintStyle(dpi=72).write(figure.draw, file_format) for _ in range(2))
+    assert first == second
+
+
+def test_numbers_are_those_of_the_rows(owner, study):
+    rows = rows_of(owner.get(figure_url("dimension-means", "csv", measure="valence")))
+    for row in rows:
+        if row["rated_by"] != "Human norms":
+            given = Trial.objects.filter(
+                run__experiment=study, item__key=row["item"], dimension__name="valence",
+                run__condition__model__name=row["rated_by"],
+            ).values_list("rating", flat=True)  # fmt: skip
+            assert float(row["mean"]) == pytest.approx(np.mean(given))
+            assert float(row["sd"]) == pytest.approx(np.std(given, ddof=1))
+    assert len(rows) == 30, "two models and the norms"
+
+
+def test_the_quadratic_fit_is_that_of_numpy():
+    x = np.array([1.0, 2, 3, 4, 5, 6])
+    y = 2 + 0.5 * x - 0.3 * x**2
+    found, explained = quadratic_fit(x, y)
+    assert found == pytest.approx([2, 0.5, -0.3])
+    assert explained == pytest.approx(1)
+    assert quadratic_fit(x[:2], y[:2]) is None
+
+
+@pytest.mark.parametrize(
+    "query", [{"mm": "5000"}, {"dpi": "1200", "mm": "400"}, {"font": "0"}, {"palette": "rainbow"}, {"measure": "x"}]
+)
+def test_a_choice_out_of_bounds_is_refused_with_its_field(owner, query):
+    assert owner.get(figure_url("plane", "png", **query)).status_code == 400
+    page = owner.get(reverse("experiment_figures", args=["study"], query=query))
+    assert page.context["form"].errors
+
+
+def test_unknown_figures_and_formats_are_not_found(owner):
+    assert owner.get(figure_url("pie", "svg")).status_code == 404
+    assert owner.get(figure_url("plane", "exe")).status_code == 404
+
+
+def test_others_get_no_figure(client, study):
+    client.force_login(factories.make_user("visitor", permissions.VIEWER))
+    for address in (
+        figure_url("plane", "csv"),
+        reverse("experiment_figures", args=["study"]),
+        reverse("figures_summary", args=["study"]),
+    ):
+        assert client.get(address).status_code == 404
+
+
+def test_the_summary_has_items_samples_and_correlations(owner, study):
+    found = json.loads(owner.get(reverse("figures_summary", args=["study"])).content)
+    assert found["items"] == 10
+    assert found["dimensions"]["valence"]["conditions"]["a"]["samples_per_item"] == {"least": 3, "most": 3, "mean": 3}
+    rows = rows_of(owner.get(figure_url("norms", "csv")))
+    pairs = [
+        (float(r["human_mean"]), float(r["model_mean"]))
+        for r in rows
+        if (r["condition"], r["dimension"]) == ("a", "Valence")
+    ]
+    expected = np.corrcoef(*zip(*pairs, strict=True))[0, 1]
+    assert found["dimensions"]["valence"]["conditions"]["a"]["with_norms"]["r"] == pytest.approx(expected)
+    assert found["dimensions"]["arousal"]["conditions"]["a"]["with_norms"]["r"] is None, "its norms do not vary"
+    assert {tuple(one["dimensions"]) for one in found["between_dimensions"]} == {("valence", "arousal")}
+
+
+def test_the_command_writes_one_or_all_figures(study, tmp_path):
+    listed = io.StringIO()
+    call_command("figures", "study", "--list", stdout=listed)
+    assert "plane-categories" in listed.getvalue()
+    assert "analysis-differences" in listed.getvalue(), "the command computes what pages leave to a worker"
+    one = tmp_path / "plane.svg"
+    call_command("figures", "study", "--figure", "plane", "--out", str(one), "--query", "mm=85&palette=grey")
+    assert b"<svg" in one.read_bytes()
+    summary = tmp_path / "summary.json"
+    call_command("figures", "study", "--out", str(summary))
+    assert json.loads(summary.read_text())["experiment"] == "study"
+    for options in (["--figure", "pie", "--format", "svg"], ["--format", "svg"], ["--query", "mm=1", "--list"]):
+        with pytest.raises(CommandError) as refused:
+            call_command("figures", "study", *options)
+        assert refused.value.returncode == 2
+
+
+def test_calibration_is_the_mean_of_the_reference_by_the_judges_score():
+    made = make_answered_experiment("judged", items=12)
+    make_gradings(made, "numeric", lambda trial: float(trial.item.position % 3 == 0), kind="rule")
+    make_gradings(made, "judge", lambda trial: 1.0 + 3 * (trial.item.position % 2))
+    (found,) = load_calibrations(made)
+    assert found.reference == "numeric"
+    assert {one.score: (one.n, one.mean) for one in found.bins} == {
+        1.0: (6, pytest.approx(2 / 6)),
+        4.0: (6, pytest.approx(2 / 6)),
+    }
+    expected = (abs(0 - 2 / 6) + abs(0.5 - 2 / 6)) / 2
+    assert found.error == pytest.approx(expected)
+    assert all(one.low < one.mean < one.high for one in found.bins)

@@ -1,0 +1,256 @@
+"""The written report: generated from rows, with the author's choices, frozen by a snapshot, in three formats."""
+
+import io
+import json
+import re
+import zipfile
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.urls import reverse
+
+from evalsite.lib import permissions
+from grading_app.export.snapshots import make_snapshot, path_of
+from grading_app.models import CachedAggregate, ReportChoices
+from grading_app.study_report import build, figure_blocks
+from grading_app.study_report.build import build_document
+from grading_app.study_report.composition import compose
+from grading_app.study_report.document import Document, FigureBlock, Paragraph, TableBlock
+from grading_app.study_report.files import write_report
+from grading_app.study_report.section_names import SECTION_NAMES
+from grading_app.study_report.sections import WRITERS
+from grading_app.tasks import compute_aggregates
+from runs_app.models import Trial
+from tests import factories
+from tests.page_text import page_text
+
+pytestmark = pytest.mark.django_db
+
+HOSTILE = '</title><script>alert(1)</script> #eval("1") $x$ \\input{/etc/passwd} & _a_ @cite <img src=x onerror=y>'
+
+
+def make_study(slug="study", **fields):
+    items = [{"key": f"picture-{n}", "category": "AB"[n % 2], "norms": {"valence": 2 + n % 3}} for n in range(8)]
+    made = factories.make_experiment(
+        slug,
+        dataset=factories.make_dataset(f"{slug}-pictures", items, source="Photographs of the lab", licence="CC0"),
+        models=[factories.make_model("a"), factories.make_model("b")],
+        dimensions=[factories.make_dimension("valence")],
+        samples=2,
+        **fields,
+    )
+    for run in factories.make_runs(made, status="done"):
+        above = run.condition.model.name == "b"
+        factories.plan_trials(run, answer=lambda item, _, index, above=above: _rating(item, above, index))
+    return made
+
+
+def _rating(item, above, index):
+    if item.position == 7 and index:
+        return factories.failed("content_refused")
+    number = 1 + item.position % 3 + above + index
+    return {"answer": str(number), "rating": number}
+
+
+@pytest.fixture
+def study():
+    return make_study()
+
+
+@pytest.fixture
+def plain_pictures(monkeypatch):
+    """Draw nothing, for tests that are about something else."""
+    monkeypatch.setattr(figure_blocks, "draw_picture", lambda figure: ("<svg></svg>", (560, 100)))
+
+
+@pytest.fixture
+def owner(client, study):
+    client.force_login(study.owner)
+    return client
+
+
+def address(slug="study", **query):
+    return reverse("experiment_report", args=[slug], query=query)
+
+
+def compute():
+    compute_aggregates(list(CachedAggregate.objects.values_list("pk", flat=True)))
+
+
+def texts(document, name):
+    (section,) = [one for one in document.sections if one.name == name]
+    return " ".join(span.text for block in section.blocks if isinstance(block, Paragraph) for span in block.spans)
+
+
+def table(document, name):
+    return next(block.table for block in document.blocks(TableBlock) if block.table.name == name)
+
+
+def test_every_section_is_written_from_rows(study):
+    document = build_document(study)
+    assert [one.name for one in document.sections] == list(SECTION_NAMES) == list(WRITERS)
+    assert not any("could not be written" in texts(document, name) for name in SECTION_NAMES)
+    assert "8 items" in texts(document, "question")
+    assert "32 trials" in texts(document, "question")
+    assert "2 trials failed" in texts(document, "procedure")
+    facts = {row["fact"]: row["value"] for row in table(document, "dataset").rows}
+    assert (facts["Source"], facts["Licence"]) == ("Photographs of the lab", "CC0")
+    assert facts["SHA-256 of the active items"] == study.dataset.content_hash
+    (a, b) = table(document, "leaderboard-valence").rows
+    rated = Trial.objects.filter(run__experiment=study, status="done", run__condition__model__name="a")
+    assert a["valence"] == pytest.approx(sum(one.rating for one in rated) / len(rated))
+    assert b["valence"] > a["valence"]
+    assert table(document, "norm_agreement-valence").rows
+    assert {"norms", "analysis-differences-valence"} <= {one.name for one in document.blocks(FigureBlock)}
+
+
+def test_each_generated_sentence_leads_to_its_rows(owner, study, plain_pictures):
+    document = build_document(study)
+    for section in document.sections:
+        for block in section.blocks:
+            for span in block.spans if isinstance(block, Paragraph) else ():
+                assert not span.rows or owner.get(span.rows.partition("#")[0]).status_code == 200, span
+    assert "status=failed" in str(document.dump())
+
+
+def test_a_document_survives_its_storage(study, plain_pictures):
+    content = build_document(study).dump()
+    assert Document.load(json.loads(json.dumps(content))).dump() == content
+
+
+def test_a_worker_writes_it_and_the_page_shows_it(owner):
+    waiting = owner.get(address())
+    assert "A worker is calculating" in waiting.content.decode()
+    compute()
+    page = owner.get(address())
+    for title in SECTION_NAMES.values():
+        assert f">{title}</h2>" in page.content.decode()
+    assert "Rows behind this sentence" in page.content.decode()
+    figure = re.search(r'src="([^"]+/report/figures/norms\.svg)', page.content.decode())[1]
+    assert owner.get(figure)["Content-Type"] == "image/svg+xml"
+
+
+def test_it_is_outdated_when_a_row_changes(owner, study, plain_pictures):
+    owner.get(address())
+    compute()
+    state = build.state_of(study)
+    assert owner.get(address()).context["cached"].is_fresh
+    factories.make_attempt(run := Trial.objects.filter(run__experiment=study).first())
+    run.run.experiment.title = "Another title"
+    run.run.experiment.save()
+    study.refresh_from_db()
+    assert build.state_of(study) != state
+    assert not owner.get(address()).context["cached"].is_fresh
+
+
+def test_the_author_leaves_out_sections_and_writes_between_them(owner, study, plain_pictures):
+    owner.get(address())
+    compute()
+    edit = reverse("report_edit", args=["study"])
+    form = owner.get(edit).context["form"]
+    data = {f"with_{name}": "on" for name in SECTION_NAMES if name != "costs"}
+    data |= {"text_results": "# Note\n\nSee **this** <script>x</script>"}
+    assert set(data) <= set(form.fields)
+    assert owner.post(edit, data).status_code == 302
+    page = owner.get(address()).content.decode()
+    assert "<strong>this</strong>" in page
+    assert "&lt;script&gt;x&lt;/script&gt;" in page
+    assert ">Costs</h2>" not in page
+    (change,) = study.history.filter(what="report")
+    assert (change.to_value, change.by) == ("1 sections left out, 1 texts", study.owner)
+    owner.post(edit, data)
+    assert study.history.filter(what="report").count() == 1, "nothing changed"
+
+
+def test_only_who_may_edit_changes_the_report(client, study):
+    study.share("group", by=study.owner)
+    client.force_login(factories.make_user("reader", permissions.RESEARCHER))
+    assert client.get(address()).status_code == 200
+    assert client.post(reverse("report_edit", args=["study"]), {}).status_code == 404
+    assert not ReportChoices.objects.exists()
+    client.force_login(factories.make_user("visitor", permissions.VIEWER))
+    assert "Edit sections" not in client.get(address()).content.decode()
+
+
+@pytest.mark.parametrize("name", ["report_file", "report_figure"])
+def test_others_get_neither_files_nor_figures(client, study, name):
+    client.force_login(factories.make_user("visitor", permissions.VIEWER))
+    args = ["study", "html"] if name == "report_file" else ["study", "norms"]
+    assert client.get(reverse(name, args=args)).status_code == 404
+
+
+def test_a_snapshot_freezes_it(owner, study, plain_pictures):
+    ReportChoices.of(study).change(left_out=["costs"], texts={"end": "The end."}, by=study.owner)
+    made = make_snapshot(study, by=study.owner)
+    study.title = "Changed afterwards"
+    study.save()
+    page = owner.get(address(snapshot=made.digest))
+    assert "froze" in page_text(page)
+    assert "Changed afterwards" not in str(page.context["document"])
+    assert [one.name for one in page.context["document"].sections][-1] == "text-end"
+    assert "costs" not in [one.name for one in page.context["document"].sections]
+    out = io.StringIO()
+    call_command("verify_snapshot", str(path_of(made)), stdout=out)
+    assert out.getvalue().startswith(made.digest)
+    assert owner.get(address(snapshot="0" * 64)).status_code == 404
+
+
+def test_files_of_a_hostile_study_are_data_not_markup(tmp_path):
+    study = make_study("hostile", title=HOSTILE, description=HOSTILE)
+    condition = study.conditions.first()
+    type(condition.model).objects.filter(pk=condition.model_id).update(name=HOSTILE[:80])
+    ReportChoices.of(study).change(left_out=[], texts={"end": f"{HOSTILE} [x](javascript:alert(1))"}, by=study.owner)
+    document = compose(build_document(study), ReportChoices.of(study))
+    html = write_report(document, "html").decode()
+    assert "<script" not in html
+    assert "onerror" not in re.sub(r"&lt;img.*?&gt;", "", html)
+    assert not re.search(r'(src|href)="(?!data:|#|https?://|mailto:)', html)
+    assert "javascript:" not in re.findall(r'href="([^"]*)"', html)
+    pdf = write_report(document, "pdf")
+    assert pdf.startswith(b"%PDF")
+    assert write_report(document, "pdf") == pdf, "the same document gives the same bytes"
+    with zipfile.ZipFile(io.BytesIO(write_report(document, "zip"))) as archive:
+        names = archive.namelist()
+        tex = archive.read("tables/leaderboard-valence.tex").decode()
+    assert {"report.html", "report.pdf", "figures/norms.svg", "figures/norms.pdf", "figures/norms.png"} <= set(names)
+    assert {"figures/norms.csv", "tables/dataset.csv", "tables/dataset.tex"} <= set(names)
+    assert r"\input" not in tex
+    assert r"\textbackslash{}input" in tex
+
+
+def test_a_fault_in_one_section_leaves_the_others(study, monkeypatch, caplog, plain_pictures):
+    def fail(source):
+        raise ZeroDivisionError
+
+    monkeypatch.setitem(WRITERS, "costs", fail)
+    document = build_document(study)
+    assert "could not be written" in texts(document, "costs")
+    assert "32 trials" in texts(document, "methods")
+    assert "costs of the report was not written" in caplog.text
+
+
+def test_the_command_writes_each_format(study, tmp_path, plain_pictures):
+    out = tmp_path / "report.html"
+    call_command("report", "study", "--out", str(out))
+    assert "Methods paragraph" in out.read_text()
+    for arguments, problem in (
+        (["nobody", "--out", str(out)], "there is no experiment"),
+        (["study", "--out", str(tmp_path / "report.doc")], "--out"),
+        (["study", "--out", str(out), "--snapshot", "abc"], "--snapshot"),
+    ):
+        with pytest.raises(CommandError, match=problem) as refused:
+            call_command("report", *arguments)
+        assert refused.value.returncode == 2
+
+
+def test_limitations_are_those_that_the_rows_show(study, plain_pictures):
+    said = str(build_document(study).sections[list(SECTION_NAMES).index("limitations")])
+    assert "only 8 items" in said
+    assert "2 of 16" not in said
+    assert "1 of 16 trials failed" in said
+    assert "family" not in said
+    for trial in Trial.objects.filter(run__experiment=study, status="done", run__condition__model__name="a"):
+        factories.make_attempt(trial, served_model=f"vendor/a-{trial.sample_idx}", served_provider="East")
+    said = str(build_document(study).sections[list(SECTION_NAMES).index("limitations")])
+    assert "a was served as several versions: vendor/a-0 and vendor/a-1" in said
+    assert "several providers" not in said
