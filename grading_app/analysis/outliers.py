@@ -16,6 +16,8 @@ FAR = 3.5
 def outlier_tables(data: AnalysisData) -> list[ResultTable]:
     """Return the items with the largest residuals; no table for fewer than three items."""
     expected, what = _expected(data)
+    low, high = data.bounds or (-np.inf, np.inf)
+    on_scale = np.clip(expected, low, high)
     residuals = np.where(np.isnan(expected), np.nan, data.scores.mean - expected)
     flat = residuals[~np.isnan(residuals)]
     if len(flat) < 3 or not np.ptp(flat):
@@ -34,8 +36,8 @@ def outlier_tables(data: AnalysisData) -> list[ResultTable]:
                 "category": data.categories[row] or None,
                 "condition": data.labels[condition],
                 "score": float(data.scores.mean[row, column]),
-                "expected": float(expected[row, column]),
-                "residual": float(residuals[row, column]),
+                "expected": float(on_scale[row, column]),
+                "residual": float(data.scores.mean[row, column] - on_scale[row, column]),
                 "z": 0.6745 * (float(residuals[row, column]) - center) / spread if spread else None,
             }
         )
@@ -57,7 +59,7 @@ def outlier_tables(data: AnalysisData) -> list[ResultTable]:
             ],
             rows,
             formula="Modified z: 0.6745 × (residual − median) / median absolute deviation (Iglewicz and Hoaglin 1993); "
-            f"above {FAR} is far.",
+            f"above {FAR} is far. An expected score beside the scale is shown as its end; z uses it unchanged.",
             sentence=f"{far} of the {len(rows)} items shown lie far from the {what}.",
             links=links,
         )
@@ -77,5 +79,4 @@ def _expected(data: AnalysisData) -> tuple[Floats, str]:
     expected = np.where(compared, totals / np.maximum(others, 1), np.nan)
     apart = np.where(compared, data.scores.mean - expected, 0.0)
     level = apart.sum(axis=0, keepdims=True) / np.maximum(compared.sum(axis=0, keepdims=True), 1)
-    low, high = data.bounds or (-np.inf, np.inf)
-    return np.clip(expected + level, low, high), "other conditions"
+    return expected + level, "other conditions"

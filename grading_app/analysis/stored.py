@@ -54,7 +54,7 @@ def _compute(queries: Sequence[AnalysisQuery], tell: Tell) -> list[AnalysisTable
 
 ANALYSIS: Aggregate[AnalysisQuery, AnalysisTables] = Aggregate(
     name="analysis",
-    version=2,
+    version=3,
     value_type=lambda: AnalysisTables,
     dump=lambda query: [query.scope.experiment.pk, query.parameters],
     load=_load,

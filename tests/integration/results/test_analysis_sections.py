@@ -107,6 +107,7 @@ def test_the_expected_score_of_an_item_stays_on_the_scale(quiz):
     rows = tables_of(quiz)["outliers"].rows
     assert rows
     assert all(0 <= row["expected"] <= 1 for row in rows)
+    assert all(row["residual"] == pytest.approx(row["score"] - row["expected"]) for row in rows)
 
 
 def test_the_item_far_from_its_norm_comes_first(study):
