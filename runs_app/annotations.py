@@ -18,6 +18,8 @@ from runs_app.models.annotations import LONGEST_TAG, LONGEST_TEXT
 MOST_TAGS = 20
 """Tags that one form may add."""
 Kind = Annotation.Kind
+MISSING = {Kind.NOTE: "Enter a note.", Kind.FLAG: "Say why it is flagged.", Kind.TAG: "Enter at least one tag."}
+"""The error of an empty text, by kind."""
 
 
 class AnnotationError(ValueError):
@@ -39,7 +41,7 @@ def read_tags(text: str) -> list[str]:
     """Return the normalised tags of a comma-separated text, each once. Raise AnnotationError if there are none."""
     tags = list(dict.fromkeys(tag for part in text.split(",") if (tag := normalize_tag(part))))
     if not tags:
-        raise AnnotationError("Enter at least one tag.")
+        raise AnnotationError(MISSING[Kind.TAG])
     if len(tags) > MOST_TAGS:
         raise AnnotationError(f"Enter at most {MOST_TAGS} tags at a time.")
     return tags
@@ -49,7 +51,7 @@ def clean_text(kind: str, text: str) -> str:
     """Return the text of a note or of a flag, stripped. Raise AnnotationError if it is empty or too long."""
     text = text.replace("\r\n", "\n").strip()
     if not text:
-        raise AnnotationError("Say why it is flagged." if kind == Kind.FLAG else "Enter a note.")
+        raise AnnotationError(MISSING[Kind(kind)])
     if len(text) > LONGEST_TEXT:
         raise AnnotationError(f"Use at most {LONGEST_TEXT:,} characters; these are {len(text):,}.")
     return text

@@ -23,6 +23,7 @@ SHOWN = {
     "different": "Scores that differ",
     "failures": "Failures",
     "unsolved": "Right in no condition",
+    "flagged": "Flagged",
 }
 DISPLAYS = {
     "": "Score and answer",

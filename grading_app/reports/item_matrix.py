@@ -13,6 +13,7 @@ from grading_app.analysis.scope import Scope
 from grading_app.reports.result_table import ResultColumn, ResultTable
 from grading_app.statistics import item_order
 from grading_app.statistics.item_scores import Floats, ItemScores
+from runs_app.annotations import flagged_items
 from runs_app.models import Dimension, Trial
 
 MOST_ITEMS, MOST_CELLS, MOST_TRIALS = 50, 1_500, 10_000
@@ -41,7 +42,9 @@ def select_items(scope: Scope, scores: ItemScores, selection: Selection) -> Item
 
 def _chosen(scope: Scope, scores: ItemScores, selection: Selection) -> item_order.Chosen:
     chosen = np.ones(len(scores.items), dtype=np.bool_)
-    if selection.show:
+    if selection.show == "flagged":
+        chosen &= np.isin(scores.items, flagged_items(scope.experiment))
+    elif selection.show:
         chosen &= item_order.SELECTIONS[selection.show](scores)
     if selection.show == "failures":
         chosen |= np.isin(scores.items, _items_with_failed_trials(scope))

@@ -69,7 +69,7 @@ class ItemAnswerTable(tables.Table):
 
     def render_answers(self, record: ItemAnswers) -> SafeString:
         lines = [(trial.get_absolute_url(), _name(trial), _told(trial)) for trial in record.answers]
-        return format_html_join("", '<div><a href="{}">{}</a> {}</div>', lines)
+        return format_html_join("", '<div class="answer-links"><a href="{}">{}</a> {}</div>', lines)
 
 
 def _number(value: float) -> str:

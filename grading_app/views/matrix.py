@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlencode
 
@@ -32,7 +33,8 @@ from grading_app.statistics.item_scores import ItemScores
 from grading_app.tables.matrix import CellStyle
 from grading_app.views.agreement import page_state
 from grading_app.views.result_tables import requested_file
-from runs_app.models import Condition, Trial
+from runs_app.annotations import annotations_of_trials, group_by_item
+from runs_app.models import Annotation, Condition, Trial
 from runs_app.views.permissions import visible_experiment
 
 MOST_ANSWERS = 50
@@ -85,13 +87,22 @@ def _page(request: HttpRequest, scope: Scope, scores: ItemScores, form: MatrixFo
     cells = load_cells(scope, items, conditions, display if display in AMOUNTS else "")
     norms = load_norms(scope, of_page).tolist()
     described = Item.objects.select_related("image").only("key", "category", "image").in_bulk(items)
+    flags = Annotation.objects.current().of_experiment(scope.experiment).flags().filter(item__in=items)
+    flagged = group_by_item(list(flags))
     style = CellStyle(scope, of_page.is_binary, display)
     stem, query = reverse("experiment_matrix", args=[scope.experiment.slug]), _query_of_cell(request)
     rows = []
     for item, norm in zip(items, norms, strict=True):
         at = [(key, f"{stem}{item}/{key}/{query}", f"{described[item].key}, {form.labels[key]}") for key in conditions]
         shown = [style.shown(cells.get((item, key)), norm, address, name) for key, address, name in at]
-        rows.append({"item": described[item], "norm": None if norm != norm else norm, "cells": shown})
+        rows.append(
+            {
+                "item": described[item],
+                "norm": None if norm != norm else norm,
+                "cells": shown,
+                "flags": "; ".join(flag.text for flag in flagged.get(item, ())),
+            }
+        )
     return {
         "rows": rows,
         "heads": [form.labels[key] for key in conditions],
@@ -133,14 +144,16 @@ def matrix_cell(request: HttpRequest, slug: str, item: int, condition: int) -> H
     chosen = get_object_or_404(conditions.select_related("model", "prompt", "sampler"), pk=condition)
     described = get_object_or_404(Item.objects.filter(dataset=experiment.dataset_id).select_related("image"), pk=item)
     trials = _trials_of_cell(scope, described, chosen)
+    annotations = annotations_of_trials(trials)
     context = {
         "experiment": experiment,
         "item": described,
         "condition": chosen,
         "scope": scope,
         "norm": _norm(scope, described),
-        "answers": _answers(scope, trials[:MOST_ANSWERS]),
+        "answers": _answers(scope, trials[:MOST_ANSWERS], annotations),
         "is_cut": len(trials) > MOST_ANSWERS,
+        "of_item": [one for one in next(iter(annotations.values()), []) if not one.trial_id],
         "query": request.GET.urlencode(),
         "is_panel": wants_part(request),
     }
@@ -159,8 +172,8 @@ def _trials_of_cell(scope: Scope, item: Item, condition: Condition) -> list[Tria
     return list(in_order.defer("raw_response", "reasoning")[: MOST_ANSWERS + 1])
 
 
-def _answers(scope: Scope, trials: list[Trial]) -> list[dict[str, Any]]:
-    """Return each trial with its scores by the measure's grader, in one query."""
+def _answers(scope: Scope, trials: list[Trial], annotations: Mapping[int, list[Annotation]]) -> list[dict[str, Any]]:
+    """Return each trial with its annotations and its scores by the measure's grader, in one query."""
     gradings: dict[int, list[Grading]] = {}
     if scope.measure.grader is not None:
         if scope.measure.grader > 0:
@@ -171,7 +184,14 @@ def _answers(scope: Scope, trials: list[Trial]) -> list[dict[str, Any]]:
             )
         for grading in wanted.filter(trial__in=trials).order_by("pk"):
             gradings.setdefault(grading.trial_id, []).append(grading)
-    return [{"trial": trial, "gradings": gradings.get(trial.pk, [])} for trial in trials]
+    return [
+        {
+            "trial": trial,
+            "gradings": gradings.get(trial.pk, []),
+            "annotations": [one for one in annotations.get(trial.pk, ()) if one.trial_id],
+        }
+        for trial in trials
+    ]
 
 
 def _norm(scope: Scope, item: Item) -> Norm | None:

@@ -6,7 +6,7 @@ from django import forms
 from django.http import QueryDict
 
 from datasets_app.models.datasets import slug_validator
-from runs_app.annotations import AnnotationError, clean_text, read_tags
+from runs_app.annotations import MISSING, AnnotationError, clean_text, read_tags
 from runs_app.models import Annotation
 from runs_app.models.annotations import LONGEST_TEXT
 
@@ -19,7 +19,7 @@ class AnnotationForm(forms.Form):
     """A note, the reason of a flag, or tags with commas between them."""
 
     kind = forms.ChoiceField(choices=Kind.choices, widget=forms.HiddenInput())
-    text = forms.CharField(strip=False, required=False)
+    text = forms.CharField(strip=False)
 
     def __init__(self, kind: str, data: QueryDict | None = None, text: str = "") -> None:
         kind = kind if kind in Kind.values else Kind.NOTE
@@ -27,6 +27,7 @@ class AnnotationForm(forms.Form):
         self.annotation_kind = kind
         field = self.fields["text"]
         field.label = LABELS[Kind(kind)]
+        field.error_messages["required"] = MISSING[Kind(kind)]
         limits = {"maxlength": LONGEST_TEXT, "autocomplete": "off"}
         field.widget = (
             forms.Textarea(attrs={**limits, "rows": 3}) if kind == Kind.NOTE else forms.TextInput(attrs=limits)

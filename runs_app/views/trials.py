@@ -21,6 +21,7 @@ from runs_app.filters import TrialFilter
 from runs_app.models import Experiment, Run, Trial
 from runs_app.monitoring.progress import Totals, experiment_state
 from runs_app.prompt_preview import turns_of
+from runs_app.same_item import list_same_item
 from runs_app.tables import AttemptTable
 from runs_app.trial_order import (
     MOST_SORTED,
@@ -166,6 +167,7 @@ def trial_detail(request: HttpRequest, pk: int) -> HttpResponse:
         "preferences": _preferences(trial),
         "query": _without_cursors(request),
         "same_item": _same_item(request, trial),
+        "elsewhere": list_same_item(request.user, trial),
         **_neighbours(request, trial),
         **panel_context(request, trial),
     }
