@@ -47,6 +47,8 @@ AGGREGATES = {
     "disagreements": "grading_app.comparison.comparison_cache.DISAGREEMENTS",
     "point_counts": "grading_app.surfaces.point_counts.POINT_COUNTS",
     "report": "grading_app.study_report.build.REPORT",
+    "answer_lengths": "grading_app.surfaces.answer_lengths.ANSWER_LENGTHS",
+    "answer_texts": "grading_app.surfaces.answer_texts.ANSWER_TEXTS",
 }
 TASK = "grading_app.tasks.compute_aggregates"
 KEPT_SECONDS = 24 * 3600

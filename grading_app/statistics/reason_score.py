@@ -12,8 +12,10 @@ the second version a bootstrap of the geometric mean from 10 to 1000. Where a fo
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
 
 from evalsite.lib.stats.wilson import Interval
 from runs_app.stopping.rules import Tally
@@ -155,14 +157,30 @@ def bootstrap_geometric_mean(
     import numpy as np
 
     logs = np.log(np.asarray(values, dtype=float))
-    rng = np.random.default_rng(seed)
-    rows = max(1, CHUNK // len(logs))
-    means = [
-        logs[rng.integers(0, len(logs), (min(rows, resamples - start), len(logs)))].mean(axis=1)
-        for start in range(0, resamples, rows)
-    ]
+    means = [weights @ logs for weights in _drawn_weights(len(logs), resamples, seed)]
     low, high = np.quantile(np.concatenate(means), [(1 - confidence) / 2, (1 + confidence) / 2])
     return float(np.exp(low)), float(np.exp(high))
+
+
+def _drawn_weights(n: int, resamples: int, seed: int) -> Iterable[Any]:
+    """Return arrays (resamples, n) with the share of each value in each resample. Those of few values are kept."""
+    return _kept_weights(n, resamples, seed) if n * resamples <= CHUNK else _draw_weights(n, resamples, seed)
+
+
+@lru_cache(maxsize=4)
+def _kept_weights(n: int, resamples: int, seed: int) -> list[Any]:
+    return list(_draw_weights(n, resamples, seed))
+
+
+def _draw_weights(n: int, resamples: int, seed: int) -> Iterator[Any]:
+    import numpy as np
+
+    rng = np.random.default_rng(seed)
+    rows = max(1, CHUNK // n)
+    for start in range(0, resamples, rows):
+        drawn = rng.integers(0, n, (min(rows, resamples - start), n))
+        flat = (drawn + n * np.arange(len(drawn))[:, None]).ravel()
+        yield np.bincount(flat, minlength=drawn.size).reshape(drawn.shape) / n
 
 
 def _answered(tallies: Mapping[str, Tally]) -> tuple[dict[str, Tally], tuple[str, ...]]:

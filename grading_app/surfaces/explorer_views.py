@@ -2,25 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
-from grading_app.reports.cached_aggregates import Cached
 from grading_app.reports.result_table import ResultTable
 from grading_app.surfaces import surface_tables
+from grading_app.surfaces.answer_views import Shown, show_compression, show_lengths, show_spectra
 from grading_app.surfaces.question import Question
-from grading_app.surfaces.surface_figures import FIGURES, SurfaceFigure
-
-
-@dataclass(frozen=True, slots=True)
-class Shown:
-    """What a view shows. cached: the state of its own stored numbers, if it has any. note: on samples."""
-
-    tables: Sequence[ResultTable]
-    figures: Sequence[SurfaceFigure]
-    cached: Cached[Any] | None = None
-    note: str = ""
+from grading_app.surfaces.surface_figures import FIGURES
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +61,25 @@ VIEW_PAGES: dict[str, ViewPage] = {
             "Conditions with a common letter form a cluster: all of their intervals overlap, so their order is not "
             "known.",
             _of("clusters", surface_tables.clusters_table),
+        ),
+        ViewPage(
+            "compression",
+            "A low ratio means that the text repeats itself. If cut-off answers compress far more than right ones, the "
+            "model was caught in a loop; if they compress alike, it needed more room.",
+            show_compression,
+        ),
+        ViewPage(
+            "hazard",
+            "Finished is the chance that an answer ends within so many tokens if none were cut off. Right and cut off "
+            "are "
+            "shares of all answers. If finished still rises at the limit, a higher limit would finish more answers.",
+            show_lengths,
+        ),
+        ViewPage(
+            "spectrum",
+            "Equal spectra mean that the points of a task differ in what is asked and not in the form of the text. A "
+            "point that stands apart is worded in another way, so that its difficulty may be one of form.",
+            show_spectra,
         ),
     )
 }

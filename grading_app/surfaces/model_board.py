@@ -187,12 +187,9 @@ def _rows_of(
 ) -> list[tuple[ModelRow, dict[str, CellCounts]]]:
     points = zip(counts.tasks, counts.params, strict=True)
     names = [f"{task} {json.dumps(params, sort_keys=True)}" for task, params in points]
-    by_condition: dict[int, list[CellCounts]] = {}
-    for cell in counts.rows:
-        by_condition.setdefault(cell.condition, []).append(cell)
     return [
         (_row(experiment, counts, conditions[key], cells), {names[cell.point]: cell for cell in cells})
-        for key, cells in by_condition.items()
+        for key, cells in counts.by_condition.items()
         if key in conditions and any(cell.done for cell in cells)
     ]
 

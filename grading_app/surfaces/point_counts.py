@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 from evalsite.lib.stats.effective_size import AnswerSums, effective_size
 from grading_app.models import GradeCondition
@@ -59,8 +59,7 @@ OPEN = f"""SELECT DISTINCT r.condition_id, coalesce(nullif(i.category, ''), i.me
     WHERE {IN_SCOPE} AND p.status NOT IN ('enough', 'exhausted', 'aborted')"""  # noqa: S608 - constants
 
 
-@dataclass(frozen=True, slots=True)
-class CellCounts:
+class CellCounts(NamedTuple):
     """The answers of one condition at one point (its number in `PointCounts.tasks` and `params`).
 
     total: scored answers, without truncated ones. invalid: those of them without a readable final answer. guesses: the
@@ -88,27 +87,31 @@ class CellCounts:
 class PointCounts:
     """The cells of an experiment. tasks, params, items: of each point, in the dataset's order.
 
-    cells: the fields of `CellCounts`, as columns. expected: answers of an item in the design. unfinished: pairs of
-    condition and task with an adaptive point that is not decided. is_adaptive: points stop early, so that fewer answers
-    than `expected` are no gap.
+    cells: the first fields of `CellCounts`, as columns. expected: answers of an item in the design.
+    unfinished: pairs of condition and task with an adaptive point that is not decided. is_adaptive: points stop early,
+    so that fewer answers than `expected` are no gap.
     """
 
     tasks: list[str]
     params: list[dict[str, Any]]
     items: list[int]
-    cells: dict[str, list[float]]
+    cells: dict[str, list[int | float]]
     expected: int = 1
     is_adaptive: bool = False
     unfinished: list[tuple[int, str]] = field(default_factory=list)
 
     @cached_property
     def rows(self) -> list[CellCounts]:
-        names = list(self.cells)
-        kinds: list[Any] = [float if name in _FLOATS else int for name in names]
-        return [
-            CellCounts(**{name: kind(value) for name, kind, value in zip(names, kinds, values, strict=True)})
-            for values in zip(*self.cells.values(), strict=True)
-        ]
+        # By name: a stored value has its columns in another order.
+        columns = [self.cells[name] for name in _COLUMNS if name in self.cells]
+        return [CellCounts(*values) for values in zip(*columns, strict=True)]
+
+    @cached_property
+    def by_condition(self) -> dict[int, list[CellCounts]]:
+        found: dict[int, list[CellCounts]] = {}
+        for cell in self.rows:
+            found.setdefault(cell.condition, []).append(cell)
+        return found
 
     @cached_property
     def task_names(self) -> list[str]:
@@ -122,8 +125,7 @@ class PointCounts:
         return done < planned * self.expected
 
 
-_FLOATS = frozenset({"guesses", "sizes_squared", "right_squared", "sizes_by_right"})
-_COLUMNS = tuple(CellCounts.__dataclass_fields__)
+_COLUMNS = CellCounts._fields
 
 
 def sum_cells(cells: Iterable[CellCounts]) -> Tally:

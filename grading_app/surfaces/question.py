@@ -20,6 +20,9 @@ VIEWS = {
     "difference": "Difference",
     "tasks": "Tasks",
     "clusters": "Clusters",
+    "compression": "Compression",
+    "hazard": "Tokens",
+    "spectrum": "Prompts",
 }
 PLAIN = frozenset({"tasks", "spectrum"})  # Views without a choice of parameters and conditions.
 FIXED = "at-"
@@ -63,16 +66,21 @@ class Question:
 
 
 class ExplorerForm(forms.Form):
-    """The choices of the explorer. Each has a default, and an unknown value falls back to it. The address holds all."""
+    """The choices of the explorer. Each has a default, and an unknown value falls back to it. The address holds all.
+
+    It is never bound: the choices are read from `data` one by one.
+    """
+
+    use_required_attribute = False
 
     view = forms.ChoiceField(required=False, choices=list(VIEWS.items()), widget=forms.HiddenInput())
-    task = forms.ChoiceField(label="Task", required=False)
-    condition = forms.ChoiceField(label="Condition", required=False)
-    against = forms.ChoiceField(label="Compared with", required=False)
-    x = forms.ChoiceField(label="Across", required=False)
-    y = forms.ChoiceField(label="Down", required=False)
-    rule = forms.ChoiceField(label="Rule", required=False)
-    wave = forms.ChoiceField(label="Wave", required=False)
+    task = forms.ChoiceField(label="Task")
+    condition = forms.ChoiceField(label="Condition")
+    against = forms.ChoiceField(label="Compared with")
+    x = forms.ChoiceField(label="Across")
+    y = forms.ChoiceField(label="Down")
+    rule = forms.ChoiceField(label="Rule")
+    wave = forms.ChoiceField(label="Wave")
 
     def __init__(
         self,
@@ -85,7 +93,7 @@ class ExplorerForm(forms.Form):
     ) -> None:
         super().__init__()
         self.given, self.counts = data, counts
-        answered = {cell.condition for cell in counts.rows if cell.done}
+        answered = {key for key, cells in counts.by_condition.items() if any(cell.done for cell in cells)}
         self.labels = {key: label for key, label in labels.items() if key in answered}
         self.chosen: dict[str, str] = {}
         self._choose("view", list(VIEWS.items()))
@@ -124,7 +132,7 @@ class ExplorerForm(forms.Form):
         for axis in self.axes:
             if axis.varies and axis.name not in (x, self.chosen["y"]):
                 name = FIXED + axis.name
-                self.fields[name] = forms.ChoiceField(label=axis.name, required=False)
+                self.fields[name] = forms.ChoiceField(label=axis.name)
                 self._choose(name, [("", "average"), *((label, label) for label in axis.labels)])
 
     @property

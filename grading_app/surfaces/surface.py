@@ -127,7 +127,7 @@ def make_grid(counts: PointCounts, task: str, x: Axis, y: Axis | None, fixed: Ma
 
 def estimate_cells(counts: PointCounts, grid: Grid, condition: int) -> dict[tuple[str, str], Estimate]:
     """Return the estimate of each cell with answers."""
-    by_point = {cell.point: cell for cell in counts.rows if cell.condition == condition}
+    by_point = {cell.point: cell for cell in counts.by_condition.get(condition, [])}
     found = {}
     for place, points in grid.points.items():
         cells = [by_point[point] for point in points if point in by_point]
@@ -139,8 +139,8 @@ def estimate_cells(counts: PointCounts, grid: Grid, condition: int) -> dict[tupl
 def estimate_tasks(counts: PointCounts, condition: int) -> dict[str, Estimate]:
     """Return the estimate of each task with answers, over all of its points."""
     cells: dict[str, list[CellCounts]] = {}
-    for cell in counts.rows:
-        if cell.condition == condition and cell.done:
+    for cell in counts.by_condition.get(condition, []):
+        if cell.done:
             cells.setdefault(counts.tasks[cell.point], []).append(cell)
     return {task: estimate(cells[task]) for task in counts.task_names if task in cells}
 
@@ -180,8 +180,11 @@ def describe_grid(grid: Grid) -> str:
 
 
 def choose_axes(axes: Sequence[Axis]) -> tuple[Axis | None, Axis | None]:
-    """Return the two axes to show first: varying numbers before words; None where there are too few parameters."""
-    varying = sorted((axis for axis in axes if axis.varies), key=lambda axis: not axis.is_number)
+    """Return the two axes to show first; None where there are too few parameters.
+
+    Numbers come before words, and parameters with many values before those with few.
+    """
+    varying = sorted((axis for axis in axes if axis.varies), key=lambda axis: (not axis.is_number, -len(axis.labels)))
     ordered = [*varying, *(axis for axis in axes if not axis.varies)]
     x = ordered[0] if ordered else None
     return x, varying[1] if len(varying) > 1 else None

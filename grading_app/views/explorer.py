@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from csp.decorators import csp_replace
@@ -18,6 +18,7 @@ from evalsite.lib.text.hashing import content_hash
 from grading_app.reports.cached_aggregates import Cached, get
 from grading_app.reports.frames import labels_of
 from grading_app.reports.plot_style import NARROW, WIDE, svg
+from grading_app.reports.result_table import ResultTable
 from grading_app.surfaces.explorer_views import VIEW_PAGES
 from grading_app.surfaces.point_counts import POINT_COUNTS, PointCounts, PointQuery, list_graders
 from grading_app.surfaces.question import VIEWS, ExplorerForm, Question
@@ -30,6 +31,7 @@ from runs_app.views.permissions import visible_experiment
 
 LOOKS = 1  # Increase it when figures are drawn differently.
 SECONDS = 24 * 3600
+MOST_ROWS = 60  # Of a table on the page.
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +68,7 @@ def explorer(request: HttpRequest, slug: str) -> HttpResponse:
         "views": _views(loaded.form),
         "heat": _heat(experiment, question) if question.view in ("map", "difference") else None,
         "figures": [_figure(request, experiment, question, one) for one in found.figures if one.is_shown(question)],
-        "tables": [table_context(table) for table in tables],
+        "tables": [table_context(_shorten(table)) for table in tables],
         "sampled": found.note,
     }
     return render(request, "grading_app/explorer.html", context)
@@ -109,6 +111,14 @@ def _load(request: HttpRequest, experiment: Experiment) -> Loaded:
         return Loaded(None, None, cached, rules)
     form = ExplorerForm(request.GET, cached.value, labels_of(experiment, wave), rules=rules, waves=waves)
     return Loaded(form, form.question(experiment, grader, wave), cached, rules)
+
+
+def _shorten(table: ResultTable) -> ResultTable:
+    """Return the rows that a page shows, with a note if there are more."""
+    if len(table.rows) <= MOST_ROWS:
+        return table
+    note = f"The first {MOST_ROWS} of {len(table.rows):,} rows. The files hold all of them."
+    return replace(table, rows=table.rows[:MOST_ROWS], notes=[*table.notes, note])
 
 
 def _views(form: ExplorerForm) -> list[dict[str, Any]]:

@@ -39,9 +39,7 @@ class ModelBoardForm(forms.Form):
     on = forms.ChoiceField(label="Items", required=False)
     family = forms.ChoiceField(label="Family", required=False)
     group = forms.ChoiceField(label="Group", required=False)
-    limit = forms.IntegerField(
-        label="Token limit", required=False, min_value=1, help_text="Of a rule such as final_answer:2000. Empty: none"
-    )
+    limit = forms.IntegerField(label="Token limit", required=False, min_value=1)
     sort = forms.CharField(required=False, widget=forms.HiddenInput())
 
     def __init__(self, data: Any, scopes: list[BoardScope]) -> None:

@@ -14,7 +14,7 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from fractions import Fraction
 from pathlib import Path
 
@@ -52,12 +52,33 @@ def count_largest(requests: Iterable[Texts], rule: TextRule) -> int:
     return largest
 
 
-def _process(tokenizer: str) -> subprocess.Popen[str]:
+def encode_groups(tokenizer: str, groups: Iterable[list[str]]) -> Iterator[list[list[int]]]:
+    """Yield the token ids of each text, group by group. One group is in memory at a time.
+
+    Raise CountError if the tokenizer cannot be run.
+    """
+    try:
+        with _one_at_a_time, _process(tokenizer, "--ids") as child:
+            limit = threading.Timer(TIME_LIMIT_S, child.kill)
+            limit.start()
+            try:
+                for texts in groups:
+                    child.stdin.write(json.dumps(texts) + "\n")  # type: ignore[union-attr]
+                    child.stdin.flush()  # type: ignore[union-attr]
+                    yield json.loads(child.stdout.readline())  # type: ignore[union-attr]
+            finally:
+                limit.cancel()
+                child.kill()
+    except (OSError, ValueError) as error:
+        raise CountError(str(error)) from error
+
+
+def _process(tokenizer: str, *options: str) -> subprocess.Popen[str]:
     file = litellm_data.tokenizer_file(tokenizer)
     if file is None:
         raise ValueError("its file is missing or changed")
     return subprocess.Popen(
-        [sys.executable, "-m", "runs_app.pricing.token_counter", tokenizer],
+        [sys.executable, "-m", "runs_app.pricing.token_counter", tokenizer, *options],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
@@ -112,5 +133,15 @@ def main(tokenizer: str) -> None:
     sys.stdout.write(str(tokens.find_largest(map(json.loads, sys.stdin), rule, load_tokenizer(tokenizer))))
 
 
+def write_ids(tokenizer: str) -> None:
+    """Read a list of texts from each line of standard input, and write their token ids as one line."""
+    import tiktoken
+
+    encoding = tiktoken.get_encoding(tokenizer)
+    for line in sys.stdin:
+        sys.stdout.write(json.dumps([encoding.encode_ordinary(text) for text in json.loads(line)]) + "\n")
+        sys.stdout.flush()
+
+
 if __name__ == "__main__":
-    main(sys.argv[1])
+    write_ids(sys.argv[1]) if "--ids" in sys.argv[2:] else main(sys.argv[1])

@@ -1,0 +1,58 @@
+"""The spectrum of texts as sequences of token ids. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+BINS = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Spectrum:
+    """The mean spectrum of some texts. power: the share of the variance in each of BINS equal bands, from slow to fast.
+
+    texts: their number. tokens: the mean length. entropy: of the shares, 1 for noise, 0 for one wave. flatness: the
+    geometric mean of the shares over their mean.
+    """
+
+    texts: int
+    tokens: float
+    power: tuple[float, ...]
+    entropy: float
+    flatness: float
+
+
+def mean_spectrum(sequences: Sequence[Sequence[int]]) -> Spectrum | None:
+    """Return the mean of the normalised power spectra of sequences of token ids; None without a usable one.
+
+    Each sequence loses its mean, is transformed by the fast Fourier transform, and its power over frequencies from 0 to
+    one half cycle per token is added up in BINS bands. Each text counts the same, whatever its length. Sequences of
+    fewer than four tokens, or of one repeated token, have no spectrum.
+    """
+    import numpy as np
+
+    bands = []
+    for sequence in sequences:
+        values = np.asarray(sequence, dtype=float)
+        if len(values) < 4 or not np.ptp(values):
+            continue
+        power = np.abs(np.fft.rfft(values - values.mean()))[1:] ** 2
+        places = np.arange(1, len(power) + 1) / len(power)
+        # The last edge belongs to the last band. Short texts fill every band by interpolation.
+        edges = np.linspace(0, 1, BINS + 1)
+        cumulative = np.interp(edges, np.concatenate(([0.0], places)), np.concatenate(([0.0], power.cumsum())))
+        bands.append(np.diff(cumulative) / power.sum())
+    if not bands:
+        return None
+    mean = np.mean(bands, axis=0)
+    positive = mean[mean > 0]
+    entropy = float(-(positive * np.log(positive)).sum() / np.log(BINS))
+    flatness = float(np.exp(np.log(np.maximum(mean, 1e-12)).mean()) / mean.mean())
+    lengths = [len(sequence) for sequence in sequences]
+    return Spectrum(len(bands), float(np.mean(lengths)), tuple(map(float, mean)), entropy, flatness)
+
+
+def spectral_distance(one: Spectrum, other: Spectrum) -> float:
+    """Return half the sum of absolute differences of the shares: 0 for equal spectra, 1 for disjoint ones."""
+    return 0.5 * sum(abs(a - b) for a, b in zip(one.power, other.power, strict=True))

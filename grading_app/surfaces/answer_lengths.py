@@ -1,0 +1,135 @@
+"""How long answers go on: tokens until an answer is finished, right, wrong or cut off, added up by the database."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from evalsite.lib.stats.wilson import wilson
+from grading_app.reports.cached_aggregates import Aggregate, Cached, Tell, get
+from grading_app.reports.frame_cache import fingerprint
+from grading_app.reports.frames import IN_SCOPE, rows_of
+from grading_app.reports.stored_scores import has_many_answers
+from grading_app.statistics.survival import SurvivalStep, kaplan_meier, thin_steps
+from runs_app.models import Experiment, Wave
+
+MOST_LENGTHS = 4000
+"""Different lengths that are stored for a condition. More are joined to bands of equal width."""
+
+LENGTHS = f"""SELECT t.output_tokens, count(*) FILTER (WHERE state.cut)::int,
+        count(*) FILTER (WHERE NOT state.cut AND g.score = 1)::int,
+        count(*) FILTER (WHERE NOT state.cut AND g.score IS DISTINCT FROM 1)::int
+    FROM runs_app_trial t JOIN runs_app_run r ON r.id = t.run_id JOIN datasets_app_item i ON i.id = t.item_id
+    LEFT JOIN grading_app_grading g ON g.condition_id = %(grader)s AND g.trial_id = t.id
+    CROSS JOIN LATERAL (SELECT (t.truncated OR g.parse_error = 'truncated') IS TRUE AS cut) AS state
+    WHERE {IN_SCOPE} AND r.condition_id = %(condition)s AND t.status = 'done' AND t.output_tokens IS NOT NULL
+        AND coalesce(nullif(i.category, ''), i.metadata ->> 'task', '') = %(task)s
+    GROUP BY 1 ORDER BY 1"""  # noqa: S608 - constants
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerLengths:
+    """The number of answers by their output tokens: cut off, right, and finished but not right."""
+
+    tokens: list[int]
+    cut: list[int]
+    right: list[int]
+    wrong: list[int]
+
+    @property
+    def answers(self) -> int:
+        return sum(self.cut) + sum(self.right) + sum(self.wrong)
+
+    def finished_curve(self) -> list[SurvivalStep]:
+        """Return the chance that an answer goes on after so many tokens. A cut-off answer counts until its cut."""
+        events = Counter(dict(zip(self.tokens, map(sum, zip(self.right, self.wrong, strict=True)), strict=True)))
+        return thin_steps(kaplan_meier(events, dict(zip(self.tokens, self.cut, strict=True))))
+
+    def shares_until(self, counts: Sequence[int], tokens: int) -> tuple[float, float, float]:
+        """Return the share of all answers that are of this kind within so many tokens, with its interval."""
+        so_far = sum(count for at, count in zip(self.tokens, counts, strict=True) if at <= tokens)
+        interval = wilson(so_far, self.answers)
+        return so_far / self.answers, interval.low, interval.high
+
+    def share_curve(self, counts: Sequence[int]) -> list[tuple[float, float, float, float]]:
+        """Return (tokens, share, low, high): the share of all answers that are of this kind within so many tokens."""
+        n, so_far, found = self.answers, 0, []
+        for tokens, count in zip(self.tokens, counts, strict=True):
+            so_far += count
+            if count:
+                interval = wilson(so_far, n)
+                found.append((float(tokens), so_far / n, interval.low, interval.high))
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class LengthQuery:
+    experiment: Experiment
+    grader: int
+    condition: int
+    task: str
+    wave: Wave | None = None
+
+
+def count_lengths(query: LengthQuery) -> AnswerLengths:
+    """Add up the answers of one condition in one task by length, in one statement."""
+    where: Any = {
+        "experiment": query.experiment.pk,
+        "wave": query.wave.pk if query.wave else None,
+        "grader": query.grader,
+        "condition": query.condition,
+        "task": query.task,
+    }
+    rows = rows_of(LENGTHS, where)
+    if len(rows) > MOST_LENGTHS:
+        rows = _join_lengths(rows)
+    columns = [list(column) for column in zip(*rows, strict=True)] or [[], [], [], []]
+    return AnswerLengths(*columns)
+
+
+def _join_lengths(rows: Sequence[tuple[int, int, int, int]]) -> list[tuple[int, int, int, int]]:
+    """Return at most MOST_LENGTHS rows. A band is placed at its upper end, so that no answer ends too early."""
+    width = math.ceil(rows[-1][0] / MOST_LENGTHS)
+    bands: dict[int, list[int]] = {}
+    for tokens, *counts in rows:
+        band = bands.setdefault(math.ceil(tokens / width) * width, [0, 0, 0])
+        for at, count in enumerate(counts):
+            band[at] += count
+    return [(tokens, *counts) for tokens, counts in bands.items()]  # type: ignore[misc]
+
+
+def _dump(query: LengthQuery) -> Any:
+    wave = query.wave.number if query.wave else None
+    return [query.experiment.pk, query.grader, query.condition, query.task, wave]
+
+
+def _load(experiment: Experiment, content: Any) -> LengthQuery | None:
+    _, grader, condition, task, number = content
+    wave = experiment.waves.filter(number=number).first() if number is not None else None
+    if number is not None and wave is None:
+        return None
+    return LengthQuery(experiment, grader, condition, task, wave)
+
+
+def _compute(queries: Sequence[LengthQuery], tell: Tell) -> list[AnswerLengths]:
+    return [count_lengths(query) for query in queries]
+
+
+ANSWER_LENGTHS: Aggregate[LengthQuery, AnswerLengths] = Aggregate(
+    name="answer_lengths",
+    value_type=lambda: AnswerLengths,
+    dump=_dump,
+    load=_load,
+    fingerprint=lambda query: fingerprint(query.experiment, query.wave),
+    is_large=lambda queries: any(has_many_answers(one.experiment, one.wave) for one in queries),
+    compute=_compute,
+    steps=("counting answers by length",),
+    kept=60,
+)
+
+
+def get_lengths(query: LengthQuery) -> Cached[AnswerLengths]:
+    return get(ANSWER_LENGTHS, query.experiment.pk, query)

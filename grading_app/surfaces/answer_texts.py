@@ -1,0 +1,174 @@
+"""What the texts of answers and prompts look like: compression by outcome, and the spectrum of token ids by point.
+
+Both read samples that a seed of the rows' own content chooses, so that they are the same every time.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from grading_app.reports.cached_aggregates import Aggregate, Cached, Tell, get
+from grading_app.reports.frame_cache import fingerprint
+from grading_app.reports.frames import IN_SCOPE, rows_of
+from grading_app.statistics.intervals import estimate_mean, sum_clusters
+from grading_app.statistics.token_spectrum import mean_spectrum
+from runs_app.models import Experiment, Wave
+from runs_app.pricing.token_counter import CountError, encode_groups
+
+ANSWERS, PROMPTS, LEAST_BYTES = 200, 128, 64
+"""Answers of each condition, task and outcome; prompts of each point; the shortest text that is compressed."""
+TOKENIZER = "o200k_base"
+
+TEXTS = f"""SELECT condition_id, task, outcome, item_id, text FROM (
+    SELECT r.condition_id, coalesce(nullif(i.category, ''), i.metadata ->> 'task', '') AS task, outcome, t.item_id,
+        t.reasoning || t.answer AS text, row_number() OVER (
+            PARTITION BY r.condition_id, coalesce(nullif(i.category, ''), i.metadata ->> 'task', ''), outcome
+            ORDER BY md5(i.key || t.sample_idx::text), t.id) AS place
+    FROM runs_app_trial t JOIN runs_app_run r ON r.id = t.run_id JOIN datasets_app_item i ON i.id = t.item_id
+    LEFT JOIN grading_app_grading g ON g.condition_id = %(grader)s AND g.trial_id = t.id
+    CROSS JOIN LATERAL (SELECT CASE WHEN (t.truncated OR g.parse_error = 'truncated') IS TRUE THEN 'cut off'
+        WHEN g.score = 1 THEN 'right' ELSE 'wrong' END AS outcome) AS state
+    WHERE {IN_SCOPE} AND t.status = 'done' AND octet_length(t.reasoning) + octet_length(t.answer) >= %(least)s
+    ) AS numbered WHERE place <= %(most)s ORDER BY 1, 2, 3, place"""  # noqa: S608 - constants
+INPUTS = """SELECT task, params, input FROM (
+    SELECT coalesce(nullif(i.category, ''), i.metadata ->> 'task', '') AS task,
+        ((i.metadata -> 'params') - 'count')::text AS params, i.input, i.position, row_number() OVER (
+            PARTITION BY i.category, i.metadata -> 'params' ORDER BY i.position, i.id) AS place
+    FROM datasets_app_item i
+    WHERE i.dataset_id = %(dataset)s AND NOT i.excluded AND jsonb_typeof(i.metadata -> 'params') = 'object'
+    ) AS numbered WHERE place <= %(most)s ORDER BY position"""
+
+
+@dataclass(frozen=True, slots=True)
+class Compression:
+    """The ratio compressed / original bytes of some answers. low, high: of the mean; None without an interval."""
+
+    condition: int
+    task: str
+    outcome: str
+    n: int
+    mean: float
+    low: float | None
+    high: float | None
+    bytes: float
+
+
+@dataclass(frozen=True, slots=True)
+class PromptSpectrum:
+    """The spectrum of the prompts at one point (`Spectrum`)."""
+
+    task: str
+    params: dict[str, Any]
+    texts: int
+    tokens: float
+    power: list[float]
+    entropy: float
+    flatness: float
+
+
+@dataclass(frozen=True, slots=True)
+class Texts:
+    """problem: why there are no spectra, in words for a reader."""
+
+    compressions: list[Compression]
+    spectra: list[PromptSpectrum]
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TextQuery:
+    """kind: compression or spectrum."""
+
+    experiment: Experiment
+    grader: int
+    kind: str
+    wave: Wave | None = None
+
+
+def compress(text: str) -> float:
+    """Return the size of the text under zlib's highest level, as a share of its own size."""
+    content = text.encode()
+    return len(zlib.compress(content, 9)) / len(content)
+
+
+def measure_compression(query: TextQuery) -> list[Compression]:
+    where: Any = {
+        "experiment": query.experiment.pk,
+        "wave": query.wave.pk if query.wave else None,
+        "grader": query.grader,
+        "least": LEAST_BYTES,
+        "most": ANSWERS,
+    }
+    groups: dict[tuple[int, str, str], list[tuple[int, float, int]]] = {}
+    for condition, task, outcome, item, text in rows_of(TEXTS, where):
+        groups.setdefault((condition, task, outcome), []).append((item, compress(text), len(text.encode())))
+    found = []
+    for (condition, task, outcome), texts in groups.items():
+        estimate = estimate_mean(sum_clusters([ratio for _, ratio, _ in texts], [item for item, *_ in texts]))
+        low, high = (estimate.low, estimate.high) if estimate else (None, None)
+        mean = sum(ratio for _, ratio, _ in texts) / len(texts)
+        size = sum(size for *_, size in texts) / len(texts)
+        found.append(Compression(condition, task, outcome, len(texts), mean, low, high, size))
+    return found
+
+
+def measure_spectra(query: TextQuery) -> list[PromptSpectrum]:
+    """Return the spectrum of each point's questions. Raise CountError if the tokenizer cannot be run."""
+    points: dict[tuple[str, str], list[str]] = {}
+    for task, params, text in rows_of(INPUTS, {"dataset": query.experiment.dataset_id, "most": PROMPTS}):
+        points.setdefault((task, params), []).append(text)
+    found = []
+    encoded = encode_groups(TOKENIZER, points.values())
+    for (task, params), sequences in zip(points, encoded, strict=True):
+        spectrum = mean_spectrum(sequences)
+        if spectrum:
+            one = (spectrum.texts, spectrum.tokens, list(spectrum.power), spectrum.entropy, spectrum.flatness)
+            found.append(PromptSpectrum(task, json.loads(params), *one))
+    return found
+
+
+def _measure(query: TextQuery) -> Texts:
+    if query.kind == "compression":
+        return Texts(measure_compression(query), [])
+    try:
+        return Texts([], measure_spectra(query))
+    except CountError as error:
+        return Texts([], [], f"The tokenizer could not be run: {error}.")
+
+
+def _dump(query: TextQuery) -> Any:
+    return [query.experiment.pk, query.grader, query.kind, query.wave.number if query.wave else None]
+
+
+def _load(experiment: Experiment, content: Any) -> TextQuery | None:
+    _, grader, kind, number = content
+    wave = experiment.waves.filter(number=number).first() if number is not None else None
+    if number is not None and wave is None:
+        return None
+    return TextQuery(experiment, grader, kind, wave)
+
+
+def _compute(queries: Sequence[TextQuery], tell: Tell) -> list[Texts]:
+    return [_measure(query) for query in queries]
+
+
+ANSWER_TEXTS: Aggregate[TextQuery, Texts] = Aggregate(
+    name="answer_texts",
+    value_type=lambda: Texts,
+    dump=_dump,
+    load=_load,
+    fingerprint=lambda query: fingerprint(query.experiment, query.wave),
+    is_large=lambda queries: True,
+    compute=_compute,
+    steps=("reading texts",),
+    kept=20,
+)
+
+
+def get_texts(query: TextQuery) -> Cached[Texts]:
+    """Return the measures of a sample of texts. A worker computes them, because they read texts or need a tokenizer."""
+    return get(ANSWER_TEXTS, query.experiment.pk, query)

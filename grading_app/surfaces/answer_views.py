@@ -1,0 +1,233 @@
+"""The views of answers and prompts: compression, length until an answer ends, and spectra, with tables and figures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from grading_app.reports import plot_style
+from grading_app.reports.cached_aggregates import Cached
+from grading_app.reports.result_table import ResultColumn, ResultTable, Row
+from grading_app.statistics.survival import thin_steps
+from grading_app.statistics.token_spectrum import BINS, Spectrum, spectral_distance
+from grading_app.surfaces.answer_lengths import AnswerLengths, LengthQuery, get_lengths
+from grading_app.surfaces.answer_texts import (
+    ANSWERS,
+    LEAST_BYTES,
+    PROMPTS,
+    TOKENIZER,
+    Compression,
+    PromptSpectrum,
+    TextQuery,
+    get_texts,
+)
+from grading_app.surfaces.question import Question
+from grading_app.surfaces.surface import label_value
+from grading_app.surfaces.surface_figures import KEY, MOST_LINES, MOST_ROWS, SurfaceFigure, line_axes
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What a view shows. cached: the state of its own stored numbers, if it has any. note: on samples and problems."""
+
+    tables: Sequence[ResultTable]
+    figures: Sequence[SurfaceFigure]
+    cached: Cached[Any] | None = None
+    note: str = ""
+
+
+def show_compression(question: Question) -> Shown:
+    """Show how far answers compress, right, wrong and cut-off ones apart."""
+    cached = get_texts(TextQuery(question.experiment, question.grader, "compression", question.wave))
+    found = [one for one in cached.value.compressions if one.condition in question.labels] if cached.value else []
+    note = (
+        f"At most {ANSWERS} answers of each condition, task and outcome, chosen by a hash of their items, of at least "
+        f"{LEAST_BYTES} bytes with their reasoning."
+    )
+    if not found:
+        note = "No answer is long enough to be compressed." if cached.value else ""
+        return Shown([], [], cached, note)
+    chosen = [one for one in found if one.condition == question.condition][:MOST_ROWS]
+    figure = SurfaceFigure(
+        "compression",
+        "Compression",
+        f"Mean of compressed by original bytes, with 95 % intervals: {question.labels[question.condition]}.",
+        lambda _, width: (width, 70 + 24 * max(1, len(chosen))),
+        lambda _, width: _draw_compression(chosen, width),
+        lambda _: f"Compression of {len(chosen)} groups of answers. The table holds the numbers.",
+    )
+    return Shown([_compression_table(question, found)], [figure] if chosen else [], cached, note)
+
+
+def _compression_table(question: Question, found: Sequence[Compression]) -> ResultTable:
+    rows: list[Row] = [
+        {
+            "condition": question.labels[one.condition],
+            "task": one.task,
+            "outcome": one.outcome,
+            "ratio": one.mean,
+            "interval": None if one.low is None else (one.low, one.high),
+            "n": one.n,
+            "bytes": one.bytes,
+        }
+        for one in found
+    ]
+    columns = [
+        ResultColumn("condition", "Condition"),
+        ResultColumn("task", "Task"),
+        ResultColumn("outcome", "Outcome"),
+        ResultColumn("ratio", "Ratio", "number", 3),
+        ResultColumn("interval", "95 % interval", "interval", 3),
+        ResultColumn("n", "Answers", "count"),
+        ResultColumn("bytes", "Mean bytes", "number", 0),
+    ]
+    formula = (
+        "Ratio: bytes of the reasoning and the answer after zlib at level 9, by their bytes before; the mean over "
+        "answers with Student's interval over items. Short texts compress less, so compare texts of similar length."
+    )
+    return ResultTable("compression", "Compression of answers", columns, rows, formula=formula)
+
+
+def _draw_compression(found: Sequence[Compression], width: int) -> Figure:
+    left = 190 if width >= plot_style.WIDE else width // 3
+    grid = plot_style.Grid(1, 1, width, 24 * max(1, len(found)), left=left)
+    figure, (axes,) = grid.figure()
+    plot_style.interval_rows(axes, [(at, one.mean, one.low, one.high) for at, one in enumerate(found)])
+    names = [plot_style.shortened(f"{one.task}, {one.outcome}", left - 12) for one in found]
+    axes.set_yticks([-at for at in range(len(found))], names)
+    axes.set_ylim(0.7 - max(1, len(found)), 0.7)
+    axes.set_xlim(left=0)
+    axes.set_xlabel("Compressed / original bytes", fontsize=plot_style.SMALL, color=plot_style.MUTED)
+    plot_style.gridlines(axes, "x")
+    return figure
+
+
+def show_lengths(question: Question) -> Shown:
+    """Show the chance that an answer is finished, right or cut off as its tokens grow."""
+    query = LengthQuery(question.experiment, question.grader, question.condition, question.task, question.wave)
+    cached = get_lengths(query)
+    lengths = cached.value
+    if lengths is None or not lengths.answers:
+        return Shown([], [], cached, "No answer has a number of tokens." if lengths else "")
+    figure = SurfaceFigure(
+        "hazard",
+        "Tokens until the end",
+        "Bands: 95 % at each number of tokens. Finished: Kaplan–Meier, where a cut-off answer counts until its cut.",
+        lambda _, width: (width, 320 + KEY * 3),
+        lambda _, width: _draw_lengths(lengths, width),
+        lambda _: "Shares of answers that are finished, right and cut off by tokens. The table holds the numbers.",
+    )
+    return Shown([_length_table(question, lengths)], [figure], cached)
+
+
+def _length_table(question: Question, lengths: AnswerLengths) -> ResultTable:
+    rows: list[Row] = []
+    for step in thin_steps(lengths.finished_curve(), 60):
+        right, cut = (lengths.shares_until(counts, step.time) for counts in (lengths.right, lengths.cut))
+        rows.append(
+            {
+                "tokens": step.time,
+                "at_risk": step.at_risk,
+                "finished": 1 - step.survival,
+                "finished_ci": (1 - step.high, 1 - step.low),
+                "right": right[0],
+                "right_ci": right[1:],
+                "cut": cut[0],
+                "cut_ci": cut[1:],
+            }
+        )
+    columns = [
+        ResultColumn("tokens", "Output tokens", "count"),
+        ResultColumn("at_risk", "Still going on", "count"),
+        ResultColumn("finished", "Finished", "share"),
+        ResultColumn("finished_ci", "95 % interval", "share_interval"),
+        ResultColumn("right", "Right", "share"),
+        ResultColumn("right_ci", "95 % interval", "share_interval"),
+        ResultColumn("cut", "Cut off", "share"),
+        ResultColumn("cut_ci", "95 % interval", "share_interval"),
+    ]
+    formula = (
+        "Finished: 1 minus Kaplan and Meier's estimate, with cut-off answers censored, Greenwood's variance and a "
+        "log(−log) band. Right and cut off: shares of all answers, with Wilson's intervals. Each interval is for "
+        "itself."
+    )
+    title = f"{question.task}, {question.labels[question.condition]}"
+    return ResultTable("hazard", title, columns, rows, formula=formula)
+
+
+def _draw_lengths(lengths: AnswerLengths, width: int) -> Figure:
+    finished = [(step.time, 1 - step.survival, 1 - step.high, 1 - step.low) for step in lengths.finished_curve()]
+    lines = [
+        ("finished, if none were cut off", [(0.0, 0.0, 0.0, 0.0), *finished]),
+        ("right", lengths.share_curve(lengths.right)),
+        ("cut off", lengths.share_curve(lengths.cut)),
+    ]
+    figure, _ = line_axes(lines, width, "Output tokens", "Share of answers", steps=True)
+    return figure
+
+
+def show_spectra(question: Question) -> Shown:
+    """Show the spectra of the token ids of the questions at each point of the task."""
+    cached = get_texts(TextQuery(question.experiment, question.grader, "spectrum", question.wave))
+    found = [one for one in cached.value.spectra if one.task == question.task] if cached.value else []
+    if not found:
+        return Shown([], [], cached, (cached.value.problem or "No question has a spectrum.") if cached.value else "")
+    drawn = [found[round(at * (len(found) - 1) / max(1, MOST_LINES - 1))] for at in range(min(MOST_LINES, len(found)))]
+    figure = SurfaceFigure(
+        "spectrum",
+        "Spectrum of the questions",
+        "Share of the variance of the token ids by frequency, from slow to fast. At most six points are drawn.",
+        lambda _, width: (width, 320 + KEY * len(drawn)),
+        lambda _, width: _draw_spectra(drawn, width),
+        lambda _: f"Spectra of {len(drawn)} points. The table holds the numbers.",
+    )
+    note = f"At most {PROMPTS} questions of each point, without the prompt around them; tokenizer {TOKENIZER}."
+    return Shown([_spectrum_table(question, found)], [figure], cached, note)
+
+
+def _spectrum_table(question: Question, found: Sequence[PromptSpectrum]) -> ResultTable:
+    mean = [sum(one.power[band] for one in found) / len(found) for band in range(BINS)]
+    whole = Spectrum(len(found), 0.0, tuple(mean), 0.0, 0.0)
+    names = list(dict.fromkeys(name for one in found for name in one.params))
+    rows: list[Row] = [
+        {
+            **{name: label_value(one.params[name]) for name in names if name in one.params},
+            "questions": one.texts,
+            "mean_tokens": one.tokens,
+            "entropy": one.entropy,
+            "flatness": one.flatness,
+            "distance": spectral_distance(
+                Spectrum(one.texts, one.tokens, tuple(one.power), one.entropy, one.flatness), whole
+            ),
+        }
+        for one in found
+    ]
+    columns = [
+        *(ResultColumn(name, name) for name in names),
+        ResultColumn("questions", "Questions", "count"),
+        ResultColumn("mean_tokens", "Tokens", "number", 0),
+        ResultColumn("entropy", "Entropy", "coefficient"),
+        ResultColumn("flatness", "Flatness", "coefficient"),
+        ResultColumn("distance", "Distance from the mean", "number", 3),
+    ]
+    formula = (
+        f"Spectrum: the squared discrete Fourier transform of the token ids without their mean, normalised for each "
+        f"question, in {BINS} bands, averaged. Entropy: of the bands, 1 for noise. Flatness: geometric by arithmetic "
+        "mean of the bands. Distance: half the sum of absolute differences from the mean over points, 0 to 1."
+    )
+    return ResultTable("spectrum", f"Questions of {question.task} by point", columns, rows, formula=formula)
+
+
+def _draw_spectra(found: Sequence[PromptSpectrum], width: int) -> Figure:
+    lines = []
+    for one in found:
+        label = ", ".join(f"{name} {label_value(value)}" for name, value in one.params.items())
+        points = [((band + 0.5) / BINS / 2, power, power, power) for band, power in enumerate(one.power)]
+        lines.append((label, points))
+    figure, axes = line_axes(lines, width, "Frequency (cycles per token)", "Share of the variance", bounds=None)
+    axes.set_ylim(bottom=0)
+    return figure

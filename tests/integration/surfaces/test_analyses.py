@@ -1,0 +1,151 @@
+"""The analyses of answers and prompts have the numbers of the rows, and open by a worker's results."""
+
+import csv
+import io
+import zlib
+from random import Random
+
+import pytest
+from django.test import Client
+from django.urls import reverse
+
+from grading_app.surfaces import answer_lengths
+from grading_app.surfaces.answer_lengths import LengthQuery, count_lengths
+from grading_app.surfaces.answer_texts import LEAST_BYTES, TextQuery, measure_compression, measure_spectra
+from grading_app.surfaces.point_counts import list_graders
+from grading_app.tasks import compute_aggregates
+from runs_app.models import Trial
+from runs_app.pricing.token_counter import encode_groups
+from tests.factories.spaces import make_space_dataset, make_space_experiment
+from tests.page_text import page_text
+
+pytestmark = pytest.mark.django_db
+LOOP, PROSE = "again and again " * 60, "".join(Random(3).choices("abcdefghijklmnopqrstuvwxyz ", k=900))
+
+
+@pytest.fixture
+def work(monkeypatch):
+    """`work()` does what was asked of workers."""
+    asked = []
+    monkeypatch.setattr("django_q.tasks.async_task", lambda name, *arguments: asked.append(arguments))
+
+    def compute():
+        while asked:
+            compute_aggregates(*asked.pop())
+
+    return compute
+
+
+def grader_of(experiment):
+    return list_graders([experiment])[experiment.pk][0].pk
+
+
+def explore(experiment, **query):
+    client = Client()
+    client.force_login(experiment.owner)
+    return client.get(reverse("explorer", args=[experiment.slug]), query)
+
+
+def rows_of(experiment, table, **query):
+    response = explore(experiment, table=table, format="csv", **query)
+    return list(csv.DictReader(io.StringIO(response.content.decode().lstrip("\ufeff"))))
+
+
+def with_reasoning(experiment):
+    """Cut-off answers go round in circles, right ones do not."""
+    for trial in Trial.objects.filter(run__experiment=experiment).select_related("item"):
+        text = LOOP if trial.truncated else PROSE
+        Trial.objects.filter(pk=trial.pk).update(reasoning=f"{trial.item.key} {text}")
+
+
+def test_compression_is_measured_apart_for_right_wrong_and_cut_off_answers(work):
+    from tests.factories.tampering import without_triggers
+
+    experiment = make_space_experiment(models=("m",))
+    with without_triggers():
+        with_reasoning(experiment)
+    found = {
+        (one.task, one.outcome): one
+        for one in measure_compression(TextQuery(experiment, grader_of(experiment), "compression"))
+    }
+    assert found["brackets", "cut off"].mean < 0.15 < 0.5 < found["brackets", "right"].mean
+    cut = Trial.objects.filter(run__experiment=experiment, item__category="brackets", truncated=True)
+    texts = [(trial.reasoning + trial.answer).encode() for trial in cut]
+    assert found["brackets", "cut off"].n == len(texts)
+    expected = sum(len(zlib.compress(text, 9)) / len(text) for text in texts) / len(texts)
+    assert found["brackets", "cut off"].mean == pytest.approx(expected)
+    assert found["brackets", "cut off"].low < expected < found["brackets", "cut off"].high
+    explore(experiment, view="compression")
+    work()
+    rows = rows_of(experiment, "compression", view="compression")
+    assert {(row["task"], row["outcome"]) for row in rows} == set(found)
+
+
+def test_short_answers_are_not_compressed(work):
+    experiment = make_space_experiment(models=("m",))
+    assert all(len(answer) < LEAST_BYTES for answer in Trial.objects.values_list("answer", flat=True))
+    explore(experiment, view="compression")
+    work()
+    assert "No answer is long enough to be compressed" in page_text(explore(experiment, view="compression"))
+
+
+def test_lengths_count_every_answer_by_its_outcome():
+    experiment = make_space_experiment(models=("m",))
+    condition = experiment.conditions.get().pk
+    lengths = count_lengths(LengthQuery(experiment, grader_of(experiment), condition, "brackets"))
+    trials = Trial.objects.filter(run__experiment=experiment, item__category="brackets")
+    assert lengths.answers == trials.count() == 48
+    assert sum(lengths.cut) == trials.filter(truncated=True).count()
+    assert sum(lengths.right) == trials.filter(gradings__score=1).count()
+    assert lengths.tokens == sorted(set(trials.values_list("output_tokens", flat=True)))
+
+
+def test_the_curve_counts_cut_off_answers_until_their_cut():
+    # Of four answers one is cut off at 20; then one of the two that went on ends at 30.
+    lengths = answer_lengths.AnswerLengths([10, 20, 30, 40], [0, 1, 0, 0], [1, 0, 1, 0], [0, 0, 0, 1])
+    assert [(step.time, 1 - step.survival) for step in lengths.finished_curve()] == [(10, 0.25), (30, 0.625), (40, 1.0)]
+    assert lengths.shares_until(lengths.right, 30)[0] == 0.5
+    assert [share for _, share, *_ in lengths.share_curve(lengths.cut)] == [0.25]
+
+
+def test_many_lengths_are_joined_without_ending_an_answer_early(monkeypatch):
+    monkeypatch.setattr(answer_lengths, "MOST_LENGTHS", 10)
+    rows = answer_lengths._join_lengths([(at, 0, 1, 0) for at in range(1, 101)])
+    assert len(rows) == 10
+    assert rows[0] == (10, 0, 10, 0)
+    assert sum(right for _, _, right, _ in rows) == 100
+
+
+def test_the_page_of_tokens_has_a_row_for_each_step():
+    experiment = make_space_experiment(models=("m",))
+    rows = rows_of(experiment, "hazard", view="hazard", task="brackets")
+    assert float(rows[-1]["right"]) + float(rows[-1]["cut"]) <= 1
+    finished = [float(row["finished"]) for row in rows]
+    assert finished == sorted(finished)
+    assert all(
+        float(row["finished_ci_low"]) <= float(row["finished"]) <= float(row["finished_ci_high"]) for row in rows
+    )
+
+
+def test_prompts_are_encoded_by_the_shipped_tokenizer_group_by_group():
+    import tiktoken  # noqa: F401 - its tables are read by the child process alone
+
+    groups = list(encode_groups("o200k_base", [["hello world", ""], ["( [ {"]]))
+    assert groups[0] == [[24912, 2375], []]
+    assert len(groups[1][0]) >= 3
+
+
+def test_spectra_are_those_of_the_questions_at_each_point(work):
+    experiment = make_space_experiment(dataset=make_space_dataset(count=6), models=("m",))
+    found = measure_spectra(TextQuery(experiment, grader_of(experiment), "spectrum"))
+    assert [one.task for one in found] == ["brackets"] * 12 + ["swaps"] * 4
+    assert {one.texts for one in found if one.task == "swaps"} == {6}
+    swaps = [one for one in found if one.task == "swaps"]
+    assert swaps[-1].tokens > swaps[0].tokens  # More swaps are longer texts.
+    explore(experiment, view="spectrum", task="swaps")
+    work()
+    rows = rows_of(experiment, "spectrum", view="spectrum", task="swaps")
+    assert len(rows) == 4
+    assert all(0 <= float(row["distance"]) < 0.5 for row in rows)
+    page = explore(experiment, view="spectrum", task="swaps")
+    assert [figure["name"] for figure in page.context["figures"]] == ["spectrum"]
