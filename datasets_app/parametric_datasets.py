@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from django.db import transaction
+from django.db import connection, transaction
 
 from datasets_app.drafts import CurationError, change_draft, note
 from datasets_app.importing.dataset_writer import new_draft
@@ -23,7 +23,13 @@ from datasets_app.parametric.items import GeneratedItem, generate_point, read_po
 from datasets_app.parametric.prompt_parts import prompt_parts
 from datasets_app.parametric.spaces import Point, Space
 
-BATCH = 1000
+BATCH = 5000
+MOST_HELD = 5000  # Cases of a point that are held in memory, to choose its examples without drawing the cases again.
+COLUMNS = (
+    "dataset_id", "key", "position", "input", "target", "choices", "category", "metadata", "grading_scheme", "note",
+    "excluded",
+)  # fmt: skip
+COPY = f"COPY datasets_app_item ({', '.join(COLUMNS)}) FROM STDIN"
 LONGEST_KEY = 200
 STRATEGY = "parametric"
 Watch = Callable[[int], None]
@@ -126,35 +132,64 @@ def list_answers(dataset: Dataset) -> Iterator[dict[str, Any]]:
 
 
 def _save_items(dataset: Dataset, points: Iterable[Point], *, seed: int, watch: Watch | None) -> None:
-    saved, items = 0, _items(dataset, points, seed=seed)
-    while batch := list(islice(items, BATCH)):
-        Item.objects.bulk_create(batch)
+    """Write the items with COPY, a batch at a time."""
+    saved, rows = 0, _rows(dataset, points, seed=seed)
+    while batch := list(islice(rows, BATCH)):
+        with connection.cursor() as cursor, cursor.copy(COPY) as copy:
+            for row in batch:
+                copy.write_row(row)
         saved += len(batch)
         if watch:
             watch(saved)
 
 
-def _items(dataset: Dataset, points: Iterable[Point], *, seed: int) -> Iterator[Item]:
+def _rows(dataset: Dataset, points: Iterable[Point], *, seed: int) -> Iterator[tuple[Any, ...]]:
+    """Yield the values of COLUMNS. The texts that the cases of a point share are written as JSON once."""
     position = 0
-    for point in points:
-        shared = prompt_parts(point, seed=seed)
-        for generated in generate_point(point, seed=seed):
-            yield _item(dataset, generated, position, shared)
+    for shared, cases in _cases_of(points, seed=seed):
+        ending = f", {json.dumps(shared)[1:]}"
+        for generated in cases:
+            case = generated.case
+            metadata = json.dumps(generated.metadata())[:-1] + ending
+            choices = json.dumps(case.choices or ())
+            row = (
+                dataset.pk,
+                generated.key,
+                position,
+                case.input,
+                case.target,
+                choices,
+                generated.point.task,
+                metadata,
+            )
+            yield (*row, "", "", False)
             position += 1
 
 
-def _item(dataset: Dataset, generated: GeneratedItem, position: int, shared: Mapping[str, str]) -> Item:
-    case = generated.case
-    return Item(
-        dataset=dataset,
-        key=generated.key,
-        position=position,
-        input=case.input,
-        target=case.target,
-        choices=list(case.choices or ()),
-        category=generated.point.task,
-        metadata=generated.metadata() | dict(shared),
-    )
+def _cases_of(points: Iterable[Point], *, seed: int) -> Iterator[tuple[dict[str, str], Iterable[GeneratedItem]]]:
+    """Yield the texts and the cases of each point. Only a large point is drawn twice, to keep memory flat."""
+    for point in points:
+        if point.most > MOST_HELD:
+            yield prompt_parts(point, seed=seed), generate_point(point, seed=seed)
+        else:
+            cases = list(generate_point(point, seed=seed))
+            yield prompt_parts(point, seed=seed, inputs={one.case.input for one in cases}), cases
+
+
+def _items(dataset: Dataset, points: Iterable[Point], *, seed: int) -> Iterator[Item]:
+    for position, (dataset_id, key, _, text, target, choices, category, metadata, *_rest) in enumerate(
+        _rows(dataset, points, seed=seed)
+    ):
+        yield Item(
+            dataset_id=dataset_id,
+            key=key,
+            position=position,
+            input=text,
+            target=target,
+            choices=json.loads(choices),
+            category=category,
+            metadata=json.loads(metadata),
+        )
 
 
 def _count_items(definition: Mapping[str, Any]) -> dict[tuple[str, ...], int]:

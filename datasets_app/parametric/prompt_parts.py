@@ -9,7 +9,7 @@ new case equals an example: another example then takes its place.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from typing import Any
 
 from datasets_app.generators.base import Case, final_line
@@ -31,21 +31,25 @@ class InputDigests:
         return _digest(str(text)) in self._digests
 
 
-def prompt_parts(point: Point, *, seed: int) -> dict[str, str]:
-    """Return the metadata for prompts that all cases of a point share."""
+def prompt_parts(point: Point, *, seed: int, inputs: Container[str] | None = None) -> dict[str, str]:
+    """Return the metadata for prompts that all cases of a point share.
+
+    inputs: the inputs of all cases of the point; without them, the cases are drawn again.
+    """
     generator = get_generator(point.base_task)
     words = generator.instructions
     parts = dict(zip(INSTRUCTIONS, (words.direct, words.stepwise, words.worked), strict=True))
-    for number, case in enumerate(_choose_examples(point, seed), 1):
+    for number, case in enumerate(_choose_examples(point, seed, inputs), 1):
         parts[f"example_{number}_input"] = case.input
         parts[f"example_{number}_reasoning"] = generator.explain(case)
         parts[f"example_{number}_answer"] = final_line(case.target)
     return parts
 
 
-def _choose_examples(point: Point, seed: int) -> list[Case]:
+def _choose_examples(point: Point, seed: int, inputs: Container[str] | None) -> list[Case]:
     """Return EXAMPLES cases in the point's formats. If too few differ from its cases, the task's defaults give more."""
-    inputs = InputDigests(item.case.input for item in generate_point(point, seed=seed))
+    if inputs is None:
+        inputs = InputDigests(item.case.input for item in generate_point(point, seed=seed))
     found: dict[str, Case] = {}
     for params in (_formats(point), {}):
         if len(found) < EXAMPLES:
