@@ -52,6 +52,7 @@ DESIGNS: dict[str, Design] = {
     "rated point": Design(scores.rated_point, True),
     "change of a share": Design(scores.changed_share, True),
     "change of a rating": Design(scores.changed_rating, True),
+    "marginal mean of a factor": Design(scores.marginal_mean, True),
     "odds ratio": Design(scores.odds_ratio),
     "share of variance": Design(scores.variance_share, True),
     "ReasonScore": Design(scores.reason_score),

@@ -11,6 +11,7 @@ from evalsite.lib.stats.effective_size import AnswerSums, effective_size
 from evalsite.lib.stats.t_interval import bounded_mean
 from grading_app.statistics.clusters import ClusterSums
 from grading_app.statistics.condition_pairs import odds_ratio_interval
+from grading_app.statistics.factors import fit_factors
 from grading_app.statistics.intervals import estimate_mean
 from grading_app.statistics.item_scores import ItemScores
 from grading_app.statistics.paired import FEW, change_of
@@ -195,3 +196,19 @@ def _change(differences: Any, span: float, *, once: bool = False) -> Ends:
     few = differences.tolist() if n <= FEW else ()
     sd = float(differences.std(ddof=1))
     return ends_of(change_of(n, float(differences.mean()), sd, few, span=span, once=once))
+
+
+def marginal_mean(draw: Draw, items: int, each: int) -> Truths:
+    """A level of a factor of two models x two prompts; a tenth of the cells have no score."""
+    for shape in SHAPES:
+
+        def once(shape: tuple[float, ...] = shape) -> Ends:
+            own = draw.choice(SCALE, p=shape, size=(items, 1))
+            rated = (draw_ratings(draw, shape, items, each) for _ in range(4))
+            cells = [np.where(draw.random((items, 1)) < 0.5, own, one) for one in rated]
+            scores = np.stack(cells, axis=1).mean(axis=2)
+            scores[draw.random(scores.shape) < 0.1] = np.nan
+            fit = fit_factors(scores, {"model": (0, 0, 1, 1), "prompt": (0, 1, 0, 1)}, (1, 7))
+            return ends_of(fit.means[0]) if fit else NONE
+
+        yield float(SCALE @ shape), once

@@ -145,15 +145,25 @@ def permutation_p(differences: Floats, seed: int = 0, resamples: int = 10_000) -
     The observed pattern counts as one of them, so p is never zero: B. Phipson & G. K. Smyth (2010), Statistical
     Applications in Genetics and Molecular Biology 9, article 39. The same seed gives the same p.
     """
-    values = np.asarray(differences, dtype=np.float64)
-    observed, random = abs(float(values.sum())) * (1 - ALIKE), np.random.default_rng(seed)
-    extreme, left = 1, resamples
-    while left:
-        rows = min(left, max(1, 2_000_000 // len(values)))
-        signs = random.integers(0, 2, (rows, len(values)), dtype=np.int8) * 2 - 1
-        extreme += int((np.abs(signs @ values) >= observed).sum())
-        left -= rows
-    return extreme / (resamples + 1)
+    return permutation_ps([differences], seed, resamples)[0]
+
+
+def permutation_ps(columns: Sequence[Floats], seed: int = 0, resamples: int = 10_000) -> list[float]:
+    """Return `permutation_p` of each of these differences. Those of equal length share their random signs."""
+    found = [1.0] * len(columns)
+    for n in {len(one) for one in columns}:
+        at = [place for place, one in enumerate(columns) if len(one) == n]
+        values = np.column_stack([np.asarray(columns[place], dtype=np.float64) for place in at])
+        observed, random = np.abs(values.sum(axis=0)) * (1 - ALIKE), np.random.default_rng(seed)
+        extreme, left = np.ones(len(at)), resamples
+        while left:
+            rows = min(left, max(1, 2_000_000 // max(1, n)))
+            signs = random.integers(0, 2, (rows, n), dtype=np.int8) * 2 - 1
+            extreme += (np.abs(signs.astype(np.float64) @ values) >= observed).sum(axis=0)
+            left -= rows
+        for place, count in zip(at, extreme.tolist(), strict=True):
+            found[place] = count / (resamples + 1)
+    return found
 
 
 def benjamini_hochberg(ps: Sequence[float]) -> list[float]:

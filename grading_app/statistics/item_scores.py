@@ -96,6 +96,20 @@ class ItemScores:
         parts = {name: getattr(self, name)[:, at] for name in ("n", "missing", "mean", "within")}
         return replace(self, conditions=self.conditions[at], **parts)
 
+    def pooled(self) -> ItemScores:
+        """Return all conditions as one, with the key of the first. Each has the same weight in an item's mean."""
+        if len(self.conditions) == 1:
+            return self
+        known = self.n > 0
+        n = self.n.sum(axis=1, keepdims=True)
+        several = known.sum(axis=1, keepdims=True)
+        means = np.nan_to_num(self.mean)
+        mean = np.where(several > 0, means.sum(axis=1, keepdims=True) / np.maximum(several, 1), np.nan)
+        apart = np.where(known, self.n * (means - np.nan_to_num(mean)) ** 2, 0.0)
+        within = (self.within + apart).sum(axis=1, keepdims=True)
+        missing = self.missing.sum(axis=1, keepdims=True)
+        return replace(self, conditions=self.conditions[:1], n=n, missing=missing, mean=mean, within=within)
+
     def column_of(self, condition: int) -> int:
         found = np.flatnonzero(self.conditions == condition)
         if not len(found):

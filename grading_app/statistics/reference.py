@@ -168,6 +168,26 @@ def least_squares(x: Floats, y: Floats, confidence: float = 0.95) -> Line | None
     )
 
 
+def confidence_band(x: Floats, y: Floats, at: Floats, confidence: float = 0.95) -> tuple[Floats, Floats, Floats] | None:
+    """Return the least-squares line at these places, and the ends of the interval of its mean there.
+
+    Each interval covers the mean at its place with this confidence, not all places at once: N. R. Draper & H. Smith
+    (1998), Applied regression analysis, section 3.1. Return None where `least_squares` does.
+    """
+    from scipy.special import stdtrit
+
+    line = least_squares(x, y, confidence)
+    if line is None:
+        return None
+    n, center = len(x), float(np.mean(x))
+    left = float(((y - line.intercept - line.slope * x) ** 2).sum())
+    spread = float(((x - center) ** 2).sum())
+    reach = float(stdtrit(n - 2, (1 + confidence) / 2)) * math.sqrt(left / (n - 2))
+    fit = line.intercept + line.slope * at
+    apart = reach * np.sqrt(1 / n + (at - center) ** 2 / spread)
+    return fit, fit - apart, fit + apart
+
+
 def deming(x: Floats, y: Floats, ratio: float = 1.0, confidence: float = 0.95) -> Line | None:
     """Return Deming's regression of y on x, which allows errors in both; its intervals are the jackknife's.
 

@@ -112,3 +112,18 @@ def test_the_interval_of_an_error_is_the_jackknifes_of_its_logarithm(name, of):
     assert reference.error_interval(x, y, name) == pytest.approx(tuple(expected))
     assert reference.error_interval(x[:9], y[:9], name) is None
     assert reference.error_interval(np.arange(14.0) + (np.arange(14) == 3), np.arange(14.0), name) is None
+
+
+def test_the_band_of_a_line_is_that_of_statsmodels():
+    import statsmodels.api as sm
+
+    random = np.random.default_rng(4)
+    x = random.normal(size=20)
+    y = 1 + 0.6 * x + random.normal(0, 0.5, 20)
+    at = np.array([-2.0, 0.0, 1.5])
+    fit, low, high = reference.confidence_band(x, y, at)
+    oracle = sm.OLS(y, sm.add_constant(x)).fit().get_prediction(sm.add_constant(at)).summary_frame()
+    assert fit == pytest.approx(oracle["mean"].to_numpy())
+    assert low == pytest.approx(oracle["mean_ci_lower"].to_numpy())
+    assert high == pytest.approx(oracle["mean_ci_upper"].to_numpy())
+    assert reference.confidence_band(np.ones(20), y, at) is None
