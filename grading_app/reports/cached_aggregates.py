@@ -43,6 +43,7 @@ AGGREGATES = {
     "lengths": "grading_app.reports.length_bias.LENGTHS",
     "pairs": "grading_app.reports.pairwise_stats.PAIRS",
     "leaderboard": "grading_app.reports.leaderboard.LEADERBOARD",
+    "results": "grading_app.reports.stored_results.RESULTS",
     "agreement": "grading_app.comparison.comparison_cache.AGREEMENT",
     "disagreements": "grading_app.comparison.comparison_cache.DISAGREEMENTS",
     "point_counts": "grading_app.surfaces.point_counts.POINT_COUNTS",

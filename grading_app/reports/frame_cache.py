@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Any
 
 from django.core.cache import cache
@@ -64,11 +64,13 @@ def kept_frames(experiment: Experiment, wave: Wave | None, state: str) -> Frames
     return found or load_frames(experiment, wave)
 
 
-def kept_picture(figure: AnyFigure, frames: Frames, state: str, width: int, theme: plot_style.Theme) -> bytes | None:
-    """Return the figure as SVG; None if the experiment has no data for it."""
+def kept_picture(
+    figure: AnyFigure, load: Callable[[], Frames], state: str, width: int, theme: plot_style.Theme
+) -> bytes | None:
+    """Return the figure as SVG; None if the experiment has no data for it. `load` is called only to draw it."""
 
     def draw() -> bytes | None:
-        frame = figure.frame(frames)
+        frame = figure.frame(load())
         return None if frame is None else plot_style.svg(lambda: figure.draw(frame, width), theme)
 
     picture: bytes | None = cache.get_or_set(f"figure:{state}:{figure.name}:{width}:{theme}", draw, SECONDS)

@@ -16,6 +16,7 @@ from grading_app.adaptive.audit import told_of
 from grading_app.reports.figures import FIGURES
 from grading_app.reports.frame_cache import fingerprint, kept_frames
 from grading_app.reports.frames import Frames
+from grading_app.reports.stored_results import describe_figure
 from grading_app.tables.results import PointTable
 from grading_app.views.results import chosen_wave, shown_figure
 from runs_app.models import Experiment, Point, Wave
@@ -117,4 +118,5 @@ def _statuses(lines: list[PointLine]) -> list[dict[str, Any]]:
 
 def _figure(experiment: Experiment, frames: Frames, wave: Wave | None, state: str) -> dict[str, Any] | None:
     where = {"state": state[:12]} | ({"wave": str(wave.number)} if wave else {})
-    return shown_figure(FIGURES["points"], frames, experiment.slug, where)
+    texts = describe_figure(FIGURES["points"], frames)
+    return shown_figure(texts, experiment.slug, where) if texts else None

@@ -11,9 +11,9 @@ from grading_app.reports.result_table import CONTENT_TYPES, SUFFIXES, ResultTabl
 from grading_app.tables.result_table import html_table
 
 
-def table_context(table: ResultTable) -> dict[str, Any]:
-    """Return the context of `grading_app/partials/result_table.html`."""
-    return {"table": table, "html": html_table(table)}
+def table_context(table: ResultTable, order: str = "") -> dict[str, Any]:
+    """Return the context of `grading_app/partials/result_table.html`. order: of a table that can be sorted."""
+    return {"table": table, "html": html_table(table, order)}
 
 
 def requested_file(request: HttpRequest, tables: Iterable[ResultTable], basename: str) -> HttpResponse | None:

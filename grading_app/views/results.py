@@ -13,19 +13,21 @@ from django.utils.http import urlencode
 from django.views.decorators.http import require_POST, require_safe
 
 from evalsite.lib.permissions import members_only, readers_only
+from evalsite.lib.text.hashing import content_hash
 from grading_app.export.formats import ExportError, export_chunks
 from grading_app.export.parquet_process import parquet_from_process
-from grading_app.models import Rubric, Snapshot, SupersededVerdict
+from grading_app.models import BlindReading, Rubric, Snapshot, SupersededVerdict
 from grading_app.reports.figures import FIGURES
-from grading_app.reports.figures.kinds import AnyFigure
 from grading_app.reports.frame_cache import fingerprint, kept_frames, kept_picture
-from grading_app.reports.frames import Frames
+from grading_app.reports.frames import Frames, labels_of
 from grading_app.reports.plot_style import NARROW, WIDE, Theme
 from grading_app.reports.score_lines import ScoreLine, score_lines
+from grading_app.reports.stored_results import FigureTexts, get_results
 from grading_app.rule_form import RuleForm
 from grading_app.scoring.grading import read_rules
 from grading_app.statistics.known_coverage import share_note
 from grading_app.tables.results import AnswerTable, ScoreTable, behind
+from grading_app.views.blind import blind_context
 from grading_app.views.leaderboard import board_context
 from grading_app.views.result_tables import requested_file
 from grading_app.views.snapshots import SnapshotForm
@@ -57,28 +59,37 @@ def _results_page(request: HttpRequest, experiment: Experiment, rules: RuleForm 
     """Render the page. `rules` is None if the user may not change the experiment."""
     slug = experiment.slug
     wave = chosen_wave(request, experiment)
-    state = fingerprint(experiment, wave)
-    frames = kept_frames(experiment, wave, state)
-    where = {"state": state[:12]} | ({"wave": str(wave.number)} if wave else {})
-    lines = score_lines([*frames.ratings, *frames.grades], frames)
-    board, tables = board_context(request, experiment, wave, frames.labels)
+    blind = blind_context(request, experiment)
+    reading = blind["blind"]
+    labels = labels_of(experiment, wave, reading.letters() if reading else None)
+    board, tables = board_context(request, experiment, wave, labels)
     if (file := requested_file(request, tables, f"{slug}-results")) is not None:
         return file
+    cached = get_results(experiment, wave, reading)
     context = {
         "experiment": experiment,
         "state": experiment_state(experiment, Totals.of(experiment.runs.generating())),
         "waves": list(experiment.waves.all()),
         "wave": wave,
         **board,
-        "answers": _answers(experiment, frames),
-        "scores": ScoreTable(lines) if lines else None,
-        "scores_note": _note_on(lines),
-        "figures": [shown for figure in FIGURES.values() if (shown := shown_figure(figure, frames, slug, where))],
+        **blind,
+        "results_cached": cached,
         "exports": _exports(experiment, wave),
         "rule_form": rules,
         "snapshots": list(Snapshot.objects.filter(experiment=experiment)[:SNAPSHOTS]),
         "snapshot_form": SnapshotForm() if rules else None,
     }
+    if cached.value is not None:
+        frames = cached.value.summary
+        lines = score_lines([*frames.ratings, *frames.grades], frames)
+        state = _state(cached.fingerprint, reading)
+        where = {"state": state[:12]} | ({"wave": str(wave.number)} if wave else {})
+        context |= {
+            "answers": _answers(experiment, frames),
+            "scores": ScoreTable(lines) if lines else None,
+            "scores_note": _note_on(lines),
+            "figures": [shown_figure(texts, slug, where) for texts in cached.value.figures],
+        }
     return render(request, "grading_app/experiment_results.html", context)
 
 
@@ -95,8 +106,17 @@ def experiment_figure(request: HttpRequest, slug: str, name: str) -> HttpRespons
     width = WIDTHS.get(request.GET.get("width", ""))
     if figure is None or theme is None or width is None:
         raise Http404
-    state = fingerprint(experiment, wave)
-    picture = kept_picture(figure, kept_frames(experiment, wave, state), state, width, theme)
+    reading = BlindReading.objects.hidden_for(request.user).filter(experiment=experiment).first()
+    cached = get_results(experiment, wave, reading)
+    if reading and cached.value is None:
+        raise Http404
+    at = cached.fingerprint if cached.value else fingerprint(experiment, wave)
+    state = _state(at, reading)
+
+    def frames() -> Frames:
+        return cached.value.frames if cached.value else kept_frames(experiment, wave, at)
+
+    picture = kept_picture(figure, frames, state, width, theme)
     if picture is None:
         raise Http404
     kept = "private, max-age=604800, immutable" if request.GET.get("state") == state[:12] else "private, no-cache"
@@ -139,6 +159,11 @@ def experiment_export(
     return response
 
 
+def _state(fingerprint: str, reading: BlindReading | None) -> str:
+    """Return the state that pictures show: of the rows, and of the letters of a blind reading."""
+    return content_hash([fingerprint, reading.pk]) if reading else fingerprint
+
+
 def chosen_wave(request: HttpRequest, experiment: Experiment) -> Wave | None:
     number = request.GET.get("wave", "")
     if not number:
@@ -171,24 +196,21 @@ def _note_on(lines: list[ScoreLine]) -> str:
     return " ".join(notes)
 
 
-def shown_figure(figure: AnyFigure, frames: Frames, slug: str, where: dict[str, str]) -> dict[str, Any] | None:
-    """Return a figure for the page: the addresses of its picture, its texts and its numbers. Nothing is drawn."""
-    frame = figure.frame(frames)
-    if frame is None:
-        return None
-    address = reverse("experiment_figure", args=[slug, figure.name])
+def shown_figure(texts: FigureTexts, slug: str, where: dict[str, str]) -> dict[str, Any]:
+    """Return a figure for the page: the addresses of its picture, its texts and its numbers."""
+    address = reverse("experiment_figure", args=[slug, texts.name])
     return {
-        "name": figure.name,
-        "title": figure.title,
-        "caption": figure.caption(frame),
-        "alt": figure.alt(frame),
-        "table": behind(figure.table(frame)),
+        "name": texts.name,
+        "title": texts.title,
+        "caption": texts.caption,
+        "alt": texts.alt,
+        "table": behind(texts.table),
         "address": f"{address}?{urlencode(where)}",
         "narrow": f"{address}?{urlencode({**where, 'width': 'narrow'})}",
         "light": f"{address}?{urlencode({**where, 'theme': 'light'})}",
         "dark": f"{address}?{urlencode({**where, 'theme': 'dark'})}",
-        "size": figure.size(frame, WIDE),
-        "narrow_size": figure.size(frame, NARROW),
+        "size": texts.size,
+        "narrow_size": texts.narrow_size,
     }
 
 

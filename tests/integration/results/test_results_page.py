@@ -10,7 +10,9 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from evalsite.lib import permissions
-from grading_app.models import Grading
+from grading_app.models import CachedAggregate, Grading
+from grading_app.reports import stored_scores
+from grading_app.reports.cached_aggregates import compute_rows
 from grading_app.scoring.grading import grade
 from grading_app.verdict_history import superseding
 from runs_app.models import Trial
@@ -177,6 +179,33 @@ def test_the_number_of_queries_does_not_grow_with_the_conditions(client):
 
     queries_of("first", 1, 1)  # It reads what later requests find in memory.
     assert queries_of("large", 6, 3) == queries_of("small", 2, 1)
+
+
+def test_a_large_experiment_has_the_same_results_from_a_worker(client, monkeypatch):
+    items = [{"key": f"p-{n}", "category": "ab"[n % 2], "norms": {"valence": 1 + n % 4}} for n in range(6)]
+    made = factories.make_experiment(
+        dataset=factories.make_dataset("pictures", items), dimensions=[factories.make_dimension("valence")], samples=1
+    )
+    (run,) = factories.make_runs(made)
+    factories.plan_trials(run, answer=lambda item, *_: {"answer": "2", "rating": 1 + item.position % 5})
+    at_once = opened(client, made)
+    pictures = [figure(client, made, name).content for name in ("ratings", "norms")]
+    monkeypatch.setattr(stored_scores, "MOST_AT_ONCE", 3)
+    monkeypatch.setattr("django_q.tasks.async_task", lambda *_: None)
+    cache.clear()
+    waiting = opened(client, made)
+    assert "A worker is calculating" in waiting.content.decode()
+    assert "figures" not in waiting.context
+    compute_rows(list(CachedAggregate.objects.values_list("pk", flat=True)), seconds=60)
+    cache.clear()
+    with CaptureQueriesContext(connection) as queries:
+        stored = opened(client, made)
+    assert not [one for one in queries if "runs_app_trial" in one["sql"]], "no row of a trial is read"
+    assert [one["table"].rows_of_text for one in stored.context["figures"]] == [
+        one["table"].rows_of_text for one in at_once.context["figures"]
+    ]
+    assert stored.context["answers"].data.data == at_once.context["answers"].data.data
+    assert [figure(client, made, name).content for name in ("ratings", "norms")] == pictures
 
 
 def test_grades_are_asked_for_by_whoever_may_edit(client, experiment, monkeypatch):

@@ -1,0 +1,187 @@
+"""The tables and figures of the results page, computed once for each state of an experiment.
+
+A figure's texts and numbers are stored with the page; its picture is drawn from the stored frames.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from grading_app.models import BlindReading
+from grading_app.reports.cached_aggregates import Aggregate, Cached, Tell, get
+from grading_app.reports.figures import FIGURES
+from grading_app.reports.figures.kinds import AnyFigure, Table
+from grading_app.reports.frame_cache import fingerprint
+from grading_app.reports.frames import Asked, Cell, Frames, NormPair, Outcomes, load_frames
+from grading_app.reports.plot_style import NARROW, WIDE
+from grading_app.reports.stored_scores import has_many_answers
+from grading_app.statistics.intervals import Bounds
+from runs_app.models import Experiment, Wave
+from runs_app.monitoring.point_status import PointLine
+
+
+@dataclass(frozen=True, slots=True)
+class FigureTexts:
+    """All of a figure but its picture. size, narrow_size: width and height in CSS pixels."""
+
+    name: str
+    title: str
+    caption: str
+    alt: str
+    head: tuple[str, ...]
+    rows: list[tuple[str, ...]]
+    first_number: int
+    size: tuple[int, int]
+    narrow_size: tuple[int, int]
+
+    @property
+    def table(self) -> Table:
+        return Table(self.head, self.rows, self.first_number)
+
+
+@dataclass(frozen=True, slots=True)
+class Results:
+    """The frames of an experiment as JSON can hold them, with the texts of its figures. norms: encoded pairs."""
+
+    labels: dict[int, str]
+    dimensions: dict[int, Asked]
+    rules: dict[int, str]
+    outcomes: list[Outcomes]
+    ratings: list[Cell]
+    grades: list[Cell]
+    rating_counts: list[tuple[int, int, dict[int, int]]]
+    norms: str
+    points: list[PointLine]
+    rule_bounds: dict[int, Bounds]
+    figures: list[FigureTexts]
+
+    @classmethod
+    def of(cls, frames: Frames) -> Results:
+        return cls(
+            frames.labels,
+            frames.dimensions,
+            frames.rules,
+            frames.outcomes,
+            frames.ratings,
+            frames.grades,
+            [(*key, counts) for key, counts in frames.rating_counts.items()],
+            encode_pairs(frames.norm_pairs),
+            frames.points,
+            frames.rule_bounds,
+            [texts for figure in FIGURES.values() if (texts := describe_figure(figure, frames))],
+        )
+
+    @property
+    def summary(self) -> Frames:
+        """The frames without the pairs of each item, which only pictures need."""
+        return Frames(
+            self.labels,
+            self.dimensions,
+            self.rules,
+            self.outcomes,
+            self.ratings,
+            self.grades,
+            {(condition, dimension): counts for condition, dimension, counts in self.rating_counts},
+            [],
+            self.points,
+            self.rule_bounds,
+        )
+
+    @property
+    def frames(self) -> Frames:
+        return replace(self.summary, norm_pairs=decode_pairs(self.norms))
+
+
+def describe_figure(figure: AnyFigure, frames: Frames) -> FigureTexts | None:
+    """Return the texts of a figure; None if the experiment has no data for it. Nothing is drawn."""
+    frame = figure.frame(frames)
+    if frame is None:
+        return None
+    table = figure.table(frame)
+    return FigureTexts(
+        figure.name,
+        figure.title,
+        figure.caption(frame),
+        figure.alt(frame),
+        table.head,
+        list(table.rows),
+        table.first_number,
+        figure.size(frame, WIDE),
+        figure.size(frame, NARROW),
+    )
+
+
+def encode_pairs(pairs: Sequence[NormPair]) -> str:
+    """Return a compressed text for a JSON column. `decode_pairs` reverses it exactly."""
+    import numpy as np
+
+    if not pairs:
+        return ""
+    buffer = io.BytesIO()
+    keys, at = np.unique([pair.item_key for pair in pairs], return_inverse=True)
+    columns = {name: np.array([getattr(pair, name) for pair in pairs]) for name in NormPair.__slots__}
+    np.savez(buffer, **{**columns, "item_key": at.astype(np.int32), "keys": keys})
+    return base64.b64encode(zlib.compress(buffer.getvalue(), 1)).decode("ascii")
+
+
+def decode_pairs(text: str) -> list[NormPair]:
+    import numpy as np
+
+    if not text:
+        return []
+    with np.load(io.BytesIO(zlib.decompress(base64.b64decode(text))), allow_pickle=False) as found:
+        columns = {name: found[name] for name in NormPair.__slots__}
+        columns["item_key"] = found["keys"][columns["item_key"]]
+    return [NormPair(*row) for row in zip(*(columns[name].tolist() for name in NormPair.__slots__), strict=True)]
+
+
+@dataclass(frozen=True, slots=True)
+class ResultsQuery:
+    """The results of one wave or of all, with the letters of a blind reading in place of the names of models."""
+
+    experiment: Experiment
+    wave: Wave | None = None
+    blind: BlindReading | None = None
+
+
+def _load(experiment: Experiment, content: Any) -> ResultsQuery | None:
+    number, blinds = content[1], content[2:]
+    wave = experiment.waves.filter(number=number).first() if number is not None else None
+    blind = BlindReading.objects.get(pk=blinds[0]) if blinds else None
+    return None if number is not None and wave is None else ResultsQuery(experiment, wave, blind)
+
+
+def _compute(queries: Sequence[ResultsQuery], tell: Tell) -> list[Results]:
+    found = []
+    for query in queries:
+        letters = query.blind.letters() if query.blind else None
+        found.append(Results.of(load_frames(query.experiment, query.wave, letters)))
+    return found
+
+
+def _dump(query: ResultsQuery) -> Any:
+    wave = query.wave.number if query.wave else None
+    return [query.experiment.pk, wave, *([query.blind.pk] if query.blind else [])]
+
+
+RESULTS: Aggregate[ResultsQuery, Results] = Aggregate(
+    name="results",
+    value_type=lambda: Results,
+    dump=_dump,
+    load=_load,
+    fingerprint=lambda query: fingerprint(query.experiment, query.wave),
+    is_large=lambda queries: any(has_many_answers(one.experiment, one.wave) for one in queries),
+    compute=_compute,
+    steps=("adding up answers",),
+    kept=20,
+)
+
+
+def get_results(experiment: Experiment, wave: Wave | None, blind: BlindReading | None = None) -> Cached[Results]:
+    """Return the results; their value is None until a worker has computed the first ones of a large experiment."""
+    return get(RESULTS, experiment.pk, ResultsQuery(experiment, wave, blind))
