@@ -123,7 +123,7 @@ def _items(keys: list[int]) -> Any:
 
 def _trials(side: Side, measure: Measure, items: list[int]) -> dict[int, Any]:
     """Return the first answer to each item, with its score of the measure."""
-    runs = Run.objects.filter(condition=side.condition)
+    runs = Run.objects.filter(condition__in=side.conditions)
     runs = runs if side.wave is None else runs.filter(wave=side.wave)
     trials = Trial.objects.filter(run__in=list(runs.values_list("pk", flat=True)), item__in=items, status="done")
     if measure.dimension is not None:

@@ -87,11 +87,12 @@ def pair_scores(
     a: Side, b: Side, measure: Measure, scores: tuple[ItemScores, ItemScores], *, missing_is_wrong: bool
 ) -> PairedScores:
     """Return the scores of both sides over their common items. `scores` are those of both experiments."""
-    one, other = _column(a, scores[0]), _column(b, scores[1])
+    one, other = _of_side(a, scores[0]), _of_side(b, scores[1])
     low = measure.low if measure.low is not None else 0.0
     missing = int(one.missing.sum()), int(other.missing.sum())
     if missing_is_wrong:
         one, other = one.counting_missing_as(low), other.counting_missing_as(low)
+    one, other = one.pooled(), other.pooled()
     at_a, at_b, unlike = _match(a, b, one.items, other.items)
     joined = ItemScores(
         items=one.items[at_a],
@@ -114,10 +115,11 @@ def pair_scores(
     )
 
 
-def _column(side: Side, scores: ItemScores) -> ItemScores:
-    if side.condition.pk not in scores.conditions:
-        return ItemScores.from_rows([], [], [side.condition.pk], is_binary=scores.is_binary)
-    return scores.of_conditions([side.condition.pk])
+def _of_side(side: Side, scores: ItemScores) -> ItemScores:
+    keys = [one.pk for one in side.conditions if one.pk in scores.conditions]
+    if not keys:
+        return ItemScores.from_rows([], [], [side.conditions[0].pk], is_binary=scores.is_binary)
+    return scores.of_conditions(keys)
 
 
 def _match(a: Side, b: Side, items_a: Whole, items_b: Whole) -> tuple[NDArray[np.intp], NDArray[np.intp], int]:

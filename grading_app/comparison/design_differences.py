@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,7 +55,8 @@ def compare_designs(a: Side, b: Side, dimensions: tuple[int | None, int | None])
     """Return the differences. `dimensions` are those of the measure in both experiments."""
     found = Dimension.objects.in_bulk([pk for pk in dimensions if pk is not None])
     names = tuple(str(found[pk]) if pk is not None else "" for pk in dimensions)
-    one, other = _facts(a), _facts(b)
+    is_hidden = a.letters is not None or b.letters is not None
+    one, other = (_facts(side, is_hidden) for side in (a, b))
     if any(names):
         one["Dimension"], other["Dimension"] = names
     merged = {**one, **other}
@@ -63,23 +64,34 @@ def compare_designs(a: Side, b: Side, dimensions: tuple[int | None, int | None])
     return DesignDifferences(facts, _turns(a, b))
 
 
-def _facts(side: Side) -> dict[str, str]:
-    """Return the facts from the snapshot that was sent to the model."""
-    condition, dataset, content = side.condition, side.experiment.dataset, side.condition.content
+def _facts(side: Side, is_hidden: bool) -> dict[str, str]:
+    """Return the facts from the snapshot that was sent to the model. is_hidden: without what tells models apart."""
+    dataset = side.experiment.dataset
     waves = {"Wave": str(side.wave) if side.wave else "all waves"}
+    models = [side.letters[one.model_id] if side.letters else one.model.name for one in side.conditions]
     facts = {
         "Experiment": side.experiment.slug,
         **waves,
         "Dataset": f"{dataset}, hash {dataset.content_hash[:HASH]}" if dataset.content_hash else f"{dataset}, draft",
-        "Model": condition.model.name,
-        **_parameters("Model", content.get("model")),
-        "Prompt": str(condition.prompt) if condition.prompt else "",
-        **_parameters("Prompt", content.get("prompt")),
-        "Sampler": str(condition.sampler),
-        **_parameters("Sampler", content.get("sampler")),
+        "Model": _join(models),
+        **({} if is_hidden else _of_all(side, "Model")),
+        "Prompt": _join(str(one.prompt) if one.prompt else "" for one in side.conditions),
+        **_of_all(side, "Prompt"),
+        "Sampler": _join(str(one.sampler) for one in side.conditions),
+        **_of_all(side, "Sampler"),
         "Repetitions": str(side.experiment.samples),
     }
     return {name: value for name, value in facts.items() if value}
+
+
+def _join(names: Iterable[str]) -> str:
+    return ", ".join(dict.fromkeys(name for name in names if name))
+
+
+def _of_all(side: Side, name: str) -> dict[str, str]:
+    """Return the parameters of one part, if all conditions of the side have the same."""
+    contents = [one.content.get(name.lower()) for one in side.conditions]
+    return _parameters(name, contents[0]) if all(one == contents[0] for one in contents) else {}
 
 
 def _parameters(name: str, content: Any) -> dict[str, str]:
@@ -91,13 +103,18 @@ def _parameters(name: str, content: Any) -> dict[str, str]:
 
 def _turns(a: Side, b: Side) -> list[TurnDifference]:
     one, other = _messages(a), _messages(b)
-    if one == other:
+    if one == other or None in (one, other):
         return []
+    one, other = one or {}, other or {}
     titles = list(dict.fromkeys([*one, *other]))
     return [TurnDifference(title, side_by_side(one.get(title, ""), other.get(title, ""))) for title in titles]
 
 
-def _messages(side: Side) -> dict[str, str]:
-    prompt = side.condition.content.get("prompt")
+def _messages(side: Side) -> dict[str, str] | None:
+    """Return the turns of the side's prompt; None if its conditions have several prompts."""
+    prompts = [one.content.get("prompt") for one in side.conditions]
+    prompt = prompts[0]
+    if any(one != prompt for one in prompts):
+        return None
     messages = prompt.get("messages", []) if isinstance(prompt, dict) else []
     return {f"Turn {at}, {turn['role']}": str(turn["content"]) for at, turn in enumerate(messages, 1)}

@@ -20,6 +20,7 @@ from grading_app.comparison.condition_scores import PairedScores, get_side_score
 from grading_app.comparison.condition_sides import Side, common_measures, experiment_of, find_side, list_sides
 from grading_app.comparison.design_differences import compare_designs
 from grading_app.forms.compare import FILTERS, CompareForm
+from grading_app.models import BlindReading
 from grading_app.reports.score_matrix import Measure
 from grading_app.views.result_tables import requested_file, table_context
 from runs_app.models import Experiment
@@ -36,8 +37,9 @@ RATED = {"gained": "B higher", "lost": "B lower"}  # The labels of filters for s
 def compare(request: HttpRequest) -> HttpResponse:
     """Show a choice and, once two sides are chosen, their comparison.
 
-    `a` and `b` are `experiment:condition`, with `:wave` for one wave; a name alone means the experiment's first
-    condition. `experiment` may be given twice instead, as the list of experiments does.
+    `a` and `b` are `experiment:condition` or `experiment:all`, with `:wave` for one wave. A name alone means all
+    conditions; the same name twice means the first two conditions. `experiment` may be given twice instead, as the list
+    of experiments does.
     """
     ticked = request.GET.getlist("experiment")
     wanted_a = request.GET.get("a") or (ticked[0] if ticked else "")
@@ -45,9 +47,11 @@ def compare(request: HttpRequest) -> HttpResponse:
     chosen = _experiments(request, [wanted for wanted in (wanted_a, wanted_b) if wanted])
     offered = Experiment.objects.visible_to(request.user).filter(runs__isnull=False).select_related("dataset")
     recent = offered.distinct().order_by("-created_at", "-pk")[:OFFERED]
-    sides = list_sides(dict.fromkeys([*chosen, *recent]))
-    a = _side(wanted_a, sides)
-    b = _side(wanted_b, sides, a)
+    shown = list(dict.fromkeys([*chosen, *recent]))
+    hidden = BlindReading.objects.hidden_for(request.user).filter(experiment__in=shown)
+    readings = {one.experiment_id: one for one in hidden.select_related("experiment")}
+    sides = list_sides(shown, readings)
+    a, b = _both_sides(wanted_a, wanted_b, sides)
     data = request.GET.copy()
     for name, side in (("a", a), ("b", b)):
         if side is not None:
@@ -57,6 +61,7 @@ def compare(request: HttpRequest) -> HttpResponse:
     context: dict[str, Any] = {
         "form": form, "a": a, "b": b, "measures": measures, "sides": sides, "too_many": len(ticked) > 2,
         "swapped": _swapped(data) if a and b else "",
+        "hidden": [readings[pk] for pk in dict.fromkeys(one.experiment.pk for one in (a, b) if one) if pk in readings],
     }  # fmt: skip
     if a is None or b is None or not measures or not form.is_valid():
         return render(request, "grading_app/compare.html", context)
@@ -68,6 +73,16 @@ def _experiments(request: HttpRequest, references: list[str]) -> list[Experiment
     if None in slugs:
         raise Http404
     return [visible_experiment(request, slug) for slug in dict.fromkeys(slugs) if slug]
+
+
+def _both_sides(wanted_a: str, wanted_b: str, sides: dict[str, list[Side]]) -> tuple[Side | None, Side | None]:
+    if wanted_a and wanted_a == wanted_b and ":" not in wanted_a:
+        single = {slug: [one for one in found if not one.is_whole] for slug, found in sides.items()}
+        a = next(iter(single[wanted_a]), None)
+        return a, _side(wanted_b, single, a)
+    a = _side(wanted_a, sides)
+    same = a is not None and experiment_of(wanted_b) == a.experiment.slug
+    return a, _side(wanted_b, sides, a if same else None)
 
 
 def _side(reference: str, sides: dict[str, list[Side]], other: Side | None = None) -> Side | None:
@@ -95,7 +110,8 @@ def _compared(
     pair = paired.pair
     address = partial(_filter_address, request)
     tables = comparison_tables(paired, pair, measure, names, wanted["margin"], address) if pair else []
-    if (file := requested_file(request, tables, f"compare-{a.condition.pk}-{b.condition.pk}")) is not None:
+    basename = f"compare-{a.reference}-{b.reference}".replace(":", "-")
+    if (file := requested_file(request, tables, basename)) is not None:
         return file
     rows = paired.select(wanted["filter"] or "all")
     page = Paginator(rows, PER_PAGE).get_page(request.GET.get("page"))
@@ -117,7 +133,7 @@ def _compared(
 
 
 def _is_unfinished(side: Side) -> bool:
-    runs = side.experiment.runs.filter(condition=side.condition)
+    runs = side.experiment.runs.filter(condition__in=side.conditions)
     runs = runs if side.wave is None else runs.filter(wave=side.wave)
     return any(run.n_pending or run.n_running for run in runs)
 

@@ -219,11 +219,36 @@ def test_two_waves_of_a_condition_are_compared(client):
     assert "wave-1" in opened(client, made, a=reference(made, "a", 0), b=reference(made, "a", 1)).content.decode()
 
 
-def test_two_ticked_experiments_are_compared_by_their_first_conditions(client, quiz):
-    other = make_quiz("again", dataset=quiz.dataset, right=(18, 18), owner=quiz.owner)
+def test_two_waves_are_compared_over_all_conditions(client):
+    made = make_quiz("waves", right=(10, 20))
+    for run in factories.make_runs(made, wave=1, status="done"):
+        factories.plan_trials(run, answer=lambda item, *_: item.target if item.position < 18 else "-1")
+    grade(made, by="test")
+    (row,) = record_of(client, made, a="waves:all:0", b="waves:all:1")
+    assert float(row["difference"]) == pytest.approx((18 - 15) / 30)
+    page = opened(client, made, a="waves:all:0", b="waves:all:1")
+    assert {"name": "Model", "a": "a, b", "b": "a, b"} in [
+        {"name": fact.name, "a": fact.a, "b": fact.b} for fact in page.context["design"].facts
+    ]
+
+
+def test_items_that_only_one_experiment_has_are_announced_for_wholes_too(client, quiz):
+    items = [factories.plain_question(n) for n in range(25)]
+    make_quiz("fewer", dataset=factories.make_dataset("fewer-items", items), right=(12, 24), owner=quiz.owner)
+    text = " ".join(opened(client, quiz, a="quiz", b="fewer").content.decode().split())
+    assert "The items differ. 5 items have a score in A only." in text
+
+
+def test_two_ticked_experiments_are_compared_as_wholes(client, quiz):
+    make_quiz("again", dataset=quiz.dataset, right=(18, 24), owner=quiz.owner)
     client.force_login(quiz.owner)
     page = client.get(reverse("compare"), {"experiment": ["quiz", "again"]})
-    assert (page.context["a"].reference, page.context["b"].reference) == (reference(quiz, "a"), reference(other, "a"))
+    assert (page.context["a"].reference, page.context["b"].reference) == ("quiz:all", "again:all")
+    assert page.context["pair"].change.mean == pytest.approx((18 - 12) / 2 / 30), "the mean of both conditions"
+    assert page.context["pair"].two_by_two is None, "an item has two answers on each side"
+    facts = {fact.name: (fact.a, fact.b) for fact in page.context["design"].differing}
+    assert facts["Experiment"] == ("quiz", "again")
+    assert len(page.context["rows"]) == 20
     alone = client.get(reverse("compare"), {"experiment": "quiz"})
     assert (alone.context["a"].name, alone.context["b"].name) == ("a", "b")
 

@@ -95,4 +95,6 @@ def test_two_ticked_experiments_are_compared(quiz, visitor, checked):
     page.get_by_label("Compare pears").check()
     page.get_by_label("Compare apples").check()
     page.get_by_role("button", name="Compare ticked experiments").click()
-    expect(page.locator(".compare-result")).to_contain_text("pears / careful beats apples / hasty by 45.0 pp [")
+    expect(page.locator(".compare-result")).to_contain_text(
+        "pears / careful beats apples / all conditions by 30.0 pp ["
+    )
