@@ -12,7 +12,7 @@ from grading_app.statistics.condition_pairs import (
     ConditionPair,
     benjamini_hochberg,
     compare_conditions,
-    permutation_p,
+    permutation_ps,
     wilcoxon_p,
 )
 from grading_app.statistics.paired import holm
@@ -26,7 +26,7 @@ def condition_tables(data: AnalysisData) -> list[ResultTable]:
     pairs = [found for a, b in _pairs(data) if (found := compare_conditions(data.scores, a, b, data.bounds))]
     if not pairs:
         return []
-    corrected = holm([pair.change.p if pair.change.p is not None else 1.0 for pair in pairs])
+    corrected = holm([_p(pair) for pair in pairs])
     tables = [_differences(data, pairs, corrected)]
     if any(pair.two_by_two for pair in pairs):
         tables.append(_right_and_wrong(data, pairs))
@@ -61,21 +61,31 @@ def _differences(data: AnalysisData, pairs: list[ConditionPair], corrected: list
         ResultColumn("losses", "B lower", "count"),
         ResultColumn("ties", "Equal", "count"),
     ]
-    rates = benjamini_hochberg([pair.change.p if pair.change.p is not None else 1.0 for pair in pairs])
-    rows = []
-    for pair, p_holm, p_bh in zip(pairs, corrected, rates, strict=True):
-        rows.append({**_row(data, pair), "p_holm": p_holm, "p_bh": p_bh})
-    rows.sort(key=lambda row: 1.0 if row["p"] is None else row["p"])
+    rates = benjamini_hochberg([_p(pair) for pair in pairs])
+    found = sorted(zip(pairs, corrected, rates, strict=True), key=lambda one: _p(one[0]))
+    found = found[:MOST_PAIRS]  # Resampling is slow, so only the pairs of the table are resampled.
+    differences = [data.scores.paired(pair.a, pair.b)[1] for pair, _, _ in found]
+    resampled = permutation_ps(differences)
+    rows = [
+        {
+            **_row(data, pair),
+            "p_holm": p_holm,
+            "p_bh": p_bh,
+            "p_permutation": p if len(apart) > 1 else None,
+            "p_wilcoxon": wilcoxon_p(apart),
+        }
+        for (pair, p_holm, p_bh), apart, p in zip(found, differences, resampled, strict=True)
+    ]
     notes = ["The unit of each test is the item: repetitions are averaged first."]
-    if len(rows) > MOST_PAIRS:
+    if len(pairs) > MOST_PAIRS:
         notes.append(
-            f"{MOST_PAIRS} of {len(rows)} pairs, those with the smallest p. Choose a baseline or fewer conditions."
+            f"{MOST_PAIRS} of {len(pairs)} pairs, those with the smallest p. Choose a baseline or fewer conditions."
         )
     return ResultTable(
         "differences",
         "Differences between conditions",
         columns,
-        rows[:MOST_PAIRS],
+        rows,
         formula="B − A: mean over common items of the difference of cell means.",
         correction=f"Holm and Benjamini–Hochberg over the {len(pairs)} comparisons of this table.",
         sentence=_sentence(data, pairs, corrected),
@@ -83,8 +93,11 @@ def _differences(data: AnalysisData, pairs: list[ConditionPair], corrected: list
     )
 
 
+def _p(pair: ConditionPair) -> float:
+    return 1.0 if pair.change.p is None else pair.change.p
+
+
 def _row(data: AnalysisData, pair: ConditionPair) -> dict[str, Any]:
-    _, apart = data.scores.paired(pair.a, pair.b)
     change = pair.change
     return {
         "a": data.labels[pair.a],
@@ -96,8 +109,6 @@ def _row(data: AnalysisData, pair: ConditionPair) -> dict[str, Any]:
         "difference_ci": (change.low, change.high) if change.low is not None else None,
         "test": change.test or change.reason,
         "p": change.p,
-        "p_permutation": permutation_p(apart) if len(apart) > 1 else None,
-        "p_wilcoxon": wilcoxon_p(apart),
         "effect": pair.effect,
         "wins": pair.wins,
         "losses": pair.losses,
@@ -122,13 +133,8 @@ def _sentence(data: AnalysisData, pairs: list[ConditionPair], corrected: list[fl
         within = f", 95 % interval {scale * ends[0]:.3g} to {scale * ends[1]:.3g}{unit}"
     return (
         f"{data.labels[high]} scores {text} above {data.labels[low]} on {pair.items} items"
-        f"{within} (p {_p_text(p)} after Holm's correction)."
+        f"{within} (p {statistic_format.p_equation(p)} after Holm's correction)."
     )
-
-
-def _p_text(p: float) -> str:
-    text = statistic_format.p_value(p)
-    return text if text.startswith("<") else f"= {text}"
 
 
 def _right_and_wrong(data: AnalysisData, pairs: list[ConditionPair]) -> ResultTable:

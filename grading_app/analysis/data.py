@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from datasets_app.models import Item, Norm
 from grading_app.analysis.scope import MISSING_WRONG, Scope
-from grading_app.reports.frames import labels_of
+from grading_app.reports.frames import facets_of, labels_of
 from grading_app.reports.score_matrix import load_item_scores
 from grading_app.statistics.intervals import Bounds
 from grading_app.statistics.item_scores import Floats, ItemScores
@@ -33,13 +33,14 @@ class Norms:
 class AnalysisData:
     """The scores of a scope. Arrays follow the items and conditions of `scores`.
 
-    labels: the names of the conditions by primary key. keys, categories: of the items. norms: None if the dataset has
-    none for the measure's dimension.
+    labels: the names of the conditions by primary key. facets: the names of their model, prompt and sampler. keys,
+    categories: of the items. norms: None if the dataset has none for the measure's dimension.
     """
 
     scope: Scope
     scores: ItemScores
     labels: dict[int, str]
+    facets: dict[int, tuple[str, str, str]]
     keys: list[str]
     categories: list[str]
     norms: Norms | None
@@ -63,13 +64,16 @@ class AnalysisData:
 def load_analysis_data(scope: Scope) -> AnalysisData:
     """Read the scores of the scope, and the items, conditions and norms that belong to them."""
     scores = narrow_scores(scope, load_item_scores(scope.experiment, scope.measure, scope.wave, scope.exclude))
-    labels = labels_of(scope.experiment, scope.wave)
+    letters = scope.blind.letters() if scope.blind else None
+    labels, facets = labels_of(scope.experiment, scope.wave, letters), facets_of(scope.experiment, letters)
+    scores = scores.of_conditions([key for key in labels if key in scores.conditions])
     described = Item.objects.filter(dataset=scope.experiment.dataset_id).values_list("pk", "key", "category")
     items = {pk: (key, category) for pk, key, category in described.iterator()}
     return AnalysisData(
         scope=scope,
         scores=scores,
         labels={key: labels[key] for key in scores.conditions.tolist()},
+        facets={key: facets[key] for key in scores.conditions.tolist()},
         keys=[items[int(pk)][0] for pk in scores.items],
         categories=[items[int(pk)][1] for pk in scores.items],
         norms=_norms(scope, scores),

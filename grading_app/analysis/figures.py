@@ -4,18 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
-from grading_app.reports import plot_style
+from grading_app.reports import plot_style, statistic_format
 from grading_app.reports.result_table import ResultTable, Row
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-MOST_ROWS = 40
-ROW = 24
+MOST_ROWS, MOST_COLUMNS = 40, 20
+ROW, HEADS = 24, 34
 PER_CENT = {"share": (100, " (%)"), "signed_share": (100, " (percentage points)")}
 LABELS = 190  # CSS pixels for the names of rows on a wide figure.
+
+
+class TableFigure(Protocol):
+    """A picture of one table. `rows` is empty if the table has nothing to draw. Sizes are CSS pixels."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def table(self) -> str: ...
+    @property
+    def title(self) -> str: ...
+    @property
+    def caption(self) -> str: ...
+    def rows(self, table: ResultTable) -> list[Any]: ...
+    def alt(self, table: ResultTable) -> str: ...
+    def size(self, table: ResultTable, width: int) -> tuple[int, int]: ...
+    def draw(self, table: ResultTable, width: int) -> Figure: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +48,7 @@ class IntervalFigure:
     interval: str
     axis: str
     zero: bool = False
+    caption: str = "Points with 95 % intervals."
 
     def rows(self, table: ResultTable) -> list[Row]:
         """Return the rows that have a value, the first ones of many."""
@@ -64,6 +83,129 @@ class IntervalFigure:
         return figure
 
 
+@dataclass(frozen=True, slots=True)
+class HeatMap:
+    """The mean of each condition and category as a shade: from the lowest mean of the table to the highest."""
+
+    name: str
+    table: str
+    title: str
+    caption: str = "A row for each condition, a column for each category. The darker, the higher the mean."
+
+    def rows(self, table: ResultTable) -> list[Row]:
+        found = [row for row in table.rows if row.get("mean") is not None]
+        return found if len(_unique(found, "condition")) > 1 else []
+
+    def alt(self, table: ResultTable) -> str:
+        rows = self.rows(table)
+        sizes = f"{len(_unique(rows, 'condition'))} conditions by {len(_unique(rows, 'category'))} categories"
+        return f"{self.title}: {sizes}. The table holds the numbers."
+
+    def size(self, table: ResultTable, width: int) -> tuple[int, int]:
+        return width, HEADS + 44 + ROW * len(_unique(self.rows(table), "condition")[:MOST_ROWS])
+
+    def draw(self, table: ResultTable, width: int) -> Figure:
+        rows = self.rows(table)
+        conditions = _unique(rows, "condition")[:MOST_ROWS]
+        categories = _unique(rows, "category")[:MOST_COLUMNS]
+        means = {(row["condition"], row["category"]): row["mean"] for row in rows}
+        low, high = min(means.values()), max(means.values())
+        is_share = next(column for column in table.columns if column.name == "mean").kind == "share"
+        left = LABELS if width >= plot_style.WIDE else width // 3
+        grid = plot_style.Grid(1, 1, width, ROW * len(conditions), left=left, top=HEADS)
+        figure, (axis,) = grid.figure()
+        room = grid.panel_width / len(categories)
+        for (condition, category), mean in means.items():
+            if condition not in conditions or category not in categories:
+                continue
+            x, y = categories.index(category), -conditions.index(condition)
+            shade = 0.08 + 0.92 * ((mean - low) / (high - low) if high > low else 0.0)
+            axis.bar([x], [0.94], width=0.96, bottom=y - 0.47, color=plot_style.DATA, alpha=shade, linewidth=0)
+            if room >= 34:
+                text = f"{100 * mean:.0f} %" if is_share else statistic_format.number(mean, 1)
+                ink = plot_style.SURFACE if shade > 0.55 else plot_style.TEXT
+                axis.text(x, y, text, ha="center", va="center", fontsize=plot_style.SMALL, color=ink)
+        axis.set_xlim(-0.5, len(categories) - 0.5)
+        axis.set_ylim(-len(conditions) + 0.5, 0.5)
+        names = [plot_style.shortened(str(one), left - 12) for one in conditions]
+        axis.set_yticks([-at for at in range(len(conditions))], names)
+        axis.xaxis.tick_top()
+        heads = [plot_style.shortened(str(one), max(room, 60)) for one in categories]
+        axis.set_xticks(
+            range(len(categories)), heads, rotation=0 if room >= 60 else 35, ha="center" if room >= 60 else "left"
+        )
+        axis.spines["bottom"].set_visible(False)
+        return figure
+
+
+@dataclass(frozen=True, slots=True)
+class RegressionFigure:
+    """Conditions over norms, item by item: the line of least squares with its band, and Deming's line, dashed.
+
+    The table's `data` holds the panels: points, lines and the ends of the band.
+    """
+
+    name: str
+    table: str
+    title: str
+    caption: str = (
+        "Each point is an item. The line is model = a + b × human by least squares with its 95 % confidence band, the "
+        "dashed line Deming's regression, the dotted one agreement."
+    )
+
+    def rows(self, table: ResultTable) -> list[Any]:
+        return list(table.data.get("panels", []))
+
+    def alt(self, table: ResultTable) -> str:
+        named = ", ".join(str(panel["label"]) for panel in self.rows(table))
+        return f"{self.title} of {named}. The table holds the numbers."
+
+    def _grid(self, table: ResultTable, width: int) -> plot_style.Grid:
+        panels = len(self.rows(table))
+        columns = min(panels, 2 if width >= plot_style.WIDE else 1)
+        side = min(240, (width - 52 - (columns - 1) * 30) // columns)
+        used = 52 + columns * side + (columns - 1) * 30
+        return plot_style.Grid(panels, columns, used, panel_height=side, left=40, top=30, gap_x=30, gap_y=58)
+
+    def size(self, table: ResultTable, width: int) -> tuple[int, int]:
+        grid = self._grid(table, width)
+        return grid.width, grid.height
+
+    def draw(self, table: ResultTable, width: int) -> Figure:
+        grid = self._grid(table, width)
+        figure, axes = grid.figure()
+        for place, (axis, panel) in enumerate(zip(axes, self.rows(table), strict=True)):
+            _draw_regression(axis, panel)
+            plot_style.head(axis, plot_style.shortened(panel["label"], grid.panel_width))
+            if place % grid.columns == 0:
+                axis.set_ylabel("Model mean", fontsize=plot_style.SMALL, color=plot_style.MUTED)
+            if place + grid.columns >= grid.panels:
+                axis.set_xlabel("Human mean", fontsize=plot_style.SMALL, color=plot_style.MUTED)
+        return figure
+
+
+def _draw_regression(axis: Axes, panel: Row) -> None:
+    points, x = {"linestyle": "none", "marker": "o", "markeredgewidth": 0, "alpha": 0.5}, panel["line_x"]
+    many = len(panel["x"]) > 500
+    axis.plot(
+        panel["x"], panel["y"], color=plot_style.DATA_SOFT, markersize=5 * plot_style.PIXEL, rasterized=many, **points
+    )
+    ends = [panel["low"], panel["high"]]
+    axis.plot(ends, ends, color=plot_style.RULE, linewidth=plot_style.PIXEL, dashes=(1, 3), zorder=1)
+    axis.fill_between(x, panel["band_low"], panel["band_high"], color=plot_style.DATA, alpha=0.2, linewidth=0)
+    axis.plot(x, panel["line"], color=plot_style.DATA, linewidth=2 * plot_style.PIXEL)
+    if panel.get("deming"):
+        axis.plot(x, panel["deming"], color=plot_style.HUMAN, linewidth=1.5 * plot_style.PIXEL, dashes=(5, 3))
+    margin = 0.03 * (panel["high"] - panel["low"])
+    axis.set_xlim(panel["low"] - margin, panel["high"] + margin)
+    axis.set_ylim(panel["low"] - margin, panel["high"] + margin)
+    axis.spines["left"].set(visible=True, color=plot_style.RULE, linewidth=plot_style.PIXEL)
+
+
+def _unique(rows: Sequence[Row], name: str) -> list[Any]:
+    return list(dict.fromkeys(row[name] for row in rows))
+
+
 def _of_condition(row: Row) -> str:
     category = row.get("category")
     return f"{row['condition']} · {category}" if category else str(row["condition"])
@@ -73,19 +215,29 @@ def _of_pair(row: Row) -> str:
     return f"{row['b']} − {row['a']}"
 
 
-FIGURES: Sequence[IntervalFigure] = (
+FIGURES: Sequence[TableFigure] = (
     IntervalFigure("means", "descriptives", "Scores by condition", _of_condition, "mean", "interval", "Mean score"),
     IntervalFigure(
         "category-means", "categories", "Scores by category", _of_condition, "mean", "interval", "Mean score"
     ),
+    HeatMap("category-map", "categories", "Condition by category"),
     IntervalFigure(
         "norm-differences", "norm_differences", "Difference from the norms", _of_condition, "difference",
         "difference_ci", "Model minus norm", zero=True,
     ),
+    RegressionFigure("norm-regression", "norm_regression", "Regression on the norms"),
     IntervalFigure("norm-r", "norm_agreement", "Correlation with the norms", _of_condition, "r", "r_ci", "Pearson's r"),
     IntervalFigure(
         "differences", "differences", "Differences between conditions", _of_pair, "difference", "difference_ci",
         "B − A", zero=True,
+    ),
+    IntervalFigure(
+        "marginal-means", "marginal_means", "Marginal means of the factors",
+        lambda row: f"{row['factor']}: {row['level']}", "mean", "interval", "Mean over items and the other factors",
+    ),
+    IntervalFigure(
+        "category-differences", "category_differences", "Differences by category",
+        lambda row: f"{row['category']}: {row['condition']}", "difference", "difference_ci", "Difference", zero=True,
     ),
     IntervalFigure(
         "variance", "variance_components", "Where the variance lies", lambda row: str(row["source"]), "share",
@@ -98,7 +250,7 @@ FIGURES: Sequence[IntervalFigure] = (
 )  # fmt: skip
 
 
-def figures_of(tables: Mapping[str, ResultTable]) -> list[tuple[IntervalFigure, ResultTable]]:
+def figures_of(tables: Mapping[str, ResultTable]) -> list[tuple[TableFigure, ResultTable]]:
     """Return the figures for which there is a table with a value."""
     pairs = [(figure, tables[figure.table]) for figure in FIGURES if figure.table in tables]
     return [(figure, table) for figure, table in pairs if figure.rows(table)]

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from grading_app.analysis.data import AnalysisData, Norms
+from grading_app.analysis.regression_panels import MOST_PANELS, regression_panels
 from grading_app.reports import statistic_format
 from grading_app.reports.result_table import ResultColumn, ResultTable, Row
 from grading_app.statistics import reference
@@ -51,7 +52,49 @@ def norm_tables(data: AnalysisData) -> list[ResultTable]:
     builders: list[Callable[[AnalysisData, Norms, list[Matched]], ResultTable]] = [
         _differences, _agreement, _errors, _regression, _distribution
     ]  # fmt: skip
-    return [build(data, data.norms, matched) for build in builders]
+    tables = [build(data, data.norms, matched) for build in builders]
+    return [_leaderboard(matched, tables), *tables]
+
+
+LEADERS = (
+    ("difference", "Bias", "signed", 3),
+    ("r", "Pearson's r", "coefficient", 2),
+    ("rho", "Spearman's rho", "coefficient", 2),
+    ("ccc", "Lin's CCC", "coefficient", 2),
+    ("icc21", "ICC(2,1)", "coefficient", 2),
+    ("icc31", "ICC(3,1)", "coefficient", 2),
+    ("mae", "MAE", "number", 3),
+    ("rmse", "RMSE", "number", 3),
+    ("ols_b", "Slope", "number", 2),
+    ("ks", "Kolmogorov–Smirnov D", "number", 3),
+    ("wasserstein", "Wasserstein distance", "number", 3),
+)
+
+
+def _leaderboard(matched: list[Matched], tables: list[ResultTable]) -> ResultTable:
+    """Return every measure of agreement in one row for each condition, from the tables that hold their intervals."""
+    merged: dict[str, dict[str, Any]] = {
+        one.label: {"condition": one.label, "items": len(one.model)} for one in matched
+    }
+    for table in tables:
+        for row in table.rows:
+            merged[row["condition"]] |= {name: row[name] for name, *_ in LEADERS if name in row}
+    rows = sorted(merged.values(), key=lambda row: row["mae"])
+    best = next(row for row in rows if row["condition"] != POOLED)
+    return ResultTable(
+        "norm_leaderboard",
+        "Conditions by their agreement with the norms",
+        [
+            ResultColumn("condition", "Condition"),
+            ResultColumn("items", "Items", "count"),
+            *(ResultColumn(name, label, kind, places) for name, label, kind, places in LEADERS),  # type: ignore[arg-type]
+        ],
+        rows,
+        sentence=f"{best['condition']} has the lowest mean absolute error: "
+        f"{statistic_format.number(best['mae'], 3)} over {best['items']} items.",
+        notes=["Sort by any column. The tables below have the intervals of these numbers.", TOO_FEW],
+        is_sortable=True,
+    )
 
 
 def _matched(data: AnalysisData, norms: Norms) -> Iterator[Matched]:
@@ -247,6 +290,7 @@ def _regression(data: AnalysisData, norms: Norms, matched: list[Matched]) -> Res
         ResultColumn("r_squared", "R²", "coefficient"),
         *_line_columns("deming", "Deming"),
     ]
+    drawn = [(one.label, one.people, one.model) for one in sorted(matched, key=lambda one: one.label == POOLED)]
     rows = []
     for one in matched:
         ols, both = reference.least_squares(one.people, one.model), reference.deming(one.people, one.model)
@@ -266,7 +310,12 @@ def _regression(data: AnalysisData, norms: Norms, matched: list[Matched]) -> Res
         rows,
         formula="model = a + b × human. Least squares takes the norms as exact; Deming's regression allows equal "
         "errors in both, with jackknife intervals (Linnet 1990).",
-        notes=["A slope below 1 means that the condition uses less of the scale than people do.", TOO_FEW],
+        notes=[
+            "A slope below 1 means that the condition uses less of the scale than people do.",
+            f"The figure shows at most {MOST_PANELS} conditions, the mean of conditions among them.",
+            TOO_FEW,
+        ],
+        data={"panels": regression_panels(drawn, data.bounds)},
     )
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from django import forms
 from django.http import QueryDict
 
+from grading_app.models import BlindReading
 from grading_app.reports.frames import labels_of
 from grading_app.reports.score_matrix import EXCLUSIONS, Measure, list_measures
 from runs_app.models import Experiment, Wave
@@ -27,7 +28,8 @@ class Scope:
 
     conditions: primary keys; empty for all. category: "" for all. exclude: names of EXCLUSIONS. missing: how answers
     without a score count. baseline: the condition that the others are compared with; None for all pairs. margin: the
-    largest difference that counts as equivalent, in units of the measure; None without an equivalence test.
+    largest difference that counts as equivalent, in units of the measure; None without an equivalence test. blind: the
+    blind reading whose letters stand for the names of models; it belongs to the reader and is no choice of the address.
     """
 
     experiment: Experiment
@@ -39,6 +41,7 @@ class Scope:
     missing: str = MISSING_EXCLUDED
     baseline: int | None = None
     margin: float | None = None
+    blind: BlindReading | None = None
 
     @property
     def parameters(self) -> str:
@@ -80,11 +83,11 @@ class ScopeForm(forms.Form):
     baseline = forms.TypedChoiceField(label="Baseline", required=False, coerce=int, empty_value=None)
     margin = forms.FloatField(label="Equivalence margin", required=False, min_value=0)
 
-    def __init__(self, data: QueryDict, experiment: Experiment) -> None:
+    def __init__(self, data: QueryDict, experiment: Experiment, blind: BlindReading | None = None) -> None:
         super().__init__(data)
-        self.experiment = experiment
+        self.experiment, self.blind = experiment, blind
         self.measures = list_measures(experiment)
-        self.labels = labels_of(experiment)
+        self.labels = labels_of(experiment, None, blind.letters() if blind else None)
         self._offer("measure", [(one.key, one.label) for one in self.measures])
         self._offer("wave", [("", "All"), *((wave.number, str(wave)) for wave in experiment.waves.all())])
         self._offer("condition", list(self.labels.items()))
@@ -113,4 +116,5 @@ class ScopeForm(forms.Form):
             missing=found["unreadable"] or MISSING_EXCLUDED,
             baseline=found["baseline"],
             margin=found["margin"],
+            blind=self.blind,
         )

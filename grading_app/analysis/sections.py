@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from grading_app.analysis.category_differences import category_tables
 from grading_app.analysis.condition_differences import condition_tables
 from grading_app.analysis.data import AnalysisData
 from grading_app.analysis.descriptives import descriptive_tables
+from grading_app.analysis.factors import factor_tables
 from grading_app.analysis.models import model_tables
 from grading_app.analysis.norms import norm_tables
 from grading_app.analysis.outliers import outlier_tables
@@ -32,7 +34,12 @@ class Section:
 SECTIONS = (
     Section("descriptives", "Descriptives", "How are the scores distributed?", descriptive_tables),
     Section("norms", "Against norms", "How close are the ratings to those of people?", norm_tables),
-    Section("conditions", "Between conditions", "Which conditions differ, and by how much?", condition_tables),
+    Section(
+        "conditions",
+        "Between conditions",
+        "Which conditions differ, and by how much?",
+        lambda data: [*condition_tables(data), *factor_tables(data), *category_tables(data)],
+    ),
     Section(
         "variance",
         "Variance and design",

@@ -11,6 +11,7 @@ from django.http import QueryDict
 from grading_app.analysis.data import load_analysis_data
 from grading_app.analysis.scope import Scope, ScopeForm
 from grading_app.analysis.sections import section_tables
+from grading_app.models import BlindReading
 from grading_app.reports.cached_aggregates import Aggregate, Cached, Tell, get
 from grading_app.reports.frame_cache import fingerprint
 from grading_app.reports.result_table import ResultTable
@@ -30,14 +31,20 @@ class AnalysisTables:
 
 @dataclass(frozen=True, slots=True)
 class AnalysisQuery:
-    """A scope, and the parameters of the address that it was read from."""
+    """A scope with its blind reading, and the parameters of the address that it was read from."""
 
     scope: Scope
     parameters: str
 
 
+def _dump(query: AnalysisQuery) -> Any:
+    blind = query.scope.blind
+    return [query.scope.experiment.pk, query.parameters, *([blind.pk] if blind else [])]
+
+
 def _load(experiment: Experiment, content: Any) -> AnalysisQuery | None:
-    scope = ScopeForm(QueryDict(content[1]), experiment).scope()
+    blind = BlindReading.objects.get(pk=content[2]) if len(content) > 2 else None
+    scope = ScopeForm(QueryDict(content[1]), experiment, blind).scope()
     return AnalysisQuery(scope, content[1]) if scope else None
 
 
@@ -56,11 +63,12 @@ ANALYSIS: Aggregate[AnalysisQuery, AnalysisTables] = Aggregate(
     name="analysis",
     version=3,
     value_type=lambda: AnalysisTables,
-    dump=lambda query: [query.scope.experiment.pk, query.parameters],
+    dump=_dump,
     load=_load,
     fingerprint=lambda query: fingerprint(query.scope.experiment, query.scope.wave),
     is_large=lambda queries: True,
     compute=_compute,
+    version=2,
     steps=("reading scores", "computing tables"),
     kept=40,
 )

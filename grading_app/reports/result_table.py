@@ -9,7 +9,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 from evalsite.lib.text.number_format import MISSING, format_count, format_money
@@ -62,7 +62,8 @@ class ResultTable:
     name: in addresses and file names. rows: values by column name; a missing value is None. formula: how the numbers
     are computed, with the source. test: the name of the test. correction: the multiplicity correction, with its family.
     sentence: the result in one sentence, with its uncertainty. notes: remarks below the table. links: for rows that
-    lead to trials, an address by column name, in the order of the rows.
+    lead to trials, an address by column name, in the order of the rows. data: what a figure needs beside the rows, as
+    JSON can hold it; files do not have it. is_sortable: the page lets the reader sort the rows.
     """
 
     name: str
@@ -75,6 +76,24 @@ class ResultTable:
     sentence: str = ""
     notes: Sequence[str] = ()
     links: Sequence[Mapping[str, str]] = field(default_factory=list)
+    data: Mapping[str, Any] = field(default_factory=dict)
+    is_sortable: bool = False
+
+    def sort_by(self, wanted: str) -> ResultTable:
+        """Return the table sorted by a column, in descending order after a minus sign; missing values are last.
+
+        An order that names no column changes nothing.
+        """
+        name, is_descending = wanted.removeprefix("-"), wanted.startswith("-")
+        column = next((one for one in self.columns if one.name == name), None)
+        if column is None:
+            return self
+        places = range(len(self.rows))
+        known = [at for at in places if self.rows[at].get(name) is not None]
+        known.sort(key=lambda at: self.rows[at][name], reverse=is_descending)
+        order = [*known, *(at for at in places if self.rows[at].get(name) is None)]
+        links = [self.links[at] for at in order] if self.links else self.links
+        return replace(self, rows=[self.rows[at] for at in order], links=links)
 
     def cells(self) -> list[list[str]]:
         """Return the texts of the cells, row by row."""

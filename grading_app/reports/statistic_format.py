@@ -50,3 +50,9 @@ def p_value(p: float | None) -> str:
     if p is None:
         return MISSING
     return "< 0.001" if p < 0.0005 else f"{p:.3f}"
+
+
+def p_equation(p: float) -> str:
+    """Return the value for a sentence: '= 0.012' or '< 0.001'."""
+    text = p_value(p)
+    return text if text.startswith("<") else f"= {text}"

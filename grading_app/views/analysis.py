@@ -12,13 +12,14 @@ from django.utils.http import urlencode
 from django.views.decorators.http import require_safe
 
 from evalsite.lib.permissions import readers_only
-from grading_app.analysis.figures import IntervalFigure, figures_of
+from grading_app.analysis.figures import TableFigure, figures_of
 from grading_app.analysis.scope import Scope, ScopeForm
 from grading_app.analysis.sections import SECTIONS
 from grading_app.analysis.stored import get_analysis
 from grading_app.reports.plot_style import NARROW, WIDE, svg
 from grading_app.reports.result_table import ResultTable
 from grading_app.views.agreement import THEMES, WIDTHS, page_state
+from grading_app.views.blind import blind_context
 from grading_app.views.result_tables import requested_file, table_context
 from runs_app.views.permissions import visible_experiment
 
@@ -27,9 +28,10 @@ from runs_app.views.permissions import visible_experiment
 @readers_only
 def experiment_analysis(request: HttpRequest, slug: str) -> HttpResponse:
     experiment = visible_experiment(request, slug)
-    form = ScopeForm(request.GET, experiment)
+    blind = blind_context(request, experiment)
+    form = ScopeForm(request.GET, experiment, blind["blind"])
     scope = form.scope()
-    context: dict[str, Any] = {"experiment": experiment, "state": page_state(experiment), "form": form, "scope": scope}
+    context = {"experiment": experiment, "state": page_state(experiment), "form": form, "scope": scope, **blind}
     if scope is None:
         return render(request, "grading_app/experiment_analysis.html", context)
     cached = get_analysis(scope)
@@ -42,7 +44,9 @@ def experiment_analysis(request: HttpRequest, slug: str) -> HttpResponse:
         "here": request.get_full_path(),
         "command": f"manage.py analyse {slug} --measure {scope.measure.key}",
         "sections": [
-            _section(section, sections[section.name], scope) for section in SECTIONS if sections.get(section.name)
+            _section(section, sections[section.name], scope, request.GET.get("sort", ""))
+            for section in SECTIONS
+            if sections.get(section.name)
         ],
     }
     return render(request, "grading_app/experiment_analysis.html", context)
@@ -55,7 +59,8 @@ def experiment_analysis(request: HttpRequest, slug: str) -> HttpResponse:
 )  # type: ignore[untyped-decorator]
 def analysis_figure(request: HttpRequest, slug: str, name: str) -> HttpResponse:
     """Return a figure of the analysis as SVG, for the scope in the address."""
-    scope = ScopeForm(request.GET, visible_experiment(request, slug)).scope()
+    experiment = visible_experiment(request, slug)
+    scope = ScopeForm(request.GET, experiment, blind_context(request, experiment)["blind"]).scope()
     theme, width = THEMES.get(request.GET.get("theme", "")), WIDTHS.get(request.GET.get("width", ""))
     if scope is None or theme is None or width is None:
         raise Http404
@@ -69,18 +74,18 @@ def analysis_figure(request: HttpRequest, slug: str, name: str) -> HttpResponse:
     return HttpResponse(picture, content_type="image/svg+xml", headers={"Cache-Control": "private, no-cache"})
 
 
-def _section(section: Any, tables: list[ResultTable], scope: Scope) -> dict[str, Any]:
+def _section(section: Any, tables: list[ResultTable], scope: Scope, order: str) -> dict[str, Any]:
     figures = figures_of({table.name: table for table in tables})
     return {
         "name": section.name,
         "title": section.title,
         "intro": section.intro,
-        "tables": [table_context(table) for table in tables],
+        "tables": [table_context(table, order) for table in tables],
         "figures": [_figure(figure, table, scope) for figure, table in figures],
     }
 
 
-def _figure(figure: IntervalFigure, table: ResultTable, scope: Scope) -> dict[str, Any]:
+def _figure(figure: TableFigure, table: ResultTable, scope: Scope) -> dict[str, Any]:
     stem = reverse("analysis_figure", args=[scope.experiment.slug, figure.name])
 
     def address(**more: str) -> str:
@@ -89,6 +94,7 @@ def _figure(figure: IntervalFigure, table: ResultTable, scope: Scope) -> dict[st
     return {
         "name": figure.name,
         "title": figure.title,
+        "caption": figure.caption,
         "alt": figure.alt(table),
         "address": address(),
         "narrow": address(width="narrow"),

@@ -1,0 +1,128 @@
+"""Between conditions: effects of the factors of a design, and differences within the categories of items."""
+
+import json
+
+import pytest
+from django.core.management import call_command
+
+from grading_app.analysis.figures import figures_of
+from grading_app.reports import plot_style
+from tests import factories
+from tests.integration.results.test_analysis_sections import tables_of
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def crossed():
+    """Two models x two prompts on 24 items of two kinds: `large` is two points higher, on the even items alone."""
+    items = [
+        {"key": f"item-{n}", "category": ("even", "odd")[n % 2], "norms": {"valence": 1 + n % 5}} for n in range(24)
+    ]
+    made = factories.make_experiment(
+        "crossed",
+        dataset=factories.make_dataset("crossed-items", items),
+        models=[factories.make_model("small"), factories.make_model("large")],
+        prompts=[factories.make_prompt("short"), factories.make_prompt("long")],
+        dimensions=[factories.make_dimension("valence")],
+        samples=1,
+    )
+    for number, run in enumerate(factories.make_runs(made, status="done")):
+        higher = 2 if run.condition.model.name == "large" else 0
+        factories.plan_trials(
+            run, answer=lambda item, *_, number=number, higher=higher: _rating(item.position, number, higher)
+        )
+    return made
+
+
+def _rating(position, number, higher):
+    rating = 1 + position % 5 + (higher if position % 2 == 0 else 0) - ((position * 7 + number * 5) % 3 == 0)
+    rating = max(1, min(7, rating))
+    return {"answer": str(rating), "rating": rating}
+
+
+def test_the_factors_of_the_design_are_tested_in_one_model(crossed):
+    table = tables_of(crossed)["factors"]
+    rows = {row["term"]: row for row in table.rows}
+    assert set(rows) == {"Model", "Prompt", "Model × Prompt"}
+    assert rows["Model"]["df1"] == 1
+    assert rows["Model"]["df2"] == 23
+    assert rows["Model"]["p_holm"] < 0.05 < rows["Prompt"]["p_holm"]
+    assert table.sentence.startswith("After Holm's correction, these terms have an effect: Model (F(1, 23) = ")
+    assert table.correction == "Holm over the 3 terms of this table."
+
+
+def test_a_marginal_mean_is_the_mean_of_the_conditions_with_its_level(crossed):
+    tables = tables_of(crossed)
+    of_conditions = {row["condition"]: row["mean"] for row in tables["descriptives"].rows}
+    large = next(row for row in tables["marginal_means"].rows if row["level"] == "large")
+    means = [mean for name, mean in of_conditions.items() if name.startswith("large")]
+    assert large["mean"] == pytest.approx(sum(means) / 2)
+    assert large["interval"][0] < large["mean"] < large["interval"][1]
+
+
+def test_differences_are_given_by_category_with_one_correction(crossed):
+    baseline = crossed.conditions.get(model__name="small", prompt__name="short")
+    tables = tables_of(crossed, f"baseline={baseline.pk}")
+    table = tables["category_differences"]
+    assert table.title == "Differences from small · short by category"
+    assert table.correction == "Holm over the 6 comparisons of this table."
+    clear = {(row["category"], row["condition"]) for row in table.rows if row["p_holm"] < 0.05}
+    assert clear == {("even", "large · short"), ("even", "large · long")}
+    (interaction,) = tables["category_interaction"].rows
+    assert interaction["p"] < 0.01
+    assert tables["category_interaction"].sentence.startswith("The differences between conditions differ between")
+
+
+def test_conditions_are_ranked_by_every_measure_of_agreement(crossed):
+    table = tables_of(crossed)["norm_leaderboard"]
+    errors = [row["mae"] for row in table.rows]
+    assert errors == sorted(errors)
+    for column in table.columns[1:]:
+        values = [row[column.name] for row in table.sort_by(f"-{column.name}").rows]
+        assert values == sorted(values, reverse=True), column.name
+    assert [row["r"] for row in table.rows] == [
+        next(row["r"] for row in tables_of(crossed)["norm_agreement"].rows if row["condition"] == one["condition"])
+        for one in table.rows
+    ]
+
+
+def test_the_line_of_the_figure_lies_within_its_band_and_is_that_of_the_table(crossed):
+    tables = tables_of(crossed)
+    panels = tables["norm_regression"].data["panels"]
+    rows = {row["condition"]: row for row in tables["norm_regression"].rows}
+    assert len(panels) == 5
+    for panel in panels:
+        row = rows[panel["label"]]
+        for x, line, low, high in zip(*(panel[n] for n in ("line_x", "line", "band_low", "band_high")), strict=True):
+            assert line == pytest.approx(row["ols_a"] + row["ols_b"] * x, abs=1e-3)
+            assert low < line < high
+
+
+def test_figures_show_factors_categories_and_regression(crossed):
+    drawn = {figure.name: (figure, table) for figure, table in figures_of(tables_of(crossed))}
+    for name in ("marginal-means", "category-differences", "category-map", "norm-regression"):
+        figure, table = drawn[name]
+        for width in (plot_style.WIDE, plot_style.NARROW):
+            picture = plot_style.svg(lambda figure=figure, table=table, width=width: figure.draw(table, width)).decode()
+            assert picture.startswith("<svg")
+            width_pt, height_pt = (float(picture.split(f'{side}="')[1].split("pt")[0]) for side in ("width", "height"))
+            assert (width_pt / 0.75, height_pt / 0.75) == pytest.approx(figure.size(table, width), abs=1)
+        assert figure.alt(table)
+
+
+def test_the_command_writes_the_same_tables(crossed, tmp_path):
+    out = tmp_path / "table.json"
+    call_command("analyse", "crossed", "--table", "factors", "--format", "json", "--out", str(out))
+    rows = json.loads(out.read_text())["rows"]
+    assert [row["term"] for row in rows] == ["Model", "Prompt", "Model × Prompt"]
+    assert rows[0]["f"] == pytest.approx(tables_of(crossed)["factors"].rows[0]["f"])
+
+
+def test_a_design_without_a_factor_or_category_has_no_such_table():
+    made = factories.make_experiment(
+        "single", dataset=factories.make_dataset("six", 6), dimensions=[factories.make_dimension("valence")], samples=1
+    )
+    for run in factories.make_runs(made, status="done"):
+        factories.plan_trials(run, answer=lambda item, *_: {"answer": "1", "rating": 1 + item.position})
+    assert not {"factors", "marginal_means", "category_differences"} & set(tables_of(made))
