@@ -311,3 +311,21 @@ FOR EACH STATEMENT EXECUTE FUNCTION evalsite_refuse_truncate();
 -- A snapshot's row never changes. Its bundle names it.
 CREATE TRIGGER grading_app_snapshot_frozen BEFORE UPDATE ON grading_app_snapshot
 FOR EACH ROW EXECUTE FUNCTION evalsite_refuse_frozen('created_by_id');
+
+-- ## grading_app_blindreading
+
+-- A blind reading is a record: only the time of the revelation is set, and only once.
+CREATE OR REPLACE FUNCTION grading_app_blindreading_record() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF TG_OP = 'DELETE' THEN
+        IF evalsite_deleting() IN ('*', OLD.experiment_id::text) THEN RETURN OLD; END IF;
+        RAISE EXCEPTION 'blind reading % goes only with its experiment', OLD.id USING ERRCODE = 'restrict_violation';
+    END IF;
+    IF OLD.revealed_at IS NOT NULL OR to_jsonb(OLD) - 'revealed_at' <> to_jsonb(NEW) - 'revealed_at' THEN
+        RAISE EXCEPTION 'blind reading % is a record: it never changes', OLD.id USING ERRCODE = 'restrict_violation';
+    END IF;
+    RETURN NEW;
+END $$;
+
+CREATE TRIGGER grading_app_blindreading_record BEFORE UPDATE OR DELETE ON grading_app_blindreading
+FOR EACH ROW EXECUTE FUNCTION grading_app_blindreading_record();

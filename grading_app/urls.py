@@ -5,6 +5,7 @@ from django.urls import path
 from grading_app.views import (
     agreement,
     analysis,
+    blind,
     compare,
     disagreements,
     drawn_judges,
@@ -93,6 +94,10 @@ urlpatterns += [
     path("ratings/<slug:name>/undo/", rating.rating_undo, name="rating_undo"),
     path("ratings/<slug:name>/image/<int:position>/", rating.rating_image, name="rating_image"),
     path("ratings/<slug:name>/text/<int:position>/<slug:part>/", rating.rating_text, name="rating_text"),
+]
+urlpatterns += [
+    path("experiments/<slug:slug>/blind/", blind.blind_start, name="blind_start"),
+    path("experiments/<slug:slug>/blind/reveal/", blind.blind_reveal, name="blind_reveal"),
 ]
 urlpatterns += [
     path("compare/", compare.compare, name="compare"),

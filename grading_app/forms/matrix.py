@@ -8,6 +8,7 @@ from django import forms
 from django.http import QueryDict
 
 from grading_app.analysis.scope import ScopeForm
+from grading_app.models import BlindReading
 from runs_app.models import Experiment
 
 ORDERS = {
@@ -44,8 +45,8 @@ class MatrixForm(ScopeForm):
     display = forms.ChoiceField(label="Display", required=False, choices=list(DISPLAYS.items()))
     field_order = ("measure", "wave", "display", "sort", "show", "a", "b", "category", "unreadable")
 
-    def __init__(self, data: QueryDict, experiment: Experiment) -> None:
-        super().__init__(data, experiment)
+    def __init__(self, data: QueryDict, experiment: Experiment, blind: BlindReading | None = None) -> None:
+        super().__init__(data, experiment, blind)
         for name in ("baseline", "margin"):
             del self.fields[name]
         for name in ("condition", "exclude"):  # Other pages lead here with them; the filter keeps them.

@@ -1,6 +1,7 @@
 """Scores of stored answers by rules, judges and people, and ratings by people."""
 
 from grading_app.models.aggregates import CachedAggregate, Split
+from grading_app.models.blind import BlindReading
 from grading_app.models.gradings import Adjudication, GradeCondition, Grading, Preference, SupersededVerdict
 from grading_app.models.rating import RatedAnswer, RaterAssignment, RaterInvitation, Rating, RatingQueue
 from grading_app.models.reports import ReportChoices, ShareLink
@@ -9,6 +10,7 @@ from grading_app.models.snapshots import Snapshot
 
 __all__ = [
     "Adjudication",
+    "BlindReading",
     "CachedAggregate",
     "GradeCondition",
     "Grader",

@@ -124,18 +124,19 @@ class Frames:
     rule_bounds: dict[int, Bounds] = field(default_factory=dict)
 
 
-def load_frames(experiment: Experiment, wave: Wave | None = None) -> Frames:
+def load_frames(experiment: Experiment, wave: Wave | None = None, letters: Mapping[int, str] | None = None) -> Frames:
     """Load every aggregate that the experiment can have, in at most five passes over its rows, all in the database."""
     where = {"experiment": experiment.pk, "wave": wave.pk if wave else None}
     dimensions = dimensions_of(experiment)
     graders = graders_of(experiment)
     rules, people = rule_labels(experiment, graders), people_labels(experiment)
     by_rules = grade_cells(where, list(rules)) if rules else []
+    labels = labels_of(experiment, wave, letters)
     return Frames(
-        labels=labels_of(experiment, wave),
+        labels=labels,
         dimensions=dimensions,
         rules={**rules, **people},
-        outcomes=outcomes(where),
+        outcomes=sorted(outcomes(where), key=lambda row: list(labels).index(row.condition)),
         ratings=rating_cells(where) if dimensions else [],
         grades=[*by_rules, *grade_cells(where, list(people), BY_PEOPLE)] if people else by_rules,
         rating_counts=rating_counts(where) if dimensions else {},
@@ -203,11 +204,22 @@ def spread_text(least: int, most: int) -> str:
     return f"{most} rater{'' if most == 1 else 's'} per answer"
 
 
-def labels_of(experiment: Experiment, wave: Wave | None = None) -> dict[int, str]:
-    """Return labels of the conditions that have runs (in this wave), in the order of the design."""
+def labels_of(
+    experiment: Experiment, wave: Wave | None = None, letters: Mapping[int, str] | None = None
+) -> dict[int, str]:
+    """Return labels of the conditions that have runs (in this wave), in the order of the design.
+
+    letters: of a blind reading, for the names of models by their keys. Then the order is that of the letters.
+    """
     runs = experiment.runs.generating().filter(wave=wave) if wave else experiment.runs.generating()
     conditions = Condition.objects.filter(pk__in=runs.values("condition"))
-    return condition_labels(list(conditions.select_related("model", "prompt", "sampler").order_by("pk")))
+    return condition_labels(list(conditions.select_related("model", "prompt", "sampler").order_by("pk")), letters)
+
+
+def facets_of(experiment: Experiment, letters: Mapping[int, str] | None = None) -> dict[int, tuple[str, str, str]]:
+    """Return the names of model, prompt and sampler of each condition, with the versions of prompt and sampler."""
+    conditions = Condition.objects.filter(experiment=experiment, stage=Condition.Stage.GENERATE)
+    return {one.pk: _facet_names(one, True, letters) for one in conditions.select_related("model", "prompt", "sampler")}
 
 
 def sum_of(parts: Collection[Outcomes]) -> Outcomes:
@@ -293,14 +305,17 @@ def norm_pairs(where: Where) -> list[NormPair]:
     return [NormPair(*row) for row in rows_of(statement, where)]
 
 
-def condition_labels(conditions: list[Condition]) -> dict[int, str]:
-    """Return labels that distinguish the conditions.
+def condition_labels(conditions: list[Condition], letters: Mapping[int, str] | None = None) -> dict[int, str]:
+    """Return labels that distinguish the conditions, in their order or that of the letters of a blind reading.
 
     They name the facets that differ. If the names are equal, they add versions. If these are equal too, they add the
     hash of the request, for example for a model that was changed under the same name.
     """
+    if letters:
+        places = {key: at for at, key in enumerate(letters)}
+        conditions = sorted(conditions, key=lambda one: (places[one.model_id], one.pk))
     for versioned in (False, True):
-        parts = {condition.pk: _facet_names(condition, versioned) for condition in conditions}
+        parts = {condition.pk: _facet_names(condition, versioned, letters) for condition in conditions}
         differs = [len(set(column)) > 1 for column in zip(*parts.values(), strict=True)]
         shown = {
             pk: " · ".join(name for name, varies in zip(names, differs, strict=True) if varies) or names[0]
@@ -313,11 +328,14 @@ def condition_labels(conditions: list[Condition]) -> dict[int, str]:
     return {pk: f"{label} ({hashes[pk]})" if times[label] > 1 else label for pk, label in shown.items()}
 
 
-def _facet_names(condition: Condition, versioned: bool) -> tuple[str, str, str]:
+def _facet_names(
+    condition: Condition, versioned: bool, letters: Mapping[int, str] | None = None
+) -> tuple[str, str, str]:
     prompt, sampler = condition.prompt, condition.sampler
+    model = letters[condition.model_id] if letters else condition.model.name
     if versioned:
-        return condition.model.name, str(prompt), str(sampler)
-    return condition.model.name, condition.asked_with, sampler.name
+        return model, str(prompt), str(sampler)
+    return model, condition.asked_with, sampler.name
 
 
 def _rule_label(rule: GradeCondition) -> str:

@@ -6,7 +6,7 @@ correction over these tests.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -106,6 +106,12 @@ class Leaderboard:
     measures: list[BoardMeasure]
     rows: list[BoardRow]
     baseline: int | None = None
+
+    def with_labels(self, labels: Mapping[int, str]) -> Leaderboard:
+        """Return the board with these names of conditions, in their order."""
+        rows = {row.condition: row for row in self.rows}
+        named = [replace(rows[key], label=label) for key, label in labels.items() if key in rows]
+        return replace(self, rows=named)
 
     @property
     def shares_asked_once(self) -> list[int]:

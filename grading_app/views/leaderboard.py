@@ -15,8 +15,10 @@ from django_tables2 import RequestConfig
 
 from evalsite.lib.permissions import readers_only
 from grading_app.analysis.scope import MISSING_WRONG
+from grading_app.models import BlindReading
 from grading_app.reports import cost_figure
 from grading_app.reports.cached_aggregates import Cached
+from grading_app.reports.frames import labels_of
 from grading_app.reports.leaderboard import BoardMeasure, BoardQuery, BoardRow, Leaderboard, get_leaderboard
 from grading_app.reports.leaderboard_tables import BEST_NOTE, baseline_table, board_table
 from grading_app.reports.plot_style import NARROW, WIDE, Theme, svg
@@ -66,6 +68,7 @@ def board_context(
     cached: Cached[Leaderboard] = get_leaderboard(query)
     board = cached.value
     context["board_cached"] = cached
+    board = board.with_labels(labels) if board else None
     if board is None or not board.measures:
         return context, []
     address_of = partial(_compare_with, board, experiment, wave, request.GET.get("unreadable", ""))
@@ -110,6 +113,7 @@ def _figure(request: HttpRequest, experiment: Experiment, board: Leaderboard, me
     return {
         "name": f"cost-{measure.key.replace(':', '-')}",
         "title": f"{cost_figure.TITLE}: {measure.label}",
+        "caption": "Points with 95 % intervals.",
         "alt": cost_figure.alt(board, measure),
         "address": address(),
         "narrow": address(width="narrow"),
@@ -134,6 +138,9 @@ def cost_figure_view(request: HttpRequest, slug: str) -> HttpResponse:
     theme, width = THEMES.get(request.GET.get("theme", "")), WIDTHS.get(request.GET.get("width", ""))
     query = BoardForm({"unreadable": request.GET.get("unreadable", "")}, {}).query(experiment, wave)
     board = get_leaderboard(query).value if query else None
+    blind = BlindReading.objects.hidden_for(request.user).filter(experiment=experiment).first()
+    if board is not None and blind is not None:
+        board = board.with_labels(labels_of(experiment, wave, blind.letters()))
     measures = [one for one in board.measures if one.key == request.GET.get("measure")] if board else []
     if theme is None or width is None or board is None or not measures or not cost_figure.is_shown(board, measures[0]):
         raise Http404

@@ -32,6 +32,7 @@ from grading_app.reports.stored_scores import get_item_scores
 from grading_app.statistics.item_scores import ItemScores
 from grading_app.tables.matrix import CellStyle
 from grading_app.views.agreement import page_state
+from grading_app.views.blind import blind_context
 from grading_app.views.result_tables import requested_file
 from runs_app.annotations import annotations_of_trials, group_by_item
 from runs_app.models import Annotation, Condition, Trial
@@ -47,9 +48,12 @@ OF_CELL = ("measure", "wave", "unreadable", "exclude")
 @readers_only
 def experiment_matrix(request: HttpRequest, slug: str) -> HttpResponse:
     experiment = visible_experiment(request, slug)
-    form = MatrixForm(request.GET, experiment)
+    blind = blind_context(request, experiment)
+    form = MatrixForm(request.GET, experiment, blind["blind"])
     scope = form.scope()
-    context = {"experiment": experiment, "state": page_state(experiment), "filter": {"form": form}, "scope": scope}
+    context = {
+        "experiment": experiment, "state": page_state(experiment), "filter": {"form": form}, "scope": scope, **blind
+    }  # fmt: skip
     cached = get_item_scores(experiment, scope.measure, scope.wave, scope.exclude) if scope else None
     if scope is None or cached is None or cached.value is None:
         if "format" in request.GET:
@@ -58,6 +62,7 @@ def experiment_matrix(request: HttpRequest, slug: str) -> HttpResponse:
             request, "grading_app/matrix.html", {**context, "cached": cached, "here": request.get_full_path()}
         )
     whole = narrow_scores(scope, cached.value.scores)
+    whole = whole.of_conditions([key for key in form.labels if key in whole.conditions])
     found = form.cleaned_data
     scores = select_items(scope, whole, Selection(found["sort"], found["show"], found["a"], found["b"]))
     if "format" in request.GET:
@@ -137,7 +142,8 @@ def _query_of_cell(request: HttpRequest) -> str:
 def matrix_cell(request: HttpRequest, slug: str, item: int, condition: int) -> HttpResponse:
     """Show the answers of one cell: as a panel of the matrix for htmx, else as a page."""
     experiment = visible_experiment(request, slug)
-    scope = MatrixForm(request.GET, experiment).scope()
+    form = MatrixForm(request.GET, experiment, blind_context(request, experiment)["blind"])
+    scope = form.scope()
     if scope is None:
         raise Http404
     conditions = Condition.objects.filter(experiment=experiment, stage=Condition.Stage.GENERATE)
@@ -149,6 +155,7 @@ def matrix_cell(request: HttpRequest, slug: str, item: int, condition: int) -> H
         "experiment": experiment,
         "item": described,
         "condition": chosen,
+        "label": form.labels.get(chosen.pk, "") if scope.blind else chosen.label,
         "scope": scope,
         "norm": _norm(scope, described),
         "answers": _answers(scope, trials[:MOST_ANSWERS], annotations),

@@ -85,6 +85,8 @@ MATRIX = {
     "experiment_analysis": of_experiment(),
     "analysis_figure": of_experiment(GONE, args="slug means"),
     "experiment_grade": of_experiment(200, method="post"),
+    "blind_start": of_experiment(302, method="post"),
+    "blind_reveal": of_experiment(302, method="post"),
     "compare": READERS,
     "cost_figure": of_experiment(GONE),
     "leaderboard": READERS,

@@ -1,0 +1,86 @@
+"""Blind reading: a reader hides the names of an experiment's models, until the reader reveals them."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+from typing import Any, Self
+
+from django.conf import settings
+from django.db import models
+from django.utils import timezone
+
+from runs_app.models import Condition, Experiment
+
+
+class BlindReadingQuerySet(models.QuerySet["BlindReading"]):
+    def hidden_for(self, user: Any) -> Self:
+        """Return the readings whose names this user has not revealed."""
+        return self.filter(reader=user, revealed_at=None)
+
+
+class BlindReading(models.Model):
+    """The time in which one reader saw letters in place of the names of an experiment's models.
+
+    It belongs to a reader, because knowledge does: one who reveals the names does not unblind another. Every reader of
+    the experiment sees the record. The database refuses every change but one: `revealed_at` is set once.
+    """
+
+    experiment = models.ForeignKey(Experiment, on_delete=models.CASCADE, related_name="blind_readings")
+    reader = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="+")
+    order = models.JSONField(help_text="Keys of the models, in a random order: A, B, C")
+    started_at = models.DateTimeField(auto_now_add=True)
+    revealed_at = models.DateTimeField(null=True)
+
+    objects = BlindReadingQuerySet.as_manager()
+
+    class Meta:
+        ordering = ["pk"]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["experiment", "reader"],
+                condition=models.Q(revealed_at=None),
+                name="blindreading_one_at_a_time",
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.experiment} by {self.reader}"
+
+    @classmethod
+    def start(cls, experiment: Experiment, reader: Any) -> BlindReading:
+        """Return the reader's present blind reading, or a new one with the models in a random order."""
+        order = list(dict.fromkeys(_models_of(experiment)))
+        random.SystemRandom().shuffle(order)
+        found, _ = cls.objects.get_or_create(
+            experiment=experiment, reader=reader, revealed_at=None, defaults={"order": order}
+        )
+        return found
+
+    def reveal(self) -> bool:
+        """Reveal the names, and return whether this call did so."""
+        hidden = BlindReading.objects.filter(pk=self.pk, revealed_at=None)
+        return bool(hidden.update(revealed_at=timezone.now()))
+
+    def letters(self, models: Iterable[int] | None = None) -> dict[int, str]:
+        """Return the letter of each model by its key, in the order of the letters. Later models come last.
+
+        models: the keys of the experiment's models, if the caller has read them.
+        """
+        keys = dict.fromkeys([*self.order, *(_models_of(self.experiment) if models is None else models)])
+        return {key: f"Model {_letter(at)}" for at, key in enumerate(keys)}
+
+
+def _models_of(experiment: Experiment) -> Any:
+    conditions = Condition.objects.filter(experiment=experiment, stage=Condition.Stage.GENERATE)
+    return conditions.order_by("pk").values_list("model", flat=True)
+
+
+def _letter(at: int) -> str:
+    """Return A to Z, then AA, AB and so on."""
+    text = ""
+    at += 1
+    while at:
+        at, rest = divmod(at - 1, 26)
+        text = chr(ord("A") + rest) + text
+    return text

@@ -1,0 +1,184 @@
+"""Blind reading: the names of models are hidden from one reader, on every page that reads results, until revealed."""
+
+import re
+
+import pytest
+from django.core.cache import cache
+from django.db import DatabaseError, connection, transaction
+from django.test.utils import CaptureQueriesContext
+from django.urls import reverse
+
+from evalsite.lib import permissions
+from grading_app.models import BlindReading, CachedAggregate
+from grading_app.scoring.grading import grade
+from grading_app.tasks import compute_aggregates
+from tests import factories
+
+pytestmark = pytest.mark.django_db
+
+NAMES = ("grampus", "narwhal", "porpoise")
+PAGES = ("experiment_results", "experiment_matrix", "experiment_analysis")
+
+
+@pytest.fixture(autouse=True)
+def empty_cache():
+    cache.clear()
+
+
+@pytest.fixture
+def study():
+    items = [
+        {**factories.plain_question(n), "category": "ab"[n % 2], "norms": {"valence": 1 + n % 4}} for n in range(12)
+    ]
+    made = factories.make_experiment(
+        "study",
+        dataset=factories.make_dataset("questions", items),
+        models=[factories.make_model(name) for name in NAMES],
+        prompts=[factories.make_prompt("short")],
+        dimensions=[factories.make_dimension("valence")],
+        scorers=["numeric"],
+        sharing="group",
+    )
+    for number, run in enumerate(factories.make_runs(made, status="done")):
+        factories.plan_trials(
+            run,
+            answer=lambda item, *_, number=number: {
+                "answer": item.target if item.position > number else "-1",
+                "rating": 1 + (item.position + number) % 6,
+            },
+        )
+    grade(made, by="test")
+    return made
+
+
+@pytest.fixture
+def reader(client, study):
+    client.force_login(study.owner)
+    client.post(reverse("blind_start", args=["study"]))
+    return client
+
+
+def addresses(study):
+    """Return every page and file of the results, with their figures, as this reader gets them."""
+    first, second = study.conditions.order_by("pk").values_list("pk", flat=True)[:2]
+    item = study.dataset.items.first().pk
+    results, matrix, analysis = (reverse(name, args=["study"]) for name in PAGES)
+    return [
+        results,
+        f"{results}?baseline={first}&unreadable=wrong",
+        f"{results}?table=leaderboard&format=csv",
+        f"{results}?baseline={first}&table=baseline-numeric-valence&format=latex",
+        reverse("cost_figure", args=["study"]) + "?measure=numeric:valence",
+        matrix,
+        f"{matrix}?measure=numeric:valence&a={first}&b={second}",
+        f"{matrix}?table=matrix&format=csv",
+        reverse("matrix_cell", args=["study", item, first]),
+        analysis,
+        f"{analysis}?baseline={second}&measure=numeric:valence",
+        f"{analysis}?table=differences&format=md",
+        f"{analysis}?table=factors&format=json",
+        f"{reverse('compare')}?a=study:{first}&b=study:{second}",
+        f"{reverse('compare')}?a=study:{first}&b=study:{second}&measure=numeric:valence&table=difference&format=csv",
+        f"{reverse('compare')}?a=study:all&b=study:{second}",
+        reverse("compare"),
+    ]
+
+
+def opened(client, address):
+    response = client.get(address)
+    compute_aggregates(list(CachedAggregate.objects.values_list("pk", flat=True)))
+    return client.get(address) if CachedAggregate.objects.exists() else response
+
+
+def test_no_page_figure_or_file_names_a_model(reader, study):
+    checked = 0
+    for address in addresses(study):
+        response = opened(reader, address)
+        assert response.status_code == 200, address
+        text = response.content.decode()
+        assert not [name for name in NAMES if name in text], address
+        assert not [name for name in NAMES if name in response.headers.get("Content-Disposition", "")], address
+        for picture in re.findall(r'(?:src|srcset)="(/[^"]+\.svg[^"]*)"', text):
+            drawn = reader.get(picture.replace("&amp;", "&"))
+            assert drawn.status_code == 200, picture
+            assert not [name for name in NAMES if name in picture or name in drawn.content.decode()], picture
+            checked += 1
+    assert checked > 20, "figures were looked at"
+
+
+def test_letters_stand_in_a_random_order_that_stays(reader, study):
+    reading = BlindReading.objects.get()
+    assert sorted(reading.order) == sorted(study.language_models.values_list("pk", flat=True))
+    board = opened(reader, reverse("experiment_results", args=["study"])).context["board"]
+    assert [row.label for row in board.rows] == ["Model A", "Model B", "Model C"]
+    models = dict(study.conditions.values_list("pk", "model"))
+    assert [models[row.condition] for row in board.rows] == reading.order
+    orders = set()
+    for at in range(20):
+        other = factories.make_user(f"reader-{at}", permissions.VIEWER)
+        orders.add(tuple(BlindReading.start(study, other).order))
+    assert len(orders) > 1
+
+
+def test_revealing_is_a_post_that_leaves_a_record(reader, study):
+    address = reverse("blind_reveal", args=["study"])
+    assert reader.get(address).status_code == 405
+    assert BlindReading.objects.get().revealed_at is None
+    answer = reader.post(address, {"next": reverse("experiment_matrix", args=["study"])})
+    assert answer["Location"] == reverse("experiment_matrix", args=["study"])
+    assert BlindReading.objects.get().revealed_at is not None
+    page = opened(reader, reverse("experiment_results", args=["study"])).content.decode()
+    assert all(name in page for name in NAMES)
+    assert "owner: names hidden" in page
+    reader.post(address)
+    assert BlindReading.objects.count() == 1
+
+
+def test_another_reader_sees_names_and_the_record(reader, study, client):
+    other = factories.make_user("visitor", permissions.VIEWER)
+    client.force_login(other)
+    page = opened(client, reverse("experiment_results", args=["study"])).content.decode()
+    assert "grampus" in page
+    assert "owner: names hidden" in page
+    assert "not revealed yet" in page
+
+
+def test_hiding_again_draws_a_new_order_and_keeps_the_first_record(reader, study):
+    reader.post(reverse("blind_reveal", args=["study"]))
+    reader.post(reverse("blind_start", args=["study"]))
+    reader.post(reverse("blind_start", args=["study"]))
+    first, second = BlindReading.objects.all()
+    assert first.revealed_at is not None
+    assert second.revealed_at is None
+
+
+def test_the_database_keeps_the_record(reader, study):
+    BlindReading.objects.get().reveal()
+    for change in (
+        lambda: BlindReading.objects.update(revealed_at=None),
+        lambda: BlindReading.objects.update(order=[]),
+        lambda: BlindReading.objects.all().delete(),
+    ):
+        with pytest.raises(DatabaseError, match="blind reading"), transaction.atomic():
+            change()
+    assert not BlindReading.objects.get().reveal(), "it was revealed before"
+
+
+def test_a_foreign_address_is_not_followed(reader):
+    answer = reader.post(reverse("blind_reveal", args=["study"]), {"next": "https://elsewhere.example/"})
+    assert answer["Location"] == reverse("experiment_results", args=["study"])
+
+
+def test_hiding_names_costs_a_constant_number_of_queries(reader, study):
+    address = reverse("experiment_matrix", args=["study"])
+
+    def count():
+        opened(reader, address)
+        with CaptureQueriesContext(connection) as queries:
+            reader.get(address)
+        return len(queries)
+
+    few = count()
+    for at in range(5):
+        BlindReading.start(study, factories.make_user(f"reader-{at}", permissions.VIEWER)).reveal()
+    assert count() == few
