@@ -58,6 +58,12 @@ class GradingConfig(AppConfig):
 
         return load_headlines(experiments)
 
+    def condition_estimates(self, experiment: Experiment) -> list[dict[str, Any]]:
+        """Return the estimate of each measure under each condition, with its interval."""
+        from grading_app.reports.condition_estimates import estimate_conditions
+
+        return estimate_conditions(experiment)
+
     def graders_named(self, maker: ExperimentBuilder, said: Sequence[str | GraderSpec]) -> list[str]:
         """Return the names of the graders in an experiment file. Create the graders that are written inline."""
         from grading_app.judging.grader_specs import read_grader_names

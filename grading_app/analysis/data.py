@@ -81,7 +81,7 @@ def load_analysis_data(scope: Scope) -> AnalysisData:
 
 
 def narrow_scores(scope: Scope, scores: ItemScores) -> ItemScores:
-    """Return the scores of the scope's conditions and category, with missing ones counted as the scope says.
+    """Return the scores of the scope's conditions and items, with missing ones counted as the scope says.
 
     They are binary only if 0 and 1 are the ends of the measure, so that they mean wrong and right.
     """
@@ -91,6 +91,8 @@ def narrow_scores(scope: Scope, scores: ItemScores) -> ItemScores:
         scores = scores.counting_missing_as(scope.measure.low if scope.measure.low is not None else 0.0)
     if scope.conditions:
         scores = scores.of_conditions([key for key in scores.conditions.tolist() if key in scope.conditions])
+    if scope.without:
+        scores = scores.of_items(~np.isin(scores.items, scope.without))
     if scope.category:
         of_category = Item.objects.filter(dataset=scope.experiment.dataset_id, category=scope.category)
         scores = scores.of_items(np.isin(scores.items, list(of_category.values_list("pk", flat=True))))

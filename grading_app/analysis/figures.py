@@ -185,7 +185,8 @@ class RegressionFigure:
 
 
 def _draw_regression(axis: Axes, panel: Row) -> None:
-    points, x = {"linestyle": "none", "marker": "o", "markeredgewidth": 0, "alpha": 0.5}, panel["line_x"]
+    points: dict[str, Any] = {"linestyle": "none", "marker": "o", "markeredgewidth": 0, "alpha": 0.5}
+    x = panel["line_x"]
     many = len(panel["x"]) > 500
     axis.plot(
         panel["x"], panel["y"], color=plot_style.DATA_SOFT, markersize=5 * plot_style.PIXEL, rasterized=many, **points

@@ -25,7 +25,7 @@ def outlier_tables(data: AnalysisData) -> list[ResultTable]:
     center = float(np.median(flat))
     spread = float(np.median(np.abs(flat - center)))
     order = np.argsort(-np.abs(np.nan_to_num(residuals - center)), axis=None)[:SHOWN]
-    rows, links = [], []
+    rows, links, cells = [], [], []
     for row, column in zip(*np.unravel_index(order, residuals.shape), strict=True):
         if np.isnan(residuals[row, column]):
             continue
@@ -42,6 +42,7 @@ def outlier_tables(data: AnalysisData) -> list[ResultTable]:
             }
         )
         query = f"?experiment={data.scope.experiment.slug}&condition={condition}&item={int(data.scores.items[row])}"
+        cells.append([int(data.scores.items[row]), condition])
         links.append({"item": f"{reverse('trial_list')}{query}"})
     far = sum(1 for row in rows if row["z"] is not None and abs(row["z"]) > FAR)
     return [
@@ -62,6 +63,7 @@ def outlier_tables(data: AnalysisData) -> list[ResultTable]:
             f"above {FAR} is far. An expected score beside the scale is shown as its end; z uses it unchanged.",
             sentence=f"{far} of the {len(rows)} items shown lie far from the {what}.",
             links=links,
+            data={"cells": cells},
         )
     ]
 

@@ -74,6 +74,8 @@ def _variants(data: AnalysisData) -> Iterator[tuple[str, AnalysisData]]:
         else:
             other = replace(scope, missing=MISSING_EXCLUDED)
             yield "Answers without a score excluded", load_analysis_data(other)
+    if scope.without:
+        yield "With the items that are left out", load_analysis_data(replace(scope, without=()))
     yield from _without_one_category(data)
     yield from _other_measures(scope)
 

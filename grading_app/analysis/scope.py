@@ -8,6 +8,7 @@ from typing import Any
 from django import forms
 from django.http import QueryDict
 
+from datasets_app.models import Item
 from grading_app.models import BlindReading
 from grading_app.reports.frames import labels_of
 from grading_app.reports.score_matrix import EXCLUSIONS, Measure, list_measures
@@ -19,6 +20,7 @@ EXCLUSION_LABELS = {
     "refused": "Refused answers",
     "reused": "Answers from the response cache",
 }
+MOST_ITEMS = 200  # Items that a scope may leave out one by one.
 MISSING_EXCLUDED, MISSING_WRONG = "exclude", "wrong"
 
 
@@ -26,10 +28,11 @@ MISSING_EXCLUDED, MISSING_WRONG = "exclude", "wrong"
 class Scope:
     """The answers that an analysis covers.
 
-    conditions: primary keys; empty for all. category: "" for all. exclude: names of EXCLUSIONS. missing: how answers
-    without a score count. baseline: the condition that the others are compared with; None for all pairs. margin: the
-    largest difference that counts as equivalent, in units of the measure; None without an equivalence test. blind: the
-    blind reading whose letters stand for the names of models; it belongs to the reader and is no choice of the address.
+    conditions: primary keys; empty for all. category: "" for all. without: primary keys of items that are left out.
+    exclude: names of EXCLUSIONS. missing: how answers without a score count. baseline: the condition that the others
+    are compared with; None for all pairs. margin: the largest difference that counts as equivalent, in units of the
+    measure; None without an equivalence test. blind: the blind reading whose letters stand for the names of models; it
+    belongs to the reader and is no choice of the address.
     """
 
     experiment: Experiment
@@ -37,6 +40,7 @@ class Scope:
     wave: Wave | None = None
     conditions: tuple[int, ...] = ()
     category: str = ""
+    without: tuple[int, ...] = ()
     exclude: frozenset[str] = frozenset()
     missing: str = MISSING_EXCLUDED
     baseline: int | None = None
@@ -59,8 +63,21 @@ class Scope:
             if value is not None:
                 data[name] = str(value)
         data.setlist("condition", [str(one) for one in sorted(self.conditions)])
+        data.setlist("without", [str(one) for one in sorted(self.without)])
         data.setlist("exclude", sorted(self.exclude))
         return data.urlencode()
+
+
+class ItemsField(forms.Field):
+    """Primary keys of items, as often in the address as there are items."""
+
+    widget = forms.MultipleHiddenInput
+
+    def to_python(self, value: Any) -> tuple[int, ...]:
+        keys = [str(one) for one in value or []]
+        if len(keys) > MOST_ITEMS or not all(key.isdecimal() and len(key) <= 18 for key in keys):
+            raise forms.ValidationError(f"Name at most {MOST_ITEMS} items, each by the number in its address.")
+        return tuple(dict.fromkeys(map(int, keys)))
 
 
 class ScopeForm(forms.Form):
@@ -80,6 +97,7 @@ class ScopeForm(forms.Form):
     exclude = forms.MultipleChoiceField(
         label="Exclude", required=False, choices=list(EXCLUSION_LABELS.items()), widget=forms.CheckboxSelectMultiple
     )
+    without = ItemsField(label="Items left out", required=False)
     baseline = forms.TypedChoiceField(label="Baseline", required=False, coerce=int, empty_value=None)
     margin = forms.FloatField(label="Equivalence margin", required=False, min_value=0)
 
@@ -94,6 +112,12 @@ class ScopeForm(forms.Form):
         self._offer("baseline", [("", "All pairs"), *self.labels.items()])
         categories = experiment.dataset.items.active().order_by("category").values_list("category", flat=True)
         self._offer("category", [("", "All"), *((name, name) for name in categories.distinct() if name)])
+
+    def clean_without(self) -> tuple[int, ...]:
+        keys: tuple[int, ...] = self.cleaned_data["without"]
+        if keys and Item.objects.filter(pk__in=keys, dataset=self.experiment.dataset_id).count() < len(keys):
+            raise forms.ValidationError("The dataset does not have all of these items.")
+        return keys
 
     def _offer(self, name: str, choices: list[Any]) -> None:
         field: Any = self.fields[name]
@@ -112,6 +136,7 @@ class ScopeForm(forms.Form):
             wave=wave,
             conditions=tuple(found["condition"]),
             category=found["category"],
+            without=found["without"],
             exclude=frozenset(found["exclude"]) & set(EXCLUSIONS),
             missing=found["unreadable"] or MISSING_EXCLUDED,
             baseline=found["baseline"],

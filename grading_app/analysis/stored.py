@@ -68,7 +68,6 @@ ANALYSIS: Aggregate[AnalysisQuery, AnalysisTables] = Aggregate(
     fingerprint=lambda query: fingerprint(query.scope.experiment, query.scope.wave),
     is_large=lambda queries: True,
     compute=_compute,
-    version=2,
     steps=("reading scores", "computing tables"),
     kept=40,
 )

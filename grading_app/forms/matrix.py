@@ -49,7 +49,7 @@ class MatrixForm(ScopeForm):
         super().__init__(data, experiment, blind)
         for name in ("baseline", "margin"):
             del self.fields[name]
-        for name in ("condition", "exclude"):  # Other pages lead here with them; the filter keeps them.
+        for name in ("condition", "exclude", "without"):  # Other pages lead here with them; the filter keeps them.
             self.fields[name].widget = forms.MultipleHiddenInput()
         for name, label in zip(("a", "b"), self._labels_of_flips(), strict=True):
             self._offer(name, [("", "Any condition"), *self.labels.items()])

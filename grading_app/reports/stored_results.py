@@ -124,7 +124,7 @@ def encode_pairs(pairs: Sequence[NormPair]) -> str:
         return ""
     buffer = io.BytesIO()
     keys, at = np.unique([pair.item_key for pair in pairs], return_inverse=True)
-    columns = {name: np.array([getattr(pair, name) for pair in pairs]) for name in NormPair.__slots__}
+    columns: dict[str, Any] = {name: np.array([getattr(pair, name) for pair in pairs]) for name in NormPair.__slots__}
     np.savez(buffer, **{**columns, "item_key": at.astype(np.int32), "keys": keys})
     return base64.b64encode(zlib.compress(buffer.getvalue(), 1)).decode("ascii")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from csp.decorators import csp_replace
@@ -11,17 +12,23 @@ from django.urls import reverse
 from django.utils.http import urlencode
 from django.views.decorators.http import require_safe
 
+from datasets_app.models import Item
 from evalsite.lib.permissions import readers_only
+from evalsite.lib.text.number_format import format_score
 from grading_app.analysis.figures import TableFigure, figures_of
 from grading_app.analysis.scope import Scope, ScopeForm
 from grading_app.analysis.sections import SECTIONS
 from grading_app.analysis.stored import get_analysis
+from grading_app.reports.matrix_cells import MatrixCell, load_cells
 from grading_app.reports.plot_style import NARROW, WIDE, svg
 from grading_app.reports.result_table import ResultTable
 from grading_app.views.agreement import THEMES, WIDTHS, page_state
 from grading_app.views.blind import blind_context
 from grading_app.views.result_tables import requested_file, table_context
 from runs_app.views.permissions import visible_experiment
+
+MOST_CARDS, MOST_SCORES = 8, 12
+"""Outliers that are shown with their answers, and scores of each."""
 
 
 @require_safe
@@ -42,6 +49,8 @@ def experiment_analysis(request: HttpRequest, slug: str) -> HttpResponse:
     context |= {
         "cached": cached,
         "here": request.get_full_path(),
+        "left_out": _keys(scope),
+        "all_items": f"?{replace(scope, without=()).parameters}",
         "command": f"manage.py analyse {slug} --measure {scope.measure.key}",
         "sections": [
             _section(section, sections[section.name], scope, request.GET.get("sort", ""))
@@ -82,7 +91,48 @@ def _section(section: Any, tables: list[ResultTable], scope: Scope, order: str) 
         "intro": section.intro,
         "tables": [table_context(table, order) for table in tables],
         "figures": [_figure(figure, table, scope) for figure, table in figures],
+        "outliers": next((_outliers(scope, table) for table in tables if table.name == "outliers"), []),
     }
+
+
+def _scores(cell: MatrixCell | None) -> str:
+    """Return the scores of the answers, the first ones of many."""
+    scores = cell.scores if cell else ()
+    text = ", ".join(format_score(score) for score in scores[:MOST_SCORES])
+    return f"{text} …" if len(scores) > MOST_SCORES else text or "no score"
+
+
+def _keys(scope: Scope) -> list[str]:
+    """Return the keys of the items that the scope leaves out."""
+    return list(Item.objects.filter(pk__in=scope.without).values_list("key", flat=True)) if scope.without else []
+
+
+def _outliers(scope: Scope, table: ResultTable) -> list[dict[str, Any]]:
+    """Return the first items of the table of outliers with their answers, in three queries."""
+    pairs = [(item, condition) for item, condition in table.data.get("cells", [])]
+    items = list(dict.fromkeys(item for item, _ in pairs))[:MOST_CARDS]
+    conditions = list(dict.fromkeys(condition for item, condition in pairs if item in items))
+    if not items:
+        return []
+    described = Item.objects.select_related("image").only("key", "input", "image").in_bulk(items)
+    cells = load_cells(scope, items, conditions)
+    stem = reverse("experiment_matrix", args=[scope.experiment.slug])
+    shown = []
+    for item in items:
+        rows = [
+            {
+                "condition": row["condition"],
+                "expected": row["expected"],
+                "cell": cells.get((item, condition)),
+                "answers": _scores(cells.get((item, condition))),
+                "address": f"{stem}{item}/{condition}/?measure={scope.measure.key}",
+            }
+            for row, (of, condition) in zip(table.rows, pairs, strict=True)
+            if of == item
+        ]
+        without = replace(scope, without=(*scope.without, item))
+        shown.append({"item": described[item], "rows": rows, "exclude": f"?{without.parameters}#outliers"})
+    return shown
 
 
 def _figure(figure: TableFigure, table: ResultTable, scope: Scope) -> dict[str, Any]:

@@ -41,6 +41,7 @@ def build_status_report(experiment: Experiment) -> dict[str, Any]:
         "runs": [_run(run, channels.get(run.pk, {})) for run in runs],
         "points": report_points(experiment),
         "rules": grading().rule_scores(experiment),
+        "scores": grading().condition_estimates(experiment),
         "judging": report_judges(experiment),
         "blockers": [
             blocker.facts | {"sentence": blocker.sentence} for blocker in find_blockers(_all_runs(experiment))

@@ -38,6 +38,7 @@ class Command(OutputCommand):
         )
         parser.add_argument("--margin", default="", help="the largest difference that counts as equivalent")
         add_list_option(parser, "--condition", metavar="CONDITION", help="only this condition; may be repeated")
+        add_list_option(parser, "--without", metavar="KEY", help="leave out this item; may be repeated")
         add_list_option(parser, "--exclude", metavar="|".join(EXCLUSION_LABELS), help="answers to leave out")
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -63,6 +64,11 @@ def read_scope(experiment: Experiment, options: dict[str, Any]) -> Scope:
     for name in ("measure", "wave", "category", "unreadable", "margin"):
         data[name] = options[name]
     data.setlist("exclude", options["exclude"])
+    items = dict(experiment.dataset.items.filter(key__in=options["without"]).values_list("key", "pk"))
+    for key in options["without"]:
+        if key not in items:
+            raise CommandError(f"--without: the dataset has no item {key!r}", returncode=2)
+    data.setlist("without", [str(pk) for pk in items.values()])
     data.setlist("condition", [str(_key(by_name, name)) for name in options["condition"]])
     data["baseline"] = str(_key(by_name, options["baseline"])) if options["baseline"] else ""
     form = ScopeForm(data, experiment)

@@ -50,6 +50,8 @@ class Command(OutputCommand):
             self._print_run(run)
         for rule in standing["rules"]:
             self._print_rule(rule)
+        for measure in dict.fromkeys(score["measure"] for score in standing["scores"]):
+            self._print_scores([score for score in standing["scores"] if score["measure"] == measure])
         for line in standing["judging"]:
             self.say(f"\n{format_line(line)}\n  {format_money(line['spent_usd'])} spent")
         for sentence in standing["warnings"]:
@@ -59,6 +61,15 @@ class Command(OutputCommand):
         unread, codes = sum(rule["unread"].values()), ", ".join(f"{n} {code}" for code, n in rule["unread"].items())
         could_not = f", {format_count(unread)} answers could not be read ({codes})" if unread else ""
         self.say(f"\nscorer {rule['scorer']}: {format_count(rule['scored'])} answers scored{could_not}")
+
+    def _print_scores(self, scores: list[dict[str, Any]]) -> None:
+        """Print one measure: a line for each condition, with its 95 % interval."""
+        self.say(f"\n{scores[0]['label']}, 95 % intervals by item:")
+        for score in scores:
+            missing = f", {format_count(score['missing'])} without a score" if score["missing"] else ""
+            reason = f", no interval: {score['reason']}" if score["reason"] else ""
+            counts = f"n {format_count(score['n'])} of {format_count(score['items'])} items"
+            self.say(f"  {score['condition']}: {score['text']}, {counts}{missing}{reason}")
 
     def _print_wave(self, wave: dict[str, Any]) -> None:
         rest = [f", {format_count(wave[name])} {name}" for name in COUNTED if wave[name] and name != "done"]

@@ -7,6 +7,7 @@ from grading_app.models import Grading
 from grading_app.scoring.grading import grade
 from runs_app.models import Attempt, Run, Trial
 from runs_app.planning import plan as plan_module
+from tests import factories
 from tests.factories.drafts import make_draft_experiment, make_questions
 
 pytestmark = pytest.mark.django_db
@@ -92,3 +93,36 @@ def test_without_a_name_all_experiments_are_listed(manage, observed):
 
 def test_an_unknown_experiment_ends_with_2(manage):
     assert manage("status", "nothing").code == 2
+
+
+def test_each_measure_has_its_interval_under_each_condition(manage):
+    items = [{"key": f"item-{n}", "target": str(n), "norms": {}} for n in range(20)]
+    made = factories.make_experiment(
+        "quiz",
+        dataset=factories.make_dataset("numbers", items),
+        models=[factories.make_model("a"), factories.make_model("b")],
+        dimensions=[factories.make_dimension("valence")],
+        scorers=["numeric"],
+        samples=1,
+    )
+    for run in factories.make_runs(made, status="done"):
+        right = 12 if run.condition.model.name == "a" else 20
+        factories.plan_trials(
+            run,
+            answer=lambda item, *_, right=right: {
+                "answer": item.target if item.position < right else "-1",
+                "rating": 1 + item.position % 7,
+            },
+        )
+    grade(made, by="test")
+    scores = {(one["measure"], one["condition"]): one for one in status(manage, "quiz")["scores"]}
+    assert set(scores) == {(key, name) for key in ("valence", "numeric:valence") for name in "ab"}
+    share = scores["numeric:valence", "a"]
+    assert (share["mean"], share["n"], share["items"], share["is_share"]) == (0.6, 20, 20, True)
+    # E. B. Wilson's interval of 12 of 20: R. G. Newcombe (1998), Statistics in Medicine 17, 857-872, method 3.
+    assert (share["low"], share["high"]) == pytest.approx((0.3866, 0.7812), abs=0.02)
+    assert scores["numeric:valence", "b"]["high"] == 1
+    assert scores["numeric:valence", "b"]["low"] < 1
+    shown = manage("status", "quiz").out
+    assert "numeric · Valence, 95 % intervals by item:" in shown
+    assert f"a: {share['text']}, n 20 of 20 items" in shown

@@ -123,3 +123,29 @@ def test_the_number_of_queries_does_not_depend_on_the_scope(owner, django_assert
     computed(owner)
     with django_assert_max_num_queries(30):
         owner.get(address())
+
+
+def test_an_outlier_is_shown_with_its_answers_and_leads_to_the_view_without_it(owner, study):
+    page = computed(owner)
+    section = next(one for one in page.context["sections"] if one["name"] == "outliers")
+    first = section["outliers"][0]
+    item = first["item"]
+    assert len(section["outliers"]) <= 8
+    assert f"Analyse without {item.key}" in page.content.decode()
+    assert owner.get(first["rows"][0]["address"]).status_code == 200
+    assert tuple(first["rows"][0]["cell"].scores)
+    assert f"without={item.pk}" in first["exclude"]
+    without = computed(owner, without=str(item.pk))
+    text = " ".join(without.content.decode().split())
+    assert f"Sensitivity view: 1 item left out ({item.key})." in text
+    rows = owner.get(address(without=str(item.pk), table="descriptives", format="csv")).content.decode().split()
+    assert [line.split(",")[1] for line in rows[1:]] == ["11", "11"]
+    choices = owner.get(address(without=str(item.pk), table="robustness", format="csv")).content.decode()
+    assert "With the items that are left out,12," in choices
+
+
+@pytest.mark.parametrize("wrong", ["x", "0", "9" * 19, "-1"])
+def test_an_item_of_another_dataset_is_an_error_of_the_scope(owner, wrong):
+    page = owner.get(address(without=wrong))
+    assert page.status_code == 200
+    assert "without" in page.context["form"].errors

@@ -74,9 +74,7 @@ def addresses(study):
         f"{matrix}?table=matrix&format=csv",
         reverse("matrix_cell", args=["study", item, first]),
         analysis,
-        f"{analysis}?baseline={second}&measure=numeric:valence",
-        f"{analysis}?table=differences&format=md",
-        f"{analysis}?table=factors&format=json",
+        f"{analysis}?table=factors&format=md",
         f"{reverse('compare')}?a=study:{first}&b=study:{second}",
         f"{reverse('compare')}?a=study:{first}&b=study:{second}&measure=numeric:valence&table=difference&format=csv",
         f"{reverse('compare')}?a=study:all&b=study:{second}",
@@ -86,8 +84,10 @@ def addresses(study):
 
 def opened(client, address):
     response = client.get(address)
-    compute_aggregates(list(CachedAggregate.objects.values_list("pk", flat=True)))
-    return client.get(address) if CachedAggregate.objects.exists() else response
+    if waiting := list(CachedAggregate.objects.filter(computed_at=None).values_list("pk", flat=True)):
+        compute_aggregates(waiting)
+        return client.get(address)
+    return response
 
 
 def test_no_page_figure_or_file_names_a_model(reader, study):
@@ -98,12 +98,12 @@ def test_no_page_figure_or_file_names_a_model(reader, study):
         text = response.content.decode()
         assert not [name for name in NAMES if name in text], address
         assert not [name for name in NAMES if name in response.headers.get("Content-Disposition", "")], address
-        for picture in re.findall(r'(?:src|srcset)="(/[^"]+\.svg[^"]*)"', text):
+        for picture in re.findall(r'src="(/[^"]+\.svg[^"]*)"', text):
             drawn = reader.get(picture.replace("&amp;", "&"))
             assert drawn.status_code == 200, picture
             assert not [name for name in NAMES if name in picture or name in drawn.content.decode()], picture
             checked += 1
-    assert checked > 20, "figures were looked at"
+    assert checked > 20, "many figures were drawn"
 
 
 def test_letters_stand_in_a_random_order_that_stays(reader, study):
