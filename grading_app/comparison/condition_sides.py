@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from grading_app.models import BlindReading
 from grading_app.reports.frames import condition_labels
@@ -29,7 +29,7 @@ class Side:
     wave: Wave | None
     label: str
     is_whole: bool = False
-    letters: Mapping[int, str] | None = None
+    letters: Mapping[int, str] | None = field(default=None, compare=False)
 
     @property
     def reference(self) -> str:

@@ -4,13 +4,20 @@ import json
 
 import pytest
 from django.core.management import call_command
+from django.http import QueryDict
 
+from grading_app.analysis.category_differences import category_tables
+from grading_app.analysis.data import load_analysis_data
+from grading_app.analysis.descriptives import descriptive_tables
+from grading_app.analysis.factors import factor_tables
 from grading_app.analysis.figures import figures_of
+from grading_app.analysis.norms import norm_tables
+from grading_app.analysis.scope import ScopeForm
 from grading_app.reports import plot_style
 from tests import factories
-from tests.integration.results.test_analysis_sections import tables_of
 
 pytestmark = pytest.mark.django_db
+ALL = (descriptive_tables, factor_tables, category_tables, norm_tables)
 
 
 @pytest.fixture
@@ -41,8 +48,13 @@ def _rating(position, number, higher):
     return {"answer": str(rating), "rating": rating}
 
 
+def tables_of(experiment, *builders, query=""):
+    data = load_analysis_data(ScopeForm(QueryDict(query), experiment).scope())
+    return {table.name: table for build in builders for table in build(data)}
+
+
 def test_the_factors_of_the_design_are_tested_in_one_model(crossed):
-    table = tables_of(crossed)["factors"]
+    table = tables_of(crossed, factor_tables)["factors"]
     rows = {row["term"]: row for row in table.rows}
     assert set(rows) == {"Model", "Prompt", "Model × Prompt"}
     assert rows["Model"]["df1"] == 1
@@ -53,7 +65,7 @@ def test_the_factors_of_the_design_are_tested_in_one_model(crossed):
 
 
 def test_a_marginal_mean_is_the_mean_of_the_conditions_with_its_level(crossed):
-    tables = tables_of(crossed)
+    tables = tables_of(crossed, descriptive_tables, factor_tables)
     of_conditions = {row["condition"]: row["mean"] for row in tables["descriptives"].rows}
     large = next(row for row in tables["marginal_means"].rows if row["level"] == "large")
     means = [mean for name, mean in of_conditions.items() if name.startswith("large")]
@@ -63,7 +75,7 @@ def test_a_marginal_mean_is_the_mean_of_the_conditions_with_its_level(crossed):
 
 def test_differences_are_given_by_category_with_one_correction(crossed):
     baseline = crossed.conditions.get(model__name="small", prompt__name="short")
-    tables = tables_of(crossed, f"baseline={baseline.pk}")
+    tables = tables_of(crossed, category_tables, query=f"baseline={baseline.pk}")
     table = tables["category_differences"]
     assert table.title == "Differences from small · short by category"
     assert table.correction == "Holm over the 6 comparisons of this table."
@@ -75,20 +87,19 @@ def test_differences_are_given_by_category_with_one_correction(crossed):
 
 
 def test_conditions_are_ranked_by_every_measure_of_agreement(crossed):
-    table = tables_of(crossed)["norm_leaderboard"]
+    tables = tables_of(crossed, norm_tables)
+    table = tables["norm_leaderboard"]
     errors = [row["mae"] for row in table.rows]
     assert errors == sorted(errors)
     for column in table.columns[1:]:
         values = [row[column.name] for row in table.sort_by(f"-{column.name}").rows]
         assert values == sorted(values, reverse=True), column.name
-    assert [row["r"] for row in table.rows] == [
-        next(row["r"] for row in tables_of(crossed)["norm_agreement"].rows if row["condition"] == one["condition"])
-        for one in table.rows
-    ]
+    of_condition = {row["condition"]: row["r"] for row in tables["norm_agreement"].rows}
+    assert {row["condition"]: row["r"] for row in table.rows} == of_condition
 
 
 def test_the_line_of_the_figure_lies_within_its_band_and_is_that_of_the_table(crossed):
-    tables = tables_of(crossed)
+    tables = tables_of(crossed, norm_tables)
     panels = tables["norm_regression"].data["panels"]
     rows = {row["condition"]: row for row in tables["norm_regression"].rows}
     assert len(panels) == 5
@@ -100,7 +111,7 @@ def test_the_line_of_the_figure_lies_within_its_band_and_is_that_of_the_table(cr
 
 
 def test_figures_show_factors_categories_and_regression(crossed):
-    drawn = {figure.name: (figure, table) for figure, table in figures_of(tables_of(crossed))}
+    drawn = {figure.name: (figure, table) for figure, table in figures_of(tables_of(crossed, *ALL))}
     for name in ("marginal-means", "category-differences", "category-map", "norm-regression"):
         figure, table = drawn[name]
         for width in (plot_style.WIDE, plot_style.NARROW):
@@ -116,7 +127,7 @@ def test_the_command_writes_the_same_tables(crossed, tmp_path):
     call_command("analyse", "crossed", "--table", "factors", "--format", "json", "--out", str(out))
     rows = json.loads(out.read_text())["rows"]
     assert [row["term"] for row in rows] == ["Model", "Prompt", "Model × Prompt"]
-    assert rows[0]["f"] == pytest.approx(tables_of(crossed)["factors"].rows[0]["f"])
+    assert rows[0]["f"] == pytest.approx(tables_of(crossed, factor_tables)["factors"].rows[0]["f"])
 
 
 def test_a_design_without_a_factor_or_category_has_no_such_table():
@@ -125,4 +136,6 @@ def test_a_design_without_a_factor_or_category_has_no_such_table():
     )
     for run in factories.make_runs(made, status="done"):
         factories.plan_trials(run, answer=lambda item, *_: {"answer": "1", "rating": 1 + item.position})
-    assert not {"factors", "marginal_means", "category_differences"} & set(tables_of(made))
+    assert not {"factors", "marginal_means", "category_differences"} & set(
+        tables_of(made, factor_tables, category_tables)
+    )
