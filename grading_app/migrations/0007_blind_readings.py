@@ -10,7 +10,7 @@ from evalsite.lib.triggers import InstallTriggers
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('grading_app', '0005_queue_items'),
+        ('grading_app', '0006_report_choices_and_share_links'),
         ('runs_app', '0006_languagemodel_groups'),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
