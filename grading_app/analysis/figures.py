@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MOST_ROWS, MOST_COLUMNS = 40, 20
-ROW, HEADS = 24, 34
+ROW, HEADS, FOOT = 24, 58, 10
 PER_CENT = {"share": (100, " (%)"), "signed_share": (100, " (percentage points)")}
 LABELS = 190  # CSS pixels for the names of rows on a wide figure.
 
@@ -90,7 +90,7 @@ class HeatMap:
     name: str
     table: str
     title: str
-    caption: str = "A row for each condition, a column for each category. The darker, the higher the mean."
+    caption: str = "A row for each condition, a column for each category. The stronger the colour, the higher the mean."
 
     def rows(self, table: ResultTable) -> list[Row]:
         found = [row for row in table.rows if row.get("mean") is not None]
@@ -102,7 +102,7 @@ class HeatMap:
         return f"{self.title}: {sizes}. The table holds the numbers."
 
     def size(self, table: ResultTable, width: int) -> tuple[int, int]:
-        return width, HEADS + 44 + ROW * len(_unique(self.rows(table), "condition")[:MOST_ROWS])
+        return width, HEADS + FOOT + ROW * len(_unique(self.rows(table), "condition")[:MOST_ROWS])
 
     def draw(self, table: ResultTable, width: int) -> Figure:
         rows = self.rows(table)
@@ -112,7 +112,7 @@ class HeatMap:
         low, high = min(means.values()), max(means.values())
         is_share = next(column for column in table.columns if column.name == "mean").kind == "share"
         left = LABELS if width >= plot_style.WIDE else width // 3
-        grid = plot_style.Grid(1, 1, width, ROW * len(conditions), left=left, top=HEADS)
+        grid = plot_style.Grid(1, 1, width, ROW * len(conditions), left=left, top=HEADS, bottom=FOOT)
         figure, (axis,) = grid.figure()
         room = grid.panel_width / len(categories)
         for (condition, category), mean in means.items():
@@ -185,7 +185,7 @@ class RegressionFigure:
 
 
 def _draw_regression(axis: Axes, panel: Row) -> None:
-    points: dict[str, Any] = {"linestyle": "none", "marker": "o", "markeredgewidth": 0, "alpha": 0.5}
+    points: dict[str, Any] = {"linestyle": "none", "marker": "o", "markeredgewidth": 0, "alpha": 0.8}
     x = panel["line_x"]
     many = len(panel["x"]) > 500
     axis.plot(

@@ -167,7 +167,7 @@ def table_figure(figure: Any, table: ResultTable, suffix: str = "") -> PaperFigu
         figure.title,
         partial(figure.draw, table),
         lambda: table,
-        f"Points with 95 % intervals. {table.formula}",
+        f"{figure.caption} {table.formula}",
         figure.alt(table),
         page="experiment_analysis",
     )
