@@ -61,7 +61,7 @@ def _compute(queries: Sequence[AnalysisQuery], tell: Tell) -> list[AnalysisTable
 
 ANALYSIS: Aggregate[AnalysisQuery, AnalysisTables] = Aggregate(
     name="analysis",
-    version=3,
+    version=4,
     value_type=lambda: AnalysisTables,
     dump=_dump,
     load=_load,
