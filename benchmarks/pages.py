@@ -27,6 +27,7 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from evalsite.lib import permissions
+from runs_app.annotations import annotate
 from runs_app.models import Experiment, Run, Trial
 from tests import factories
 
@@ -61,9 +62,18 @@ def fill(trials: int) -> list[Experiment]:
             factories.refresh_counters(run)
             Run.objects.filter(pk=run.pk).update(errors={"timeout": 450, "refusal": 50})
         experiments.append(experiment)
+        flag_some(experiment)
     with connection.cursor() as cursor:
         cursor.execute("VACUUM ANALYZE")
     return experiments
+
+
+def flag_some(experiment: Experiment) -> None:
+    """Annotate two hundred trials and fifty items, as people do over some weeks."""
+    for trial in Trial.objects.filter(run__experiment=experiment).select_related("run", "item")[:200]:
+        annotate(trial, "flag" if trial.pk % 2 else "note", f"I looked at {trial}.", by=experiment.owner)
+    for item in experiment.dataset.items.all()[:50]:
+        annotate(item, "flag", f"{experiment}: ambiguous", by=experiment.owner)
 
 
 def pages(experiment: Experiment) -> dict[str, str]:
@@ -91,6 +101,16 @@ def pages(experiment: Experiment) -> dict[str, str]:
         "text": f"{trials}?contains=answer+is+777",
         "text (none)": f"{trials}?contains=no+such+words",
         "text in a run": f"{trials}?contains=no+such+words&run={run.pk}",
+        "by item": f"{trials}?sort=-item",
+        "by status, deep": f"{trials}?sort=status&after=done~{middle.pk}",
+        "a run by rating": f"{trials}?run={run.pk}&sort=-rating",
+        "a run by cost": f"{trials}?run={run.pk}&sort=cost_usd",
+        "flagged": f"{trials}?flag=true",
+        "flagged by rating": f"{trials}?flag=true&sort=rating",
+        "notes": f"{trials}?note=looked",
+        "disagree": f"{trials}?experiment={experiment.slug}&disagree=true",
+        "item": reverse("item_page", args=[middle.item_id]),
+        "notes of experiment": reverse("experiment_annotations", args=[experiment.slug]),
         "trial": reverse("trial_detail", args=[middle.pk]),
         "trial, by text": reverse("trial_detail", args=[middle.pk]) + "?contains=no+such+words",
     }

@@ -97,7 +97,7 @@ class TrialTable(tables.Table):
         )
         self.sorts_all = sorts_all
         self.offered = [(name, self.columns[name].verbose_name) for name in self.sequence]
-        self.shown = self._shown(chosen)
+        self.shown = self._shown(chosen, order.name if order is not None else "id")
         for name in self.sequence:
             sortable = (
                 name == "id" or name in INDEXED or (sorts_all and (name in SORTED_COLUMNS or name in dict(extra)))
@@ -112,12 +112,17 @@ class TrialTable(tables.Table):
         at = names.index("target")
         return (*names[:at], *scores, *names[at:])
 
-    def _shown(self, chosen: Sequence[str]) -> set[str]:
+    def _shown(self, chosen: Sequence[str], sorted_by: str) -> set[str]:
+        """Return the names of the shown columns. The one that sorts the list is always among them."""
         known = {name for name, _ in self.offered}
+        always = {"id", sorted_by} & known
         if names := known & set(chosen):
-            return {"id", *names}
+            return always | names
         usual = {name for name in known if name in USUAL or name.startswith("score_")}
-        return usual | ({"notes"} if self.annotations else set())
+        trials = [row.record for row in self.rows]
+        if trials and not any(trial.dimension_id or trial.rating is not None for trial in trials):
+            usual -= {"dimension", "rating"}
+        return always | usual | ({"notes"} if self.annotations else set())
 
     def render_notes(self, record: Trial) -> SafeString | str:
         """Show a flag and the number of notes as icons, and the tags, with the texts as their titles."""

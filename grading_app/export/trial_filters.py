@@ -6,6 +6,8 @@ from collections.abc import Mapping
 
 # Each filter reads only the trial (t), so it applies to the keys as well as to the rows. The names are those of the
 # trial list, so a filtered list can be exported as it is shown.
+_ANNOTATED = """EXISTS (SELECT FROM runs_app_annotation fa WHERE NOT fa.removed AND fa.kind = '{kind}' AND {text}
+    (fa.trial_id = t.id OR fa.trial_id IS NULL AND fa.item_id = t.item_id))"""
 FILTERS: Mapping[str, str] = {
     "status": "t.status = %(status)s",
     "condition": """t.run_id IN (SELECT fr.id FROM runs_app_run fr JOIN runs_app_condition fc ON fc.id = fr.condition_id
@@ -24,4 +26,7 @@ FILTERS: Mapping[str, str] = {
     "refused": "t.refused::text = %(refused)s",
     "from_cache": "t.from_cache::text = %(from_cache)s",
     "contains": "strpos(lower(t.answer), lower(%(contains)s)) > 0",
+    "flag": f"({_ANNOTATED.format(kind='flag', text='')})::text = %(flag)s",
+    "tag": _ANNOTATED.format(kind="tag", text=r"fa.text = regexp_replace(lower(btrim(%(tag)s)), '\s+', '-', 'g') AND"),
+    "note": _ANNOTATED.format(kind="note", text="strpos(lower(fa.text), lower(%(note)s)) > 0 AND"),
 }

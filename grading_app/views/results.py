@@ -45,7 +45,7 @@ SNAPSHOTS = 50  # The maximum number on the page. All snapshots are stored.
 THEMES: dict[str, Theme] = {"": "auto", "light": "light", "dark": "dark"}
 WIDTHS = {"": WIDE, "narrow": NARROW}
 # Parameters of the trial list that are not export filters: the page and the experiment.
-NO_FILTERS = ("experiment", "after", "before", "page", "sort")
+NO_FILTERS = ("experiment", "after", "before", "page", "sort", "column")
 
 
 @require_safe

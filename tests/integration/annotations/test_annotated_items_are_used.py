@@ -119,3 +119,17 @@ def test_annotations_are_a_table_of_the_export(flagged, experiment, people, tmp_
     exact = [json.loads(line) for line in b"".join(export_chunks(experiment, "annotations", "jsonl")).splitlines()]
     assert exact[-1]["text"] == "=1+1"
     assert [one["text"] for one in exact[-1]["former"]] == ["=HYPERLINK()"]
+
+
+def test_an_export_takes_the_filters_by_annotation(flagged, experiment, trial, people):
+    annotate(trial, "tag", "off by one", by=people["owner"])
+    annotate(trial, "note", "50 % sure", by=people["owner"])
+
+    def keys(**filters):
+        lines = b"".join(export_chunks(experiment, "trials", "jsonl", filters)).splitlines()
+        return [(row["item_key"], row["sample_idx"]) for row in map(json.loads, lines)]
+
+    assert sorted(keys(flag="true")) == [(flagged[0], 0), (flagged[1], 0), (flagged[1], 1)]
+    assert len(keys(flag="false")) == 7
+    assert keys(tag="Off  by one") == keys(note="50 % S") == [("item-0", 0)]
+    assert keys(note="50 % unsure") == []
