@@ -70,7 +70,8 @@ def _span(span: Span) -> dict[str, Any]:
 def _table(block: TableBlock) -> dict[str, Any]:
     table = block.shown_table
     cells = [[_text(_breakable(cell)) for cell in row] for row in table.cells()]
-    texts = [max((len(row[at]) for row in cells), default=0) for at in range(len(table.columns))]
+    words = [max(len(word) for word in f"{column.label} .".split()) for column in table.columns]
+    texts = [max(words[at], *(len(row[at]) for row in cells), 0) for at in range(len(table.columns))]
     return {
         "title": _text(table.title),
         "head": [_text(column.label) for column in table.columns],

@@ -23,9 +23,9 @@ def _items(dataset: Dataset) -> Block | None:
     images = dataset.items.active().filter(image__isnull=False).count()
     excluded = dataset.item_count - dataset.active_count
     page = dataset.get_absolute_url()
+    pictured = f", {'all' if images == dataset.active_count else images} with an image" if images else ""
     return paragraph(
-        sentence(f"The dataset {dataset} has {count_noun(dataset.active_count, 'active item')}", page),
-        sentence(f", {format_share(images, dataset.active_count)} with an image. ", page) if images else ". ",
+        sentence(f"The dataset {dataset} has {count_noun(dataset.active_count, 'active item')}{pictured}. ", page),
         sentence(
             f"{count_noun(excluded, 'item')} {'was' if excluded == 1 else 'were'} excluded before the approval."
             if excluded
@@ -33,10 +33,6 @@ def _items(dataset: Dataset) -> Block | None:
             page,
         ),
     )
-
-
-def format_share(n: int, of: int) -> str:
-    return "all" if n == of else str(n)
 
 
 def _facts(dataset: Dataset) -> Block:
@@ -53,7 +49,7 @@ def _facts(dataset: Dataset) -> Block:
         "Approved": format_day(dataset.approved_at),
     }
     rows = [{"fact": name, "value": value} for name, value in facts.items() if value]
-    columns = [ResultColumn("fact", "Dataset"), ResultColumn("value", "")]
+    columns = [ResultColumn("fact", "Fact"), ResultColumn("value", "Value")]
     return table_block(ResultTable("dataset", "Dataset", columns, rows), rows=dataset.get_absolute_url())
 
 

@@ -9,10 +9,13 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.http import QueryDict
 from django.urls import reverse
+from matplotlib.offsetbox import AnnotationBbox
 from PIL import Image
 
 from evalsite.lib import permissions
 from grading_app.paper_figures.calibration_figure import load_calibrations
+from grading_app.paper_figures.collection import every_figure, figures_pdf
+from grading_app.paper_figures.plane_figures import plane_figures
 from grading_app.paper_figures.print_style import PALETTES, PrintStyle
 from grading_app.paper_figures.rating_figures import quadratic_fit, rating_figures
 from grading_app.paper_figures.registry import list_figures
@@ -22,6 +25,7 @@ from grading_app.reports import plot_style
 from runs_app.models import Trial
 from tests import factories
 from tests.factories.gradings import make_answered_experiment, make_gradings
+from tests.factories.studies import make_rated_study
 
 pytestmark = pytest.mark.django_db
 
@@ -186,6 +190,33 @@ def test_the_summary_has_items_samples_and_correlations(owner, study):
     assert found["dimensions"]["valence"]["conditions"]["a"]["with_norms"]["r"] == pytest.approx(expected)
     assert found["dimensions"]["arousal"]["conditions"]["a"]["with_norms"]["r"] is None, "its norms do not vary"
     assert {tuple(one["dimensions"]) for one in found["between_dimensions"]} == {("valence", "arousal")}
+
+
+def test_images_of_items_are_marks_where_they_are_chosen(settings, tmp_path):
+    settings.MEDIA_ROOT = tmp_path
+    made = make_rated_study("pictured", images=True, dimensions=("valence", "arousal"))
+    plain, pictured = (
+        next(plane_figures(FigureSource(made, QueryDict(query)))) for query in ("measure=valence", "images=on")
+    )
+    boxes = [
+        sum(isinstance(one, AnnotationBbox) for one in figure.draw(560).axes[0].artists) for figure in (plain, pictured)
+    ]
+    assert boxes == [0, 8]
+    assert plain.table().rows == pictured.table().rows
+
+
+def test_one_pdf_holds_every_figure(study):
+    measures = {"measure=valence", "measure=arousal"}
+    names = {
+        (one.name, one.title) for query in measures for one in rating_figures(FigureSource(study, QueryDict(query)))
+    }
+    everyone = list(every_figure(study, QueryDict()))
+    assert names <= {(one.name, one.title) for one in everyone}
+    judged = make_answered_experiment("judged", items=4, models=("a", "b"))
+    make_gradings(judged, "numeric", lambda trial: float(trial.item.position % 2), kind="rule")
+    made = figures_pdf(judged, QueryDict(), PrintStyle())
+    assert made.count(b"/Type /Page ") == len(list(every_figure(judged, QueryDict()))) > 1
+    assert figures_pdf(judged, QueryDict(), PrintStyle()) == made
 
 
 def test_the_command_writes_one_or_all_figures(study, tmp_path):

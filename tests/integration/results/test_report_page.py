@@ -22,6 +22,7 @@ from grading_app.study_report.sections import WRITERS
 from grading_app.tasks import compute_aggregates
 from runs_app.models import Trial
 from tests import factories
+from tests.factories.studies import make_rated_study
 from tests.page_text import page_text
 
 pytestmark = pytest.mark.django_db
@@ -29,32 +30,9 @@ pytestmark = pytest.mark.django_db
 HOSTILE = '</title><script>alert(1)</script> #eval("1") $x$ \\input{/etc/passwd} & _a_ @cite <img src=x onerror=y>'
 
 
-def make_study(slug="study", **fields):
-    items = [{"key": f"picture-{n}", "category": "AB"[n % 2], "norms": {"valence": 2 + n % 3}} for n in range(8)]
-    made = factories.make_experiment(
-        slug,
-        dataset=factories.make_dataset(f"{slug}-pictures", items, source="Photographs of the lab", licence="CC0"),
-        models=[factories.make_model("a"), factories.make_model("b")],
-        dimensions=[factories.make_dimension("valence")],
-        samples=2,
-        **fields,
-    )
-    for run in factories.make_runs(made, status="done"):
-        above = run.condition.model.name == "b"
-        factories.plan_trials(run, answer=lambda item, _, index, above=above: _rating(item, above, index))
-    return made
-
-
-def _rating(item, above, index):
-    if item.position == 7 and index:
-        return factories.failed("content_refused")
-    number = 1 + item.position % 3 + above + index
-    return {"answer": str(number), "rating": number}
-
-
 @pytest.fixture
 def study():
-    return make_study()
+    return make_rated_study()
 
 
 @pytest.fixture
@@ -196,7 +174,7 @@ def test_a_snapshot_freezes_it(owner, study, plain_pictures):
 
 
 def test_files_of_a_hostile_study_are_data_not_markup(tmp_path):
-    study = make_study("hostile", title=HOSTILE, description=HOSTILE)
+    study = make_rated_study("hostile", title=HOSTILE, description=HOSTILE)
     condition = study.conditions.first()
     type(condition.model).objects.filter(pk=condition.model_id).update(name=HOSTILE[:80])
     ReportChoices.of(study).change(left_out=[], texts={"end": f"{HOSTILE} [x](javascript:alert(1))"}, by=study.owner)

@@ -1,0 +1,60 @@
+"""The report, its figures and its share links in the browser: how they look, and the way from writing to a reader."""
+
+from datetime import timedelta
+
+import pytest
+from django.urls import reverse
+from django.utils import timezone
+from playwright.sync_api import expect
+
+from grading_app.models import CachedAggregate, ShareLink
+from grading_app.paper_figures.registry import list_figures
+from grading_app.paper_figures.source import FigureSource
+from grading_app.study_report.build import get_report
+from grading_app.tasks import compute_aggregates
+from tests.factories.studies import make_rated_study
+
+
+@pytest.fixture
+def study(owner):
+    made = make_rated_study("study", owner=owner, title="How pleasant are these photographs?")
+    get_report(made)
+    list_figures(FigureSource(made))
+    compute_aggregates(list(CachedAggregate.objects.values_list("pk", flat=True)))
+    return made
+
+
+def test_the_pages_look_right(study, owner, visitor, checked_in_all_views):
+    page = visitor(owner)
+    for name in ("experiment_report", "report_edit", "share_links", "experiment_figures"):
+        assert page.goto(reverse(name, args=["study"])).ok
+        page.wait_for_load_state("networkidle")
+        checked_in_all_views(page, f"report-{name}")
+
+
+def test_shared_pages_look_right_without_an_account(study, visitor, checked_in_all_views):
+    _, token = ShareLink.create(study, "experiment", timezone.now() + timedelta(days=7), by=study.owner)
+    page = visitor()
+    for name in ("shared", "shared_design", "shared_leaderboard", "shared_report", "shared_figures"):
+        assert page.goto(reverse(name, args=[token])).ok
+        page.wait_for_load_state("networkidle")
+        checked_in_all_views(page, f"shared-{name}")
+
+
+def test_an_author_writes_shares_and_ends_a_link(study, owner, visitor):
+    page = visitor(owner)
+    page.goto(reverse("experiment_report", args=["study"]))
+    page.get_by_role("link", name="Edit sections and text").click()
+    page.get_by_label("Text before “Results”").fill("We expected **b** to rate higher.")
+    page.get_by_role("button", name="Save").click()
+    expect(page.locator("#text-results strong")).to_have_text("b")
+    page.get_by_role("link", name="Share by link").click()
+    page.get_by_role("button", name="Create link").click()
+    address = page.locator(".share-address").input_value()
+    reader = visitor()
+    reader.goto(address)
+    expect(reader.locator("#text-results strong")).to_have_text("b")
+    expect(reader.get_by_role("link", name="Edit sections and text")).to_have_count(0)
+    page.get_by_role("button", name="Revoke").click()
+    expect(page.get_by_text("The link is revoked.")).to_be_visible()
+    assert reader.request.get(address).status == 404
