@@ -144,7 +144,10 @@ def _ranks(values: Floats) -> Floats:
 
 
 def least_squares(x: Floats, y: Floats, confidence: float = 0.95) -> Line | None:
-    """Return the regression line of y on x by least squares; None below three items or if x does not vary."""
+    """Return the regression line of y on x by least squares; None below three items or if x does not vary.
+
+    If all items lie on the line there are no intervals, because other items may not.
+    """
     from scipy.special import stdtrit
 
     n = len(x)
@@ -156,6 +159,8 @@ def least_squares(x: Floats, y: Floats, confidence: float = 0.95) -> Line | None
     intercept = float(np.mean(y)) - slope * center
     left = float(((y - intercept - slope * x) ** 2).sum())
     total = float(((y - np.mean(y)) ** 2).sum())
+    if math.sqrt(left) <= ALIKE * float(np.max(np.abs(y))):
+        return Line(intercept, slope, None, None, 1.0 if total > 0 else None)
     error, reach = math.sqrt(left / (n - 2)), float(stdtrit(n - 2, (1 + confidence) / 2))
     of_slope = reach * error / math.sqrt(spread)
     of_intercept = reach * error * math.sqrt(1 / n + center**2 / spread)
@@ -204,6 +209,8 @@ def deming(x: Floats, y: Floats, ratio: float = 1.0, confidence: float = 0.95) -
     if any(part is None for part in parts):
         return Line(*whole, None, None)
     pseudo = n * np.array(whole) - (n - 1) * np.array(parts, dtype=np.float64)
+    if np.ptp(pseudo, axis=0).max() <= n * ALIKE * float(np.abs(y).max()):
+        return Line(*whole, None, None)  # All items lie on the line. Other items may not.
     reach = float(stdtrit(n - 1, (1 + confidence) / 2)) * pseudo.std(axis=0, ddof=1) / math.sqrt(n)
     (intercept, slope), (of_intercept, of_slope) = whole, map(float, reach)
     return Line(

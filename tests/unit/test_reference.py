@@ -57,7 +57,10 @@ def test_lines_and_rank_correlations_equal_scipys(x, y):
         pytest.approx(expected.intercept, rel=1e-6, abs=1e-9),
     )
     reach = stats.t.ppf(0.975, n - 2)
-    assert line.slope_interval[1] - line.slope == pytest.approx(reach * expected.stderr, rel=1e-6, abs=1e-9)
+    if line.slope_interval is None:  # All items lie on the line.
+        assert expected.stderr == pytest.approx(0, abs=1e-6)
+    else:
+        assert line.slope_interval[1] - line.slope == pytest.approx(reach * expected.stderr, rel=1e-6, abs=1e-9)
     assert line.r_squared == pytest.approx(expected.rvalue**2, abs=1e-9)
     assert reference.spearman(a, b)[0] == pytest.approx(stats.spearmanr(a, b).statistic)
 
@@ -127,3 +130,11 @@ def test_the_band_of_a_line_is_that_of_statsmodels():
     assert low == pytest.approx(oracle["mean_ci_lower"].to_numpy())
     assert high == pytest.approx(oracle["mean_ci_upper"].to_numpy())
     assert reference.confidence_band(np.ones(20), y, at) is None
+
+
+@pytest.mark.parametrize("fit", [reference.least_squares, reference.deming])
+def test_items_that_all_lie_on_a_line_give_no_interval_of_zero_width(fit):
+    x = np.linspace(1, 7, 12)
+    line = fit(x, 0.5 + 0.8 * x)
+    assert (line.intercept, line.slope) == (pytest.approx(0.5), pytest.approx(0.8))
+    assert (line.intercept_interval, line.slope_interval) == (None, None)
