@@ -19,6 +19,7 @@ class ExportTable:
     keys: selects the ids of the rows of one `section`.
     rows: joins the columns' tables, restricted to the rows of one `section` with a key above `low` and at most `high`.
     order: the key by which the rows of a page are ordered; empty if a page has a single key.
+    group: the columns by which the rows of a page are grouped; empty if they are not.
     """
 
     name: str
@@ -28,6 +29,7 @@ class ExportTable:
     rows: str
     order: str = ""
     has_trials: bool = True
+    group: str = ""
 
 
 USAGE = "input_tokens output_tokens reasoning_tokens cache_read_tokens cache_write_tokens"

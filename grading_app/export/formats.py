@@ -22,8 +22,10 @@ from grading_app.export.columns import Column, exact_cell, json_members, spreads
 from grading_app.export.export_tables import SHARED_BY_A_RUN, TABLES, ExportTable
 from grading_app.export.key_ranges import PAGE_ROWS, bare_cursor, key_ranges
 from grading_app.export.trial_filters import FILTERS
+from grading_app.export.wide_tables import BUILDERS, OPTIONS, WideTableError
 from runs_app.models import Experiment
 
+TABLE_NAMES = (*TABLES, *BUILDERS)
 ROW_GROUP_ROWS = 50_000
 BINARY_HEADER, FIELD_STARTS = 19, 6  # Bytes: the header without extensions; the start of a row before its only field.
 
@@ -42,27 +44,30 @@ class Extract:
 
     @classmethod
     def of(cls, experiment: Experiment, table: str, filters: Mapping[str, str] | None = None) -> Extract:
-        """Return the selection. Raise ExportError for a table or a filter that does not exist."""
-        chosen = TABLES.get(table)
-        if chosen is None:
-            raise ExportError(f"there is no table {table!r} to export; there are {', '.join(TABLES)}")
+        """Return the selection. Raise ExportError for a table or a filter that does not exist.
+
+        `filters` may also hold the table's OPTIONS.
+        """
+        given, options = dict(filters or {}), OPTIONS.get(table, ())
+        chosen = _find_table(experiment, table, {name: given.pop(name) for name in options if name in given})
         allowed = FILTERS if chosen.has_trials else {}
-        strangers = sorted(set(filters or {}) - set(allowed))
+        strangers = sorted(set(given) - set(allowed))
         if strangers:
-            known = ", ".join(allowed) or "none"
+            known = ", ".join([*options, *allowed]) or "none"
             raise ExportError(f"the table {table} has no filter {', '.join(strangers)}; it has {known}")
-        for name, value in (filters or {}).items():
+        for name, value in given.items():
             if fault := describe_unstorable(value):
                 raise ExportError(f"the filter {name} {fault}")
-        return cls(experiment, chosen, dict(filters or {}))
+        return cls(experiment, chosen, given)
 
     def pages(self, copy: str, joined: Callable[[Iterable[bytes]], bytes] = b"".join) -> Iterator[bytes]:
         """Yield the output of COPY for each page. `joined` joins the messages of a page, one for each row.
 
         `copy` is a statement with `{rows}` in place of the page's FROM and WHERE.
         """
+        group = f" GROUP BY {self.table.group}" if self.table.group else ""
         order = f" ORDER BY {self.table.order}" if self.table.order else ""
-        statement = copy.format(rows=self.table.rows + self._narrowed + order)
+        statement = copy.format(rows=self.table.rows + self._narrowed + group + order)
         keys = self.table.keys + self._narrowed
         for section in self._sections():
             known = {**self.filters, "experiment": self.experiment.pk, "section": section}
@@ -77,6 +82,15 @@ class Extract:
         with connection.cursor() as cursor:
             cursor.execute(f"{self.table.sections} ORDER BY id", {"experiment": self.experiment.pk})
             return [section for (section,) in cursor.fetchall()]
+
+
+def _find_table(experiment: Experiment, name: str, options: Mapping[str, str]) -> ExportTable:
+    if name not in TABLE_NAMES:
+        raise ExportError(f"there is no table {name!r} to export; there are {', '.join(TABLE_NAMES)}")
+    try:
+        return TABLES.get(name) or BUILDERS[name](experiment, options)
+    except WideTableError as error:
+        raise ExportError(str(error)) from error
 
 
 def _copied(statement: str, params: Mapping[str, Any], joined: Callable[[Iterable[bytes]], bytes]) -> bytes:
@@ -188,4 +202,4 @@ def _copy_csv(table: ExportTable, cell: Callable[[Column], str]) -> str:
     return f"COPY (SELECT {cells} {{rows}}) TO STDOUT (FORMAT csv)"
 
 
-__all__ = ["FORMATS", "TABLES", "ExportError", "Extract", "export_chunks", "write_export"]
+__all__ = ["FORMATS", "TABLES", "TABLE_NAMES", "ExportError", "Extract", "export_chunks", "write_export"]

@@ -16,6 +16,7 @@ from evalsite.lib.permissions import members_only, readers_only
 from evalsite.lib.text.hashing import content_hash
 from grading_app.export.formats import ExportError, export_chunks
 from grading_app.export.parquet_process import parquet_from_process
+from grading_app.export.wide_tables import NO_PARTICIPANTS, PARTICIPANT_ITEMS, PARTICIPANT_SEED
 from grading_app.models import BlindReading, Rubric, Snapshot, SupersededVerdict
 from grading_app.reports.figures import FIGURES
 from grading_app.reports.frame_cache import fingerprint, kept_frames, kept_picture
@@ -75,6 +76,7 @@ def _results_page(request: HttpRequest, experiment: Experiment, rules: RuleForm 
         **blind,
         "results_cached": cached,
         "exports": _exports(experiment, wave),
+        "participants": _participants(experiment) if experiment.dimensions.exists() else None,
         "rule_form": rules,
         "snapshots": list(Snapshot.objects.filter(experiment=experiment)[:SNAPSHOTS]),
         "snapshot_form": SnapshotForm() if rules else None,
@@ -164,6 +166,20 @@ def _state(fingerprint: str, reading: BlindReading | None) -> str:
     return content_hash([fingerprint, reading.pk]) if reading else fingerprint
 
 
+def _participants(experiment: Experiment) -> dict[str, Any]:
+    """Return the texts and addresses of the form for participant-style data."""
+    formats = {"csv": "CSV", "jsonl": "JSON lines", "parquet": "Parquet"}
+    return {
+        "note": NO_PARTICIPANTS,
+        "n_items": PARTICIPANT_ITEMS,
+        "seed": PARTICIPANT_SEED,
+        "formats": [
+            {"label": label, "address": reverse("experiment_export", args=[experiment.slug, "participants", form])}
+            for form, label in formats.items()
+        ],
+    }
+
+
 def chosen_wave(request: HttpRequest, experiment: Experiment) -> Wave | None:
     number = request.GET.get("wave", "")
     if not number:
@@ -221,6 +237,7 @@ def _exports(experiment: Experiment, wave: Wave | None) -> list[dict[str, str]]:
         ("trials", "csv", of_wave, "Trials, CSV for spreadsheets"),
         ("trials", "jsonl", of_wave, "Trials, JSON lines"),
         ("trials", "parquet", of_wave, "Trials, Parquet"),
+        ("answers", "csv", of_wave, "Answers with inputs, targets and scores, CSV"),
         ("gradings", "csv", of_wave, "Gradings, CSV"),
         ("gradings", "jsonl", of_wave, "Gradings, JSON lines"),
         ("attempts", "csv", of_wave, "Attempts, CSV"),
@@ -233,6 +250,8 @@ def _exports(experiment: Experiment, wave: Wave | None) -> list[dict[str, str]]:
         wanted.append(("superseded", "csv", of_wave, "Former verdicts, CSV"))
     if experiment.rating_queues.exists():
         wanted.append(("ratings", "csv", "", "Ratings by people, CSV"))
+    if experiment.dimensions.exists():
+        wanted.append(("rating_counts", "csv", of_wave, "Counts of each scale point, CSV"))
     return [
         {"label": label, "address": reverse("experiment_export", args=[experiment.slug, table, form]) + query}
         for table, form, query, label in wanted

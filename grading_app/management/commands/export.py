@@ -8,7 +8,7 @@ from typing import Any
 from django.core.management.base import CommandError
 
 from evalsite.lib.ops.commands import OutputCommand, add_list_option
-from grading_app.export.formats import FORMATS, TABLES, ExportError, export_chunks, write_export
+from grading_app.export.formats import FORMATS, TABLE_NAMES, ExportError, export_chunks, write_export
 from runs_app.models import Experiment
 
 NO_PLACE = (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError)
@@ -19,12 +19,14 @@ class Command(OutputCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("experiment")
-        parser.add_argument("--table", default="trials", metavar="|".join(TABLES))
+        parser.add_argument("--table", default="trials", metavar="|".join(TABLE_NAMES))
         parser.add_argument("--format", default="csv", metavar="|".join(FORMATS))
         parser.add_argument("--out", required=True, metavar="PATH", help='where to write; "-" is the standard output')
         add_list_option(
             parser, "--filter", metavar="NAME=VALUE", help="only trials with this status, condition, wave, ..."
         )
+        parser.add_argument("--n-items", default="", metavar="N", help="items of the table participants; default 20")
+        parser.add_argument("--seed", default="", metavar="SEED", help="of the draw of these items; default 42")
 
     def handle(self, *args: Any, **options: Any) -> None:
         experiment = Experiment.objects.filter(slug=options["experiment"]).first()
@@ -32,6 +34,7 @@ class Command(OutputCommand):
             raise CommandError(f"there is no experiment {options['experiment']!r}", returncode=2)
         try:
             filters = _filters(options["filter"])
+            filters |= {name: options[name] for name in ("n_items", "seed") if options[name]}
             write_export(export_chunks(experiment, options["table"], options["format"], filters), options["out"])
         except (ExportError, *NO_PLACE) as error:
             raise CommandError(str(error), returncode=2) from error

@@ -50,7 +50,7 @@ def test_a_dash_writes_to_the_standard_output(experiment, capfdbinary):
     ("arguments", "named"),
     [
         (["nobody", "--out", "-"], "no experiment 'nobody'"),
-        (["pilot", "--table", "answers", "--out", "-"], "trials, attempts, gradings, items, ledger"),
+        (["pilot", "--table", "colours", "--out", "-"], "trials, attempts, gradings, items, ledger"),
         (["pilot", "--format", "xlsx", "--out", "-"], "csv, jsonl, parquet"),
         (["pilot", "--out", "/nowhere/at/all.csv"], "/nowhere"),
         (["pilot", "--out", "-", "--filter", "colour=red"], "no filter colour"),

@@ -71,7 +71,7 @@ def test_the_filters_of_the_list_of_trials_narrow_it(client, experiment):
 
 @pytest.mark.parametrize(
     ("table", "file_format", "query"),
-    [("answers", "csv", {}), ("trials", "xlsx", {}), ("trials", "csv", {"colour": "red"})],
+    [("colours", "csv", {}), ("trials", "xlsx", {}), ("trials", "csv", {"colour": "red"})],
 )
 def test_what_does_not_exist_is_refused_in_words(client, experiment, table, file_format, query):
     answer = got(client, table, file_format, **query)

@@ -1,0 +1,189 @@
+"""The tables computed from others: answers with their scores, participant-style rows, counts of scale points."""
+
+import csv
+import io
+import json
+from collections import Counter
+
+import pyarrow.parquet as pa_parquet
+import pytest
+from django.core.management import call_command
+from django.urls import reverse
+
+from grading_app.export import formats
+from grading_app.export.formats import ExportError, export_chunks
+from grading_app.export.wide_tables import NO_PARTICIPANTS, unique_names
+from grading_app.models import Grading
+from grading_app.scoring.grading import grade
+from runs_app.models import Trial
+from tests import factories
+from tests.factories.gradings import make_gradings
+from tests.page_text import page_text
+
+pytestmark = pytest.mark.django_db
+CATEGORIES = {"animal": 6, "object": 3, "scene": 3}
+
+
+def exported(experiment, table, file_format="jsonl", **options):
+    return b"".join(export_chunks(experiment, table, file_format, options))
+
+
+def rows(experiment, table, **options):
+    return [json.loads(line) for line in exported(experiment, table, **options).splitlines()]
+
+
+@pytest.fixture
+def rated():
+    """Twelve photographs, rated three times on two dimensions; one answer holds no rating."""
+    names = [f"{category} {number}" for category, n in CATEGORIES.items() for number in range(n)]
+    items = [
+        {**factories.plain_question(at), "key": name, "category": name.split()[0]} for at, name in enumerate(names)
+    ]
+    made = factories.make_experiment(
+        dataset=factories.make_dataset("photos", items),
+        dimensions=[factories.make_dimension("arousal"), factories.make_dimension("valence")],
+        samples=3,
+    )
+    for wave in (0, 1):
+        (run,) = factories.make_runs(made, wave=wave)
+        factories.plan_trials(run, answer=rated_in(wave))
+    return made
+
+
+def rated_in(wave):
+    return lambda item, dimension, index: rating(item, dimension, index, wave)
+
+
+def rating(item, dimension, index, wave):
+    if (item.position, dimension.name, index) == (0, "valence", 1):
+        return {"answer": "?", "rating": None, "parse_error": "no_rating_found"}
+    return {"answer": "x", "rating": 1 + (item.position + index + wave + (dimension.name == "valence")) % 7}
+
+
+def test_participants_have_a_row_per_repetition_and_a_column_per_item_and_dimension(rated):
+    found = rows(rated, "participants", n_items="12")
+    assert [(row["wave"], row["sample_idx"], row["epoch"]) for row in found] == [
+        (wave, index, wave * 3 + index + 1) for wave in (0, 1) for index in range(3)
+    ]
+    for trial in Trial.objects.select_related("item", "dimension", "run__wave"):
+        row = found[trial.run.wave.number * 3 + trial.sample_idx]
+        assert row[f"{trial.item.key.replace(' ', '_')}_{trial.dimension.name}"] == trial.rating
+    assert found[1]["animal_0_valence"] is None
+
+
+def test_the_items_of_participants_are_drawn_by_category_and_seed(rated):
+    def drawn(**options):
+        (first, *_) = rows(rated, "participants", **options)
+        return [name.removesuffix("_valence") for name in first if name.endswith("_valence")]
+
+    one = drawn(n_items="4", seed="7")
+    assert Counter(name.split("_")[0] for name in one) == {"animal": 2, "object": 1, "scene": 1}
+    assert one == drawn(n_items="4", seed="7")
+    assert len({tuple(drawn(n_items="4", seed=str(seed))) for seed in range(8)}) > 1
+    assert len(drawn()) == 12
+
+
+def test_every_row_of_every_format_warns_that_it_is_no_participant(rated):
+    assert {row["note"] for row in rows(rated, "participants")} == {NO_PARTICIPANTS}
+    text = exported(rated, "participants", "csv").decode()
+    assert {row["note"] for row in csv.DictReader(io.StringIO(text))} == {NO_PARTICIPANTS}
+    table = pa_parquet.read_table(io.BytesIO(exported(rated, "participants", "parquet")))
+    assert set(table["note"].to_pylist()) == {NO_PARTICIPANTS}
+
+
+def test_filters_and_pages_apply_to_participants(rated, monkeypatch):
+    whole = rows(rated, "participants")
+    monkeypatch.setattr(formats, "PAGE_ROWS", 2)
+    assert rows(rated, "participants") == whole
+    assert [row["wave"] for row in rows(rated, "participants", wave="1")] == [1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"n_items": "0"}, "n_items: enter a whole number from 1"),
+        ({"n_items": "²"}, "n_items: enter a whole number"),
+        ({"n_items": "2"}, "one of each of 3 categories"),
+        ({"seed": "x"}, "seed: enter a whole number from 0"),
+        ({"colour": "red"}, "no filter colour; it has n_items, seed, status"),
+    ],
+)
+def test_an_invalid_choice_of_items_is_refused_in_words(rated, options, said):
+    with pytest.raises(ExportError, match=said):
+        export_chunks(rated, "participants", "csv", options)
+
+
+def test_participants_of_an_experiment_without_ratings_are_refused():
+    with pytest.raises(ExportError, match="has no ratings"):
+        export_chunks(factories.make_experiment(), "participants", "csv")
+
+
+def test_rating_counts_hold_each_scale_point_of_each_item(rated):
+    expected = Counter(
+        (trial.run.wave.number, trial.item.key, trial.dimension.name, trial.rating)
+        for trial in Trial.objects.select_related("item", "dimension", "run__wave")
+    )
+    found = {
+        (row["wave"], row["item_key"], row["dimension"], row["rating"]): row["n"]
+        for row in rows(rated, "rating_counts")
+    }
+    assert found == expected
+    assert found[0, "animal 0", "valence", None] == 1
+
+
+@pytest.fixture
+def graded():
+    made = factories.make_experiment(samples=2)
+    (run,) = factories.make_runs(made, status="done")
+    factories.plan_trials(
+        run, answer=lambda item, _, index: factories.failed("server") if index else f"ANSWER: {item.target}"
+    )
+    grade(made, scorers=["numeric"], by="test")
+    make_gradings(made, "quality", lambda trial: None if trial.item.position == 1 else 3.5)
+    return made
+
+
+def test_answers_have_the_input_the_target_and_a_column_for_each_measure(graded):
+    found = rows(graded, "answers")
+    assert len(found) == 6
+    (judge,) = [name for name in found[0] if name.startswith("score_g")]
+    for row, trial in zip(found, Trial.objects.select_related("item").order_by("pk"), strict=True):
+        scores = dict(Grading.objects.filter(trial=trial).values_list("condition__kind", "score"))
+        assert (row["trial_id"], row["input"], row["target"]) == (trial.pk, trial.item.input, trial.item.target)
+        assert (row["answer"], row["status"]) == (trial.answer, trial.status)
+        assert (row["score_numeric"], row[judge]) == (scores.get("rule"), scores.get("judge"))
+    assert {row[judge] for row in found} == {3.5, None}
+    assert len(rows(graded, "answers", status="failed")) == 3
+
+
+def test_answers_of_rated_items_have_a_column_for_each_dimension(rated):
+    by_trial = {row["trial_id"]: row for row in rows(rated, "answers")}
+    for trial in Trial.objects.select_related("dimension"):
+        names = {f"score_{name}": None for name in ("arousal", "valence")}
+        expected = names | {f"score_{trial.dimension.name}": trial.rating}
+        assert {name: by_trial[trial.pk][name] for name in names} == expected
+
+
+def test_column_names_are_safe_and_unique():
+    texts = ["a b", "a_b", '=1+"x"', "{%}", "象-1", "..."]
+    assert unique_names(texts) == ["a_b", "a_b_2", "1_x_", "column", "象-1", "column_2"]
+
+
+def test_the_command_takes_the_number_of_items_and_the_seed(rated, tmp_path):
+    out = tmp_path / "p.csv"
+    call_command("export", "pilot", "--table", "participants", "--n-items", "3", "--seed", "5", "--out", str(out))
+    with out.open(newline="") as file:
+        header = next(csv.reader(file))
+    assert sum(name.endswith("_arousal") for name in header) == 3
+
+
+def test_the_page_of_results_offers_the_files_with_the_warning(rated, client):
+    client.force_login(rated.owner)
+    page = client.get(reverse("experiment_results", args=["pilot"]))
+    assert NO_PARTICIPANTS in page_text(page)
+    address = reverse("experiment_export", args=["pilot", "participants", "csv"])
+    assert f'formaction="{address}"' in page.content.decode()
+    answer = client.get(address, {"n_items": "3", "seed": "1"})
+    assert answer.getvalue().decode().count("_valence") == 3
+    refused = client.get(address, {"n_items": "many"})
+    assert (refused.status_code, b"n_items" in refused.content) == (400, True)
