@@ -13,6 +13,7 @@ from django.utils import timezone
 
 from datasets_app.models import Item
 from evalsite.lib.permissions import is_member
+from evalsite.lib.text.pg_text import describe_unstorable
 from runs_app.grading_interface import grading
 from runs_app.models import (
     Annotation,
@@ -60,9 +61,12 @@ class PointField(forms.CharField):
         if not text:
             return {}
         try:
-            return dict(parse_qsl(text, strict_parsing=True, keep_blank_values=True, max_num_fields=30))
+            params = dict(parse_qsl(text, strict_parsing=True, keep_blank_values=True, max_num_fields=30))
         except ValueError as error:
             raise forms.ValidationError("Write parameters as name=value, joined by &.") from error
+        if any(describe_unstorable(part) for pair in params.items() for part in pair):
+            raise forms.ValidationError("No parameter has these characters.")
+        return params
 
 
 class PointFilter(df.Filter):

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Self
 
 from django.db import models
-from django.db.models import Value
-from django.db.models.fields.json import KeyTextTransform, KeyTransform
+from django.db.models import F, Func, Value
 from django.db.models.lookups import Exact
 from django.urls import reverse
 
@@ -65,7 +64,9 @@ class ItemQuerySet(models.QuerySet["Item"]):
         """Return the generated items whose parameters have these values, as JSON writes them: 8, true, ISO."""
         found = self
         for name, value in params.items():
-            stored = KeyTextTransform(name, KeyTransform("params", "metadata"))
+            # Not a key transform: that takes a name of digits for a place in a list.
+            path = (F("metadata"), Value("params"), Value(name))
+            stored = Func(*path, function="jsonb_extract_path_text", output_field=models.TextField())
             found = found.filter(Exact(stored, Value(value)))
         return found
 

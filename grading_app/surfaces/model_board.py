@@ -120,11 +120,14 @@ def _sets(scopes: Mapping[str, list[Any]]) -> set[tuple[int, ...]]:
 
 
 def parametric_experiments(user: Any) -> list[Experiment]:
-    """Return the experiments on parametric datasets that the user may see and that have answers, newest first."""
+    """Return the experiments on parametric datasets that the user may see and that have answers, newest first.
+
+    Archived experiments are left out.
+    """
     seen = Experiment.objects.visible_to(user).filter(
         Q(dataset__recipe__strategy="parametric") | Q(dataset__recipe__parametric=True)
     )
-    seen = seen.filter(dataset__status__in=_FROZEN)
+    seen = seen.filter(dataset__status__in=_FROZEN).exclude(status=Experiment.Status.ARCHIVED)
     counted = seen.annotate(answers=Sum("runs__n_done", filter=Q(runs__condition__stage="generate")))
     return list(counted.filter(answers__gt=0).select_related("dataset").order_by("-created_at", "-pk"))
 

@@ -45,12 +45,16 @@ def _head(name: str, label: str, sort: str, query: Mapping[str, str]) -> dict[st
 
 
 def shown_rows(tasks: Sequence[str], rows: Sequence[ModelRow]) -> list[dict[str, Any]]:
-    """Return for each row its name, its cells as HTML, and whether a new group of ranks begins."""
+    """Return for each row its name, its cells as HTML, and whether a new group of ranks begins.
+
+    Groups are only marked where the rows are in the order of their ranks.
+    """
+    firsts = [row.rank.first for row in rows]
+    in_groups = firsts == sorted(firsts)
     found, last = [], None
     for row in rows:
-        found.append(
-            {"row": row, "explorer": _explorer(row, ""), "cells": _cells(tasks, row), "new": row.rank.first != last}
-        )
+        is_new = in_groups and row.rank.first != last
+        found.append({"row": row, "explorer": _explorer(row, ""), "cells": _cells(tasks, row), "new": is_new})
         last = row.rank.first
     return found
 

@@ -12,11 +12,12 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from evalsite.lib import permissions
+from grading_app.scoring.grading import grade
 from grading_app.surfaces.explorer_views import VIEW_PAGES
 from grading_app.surfaces.question import VIEWS
 from runs_app.models import Trial
 from tests import factories
-from tests.factories.spaces import make_space_dataset, make_space_experiment
+from tests.factories.spaces import answer_with, make_space_dataset, make_space_experiment
 from tests.page_text import page_text
 
 pytestmark = pytest.mark.django_db
@@ -103,6 +104,33 @@ def test_parameters_that_cannot_be_read_show_no_trials_and_say_why(experiment, c
     page = client_of(experiment.owner).get(reverse("trial_list"), {"point": "length"})
     assert "Write parameters as name=value" in page_text(page)
     assert not page.context["page"].keys
+
+
+@pytest.mark.parametrize(
+    "point", ["99999999999999999999=1", "1=1", "a%00=1", "length=8&nothing=1", "length=", "%FF=%FF"]
+)
+def test_parameters_that_no_item_has_show_no_trials(experiment, client_of, point):
+    page = client_of(experiment.owner).get(reverse("trial_list"), {"experiment": experiment.slug, "point": point})
+    assert page.status_code == 200
+    assert not page.context["page"].keys
+
+
+def test_a_wave_has_the_counts_and_trials_of_its_own_runs(experiment, client_of):
+    for run in factories.make_runs(experiment, wave=1, status="done"):
+        factories.plan_trials(run, answer=lambda item, *_: answer_with(item, "right"))
+    grade(experiment, by="test")
+    client = client_of(experiment.owner)
+    weak = condition_of(experiment, "weak")
+    asked = {"task": "brackets", "condition": weak, "x": "length", "y": "-"}
+    both = rows_of(client, experiment, "surface", **asked)
+    second = rows_of(client, experiment, "surface", wave="1", **asked)
+    assert [(row["correct"], row["n"]) for row in second] == [("16", "16")] * 3
+    assert [row["correct"] for row in both] == ["32", "16", "16"]
+    page = get(client, experiment, wave="1", **asked)
+    address = re.findall(r'<td class="level-\d"><a href="([^"]+)"', page.content.decode())[0].replace("&amp;", "&")
+    trials = client.get(address).context["table"].data
+    assert {trial.run.wave.number for trial in trials} == {1}
+    assert len(trials) == 16
 
 
 def test_the_difference_is_the_compared_condition_minus_the_chosen_one(experiment, client_of):

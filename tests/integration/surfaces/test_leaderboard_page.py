@@ -134,6 +134,12 @@ def test_a_reader_sees_only_the_experiments_that_they_may_read():
     assert {row["experiment"] for row in rows_of(signed_in(viewer))} == {shared.slug}
 
 
+def test_an_archived_experiment_leaves_the_leaderboard():
+    mine = make_space_experiment("mine", models=("a",))
+    make_space_experiment("old", dataset=mine.dataset, models=("b",), status="archived")
+    assert {row["experiment"] for row in rows_of(signed_in(mine.owner))} == {"mine"}
+
+
 def test_rows_are_sorted_and_filtered_by_the_address():
     experiment = make_space_experiment(models=("strong", "weak"))
     LanguageModel.objects.filter(name="weak").update(groups="size:small arch:moe")

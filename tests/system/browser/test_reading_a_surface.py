@@ -87,15 +87,30 @@ def test_leaderboard_and_views_look_right(study, visitor, checked_in_all_views):
         checked_in_all_views(page, f"explorer-{view}")
 
 
-def test_the_head_and_the_names_stay_while_a_long_board_scrolls(study, visitor):
-    page = visitor(study.owner, PHONE)
+def test_a_hundred_models_stay_readable(owner, visitor, checked_in_all_views):
+    names = tuple(f"vendor-{at % 9}-model-with-a-long-name-{at}" for at in range(100))
+    text = "name: one\nprecision: {low: {count: 2}}\ntasks:\n" + "".join(
+        f"  - {{name: task-{at}, task: brackets, params: {{length: [{3 + at}]}}}}\n" for at in range(10)
+    )
+    make_space_experiment("wide", dataset=make_space_dataset(text=text), models=names, outcome=by_number, owner=owner)
+    page = visitor(owner, PHONE)
     page.goto(reverse("leaderboard"))
+    expect(page.locator(".model-board tbody tr")).to_have_count(100)
     wrap = page.locator(".matrix-wrap")
-    wrap.evaluate("box => { box.scrollLeft = 10000; }")
-    assert wrap.evaluate("box => box.scrollLeft") > 0
-    box, name = wrap.bounding_box(), page.locator(".model-board tbody th").first.bounding_box()
-    assert round(name["x"] - box["x"]) == 1
-    assert name["width"] < box["width"] / 2, "the scores have more than half of a phone"
+    wrap.evaluate("box => { box.scrollLeft = 400; box.scrollTop = 2000; }")
+    assert wrap.evaluate("box => [box.scrollLeft > 0, box.scrollTop > 0]") == [True, True]
+    box, corner = wrap.bounding_box(), page.locator(".model-board thead th").first.bounding_box()
+    assert (round(corner["x"] - box["x"]), round(corner["y"] - box["y"])) == (1, 1)
+    assert corner["width"] < box["width"] / 2, "the scores have more than half of a phone"
+    checked_in_all_views(page, "leaderboard-of-a-hundred")
+    page.set_viewport_size(LAPTOP)
+    name = page.locator(".model-board tbody th").first.bounding_box()
+    assert name["width"] > 200, "a long name breaks into pieces"
+
+
+def by_number(item, model):
+    skill = int(model.rpartition("-")[2])
+    return "right" if (item.position * 37 + skill) % 100 >= skill * 0.9 else "wrong"
 
 
 def test_the_explorer_works_without_scripts(study, visitor):

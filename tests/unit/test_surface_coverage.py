@@ -1,0 +1,42 @@
+"""Simulated coverage of the intervals of the explorer: differences beyond guessing, and bands over tokens."""
+
+import numpy as np
+import pytest
+
+from grading_app.statistics.survival import kaplan_meier
+from grading_app.surfaces.point_counts import CellCounts
+from grading_app.surfaces.surface import estimate, subtract
+
+SAMPLES, LEAST = 1500, 0.93
+
+
+def cell(right, n, guess):
+    return estimate([CellCounts(1, 0, n, right, n, 0, 0, guess * n, 0, 0)])
+
+
+@pytest.mark.parametrize("guess", [0.0, 0.25, 0.5])
+@pytest.mark.parametrize(("one", "other"), [(0.0, 0.0), (0.2, 0.6), (0.9, 0.95), (1.0, 0.7)])
+def test_intervals_of_differences_cover_the_true_difference(guess, one, other):
+    """one, other: the true accuracies beyond guessing, at 32 and 64 answers."""
+    rng = np.random.default_rng(11)
+    a, b = (rng.binomial(n, guess + (1 - guess) * p, SAMPLES) for n, p in ((32, one), (64, other)))
+    found = [subtract(cell(int(x), 32, guess), cell(int(y), 64, guess)) for x, y in zip(a, b, strict=True)]
+    covered = np.mean([low <= other - one <= high for _, low, high in found])
+    assert covered >= LEAST
+    assert all(low < high for _, low, high in found)
+
+
+@pytest.mark.parametrize("limit", [60, 200])
+@pytest.mark.parametrize("at", [20, 50])
+def test_the_band_of_finished_answers_covers_the_true_share(limit, at):
+    """Lengths are geometric with mean 40. Answers are cut off at a limit that differs from answer to answer."""
+    rng = np.random.default_rng(13)
+    truth, covered = (1 - 1 / 40) ** at, 0
+    for _ in range(SAMPLES):
+        lengths, limits = rng.geometric(1 / 40, 60), rng.integers(limit // 4, limit, 60)
+        seen, ended = np.minimum(lengths, limits), lengths <= limits
+        events = dict(zip(*np.unique(seen[ended], return_counts=True), strict=True))
+        censored = dict(zip(*np.unique(seen[~ended], return_counts=True), strict=True))
+        steps = [step for step in kaplan_meier(events, censored) if step.time <= at]
+        covered += bool(steps) and steps[-1].low <= truth <= steps[-1].high
+    assert covered / SAMPLES >= LEAST
