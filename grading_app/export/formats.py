@@ -21,11 +21,13 @@ from evalsite.lib.text.pg_text import describe_unstorable
 from grading_app.export.columns import Column, exact_cell, json_members, spreadsheet_cell
 from grading_app.export.export_tables import SHARED_BY_A_RUN, TABLES, ExportTable
 from grading_app.export.key_ranges import PAGE_ROWS, bare_cursor, key_ranges
+from grading_app.export.task_records import RECORDS, record_chunks
 from grading_app.export.trial_filters import FILTERS
 from grading_app.export.wide_tables import BUILDERS, OPTIONS, WideTableError
 from runs_app.models import Experiment
 
-TABLE_NAMES = (*TABLES, *BUILDERS)
+ONLY_JSONL = f"the table {RECORDS} has only the format jsonl"
+TABLE_NAMES = (*TABLES, *BUILDERS, RECORDS)
 ROW_GROUP_ROWS = 50_000
 BINARY_HEADER, FIELD_STARTS = 19, 6  # Bytes: the header without extensions; the start of a row before its only field.
 
@@ -87,6 +89,8 @@ class Extract:
 def _find_table(experiment: Experiment, name: str, options: Mapping[str, str]) -> ExportTable:
     if name not in TABLE_NAMES:
         raise ExportError(f"there is no table {name!r} to export; there are {', '.join(TABLE_NAMES)}")
+    if name == RECORDS:
+        raise ExportError(ONLY_JSONL)
     try:
         return TABLES.get(name) or BUILDERS[name](experiment, options)
     except WideTableError as error:
@@ -148,9 +152,21 @@ def export_chunks(
     experiment: Experiment, table: str, file_format: str, filters: Mapping[str, str] | None = None
 ) -> Iterator[bytes]:
     """Return the file in pieces of about a page each. Raise ExportError at once for anything that does not exist."""
+    if table == RECORDS:
+        return _record_chunks(experiment, file_format, filters or {})
     if file_format not in FORMATS:
         raise ExportError(f"there is no format {file_format!r}; there are {', '.join(FORMATS)}")
     return FORMATS[file_format](Extract.of(experiment, table, filters))
+
+
+def _record_chunks(experiment: Experiment, file_format: str, filters: Mapping[str, str]) -> Iterator[bytes]:
+    if file_format != "jsonl":
+        raise ExportError(ONLY_JSONL)
+    if filters:
+        raise ExportError(f"the table {RECORDS} has no filter {', '.join(sorted(filters))}; it has none")
+    if not experiment.dataset.is_parametric:
+        raise ExportError(f"the table {RECORDS} is for parametric tasks, and {experiment.dataset} has none")
+    return record_chunks(experiment)
 
 
 def write_export(chunks: Iterator[bytes], out: str) -> None:
@@ -202,4 +218,4 @@ def _copy_csv(table: ExportTable, cell: Callable[[Column], str]) -> str:
     return f"COPY (SELECT {cells} {{rows}}) TO STDOUT (FORMAT csv)"
 
 
-__all__ = ["FORMATS", "TABLES", "TABLE_NAMES", "ExportError", "Extract", "export_chunks", "write_export"]
+__all__ = ["FORMATS", "RECORDS", "TABLES", "TABLE_NAMES", "ExportError", "Extract", "export_chunks", "write_export"]

@@ -6,9 +6,10 @@ from pathlib import Path
 
 from grading_app.study_import.inspect_logs import INSPECT
 from grading_app.study_import.oasis_llm import OASIS_LLM
+from grading_app.study_import.reasonscape import REASONSCAPE
 from grading_app.study_import.study import Study, StudyError, StudyFormat
 
-FORMATS: dict[str, StudyFormat] = {one.name: one for one in (OASIS_LLM, INSPECT)}
+FORMATS: dict[str, StudyFormat] = {one.name: one for one in (OASIS_LLM, INSPECT, REASONSCAPE)}
 
 
 def read_study(path: Path, format_name: str = "") -> Study:

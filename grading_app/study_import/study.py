@@ -74,6 +74,7 @@ class StudyScore:
     raw: str = ""
     error: str = ""
     reasoning: str = ""
+    detail: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +111,10 @@ class StudyTrial:
 
 @dataclass(frozen=True)
 class Study:
-    """A study. trials: read anew by each call, so that a large one need not be held. notes: what was not taken, why."""
+    """A study. trials: read anew by each call, so that a large one need not be held. notes: what was not taken, why.
+
+    recipe: facts about the dataset, as `Dataset.recipe` has them.
+    """
 
     name: str
     tool: str
@@ -119,6 +123,7 @@ class Study:
     trials: Callable[[], Iterator[StudyTrial]]
     dimensions: Sequence[StudyDimension] = ()
     notes: Sequence[str] = ()
+    recipe: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

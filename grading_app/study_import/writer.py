@@ -106,7 +106,11 @@ def _create_experiment(study: Study, slug: str, owner: User) -> Experiment:
     if Dataset.objects.filter(slug=slug).exists():
         raise StudyError([f"the dataset {slug} exists: choose another name"])
     dataset = Dataset.objects.create(
-        slug=slug, title=study.name, source=f"Imported from {study.tool}", created_by=owner
+        slug=slug,
+        title=study.name,
+        source=f"Imported from {study.tool}",
+        created_by=owner,
+        recipe=dict(study.recipe),
     )
     items = Item.objects.bulk_create(
         (
@@ -298,6 +302,7 @@ def _grading(score: StudyScore, trial: Trial, rows: _Rows, experiment: Experimen
         parse_ok=score.value is not None,
         parse_error="" if score.value is not None else (score.error or "no_score")[:40],
         reasoning=score.reasoning,
+        detail=None if score.detail is None else dict(score.detail),
     )
 
 

@@ -14,7 +14,7 @@ from django.views.decorators.http import require_POST, require_safe
 
 from evalsite.lib.permissions import members_only, readers_only
 from evalsite.lib.text.hashing import content_hash
-from grading_app.export.formats import ExportError, export_chunks
+from grading_app.export.formats import RECORDS, ExportError, export_chunks
 from grading_app.export.parquet_process import parquet_from_process
 from grading_app.export.wide_tables import NO_PARTICIPANTS, PARTICIPANT_ITEMS, PARTICIPANT_SEED
 from grading_app.models import BlindReading, Rubric, Snapshot, SupersededVerdict
@@ -248,6 +248,8 @@ def _exports(experiment: Experiment, wave: Wave | None) -> list[dict[str, str]]:
         wanted.append(("preferences", "csv", "", "Preferences between two answers, CSV"))
     if SupersededVerdict.objects.filter(condition__experiment=experiment).exists():
         wanted.append(("superseded", "csv", of_wave, "Former verdicts, CSV"))
+    if experiment.dataset.is_parametric:
+        wanted.append((RECORDS, "jsonl", "", "Records of parametric tasks, NDJSON"))
     if experiment.rating_queues.exists():
         wanted.append(("ratings", "csv", "", "Ratings by people, CSV"))
     if experiment.dimensions.exists():

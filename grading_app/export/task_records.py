@@ -1,0 +1,119 @@
+"""The answers to parametric tasks as ReasonScape's records: one JSON object per line, with all fields of its runner.
+
+The messages are rendered again from the frozen prompt and item. Usage, timings and the reading of the answer are those
+that were stored. Trials without an answer have no record, as there.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from django.db import connection
+
+from grading_app.export.key_ranges import key_ranges
+from grading_app.models import GradeCondition, Grading
+from grading_app.scoring.scorers import SCORERS, Answer, ScoredItem
+from runs_app.engine.requests import build_messages, build_question, build_run_design
+from runs_app.models import Experiment, Run, Trial
+
+RECORDS = "records"
+SCORER = "final_answer"
+VERSION = 1
+PAGE = 500
+DONE = "SELECT t.id FROM runs_app_trial t WHERE t.run_id = %(run)s AND t.status = 'done'"
+POINTS = """
+SELECT metadata ->> 'point', count(*)::int FROM datasets_app_item WHERE dataset_id = %s AND metadata ? 'point'
+GROUP BY 1 ORDER BY min(position)
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A point in its dataset: its place from 0, and its number of cases."""
+
+    step: int
+    count: int
+
+
+def record_chunks(experiment: Experiment) -> Iterator[bytes]:
+    """Yield the records, a page of lines at a time. Only items with a point of a parametric task have records."""
+    places = _places(experiment)
+    rule = experiment.grade_conditions.filter(kind=GradeCondition.Kind.RULE, scorer=SCORER).order_by("-pk").first()
+    runs = Run.objects.generating().filter(experiment=experiment).with_design()
+    for run in runs.order_by("pk"):
+        for low, high in key_ranges(DONE, {"run": run.pk}, PAGE):
+            lines = [json.dumps(one, ensure_ascii=False) + "\n" for one in _page(run, low, high, places, rule)]
+            yield "".join(lines).encode()
+
+
+def _places(experiment: Experiment) -> dict[str, _Place]:
+    with connection.cursor() as cursor:
+        cursor.execute(POINTS, [experiment.dataset_id])
+        return {point: _Place(step, count) for step, (point, count) in enumerate(cursor.fetchall())}
+
+
+def _page(
+    run: Run, low: int, high: int, places: Mapping[str, _Place], rule: GradeCondition | None
+) -> Iterator[dict[str, Any]]:
+    design = build_run_design(run)
+    trials = Trial.objects.filter(run=run, status=Trial.Status.DONE, pk__gt=low, pk__lte=high).select_related(
+        "item__image"
+    )
+    read = dict(Grading.objects.filter(condition=rule, trial__in=trials).values_list("trial", "detail")) if rule else {}
+    for trial in trials.order_by("pk"):
+        place = places.get(trial.item.metadata.get("point"))
+        if place is not None:
+            messages = build_messages(design, build_question(trial.item, None), trial.sample_idx, None)
+            yield _record(run, trial, place, messages, read.get(trial.pk) or _read_answer(trial))
+
+
+def _read_answer(trial: Trial) -> dict[str, Any]:
+    """Return the reading of an answer that no rule has graded yet."""
+    item = ScoredItem(trial.item.target, tuple(map(str, trial.item.choices)), trial.item.metadata.get("task", ""))
+    answer = Answer(trial.answer, truncated=trial.truncated, output_tokens=trial.output_tokens)
+    return dict(SCORERS[SCORER].function(answer, item, {}).detail or {})
+
+
+def _record(run: Run, trial: Trial, place: _Place, messages: Any, detail: Mapping[str, Any]) -> dict[str, Any]:
+    """Return one record. What an imported record had beyond our columns is given back as it was."""
+    item, condition, origin = trial.item, run.condition, detail.get("record") or {}
+    facts = item.metadata
+    name = origin.get("task") or f"{place.step:03}_{facts['point']}"
+    tokens = (trial.input_tokens, trial.output_tokens)
+    return {
+        "task": name,
+        "version": origin.get("version", VERSION),
+        "base_task": facts.get("task", ""),
+        "key": origin.get("key") or f"{name}-{facts.get('number', 0)}",
+        "input": item.input,
+        "target": item.target,
+        "response_enum": list(item.choices),
+        "genresult": facts.get("genresult", {}),
+        "messages": [{"role": turn["role"], "content": turn["content"]} for turn in messages],
+        "answer": trial.answer,
+        "usage": {
+            "completion_tokens": tokens[1],
+            "prompt_tokens": tokens[0],
+            "prompt_tokens_details": origin.get("prompt_tokens_details"),
+            "total_tokens": None if None in tokens else sum(filter(None, tokens)),
+        },
+        "timings": {
+            "termination_reason": origin.get("termination_reason"),
+            "finish_reason": trial.finish_reason,
+        },
+        "step": origin.get("step", place.step),
+        "params": {**facts.get("params", {}), "count": origin.get("count", place.count)},
+        "model": condition.model.model,
+        "template": condition.prompt.name if condition.prompt else "",
+        "sampler": condition.sampler.name,
+        "guess_chance": facts.get("guess_chance", 0.0),
+        "normalized_answer": detail.get("normalised", ""),
+        "extracted_answer": detail.get("extracted"),
+        "is_valid": bool(detail.get("valid")),
+        "is_correct": bool(detail.get("correct")),
+        "is_truncated": bool(detail.get("truncated", trial.truncated)),
+        **origin.get("others", {}),
+    }

@@ -1,0 +1,304 @@
+"""ReasonScape: results as NDJSON, one record per answer, in one file or in the folders of a results folder.
+
+A record's item is its task, its parameters and its place in the task's stream; model, template and sampler are its
+condition. What a record says of the point beyond that (its number in the run, `step`, `count`, unknown fields) is kept
+in the detail of the grading, so that an export gives the record back.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from evalsite.lib.text.hashing import slugify_name
+from grading_app.study_import.study import (
+    MOST_PROBLEMS,
+    Study,
+    StudyCondition,
+    StudyError,
+    StudyFormat,
+    StudyItem,
+    StudyScore,
+    StudyTrial,
+)
+
+SCORER = "final_answer"
+Record = Mapping[str, Any]
+TEXTS = (
+    "task", "base_task", "key", "input", "target", "answer", "model", "template", "sampler",
+)  # fmt: skip
+KINDS: Mapping[str, tuple[type, ...]] = {
+    **dict.fromkeys(TEXTS, (str,)),
+    "params": (dict,),
+    "messages": (list,),
+    "is_valid": (bool,),
+    "is_correct": (bool,),
+    "is_truncated": (bool,),
+    "guess_chance": (int, float),
+}
+OPTIONAL: Mapping[str, tuple[type, ...]] = {
+    "response_enum": (list,),
+    "genresult": (dict,),
+    "usage": (dict,),
+    "timings": (dict,),
+    "normalized_answer": (str,),
+    "extracted_answer": (str,),
+    "step": (int,),
+    "version": (int,),
+}
+KNOWN = frozenset(KINDS) | frozenset(OPTIONAL)
+NUMBER = re.compile(r"-([0-9]{1,9})\Z")
+LONGEST_KEY = 200
+REQUIRED_TO_RECOGNISE = frozenset({"base_task", "params", "template", "sampler", "is_truncated"})
+
+
+def is_reasonscape(path: Path) -> bool:
+    for file in _record_files(path):
+        with file.open(encoding="utf-8", errors="replace") as lines:
+            line = lines.readline(5_000_000)
+        try:
+            first = json.loads(line)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(first, dict) and first.keys() >= REQUIRED_TO_RECOGNISE:
+            return True
+    return False
+
+
+def read_reasonscape(path: Path) -> Study:
+    """Return the study of a file of records, or of all in a folder. Raise StudyError, which names file and line."""
+    files = _record_files(path)
+    if not files:
+        raise StudyError([f"{path.name}: no file of records (.ndjson or .jsonl)"])
+    problems: list[str] = []
+    items: dict[str, StudyItem] = {}
+    facts: dict[str, dict[str, Any]] = {}
+    conditions: dict[str, StudyCondition] = {}
+    for where, record in _records(files):
+        wrong = list(_problems(record))
+        problems += [f"{where}: {problem}" for problem in wrong]
+        if len(problems) > 10 * MOST_PROBLEMS:
+            break
+        if not wrong:
+            _add_item(where, record, items, facts, problems)
+            condition = _condition(record)
+            conditions.setdefault(condition.key, condition)
+    if problems:
+        raise StudyError(problems)
+    if not items:
+        raise StudyError([f"{path.name}: no record"])
+    return Study(
+        name=path.stem if path.is_file() else path.name,
+        tool="reasonscape",
+        items=list(items.values()),
+        conditions=list(conditions.values()),
+        trials=partial(_trials, files),
+        notes=["Seed, degree, density, costs, times and failed calls are not in the records: they stay unknown."],
+        recipe={"parametric": True},
+    )
+
+
+def _record_files(path: Path) -> list[Path]:
+    if path.is_dir():
+        return sorted([*path.rglob("*.ndjson"), *path.rglob("*.jsonl")])
+    return [path] if path.suffix in (".ndjson", ".jsonl") else []
+
+
+def _records(files: list[Path]) -> Iterator[tuple[str, Any]]:
+    """Yield each line with its place, such as `step.ndjson, line 2`. A line without JSON is None."""
+    for file in files:
+        with file.open(encoding="utf-8-sig", errors="replace") as lines:
+            for number, line in enumerate(lines, start=1):
+                if line.strip():
+                    try:
+                        yield f"{file.name}, line {number}", json.loads(line)
+                    except (ValueError, RecursionError):
+                        yield f"{file.name}, line {number}", None
+
+
+def _problems(record: Any) -> Iterator[str]:
+    if not isinstance(record, dict):
+        yield "not a JSON object"
+        return
+    for name, kinds in KINDS.items():
+        if name not in record:
+            yield f"{name} is missing"
+        elif not _is_of(record[name], kinds):
+            yield f"{name} must be {_describe(kinds)}, not {json.dumps(record[name])[:60]}"
+    for name, kinds in OPTIONAL.items():
+        if record.get(name) is not None and not _is_of(record[name], kinds):
+            yield f"{name} must be {_describe(kinds)}, not {json.dumps(record[name])[:60]}"
+    if isinstance(record.get("key"), str) and not NUMBER.search(record["key"]):
+        yield f"key must end with the number of the case, not {record['key'][:60]!r}"
+    turns = record.get("messages")
+    for place, turn in enumerate(turns if isinstance(turns, list) else []):
+        if not (isinstance(turn, dict) and all(isinstance(turn.get(part), str) for part in ("role", "content"))):
+            yield f"messages[{place}] must have a role and a content"
+
+
+def _is_of(value: Any, kinds: tuple[type, ...]) -> bool:
+    return isinstance(value, kinds) and (bool in kinds or not isinstance(value, bool))
+
+
+def _describe(kinds: tuple[type, ...]) -> str:
+    names = {str: "a text", dict: "an object", list: "a list", bool: "true or false", int: "a number"}
+    return names[kinds[0]]
+
+
+# --- items and conditions ---------------------------------------------------------------------------------------------
+
+
+def _params(record: Record) -> dict[str, Any]:
+    return {name: value for name, value in record["params"].items() if name != "count"}
+
+
+def _point(record: Record) -> str:
+    params = _params(record)
+    return "_".join([record["base_task"], *(f"{name}-{params[name]}" for name in sorted(params))])
+
+
+def _number(record: Record) -> int:
+    match = NUMBER.search(record["key"])
+    return int(match[1]) if match else 0
+
+
+def _item_key(record: Record) -> str:
+    """Return the key of the item, as generated datasets have it. A long one ends with its hash."""
+    key = f"{_point(record)}-{_number(record)}"
+    if len(key) <= LONGEST_KEY:
+        return key
+    return f"{key[: LONGEST_KEY - 17]}-{hashlib.sha256(key.encode()).hexdigest()[:16]}"
+
+
+def _add_item(
+    where: str, record: Record, items: dict[str, StudyItem], facts: dict[str, dict[str, Any]], problems: list[str]
+) -> None:
+    """Add the item of a record, or the texts of its messages if the item is known. `facts`: the items' metadata."""
+    key = _item_key(record)
+    known = items.get(key)
+    if known is None:
+        facts[key] = {
+            "task": record["base_task"],
+            "point": _point(record),
+            "params": _params(record),
+            "number": _number(record),
+            "guess_chance": float(record["guess_chance"]),
+            "genresult": record.get("genresult") or {},
+        }
+        items[key] = known = StudyItem(
+            key=key,
+            input=record["input"],
+            target=record["target"],
+            category=record["base_task"][:200],
+            choices=tuple(map(str, record.get("response_enum") or ())),
+            metadata=facts[key],
+        )
+    elif (known.input, known.target) != (record["input"], record["target"]):
+        problems.append(f"{where}: {key} has another input or target than in an earlier record; another seed?")
+        return
+    for name, text in _frames(record).items():
+        facts[key].setdefault(name, text)
+
+
+def _frames(record: Record) -> dict[str, str]:
+    """Return the texts of the messages around the input, by the names under which the prompt refers to them."""
+    stem = re.sub(r"\W", "_", record["template"])
+    parts: dict[str, str] = {}
+    for place, turn in enumerate(record["messages"]):
+        before, found, after = turn["content"].rpartition(record["input"])
+        parts[f"{stem}_{place}"] = before if found else turn["content"]
+        if found:
+            parts[f"{stem}_{place}_end"] = after
+    return parts
+
+
+def _condition(record: Record) -> StudyCondition:
+    stem, turns = re.sub(r"\W", "_", record["template"]), []
+    for place, turn in enumerate(record["messages"]):
+        around = f"{{{{meta.{stem}_{place}}}}}"
+        is_asked = record["input"] in turn["content"]
+        content = f"{around}{{{{input}}}}{{{{meta.{stem}_{place}_end}}}}" if is_asked else around
+        turns.append({"role": turn["role"], "content": content})
+    return StudyCondition(
+        key=_condition_key(record),
+        model=record["model"].rpartition("/")[2],
+        model_id=record["model"],
+        prompt=record["template"],
+        messages=tuple(turns),
+        sampler=record["sampler"],
+    )
+
+
+def _condition_key(record: Record) -> str:
+    return json.dumps([record["model"], slugify_name(record["template"]), slugify_name(record["sampler"])])
+
+
+# --- answers ----------------------------------------------------------------------------------------------------------
+
+
+def _trials(files: list[Path]) -> Iterator[StudyTrial]:
+    """Yield a trial for each record. A repeated case of a condition is its next repetition."""
+    seen: Counter[tuple[str, str]] = Counter()
+    for where, record in _records(files):
+        identity = (_condition_key(record), _item_key(record))
+        yield _trial(where, record, *identity, seen[identity])
+        seen[identity] += 1
+
+
+def _trial(where: str, record: Record, condition: str, item: str, sample_idx: int) -> StudyTrial:
+    usage, timings = record.get("usage") or {}, record.get("timings") or {}
+    return StudyTrial(
+        where=where,
+        condition=condition,
+        item=item,
+        sample_idx=sample_idx,
+        is_done=True,
+        answer=record["answer"],
+        raw_response=record["answer"],
+        finish_reason=str(timings.get("finish_reason") or ("length" if record["is_truncated"] else ""))[:40],
+        is_truncated=record["is_truncated"],
+        input_tokens=_count(usage.get("prompt_tokens")),
+        output_tokens=_count(usage.get("completion_tokens")),
+        scores=(_score(record, usage, timings),),
+    )
+
+
+def _score(record: Record, usage: Record, timings: Record) -> StudyScore:
+    """Return the record's own verdict. A truncated answer has no score."""
+    detail = {
+        "extracted": record.get("extracted_answer"),
+        "normalised": record.get("normalized_answer") or "",
+        "valid": record["is_valid"],
+        "correct": record["is_correct"],
+        "truncated": record["is_truncated"],
+        "record": {
+            "task": record["task"],
+            "key": record["key"],
+            "step": record.get("step"),
+            "version": record.get("version"),
+            "count": record["params"].get("count"),
+            "prompt_tokens_details": usage.get("prompt_tokens_details"),
+            "termination_reason": timings.get("termination_reason"),
+            "others": {name: value for name, value in record.items() if name not in KNOWN},
+        },
+    }
+    return StudyScore(
+        scorer=SCORER,
+        value=None if record["is_truncated"] else float(record["is_correct"]),
+        raw=str(record.get("extracted_answer") or "")[:2000],
+        error="truncated" if record["is_truncated"] else "",
+        detail=detail,
+    )
+
+
+def _count(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+
+
+REASONSCAPE = StudyFormat("reasonscape", "ReasonScape", is_reasonscape, read_reasonscape)

@@ -1,0 +1,222 @@
+"""ReasonScape's records: exported with all fields, and imported as dataset, experiment, trials and gradings."""
+
+import json
+from collections import Counter
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.urls import reverse
+
+from datasets_app.models import Item
+from grading_app.export.formats import ExportError, export_chunks
+from grading_app.models import Grading
+from grading_app.scoring.grading import grade
+from runs_app.models import Attempt, Experiment, Trial
+from runs_app.monitoring.consistency_check import find_differences
+from tests import factories
+from tests.factories.spaces import make_space_dataset, make_space_experiment
+from tests.page_text import page_text
+
+pytestmark = pytest.mark.django_db
+
+# One line of the seed's documentation; the texts are shortened, nothing else.
+RECORD = {
+    "task": "000_movies_choice_count-3_reference_count-4",
+    "version": 1,
+    "base_task": "movies",
+    "key": "000_movies_choice_count-3_reference_count-4-0",
+    "input": "Which movie belongs with this group: 12 Years a Slave, Braveheart?\n\n"
+    "Options:\n(A) Dark Phoenix\n(C) Hacksaw",
+    "target": "(C)",
+    "response_enum": ["(A)", "(B)", "(C)"],
+    "genresult": {"reference_movies": ["12 Years a Slave", "Braveheart"], "selected_themes": []},
+    "messages": [
+        {
+            "role": "user",
+            "content": "Recommend a film. Think step by step.\nWhich movie belongs with this group: 12 Years a Slave, "
+            "Braveheart?\n\nOptions:\n(A) Dark Phoenix\n(C) Hacksaw",
+        }
+    ],
+    "answer": "To recommend a film ...\n\nFinal Answer: (C) Hacksaw Ridge",
+    "usage": {"completion_tokens": 269, "prompt_tokens": 76, "prompt_tokens_details": None, "total_tokens": 345},
+    "timings": {"termination_reason": None, "finish_reason": "stop"},
+    "step": 0,
+    "params": {"reference_count": 4, "choice_count": 3, "count": 128},
+    "model": "Phi-4-mini-instruct-fp16",
+    "template": "zerocot-nosys",
+    "sampler": "greedy-4k",
+    "guess_chance": 0.3333333333333333,
+    "normalized_answer": "(C) Hacksaw Ridge",
+    "extracted_answer": "(C)",
+    "is_valid": True,
+    "is_correct": True,
+    "is_truncated": False,
+}
+
+
+@pytest.fixture
+def owner():
+    return factories.make_user("boss", superuser=True)
+
+
+def write(tmp_path, *records, name="results"):
+    folder = tmp_path / name / "2026-01-01_movies_Phi_zerocot_greedy"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "step0.ndjson").write_text("".join(f"{json.dumps(one)}\n" for one in records))
+    return folder.parent
+
+
+def exported(experiment):
+    text = b"".join(export_chunks(experiment, "records", "jsonl")).decode()
+    return [json.loads(line) for line in text.splitlines()]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_seeds_record_is_imported_and_given_back_as_it_was(owner, tmp_path):
+    call_command("import_study", str(write(tmp_path, RECORD)), "--name", "films")
+    made = Experiment.objects.get()
+    trial = Trial.objects.select_related("item", "run__condition__prompt").get()
+    assert (made.imported_from, trial.status) == ("reasonscape", "done")
+    assert (trial.input_tokens, trial.output_tokens) == (76, 269)
+    assert trial.item.key == "movies_choice_count-3_reference_count-4-0"
+    assert trial.item.metadata["params"] == {"reference_count": 4, "choice_count": 3}
+    assert trial.item.metadata["guess_chance"] == pytest.approx(1 / 3)
+    assert Grading.objects.get().score == 1
+    assert Attempt.objects.count() == 1
+    assert exported(made) == [RECORD]
+    assert list(exported(made)[0]) == list(RECORD)
+    assert find_differences() == []
+
+
+def test_unknown_fields_of_a_record_are_kept(owner, tmp_path):
+    record = RECORD | {"reasoning_effort": "low"}
+    call_command("import_study", str(write(tmp_path, record)), "--name", "films")
+    assert exported(Experiment.objects.get()) == [record]
+
+
+def counts(records):
+    """The numbers of each condition at each point, from the records alone."""
+    return Counter(
+        (one["model"], one["task"], name)
+        for one in records
+        for name in ("is_correct", "is_valid", "is_truncated", "answer")
+        if one[name]
+    )
+
+
+def test_an_exported_experiment_imported_again_gives_the_same_records_and_numbers(owner, tmp_path):
+    made = make_space_experiment("space")
+    before = exported(made)
+    assert len(before) == Trial.objects.count() == 2 * 64
+    call_command("import_study", str(write(tmp_path, *before)), "--name", "again")
+    again = Experiment.objects.get(slug="again")
+    after = exported(again)
+    key = lambda one: (one["model"], one["key"])  # noqa: E731
+    assert sorted(after, key=key) == sorted(before, key=key)
+    assert counts(after) == counts(before)
+    assert again.dataset.is_parametric
+    shared = ("key", "input", "target", "choices")
+    assert list(again.dataset.items.order_by("key").values_list(*shared)) == list(
+        made.dataset.items.order_by("key").values_list(*shared)
+    )
+    scores = [
+        Counter(Grading.objects.filter(trial__run__experiment=one).values_list("score", "parse_error"))
+        for one in (made, again)
+    ]
+    assert scores[0] == scores[1]
+
+
+def test_answers_graded_anew_get_the_scores_of_the_records(owner, tmp_path):
+    made = make_space_experiment("space")
+    call_command("import_study", str(write(tmp_path, *exported(made))), "--name", "again")
+    again = Experiment.objects.get(slug="again")
+    grade(again, scorers=["final_answer"], by="test")
+    first, second = (
+        sorted(
+            (trial.item.key, trial.run.condition.model.model, str(trial.gradings.get(condition__pk=rule.pk).score))
+            for trial in Trial.objects.filter(run__experiment=again).select_related("item", "run__condition__model")
+        )
+        for rule in again.grade_conditions.order_by("pk")
+    )
+    assert len(first) == 128
+    assert first == second
+
+
+def test_the_same_records_are_imported_once(owner, tmp_path, capsys):
+    path = write(tmp_path, RECORD)
+    for _ in range(2):
+        call_command("import_study", str(path), "--name", "films")
+    assert "1 trials were there already" in capsys.readouterr().out
+    assert (Trial.objects.count(), Item.objects.count(), Grading.objects.count()) == (1, 1, 1)
+
+
+def test_a_repeated_case_is_another_repetition(owner, tmp_path):
+    other = RECORD | {"answer": "Final Answer: (A)", "extracted_answer": "(A)", "is_correct": False}
+    call_command("import_study", str(write(tmp_path, RECORD, other)), "--name", "films")
+    assert Experiment.objects.get().samples == 2
+    assert list(Trial.objects.order_by("sample_idx").values_list("sample_idx", "gradings__score")) == [(0, 1), (1, 0)]
+
+
+def test_a_truncated_answer_has_no_score(owner, tmp_path):
+    record = RECORD | {"is_truncated": True, "timings": {"termination_reason": None, "finish_reason": "length"}}
+    call_command("import_study", str(write(tmp_path, record)), "--name", "films")
+    assert Trial.objects.get().truncated
+    assert Grading.objects.values_list("score", "parse_error").get() == (None, "truncated")
+    assert exported(Experiment.objects.get()) == [record]
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"params": "x"}, 'step0.ndjson, line 2: params must be an object, not "x"'),
+        ({"is_valid": 1}, "step0.ndjson, line 2: is_valid must be true or false, not 1"),
+        ({"guess_chance": True}, "step0.ndjson, line 2: guess_chance must be a number, not true"),
+        ({"key": "movies"}, "step0.ndjson, line 2: key must end with the number of the case, not 'movies'"),
+        ({"messages": [{"role": "user"}]}, "step0.ndjson, line 2: messages[0] must have a role and a content"),
+        ({"target": "(B)"}, "line 2: movies_choice_count-3_reference_count-4-0 has another input or target"),
+    ],
+)
+def test_a_wrong_record_is_named_by_its_line_and_nothing_is_saved(owner, tmp_path, change, told):
+    with pytest.raises(CommandError) as refused:
+        call_command("import_study", str(write(tmp_path, RECORD, RECORD | change)), "--name", "films")
+    assert told in str(refused.value)
+    assert refused.value.returncode == 2
+    assert not Experiment.objects.exists()
+
+
+def test_a_missing_field_and_a_broken_line_are_named(owner, tmp_path):
+    folder = write(tmp_path, RECORD, {name: value for name, value in RECORD.items() if name != "sampler"})
+    file = next(folder.rglob("*.ndjson"))
+    file.write_text(file.read_text() + "{broken\n")
+    with pytest.raises(CommandError) as refused:
+        call_command("import_study", str(folder))
+    assert "step0.ndjson, line 2: sampler is missing" in str(refused.value)
+    assert "step0.ndjson, line 3: not a JSON object" in str(refused.value)
+
+
+def test_the_command_writes_records_and_the_page_offers_them(tmp_path, client):
+    made = make_space_experiment("space", models=["strong"])
+    out = tmp_path / "records.ndjson"
+    call_command("export", "space", "--table", "records", "--format", "jsonl", "--out", str(out))
+    lines = [json.loads(line) for line in out.read_text().splitlines()]
+    assert lines == exported(made)
+    assert list(lines[0]) == list(RECORD)
+    client.force_login(made.owner)
+    address = reverse("experiment_export", args=["space", "records", "jsonl"])
+    assert address in page_text(client.get(reverse("experiment_results", args=["space"])))
+    assert b"".join(client.get(address).streaming_content) == out.read_bytes()
+    refused = client.get(reverse("experiment_export", args=["space", "records", "parquet"]))
+    assert (refused.status_code, refused.content) == (400, b"the table records has only the format jsonl")
+
+
+@pytest.mark.parametrize(("table", "form", "told"), [("records", "csv", "only the format jsonl"),
+                                                     ("record", "jsonl", "there are .*records")])  # fmt: skip
+def test_records_have_one_format(table, form, told):
+    made = factories.make_experiment(dataset=make_space_dataset())
+    with pytest.raises(ExportError, match=told):
+        export_chunks(made, table, form)
+
+
+def test_an_experiment_without_parametric_tasks_has_no_records():
+    with pytest.raises(ExportError, match="is for parametric tasks, and pilot-items@1 has none"):
+        export_chunks(factories.make_experiment(), "records", "jsonl")
