@@ -9,9 +9,12 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from django.db import transaction
+from django.http import QueryDict
 
 from evalsite.lib.ops.versions import code_version
 from evalsite.lib.text.hashing import content_hash
+from grading_app.comparison.comparison_cache import state_of_question
+from grading_app.comparison.query import QuestionForm
 from grading_app.models import Snapshot
 from grading_app.reports.cached_aggregates import Aggregate, Cached, Tell, get
 from grading_app.reports.frame_cache import fingerprint
@@ -39,13 +42,13 @@ class StoredReport:
 def state_of(experiment: Experiment) -> str:
     """Return a text that changes whenever a row of the report may have changed. It is read from counters and keys."""
     runs = experiment.runs.order_by("pk").values_list("pk", "n_done", "n_attempts", "n_unpriced", "spent_usd")
-    queues = experiment.rating_queues.order_by("pk").values_list("pk", "status")
+    question = QuestionForm(QueryDict(), experiment).question()
     return content_hash(
         [
             fingerprint(experiment, None),
             [experiment.title, experiment.description, experiment.samples, experiment.status],
             [[*map(str, row)] for row in runs],
-            list(queues),
+            state_of_question(question) if question else "",
             list(experiment.manifests.order_by("pk").values_list("pk", flat=True)),
             list(Snapshot.objects.filter(experiment=experiment).order_by("pk").values_list("digest", flat=True)),
             [experiment.dataset.source, experiment.dataset.licence, experiment.dataset.title],

@@ -21,7 +21,7 @@ from grading_app.reports.plot_style import Theme, themed
 from grading_app.study_report.build import StoredReport, get_report
 from grading_app.study_report.composition import compose, read_frozen
 from grading_app.study_report.document import Block, Document, FigureBlock, TableBlock
-from grading_app.study_report.files import FILE_TYPES, write_report
+from grading_app.study_report.files import FILE_TYPES, get_file
 from grading_app.study_report.section_names import SECTION_NAMES
 from grading_app.study_report.typst_process import TypesettingError
 from grading_app.views.agreement import page_state
@@ -130,7 +130,7 @@ def file_response(document: Document | None, file_format: str) -> HttpResponse:
     if document is None or file_format not in FILE_TYPES:
         raise Http404
     try:
-        content = write_report(document, file_format)
+        content = get_file(document, file_format)
     except TypesettingError as problem:
         text = f"The report could not be typeset: {problem}. The command `report` has no time limit of a page."
         return HttpResponse(text, status=503, content_type="text/plain; charset=utf-8")

@@ -92,7 +92,7 @@ def _figures(source: ReportSource) -> Iterator[Block]:
 
 def _measure(source: ReportSource, measure: Measure) -> list[Block | None]:
     data = source.analysis(measure)
-    tables = [*condition_tables(data)[:1], *norm_tables(data)[:2]]
+    tables = [one for one in (*condition_tables(data), *norm_tables(data)) if one.name in SHOWN]
     found: list[Block | None] = [Heading(measure.label)] if tables else []
     suffix = f"-{measure.key.replace(':', '-')}"
     for table in tables:

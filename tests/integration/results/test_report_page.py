@@ -12,7 +12,7 @@ from django.urls import reverse
 from evalsite.lib import permissions
 from grading_app.export.snapshots import make_snapshot, path_of
 from grading_app.models import CachedAggregate, ReportChoices
-from grading_app.study_report import build, figure_blocks
+from grading_app.study_report import build, figure_blocks, files
 from grading_app.study_report.build import build_document
 from grading_app.study_report.composition import compose
 from grading_app.study_report.document import Document, FigureBlock, Paragraph, TableBlock
@@ -106,6 +106,39 @@ def test_a_worker_writes_it_and_the_page_shows_it(owner):
     assert "Rows behind this sentence" in page.content.decode()
     figure = re.search(r'src="([^"]+/report/figures/norms\.svg)', page.content.decode())[1]
     assert owner.get(figure)["Content-Type"] == "image/svg+xml"
+
+
+def test_the_number_of_queries_does_not_depend_on_the_study(client, plain_pictures, django_assert_max_num_queries):
+    for slug, dimensions in (("small", ("valence",)), ("large", ("arousal", "dominance"))):
+        made = make_rated_study(slug, dimensions=dimensions)
+        client.force_login(made.owner)
+        client.get(address(made.slug))
+        compute()
+        with django_assert_max_num_queries(40):
+            client.get(address(made.slug))
+
+
+def test_the_same_file_is_made_once(owner, study, plain_pictures, monkeypatch):
+    owner.get(address())
+    compute()
+    made = []
+    monkeypatch.setitem(files._WRITERS, "pdf", lambda document: made.append(document) or b"%PDF")
+    file = reverse("report_file", args=["study", "pdf"])
+    assert [owner.get(file).content for _ in range(3)] == [b"%PDF"] * 3
+    assert len(made) == 1
+    ReportChoices.of(study).change(left_out=["costs"], texts={}, by=study.owner)
+    owner.get(file)
+    assert len(made) == 2
+
+
+def test_a_page_does_not_wait_for_ever_for_another_file(owner, study, plain_pictures, monkeypatch):
+    owner.get(address())
+    compute()
+    monkeypatch.setattr(files, "WAIT_S", 0.01)
+    with files._one_at_a_time:
+        refused = owner.get(reverse("report_file", args=["study", "pdf"]))
+    assert refused.status_code == 503
+    assert "another report is being typeset" in refused.content.decode()
 
 
 def test_it_is_outdated_when_a_row_changes(owner, study, plain_pictures):
