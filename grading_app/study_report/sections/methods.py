@@ -19,6 +19,7 @@ def _design(source: ReportSource) -> list[Span]:
     )
     prompts = sorted({str(one.prompt) for one in source.generating if one.prompt})
     page = source.page("experiment_detail")
+    repeated = "once" if experiment.samples == 1 else f"{experiment.samples} times"
     rated = [f"{one.title} ({one.low} to {one.high})" for one in source.frames.dimensions.values()]
     return [
         sentence(
@@ -30,8 +31,7 @@ def _design(source: ReportSource) -> list[Span]:
         sentence(f"The models rated {join_words(rated)}. ", page) if rated else Span(""),
         sentence(_samplers(source), page),
         sentence(
-            f"Each cell of the design was repeated {count_noun(experiment.samples, 'time')}, "
-            f"{count_noun(source.count('n_trials'), 'trial')} in all. ",
+            f"Each cell of the design was asked {repeated}, {count_noun(source.count('n_trials'), 'trial')} in all. ",
             source.trials(),
         ),
     ]
@@ -55,7 +55,7 @@ def _calls(source: ReportSource) -> list[Span]:
     return [
         sentence(f"The calls were made {'from ' if ' to ' in when else 'on '}{when}. ", progress) if when else Span(""),
         sentence(
-            f"A trial was attempted at most {count_noun(experiment.max_attempts, 'time')}; "
+            f"Each trial had at most {count_noun(experiment.max_attempts, 'attempt')}; "
             f"{source.count('n_done')} were answered and {source.count('n_failed')} failed. ",
             source.trials(status="failed"),
         ),

@@ -16,6 +16,7 @@ from grading_app.study_report.document import (
     paragraph,
 )
 from grading_app.study_report.source import ReportSource
+from grading_app.study_report.words import join_words
 
 REFERENCES: tuple[tuple[str, str, str], ...] = (
     ("Wilson", "Wilson's interval of a share", "E. B. Wilson (1927), Journal of the American Statistical Association "
@@ -41,7 +42,8 @@ REFERENCES: tuple[tuple[str, str, str], ...] = (
      "23-28"),
     ("spearman's rho", "Spearman's rho", "C. Spearman (1904), American Journal of Psychology 15, 72-101"),
     ("lin's", "Lin's concordance coefficient", "L. I.-K. Lin (1989), Biometrics 45, 255-268"),
-    ("icc", "Intraclass correlations", "P. E. Shrout & J. L. Fleiss (1979), Psychological Bulletin 86, 420-428"),
+    ("icc(", "Intraclass correlations", "P. E. Shrout & J. L. Fleiss (1979), Psychological Bulletin 86, 420-428"),
+    ("intraclass", "Intraclass correlations", "P. E. Shrout & J. L. Fleiss (1979), Psychological Bulletin 86, 420-428"),
     ("spearman and brown", "Spearman and Brown's formula", "C. Spearman (1910), British Journal of Psychology 3, "
      "271-295; W. Brown (1910), British Journal of Psychology 3, 296-322"),
     ("bland", "Limits of agreement", "J. M. Bland & D. G. Altman (1986), The Lancet 327, 307-310"),
@@ -55,9 +57,13 @@ def blocks(source: ReportSource) -> list[Block | None]:
     lowered = words.lower()
     found = [(what, reference) for word, what, reference in REFERENCES if word.lower() in lowered]
     found += [(name, one.citation) for name, one in SOURCES.items() if name in words]
+    by_source: dict[str, list[str]] = {}
+    for what, reference in dict.fromkeys(found):
+        by_source.setdefault(reference, []).append(what)
     if not found:
         return [paragraph("The report uses no statistic that needs a reference.", tone="note")]
-    return [Listing([[Span(f"{what}: ", strong=True), Span(f"{reference}.")] for what, reference in found])]
+    named = [(join_words(names), reference) for reference, names in by_source.items()]
+    return [Listing([[Span(f"{what}: ", strong=True), Span(f"{reference}.")] for what, reference in named])]
 
 
 def _texts(section: Section) -> Iterator[str]:
@@ -67,7 +73,7 @@ def _texts(section: Section) -> Iterator[str]:
         if isinstance(block, Paragraph) and section.name != "question":
             yield from (one.text for one in block.spans)
         if isinstance(block, FigureBlock):
-            yield block.caption
+            yield f"{block.title}. {block.caption}"
         if isinstance(block, TableBlock) and section.name in ("results", "agreement"):
             table = block.shown_table
             yield " ".join((table.formula, table.test, table.correction, *table.notes))

@@ -82,6 +82,22 @@ def test_every_section_is_written_from_rows(study):
     assert {"norms", "analysis-differences-valence"} <= {one.name for one in document.blocks(FigureBlock)}
 
 
+def test_each_statistic_of_the_report_has_its_reference(study, plain_pictures):
+    (section,) = [one for one in build_document(study).sections if one.name == "references"]
+    named = ["".join(span.text for span in item) for block in section.blocks for item in block.items]
+    for what in (
+        "Holm (1979)",
+        "Fisher (1921)",
+        "Spearman (1910)",
+        "Shrout",
+        "Lin (1989)",
+        "Liang",
+        "Bonett & R. M. Price",
+    ):
+        assert any(what in one for one in named), what
+    assert not any("McNemar" in one for one in named), "ratings are neither right nor wrong"
+
+
 def test_each_generated_sentence_leads_to_its_rows(owner, study, plain_pictures):
     document = build_document(study)
     for section in document.sections:
