@@ -13,6 +13,7 @@ from grading_app.statistics.stratified_shares import Difference
 from grading_app.surfaces.point_counts import CellCounts, PointCounts, sum_cells
 from runs_app.stopping.rules import Tally
 
+NO_PARAMETER = "all cases"  # The axis of a task that sets no parameter: one point, with an empty label.
 LEVELS = 5  # Shades of a cell, from the lowest to the highest accuracy.
 
 
@@ -87,7 +88,8 @@ class Grid:
 
     def where(self, x: str, y: str) -> dict[str, str]:
         """Return the parameters that all points of a cell have, for the list of trials."""
-        return {**self.fixed, self.x.name: x, **({self.y.name: y} if self.y else {})}
+        chosen = {self.x.name: x, **({self.y.name: y} if self.y else {})}
+        return {**self.fixed, **{name: label for name, label in chosen.items() if label}}
 
 
 def label_value(value: Any) -> str:
@@ -102,7 +104,7 @@ def list_axes(counts: PointCounts, task: str) -> list[Axis]:
         if name == task:
             for parameter, value in params.items():
                 values.setdefault(parameter, {}).setdefault(label_value(value), value)
-    return [_axis(name, found) for name, found in values.items()]
+    return [_axis(name, found) for name, found in values.items()] or [Axis(NO_PARAMETER, ("",), False)]
 
 
 def _axis(name: str, values: Mapping[str, Any]) -> Axis:

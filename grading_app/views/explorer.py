@@ -147,7 +147,8 @@ def _heat(experiment: Experiment, question: Question) -> dict[str, Any]:
         for x in question.x.labels:
             cell = shown.get((x, y))
             point = urlencode(question.grid.where(x, y))
-            cells.append({**cell, "address": f"{stem}?{urlencode({**where, 'point': point})}"} if cell else None)
+            query = urlencode({**where, **({"point": point} if point else {})})
+            cells.append({**cell, "address": f"{stem}?{query}"} if cell else None)
         rows.append({"label": y, "cells": cells})
     return {
         "rows": rows,

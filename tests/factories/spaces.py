@@ -52,7 +52,7 @@ def skill(item, model):
 def answer_with(item, outcome):
     if outcome is None:
         return None
-    tokens = 20 + 10 * item.metadata["params"]["length"] + item.metadata["number"]
+    tokens = 20 + 10 * item.metadata["params"].get("length", 0) + item.metadata["number"]
     text = {"right": f"Final Answer: {item.target}", "wrong": "Final Answer: ((", "unreadable": "I do not know."}
     return {
         "answer": text.get(outcome, "Let me think about it"), "truncated": outcome == "cut",

@@ -207,6 +207,35 @@ def test_unknown_choices_fall_back_to_what_there_is(experiment, client_of):
     assert client.get(reverse("explorer_figure", args=[experiment.slug, "nothing"])).status_code == 404
 
 
+def test_a_task_without_parameters_has_one_cell(client_of):
+    text = "name: one\nprecision: {low: {count: 5}}\ntasks:\n  - name: brackets\n"
+    experiment = make_space_experiment(dataset=make_space_dataset(text=text), models=("m",), outcome=lambda *_: "right")
+    client = client_of(experiment.owner)
+    (row,) = rows_of(client, experiment, "surface")
+    assert (row["correct"], row["n"]) == ("5", "5")
+    address = re.findall(r'<td class="level-\d"><a href="([^"]+)"', get(client, experiment).content.decode())[0]
+    assert len(client.get(address.replace("&amp;", "&")).context["table"].data) == 5
+
+
+HOSTILE = ("-1", "0", "99999999999999999999", "٣", "' OR 1=1 --", "<b>", "a" * 3000, "[]", "\ud7ff", "%00", "nan")
+
+
+@pytest.mark.parametrize(
+    "name", ["view", "task", "condition", "against", "x", "y", "rule", "wave", "at-kinds", "format"]
+)
+def test_no_choice_is_a_server_error(experiment, client_of, name):
+    client = client_of(experiment.owner)
+    for value in HOSTILE:
+        assert get(client, experiment, **{"task": "brackets", name: value}).status_code < 500, value
+
+
+@pytest.mark.parametrize("name", ["on", "family", "group", "limit", "sort", "table", "format"])
+def test_no_parameter_of_the_leaderboard_is_a_server_error(experiment, client_of, name):
+    client = client_of(experiment.owner)
+    for value in HOSTILE:
+        assert client.get(reverse("leaderboard"), {name: value}).status_code < 500, value
+
+
 def test_an_experiment_without_gradings_says_what_to_do(client_of):
     experiment = factories.make_experiment("fresh", dataset=make_space_dataset())
     page = get(client_of(experiment.owner), experiment)
