@@ -111,12 +111,9 @@ def list_scopes(experiments: Sequence[Experiment]) -> list[BoardScope]:
         if digest := experiment.dataset.recipe.get("definition_hash"):
             label = f"all datasets of the space {experiment.dataset.recipe.get('space') or experiment.dataset.slug}"
             spaces.setdefault(f"space-{digest[:16]}", [label, set()])[1].add(experiment.dataset_id)
-    several = {key: one for key, one in spaces.items() if len(one[1]) > 1 and tuple(one[1]) not in _sets(found)}
+    equal = {frozenset(keys) for _, keys in found.values()}
+    several = {key: one for key, one in spaces.items() if len(one[1]) > 1 and frozenset(one[1]) not in equal}
     return [BoardScope(key, label, tuple(sorted(keys))) for key, (label, keys) in (found | several).items()]
-
-
-def _sets(scopes: Mapping[str, list[Any]]) -> set[tuple[int, ...]]:
-    return {tuple(keys) for _, keys in scopes.values()}
 
 
 def parametric_experiments(user: Any) -> list[Experiment]:
