@@ -2,8 +2,8 @@
 
 Half of the trials are answers of five models that a rule scored right or wrong, the rest are ratings of a hundred
 conditions, with norms and two waves. For each page it prints a worker's time, if the page asks for stored numbers, then
-the requests: wall and processor time with an empty cache (the first visit of a web process) and after it, the queries,
-the size, and the peak memory of the process. `--keep` keeps the database for the next run.
+the medians of three requests: wall and processor time with an empty cache (the first visit of a web process) and after
+it, the queries, the size, and the peak memory of the process. `--keep` keeps the database for the next run.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from grading_app.tasks import compute_aggregates
 from runs_app.models import Experiment, Trial
 from tests import factories
 
-REPEATS, ITEMS, MODELS, PROMPTS, WAVES = 5, 1000, 25, 4, 2
+REPEATS, ITEMS, MODELS, PROMPTS, WAVES = 3, 1000, 25, 4, 2
 
 # Each item is right with a probability of its own, and better models are right more often.
 SCORED = """INSERT INTO grading_app_grading (trial_id, condition_id, score, score_raw, parse_ok, parse_error, reasoning,
@@ -226,7 +226,7 @@ if __name__ == "__main__":
     parser.add_argument("--only", default="", help="measure only pages whose name contains this")
     options = parser.parse_args()
     with nullcontext() if os.environ.get("DATABASE_URL") else Embedded(settings.DATA_DIR / "postgres").held():
-        name = connection.creation.create_test_db(verbosity=0, autoclobber=True, keepdb=options.keep)
+        name = connection.creation.create_test_db(verbosity=0, autoclobber=True, serialize=False, keepdb=options.keep)
         try:
             main(options.trials, options.only)
         finally:

@@ -8,11 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from datasets_app.models import Item, Norm
-from grading_app.analysis.scope import MISSING_WRONG, Scope
+from grading_app.analysis.scope import FLAGGED, MISSING_WRONG, Scope
 from grading_app.reports.frames import facets_of, labels_of
 from grading_app.reports.score_matrix import load_item_scores
 from grading_app.statistics.intervals import Bounds
 from grading_app.statistics.item_scores import Floats, ItemScores
+from runs_app.annotations import flagged_items
 from runs_app.models import Dimension
 
 
@@ -63,7 +64,8 @@ class AnalysisData:
 
 def load_analysis_data(scope: Scope) -> AnalysisData:
     """Read the scores of the scope, and the items, conditions and norms that belong to them."""
-    scores = narrow_scores(scope, load_item_scores(scope.experiment, scope.measure, scope.wave, scope.exclude))
+    loaded = load_item_scores(scope.experiment, scope.measure, scope.wave, scope.excluded_answers)
+    scores = narrow_scores(scope, loaded)
     letters = scope.blind.letters() if scope.blind else None
     labels, facets = labels_of(scope.experiment, scope.wave, letters), facets_of(scope.experiment, letters)
     scores = scores.of_conditions([key for key in labels if key in scores.conditions])
@@ -91,6 +93,8 @@ def narrow_scores(scope: Scope, scores: ItemScores) -> ItemScores:
         scores = scores.counting_missing_as(scope.measure.low if scope.measure.low is not None else 0.0)
     if scope.conditions:
         scores = scores.of_conditions([key for key in scores.conditions.tolist() if key in scope.conditions])
+    if FLAGGED in scope.exclude:
+        scores = scores.of_items(~np.isin(scores.items, flagged_items(scope.experiment)))
     if scope.without:
         scores = scores.of_items(~np.isin(scores.items, scope.without))
     if scope.category:

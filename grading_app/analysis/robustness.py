@@ -7,12 +7,13 @@ from dataclasses import replace
 from typing import Any
 
 from grading_app.analysis.data import AnalysisData, load_analysis_data
-from grading_app.analysis.scope import MISSING_EXCLUDED, MISSING_WRONG, Scope
+from grading_app.analysis.scope import FLAGGED, MISSING_EXCLUDED, MISSING_WRONG, Scope
 from grading_app.reports.result_table import ResultColumn, ResultTable
 from grading_app.reports.score_matrix import list_measures
 from grading_app.statistics.condition_pairs import compare_conditions
 from grading_app.statistics.intervals import estimate_mean
 from grading_app.statistics.item_scores import ItemScores
+from runs_app.annotations import flagged_items
 
 MOST_CATEGORIES = 20
 
@@ -74,6 +75,8 @@ def _variants(data: AnalysisData) -> Iterator[tuple[str, AnalysisData]]:
         else:
             other = replace(scope, missing=MISSING_EXCLUDED)
             yield "Answers without a score excluded", load_analysis_data(other)
+    if FLAGGED not in scope.exclude and flagged_items(scope.experiment):
+        yield "Without flagged items", load_analysis_data(replace(scope, exclude=scope.exclude | {FLAGGED}))
     if scope.without:
         yield "With the items that are left out", load_analysis_data(replace(scope, without=()))
     yield from _without_one_category(data)

@@ -14,11 +14,13 @@ from grading_app.reports.frames import labels_of
 from grading_app.reports.score_matrix import EXCLUSIONS, Measure, list_measures
 from runs_app.models import Experiment, Wave
 
+FLAGGED = "flagged"
 EXCLUSION_LABELS = {
     "truncated": "Truncated answers",
     "retried": "Answers after a retry",
     "refused": "Refused answers",
     "reused": "Answers from the response cache",
+    FLAGGED: "Items with a flag",
 }
 MOST_ITEMS = 200  # Items that a scope may leave out one by one.
 MISSING_EXCLUDED, MISSING_WRONG = "exclude", "wrong"
@@ -29,10 +31,10 @@ class Scope:
     """The answers that an analysis covers.
 
     conditions: primary keys; empty for all. category: "" for all. without: primary keys of items that are left out.
-    exclude: names of EXCLUSIONS. missing: how answers without a score count. baseline: the condition that the others
-    are compared with; None for all pairs. margin: the largest difference that counts as equivalent, in units of the
-    measure; None without an equivalence test. blind: the blind reading whose letters stand for the names of models; it
-    belongs to the reader and is no choice of the address.
+    exclude: names of EXCLUSION_LABELS. missing: how answers without a score count. baseline: the condition that the
+    others are compared with; None for all pairs. margin: the largest difference that counts as equivalent, in units of
+    the measure; None without an equivalence test. blind: the blind reading whose letters stand for the names of models;
+    it belongs to the reader and is no choice of the address.
     """
 
     experiment: Experiment
@@ -46,6 +48,11 @@ class Scope:
     baseline: int | None = None
     margin: float | None = None
     blind: BlindReading | None = None
+
+    @property
+    def excluded_answers(self) -> frozenset[str]:
+        """The exclusions that concern single answers: names of EXCLUSIONS."""
+        return self.exclude & set(EXCLUSIONS)
 
     @property
     def parameters(self) -> str:
@@ -137,7 +144,7 @@ class ScopeForm(forms.Form):
             conditions=tuple(found["condition"]),
             category=found["category"],
             without=found["without"],
-            exclude=frozenset(found["exclude"]) & set(EXCLUSIONS),
+            exclude=frozenset(found["exclude"]),
             missing=found["unreadable"] or MISSING_EXCLUDED,
             baseline=found["baseline"],
             margin=found["margin"],

@@ -8,6 +8,7 @@ from typing import Any
 
 from django.http import QueryDict
 
+from evalsite.lib.text.hashing import content_hash
 from grading_app.analysis.data import load_analysis_data
 from grading_app.analysis.scope import Scope, ScopeForm
 from grading_app.analysis.sections import section_tables
@@ -15,6 +16,7 @@ from grading_app.models import BlindReading
 from grading_app.reports.cached_aggregates import Aggregate, Cached, Tell, get
 from grading_app.reports.frame_cache import fingerprint
 from grading_app.reports.result_table import ResultTable
+from runs_app.annotations import flagged_items
 from runs_app.models import Experiment
 
 
@@ -48,6 +50,12 @@ def _load(experiment: Experiment, content: Any) -> AnalysisQuery | None:
     return AnalysisQuery(scope, content[1]) if scope else None
 
 
+def _fingerprint(query: AnalysisQuery) -> str:
+    """Return a text that changes with the answers, the grades and the flagged items."""
+    scope = query.scope
+    return content_hash([fingerprint(scope.experiment, scope.wave), flagged_items(scope.experiment)])
+
+
 def _compute(queries: Sequence[AnalysisQuery], tell: Tell) -> list[AnalysisTables]:
     found = []
     for query in queries:
@@ -65,7 +73,7 @@ ANALYSIS: Aggregate[AnalysisQuery, AnalysisTables] = Aggregate(
     value_type=lambda: AnalysisTables,
     dump=_dump,
     load=_load,
-    fingerprint=lambda query: fingerprint(query.scope.experiment, query.scope.wave),
+    fingerprint=_fingerprint,
     is_large=lambda queries: True,
     compute=_compute,
     steps=("reading scores", "computing tables"),

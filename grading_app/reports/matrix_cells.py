@@ -83,7 +83,7 @@ def _statement(scope: Scope, amount: str) -> str:
         score, missing = "g.score", "g.trial_id IS NOT NULL AND g.score IS NULL"
         extracted = "NULL::text" if by_people else "nullif(left(g.score_raw, %(excerpt)s), '')"
     mean_amount = f"avg({AMOUNTS[amount]}) FILTER (WHERE t.status = 'done')" if amount else "NULL"
-    filters = "".join(f" AND {EXCLUSIONS[name]}" for name in sorted(scope.exclude))
+    filters = "".join(f" AND {EXCLUSIONS[name]}" for name in sorted(scope.excluded_answers))
     return f"""SELECT t.item_id, r.condition_id, count(*), count(*) FILTER (WHERE t.status = 'failed'),
             count(*) FILTER (WHERE t.status IN ('pending', 'running')), count(*) FILTER (WHERE {missing}),
             array_agg({score}::float8) FILTER (WHERE {score} IS NOT NULL),

@@ -54,7 +54,7 @@ def experiment_matrix(request: HttpRequest, slug: str) -> HttpResponse:
     context = {
         "experiment": experiment, "state": page_state(experiment), "filter": {"form": form}, "scope": scope, **blind
     }  # fmt: skip
-    cached = get_item_scores(experiment, scope.measure, scope.wave, scope.exclude) if scope else None
+    cached = get_item_scores(experiment, scope.measure, scope.wave, scope.excluded_answers) if scope else None
     if scope is None or cached is None or cached.value is None:
         if "format" in request.GET:
             raise Http404

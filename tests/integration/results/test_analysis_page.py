@@ -6,6 +6,7 @@ from django.urls import reverse
 from evalsite.lib import permissions
 from grading_app.models import CachedAggregate
 from grading_app.tasks import compute_aggregates
+from runs_app.models import Annotation
 from tests import factories
 
 pytestmark = pytest.mark.django_db
@@ -149,3 +150,18 @@ def test_an_item_of_another_dataset_is_an_error_of_the_scope(owner, wrong):
     page = owner.get(address(without=wrong))
     assert page.status_code == 200
     assert "without" in page.context["form"].errors
+
+
+def test_flagged_items_are_left_out_on_request_and_outdate_the_tables(owner, study):
+    computed(owner)
+    item = study.dataset.items.first()
+    Annotation.objects.create(item=item, kind="flag", text="The target is wrong.", author=study.owner)
+    assert not owner.get(address()).context["cached"].is_fresh, "robustness counts without flagged items"
+    page = computed(owner, exclude="flagged")
+    (table,) = [one["table"] for one in page.context["sections"][0]["tables"] if one["table"].name == "descriptives"]
+    assert [row["items"] for row in table.rows] == [11, 11]
+    choices = computed(owner).context["sections"]
+    variants = [
+        row["variant"] for one in choices for table in one["tables"] for row in table["table"].rows if "variant" in row
+    ]
+    assert "Without flagged items" in variants

@@ -1,0 +1,58 @@
+"""The analysis in a browser: every section, the names of models hidden and revealed, an outlier left out."""
+
+import pytest
+from django.urls import reverse
+from playwright.sync_api import expect
+
+from grading_app.tasks import compute_aggregates
+from tests import factories
+
+
+@pytest.fixture
+def study(owner, monkeypatch):
+    """Two models x two prompts rate 24 pictures of two categories; picture-3 is rated far from its norm."""
+    monkeypatch.setattr("django_q.tasks.async_task", lambda name, *arguments: compute_aggregates(*arguments))
+    items = [
+        {"key": f"picture-{n}", "category": ("animals", "objects")[n % 2], "norms": {"valence": 1 + n % 6}}
+        for n in range(24)
+    ]
+    made = factories.make_experiment(
+        "affect",
+        owner=owner,
+        dataset=factories.make_dataset("pictures", items),
+        models=[factories.make_model("grampus"), factories.make_model("narwhal")],
+        prompts=[factories.make_prompt("plain"), factories.make_prompt("step-by-step")],
+        dimensions=[factories.make_dimension("valence")],
+        samples=2,
+    )
+    for number, run in enumerate(factories.make_runs(made, status="done")):
+        factories.plan_trials(run, answer=lambda item, _, index, number=number: rated(item.position, index, number))
+    return made
+
+
+def rated(at, index, number):
+    rating = 7 if at == 3 else max(1, min(7, 1 + at % 6 + (number // 2) + ((at + index + number) % 4 == 0)))
+    return {"answer": str(rating), "rating": rating}
+
+
+def test_the_analysis_looks_right_and_hides_names_until_they_are_revealed(study, visitor, checked_in_all_views):
+    page = visitor(study.owner)
+    page.goto(reverse("experiment_analysis", args=[study.slug]))
+    page.reload()  # The worker has computed meanwhile.
+    expect(page.get_by_role("heading", name="Effects of model, prompt and sampler")).to_be_visible()
+    expect(page.locator("#figure-category-map")).to_be_visible()
+    expect(page.locator("#figure-norm-regression")).to_be_visible()
+    page.get_by_role("button", name="Hide model names").click()
+    page.reload()
+    expect(page.get_by_text("Model names are hidden from you since")).to_be_visible()
+    expect(page.locator("#table-factors")).to_be_visible()
+    expect(page.locator("body")).not_to_contain_text("grampus")
+    expect(page.locator("body")).to_contain_text("Model A")
+    checked_in_all_views(page, "analysis-blind")
+    page.get_by_role("link", name="Analyse without picture-3").click()
+    page.reload()
+    expect(page.get_by_text("Sensitivity view: 1 item left out (picture-3).")).to_be_visible()
+    page.get_by_role("button", name="Reveal model names").click()
+    page.reload()
+    expect(page.locator("#table-descriptives")).to_contain_text("grampus")
+    expect(page.locator(".blind-record")).to_contain_text("revealed")
