@@ -86,6 +86,9 @@ class ItemsField(forms.Field):
             raise forms.ValidationError(f"Name at most {MOST_ITEMS} items, each by the number in its address.")
         return tuple(dict.fromkeys(map(int, keys)))
 
+    def has_changed(self, initial: Any, data: Any) -> bool:
+        return bool(data)
+
 
 class ScopeForm(forms.Form):
     """The choices that an experiment offers. Every field may be empty; then it does not restrict the scope."""

@@ -15,7 +15,7 @@ from evalsite.lib.text import number_format
 from grading_app.reports import statistic_format
 from grading_app.reports.leaderboard import BoardMeasure, BoardRow, Leaderboard
 from grading_app.reports.leaderboard_tables import Address
-from grading_app.tables.results import NUMBER
+from grading_app.tables.results import NUMBER, BodyTable
 
 
 class ScoreColumn(tables.Column):
@@ -61,13 +61,13 @@ class ScoreColumn(tables.Column):
         return f"{reverse('trial_list')}?{urlencode(where)}"
 
 
-class LeaderboardTable(tables.Table):
+class LeaderboardTable(BodyTable):
     condition = tables.Column(attrs={"td": {"class": "primary"}})
     cost = tables.Column(verbose_name="Cost", attrs=NUMBER, empty_values=())
     tokens = tables.Column(attrs=NUMBER)
     latency = tables.Column(verbose_name="Median latency", attrs=NUMBER)
 
-    class Meta:
+    class Meta(BodyTable.Meta):
         default = number_format.MISSING
 
     def __init__(self, board: Leaderboard, slug: str, address_of: Address) -> None:

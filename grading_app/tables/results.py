@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from inspect import signature
 from typing import Any, ClassVar
 from urllib.parse import urlencode
 
@@ -43,7 +44,40 @@ class TrialsColumn(NumberColumn):
         return format_html('<a href="{}">{}</a>', address, site_wording.format_count(value))
 
 
-class AnswerTable(tables.Table):
+class BodyTable(tables.Table):
+    """A table whose rows are written at once. It looks at the parameters of each column's method once, not per cell."""
+
+    class Meta:
+        template_name = "tables/text_table.html"
+
+    @property
+    def body(self) -> SafeString:
+        columns = [self._column(bound) for bound in self.columns]
+        rows = (
+            format_html_join("", "{}{}</div></td>", ((start, text(record)) for start, text in columns))
+            for record in self.data
+        )
+        return format_html_join("", '<tr role="row">{}</tr>', ((row,) for row in rows))
+
+    def _column(self, bound: Any) -> tuple[SafeString, Callable[[Any], Any]]:
+        """Return the start of the column's cells, and the function from a record to the text of its cell."""
+        start = format_html(
+            '<td {} role="cell" data-label="{}"><div class="cell">', bound.attrs["td"].as_html(), bound.header
+        )
+        render = getattr(self, f"render_{bound.name}", bound.column.render)
+        wanted = set(signature(render).parameters)
+
+        def text(record: Any) -> Any:
+            value = bound.accessor.resolve(record, quiet=True)
+            if value in bound.column.empty_values:
+                return bound.default
+            given = {"value": value, "record": record, "table": self, "column": bound.column, "bound_column": bound}
+            return render(**{name: one for name, one in given.items() if name in wanted})
+
+        return start, text
+
+
+class AnswerTable(BodyTable):
     """The outcomes of the trials, one row for each condition."""
 
     condition = tables.Column()
@@ -56,7 +90,7 @@ class AnswerTable(tables.Table):
     truncated = TrialsColumn("&truncated=true")
     refused = TrialsColumn("&refused=true")
 
-    class Meta:
+    class Meta(BodyTable.Meta):
         orderable = False
 
     def __init__(self, rows: Iterable[Outcomes], *, slug: str, labels: dict[int, str], rated: bool) -> None:
@@ -67,7 +101,7 @@ class AnswerTable(tables.Table):
         return self.labels[value]
 
 
-class ScoreTable(tables.Table):
+class ScoreTable(BodyTable):
     """A row for each measure and condition."""
 
     measure = tables.Column(accessor="measure__label")
@@ -80,7 +114,7 @@ class ScoreTable(tables.Table):
     se = NumberColumn(verbose_name="SE by item")
     interval = NumberColumn(verbose_name="95 % interval", empty_values=())
 
-    class Meta:
+    class Meta(BodyTable.Meta):
         orderable = False
         default = site_wording.MISSING
 
