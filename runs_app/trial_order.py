@@ -153,11 +153,15 @@ def _values(search: Search, order: TrialOrder, cursor: Cursor | None, descending
         return placed.order_by("-place", "-pk") if descending else placed.order_by("place", "pk")
 
     of_run: Any = sort(search.narrow(Trial.objects.filter(run=OuterRef("pk"))))
+    parts = [of_run]
     if cursor is not None:
+        value, key = cursor
         sign = "lt" if descending else "gt"
-        beyond = Q(**{f"place__{sign}": cursor[0]}) | Q(**{f"pk__{sign}": cursor[1]})
-        of_run = of_run.filter(beyond, **{f"place__{sign}e": cursor[0]})
-    firsts = search.runs.order_by().annotate(trial_id=Unnest(array_of_keys(of_run.values("pk")[:limit])))
-    keys = list(firsts.values_list("trial_id", flat=True))
+        same, beyond = Q(place=value, **{f"pk__{sign}": key}), Q(**{f"place__{sign}": value})
+        # An index finds the place of each part. Of both together it would read all rows with this value.
+        parts = [of_run.filter(same), of_run.filter(beyond)] if order.is_indexed else [of_run.filter(same | beyond)]
+    firsts = [array_of_keys(part.values("pk")[:limit]) for part in parts]
+    found = search.runs.order_by().annotate(trial_id=Unnest(*firsts))
+    keys = list(found.values_list("trial_id", flat=True))
     merged: Any = sort(Trial.objects.filter(pk__in=keys))
     return list(merged.values_list("place", "pk")[:limit])

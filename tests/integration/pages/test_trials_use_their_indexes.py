@@ -10,7 +10,7 @@ RUNS, ITEMS, SAMPLES = 6, 200, 50
 
 QUERIES = [
     "", "experiment=large", "status=failed", "status=running", "error=timeout", "error=none", "item=item-7",
-    "item=item-7&rating=3",
+    "item=item-7&rating=3", "sort=-item", "sort=status", "sort=-id", "status=done&sort=item", "flag=true",
 ]  # fmt: skip
 
 FILL = """
@@ -51,7 +51,8 @@ def plans(client, address):
 def test_no_page_of_trials_walks_the_table(sixty_thousand, as_):
     run, client = sixty_thousand[3], as_("viewer")
     middle = run.trials.order_by("pk")[500].pk
-    for query in [*QUERIES, f"after={middle}", f"before={middle}", f"run={run.pk}&error=timeout&after={middle}"]:
+    deep = [f"sort=status&after=done~{middle}", f"sort=-item&after={sixty_thousand[3].trials.first().item_id}~{middle}"]
+    for query in [*QUERIES, *deep, f"after={middle}", f"before={middle}", f"run={run.pk}&error=timeout&after={middle}"]:
         for plan in plans(client, f"/trials/?{query}"):
             assert "Seq Scan on runs_app_trial" not in plan, f"{query}\n{plan}"
 
