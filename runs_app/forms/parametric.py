@@ -7,12 +7,13 @@ from typing import Any
 from django import forms
 
 from datasets_app.forms import LARGEST_SEED, SlugField
-from datasets_app.generators.base import Generator, ParamInfo
+from datasets_app.generators.base import Generator
 from datasets_app.generators.registry import all_generators, get_generator
 from datasets_app.parametric.manifolds import DENSITIES, MOST_DEGREE
 from datasets_app.parametric.seeds import SEED
 from datasets_app.parametric.spaces import Space, resolve
 from datasets_app.parametric.spec import SpaceError, SpaceSpec, read_space
+from runs_app.forms.task_values import describe_param
 from runs_app.models import LanguageModel
 from runs_app.planning.shipped_designs import PROMPTS
 
@@ -53,7 +54,7 @@ class SpaceForm(forms.Form):
         help_text="A parameter is a value, a list, {from, to, step} or a manifold",
     )
     task = forms.ChoiceField(
-        required=False, label="Add a task", help_text="Appends the task with all of its parameters and their help"
+        required=False, label="Task", help_text="Set its parameters in a form, or append it with its defaults"
     )
     degree = forms.IntegerField(min_value=0, max_value=MOST_DEGREE, required=False, help_text="Of tasks that set none")
     density = forms.ChoiceField(
@@ -136,8 +137,12 @@ class SpaceForm(forms.Form):
 
 def append_task(text: str, name: str) -> str:
     """Return the text of a space with one more task: every parameter at its default, with its help."""
-    head = text.rstrip() or HEAD.rstrip()
-    return f"{head}\n{describe_task(get_generator(name))}"
+    return f"{start_space(text)}\n{describe_task(get_generator(name))}"
+
+
+def start_space(text: str) -> str:
+    """Return the text to which a task is appended: without an end of line, and with a head if it is empty."""
+    return text.replace("\r\n", "\n").rstrip() or HEAD.rstrip()
 
 
 def describe_task(generator: Generator) -> str:
@@ -145,16 +150,5 @@ def describe_task(generator: Generator) -> str:
     lines = [f"  - name: {generator.name}", "    params:"]
     for info in generator.describe_params():
         default = str(info.default).lower() if isinstance(info.default, bool) else info.default
-        lines.append(f"      {info.name}: {default}  # {_help(info)}")
+        lines.append(f"      {info.name}: {default}  # {describe_param(info, default=False)}")
     return "\n".join(lines) + "\n"
-
-
-def _help(info: ParamInfo) -> str:
-    if info.options:
-        values = ", ".join(info.options)
-    elif info.kind == "switch":
-        values = "true or false"
-    else:
-        values = f"{info.minimum:g} to {info.maximum:g}" if info.minimum is not None else "a number"
-    harder = {"higher": "; higher is harder", "lower": "; lower is harder"}.get(info.harder, "")
-    return f"{info.help} {values}{harder}"

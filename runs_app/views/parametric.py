@@ -10,15 +10,18 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods
 
 from datasets_app import pending_uploads
+from datasets_app.generators.registry import all_generators
 from datasets_app.parametric.manifolds import DENSITIES
 from datasets_app.parametric_datasets import compare_with_newest
 from evalsite.lib.permissions import members_only
 from evalsite.lib.web.choice_fields import fetch_choices
 from evalsite.lib.web.htmx import wants_part
-from runs_app.forms.parametric import SpaceForm, append_task
+from runs_app.forms.parametric import SpaceForm, append_task, start_space
+from runs_app.forms.task_values import TaskValuesForm
 from runs_app.planning import space_preview
 
 FILE_NAME = "space.yaml"
+CHANGES = {"add", "set", "write"}  # Buttons that change the text or show the parameters of a task.
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -26,8 +29,9 @@ FILE_NAME = "space.yaml"
 def parametric_new(request: HttpRequest) -> HttpResponse:
     """Show the form with a preview, add a task to its text, or have a worker build the dataset."""
     form = SpaceForm(request.POST, request.FILES) if request.method == "POST" else SpaceForm(initial=_stored(request))
-    if "add" in request.POST:
-        form = _with_task(request)
+    values = _shown_values(request)
+    if CHANGES & set(request.POST):
+        form, values = _with_task(request, values)
     elif form.is_bound and form.is_valid() and "build" in request.POST:
         if form.cleaned_data["slug"]:
             return _build(request, form)
@@ -35,7 +39,7 @@ def parametric_new(request: HttpRequest) -> HttpResponse:
     elif form.is_bound and form.cleaned_data.get("file") and "text" in form.cleaned_data:
         form.data = {**request.POST.dict(), "text": form.cleaned_data["text"], "models": request.POST.getlist("models")}
     shown = form if form.is_bound else SpaceForm(form.initial)
-    context = {"form": form, "preview": _preview(shown), "densities": DENSITIES}
+    context = {"form": form, "values": values, "preview": _preview(shown), "densities": DENSITIES}
     if wants_part(request):
         return render(request, "runs_app/partials/space_preview.html", context)
     fetch_choices(form)
@@ -52,16 +56,32 @@ def _stored(request: HttpRequest) -> dict[str, Any]:
     return {**(job.mapping or {}), **waiting.about, "slug": waiting.slug, "text": text}
 
 
-def _with_task(request: HttpRequest) -> SpaceForm:
-    """Return the unbound form with the entries and one more task."""
+def _shown_values(request: HttpRequest) -> TaskValuesForm | None:
+    """Return the form of the parameters that the page showed, with its entries; None if it showed none."""
+    generator = all_generators().get(request.POST.get("shown_task", ""))
+    return TaskValuesForm(generator, request.POST) if generator else None
+
+
+def _with_task(request: HttpRequest, values: TaskValuesForm | None) -> tuple[SpaceForm, TaskValuesForm | None]:
+    """Return the unbound form with the entries and one more task, or the form of its parameters.
+
+    "add" appends the task with its defaults, "set" shows its parameters, "write" appends it with their values.
+    """
     entered: dict[str, Any] = {
         name: request.POST.get(name, "") for name in SpaceForm.base_fields if name not in ("models", "file")
     }
     entered["models"] = request.POST.getlist("models")
-    task = SpaceForm(entered).fields["task"]
-    if entered["task"] in [name for name, _ in getattr(task, "choices", ()) if name]:
-        entered["text"] = append_task(entered["text"], entered["task"])
-    return SpaceForm(initial={**entered, "task": ""})
+    generator = all_generators().get(entered["task"])
+    if "write" in request.POST and values is not None:
+        if values.is_valid():
+            entered["text"] = f"{start_space(entered['text'])}\n{values.write(entered['text'])}"
+            return SpaceForm(initial={**entered, "task": ""}), None
+    elif "set" in request.POST and generator:
+        values = TaskValuesForm(generator)
+    elif "add" in request.POST and generator:
+        entered["text"] = append_task(entered["text"], generator.name)
+        entered["task"] = ""
+    return SpaceForm(initial=entered), values
 
 
 def _build(request: HttpRequest, form: SpaceForm) -> HttpResponse:

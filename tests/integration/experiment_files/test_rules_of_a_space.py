@@ -4,6 +4,7 @@ import pytest
 import yaml
 from django.urls import reverse
 
+from grading_app.adaptive.decisions import rule_of
 from runs_app.models import Experiment
 from runs_app.planning import spec_io
 from runs_app.planning.adaptive_spec import AdaptiveSpec
@@ -158,6 +159,13 @@ def test_the_form_takes_the_rules_of_the_dataset(edit):
     made = Experiment.objects.get()
     assert made.adaptive == read_space_rules(made.dataset)
     assert made.scorers == ["final_answer"]
+
+
+def test_a_context_limit_of_the_form_is_the_scorer_of_the_rounds(edit):
+    assert edit(**{"adaptive-from_dataset": "on", "rules": "final_answer:2000"}).status_code == 302
+    made = Experiment.objects.get()
+    assert made.scorers == [{"name": "final_answer", "limit": "2000"}]
+    assert rule_of(made, AdaptiveSpec.model_validate(made.adaptive)).text == "final_answer:2000"
 
 
 def test_the_form_refuses_a_dataset_without_rules(edit):

@@ -44,7 +44,22 @@ def test_the_preview_follows_the_text_and_the_dataset_is_built(transactional_db,
 def test_a_task_is_added_without_javascript_on_a_phone(transactional_db, visitor):
     page = visitor(factories.make_user("researcher", permissions.RESEARCHER), PHONE, java_script_enabled=False)
     page.goto(reverse("parametric_new"))
-    page.get_by_label("Add a task").select_option("tables")
-    page.get_by_role("button", name="Add task").click()
+    page.locator("#id_task").select_option("tables")
+    page.get_by_role("button", name="Add task with defaults").click()
     expect(page.get_by_label("Space")).to_have_value(re.compile(r"  - name: tables\s+params:\s+rows: 6  # "))
     expect(page.get_by_text("25 points, 800 cases")).to_be_visible()
+
+
+def test_the_parameters_of_a_task_are_set_in_a_form(transactional_db, visitor, checked_in_all_views):
+    page = visitor(factories.make_user("researcher", permissions.RESEARCHER))
+    page.goto(reverse("parametric_new"))
+    page.locator("#id_task").select_option("tables")
+    page.get_by_role("button", name="Set parameters").click()
+    page.locator("#id_task-rows").fill("1")
+    page.get_by_role("button", name="Add task", exact=True).click()
+    expect(page.get_by_text("1 is outside 2 to 200.")).to_be_visible()
+    checked_in_all_views(page, "task-values")
+    page.locator("#id_task-rows").fill("6, 12")
+    page.get_by_role("button", name="Add task", exact=True).click()
+    expect(page.get_by_label("Space")).to_have_value(re.compile(r"  - name: tables\s+params:\s+rows: \[6, 12\]"))
+    expect(page.get_by_text("26 points, 832 cases")).to_be_visible()
