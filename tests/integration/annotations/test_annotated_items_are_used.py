@@ -81,6 +81,8 @@ def test_a_queue_of_chosen_items_asks_about_these_only(as_, flagged, experiment,
     rated = RatedAnswer.objects.filter(queue=queue, kind="item")
     assert sorted(set(rated.values_list("item__key", flat=True))) == flagged
     assert rated.count() == 4
+    shown = page_text(as_("owner").get(queue.get_absolute_url()))
+    assert f'2 chosen: <span class="mono">{", ".join(flagged)}</span>' in shown
 
 
 def test_an_unknown_key_is_named(as_, experiment):
