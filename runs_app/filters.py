@@ -53,6 +53,14 @@ class FloatFilter(df.Filter):
     field_class = forms.FloatField
 
 
+def read_parameters(text: str) -> dict[str, str]:
+    """Return the parameters of `length=8&max_depth=2`. Raise ValueError for a text of another form."""
+    params = dict(parse_qsl(text, strict_parsing=True, keep_blank_values=True, max_num_fields=30))
+    if fault := describe_unstorable(params):
+        raise ValueError(fault)
+    return params
+
+
 class PointField(forms.CharField):
     """Parameters of generated items, written as in an address: `length=8&max_depth=2`. The value is a mapping."""
 
@@ -61,12 +69,9 @@ class PointField(forms.CharField):
         if not text:
             return {}
         try:
-            params = dict(parse_qsl(text, strict_parsing=True, keep_blank_values=True, max_num_fields=30))
+            return read_parameters(text)
         except ValueError as error:
             raise forms.ValidationError("Write parameters as name=value, joined by &.") from error
-        if any(describe_unstorable(part) for pair in params.items() for part in pair):
-            raise forms.ValidationError("No parameter has these characters.")
-        return params
 
 
 class PointFilter(df.Filter):

@@ -5,6 +5,7 @@ CSV is for spreadsheets, so formulas are escaped. JSON lines and Parquet are exa
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import tempfile
@@ -24,6 +25,7 @@ from grading_app.export.key_ranges import PAGE_ROWS, bare_cursor, key_ranges
 from grading_app.export.task_records import RECORDS, record_chunks
 from grading_app.export.trial_filters import FILTERS
 from grading_app.export.wide_tables import BUILDERS, OPTIONS, WideTableError
+from runs_app.filters import read_parameters
 from runs_app.models import Experiment
 
 ONLY_JSONL = f"the table {RECORDS} has only the format jsonl"
@@ -60,6 +62,11 @@ class Extract:
         for name, value in given.items():
             if fault := describe_unstorable(value):
                 raise ExportError(f"the filter {name} {fault}")
+        if "point" in given:
+            try:
+                given["point"] = json.dumps(read_parameters(given["point"]))
+            except ValueError as error:
+                raise ExportError("the filter point needs parameters as name=value, joined by &") from error
         return cls(experiment, chosen, given)
 
     def pages(self, copy: str, joined: Callable[[Iterable[bytes]], bytes] = b"".join) -> Iterator[bytes]:

@@ -17,6 +17,9 @@ FILTERS: Mapping[str, str] = {
     "run": "t.run_id::text = %(run)s",
     "item": "t.item_id IN (SELECT id FROM datasets_app_item WHERE key = %(item)s)",
     "category": "t.item_id IN (SELECT id FROM datasets_app_item WHERE category = %(category)s)",
+    "point": """t.item_id IN (SELECT fi.id FROM datasets_app_item fi WHERE fi.metadata ? 'params' AND NOT EXISTS (
+        SELECT FROM jsonb_each_text(%(point)s::jsonb) AS wanted (name, value)
+        WHERE jsonb_extract_path_text(fi.metadata, 'params', wanted.name) IS DISTINCT FROM wanted.value))""",
     "dimension": "t.dimension_id IN (SELECT id FROM runs_app_dimension WHERE %(dimension)s IN (name, id::text))",
     "rating": "t.rating::text = %(rating)s",
     "error": "t.error_class = %(error)s",

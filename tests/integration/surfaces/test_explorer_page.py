@@ -2,6 +2,7 @@
 
 import csv
 import io
+import json
 import re
 from urllib.parse import parse_qs, urlparse
 
@@ -98,6 +99,19 @@ def test_a_cell_leads_to_the_trials_that_it_counts(experiment, client_of):
         )  # fmt: skip
         assert keys == {trial.pk for trial in expected}
         assert len(keys) == 4
+
+
+def test_the_trials_of_a_cell_are_exported_as_they_are_listed(experiment, client_of):
+    client = client_of(experiment.owner)
+    strong = condition_of(experiment, "strong")
+    asked = {"condition": strong, "category": "brackets", "point": "length=8&max_depth=4"}
+    address = reverse("experiment_export", args=[experiment.slug, "trials", "jsonl"])
+    lines = b"".join(client.get(address, asked).streaming_content).decode().splitlines()
+    listed = client.get(reverse("trial_list"), {"experiment": experiment.slug, **asked}).context["table"].data
+    assert sorted(json.loads(line)["item_key"] for line in lines) == sorted(trial.item.key for trial in listed)
+    assert len(lines) == 8
+    refused = client.get(address, {"point": "length"})
+    assert (refused.status_code, b"the filter point needs" in refused.content) == (400, True)
 
 
 def test_parameters_that_cannot_be_read_show_no_trials_and_say_why(experiment, client_of):
