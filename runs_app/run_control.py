@@ -18,7 +18,7 @@ from runs_app.engine.run_lifecycle import start_next_queued, start_runs
 from runs_app.models import Experiment, ProviderBatch, Run
 from runs_app.models.runs import RunQuerySet
 from runs_app.planning.cost_estimate import Estimate
-from runs_app.planning.extension import DEFAULT_REASON, Extension, add_rows, extended_design, problems_with
+from runs_app.planning.extension import DEFAULT_REASON, Extension, add_rows, extended_design, find_extension_problems
 from runs_app.planning.manifests import write_manifest
 from runs_app.planning.plan import PlanReport, plan
 from runs_app.planning.work import PlanError
@@ -103,7 +103,7 @@ def extend(
     """
     with transaction.atomic():
         locked = Experiment.objects.select_for_update(no_key=True).get(pk=experiment.pk)
-        if problems := list(problems_with(locked, extension)):
+        if problems := list(find_extension_problems(locked, extension)):
             raise PlanError(problems)
         design = extended_design(locked, extension)
         add_rows(locked, extension, by=by, reason=reason)

@@ -11,7 +11,7 @@ from grading_app.adaptive.decisions import Counted, counts_of, rule_of
 from grading_app.models import GradeCondition
 from grading_app.scoring.grading import RULES_VERSION
 from runs_app.models import Experiment, Point
-from runs_app.planning.points import adaptive_of
+from runs_app.planning.points import read_adaptive_spec
 
 
 def recounted() -> list[tuple[Any, ...]]:
@@ -69,7 +69,7 @@ def _recounted_of(experiment: Experiment) -> list[tuple[Any, ...]]:
 
 def _names(experiment: Experiment) -> list[str]:
     """Return the grade condition ids of the design's rule, newest version first; empty if the design has no rule."""
-    spec = adaptive_of(experiment)
+    spec = read_adaptive_spec(experiment)
     rule = rule_of(experiment, spec) if spec else None
     return [rule.named(version) for version in range(RULES_VERSION, 0, -1)] if rule else []
 

@@ -205,8 +205,8 @@ def uses_of(rubric: Rubric, user: Any) -> list[GradeCondition]:
     are few, and have no run.
     """
     seen = GradeCondition.objects.filter(rubric=rubric, experiment__in=Experiment.objects.visible_to(user))
-    of_judges = _added_up(Run.objects.filter(condition=OuterRef("judge_condition")), "condition", Sum("n_done"))
-    of_people = _added_up(Grading.objects.filter(condition=OuterRef("pk")), "condition", Count("pk")) + _added_up(
+    of_judges = _sum_parts(Run.objects.filter(condition=OuterRef("judge_condition")), "condition", Sum("n_done"))
+    of_people = _sum_parts(Grading.objects.filter(condition=OuterRef("pk")), "condition", Count("pk")) + _sum_parts(
         Preference.objects.filter(condition=OuterRef("pk")), "condition", Count("pk")
     )
     verdicts = Case(When(kind=GradeCondition.Kind.PERSON, then=of_people), default=of_judges)
@@ -214,7 +214,7 @@ def uses_of(rubric: Rubric, user: Any) -> list[GradeCondition]:
     return list(rows.order_by("-pk")[:MOST_USES])
 
 
-def _added_up(rows: Any, by: str, what: Aggregate) -> Any:
+def _sum_parts(rows: Any, by: str, what: Aggregate) -> Any:
     return Coalesce(Subquery(rows.order_by().values(by).annotate(n=what).values("n")), 0)
 
 

@@ -19,50 +19,50 @@ from runs_app.planning.work import PlanError
 APPROVE = "grading_app.approve_rubric"
 
 
-def read_grader_names(maker: RowBuilder, said: Sequence[str | GraderSpec]) -> list[str]:
+def read_grader_names(builder: RowBuilder, said: Sequence[str | GraderSpec]) -> list[str]:
     """Return the names of the graders in a file. Add each problem to the builder's problems."""
     names: list[str] = []
     for at, one in enumerate(said):
         path = f"grade.graders[{at}]"
-        for grader in [_known(maker, path, one)] if isinstance(one, str) else build_graders(maker, path, one):
+        for grader in [_known(builder, path, one)] if isinstance(one, str) else build_graders(builder, path, one):
             if grader is not None and grader.name in names:
-                maker.problems.append(f"{path}: {grader} is named twice")
+                builder.problems.append(f"{path}: {grader} is named twice")
             names += [grader.name] if grader else []
     return names
 
 
-def _known(maker: RowBuilder, path: str, name: str) -> Grader | None:
+def _known(builder: RowBuilder, path: str, name: str) -> Grader | None:
     grader: Grader | None = Grader.objects.filter(name=name, archived_at=None).first()
     if grader is None:
-        maker.problems.append(f"{path}: there is no grader {name}")
+        builder.problems.append(f"{path}: there is no grader {name}")
     return grader
 
 
-def build_graders(maker: RowBuilder, path: str, spec: GraderSpec) -> list[Grader | None]:
+def build_graders(builder: RowBuilder, path: str, spec: GraderSpec) -> list[Grader | None]:
     """Return the grader of this definition, or one grader per model if its models are drawn."""
-    parts = _parts(maker, path, spec)
+    parts = _parts(builder, path, spec)
     if not isinstance(spec.model, DrawSpec):
-        model = _part(maker, f"{path}.model", LanguageModel, spec.model, maker.model)
-        return [_grader(maker, path, spec, spec.name, parts | {"language_model": model})]
-    if (made := maker.drawn(f"{path}.model", spec.model)) is None:
+        model = _part(builder, f"{path}.model", LanguageModel, spec.model, builder.model)
+        return [_grader(builder, path, spec, spec.name, parts | {"language_model": model})]
+    if (made := builder.make_draw(f"{path}.model", spec.model)) is None:
         return []
-    maker.draws.setdefault("judges", {})[spec.name] = made.content
+    builder.draws.setdefault("judges", {})[spec.name] = made.content
     return [
-        _grader(maker, path, spec, judge_name(spec.name, model.name), parts | {"language_model": model})
-        for model in maker.models_of(made)
+        _grader(builder, path, spec, judge_name(spec.name, model.name), parts | {"language_model": model})
+        for model in builder.find_drawn_models(made)
     ]
 
 
-def _parts(maker: RowBuilder, path: str, spec: GraderSpec) -> dict[str, Any]:
+def _parts(builder: RowBuilder, path: str, spec: GraderSpec) -> dict[str, Any]:
     """Return the parts of a grader except its model."""
     return {
-        "rubric": _part(maker, f"{path}.rubric", Rubric, spec.rubric, lambda at, said: _rubric(maker, at, said)),
-        "sampler": _part(maker, f"{path}.sampler", Sampler, spec.sampler, maker.sampler),
-        "text_set": maker.named(f"{path}.texts", TextSet, spec.texts) if spec.texts else None,
+        "rubric": _part(builder, f"{path}.rubric", Rubric, spec.rubric, lambda at, said: _rubric(builder, at, said)),
+        "sampler": _part(builder, f"{path}.sampler", Sampler, spec.sampler, builder.sampler),
+        "text_set": builder.named(f"{path}.texts", TextSet, spec.texts) if spec.texts else None,
     }
 
 
-def _grader(maker: RowBuilder, path: str, spec: GraderSpec, name: str, parts: dict[str, Any]) -> Grader | None:
+def _grader(builder: RowBuilder, path: str, spec: GraderSpec, name: str, parts: dict[str, Any]) -> Grader | None:
     """Return the grader with this name if its content is equal, or a new one."""
     if any(part is None for field, part in parts.items() if field != "text_set"):
         return None
@@ -70,21 +70,21 @@ def _grader(maker: RowBuilder, path: str, spec: GraderSpec, name: str, parts: di
         name=name,
         on_empty=spec.on_empty,
         longest_answer=spec.longest_answer,
-        created_by=maker.by,
+        created_by=builder.by,
         **parts,
     )
     try:
         known = find_or_keep(grader)
     except PlanError as problem:
-        maker.problems += [f"{path}: {said}" for said in problem.problems]
+        builder.problems += [f"{path}: {said}" for said in problem.problems]
         return grader_lookup.find_grader(name)
     if known.pk is not None:
         return known
-    return grader if maker.save(path, grader) else None
+    return grader if builder.save(path, grader) else None
 
 
-def _part(maker: RowBuilder, path: str, kind: Any, said: Any, inline: Any) -> Any:
-    return maker.named(path, kind, said) if isinstance(said, str) else inline(path, said)
+def _part(builder: RowBuilder, path: str, kind: Any, said: Any, inline: Any) -> Any:
+    return builder.named(path, kind, said) if isinstance(said, str) else inline(path, said)
 
 
 def rubric_row(spec: RubricSpec) -> Rubric:
@@ -99,10 +99,12 @@ def rubric_row(spec: RubricSpec) -> Rubric:
     )
 
 
-def _rubric(maker: RowBuilder, path: str, spec: RubricSpec) -> Any:
-    rubric, is_new = maker.version(path, rubric_row(spec))
-    if is_new and maker.may(APPROVE):
-        Rubric.objects.transition_one(rubric, sources=["draft"], target="approved", by=maker.by, reason=maker.reason)
+def _rubric(builder: RowBuilder, path: str, spec: RubricSpec) -> Any:
+    rubric, is_new = builder.version(path, rubric_row(spec))
+    if is_new and builder.may(APPROVE):
+        Rubric.objects.transition_one(
+            rubric, sources=["draft"], target="approved", by=builder.by, reason=builder.reason
+        )
     return rubric
 
 

@@ -64,7 +64,7 @@ class Writer:
     @property
     def request_tokens(self) -> int:
         prompt = Prompt(messages=self.template.messages, answer_format="text")
-        return token_bounds.largest_input(self.model, prompt, self.experiment.dataset, [], {})
+        return token_bounds.bound_input_tokens(self.model, prompt, self.experiment.dataset, [], {})
 
     @property
     def ceiling(self) -> Decimal | None:

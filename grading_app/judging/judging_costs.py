@@ -13,7 +13,7 @@ from grading_app.models import Grader
 from runs_app.llm import judge_prompt, prompts
 from runs_app.models import Condition, Experiment, Prompt, Run, Wave
 from runs_app.planning import token_bounds
-from runs_app.planning.cost_estimate import Estimate, observed_tokens, price_of, total_of
+from runs_app.planning.cost_estimate import Estimate, describe_price, observed_tokens, sum_costs
 from runs_app.pricing import costs
 from runs_app.pricing.costs import Basis, Expectation
 
@@ -34,7 +34,7 @@ def find_largest_request(answers: Answers, longest: int | None = None) -> int:
     prompt = Prompt(messages=[*grader.rubric.messages, closing], answer_format="text")
     experiment = answers.experiment
     dimensions = list(experiment.dimensions.all())
-    return token_bounds.largest_input(grader.language_model, prompt, experiment.dataset, dimensions, told)
+    return token_bounds.bound_input_tokens(grader.language_model, prompt, experiment.dataset, dimensions, told)
 
 
 def longest_text(grader: Grader) -> int:
@@ -111,11 +111,11 @@ def sum_estimates(experiment: Experiment, graders: Sequence[Grader], parts: Sequ
         trials=sum(part.wanted for part in parts),
         to_do=to_do,
         spent_usd=experiment.spent_usd,
-        ceiling_usd=total_of((part.to_do, part.ceiling) for part in parts),
-        expected_usd=total_of((part.to_do, part.expected.usd if part.expected else None) for part in parts),
+        ceiling_usd=sum_costs((part.to_do, part.ceiling) for part in parts),
+        expected_usd=sum_costs((part.to_do, part.expected.usd if part.expected else None) for part in parts),
         basis={name: trials for name, trials in basis.items() if trials},
         coverage=observed / to_do if to_do else 1.0,
-        prices=[price_of(model, shows_images=shown) for model in models],
+        prices=[describe_price(model, shows_images=shown) for model in models],
         unknown_prices=[model.name for model in models if not model.prices.known],
         problems=[one for grader in graders for one in grade_conditions.find_problems(experiment, grader)],
         warnings=[one for grader in graders for one in grade_conditions.find_warnings(experiment, grader)],

@@ -23,34 +23,34 @@ class PanelSpec(Strict):
     quorum: int | None = Field(default=None, ge=1)
 
 
-def build_panel(maker: RowBuilder, spec: PanelSpec) -> tuple[Panel | None, bool]:
+def build_panel(builder: RowBuilder, spec: PanelSpec) -> tuple[Panel | None, bool]:
     """Return the panel of this definition, and whether it is new. Add each problem to the builder's problems."""
-    graders = _find_graders(maker, spec)
+    graders = _find_graders(builder, spec)
     known: Panel | None = Panel.objects.filter(name=spec.name).prefetch_related("graders").first()
     if known is not None and panel_spec(known) != _normalise(spec):
-        maker.problems.append(f"panel.name: there is another panel {spec.name}; give this one another name")
-    if maker.problems or known is not None:
+        builder.problems.append(f"panel.name: there is another panel {spec.name}; give this one another name")
+    if builder.problems or known is not None:
         return known, False
-    panel = Panel(name=spec.name, rule=spec.rule, quorum=spec.quorum, created_by=maker.by)
-    if not maker.save("panel", panel):
+    panel = Panel(name=spec.name, rule=spec.rule, quorum=spec.quorum, created_by=builder.by)
+    if not builder.save("panel", panel):
         return None, False
     panel.graders.set(graders)
     return panel, True
 
 
-def _find_graders(maker: RowBuilder, spec: PanelSpec) -> list[Grader]:
+def _find_graders(builder: RowBuilder, spec: PanelSpec) -> list[Grader]:
     rows = Grader.objects.filter(name__in=spec.graders, archived_at=None)
     found = {row.name: row for row in rows.select_related(*PARTS)}
     for at, name in enumerate(spec.graders):
         if name not in found:
-            maker.problems.append(f"panel.graders[{at}]: there is no grader {name} in use; `grader list` lists them")
+            builder.problems.append(f"panel.graders[{at}]: there is no grader {name} in use; `grader list` lists them")
         elif name in spec.graders[:at]:
-            maker.problems.append(f"panel.graders[{at}]: {name} is named twice")
-    if not maker.problems:
+            builder.problems.append(f"panel.graders[{at}]: {name} is named twice")
+    if not builder.problems:
         graders = [found[name] for name in spec.graders]
-        maker.problems += [f"panel.graders: {problem}" for problem in panels.member_problems(graders)]
+        builder.problems += [f"panel.graders: {problem}" for problem in panels.member_problems(graders)]
         if spec.quorum and spec.quorum > len(graders):
-            maker.problems.append(f"panel.quorum: the panel has {len(graders)} graders; ask for so many at most")
+            builder.problems.append(f"panel.quorum: the panel has {len(graders)} graders; ask for so many at most")
     return list(found.values())
 
 

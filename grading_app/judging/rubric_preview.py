@@ -168,7 +168,7 @@ def _request_tokens(tried: Try, answers: list[tuple[Trial, Trial | None]]) -> in
     told[judge_prompt.ITEM_RUBRIC] = "x" * longest_text(tried.grader)
     closing = {"role": "user", "content": told[judge_prompt.VERDICT_FORM]}
     prompt = Prompt(messages=[*tried.rubric.messages, closing], answer_format="text")
-    return token_bounds.largest_input(tried.model, prompt, tried.experiment.dataset, [], told)
+    return token_bounds.bound_input_tokens(tried.model, prompt, tried.experiment.dataset, [], told)
 
 
 def _ceiling(tried: Try, tokens: int) -> Decimal | None:

@@ -37,7 +37,7 @@ def experiment_draw_judges(request: HttpRequest, slug: str) -> HttpResponse:
     context = {"experiment": experiment, "form": form, "made": form.lines, "estimate": estimate}
     if estimate is not None:
         context["needs_confirmation"] = estimate.needs_confirmation(experiment)
-        context["is_over_budget"] = estimate.passes_budget(experiment)
+        context["is_over_budget"] = estimate.exceeds_budget(experiment)
     return render(request, "grading_app/draw_judges.html", context)
 
 

@@ -140,7 +140,7 @@ def experiment_judge(request: HttpRequest, slug: str) -> HttpResponse:
             return redirect("experiment_grading", experiment.slug)
     context = {"experiment": experiment, "choice": choice, "form": form, "estimate": estimate}
     if estimate is not None:
-        context["is_over_budget"] = estimate.passes_budget(experiment)
+        context["is_over_budget"] = estimate.exceeds_budget(experiment)
     context["has_graders"] = Grader.objects.usable().exists()
     return render(request, "grading_app/experiment_judge.html", context)
 

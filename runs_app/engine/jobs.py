@@ -90,10 +90,10 @@ def _fail_requested_elsewhere(jobs: list[Job], cached: Mapping[str, CallReply]) 
         if job.cache_key and job.cache_key not in cached and not job.claim.batched
     }
     elsewhere = requested_elsewhere(keys)
-    return [replace(job, prepared=_asked_elsewhere()) if job.claim.trial_id in elsewhere else job for job in jobs]
+    return [replace(job, prepared=_find_other_uses()) if job.claim.trial_id in elsewhere else job for job in jobs]
 
 
-def _asked_elsewhere() -> CallFailure:
+def _find_other_uses() -> CallFailure:
     return CallFailure(ErrorClass.BEING_ASKED, "Another call is asking the same at this moment.", was_sent=False)
 
 

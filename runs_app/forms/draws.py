@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from evalsite.lib.web.choice_fields import offered_rows
 from runs_app.forms.fields import names_in
 from runs_app.models import LanguageModel
-from runs_app.planning.drawn_models import DrawLines, draw_models, lines_of
+from runs_app.planning.drawn_models import DrawLines, compare_draw, draw_models
 from runs_app.planning.model_draw import MOST, USUAL_BANDS, USUAL_SEED, Draw, DrawError, DrawSpec
 
 SALT = "runs_app.draw"
@@ -72,7 +72,7 @@ class DrawForm(forms.Form):
 
     def lines(self, used: Iterable[str]) -> DrawLines | None:
         """Return the lines of the draw, compared with the models that are ticked now; None without a draw."""
-        return lines_of("", made, set(used)) if (made := self.pinned_draw) else None
+        return compare_draw("", made, set(used)) if (made := self.pinned_draw) else None
 
     def kept(self, stored: dict[str, Any], chosen: Iterable[LanguageModel]) -> dict[str, Any]:
         """Return the draws to store. The draw of models stays while at least one chosen model came from it."""

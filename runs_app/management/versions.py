@@ -20,7 +20,7 @@ from runs_app.planning import row_versions
 from runs_app.planning.row_builder import RowBuilder
 from runs_app.planning.spec_io import dump_yaml
 from runs_app.planning.spec_types import Strict
-from runs_app.planning.specs import SpecError, read_part
+from runs_app.planning.specs import SpecError, read_section
 
 REFERENCE = "NAME for its newest version, or NAME@VERSION"
 
@@ -37,11 +37,11 @@ class VersionCommand(VerbCommand):
     def noun(self) -> str:
         return str(self.kind._meta.verbose_name)
 
-    def row_of(self, spec: Any) -> Versioned:
+    def build_row(self, spec: Any) -> Versioned:
         """Return an unsaved row with the content of a file."""
         raise NotImplementedError
 
-    def spec_of(self, row: Any) -> Any:
+    def build_spec(self, row: Any) -> Any:
         """Return the row's content in the form of a file."""
         raise NotImplementedError
 
@@ -67,14 +67,14 @@ class VersionCommand(VerbCommand):
     def do_show(self, reference: str, json: bool, **options: Any) -> None:
         row = self.found(reference)
         if json:
-            self.say_json({**self._facts(row), "content": self.spec_of(row)})
+            self.say_json({**self._facts(row), "content": self.build_spec(row)})
             return
         self.say(f"# {row}, {row.status}, {row.content_hash[:12]}, by {row.created_by or '-'}")
-        self.say(dump_yaml(self.spec_of(row)))
+        self.say(dump_yaml(self.build_spec(row)))
         say_history(self, row)
 
     def do_create(self, file: Path, user: str, **options: Any) -> None:
-        row = self.row_of(read_part(text_of(file), self.spec, self.noun))
+        row = self.build_row(read_section(text_of(file), self.spec, self.noun))
         builder = RowBuilder(resolve_owner(user), trusted=True, reason="Made by command")
         made, is_new = builder.version(self.noun, row)
         if builder.problems:

@@ -13,7 +13,7 @@ from runs_app.monitoring.blockers import find_blockers
 from runs_app.monitoring.judge_status import report_judges
 from runs_app.monitoring.point_status import report_points
 from runs_app.monitoring.progress import COUNTED, WaveTotals, sum_by_wave
-from runs_app.planning.drift import drift_warnings, served_warnings
+from runs_app.planning.drift import find_drift_warnings, find_served_warnings
 
 DONE = Q(status=Trial.Status.DONE)
 CHANNELS = {name: DONE & kind for name, kind in trials_module.CHANNELS.items()} | {
@@ -46,7 +46,7 @@ def build_status_report(experiment: Experiment) -> dict[str, Any]:
         "blockers": [
             blocker.facts | {"sentence": blocker.sentence} for blocker in find_blockers(_all_runs(experiment))
         ],
-        "warnings": [*drift_warnings(experiment), *served_warnings(experiment)],
+        "warnings": [*find_drift_warnings(experiment), *find_served_warnings(experiment)],
     }
 
 

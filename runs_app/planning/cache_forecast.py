@@ -15,7 +15,7 @@ from runs_app.planning.design import Design
 HASH = 12  # Characters at the end of a condition's id.
 
 
-def foreseen_hits(design: Design, wave_label: str = "") -> dict[str, int]:
+def forecast_cache_hits(design: Design, wave_label: str = "") -> dict[str, int]:
     """Return by cell hash the most trials that other runs have answered. Cells without any are left out.
 
     Reads counters, like the whole estimate. The result is empty if the design does not read the cache (off, salted, or

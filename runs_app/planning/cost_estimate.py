@@ -13,11 +13,11 @@ from django.db.models import Count
 from runs_app.models import Experiment, LanguageModel, Run, Trial
 from runs_app.planning import pilot as pilot_module
 from runs_app.planning import points, token_bounds
-from runs_app.planning.cache_forecast import foreseen_hits
+from runs_app.planning.cache_forecast import forecast_cache_hits
 from runs_app.planning.conditions import Cell, condition_identity
 from runs_app.planning.design import Design
-from runs_app.planning.drift import drift_warnings
-from runs_app.planning.judge_estimate import with_judges
+from runs_app.planning.drift import find_drift_warnings
+from runs_app.planning.judge_estimate import add_judge_costs
 from runs_app.pricing import costs
 from runs_app.pricing.costs import Basis, Expectation, ObservedTokens
 
@@ -70,7 +70,7 @@ class Estimate:
     batches_save_usd: Decimal | None = None
     policy_text: str = ""
 
-    def passes_budget(self, experiment: Experiment) -> bool:
+    def exceeds_budget(self, experiment: Experiment) -> bool:
         """Return whether the ceiling exceeds the remaining budget.
 
         Runs may then stop early, but never exceed the budget.
@@ -92,7 +92,7 @@ def needs_confirmation(experiment: Experiment, ceiling_usd: Decimal | None) -> b
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
+class _CellCost:
     """The calls of one cell: how many to do, how many likely, how many from the cache, and the cost of each."""
 
     to_do: int
@@ -100,14 +100,14 @@ class _Part:
     ceiling: Decimal | None
     expected: Expectation | None
     discount: Decimal
-    foreseen: int
+    cached: int
 
     @property
-    def each(self) -> Decimal | None:
+    def usd_per_call(self) -> Decimal | None:
         return self.expected.usd if self.expected else None
 
     @property
-    def saves(self) -> Decimal | None:
+    def batch_saving_usd(self) -> Decimal | None:
         """Return how much more one call costs outside a batch, in US dollars."""
         if not self.discount:
             return Decimal(0)
@@ -134,36 +134,36 @@ def estimate(
 
 def estimate_design(design: Design, *, wave_label: str = "", pilot: int | None = None) -> Estimate:
     """Return the estimate of a design. Its experiment need not be saved yet."""
-    found = _added_up(design, _parts(design, wave_label, pilot))
-    return with_judges(found, design, wave_label, pilot)
+    found = _sum_parts(design, _estimate_cells(design, wave_label, pilot))
+    return add_judge_costs(found, design, wave_label, pilot)
 
 
-def _added_up(design: Design, parts: Sequence[_Part]) -> Estimate:
+def _sum_parts(design: Design, parts: Sequence[_CellCost]) -> Estimate:
     to_do = sum(part.to_do for part in parts)
-    basis = _basis(parts)
+    basis = _count_by_basis(parts)
     observed = sum(trials for name, trials in basis.items() if name != "ceiling")
     return Estimate(
         trials=design.trials_per_cell * len(parts),
         to_do=to_do,
         spent_usd=design.experiment.spent_usd,
-        ceiling_usd=total_of((part.to_do, part.ceiling) for part in parts),
-        expected_usd=total_of((part.likely - part.foreseen, part.each) for part in parts),
+        ceiling_usd=sum_costs((part.to_do, part.ceiling) for part in parts),
+        expected_usd=sum_costs((part.likely - part.cached, part.usd_per_call) for part in parts),
         basis=basis,
         coverage=observed / to_do if to_do else 1.0,
-        prices=[price_of(model, shows_images=design.shows_images) for model in design.models],
+        prices=[describe_price(model, shows_images=design.shows_images) for model in design.models],
         unknown_prices=design.unknown_prices,
         problems=design.problems(),
-        warnings=[*design.warnings(), *drift_warnings(design.experiment, design)],
+        warnings=[*design.warnings(), *find_drift_warnings(design.experiment, design)],
         likely=sum(part.likely for part in parts) if design.adaptive else None,
-        foreseen=sum(part.foreseen for part in parts),
+        foreseen=sum(part.cached for part in parts),
         policy_text=design.policy_text,
-        full_usd=total_of((design.whole_trials_per_cell, part.each) for part in parts),
+        full_usd=sum_costs((design.whole_trials_per_cell, part.usd_per_call) for part in parts),
         batched=sum(part.to_do for part in parts if part.discount),
-        batches_save_usd=total_of((part.likely, part.saves) for part in parts),
+        batches_save_usd=sum_costs((part.likely, part.batch_saving_usd) for part in parts),
     )
 
 
-def _basis(parts: Sequence[_Part]) -> dict[Basis, int]:
+def _count_by_basis(parts: Sequence[_CellCost]) -> dict[Basis, int]:
     """Return the number of trials to do by the observations that their expected cost rests on."""
     trials: Counter[Basis] = Counter()
     for part in parts:
@@ -172,26 +172,26 @@ def _basis(parts: Sequence[_Part]) -> dict[Basis, int]:
     return dict(trials)
 
 
-def _parts(design: Design, wave_label: str, pilot: int | None) -> list[_Part]:
+def _estimate_cells(design: Design, wave_label: str, pilot: int | None) -> list[_CellCost]:
     """Return one part for each cell, in their order."""
-    runs = _runs_of(design.experiment)
-    asking = _Asking(
+    runs = _fetch_runs(design.experiment)
+    estimator = _CellEstimator(
         design,
         wave_label,
         runs=runs,
-        left=points.left(design.experiment, design.adaptive, design.points)
+        left=points.count_left_cases(design.experiment, design.adaptive, design.points)
         if design.adaptive and pilot is None and not design.is_dev
         else {},
         share=design.expected_share if pilot is None else 1.0,
-        known=foreseen_hits(design, wave_label),
-        dev=_planned_of_dev(design, runs) if design.is_dev and pilot is None else {},
-        counts_pilots=pilot is not None and _had_dev_launch(design),
+        cached_by_cell=forecast_cache_hits(design, wave_label),
+        dev=_count_planned_dev_trials(design, runs) if design.is_dev and pilot is None else {},
+        counts_pilots=pilot is not None and _has_dev_trials(design),
     )
     wanted = [design.trials_per_cell] * len(design.cells) if pilot is None else pilot_module.shares(design, pilot)
-    return [asking.part(cell, n) for cell, n in zip(design.cells, wanted, strict=True)]
+    return [estimator.estimate_cell(cell, n) for cell, n in zip(design.cells, wanted, strict=True)]
 
 
-def _runs_of(experiment: Experiment) -> list[Run]:
+def _fetch_runs(experiment: Experiment) -> list[Run]:
     return (
         list(Run.objects.generating().with_reuse().filter(experiment=experiment).select_related("condition", "wave"))
         if experiment.pk
@@ -199,7 +199,7 @@ def _runs_of(experiment: Experiment) -> list[Run]:
     )
 
 
-def _planned_of_dev(design: Design, runs: Iterable[Run]) -> dict[int, int]:
+def _count_planned_dev_trials(design: Design, runs: Iterable[Run]) -> dict[int, int]:
     """Return by run how many trials of the policy `dev` are planned."""
     rows = Trial.objects.filter(
         run__in=[run.pk for run in runs], item__in=design.dev_item_ids or (), sample_idx__lt=design.samples
@@ -207,7 +207,7 @@ def _planned_of_dev(design: Design, runs: Iterable[Run]) -> dict[int, int]:
     return dict(rows.order_by().values_list("run").annotate(n=Count("pk")))
 
 
-def _had_dev_launch(design: Design) -> bool:
+def _has_dev_trials(design: Design) -> bool:
     """Return whether trials of the policy `dev` may be planned."""
     if not design.experiment.pk:
         return False
@@ -215,11 +215,11 @@ def _had_dev_launch(design: Design) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class _Asking:
+class _CellEstimator:
     """The data behind the parts of one estimate.
 
     `left`: by run, the cases that open points may still be given. `share`: the part of them that is likely.
-    `known`: by cell identity, the answers that the response cache has.
+    `cached_by_cell`: by cell identity, the answers that the response cache has.
     """
 
     design: Design
@@ -227,24 +227,24 @@ class _Asking:
     runs: list[Run]
     left: Mapping[int, int]
     share: float
-    known: Mapping[str, int]
+    cached_by_cell: Mapping[str, int]
     dev: Mapping[int, int]  # By run, planned trials of the policy `dev`.
     counts_pilots: bool  # The policy `dev` planned other trials than a pilot, so counters cannot tell.
 
-    def part(self, cell: Cell, wanted: int) -> _Part:
-        own = self._runs_of(cell)
+    def estimate_cell(self, cell: Cell, wanted: int) -> _CellCost:
+        own = self._select_runs(cell)
         here = [run for run in own if run.wave.label == self.wave_label]
-        to_do = _to_do(here, wanted, sum(self._planned(run, wanted) for run in here), self.left)
+        to_do = _count_to_do(here, wanted, sum(self._planned(run, wanted) for run in here), self.left)
         likely = round(to_do * self.share)
         # Trials are asked in the same order everywhere. So the trials done here are the first ones in the cache.
-        known = self.known.get(condition_identity(cell.condition_id), 0) - sum(run.n_done for run in here)
-        return _Part(
+        cached = self.cached_by_cell.get(condition_identity(cell.condition_id), 0) - sum(run.n_done for run in here)
+        return _CellCost(
             to_do,
             likely,
             ceiling=self.design.ceiling(cell),
             expected=self._expected(cell, own),
             discount=self.design.discount(cell),
-            foreseen=max(0, min(known, likely)),
+            cached=max(0, min(cached, likely)),
         )
 
     def _planned(self, run: Run, wanted: int) -> int:
@@ -253,7 +253,7 @@ class _Asking:
             return wanted - pilot_module.count_missing(self.design, run, wanted)
         return self.dev.get(run.pk, 0) if self.design.is_dev else run.n_trials
 
-    def _runs_of(self, cell: Cell) -> list[Run]:
+    def _select_runs(self, cell: Cell) -> list[Run]:
         """Return the runs of this cell in any wave.
 
         The model must match too, because two endpoints may serve equal models.
@@ -275,7 +275,7 @@ class _Asking:
         )
 
 
-def _to_do(runs: list[Run], wanted: int, planned: int, left: Mapping[int, int]) -> int:
+def _count_to_do(runs: list[Run], wanted: int, planned: int, left: Mapping[int, int]) -> int:
     """Return the calls still to make: planned trials that have not ended, plus trials that planning would add.
 
     `planned` of the `wanted` trials exist already. `left` has, by run, the cases that open points may still be given;
@@ -302,7 +302,7 @@ def observed_tokens(runs: Iterable[Run]) -> ObservedTokens | None:
     )
 
 
-def total_of(parts: Iterable[tuple[int, Decimal | None]]) -> Decimal | None:
+def sum_costs(parts: Iterable[tuple[int, Decimal | None]]) -> Decimal | None:
     """Return the sum over all parts with calls to do; None if the cost of any of them is unknown."""
     total = Decimal(0)
     for to_do, each in parts:
@@ -312,7 +312,7 @@ def total_of(parts: Iterable[tuple[int, Decimal | None]]) -> Decimal | None:
     return total
 
 
-def price_of(model: LanguageModel, *, shows_images: bool = False) -> Price:
+def describe_price(model: LanguageModel, *, shows_images: bool = False) -> Price:
     prices = model.prices
-    counted = token_bounds.said_of(model, shows_images=shows_images)
+    counted = token_bounds.describe_token_rules(model, shows_images=shows_images)
     return Price(model.name, prices.input, prices.output, prices.source, prices.as_of, prices.free, counted)

@@ -106,12 +106,14 @@ class Design:
 
     @cached_property
     def adaptive(self) -> AdaptiveSpec | None:
-        return points.adaptive_of(self.experiment)
+        return points.read_adaptive_spec(self.experiment)
 
     @cached_property
     def points(self) -> list[PointSize]:
         """Return the points that the items form; empty if the design is not adaptive."""
-        return points.sizes(self.experiment.dataset_id, self.adaptive, self.dimensions) if self.adaptive else []
+        return (
+            points.measure_points(self.experiment.dataset_id, self.adaptive, self.dimensions) if self.adaptive else []
+        )
 
     @cached_property
     def expected_share(self) -> float:
@@ -172,7 +174,7 @@ class Design:
     def _largest(self, model: LanguageModel, prompt: Prompt) -> int:
         known = self._sizes.get((model.pk, prompt.pk))
         if known is None:
-            known = token_bounds.largest_input(model, prompt, self.experiment.dataset, self.dimensions)
+            known = token_bounds.bound_input_tokens(model, prompt, self.experiment.dataset, self.dimensions)
             self._sizes[model.pk, prompt.pk] = known
         return known
 
@@ -219,7 +221,7 @@ class Design:
 
     def problems(self) -> list[str]:
         """Return the problems that block planning, as sentences that name the setting to correct."""
-        rounds = points.problems(self.adaptive, self.points, self.dimensions) if self.adaptive else []
+        rounds = points.find_problems(self.adaptive, self.points, self.dimensions) if self.adaptive else []
         return [
             *self._unready(),
             *self._empty(),
@@ -263,7 +265,7 @@ class Design:
         return self.items.exclude(input="").exists(), self.items.exclude(image=None).exists()
 
     def _missing(self, prompt: Prompt) -> Iterator[tuple[str, int]]:
-        return token_bounds.missing_variables(prompt, self.items)
+        return token_bounds.find_missing_variables(prompt, self.items)
 
     def _unready(self) -> Iterator[str]:
         dataset = self.experiment.dataset
@@ -302,7 +304,7 @@ class Design:
             for name, lacking in self._missing(prompt):
                 if self.n_items and lacking == self.n_items:
                     yield f"prompt {prompt}: {{{{{name}}}}} has no value for any item"
-            key, size = token_bounds.longest_request(prompt, self.experiment.dataset, self.dimensions)
+            key, size = token_bounds.find_longest_request(prompt, self.experiment.dataset, self.dimensions)
             if size > prompts.MOST_CHARS:
                 yield (
                     f"prompt {prompt}: the request about item {key} would have {size:,} characters; "

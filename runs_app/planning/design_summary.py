@@ -69,12 +69,12 @@ def summarise_design(design: Design, *, wave_label: str = "", pilot: int | None 
         samples=design.samples,
         policy_text=design.policy_text,
         estimate=estimate,
-        is_over_budget=estimate.passes_budget(design.experiment),
+        is_over_budget=estimate.exceeds_budget(design.experiment),
         needs_confirmation=estimate.needs_confirmation(design.experiment),
     )
 
 
-def cells_of(design: Design) -> list[CellRow]:
+def list_cells(design: Design) -> list[CellRow]:
     """Return the cells of the current design, planned or not. Conditions that left the design are not included."""
     planned = {
         condition_identity(known)

@@ -16,10 +16,10 @@ from runs_app.planning.model_draw import Candidate, Draw, DrawSpec, draw
 def draw_models(spec: DrawSpec, visible: Any) -> Draw:
     """Draw from the active models of the QuerySet `visible`, at current prices. Raise DrawError if it is impossible."""
     rows = visible.filter(is_active=True, endpoint__is_active=True).select_related("endpoint")
-    return draw(spec, map(candidate_of, rows), at=datetime.now(UTC).isoformat(timespec="seconds"))
+    return draw(spec, map(build_candidate, rows), at=datetime.now(UTC).isoformat(timespec="seconds"))
 
 
-def candidate_of(model: LanguageModel) -> Candidate:
+def build_candidate(model: LanguageModel) -> Candidate:
     prices = model.prices
     return Candidate(
         name=model.name,
@@ -61,7 +61,7 @@ class DrawLines:
     left_out: list[str]
 
 
-def lines_of(of: str, made: Draw, used: Collection[str]) -> DrawLines:
+def compare_draw(of: str, made: Draw, used: Collection[str]) -> DrawLines:
     """Return the lines of a draw. `used` names the design's current models, which may be edited after the draw."""
     lines = [
         DrawnModel(stratum.name, len(stratum.candidates), one, one.name in made.drawn, one.name in used)
@@ -72,16 +72,16 @@ def lines_of(of: str, made: Draw, used: Collection[str]) -> DrawLines:
     return DrawLines(of, made, datetime.fromisoformat(made.at), lines, added, left_out)
 
 
-def draws_of(experiment: Experiment, models: Iterable[str]) -> list[DrawLines]:
+def compare_stored_draws(experiment: Experiment, models: Iterable[str]) -> list[DrawLines]:
     """Return the draws stored in the experiment: of its models (now `models`), then of its judges, by name."""
     pinned = experiment.draws
-    found = [lines_of("", Draw.model_validate(pinned["models"]), set(models))] if "models" in pinned else []
+    found = [compare_draw("", Draw.model_validate(pinned["models"]), set(models))] if "models" in pinned else []
     judges = pinned.get("judges", {})
     known = {*experiment.graders, *(one["grader"] for one in grading().judges_of(experiment))} if judges else set()
     for name, content in judges.items():
         made = Draw.model_validate(content)
         used = {one.name for one in made.candidates if judge_name(name, one.name) in known}
-        found.append(lines_of(name, made, used))
+        found.append(compare_draw(name, made, used))
     return found
 
 

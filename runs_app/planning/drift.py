@@ -19,14 +19,14 @@ from runs_app.planning.design import Design
 
 EDITED_AXES = ("prompt", "sampler")  # A model in use keeps its id and its provider.
 PLACES = 10
-LOOKED_AT = 100  # Attempts read at each position, because a router mixes several models throughout a run.
+SAMPLED_ATTEMPTS = 100  # Attempts read at each position, because a router mixes several models throughout a run.
 # Outcomes with a provider's answer. An error may come from a different provider, so errors do not count.
 ANSWERED = (Attempt.Outcome.OK, Attempt.Outcome.CACHED, Attempt.Outcome.LATE)
 
 Trials = Mapping[str, Counter[str]]  # By name, the trials by content hash.
 
 
-def drift_warnings(experiment: Experiment, design: Design | None = None) -> list[str]:
+def find_drift_warnings(experiment: Experiment, design: Design | None = None) -> list[str]:
     """Return warnings about names with several contents in this experiment, with hashes and numbers of trials.
 
     Facets come first, then conditions, then prompts and samplers whose name has another content in other experiments.
@@ -37,20 +37,22 @@ def drift_warnings(experiment: Experiment, design: Design | None = None) -> list
         return []
     facets: dict[str, Counter[str]] = defaultdict(Counter)
     slugs: dict[str, Counter[str]] = defaultdict(Counter)
-    made_of: dict[str, set[str]] = defaultdict(set)
-    for condition in _conditions_of(experiment):
+    axes_of_slug: dict[str, set[str]] = defaultdict(set)
+    for condition in _fetch_conditions(experiment):
         rows = sum(run.n_trials for run in condition.runs.all())
         slugs[_slug(condition)][condition_identity(condition.condition_id)] += rows
         for axis, name in _names(condition).items():
             facets[f"{axis} {name}"][content_hash(condition.content[axis])[:12]] += rows
-            made_of[_slug(condition)].add(f"{axis} {name}")
+            axes_of_slug[_slug(condition)].add(f"{axis} {name}")
     cells = (design or Design.of(experiment)).cells
     for cell in cells:
         for axis, facet in cell.facets.items():
             facets[f"{axis} {facet.name}"][facet.content_hash[:12]] += 0
     drifted = {name for name, hashes in facets.items() if len(hashes) > 1}
-    unsaid = {f"condition {slug}": hashes for slug, hashes in slugs.items() if not made_of[slug] & drifted}
-    return [*_sentences(facets), *_sentences(unsaid), *_edited_elsewhere(experiment, cells)]
+    other_conditions = {
+        f"condition {slug}": hashes for slug, hashes in slugs.items() if not axes_of_slug[slug] & drifted
+    }
+    return [*_sentences(facets), *_sentences(other_conditions), *_edited_elsewhere(experiment, cells)]
 
 
 def _edited_elsewhere(experiment: Experiment, cells: Sequence[Cell]) -> list[str]:
@@ -64,10 +66,10 @@ def _edited_elsewhere(experiment: Experiment, cells: Sequence[Cell]) -> list[str
             here[axis, cell.facets[axis].name].add(cell.facets[axis].content_hash[:12])
     if not here:
         return []
-    elsewhere = _asked_elsewhere(experiment, here)
+    elsewhere = _find_other_uses(experiment, here)
     return [
         f"{axis} {name} was another content in other experiments: "
-        f"{', '.join(f'{short} ({one.trials} trials in {one.said})' for short, one in sorted(found.items()))}; "
+        f"{', '.join(f'{short} ({use.description})' for short, use in sorted(found.items()))}; "
         f"here it is {', '.join(sorted(here[axis, name]))}"
         for (axis, name), found in sorted(elsewhere.items())
     ]
@@ -81,12 +83,12 @@ class _Use:
     experiments: set[int] = field(default_factory=set)
 
     @property
-    def said(self) -> str:
+    def description(self) -> str:
         n = len(self.experiments)
-        return f"{n} experiment{'' if n == 1 else 's'}"
+        return f"{self.trials} trials in {n} experiment{'' if n == 1 else 's'}"
 
 
-def _asked_elsewhere(
+def _find_other_uses(
     experiment: Experiment, here: Mapping[tuple[str, str], set[str]]
 ) -> dict[tuple[str, str], dict[str, _Use]]:
     """Return the uses of other contents, by axis and name, then by hash.
@@ -110,7 +112,7 @@ def _asked_elsewhere(
     return found
 
 
-def _conditions_of(experiment: Experiment) -> QuerySet[Condition]:
+def _fetch_conditions(experiment: Experiment) -> QuerySet[Condition]:
     return experiment.conditions.generating().select_related("model", "prompt", "sampler").prefetch_related("runs")
 
 
@@ -141,11 +143,11 @@ class ServedModels:
     @classmethod
     def of(cls, pairs: Iterable[tuple[str, str]]) -> ServedModels:
         """Build it from a (model, provider) pair for each answer; "" is unreported."""
-        said = list(pairs)
-        return cls(*(tuple(sorted({pair[at] for pair in said} - {""})) for at in (0, 1)))
+        reported = list(pairs)
+        return cls(*(tuple(sorted({pair[at] for pair in reported} - {""})) for at in (0, 1)))
 
 
-def served_warnings(experiment: Experiment) -> list[str]:
+def find_served_warnings(experiment: Experiment) -> list[str]:
     """Return a warning for each model served as several models, or by several providers without configured routes.
 
     Reads every attempt, so it is too slow for a page.
@@ -162,31 +164,33 @@ def served_warnings(experiment: Experiment) -> list[str]:
         models[model] += calls
         providers["" if routes else provider] += calls
     return [
-        f"model {name} was served {word} {', '.join(f'{one} ({calls} calls)' for one, calls in sorted(said.items()))}"
+        f"model {name} was served {word} {', '.join(f'{one} ({calls} calls)' for one, calls in sorted(counts.items()))}"
         for name, both in sorted(by_model.items())
-        for word, said in zip(("as", "by"), map(_said, both), strict=True)
-        if len(said) > 1
+        for word, counts in zip(("as", "by"), map(_reported, both), strict=True)
+        if len(counts) > 1
     ]
 
 
-def _said(counted: Counter[str]) -> dict[str, int]:
+def _reported(counted: Counter[str]) -> dict[str, int]:
     return {name: calls for name, calls in counted.items() if name}
 
 
-def served_in(run: Run) -> ServedModels:
+def sample_served_models(run: Run) -> ServedModels:
     """Return served models and providers, sampled at PLACES positions. The cost does not depend on the run's size.
 
     Providers are left out if the endpoint routes calls to named providers, because there a change is intended.
     """
     with connection.cursor() as cursor:
-        cursor.execute(_ALONG, {"run": run.pk, "places": PLACES, "rows": LOOKED_AT, "answered": list(ANSWERED)})
+        cursor.execute(
+            SAMPLE_SERVED, {"run": run.pk, "places": PLACES, "rows": SAMPLED_ATTEMPTS, "answered": list(ANSWERED)}
+        )
         found = ServedModels.of(cursor.fetchall())
     return replace(found, providers=()) if run.condition.model.endpoint.provider_routes else found
 
 
 # Uses the index on (run, id). Reads the first rows and the rows before each position; the last position is the run's
 # end.
-_ALONG = """WITH ends AS (SELECT min(id) AS first, max(id) AS last FROM runs_app_attempt WHERE run_id = %(run)s)
+SAMPLE_SERVED = """WITH ends AS (SELECT min(id) AS first, max(id) AS last FROM runs_app_attempt WHERE run_id = %(run)s)
     SELECT DISTINCT seen.served_model, seen.served_provider
     FROM ends CROSS JOIN generate_series(1, %(places)s) AS place CROSS JOIN LATERAL (
         SELECT served_model, served_provider, outcome FROM runs_app_attempt

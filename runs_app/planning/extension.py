@@ -85,7 +85,7 @@ class ExtensionPreview:
 
     @property
     def is_over_budget(self) -> bool:
-        return self.after.passes_budget(self.experiment)
+        return self.after.exceeds_budget(self.experiment)
 
     @property
     def needs_confirmation(self) -> bool:
@@ -111,10 +111,10 @@ def read_extension(spec: ExtensionSpec, experiment: Experiment, *, by: User, tru
     """
     axes = {"models": spec.models, "prompts": spec.prompts, "samplers": spec.samplers, "dimensions": spec.dimensions}
     content: Any = {"experiment": experiment.slug, "dataset": str(experiment.dataset), **axes}
-    maker = ExperimentBuilder(ExperimentSpec.model_construct(**content), by, trusted)
-    maker.used = frozenset(row for axis in VERSIONED_AXES for row in getattr(experiment, axis).all())
-    rows = maker.facets()
-    problems = list(maker.problems)
+    builder = ExperimentBuilder(ExperimentSpec.model_construct(**content), by, trusted)
+    builder.used = frozenset(row for axis in VERSIONED_AXES for row in getattr(experiment, axis).all())
+    rows = builder.facets()
+    problems = list(builder.problems)
     if spec.dataset not in (None, experiment.dataset.slug, str(experiment.dataset)):
         problems.append(f"dataset: {experiment} asks about {experiment.dataset}, and that cannot change")
     if spec.samples is not None and spec.samples < experiment.samples:
@@ -122,16 +122,16 @@ def read_extension(spec: ExtensionSpec, experiment: Experiment, *, by: User, tru
     if problems:
         raise SpecError(problems)
     samples = None if spec.samples == experiment.samples else spec.samples
-    return _without_known(Extension(**rows, samples=samples), experiment)
+    return _drop_existing(Extension(**rows, samples=samples), experiment)
 
 
-def _without_known(extension: Extension, experiment: Experiment) -> Extension:
-    known = {axis: set(getattr(experiment, axis).values_list("pk", flat=True)) for axis in extension.axes}
-    rows = {axis: [row for row in rows if row.pk not in known[axis]] for axis, rows in extension.axes.items()}
+def _drop_existing(extension: Extension, experiment: Experiment) -> Extension:
+    existing = {axis: set(getattr(experiment, axis).values_list("pk", flat=True)) for axis in extension.axes}
+    rows = {axis: [row for row in rows if row.pk not in existing[axis]] for axis, rows in extension.axes.items()}
     return Extension(**rows, samples=extension.samples)
 
 
-def settings_that_differ(spec: ExtensionSpec, experiment: Experiment) -> list[str]:
+def list_different_settings(spec: ExtensionSpec, experiment: Experiment) -> list[str]:
     """Return the keys of a whole experiment file whose values differ from the experiment. An extension ignores them."""
     current = {
         **{name: getattr(experiment, name) for name in ("title", "description", "adaptive", *SETTINGS)},
@@ -196,11 +196,11 @@ def preview_extension(experiment: Experiment, extension: Extension, *, wave_labe
         after=replace(after, warnings=[*left_out, *after.warnings]),
         new_conditions=len(extended.cells) - len(design.cells),
         unlaunched=max(0, before.to_do - waiting),
-        problems=[*problems_with(experiment, extension), *after.problems],
+        problems=[*find_extension_problems(experiment, extension), *after.problems],
     )
 
 
-def problems_with(experiment: Experiment, extension: Extension) -> Iterator[str]:
+def find_extension_problems(experiment: Experiment, extension: Extension) -> Iterator[str]:
     """Yield the reasons why this experiment cannot be extended by any such rows."""
     if experiment.status == Experiment.Status.DRAFT:
         yield f"experiment {experiment} is a draft: edit it instead"

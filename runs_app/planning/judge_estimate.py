@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from runs_app.planning.cost_estimate import Estimate
 
 
-def with_judges(found: Estimate, design: Design, wave_label: str, pilot: int | None) -> Estimate:
+def add_judge_costs(found: Estimate, design: Design, wave_label: str, pilot: int | None) -> Estimate:
     """Return the estimate plus the expected verdicts, each at its ceiling and its expected cost."""
     experiment = design.experiment
     if not (experiment.pk and experiment.graders):

@@ -17,8 +17,8 @@ from evalsite.lib.ops.versions import code_commit, code_version
 from runs_app.grading_interface import grading
 from runs_app.models import Condition, Experiment, LanguageModel, Manifest
 from runs_app.planning.cost_estimate import Estimate
-from runs_app.planning.drift import drift_warnings
-from runs_app.planning.spec_io import SETTINGS, spec_of
+from runs_app.planning.drift import find_drift_warnings
+from runs_app.planning.spec_io import SETTINGS, build_spec
 
 PACKAGES = ("django", "litellm", "psycopg", "numpy", "scipy", "pillow", "pydantic")
 # Fields of an estimate.
@@ -91,8 +91,8 @@ def manifest_of(experiment: Experiment) -> dict[str, Any]:
             "dev_samples": experiment.dev_samples,
         },
         "settings": {name: getattr(experiment, name) for name in SETTINGS if name != "samples"},
-        "warnings": drift_warnings(experiment),
-        "design": spec_of(experiment) | {"dataset_hash": dataset.content_hash},
+        "warnings": find_drift_warnings(experiment),
+        "design": build_spec(experiment) | {"dataset_hash": dataset.content_hash},
         "evalsite": {"version": code_version(), "commit": code_commit()},
         "packages": {name: metadata.version(name) for name in PACKAGES},
         "python": platform.python_version(),

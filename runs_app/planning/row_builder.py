@@ -19,7 +19,7 @@ from runs_app.planning.row_versions import next_version
 from runs_app.planning.specs import PROVIDER_DEFAULT, DimensionSpec, ModelSpec, PromptSpec, SamplerSpec
 
 APPROVE = "runs_app.approve_prompt"
-MADE_FOR = "Made for an experiment"  # No experiment name: the whole group can read a prompt's history.
+CREATED_WITH_EXPERIMENT = "Made for an experiment"  # No experiment name: the whole group can read a prompt's history.
 # Fields whose key in the file differs from the column.
 KEYS = {
     "slug": "experiment",
@@ -33,15 +33,15 @@ KEYS = {
 }
 
 
-def prompt_row(spec: PromptSpec) -> Prompt:
+def build_prompt(spec: PromptSpec) -> Prompt:
     return Prompt(name=spec.name, messages=spec.turns, answer_format=spec.answer_format)
 
 
-def sampler_row(spec: SamplerSpec) -> Sampler:
+def build_sampler(spec: SamplerSpec) -> Sampler:
     return Sampler(**spec.model_dump())
 
 
-def dimension_row(spec: DimensionSpec) -> Dimension:
+def build_dimension(spec: DimensionSpec) -> Dimension:
     return Dimension(
         name=spec.name,
         title=spec.title,
@@ -58,13 +58,13 @@ class RowBuilder:
     `trusted` skips the permission checks, for a person at the command line.
     """
 
-    def __init__(self, by: User, trusted: bool, reason: str = MADE_FOR) -> None:
+    def __init__(self, by: User, trusted: bool, reason: str = CREATED_WITH_EXPERIMENT) -> None:
         self.by, self.trusted, self.reason = by, trusted, reason
         self.problems: list[str] = []
         self.draws: dict[str, Any] = {}
         self.used: frozenset[Any] = frozenset()  # Versions that an extended design uses, also archived ones.
 
-    def drawn(self, path: str, spec: DrawSpec) -> Draw | None:
+    def make_draw(self, path: str, spec: DrawSpec) -> Draw | None:
         """Return a draw from the models visible to this author; None if it cannot be made."""
         try:
             return draw_models(spec, self.visible(LanguageModel))
@@ -72,7 +72,7 @@ class RowBuilder:
             self.problems.append(f"{path}.{error.key}: {error}")
             return None
 
-    def models_of(self, made: Draw) -> list[LanguageModel]:
+    def find_drawn_models(self, made: Draw) -> list[LanguageModel]:
         """Return the rows of a new draw, in its order."""
         rows = {row.name: row for row in LanguageModel.objects.filter(name__in=made.drawn).select_related("endpoint")}
         return [rows[name] for name in made.drawn]
@@ -92,14 +92,14 @@ class RowBuilder:
     # --- what is written inline -------------------------------------------------------------------------------------
 
     def model(self, path: str, spec: ModelSpec) -> LanguageModel | None:
-        known: LanguageModel | None = LanguageModel.objects.select_related("endpoint").filter(name=spec.name).first()
-        if known is None:
+        existing: LanguageModel | None = LanguageModel.objects.select_related("endpoint").filter(name=spec.name).first()
+        if existing is None:
             return self._new_model(path, spec)
-        if (known.endpoint.name, known.model) != (spec.endpoint, spec.model):
+        if (existing.endpoint.name, existing.model) != (spec.endpoint, spec.model):
             self.problems.append(
-                f"{path}: model {spec.name} is {known.model} at {known.endpoint} here; give this one another name"
+                f"{path}: model {spec.name} is {existing.model} at {existing.endpoint} here; give this one another name"
             )
-        return known
+        return existing
 
     def _new_model(self, path: str, spec: ModelSpec) -> LanguageModel | None:
         endpoint = Endpoint.objects.filter(name=spec.endpoint).first()
@@ -113,16 +113,16 @@ class RowBuilder:
         return row
 
     def prompt(self, path: str, spec: PromptSpec) -> Any:
-        prompt, new = self.version(path, prompt_row(spec))
+        prompt, new = self.version(path, build_prompt(spec))
         if new and self.may(APPROVE):
             Prompt.objects.transition_one(prompt, sources=["draft"], target="approved", by=self.by, reason=self.reason)
         return prompt
 
     def sampler(self, path: str, spec: SamplerSpec) -> Any:
-        return self.version(path, sampler_row(spec))[0]
+        return self.version(path, build_sampler(spec))[0]
 
     def dimension(self, path: str, spec: DimensionSpec) -> Any:
-        return self.version(path, dimension_row(spec))[0]
+        return self.version(path, build_dimension(spec))[0]
 
     def version(self, path: str, row: Versioned) -> tuple[Any, bool]:
         """Return the version of this name with the same content, or a new one, and whether it is new.
@@ -131,9 +131,9 @@ class RowBuilder:
         """
         kind: Any = type(row)
         same = kind.objects.filter(name=row.name, content_hash=content_hash(row.content)).order_by("-version")
-        known = next((one for one in same if one in self.used), None) or same.exclude(status="archived").first()
-        if known is not None:
-            return known, False
+        existing = next((one for one in same if one in self.used), None) or same.exclude(status="archived").first()
+        if existing is not None:
+            return existing, False
         row.version = next_version(kind, row.name)
         row.created_by = self.by
         return (row, True) if self.save(path, row) else (None, False)

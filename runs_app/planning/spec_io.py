@@ -26,7 +26,7 @@ from runs_app.planning.specs import (
     read_yaml,
 )
 
-__all__ = ["SpecError", "create_experiment", "duplicate", "read_spec", "read_yaml", "spec_of", "to_yaml"]
+__all__ = ["SpecError", "build_spec", "create_experiment", "duplicate", "read_spec", "read_yaml", "to_yaml"]
 
 SETTINGS = (
     "samples",
@@ -170,10 +170,10 @@ class ExperimentBuilder(RowBuilder):
         said = self.spec.models
         if not isinstance(said, DrawSpec):
             return self._axis("models", LanguageModel, said, self.model)
-        if (made := self.drawn("models", said)) is None:
+        if (made := self.make_draw("models", said)) is None:
             return []
         self.draws["models"] = made.content
-        return self.models_of(made)
+        return self.find_drawn_models(made)
 
     def _axis(
         self, axis: str, kind: type[models.Model], said: Sequence[Any], inline: Callable[[str, Any], Any]
@@ -211,7 +211,7 @@ def duplicate(experiment: Experiment, new_slug: str, *, by: User) -> Experiment:
     return copy
 
 
-def spec_of(experiment: Experiment) -> dict[str, Any]:
+def build_spec(experiment: Experiment) -> dict[str, Any]:
     """Return the experiment as file content with all texts written out, so that another site can read it."""
     spec: dict[str, Any] = {
         "experiment": experiment.slug,
@@ -231,7 +231,7 @@ def spec_of(experiment: Experiment) -> dict[str, Any]:
 
 
 def to_yaml(experiment: Experiment) -> str:
-    return dump_yaml(spec_of(experiment))
+    return dump_yaml(build_spec(experiment))
 
 
 def dump_yaml(content: Any) -> str:

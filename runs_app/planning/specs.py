@@ -298,7 +298,7 @@ def read_yaml(text: str) -> ExperimentSpec:
     return read_spec(_parsed(text))
 
 
-def read_part(text: str, spec: type[Part], what: str) -> Part:
+def read_section(text: str, spec: type[Part], what: str) -> Part:
     """Return a part of an experiment file, such as a prompt, from a file of its own.
 
     Raise SpecError; each path in it starts with `what`.

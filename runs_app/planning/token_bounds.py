@@ -25,30 +25,30 @@ from runs_app.pricing.tokens import TextRule
 CANDIDATES = 3  # Items to render if bytes are counted. Their ranking by size is good, but not exact to the byte.
 A_SALT = "a1b2c3d4e5"  # As many tokens as a salt can have: no two of its characters form one token.
 AN_IMAGE = "data:,"
-REMEMBERED_S = 24 * 3600
+CACHED_S = 24 * 3600
 
 
-def largest_input(
+def bound_input_tokens(
     model: LanguageModel,
     prompt: Prompt,
     dataset: Dataset,
     dimensions: Sequence[Dimension],
-    told: Mapping[str, str] | None = None,
+    judge_variables: Mapping[str, str] | None = None,
 ) -> int:
     """Return the tokens of the largest request of this prompt, over active items and dimensions, for a model.
 
-    The largest image of all items is added to the largest text, even if they belong to different items. `told` has a
-    judge's variables beside the item. There, letters stand for an answer of which only the length is given, so bytes
-    are counted too.
+    The largest image of all items is added to the largest text, even if they belong to different items.
+    `judge_variables` has a judge's variables beside the item. There, letters stand for an answer of which only the
+    length is given, so bytes are counted too.
     """
     rule = tokens.find_text_rule(model.model)
-    rule = rule if told is None else rule.or_bytes()
-    asked = _Asked(prompt, list(dimensions), told, model.structured_output)
-    text = asked.schema_charge(rule) + _largest_text(rule, asked, dataset)
+    rule = rule if judge_variables is None else rule.or_bytes()
+    shape = _RequestShape(prompt, list(dimensions), judge_variables, model.structured_output)
+    text = shape.schema_charge(rule) + _largest_text(rule, shape, dataset)
     return text + (_largest_image(model, dataset) if prompts.uses_variable(prompt.messages, prompts.IMAGE) else 0)
 
 
-def said_of(model: LanguageModel, *, shows_images: bool = False) -> str:
+def describe_token_rules(model: LanguageModel, *, shows_images: bool = False) -> str:
     """Return the rules by which a model's tokens are counted, for people."""
     rule = tokens.find_text_rule(model.model)
     rule = tokens.FAILED if rule.tokenizer in token_counter.failed else rule
@@ -60,12 +60,12 @@ def said_of(model: LanguageModel, *, shows_images: bool = False) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _RequestShape:
     """The parts of a request that are the same for every item."""
 
     prompt: Prompt
     dimensions: list[Dimension]
-    told: Mapping[str, str] | None
+    judge_variables: Mapping[str, str] | None
     structured: bool
 
     def requests(self, item: Item) -> Iterator[list[str]]:
@@ -73,9 +73,9 @@ class _Asked:
 
         Skip a request that cannot be rendered: its trial costs nothing.
         """
-        asked_on: list[Dimension | None] = [*self.dimensions] or [None]
-        for dimension in asked_on:
-            if texts := _texts(self, item, dimension):
+        on_dimensions: list[Dimension | None] = [*self.dimensions] or [None]
+        for dimension in on_dimensions:
+            if texts := _render_texts(self, item, dimension):
                 yield texts
 
     def schema_charge(self, rule: TextRule) -> int:
@@ -88,45 +88,49 @@ class _Asked:
             self.prompt.messages,
             self.prompt.answer_format,
             [dimension.content for dimension in self.dimensions],
-            dict(self.told) if self.told is not None else None,
+            dict(self.judge_variables) if self.judge_variables is not None else None,
             self.structured,
         ]
 
 
-def _largest_text(rule: TextRule, asked: _Asked, dataset: Dataset) -> int:
+def _largest_text(rule: TextRule, shape: _RequestShape, dataset: Dataset) -> int:
     """Return the largest count by the tokenizer, or by bytes without one. Counts of frozen datasets are cached."""
     try:
         if rule.tokenizer is not None and dataset.is_draft:
-            return _counted(rule, asked, dataset)
+            return _count_largest(rule, shape, dataset)
         if rule.tokenizer is not None:
-            return _remembered(rule, asked, dataset)
+            return _cached_largest(rule, shape, dataset)
     except token_counter.CountError:
-        pass  # `said_of` reports this beside the price.
-    longest = _longest(asked.prompt, dataset)[:CANDIDATES]
-    return max((tokens.estimate_by_bytes(texts) for item in longest for texts in asked.requests(item)), default=0)
+        pass  # `describe_token_rules` reports this beside the price.
+    longest = _longest(shape.prompt, dataset)[:CANDIDATES]
+    return max((tokens.estimate_by_bytes(texts) for item in longest for texts in shape.requests(item)), default=0)
 
 
-def _remembered(rule: TextRule, asked: _Asked, dataset: Dataset) -> int:
-    key = f"largest-text-{content_hash([rule.description, dataset.pk, dataset.content_hash, asked.identity])}"
-    known: int | None = cache.get(key)
-    if known is None:
-        known = _counted(rule, asked, dataset)
-        cache.set(key, known, REMEMBERED_S)
-    return known
+def _cached_largest(rule: TextRule, shape: _RequestShape, dataset: Dataset) -> int:
+    key = f"largest-text-{content_hash([rule.description, dataset.pk, dataset.content_hash, shape.identity])}"
+    largest: int | None = cache.get(key)
+    if largest is None:
+        largest = _count_largest(rule, shape, dataset)
+        cache.set(key, largest, CACHED_S)
+    return largest
 
 
-def _counted(rule: TextRule, asked: _Asked, dataset: Dataset) -> int:
+def _count_largest(rule: TextRule, shape: _RequestShape, dataset: Dataset) -> int:
     """Count from the longest item down. Texts beyond the limit are bounded by one token per byte."""
     rest: list[list[str]] = []
-    largest = token_counter.count_largest(_up_to(rule.most_bytes, asked, _longest(asked.prompt, dataset), rest), rule)
+    largest = token_counter.count_largest(
+        _yield_up_to(rule.most_bytes, shape, _longest(shape.prompt, dataset), rest), rule
+    )
     return max([largest, *map(rule.bound, rest)])
 
 
-def _up_to(most_bytes: int, asked: _Asked, items: QuerySet[Item], rest: list[list[str]]) -> Iterator[list[str]]:
+def _yield_up_to(
+    most_bytes: int, shape: _RequestShape, items: QuerySet[Item], rest: list[list[str]]
+) -> Iterator[list[str]]:
     """Yield the longest requests, up to this many bytes. Add the requests of the first item beyond it to `rest`."""
     n_bytes = 0
     for item in items.iterator(chunk_size=500):
-        requests = list(asked.requests(item))
+        requests = list(shape.requests(item))
         n_bytes, before = n_bytes + sum(map(tokens.count_bytes, requests)), n_bytes
         if before and n_bytes > most_bytes:
             rest += requests
@@ -134,7 +138,7 @@ def _up_to(most_bytes: int, asked: _Asked, items: QuerySet[Item], rest: list[lis
         yield from requests
 
 
-def missing_variables(prompt: Prompt, items: QuerySet[Item]) -> Iterator[tuple[str, int]]:
+def find_missing_variables(prompt: Prompt, items: QuerySet[Item]) -> Iterator[tuple[str, int]]:
     """Yield (variable, number of items without a value) for variables of this prompt that some items lack."""
     for name in _variables(prompt):
         if name == prompts.IMAGE:
@@ -147,23 +151,23 @@ def missing_variables(prompt: Prompt, items: QuerySet[Item]) -> Iterator[tuple[s
             yield name, count
 
 
-def longest_request(prompt: Prompt, dataset: Dataset, dimensions: Sequence[Dimension]) -> tuple[str, int]:
+def find_longest_request(prompt: Prompt, dataset: Dataset, dimensions: Sequence[Dimension]) -> tuple[str, int]:
     """Return the item key and the characters of the longest request of this prompt; ("", 0) if all requests fit.
 
     The items are read only if the prompt has enough item fields to exceed the limit.
     """
-    times = sum(number for name, number in _variables(prompt).items() if _column_of(name) is not None)
+    times = sum(number for name, number in _variables(prompt).items() if _find_column(name) is not None)
     template = sum(len(turn["content"]) for turn in prompt.messages)
     if template + times * LIMITS.text_chars <= prompts.MOST_CHARS:
         return "", 0
-    asked_on: list[Dimension | None] = [*dimensions] or [None]
+    on_dimensions: list[Dimension | None] = [*dimensions] or [None]
     sizes = (
         (
             item.key,
             prompts.count_rendered_chars(prompt.messages, requests_module.build_question(item, dimension).variables),
         )
         for item in _longest(prompt, dataset)[:CANDIDATES]
-        for dimension in asked_on
+        for dimension in on_dimensions
     )
     return max(sizes, key=lambda found: found[1], default=("", 0))
 
@@ -177,13 +181,13 @@ def _longest(prompt: Prompt, dataset: Dataset) -> QuerySet[Item]:
     """Return the active items, ordered by the bytes that they add to this prompt, largest first."""
     size: Any = Value(0, output_field=IntegerField())
     for name, times in _variables(prompt).items():
-        if (text := _column_of(name)) is not None:
+        if (text := _find_column(name)) is not None:
             size = size + Value(times) * _bytes(text)
     found: QuerySet[Item] = dataset.items.active().annotate(size=size).select_related("image").order_by("-size", "pk")
     return found
 
 
-def _column_of(name: str) -> Expression | F | None:
+def _find_column(name: str) -> Expression | F | None:
     """Return the expression for a variable's value in an item; None if it does not come from the item."""
     if name.startswith(prompts.META):
         return KeyTextTransform(name.removeprefix(prompts.META), "metadata")
@@ -203,28 +207,28 @@ def _largest_image(model: LanguageModel, dataset: Dataset) -> int:
     return max((rule.of(width, height) for width, height in sizes), default=0)
 
 
-def _texts(asked: _Asked, item: Item, dimension: Dimension | None) -> list[str]:
+def _render_texts(shape: _RequestShape, item: Item, dimension: Dimension | None) -> list[str]:
     """Return the texts of the request and the schema of its answer; empty if it cannot be rendered."""
-    question, prompt = requests_module.build_question(item, dimension), asked.prompt
-    if asked.told is not None:
-        question = question.with_judge_variables(asked.told)
+    question, prompt = requests_module.build_question(item, dimension), shape.prompt
+    if shape.judge_variables is not None:
+        question = question.with_judge_variables(shape.judge_variables)
     try:
         form = cast(prompts.AnswerFormat, prompt.answer_format)
         hint = prompts.format_hint(form, question.scale)
         # For a judge, letters stand for answers of the maximum length. Real answers are shorter, so such requests are
         # sent.
-        most = prompts.MOST_CHARS if asked.told is None else sys.maxsize
+        most = prompts.MOST_CHARS if shape.judge_variables is None else sys.maxsize
         messages = prompts.render(
             prompt.messages, question.variables, AN_IMAGE, hint=hint, salt=A_SALT, most_chars=most
         )
-        schema = prompts.response_format(form, question.scale) if asked.structured else None
+        schema = prompts.response_format(form, question.scale) if shape.structured else None
     except prompts.PromptError:
         return []
-    texts = [text for message in messages for text in _texts_of(message["content"])]
+    texts = [text for message in messages for text in _list_texts(message["content"])]
     return texts + ([canonical_json(schema)] if schema else [])
 
 
-def _texts_of(content: str | list[dict[str, Any]]) -> list[str]:
+def _list_texts(content: str | list[dict[str, Any]]) -> list[str]:
     if isinstance(content, str):
         return [content]
     return [part["text"] for part in content if part["type"] == "text"]

@@ -23,9 +23,9 @@ from runs_app.monitoring.point_status import describe_rule
 from runs_app.monitoring.progress import Totals, experiment_state, with_totals
 from runs_app.planning import spec_io
 from runs_app.planning.design import Design
-from runs_app.planning.design_summary import cells_of, summarise_design
-from runs_app.planning.drawn_models import draws_of
-from runs_app.planning.points import outlook_of_points
+from runs_app.planning.design_summary import list_cells, summarise_design
+from runs_app.planning.drawn_models import compare_stored_draws
+from runs_app.planning.points import forecast_points
 from runs_app.planning.power import detectable
 from runs_app.prompt_preview import Turn, turns_of_draft
 from runs_app.tables import ExperimentTable
@@ -67,10 +67,10 @@ def experiment_detail(request: HttpRequest, slug: str) -> HttpResponse:
         "assumptions": (assumptions := AssumptionsForm(request.GET)),
         "detectable": detectable(design.n_items, experiment.samples, assumptions.chosen),
         "outlook": summarise_design(design),
-        "points": outlook_of_points(design.adaptive, design.points, experiment.samples) if design.adaptive else [],
+        "points": forecast_points(design.adaptive, design.points, experiment.samples) if design.adaptive else [],
         "rule": describe_rule(design.adaptive) if design.adaptive else [],
-        "cells": cells_of(design),
-        "draws": draws_of(experiment, [model.name for model in design.models]),
+        "cells": list_cells(design),
+        "draws": compare_stored_draws(experiment, [model.name for model in design.models]),
         "sees_dataset": Dataset.objects.visible_to(request.user).filter(pk=experiment.dataset_id).exists(),
         "audience": experiment.audience_text,
         "scorers": [grading().scorer_text(scorer) for scorer in experiment.scorers],

@@ -18,7 +18,7 @@ from runs_app.monitoring import progress
 from runs_app.monitoring.blockers import find_blockers, find_stop_reasons
 from runs_app.monitoring.sparklines import throughput_curve
 from runs_app.planning.design import Design
-from runs_app.planning.drift import served_in
+from runs_app.planning.drift import sample_served_models
 from runs_app.tables import BatchTable, RecentAttemptTable, RunTable
 from runs_app.views.permissions import may_edit, visible_experiment, visible_run
 from runs_app.views.run_control import Action, actions_for, deletion_of
@@ -59,7 +59,7 @@ def run_detail(request: HttpRequest, pk: int) -> HttpResponse:
         "history": list(run.history[:50]),
         "trials_query": f"run={run.pk}",
         "retry_url": reverse("run_steer", args=[run.pk, "retry"]),
-        "served": served_in(run),
+        "served": sample_served_models(run),
         "batches": BatchTable(list(run.batches.all()[:RECENT])) if run.is_batched else None,
         "endpoint_pause": run.condition.model.endpoint.is_paused,
         **_live(run.experiment, [run]),

@@ -16,7 +16,7 @@ from grading_app.models import Grader, Panel
 from runs_app.management.versions import add_create, add_list_and_show, say_history, text_of
 from runs_app.planning.row_builder import RowBuilder
 from runs_app.planning.spec_io import dump_yaml
-from runs_app.planning.specs import GraderSpec, SpecError, read_part
+from runs_app.planning.specs import GraderSpec, SpecError, read_section
 
 PARTS = ("language_model__endpoint", "rubric", "sampler", "text_set", "created_by")
 
@@ -59,7 +59,7 @@ class Command(VerbCommand):
         say_history(self, grader)
 
     def do_create(self, file: Path, user: str, **options: Any) -> None:
-        spec = read_part(text_of(file), GraderSpec, "grader")
+        spec = read_section(text_of(file), GraderSpec, "grader")
         before = set(Grader.objects.values_list("pk", flat=True))
         builder = RowBuilder(resolve_owner(user), trusted=True, reason="Made by command")
         with transaction.atomic():
@@ -95,7 +95,7 @@ class Command(VerbCommand):
         say_history(self, panel)
 
     def do_create_panel(self, file: Path, user: str, **options: Any) -> None:
-        spec = read_part(text_of(file), PanelSpec, "panel")
+        spec = read_section(text_of(file), PanelSpec, "panel")
         builder = RowBuilder(resolve_owner(user), trusted=True, reason="Made by command")
         with transaction.atomic():
             panel, is_new = build_panel(builder, spec)

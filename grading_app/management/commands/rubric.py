@@ -14,8 +14,8 @@ class Command(VersionCommand):
     help = "Create, look at, approve and archive rubrics."
     kind, spec = Rubric, WrittenRubricSpec
 
-    def row_of(self, spec: WrittenRubricSpec) -> Rubric:
+    def build_row(self, spec: WrittenRubricSpec) -> Rubric:
         return rubric_row(spec)
 
-    def spec_of(self, row: Rubric) -> Any:
+    def build_spec(self, row: Rubric) -> Any:
         return rubric_spec(row)

@@ -6,7 +6,7 @@ from typing import Any
 
 from runs_app.management.versions import VersionCommand
 from runs_app.models import Dimension
-from runs_app.planning.row_builder import dimension_row
+from runs_app.planning.row_builder import build_dimension
 from runs_app.planning.spec_io import dimension_spec
 from runs_app.planning.specs import DimensionSpec
 
@@ -16,8 +16,8 @@ class Command(VersionCommand):
     kind, spec = Dimension, DimensionSpec
     is_approved_by_hand = False
 
-    def row_of(self, spec: DimensionSpec) -> Dimension:
-        return dimension_row(spec)
+    def build_row(self, spec: DimensionSpec) -> Dimension:
+        return build_dimension(spec)
 
-    def spec_of(self, row: Dimension) -> Any:
+    def build_spec(self, row: Dimension) -> Any:
         return dimension_spec(row)

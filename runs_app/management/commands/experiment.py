@@ -43,12 +43,12 @@ from runs_app.planning.extension import (
     Extension,
     ExtensionPreview,
     first_wave_label,
+    list_different_settings,
     preview_extension,
     read_extension,
-    settings_that_differ,
 )
 from runs_app.planning.plan import PlanReport
-from runs_app.planning.spec_io import SpecError, create_experiment, duplicate, read_yaml, spec_of, to_yaml
+from runs_app.planning.spec_io import SpecError, build_spec, create_experiment, duplicate, read_yaml, to_yaml
 from runs_app.planning.specs import ExtensionSpec, read_extension_yaml
 from runs_app.planning.work import PlanError
 
@@ -105,7 +105,7 @@ class Command(VerbCommand):
     def do_show(self, name: str, json: bool, **options: Any) -> None:
         experiment = _experiment(name)
         if json:
-            self.say_json(spec_of(experiment))
+            self.say_json(build_spec(experiment))
             return
         self.say(f"# {experiment.status}, of {experiment.owner}")
         self.say_file(to_yaml(experiment))
@@ -171,7 +171,7 @@ class Command(VerbCommand):
         maker = resolve_owner(user) if user else experiment.owner
         with transaction.atomic():  # A refusal rolls back the rows that the file defines inline.
             extension = read_extension(spec, experiment, by=maker, trusted=True)
-            for key in settings_that_differ(spec, experiment):
+            for key in list_different_settings(spec, experiment):
                 self.stderr.write(f"warning: {key} of the file is not taken over; `experiment set` changes settings")
             if extension.is_empty:
                 self.say(f"{experiment} has all of this already: nothing to add")

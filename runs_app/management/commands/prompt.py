@@ -6,7 +6,7 @@ from typing import Any
 
 from runs_app.management.versions import VersionCommand
 from runs_app.models import Prompt
-from runs_app.planning.row_builder import prompt_row
+from runs_app.planning.row_builder import build_prompt
 from runs_app.planning.shipped_designs import create_shipped_designs
 from runs_app.planning.spec_io import prompt_spec
 from runs_app.planning.specs import PromptSpec
@@ -24,8 +24,8 @@ class Command(VersionCommand):
         created = create_shipped_designs()
         self.say(f"created {', '.join(created)}" if created else "nothing is missing")
 
-    def row_of(self, spec: PromptSpec) -> Prompt:
-        return prompt_row(spec)
+    def build_row(self, spec: PromptSpec) -> Prompt:
+        return build_prompt(spec)
 
-    def spec_of(self, row: Prompt) -> Any:
+    def build_spec(self, row: Prompt) -> Any:
         return prompt_spec(row)

@@ -6,7 +6,7 @@ from typing import Any
 
 from runs_app.management.versions import VersionCommand
 from runs_app.models import Sampler
-from runs_app.planning.row_builder import sampler_row
+from runs_app.planning.row_builder import build_sampler
 from runs_app.planning.spec_io import sampler_spec
 from runs_app.planning.specs import SamplerSpec
 
@@ -16,8 +16,8 @@ class Command(VersionCommand):
     kind, spec = Sampler, SamplerSpec
     is_approved_by_hand = False
 
-    def row_of(self, spec: SamplerSpec) -> Sampler:
-        return sampler_row(spec)
+    def build_row(self, spec: SamplerSpec) -> Sampler:
+        return build_sampler(spec)
 
-    def spec_of(self, row: Sampler) -> Any:
+    def build_spec(self, row: Sampler) -> Any:
         return sampler_spec(row)

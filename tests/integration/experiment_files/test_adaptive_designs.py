@@ -83,7 +83,7 @@ def test_a_file_makes_the_design_and_the_design_the_file(draft, team):
         read_spec({**spec_with(adaptive), "experiment": "from-file"}), by=team.owner, trusted=True
     )
     assert made.scorers == ["exact_match"]  # What decides also grades.
-    again = read_spec(spec_io.spec_of(made)).adaptive
+    again = read_spec(spec_io.build_spec(made)).adaptive
     assert (again.by, again.abortht, again.max) == (["length", "depth"], 0.5, 512)
     assert spec_io.duplicate(made, "copied", by=team.owner).adaptive == made.adaptive
 

@@ -3,7 +3,7 @@ import pytest
 from datasets_app.models import StatusChange
 from runs_app.llm.parameters import EXTRA_NAMES
 from runs_app.models import Dimension, Experiment, LanguageModel, Prompt, Sampler
-from runs_app.planning.spec_io import SpecError, create_experiment, duplicate, read_spec, read_yaml, spec_of, to_yaml
+from runs_app.planning.spec_io import SpecError, build_spec, create_experiment, duplicate, read_spec, read_yaml, to_yaml
 from tests.factories.drafts import make_question_prompt, make_questions, make_rehearsal_model
 
 pytestmark = pytest.mark.django_db
@@ -80,7 +80,7 @@ def test_what_is_written_out_comes_back_as_the_same_rows(lab, curator, sample_fi
     again = read_yaml(to_yaml(first)).model_copy(update={"experiment": "again"})
     second = create_experiment(again, by=curator)
     assert keys(second) == keys(first)
-    assert spec_of(second) == spec_of(first) | {"experiment": "again"}
+    assert build_spec(second) == build_spec(first) | {"experiment": "again"}
 
 
 def test_the_same_content_behind_a_known_name_is_the_same_row(lab, curator):
@@ -209,7 +209,7 @@ def test_a_duplicate_is_a_draft_of_the_same_design(lab, curator, researcher, sam
     copy = duplicate(first, "copy", by=researcher)
     copy.refresh_from_db()
     assert (copy.status, copy.owner, copy.spent_usd, copy.sharing) == ("draft", researcher, 0, "private")
-    assert spec_of(copy) == spec_of(first) | {"experiment": "copy"}
+    assert build_spec(copy) == build_spec(first) | {"experiment": "copy"}
 
 
 def test_a_duplicate_needs_a_free_name(lab, curator):

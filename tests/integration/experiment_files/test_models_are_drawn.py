@@ -9,7 +9,7 @@ from django.db import IntegrityError, transaction
 
 from runs_app import run_control
 from runs_app.models import Experiment, LanguageModel
-from runs_app.planning.spec_io import SpecError, create_experiment, duplicate, read_spec, read_yaml, spec_of, to_yaml
+from runs_app.planning.spec_io import SpecError, build_spec, create_experiment, duplicate, read_spec, read_yaml, to_yaml
 from tests.factories.drafts import (
     get_or_make_user,
     make_draft_experiment,
@@ -76,7 +76,7 @@ def test_neither_a_price_nor_a_new_model_changes_what_is_written_back(site, ada)
     make_rehearsal_model("newcomer")
     again = create_experiment(read_yaml(before.replace("experiment: drawn", "experiment: again")), by=ada)
     assert to_yaml(experiment) == before
-    assert spec_of(again) == spec_of(experiment) | {"experiment": "again"}
+    assert build_spec(again) == build_spec(experiment) | {"experiment": "again"}
     assert duplicate(experiment, "copy", by=ada).draws == experiment.draws
     assert again.draws == Experiment.objects.get(slug="drawn").draws == experiment.draws
 
@@ -149,4 +149,4 @@ def test_a_design_that_was_not_drawn_says_nothing_of_it(ada, client):
     experiment = make_draft_experiment(owner=ada)
     client.force_login(ada)
     assert 'id="draws"' not in client.get(experiment.get_absolute_url()).content.decode()
-    assert "drawn" not in json.dumps(spec_of(experiment))
+    assert "drawn" not in json.dumps(build_spec(experiment))

@@ -3,7 +3,7 @@
 import pytest
 
 from grading_app.models import Grader
-from runs_app.planning.spec_io import create_experiment, read_yaml, spec_of, to_yaml
+from runs_app.planning.spec_io import build_spec, create_experiment, read_yaml, to_yaml
 from runs_app.planning.specs import SpecError
 from tests import factories
 
@@ -46,7 +46,7 @@ def test_the_file_that_is_written_out_has_the_judges_and_their_draw(curator):
     factories.make_model("llama-c")
     again = create_experiment(read_yaml(to_yaml(experiment).replace("judged", "again", 1)), by=curator)
     assert (again.graders, again.draws) == (experiment.graders, experiment.draws)
-    assert spec_of(again)["drawn"] == {"judges": experiment.draws["judges"]}
+    assert build_spec(again)["drawn"] == {"judges": experiment.draws["judges"]}
     assert Grader.objects.count() == 2
 
 

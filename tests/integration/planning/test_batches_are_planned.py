@@ -5,7 +5,7 @@ import pytest
 from runs_app.models import Endpoint, Run
 from runs_app.planning.design import Design
 from runs_app.planning.plan import plan
-from runs_app.planning.spec_io import create_experiment, read_spec, spec_of
+from runs_app.planning.spec_io import build_spec, create_experiment, read_spec
 from tests import factories
 
 pytestmark = pytest.mark.django_db
@@ -57,4 +57,4 @@ def test_a_file_says_it_and_is_written_with_it():
     spec = {"experiment": "told", "batch": True, **axes}
     experiment = create_experiment(read_spec(spec), by=owner, trusted=True)
     assert experiment.batch
-    assert spec_of(experiment)["batch"] is True
+    assert build_spec(experiment)["batch"] is True

@@ -116,10 +116,10 @@ def test_the_manifest_says_which_policy_was_launched(dev):
 
 
 def test_the_policy_is_part_of_the_file_and_of_a_copy(dev):
-    written = spec_io.spec_of(dev)["budget"]
+    written = spec_io.build_spec(dev)["budget"]
     assert written == {"policy": "dev", "dev_samples": 1}
     plain = make_draft_experiment("other", dataset=dev.dataset, models=[], prompts=[], samplers=[])
-    assert "budget" not in spec_io.spec_of(plain)
+    assert "budget" not in spec_io.build_spec(plain)
     again = spec_io.read_yaml(spec_io.to_yaml(dev)).model_copy(update={"experiment": "again"})
     made = spec_io.create_experiment(again, by=get_or_make_user(), trusted=True)
     copy = spec_io.duplicate(dev, "copy", by=get_or_make_user())

@@ -10,7 +10,14 @@ from runs_app import run_control
 from runs_app.models import Attempt, Condition, Endpoint, Run, Trial
 from runs_app.planning import plan as plan_module
 from runs_app.planning.cost_estimate import estimate
-from runs_app.planning.drift import LOOKED_AT, PLACES, ServedModels, drift_warnings, served_in, served_warnings
+from runs_app.planning.drift import (
+    PLACES,
+    SAMPLED_ATTEMPTS,
+    ServedModels,
+    find_drift_warnings,
+    find_served_warnings,
+    sample_served_models,
+)
 from tests.factories.drafts import (
     get_or_make_user,
     make_draft_experiment,
@@ -26,14 +33,14 @@ pytestmark = pytest.mark.django_db
 def test_a_changed_sampler_behind_a_known_name_is_a_drift():
     experiment = make_draft_experiment()
     plan_module.plan(experiment)
-    assert drift_warnings(experiment) == []
+    assert find_drift_warnings(experiment) == []
     old, new = experiment.samplers.get(), make_draft_sampler("greedy", version=2, temperature=1)
     experiment.samplers.set([new])
     contents = f"{old.content_hash[:12]} (3 trials), {new.content_hash[:12]} (0 trials)"
-    assert drift_warnings(experiment) == [f"sampler greedy has stood for 2 contents: {contents}"]
+    assert find_drift_warnings(experiment) == [f"sampler greedy has stood for 2 contents: {contents}"]
     plan_module.plan(experiment)
-    assert "(3 trials), " in drift_warnings(experiment)[0]
-    assert "(0 trials)" not in drift_warnings(experiment)[0]
+    assert "(3 trials), " in find_drift_warnings(experiment)[0]
+    assert "(0 trials)" not in find_drift_warnings(experiment)[0]
 
 
 def changed():
@@ -67,7 +74,7 @@ def test_a_prompt_that_was_edited_between_two_experiments_is_a_drift():
     plan_module.plan(first)
     old, sampler = first.prompts.get(), first.samplers.get()
     same = make_draft_experiment("same", prompts=[old], samplers=[sampler])
-    assert drift_warnings(same) == []
+    assert find_drift_warnings(same) == []
     plan_module.plan(same)
     new = make_question_prompt(version=2, messages=[{"role": "user", "content": "Say: {{input}}"}])
     second = make_draft_experiment("second", prompts=[new], samplers=[sampler])
@@ -75,7 +82,7 @@ def test_a_prompt_that_was_edited_between_two_experiments_is_a_drift():
         f"prompt plain was another content in other experiments: {old.content_hash[:12]} (6 trials in 2 experiments); "
         f"here it is {new.content_hash[:12]}"
     )
-    assert drift_warnings(second) == [told]
+    assert find_drift_warnings(second) == [told]
     assert estimate(second).warnings == [told]
     assert "first" not in told  # It may be a private one.
 
@@ -83,7 +90,10 @@ def test_a_prompt_that_was_edited_between_two_experiments_is_a_drift():
 def test_a_prompt_that_was_edited_before_anybody_asked_with_it_is_no_drift():
     make_draft_experiment("first", prompts=[make_question_prompt()])
     new = make_question_prompt(version=2, messages=[{"role": "user", "content": "Say: {{input}}"}])
-    assert drift_warnings(make_draft_experiment("second", prompts=[new], samplers=[make_draft_sampler("other")])) == []
+    assert (
+        find_drift_warnings(make_draft_experiment("second", prompts=[new], samplers=[make_draft_sampler("other")]))
+        == []
+    )
 
 
 def test_the_design_page_shows_it(client):
@@ -98,7 +108,7 @@ def test_two_names_that_read_alike_once_joined_are_a_drift_of_the_condition():
     prompts += [make_question_prompt("x_a", [{"role": "user", "content": "{{input}}!"}])]
     experiment = make_draft_experiment(models=[make_rehearsal_model("m"), make_rehearsal_model("m_x")], prompts=prompts)
     plan_module.plan(experiment)
-    (warning,) = drift_warnings(experiment)
+    (warning,) = find_drift_warnings(experiment)
     assert warning.startswith("condition m_x_a_greedy has stood for 2 contents: ")
     assert warning.count("(3 trials)") == 2
 
@@ -116,14 +126,14 @@ def answer(run, served, outcome="ok"):
 
 @pytest.mark.parametrize("changed", [[0], [-1], range(2000, 2300)], ids=["first", "last", "for a while"])
 def test_a_model_that_changed_in_a_run_is_seen_along_it(changed):
-    n = 3 * PLACES * LOOKED_AT
+    n = 3 * PLACES * SAMPLED_ATTEMPTS
     plan_module.plan(make_draft_experiment(dataset=make_questions(n)))
     run, served = Run.objects.get(), ["sim-1"] * n
     for at in changed:
         served[at] = "sim-2"
     served[1] = ""
     answer(run, served)
-    assert served_in(run).models == ("sim-1", "sim-2")
+    assert sample_served_models(run).models == ("sim-1", "sim-2")
 
 
 def test_a_run_looks_at_its_own_attempts(django_assert_num_queries):
@@ -132,7 +142,7 @@ def test_a_run_looks_at_its_own_attempts(django_assert_num_queries):
     answer(one, ["a-1"] * 3)
     answer(other, ["b-1"] * 3)
     with django_assert_num_queries(1):
-        assert served_in(one) == ServedModels(("a-1",))
+        assert sample_served_models(one) == ServedModels(("a-1",))
 
 
 def test_several_providers_are_told_unless_routes_name_them():
@@ -140,13 +150,13 @@ def test_several_providers_are_told_unless_routes_name_them():
     plan_module.plan(experiment)
     run = Run.objects.with_design().get()
     answer(run, [("sim", "north"), ("sim", "south"), ("sim", "north")])
-    assert served_in(run).providers == ("north", "south")
-    assert served_warnings(experiment) == [
+    assert sample_served_models(run).providers == ("north", "south")
+    assert find_served_warnings(experiment) == [
         f"model {run.condition.model} was served by north (2 calls), south (1 calls)"
     ]
     Endpoint.objects.update(provider_routes=["north", "south"])
-    assert served_in(Run.objects.with_design().get()) == ServedModels(("sim",))
-    assert served_warnings(experiment) == []
+    assert sample_served_models(Run.objects.with_design().get()) == ServedModels(("sim",))
+    assert find_served_warnings(experiment) == []
 
 
 def test_a_provider_that_failed_has_served_nothing():
@@ -154,5 +164,5 @@ def test_a_provider_that_failed_has_served_nothing():
     plan_module.plan(experiment)
     run = Run.objects.get()
     answer(run, [("", "north"), ("", "south"), ("", "east")], outcome="transient")
-    assert served_in(run) == ServedModels()
-    assert served_warnings(experiment) == []
+    assert sample_served_models(run) == ServedModels()
+    assert find_served_warnings(experiment) == []

@@ -146,9 +146,9 @@ def test_a_new_wave_is_to_do_in_full():
 
 def test_the_budget_is_compared_with_what_is_left_of_it():
     experiment = make_draft_experiment(max_usd=1, spent_usd=Decimal("0.99999"))
-    assert estimate(experiment).passes_budget(experiment)
+    assert estimate(experiment).exceeds_budget(experiment)
     experiment.spent_usd = Decimal(0)
-    assert not estimate(experiment).passes_budget(experiment)
+    assert not estimate(experiment).exceeds_budget(experiment)
 
 
 def test_a_draft_that_cannot_run_is_estimated_all_the_same():

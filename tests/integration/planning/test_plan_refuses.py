@@ -158,7 +158,7 @@ def test_a_prompt_that_repeats_a_long_text_is_refused_with_its_name_the_item_and
 def test_items_are_not_measured_for_a_prompt_that_cannot_be_too_long(monkeypatch):
     monkeypatch.setattr("runs_app.planning.token_bounds.requests_module.build_question", None)
     dataset, prompt = make_questions(["x" * 200_000]), make_question_prompt("echo", messages=QUESTION)
-    assert token_bounds.longest_request(prompt, dataset, []) == ("", 0)
+    assert token_bounds.find_longest_request(prompt, dataset, []) == ("", 0)
 
 
 def test_the_preview_of_a_request_that_is_too_long_names_prompt_and_item():

@@ -38,7 +38,7 @@ def largest(model_id, inputs, *, messages=BARE, dimensions=(), **fields):
         dimensions=dimensions,
     )
     (model,), (prompt,) = experiment.language_models.all(), experiment.prompts.all()
-    return token_bounds.largest_input(model, prompt, experiment.dataset, list(dimensions))
+    return token_bounds.bound_input_tokens(model, prompt, experiment.dataset, list(dimensions))
 
 
 def counted(model_id, *requests):
@@ -128,5 +128,5 @@ def test_where_an_answers_length_alone_is_known_bytes_count_too():
     experiment = make_draft_experiment(dataset=make_questions(["x"]), models=[make_rehearsal_model(model="gpt-4o")])
     (model,) = experiment.language_models.all()
     prompt = make_question_prompt("judge", [{"role": "user", "content": "{{input}} {{answer}}"}])
-    most = token_bounds.largest_input(model, prompt, experiment.dataset, [], {"answer": "x" * 3000})
+    most = token_bounds.bound_input_tokens(model, prompt, experiment.dataset, [], {"answer": "x" * 3000})
     assert most >= 1000
