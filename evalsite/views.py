@@ -16,7 +16,7 @@ from datasets_app.models import Dataset
 from evalsite.lib.permissions import is_member, is_operator, is_reader
 from runs_app.models import Experiment, LanguageModel, Run
 from runs_app.monitoring.health import worker_health
-from runs_app.monitoring.progress import experiment_state, read_totals, with_totals
+from runs_app.monitoring.progress import annotate_totals, find_experiment_state, read_totals
 
 RECENT = 8
 
@@ -70,9 +70,9 @@ def _beyond_the_lab(request: HttpRequest) -> HttpResponse:
 
 
 def _with_progress(experiments: Any) -> list[dict[str, Any]]:
-    rows = with_totals(experiments.select_related("dataset", "owner"))[:RECENT]
+    rows = annotate_totals(experiments.select_related("dataset", "owner"))[:RECENT]
     return [
-        {"experiment": row, "totals": read_totals(row), "state": experiment_state(row, read_totals(row))}
+        {"experiment": row, "totals": read_totals(row), "state": find_experiment_state(row, read_totals(row))}
         for row in rows
     ]
 

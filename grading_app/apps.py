@@ -53,7 +53,7 @@ class GradingConfig(AppConfig):
         return scorer_text(str(stored.get("name", "")), {key: str(value) for key, value in stored.items()})
 
     def headlines(self, experiments: Sequence[Experiment]) -> Mapping[int, Any]:
-        """Return the headline score of each experiment from `with_totals`, by primary key."""
+        """Return the headline score of each experiment from `annotate_totals`, by primary key."""
         from grading_app.reports.headlines import load_headlines
 
         return load_headlines(experiments)

@@ -13,7 +13,7 @@ class RunsConfig(AppConfig):
         from runs_app.taskqueue.task_payloads import guard_queue
 
         guard_queue()
-        if SupervisorChannel.here():
+        if SupervisorChannel.current():
             from runs_app.taskqueue.broker import announce_busy_workers
 
             announce_busy_workers()

@@ -14,7 +14,7 @@ from evalsite.lib.ops.versions import code_version
 from evalsite.lib.templatetags import evalsite_tags as tags
 from evalsite.lib.text import number_format
 from runs_app.models import Attempt, Experiment, ProviderBatch, Run, Worker
-from runs_app.monitoring.progress import experiment_state, read_totals, worker_state
+from runs_app.monitoring.progress import find_experiment_state, find_worker_state, read_totals
 
 NUMBER = {"th": {"class": "num"}, "td": {"class": "num"}}
 TIGHT = {"td": {"class": "tight"}}
@@ -95,7 +95,7 @@ class ExperimentTable(tables.Table):
         )
 
     def render_status(self, record: Any) -> SafeString:
-        return tags.status_badge(experiment_state(record, read_totals(record)))
+        return tags.status_badge(find_experiment_state(record, read_totals(record)))
 
     def render_trials(self, record: Any) -> str:
         return number_format.format_count(read_totals(record).trials)
@@ -228,7 +228,7 @@ class WorkerTable(tables.Table):
         return str(value)
 
     def render_state(self, record: Any) -> SafeString:
-        status, label = self.LOOKS[worker_state(record, record.now)]
+        status, label = self.LOOKS[find_worker_state(record, record.now)]
         return tags.status_badge(status, label=label)
 
     def render_version(self, value: str) -> SafeString:

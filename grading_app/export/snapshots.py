@@ -24,7 +24,7 @@ from grading_app.export.study_card import study_card
 from grading_app.models import Snapshot
 from grading_app.study_report.composition import PART, freeze_report
 from runs_app.models import Attempt, Condition, Experiment
-from runs_app.planning.manifests import manifest_of
+from runs_app.planning.manifests import build_manifest
 from runs_app.planning.spec_io import to_yaml
 
 FOLDER = "snapshots"  # Beside the images, so that a backup includes them.
@@ -89,7 +89,7 @@ def _write(experiment: Experiment, facts: dict[str, Any], out: BinaryIO) -> tupl
     writer, counts = ArchiveWriter(out), Counts()
     facts = json.loads(_json(facts))  # The same form as when read back, so that the study card comes out the same.
     for table in TABLES:
-        writer.add(f"tables/{table}.jsonl", _counted(counts, table, export_chunks(experiment, table, "jsonl")))
+        writer.add(f"tables/{table}.jsonl", _count_chunks(counts, table, export_chunks(experiment, table, "jsonl")))
     writer.add("design.yaml", [to_yaml(experiment).encode()])
     for condition in experiment.conditions.order_by("pk").iterator():
         writer.add(f"conditions/{condition.condition_id}.json", [_json(condition.content)])
@@ -102,7 +102,7 @@ def _write(experiment: Experiment, facts: dict[str, Any], out: BinaryIO) -> tupl
     return writer.close(), counts.content
 
 
-def _counted(counts: Counts, table: str, chunks: Iterable[bytes]) -> Iterator[bytes]:
+def _count_chunks(counts: Counts, table: str, chunks: Iterable[bytes]) -> Iterator[bytes]:
     """Yield the same chunks, and count their lines. Each chunk holds whole lines."""
     counts.touch(table)
     for chunk in chunks:
@@ -117,7 +117,7 @@ def _json(content: Any) -> bytes:
 
 def _facts(experiment: Experiment, label: str, reason: str, by: Actor) -> dict[str, Any]:
     """Return facts about the site at this moment that the tables do not contain."""
-    dataset, manifest = experiment.dataset, manifest_of(experiment)
+    dataset, manifest = experiment.dataset, build_manifest(experiment)
     conditions = experiment.conditions.select_related("model__endpoint").order_by("pk")
     served = _served(experiment)
     return {

@@ -12,7 +12,7 @@ from runs_app.models import LanguageModel, Sampler, TextSet
 from runs_app.planning.drawn_models import judge_name
 from runs_app.planning.model_draw import DrawSpec
 from runs_app.planning.row_builder import RowBuilder
-from runs_app.planning.spec_io import model_spec, sampler_spec
+from runs_app.planning.spec_io import build_model_spec, build_sampler_spec
 from runs_app.planning.specs import GraderSpec, RubricSpec
 from runs_app.planning.work import PlanError
 
@@ -122,9 +122,9 @@ def grader_spec(grader: Grader) -> dict[str, Any]:
     unusual = {name: getattr(grader, name) for name in usual if getattr(grader, name) != usual[name]}
     return {
         "name": grader.name,
-        "model": model_spec(grader.language_model),
+        "model": build_model_spec(grader.language_model),
         "rubric": rubric_spec(grader.rubric),
-        "sampler": sampler_spec(grader.sampler),
+        "sampler": build_sampler_spec(grader.sampler),
         **({"texts": str(grader.text_set)} if grader.text_set else {}),
         **unusual,
     }

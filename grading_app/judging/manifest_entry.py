@@ -8,7 +8,7 @@ from grading_app.judging import grade_conditions as grade_conditions_module
 from grading_app.judging import grader_lookup
 from grading_app.models import GradeCondition, Grader
 from runs_app.models import Experiment
-from runs_app.planning.manifests import model_facts
+from runs_app.planning.manifests import describe_model_identity
 
 
 def list_judges(experiment: Experiment) -> list[dict[str, Any]]:
@@ -31,5 +31,5 @@ def _facts(key: str, grader: Grader) -> dict[str, Any]:
         "rubric": {"name": str(grader.rubric), "hash": grader.rubric.content_hash},
         "texts": {"name": str(texts), "hash": texts.content_hash} if texts else None,
         "sampler": {"name": str(grader.sampler), "hash": grader.sampler.content_hash},
-        **model_facts(grader.language_model, grader.language_model.identity),
+        **describe_model_identity(grader.language_model, grader.language_model.identity),
     }

@@ -17,7 +17,7 @@ from grading_app.statistics.clusters import ClusterSums
 from grading_app.statistics.intervals import Bounds
 from runs_app.models import Condition, Experiment, Wave
 from runs_app.models.trials import REFUSED_CLASS
-from runs_app.monitoring.point_status import PointLine, point_lines
+from runs_app.monitoring.point_status import PointLine, list_point_lines
 from runs_app.planning.conditions import condition_identity
 
 Where = Mapping[str, int | None]
@@ -141,7 +141,7 @@ def load_frames(experiment: Experiment, wave: Wave | None = None, letters: Mappi
         grades=[*by_rules, *grade_cells(where, list(people), BY_PEOPLE)] if people else by_rules,
         rating_counts=rating_counts(where) if dimensions else {},
         norm_pairs=norm_pairs(where) if dimensions else [],
-        points=point_lines(experiment, wave),
+        points=list_point_lines(experiment, wave),
         rule_bounds=rule_bounds(graders),
     )
 

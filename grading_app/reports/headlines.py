@@ -67,7 +67,7 @@ class _First:
 
 
 def load_headlines(experiments: Sequence[Any]) -> dict[int, Headline]:
-    """Return the headlines by the primary keys of experiments from `with_totals`, in a constant number of queries."""
+    """Return the headlines by keys of experiments from `annotate_totals`, in a constant number of queries."""
     first = _first_measures(experiments)
     done = {one.pk: read_totals(one).done for one in experiments}
     names = {f"headline:{content_hash([pk, done[pk], found.state])}": pk for pk, found in first.items() if done[pk]}

@@ -29,7 +29,7 @@ from grading_app.tables.agreement import (
 )
 from grading_app.tables.results import behind
 from runs_app.models import Experiment
-from runs_app.monitoring.progress import Totals, experiment_state
+from runs_app.monitoring.progress import Totals, find_experiment_state
 from runs_app.views.permissions import may_edit, visible_experiment
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def _compared(question: Question, roles: Roles) -> Cached[Compared]:
 
 
 def page_state(experiment: Experiment) -> str:
-    return experiment_state(experiment, Totals.of(experiment.runs.generating()))
+    return find_experiment_state(experiment, Totals.of(experiment.runs.generating()))
 
 
 def _shown(request: HttpRequest, question: Question, roles: Roles, compared: Compared, state: str) -> dict[str, Any]:

@@ -29,7 +29,7 @@ from grading_app.rule_form import RuleForm
 from grading_app.statistics.known_coverage import share_note
 from grading_app.tables.grading import AnswerNames, AnswerScoreTable
 from runs_app.models import Experiment
-from runs_app.monitoring.progress import Totals, experiment_state
+from runs_app.monitoring.progress import Totals, find_experiment_state
 from runs_app.planning.cost_estimate import Estimate
 from runs_app.planning.work import PlanError
 from runs_app.views.permissions import editable_experiment, may_edit, visible_experiment
@@ -51,7 +51,7 @@ def experiment_grading(request: HttpRequest, slug: str) -> HttpResponse:
     is_added_up = any(line.cached.is_under_way for line in lines) or any(one.is_under_way for _, one in chose)
     context = {
         "experiment": experiment,
-        "state": experiment_state(experiment, Totals.of(experiment.runs.generating())),
+        "state": find_experiment_state(experiment, Totals.of(experiment.runs.generating())),
         "lines": [_shown(experiment, line, editable, newer, names) for line in lines],
         "shares_note": _note_on_shares(lines),
         "is_live": is_added_up or is_moving((run for line in lines for run in line.runs), POLLED_S),

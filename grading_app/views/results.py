@@ -34,7 +34,7 @@ from grading_app.views.result_tables import requested_file
 from grading_app.views.snapshots import SnapshotForm
 from runs_app.grading_interface import GRADE
 from runs_app.models import Experiment, Wave
-from runs_app.monitoring.progress import Totals, experiment_state
+from runs_app.monitoring.progress import Totals, find_experiment_state
 from runs_app.views.permissions import editable_experiment, may_edit, visible_experiment
 
 CONTENT_TYPES = {
@@ -69,7 +69,7 @@ def _results_page(request: HttpRequest, experiment: Experiment, rules: RuleForm 
     cached = get_results(experiment, wave, reading)
     context = {
         "experiment": experiment,
-        "state": experiment_state(experiment, Totals.of(experiment.runs.generating())),
+        "state": find_experiment_state(experiment, Totals.of(experiment.runs.generating())),
         "waves": list(experiment.waves.all()),
         "wave": wave,
         **board,

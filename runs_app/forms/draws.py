@@ -13,7 +13,7 @@ from evalsite.lib.web.choice_fields import offered_rows
 from runs_app.forms.fields import names_in
 from runs_app.models import LanguageModel
 from runs_app.planning.drawn_models import DrawLines, compare_draw, draw_models
-from runs_app.planning.model_draw import MOST, USUAL_BANDS, USUAL_SEED, Draw, DrawError, DrawSpec
+from runs_app.planning.model_draw import DEFAULT_BANDS, DEFAULT_SEED, MOST, Draw, DrawError, DrawSpec
 
 SALT = "runs_app.draw"
 FIELDS = {"from": "wanted"}  # Keys of an experiment file whose fields have another name here.
@@ -29,14 +29,14 @@ class DrawForm(forms.Form):
     """The settings of a draw. A hidden field holds the finished draw, signed so that the browser cannot change it."""
 
     draw = forms.IntegerField(min_value=1, max_value=MOST, required=False, label="How many")
-    seed = forms.IntegerField(min_value=0, max_value=2**63 - 1, required=False, initial=USUAL_SEED)
+    seed = forms.IntegerField(min_value=0, max_value=2**63 - 1, required=False, initial=DEFAULT_SEED)
     by = forms.ChoiceField(choices=WAYS, required=False, label="Strata by", help_text="At least one model of each")
     bands = forms.IntegerField(
         min_value=1,
         max_value=MOST,
         required=False,
         label="Bands",
-        help_text=f"Number of price bands with equally many models. Empty: {USUAL_BANDS}",
+        help_text=f"Number of price bands with equally many models. Empty: {DEFAULT_BANDS}",
     )
     wanted = forms.CharField(
         max_length=2000,

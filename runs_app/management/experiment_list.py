@@ -7,11 +7,13 @@ from typing import Any
 from evalsite.lib.ops.commands import OutputCommand
 from evalsite.lib.text.number_format import format_count, format_money
 from runs_app.models import Experiment
-from runs_app.monitoring.progress import experiment_state, read_totals, with_totals
+from runs_app.monitoring.progress import annotate_totals, find_experiment_state, read_totals
 
 
 def say_experiments(command: OutputCommand, as_json: bool) -> None:
-    facts = [_facts(experiment) for experiment in with_totals(Experiment.objects.select_related("owner", "dataset"))]
+    facts = [
+        _facts(experiment) for experiment in annotate_totals(Experiment.objects.select_related("owner", "dataset"))
+    ]
     if as_json:
         command.say_json(facts)
         return
@@ -24,7 +26,7 @@ def _facts(experiment: Experiment) -> dict[str, Any]:
     totals = read_totals(experiment)
     return {
         "experiment": experiment.slug,
-        "state": experiment_state(experiment, totals),
+        "state": find_experiment_state(experiment, totals),
         "owner": experiment.owner.username,
         "dataset": str(experiment.dataset),
         "trials": totals.trials,

@@ -91,7 +91,7 @@ FULL JOIN calls ON calls.run_id = l.run_id AND calls.at = l.at
 """
 # Preflights do not count kinds of answers, such as empty or refused. Neither a batch nor the response cache answers
 # them.
-LEDGER_OF_PREFLIGHTS = """
+PREFLIGHT_LEDGER = """
 WITH calls AS (
     SELECT model_id, coalesce(experiment_id, 0) AS experiment, date_bin('15 minutes', finished_at, 'epoch') AS at,
         count(*) AS attempts, count(*) FILTER (WHERE status = 'ok') AS answered,
@@ -140,13 +140,13 @@ def find_differences() -> list[Difference]:
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
         return [
-            *_compared(cursor, "run", _runs_sql(), RUN_COLUMNS),
-            *_compared(cursor, "experiment", EXPERIMENTS, ("spent_usd", "reserved_usd")),
-            *_compared(cursor, "endpoint", ENDPOINTS, ("in_flight", "in_batches")),
-            *_compared(cursor, "ledger of run", _ledger_sql(LEDGER), LEDGER_COLUMNS),
-            *_compared(cursor, "preflights of model", _ledger_sql(LEDGER_OF_PREFLIGHTS), LEDGER_COLUMNS),
-            *_compared(cursor, "point", POINTS, ("n_planned",)),
-            *_differing("point", POINT_COUNTERS, grading().recount_points()),
+            *_compare_rows(cursor, "run", _runs_sql(), RUN_COLUMNS),
+            *_compare_rows(cursor, "experiment", EXPERIMENTS, ("spent_usd", "reserved_usd")),
+            *_compare_rows(cursor, "endpoint", ENDPOINTS, ("in_flight", "in_batches")),
+            *_compare_rows(cursor, "ledger of run", _ledger_sql(LEDGER), LEDGER_COLUMNS),
+            *_compare_rows(cursor, "preflights of model", _ledger_sql(PREFLIGHT_LEDGER), LEDGER_COLUMNS),
+            *_compare_rows(cursor, "point", POINTS, ("n_planned",)),
+            *_list_differences("point", POINT_COUNTERS, grading().recount_points()),
         ]
 
 
@@ -164,22 +164,22 @@ def _source(name: str) -> str:
     return "units" if name in RUN_COLUMNS[:5] else "calls"
 
 
-def _compared(cursor: Any, kind: str, sql: str, counters: tuple[str, ...]) -> list[Difference]:
+def _compare_rows(cursor: Any, kind: str, sql: str, counters: tuple[str, ...]) -> list[Difference]:
     """Compare rows of (id, counted, in rows, counted, in rows, ...), with one pair for each counter."""
     cursor.execute(sql)
-    return _differing(kind, counters, cursor.fetchall())
+    return _list_differences(kind, counters, cursor.fetchall())
 
 
-def _differing(kind: str, counters: Sequence[str], rows: Iterable[Sequence[Any]]) -> list[Difference]:
+def _list_differences(kind: str, counters: Sequence[str], rows: Iterable[Sequence[Any]]) -> list[Difference]:
     return [
         Difference(f"{kind} {row[0]}", counter, counted, in_rows)
         for row in rows
         for counter, counted, in_rows in zip(counters, row[1::2], row[2::2], strict=True)
-        if not _same(counted, in_rows)
+        if not _is_equal(counted, in_rows)
     ]
 
 
-def _same(counted: Any, in_rows: Any) -> bool:
+def _is_equal(counted: Any, in_rows: Any) -> bool:
     """Return whether two values are equal.
 
     Floats may differ in their last digits, because the order of addition differs.

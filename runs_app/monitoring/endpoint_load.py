@@ -38,33 +38,35 @@ class EndpointLoad:
     limit: int
     today: int
     curve: Curve | None
-    said: Sequence[ProviderLimit] = ()
+    reported_limits: Sequence[ProviderLimit] = ()
     blocker: Blocker | None = None
 
 
-def with_state(endpoints: Sequence[Endpoint]) -> list[EndpointLoad]:
+def load_endpoints(endpoints: Sequence[Endpoint]) -> list[EndpointLoad]:
     """Return the load of each endpoint. Makes one query for any number of endpoints."""
     since = timezone.now() - SHOWN
     points: dict[int, list[tuple[datetime, float]]] = defaultdict(list)
     for tick in EndpointTick.objects.filter(endpoint__in=endpoints, at__gte=since).order_by("at"):
         points[tick.endpoint_id].append((tick.at, tick.concurrency))
-    return [_busyness(endpoint, points[endpoint.pk]) for endpoint in endpoints]
+    return [_build_load(endpoint, points[endpoint.pk]) for endpoint in endpoints]
 
 
-def _busyness(endpoint: Endpoint, points: list[tuple[datetime, float]]) -> EndpointLoad:
+def _build_load(endpoint: Endpoint, points: list[tuple[datetime, float]]) -> EndpointLoad:
     throttle = RateLimiterState.of(endpoint.throttle)
     limit = min(int(throttle.limit), endpoint.max_concurrency) if endpoint.adaptive else endpoint.max_concurrency
     blocker = find_endpoint_blocker(endpoint)
-    return EndpointLoad(endpoint, limit, _today(endpoint, throttle), limit_curve(points), _said(throttle), blocker)
+    return EndpointLoad(
+        endpoint, limit, _count_today(endpoint, throttle), limit_curve(points), _list_reported_limits(throttle), blocker
+    )
 
 
-def _today(endpoint: Endpoint, throttle: RateLimiterState) -> int:
+def _count_today(endpoint: Endpoint, throttle: RateLimiterState) -> int:
     """Return the requests since midnight in the endpoint's time zone. A count from an earlier day is 0."""
     day = timezone.now().astimezone(ZoneInfo(endpoint.day_zone)).date().isoformat()
     return throttle.today if throttle.day in ("", day) else 0
 
 
-def _said(throttle: RateLimiterState) -> list[ProviderLimit]:
+def _list_reported_limits(throttle: RateLimiterState) -> list[ProviderLimit]:
     words = (
         ("requests", throttle.reported_requests, throttle.requests_until),
         ("tokens", throttle.reported_tokens, throttle.tokens_until),

@@ -62,7 +62,7 @@ class Sums:
         return self.list_usd - self.paid_usd
 
     @classmethod
-    def over(cls, lines: Iterable[Line]) -> Self:
+    def add_up(cls, lines: Iterable[Line]) -> Self:
         lines = list(lines)
         return cls(**{name: sum((getattr(line.sums, name) for line in lines), getattr(cls(), name)) for name in NAMES})
 

@@ -19,12 +19,12 @@ from runs_app.models import Condition, Experiment, LedgerEntry, Point, Run, Tick
 from runs_app.models.trials import CHANNELS, REFUSED_CLASS
 from runs_app.monitoring.sparklines import TICK
 
-RATE_OVER = timedelta(seconds=60)
-CURVE_OVER = timedelta(hours=1)
-ALIVE_FOR = timedelta(seconds=60)
-COUNTED = ("pending", "running", "done", "failed", "cancelled")
+RATE_WINDOW = timedelta(seconds=60)
+CURVE_WINDOW = timedelta(hours=1)
+HEARTBEAT_TIMEOUT = timedelta(seconds=60)
+STATUSES = ("pending", "running", "done", "failed", "cancelled")
 # The state of an experiment whose runs differ: the first of these states that any run has.
-LOUDEST = (
+STATE_PRIORITY = (
     Run.Status.RUNNING,
     Run.Status.QUEUED,
     Run.Status.STOPPED,
@@ -49,7 +49,7 @@ class Totals:
     @classmethod
     def of(cls, runs: Iterable[Run]) -> Self:
         runs = list(runs)
-        counts = {name: sum(getattr(run, f"n_{name}") for run in runs) for name in COUNTED}
+        counts = {name: sum(getattr(run, f"n_{name}") for run in runs) for name in STATUSES}
         return cls(**counts, states=frozenset(run.status for run in runs))
 
     @property
@@ -71,13 +71,13 @@ class Totals:
     @property
     def state(self) -> str:
         """Return one state for all the runs; empty if there are none."""
-        return next((str(state) for state in LOUDEST if state in self.states), "")
+        return next((str(state) for state in STATE_PRIORITY if state in self.states), "")
 
 
-def with_totals(experiments: QuerySet[Experiment]) -> QuerySet[Experiment]:
+def annotate_totals(experiments: QuerySet[Experiment]) -> QuerySet[Experiment]:
     """Annotate `totals` (a mapping for `read_totals`) and `n_conditions`, in the same query."""
     runs = Run.objects.generating().filter(experiment=OuterRef("pk")).order_by().values("experiment")
-    totals = JSONObject(**{name: Sum(f"n_{name}") for name in COUNTED}, states=ArrayAgg("status", distinct=True))
+    totals = JSONObject(**{name: Sum(f"n_{name}") for name in STATUSES}, states=ArrayAgg("status", distinct=True))
     conditions = Condition.objects.generating().filter(experiment=OuterRef("pk")).order_by().values("experiment")
     return experiments.annotate(
         totals=Subquery(runs.annotate(totals=totals).values("totals"), output_field=JSONField()),
@@ -86,12 +86,12 @@ def with_totals(experiments: QuerySet[Experiment]) -> QuerySet[Experiment]:
 
 
 def read_totals(experiment: Any) -> Totals:
-    """Return the totals of an experiment that comes from `with_totals`."""
+    """Return the totals of an experiment that comes from `annotate_totals`."""
     found = dict(experiment.totals or {})
     return Totals(states=frozenset(found.pop("states", ())), **found)
 
 
-def experiment_state(experiment: Experiment, totals: Totals) -> str:
+def find_experiment_state(experiment: Experiment, totals: Totals) -> str:
     """Return the state of an experiment: draft or archived by itself, otherwise the state of its runs."""
     if experiment.status == Experiment.Status.ACTIVE and totals.state:
         return totals.state
@@ -118,7 +118,7 @@ def measure_pace(runs: Sequence[Run], remaining: int, now: datetime | None = Non
 def _points(run_ids: list[int]) -> list[tuple[datetime, int]]:
     ticks = Tick.objects.filter(run__in=run_ids)
     last = ticks.order_by().values("run__experiment").annotate(last=Max("at")).values("last")[:1]
-    recent = ticks.filter(at__gt=Subquery(last) - CURVE_OVER)
+    recent = ticks.filter(at__gt=Subquery(last) - CURVE_WINDOW)
     ended = recent.order_by("at").values("at").annotate(ended=Sum(F("done") + F("failed")))
     return [(row["at"], row["ended"]) for row in ended]
 
@@ -130,7 +130,7 @@ def _find_tick_start(now: datetime) -> datetime:
 
 
 def _per_minute(points: Sequence[tuple[datetime, int]], current: datetime) -> float:
-    ended = [(at, n) for at, n in points if at >= current - RATE_OVER]
+    ended = [(at, n) for at, n in points if at >= current - RATE_WINDOW]
     if not ended:
         return 0.0
     # For a run that began less than a minute ago, only the time since its first tick counts.
@@ -193,17 +193,17 @@ def count_errors(runs: Sequence[Run]) -> list[ErrorLine]:
     attempts: Counter[str] = Counter()
     for run in runs:
         attempts.update(run.errors)
-    failed, to_retry = _failed_by_class(runs)
+    failed, to_retry = _count_failed_by_class(runs)
     return [ErrorLine(name, n, failed[name], to_retry[name]) for name, n in (attempts | failed).most_common()]
 
 
-def _failed_by_class(runs: Sequence[Run]) -> tuple[Counter[str], Counter[str]]:
+def _count_failed_by_class(runs: Sequence[Run]) -> tuple[Counter[str], Counter[str]]:
     """Return the trials that are failed now by error class: of all runs, and of runs that are not cancelled."""
     failed: Counter[str] = Counter()
     to_retry: Counter[str] = Counter()
     cancelled = {run.pk for run in runs if run.status == Run.Status.CANCELLED}
-    if having := [run.pk for run in runs if run.n_failed]:
-        trials = Trial.objects.filter(run__in=having, status=Trial.Status.FAILED).order_by()
+    if runs_with_failures := [run.pk for run in runs if run.n_failed]:
+        trials = Trial.objects.filter(run__in=runs_with_failures, status=Trial.Status.FAILED).order_by()
         for run_id, name, n in trials.values_list("run_id", "error_class").annotate(n=Count("pk")):
             failed[name] += n
             to_retry[name] += 0 if run_id in cancelled else n
@@ -235,8 +235,8 @@ class WaveTotals:
 def sum_by_wave(runs: Iterable[Run]) -> list[WaveTotals]:
     """Return the totals of each wave, in wave order. Runs come with their waves."""
     ordered = sorted(runs, key=lambda run: run.wave.number)
-    groups = [(wave, list(of_wave)) for wave, of_wave in groupby(ordered, key=lambda run: run.wave)]
-    return [WaveTotals(wave, Totals.of(of_wave), sum_spent(of_wave)) for wave, of_wave in groups]
+    groups = [(wave, list(wave_runs)) for wave, wave_runs in groupby(ordered, key=lambda run: run.wave)]
+    return [WaveTotals(wave, Totals.of(wave_runs), sum_spent(wave_runs)) for wave, wave_runs in groups]
 
 
 def sum_spent(runs: Iterable[Run]) -> Decimal:
@@ -245,14 +245,14 @@ def sum_spent(runs: Iterable[Run]) -> Decimal:
 
 def find_live_workers() -> QuerySet[Worker]:
     """Return the workers with a recent heartbeat. Heartbeats use the database's clock, and so does this query."""
-    return Worker.objects.filter(left_at__isnull=True, seen_at__gte=Now() - ALIVE_FOR)
+    return Worker.objects.filter(left_at__isnull=True, seen_at__gte=Now() - HEARTBEAT_TIMEOUT)
 
 
-def worker_state(worker: Worker, now: datetime) -> Literal["alive", "silent", "left"]:
+def find_worker_state(worker: Worker, now: datetime) -> Literal["alive", "silent", "left"]:
     """Return the state of a worker.
 
     A silent one missed its heartbeat for a minute; its claims return when leases expire.
     """
     if worker.left_at is not None:
         return "left"
-    return "alive" if worker.seen_at >= now - ALIVE_FOR else "silent"
+    return "alive" if worker.seen_at >= now - HEARTBEAT_TIMEOUT else "silent"

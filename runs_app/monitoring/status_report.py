@@ -12,7 +12,7 @@ from runs_app.models import trials as trials_module
 from runs_app.monitoring.blockers import find_blockers
 from runs_app.monitoring.judge_status import report_judges
 from runs_app.monitoring.point_status import report_points
-from runs_app.monitoring.progress import COUNTED, WaveTotals, sum_by_wave
+from runs_app.monitoring.progress import STATUSES, WaveTotals, sum_by_wave
 from runs_app.planning.drift import find_drift_warnings, find_served_warnings
 
 DONE = Q(status=Trial.Status.DONE)
@@ -26,7 +26,7 @@ COUNTERS = ("n_pending", "n_running", "n_done", "n_failed", "n_cancelled", "n_at
 def build_status_report(experiment: Experiment) -> dict[str, Any]:
     """Return plain values, ready for JSON. Totals come from counters; kinds of answers are counted from the rows."""
     runs = list(experiment.runs.generating().with_design().order_by("wave__number", "pk"))
-    channels = _channels([run.pk for run in runs])
+    channels = _count_channels([run.pk for run in runs])
     return {
         "experiment": experiment.slug,
         "status": experiment.status,
@@ -44,34 +44,34 @@ def build_status_report(experiment: Experiment) -> dict[str, Any]:
         "scores": grading().condition_estimates(experiment),
         "judging": report_judges(experiment),
         "blockers": [
-            blocker.facts | {"sentence": blocker.sentence} for blocker in find_blockers(_all_runs(experiment))
+            blocker.facts | {"sentence": blocker.sentence} for blocker in find_blockers(_fetch_all_runs(experiment))
         ],
         "warnings": [*find_drift_warnings(experiment), *find_served_warnings(experiment)],
     }
 
 
-def _all_runs(experiment: Experiment) -> list[Run]:
+def _fetch_all_runs(experiment: Experiment) -> list[Run]:
     """Return all runs, including the runs of judges."""
     return list(experiment.runs.with_design().order_by("pk"))
 
 
-def _channels(run_ids: list[int]) -> dict[int, dict[str, int]]:
+def _count_channels(run_ids: list[int]) -> dict[int, dict[str, int]]:
     counts = {name: Count("pk", filter=condition) for name, condition in CHANNELS.items()}
     ended = Trial.objects.filter(run__in=run_ids, status__in=[Trial.Status.DONE, Trial.Status.FAILED])
     rows: Any = ended.order_by().values("run_id").annotate(**counts)
     return {row["run_id"]: {name: row[name] for name in CHANNELS} for row in rows}
 
 
-def _wave(of_wave: WaveTotals) -> dict[str, Any]:
-    wave, totals = of_wave.wave, of_wave.totals
+def _wave(wave_totals: WaveTotals) -> dict[str, Any]:
+    wave, totals = wave_totals.wave, wave_totals.totals
     return {
         "number": wave.number,
         "label": wave.label,
         "first_epoch": wave.epoch_offset + 1,
         "status": totals.state,
         "trials": totals.trials,
-        **{name: getattr(totals, name) for name in COUNTED},
-        "spent_usd": _text(of_wave.spent_usd),
+        **{name: getattr(totals, name) for name in STATUSES},
+        "spent_usd": _text(wave_totals.spent_usd),
     }
 
 

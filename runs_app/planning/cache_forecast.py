@@ -22,16 +22,16 @@ def forecast_cache_hits(design: Design, wave_label: str = "") -> dict[str, int]:
     a later wave). Runs that began before the cache was last emptied do not count. Repetitions are asked in order. So if
     a run has more repetitions than this design, only the matching share counts.
     """
-    if not _reads_cache(design, wave_label):
+    if not _may_read_cache(design, wave_label):
         return {}
     found: dict[str, int] = {}
-    for hash12, run in _runs_alike(design):
+    for hash12, run in _find_equal_runs(design):
         share = min(1.0, design.samples / run.experiment.samples)
         found[hash12] = max(found.get(hash12, 0), round(run.n_done * share))
     return found
 
 
-def _reads_cache(design: Design, wave_label: str) -> bool:
+def _may_read_cache(design: Design, wave_label: str) -> bool:
     experiment = design.experiment
     if not experiment.cache or experiment.cache_buster:
         return False
@@ -39,15 +39,15 @@ def _reads_cache(design: Design, wave_label: str) -> bool:
     return first is None or first.label == wave_label
 
 
-def _runs_alike(design: Design) -> Iterator[tuple[str, Run]]:
+def _find_equal_runs(design: Design) -> Iterator[tuple[str, Run]]:
     """Yield the runs of the same conditions on the same items and dimensions, whose answers are in the cache."""
-    asked = {dimension.pk for dimension in design.dimensions}
-    for run in _runs_of_cells(design):
-        if {dimension.pk for dimension in run.experiment.dimensions.all()} == asked:
+    dimension_ids = {dimension.pk for dimension in design.dimensions}
+    for run in _select_runs_of_cells(design):
+        if {dimension.pk for dimension in run.experiment.dimensions.all()} == dimension_ids:
             yield condition_identity(run.condition.condition_id), run
 
 
-def _runs_of_cells(design: Design) -> QuerySet[Run]:
+def _select_runs_of_cells(design: Design) -> QuerySet[Run]:
     experiment = design.experiment
     hashes = [condition_identity(cell.condition_id) for cell in design.cells]
     runs = Run.objects.generating().annotate(hash12=Right("condition__condition_id", HASH))

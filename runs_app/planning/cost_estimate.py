@@ -187,7 +187,7 @@ def _estimate_cells(design: Design, wave_label: str, pilot: int | None) -> list[
         dev=_count_planned_dev_trials(design, runs) if design.is_dev and pilot is None else {},
         counts_pilots=pilot is not None and _has_dev_trials(design),
     )
-    wanted = [design.trials_per_cell] * len(design.cells) if pilot is None else pilot_module.shares(design, pilot)
+    wanted = [design.trials_per_cell] * len(design.cells) if pilot is None else pilot_module.share_pilot(design, pilot)
     return [estimator.estimate_cell(cell, n) for cell, n in zip(design.cells, wanted, strict=True)]
 
 

@@ -8,7 +8,7 @@ from runs_app.models import Experiment
 from runs_app.planning.conditions import Facet, condition_identity
 from runs_app.planning.cost_estimate import Estimate, estimate_design
 from runs_app.planning.design import Design
-from runs_app.planning.power import Detectable, detectable
+from runs_app.planning.power import Detectable, find_detectable
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +33,9 @@ class DesignSummary:
         return self.estimate.warnings
 
     @property
-    def detectable(self) -> Detectable | None:
+    def find_detectable(self) -> Detectable | None:
         """Return the detectable difference under the usual assumptions. The design page can change them."""
-        return detectable(self.items, self.samples) if self.samples > 0 else None
+        return find_detectable(self.items, self.samples) if self.samples > 0 else None
 
     @property
     def coverage_percent(self) -> int:

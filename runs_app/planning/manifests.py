@@ -50,7 +50,7 @@ def write_manifest(
     }
     return Manifest.objects.create(
         experiment=experiment,
-        content=manifest_of(experiment) | {"launch": launch},
+        content=build_manifest(experiment) | {"launch": launch},
         created_by=by if isinstance(by, User) else None,
     )
 
@@ -62,14 +62,14 @@ def _estimate(found: Estimate) -> dict[str, Any]:
     """
     return {
         **{name: getattr(found, name) for name in COUNTS},
-        **{name: _text(getattr(found, name)) for name in COSTS},
+        **{name: _to_text(getattr(found, name)) for name in COSTS},
         "coverage": found.coverage,
         "basis": dict(found.basis),
         "counted": {price.model: price.counted for price in found.prices},
     }
 
 
-def manifest_of(experiment: Experiment) -> dict[str, Any]:
+def build_manifest(experiment: Experiment) -> dict[str, Any]:
     dataset = experiment.dataset
     conditions = (
         experiment.conditions.generating().select_related("model__endpoint", "prompt", "sampler").order_by("pk")
@@ -84,8 +84,8 @@ def manifest_of(experiment: Experiment) -> dict[str, Any]:
         "scorers": experiment.scorers,
         "judges": grading().judges_of(experiment),
         "budget": {
-            "max_usd": _text(experiment.max_usd),
-            "confirm_above_usd": _text(experiment.confirm_above_usd),
+            "max_usd": _to_text(experiment.max_usd),
+            "confirm_above_usd": _to_text(experiment.confirm_above_usd),
             "policy": experiment.budget_policy,
             "dev_items": experiment.dev_items,
             "dev_samples": experiment.dev_samples,
@@ -104,23 +104,23 @@ def _condition(condition: Condition) -> dict[str, Any]:
         "id": condition.condition_id,
         "prompt": {"name": str(condition.prompt), "hash": condition.prompt and condition.prompt.content_hash},
         "sampler": {"name": str(condition.sampler), "hash": condition.sampler.content_hash},
-        **model_facts(condition.model, condition.content["model"]),
+        **describe_model_identity(condition.model, condition.content["model"]),
     }
 
 
-def model_facts(model: LanguageModel, identity: Mapping[str, Any]) -> dict[str, Any]:
+def describe_model_identity(model: LanguageModel, identity: Mapping[str, Any]) -> dict[str, Any]:
     """Return `model` and `prices`: US dollars per million tokens as texts, with source and date. None is unknown."""
     prices = model.prices
     return {
         "model": {"name": model.name, "endpoint": model.endpoint.name, **identity},
         "prices": {
-            "input": _text(prices.input),
-            "output": _text(prices.output),
+            "input": _to_text(prices.input),
+            "output": _to_text(prices.output),
             "source": prices.source,
             "as_of": prices.as_of.isoformat() if prices.as_of else None,
         },
     }
 
 
-def _text(value: Any) -> str | None:
+def _to_text(value: Any) -> str | None:
     return None if value is None else str(value)

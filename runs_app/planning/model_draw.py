@@ -19,9 +19,9 @@ from runs_app.llm.model_families import find_family
 from runs_app.planning.spec_types import Name, Strict, Text
 
 By = Literal["price", "provider", "family", "none"]
-WAYS: tuple[By, ...] = get_args(By)
-USUAL_SEED = 42
-USUAL_BANDS = 3
+STRATA: tuple[By, ...] = get_args(By)
+DEFAULT_SEED = 42
+DEFAULT_BANDS = 3
 MOST = 100  # Models in one draw.
 KINDS = ("name", "endpoint", "provider", "family", "price", "sees")  # The kinds of a `from` entry.
 WORDS = {"price": "known", "sees": "images"}  # The only word that these kinds accept.
@@ -70,7 +70,7 @@ class Candidate(Strict):
     def family(self) -> str:
         return find_family(self.provider, self.model)
 
-    def is_of(self, kind: str, wanted: str) -> bool:
+    def matches(self, kind: str, wanted: str) -> bool:
         if kind == "price":
             return self.price is not None
         return self.sees_images if kind == "sees" else getattr(self, kind) == wanted
@@ -80,7 +80,7 @@ class DrawSpec(Strict):
     """The request for a draw: the number of models, the seed, the strata, and the models to draw from."""
 
     draw: int = Field(ge=1, le=MOST)
-    seed: int = Field(default=USUAL_SEED, ge=0, lt=2**63)
+    seed: int = Field(default=DEFAULT_SEED, ge=0, lt=2**63)
     by: By = "price"
     bands: int | None = Field(default=None, ge=1, le=MOST)
     wanted: list[Text] = Field(default=[], max_length=MOST, alias="from")
@@ -114,7 +114,7 @@ class Draw(DrawSpec):
         names = [candidate.name for stratum in self.strata for candidate in stratum.candidates]
         if len(set(names)) < len(names):
             raise ValueError("a candidate is named twice")
-        if not len(self.strata) <= self.draw <= len(names) or self.drawn != _names(self, self.strata):
+        if not len(self.strata) <= self.draw <= len(names) or self.drawn != _draw_names(self, self.strata):
             raise ValueError(f"this is not what the seed {self.seed} draws from these candidates")
         return self
 
@@ -128,18 +128,18 @@ def draw(spec: DrawSpec, site: Iterable[Candidate], *, at: str) -> Draw:
 
     Raise DrawError if the models do not allow it.
     """
-    considered = _considered(spec, site)
-    strata = _strata(spec, considered)
-    if spec.draw > len(considered):
-        raise DrawError("draw", f"cannot draw {spec.draw} of {len(considered)} models; draw fewer, or from more")
+    candidates = _select_candidates(spec, site)
+    strata = _make_strata(spec, candidates)
+    if spec.draw > len(candidates):
+        raise DrawError("draw", f"cannot draw {spec.draw} of {len(candidates)} models; draw fewer, or from more")
     if spec.draw < len(strata):
         names = ", ".join(stratum.name for stratum in strata)
         raise DrawError("draw", f"{spec.draw} cannot hold one of each of {len(strata)} strata: {names}; draw more")
-    made = {"at": at, "strata": [stratum.model_dump() for stratum in strata], "drawn": _names(spec, strata)}
+    made = {"at": at, "strata": [stratum.model_dump() for stratum in strata], "drawn": _draw_names(spec, strata)}
     return Draw.model_validate(spec.content | made)
 
 
-def _names(spec: DrawSpec, strata: Sequence[Stratum]) -> list[str]:
+def _draw_names(spec: DrawSpec, strata: Sequence[Stratum]) -> list[str]:
     pool = [(candidate.name, stratum.name) for stratum in strata for candidate in stratum.candidates]
     return sample(pool, "stratified", spec.draw, spec.seed)
 
@@ -147,22 +147,22 @@ def _names(spec: DrawSpec, strata: Sequence[Stratum]) -> list[str]:
 # --- which models are considered -------------------------------------------------------------------------------------
 
 
-def _considered(spec: DrawSpec, site: Iterable[Candidate]) -> list[Candidate]:
+def _select_candidates(spec: DrawSpec, site: Iterable[Candidate]) -> list[Candidate]:
     """Return the models that `from` selects, by name. Entries of one kind widen the choice; kinds narrow each other."""
-    known = sorted(site, key=lambda candidate: candidate.name)
+    sorted_site = sorted(site, key=lambda candidate: candidate.name)
     wanted: dict[str, list[str]] = {}
     for at, entry in enumerate(spec.wanted):
-        kind, word = _entry(f"from[{at}]", entry)
-        if not any(candidate.is_of(kind, word) for candidate in known):
+        kind, word = _parse_entry(f"from[{at}]", entry)
+        if not any(candidate.matches(kind, word) for candidate in sorted_site):
             raise DrawError(f"from[{at}]", f"no active model has the {kind} {word}")
         wanted.setdefault(kind, []).append(word)
-    found = [one for one in known if all(any(one.is_of(k, w) for w in words) for k, words in wanted.items())]
+    found = [one for one in sorted_site if all(any(one.matches(k, w) for w in words) for k, words in wanted.items())]
     if not found:
         raise DrawError("from", "there is no active model to draw from")
     return found
 
 
-def _entry(key: str, entry: str) -> tuple[str, str]:
+def _parse_entry(key: str, entry: str) -> tuple[str, str]:
     """Return an entry such as `family:qwen` as ("family", "qwen"). A bare name is the name of a model."""
     kind, colon, word = entry.partition(":")
     if not colon:
@@ -177,29 +177,29 @@ def _entry(key: str, entry: str) -> tuple[str, str]:
 # --- strata ----------------------------------------------------------------------------------------------------------
 
 
-def _strata(spec: DrawSpec, considered: Sequence[Candidate]) -> list[Stratum]:
+def _make_strata(spec: DrawSpec, candidates: Sequence[Candidate]) -> list[Stratum]:
     if spec.by == "price":
-        return _price_bands(considered, spec.bands or min(USUAL_BANDS, spec.draw))
+        return _make_price_bands(candidates, spec.bands or min(DEFAULT_BANDS, spec.draw))
     groups: dict[str, list[Candidate]] = {}
-    for candidate in considered:
+    for candidate in candidates:
         groups.setdefault("all" if spec.by == "none" else getattr(candidate, spec.by), []).append(candidate)
     return [Stratum(name=name, candidates=groups[name]) for name in sorted(groups)]
 
 
-def _price_bands(considered: Sequence[Candidate], bands: int) -> list[Stratum]:
+def _make_price_bands(candidates: Sequence[Candidate], bands: int) -> list[Stratum]:
     """Return price bands of about equal size, from the cheapest up.
 
     Models of equal price stay in one band, so there may be fewer bands. An unknown price fits no band and raises
     DrawError.
     """
-    if unknown := [candidate.name for candidate in considered if candidate.price is None]:
+    if unknown := [candidate.name for candidate in candidates if candidate.price is None]:
         raise DrawError(
             "by",
             f"no price is known of {', '.join(unknown)}; give them prices, leave them out by from: [price:known], "
             "or draw by provider, family or none",
         )
     groups: dict[int, list[Candidate]] = {}
-    ordered = sorted(considered, key=lambda candidate: (candidate.price, candidate.name))
+    ordered = sorted(candidates, key=lambda candidate: (candidate.price, candidate.name))
     band_of: dict[Decimal | None, int] = {}
     for place, candidate in enumerate(ordered):
         band = band_of.setdefault(candidate.price, place * bands // len(ordered))

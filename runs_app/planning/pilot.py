@@ -34,17 +34,17 @@ SELECT %(run)s, 0, missing.* FROM {MISSING}"""  # noqa: S608 - the text above
 COUNT_MISSING = f"SELECT count(*) FROM {MISSING}"  # noqa: S608 - the text above
 
 
-def shares(design: Design, pilot: int) -> list[int]:
+def share_pilot(design: Design, pilot: int) -> list[int]:
     """Return how many of `pilot` trials each cell of the design gets. The shares differ by at most one.
 
     The cells' hashes decide which cells get one more, so that no model is left out because of its name.
     """
     hashes = [condition_identity(cell.condition_id) for cell in design.cells]
     each, more = divmod(pilot, max(1, len(hashes)))
-    given = [min(each, design.questions)] * len(hashes)
+    shares = [min(each, design.questions)] * len(hashes)
     for at in sorted(range(len(hashes)), key=hashes.__getitem__)[:more]:
-        given[at] = min(each + 1, design.questions)
-    return given
+        shares[at] = min(each + 1, design.questions)
+    return shares
 
 
 def insert_share(design: Design, share: int, run: Run) -> int:

@@ -61,11 +61,11 @@ class PlanReport:
     @property
     def summary(self) -> str:
         """Return a text such as `98 new trials, 118 in all, in 4 runs`."""
-        new, runs = _counted(self.trials_added, "new trial"), _counted(self.runs, "run")
+        new, runs = _format_count_of(self.trials_added, "new trial"), _format_count_of(self.runs, "run")
         return f"{new}, {format_count(self.trials_total)} in all, in {runs}"
 
 
-def _counted(n: int, noun: str) -> str:
+def _format_count_of(n: int, noun: str) -> str:
     return f"{format_count(n)} {noun}{'' if n == 1 else 's'}"
 
 
@@ -95,13 +95,13 @@ def plan(
         if problems := design.problems():
             raise PlanError(problems)
         _freeze(design, by)
-        wave = _wave(locked, wave_label)
-        wanted = [(_run(design, cell, wave), n) for cell, n in _wanted(design, pilot)]
-        runs = [run for run, _ in wanted]
+        wave = _get_or_create_wave(locked, wave_label)
+        planned = [(_get_or_create_run(design, cell, wave), n) for cell, n in _list_cells_to_plan(design, pilot)]
+        runs = [run for run, _ in planned]
         added = sum(
             [
-                add_trials(run, _insertion(design, n), by=by, reason="{n} trials were added", starts=False)
-                for run, n in wanted
+                add_trials(run, _choose_insertion(design, n), by=by, reason="{n} trials were added", starts=False)
+                for run, n in planned
             ]
         )
         totals = Run.objects.filter(pk__in=[run.pk for run in runs])
@@ -112,7 +112,7 @@ def plan(
             runs=len(runs),
             trials_added=added,
             trials_total=sum(run.n_trials for run in totals),
-            warnings=[*design.warnings(), *_cancelled(runs)],
+            warnings=[*design.warnings(), *_describe_cancelled(runs)],
         )
 
 
@@ -123,7 +123,7 @@ def describe_imported(experiment: Experiment) -> str:
     )
 
 
-def _wanted(design: Design, pilot: int | None) -> list[tuple[Cell, int | None]]:
+def _list_cells_to_plan(design: Design, pilot: int | None) -> list[tuple[Cell, int | None]]:
     """Return the cells that get trials, with the least number of trials; None is all.
 
     A small pilot leaves cells out.
@@ -132,7 +132,7 @@ def _wanted(design: Design, pilot: int | None) -> list[tuple[Cell, int | None]]:
         return [(cell, None) for cell in design.cells]
     if pilot < 1:
         raise PlanError(["a pilot has at least one trial"])
-    return [(cell, n) for cell, n in zip(design.cells, pilot_module.shares(design, pilot), strict=True) if n]
+    return [(cell, n) for cell, n in zip(design.cells, pilot_module.share_pilot(design, pilot), strict=True) if n]
 
 
 def _lock(experiment: Experiment) -> Experiment:
@@ -150,7 +150,7 @@ def _freeze(design: Design, by: Actor) -> None:
             )
 
 
-def _wave(experiment: Experiment, label: str) -> Wave:
+def _get_or_create_wave(experiment: Experiment, label: str) -> Wave:
     """Return the wave of this label. A new one takes the epochs after all others.
 
     Raise PlanError if epochs would overlap.
@@ -159,7 +159,7 @@ def _wave(experiment: Experiment, label: str) -> Wave:
     wave = next((wave for wave in waves if wave.label == label), None)
     if wave is None:
         number = experiment.waves.aggregate(last=Max("number"))["last"]
-        offset = max((wave.epoch_offset + _width(wave, experiment) for wave in waves), default=0)
+        offset = max((wave.epoch_offset + _count_epochs(wave, experiment) for wave in waves), default=0)
         number = 0 if number is None else number + 1
         return Wave.objects.create(experiment=experiment, number=number, label=label, epoch_offset=offset)
     end = wave.epoch_offset + experiment.samples
@@ -173,38 +173,38 @@ def _wave(experiment: Experiment, label: str) -> Wave:
     return wave
 
 
-def _width(wave: Wave, experiment: Experiment) -> int:
+def _count_epochs(wave: Wave, experiment: Experiment) -> int:
     """Return the number of epochs of a wave: the design's samples, or more if earlier trials had more."""
     used = wave.runs.generating().aggregate(last=Max("trials__sample_idx"))["last"]
     return max(experiment.samples, 0 if used is None else used + 1)
 
 
-def _run(design: Design, cell: Cell, wave: Wave) -> Run:
-    condition = _condition(design, cell)
+def _get_or_create_run(design: Design, cell: Cell, wave: Wave) -> Run:
+    condition = _get_or_create_condition(design, cell)
     return get_or_create_run(condition, wave, design.call_bounds(cell), is_batched=design.is_batched(cell))
 
 
-def _condition(design: Design, cell: Cell) -> Condition:
+def _get_or_create_condition(design: Design, cell: Cell) -> Condition:
     """Return the condition of the same content, or create it. A renamed model or prompt keeps its condition.
 
     Its trials are therefore not paid for again.
     """
     hash12 = condition_identity(cell.condition_id)
     rows: dict[str, Any] = {f"{axis}_id": facet.key for axis, facet in cell.facets.items()}
-    known = design.experiment.conditions.generating().filter(condition_id__endswith=f"--{hash12}", **rows).first()
-    if known:
-        return known
+    existing = design.experiment.conditions.generating().filter(condition_id__endswith=f"--{hash12}", **rows).first()
+    if existing:
+        return existing
     return Condition.objects.get_or_create(
         experiment=design.experiment, condition_id=cell.condition_id, defaults={**rows, "content": cell.content}
     )[0]
 
 
-def _cancelled(runs: Iterable[Run]) -> list[str]:
+def _describe_cancelled(runs: Iterable[Run]) -> list[str]:
     cancelled = [run for run in runs if run.status == Run.Status.CANCELLED]
     return [describe_cancelled(run, "launch a new wave to ask again") for run in cancelled]
 
 
-def _insertion(design: Design, share: int | None) -> Callable[[Run], int]:
+def _choose_insertion(design: Design, share: int | None) -> Callable[[Run], int]:
     """Return the function that inserts a run's missing trials: all of the design, or the share of a pilot."""
     if share is None:
         return partial(_insert_all, design)

@@ -65,11 +65,11 @@ class Detectable:
         return 100 * self.share
 
     @property
-    def rests_on_few_items(self) -> bool:
+    def has_few_items(self) -> bool:
         return self.items < FEW_ITEMS
 
 
-def detectable(items: int, samples: int, assumptions: Assumptions = USUAL) -> Detectable | None:
+def find_detectable(items: int, samples: int, assumptions: Assumptions = USUAL) -> Detectable | None:
     """Return the minimum detectable effect, or None for fewer than two items. Raise ValueError if samples < 1."""
     if samples < 1:
         raise ValueError(f"an item is asked at least once, not {samples} times")
@@ -79,13 +79,13 @@ def detectable(items: int, samples: int, assumptions: Assumptions = USUAL) -> De
         items,
         samples,
         assumptions,
-        d=smallest_difference(items, samples, assumptions),
-        with_twice_the_items=smallest_difference(2 * items, samples, assumptions),
-        with_twice_the_samples=smallest_difference(items, 2 * samples, assumptions),
+        d=compute_smallest_difference(items, samples, assumptions),
+        with_twice_the_items=compute_smallest_difference(2 * items, samples, assumptions),
+        with_twice_the_samples=compute_smallest_difference(items, 2 * samples, assumptions),
     )
 
 
-def smallest_difference(items: int, samples: int, given: Assumptions) -> float:
+def compute_smallest_difference(items: int, samples: int, given: Assumptions) -> float:
     """Return d, by the formula of this module."""
     normal = NormalDist()
     quantiles = normal.inv_cdf(1 - given.alpha / 2) + normal.inv_cdf(given.power)

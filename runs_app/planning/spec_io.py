@@ -114,7 +114,7 @@ class ExperimentBuilder(RowBuilder):
             adaptive=self.adaptive,
             max_usd=self.spec.budget.max_usd,
             confirm_above_usd=self.spec.budget.confirm_above_usd,
-            **_policy_of(self.spec.budget),
+            **_budget_policy_fields(self.spec.budget),
             **settings,
         )
         if self.dataset is not None:
@@ -144,8 +144,8 @@ class ExperimentBuilder(RowBuilder):
 
     def _scorers(self) -> list[str | dict[str, str]]:
         chosen = []
-        for at, said in enumerate(self.spec.grade.scorers):
-            written = said if isinstance(said, str) else said.content
+        for at, entries in enumerate(self.spec.grade.scorers):
+            written = entries if isinstance(entries, str) else entries.content
             if (stored := self._scorer(f"grade.scorers[{at}]", written)) and stored not in chosen:
                 chosen.append(stored)
         if not self.adaptive or self.adaptive["scorer"] in map(scorer_name, chosen):
@@ -157,30 +157,30 @@ class ExperimentBuilder(RowBuilder):
         try:
             return grading().stored_scorer(written)
         except ValueError as problem:
-            said = str(problem)
-            self.problems.append(f"{path}: {said[:1].lower()}{said[1:]}")
+            entries = str(problem)
+            self.problems.append(f"{path}: {entries[:1].lower()}{entries[1:]}")
             return None
 
     def _graders(self) -> list[str]:
         """Return the names of the judges, which the grading app finds or creates."""
-        said = self.spec.grade.graders
-        return grading().graders_named(self, said) if said else []
+        entries = self.spec.grade.graders
+        return grading().graders_named(self, entries) if entries else []
 
     def _models(self) -> list[Any]:
-        said = self.spec.models
-        if not isinstance(said, DrawSpec):
-            return self._axis("models", LanguageModel, said, self.model)
-        if (made := self.make_draw("models", said)) is None:
+        entries = self.spec.models
+        if not isinstance(entries, DrawSpec):
+            return self._axis("models", LanguageModel, entries, self.model)
+        if (made := self.make_draw("models", entries)) is None:
             return []
         self.draws["models"] = made.content
         return self.find_drawn_models(made)
 
     def _axis(
-        self, axis: str, kind: type[models.Model], said: Sequence[Any], inline: Callable[[str, Any], Any]
+        self, axis: str, kind: type[models.Model], entries: Sequence[Any], inline: Callable[[str, Any], Any]
     ) -> list[Any]:
         """Return the rows of one axis, in the order of the file."""
         rows: list[Any] = []
-        for at, one in enumerate(said):
+        for at, one in enumerate(entries):
             path = f"{axis}[{at}]"
             row = self.named(path, kind, one) if isinstance(one, str) else inline(path, one)
             if row in rows:
@@ -215,16 +215,16 @@ def build_spec(experiment: Experiment) -> dict[str, Any]:
     """Return the experiment as file content with all texts written out, so that another site can read it."""
     spec: dict[str, Any] = {
         "experiment": experiment.slug,
-        **_said({"title": experiment.title, "description": experiment.description}),
+        **_drop_unset({"title": experiment.title, "description": experiment.description}),
         "dataset": str(experiment.dataset),
-        "models": [model_spec(row) for row in experiment.language_models.select_related("endpoint")],
-        "prompts": [prompt_spec(row) for row in experiment.prompts.all()],
-        "samplers": [sampler_spec(row) for row in experiment.samplers.all()],
-        "dimensions": [dimension_spec(row) for row in experiment.dimensions.order_by("pk")],
+        "models": [build_model_spec(row) for row in experiment.language_models.select_related("endpoint")],
+        "prompts": [build_prompt_spec(row) for row in experiment.prompts.all()],
+        "samplers": [build_sampler_spec(row) for row in experiment.samplers.all()],
+        "dimensions": [build_dimension_spec(row) for row in experiment.dimensions.order_by("pk")],
         **{name: getattr(experiment, name) for name in SETTINGS},
         "adaptive": dict(experiment.adaptive),
-        "budget": _budget_spec(experiment),
-        "grade": _said({"scorers": list(experiment.scorers), "graders": _grader_specs(experiment)}),
+        "budget": _build_budget_spec(experiment),
+        "grade": _drop_unset({"scorers": list(experiment.scorers), "graders": _build_grader_specs(experiment)}),
         "drawn": dict(experiment.draws),
     }
     return {key: value for key, value in spec.items() if value not in ([], {})}
@@ -255,18 +255,18 @@ def _text(dumper: yaml.SafeDumper, text: str) -> yaml.Node:
 _Dumper.add_representer(str, _text)
 
 
-def _said(mapping: dict[str, Any]) -> dict[str, Any]:
+def _drop_unset(mapping: dict[str, Any]) -> dict[str, Any]:
     """Return the mapping without unset values, because a file without them means the same."""
     return {key: value for key, value in mapping.items() if value not in (None, "", {}, [])}
 
 
-def _policy_of(budget: BudgetSpec) -> dict[str, Any]:
+def _budget_policy_fields(budget: BudgetSpec) -> dict[str, Any]:
     """Return the fields of the budget policy that a file sets."""
     given = {"budget_policy": budget.policy, "dev_items": budget.dev_items, "dev_samples": budget.dev_samples}
     return {name: value for name, value in given.items() if value is not None}
 
 
-def _budget_spec(experiment: Experiment) -> dict[str, Any]:
+def _build_budget_spec(experiment: Experiment) -> dict[str, Any]:
     """Return the budget in the form of a file, without default values."""
     amounts = {name: _number(getattr(experiment, name)) for name in ("max_usd", "confirm_above_usd")}
     usual = Experiment()
@@ -275,10 +275,10 @@ def _budget_spec(experiment: Experiment) -> dict[str, Any]:
         for key, name in (("policy", "budget_policy"), ("dev_items", "dev_items"), ("dev_samples", "dev_samples"))
         if getattr(experiment, name) != getattr(usual, name)
     }
-    return _said(amounts) | policy
+    return _drop_unset(amounts) | policy
 
 
-def _grader_specs(experiment: Experiment) -> list[dict[str, Any]]:
+def _build_grader_specs(experiment: Experiment) -> list[dict[str, Any]]:
     return list(grading().grader_specs(experiment.graders)) if experiment.graders else []
 
 
@@ -288,11 +288,11 @@ def _number(amount: Any) -> int | float | None:
     return int(amount) if amount == int(amount) else float(amount)
 
 
-def model_spec(model: LanguageModel) -> dict[str, Any]:
+def build_model_spec(model: LanguageModel) -> dict[str, Any]:
     return {"name": model.name, "endpoint": model.endpoint.name, "model": model.model}
 
 
-def prompt_spec(prompt: Prompt) -> dict[str, Any]:
+def build_prompt_spec(prompt: Prompt) -> dict[str, Any]:
     """Return the prompt as system and user if these suffice, because they read more easily than a list of turns."""
     texts = {turn["role"]: turn["content"] for turn in prompt.messages}
     short = {"name": prompt.name, **texts, "answer_format": prompt.answer_format}
@@ -301,19 +301,19 @@ def prompt_spec(prompt: Prompt) -> dict[str, Any]:
     return {"name": prompt.name, "messages": prompt.messages, "answer_format": prompt.answer_format}
 
 
-def sampler_spec(sampler: Sampler) -> str | dict[str, Any]:
+def build_sampler_spec(sampler: Sampler) -> str | dict[str, Any]:
     if sampler.name == PROVIDER_DEFAULT and not sampler.content:
         return PROVIDER_DEFAULT
     names = ("name", "temperature", "top_p", "max_tokens", "seed", "reasoning_effort", "extra")
-    return _said({name: getattr(sampler, name) for name in names})
+    return _drop_unset({name: getattr(sampler, name) for name in names})
 
 
-def dimension_spec(dimension: Dimension) -> dict[str, Any]:
+def build_dimension_spec(dimension: Dimension) -> dict[str, Any]:
     return {
         "name": dimension.name,
-        **_said({"title": dimension.title}),
+        **_drop_unset({"title": dimension.title}),
         "instructions": dimension.instructions,
         "min": dimension.scale_min,
         "max": dimension.scale_max,
-        **_said({"labels": {int(point): label for point, label in dimension.labels.items()}}),
+        **_drop_unset({"labels": {int(point): label for point, label in dimension.labels.items()}}),
     }

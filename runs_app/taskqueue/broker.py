@@ -25,11 +25,11 @@ from runs_app.taskqueue.task_payloads import check_task
 
 logger = logging.getLogger("evalsite.queue")
 
-TEND = "runs_app.tasks.tend"
+TEND_TASK = "runs_app.tasks.tend"
 PULSE_S = 10.0  # Between one request and the next, if the first is done by then.
-LOOK_S = 1.0
+CHECK_S = 1.0
 # Looks at an undone request while a worker is idle, after which the cluster hangs. Its start takes some of them.
-LATE_LOOKS = 20
+MAX_LATE_CHECKS = 20
 
 
 class Broker(ORM):  # type: ignore[misc]
@@ -41,7 +41,7 @@ class Broker(ORM):  # type: ignore[misc]
 
     def dequeue(self) -> list[tuple[int, str]]:
         """Return at most one task, locked for this cluster. If none waits, return none after a pause."""
-        channel = SupervisorChannel.here()
+        channel = SupervisorChannel.current()
         keys = [self.list_key, *([channel.queue, channel.pulse_queue] if channel else [])]
         waiting = self.get_connection().filter(key__in=keys, lock__lt=timezone.now()).order_by("pk")
         found = waiting.values_list("pk", "payload", "key", "lock").first()
@@ -74,7 +74,7 @@ def requeue_tasks(channel: SupervisorChannel) -> None:
 
 def announce_busy_workers() -> None:
     """Make this process's workers report on the supervisor channel while they run a task, if there is one."""
-    channel = SupervisorChannel.here()
+    channel = SupervisorChannel.current()
     if channel is None:
         return
     pre_execute.connect(lambda **_: channel.mark_busy(), weak=False, dispatch_uid="busy")
@@ -98,18 +98,18 @@ class Pulse:
         """Look once. Return the seconds until the next look."""
         close_old_connections()
         try:
-            self._look()
+            self._check()
         except DatabaseError:
             self._late = 0  # Nothing works without a database, so this is not the cluster's fault.
             raise
-        return LOOK_S
+        return CHECK_S
 
-    def start_anew(self) -> None:
+    def reset(self) -> None:
         """Reset the check before a cluster starts. The tasks of the cluster before it can be taken again."""
         self._channel.clear_busy()
         self._is_new = True
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         if self._is_new:
             requeue_tasks(self._channel)
             self._is_new, self._late, self._due = False, 0, 0.0
@@ -117,18 +117,18 @@ class Pulse:
         if not request.exists():
             self._late = 0
             if time.monotonic() >= self._due:
-                self._ask()
-        elif self._channel.busy() < self._workers:
+                self._send_request()
+        elif self._channel.count_busy() < self._workers:
             self._late += 1
             # The request may be done, but the database was away and did not note it: ask again.
-            if self._late == LATE_LOOKS // 2:
+            if self._late == MAX_LATE_CHECKS // 2:
                 request.delete()
-                self._ask()
-        if self._late >= LATE_LOOKS:
+                self._send_request()
+        if self._late >= MAX_LATE_CHECKS:
             self._late = 0
-            self._replace(f"has done nothing for {LATE_LOOKS} s with a worker idle")
+            self._replace(f"has done nothing for {MAX_LATE_CHECKS} s with a worker idle")
 
-    def _ask(self) -> None:
+    def _send_request(self) -> None:
         self._due = time.monotonic() + PULSE_S
         options = {"cluster": self._channel.pulse_queue, "save": False, "ack_failure": True}
-        async_task(TEND, self._channel.queue, q_options=options)
+        async_task(TEND_TASK, self._channel.queue, q_options=options)

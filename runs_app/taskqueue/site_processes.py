@@ -73,34 +73,34 @@ def serve(
     *,
     drains: int,
     more: Sequence[Child] = (),
-    when_served: Callable[[str], None] = lambda url: None,
+    on_ready: Callable[[str], None] = lambda url: None,
 ) -> None:
     """Serve the site until a signal says to stop, then end all its processes.
 
     Raise GivingUp if a part of it cannot start.
 
-    `more` children run beside it. `when_served` is called once with the address, when the first page is served.
+    `more` children run beside it. `on_ready` is called once with the address, when the first page is served.
     """
-    _tidy_up()
+    _remove_leftovers()
     with SupervisorChannel.create_in(settings.DATA_DIR) as channel:
         environment = {
             VARIABLE: str(channel.folder),
             "EVALSITE_DRAINS": str(drains),
             "EVALSITE_DATA_DIR": str(settings.DATA_DIR),
         }
-        queue = _queue(environment)
+        queue = _make_queue_child(environment)
         pulse = Pulse(channel, drains + 1, queue.replace)
-        queue.on_start = pulse.start_anew
-        periodic_tasks: list[PeriodicTask] = [_Announcement(listener, when_served), _restoring(pulse)]
+        queue.on_start = pulse.reset
+        periodic_tasks: list[PeriodicTask] = [_Announcement(listener, on_ready), _make_pulse_check(pulse)]
         try:
-            children = [_web(listener, environment), queue, *more]
+            children = [_make_web_child(listener, environment), queue, *more]
             Supervisor(children, periodic_tasks, channel.request_stop, if_killed=_last_command()).run()
         finally:
             with suppress(DatabaseError):
                 requeue_tasks(channel)
 
 
-def _tidy_up() -> None:
+def _remove_leftovers() -> None:
     """Give back the tasks of an `up` that was killed on this machine, and restrict folders that are too open."""
     for folder in (settings.MEDIA_ROOT, settings.JOURNAL_DIR):
         close_folder(Path(folder))
@@ -109,7 +109,7 @@ def _tidy_up() -> None:
         channel.remove()
 
 
-def _web(listener: socket.socket, environment: dict[str, str]) -> Child:
+def _make_web_child(listener: socket.socket, environment: dict[str, str]) -> Child:
     options = ["--bind", f"fd://{listener.fileno()}", "--workers", "1"]
     options += ["--worker-class", "evalsite.lib.ops.gunicorn_worker.Worker", "--threads", str(THREADS)]
     options += ["--graceful-timeout", str(int(WEB_GRACE_S) - 2)]
@@ -124,7 +124,7 @@ def _web(listener: socket.socket, environment: dict[str, str]) -> Child:
     )
 
 
-def _queue(environment: dict[str, str]) -> Child:
+def _make_queue_child(environment: dict[str, str]) -> Child:
     return Child(
         "queue",
         [sys.executable, "manage.py", "qcluster"],
@@ -159,7 +159,7 @@ class _Announcement:
         return None
 
 
-def _restoring(pulse: Pulse) -> PeriodicTask:
+def _make_pulse_check(pulse: Pulse) -> PeriodicTask:
     """Return a periodic task that runs the pulse, and restarts an embedded database that was killed."""
 
     def work() -> float:

@@ -54,7 +54,7 @@ class SupervisorChannel:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     @classmethod
-    def here(cls) -> SupervisorChannel | None:
+    def current(cls) -> SupervisorChannel | None:
         """Return the channel that this process was started with, if any."""
         named = os.environ.get(VARIABLE)
         return cls(Path(named)) if named else None
@@ -81,7 +81,7 @@ class SupervisorChannel:
     def mark_idle(self) -> None:
         (self.folder / f"busy-{os.getpid()}").unlink(missing_ok=True)
 
-    def busy(self) -> int:
+    def count_busy(self) -> int:
         """Return the number of workers that run a task now. Files of killed workers do not count."""
         return sum(_is_alive(int(path.name.removeprefix("busy-"))) for path in self.folder.glob("busy-*"))
 
@@ -91,7 +91,7 @@ class SupervisorChannel:
 
 
 def is_stop_requested() -> bool:
-    channel = SupervisorChannel.here()
+    channel = SupervisorChannel.current()
     return channel is not None and channel.is_stop_requested()
 
 

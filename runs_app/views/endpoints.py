@@ -22,7 +22,7 @@ from runs_app.forms.endpoints import EndpointForm, LanguageModelForm, NotedForm
 from runs_app.forms.run_control import SteeringForm
 from runs_app.models import Endpoint, LanguageModel
 from runs_app.models.preflights import with_last_preflight
-from runs_app.monitoring.endpoint_load import with_state
+from runs_app.monitoring.endpoint_load import load_endpoints
 from runs_app.taskqueue.enqueue import enqueue_preflights
 from runs_app.views.permissions import posted
 
@@ -39,7 +39,7 @@ def endpoint_list(request: HttpRequest) -> HttpResponse:
     models = with_last_preflight(LanguageModel.objects.select_related("endpoint").order_by("name"))
     endpoints = list(Endpoint.objects.visible_to(request.user).prefetch_related(Prefetch("models", models)))
     context = {
-        "rows": with_state(endpoints),
+        "rows": load_endpoints(endpoints),
         "may_edit": is_operator(request.user),
         "cache": size_of_cache(COUNTED_TO),
         "purges": list(purges()[:PURGES]),
@@ -53,7 +53,7 @@ def endpoint_list(request: HttpRequest) -> HttpResponse:
 def endpoint_live(request: HttpRequest, pk: int) -> HttpResponse:
     """Show the current load of the endpoint, for a page that stays open."""
     endpoint = get_object_or_404(Endpoint.objects.visible_to(request.user), pk=pk)
-    return render(request, "runs_app/partials/endpoint_live.html", {"row": with_state([endpoint])[0]})
+    return render(request, "runs_app/partials/endpoint_live.html", {"row": load_endpoints([endpoint])[0]})
 
 
 @require_http_methods(READ_OR_WRITE)

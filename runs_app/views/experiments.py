@@ -20,13 +20,13 @@ from runs_app.forms.run_control import AssumptionsForm
 from runs_app.grading_interface import grading
 from runs_app.models import Experiment
 from runs_app.monitoring.point_status import describe_rule
-from runs_app.monitoring.progress import Totals, experiment_state, with_totals
+from runs_app.monitoring.progress import Totals, annotate_totals, find_experiment_state
 from runs_app.planning import spec_io
 from runs_app.planning.design import Design
 from runs_app.planning.design_summary import list_cells, summarise_design
 from runs_app.planning.drawn_models import compare_stored_draws
 from runs_app.planning.points import forecast_points
-from runs_app.planning.power import detectable
+from runs_app.planning.power import find_detectable
 from runs_app.prompt_preview import Turn, turns_of_draft
 from runs_app.tables import ExperimentTable
 from runs_app.views.permissions import may_edit, visible_experiment
@@ -40,7 +40,7 @@ MANIFESTS = 20
 @readers_only
 def experiment_list(request: HttpRequest) -> HttpResponse:
     visible = Experiment.objects.visible_to(request.user).select_related("dataset", "owner")
-    filter_ = ExperimentFilter(request.GET, queryset=with_totals(visible), request=request)
+    filter_ = ExperimentFilter(request.GET, queryset=annotate_totals(visible), request=request)
     table = ExperimentTable(filter_.qs)
     paginate_table(request, table, PER_PAGE)
     rows = [row.record for row in table.paginated_rows]  # Fetch the page here, not while the template renders.
@@ -65,7 +65,7 @@ def experiment_detail(request: HttpRequest, slug: str) -> HttpResponse:
         "experiment": experiment,
         "design": design,
         "assumptions": (assumptions := AssumptionsForm(request.GET)),
-        "detectable": detectable(design.n_items, experiment.samples, assumptions.chosen),
+        "detectable": find_detectable(design.n_items, experiment.samples, assumptions.chosen),
         "outlook": summarise_design(design),
         "points": forecast_points(design.adaptive, design.points, experiment.samples) if design.adaptive else [],
         "rule": describe_rule(design.adaptive) if design.adaptive else [],
@@ -75,7 +75,7 @@ def experiment_detail(request: HttpRequest, slug: str) -> HttpResponse:
         "audience": experiment.audience_text,
         "scorers": [grading().scorer_text(scorer) for scorer in experiment.scorers],
         "totals": totals,
-        "state": experiment_state(experiment, totals),
+        "state": find_experiment_state(experiment, totals),
         "editable": may_edit(request, experiment),
         "may_design": is_member(request.user),
         "history": list(experiment.history[:50]),

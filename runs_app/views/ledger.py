@@ -15,7 +15,7 @@ from evalsite.lib.web.choice_fields import fetch_choices
 from runs_app.filters import LabLedgerFilter, LedgerFilter
 from runs_app.models import LedgerEntry
 from runs_app.monitoring import ledger_report
-from runs_app.monitoring.progress import Totals, experiment_state
+from runs_app.monitoring.progress import Totals, find_experiment_state
 from runs_app.tables import LedgerTable
 from runs_app.views.permissions import visible_experiment
 
@@ -31,7 +31,7 @@ def experiment_ledger(request: HttpRequest, slug: str) -> HttpResponse:
     context = {
         "experiment": experiment,
         "deleted_runs": list(experiment.deleted_runs.all()),
-        "state": experiment_state(experiment, Totals.of(runs)),
+        "state": find_experiment_state(experiment, Totals.of(runs)),
     }
     filter_ = LedgerFilter(request.GET, queryset=entries, request=request)
     return render(request, "runs_app/experiment_ledger.html", context | _sums(request, filter_))
@@ -52,4 +52,4 @@ def _sums(request: HttpRequest, filter_: LedgerFilter) -> dict[str, Any]:
     table = LedgerTable(lines, by=by)
     paginate_table(request, table, PER_PAGE)
     fetch_choices(filter_.form)
-    return {"filter": filter_, "table": table, "lines": lines, "sums": ledger_report.Sums.over(lines), "by": by}
+    return {"filter": filter_, "table": table, "lines": lines, "sums": ledger_report.Sums.add_up(lines), "by": by}

@@ -119,7 +119,7 @@ def _live(experiment: Experiment, runs: list[Run]) -> dict[str, Any]:
         "unpriced": sum(run.n_unpriced for run in runs),
         "stop_reasons": find_stop_reasons(runs),
         "blockers": blockers,
-        "state": progress.experiment_state(experiment, totals),
+        "state": progress.find_experiment_state(experiment, totals),
         "pace": pace,
         "curve": throughput_curve(pace.points),
         "errors": errors,

@@ -11,7 +11,7 @@ from evalsite.lib.ops.versions import code_version
 from evalsite.lib.permissions import members_only
 from evalsite.lib.web.htmx import wants_part
 from runs_app.models import ProviderBatch, Worker
-from runs_app.monitoring.progress import worker_state
+from runs_app.monitoring.progress import find_worker_state
 from runs_app.tables import BatchTable, WorkerTable
 
 SHOWN = 100  # The most recently seen workers: drains of a task queue start and end each minute.
@@ -22,7 +22,7 @@ SHOWN = 100  # The most recently seen workers: drains of a task queue start and 
 def worker_list(request: HttpRequest) -> HttpResponse:
     """Show the workers; a poll gets the live part only. Liveness uses the database's clock, as heartbeats do."""
     workers = list(Worker.objects.annotate(now=Now()).order_by("-seen_at", "-pk")[:SHOWN])
-    states = [worker_state(worker, worker.now) for worker in workers]
+    states = [find_worker_state(worker, worker.now) for worker in workers]
     others = [
         worker.version != code_version() for worker, state in zip(workers, states, strict=True) if state == "alive"
     ]

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runs_app.planning.power import USUAL, Assumptions, detectable, smallest_difference
+from runs_app.planning.power import USUAL, Assumptions, compute_smallest_difference, find_detectable
 
 shares = st.floats(0, 1)
 sizes = st.integers(2, 10_000)
@@ -18,7 +18,7 @@ assumptions = st.builds(Assumptions, between=shares, correlation=st.floats(-1, 1
 def test_a_plain_paired_comparison_is_the_textbooks():
     """One answer an item, no correlation: the two-sample formula 2 (z + z)^2 / d^2 = n, n = 63 for d = .5."""
     given_ = Assumptions(between=0, correlation=0)
-    assert smallest_difference(63, 1, given_) == pytest.approx(0.5, abs=0.002)
+    assert compute_smallest_difference(63, 1, given_) == pytest.approx(0.5, abs=0.002)
     assert math.ceil(2 * (1.959964 + 0.841621) ** 2 / 0.5**2) == 63
 
 
@@ -28,7 +28,7 @@ def test_the_formula_in_millers_terms():
     b = (1 / 6 + 1 / 12) / (1 / 6 + 1 / 12 + 1 / 6)  # any variance of items that leaves omega^2 as it is
     total = (1 / 6) / (1 - b)
     given_ = Assumptions(between=b, correlation=1 - (1 / 9) / (2 * b * total))
-    assert smallest_difference(round(n), 10, given_) * math.sqrt(total) == pytest.approx(0.03, rel=1e-3)
+    assert compute_smallest_difference(round(n), 10, given_) * math.sqrt(total) == pytest.approx(0.03, rel=1e-3)
 
 
 @pytest.mark.parametrize(("between", "correlation", "repeats"), [(0.7, 0.5, 3), (0.2, 0.8, 1), (0.9, 0.0, 10)])
@@ -36,7 +36,7 @@ def test_in_simulated_data_the_difference_is_found_as_often_as_said(between, cor
     rng = np.random.default_rng(7)
     n, times = 60, 4000
     given_ = Assumptions(between, correlation)
-    d = smallest_difference(n, repeats, given_)
+    d = compute_smallest_difference(n, repeats, given_)
     covariance = between * np.array([[1, correlation], [correlation, 1]])
     items = rng.multivariate_normal([0, d], covariance, size=(times, n), method="cholesky")
     means = items + rng.normal(0, math.sqrt((1 - between) / repeats), size=items.shape)
@@ -47,42 +47,44 @@ def test_in_simulated_data_the_difference_is_found_as_often_as_said(between, cor
 
 @given(sizes, samples, assumptions)
 def test_twice_the_items_always_says_at_least_as_much_as_twice_the_samples(n, k, given_):
-    found = detectable(n, k, given_)
+    found = find_detectable(n, k, given_)
     assert found.with_twice_the_items <= found.with_twice_the_samples * (1 + 1e-12)
     assert found.with_twice_the_items == pytest.approx(found.d / math.sqrt(2))
 
 
 @given(sizes, samples, assumptions, sizes, samples)
 def test_more_of_anything_never_says_less(n, k, given_, more_items, more_samples):
-    d = smallest_difference(n, k, given_)
-    assert smallest_difference(n + more_items, k, given_) <= d
-    assert smallest_difference(n, k + more_samples, given_) <= d
+    d = compute_smallest_difference(n, k, given_)
+    assert compute_smallest_difference(n + more_items, k, given_) <= d
+    assert compute_smallest_difference(n, k + more_samples, given_) <= d
 
 
 @given(sizes, samples, st.floats(0.5, 0.99), st.floats(0.5, 0.99))
 def test_more_power_asks_for_a_larger_difference(n, k, one, other):
     low, high = sorted((one, other))
-    assert smallest_difference(n, k, Assumptions(power=low)) <= smallest_difference(n, k, Assumptions(power=high))
+    assert compute_smallest_difference(n, k, Assumptions(power=low)) <= compute_smallest_difference(
+        n, k, Assumptions(power=high)
+    )
 
 
 def test_repetitions_are_no_items():
     """Where all variance lies between items, a thousand samples of each say no more than one."""
     all_between = Assumptions(between=1)
-    assert smallest_difference(40, 1000, all_between) == smallest_difference(40, 1, all_between)
+    assert compute_smallest_difference(40, 1000, all_between) == compute_smallest_difference(40, 1, all_between)
 
 
 def test_one_item_compares_nothing_and_nonsense_is_refused():
-    assert detectable(1, 5) is None
-    assert detectable(2, 5).rests_on_few_items
-    assert not detectable(20, 1).rests_on_few_items
+    assert find_detectable(1, 5) is None
+    assert find_detectable(2, 5).has_few_items
+    assert not find_detectable(20, 1).has_few_items
     for wrong in ({"between": 1.1}, {"correlation": -2}, {"alpha": 0}, {"power": 1}):
         with pytest.raises(ValueError, match="no such design"):
             Assumptions(**wrong)
     with pytest.raises(ValueError, match="at least once"):
-        detectable(10, 0)
+        find_detectable(10, 0)
 
 
 def test_right_or_wrong_answers_have_a_standard_deviation_of_a_half_at_most():
-    found = detectable(100, 1, USUAL)
+    found = find_detectable(100, 1, USUAL)
     assert found.percentage_points == pytest.approx(50 * found.d)
-    assert detectable(2, 1, Assumptions(between=0)).share == 1.0
+    assert find_detectable(2, 1, Assumptions(between=0)).share == 1.0

@@ -65,7 +65,7 @@ class Command(OutputCommand):
                         listener,
                         drains=settings.DRAINS,
                         more=[_provider(models)],
-                        when_served=lambda url: self._say_where(url, password),
+                        on_ready=lambda url: self._say_where(url, password),
                     )
         except AddressError as error:
             raise CommandError(str(error), returncode=BAD_INPUT) from None

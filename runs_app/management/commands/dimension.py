@@ -7,7 +7,7 @@ from typing import Any
 from runs_app.management.versions import VersionCommand
 from runs_app.models import Dimension
 from runs_app.planning.row_builder import build_dimension
-from runs_app.planning.spec_io import dimension_spec
+from runs_app.planning.spec_io import build_dimension_spec
 from runs_app.planning.specs import DimensionSpec
 
 
@@ -20,4 +20,4 @@ class Command(VersionCommand):
         return build_dimension(spec)
 
     def build_spec(self, row: Dimension) -> Any:
-        return dimension_spec(row)
+        return build_dimension_spec(row)

@@ -36,7 +36,7 @@ from runs_app.management.preflights import make_preflights
 from runs_app.management.progress_bar import wait_for
 from runs_app.models import Experiment, Run
 from runs_app.models.runs import RunQuerySet
-from runs_app.monitoring.progress import read_totals, with_totals
+from runs_app.monitoring.progress import annotate_totals, read_totals
 from runs_app.planning.cost_estimate import estimate
 from runs_app.planning.design import Design
 from runs_app.planning.extension import (
@@ -283,7 +283,7 @@ class Command(VerbCommand):
 
     def do_delete(self, name: str, reason: str, user: str, yes: bool, **options: Any) -> None:
         experiment = _experiment(name)
-        totals = read_totals(with_totals(Experiment.objects.filter(pk=experiment.pk)).get())
+        totals = read_totals(annotate_totals(Experiment.objects.filter(pk=experiment.pk)).get())
         spent = format_money(experiment.spent_usd)
         self.confirm(f"Delete {name} with its {format_count(totals.trials)} trials, which cost {spent}?", yes)
         deletion.delete(experiment, by=resolve_actor(user), reason=reason)

@@ -8,7 +8,7 @@ from runs_app.management.versions import VersionCommand
 from runs_app.models import Prompt
 from runs_app.planning.row_builder import build_prompt
 from runs_app.planning.shipped_designs import create_shipped_designs
-from runs_app.planning.spec_io import prompt_spec
+from runs_app.planning.spec_io import build_prompt_spec
 from runs_app.planning.specs import PromptSpec
 
 
@@ -28,4 +28,4 @@ class Command(VersionCommand):
         return build_prompt(spec)
 
     def build_spec(self, row: Prompt) -> Any:
-        return prompt_spec(row)
+        return build_prompt_spec(row)

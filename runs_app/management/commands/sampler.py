@@ -7,7 +7,7 @@ from typing import Any
 from runs_app.management.versions import VersionCommand
 from runs_app.models import Sampler
 from runs_app.planning.row_builder import build_sampler
-from runs_app.planning.spec_io import sampler_spec
+from runs_app.planning.spec_io import build_sampler_spec
 from runs_app.planning.specs import SamplerSpec
 
 
@@ -20,4 +20,4 @@ class Command(VersionCommand):
         return build_sampler(spec)
 
     def build_spec(self, row: Sampler) -> Any:
-        return sampler_spec(row)
+        return build_sampler_spec(row)

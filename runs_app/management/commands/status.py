@@ -10,7 +10,7 @@ from evalsite.lib.text.number_format import format_count, format_money
 from runs_app.management.experiment_list import say_experiments
 from runs_app.models import Experiment
 from runs_app.monitoring.judge_status import format_line
-from runs_app.monitoring.progress import COUNTED
+from runs_app.monitoring.progress import STATUSES
 from runs_app.monitoring.status_report import CHANNELS, build_status_report
 
 
@@ -72,7 +72,7 @@ class Command(OutputCommand):
             self.say(f"  {score['condition']}: {score['text']}, {counts}{missing}{reason}")
 
     def _print_wave(self, wave: dict[str, Any]) -> None:
-        rest = [f", {format_count(wave[name])} {name}" for name in COUNTED if wave[name] and name != "done"]
+        rest = [f", {format_count(wave[name])} {name}" for name in STATUSES if wave[name] and name != "done"]
         done = f"{format_count(wave['done'])} of {format_count(wave['trials'])} done{''.join(rest)}"
         name = wave["label"] or f"wave {wave['number']}"
         self.say(f"  {name}: {done}, {format_money(wave['spent_usd'])} spent")

@@ -37,7 +37,7 @@ class Command(BaseCommand):
                 if os.geteuid() == 0:
                     self.stderr.write(AS_ROOT, self.style.WARNING)
                 migrate()
-                serve(listener, drains=workers, when_served=self._say_where)
+                serve(listener, drains=workers, on_ready=self._say_where)
         except AddressError as error:
             raise CommandError(str(error), returncode=BAD_INPUT) from None
         except GivingUp as error:

@@ -9,7 +9,7 @@ from runs_app.engine.worker import Drain, DrainLimits
 from runs_app.engine.worker_registration import WorkerRegistration
 from runs_app.llm import gateway
 from runs_app.models import Endpoint, Experiment, Run
-from runs_app.monitoring.endpoint_load import with_state
+from runs_app.monitoring.endpoint_load import load_endpoints
 from runs_app.simulator.config import SimulatorConfig
 from runs_app.simulator.process import simulator_process
 from tests import factories
@@ -51,7 +51,7 @@ def test_a_provider_that_says_nothing_is_left_is_left_alone_until_it_says():
         drain_until(lambda: Run.objects.get().n_done == 8)
         drain_for(1)
         assert provider.counters()["requests"] == Run.objects.get().n_done == 8
-    (said,) = with_state(Endpoint.objects.all())[0].said
+    (said,) = load_endpoints(Endpoint.objects.all())[0].reported_limits
     assert (said.what, said.n) == ("requests", 0)
 
 

@@ -11,7 +11,7 @@ from grading_app.judging.verdict_reader import read_verdicts
 from grading_app.models import Grading
 from runs_app import deletion
 from runs_app.models import Experiment, Run, Trial
-from runs_app.monitoring.progress import read_totals, with_totals
+from runs_app.monitoring.progress import annotate_totals, read_totals
 from tests.factories.engine import drain
 from tests.factories.judges import judge_run, judging, make_grader
 
@@ -63,7 +63,7 @@ def test_a_judges_own_trial_shows_what_it_was_asked(owner, judged):
 
 
 def test_counts_are_of_the_answers(judged):
-    totals = read_totals(with_totals(Experiment.objects.filter(pk=judged.pk)).get())
+    totals = read_totals(annotate_totals(Experiment.objects.filter(pk=judged.pk)).get())
     assert (totals.trials, totals.done) == (12, 12)
 
 

@@ -7,7 +7,7 @@ from django.utils import timezone
 from django_q.models import OrmQ
 
 from runs_app.models import Run, Worker
-from runs_app.taskqueue.broker import TEND
+from runs_app.taskqueue.broker import TEND_TASK
 from tests import factories
 
 pytestmark = pytest.mark.django_db
@@ -23,7 +23,7 @@ def make_worker(seen=0.0, left=None):
 
 
 def queue_task(waits=0.0):
-    return OrmQ.objects.create(key="evalsite", payload=TEND, lock=ago(waits))
+    return OrmQ.objects.create(key="evalsite", payload=TEND_TASK, lock=ago(waits))
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
 """The design page says what difference a design can detect, and under which assumptions."""
 
-from runs_app.planning.power import Assumptions, detectable
+from runs_app.planning.power import Assumptions, find_detectable
 
 
 def page_of(as_, lab, query=""):
@@ -9,7 +9,7 @@ def page_of(as_, lab, query=""):
 
 def test_it_says_so_under_the_usual_assumptions(lab, as_):
     text = page_of(as_, lab).content.decode()
-    found = detectable(3, 2)
+    found = find_detectable(3, 2)
     assert f"<strong>d = {found.d:.2f}</strong>" in text
     assert f"With twice the items: d = {found.with_twice_the_items:.2f}" in text
     assert "More items help more than more samples" in text
@@ -18,7 +18,7 @@ def test_it_says_so_under_the_usual_assumptions(lab, as_):
 
 def test_others_may_be_tried_in_the_address(lab, as_):
     page = page_of(as_, lab, "?between=0.2&power=0.9")
-    expected = detectable(3, 2, Assumptions(between=0.2, power=0.9))
+    expected = find_detectable(3, 2, Assumptions(between=0.2, power=0.9))
     assert page.context["detectable"] == expected
     assert 'value="0.2"' in page.content.decode()
 
@@ -26,5 +26,5 @@ def test_others_may_be_tried_in_the_address(lab, as_):
 def test_nonsense_is_said_and_the_usual_ones_are_taken(lab, as_):
     page = page_of(as_, lab, "?between=3&correlation=no")
     assert page.status_code == 200
-    assert page.context["detectable"] == detectable(3, 2)
+    assert page.context["detectable"] == find_detectable(3, 2)
     assert set(page.context["assumptions"].errors) == {"between", "correlation"}

@@ -9,7 +9,7 @@ from django.urls import reverse
 
 from grading_app.export.formats import export_chunks
 from runs_app.models import Point
-from runs_app.monitoring.point_status import compute_savings, point_lines
+from runs_app.monitoring.point_status import compute_savings, list_point_lines
 from runs_app.monitoring.status_report import build_status_report
 from runs_app.stopping import rating_coverage
 from runs_app.stopping.coverage import COVERAGE
@@ -88,7 +88,7 @@ def test_points_that_repeat_their_items_show_the_coverage_of_their_design(experi
 
 def test_what_was_saved_is_told_in_cases_and_money(experiment, opened):
     make_points(experiment)
-    found = compute_savings(point_lines(experiment))
+    found = compute_savings(list_point_lines(experiment))
     assert (found.points, found.decided, found.asked, found.most, found.saved) == (4, 4, 512, 1024, 512)
     assert found.saved_usd == Decimal("0.512")
     text = opened().content.decode()
@@ -98,14 +98,14 @@ def test_what_was_saved_is_told_in_cases_and_money(experiment, opened):
 
 def test_an_open_point_has_saved_nothing_yet(experiment):
     make_points(experiment, status="open")
-    found = compute_savings(point_lines(experiment))
+    found = compute_savings(list_point_lines(experiment))
     assert (found.decided, found.saved, found.saved_percent) == (0, 0, 0)
 
 
 def test_an_unknown_price_makes_the_saving_unknown(experiment, opened):
     make_points(experiment)
     experiment.runs.update(n_unpriced=1)
-    assert compute_savings(point_lines(experiment)).saved_usd is None
+    assert compute_savings(list_point_lines(experiment)).saved_usd is None
     assert "cost unknown" in opened().content.decode()
 
 
@@ -132,7 +132,7 @@ def test_an_interval_by_excess_counts_says_how_rarely_it_covers(experiment, open
 
 def test_guessing_is_taken_off_and_said(experiment, opened):
     make_points(experiment, guess_chances=32)
-    (line, *_) = point_lines(experiment)
+    (line, *_) = list_point_lines(experiment)
     assert line.accuracy == pytest.approx(2 / 3)
     assert "Beyond guessing" in opened().content.decode()
 

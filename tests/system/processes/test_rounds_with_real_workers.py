@@ -10,7 +10,7 @@ import pytest
 from runs_app import run_control
 from runs_app.models import Endpoint, Point, Run, Trial
 from runs_app.monitoring.consistency_check import find_differences
-from runs_app.monitoring.point_status import compute_savings, point_lines
+from runs_app.monitoring.point_status import compute_savings, list_point_lines
 from runs_app.simulator.config import SimulatorConfig
 from runs_app.simulator.process import simulator_process
 from tests import factories
@@ -81,7 +81,7 @@ def test_a_worker_stops_early_and_pays_for_what_it_asked_alone(questions):
 
     check(experiment)
     experiment.refresh_from_db()
-    found = compute_savings(point_lines(experiment))
+    found = compute_savings(list_point_lines(experiment))
     assert requests == Trial.objects.count() == found.asked < found.most == 640
     sharp = Point.objects.filter(run__condition__model__name="sharp")
     assert {point.status for point in sharp} == {"enough"}

@@ -24,7 +24,7 @@ from runs_app.taskqueue.broker import Broker
 from runs_app.taskqueue.task_payloads import FUNCTIONS, TaskRefused, check_task, load_plain
 
 ROOT = Path(__file__).resolve().parents[3]
-TEND = broker.TEND
+TEND_TASK = broker.TEND_TASK
 
 
 class MakesFolder:
@@ -43,7 +43,7 @@ def quick(db, monkeypatch):
 
 
 def signed(**changes):
-    task = {"id": "1", "name": "one", "func": TEND, "args": (), "kwargs": {}, "started": timezone.now()}
+    task = {"id": "1", "name": "one", "func": TEND_TASK, "args": (), "kwargs": {}, "started": timezone.now()}
     return SignedPackage.dumps(task | changes)
 
 
@@ -66,7 +66,7 @@ def test_the_database_takes_no_schedule_and_the_queue_runs_none():
 
 @pytest.mark.django_db
 def test_the_database_takes_no_hook_and_a_saved_task_calls_none(tmp_path):
-    task = Task(id="1" * 32, name="one", func=TEND, started=timezone.now(), stopped=timezone.now(), success=True)
+    task = Task(id="1" * 32, name="one", func=TEND_TASK, started=timezone.now(), stopped=timezone.now(), success=True)
     task.save()
     with pytest.raises(IntegrityError, match="django_q_task_has_no_hook"), transaction.atomic():
         connection.cursor().execute("UPDATE django_q_task SET hook = 'os.remove'")
@@ -122,7 +122,7 @@ def test_an_unsigned_payload_is_refused_and_removed(quick, payload):
 def planted(db, tmp_path):
     """A finished task, which is not signed, whose pickles make a folder."""
     Success.objects.create(
-        id="f" * 32, name="planted", func=TEND, started=timezone.now(), stopped=timezone.now(), success=True
+        id="f" * 32, name="planted", func=TEND_TASK, started=timezone.now(), stopped=timezone.now(), success=True
     )
     bad = base64.b64encode(pickle.dumps(MakesFolder(tmp_path / "made"))).decode()
     with connection.cursor() as cursor:
@@ -153,7 +153,7 @@ def test_a_planted_result_runs_nothing_when_a_superuser_looks_at_it_or_queues_it
 
 def test_a_superuser_queues_a_task_of_the_list_again_and_no_other(db, client):
     client.force_login(User.objects.create_superuser("root", password="x"))
-    for key, function in (("a", TEND), ("b", "os.system")):
+    for key, function in (("a", TEND_TASK), ("b", "os.system")):
         Success.objects.create(
             id=key * 32, name=function, func=function, args=("true",), kwargs={}, started=timezone.now(),
             stopped=timezone.now(), success=True,
@@ -161,7 +161,7 @@ def test_a_superuser_queues_a_task_of_the_list_again_and_no_other(db, client):
     again = {"action": "queue_again", admin.helpers.ACTION_CHECKBOX_NAME: ["a" * 32, "b" * 32]}
     answer = client.post(reverse("admin:django_q_success_changelist"), again, follow=True)
     assert "Task os.system was not queued" in answer.content.decode()
-    assert [row.task["func"] for row in OrmQ.objects.all()] == [TEND]
+    assert [row.task["func"] for row in OrmQ.objects.all()] == [TEND_TASK]
 
 
 # --- what the site itself queues -------------------------------------------------------------------------------------
@@ -176,11 +176,11 @@ def test_a_function_outside_the_list_cannot_even_be_queued():
 
 @pytest.mark.django_db
 def test_a_task_of_the_list_passes_with_its_arguments(quick):
-    async_task(TEND, 7, ["text", None], by={"a": 1.5}, timeout=60, save=False, cluster="evalsite")
+    async_task(TEND_TASK, 7, ["text", None], by={"a": 1.5}, timeout=60, save=False, cluster="evalsite")
     ((_, payload),) = Broker().dequeue()
     task = SignedPackage.loads(payload)
     check_task(task)
-    assert (task["func"], task["args"], task["kwargs"]) == (TEND, (7, ["text", None]), {"by": {"a": 1.5}})
+    assert (task["func"], task["args"], task["kwargs"]) == (TEND_TASK, (7, ["text", None]), {"by": {"a": 1.5}})
 
 
 def test_every_task_that_the_code_names_is_in_the_list_and_exists():

@@ -14,7 +14,7 @@ from django_q.tasks import async_task
 from runs_app import tasks
 from runs_app.engine.worker import Drain
 from runs_app.taskqueue import broker
-from runs_app.taskqueue.broker import LATE_LOOKS, Broker, Pulse, requeue_tasks
+from runs_app.taskqueue.broker import MAX_LATE_CHECKS, Broker, Pulse, requeue_tasks
 from runs_app.taskqueue.supervisor_channel import VARIABLE, SupervisorChannel
 from tests.factories.engine import reply
 from tests.integration.engine.conftest import experiment, run  # noqa: F401 - fixtures
@@ -62,7 +62,7 @@ def busy(board, n):
 
 
 def test_a_cluster_takes_a_shared_task_once_and_marks_it_as_its_own(board):
-    async_task(broker.TEND)
+    async_task(broker.TEND_TASK)
     ((pk, payload),) = Broker().dequeue()
     row = OrmQ.objects.get()
     assert (row.pk, row.payload, row.key) == (pk, payload, board.queue)
@@ -71,8 +71,8 @@ def test_a_cluster_takes_a_shared_task_once_and_marks_it_as_its_own(board):
 
 
 def test_a_cluster_without_a_noticeboard_takes_from_the_shared_queue_alone(board, monkeypatch):
-    async_task(broker.TEND, cluster=board.queue)
-    async_task(broker.TEND)
+    async_task(broker.TEND_TASK, cluster=board.queue)
+    async_task(broker.TEND_TASK)
     monkeypatch.delenv(VARIABLE)
     assert len(Broker().dequeue()) == 1
     assert Broker().dequeue() == []
@@ -80,7 +80,7 @@ def test_a_cluster_without_a_noticeboard_takes_from_the_shared_queue_alone(board
 
 
 def test_what_a_dead_cluster_had_taken_is_there_for_the_next(board):
-    async_task(broker.TEND)
+    async_task(broker.TEND_TASK)
     assert Broker().dequeue()
     requeue_tasks(board)
     assert keys() == [Conf.CLUSTER_NAME]
@@ -100,7 +100,7 @@ def test_a_cluster_is_asked_to_tend_the_work_by_its_own_queue(board, pulse):
     pulse()
     row = OrmQ.objects.get()
     assert row.key == board.pulse_queue
-    assert (row.task["func"], row.task["args"]) == (broker.TEND, (board.queue,))
+    assert (row.task["func"], row.task["args"]) == (broker.TEND_TASK, (board.queue,))
     pulse()
     assert OrmQ.objects.count() == 1, "nothing is asked twice"
 
@@ -119,7 +119,7 @@ def test_one_that_answers_is_asked_again_only_after_a_while(pulse, monkeypatch):
 def test_one_that_leaves_a_request_undone_with_a_worker_idle_is_replaced_once(board, pulse, replaced):
     sleepers = busy(board, 1)
     try:
-        for _ in range(LATE_LOOKS):
+        for _ in range(MAX_LATE_CHECKS):
             assert replaced == []
             pulse()
         pulse()
@@ -134,7 +134,7 @@ def test_a_request_whose_answer_was_lost_is_asked_once_more(pulse, replaced):
     while OrmQ.objects.get().pk == lost:
         pulse()
     OrmQ.objects.all().delete()  # This time the cluster's answer comes through.
-    for _ in range(LATE_LOOKS):
+    for _ in range(MAX_LATE_CHECKS):
         pulse()
     assert replaced == []
 
@@ -142,32 +142,32 @@ def test_a_request_whose_answer_was_lost_is_asked_once_more(pulse, replaced):
 def test_one_whose_workers_are_all_busy_is_left_alone(board, pulse, replaced):
     sleepers = busy(board, 2)
     try:
-        for _ in range(3 * LATE_LOOKS):
+        for _ in range(3 * MAX_LATE_CHECKS):
             pulse()
         assert replaced == []
     finally:
         _end(sleepers)
-    assert board.busy() == 0, "the notices of workers that were killed do not count"
+    assert board.count_busy() == 0, "the notices of workers that were killed do not count"
 
 
 def test_a_database_that_is_away_is_not_held_against_the_cluster(pulse, replaced, monkeypatch):
-    for _ in range(LATE_LOOKS - 1):
+    for _ in range(MAX_LATE_CHECKS - 1):
         pulse()
     with monkeypatch.context() as away:
-        away.setattr(pulse, "_look", lambda: (_ for _ in ()).throw(DatabaseError))
+        away.setattr(pulse, "_check", lambda: (_ for _ in ()).throw(DatabaseError))
         with pytest.raises(DatabaseError):
             pulse()
-    for _ in range(LATE_LOOKS - 1):
+    for _ in range(MAX_LATE_CHECKS - 1):
         pulse()
     assert replaced == []
 
 
 def test_a_new_cluster_starts_with_nothing_held_against_it(board, pulse, replaced):
-    async_task(broker.TEND)
+    async_task(broker.TEND_TASK)
     Broker().dequeue()
-    for _ in range(LATE_LOOKS - 1):
+    for _ in range(MAX_LATE_CHECKS - 1):
         pulse()
-    pulse.start_anew()
+    pulse.reset()
     pulse()
     assert replaced == []
     assert keys() == [Conf.CLUSTER_NAME, board.pulse_queue]
