@@ -27,7 +27,9 @@ class Bound:
     unit: str = ""
 
     def __str__(self) -> str:
-        return f"between {_text_of(self.low)} and {_text_of(self.high)}" + (f" {self.unit}" if self.unit else "")
+        return f"between {_format_number(self.low)} and {_format_number(self.high)}" + (
+            f" {self.unit}" if self.unit else ""
+        )
 
     def holds(self, value: float | Decimal) -> bool:
         """Return whether the value is a finite number within the range."""
@@ -40,7 +42,7 @@ class Bound:
         return value
 
 
-def _text_of(number: float) -> str:
+def _format_number(number: float) -> str:
     return f"{number:,}" if isinstance(number, int) else f"{number:,g}"
 
 

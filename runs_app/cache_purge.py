@@ -28,7 +28,7 @@ class CacheSize:
     oldest: datetime | None
 
 
-def size_of_cache(limit: int | None = None) -> CacheSize:
+def measure_cache(limit: int | None = None) -> CacheSize:
     """Return the size of the cache, counting at most `limit` answers so that a page stays fast."""
     rows = CachedAnswer.objects.answered().order_by()
     with connection.cursor() as cursor:
@@ -52,6 +52,6 @@ def purge(*, by: Actor, reason: str = "") -> int:
     return forgotten
 
 
-def purges() -> QuerySet[StatusChange]:
+def list_purges() -> QuerySet[StatusChange]:
     """Return the recorded purges, latest first, each with its user."""
     return StatusChange.objects.of(WHOLE).select_related("by")

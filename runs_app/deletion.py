@@ -45,7 +45,7 @@ def delete(experiment: Experiment, *, by: Actor, reason: str = "") -> None:
     """
     with transaction.atomic():
         _refuse_while_live(experiment)
-        _refuse_what_stays(experiment)
+        _refuse_undeletable(experiment)
         spent = f"deleted; {experiment.spent_usd} USD were spent"
         record_changes([(experiment, experiment.status, spent)], by=by, reason=reason, what="experiment")
         with permit_deletion(experiment):
@@ -131,7 +131,7 @@ def _refuse_while_live(experiment: Experiment) -> None:
         raise TransitionError(f"a preflight of {experiment} is being made; try again when it has ended")
 
 
-def _refuse_what_stays(experiment: Experiment) -> None:
+def _refuse_undeletable(experiment: Experiment) -> None:
     """Raise TransitionError if a row that protects its experiment refers to this experiment.
 
     Look through all relations, because apps above this one may add such rows.

@@ -32,26 +32,26 @@ class Turns:
     problem: str = ""
 
 
-def turns_of(trial: Trial) -> Turns:
+def rebuild_turns(trial: Trial) -> Turns:
     """Return the turns that were sent for a trial. Fetch its run's design, item, image and dimension with the trial."""
     image = trial.item.image
     try:
         messages = requests.rebuild_messages(trial, image.url if image else None)
     except prompts.PromptError as problem:
         return Turns([], str(problem))
-    return Turns(_turns(messages, trial.item))
+    return Turns(_build_turns(messages, trial.item))
 
 
-def _turns(messages: Iterable[prompts.Message], item: Item) -> list[Turn]:
-    return [turn for message in messages for turn in _parts(message["role"], message["content"], item)]
+def _build_turns(messages: Iterable[prompts.Message], item: Item) -> list[Turn]:
+    return [turn for message in messages for turn in _split_parts(message["role"], message["content"], item)]
 
 
-def _parts(role: str, content: str | list[dict[str, Any]], item: Item) -> list[Turn]:
+def _split_parts(role: str, content: str | list[dict[str, Any]], item: Item) -> list[Turn]:
     """Return one turn per part, in order. Join an image with the text directly after it."""
     if isinstance(content, str):
         return [Turn(role, content)]
     turns: list[Turn] = []
-    for turn in (_part(role, part, item) for part in content):
+    for turn in (_build_turn(role, part, item) for part in content):
         if turns and turns[-1].image_url and not turns[-1].text and turn.text:
             turns[-1] = replace(turns[-1], text=turn.text)
         else:
@@ -59,13 +59,13 @@ def _parts(role: str, content: str | list[dict[str, Any]], item: Item) -> list[T
     return turns
 
 
-def _part(role: str, part: dict[str, Any], item: Item) -> Turn:
+def _build_turn(role: str, part: dict[str, Any], item: Item) -> Turn:
     if part["type"] == "image_url":
         return Turn(role, image_url=part["image_url"]["url"], image_alt=f"Image of {item.key}")
     return Turn(role, part["text"])
 
 
-def turns_of_draft(experiment: Experiment, prompt: Prompt, item: Item, dimension: Dimension | None) -> Turns:
+def preview_draft(experiment: Experiment, prompt: Prompt, item: Item, dimension: Dimension | None) -> Turns:
     """Return the turns of the first trial of this item in an experiment that may not be planned yet.
 
     The salt is a stand-in, because planning creates the real one.
@@ -85,32 +85,34 @@ def turns_of_draft(experiment: Experiment, prompt: Prompt, item: Item, dimension
         return Turns([], f"prompt {prompt}, item {item.key}: {problem}")
     except prompts.PromptError as problem:
         return Turns([], str(problem))
-    return Turns(_turns(messages, item))
+    return Turns(_build_turns(messages, item))
 
 
-def turns_of_verdict(rubric: Mapping[str, Any], subject: Trial, rival: Trial | None, item_rubric: str | None) -> Turns:
+def preview_verdict(rubric: Mapping[str, Any], subject: Trial, rival: Trial | None, item_rubric: str | None) -> Turns:
     """Return the turns that a judge would get about stored answers. `rubric` is a Rubric's content, saved or not."""
-    told = judge_prompt.rubric_variables(rubric) | judge_prompt.answer_variables(
+    variables = judge_prompt.rubric_variables(rubric) | judge_prompt.answer_variables(
         subject.answer, rival.answer if rival else None
     )
     if item_rubric is not None:
-        told[judge_prompt.ITEM_RUBRIC] = item_rubric
+        variables[judge_prompt.ITEM_RUBRIC] = item_rubric
     closing = (
-        "" if prompts.uses_variable(rubric["messages"], judge_prompt.VERDICT_FORM) else told[judge_prompt.VERDICT_FORM]
+        ""
+        if prompts.uses_variable(rubric["messages"], judge_prompt.VERDICT_FORM)
+        else variables[judge_prompt.VERDICT_FORM]
     )
-    return _turns_told(rubric["messages"], subject, told, closing)
+    return _render_turns(rubric["messages"], subject, variables, closing)
 
 
-def turns_of_writer(messages: list[prompts.Turn], about: Trial) -> Turns:
+def preview_writer(messages: list[prompts.Turn], trial: Trial) -> Turns:
     """Return the turns that a rubric writer would get about the item of this trial."""
-    return _turns_told(messages, about, {}, "")
+    return _render_turns(messages, trial, {}, "")
 
 
-def _turns_told(turns: list[prompts.Turn], about: Trial, told: Mapping[str, str], closing: str) -> Turns:
-    image = about.item.image
-    question = requests.build_question(about.item, about.dimension).with_judge_variables(told)
+def _render_turns(turns: list[prompts.Turn], trial: Trial, variables: Mapping[str, str], closing: str) -> Turns:
+    image = trial.item.image
+    question = requests.build_question(trial.item, trial.dimension).with_judge_variables(variables)
     try:
         messages = prompts.render(turns, question.variables, image.url if image else None, hint=closing)
     except prompts.PromptError as problem:
         return Turns([], str(problem))
-    return Turns(_turns(messages, about.item))
+    return Turns(_build_turns(messages, trial.item))

@@ -67,22 +67,22 @@ def launch(
             write_manifest(experiment, by=by, wave=wave, pilot=pilot, approved=approved, only=only, policy=policy)
     experiment.refresh_from_db()
     enqueue_drains()
-    return replace(report, is_new=is_new, notes=list(_left_as_they_are(report.run_ids)))
+    return replace(report, is_new=is_new, notes=list(_describe_unchanged(report.run_ids)))
 
 
-def _left_as_they_are(run_ids: Collection[int]) -> Iterator[str]:
+def _describe_unchanged(run_ids: Collection[int]) -> Iterator[str]:
     """Yield a note on the runs that a launch does not start, and on how to continue them."""
     states = Counter(Run.objects.filter(pk__in=run_ids).values_list("status", flat=True))
     if n := states[Run.Status.CANCELLED]:
         yield (
-            f"{_are(n)} cancelled and {'stays' if n == 1 else 'stay'} so, without new trials. "
+            f"{_count_runs_text(n)} cancelled and {'stays' if n == 1 else 'stay'} so, without new trials. "
             "To ask again, launch under a new wave label."
         )
     if n := states[Run.Status.PAUSED] + states[Run.Status.STOPPED]:
-        yield f"{_are(n)} paused or stopped. Resume {'it' if n == 1 else 'them'} to go on."
+        yield f"{_count_runs_text(n)} paused or stopped. Resume {'it' if n == 1 else 'them'} to go on."
 
 
-def _are(n: int) -> str:
+def _count_runs_text(n: int) -> str:
     return "1 run is" if n == 1 else f"{n:,} runs are"
 
 

@@ -345,7 +345,7 @@ class LedgerTable(tables.Table):
 
 def _with_parts(total: int, parts: tuple[tuple[str, int], ...]) -> SafeString:
     """Return a total with its non-zero parts, for example `1,200 (300 from cache)`."""
-    said = ", ".join(f"{number_format.format_count(n)} {name}" for name, n in parts if n)
-    if not said:
+    parts_text = ", ".join(f"{number_format.format_count(n)} {name}" for name, n in parts if n)
+    if not parts_text:
         return format_html("{}", number_format.format_count(total))
-    return format_html('{} <span class="muted">{}</span>', number_format.format_count(total), said)
+    return format_html('{} <span class="muted">{}</span>', number_format.format_count(total), parts_text)

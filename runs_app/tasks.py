@@ -35,13 +35,13 @@ def drain() -> int:
     if is_stop_requested():
         return 0
     with drain_slot() as free:
-        recorded = _drain_once() if free and drain_is_needed() else 0
-    if free and drain_is_needed():
+        recorded = _drain_once() if free and is_drain_needed() else 0
+    if free and is_drain_needed():
         enqueue_one_drain()
     return recorded
 
 
-def drain_is_needed() -> bool:
+def is_drain_needed() -> bool:
     """Return True if calls are left, or a batch is due soon. A batch that its provider still processes
     needs no drain."""
     from runs_app.batches.batch_worker import has_due_batches
@@ -61,7 +61,7 @@ def _drain_once() -> int:
 
     async def run() -> int:
         drain = Drain(gateway.call, registration, limits, evict=evict)
-        watch = asyncio.create_task(_stop_when_asked(drain))
+        watch = asyncio.create_task(_stop_on_request(drain))
         try:
             return await drain.run()
         finally:
@@ -72,7 +72,7 @@ def _drain_once() -> int:
     return asyncio.run(run())
 
 
-async def _stop_when_asked(drain: Drain) -> None:
+async def _stop_on_request(drain: Drain) -> None:
     """Stop the drain when the supervisor asks for it. Poll, because the task queue passes no signals to its workers."""
     while not is_stop_requested():
         await asyncio.sleep(0.3)
@@ -110,7 +110,7 @@ def tend(queue: str | None = None) -> int:
 
     swept = sweep_expired()
     grading().decide_rounds()
-    if drain_is_needed():
+    if is_drain_needed():
         enqueue_drains(queue)
     return swept
 

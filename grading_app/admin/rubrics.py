@@ -30,7 +30,7 @@ from runs_app.llm import judge_prompt, prompts
 from runs_app.models import Experiment, Run
 from runs_app.planning.cost_estimate import needs_confirmation
 from runs_app.planning.work import PlanError
-from runs_app.prompt_preview import Turns, turns_of_verdict, turns_of_writer
+from runs_app.prompt_preview import Turns, preview_verdict, preview_writer
 
 MOST_USES = 50
 
@@ -234,9 +234,9 @@ def shown_on(rubric: Rubric, form: AnswerForm) -> dict[str, Any] | None:
     texts = fetch_item_text(form.cleaned_data.get("text_set"), answers[0])
     rival = answers[1] if len(answers) > 1 else None
     if rubric.kind == Rubric.Kind.WRITER:
-        turns = turns_of_writer(rubric.messages, answers[0])
+        turns = preview_writer(rubric.messages, answers[0])
     else:
-        turns = turns_of_verdict(rubric.content, answers[0], rival, texts)
+        turns = preview_verdict(rubric.content, answers[0], rival, texts)
     return {"turns": turns, "answers": answers, "warnings": rubric_checks.find_warnings(rubric.messages)}
 
 

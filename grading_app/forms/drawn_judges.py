@@ -12,7 +12,7 @@ from evalsite.lib.web.choice_fields import link_to_new, offer_rows
 from grading_app.forms.rating import rubric_label
 from grading_app.judging.judge_draw import draw_graders
 from grading_app.models import Grader, Rubric
-from runs_app.forms.draws import DrawForm, signed
+from runs_app.forms.draws import DrawForm, sign_draw
 from runs_app.models import Experiment, LanguageModel
 from runs_app.planning.drawn_models import DrawLines
 from runs_app.planning.model_draw import Draw
@@ -48,11 +48,11 @@ class DrawnJudgesForm(forms.Form):
 
     def redrawn(self) -> None:
         """Make a new draw. Errors are shown at their fields."""
-        made = self.drawing.make(self.models)
+        made = self.drawing.draw_models(self.models)
         if made is not None:
             sent: Any = self.data
             data = sent.copy()
-            data["draw-pinned"] = signed(made.content)
+            data["draw-pinned"] = sign_draw(made.content)
             self.data, self.drawing = data, self._drawing(data)
 
     @property

@@ -24,7 +24,7 @@ from grading_app.forms.adjudication import AdjudicationForm, scales_of
 from grading_app.reports.cached_aggregates import Cached, get
 from grading_app.views.agreement import page_state
 from runs_app.models import Trial
-from runs_app.prompt_preview import turns_of
+from runs_app.prompt_preview import rebuild_turns
 from runs_app.views.permissions import visible_experiment
 
 EXCERPT = 240
@@ -66,7 +66,7 @@ def disagreement(request: HttpRequest, slug: str, pk: int) -> HttpResponse:
         "experiment": experiment,
         "trial": trial,
         "place": place,
-        "turns": turns_of(trial),
+        "turns": rebuild_turns(trial),
         "sides": sides_of(trial, raters, question.criterion if question else ""),
         "settled": _settled(trial),
         "forms": [AdjudicationForm(scale) for scale in scales_of(raters)] if may else [],

@@ -12,7 +12,7 @@ from grading_app.comparison.answer_pairs import answers_of, pair_with, sides_of_
 from grading_app.comparison.query import QuestionForm
 from grading_app.comparison.raters import PAIRS
 from grading_app.views.disagreements import choice_of, order_of, stored_order
-from runs_app.prompt_preview import turns_of
+from runs_app.prompt_preview import rebuild_turns
 from runs_app.views.permissions import visible_experiment
 
 
@@ -34,7 +34,7 @@ def pair_disagreement(request: HttpRequest, slug: str, pk: int) -> HttpResponse:
         "first": pair[0],
         "second": pair[1],
         "place": disagreements.place_of(question, unit, order_of(request), cached.row if cached else None),
-        "turns": turns_of(pair[0]),
+        "turns": rebuild_turns(pair[0]),
         "sides": sides_of_pair(question, unit, pair),
         "query": choice_of(request, units=PAIRS).urlencode(),
     }

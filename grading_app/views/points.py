@@ -25,8 +25,8 @@ from runs_app.monitoring.progress import Totals, experiment_state
 from runs_app.planning.adaptive_spec import AdaptiveSpec
 from runs_app.planning.points import adaptive_of
 from runs_app.stopping import rating_coverage
-from runs_app.stopping.coverage import Covered, coverage_near
-from runs_app.stopping.repeated_coverage import RepeatedCoverage, RepeatedDesign, coverage_of
+from runs_app.stopping.coverage import Covered, find_nearest_coverage
+from runs_app.stopping.repeated_coverage import RepeatedCoverage, RepeatedDesign, find_coverage
 from runs_app.views.permissions import visible_experiment
 
 PER_PAGE = 100
@@ -75,9 +75,9 @@ def _covered(spec: AdaptiveSpec, lines: list[PointLine]) -> Covered | None:
     if spec.targetci is None:
         return None
     if not spec.is_rated:
-        return coverage_near(spec.targetci, spec.round)
+        return find_nearest_coverage(spec.targetci, spec.round)
     lengths = [line.scale[1] - line.scale[0] for line in lines if line.scale]
-    return rating_coverage.coverage_near(spec.targetci, spec.round, min(lengths)) if lengths else None
+    return rating_coverage.find_nearest_coverage(spec.targetci, spec.round, min(lengths)) if lengths else None
 
 
 def _covered_tasks(spec: AdaptiveSpec, lines: list[PointLine]) -> list[tuple[str, Covered]]:
@@ -98,7 +98,7 @@ def _repeated(experiment: Experiment, spec: AdaptiveSpec) -> RepeatedCoverage | 
     if not items:
         return None
     most = min(spec.max, items * experiment.samples)
-    return coverage_of(RepeatedDesign(items, most, min(spec.round, most), spec.targetci, spec.confidence))
+    return find_coverage(RepeatedDesign(items, most, min(spec.round, most), spec.targetci, spec.confidence))
 
 
 def _chosen(request: HttpRequest, lines: list[PointLine]) -> list[PointLine]:

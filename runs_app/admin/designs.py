@@ -26,7 +26,7 @@ from runs_app.llm import prompts
 from runs_app.models import Dimension, Experiment, Prompt, Sampler
 from runs_app.models.designs import Versioned
 from runs_app.planning import row_versions
-from runs_app.prompt_preview import Turns, turns_of_draft
+from runs_app.prompt_preview import Turns, preview_draft
 
 SAVING = ("show_save", "show_save_and_continue", "show_save_and_add_another")
 
@@ -208,7 +208,7 @@ def _rendered(prompt: Prompt, form: PreviewForm) -> dict[str, Any]:
     )
     return {
         "item": item,
-        "turns": turns_of_draft(Experiment(), prompt, item, form.cleaned_data["dimension"]),
+        "turns": preview_draft(Experiment(), prompt, item, form.cleaned_data["dimension"]),
         "warnings": warnings,
     }
 

@@ -50,4 +50,4 @@ class LanguageModelAdmin(ServedAdmin):
     @admin.display(description="last preflight")
     def last_preflight(self, model: LanguageModel) -> str:
         last = model.preflights.first() if model.pk else None
-        return f"{last.get_status_display()}, by {last.actor}. {last.said}" if last else "-"
+        return f"{last.get_status_display()}, by {last.actor}. {last.result_text}" if last else "-"

@@ -26,7 +26,7 @@ from runs_app.engine.rate_limiter import consume_tokens, find_reached_limit
 from runs_app.engine.requests import build_target
 from runs_app.llm.calls import LOST, SILENT, CallFailure, CallReply, CallRequest
 from runs_app.models import Attempt, Experiment, Preflight
-from runs_app.models.preflights import PATIENCE
+from runs_app.models.preflights import WAIT_LIMIT
 from runs_app.pricing import costs, tokens
 
 QUESTION = "Answer with the word ready."
@@ -126,7 +126,7 @@ def sweep_preflights() -> int:
         if status == Status.RUNNING:
             finish_preflight(key, {"outcome": Attempt.Outcome.LOST, "error_class": LOST, "error": SILENT})
         else:
-            minutes = PATIENCE.seconds // 60
+            minutes = WAIT_LIMIT.seconds // 60
             _write(key, Status.WAITING, status=Status.UNVERIFIED, finished_at=Now(),
                    error=f"no worker took it within {minutes} minutes")  # fmt: skip
     return len(rows)

@@ -142,7 +142,7 @@ def _design(condition: Condition, experiment: Experiment, run_id: int, wave: Wav
         else rubric_variables.get(judge_prompt.VERDICT_FORM, ""),
         reruns_empty=generates and experiment.on_empty == Experiment.OnEmpty.RERUN,
         reruns_unreadable=generates and experiment.on_unreadable == Experiment.OnUnreadable.RERUN,
-        prompt_name=condition.asked_with,
+        prompt_name=condition.prompt_label,
     )
 
 

@@ -15,7 +15,7 @@ from runs_app.models import Experiment
 PEOPLE_FIELD = "shared_with"
 
 
-def people_to_share_with(experiment: Experiment) -> QuerySet[User]:
+def find_shareable_people(experiment: Experiment) -> QuerySet[User]:
     """Return the active users who may read pages of the lab, and the users that it is shared with already.
 
     The owner is excluded.
@@ -39,7 +39,7 @@ class SharingFields(forms.Form):
     )
 
     def offer_people(self, experiment: Experiment, *, but: Any = None) -> None:
-        people = people_to_share_with(experiment)
+        people = find_shareable_people(experiment)
         offer_rows(self, PEOPLE_FIELD, people.exclude(pk=but.pk) if but is not None else people)
         if experiment.pk:
             self.initial.update({"sharing": experiment.audience, PEOPLE_FIELD: list(experiment.shared_with.all())})

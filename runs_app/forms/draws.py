@@ -10,7 +10,7 @@ from django.core import signing
 from pydantic import ValidationError
 
 from evalsite.lib.web.choice_fields import offered_rows
-from runs_app.forms.fields import names_in
+from runs_app.forms.fields import split_names
 from runs_app.models import LanguageModel
 from runs_app.planning.drawn_models import DrawLines, compare_draw, draw_models
 from runs_app.planning.model_draw import DEFAULT_BANDS, DEFAULT_SEED, MOST, Draw, DrawError, DrawSpec
@@ -49,7 +49,7 @@ class DrawForm(forms.Form):
 
     def __init__(self, data: Any, *, stored: dict[str, Any]) -> None:
         initial = {name: value for name, value in stored.items() if name in ("draw", "seed", "by", "bands")}
-        initial |= {"wanted": ", ".join(stored.get("from", ())), "pinned": signed(stored) if stored else ""}
+        initial |= {"wanted": ", ".join(stored.get("from", ())), "pinned": sign_draw(stored) if stored else ""}
         super().__init__(data, prefix="draw", initial=initial)
 
     @property
@@ -72,25 +72,25 @@ class DrawForm(forms.Form):
 
     def lines(self, used: Iterable[str]) -> DrawLines | None:
         """Return the lines of the draw, compared with the models that are ticked now; None without a draw."""
-        return compare_draw("", made, set(used)) if (made := self.pinned_draw) else None
+        return compare_draw("", drawn, set(used)) if (drawn := self.pinned_draw) else None
 
-    def kept(self, stored: dict[str, Any], chosen: Iterable[LanguageModel]) -> dict[str, Any]:
+    def merge_draws(self, stored: dict[str, Any], chosen: Iterable[LanguageModel]) -> dict[str, Any]:
         """Return the draws to store. The draw of models stays while at least one chosen model came from it."""
         others = {name: value for name, value in stored.items() if name != "models"}
-        made = self.pinned_draw
-        if made is None or not {model.name for model in chosen} & set(made.drawn):
+        drawn = self.pinned_draw
+        if drawn is None or not {model.name for model in chosen} & set(drawn.drawn):
             return others
-        return {"models": made.content} | others
+        return {"models": drawn.content} | others
 
-    def make(self, visible: Any) -> Draw | None:
+    def draw_models(self, visible: Any) -> Draw | None:
         """Return a new draw from the visible models, or None after adding the error to its field."""
         if not self.is_valid():
             return None
         names = ("draw", "seed", "by", "bands")
-        said = {name: value for name in names if (value := self.cleaned_data[name]) not in (None, "")}
-        said["from"] = names_in(self.cleaned_data["wanted"])
+        answers = {name: value for name in names if (value := self.cleaned_data[name]) not in (None, "")}
+        answers["from"] = split_names(self.cleaned_data["wanted"])
         try:
-            return draw_models(DrawSpec.model_validate(said), visible)
+            return draw_models(DrawSpec.model_validate(answers), visible)
         except ValidationError as refused:
             problem = refused.errors()[0]
             key = str(problem["loc"][0]) if problem["loc"] else "bands"
@@ -104,18 +104,18 @@ class DrawForm(forms.Form):
         self.add_error(FIELDS.get(field, field), message.removeprefix("Value error, "))
 
 
-def redrawn(form: Any) -> Any:
+def draw_again(form: Any) -> Any:
     """Return the form with the models of a new draw ticked, or the same form with its errors."""
-    made = form.drawing.make(offered_rows(form, "language_models"))
-    if made is None:
+    drawn = form.drawing.draw_models(offered_rows(form, "language_models"))
+    if drawn is None:
         return form
     data = form.data.copy()
-    rows = offered_rows(form, "language_models").filter(name__in=made.drawn)
+    rows = offered_rows(form, "language_models").filter(name__in=drawn.drawn)
     data.setlist("language_models", [str(key) for key in rows.values_list("pk", flat=True)])
-    data["draw-pinned"] = signed(made.content)
+    data["draw-pinned"] = sign_draw(drawn.content)
     return type(form)(data, instance=form.instance, user=form.user)
 
 
-def signed(content: dict[str, Any]) -> str:
+def sign_draw(content: dict[str, Any]) -> str:
     """Return the signed draw for the hidden field."""
     return signing.dumps(content, salt=SALT, compress=True)

@@ -7,7 +7,7 @@ from typing import Any
 from django import forms
 
 from evalsite.lib.web.choice_fields import offer_rows
-from runs_app.forms.fields import keep, names_in
+from runs_app.forms.fields import lock_field, split_names
 from runs_app.models import Endpoint, LanguageModel
 
 
@@ -38,10 +38,10 @@ class EndpointForm(NotedForm):
         super().__init__(*args, **kwargs)
         self.initial["provider_routes"] = ", ".join(self.instance.provider_routes)
         if self.instance.is_in_use:
-            keep(self.fields["provider"], "In use. To change the provider, create a new endpoint")
+            lock_field(self.fields["provider"], "In use. To change the provider, create a new endpoint")
 
     def clean_provider_routes(self) -> list[str]:
-        return names_in(self.cleaned_data["provider_routes"])
+        return split_names(self.cleaned_data["provider_routes"])
 
 
 class LanguageModelForm(NotedForm):
@@ -67,7 +67,7 @@ class LanguageModelForm(NotedForm):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         if self.instance.is_in_use:
-            keep(self.fields["model"], "In use. To change the ID, create a new model")
+            lock_field(self.fields["model"], "In use. To change the ID, create a new model")
             served = Endpoint.objects.filter(provider=self.instance.endpoint.provider)
             offer_rows(self, "endpoint", served)
             self.fields["endpoint"].help_text = "Only endpoints of the same provider, while no call is in flight"

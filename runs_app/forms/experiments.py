@@ -15,7 +15,7 @@ from evalsite.lib.web.choice_fields import choice_field, link_to_new, offer_rows
 from runs_app.forms.adaptive import AdaptiveForm
 from runs_app.forms.audience import SharingFields
 from runs_app.forms.draws import DrawForm
-from runs_app.forms.fields import PriorityField, RulesField, all_scorers
+from runs_app.forms.fields import PriorityField, RulesField, list_scorer_names
 from runs_app.grading_interface import grading, scorer_choices, scorer_name
 from runs_app.models import Dimension, Experiment, LanguageModel, Prompt, Sampler
 from runs_app.planning.space_rules import NoSpaceRules, read_space_rules
@@ -132,7 +132,7 @@ class ExperimentForm(SharingFields, forms.ModelForm):  # type: ignore[type-arg]
         super().__init__(*args, **kwargs)
         self.user = user
         chosen = self.instance if self.instance.pk else None
-        for name, rows in usable_rows(user, chosen).items():
+        for name, rows in select_usable_rows(user, chosen).items():
             offer_rows(self, name, rows)
         self.offer_people(self.instance, but=None if chosen else user)
         row_field(self, "dataset").empty_label = "Choose a dataset"
@@ -140,7 +140,7 @@ class ExperimentForm(SharingFields, forms.ModelForm):  # type: ignore[type-arg]
         for name in MAY_BE_EMPTY:
             self.fields[name].required = False
         self.adaptive = AdaptiveForm(
-            self.data if self.is_bound else None, stored=self.instance.adaptive, scorers=all_scorers()
+            self.data if self.is_bound else None, stored=self.instance.adaptive, scorers=list_scorer_names()
         )
         self.drawing = DrawForm(self.data if self.is_bound else None, stored=self.instance.draws.get("models", {}))
 
@@ -150,7 +150,7 @@ class ExperimentForm(SharingFields, forms.ModelForm):  # type: ignore[type-arg]
         self.fields["rules"].help_text = RulesField.usage()
         stored = self.instance.scorers
         self.initial["scorers"] = [scorer for scorer in stored if isinstance(scorer, str)]
-        self.initial["rules"] = RulesField.text_of(scorer for scorer in stored if not isinstance(scorer, str))
+        self.initial["rules"] = RulesField.format_stored(scorer for scorer in stored if not isinstance(scorer, str))
 
     def clean(self) -> dict[str, Any]:
         cleaned: dict[str, Any] = super().clean() or {}
@@ -160,7 +160,7 @@ class ExperimentForm(SharingFields, forms.ModelForm):  # type: ignore[type-arg]
                 cleaned[name] = getattr(Experiment(), name)  # The default of the model.
         self.check_people(cleaned)
         self._take_errors(self.drawing, "Draw")
-        self.instance.draws = self.drawing.kept(self.instance.draws, cleaned.get("language_models", []))
+        self.instance.draws = self.drawing.merge_draws(self.instance.draws, cleaned.get("language_models", []))
         if not self.adaptive.is_valid():
             self._take_errors(self.adaptive, "Points")
             return cleaned
@@ -221,7 +221,7 @@ class ExperimentForm(SharingFields, forms.ModelForm):  # type: ignore[type-arg]
         return experiment
 
 
-def usable_rows(user: Any, chosen: Experiment | None = None) -> dict[str, Any]:
+def select_usable_rows(user: Any, chosen: Experiment | None = None) -> dict[str, Any]:
     """Return the rows that a design may use now, by field. Include the rows that the draft `chosen` has already."""
 
     def also(kind: Any, usable: Q, field: str) -> Any:

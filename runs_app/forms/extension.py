@@ -9,7 +9,7 @@ from django.urls import reverse
 from django.utils.html import format_html
 
 from evalsite.lib.web.choice_fields import choice_field, offer_rows
-from runs_app.forms.experiments import NOTHING_TO_CHOOSE, Rows, usable_rows
+from runs_app.forms.experiments import NOTHING_TO_CHOOSE, Rows, select_usable_rows
 from runs_app.models import Dimension, Experiment, LanguageModel, Prompt, Sampler
 from runs_app.planning.extension import Extension, ExtensionPreview, first_wave_label
 
@@ -33,7 +33,7 @@ class ExtensionForm(forms.Form):
         super().__init__(*args, **kwargs)
         self.experiment = experiment
         self.present = {axis: list(getattr(experiment, axis).order_by("pk")) for axis in AXES}
-        for axis, rows in usable_rows(user).items():
+        for axis, rows in select_usable_rows(user).items():
             if axis in AXES:
                 offer_rows(self, axis, rows.exclude(pk__in=[row.pk for row in self.present[axis]]))
         samples = self.fields["samples"]

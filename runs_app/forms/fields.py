@@ -60,7 +60,7 @@ class RulesField(forms.CharField):
         return f"One per line: {', '.join(usage for usage, _ in scorers_with_parameter())}"
 
     @staticmethod
-    def text_of(stored: Iterable[str | Mapping[str, Any]]) -> str:
+    def format_stored(stored: Iterable[str | Mapping[str, Any]]) -> str:
         return "\n".join(grading().scorer_text(scorer) for scorer in stored)
 
     def clean(self, value: Any) -> Any:
@@ -80,18 +80,18 @@ class RulesField(forms.CharField):
         return found
 
 
-def all_scorers() -> list[tuple[str, str]]:
+def list_scorer_names() -> list[tuple[str, str]]:
     """Return names and labels of all scorers. A scorer with a parameter takes it from the rules of the design."""
     with_parameter = [(usage.partition(":")[0], label) for usage, label in scorers_with_parameter()]
     without = scorer_choices()
     return without + [choice for choice in with_parameter if choice[0] not in dict(without)]
 
 
-def names_in(text: str) -> list[str]:
+def split_names(text: str) -> list[str]:
     """Return the names between the commas."""
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
-def keep(field: forms.Field, why: str) -> None:
+def lock_field(field: forms.Field, why: str) -> None:
     """Show the field's value, but ignore submitted input."""
     field.disabled, field.help_text = True, why

@@ -12,7 +12,7 @@ from datasets_app.models.history import Actor, record_changes
 from runs_app.forms.experiments import ExperimentForm
 from runs_app.forms.fields import PriorityField
 from runs_app.models import Experiment, Run
-from runs_app.models.reservations import problems_under, update_reservations
+from runs_app.models.reservations import find_unbounded_runs_under, update_reservations
 
 NOTED = {
     "max_usd": "budget",
@@ -92,7 +92,7 @@ class LaunchedExperimentForm(forms.ModelForm):  # type: ignore[type-arg]
 
     def clean_max_usd(self) -> Decimal | None:
         budget: Decimal | None = self.cleaned_data["max_usd"]
-        if budget != self.former["max_usd"] and (problems := problems_under(budget, self.instance)):
+        if budget != self.former["max_usd"] and (problems := find_unbounded_runs_under(budget, self.instance)):
             raise forms.ValidationError(problems)
         return budget
 
@@ -111,7 +111,7 @@ class LaunchedExperimentForm(forms.ModelForm):  # type: ignore[type-arg]
                 experiment.save(update_fields=[field for field in self.Meta.fields if field != "priority"])
             experiment.change_priority(wanted, by=self.user, reason=reason)
             for name, what in NOTED.items():
-                before, after = _said(self.former[name]), _said(getattr(experiment, name))
+                before, after = _format_value(self.former[name]), _format_value(getattr(experiment, name))
                 if getattr(experiment, name) != self.former[name]:
                     record_changes([(experiment, before, after)], by=self.user, reason=reason, what=what)
             if experiment.max_usd != self.former["max_usd"]:
@@ -119,5 +119,5 @@ class LaunchedExperimentForm(forms.ModelForm):  # type: ignore[type-arg]
         return experiment
 
 
-def _said(value: Any) -> str:
+def _format_value(value: Any) -> str:
     return "none" if value is None else str(value)

@@ -46,8 +46,8 @@ class AssumptionsForm(forms.Form):
 
     def __init__(self, data: Any) -> None:
         """Fill each missing value with its default, so that the field shows it."""
-        said = {name: data.get(name) for name in self.base_fields if data.get(name)}
-        super().__init__({**asdict(USUAL), **said})
+        given = {name: data.get(name) for name in self.base_fields if data.get(name)}
+        super().__init__({**asdict(USUAL), **given})
 
     @property
     def chosen(self) -> Assumptions:

@@ -24,13 +24,13 @@ logger = logging.getLogger("evalsite.observer")
 Outcome = CallReply | CallFailure
 Observer = Callable[[CallRequest, Outcome], object]
 
-MOST_WAITING = 10_000  # Finished calls that the observer has not seen yet. Images make a request large.
+MAX_WAITING = 10_000  # Finished calls that the observer has not seen yet. Images make a request large.
 
 
 class ObserverQueue:
     """A queue that passes calls to an observer, in a thread that ends with the process."""
 
-    def __init__(self, observer: Observer, most_waiting: int = MOST_WAITING) -> None:
+    def __init__(self, observer: Observer, most_waiting: int = MAX_WAITING) -> None:
         self.observer = observer
         self.left_out = 0
         self._calls: queue.Queue[tuple[CallRequest, Outcome]] = queue.Queue(most_waiting)

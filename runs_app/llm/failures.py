@@ -122,8 +122,8 @@ def read_message(body: str) -> str:
     metadata = error.get("metadata")
     upstream = metadata.get("raw") if isinstance(metadata, dict) else None
     words = [error.get("message") or error.get("detail") or error.get("code"), upstream]
-    said = [word if isinstance(word, str) else json.dumps(word) for word in words if word]
-    return ": ".join(said) or body
+    texts = [word if isinstance(word, str) else json.dumps(word) for word in words if word]
+    return ": ".join(texts) or body
 
 
 def clean_message(text: str, secrets: tuple[str, ...] = ()) -> str:
@@ -167,12 +167,12 @@ def read_retry_after_s(headers: Mapping[str, str], body: str = "", now: datetime
     if seconds is not None:
         return _clamp(seconds)
     if header:
-        return _until(header, now or parse_reply_time(headers))
+        return _seconds_until(header, now or parse_reply_time(headers))
     delay = re.search(r'"retryDelay"\s*:\s*"([\d.]+)s"', body)
     return _clamp(float(delay[1])) if delay and _number(delay[1]) is not None else None
 
 
-def _until(date: str, now: datetime) -> float | None:
+def _seconds_until(date: str, now: datetime) -> float | None:
     try:
         moment = parsedate_to_datetime(date)
     except (TypeError, ValueError):

@@ -26,8 +26,8 @@ from runs_app.llm.calls import CallFailure, CallReply, CallRequest, ErrorClass, 
 from runs_app.llm.dry_run import CapturingTransport, ReplayTransport
 from runs_app.llm.http_transport import Exchange, close_session
 from runs_app.llm.keys import KEYLESS, find_name_problem, read_key
-from runs_app.llm.replies import price_unanswered, read_reply
-from runs_app.llm.stated_costs import larger_amount, parse_dollars
+from runs_app.llm.replies import price_unanswered_call, read_reply
+from runs_app.llm.stated_costs import choose_larger, parse_dollars
 from runs_app.pricing.costs import Usage
 
 __all__ = ["build_body", "call", "close_session", "read_batch_reply", "resolve_access", "warm_up"]
@@ -119,9 +119,9 @@ def _add_bill(
     bill = exchange.bill
     computed = None
     if bill.usage is not None:
-        at_list = price_unanswered(request, bill.usage, _listed_cost)
+        at_list = price_unanswered_call(request, bill.usage, _listed_cost)
         computed = None if at_list is None else parse_dollars(at_list * (1 - discount))
-    failure.usage, failure.cost_usd = bill.usage, larger_amount(bill.stated_usd, computed)
+    failure.usage, failure.cost_usd = bill.usage, choose_larger(bill.stated_usd, computed)
     return failure
 
 
@@ -325,7 +325,7 @@ def _apply_batch_price(request: CallRequest, reply: CallReply, discount: Decimal
     listed = _listed_batch_share(request, reply) if reply.cost_source == "litellm" else None
     share = 1 - discount if listed is None else listed
     cost = None if reply.cost_usd is None else reply.cost_usd * share
-    return replace(reply, cost_usd=larger_amount(cost, reply.stated_usd))
+    return replace(reply, cost_usd=choose_larger(cost, reply.stated_usd))
 
 
 def _listed_batch_share(request: CallRequest, reply: CallReply) -> Decimal | None:

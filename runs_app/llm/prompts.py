@@ -161,12 +161,12 @@ def render(
 def count_rendered_chars(prompt: Sequence[Turn], variables: Mapping[str, str]) -> int:
     """Return the number of characters of the rendered turns, without rendering them. An image counts as zero."""
     return sum(
-        len(turn["content"]) + sum(_growth(match, variables) for match in VARIABLE.finditer(turn["content"]))
+        len(turn["content"]) + sum(_count_growth(match, variables) for match in VARIABLE.finditer(turn["content"]))
         for turn in prompt
     )
 
 
-def _growth(match: re.Match[str], variables: Mapping[str, str]) -> int:
+def _count_growth(match: re.Match[str], variables: Mapping[str, str]) -> int:
     return len(variables.get(match.group(1), "")) - len(match.group())
 
 

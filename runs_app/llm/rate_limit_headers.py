@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
 LONGEST_S = 900.0  # As with Retry-After: one request each quarter of an hour costs nothing.
-UNSAID_S = 1.0  # If the provider says what is left, but not until when.
+DEFAULT_RESET_S = 1.0  # If the provider says what is left, but not until when.
 EPOCH_S, EPOCH_MS = 1e9, 1e12  # A plain number above these is a point in time, not a duration.
 
 _REQUESTS = (
@@ -94,19 +94,19 @@ def _seconds(text: str | None, now: datetime) -> float:
     try:
         number = float(text)
     except ValueError:
-        return _until(text, now)
+        return _seconds_until(text, now)
     if number >= EPOCH_S:
         number = number / (1000 if number >= EPOCH_MS else 1) - now.timestamp()
     return _clamp(number)
 
 
-def _until(text: str, now: datetime) -> float:
+def _seconds_until(text: str, now: datetime) -> float:
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
-        return UNSAID_S
+        return DEFAULT_RESET_S
     return _clamp((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() - now.timestamp())
 
 
 def _clamp(seconds: float) -> float:
-    return min(max(seconds, 0.0), LONGEST_S) if math.isfinite(seconds) else UNSAID_S
+    return min(max(seconds, 0.0), LONGEST_S) if math.isfinite(seconds) else DEFAULT_RESET_S

@@ -32,7 +32,7 @@ def read_reply(
     text = replace_unstorable(message.content or refusal or "")
     finish_reason = _short(choices[0].finish_reason, 40)
     usage = getattr(response, "usage", None)
-    tokens = _tokens(usage, says_something=bool(text))
+    tokens = _tokens(usage, has_text=bool(text))
     stated = exchange.bill.stated_usd
     cost, source = _cost(request, usage, tokens, listed_cost, stated)
     return CallReply(
@@ -84,14 +84,14 @@ def _bare(model: Any, request: CallRequest) -> str:
     return served if request.model.startswith(prefix) else served.removeprefix(prefix)
 
 
-def _tokens(usage: Any, *, says_something: bool) -> dict[str, int | None]:
+def _tokens(usage: Any, *, has_text: bool) -> dict[str, int | None]:
     """Return the token counts of a reply by their names in CallReply, or None for all if they are impossible.
 
     A request has tokens, and so has an answer with text. A price on fewer tokens would be too low.
     """
     names = ("input_tokens", "output_tokens", "reasoning_tokens", "cache_read_tokens", "cache_write_tokens")
     asked, answered = (parse_token_count(getattr(usage, name, None)) for name in ("prompt_tokens", "completion_tokens"))
-    if not asked or answered is None or (says_something and not answered):
+    if not asked or answered is None or (has_text and not answered):
         return dict.fromkeys(names)
     of_input, of_output = (
         getattr(usage, "prompt_tokens_details", None),
@@ -137,7 +137,7 @@ def _cost_by_list(
     return None, "unknown"
 
 
-def price_unanswered(request: CallRequest, usage: Usage, listed_cost: ListedCost) -> Decimal | None:
+def price_unanswered_call(request: CallRequest, usage: Usage, listed_cost: ListedCost) -> Decimal | None:
     """Return the cost of tokens that came without an answer, or None if no price is known."""
     return _cost_by_list(request, usage, {"input_tokens": usage.input_tokens, **_parts(usage)}, listed_cost)[0]
 

@@ -51,7 +51,7 @@ def parse_token_count(value: Any) -> int | None:
     return int(value) if is_number and 0 <= value <= MAX_TOKENS else None
 
 
-def larger_amount(one: Decimal | None, other: Decimal | None) -> Decimal | None:
+def choose_larger(one: Decimal | None, other: Decimal | None) -> Decimal | None:
     """Return the larger amount. An unknown amount does not count."""
     return max((usd for usd in (one, other) if usd is not None), default=None)
 
@@ -82,9 +82,9 @@ def _stated_usd(payload: Mapping[str, Any]) -> Decimal | None:
         for name in _COSTS:
             cost = place.get(name)
             cost = cost.get("total_cost") if isinstance(cost, dict) else cost
-            stated = larger_amount(stated, parse_dollars(cost))
+            stated = choose_larger(stated, parse_dollars(cost))
         ticks = parse_dollars(place.get("cost_in_usd_ticks", -1) / TICKS_PER_USD) if _has_ticks(place) else None
-        stated = larger_amount(stated, ticks)
+        stated = choose_larger(stated, ticks)
     upstream = _upstream_usd(usage) if isinstance(usage, dict) else None
     return stated if upstream is None else (stated or Decimal(0)) + upstream
 

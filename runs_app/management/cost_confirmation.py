@@ -10,7 +10,7 @@ from runs_app.models import Experiment
 from runs_app.planning.cost_estimate import Estimate, Price
 
 
-def say_estimate(command: OutputCommand, found: Estimate) -> None:
+def print_estimate(command: OutputCommand, found: Estimate) -> None:
     likely = f", about {format_count(found.likely)} if every accuracy is as likely" if found.likely is not None else ""
     command.say(f"{format_count(found.trials)} trials, {format_count(found.to_do)} to do{likely}")
     if found.policy_text:
@@ -39,7 +39,9 @@ def say_estimate(command: OutputCommand, found: Estimate) -> None:
         command.stderr.write(f"warning: {sentence}", command.style.WARNING)
 
 
-def approve(command: OutputCommand, experiment: Experiment, found: Estimate, yes: bool, what: str = "Launch") -> None:
+def confirm_cost(
+    command: OutputCommand, experiment: Experiment, found: Estimate, yes: bool, what: str = "Launch"
+) -> None:
     """Exit with code 4 or 3 unless the user accepts the cost.
 
     The code is 4 if the expected cost exceeds the rest of the budget.

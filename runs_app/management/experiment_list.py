@@ -10,7 +10,7 @@ from runs_app.models import Experiment
 from runs_app.monitoring.progress import annotate_totals, find_experiment_state, read_totals
 
 
-def say_experiments(command: OutputCommand, as_json: bool) -> None:
+def print_experiments(command: OutputCommand, as_json: bool) -> None:
     facts = [
         _facts(experiment) for experiment in annotate_totals(Experiment.objects.select_related("owner", "dataset"))
     ]

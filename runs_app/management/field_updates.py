@@ -10,7 +10,7 @@ from datasets_app.models.history import Actor, save_with_history
 from evalsite.lib.ops.commands import refuse_input
 
 
-def set_given(row: Any, given: dict[str, Any], *, by: Actor, reason: str = "") -> None:
+def update_given_fields(row: Any, given: dict[str, Any], *, by: Actor, reason: str = "") -> None:
     """Set the fields whose value is not None, and save the row with its history.
 
     Exit with code 2 and the option's name if a value is refused.

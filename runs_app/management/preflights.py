@@ -23,6 +23,6 @@ def make_preflights(
         failed += make_preflight(asked.pk) != Preflight.Status.OK
         done = Preflight.objects.select_related("model__endpoint").get(pk=asked.pk)
         cost = f" {format_money(done.cost_usd)}" if done.was_made else ""
-        command.say(f"{done.model.name:<24} {done.status:<11} {done.said}{cost} {done.warning}".rstrip())
+        command.say(f"{done.model.name:<24} {done.status:<11} {done.result_text}{cost} {done.warning}".rstrip())
     if failed:
         raise CommandError(f"{failed} of {len(models)} models did not answer", returncode=WORK_FAILED)

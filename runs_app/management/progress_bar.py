@@ -37,7 +37,7 @@ def wait_for(command: OutputCommand, runs: QuerySet[Run]) -> None:
 
 
 def _watch(command: OutputCommand, runs: QuerySet[Run], bar: Any) -> Totals:
-    alone_since, told = monotonic(), False
+    alone_since, was_warned = monotonic(), False
     while True:
         rows = list(runs.all())  # Query again: an evaluated queryset keeps its rows.
         totals = Totals.of(rows)
@@ -48,7 +48,7 @@ def _watch(command: OutputCommand, runs: QuerySet[Run], bar: Any) -> Totals:
             return totals
         if find_live_workers().exists():
             alone_since = monotonic()
-        elif not told and monotonic() - alone_since > PATIENCE_S:
+        elif not was_warned and monotonic() - alone_since > PATIENCE_S:
             command.stderr.write("No worker is running: start one with `manage.py drain`, or the site with `up`.")
-            told = True
+            was_warned = True
         sleep(EVERY_S)

@@ -65,38 +65,38 @@ class VersionCommand(VerbCommand):
             self.say(f"{row!s:<40} {row.status:<10} {row.content_hash[:12]}  {row.created_by or '-'}")
 
     def do_show(self, reference: str, json: bool, **options: Any) -> None:
-        row = self.found(reference)
+        row = self.get_row(reference)
         if json:
             self.say_json({**self._facts(row), "content": self.build_spec(row)})
             return
         self.say(f"# {row}, {row.status}, {row.content_hash[:12]}, by {row.created_by or '-'}")
         self.say(dump_yaml(self.build_spec(row)))
-        say_history(self, row)
+        print_history(self, row)
 
     def do_create(self, file: Path, user: str, **options: Any) -> None:
-        row = self.build_row(read_section(text_of(file), self.spec, self.noun))
+        row = self.build_row(read_section(read_text(file), self.spec, self.noun))
         builder = RowBuilder(resolve_owner(user), trusted=True, reason="Made by command")
-        made, is_new = builder.version(self.noun, row)
+        version, is_new = builder.version(self.noun, row)
         if builder.problems:
             raise SpecError(builder.problems)
         if not is_new:
-            self.say(f"{made} says the same already; nothing was made")
+            self.say(f"{version} says the same already; nothing was made")
             return
-        self.say(f"{made} is made, as a draft of {made.created_by}")
+        self.say(f"{version} is made, as a draft of {version.created_by}")
         if self.is_approved_by_hand:
-            self.say(f"Freeze it with: {self.noun} approve {made} --reason TEXT")
+            self.say(f"Freeze it with: {self.noun} approve {version} --reason TEXT")
 
     def do_approve(self, reference: str, reason: str, user: str, **options: Any) -> None:
-        row = self.found(reference)
+        row = self.get_row(reference)
         row_versions.approve(row, by=resolve_actor(user), reason=reason)
         self.say(f"{row} is approved: nothing changes it")
 
     def do_archive(self, reference: str, reason: str, user: str, **options: Any) -> None:
-        row = self.found(reference)
+        row = self.get_row(reference)
         row_versions.archive(row, by=resolve_actor(user), reason=reason)
         self.say(f"{row} is archived; what was asked with it stays")
 
-    def found(self, reference: str) -> Any:
+    def get_row(self, reference: str) -> Any:
         row = self.kind.objects.named(reference).select_related("created_by").first()
         if row is None:
             refuse_input(f"reference: there is no {self.noun} {reference}; `{self.noun} list` lists them")
@@ -127,14 +127,14 @@ def add_create(verbs: Any, noun: str) -> None:
     add_user(create, "whose it is; default: the only superuser")
 
 
-def text_of(file: Path) -> str:
+def read_text(file: Path) -> str:
     try:
         return file.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         refuse_input(f"file: {file} cannot be read: {error}")
 
 
-def say_history(command: OutputCommand, row: Any) -> None:
+def print_history(command: OutputCommand, row: Any) -> None:
     for change in row.history:
         reason = f": {change.reason}" if change.reason else ""
         command.say(f"# {change.at:%Y-%m-%d %H:%M:%S} UTC  {change.actor}  {change.what} {change.to_value}{reason}")

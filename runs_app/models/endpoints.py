@@ -67,7 +67,7 @@ class Endpoint(PricedResource):
         ANTHROPIC = "anthropic", "Anthropic's message batches"
 
     PRICED_BY = "is_free"
-    SERVES_BY = "model__endpoint"
+    CONDITION_LOOKUP = "model__endpoint"
     SELF_HOSTED = (Provider.OLLAMA, Provider.VLLM)  # No price list covers them.
     TAKES_MARKS = (Provider.ANTHROPIC, Provider.OPENROUTER)  # They accept cache marks.
 
@@ -235,7 +235,7 @@ class LanguageModel(PricedResource):
     """A model id at an endpoint, with prices in US dollars per million tokens."""
 
     PRICED_BY = "input_price"
-    SERVES_BY = "model"
+    CONDITION_LOOKUP = "model"
 
     name = models.CharField(max_length=80, unique=True, validators=[slug_validator])
     endpoint = models.ForeignKey(Endpoint, on_delete=models.PROTECT, related_name="models")
@@ -321,22 +321,22 @@ class LanguageModel(PricedResource):
         return not self._state.adding and self.conditions.exists()
 
     @property
-    def has_a_price(self) -> bool:
+    def has_price(self) -> bool:
         """Return whether any of its prices is set."""
         return any(getattr(self, name) is not None for name in PRICES)
 
     def clean(self) -> None:
         super().clean()
-        if self.has_a_price and not self.price_source.strip():
+        if self.has_price and not self.price_source.strip():
             raise ValidationError({"price_source": "Enter the source of the prices, such as a price list."})
-        if self.has_a_price and self.price_date is None:
+        if self.has_price and self.price_date is None:
             self.price_date = timezone.now().date()
         if self.is_in_use:
             former = LanguageModel.objects.select_related("endpoint").get(pk=self.pk)
-            if problems := self._lost(former):
+            if problems := self._list_lost_prices(former):
                 raise ValidationError(problems)
 
-    def _lost(self, former: LanguageModel) -> dict[str, str]:
+    def _list_lost_prices(self, former: LanguageModel) -> dict[str, str]:
         """Return an error for each field of its identity that this change would break.
 
         The database refuses the same.

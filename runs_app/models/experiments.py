@@ -349,14 +349,14 @@ class Condition(models.Model):
         return self.condition_id
 
     @property
-    def asked_with(self) -> str:
+    def prompt_label(self) -> str:
         """Return the prompt's name, or the kind of stage for a judge, which has no prompt."""
         return self.prompt.name if self.prompt else self.get_stage_display().lower()
 
     @property
     def label(self) -> str:
         """Return the names of model, prompt and sampler, for people."""
-        return f"{self.model.name} / {self.asked_with} / {self.sampler.name}"
+        return f"{self.model.name} / {self.prompt_label} / {self.sampler.name}"
 
 
 class Manifest(models.Model):

@@ -16,7 +16,7 @@ from runs_app.models.runs import Run
 from runs_app.stopping.rules import Correction, Ratings, Tally
 
 
-def label_of(key: dict[str, Any], dimension: Dimension | None = None) -> str:
+def format_point_label(key: dict[str, Any], dimension: Dimension | None = None) -> str:
     """Return a label such as `spatial` or `depth 3, length 16`. With a dimension: `calm, valence`."""
     if set(key) == {"category"}:
         place = str(key["category"]) or "no category"
@@ -90,7 +90,7 @@ class Point(models.Model):
 
     @property
     def label(self) -> str:
-        return label_of(self.key, self.dimension)
+        return format_point_label(self.key, self.dimension)
 
     @property
     def effective_n(self) -> float | None:

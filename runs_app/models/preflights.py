@@ -16,7 +16,7 @@ from runs_app.models.call_record import CallRecord
 from runs_app.models.endpoints import Endpoint, LanguageModel
 from runs_app.models.experiments import Experiment
 
-PATIENCE = timedelta(minutes=10)  # The time that a worker has to claim it.
+WAIT_LIMIT = timedelta(minutes=10)  # The time that a worker has to claim it.
 
 
 class PreflightQuerySet(models.QuerySet["Preflight"]):
@@ -27,7 +27,7 @@ class PreflightQuerySet(models.QuerySet["Preflight"]):
         """Create one waiting preflight for each model of these keys. The experiment, if given, pays for them."""
         user, actor = author_columns(by)
         return self.bulk_create(
-            Preflight(model_id=key, experiment=experiment, by=user, actor=actor, lease_until=Now() + PATIENCE)
+            Preflight(model_id=key, experiment=experiment, by=user, actor=actor, lease_until=Now() + WAIT_LIMIT)
             for key in keys
         )
 
@@ -110,7 +110,7 @@ class Preflight(CallRecord):
         return f"Checked before the endpoint changed on {at:%Y-%m-%d %H:%M} UTC; check again." if at else ""
 
     @property
-    def said(self) -> str:
+    def result_text(self) -> str:
         """Return the result as a sentence for people; empty until it has ended."""
         if self.status == self.Status.OK and self.latency_ms is not None:
             return f"Answered in {self.latency_ms} ms as {self.served_model or 'an unnamed model'}."

@@ -18,15 +18,15 @@ class PricedResource(EngineOwnedColumns):
     """A row that determines the price of calls. A change of it changes the reservations of future calls."""
 
     PRICED_BY: ClassVar[str]  # The field that shows the error about a missing cost ceiling.
-    SERVES_BY: ClassVar[str]  # The lookup from a condition to this row.
+    CONDITION_LOOKUP: ClassVar[str]  # The lookup from a condition to this row.
 
     class Meta:
         abstract = True
 
     def clean(self) -> None:
-        from runs_app.models.reservations import problems_after  # Avoids an import cycle.
+        from runs_app.models.reservations import find_unbounded_runs_after  # Avoids an import cycle.
 
-        if not self._state.adding and (problems := problems_after(self)):
+        if not self._state.adding and (problems := find_unbounded_runs_after(self)):
             raise ValidationError({self.PRICED_BY: problems})
 
     def save(self, **how: Any) -> None:
@@ -34,13 +34,13 @@ class PricedResource(EngineOwnedColumns):
 
         Raise Unbounded if a budgeted experiment would lose its cost ceiling. `clean()` reports this earlier.
         """
-        from runs_app.models.reservations import served_by, update_reservations
+        from runs_app.models.reservations import select_affected_runs, update_reservations
 
         is_new = self._state.adding
         with transaction.atomic():
             super().save(**how)
             if not is_new:
-                update_reservations(served_by(self))
+                update_reservations(select_affected_runs(self))
 
     def serve(self, condition: Condition) -> None:
         """Make the condition use this row as it is in memory, saved or not."""

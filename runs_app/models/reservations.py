@@ -34,40 +34,40 @@ def update_reservations(runs: RunQuerySet) -> None:
     with transaction.atomic():
         keys = runs.order_by().values("experiment")
         list(Experiment.objects.filter(pk__in=keys).order_by("pk").select_for_update(no_key=True).values_list("pk"))
-        rows = list(_going_on(runs).select_for_update(of=("self",), no_key=True))
-        if problems := problems_of(rows):
+        rows = list(_select_ongoing(runs).select_for_update(of=("self",), no_key=True))
+        if problems := _find_problems(rows):
             raise Unbounded(problems)
         for run in rows:
             run.reserve_usd = costs.round_reservation(_ceiling(run))
         Run.objects.bulk_update(rows, ["reserve_usd"])
 
 
-def problems_after(row: PricedResource) -> list[str]:
+def find_unbounded_runs_after(row: PricedResource) -> list[str]:
     """Return why this row cannot be saved as it is: future calls under a budget would have no ceiling."""
-    runs = list(_going_on(served_by(row)))
+    runs = list(_select_ongoing(select_affected_runs(row)))
     for run in runs:
         row.serve(run.condition)
-    return problems_of(runs)
+    return _find_problems(runs)
 
 
-def problems_under(budget: Decimal | None, experiment: Experiment) -> list[str]:
+def find_unbounded_runs_under(budget: Decimal | None, experiment: Experiment) -> list[str]:
     """Return why the experiment cannot have this budget: its future calls would have no ceiling."""
-    runs = list(_going_on(experiment.runs.all()))
+    runs = list(_select_ongoing(experiment.runs.all()))
     for run in runs:
         run.experiment.max_usd = budget
-    return problems_of(runs)
+    return _find_problems(runs)
 
 
-def problems_of(runs: list[Run]) -> list[str]:
-    found = [_problem(run) for run in runs if run.experiment.max_usd is not None and _ceiling(run) is None]
+def _find_problems(runs: list[Run]) -> list[str]:
+    found = [_describe_problem(run) for run in runs if run.experiment.max_usd is not None and _ceiling(run) is None]
     return list(dict.fromkeys(found))
 
 
-def served_by(row: PricedResource) -> RunQuerySet:
-    return Run.objects.filter(**{f"condition__{row.SERVES_BY}": row.pk})
+def select_affected_runs(row: PricedResource) -> RunQuerySet:
+    return Run.objects.filter(**{f"condition__{row.CONDITION_LOOKUP}": row.pk})
 
 
-def _going_on(runs: RunQuerySet) -> RunQuerySet:
+def _select_ongoing(runs: RunQuerySet) -> RunQuerySet:
     """Return the runs that may still make calls as planned. A done run is planned again before it gets new trials."""
     ended = Q(status=Run.Status.CANCELLED) | Q(status=Run.Status.DONE, n_failed=0)
     return runs.exclude(ended).with_design().order_by("pk")
@@ -80,7 +80,7 @@ def _ceiling(run: Run) -> Decimal | None:
     return costs.ceiling_per_call(prices, run.request_tokens, limit)
 
 
-def _problem(run: Run) -> str:
+def _describe_problem(run: Run) -> str:
     model, sampler, experiment = run.condition.model, run.condition.sampler, run.experiment
     if not model.prices.known:
         return f"unknown price: model {model} has no price, and experiment {experiment} has a budget"

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from django.db.models import QuerySet
 from django.db.models.functions import Right
 
-from runs_app.cache_purge import purges
+from runs_app.cache_purge import list_purges
 from runs_app.models import Run
 from runs_app.planning.conditions import condition_identity
 from runs_app.planning.design import Design
@@ -61,7 +61,7 @@ def _select_runs_of_cells(design: Design) -> QuerySet[Run]:
     )
     if experiment.pk:
         alike = alike.exclude(experiment=experiment.pk)
-    if (emptied := purges().first()) is not None:
+    if (emptied := list_purges().first()) is not None:
         alike = alike.filter(started_at__gt=emptied.at)
     found: QuerySet[Run] = alike.select_related("experiment", "condition").prefetch_related("experiment__dimensions")
     return found

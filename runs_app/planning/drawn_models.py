@@ -77,7 +77,9 @@ def compare_stored_draws(experiment: Experiment, models: Iterable[str]) -> list[
     pinned = experiment.draws
     found = [compare_draw("", Draw.model_validate(pinned["models"]), set(models))] if "models" in pinned else []
     judges = pinned.get("judges", {})
-    known = {*experiment.graders, *(one["grader"] for one in grading().judges_of(experiment))} if judges else set()
+    known = (
+        {*experiment.graders, *(one["grader"] for one in grading().list_judges_in_use(experiment))} if judges else set()
+    )
     for name, content in judges.items():
         made = Draw.model_validate(content)
         used = {one.name for one in made.candidates if judge_name(name, one.name) in known}

@@ -117,7 +117,7 @@ def _fetch_conditions(experiment: Experiment) -> QuerySet[Condition]:
 
 
 def _names(condition: Condition) -> dict[str, str]:
-    return {"model": condition.model.name, "prompt": condition.asked_with, "sampler": condition.sampler.name}
+    return {"model": condition.model.name, "prompt": condition.prompt_label, "sampler": condition.sampler.name}
 
 
 def _slug(condition: Condition) -> str:

@@ -22,7 +22,7 @@ def add_judge_costs(found: Estimate, design: Design, wave_label: str, pilot: int
     limits = [sampler.output_ceiling() for sampler in design.samplers if sampler.pk in asked]
     limits += [model.max_output_tokens for model in design.models] if None in limits else []
     longest = max((limit for limit in limits if limit is not None), default=None)
-    judges: Estimate = grading().judges_foreseen(experiment, wave_label, pilot or found.trials, longest)
+    judges: Estimate = grading().forecast_judges(experiment, wave_label, pilot or found.trials, longest)
     own = {price.model for price in found.prices}
     return replace(
         found,

@@ -82,7 +82,7 @@ def build_manifest(experiment: Experiment) -> dict[str, Any]:
         "dimensions": [{"name": str(one), "hash": one.content_hash} for one in experiment.dimensions.all()],
         "conditions": [_condition(condition) for condition in conditions],
         "scorers": experiment.scorers,
-        "judges": grading().judges_of(experiment),
+        "judges": grading().list_judges_in_use(experiment),
         "budget": {
             "max_usd": _to_text(experiment.max_usd),
             "confirm_above_usd": _to_text(experiment.confirm_above_usd),

@@ -164,7 +164,7 @@ class ExperimentBuilder(RowBuilder):
     def _graders(self) -> list[str]:
         """Return the names of the judges, which the grading app finds or creates."""
         entries = self.spec.grade.graders
-        return grading().graders_named(self, entries) if entries else []
+        return grading().find_or_create_graders(self, entries) if entries else []
 
     def _models(self) -> list[Any]:
         entries = self.spec.models

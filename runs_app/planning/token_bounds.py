@@ -204,7 +204,7 @@ def _largest_image(model: LanguageModel, dataset: Dataset) -> int:
     rule = image_tokens.find_image_rule(model.model)
     images = dataset.items.active().exclude(image=None)
     sizes = images.order_by().values_list("image__width", "image__height").distinct()
-    return max((rule.of(width, height) for width, height in sizes), default=0)
+    return max((rule.count_tokens(width, height) for width, height in sizes), default=0)
 
 
 def _render_texts(shape: _RequestShape, item: Item, dimension: Dimension | None) -> list[str]:

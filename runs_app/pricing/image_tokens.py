@@ -32,7 +32,7 @@ class ImageRule:
     tokens: Callable[[int, int], int]
     read: date = READ
 
-    def of(self, width: int, height: int) -> int:
+    def count_tokens(self, width: int, height: int) -> int:
         if width < 1 or height < 1:
             raise ValueError(f"an image has no size of {width} x {height} pixels")
         return self.tokens(width, height)
@@ -128,12 +128,12 @@ _CLAUDE = ImageRule("Anthropic's 1,568 patches of 28 px", ANTHROPIC, partial(cou
 _FINE_CLAUDE = ImageRule("Anthropic's 4,784 patches of 28 px", ANTHROPIC, partial(count_visual_tokens, 2576, 4784))
 _FINE_SINCE = (4, 7)
 _CLAUDE_VERSION = re.compile(r"claude-(?:[a-z]+-)?(\d{1,2})(?:[-.](\d{1,2}))?(?!\d)")
-_OF_ONE_MODEL = "gpt-4o-mini"
+_ONE_MODEL_RULES = "gpt-4o-mini"
 
 
 def _dearest(width: int, height: int) -> int:
-    rules = [rule for name, rule in _BY_NAME if name != _OF_ONE_MODEL]
-    return max(rule.of(width, height) for rule in (*rules, _CLAUDE, _FINE_CLAUDE))
+    rules = [rule for name, rule in _BY_NAME if name != _ONE_MODEL_RULES]
+    return max(rule.count_tokens(width, height) for rule in (*rules, _CLAUDE, _FINE_CLAUDE))
 
 
 UNKNOWN = ImageRule("the dearest of all rules: none is known", "", _dearest)

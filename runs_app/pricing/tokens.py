@@ -15,8 +15,8 @@ from fractions import Fraction
 from runs_app.pricing import litellm_data
 from runs_app.pricing.costs import estimate_tokens
 
-CHARGE_FOR_A_TURN = 4  # Tokens of role markers and separators that chat formats add to each message.
-CHARGE_FOR_A_REPLY = 3  # Tokens that open the model's reply (OpenAI, "How to count tokens").
+TOKENS_PER_TURN = 4  # Tokens of role markers and separators that chat formats add to each message.
+TOKENS_PER_REPLY = 3  # Tokens that open the model's reply (OpenAI, "How to count tokens").
 
 Texts = Sequence[str]
 Count = Callable[[str], int]
@@ -101,7 +101,7 @@ def find_text_rule(model: str) -> TextRule:
 
 def count_overhead(texts: Texts) -> int:
     """Return the tokens around the texts of a request."""
-    return CHARGE_FOR_A_TURN * len(texts) + CHARGE_FOR_A_REPLY if texts else 0
+    return TOKENS_PER_TURN * len(texts) + TOKENS_PER_REPLY if texts else 0
 
 
 def estimate_by_bytes(texts: Texts) -> int:

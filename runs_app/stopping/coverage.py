@@ -67,7 +67,7 @@ class Covered:
         return f"{100 * self.most:.1f}"
 
 
-def coverage_near(target: float, per_round: int) -> Covered:
+def find_nearest_coverage(target: float, per_round: int) -> Covered:
     """Return the simulated coverage for the nearest setting, by the ratios of half-width and of round size."""
     target, per_round = max(target, 1e-3), max(per_round, 1)
     settings = {(at, round_) for at, round_, _ in COVERAGE}

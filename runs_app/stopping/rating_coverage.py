@@ -46,7 +46,7 @@ COVERAGE: Mapping[tuple[float, int], tuple[float, ...]] = {
 }
 
 
-def coverage_near(target: float, per_round: int, length: int) -> Covered:
+def find_nearest_coverage(target: float, per_round: int, length: int) -> Covered:
     """Return the simulated coverage for the nearest setting.
 
     The half-width is compared as a share of the scale's length.

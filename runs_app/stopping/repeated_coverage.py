@@ -58,7 +58,7 @@ class RepeatedCoverage:
 
 
 @lru_cache(maxsize=64)
-def coverage_of(design: RepeatedDesign) -> RepeatedCoverage:
+def find_coverage(design: RepeatedDesign) -> RepeatedCoverage:
     """Return the coverage of a design. It takes up to a second; the same design is simulated once in a process."""
     rates = [simulate(design, skill, alike, points=POINTS, seed=SEED)[0] for skill in SKILLS for alike in CORRELATIONS]
     return RepeatedCoverage(design, min(rates), max(rates))

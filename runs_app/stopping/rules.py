@@ -190,12 +190,12 @@ class StoppingRule:
         wanted = self.targetciht if strict else self.targetci
         return None if wanted is None else max(wanted, self.minci)
 
-    def half_width(self, known: Tally | Ratings) -> float | None:
+    def half_width(self, counts: Tally | Ratings) -> float | None:
         """Return the half-width of the interval of the accuracy or the mean; None without data."""
-        if isinstance(known, Ratings):
-            mean = known.interval(self.confidence)
+        if isinstance(counts, Ratings):
+            mean = counts.interval(self.confidence)
             return None if mean is None else mean.margin
-        accuracy = known.interval(self.confidence, self.correction)
+        accuracy = counts.interval(self.confidence, self.correction)
         return None if accuracy is None else accuracy.margin
 
     def decide(self, tally: Tally | Ratings, *, asked: int = 0) -> Decision:
@@ -204,23 +204,25 @@ class StoppingRule:
             return Decision("more", "no answer has come yet")
         width = self.half_width(tally)
         if self.abortht is not None and tally.truncation > self.abortht:
-            return Decision("abort", f"{_cut_off(tally)}, above the {self.abortht:.1%} to give up at", width)
+            return Decision(
+                "abort", f"{_describe_truncation(tally)}, above the {self.abortht:.1%} to give up at", width
+            )
         target = self.target(tally.truncation)
         if target is None:
             return Decision("enough", f"{tally.cases:,} cases, and no interval was asked for", width)
-        known = f"{_width(width, tally)} after {tally.cases:,} cases{_worth(tally)}"
+        counts = f"{_describe_width(width, tally)} after {tally.cases:,} cases{_describe_effective_size(tally)}"
         if width is not None and width <= target:
-            return Decision("enough", f"{known}, within ±{target:g}", width)
+            return Decision("enough", f"{counts}, within ±{target:g}", width)
         if max(tally.cases, asked) >= self.maximum:
-            return Decision("exhausted", f"{known}, the maximum; wanted ±{target:g}", width)
-        return Decision("more", f"{known}, wanted ±{target:g}", width)
+            return Decision("exhausted", f"{counts}, the maximum; wanted ±{target:g}", width)
+        return Decision("more", f"{counts}, wanted ±{target:g}", width)
 
 
 SKILLS = tuple(step / 20 for step in range(21))  # Accuracies beyond guessing, from 0 to 1.
 
 
 @lru_cache(maxsize=4096)
-def expected_cases(rule: StoppingRule, per_round: int, guess: float = 0.0, items: int | None = None) -> float:
+def expect_cases(rule: StoppingRule, per_round: int, guess: float = 0.0, items: int | None = None) -> float:
     """Return the mean number of cases at the stop, in rounds of `per_round`, if every accuracy is equally likely.
 
     Assumes that the share of right answers equals its expected value, and that no answer is cut off. `guess` is the
@@ -234,14 +236,14 @@ def expected_cases(rule: StoppingRule, per_round: int, guess: float = 0.0, items
 
     if guess >= 1:
         return rule.maximum
-    return sum(_cases_until(rule, per_round, partial(width, skill=skill)) for skill in SKILLS) / len(SKILLS)
+    return sum(_find_cases_until(rule, per_round, partial(width, skill=skill)) for skill in SKILLS) / len(SKILLS)
 
 
 SPREADS = tuple(step / 60 for step in range(21))  # Spreads of items' ratings: from 0 to a third of the scale's length.
 
 
 @lru_cache(maxsize=4096)
-def expected_ratings(rule: StoppingRule, per_round: int, scale: Scale, items: int) -> float:
+def expect_ratings(rule: StoppingRule, per_round: int, scale: Scale, items: int) -> float:
     """Return the mean number of ratings at the stop, if every spread of the items is equally likely.
 
     Assumes ratings around the middle of the scale. All spread lies between the `items` of the point, so repetitions
@@ -253,10 +255,10 @@ def expected_ratings(rule: StoppingRule, per_round: int, scale: Scale, items: in
     def width(cases: int, spread: float) -> float:
         return bounded_mean(min(cases, items), (low + high) / 2, spread * (high - low), scale, rule.confidence).margin
 
-    return sum(_cases_until(rule, per_round, partial(width, spread=spread)) for spread in SPREADS) / len(SPREADS)
+    return sum(_find_cases_until(rule, per_round, partial(width, spread=spread)) for spread in SPREADS) / len(SPREADS)
 
 
-def _cases_until(rule: StoppingRule, per_round: int, width: Callable[[int], float]) -> int:
+def _find_cases_until(rule: StoppingRule, per_round: int, width: Callable[[int], float]) -> int:
     """Return the cases after which the interval is narrow enough. Its half-width must fall as cases grow."""
     rounds, target = range(1, -(-rule.maximum // per_round) + 1), rule.target(0)
 
@@ -266,18 +268,18 @@ def _cases_until(rule: StoppingRule, per_round: int, width: Callable[[int], floa
     return min((bisect_left(rounds, True, key=stops) + 1) * per_round, rule.maximum)
 
 
-def _cut_off(tally: Cases) -> str:
+def _describe_truncation(tally: Cases) -> str:
     return f"{tally.truncated:,} of {tally.cases:,} answers were cut off ({tally.truncation:.1%})"
 
 
-def _worth(known: Tally | Ratings) -> str:
+def _describe_effective_size(counts: Tally | Ratings) -> str:
     """Name the effective number of answers if repetitions made it smaller than their number."""
-    if isinstance(known, Ratings) or known.effective is None or round(known.effective) >= known.total:
+    if isinstance(counts, Ratings) or counts.effective is None or round(counts.effective) >= counts.total:
         return ""
-    return f" (worth {known.effective:,.0f} answers to different items)"
+    return f" (worth {counts.effective:,.0f} answers to different items)"
 
 
-def _width(width: float | None, known: Cases) -> str:
+def _describe_width(width: float | None, counts: Cases) -> str:
     if width is not None:
         return f"the interval is ±{width:.4f}"
-    return "no rating was read" if isinstance(known, Ratings) else "nothing is known beyond guessing"
+    return "no rating was read" if isinstance(counts, Ratings) else "nothing is known beyond guessing"

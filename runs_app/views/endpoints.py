@@ -17,14 +17,14 @@ from evalsite.lib.web.choice_fields import fetch_choices
 from evalsite.lib.web.form_errors import first_form_error
 from evalsite.lib.web.htmx import wants_part
 from runs_app import price_list
-from runs_app.cache_purge import purge, purges, size_of_cache
+from runs_app.cache_purge import list_purges, measure_cache, purge
 from runs_app.forms.endpoints import EndpointForm, LanguageModelForm, NotedForm
 from runs_app.forms.run_control import SteeringForm
 from runs_app.models import Endpoint, LanguageModel
 from runs_app.models.preflights import with_last_preflight
 from runs_app.monitoring.endpoint_load import load_endpoints
 from runs_app.taskqueue.enqueue import enqueue_preflights
-from runs_app.views.permissions import posted
+from runs_app.views.permissions import get_posted_data
 
 COUNTED_TO = 100_000
 PURGES = 20
@@ -41,8 +41,8 @@ def endpoint_list(request: HttpRequest) -> HttpResponse:
     context = {
         "rows": load_endpoints(endpoints),
         "may_edit": is_operator(request.user),
-        "cache": size_of_cache(COUNTED_TO),
-        "purges": list(purges()[:PURGES]),
+        "cache": measure_cache(COUNTED_TO),
+        "purges": list(list_purges()[:PURGES]),
         "counted_to": COUNTED_TO,
     }
     return render(request, "runs_app/endpoint_list.html", context)
@@ -59,28 +59,28 @@ def endpoint_live(request: HttpRequest, pk: int) -> HttpResponse:
 @require_http_methods(READ_OR_WRITE)
 @operators_only
 def endpoint_new(request: HttpRequest) -> HttpResponse:
-    return _edit(request, EndpointForm(posted(request)[0]), "New endpoint")
+    return _edit(request, EndpointForm(get_posted_data(request)[0]), "New endpoint")
 
 
 @require_http_methods(READ_OR_WRITE)
 @operators_only
 def endpoint_edit(request: HttpRequest, pk: int) -> HttpResponse:
     endpoint = get_object_or_404(Endpoint.objects.visible_to(request.user), pk=pk)
-    return _edit(request, EndpointForm(posted(request)[0], instance=endpoint), f"Edit {endpoint}")
+    return _edit(request, EndpointForm(get_posted_data(request)[0], instance=endpoint), f"Edit {endpoint}")
 
 
 @require_http_methods(READ_OR_WRITE)
 @operators_only
 def model_new(request: HttpRequest) -> HttpResponse:
     chosen = {"endpoint": request.GET.get("endpoint")}
-    return _edit(request, LanguageModelForm(posted(request)[0], initial=chosen), "New model")
+    return _edit(request, LanguageModelForm(get_posted_data(request)[0], initial=chosen), "New model")
 
 
 @require_http_methods(READ_OR_WRITE)
 @operators_only
 def model_edit(request: HttpRequest, pk: int) -> HttpResponse:
     model = get_object_or_404(LanguageModel.objects.visible_to(request.user), pk=pk)
-    form = LanguageModelForm(posted(request)[0], instance=model)
+    form = LanguageModelForm(get_posted_data(request)[0], instance=model)
     return _edit(
         request, form, f"Edit {model}", preflights=list(model.preflights.select_related("model__endpoint")[:PREFLIGHTS])
     )

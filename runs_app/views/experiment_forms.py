@@ -13,14 +13,14 @@ from django.views.decorators.http import require_http_methods, require_POST
 
 from evalsite.lib.permissions import members_only
 from evalsite.lib.web.choice_fields import fetch_choices
-from runs_app.forms.draws import redrawn
+from runs_app.forms.draws import draw_again
 from runs_app.forms.experiments import ExperimentFileForm, ExperimentForm
 from runs_app.forms.launched_experiment import LaunchedExperimentForm
 from runs_app.models import Experiment
 from runs_app.planning import spec_io
 from runs_app.planning.design import Design
 from runs_app.planning.design_summary import DesignSummary, summarise_design
-from runs_app.views.permissions import editable_experiment, posted
+from runs_app.views.permissions import editable_experiment, get_posted_data
 
 READ_OR_WRITE = ["GET", "HEAD", "POST"]
 
@@ -28,7 +28,7 @@ READ_OR_WRITE = ["GET", "HEAD", "POST"]
 @require_http_methods(READ_OR_WRITE)
 @members_only
 def experiment_new(request: HttpRequest) -> HttpResponse:
-    form = ExperimentForm(posted(request)[0], user=request.user)
+    form = ExperimentForm(get_posted_data(request)[0], user=request.user)
     return _draft(request, form, "New experiment")
 
 
@@ -39,9 +39,9 @@ def experiment_edit(request: HttpRequest, slug: str) -> HttpResponse:
     experiment = editable_experiment(request, slug)
     if experiment.status == Experiment.Status.DRAFT:
         return _draft(
-            request, ExperimentForm(posted(request)[0], instance=experiment, user=request.user), f"Edit {slug}"
+            request, ExperimentForm(get_posted_data(request)[0], instance=experiment, user=request.user), f"Edit {slug}"
         )
-    form = LaunchedExperimentForm(posted(request)[0], instance=experiment, user=request.user)
+    form = LaunchedExperimentForm(get_posted_data(request)[0], instance=experiment, user=request.user)
     if request.method == "POST" and form.is_valid():
         return _saved(request, form)
     return render(request, "runs_app/experiment_settings.html", {"form": form, "experiment": experiment})
@@ -58,7 +58,7 @@ def experiment_outlook(request: HttpRequest) -> HttpResponse:
 @require_http_methods(READ_OR_WRITE)
 @members_only
 def experiment_from_file(request: HttpRequest) -> HttpResponse:
-    form = ExperimentFileForm(*posted(request))
+    form = ExperimentFileForm(*get_posted_data(request))
     if request.method == "POST" and form.is_valid():
         try:
             spec = spec_io.read_yaml(form.cleaned_data["text"])
@@ -74,7 +74,7 @@ def experiment_from_file(request: HttpRequest) -> HttpResponse:
 def _draft(request: HttpRequest, form: ExperimentForm, heading: str) -> HttpResponse:
     looking = "look" in request.POST or "draw" in request.POST
     if "draw" in request.POST:
-        form = redrawn(form)
+        form = draw_again(form)
     if request.method == "POST" and not looking and form.is_valid():
         return _saved(request, form)
     fetch_choices(form)

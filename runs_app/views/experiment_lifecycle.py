@@ -21,7 +21,7 @@ from runs_app.forms.experiments import DuplicateForm
 from runs_app.forms.run_control import SteeringForm
 from runs_app.models import Experiment
 from runs_app.planning import spec_io
-from runs_app.views.permissions import editable_experiment, posted, visible_experiment
+from runs_app.views.permissions import editable_experiment, get_posted_data, visible_experiment
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -29,7 +29,7 @@ from runs_app.views.permissions import editable_experiment, posted, visible_expe
 def experiment_duplicate(request: HttpRequest, slug: str) -> HttpResponse:
     """Duplicate a visible design. The copy is a draft that the user owns."""
     experiment = visible_experiment(request, slug)
-    form = DuplicateForm(posted(request)[0])
+    form = DuplicateForm(get_posted_data(request)[0])
     if request.method == "POST" and form.is_valid():
         try:
             copy = spec_io.duplicate(experiment, form.cleaned_data["slug"], by=cast(User, request.user))
@@ -45,11 +45,11 @@ def experiment_duplicate(request: HttpRequest, slug: str) -> HttpResponse:
 @members_only
 def experiment_share(request: HttpRequest, slug: str) -> HttpResponse:
     experiment = editable_experiment(request, slug)
-    form = ShareForm(posted(request)[0], experiment=experiment)
+    form = ShareForm(get_posted_data(request)[0], experiment=experiment)
     if request.method == "POST" and form.is_valid():
         changed = form.save(by=request.user)
-        said = f"{experiment} is shared with: {experiment.audience_text}." if changed else "Nothing changed."
-        messages.success(request, said)
+        message = f"{experiment} is shared with: {experiment.audience_text}." if changed else "Nothing changed."
+        messages.success(request, message)
         return redirect(experiment)
     fetch_choices(form)
     return render(request, "runs_app/experiment_share.html", {"form": form, "experiment": experiment})
@@ -58,16 +58,18 @@ def experiment_share(request: HttpRequest, slug: str) -> HttpResponse:
 @require_POST
 @members_only
 def experiment_archive(request: HttpRequest, slug: str) -> HttpResponse:
-    return _put_away(request, editable_experiment(request, slug), deletion.archive, "archived")
+    return _change_lifecycle(request, editable_experiment(request, slug), deletion.archive, "archived")
 
 
 @require_POST
 @members_only
 def experiment_delete(request: HttpRequest, slug: str) -> HttpResponse:
-    return _put_away(request, editable_experiment(request, slug), deletion.delete, "deleted")
+    return _change_lifecycle(request, editable_experiment(request, slug), deletion.delete, "deleted")
 
 
-def _put_away(request: HttpRequest, experiment: Experiment, verb: Callable[..., Any], word: str) -> HttpResponse:
+def _change_lifecycle(
+    request: HttpRequest, experiment: Experiment, verb: Callable[..., Any], word: str
+) -> HttpResponse:
     form = SteeringForm(request.POST, reason_required=True)
     if not form.is_valid():
         messages.error(request, first_form_error(form))

@@ -27,7 +27,7 @@ from runs_app.planning.design_summary import list_cells, summarise_design
 from runs_app.planning.drawn_models import compare_stored_draws
 from runs_app.planning.points import forecast_points
 from runs_app.planning.power import find_detectable
-from runs_app.prompt_preview import Turn, turns_of_draft
+from runs_app.prompt_preview import Turn, preview_draft
 from runs_app.tables import ExperimentTable
 from runs_app.views.permissions import may_edit, visible_experiment
 
@@ -128,7 +128,7 @@ def _preview(request: HttpRequest, design: Design) -> dict[str, Any]:
     items = design.items.select_related("image").order_by("position", "pk")
     key = request.GET.get("item")
     item = items.filter(key=key).first() if key else items.first()
-    turns = turns_of_draft(design.experiment, prompt, item, dimension) if prompt and item else None
+    turns = preview_draft(design.experiment, prompt, item, dimension) if prompt and item else None
     return {
         "preview_prompt": prompt,
         "preview_dimension": dimension,

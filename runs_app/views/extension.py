@@ -14,7 +14,7 @@ from runs_app.forms.extension import ExtensionForm
 from runs_app.models import Experiment
 from runs_app.planning.extension import ExtensionPreview, preview_extension
 from runs_app.planning.work import PlanError
-from runs_app.views.permissions import editable_experiment, posted
+from runs_app.views.permissions import editable_experiment, get_posted_data
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -27,7 +27,7 @@ def experiment_extend(request: HttpRequest, slug: str) -> HttpResponse:
     experiment = editable_experiment(request, slug)
     if experiment.status == Experiment.Status.DRAFT:
         return redirect("experiment_edit", slug)
-    form = ExtensionForm(posted(request)[0], experiment=experiment, user=request.user)
+    form = ExtensionForm(get_posted_data(request)[0], experiment=experiment, user=request.user)
     preview = _preview(form)
     if preview and "extend" in request.POST and _extended(request, form, preview):
         return redirect("experiment_progress", slug)

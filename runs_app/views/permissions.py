@@ -45,6 +45,6 @@ def visible_batch(request: HttpRequest, pk: int) -> ProviderBatch:
     return batch
 
 
-def posted(request: HttpRequest) -> tuple[Any, Any]:
+def get_posted_data(request: HttpRequest) -> tuple[Any, Any]:
     """Return data and files for a form, or (None, None) for a GET, so that the form stays unbound."""
     return (request.POST, request.FILES) if request.method == "POST" else (None, None)

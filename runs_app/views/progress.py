@@ -21,7 +21,7 @@ from runs_app.planning.design import Design
 from runs_app.planning.drift import sample_served_models
 from runs_app.tables import BatchTable, RecentAttemptTable, RunTable
 from runs_app.views.permissions import may_edit, visible_experiment, visible_run
-from runs_app.views.run_control import Action, actions_for, deletion_of
+from runs_app.views.run_control import Action, actions_for, build_deletion_action
 
 RECENT = 20
 
@@ -64,7 +64,7 @@ def run_detail(request: HttpRequest, pk: int) -> HttpResponse:
         "endpoint_pause": run.condition.model.endpoint.is_paused,
         **_live(run.experiment, [run]),
     }
-    context |= _actions(request, [run], editable=context["editable"], more=deletion_of(run))
+    context |= _actions(request, [run], editable=context["editable"], more=build_deletion_action(run))
     return render(request, _template(request, "runs_app/run_detail.html", "run_live"), context)
 
 

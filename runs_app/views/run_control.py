@@ -25,7 +25,7 @@ from runs_app.planning import pilot as pilot_module
 from runs_app.planning.design_summary import summarise_experiment
 from runs_app.planning.work import PlanError
 from runs_app.taskqueue.enqueue import enqueue_preflights
-from runs_app.views.permissions import editable_experiment, editable_run, posted
+from runs_app.views.permissions import editable_experiment, editable_run, get_posted_data
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ def actions_for(runs: Iterable[Run]) -> list[Action]:
     return actions
 
 
-def deletion_of(run: Run) -> list[Action]:
+def build_deletion_action(run: Run) -> list[Action]:
     """Return the action that deletes this run, or nothing while it is live."""
     if run.is_live:
         return []
@@ -215,7 +215,7 @@ def experiment_launch(request: HttpRequest, slug: str) -> HttpResponse:
     scope = LaunchScopeForm(request.POST if request.method == "POST" else request.GET).chosen
     wave, pilot, policy = scope["wave"], scope["pilot"], scope["policy"] or None
     outlook = summarise_experiment(experiment, wave_label=wave, pilot=pilot, policy=policy)
-    form = LaunchForm(posted(request)[0], initial=scope, needs_confirmation=outlook.needs_confirmation)
+    form = LaunchForm(get_posted_data(request)[0], initial=scope, needs_confirmation=outlook.needs_confirmation)
     if request.method == "POST" and form.is_valid():
         try:
             report = run_control.launch(

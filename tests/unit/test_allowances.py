@@ -15,7 +15,7 @@ from runs_app.engine.rate_limiter import (
     refill,
 )
 from runs_app.llm.failures import read_retry_after_s
-from runs_app.llm.rate_limit_headers import LONGEST_S, UNSAID_S, Left, parse_allowance
+from runs_app.llm.rate_limit_headers import DEFAULT_RESET_S, LONGEST_S, Left, parse_allowance
 
 NOW = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
 EPOCH = NOW.timestamp()
@@ -33,9 +33,9 @@ EPOCH = NOW.timestamp()
         (f"{(EPOCH + 30) * 1000:.0f}", 30.0),
         ("2026-11-20T12:00:05Z", 5.0),
         ("2026-11-20T11:59:05Z", 0.0),
-        ("soon", UNSAID_S),
-        ("inf", UNSAID_S),
-        (None, UNSAID_S),
+        ("soon", DEFAULT_RESET_S),
+        ("inf", DEFAULT_RESET_S),
+        (None, DEFAULT_RESET_S),
     ],
 )
 def test_a_reset_is_a_duration_a_number_or_a_moment(reset, seconds):

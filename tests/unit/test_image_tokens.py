@@ -46,18 +46,20 @@ MODELS = [
     ],
 )
 def test_the_worked_examples_of_the_providers(model, width, height, tokens):
-    assert find_image_rule(model).of(width, height) == tokens
+    assert find_image_rule(model).count_tokens(width, height) == tokens
 
 
 @pytest.mark.parametrize(("width", "height", "tokens"), [(1, 1, 255), (500, 400, 255), (768, 768, 765), (513, 1, 425)])
 def test_small_images_are_not_enlarged_into_more_tiles(width, height, tokens):
-    assert find_image_rule("gpt-4o").of(width, height) == tokens
+    assert find_image_rule("gpt-4o").count_tokens(width, height) == tokens
 
 
 @given(sides, sides)
 def test_an_image_counts_the_same_lying_and_standing(width, height):
     for model in MODELS:
-        assert find_image_rule(model).of(width, height) == find_image_rule(model).of(height, width) > 0
+        assert (
+            find_image_rule(model).count_tokens(width, height) == find_image_rule(model).count_tokens(height, width) > 0
+        )
 
 
 @given(sides, sides)
@@ -70,7 +72,7 @@ def test_no_image_passes_the_most_that_its_rule_allows(width, height):
         "qwen3-vl": 16_386,
     }
     for model, limit in most.items():
-        assert find_image_rule(model).of(width, height) <= limit
+        assert find_image_rule(model).count_tokens(width, height) <= limit
 
 
 @given(sides, sides)
@@ -78,7 +80,7 @@ def test_a_model_that_nobody_knows_is_charged_by_the_dearest_rule(width, height)
     assert find_image_rule("sim-large") is UNKNOWN
     for model in MODELS:
         if model != "gpt-4o-mini":
-            assert find_image_rule(model).of(width, height) <= UNKNOWN.of(width, height)
+            assert find_image_rule(model).count_tokens(width, height) <= UNKNOWN.count_tokens(width, height)
 
 
 def test_every_rule_that_is_known_names_its_source_and_date():
@@ -91,4 +93,4 @@ def test_every_rule_that_is_known_names_its_source_and_date():
 
 def test_an_image_has_a_size():
     with pytest.raises(ValueError, match="0 x 5"):
-        find_image_rule("gpt-4o").of(0, 5)
+        find_image_rule("gpt-4o").count_tokens(0, 5)

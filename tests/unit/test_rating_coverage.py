@@ -7,7 +7,7 @@ import pytest
 
 from runs_app.stopping import rating_coverage
 from runs_app.stopping.coverage import CONFIDENCE
-from runs_app.stopping.rating_coverage import COVERAGE, SCALE, SHAPES, coverage_near, simulate
+from runs_app.stopping.rating_coverage import COVERAGE, SCALE, SHAPES, find_nearest_coverage, simulate
 from runs_app.stopping.rules import Ratings
 
 POINTS = 1_500
@@ -49,7 +49,7 @@ def test_students_interval_alone_would_stop_where_all_are_still_alike():
 
 
 def test_a_setting_is_told_by_the_nearest_that_was_simulated():
-    near = coverage_near(0.25, 40, 6)
+    near = find_nearest_coverage(0.25, 40, 6)
     assert (near.target, near.per_round) == (0.3, 32)
     assert (near.least, near.most) == (min(COVERAGE[0.3, 32]), max(COVERAGE[0.3, 32]))
-    assert coverage_near(5, 8, 100).target == 0.3  # Five of a hundred are a share as 0.3 of six.
+    assert find_nearest_coverage(5, 8, 100).target == 0.3  # Five of a hundred are a share as 0.3 of six.

@@ -10,7 +10,7 @@ from scipy.stats import t as student
 
 from evalsite.lib.stats.t_interval import bounded_mean
 from evalsite.lib.stats.wilson import normal_quantile
-from runs_app.stopping.rules import Ratings, StoppingRule, expected_ratings
+from runs_app.stopping.rules import Ratings, StoppingRule, expect_ratings
 
 SCALE = (1, 7)
 WIDE = {"maximum": 512, "widest": math.inf}
@@ -109,7 +109,7 @@ def test_more_items_of_the_same_spread_are_known_better(spread, items):
 
 def test_what_is_expected_lies_between_no_spread_and_more_than_there_are_items():
     rule = StoppingRule(targetci=0.3, **WIDE)
-    expected = expected_ratings(rule, 8, SCALE, 512)
+    expected = expect_ratings(rule, 8, SCALE, 512)
     assert 40 < expected < 200
-    assert expected_ratings(rule, 8, SCALE, 30) == 512  # Thirty items are never enough, however often they are rated.
-    assert expected_ratings(StoppingRule(maximum=512), 8, SCALE, 512) == 8
+    assert expect_ratings(rule, 8, SCALE, 30) == 512  # Thirty items are never enough, however often they are rated.
+    assert expect_ratings(StoppingRule(maximum=512), 8, SCALE, 512) == 8

@@ -2,7 +2,7 @@
 
 import pytest
 
-from runs_app.stopping.coverage import COVERAGE, GUESSES, SKILLS, coverage_near, simulate
+from runs_app.stopping.coverage import COVERAGE, GUESSES, SKILLS, find_nearest_coverage, simulate
 
 POINTS = 1_500
 
@@ -41,7 +41,7 @@ def test_every_simulated_setting_has_all_guess_chances():
 
 
 def test_a_setting_is_told_by_the_nearest_that_was_simulated():
-    near = coverage_near(0.08, 40)
+    near = find_nearest_coverage(0.08, 40)
     assert (near.target, near.per_round) == (0.09, 32)
     assert near.least == min(rate for guess in GUESSES for rate in COVERAGE[0.09, 32, guess])
-    assert (coverage_near(0.0, 1).target, coverage_near(1.0, 10_000).per_round) == (0.05, 128)
+    assert (find_nearest_coverage(0.0, 1).target, find_nearest_coverage(1.0, 10_000).per_round) == (0.05, 128)

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalsite.lib.stats.wilson import wilson
-from runs_app.stopping.rules import StoppingRule, Tally, expected_cases
+from runs_app.stopping.rules import StoppingRule, Tally, expect_cases
 
 RULE = StoppingRule(maximum=512, targetci=0.09, targetciht=0.06, abortht=0.5, backoffht=0.15, minci=0.04)
 
@@ -132,8 +132,8 @@ def test_the_mapped_interval_holds_the_mapped_share(total, data):
 
 def test_the_expected_cases_lie_between_one_round_and_the_maximum():
     rule = StoppingRule(maximum=512, targetci=0.09)
-    assert 32 < expected_cases(rule, 32) < 128  # An accuracy of a half needs 128, one of 0 or 1 needs 32.
-    assert expected_cases(rule, 32) < expected_cases(rule, 32, 0.25) < expected_cases(rule, 32, 0.5) <= 512
-    assert expected_cases(StoppingRule(maximum=100, targetci=0.0001), 32) == 100
-    assert expected_cases(StoppingRule(maximum=512), 32) == 32
-    assert expected_cases(rule, 32, 1.0) == 512
+    assert 32 < expect_cases(rule, 32) < 128  # An accuracy of a half needs 128, one of 0 or 1 needs 32.
+    assert expect_cases(rule, 32) < expect_cases(rule, 32, 0.25) < expect_cases(rule, 32, 0.5) <= 512
+    assert expect_cases(StoppingRule(maximum=100, targetci=0.0001), 32) == 100
+    assert expect_cases(StoppingRule(maximum=512), 32) == 32
+    assert expect_cases(rule, 32, 1.0) == 512

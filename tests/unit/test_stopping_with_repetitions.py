@@ -4,8 +4,8 @@ import pytest
 
 from evalsite.lib.stats.effective_size import AnswerSums, effective_size
 from evalsite.lib.stats.wilson import wilson
-from runs_app.stopping.repeated_coverage import RepeatedDesign, coverage_of, simulate
-from runs_app.stopping.rules import StoppingRule, Tally, expected_cases
+from runs_app.stopping.repeated_coverage import RepeatedDesign, find_coverage, simulate
+from runs_app.stopping.rules import StoppingRule, Tally, expect_cases
 
 EIGHT_BY_SIXTEEN = RepeatedDesign(items=8, maximum=128, per_round=8, target=0.09)
 
@@ -66,12 +66,12 @@ def test_items_that_are_asked_once_cover_as_the_table_says():
 
 
 def test_the_coverage_of_a_design_says_when_it_is_low():
-    assert not coverage_of(EIGHT_BY_SIXTEEN).is_low
-    assert coverage_of(RepeatedDesign(items=4, maximum=16, per_round=4, target=0.5)).least < 0.9
-    assert coverage_of(RepeatedDesign(items=4, maximum=16, per_round=4, target=0.5)).is_low
+    assert not find_coverage(EIGHT_BY_SIXTEEN).is_low
+    assert find_coverage(RepeatedDesign(items=4, maximum=16, per_round=4, target=0.5)).least < 0.9
+    assert find_coverage(RepeatedDesign(items=4, maximum=16, per_round=4, target=0.5)).is_low
 
 
 def test_repetitions_are_not_expected_to_narrow_an_interval():
     rule = StoppingRule(maximum=512, targetci=0.09)
-    assert expected_cases(rule, 32, items=512) == expected_cases(rule, 32)
-    assert expected_cases(rule, 32, items=8) == 512
+    assert expect_cases(rule, 32, items=512) == expect_cases(rule, 32)
+    assert expect_cases(rule, 32, items=8) == 512

@@ -14,8 +14,8 @@ from grading_app.judging.verdict_reader import read_verdicts
 from grading_app.models import Grader
 from grading_app.scoring.grading import grade
 from grading_app.scoring.scorers import ScorerError
-from runs_app.management.condition_options import add_condition_option, chosen_ids
-from runs_app.management.cost_confirmation import approve, say_estimate
+from runs_app.management.condition_options import add_condition_option, match_condition_ids
+from runs_app.management.cost_confirmation import confirm_cost, print_estimate
 from runs_app.management.progress_bar import wait_for
 from runs_app.models import Experiment, Run, Wave
 from runs_app.planning.work import PlanError
@@ -97,9 +97,9 @@ class Command(OutputCommand):
         found = estimate_judging(experiment, graders, waves, force=options["force"], conditions=options["only"])
         if found.problems:
             raise PlanError(found.problems)
-        say_estimate(self, found)
+        print_estimate(self, found)
         if found.to_do:
-            approve(self, experiment, found, options["yes"], "Judge")
+            confirm_cost(self, experiment, found, options["yes"], "Judge")
         report = judge(
             experiment,
             grader_lookup.save_graders(graders, resolve_actor(options["user"])),
@@ -121,7 +121,7 @@ class Command(OutputCommand):
 def _conditions(experiment: Experiment, wanted: Sequence[str]) -> list[str] | None:
     """Return the ids of the conditions that `--condition` names; None for all."""
     known = set(experiment.conditions.generating().values_list("condition_id", flat=True))
-    return chosen_ids(known, wanted) if wanted else None
+    return match_condition_ids(known, wanted) if wanted else None
 
 
 def _wave(experiment: Experiment, wanted: str | None) -> Wave | None:

@@ -13,7 +13,7 @@ from grading_app.judging.archive_rules import archive_grader
 from grading_app.judging.grader_specs import build_graders, grader_spec
 from grading_app.judging.panel_specs import PanelSpec, build_panel, panel_spec
 from grading_app.models import Grader, Panel
-from runs_app.management.versions import add_create, add_list_and_show, say_history, text_of
+from runs_app.management.versions import add_create, add_list_and_show, print_history, read_text
 from runs_app.planning.row_builder import RowBuilder
 from runs_app.planning.spec_io import dump_yaml
 from runs_app.planning.specs import GraderSpec, SpecError, read_section
@@ -56,10 +56,10 @@ class Command(VerbCommand):
             return
         self.say(f"# {grader}, {'archived' if grader.archived_at else 'in use'}, by {grader.created_by or '-'}")
         self.say(dump_yaml(grader_spec(grader)))
-        say_history(self, grader)
+        print_history(self, grader)
 
     def do_create(self, file: Path, user: str, **options: Any) -> None:
-        spec = read_section(text_of(file), GraderSpec, "grader")
+        spec = read_section(read_text(file), GraderSpec, "grader")
         before = set(Grader.objects.values_list("pk", flat=True))
         builder = RowBuilder(resolve_owner(user), trusted=True, reason="Made by command")
         with transaction.atomic():
@@ -92,10 +92,10 @@ class Command(VerbCommand):
             return
         self.say(f"# {panel}, by {panel.created_by or '-'}")
         self.say(dump_yaml(panel_spec(panel)))
-        say_history(self, panel)
+        print_history(self, panel)
 
     def do_create_panel(self, file: Path, user: str, **options: Any) -> None:
-        spec = read_section(text_of(file), PanelSpec, "panel")
+        spec = read_section(read_text(file), PanelSpec, "panel")
         builder = RowBuilder(resolve_owner(user), trusted=True, reason="Made by command")
         with transaction.atomic():
             panel, is_new = build_panel(builder, spec)

@@ -14,7 +14,7 @@ from grading_app.judging.default_sampler import default_sampler
 from grading_app.judging.item_rubrics import Writer, approve, collect, correct, find_missing, request_rubrics
 from grading_app.models import Rubric
 from runs_app.management.progress_bar import wait_for
-from runs_app.management.versions import REFERENCE, add_list_and_show, say_history, text_of
+from runs_app.management.versions import REFERENCE, add_list_and_show, print_history, read_text
 from runs_app.models import Experiment, LanguageModel, Run, Sampler, TextSet
 from runs_app.planning import row_versions
 from runs_app.planning.cost_estimate import needs_confirmation
@@ -57,7 +57,7 @@ class Command(VerbCommand):
         self.say(f"# {texts}, {texts.status}, for {texts.dataset}; {format_count(len(missing))} items have no text")
         for key, text in texts.content["texts"].items():
             self.say(f"## {key}\n{text}\n")
-        say_history(self, texts)
+        print_history(self, texts)
 
     def do_write(self, experiment: str, yes: bool, wait: bool, user: str, **options: Any) -> None:
         found = Experiment.objects.filter(slug=experiment).first()
@@ -87,7 +87,7 @@ class Command(VerbCommand):
         row = texts.dataset.items.active().filter(key=item).first()
         if row is None:
             refuse_input(f"item: {texts.dataset} has no active item {item}")
-        corrected = correct(texts, row, text_of(file), by=resolve_owner(user), reason=reason)
+        corrected = correct(texts, row, read_text(file), by=resolve_owner(user), reason=reason)
         self.say(f"{item} is corrected, in {corrected}")
 
     def do_approve(self, reference: str, reason: str, user: str, **options: Any) -> None:

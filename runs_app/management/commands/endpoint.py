@@ -7,8 +7,8 @@ from argparse import ArgumentParser
 from typing import Any
 
 from evalsite.lib.ops.commands import VerbCommand, add_reason, add_switches, add_user, refuse_input, resolve_actor
-from runs_app.forms.fields import names_in
-from runs_app.management.field_updates import set_given
+from runs_app.forms.fields import split_names
+from runs_app.management.field_updates import update_given_fields
 from runs_app.management.preflights import make_preflights
 from runs_app.models import Endpoint
 
@@ -44,7 +44,7 @@ class Command(VerbCommand):
                 setattr(endpoint, field, None)
         rates = {field: options[option] or None for field, option in RATES.items()}
         given = rates | {field: options[field] for field in FIELDS}
-        set_given(endpoint, given, by=resolve_actor(user), reason=reason)
+        update_given_fields(endpoint, given, by=resolve_actor(user), reason=reason)
         self.say(_line(endpoint))
 
     def do_list(self, json: bool, **options: Any) -> None:
@@ -79,7 +79,7 @@ def _describe(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--routes",
         dest="provider_routes",
-        type=names_in,
+        type=split_names,
         metavar="NAME,...",
         help="at OpenRouter, for retries",
     )

@@ -27,11 +27,11 @@ from evalsite.lib.ops.commands import (
 )
 from evalsite.lib.text.number_format import format_count, format_money
 from runs_app import deletion, run_control
-from runs_app.forms.audience import people_to_share_with
+from runs_app.forms.audience import find_shareable_people
 from runs_app.forms.launched_experiment import LaunchedExperimentForm
-from runs_app.management.condition_options import add_condition_option, chosen_ids
-from runs_app.management.cost_confirmation import approve, say_estimate
-from runs_app.management.experiment_list import say_experiments
+from runs_app.management.condition_options import add_condition_option, match_condition_ids
+from runs_app.management.cost_confirmation import confirm_cost, print_estimate
+from runs_app.management.experiment_list import print_experiments
 from runs_app.management.preflights import make_preflights
 from runs_app.management.progress_bar import wait_for
 from runs_app.models import Experiment, Run
@@ -97,10 +97,10 @@ class Command(VerbCommand):
             )
         experiment = create_experiment(spec, by=resolve_owner(user), trusted=True)
         self.say(f"{experiment} is made, as a draft of {experiment.owner}")
-        say_estimate(self, estimate(experiment))
+        print_estimate(self, estimate(experiment))
 
     def do_list(self, json: bool, **options: Any) -> None:
-        say_experiments(self, json)
+        print_experiments(self, json)
 
     def do_show(self, name: str, json: bool, **options: Any) -> None:
         experiment = _experiment(name)
@@ -136,7 +136,7 @@ class Command(VerbCommand):
         if json:
             self.say_json(asdict(found))
             return
-        say_estimate(self, found)
+        print_estimate(self, found)
 
     def do_preflight(self, name: str, user: str, **options: Any) -> None:
         experiment = _experiment(name)
@@ -153,8 +153,8 @@ class Command(VerbCommand):
         found = estimate(experiment, wave_label=wave, pilot=pilot, only=only, policy=policy)
         if found.problems:
             raise PlanError(found.problems)
-        say_estimate(self, found)
-        approve(self, experiment, found, yes)
+        print_estimate(self, found)
+        confirm_cost(self, experiment, found, yes)
         report = run_control.launch(
             experiment, by=resolve_actor(user), wave=wave, pilot=pilot, approved=found, only=only, policy=policy
         )
@@ -192,7 +192,7 @@ class Command(VerbCommand):
         if options["dry_run"]:
             transaction.set_rollback(True)
             return None
-        approve(self, experiment, preview.after, options["yes"], "Extend")
+        confirm_cost(self, experiment, preview.after, options["yes"], "Extend")
         report = run_control.extend(experiment, extension, by=by, reason=reason, wave=wave, approved=preview.after)
         self.say(f"{experiment} is extended: {report.summary}")
         for note in report.notes:
@@ -206,7 +206,7 @@ class Command(VerbCommand):
         if preview.unlaunched:
             rest = format_count(preview.unlaunched)
             self.say(f"and {rest} trials of the design as it was, which were not launched yet")
-        say_estimate(self, preview.after)
+        print_estimate(self, preview.after)
         if preview.is_over_budget:
             self.stderr.write(f"warning: {OVER_THE_BUDGET}", self.style.WARNING)
 
@@ -316,7 +316,7 @@ def _experiment(name: str) -> Experiment:
 
 
 def _reader(username: str, experiment: Experiment) -> User:
-    found = people_to_share_with(experiment).filter(username=username).first()
+    found = find_shareable_people(experiment).filter(username=username).first()
     return found or refuse_input(f"with: {username} is no member or viewer besides the owner")
 
 
@@ -335,7 +335,7 @@ def _cells(experiment: Experiment, wanted: Sequence[str]) -> list[str] | None:
     if not wanted:
         return None
     cells = Design.of(experiment).cell_ids
-    return [cells[known] for known in chosen_ids(cells, wanted)]
+    return [cells[known] for known in match_condition_ids(cells, wanted)]
 
 
 def _runs(name: str, conditions: Sequence[str] = ()) -> RunQuerySet:
@@ -343,7 +343,7 @@ def _runs(name: str, conditions: Sequence[str] = ()) -> RunQuerySet:
     runs: QuerySet[Run] = experiment.runs.all()
     if conditions:
         known = set(experiment.conditions.values_list("condition_id", flat=True))
-        runs = runs.filter(condition__condition_id__in=chosen_ids(known, conditions))
+        runs = runs.filter(condition__condition_id__in=match_condition_ids(known, conditions))
     return Run.objects.filter(pk__in=runs.values("pk"))
 
 

@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from evalsite.lib.ops.commands import VerbCommand, add_reason, add_switches, refuse_input, resolve_actor
 from runs_app import price_list
-from runs_app.management.field_updates import set_given
+from runs_app.management.field_updates import update_given_fields
 from runs_app.models import Endpoint, LanguageModel
 from runs_app.models.preflights import with_last_preflight
 
@@ -70,7 +70,9 @@ class Command(VerbCommand):
             "cache_marks",
             "is_active",
         )
-        set_given(model, given | {field: options[field] for field in names}, by=resolve_actor(user), reason=reason)
+        update_given_fields(
+            model, given | {field: options[field] for field in names}, by=resolve_actor(user), reason=reason
+        )
         self.say(_line(model))
 
     def do_price(self, names: list[str], all: bool, dry_run: bool, user: str, reason: str, **options: Any) -> None:

@@ -15,7 +15,7 @@ class Command(OutputCommand):
         found = find_differences()
         for difference in found:
             self.stdout.write(str(difference))
-        for note in grading().points_of_earlier_rules():
+        for note in grading().find_points_of_earlier_rules():
             self.stdout.write(f"note: {note}")
         if found:
             sys.exit(1)

@@ -8,7 +8,7 @@ from django.template.defaultfilters import filesizeformat
 
 from evalsite.lib.ops.commands import VerbCommand, resolve_actor
 from evalsite.lib.text.number_format import format_count
-from runs_app.cache_purge import purge, purges, size_of_cache
+from runs_app.cache_purge import list_purges, measure_cache, purge
 
 
 class Command(VerbCommand):
@@ -23,24 +23,24 @@ class Command(VerbCommand):
         parser.add_argument("--yes", action="store_true")
 
     def do_show(self, json: bool, **options: Any) -> None:
-        size = size_of_cache()
+        size = measure_cache()
         if json:
             emptied = [
-                {"at": one.at, "by": one.actor, "held": one.from_value, "reason": one.reason} for one in purges()
+                {"at": one.at, "by": one.actor, "held": one.from_value, "reason": one.reason} for one in list_purges()
             ]
             self.say_json({"answers": size.answers, "bytes": size.bytes, "oldest": size.oldest, "emptied": emptied})
             return
         self.say(f"{format_count(size.answers)} answers are remembered, {filesizeformat(size.bytes)} of keys")
-        for one in purges():
+        for one in list_purges():
             reason = f": {one.reason}" if one.reason else ""
             self.say(f"{one.at:%Y-%m-%d %H:%M:%S} UTC  {one.actor} emptied it of {one.from_value}{reason}")
 
     def do_purge(self, yes: bool, reason: str, user: str, **options: Any) -> None:
         by = resolve_actor(user)
-        held = size_of_cache().answers
+        held = measure_cache().answers
         self.confirm(f"Forget {format_count(held)} answers? They will be asked and paid for anew.", yes)
         self.say(f"{format_count(purge(by=by, reason=reason))} answers are forgotten")
 
 
 def _emptied() -> list[dict[str, Any]]:
-    return [{"at": one.at, "by": one.actor, "held": one.from_value, "reason": one.reason} for one in purges()]
+    return [{"at": one.at, "by": one.actor, "held": one.from_value, "reason": one.reason} for one in list_purges()]

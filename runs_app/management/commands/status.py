@@ -7,7 +7,7 @@ from typing import Any
 
 from evalsite.lib.ops.commands import OutputCommand, refuse_input
 from evalsite.lib.text.number_format import format_count, format_money
-from runs_app.management.experiment_list import say_experiments
+from runs_app.management.experiment_list import print_experiments
 from runs_app.models import Experiment
 from runs_app.monitoring.judge_status import format_line
 from runs_app.monitoring.progress import STATUSES
@@ -23,7 +23,7 @@ class Command(OutputCommand):
 
     def handle(self, *args: Any, experiment: str | None, json: bool, **options: Any) -> None:
         if experiment is None:
-            say_experiments(self, json)
+            print_experiments(self, json)
             return
         found = Experiment.objects.select_related("dataset").filter(slug=experiment).first()
         if found is None:

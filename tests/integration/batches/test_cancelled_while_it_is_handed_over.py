@@ -9,7 +9,7 @@ from runs_app import run_control
 from runs_app.batches.batch_worker import APIS
 from runs_app.models import Endpoint, ProviderBatch, Run
 from runs_app.monitoring.consistency_check import find_differences
-from runs_app.tasks import drain_is_needed
+from runs_app.tasks import is_drain_needed
 from tests.factories.batches import Killed, drive_batches, kill_at, make_batched_run
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -86,7 +86,7 @@ def test_what_was_not_handed_over_goes_back_where_a_run_or_an_endpoint_is_stoppe
     run.refresh_from_db()
     assert (ProviderBatch.objects.get().status, run.n_pending, run.n_attempts) == ("cancelled", 6, 0)
     assert provider.counters()["batches"] == 0
-    assert not drain_is_needed()
+    assert not is_drain_needed()
     go_on()
     drive_batches()
     run.refresh_from_db()

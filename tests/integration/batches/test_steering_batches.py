@@ -12,7 +12,7 @@ from runs_app.batches.batch_admission import admit_batches
 from runs_app.engine.worker import has_work_left
 from runs_app.models import Attempt, Experiment, ProviderBatch, Run, Trial
 from runs_app.monitoring.consistency_check import find_differences
-from runs_app.tasks import drain_is_needed
+from runs_app.tasks import is_drain_needed
 from tests import factories
 from tests.factories.batches import (
     Killed,
@@ -216,12 +216,12 @@ def test_what_was_answered_before_is_not_sent(provider):
 
 def test_the_task_queue_drains_for_a_batch_only_when_there_is_something_to_do(provider):
     make_batched_run(provider.url)
-    assert drain_is_needed()
+    assert is_drain_needed()
     provider.set_faults(batch_waits={"done": 1000})
     drive_batches(until=is_submitted)
     later = timezone.now() + timedelta(minutes=3)
     ProviderBatch.objects.update(next_poll_at=later, claim=None, lease_until=None)
-    assert not drain_is_needed()
+    assert not is_drain_needed()
     assert has_work_left()
     ProviderBatch.objects.update(next_poll_at=timezone.now())
-    assert drain_is_needed()
+    assert is_drain_needed()

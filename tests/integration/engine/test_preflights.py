@@ -103,7 +103,7 @@ def test_a_failure_says_whether_the_model_is_dead_and_whether_it_may_be_billed(d
         raise CallFailure(error_class, "not now", http_status=None if cost is None else 503)
 
     done = made(asked(draft), failing)
-    assert (done.status, done.cost_usd, done.said) == (status, cost, f"{error_class}: not now")
+    assert (done.status, done.cost_usd, done.result_text) == (status, cost, f"{error_class}: not now")
     kept = CEILING if cost is None else 0
     draft.refresh_from_db()
     assert (draft.spent_usd, draft.reserved_usd) == (0, kept)
@@ -130,9 +130,9 @@ def test_an_endpoint_that_takes_no_call_is_not_asked_and_it_says_why(draft, fiel
     before = Endpoint.objects.get()
     done = made(asked(draft), never)
     assert done.status == "unverified"
-    assert said in done.said
+    assert said in done.result_text
     if "until" in said:
-        assert done.said.endswith(" UTC")
+        assert done.result_text.endswith(" UTC")
     assert (Endpoint.objects.get().in_flight, entry()[0]) == (before.in_flight, None)
 
 
@@ -165,7 +165,7 @@ def test_a_budget_that_does_not_hold_it_pays_no_call(draft, budget, prices, said
     LanguageModel.objects.update(**prices)
     done = made(asked(draft), never)
     assert (done.status, done.was_made) == ("unverified", False)
-    assert done.said.startswith(said)
+    assert done.result_text.startswith(said)
     assert made(asked(), priced).status == "ok"
 
 
@@ -188,7 +188,7 @@ def test_of_two_at_once_at_a_limit_of_one_exactly_one_is_made(draft):
     other.start()
     assert inside.wait(30)
     assert preflight_module.begin_preflight(first.pk) is None  # A task that is delivered twice makes no second call.
-    assert made(second, never).said == "the endpoint lab has 1 of 1 calls in flight"
+    assert made(second, never).result_text == "the endpoint lab has 1 of 1 calls in flight"
     over.set()
     other.join(30)
     first.refresh_from_db()
@@ -222,7 +222,7 @@ def test_one_that_no_worker_takes_ends_by_itself(draft):
     Preflight.objects.update(lease_until=timezone.now() - timedelta(seconds=1))
     assert sweep_expired() == 1
     waiting.refresh_from_db()
-    assert (waiting.status, waiting.said) == ("unverified", "no worker took it within 10 minutes")
+    assert (waiting.status, waiting.result_text) == ("unverified", "no worker took it within 10 minutes")
     assert made(waiting, never).status == "unverified"
 
 

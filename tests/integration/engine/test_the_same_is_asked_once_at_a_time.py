@@ -8,7 +8,7 @@ import pytest
 from django.utils import timezone
 
 from runs_app import run_control
-from runs_app.cache_purge import size_of_cache
+from runs_app.cache_purge import measure_cache
 from runs_app.engine.response_cache import requested_elsewhere
 from runs_app.engine.worker import Drain, DrainLimits
 from runs_app.engine.worker_registration import WorkerRegistration
@@ -111,7 +111,7 @@ def test_only_a_call_in_flight_is_waited_for(both, status, is_leased, waits):
     token, lease = (uuid.uuid4() if status == "running" else None), (timezone.now() if is_leased else None)
     Trial.objects.filter(pk=holder.pk).update(status=status, token=token, lease_until=lease)
     CachedAnswer.objects.create(key="k", trial=holder)
-    assert size_of_cache().answers == (status == "done"), "a key that is taken is no answer yet"
+    assert measure_cache().answers == (status == "done"), "a key that is taken is no answer yet"
     assert requested_elsewhere({other.pk: "k"}) == ({other.pk} if waits else set())
     takes_over = status in ("pending", "failed", "cancelled")
     assert CachedAnswer.objects.get().trial == (other if takes_over else holder)

@@ -7,7 +7,7 @@ import pytest
 from datasets_app.models import Asset
 from grading_app.models import GradeCondition, Grading
 from runs_app.engine import requests
-from runs_app.prompt_preview import turns_of
+from runs_app.prompt_preview import rebuild_turns
 from tests import factories
 
 
@@ -27,7 +27,7 @@ def trial_of(user, picture=None, **fields):
 
 
 def parts(trial):
-    return [(turn.role, turn.text, bool(turn.image_url)) for turn in turns_of(trial).turns]
+    return [(turn.role, turn.text, bool(turn.image_url)) for turn in rebuild_turns(trial).turns]
 
 
 def test_text_keeps_its_white_space_and_its_braces(db):
@@ -59,7 +59,7 @@ def test_the_page_shows_the_salt_of_this_very_trial(people, as_):
 
 
 def test_what_cannot_be_rendered_is_said(db):
-    turns = turns_of(trial_of("{{meta.missing}}"))
+    turns = rebuild_turns(trial_of("{{meta.missing}}"))
     assert turns.turns == []
     assert "meta.missing" in turns.problem
 

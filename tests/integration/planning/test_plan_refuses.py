@@ -8,7 +8,7 @@ from runs_app.models import Condition, Dimension, Experiment, Run, Sampler, Tria
 from runs_app.planning import plan as plan_module
 from runs_app.planning import token_bounds
 from runs_app.planning.plan import PlanError
-from runs_app.prompt_preview import turns_of_draft
+from runs_app.prompt_preview import preview_draft
 from tests.factories import NOON
 from tests.factories.drafts import (
     QUESTION,
@@ -164,6 +164,6 @@ def test_items_are_not_measured_for_a_prompt_that_cannot_be_too_long(monkeypatch
 def test_the_preview_of_a_request_that_is_too_long_names_prompt_and_item():
     dataset = make_questions(["x" * 200_000])
     prompt = make_question_prompt("echo", messages=[{"role": "user", "content": "{{input}}" * 400}])
-    turns = turns_of_draft(Experiment(), prompt, dataset.items.get(), None)
+    turns = preview_draft(Experiment(), prompt, dataset.items.get(), None)
     assert turns.turns == []
     assert turns.problem.startswith("prompt echo@1, item q000000: the request would have 80,000,000 characters")

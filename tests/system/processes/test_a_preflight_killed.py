@@ -61,7 +61,7 @@ def test_its_slot_returns_after_its_lease_and_the_ledger_holds_both_calls():
         full = ask(draft)
         preflight.make_preflight(full.pk, never)
         full.refresh_from_db()
-        assert (full.status, full.said) == ("unverified", "the endpoint rehearsal has 1 of 1 calls in flight")
+        assert (full.status, full.result_text) == ("unverified", "the endpoint rehearsal has 1 of 1 calls in flight")
 
         call_command("sweep_stale_claims")
         assert Endpoint.objects.get().in_flight == 1  # Its lease has not ended.

@@ -12,7 +12,7 @@ from grading_app.judging.verdict_reader import read_verdicts
 from grading_app.models import Grading
 from runs_app.models import Attempt, Run, Trial, Worker
 from runs_app.monitoring.consistency_check import find_differences
-from runs_app.prompt_preview import turns_of
+from runs_app.prompt_preview import rebuild_turns
 from runs_app.simulator.config import SimulatorConfig
 from runs_app.simulator.judge_behaviour import RequestedVerdict, vary_format
 from runs_app.simulator.process import simulator_process
@@ -42,7 +42,7 @@ def judged(base_url):
 
 def expected_code(trial):
     """What is wrong with the reply that the simulated judge gave to this request."""
-    text = "\n\n".join(turn.text for turn in turns_of(trial).turns)
+    text = "\n\n".join(turn.text for turn in rebuild_turns(trial).turns)
     dice = random.Random(f"{SEED}\x1f{trial.run.condition.model.model}\x1f{text}")
     return vary_format(RequestedVerdict("score"), (0, 1), dice)[1]
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from runs_app.stopping import rating_coverage
-from runs_app.stopping.coverage import COVERAGE, GUESSES, MAXIMUM, coverage_near
-from runs_app.stopping.rules import StoppingRule, expected_cases
+from runs_app.stopping.coverage import COVERAGE, GUESSES, MAXIMUM, find_nearest_coverage
+from runs_app.stopping.rules import StoppingRule, expect_cases
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "points.md"
 LINE = re.compile(r"^\| (0\.\d+) \| (\d+) \| ([\d.]+) to ([\d.]+) % \| (\d+), (\d+), (\d+) \|$", re.MULTILINE)
@@ -23,17 +23,17 @@ def test_every_simulated_setting_is_told_as_it_was_simulated():
     told = told_in(OF_ACCURACIES)
     assert set(told) == {(target, size) for target, size, _ in COVERAGE}
     for (target, size), (least, most, *cases) in told.items():
-        found = coverage_near(target, size)
+        found = find_nearest_coverage(target, size)
         rule = StoppingRule(maximum=MAXIMUM, targetci=target)
         assert (least, most) == (found.least_percent, found.most_percent)
-        assert [int(n) for n in cases] == [round(expected_cases(rule, size, guess)) for guess in GUESSES]
+        assert [int(n) for n in cases] == [round(expect_cases(rule, size, guess)) for guess in GUESSES]
 
 
 def test_every_simulated_setting_of_ratings_is_told_as_it_was_simulated():
     told = told_in(OF_RATINGS)
     assert set(told) == set(rating_coverage.COVERAGE)
     for (target, size), (least, most, *items) in told.items():
-        found = rating_coverage.coverage_near(target, size, rating_coverage.LENGTH)
+        found = rating_coverage.find_nearest_coverage(target, size, rating_coverage.LENGTH)
         assert (least, most) == (found.least_percent, found.most_percent)
         taken = [rating_coverage.simulate(target, size, shape, points=1_000, seed=7)[1] for shape in TOLD_SHAPES]
         assert [int(n) for n in items] == pytest.approx(taken, rel=0.03)
