@@ -20,7 +20,7 @@ TZ_COOKIE = "tz"
 
 
 @cache
-def known_zones() -> frozenset[str]:
+def list_zones() -> frozenset[str]:
     """Return the names of all time zones of this machine. The result is cached, because reading them is slow."""
     return frozenset(zoneinfo.available_timezones())
 
@@ -33,7 +33,7 @@ class TimezoneMiddleware:
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
         name = unquote(request.COOKIES.get(TZ_COOKIE, ""))
-        zone = zoneinfo.ZoneInfo(name) if name in known_zones() else None
+        zone = zoneinfo.ZoneInfo(name) if name in list_zones() else None
         with timezone.override(zone):
             return self.get_response(request)
 
@@ -78,9 +78,9 @@ class StorableRequestMiddleware:
             return _refuse(request, "The request is not written in UTF-8. Send it without another charset.")
         if "\x00" in request.path_info:
             return _refuse_nul(request, "The address")
-        if name := _name_with_nul(request.GET.lists()):
+        if name := _find_name_with_nul(request.GET.lists()):
             return _refuse_nul(request, f"The parameter {name} of the address")
-        if name := _name_with_nul((name, [value]) for name, value in request.COOKIES.items()):
+        if name := _find_name_with_nul((name, [value]) for name, value in request.COOKIES.items()):
             return _refuse_nul(request, f"The cookie {name}")
         return self.get_response(request)
 
@@ -89,7 +89,7 @@ class StorableRequestMiddleware:
             return _refuse(request, "A number in the address is too large or too small.")
         if not isinstance(exception, ValueError | DataError) or request.method != "POST":
             return None
-        name = _name_with_nul(request.POST.lists())
+        name = _find_name_with_nul(request.POST.lists())
         return _refuse_nul(request, f"The field {name}") if name else None
 
 
@@ -99,7 +99,7 @@ def _has_lookup(request: HttpRequest) -> bool:
     return bool(match and match.app_name == "admin") and any("__" in name for name in request.GET)
 
 
-def _name_with_nul(parameters: Iterable[tuple[str, Iterable[object]]]) -> str:
+def _find_name_with_nul(parameters: Iterable[tuple[str, Iterable[object]]]) -> str:
     """Return the first parameter with a NUL character in its name or in a value, or "" if there is none."""
     return next((name for name, values in parameters if "\x00" in name or any("\x00" in str(v) for v in values)), "")
 

@@ -49,7 +49,7 @@ def healthz(request: HttpRequest) -> JsonResponse:
 @require_safe
 def home(request: HttpRequest) -> HttpResponse:
     if not is_reader(request.user):
-        return _beyond_the_lab(request)
+        return _redirect_non_member(request)
     visible = Experiment.objects.visible_to(request.user).exclude(status=Experiment.Status.ARCHIVED)
     running = visible.filter(pk__in=Run.objects.filter(status__in=Run.UNDER_WAY).values("experiment"))
     context = {
@@ -61,7 +61,7 @@ def home(request: HttpRequest) -> HttpResponse:
     return render(request, "home.html", context)
 
 
-def _beyond_the_lab(request: HttpRequest) -> HttpResponse:
+def _redirect_non_member(request: HttpRequest) -> HttpResponse:
     """Redirect a rater to the rating queue. Show a person without a role a page that says so, to avoid a loop."""
     try:
         return redirect(reverse("rating_queue"))

@@ -10,7 +10,7 @@ from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from evalsite.lib.ops.versions import code_version
+from evalsite.lib.ops.versions import get_version
 from evalsite.lib.templatetags import evalsite_tags as tags
 from evalsite.lib.text import number_format
 from runs_app.models import Attempt, Experiment, ProviderBatch, Run, Worker
@@ -232,7 +232,7 @@ class WorkerTable(tables.Table):
         return tags.status_badge(status, label=label)
 
     def render_version(self, value: str) -> SafeString:
-        if value == code_version():
+        if value == get_version():
             return format_html('<span class="mono">{}</span>', value)
         return format_html('<span class="mono">{}</span> <span class="chip">another</span>', value)
 

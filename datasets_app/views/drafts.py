@@ -18,7 +18,7 @@ from datasets_app.forms import ReasonForm, SampleForm, draw_seed
 from datasets_app.models import Dataset, TransitionError
 from datasets_app.views.permissions import visible_dataset
 from evalsite.lib.permissions import members_only
-from evalsite.lib.web.form_errors import first_form_error
+from evalsite.lib.web.form_errors import get_first_error
 
 READ_OR_WRITE = ["GET", "HEAD", "POST"]
 
@@ -102,7 +102,7 @@ def dataset_act(request: HttpRequest, slug: str, version: int, verb: str) -> Htt
         raise PermissionDenied
     form = ReasonForm(request.POST)
     if not form.is_valid():
-        messages.error(request, first_form_error(form))
+        messages.error(request, get_first_error(form))
         return redirect(dataset)
     try:
         done = VERBS[verb](dataset, form.cleaned_data, request.user)

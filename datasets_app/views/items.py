@@ -20,7 +20,7 @@ from datasets_app.models import Dataset, Item, TransitionError
 from datasets_app.views.datasets import item_filter, query_without_cursors
 from datasets_app.views.permissions import dataset_context, redirect_back, visible_dataset, visible_item
 from evalsite.lib.permissions import members_only, readers_only
-from evalsite.lib.web.form_errors import first_form_error
+from evalsite.lib.web.form_errors import get_first_error
 from evalsite.lib.web.htmx import wants_part
 from evalsite.lib.web.long_text import text_file
 
@@ -113,6 +113,6 @@ def item_act(request: HttpRequest, slug: str, version: int, pk: int, verb: str) 
 
 def _say(request: HttpRequest, form: ReasonForm, done: str) -> None:
     if form.errors:
-        messages.error(request, first_form_error(form))
+        messages.error(request, get_first_error(form))
     elif not wants_part(request):  # With htmx, the page shows the result itself.
         messages.success(request, done)

@@ -20,19 +20,19 @@ class ChoiceConstraint(models.CheckConstraint):
         """Do nothing: the field checks its choices without a query and names the field in its error."""
 
 
-def constraint_name(model: type[models.Model], field: models.Field[Any, Any]) -> str:
+def build_constraint_name(model: type[models.Model], field: models.Field[Any, Any]) -> str:
     return f"{model._meta.db_table}_{field.column}_choices"
 
 
-def fields_with_choices(model: type[models.Model]) -> list[models.Field[Any, Any]]:
+def list_choice_fields(model: type[models.Model]) -> list[models.Field[Any, Any]]:
     return [field for field in model._meta.concrete_fields if field.choices]
 
 
-def choice_constraint(model: type[models.Model], field: models.Field[Any, Any]) -> ChoiceConstraint:
+def build_constraint(model: type[models.Model], field: models.Field[Any, Any]) -> ChoiceConstraint:
     """Return the constraint that allows the field's choices, and the empty text if the field may be blank."""
     values = {str(value) for value, _ in field.flatchoices} | ({""} if field.blank else set())
     return ChoiceConstraint(
-        condition=models.Q(**{f"{field.name}__in": sorted(values)}), name=constraint_name(model, field)
+        condition=models.Q(**{f"{field.name}__in": sorted(values)}), name=build_constraint_name(model, field)
     )
 
 
@@ -42,7 +42,7 @@ def constrain_choices(model: type[M]) -> type[M]:
     This is a decorator because a nested `Meta` cannot see the choices that its model declares.
     """
     meta = model._meta
-    meta.constraints = [*meta.constraints, *(choice_constraint(model, field) for field in fields_with_choices(model))]
+    meta.constraints = [*meta.constraints, *(build_constraint(model, field) for field in list_choice_fields(model))]
     # The migration autodetector reads `constraints` only if the model's Meta declared some.
     meta.original_attrs["constraints"] = meta.constraints
     return model

@@ -25,13 +25,13 @@ MOST_ELEMENTS = 1_000  # Maximum per page, so that a text full of controls canno
 _VALUES = re.compile(r"""(\bvalue=(?:"[^"]*"|'[^']*'))""")
 
 
-def _code(character: str) -> str:
+def _format_code(character: str) -> str:
     return f"U+{ord(character):04X}"
 
 
 def mark_text(text: str) -> str:
     """Replace each control character with a visible mark such as ⟦U+202E⟧."""
-    return _ON_A_PAGE.sub(lambda found: f"⟦{_code(found[0])}⟧", text)
+    return _ON_A_PAGE.sub(lambda found: f"⟦{_format_code(found[0])}⟧", text)
 
 
 def mark_html(page: str) -> str:
@@ -44,32 +44,32 @@ def mark_html(page: str) -> str:
         return page
     pieces, end, left = [], 0, MOST_ELEMENTS
     for part in _HTML_PARTS.finditer(page):
-        text, left = _marked_elements(page[end : part.start()], left)
-        pieces += [text, _marked_part(part)]
+        text, left = _mark_elements(page[end : part.start()], left)
+        pieces += [text, _mark_part(part)]
         end = part.end()
-    return "".join([*pieces, _marked_elements(page[end:], left)[0]])
+    return "".join([*pieces, _mark_elements(page[end:], left)[0]])
 
 
-def _marked_part(part: re.Match[str]) -> str:
+def _mark_part(part: re.Match[str]) -> str:
     if part["kept"]:
         return part["kept"]
     values = _VALUES.split(part[0])
     return "".join(piece if at % 2 else mark_text(piece) for at, piece in enumerate(values))
 
 
-def _marked_elements(text: str, most: int) -> tuple[str, int]:
+def _mark_elements(text: str, most: int) -> tuple[str, int]:
     """Return the text with marks, and the number of elements that may still be made.
 
     After `most` elements, further marks are plain text.
     """
     if not most:
         return mark_text(text), 0
-    marked, made = _ON_A_PAGE.subn(lambda found: _element(found[0]), text, count=most)
+    marked, made = _ON_A_PAGE.subn(lambda found: _render_element(found[0]), text, count=most)
     return (mark_text(marked), 0) if made == most else (marked, most - made)
 
 
-def _element(character: str) -> str:
-    code = _code(character)
+def _render_element(character: str) -> str:
+    code = _format_code(character)
     name = unicodedata.name(character, "control character").lower()
     return f'<span class="control-mark" data-code="{ord(character)}" title="{code} {escape(name)}">⟦{code}⟧</span>'
 

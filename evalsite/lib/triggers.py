@@ -22,7 +22,7 @@ def read_declarations(app_label: str) -> str:
     return (Path(apps.get_app_config(app_label).path) / "triggers.sql").read_text(encoding="utf-8")
 
 
-def declared_version(app_label: str) -> str:
+def read_declared_version(app_label: str) -> str:
     """Return twelve digits of a hash over the app's declarations."""
     return hashlib.sha256(read_declarations(app_label).encode()).hexdigest()[:12]
 
@@ -44,7 +44,7 @@ class InstallTriggers(Operation):
 
     def database_forwards(self, app_label: str, schema_editor: Any, from_state: Any, to_state: Any) -> None:
         check_version(self.app_label)
-        if self.version == declared_version(self.app_label):
+        if self.version == read_declared_version(self.app_label):
             install_triggers(schema_editor, self.app_label)
 
     def database_backwards(self, app_label: str, schema_editor: Any, from_state: Any, to_state: Any) -> None:
@@ -56,15 +56,15 @@ class InstallTriggers(Operation):
 
 def check_version(app_label: str) -> None:
     """Raise ImproperlyConfigured unless the app's last installation of triggers is of the present `triggers.sql`."""
-    version = declared_version(app_label)
-    if installed_versions(app_label)[-1:] != [version]:
+    version = read_declared_version(app_label)
+    if read_installed_versions(app_label)[-1:] != [version]:
         raise ImproperlyConfigured(
             f"triggers.sql of {app_label} has changed, and no migration installs it. Add a migration with the operation"
             f' InstallTriggers("{app_label}", "{version}").'
         )
 
 
-def installed_versions(app_label: str) -> list[str]:
+def read_installed_versions(app_label: str) -> list[str]:
     """Return the versions that the app's migrations install, in the order of the migrations."""
     found = MigrationLoader(None).disk_migrations
     operations = [operation for key in sorted(found) for operation in found[key].operations]

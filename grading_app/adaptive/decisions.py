@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from evalsite.lib.stats.effective_size import AnswerSums, effective_size
+from evalsite.lib.stats.effective_size import AnswerSums, estimate_effective_size
 from grading_app.export.key_ranges import bare_cursor
 from grading_app.scoring.grading import Rule, grade_trials, list_rules
 from runs_app.engine import adaptive_rounds
@@ -134,7 +134,7 @@ class Counted:
             float(self.total), self.scored_items, self.sizes_squared, float(self.correct), self.correct_squared,
             self.sizes_by_correct,
         )  # fmt: skip
-        return float(effective_size(sums, confidence))
+        return float(estimate_effective_size(sums, confidence))
 
     def decide(self, spec: AdaptiveSpec, points: Mapping[int, int], samples: int, rule: Rule) -> PointDecision:
         own = spec.for_point(read_key(self.key))

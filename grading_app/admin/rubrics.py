@@ -16,7 +16,7 @@ from django.urls import URLPattern, path
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from evalsite.lib.text.diff import side_by_side
+from evalsite.lib.text.diff import compare_lines
 from evalsite.lib.text.number_format import format_money
 from evalsite.lib.web.htmx import wants_part
 from evalsite.lib.web.long_text import numbered_file
@@ -253,7 +253,7 @@ def differences(before: Rubric, after: Rubric) -> list[dict[str, Any]]:
     """Return the differences of each part, in reading order. A part that neither version has is left out."""
     old, new = (dict([*parts_of(rubric), *_turns_of(rubric)]) for rubric in (before, after))
     names = list(dict.fromkeys([*old, *new]))
-    return [{"name": name, "rows": side_by_side(old.get(name, ""), new.get(name, ""))} for name in names]
+    return [{"name": name, "rows": compare_lines(old.get(name, ""), new.get(name, ""))} for name in names]
 
 
 def _turns_of(rubric: Rubric) -> list[tuple[str, str]]:

@@ -12,7 +12,7 @@ from django.db.models.functions import Left, Length
 from django.urls import reverse
 
 from datasets_app.models import Item
-from evalsite.lib.text.diff import Piece, differing_words
+from evalsite.lib.text.diff import Piece, compare_words
 from evalsite.lib.text.number_format import format_score
 from grading_app.comparison.condition_scores import A, B, PairedScores
 from grading_app.comparison.condition_sides import Side
@@ -102,7 +102,7 @@ def load_answers(a: Side, b: Side, measures: tuple[Measure, Measure], paired: Pa
     for row, key_a, key_b in zip(rows, keys_a, keys_b, strict=True):
         one, other = found_a.get(key_a), found_b.get(key_b)
         texts = (one.excerpt if one else "", other.excerpt if other else "")
-        pieces = differing_words(*texts)
+        pieces = compare_words(*texts)
         shown.append(
             ComparedItem(
                 items[key_a],

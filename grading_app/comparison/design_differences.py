@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from evalsite.lib.text.diff import Row, side_by_side
+from evalsite.lib.text.diff import Row, compare_lines
 from grading_app.comparison.condition_sides import Side
 from runs_app.models import Dimension
 
@@ -107,7 +107,7 @@ def _turns(a: Side, b: Side) -> list[TurnDifference]:
         return []
     one, other = one or {}, other or {}
     titles = list(dict.fromkeys([*one, *other]))
-    return [TurnDifference(title, side_by_side(one.get(title, ""), other.get(title, ""))) for title in titles]
+    return [TurnDifference(title, compare_lines(one.get(title, ""), other.get(title, ""))) for title in titles]
 
 
 def _messages(side: Side) -> dict[str, str] | None:

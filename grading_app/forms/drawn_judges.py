@@ -8,7 +8,7 @@ from django import forms
 from django.urls import reverse
 
 from datasets_app.models.datasets import slug_validator
-from evalsite.lib.web.choice_fields import link_to_new, offer_rows
+from evalsite.lib.web.choice_fields import add_create_link, offer_rows
 from grading_app.forms.rating import rubric_label
 from grading_app.judging.judge_draw import draw_graders
 from grading_app.models import Grader, Rubric
@@ -34,9 +34,9 @@ class DrawnJudgesForm(forms.Form):
         super().__init__(data)
         self.experiment = experiment
         rubrics = Rubric.objects.filter(status=Rubric.Status.APPROVED).exclude(kind=Rubric.Kind.WRITER)
-        offer_rows(self, "rubric", rubrics.order_by("name", "-version"), said=rubric_label)
+        offer_rows(self, "rubric", rubrics.order_by("name", "-version"), label=rubric_label)
         new_rubric = reverse("admin:grading_app_rubric_add")
-        link_to_new(self, "rubric", user, "grading_app.add_rubric", new_rubric, "Write another rubric")
+        add_create_link(self, "rubric", user, "grading_app.add_rubric", new_rubric, "Write another rubric")
         self.models = LanguageModel.objects.visible_to(user)
         self.drawing = self._drawing(data)
 

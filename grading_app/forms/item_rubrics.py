@@ -8,7 +8,7 @@ from django import forms
 from django.urls import reverse
 
 from datasets_app.models.datasets import slug_validator
-from evalsite.lib.web.choice_fields import link_to_new
+from evalsite.lib.web.choice_fields import add_create_link
 from grading_app.judging.default_sampler import default_sampler
 from grading_app.judging.item_rubrics import LONGEST_TEXT, Writer
 from grading_app.models import Rubric
@@ -33,9 +33,9 @@ class WriterForm(forms.Form):
         fields["model"].queryset = LanguageModel.objects.filter(is_active=True, endpoint__is_active=True)
         fields["sampler"].queryset = Sampler.objects.exclude(status=Sampler.Status.ARCHIVED)
         new_template = reverse("admin:grading_app_rubric_add") + "?starter=writer"
-        link_to_new(self, "template", user, "grading_app.add_rubric", new_template, "Write another template")
+        add_create_link(self, "template", user, "grading_app.add_rubric", new_template, "Write another template")
         new_sampler = reverse("admin:runs_app_sampler_add")
-        link_to_new(self, "sampler", user, "runs_app.add_sampler", new_sampler, "Make another sampler")
+        add_create_link(self, "sampler", user, "runs_app.add_sampler", new_sampler, "Make another sampler")
 
     def writer(self, experiment: Experiment) -> Writer:
         """Return the writer of a valid form."""

@@ -7,7 +7,7 @@ from typing import Any
 from django import forms
 from django.urls import reverse
 
-from evalsite.lib.web.choice_fields import link_to_new, offer_rows
+from evalsite.lib.web.choice_fields import add_create_link, offer_rows
 from grading_app.judging import grader_lookup
 from grading_app.models import Grader, Panel, Rubric
 from runs_app.models import Experiment, TextSet, Wave
@@ -61,10 +61,10 @@ class JudgeForm(forms.Form):
         for name in ("rubric", "texts"):
             if not (user.has_perm("grading_app.add_grader") and fields[name].queryset.exists()):
                 del fields[name]
-        link_to_new(self, "grader", user, "grading_app.add_grader", reverse(NEW_GRADER), "Make another judge")
-        link_to_new(self, "rubric", user, "grading_app.add_rubric", reverse(NEW_RUBRIC), "Write another rubric")
+        add_create_link(self, "grader", user, "grading_app.add_grader", reverse(NEW_GRADER), "Make another judge")
+        add_create_link(self, "rubric", user, "grading_app.add_rubric", reverse(NEW_RUBRIC), "Write another rubric")
         new_texts = reverse("experiment_write", args=[experiment.slug])
-        link_to_new(self, "texts", user, "runs_app.add_textset", new_texts, "Write other item rubrics")
+        add_create_link(self, "texts", user, "runs_app.add_textset", new_texts, "Write other item rubrics")
 
     def chosen(self) -> Grader:
         """Return the judge with the chosen rubric and texts, from a valid form. A new judge is not saved."""
@@ -98,4 +98,4 @@ class PanelForm(forms.Form):
     def __init__(self, data: Any = None, *, user: Any) -> None:
         super().__init__(data)
         offer_rows(self, "panel", Panel.objects.visible_to(user))
-        link_to_new(self, "panel", user, "grading_app.add_panel", reverse(NEW_PANEL), "Make another panel")
+        add_create_link(self, "panel", user, "grading_app.add_panel", reverse(NEW_PANEL), "Make another panel")

@@ -111,7 +111,7 @@ class QueueForm(forms.ModelForm):  # type: ignore[type-arg]
             usable = Dataset.objects.filter(status=Dataset.Status.APPROVED)
             offer_rows(self, "dataset", usable)
         dimensions = Dimension.objects.exclude(status=Dimension.Status.ARCHIVED)
-        offer_rows(self, "dimensions", dimensions, said=_dimension_label)
+        offer_rows(self, "dimensions", dimensions, label=_dimension_label)
 
     def clean_dimensions(self) -> Any:
         chosen = self.cleaned_data["dimensions"]
@@ -182,11 +182,11 @@ class AnswerQueueForm(QueueForm):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         conditions = self.instance.experiment.conditions.generating().select_related("model", "prompt", "sampler")
-        offer_rows(self, "conditions", conditions, said=_condition_label)
+        offer_rows(self, "conditions", conditions, label=_condition_label)
         self.fields["dimensions"].required = False
         self.fields["dimensions"].help_text = "Frozen when the queue opens. You can choose a rubric instead"
         rubrics = Rubric.objects.filter(status=Rubric.Status.APPROVED).exclude(kind=Rubric.Kind.WRITER)
-        offer_rows(self, "rubric", rubrics, said=rubric_label)
+        offer_rows(self, "rubric", rubrics, label=rubric_label)
         texts = TextSet.objects.filter(status=TextSet.Status.APPROVED, dataset=self.instance.experiment.dataset_id)
         offer_rows(self, "text_set", texts)
         self.fields["attention_checks"].help_text += CHECKS_BY_RUBRIC

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from dataclasses import astuple, dataclass, replace
 
-from evalsite.lib.stats.effective_size import AnswerSums, effective_size
+from evalsite.lib.stats.effective_size import AnswerSums, estimate_effective_size
 from evalsite.lib.stats.t_interval import student_quantile
 from evalsite.lib.stats.wilson import modified_wilson
 
@@ -122,7 +122,7 @@ def clustered_share_of(sums: ClusterSums, confidence: float = 0.95) -> Share | N
     """Return the share of ones among scores of 0 and 1, with Wilson's interval at the effective sample size.
 
     The interval is `modified_wilson`. E. L. Korn & B. I. Graubard (1998), Survey Methodology 24, 193-201, with Wilson's
-    interval in place of theirs; `effective_size` has the formula.
+    interval in place of theirs; `estimate_effective_size` has the formula.
     """
     mean = clustered_mean_of(sums, confidence)
     if mean is None:
@@ -133,7 +133,7 @@ def clustered_share_of(sums: ClusterSums, confidence: float = 0.95) -> Share | N
     answers = AnswerSums(
         float(right.n), mean.clusters, right.sizes_squared, right.total, right.totals_squared, right.sizes_by_totals
     )
-    effective = float(effective_size(answers, confidence))
+    effective = float(estimate_effective_size(answers, confidence))
     low, high = modified_wilson(min(max(mean.mean, 0.0), 1.0) * effective, effective, confidence)
     return Share(mean.n, mean.clusters, mean.mean, mean.se, low, high, effective)
 

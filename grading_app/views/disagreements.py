@@ -12,7 +12,7 @@ from django.views.decorators.http import require_POST, require_safe
 
 from datasets_app.models import Item
 from evalsite.lib.permissions import members_only, readers_only
-from evalsite.lib.web.form_errors import first_form_error
+from evalsite.lib.web.form_errors import get_first_error
 from grading_app.comparison import disagreements
 from grading_app.comparison.adjudication import AdjudicationError, adjudicate, may_adjudicate
 from grading_app.comparison.answer_pairs import answers_of
@@ -86,7 +86,7 @@ def disagreement_settle(request: HttpRequest, slug: str, pk: int) -> HttpRespons
     form = AdjudicationForm.posted(request.POST)
     back = _stay(slug, pk, request.POST.get("query", ""))
     if not form.is_valid():
-        messages.error(request, first_form_error(form))
+        messages.error(request, get_first_error(form))
         return redirect(back)
     try:
         adjudicate(trial, scale=form.scale, score=form.cleaned_data["score"], reason=form.cleaned_data["reason"],

@@ -14,7 +14,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from evalsite.lib.permissions import members_only, readers_only
 from evalsite.lib.text.number_format import format_count
-from evalsite.lib.web.form_errors import first_form_error
+from evalsite.lib.web.form_errors import get_first_error
 from evalsite.lib.web.htmx import wants_part
 from grading_app.forms.judges import ConfirmedJudgeForm, JudgeForm, PanelForm
 from grading_app.judging import grader_lookup, panels
@@ -188,7 +188,7 @@ def experiment_convene(request: HttpRequest, slug: str) -> HttpResponse:
     experiment = editable_experiment(request, slug)
     form = PanelForm(request.POST, user=request.user)
     if not form.is_valid():
-        messages.error(request, first_form_error(form))
+        messages.error(request, get_first_error(form))
     else:
         try:
             panels.convene(experiment, form.cleaned_data["panel"])

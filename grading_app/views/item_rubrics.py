@@ -16,7 +16,7 @@ from datasets_app.models import Item, TransitionError
 from evalsite.lib.pagination import paginate_table
 from evalsite.lib.permissions import members_only, uses_admin
 from evalsite.lib.text.number_format import format_count
-from evalsite.lib.web.form_errors import first_form_error
+from evalsite.lib.web.form_errors import get_first_error
 from grading_app.forms.item_rubrics import ConfirmForm, CorrectionForm, ReasonForm, WriterForm
 from grading_app.judging.item_rubrics import approve, collect, correct, find_missing, request_rubrics
 from grading_app.tables.item_rubrics import TextSetTable
@@ -176,7 +176,7 @@ def experiment_write(request: HttpRequest, slug: str) -> HttpResponse:
                 )
                 return redirect("text_set", texts.name, texts.version)
         if form.errors:
-            messages.error(request, first_form_error(form))
+            messages.error(request, get_first_error(form))
     return render(request, "grading_app/writing/experiment_write.html", context)
 
 

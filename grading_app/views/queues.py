@@ -17,7 +17,7 @@ from datasets_app.models import TransitionError
 from evalsite.lib.pagination import paginate_table
 from evalsite.lib.permissions import members_only
 from evalsite.lib.web.choice_fields import fetch_choices
-from evalsite.lib.web.form_errors import first_form_error
+from evalsite.lib.web.form_errors import get_first_error
 from grading_app.forms.rating import AnswerQueueForm, AssignForm, InviteForm, QueueForm, ReasonForm
 from grading_app.models import RaterAssignment, RatingQueue
 from grading_app.rating import queue_results, queues
@@ -258,7 +258,7 @@ def _reason(request: HttpRequest) -> str:
     """Return the entered reason. Raise QueueError if it is not valid, so that nothing happens without its reason."""
     form = ReasonForm(request.POST)
     if not form.is_valid():
-        raise queues.QueueError(first_form_error(form))
+        raise queues.QueueError(get_first_error(form))
     return str(form.cleaned_data["reason"])
 
 

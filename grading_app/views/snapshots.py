@@ -9,7 +9,7 @@ from django.shortcuts import redirect
 from django.views.decorators.http import require_POST, require_safe
 
 from evalsite.lib.permissions import members_only, readers_only
-from evalsite.lib.web.form_errors import first_form_error
+from evalsite.lib.web.form_errors import get_first_error
 from grading_app.export.snapshots import SnapshotError, path_of, refuse_while_live
 from grading_app.models import Snapshot
 from runs_app.views.permissions import editable_experiment, visible_experiment
@@ -42,7 +42,7 @@ def snapshot_make(request: HttpRequest, slug: str) -> HttpResponse:
         async_task(MAKE, experiment.pk, said["label"], said["reason"], request.user.pk, timeout=SECONDS)
         messages.success(request, "The snapshot is being created. It appears here when it is complete.")
     else:
-        messages.error(request, first_form_error(form))
+        messages.error(request, get_first_error(form))
     return redirect("experiment_results", slug)
 
 

@@ -10,7 +10,7 @@ from collections import deque
 
 from django.db.models.functions import Now
 
-from evalsite.lib.ops.versions import check_schema, code_version
+from evalsite.lib.ops.versions import check_schema, get_version
 from runs_app.models import Worker
 
 PACE_OVER_S = 60.0  # The displayed rate is that of the last minute.
@@ -26,7 +26,7 @@ class WorkerRegistration:
         check_schema()
         host, pid = socket.gethostname(), os.getpid()
         name = f"{host}:{pid}:{uuid.uuid4().hex[:8]}"
-        worker = Worker.objects.create(name=name, host=host, pid=pid, version=code_version())
+        worker = Worker.objects.create(name=name, host=host, pid=pid, version=get_version())
         self.worker_id: int = worker.pk
         self.name: str = worker.name
         self._counts = deque([(time.monotonic(), 0)])

@@ -9,7 +9,7 @@ from django import forms
 from django.core import signing
 from pydantic import ValidationError
 
-from evalsite.lib.web.choice_fields import offered_rows
+from evalsite.lib.web.choice_fields import get_offered_rows
 from runs_app.forms.fields import split_names
 from runs_app.models import LanguageModel
 from runs_app.planning.drawn_models import DrawLines, compare_draw, draw_models
@@ -106,11 +106,11 @@ class DrawForm(forms.Form):
 
 def draw_again(form: Any) -> Any:
     """Return the form with the models of a new draw ticked, or the same form with its errors."""
-    drawn = form.drawing.draw_models(offered_rows(form, "language_models"))
+    drawn = form.drawing.draw_models(get_offered_rows(form, "language_models"))
     if drawn is None:
         return form
     data = form.data.copy()
-    rows = offered_rows(form, "language_models").filter(name__in=drawn.drawn)
+    rows = get_offered_rows(form, "language_models").filter(name__in=drawn.drawn)
     data.setlist("language_models", [str(key) for key in rows.values_list("pk", flat=True)])
     data["draw-pinned"] = sign_draw(drawn.content)
     return type(form)(data, instance=form.instance, user=form.user)

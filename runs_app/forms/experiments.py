@@ -11,7 +11,13 @@ from django.urls import reverse
 from django.utils.html import format_html
 
 from datasets_app.models import Dataset
-from evalsite.lib.web.choice_fields import choice_field, link_to_new, offer_rows, offered_rows, row_field
+from evalsite.lib.web.choice_fields import (
+    add_create_link,
+    get_choice_field,
+    get_offered_rows,
+    get_row_field,
+    offer_rows,
+)
 from runs_app.forms.adaptive import AdaptiveForm
 from runs_app.forms.audience import SharingFields
 from runs_app.forms.draws import DrawForm
@@ -135,7 +141,7 @@ class ExperimentForm(SharingFields, forms.ModelForm):  # type: ignore[type-arg]
         for name, rows in select_usable_rows(user, chosen).items():
             offer_rows(self, name, rows)
         self.offer_people(self.instance, but=None if chosen else user)
-        row_field(self, "dataset").empty_label = "Choose a dataset"
+        get_row_field(self, "dataset").empty_label = "Choose a dataset"
         self._offer_scorers()
         for name in MAY_BE_EMPTY:
             self.fields[name].required = False
@@ -146,7 +152,7 @@ class ExperimentForm(SharingFields, forms.ModelForm):  # type: ignore[type-arg]
 
     def _offer_scorers(self) -> None:
         """Offer scorers without a parameter as checkboxes, and scorers with one as lines of text."""
-        choice_field(self, "scorers").choices = scorer_choices()
+        get_choice_field(self, "scorers").choices = scorer_choices()
         self.fields["rules"].help_text = RulesField.usage()
         stored = self.instance.scorers
         self.initial["scorers"] = [scorer for scorer in stored if isinstance(scorer, str)]
@@ -193,7 +199,7 @@ class ExperimentForm(SharingFields, forms.ModelForm):  # type: ignore[type-arg]
     def draw_lines(self) -> Any:
         """Return the lines of the draw that the ticked models came from, or None without a draw."""
         ticked = {str(getattr(value, "pk", value)) for value in self["language_models"].value() or ()}
-        rows = offered_rows(self, "language_models")
+        rows = get_offered_rows(self, "language_models")
         return self.drawing.lines(row.name for row in rows if str(row.pk) in ticked)
 
     def link_to_makers(self) -> None:
@@ -207,7 +213,7 @@ class ExperimentForm(SharingFields, forms.ModelForm):  # type: ignore[type-arg]
                 field.help_text = format_html('{} <a href="{}">{}</a>', text, reverse(url_name), label)
             elif name in MORE_TO_CHOOSE:
                 more, permission = MORE_TO_CHOOSE[name]
-                link_to_new(self, name, self.user, permission, reverse(url_name), more)
+                add_create_link(self, name, self.user, permission, reverse(url_name), more)
 
     def save(self, commit: bool = True) -> Experiment:
         if not self.instance.pk:

@@ -8,7 +8,7 @@ from django import forms
 from django.urls import reverse
 from django.utils.html import format_html
 
-from evalsite.lib.web.choice_fields import choice_field, offer_rows
+from evalsite.lib.web.choice_fields import get_choice_field, offer_rows
 from runs_app.forms.experiments import NOTHING_TO_CHOOSE, Rows, select_usable_rows
 from runs_app.models import Dimension, Experiment, LanguageModel, Prompt, Sampler
 from runs_app.planning.extension import Extension, ExtensionPreview, first_wave_label
@@ -49,7 +49,7 @@ class ExtensionForm(forms.Form):
         if len(waves) < 2:
             del self.fields["wave"]
             return
-        choice_field(self, "wave").choices = [(str(wave.number), str(wave)) for wave in waves]
+        get_choice_field(self, "wave").choices = [(str(wave.number), str(wave)) for wave in waves]
         self.labels = {str(wave.number): wave.label for wave in waves}
 
     def explain_what_is_missing(self) -> None:

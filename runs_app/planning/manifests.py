@@ -13,7 +13,7 @@ from typing import Any
 from django.contrib.auth.models import User
 
 from datasets_app.models.history import Actor
-from evalsite.lib.ops.versions import code_commit, code_version
+from evalsite.lib.ops.versions import get_commit, get_version
 from runs_app.grading_interface import grading
 from runs_app.models import Condition, Experiment, LanguageModel, Manifest
 from runs_app.planning.cost_estimate import Estimate
@@ -93,7 +93,7 @@ def build_manifest(experiment: Experiment) -> dict[str, Any]:
         "settings": {name: getattr(experiment, name) for name in SETTINGS if name != "samples"},
         "warnings": find_drift_warnings(experiment),
         "design": build_spec(experiment) | {"dataset_hash": dataset.content_hash},
-        "evalsite": {"version": code_version(), "commit": code_commit()},
+        "evalsite": {"version": get_version(), "commit": get_commit()},
         "packages": {name: metadata.version(name) for name in PACKAGES},
         "python": platform.python_version(),
     }

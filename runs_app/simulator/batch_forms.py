@@ -46,11 +46,15 @@ def _image(source: Mapping[str, str]) -> dict[str, Any]:
     return {"type": "image_url", "image_url": {"url": f"data:{source['media_type']};base64,{source['data']}"}}
 
 
-def format_line(form: str, name: str, status: int, chat: ChatRequest | None, came: Reply | dict[str, Any]) -> bytes:
+def format_line(form: str, name: str, status: int, chat: ChatRequest | None, received: Reply | dict[str, Any]) -> bytes:
     """Return the result line of one call."""
     if form == "anthropic":
-        return json.dumps({"custom_id": name, "result": _result(status, chat, came)}).encode()
-    body = json.loads(completion_body(chat, came, None)) if chat is not None and isinstance(came, Reply) else came
+        return json.dumps({"custom_id": name, "result": _result(status, chat, received)}).encode()
+    body = (
+        json.loads(completion_body(chat, received, None))
+        if chat is not None and isinstance(received, Reply)
+        else received
+    )
     response = {"status_code": status, "request_id": uuid.uuid4().hex, "body": body}
     return json.dumps(
         {"id": f"batch_req_{uuid.uuid4().hex}", "custom_id": name, "response": response, "error": None}
@@ -73,19 +77,19 @@ def is_error(line: bytes) -> bool:
     return not response or response["status_code"] != 200
 
 
-def _result(status: int, chat: ChatRequest | None, came: Reply | dict[str, Any]) -> dict[str, Any]:
-    if chat is None or not isinstance(came, Reply):
+def _result(status: int, chat: ChatRequest | None, received: Reply | dict[str, Any]) -> dict[str, Any]:
+    if chat is None or not isinstance(received, Reply):
         kind = {400: "invalid_request_error", 429: "rate_limit_error", 529: "overloaded_error"}.get(status, "api_error")
-        message = came["error"]["message"] if isinstance(came, dict) else ""
+        message = received["error"]["message"] if isinstance(received, dict) else ""
         return {"type": "errored", "error": {"type": "error", "error": {"type": kind, "message": message}}}
-    usage = count_usage(chat, came)
+    usage = count_usage(chat, received)
     message = {
         "id": f"msg_{uuid.uuid4().hex}",
         "type": "message",
         "role": "assistant",
         "model": chat.model,
-        "content": [{"type": "text", "text": came.content or ""}],
-        "stop_reason": "max_tokens" if came.finish_reason == "length" else "end_turn",
+        "content": [{"type": "text", "text": received.content or ""}],
+        "stop_reason": "max_tokens" if received.finish_reason == "length" else "end_turn",
         "usage": {"input_tokens": usage["prompt_tokens"], "output_tokens": usage["completion_tokens"]},
     }
     return {"type": "succeeded", "message": message}

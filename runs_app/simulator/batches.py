@@ -40,7 +40,7 @@ class Batch:
     counts: dict[str, int] = field(default_factory=dict)
 
     @property
-    def share_made(self) -> int:
+    def share_done(self) -> int:
         """Return how many of its calls are made by now, or by its end."""
         if self.made is not None:
             return self.made
@@ -58,7 +58,7 @@ class BatchDesk:
         self._batches: dict[str, Batch] = {}
         self._happened = 0
 
-    def forget(self) -> None:
+    def reset(self) -> None:
         """Delete all files and batches.
 
         Otherwise an earlier batch would still be answered and counted after a reset.
@@ -68,18 +68,18 @@ class BatchDesk:
 
     def add_routes(self, router: web.UrlDispatcher) -> None:
         for path, form in (("/v1/batches", "openai"), ("/v1/messages/batches", "anthropic")):
-            router.add_post(path, self._door(self.create, form))
-            router.add_get(path, self._door(self.list_batches, form))
-            router.add_get(f"{path}/{{id}}", self._door(self.show, form))
-            router.add_post(f"{path}/{{id}}/cancel", self._door(self.cancel, form))
-        router.add_get("/v1/messages/batches/{id}/results", self._door(self.results, "anthropic"))
-        router.add_post("/v1/files", self._door(self.upload, "openai"))
-        router.add_get("/v1/files", self._door(self.list_files, "openai"))
-        router.add_get("/v1/files/{id}/content", self._door(self.results, "openai"))
+            router.add_post(path, self._add_access_check(self.create, form))
+            router.add_get(path, self._add_access_check(self.list_batches, form))
+            router.add_get(f"{path}/{{id}}", self._add_access_check(self.show, form))
+            router.add_post(f"{path}/{{id}}/cancel", self._add_access_check(self.cancel, form))
+        router.add_get("/v1/messages/batches/{id}/results", self._add_access_check(self.results, "anthropic"))
+        router.add_post("/v1/files", self._add_access_check(self.upload, "openai"))
+        router.add_get("/v1/files", self._add_access_check(self.list_files, "openai"))
+        router.add_get("/v1/files/{id}/content", self._add_access_check(self.results, "openai"))
 
-    def _door(self, handler: Callable[..., Any], form: str) -> Callable[[web.Request], Any]:
+    def _add_access_check(self, handler: Callable[..., Any], form: str) -> Callable[[web.Request], Any]:
         async def handle(request: web.Request) -> web.StreamResponse:
-            if refusal := self._simulator.refusal_at_the_door(request):
+            if refusal := self._simulator.find_refusal(request):
                 return refusal
             answer: web.StreamResponse = await handler(request, form)
             return answer
@@ -94,7 +94,7 @@ class BatchDesk:
             return web.json_response(error_object(400, "a file with the purpose batch is needed"), status=400)
         key = f"file-{uuid.uuid4().hex}"
         self._files[key] = (file.filename, file.file.read())
-        if self._happens("lost_upload"):
+        if self._has_fault("lost_upload"):
             return await _hang_up(request)
         return web.json_response(self._file(key))
 
@@ -111,7 +111,7 @@ class BatchDesk:
         except (KeyError, ValueError, TypeError) as error:
             return web.json_response(error_object(400, f"the batch cannot be read: {error!r}"), status=400)
         now = time.time()
-        fault = next((name for name in ("invalid", "full", "expired", "missing") if self._happens(name)), None)
+        fault = next((name for name in ("invalid", "full", "expired", "missing") if self._has_fault(name)), None)
         batch = Batch(
             id=f"{'batch' if form == 'openai' else 'msgbatch'}_{uuid.uuid4().hex}",
             form=form,
@@ -125,7 +125,7 @@ class BatchDesk:
         self._simulator.counters.batches += 1
         self._simulator.counters.batch_calls += len(calls)
         await self._wait("answer")
-        if self._happens("lost_submission"):
+        if self._has_fault("lost_submission"):
             return await _hang_up(request)
         return web.json_response(forms.batch_object(batch))
 
@@ -179,7 +179,7 @@ class BatchDesk:
         for number, (name, body) in enumerate(batch.calls):
             if batch.fault in ("invalid", "full"):
                 break
-            if number < batch.share_made:
+            if number < batch.share_done:
                 line = forms.format_line(batch.form, name, *await self._simulator.answer_one(body))
             else:
                 line = forms.format_unmade_line(batch.form, name, "cancelled" if batch.cancelled_at else "expired")
@@ -198,7 +198,7 @@ class BatchDesk:
         name, content = self._files[key]
         return {"id": key, "object": "file", "filename": name, "bytes": len(content), "purpose": "batch"}
 
-    def _happens(self, fault: str) -> bool:
+    def _has_fault(self, fault: str) -> bool:
         rate = self._simulator.config.batch_faults.get(fault, 0.0)
         if not rate:
             return False

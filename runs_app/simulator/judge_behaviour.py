@@ -103,29 +103,29 @@ KEYLESS: tuple[Shape, ...] = (
 )
 
 
-def vary_format(asked: RequestedVerdict, scale: tuple[float, float], dice: random.Random) -> tuple[str, str]:
+def vary_format(verdict: RequestedVerdict, scale: tuple[float, float], dice: random.Random) -> tuple[str, str]:
     """Return a reply in one of many formats, and its error code; "" if the verdict is readable."""
-    key, draw = asked.key, dice.random()
+    key, draw = verdict.key, dice.random()
     if draw < 0.1:
         return dice.choice(OBJECTLESS)(key, "1", dice), "no_json_object"
     if draw < 0.2:
         return dice.choice(KEYLESS)(key, "1", dice), f"no_{key}_in_json"
-    good, bad = _values(asked, scale, dice)
+    good, bad = _values(verdict, scale, dice)
     code, value = ("", dice.choice(good)) if draw < 0.6 else dice.choice(bad)
     return dice.choice(CARRIERS)(key, value, dice), code
 
 
 def _values(
-    asked: RequestedVerdict, scale: tuple[float, float], dice: random.Random
+    verdict: RequestedVerdict, scale: tuple[float, float], dice: random.Random
 ) -> tuple[Sequence[str], Sequence[tuple[str, str]]]:
     """Return readable values as JSON, and unreadable ones with their error codes."""
-    if asked.kind == "score":
+    if verdict.kind == "score":
         return _scores(*scale, dice)
-    if asked.kind == "criteria":
-        return _criteria(asked.names, dice)
-    if asked.kind == "label":
+    if verdict.kind == "criteria":
+        return _criteria(verdict.names, dice)
+    if verdict.kind == "label":
         bad = [("label_not_text", text) for text in ("1", "true", "null")] + [("label_unknown", '"no such label"')]
-        return [json.dumps(name) for name in asked.names], bad
+        return [json.dumps(name) for name in verdict.names], bad
     good = [json.dumps(name) for name in ("A", "b", "B", "tie", "Tie")]
     return good, [("winner_unknown", text) for text in ('"both"', '""', "1", "true", "null")]
 

@@ -122,12 +122,12 @@ class Answerer:
         known = self.key.find_case(request)
         question = known[0] if known else request.stable_text
         options = request_kind.find_choices(request.user_text)
-        target = known[1].target if known else self._made_up_target(question, options)
-        if self._is_right(request, question):
-            return _letter_of(target, options) if options else target
-        return self._wrong(request, target, options)
+        target = known[1].target if known else self._invent_target(question, options)
+        if self._is_answered_correctly(request, question):
+            return _find_letter(target, options) if options else target
+        return self._make_wrong_answer(request, target, options)
 
-    def _is_right(self, request: ChatRequest, question: str) -> bool:
+    def _is_answered_correctly(self, request: ChatRequest, question: str) -> bool:
         """Return whether the model is right. Over items, the probability equals its skill.
 
         The outcomes of models correlate, because an item is hard for all of them.
@@ -141,13 +141,13 @@ class Answerer:
         return hardness < normal_quantile(self._skill(request.model))
 
     def _skill(self, model: str) -> float:
-        told = self._told_skill(model)
+        told = self._find_named_skill(model)
         return 0.45 + 0.45 * draw_uniforms("skill", self.seed, bare_name(model))[0] if told is None else told
 
-    def _told_skill(self, model: str) -> float | None:
+    def _find_named_skill(self, model: str) -> float | None:
         return self.skills.get(model, self.skills.get(bare_name(model)))
 
-    def _made_up_target(self, question: str, options: Mapping[str, str]) -> str:
+    def _invent_target(self, question: str, options: Mapping[str, str]) -> str:
         draw = draw_uniforms("target", self.seed, question)[0]
         if options:
             return sorted(options)[int(draw * len(options))]
@@ -155,10 +155,10 @@ class Answerer:
             return str(1 + int(draw * 99))
         return _NAMES[int(draw * len(_NAMES))]
 
-    def _wrong(self, request: ChatRequest, target: str, options: Mapping[str, str]) -> str:
+    def _make_wrong_answer(self, request: ChatRequest, target: str, options: Mapping[str, str]) -> str:
         draw = draw_uniforms("wrong", self.seed, request.model, request.text, request.seed)[0]
         if options:
-            others = [letter for letter in sorted(options) if letter != _letter_of(target, options)]
+            others = [letter for letter in sorted(options) if letter != _find_letter(target, options)]
             return others[int(draw * len(others))] if others else "none"
         number = _number(target)
         if number is not None:
@@ -202,8 +202,8 @@ class Answerer:
         """
         model, subject = bare_name(request.model), request.stable_text
         verdict = _agrees_with_reference(request.text)
-        if verdict is not None and self._told_skill(request.model) is not None:
-            verdict = verdict == self._is_right(request, subject)
+        if verdict is not None and self._find_named_skill(request.model) is not None:
+            verdict = verdict == self._is_answered_correctly(request, subject)
         quality = 0.5 + 0.25 * self._normal("quality", subject) if verdict is None else float(verdict)
         leniency = 0.05 * self._normal("leniency", model)
         slip = 0.12 * self._normal("slip", model, subject)
@@ -253,7 +253,7 @@ def _remark(seed: int, request: ChatRequest) -> str:
     return _REMARKS[int(draw * len(_REMARKS))]
 
 
-def _letter_of(target: str, options: Mapping[str, str]) -> str:
+def _find_letter(target: str, options: Mapping[str, str]) -> str:
     """Return the letter of a target, which is the letter itself or the text of the option."""
     letter = target.strip().strip("().").upper()
     if letter in options:

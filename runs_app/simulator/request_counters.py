@@ -30,7 +30,7 @@ class Counters:
     started: float = field(default_factory=time.monotonic)
     _arrivals: deque[tuple[int, int]] = field(default_factory=deque)
 
-    def see(self, fingerprint: int) -> int:
+    def count_request(self, fingerprint: int) -> int:
         """Count an admitted request. Return how many requests with the same fingerprint came before."""
         before = self.asked.get(fingerprint, 0)
         self.asked[fingerprint] = before + 1

@@ -85,7 +85,7 @@ class Simulator:
         finally:
             self.counters.leave()
 
-    def refusal_at_the_door(self, request: web.Request) -> web.Response | None:
+    def find_refusal(self, request: web.Request) -> web.Response | None:
         """Return the error response of a batch request with a wrong key, or None."""
         try:
             self._check_key(request)
@@ -120,7 +120,7 @@ class Simulator:
         return chat
 
     async def _answer(self, request: web.Request, chat: ChatRequest) -> web.StreamResponse:
-        fault, asked = self._see(chat)
+        fault, asked = self._count_request(chat)
         delay = STALLED_S if chat.model in self._stalled else latency_s(self.config, fault, chat.fingerprint, asked)
         if fault is not None and (refused := _refusal(fault)):
             await _wait(delay)
@@ -128,10 +128,10 @@ class Simulator:
         reply = await self._reply(chat, fault, delay)
         return await self._send(request, chat, reply, fault)
 
-    def _see(self, chat: ChatRequest) -> tuple[str | None, int]:
+    def _count_request(self, chat: ChatRequest) -> tuple[str | None, int]:
         """Count a request. Return its fault, and how often the same request came before."""
         self.counters.models[chat.model] += 1
-        asked = self.counters.see(chat.fingerprint)
+        asked = self.counters.count_request(chat.fingerprint)
         fault = choose_fault(self.config.faults, self.config.seed, chat.fingerprint, asked)
         if fault is not None:
             self.counters.faults[fault] += 1
@@ -141,7 +141,7 @@ class Simulator:
         """Return the result of one call of a batch, without latency: its status, and a reply or an error body."""
         try:
             chat = self._read(body)
-            fault, _ = self._see(chat)
+            fault, _ = self._count_request(chat)
             if fault is not None and (refused := _refusal(fault)):
                 raise refused
             reply = await self._reply(chat, fault, 0.0)
@@ -177,9 +177,9 @@ class Simulator:
             body = body[: len(body) // 2]
         self.counters.statuses["200"] += 1
         self.counters.count_answer(chat.fingerprint)
-        return web.Response(body=body, content_type="application/json", headers=self._words_on_rates())
+        return web.Response(body=body, content_type="application/json", headers=self._rate_limit_headers())
 
-    def _words_on_rates(self) -> dict[str, str]:
+    def _rate_limit_headers(self) -> dict[str, str]:
         """Return OpenAI's rate headers: the requests left in this minute, and the time until the oldest one expires."""
         if self.config.rpm is None:
             return {}
@@ -188,7 +188,7 @@ class Simulator:
 
     def _refuse(self, refused: RequestRefused) -> web.Response:
         self.counters.statuses[str(refused.status)] += 1
-        headers = self._words_on_rates()
+        headers = self._rate_limit_headers()
         if refused.status == 429 and self.config.retry_after_s is not None:
             headers["Retry-After"] = f"{self.config.retry_after_s:g}"
         return web.json_response(refused.body, status=refused.status, headers=headers)
@@ -224,7 +224,7 @@ class Simulator:
     async def reset(self, _request: web.Request) -> web.Response:
         """Handle POST /counters/reset: reset counters, recordings and the sequence of faults, and delete batches."""
         self.counters = self.counters.reset()
-        self.batches.forget()
+        self.batches.reset()
         if self.recordings is not None:
             self.recordings.restart()
         return web.json_response(self.counters.as_dict())

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from evalsite.lib.stats.effective_size import AnswerSums, effective_size
+from evalsite.lib.stats.effective_size import AnswerSums, estimate_effective_size
 from evalsite.lib.stats.wilson import normal_quantile
 from runs_app.stopping.coverage import ROUNDING
 
@@ -86,7 +86,7 @@ def simulate(
         won, sizes, cases = won + draw.binomial(asked, chances), sizes + asked, upto
         total, squares = won.sum(axis=1), float(sizes @ sizes)
         sums = AnswerSums(float(cases), int((sizes > 0).sum()), squares, total, (won**2).sum(axis=1), won @ sizes)
-        n = effective_size(sums, design.confidence) if squares > cases else np.full(len(won), float(cases))
+        n = estimate_effective_size(sums, design.confidence) if squares > cases else np.full(len(won), float(cases))
         center, margin = _wilson(total / cases, n, z)
         margin_beyond = margin / (1 - design.guess)
         stops = (margin_beyond <= design.target) | (cases >= design.maximum)

@@ -9,7 +9,7 @@ from decimal import Decimal
 from functools import lru_cache, partial
 from typing import Literal
 
-from evalsite.lib.stats.t_interval import MeanInterval, bounded_mean
+from evalsite.lib.stats.t_interval import MeanInterval, compute_bounded_interval
 from evalsite.lib.stats.wilson import Interval, wilson
 
 Correction = Literal["mapped", "excess_counts"]
@@ -128,8 +128,10 @@ class Ratings(Cases):
             raise ValueError(f"no ratings: {self}")
 
     def interval(self, confidence: float = 0.95) -> MeanInterval | None:
-        """Return `bounded_mean` over items, in points of the scale; None before any rating was read."""
-        return bounded_mean(self.items, self.mean, self.spread, self.scale, confidence) if self.items else None
+        """Return `compute_bounded_interval` over items, in points of the scale; None before any rating was read."""
+        return (
+            compute_bounded_interval(self.items, self.mean, self.spread, self.scale, confidence) if self.items else None
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,7 +255,9 @@ def expect_ratings(rule: StoppingRule, per_round: int, scale: Scale, items: int)
     low, high = scale
 
     def width(cases: int, spread: float) -> float:
-        return bounded_mean(min(cases, items), (low + high) / 2, spread * (high - low), scale, rule.confidence).margin
+        return compute_bounded_interval(
+            min(cases, items), (low + high) / 2, spread * (high - low), scale, rule.confidence
+        ).margin
 
     return sum(_find_cases_until(rule, per_round, partial(width, spread=spread)) for spread in SPREADS) / len(SPREADS)
 

@@ -9,7 +9,7 @@ from django.views.decorators.http import require_POST, require_safe
 
 from evalsite.lib.pagination import paginate_table
 from evalsite.lib.permissions import is_member, members_only, readers_only
-from evalsite.lib.web.form_errors import first_form_error
+from evalsite.lib.web.form_errors import get_first_error
 from evalsite.lib.web.htmx import wants_part
 from runs_app import run_control
 from runs_app.filters import BatchFilter
@@ -56,7 +56,7 @@ def batch_cancel(request: HttpRequest, pk: int) -> HttpResponse:
     editable_experiment(request, batch.run.experiment.slug)
     form = SteeringForm(request.POST, reason_required=True)
     if not form.is_valid():
-        messages.error(request, first_form_error(form))
+        messages.error(request, get_first_error(form))
     elif run_control.cancel_batch(batch, by=request.user, reason=form.cleaned_data["reason"]):
         messages.success(request, "The batch is being cancelled. Its run is paused. Received answers are kept.")
     else:

@@ -14,7 +14,7 @@ from datasets_app.models.history import save_with_history
 from evalsite.lib.permissions import is_operator, members_only, operators_only
 from evalsite.lib.text.number_format import format_count
 from evalsite.lib.web.choice_fields import fetch_choices
-from evalsite.lib.web.form_errors import first_form_error
+from evalsite.lib.web.form_errors import get_first_error
 from evalsite.lib.web.htmx import wants_part
 from runs_app import price_list
 from runs_app.cache_purge import list_purges, measure_cache, purge
@@ -122,7 +122,7 @@ def model_status(request: HttpRequest, pk: int) -> HttpResponse:
 def cache_purge(request: HttpRequest) -> HttpResponse:
     form = SteeringForm(request.POST)
     if not form.is_valid():
-        messages.error(request, first_form_error(form))
+        messages.error(request, get_first_error(form))
         return redirect("endpoint_list")
     n = purge(by=request.user, reason=form.cleaned_data["reason"])
     messages.success(request, f"{format_count(n)} cached answers were cleared. Their trials stay.")

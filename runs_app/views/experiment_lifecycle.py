@@ -14,7 +14,7 @@ from django.views.decorators.http import require_http_methods, require_POST
 from datasets_app.models import TransitionError
 from evalsite.lib.permissions import members_only
 from evalsite.lib.web.choice_fields import fetch_choices
-from evalsite.lib.web.form_errors import first_form_error
+from evalsite.lib.web.form_errors import get_first_error
 from runs_app import deletion
 from runs_app.forms.audience import ShareForm
 from runs_app.forms.experiments import DuplicateForm
@@ -72,7 +72,7 @@ def _change_lifecycle(
 ) -> HttpResponse:
     form = SteeringForm(request.POST, reason_required=True)
     if not form.is_valid():
-        messages.error(request, first_form_error(form))
+        messages.error(request, get_first_error(form))
         return redirect(experiment)
     try:
         verb(experiment, by=request.user, reason=form.cleaned_data["reason"])

@@ -15,7 +15,7 @@ from django.views.decorators.http import require_http_methods, require_POST
 from datasets_app.models import TransitionError
 from evalsite.lib.permissions import members_only
 from evalsite.lib.text.number_format import format_count
-from evalsite.lib.web.form_errors import first_form_error
+from evalsite.lib.web.form_errors import get_first_error
 from runs_app import deletion, run_control
 from runs_app.forms.run_control import ConcurrencyForm, LaunchForm, LaunchScopeForm, PriorityForm, SteeringForm
 from runs_app.models import Experiment, Run
@@ -148,7 +148,7 @@ def run_steer(request: HttpRequest, pk: int, verb: str) -> HttpResponse:
 def _delete_run(request: HttpRequest, run: Run) -> HttpResponse:
     form = SteeringForm(request.POST, reason_required=True)
     if not form.is_valid():
-        messages.error(request, first_form_error(form))
+        messages.error(request, get_first_error(form))
         return redirect(run)
     name = str(run)
     try:
@@ -165,7 +165,7 @@ def _steer(request: HttpRequest, runs: RunQuerySet, verb: str) -> None:
         raise Http404
     form = SteeringForm(request.POST, reason_required=verb == "cancel")
     if not form.is_valid():
-        messages.error(request, first_form_error(form))
+        messages.error(request, get_first_error(form))
         return
     try:
         done = VERBS[verb](runs, form, request.user)
@@ -181,7 +181,7 @@ def _steer(request: HttpRequest, runs: RunQuerySet, verb: str) -> None:
 def _set_concurrency(request: HttpRequest, run: Run) -> None:
     form = ConcurrencyForm(request.POST)
     if not form.is_valid():
-        messages.error(request, first_form_error(form))
+        messages.error(request, get_first_error(form))
         return
     n = form.cleaned_data["max_concurrency"]
     run_control.set_concurrency(run, n, by=request.user)
@@ -191,7 +191,7 @@ def _set_concurrency(request: HttpRequest, run: Run) -> None:
 def _change_priority(request: HttpRequest, experiment: Experiment) -> None:
     form = PriorityForm(request.POST)
     if not form.is_valid():
-        messages.error(request, first_form_error(form))
+        messages.error(request, get_first_error(form))
         return
     n = form.cleaned_data["priority"]
     if experiment.change_priority(n, by=request.user, reason=form.cleaned_data["reason"]):

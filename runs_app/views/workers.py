@@ -7,7 +7,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
-from evalsite.lib.ops.versions import code_version
+from evalsite.lib.ops.versions import get_version
 from evalsite.lib.permissions import members_only
 from evalsite.lib.web.htmx import wants_part
 from runs_app.models import ProviderBatch, Worker
@@ -24,14 +24,14 @@ def worker_list(request: HttpRequest) -> HttpResponse:
     workers = list(Worker.objects.annotate(now=Now()).order_by("-seen_at", "-pk")[:SHOWN])
     states = [find_worker_state(worker, worker.now) for worker in workers]
     others = [
-        worker.version != code_version() for worker, state in zip(workers, states, strict=True) if state == "alive"
+        worker.version != get_version() for worker, state in zip(workers, states, strict=True) if state == "alive"
     ]
     context = {
         "table": WorkerTable(workers),
         "alive": states.count("alive"),
         "silent": states.count("silent"),
         "of_other_version": sum(others),
-        "version": code_version(),
+        "version": get_version(),
         "batches": _open_batches(request),
     }
     is_poll = wants_part(request)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import t as student
 
-from evalsite.lib.stats.t_interval import bounded_mean
+from evalsite.lib.stats.t_interval import compute_bounded_interval
 from evalsite.lib.stats.wilson import normal_quantile
 from runs_app.stopping.rules import Ratings, StoppingRule, expect_ratings
 
@@ -31,7 +31,7 @@ def test_the_interval_is_students_over_the_items_and_two_more_at_each_end():
 def test_of_two_points_it_is_agresti_and_coulls_with_students_quantile():
     right, n = 70, 96
     sd = math.sqrt(right / n * (1 - right / n) * n / (n - 1))
-    found = bounded_mean(n, right / n, sd, (0, 1))
+    found = compute_bounded_interval(n, right / n, sd, (0, 1))
     p = (right + 2) / (n + 4)
     assert found.center == pytest.approx(p)
     wald = normal_quantile(0.95) * math.sqrt(p * (1 - p) / (n + 4))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from evalsite.lib.stats.effective_size import AnswerSums, effective_size
+from evalsite.lib.stats.effective_size import AnswerSums, estimate_effective_size
 from evalsite.lib.stats.wilson import wilson
 from runs_app.stopping.repeated_coverage import RepeatedDesign, find_coverage, simulate
 from runs_app.stopping.rules import StoppingRule, Tally, expect_cases
@@ -17,7 +17,7 @@ def sums_of(right, each):
 
 
 def test_eight_items_that_are_all_right_or_all_wrong_do_not_stop_after_sixteen_repetitions():
-    answers = effective_size(sums_of([16, 16, 16, 16, 0, 0, 0, 0], 16))
+    answers = estimate_effective_size(sums_of([16, 16, 16, 16, 0, 0, 0, 0], 16))
     assert answers == pytest.approx(8)
     rule = StoppingRule(maximum=512, targetci=0.09)
     assert rule.decide(Tally(64, 128)).kind == "enough"  # 128 different items.
@@ -28,7 +28,7 @@ def test_eight_items_that_are_all_right_or_all_wrong_do_not_stop_after_sixteen_r
 
 
 def test_one_answer_an_item_counts_as_before():
-    assert effective_size(sums_of([1, 0, 1, 1, 0, 1], 1)) == pytest.approx(6)
+    assert estimate_effective_size(sums_of([1, 0, 1, 1, 0, 1], 1)) == pytest.approx(6)
     assert Tally(96, 128).interval() == Tally(96, 128, effective=128.0).interval() == wilson(96, 128)
 
 
@@ -53,7 +53,9 @@ def test_the_interval_of_8_items_asked_16_times_covers_in_93_of_100_points(skill
 
 
 def test_counting_each_answer_as_an_item_would_cover_too_rarely(monkeypatch):
-    monkeypatch.setattr("runs_app.stopping.repeated_coverage.effective_size", lambda sums, _: sums.n + 0 * sums.right)
+    monkeypatch.setattr(
+        "runs_app.stopping.repeated_coverage.estimate_effective_size", lambda sums, _: sums.n + 0 * sums.right
+    )
     covered, _ = simulate(EIGHT_BY_SIXTEEN, 0.5, 0.3, points=1500, seed=3)
     assert covered < 0.7
 

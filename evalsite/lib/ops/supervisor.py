@@ -21,10 +21,10 @@ from typing import IO
 
 logger = logging.getLogger("evalsite.up")
 
-LOOK_S = 0.1  # Interval between two checks of the children.
+CHECK_S = 0.1  # Interval between two checks of the children.
 STEADY_S = 10.0  # A child that has run this long counts as healthy.
 FIRST_DELAY_S, LONGEST_DELAY_S = 0.5, 30.0
-TAKING_APART_S = 3.0  # Longest wait until all processes of a killed group are gone.
+SHUTDOWN_S = 3.0  # Longest wait until all processes of a killed group are gone.
 TRIES = 4  # Starts of a child that was never healthy, before the supervisor gives up.
 ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -76,7 +76,7 @@ class Child:
         """Request that the process is killed and restarted at the next check. Any thread may call this."""
         self._replace_because = because
 
-    def look(self, now: float) -> bool:
+    def check(self, now: float) -> bool:
         """Start the process if it is due. If it ended or must be replaced, kill its group and plan a new start.
 
         Return whether anything changed.
@@ -158,7 +158,7 @@ def _wait_until_dead(group: int) -> None:
     A killed process holds its files and locks until the kernel has removed it. Code that acts on the end of a group
     must wait for all of its processes. An example is the last user of the embedded database.
     """
-    deadline = time.monotonic() + TAKING_APART_S
+    deadline = time.monotonic() + SHUTDOWN_S
     while time.monotonic() < deadline and _alive(group):
         time.sleep(0.01)
 
@@ -210,7 +210,7 @@ class Supervisor:
             try:
                 while not self._signals:
                     self._look(tell)
-                    time.sleep(LOOK_S)
+                    time.sleep(CHECK_S)
                 logger.info("stopping; a second signal stops immediately")
                 if self._before_stop:
                     self._before_stop()
@@ -221,7 +221,7 @@ class Supervisor:
 
     def _look(self, tell: Callable[[Sequence[int]], None]) -> None:
         now = time.monotonic()
-        if any([child.look(now) for child in self._children]):
+        if any([child.check(now) for child in self._children]):
             tell([child.pid for child in self._children if child.pid])
 
     @contextmanager
@@ -245,7 +245,7 @@ class Supervisor:
                     del due[task]
                 else:
                     due[task] = time.monotonic() + wait
-            time.sleep(LOOK_S)
+            time.sleep(CHECK_S)
 
     def _run_task(self, task: PeriodicTask) -> float | None:
         try:
@@ -265,13 +265,13 @@ def _stop(children: Sequence[Child], is_hurried: Callable[[], bool]) -> None:
         if time.monotonic() - asked > max(child.grace_s for child in waited_for):
             logger.warning("%s did not stop in time", ", ".join(child.name for child in waited_for))
             break
-        time.sleep(LOOK_S / 2)
+        time.sleep(CHECK_S / 2)
     for child in children:
         child.end()
 
 
 @contextmanager
-def keep_running(child: Child) -> Iterator[None]:
+def run_forever(child: Child) -> Iterator[None]:
     """Keep one child running during the block. Raise GivingUp inside the block if the child cannot be started.
 
     Only the main thread may use this, because a signal interrupts the block.
@@ -282,8 +282,8 @@ def keep_running(child: Child) -> Iterator[None]:
 
     def watch() -> None:
         try:
-            while not over.wait(LOOK_S):
-                child.look(time.monotonic())
+            while not over.wait(CHECK_S):
+                child.check(time.monotonic())
         except GivingUp as reason:
             reasons.append(reason)
             signal.pthread_kill(main, signal.SIGUSR1)  # Interrupts a blocking call in the block.

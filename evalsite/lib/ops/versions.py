@@ -33,7 +33,7 @@ class SchemaMismatch(Exception):
 
 
 @cache
-def code_version() -> str:
+def get_version() -> str:
     """Return the release and ten digits of a hash over all Python files.
 
     The result is cached: a process keeps running the code that it started with.
@@ -46,7 +46,7 @@ def code_version() -> str:
 
 
 @cache
-def code_commit() -> str:
+def get_commit() -> str:
     """Return the commit of the checked out code; "" without a git repository. The first result is cached."""
     if not (Path(settings.BASE_DIR) / ".git").exists():
         return ""  # An installed copy may lie in the repository of something else.
@@ -81,11 +81,11 @@ def check_schema() -> None:
         raise SchemaMismatch(RESTARTED)
     if newer := sorted(applied - list_migrations()):
         raise SchemaMismatch(
-            f"The database has the migration {newer[-1]}, which this code ({code_version()}) does not know."
+            f"The database has the migration {newer[-1]}, which this code ({get_version()}) does not know."
             f" {REMEDY} It is the code that is older: install the newer one and start again."
         )
     if missing := sorted(list_migrations() - applied):
         raise SchemaMismatch(
-            f"The database lacks the migration {missing[-1]} of this code ({code_version()})."
+            f"The database lacks the migration {missing[-1]} of this code ({get_version()})."
             f" {REMEDY} It is the database that is older: run manage.py migrate."
         )

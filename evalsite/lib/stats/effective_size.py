@@ -30,7 +30,7 @@ class AnswerSums:
     sizes_by_right: Any
 
 
-def effective_size(sums: AnswerSums, confidence: float = 0.95) -> Any:
+def estimate_effective_size(sums: AnswerSums, confidence: float = 0.95) -> Any:
     """Return the number of independent answers whose share is known as well as that of these.
 
     It is n / D * (t(n - 1) / t(G - 1))^2 for G items, where D is the design effect and t the quantile of Student's

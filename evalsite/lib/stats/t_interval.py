@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-AT_EACH_END = 2  # Number of values that `bounded_mean` adds at each end of the range.
+AT_EACH_END = 2  # Number of values that `compute_bounded_interval` adds at each end of the range.
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,9 @@ def student_quantile(confidence: float, df: float) -> float:
     return float(stdtrit(df, (1 + confidence) / 2))
 
 
-def bounded_mean(n: int, mean: float, sd: float, bounds: tuple[float, float], confidence: float = 0.95) -> MeanInterval:
+def compute_bounded_interval(
+    n: int, mean: float, sd: float, bounds: tuple[float, float], confidence: float = 0.95
+) -> MeanInterval:
     """Return Student's interval of a mean, computed over the values and two more at each bound.
 
     With n values between L and H: m = (n mean + 2 L + 2 H) / (n + 4), and s^2 is the variance of all n + 4 values about

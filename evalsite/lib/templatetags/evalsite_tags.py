@@ -33,7 +33,7 @@ NOTICE_ICONS = {
 
 register.filter("reads", is_reader)
 register.filter("belongs", is_member)
-register.filter("beginning", long_text.beginning)
+register.filter("beginning", long_text.shorten)
 register.filter("uses_admin", uses_admin)
 
 
@@ -106,14 +106,18 @@ def progress(
     """
     counts = [("done", done), ("running", running), ("failed", failed), ("cancelled", cancelled)]
     total = sum(amount for _, amount in counts) + pending
-    said = [(name, number_format.format_count(n)) for name, n in [*counts, ("pending", pending)] if n or name == "done"]
+    description = [
+        (name, number_format.format_count(n)) for name, n in [*counts, ("pending", pending)] if n or name == "done"
+    ]
     spoken = (
-        f"{label}: " + ", ".join(f"{text} {name}" for name, text in said) + f" of {number_format.format_count(total)}"
+        f"{label}: "
+        + ", ".join(f"{text} {name}" for name, text in description)
+        + f" of {number_format.format_count(total)}"
     )
     return format_html(
         '<div class="meter">{}{}</div>',
-        _bar(stacked_bar.segments(counts, total), spoken),
-        _legend(said) if legend else NOTHING,
+        _bar(stacked_bar.compute_segments(counts, total), spoken),
+        _legend(description) if legend else NOTHING,
     )
 
 
@@ -122,15 +126,15 @@ def budget(
     spent: Decimal | None, reserved: Decimal | None, limit: Decimal | None, *, legend: bool = True
 ) -> SafeString:
     """Render money spent and reserved against a limit, all in US dollars. Without a limit, render only the words."""
-    said = [("spent", number_format.format_money(spent)), ("reserved", number_format.format_money(reserved))]
-    said += [("budget", number_format.format_money(limit))] if limit is not None else []
-    words = _legend(said, amount_first=False) if legend else NOTHING
+    description = [("spent", number_format.format_money(spent)), ("reserved", number_format.format_money(reserved))]
+    description += [("budget", number_format.format_money(limit))] if limit is not None else []
+    words = _legend(description, amount_first=False) if legend else NOTHING
     if limit is None:
         return format_html('<div class="meter">{}</div>', words)
     parts = [("spent", float(spent or 0)), ("reserved", float(reserved or 0))]
     total = max(float(limit), sum(amount for _, amount in parts))
-    spoken = "Budget: " + ", ".join(f"{name} {text}" for name, text in said)
-    return format_html('<div class="meter">{}{}</div>', _bar(stacked_bar.segments(parts, total), spoken), words)
+    spoken = "Budget: " + ", ".join(f"{name} {text}" for name, text in description)
+    return format_html('<div class="meter">{}{}</div>', _bar(stacked_bar.compute_segments(parts, total), spoken), words)
 
 
 def _bar(segments: list[stacked_bar.Segment], spoken: str) -> SafeString:
@@ -142,9 +146,9 @@ def _bar(segments: list[stacked_bar.Segment], spoken: str) -> SafeString:
     return format_html('<svg class="bar" role="img" aria-label="{}">{}</svg>', spoken, rects)
 
 
-def _legend(said: list[tuple[str, str]], *, amount_first: bool = True) -> SafeString:
+def _legend(description: list[tuple[str, str]], *, amount_first: bool = True) -> SafeString:
     order = '<li class="key-{0}"><b>{1}</b> {0}</li>' if amount_first else '<li class="key-{0}">{0} <b>{1}</b></li>'
-    return format_html('<ul class="legend">{}</ul>', format_html_join("", order, said))
+    return format_html('<ul class="legend">{}</ul>', format_html_join("", order, description))
 
 
 @register.simple_tag
@@ -331,7 +335,7 @@ def rest_of_text(text: str | None, url: str = "", *, post_to: str = "") -> dict[
     """
     length = len(text or "")
     return {
-        "cut": long_text.is_cut(text),
+        "cut": long_text.is_shortened(text),
         "shown": long_text.MOST_SHOWN,
         "length": length,
         "url": url,

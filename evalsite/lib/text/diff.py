@@ -33,7 +33,7 @@ class Row:
         return self.before != self.after
 
 
-def side_by_side(before: str, after: str) -> list[Row]:
+def compare_lines(before: str, after: str) -> list[Row]:
     """Return the rows for all lines of both texts, in order. The pieces of one side form its original lines."""
     old, new = before.splitlines(), after.splitlines()
     rows: list[Row] = []
@@ -41,23 +41,23 @@ def side_by_side(before: str, after: str) -> list[Row]:
         if tag == "equal":
             rows += [Row((Piece(line),), (Piece(line),)) for line in old[a:b]]
         else:
-            rows += _changed(old[a:b], new[c:d])
+            rows += _compare_changed_lines(old[a:b], new[c:d])
     return rows
 
 
-def _changed(old: Sequence[str], new: Sequence[str]) -> Iterator[Row]:
+def _compare_changed_lines(old: Sequence[str], new: Sequence[str]) -> Iterator[Row]:
     for gone, come in zip_longest(old, new):
         if gone is None or come is None or SequenceMatcher(None, gone, come, autojunk=False).ratio() < ALIKE:
-            yield Row(_whole(gone), _whole(come))
+            yield Row(_mark_whole(gone), _mark_whole(come))
         else:
-            yield _words(gone, come)
+            yield _split_words(gone, come)
 
 
-def _whole(line: str | None) -> tuple[Piece, ...] | None:
+def _mark_whole(line: str | None) -> tuple[Piece, ...] | None:
     return None if line is None else (Piece(line, differs=True),)
 
 
-def _words(gone: str, come: str) -> Row:
+def _split_words(gone: str, come: str) -> Row:
     old, new = WORDS.findall(gone), WORDS.findall(come)
     before: list[Piece] = []
     after: list[Piece] = []
@@ -68,7 +68,7 @@ def _words(gone: str, come: str) -> Row:
     return Row(tuple(before), tuple(after))
 
 
-def differing_words(before: str, after: str) -> tuple[tuple[Piece, ...], tuple[Piece, ...]]:
+def compare_words(before: str, after: str) -> tuple[tuple[Piece, ...], tuple[Piece, ...]]:
     """Return both texts in pieces that are equal or differ, over all lines. The pieces of one side form its text.
 
     If the texts repeat so many words that a comparison would take long, all between the common beginning and the
@@ -78,7 +78,7 @@ def differing_words(before: str, after: str) -> tuple[tuple[Piece, ...], tuple[P
     counts, others = Counter(old), Counter(new)
     codes: Sequence[tuple[str, int, int, int, int]]
     if sum(n * others[word] for word, n in counts.items()) > MOST_PAIRS:
-        codes = _ends_apart(old, new)
+        codes = _split_common_ends(old, new)
     else:
         codes = SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
     one: list[Piece] = []
@@ -90,7 +90,7 @@ def differing_words(before: str, after: str) -> tuple[tuple[Piece, ...], tuple[P
     return tuple(one), tuple(other)
 
 
-def _ends_apart(old: Sequence[str], new: Sequence[str]) -> list[tuple[str, int, int, int, int]]:
+def _split_common_ends(old: Sequence[str], new: Sequence[str]) -> list[tuple[str, int, int, int, int]]:
     """Return the common beginning, the middle that differs, and the common end, as SequenceMatcher does."""
     most = min(len(old), len(new))
     first = next((at for at in range(most) if old[at] != new[at]), most)

@@ -33,7 +33,7 @@ def _is_page(path: str) -> bool:
         return False
 
 
-def nearest_page(address: str) -> str:
+def find_nearest_page(address: str) -> str:
     """Return the address if it answers GET, else the nearest address above it that does."""
     path = urlsplit(address).path
     if _is_page(path):
@@ -52,5 +52,5 @@ def find_page(request: HttpRequest) -> str:
         seen, allowed_hosts={request.get_host()}, require_https=request.is_secure()
     ):
         parts = urlsplit(seen)
-        return nearest_page(f"{parts.path}?{parts.query}" if parts.query else parts.path)
-    return nearest_page(request.get_full_path())
+        return find_nearest_page(f"{parts.path}?{parts.query}" if parts.query else parts.path)
+    return find_nearest_page(request.get_full_path())

@@ -13,7 +13,7 @@ from django.forms import BaseForm, ChoiceField, ModelChoiceField
 from django.utils.html import format_html
 
 
-def choice_field(form: BaseForm, name: str) -> ChoiceField:
+def get_choice_field(form: BaseForm, name: str) -> ChoiceField:
     """Return the form's choice field of this name. Raise TypeError if the field has no choices."""
     field = form.fields[name]
     if not isinstance(field, ChoiceField):
@@ -21,7 +21,7 @@ def choice_field(form: BaseForm, name: str) -> ChoiceField:
     return field
 
 
-def row_field(form: BaseForm, name: str) -> ModelChoiceField[Any]:
+def get_row_field(form: BaseForm, name: str) -> ModelChoiceField[Any]:
     """Return the form's field of this name whose choices are rows. Raise TypeError if the field has another type."""
     field = form.fields[name]
     if not isinstance(field, ModelChoiceField):
@@ -29,20 +29,20 @@ def row_field(form: BaseForm, name: str) -> ModelChoiceField[Any]:
     return field
 
 
-def offer_rows(form: BaseForm, name: str, rows: QuerySet[Any], said: Callable[[Any], str] | None = None) -> None:
-    """Set the rows that the form's field offers. `said` returns the label of a row.
+def offer_rows(form: BaseForm, name: str, rows: QuerySet[Any], label: Callable[[Any], str] | None = None) -> None:
+    """Set the rows that the form's field offers. `label` returns the label of a row.
 
     Raise TypeError if the choices of the field are not rows.
     """
-    field = row_field(form, name)
+    field = get_row_field(form, name)
     field.queryset = rows
-    if said is not None:
-        field.label_from_instance = said  # type: ignore[method-assign, assignment] # Django documents this override.
+    if label is not None:
+        field.label_from_instance = label  # type: ignore[method-assign, assignment] # Django documents this override.
 
 
-def offered_rows(form: BaseForm, name: str) -> QuerySet[Any]:
+def get_offered_rows(form: BaseForm, name: str) -> QuerySet[Any]:
     """Return the rows that the form's field offers. Raise TypeError if the field offers no rows."""
-    rows = row_field(form, name).queryset
+    rows = get_row_field(form, name).queryset
     if rows is None:
         raise TypeError(f"{name} offers no rows yet")
     return rows
@@ -56,7 +56,7 @@ def fetch_choices(form: BaseForm) -> None:
             field.widget.choices = list(choices)
 
 
-def link_to_new(form: BaseForm, name: str, user: Any, permission: str, address: str, label: str) -> None:
+def add_create_link(form: BaseForm, name: str, user: Any, permission: str, address: str, label: str) -> None:
     """Add a link to the field's help text that leads to the page for a new row. Skip users without the permission."""
     if name in form.fields and user.has_perm(permission):
         field = form.fields[name]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.forms import BaseForm
 
 
-def first_form_error(form: BaseForm) -> str:
+def get_first_error(form: BaseForm) -> str:
     """Return the first error of the form, with its field's label. Raise ValueError if the form has no errors."""
     found = next(iter(form.errors.items()), None)
     if found is None:

@@ -11,12 +11,12 @@ MOST_SHOWN = 20_000
 """Characters of one text that a page shows."""
 
 
-def beginning(text: str | None) -> str:
+def shorten(text: str | None) -> str:
     """Return the part of the text that a page shows."""
     return (text or "")[:MOST_SHOWN]
 
 
-def is_cut(text: str | None) -> bool:
+def is_shortened(text: str | None) -> bool:
     """Return whether a page shows only the first part of this text."""
     return len(text or "") > MOST_SHOWN
 

@@ -17,7 +17,7 @@ from django.http import HttpRequest, HttpResponse
 from django.utils.crypto import salted_hmac
 
 from evalsite.lib.models import FailedSignIn, TooManyFailures
-from evalsite.lib.web.addresses import nearest_page
+from evalsite.lib.web.addresses import find_nearest_page
 
 # Allowed failures within FailedSignIn.WINDOW. A whole institute may share one address.
 ACCOUNT_FAILURES, ADDRESS_FAILURES, BROWSER_FAILURES = 10, 50, 10
@@ -25,16 +25,16 @@ BROWSER_COOKIE, BROWSER_SALT, BROWSER_S = "known_browser", "evalsite.sign_in", 3
 THROTTLED = "throttled"
 
 
-def account_key(name: str) -> str:
+def hash_account(name: str) -> str:
     """Return the key of an account. It is a hash, because people sometimes type a password into the name field."""
     return f"account {salted_hmac('evalsite.sign_in', name.casefold(), algorithm='sha256').hexdigest()[:40]}"
 
 
-def address_key(address: str) -> str:
+def hash_address(address: str) -> str:
     return f"address {address}"
 
 
-def client_address(request: HttpRequest) -> str:
+def get_client_address(request: HttpRequest) -> str:
     """Return the client's address; for IPv6, return its /64 network.
 
     X-Forwarded-For is used only if it comes from a trusted proxy. The client is then the last address in it that is not
@@ -60,7 +60,7 @@ def _is_trusted(address: str) -> bool:
         return False
 
 
-def _known_browser(request: HttpRequest, account: str) -> str | None:
+def _is_known_browser(request: HttpRequest, account: str) -> str | None:
     """Return the key of a browser that has signed in to this account before, or None for other browsers."""
     try:
         content = signing.loads(request.COOKIES.get(BROWSER_COOKIE, ""), salt=BROWSER_SALT, max_age=BROWSER_S)
@@ -69,16 +69,16 @@ def _known_browser(request: HttpRequest, account: str) -> str | None:
     return f"browser {content['browser']}" if content["account"] == account else None
 
 
-def attempt_limits(request: HttpRequest, name: str) -> dict[str, int]:
+def list_attempt_limits(request: HttpRequest, name: str) -> dict[str, int]:
     """Return the keys that an attempt counts for, each with its limit.
 
     A browser that has signed in to the account before has its own counter. Guesses from elsewhere therefore cannot lock
     people out of their own account.
     """
-    account = account_key(name)
-    if browser := _known_browser(request, account):
+    account = hash_account(name)
+    if browser := _is_known_browser(request, account):
         return {browser: BROWSER_FAILURES}
-    return {account: ACCOUNT_FAILURES, address_key(client_address(request)): ADDRESS_FAILURES}
+    return {account: ACCOUNT_FAILURES, hash_address(get_client_address(request)): ADDRESS_FAILURES}
 
 
 def clear_failures(keys: Iterable[str] | None = None) -> int:
@@ -103,7 +103,7 @@ class SignInForm(AuthenticationForm):
 
     def _begin(self, name: str) -> list[int]:
         try:
-            return FailedSignIn.objects.begin(attempt_limits(cast(HttpRequest, self.request), name))
+            return FailedSignIn.objects.begin(list_attempt_limits(cast(HttpRequest, self.request), name))
         except TooManyFailures as refusal:
             self.wait_s = refusal.seconds
             minutes = math.ceil(refusal.seconds / 60)
@@ -122,11 +122,11 @@ class SignInView(LoginView):
     def get_redirect_url(self, request: HttpRequest | None = None) -> str:
         """Return the address in `next`, or the nearest page above it if it accepts only POST. "" without `next`."""
         address = super().get_redirect_url()
-        return nearest_page(address) if address else ""
+        return find_nearest_page(address) if address else ""
 
     def form_valid(self, form: AuthenticationForm) -> HttpResponse:
         response = super().form_valid(form)
-        content = {"account": account_key(form.cleaned_data["username"]), "browser": secrets.token_hex(16)}
+        content = {"account": hash_account(form.cleaned_data["username"]), "browser": secrets.token_hex(16)}
         response.set_cookie(
             BROWSER_COOKIE,
             signing.dumps(content, salt=BROWSER_SALT),

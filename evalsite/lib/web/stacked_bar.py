@@ -15,7 +15,7 @@ class Segment(NamedTuple):
     width: float
 
 
-def segments(parts: Sequence[tuple[str, float]], total: float) -> list[Segment]:
+def compute_segments(parts: Sequence[tuple[str, float]], total: float) -> list[Segment]:
     """Return the parts above zero side by side, each at least SLIVER wide. The rest of 100 per cent stays empty."""
     shown = [(name, amount) for name, amount in parts if amount > 0]
     if total <= 0 or not shown:

@@ -17,7 +17,7 @@ from django.core.management.base import CommandError
 
 from datasets_app.models import Dataset
 from evalsite.lib.ops.commands import BAD_INPUT, WORK_FAILED, OutputCommand
-from evalsite.lib.ops.supervisor import Child, GivingUp, keep_running
+from evalsite.lib.ops.supervisor import Child, GivingUp, run_forever
 from grading_app import demo_data
 from grading_app.demo_data import (
     DATASETS,
@@ -80,7 +80,7 @@ class Command(OutputCommand):
         migrate()
         password = demo_data.password_of_user()
         # The worker takes some seconds to start. The work below goes on meanwhile.
-        with nullcontext() if demo_data.is_finished() else keep_running(_worker()):
+        with nullcontext() if demo_data.is_finished() else run_forever(_worker()):
             self._curate()
             models = demo_data.simulated_models()
             with simulator_process(models) as provider:

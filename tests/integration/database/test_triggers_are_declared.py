@@ -7,7 +7,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.db import connection, transaction
 
 from evalsite.lib import triggers
-from evalsite.lib.triggers import InstallTriggers, declared_version, installed_versions, read_declarations
+from evalsite.lib.triggers import InstallTriggers, read_declarations, read_declared_version, read_installed_versions
 
 APPS = ["lib", "datasets_app", "runs_app", "grading_app"]
 TRIGGERS = """
@@ -144,28 +144,28 @@ def test_each_app_declares_the_triggers_of_its_own_tables_once_and_describes_eve
 
 @pytest.mark.parametrize("app", APPS)
 def test_the_last_migration_that_installs_triggers_installs_the_present_file(app):
-    assert installed_versions(app)[-1] == declared_version(app)
+    assert read_installed_versions(app)[-1] == read_declared_version(app)
 
 
 def test_a_file_that_no_migration_installs_is_refused_with_the_line_to_add(monkeypatch):
     changed = read_declarations("runs_app") + "-- changed\n"
     monkeypatch.setattr(triggers, "read_declarations", lambda app: changed)
-    operation = InstallTriggers("runs_app", installed_versions("runs_app")[-1])
+    operation = InstallTriggers("runs_app", read_installed_versions("runs_app")[-1])
     refused = pytest.raises(ImproperlyConfigured, match="runs_app has changed")
     with connection.schema_editor() as editor, refused as error:
         operation.database_forwards("runs_app", editor, None, None)
-    assert f'InstallTriggers("runs_app", "{declared_version("runs_app")}")' in str(error.value)
+    assert f'InstallTriggers("runs_app", "{read_declared_version("runs_app")}")' in str(error.value)
 
 
 def test_a_later_migration_replaces_the_triggers_and_an_earlier_one_waits_for_it(monkeypatch):
-    first = installed_versions("runs_app")[-1]
+    first = read_installed_versions("runs_app")[-1]
     changed = (
         "CREATE TRIGGER runs_app_worker_no_update BEFORE UPDATE ON runs_app_worker"
         " FOR EACH ROW EXECUTE FUNCTION evalsite_refuse_change('rule', 'remedy');"
     )
     monkeypatch.setattr(triggers, "read_declarations", lambda app: changed)
-    second = declared_version("runs_app")
-    monkeypatch.setattr(triggers, "installed_versions", lambda app: [first, second])
+    second = read_declared_version("runs_app")
+    monkeypatch.setattr(triggers, "read_installed_versions", lambda app: [first, second])
     before = read_database()
     with connection.schema_editor() as editor:
         InstallTriggers("runs_app", first).database_forwards("runs_app", editor, None, None)

@@ -4,7 +4,7 @@ import pytest
 from django.apps import apps
 from django.db import IntegrityError, connection, transaction
 
-from evalsite.lib.choice_constraints import constraint_name, fields_with_choices
+from evalsite.lib.choice_constraints import build_constraint_name, list_choice_fields
 from tests import factories
 
 pytestmark = pytest.mark.django_db
@@ -14,7 +14,7 @@ CHOSEN = [
     (model, field)
     for app in OURS
     for model in apps.get_app_config(app).get_models(include_auto_created=True)
-    for field in fields_with_choices(model)
+    for field in list_choice_fields(model)
 ]
 
 
@@ -34,7 +34,7 @@ def test_there_are_columns_with_choices():
 
 @pytest.mark.parametrize(("model", "field"), CHOSEN, ids=lambda one: getattr(one, "__name__", None) or one.name)
 def test_every_column_with_choices_is_checked_against_all_of_them(model, field):
-    check = checks_of(model._meta.db_table).get(constraint_name(model, field))
+    check = checks_of(model._meta.db_table).get(build_constraint_name(model, field))
     assert check, f"{model.__name__} needs @constrain_choices and a migration"
     for value, _ in field.flatchoices:
         assert f"'{value}'" in check

@@ -16,7 +16,7 @@ from evalsite.lib.ops.versions import (
     RELEASE,
     SchemaMismatch,
     check_schema,
-    code_version,
+    get_version,
     list_migrations,
 )
 from runs_app import tasks
@@ -42,12 +42,12 @@ def migrations_as_before(run):
 def test_the_release_is_that_of_the_project():
     project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())["project"]
     assert project["version"] == RELEASE
-    assert code_version().startswith(f"{RELEASE}+")
+    assert get_version().startswith(f"{RELEASE}+")
 
 
 def test_a_worker_says_its_version(run):
     drain(answering())
-    assert Worker.objects.get().version == code_version()
+    assert Worker.objects.get().version == get_version()
 
 
 def test_its_pace_is_of_the_last_minute(run, monkeypatch):

@@ -9,7 +9,7 @@ import pytest
 from django.urls import reverse
 
 from datasets_app.models import Dataset
-from evalsite.lib.ops.versions import code_commit, code_version
+from evalsite.lib.ops.versions import get_commit, get_version
 from runs_app import run_control
 from runs_app.models import Dimension, Prompt, Sampler
 from runs_app.planning.cost_estimate import Estimate, estimate
@@ -83,7 +83,7 @@ def test_it_holds_all_of_the_estimate_that_no_other_part_of_it_says(ada):
 
 def test_it_names_the_version_and_the_commit_of_the_code(launched):
     content = launched.manifests.get().content
-    assert content["evalsite"] == {"version": code_version(), "commit": code_commit()}
+    assert content["evalsite"] == {"version": get_version(), "commit": get_commit()}
     assert content["evalsite"]["version"].startswith("0.1.0+")
 
 
@@ -91,9 +91,9 @@ def test_the_commit_is_that_of_the_checkout_or_empty_without_one(settings, tmp_p
     checkout = settings.BASE_DIR
     command = ["git", "-C", checkout, "rev-parse", "HEAD"]
     told = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert code_commit.__wrapped__() == told.stdout.strip()
+    assert get_commit.__wrapped__() == told.stdout.strip()
     settings.BASE_DIR = tmp_path
-    assert code_commit.__wrapped__() == ""
+    assert get_commit.__wrapped__() == ""
 
 
 def test_it_holds_every_setting_that_a_file_can_say(launched):

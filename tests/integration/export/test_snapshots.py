@@ -10,7 +10,7 @@ from django.core.management import CommandError, call_command
 from django.db import IntegrityError, transaction
 from django.urls import reverse
 
-from evalsite.lib.ops.versions import code_commit, code_version
+from evalsite.lib.ops.versions import get_commit, get_version
 from evalsite.lib.stats.wilson import wilson
 from grading_app.export.formats import TABLES, export_chunks
 from grading_app.export.snapshots import SnapshotError, make_snapshot, path_of
@@ -85,13 +85,13 @@ def test_its_card_says_how_many_of_what_from_the_rows(experiment):
 def test_its_facts_and_card_hold_the_version_and_the_results_with_their_methods(experiment):
     found = parts(make_snapshot(experiment, by=experiment.owner))
     facts = json.loads(found["facts.json"])
-    assert facts["evalsite"] == {"version": code_version(), "commit": code_commit()}
+    assert facts["evalsite"] == {"version": get_version(), "commit": get_commit()}
     (line,) = facts["results"]["scores"]
     expected = wilson(3, 3)
     assert (line["measure"], line["mean"], line["method"]) == ("numeric", 1, "Wilson")
     assert (line["low"], line["high"]) == pytest.approx((expected.low, expected.high))
     card = found["study-card.md"].decode()
-    assert f"| evalsite | {code_version()} |" in card
+    assert f"| evalsite | {get_version()} |" in card
     assert "| numeric | small | 3 | 3 | 0 | 1 | 0 | 0.4385 to 1 | Wilson |" in card
 
 

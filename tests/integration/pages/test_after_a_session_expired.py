@@ -3,7 +3,7 @@
 import pytest
 from django.urls import reverse
 
-from evalsite.lib.web.addresses import accepts_get, nearest_page
+from evalsite.lib.web.addresses import accepts_get, find_nearest_page
 from tests.integration.pages.test_access_matrix import MATRIX, served, values_of
 
 SITE = "http://testserver"
@@ -41,7 +41,7 @@ def test_a_form_that_was_sent_too_late_leads_to_a_page(name, lab, client):
 
 
 def accepts_get_at(address):
-    return nearest_page(address) == address
+    return find_nearest_page(address) == address
 
 
 @pytest.mark.parametrize("name", [name for name in served() if MATRIX[name].method == "get"])

@@ -7,7 +7,7 @@ import pytest
 import time_machine
 from django.utils import timezone
 
-from evalsite.lib.ops.versions import code_version
+from evalsite.lib.ops.versions import get_version
 from evalsite.lib.text.number_format import format_count
 from runs_app.models import CachedAnswer, Trial, Worker
 from runs_app.views import endpoints
@@ -29,10 +29,10 @@ def test_a_worker_of_another_version_is_flagged_while_it_is_alive(as_):
     make_worker("bench", per_minute=1_200.4)
     make_worker("gone", seen_s_ago=5, left_at=timezone.now())
     text = re.sub(r"\n\s*", " ", as_("researcher").get("/workers/").content.decode())
-    assert f'1 alive worker runs a different version from this site (<span class="mono">{code_version()}</span>' in text
+    assert f'1 alive worker runs a different version from this site (<span class="mono">{get_version()}</span>' in text
     assert '<span class="chip">another</span>' in row_of(text, "bench")
     assert format_count(1_200) in row_of(text, "bench")
-    Worker.objects.update(version=code_version())
+    Worker.objects.update(version=get_version())
     text = as_("researcher").get("/workers/").content.decode()
     assert "another" not in text
 

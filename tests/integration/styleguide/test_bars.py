@@ -13,7 +13,7 @@ counts = st.integers(min_value=0, max_value=10**7)
 @given(st.lists(counts, min_size=1, max_size=4), counts)
 def test_segments_lie_side_by_side_within_the_bar(amounts, pending):
     parts = [(str(number), amount) for number, amount in enumerate(amounts)]
-    placed = stacked_bar.segments(parts, sum(amounts) + pending)
+    placed = stacked_bar.compute_segments(parts, sum(amounts) + pending)
     assert [part.name for part in placed] == [name for name, amount in parts if amount]
     end = 0.0
     for part in placed:
@@ -24,13 +24,13 @@ def test_segments_lie_side_by_side_within_the_bar(amounts, pending):
 
 
 def test_one_failure_in_a_million_is_still_seen():
-    done, failed = stacked_bar.segments([("done", 999_999), ("failed", 1)], 1_000_000)
+    done, failed = stacked_bar.compute_segments([("done", 999_999), ("failed", 1)], 1_000_000)
     assert failed.width == stacked_bar.SLIVER
     assert done.width + failed.width == pytest.approx(100)
 
 
 def test_nothing_at_all_is_an_empty_track():
-    assert stacked_bar.segments([("done", 0)], 0) == []
+    assert stacked_bar.compute_segments([("done", 0)], 0) == []
 
 
 def render(template, **context):

@@ -5,7 +5,7 @@ from html.parser import HTMLParser
 import pytest
 from django.template import engines
 
-from evalsite.lib.text.diff import side_by_side
+from evalsite.lib.text.diff import compare_lines
 
 PAYLOADS = [
     "<script>alert(1)</script>",
@@ -93,6 +93,6 @@ def test_markup_of_the_template_inside_a_block_tag_is_kept(tag):
 
 
 def test_pieces_of_a_text_comparison_are_marked_escaped_and_joined_without_spaces():
-    (row,) = side_by_side("Be <i>fair", "Be <i>strict")
+    (row,) = compare_lines("Be <i>fair", "Be <i>strict")
     sides = render("{% text_diff row.before 'del' %}|{% text_diff row.after 'ins' %}", row=row)
     assert sides == "Be &lt;i&gt;<del>fair</del>|Be &lt;i&gt;<ins>strict</ins>"

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from evalsite.lib.ops import supervisor
-from evalsite.lib.ops.supervisor import Child, GivingUp, Supervisor, keep_running
+from evalsite.lib.ops.supervisor import Child, GivingUp, Supervisor, run_forever
 from tests.system.up.conftest import until
 
 
 @pytest.fixture(autouse=True)
 def without_patience(monkeypatch):
     monkeypatch.setattr(supervisor, "FIRST_DELAY_S", 0.01)
-    monkeypatch.setattr(supervisor, "LOOK_S", 0.01)
+    monkeypatch.setattr(supervisor, "CHECK_S", 0.01)
 
 
 def shell(script: str, **options) -> Child:
@@ -55,11 +55,11 @@ def test_one_that_never_comes_up_is_given_up_with_its_name_and_ending():
 def test_what_a_child_forked_ends_with_it(tmp_path):
     forked = tmp_path / "forked"
     child = shell(f"sleep 60 & echo $! > '{forked}.new'; mv '{forked}.new' '{forked}'; kill -9 $$")
-    child.look(time.monotonic())
+    child.check(time.monotonic())
     until(child.has_ended)
     orphan = int(forked.read_text())
     assert is_running(orphan)
-    child.look(time.monotonic())
+    child.check(time.monotonic())
     until(lambda: not is_running(orphan))
 
 
@@ -75,7 +75,7 @@ def test_a_child_that_ignores_the_stop_is_killed_after_its_grace(tmp_path):
 
 def test_every_line_of_a_child_is_passed_on_with_its_name(capfd, tmp_path):
     child = shell("echo first; echo second >&2; touch done; sleep 60", directory=tmp_path)
-    with keep_running(child):
+    with run_forever(child):
         until((tmp_path / "done").exists)
         said = []
         until(lambda: said.append(capfd.readouterr().err) or "second" in "".join(said))
@@ -111,7 +111,7 @@ def test_a_chore_that_fails_is_said_and_tried_again(caplog, tmp_path):
 
 def test_a_block_is_ended_when_the_child_beside_it_cannot_run():
     began = time.monotonic()
-    with pytest.raises(GivingUp, match="ended with 7"), keep_running(shell("exit 7")):
+    with pytest.raises(GivingUp, match="ended with 7"), run_forever(shell("exit 7")):
         time.sleep(120)
     assert time.monotonic() - began < 60
 
@@ -120,7 +120,7 @@ def test_a_keyboard_interrupt_in_the_block_stays_one():
     child = shell("sleep 60")
 
     def interrupted():
-        with keep_running(child):
+        with run_forever(child):
             until(lambda: child.pid)
             raise KeyboardInterrupt
 

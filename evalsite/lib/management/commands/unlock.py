@@ -6,7 +6,7 @@ from argparse import ArgumentParser
 from typing import Any
 
 from evalsite.lib.ops.commands import OutputCommand, refuse_input
-from evalsite.lib.web.sign_in import account_key, address_key, clear_failures
+from evalsite.lib.web.sign_in import clear_failures, hash_account, hash_address
 
 
 class Command(OutputCommand):
@@ -20,6 +20,6 @@ class Command(OutputCommand):
     def handle(self, *args: Any, name: str | None, address: str | None, all: bool, **options: Any) -> None:
         if not (name or address or all):
             refuse_input("name: say whose failed sign-ins to forget: a name, --address ADDRESS or --all")
-        keys = [key for key in (name and account_key(name), address and address_key(address)) if key]
+        keys = [key for key in (name and hash_account(name), address and hash_address(address)) if key]
         n = clear_failures(None if all else keys)
         self.say(f"{n} failed sign-in{'' if n == 1 else 's'} forgotten")
