@@ -14,8 +14,9 @@ from datasets_app.models.history import Actor, record_changes
 from runs_app.models import Dimension, Experiment, LanguageModel, Prompt, Run, Sampler
 from runs_app.planning.cost_estimate import Estimate, estimate_design, needs_confirmation
 from runs_app.planning.design import Design
+from runs_app.planning.spec_errors import SpecError
 from runs_app.planning.spec_io import SETTINGS, ExperimentBuilder
-from runs_app.planning.specs import ExperimentSpec, ExtensionSpec, SpecError
+from runs_app.planning.specs import ExperimentSpec, ExtensionSpec
 
 VERSIONED_AXES = ("prompts", "samplers", "dimensions")
 DEFAULT_REASON = "The design was extended"

@@ -17,7 +17,7 @@ from runs_app.forms.draws import draw_again
 from runs_app.forms.experiments import ExperimentFileForm, ExperimentForm
 from runs_app.forms.launched_experiment import LaunchedExperimentForm
 from runs_app.models import Experiment
-from runs_app.planning import spec_io
+from runs_app.planning import spec_errors, spec_io, spec_reader
 from runs_app.planning.design import Design
 from runs_app.planning.design_summary import DesignSummary, summarise_design
 from runs_app.views.permissions import editable_experiment, get_posted_data
@@ -61,9 +61,9 @@ def experiment_from_file(request: HttpRequest) -> HttpResponse:
     form = ExperimentFileForm(*get_posted_data(request))
     if request.method == "POST" and form.is_valid():
         try:
-            spec = spec_io.read_yaml(form.cleaned_data["text"])
+            spec = spec_reader.read_yaml(form.cleaned_data["text"])
             experiment = spec_io.create_experiment(spec, by=cast(User, request.user))
-        except spec_io.SpecError as problem:
+        except spec_errors.SpecError as problem:
             form.add_error(None, problem.problems)
         else:
             messages.success(request, f"{experiment} was created as a draft.")

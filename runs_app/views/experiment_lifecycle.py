@@ -20,7 +20,7 @@ from runs_app.forms.audience import ShareForm
 from runs_app.forms.experiments import DuplicateForm
 from runs_app.forms.run_control import SteeringForm
 from runs_app.models import Experiment
-from runs_app.planning import spec_io
+from runs_app.planning import spec_errors, spec_io
 from runs_app.views.permissions import editable_experiment, get_posted_data, visible_experiment
 
 
@@ -33,7 +33,7 @@ def experiment_duplicate(request: HttpRequest, slug: str) -> HttpResponse:
     if request.method == "POST" and form.is_valid():
         try:
             copy = spec_io.duplicate(experiment, form.cleaned_data["slug"], by=cast(User, request.user))
-        except spec_io.SpecError as problem:
+        except spec_errors.SpecError as problem:
             form.add_error("slug", problem.problems)
         else:
             messages.success(request, f"{copy} is a draft of the same design.")

@@ -48,8 +48,10 @@ from runs_app.planning.extension import (
     read_extension,
 )
 from runs_app.planning.plan import PlanReport
-from runs_app.planning.spec_io import SpecError, build_spec, create_experiment, duplicate, read_yaml, to_yaml
-from runs_app.planning.specs import ExtensionSpec, read_extension_yaml
+from runs_app.planning.spec_errors import SpecError
+from runs_app.planning.spec_io import build_spec, create_experiment, duplicate, to_yaml
+from runs_app.planning.spec_reader import read_extension_yaml, read_yaml
+from runs_app.planning.specs import ExtensionSpec
 from runs_app.planning.work import PlanError
 
 # Fields that `set` changes, with the names of their options.

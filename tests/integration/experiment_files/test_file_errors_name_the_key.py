@@ -1,7 +1,8 @@
 import pytest
 
-from runs_app.planning import specs
-from runs_app.planning.specs import SpecError, read_yaml
+from runs_app.planning import spec_errors
+from runs_app.planning.spec_errors import SpecError
+from runs_app.planning.spec_reader import read_yaml
 
 GOOD = """
 experiment: pilot
@@ -109,14 +110,14 @@ def test_money_is_what_was_written():
 def test_a_file_is_read_no_further_than_its_limits(monkeypatch):
     """600 kB of keys took half a minute: most of it for a similar name of each."""
     compared = []
-    monkeypatch.setattr(specs, "did_you_mean", lambda *key, **how: compared.append(key) or "")
+    monkeypatch.setattr(spec_errors, "did_you_mean", lambda *key, **how: compared.append(key) or "")
     many = "\n".join(f"k{number}: v" for number in range(60_000))
     with pytest.raises(SpecError, match=r"more than 20,000 values are not read; write a file this large as JSON"):
         read_yaml(many)
     with pytest.raises(SpecError) as caught:
         read_yaml("{" + ", ".join(f'"k{number}": 1' for number in range(60_000)) + "}")
-    assert len(caught.value.problems) == specs.MOST_PROBLEMS + 1
+    assert len(caught.value.problems) == spec_errors.MOST_PROBLEMS + 1
     assert caught.value.problems[-1].endswith("more problems")
-    assert len(compared) <= specs.MOST_PROBLEMS
+    assert len(compared) <= spec_errors.MOST_PROBLEMS
     with pytest.raises(SpecError, match="the file has 1,000,001 characters; at most 1,000,000 are read"):
         read_yaml("x" * 1_000_001)

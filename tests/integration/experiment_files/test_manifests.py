@@ -15,7 +15,9 @@ from runs_app.models import Dimension, Prompt, Sampler
 from runs_app.planning.cost_estimate import Estimate, estimate
 from runs_app.planning.design import Design
 from runs_app.planning.manifests import write_manifest
-from runs_app.planning.spec_io import SETTINGS, SpecError, create_experiment, read_yaml
+from runs_app.planning.spec_errors import SpecError
+from runs_app.planning.spec_io import SETTINGS, create_experiment
+from runs_app.planning.spec_reader import read_yaml
 from tests.factories.drafts import (
     get_or_make_user,
     make_draft_dimension,

@@ -13,7 +13,9 @@ from grading_app.export.formats import export_chunks
 from grading_app.models import GradeCondition, Grading
 from grading_app.scoring.grading import grade
 from runs_app.models import Experiment
-from runs_app.planning.spec_io import SpecError, create_experiment, read_yaml, to_yaml
+from runs_app.planning.spec_errors import SpecError
+from runs_app.planning.spec_io import create_experiment, to_yaml
+from runs_app.planning.spec_reader import read_yaml
 from tests import factories
 
 pytestmark = pytest.mark.django_db

@@ -11,7 +11,8 @@ from evalsite.lib import permissions
 from grading_app.models import RaterAssignment, RatingQueue
 from runs_app.models import Experiment
 from runs_app.planning.plan import plan
-from runs_app.planning.spec_io import SpecError, duplicate
+from runs_app.planning.spec_errors import SpecError
+from runs_app.planning.spec_io import duplicate
 from tests import factories
 
 pytestmark = pytest.mark.django_db

@@ -6,7 +6,7 @@ from django.urls import reverse
 from evalsite.lib import permissions
 from runs_app import run_control
 from runs_app.models import Experiment, Manifest, Point, Run, Trial
-from runs_app.planning import spec_io
+from runs_app.planning import spec_io, spec_reader
 from runs_app.planning.cost_estimate import estimate
 from runs_app.planning.design import Design
 from runs_app.planning.design_summary import summarise_experiment
@@ -120,7 +120,7 @@ def test_the_policy_is_part_of_the_file_and_of_a_copy(dev):
     assert written == {"policy": "dev", "dev_samples": 1}
     plain = make_draft_experiment("other", dataset=dev.dataset, models=[], prompts=[], samplers=[])
     assert "budget" not in spec_io.build_spec(plain)
-    again = spec_io.read_yaml(spec_io.to_yaml(dev)).model_copy(update={"experiment": "again"})
+    again = spec_reader.read_yaml(spec_io.to_yaml(dev)).model_copy(update={"experiment": "again"})
     made = spec_io.create_experiment(again, by=get_or_make_user(), trusted=True)
     copy = spec_io.duplicate(dev, "copy", by=get_or_make_user())
     for one in (made, copy):

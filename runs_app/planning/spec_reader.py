@@ -1,0 +1,82 @@
+"""Experiment files from YAML to specifications. Pure."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
+
+from evalsite.lib.text.strict_yaml import FileError, parse_yaml
+from runs_app.planning.model_draw import DrawSpec
+from runs_app.planning.spec_errors import SpecError, describe_problems
+from runs_app.planning.spec_types import Strict
+from runs_app.planning.specs import ExperimentSpec, ExtensionSpec
+
+Spec = TypeVar("Spec", bound=Strict)
+Part = TypeVar("Part", bound=Strict)
+
+
+def read_extension_yaml(text: str) -> ExtensionSpec:
+    """Return the extension from a file: a whole edited experiment file, or only the keys of an ExtensionSpec."""
+    content = _parse(text)
+    if isinstance(content, dict) and "experiment" in content:
+        return _select_extension(read_spec(content))
+    if not isinstance(content, dict) or "settings" in content:
+        raise SpecError(["an extension is a mapping with models, prompts, samplers, dimensions or samples"])
+    return _validate(ExtensionSpec, content)
+
+
+def _select_extension(spec: ExperimentSpec) -> ExtensionSpec:
+    if isinstance(spec.models, DrawSpec):
+        raise SpecError(["models: a draw is made when an experiment is created; name the models that join"])
+    axes = {name: getattr(spec, name) for name in ("models", "prompts", "samplers", "dimensions")}
+    others = spec.model_dump(exclude_none=True, exclude={*axes, "experiment", "dataset", "samples"})
+    settings = {
+        **{key: value for key, value in others.items() if not isinstance(value, dict)},
+        **{f"budget.{key}": value for key, value in others["budget"].items()},
+        **({"adaptive": spec.adaptive.content} if spec.adaptive else {}),
+        **({"grade.scorers": spec.grade.written} if spec.grade.scorers else {}),
+    }
+    return ExtensionSpec.model_construct(dataset=spec.dataset, samples=spec.samples, settings=settings, **axes)
+
+
+def read_yaml(text: str) -> ExperimentSpec:
+    """Return the specification from an experiment file or a manifest. Raise SpecError for anything else."""
+    return read_spec(_parse(text))
+
+
+def read_section(text: str, spec: type[Part], what: str) -> Part:
+    """Return a part of an experiment file, such as a prompt, from a file of its own.
+
+    Raise SpecError; each path in it starts with `what`.
+    """
+    content = _parse(text)
+    if not isinstance(content, dict):
+        raise SpecError([f"{what}: the file is a mapping that starts with name: NAME"])
+    try:
+        return spec.model_validate(content)
+    except ValidationError as error:
+        raise SpecError([f"{what}.{sentence}" for sentence in describe_problems(error, spec)]) from None
+
+
+def _parse(text: str) -> Any:
+    """Return the content of a file, or the design in a manifest. Raise SpecError if it is not YAML."""
+    try:
+        content = parse_yaml(text)
+    except FileError as error:
+        raise SpecError([str(error)]) from None
+    return content["design"] if isinstance(content, dict) and "design" in content else content
+
+
+def read_spec(content: Any) -> ExperimentSpec:
+    """Return the specification from a mapping, as `read_yaml` does from text."""
+    if not isinstance(content, dict):
+        raise SpecError(["an experiment file is a mapping that starts with experiment: NAME"])
+    return _validate(ExperimentSpec, content)
+
+
+def _validate(kind: type[Spec], content: Any) -> Spec:
+    try:
+        return kind.model_validate(content)
+    except ValidationError as error:
+        raise SpecError(describe_problems(error, kind)) from None
