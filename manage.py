@@ -43,7 +43,7 @@ def database() -> AbstractContextManager[None]:
 
     leave_on_signals()
     data_dir = Path(os.environ.get("EVALSITE_DATA_DIR") or Path(__file__).resolve().parent / "var")
-    return Embedded(data_dir / "postgres").held()
+    return Embedded(data_dir / "postgres").running()
 
 
 def leave_on_signals() -> None:
@@ -92,7 +92,7 @@ def main() -> None:
     from django.core.management import execute_from_command_line
 
     from evalsite.lib.ops.environment import SettingError, refuse_unknown
-    from evalsite.lib.ops.postgres import PostgresError
+    from evalsite.lib.ops.postgres_programs import PostgresError
     from evalsite.lib.ops.private_files import UMASK
 
     os.umask(UMASK)

@@ -49,7 +49,7 @@ def pytest_configure(config):
     careless = {"fsync": "off", "full_page_writes": "off"} if os.environ.get("EVALSITE_DATA_DIR") else {}
     stack = ExitStack()
     with patch.dict(postgres.SETTINGS, careless):
-        stack.enter_context(postgres.Embedded(settings.DATA_DIR / "postgres").held())
+        stack.enter_context(postgres.Embedded(settings.DATA_DIR / "postgres").running())
     config.add_cleanup(stack.close)
 
 

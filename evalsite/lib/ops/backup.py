@@ -20,7 +20,7 @@ from pathlib import Path
 from django.conf import settings
 from django.db import connection
 
-from evalsite.lib.ops.postgres import find_programs
+from evalsite.lib.ops.postgres_programs import find_programs
 from evalsite.lib.ops.private_files import close_folder
 
 DUMPS = "evalsite-*.dump"

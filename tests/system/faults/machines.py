@@ -94,13 +94,13 @@ def database_on(machine, embedded):
     embedded._write_access_rules()
     with embedded._hba_file.open("a") as rules:
         rules.write(f"host all all {NET}.0/24 trust\n")
-    settings = {"listen_addresses": machine.address, "port": PORT, **embedded._places()}
+    settings = {"listen_addresses": machine.address, "port": PORT, **embedded._path_settings()}
     options = [f"--{name}={value}" for name, value in settings.items()]
     owner = cluster.stat()
     as_owner = ["setpriv", f"--reuid={owner.st_uid}", f"--regid={owner.st_gid}", "--clear-groups"]
     with embedded.log.open("ab") as log:
         server = subprocess.Popen(
-            [IP, "netns", "exec", machine.name, *as_owner, embedded._bin / "postgres", "-D", cluster, *options],
+            [IP, "netns", "exec", machine.name, *as_owner, embedded._programs.folder / "postgres", "-D", cluster, *options],
             cwd="/",
             stdout=log,
             stderr=log,

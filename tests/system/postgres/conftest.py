@@ -23,7 +23,7 @@ USE = (
     "e = Embedded(Path(sys.argv[1])); "
 )
 # Says `in` once it holds the server and leaves when its input ends.
-HOLD = USE + "h = e.held(); h.__enter__(); print('in', flush=True); sys.stdin.read(); h.__exit__(None, None, None)"
+HOLD = USE + "h = e.running(); h.__enter__(); print('in', flush=True); sys.stdin.read(); h.__exit__(None, None, None)"
 
 
 def quickest_disk() -> str:

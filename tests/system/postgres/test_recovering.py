@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from evalsite.lib.ops import postgres
-from evalsite.lib.ops.postgres import Embedded, PostgresError
+from evalsite.lib.ops.postgres import Embedded
+from evalsite.lib.ops.postgres_programs import PostgresError
 from tests.system.postgres.conftest import USE, Spawn, leaves_nothing, postmaster, query, servers_in, wait_for
 
 pytestmark = pytest.mark.processes
@@ -22,7 +23,7 @@ def kill_server(embedded: Embedded) -> None:
 def stranger(embedded: Embedded) -> Iterator["subprocess.Popen[bytes]"]:
     """A live process of the server's own user: PostgreSQL itself takes its id for a running server's."""
     embedded.start()
-    with subprocess.Popen(["/bin/sleep", "300"], cwd="/", **embedded._identity) as process:
+    with subprocess.Popen(["/bin/sleep", "300"], cwd="/", **embedded._programs.identity) as process:
         yield process
         process.kill()
 

@@ -43,15 +43,15 @@ def test_the_last_user_out_stops_the_server(embedded: Embedded, hold: Hold) -> N
 
 
 def test_a_block_inside_a_block_keeps_the_server(embedded: Embedded) -> None:
-    with embedded.held():
-        with Embedded(embedded.data_dir).held():
+    with embedded.running():
+        with Embedded(embedded.data_dir).running():
             pass
         assert query(embedded, "SELECT 1") == 1
     assert leaves_nothing(embedded)
 
 
 def test_an_error_within_the_block_stops_the_server_too(embedded: Embedded) -> None:
-    with pytest.raises(ZeroDivisionError), embedded.held():
+    with pytest.raises(ZeroDivisionError), embedded.running():
         _ = 1 / 0
     assert leaves_nothing(embedded)
 
@@ -70,7 +70,7 @@ def test_a_server_that_a_killed_user_left_is_taken_over_by_the_next(embedded: Em
     running = postmaster(embedded)
     killed.send_signal(signal.SIGKILL)
     killed.wait()
-    with embedded.held():
+    with embedded.running():
         assert postmaster(embedded) == running
     assert leaves_nothing(embedded)
 
@@ -78,14 +78,14 @@ def test_a_server_that_a_killed_user_left_is_taken_over_by_the_next(embedded: Em
 def test_a_forked_child_that_unwinds_the_block_does_not_stop_the_server(embedded: Embedded, spawn: Spawn) -> None:
     fork = "child = os.fork(); sys.exit(0) if child == 0 else os.waitpid(child, 0)"
     look = "import psycopg; psycopg.connect(**e.connection()).execute('SELECT 1'); print('still there')"
-    parent = spawn(f"{USE}\nwith e.held():\n    {fork}\n    {look}", embedded.data_dir)
+    parent = spawn(f"{USE}\nwith e.running():\n    {fork}\n    {look}", embedded.data_dir)
     assert parent.communicate(timeout=60) == ("still there\n", "")
     assert leaves_nothing(embedded)
 
 
 def test_an_orphaned_child_of_a_user_does_not_lock_out_the_next(embedded: Embedded, spawn: Spawn, hold: Hold) -> None:
     fork = "os.fork() or (print(os.getpid(), flush=True), os.close(1), os.close(2), sys.stdin.read(), os._exit(0))"
-    parent = spawn(f"{USE}\nwith e.held():\n    {fork}", embedded.data_dir)
+    parent = spawn(f"{USE}\nwith e.running():\n    {fork}", embedded.data_dir)
     orphan = int(line_of(parent))
     assert parent.wait(timeout=60) == 0
     os.kill(orphan, 0)
@@ -126,7 +126,7 @@ def test_joining_and_leaving_wait_while_another_starts_or_stops(embedded: Embedd
 
 def test_users_that_come_and_go_at_once_always_find_it_running(embedded: Embedded, spawn: Spawn) -> None:
     embedded.start()
-    turn = "with e.held(): psycopg.connect(**e.connection()).execute('SELECT 1')"
+    turn = "with e.running(): psycopg.connect(**e.connection()).execute('SELECT 1')"
     code = f"{USE}\nimport psycopg\nfor _ in range(8):\n    {turn}\nprint('fine')"
     users = [spawn(code, embedded.data_dir) for _ in range(4)]
     assert [user.communicate(timeout=60) for user in users] == [("fine\n", "")] * 4

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from evalsite.lib.ops import postgres
-from evalsite.lib.ops.postgres import Embedded, PostgresError
+from evalsite.lib.ops import postgres_programs
+from evalsite.lib.ops.postgres import Embedded
+from evalsite.lib.ops.postgres_programs import PostgresError
 from tests.system.postgres.conftest import USE, Spawn, leaves_nothing, postmaster, query, servers_in, wait_for
 
 pytestmark = pytest.mark.processes
@@ -129,10 +130,10 @@ def test_a_folder_without_programs_is_refused_by_name(
 
 
 def test_another_postgresql_serves_where_the_wheel_is_missing(fresh: Embedded, monkeypatch: pytest.MonkeyPatch) -> None:
-    others = postgres._system_programs()
+    others = postgres_programs._find_system_programs()
     if not others:
         pytest.skip("this machine has no PostgreSQL of its own")
-    monkeypatch.setattr(postgres, "_wheel_programs", lambda: None)
+    monkeypatch.setattr(postgres_programs, "_find_wheel_programs", lambda: None)
     fresh.start()
     assert Path(f"/proc/{postmaster(fresh)}/exe").readlink().parent == others[0].resolve()
     assert query(fresh, "SHOW server_encoding") == "UTF8"

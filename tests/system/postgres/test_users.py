@@ -12,8 +12,9 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from evalsite.lib.ops import postgres
-from evalsite.lib.ops.postgres import Embedded, PostgresError
+from evalsite.lib.ops import postgres_programs
+from evalsite.lib.ops.postgres import Embedded
+from evalsite.lib.ops.postgres_programs import PostgresError
 from tests.system.postgres.conftest import HOLD, ROOT, USE, Spawn, leaves_nothing, line_of, postmaster, query
 
 pytestmark = [
@@ -151,7 +152,7 @@ def test_a_folder_closed_to_that_user_is_named_with_a_remedy(place: Path) -> Non
 def test_programs_closed_to_that_user_are_copied(
     embedded: Embedded, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    wheel = postgres._wheel_programs()
+    wheel = postgres_programs._find_wheel_programs()
     assert wheel
     closed = place / "closed"
     closed.mkdir(mode=0o700)
@@ -159,7 +160,9 @@ def test_programs_closed_to_that_user_are_copied(
     for folder in (package, package.with_name(f"{package.name}.libs")):
         shutil.copytree(folder, closed / folder.name, ignore=shutil.ignore_patterns("pginstall", "include", "share"))
     shutil.copytree(wheel.parent / "share", closed / package.name / "pginstall18" / "share")
-    monkeypatch.setattr(postgres, "_wheel_programs", lambda: closed / package.name / "pginstall18" / "bin")
+    monkeypatch.setattr(
+        postgres_programs, "_find_wheel_programs", lambda: closed / package.name / "pginstall18" / "bin"
+    )
     embedded.start()
     assert Path(f"/proc/{postmaster(embedded)}/exe").readlink().is_relative_to(embedded.data_dir)
     assert query(embedded, "SELECT 1") == 1

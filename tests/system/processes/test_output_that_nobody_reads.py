@@ -36,7 +36,7 @@ LOOKS = [
 def place(prepared: Path) -> Iterator[Path]:
     with open_folder() as folder:
         copy_folder(prepared, folder / "data")
-        with Embedded(folder / "data" / "postgres").held():
+        with Embedded(folder / "data" / "postgres").running():
             yield folder
 
 

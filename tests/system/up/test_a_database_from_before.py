@@ -30,7 +30,7 @@ FROM django_migrations
 @pytest.fixture
 def former(place):
     embedded = Embedded(place / "data" / "postgres")
-    with embedded.held():
+    with embedded.running():
         query(embedded, FORMER_HISTORY)
         yield embedded
 
