@@ -100,7 +100,17 @@ def database_on(machine, embedded):
     as_owner = ["setpriv", f"--reuid={owner.st_uid}", f"--regid={owner.st_gid}", "--clear-groups"]
     with embedded.log.open("ab") as log:
         server = subprocess.Popen(
-            [IP, "netns", "exec", machine.name, *as_owner, embedded._programs.folder / "postgres", "-D", cluster, *options],
+            [
+                IP,
+                "netns",
+                "exec",
+                machine.name,
+                *as_owner,
+                embedded._programs.folder / "postgres",
+                "-D",
+                cluster,
+                *options,
+            ],
             cwd="/",
             stdout=log,
             stderr=log,

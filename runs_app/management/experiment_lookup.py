@@ -1,0 +1,68 @@
+"""What the verbs of the command `experiment` name: an experiment, its runs, cells, people and files."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+from django.contrib.auth.models import User
+from django.db.models import QuerySet
+
+from evalsite.lib.ops.commands import refuse_input
+from runs_app.forms.audience import find_shareable_people
+from runs_app.management.condition_options import match_condition_ids
+from runs_app.models import Experiment, Run
+from runs_app.models.runs import RunQuerySet
+from runs_app.planning.design import Design
+
+
+def add_experiment_verb(verbs: Any, name: str, what: str) -> ArgumentParser:
+    parser: ArgumentParser = verbs.add_parser(name, help=what)
+    parser.add_argument("name")
+    return parser
+
+
+def read_file(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        refuse_input(f"file: {file} cannot be read: {error}")
+
+
+def get_experiment(name: str) -> Experiment:
+    found: Experiment | None = Experiment.objects.select_related("owner", "dataset").filter(slug=name).first()
+    return found or refuse_unknown(name)
+
+
+def get_reader(username: str, experiment: Experiment) -> User:
+    found = find_shareable_people(experiment).filter(username=username).first()
+    return found or refuse_input(f"with: {username} is no member or viewer besides the owner")
+
+
+def check_pilot(n: int | None) -> int | None:
+    if n is not None and n < 1:
+        refuse_input("pilot: it has at least one trial")
+    return n
+
+
+def refuse_unknown(name: str) -> NoReturn:
+    refuse_input(f"name: there is no experiment {name}; `experiment list` names them")
+
+
+def select_cells(experiment: Experiment, wanted: Sequence[str]) -> list[str] | None:
+    """Return the ids of the design's cells that `--condition` names, or None for all cells."""
+    if not wanted:
+        return None
+    cells = Design.of(experiment).cell_ids
+    return [cells[key] for key in match_condition_ids(cells, wanted)]
+
+
+def select_runs(name: str, conditions: Sequence[str] = ()) -> RunQuerySet:
+    experiment = get_experiment(name)
+    runs: QuerySet[Run] = experiment.runs.all()
+    if conditions:
+        condition_ids = set(experiment.conditions.values_list("condition_id", flat=True))
+        runs = runs.filter(condition__condition_id__in=match_condition_ids(condition_ids, conditions))
+    return Run.objects.filter(pk__in=runs.values("pk"))

@@ -1,0 +1,113 @@
+"""The verb `experiment extend`: more models, prompts, samplers, dimensions or samples for a launched design."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from django.db import transaction
+
+from datasets_app.models.history import Actor
+from evalsite.lib.ops.commands import VerbCommand, add_reason, resolve_actor, resolve_owner
+from evalsite.lib.text.number_format import format_count, format_money
+from runs_app import run_control
+from runs_app.management.cost_confirmation import confirm_cost, print_estimate
+from runs_app.management.experiment_lookup import add_experiment_verb, get_experiment, read_file
+from runs_app.management.progress_bar import wait_for
+from runs_app.models import Experiment, Run
+from runs_app.planning.extension import (
+    Extension,
+    ExtensionPreview,
+    first_wave_label,
+    list_different_settings,
+    preview_extension,
+    read_extension,
+)
+from runs_app.planning.plan import PlanReport
+from runs_app.planning.spec_reader import read_extension_yaml
+from runs_app.planning.specs import ExtensionSpec
+from runs_app.planning.work import PlanError
+
+EXTENDED = ("models", "prompts", "samplers", "dimensions")
+OVER_THE_BUDGET = "the ceiling is above the budget; the budget holds, so calls may stop before all trials are made"
+
+
+def add_extend_verb(verbs: Any) -> None:
+    parser = add_experiment_verb(
+        verbs, "extend", "add models, prompts, samplers, dimensions or samples to a launched design, and start"
+    )
+    parser.add_argument("file", type=Path, nargs="?", help="the experiment file as it was edited, or only what joins")
+    for axis in EXTENDED:
+        name = axis.removesuffix("s")
+        parser.add_argument(
+            f"--{name}", dest=axis, action="append", metavar="NAME", help=f"a {name} that joins; repeatable"
+        )
+    parser.add_argument("--samples", type=int, metavar="N", help="the new number of samples")
+    parser.add_argument("--wave", metavar="LABEL", help="the wave that gets the new trials; default: the first")
+    parser.add_argument("--dry-run", action="store_true", help="show the new trials and their cost only")
+    parser.add_argument("--wait", action="store_true", help="show the progress until all is done")
+    parser.add_argument("--yes", action="store_true", help="the cost is known")
+    add_reason(parser)
+
+
+class ExtendVerb(VerbCommand):
+    """The method of the verb, for the class of the command."""
+
+    def do_extend(self, name: str, file: Path | None, user: str, reason: str, **options: Any) -> None:
+        experiment = get_experiment(name)
+        spec = _extension_spec(file, options)
+        author = resolve_owner(user) if user else experiment.owner
+        with transaction.atomic():  # A refusal rolls back the rows that the file defines inline.
+            extension = read_extension(spec, experiment, by=author, trusted=True)
+            for key in list_different_settings(spec, experiment):
+                self.stderr.write(f"warning: {key} of the file is not taken over; `experiment set` changes settings")
+            if extension.is_empty:
+                self.say(f"{experiment} has all of this already: nothing to add")
+                return
+            report = self._extend(experiment, extension, resolve_actor(user), reason, options)
+        if report and options["wait"]:
+            wait_for(self, Run.objects.filter(pk__in=report.run_ids))
+
+    def _extend(
+        self, experiment: Experiment, extension: Extension, by: Actor, reason: str, options: Any
+    ) -> PlanReport | None:
+        wave = first_wave_label(experiment) if options["wave"] is None else options["wave"]
+        preview = preview_extension(experiment, extension, wave_label=wave)
+        self.say(f"joins {experiment}: {extension}")
+        if preview.problems:
+            raise PlanError(preview.problems)
+        self._print_preview(preview)
+        if options["dry_run"]:
+            transaction.set_rollback(True)
+            return None
+        confirm_cost(self, experiment, preview.after, options["yes"], "Extend")
+        report = run_control.extend(experiment, extension, by=by, reason=reason, wave=wave, approved=preview.after)
+        self.say(f"{experiment} is extended: {report.summary}")
+        for note in report.notes:
+            self.say(note)
+        return report
+
+    def _print_preview(self, preview: ExtensionPreview) -> None:
+        new, most = format_count(preview.new_trials), format_money(preview.ceiling_usd)
+        likely = format_money(preview.expected_usd)
+        self.say(f"{preview.new_conditions} new conditions, {new} new trials: at most {most}, expected {likely}")
+        if preview.unlaunched:
+            rest = format_count(preview.unlaunched)
+            self.say(f"and {rest} trials of the design as it was, which were not launched yet")
+        print_estimate(self, preview.after)
+        if preview.is_over_budget:
+            self.stderr.write(f"warning: {OVER_THE_BUDGET}", self.style.WARNING)
+
+
+def _extension_spec(file: Path | None, options: Any) -> ExtensionSpec:
+    """Return the sum of the file's and the options' additions."""
+    spec = read_extension_yaml(read_file(file)) if file else ExtensionSpec()
+    given = {axis: [*getattr(spec, axis), *_references(options[axis])] for axis in EXTENDED}
+    samples = options["samples"] if options["samples"] is not None else spec.samples
+    return spec.model_copy(update={**given, "samples": samples})
+
+
+def _references(named: Sequence[str] | None) -> list[str]:
+    """Return each name once, in the given order."""
+    return list(dict.fromkeys(named or ()))
