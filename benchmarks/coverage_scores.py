@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from evalsite.lib.stats.effective_size import AnswerSums, effective_size
-from evalsite.lib.stats.t_interval import bounded_mean
+from evalsite.lib.stats.effective_size import AnswerSums, estimate_effective_size
+from evalsite.lib.stats.t_interval import compute_bounded_interval
 from grading_app.statistics.clusters import ClusterSums
 from grading_app.statistics.condition_pairs import odds_ratio_interval
 from grading_app.statistics.factors import fit_factors
@@ -95,7 +95,7 @@ def rated_point(draw: Draw, items: int, each: int) -> Truths:
 
         def once(shape: tuple[float, ...] = shape) -> Ends:
             means = draw_ratings(draw, shape, items, each).mean(axis=1)
-            return ends_of(bounded_mean(items, float(means.mean()), float(means.std(ddof=1)), (1, 7)))
+            return ends_of(compute_bounded_interval(items, float(means.mean()), float(means.std(ddof=1)), (1, 7)))
 
         yield float(SCALE @ shape), once
 
@@ -112,7 +112,7 @@ def guessed_point(draw: Draw, items: int, each: int, correction: Correction = "m
                 effective = None
                 if each > 1:
                     sums = AnswerSums(n, items, n * each, totals.sum(), totals @ totals, each * totals.sum())
-                    effective = float(effective_size(sums))
+                    effective = float(estimate_effective_size(sums))
                 found = Tally(int(totals.sum()), n, guess_chances=guess * n, effective=effective).interval(
                     correction=correction
                 )

@@ -64,11 +64,11 @@ class GradingConfig(AppConfig):
 
         return estimate_conditions(experiment)
 
-    def graders_named(self, maker: ExperimentBuilder, said: Sequence[str | GraderSpec]) -> list[str]:
+    def find_or_create_graders(self, builder: ExperimentBuilder, entries: Sequence[str | GraderSpec]) -> list[str]:
         """Return the names of the graders in an experiment file. Create the graders that are written inline."""
         from grading_app.judging.grader_specs import read_grader_names
 
-        return read_grader_names(maker, said)
+        return read_grader_names(builder, entries)
 
     def grader_specs(self, names: Sequence[str]) -> list[dict[str, Any]]:
         """Return these graders in the format of an experiment file, with all that they refer to written out."""
@@ -88,13 +88,13 @@ class GradingConfig(AppConfig):
 
         return rule_scores(experiment)
 
-    def judges_of(self, experiment: Experiment) -> list[dict[str, Any]]:
+    def list_judges_in_use(self, experiment: Experiment) -> list[dict[str, Any]]:
         """Return the judges of the design and the added ones for a manifest: their texts and prices."""
         from grading_app.judging.manifest_entry import list_judges
 
         return list_judges(experiment)
 
-    def judges_foreseen(self, experiment: Experiment, wave_label: str, answers: int, longest: int | None) -> Estimate:
+    def forecast_judges(self, experiment: Experiment, wave_label: str, answers: int, longest: int | None) -> Estimate:
         """Estimate the cost of the design's judges for `answers` future answers of at most `longest` tokens."""
         from grading_app.judging.cost_forecast import forecast_judging
 
@@ -112,7 +112,7 @@ class GradingConfig(AppConfig):
 
         return recounted()
 
-    def points_of_earlier_rules(self) -> list[str]:
+    def find_points_of_earlier_rules(self) -> list[str]:
         """Return sentences about experiments with points that were decided by an earlier version of their rule."""
         from grading_app.adaptive.audit import told_of_all
 

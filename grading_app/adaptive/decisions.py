@@ -16,7 +16,7 @@ from runs_app.engine.counters import CounterKeys
 from runs_app.engine.database_recovery import OUTAGES
 from runs_app.models import Experiment, Point, Run
 from runs_app.planning.adaptive_spec import AdaptiveSpec
-from runs_app.planning.points import GUESS, adaptive_of, read_key
+from runs_app.planning.points import GUESS, read_adaptive_spec, read_key
 from runs_app.stopping.rules import Ratings, Tally
 
 logger = logging.getLogger("evalsite.drain")
@@ -75,7 +75,7 @@ def decide_due() -> int:
 
 def _decide(counter_keys: CounterKeys, points: Mapping[int, int]) -> int:
     experiment = Experiment.objects.get(pk=counter_keys.experiment_id)
-    spec = adaptive_of(experiment)
+    spec = read_adaptive_spec(experiment)
     if spec is None:
         raise ValueError("the experiment says no rule")
     answered = [trial for (trial,) in _rows(ANSWERED, {"points": list(points)})]

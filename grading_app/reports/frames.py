@@ -335,7 +335,7 @@ def _facet_names(
     model = letters[condition.model_id] if letters else condition.model.name
     if versioned:
         return model, str(prompt), str(sampler)
-    return model, condition.asked_with, sampler.name
+    return model, condition.prompt_label, sampler.name
 
 
 def _rule_label(rule: GradeCondition) -> str:

@@ -95,7 +95,7 @@ def cluster_sums(clusters: Clusters, times: Floats, values: Floats) -> ClusterSu
 
 def _with_jackknife(found: Estimate, coefficient: Coefficient, clusters: Clusters, confidence: float) -> Estimate:
     """Return the estimate with Student's interval, from the values without one item each."""
-    used = clusters.measure_points > 0
+    used = clusters.sizes > 0
     alike = clusters.alike * used
     without = coefficient.of(clusters.times((alike[None, :] - np.eye(len(alike)))[used]))
     n, times, estimate = found.clusters, alike[used], found.estimate or 0.0
@@ -151,7 +151,7 @@ class Clusters:
         return totals
 
     @property
-    def measure_points(self) -> Floats:
+    def sizes(self) -> Floats:
         """The number of units of an item of each kind: (kinds,)."""
         units = self.codes if self.held is None else self.held.T
         return self.totals(np.ones(len(units)))  # type: ignore[arg-type]
@@ -159,7 +159,7 @@ class Clusters:
     @property
     def n(self) -> int:
         """The number of items that have units."""
-        return round(float(self.alike[self.measure_points > 0].sum()))
+        return round(float(self.alike[self.sizes > 0].sum()))
 
     def where(self, kept: NDArray[np.bool_]) -> Clusters:
         """Return the clusters of these units alone. All kinds stay, also kinds without any unit."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from django.db import transaction
 from django.http import QueryDict
 
-from evalsite.lib.ops.versions import code_version
+from evalsite.lib.ops.versions import get_version
 from evalsite.lib.text.hashing import content_hash
 from grading_app.comparison.comparison_cache import state_of_question
 from grading_app.comparison.query import QuestionForm
@@ -52,7 +52,7 @@ def state_of(experiment: Experiment) -> str:
             list(experiment.manifests.order_by("pk").values_list("pk", flat=True)),
             list(Snapshot.objects.filter(experiment=experiment).order_by("pk").values_list("digest", flat=True)),
             [experiment.dataset.source, experiment.dataset.licence, experiment.dataset.title],
-            code_version(),
+            get_version(),
         ]
     )
 
@@ -70,7 +70,7 @@ def build_document(experiment: Experiment, tell: Tell = lambda _: None) -> Docum
         experiment.title or experiment.slug,
         datetime.now(UTC).isoformat(timespec="seconds"),
         state,
-        f"Evalsite {code_version()}",
+        f"Evalsite {get_version()}",
         source.built,
     )
 

@@ -22,7 +22,7 @@ from grading_app.reports.score_matrix import Measure, list_measures
 from grading_app.study_report.document import Section
 from runs_app.models import Attempt, Condition, Experiment, Run
 from runs_app.planning.drift import ANSWERED
-from runs_app.planning.manifests import manifest_of
+from runs_app.planning.manifests import build_manifest
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ class ReportSource:
 
     @cached_property
     def manifest(self) -> dict[str, Any]:
-        return manifest_of(self.experiment)
+        return build_manifest(self.experiment)
 
     @cached_property
     def served(self) -> dict[int, list[ServedAs]]:

@@ -207,7 +207,7 @@ def _row(experiment: Experiment, counts: PointCounts, condition: Condition, cell
         condition=condition.pk,
         condition_id=condition.condition_id,
         model=condition.model.name,
-        prompt=condition.asked_with,
+        prompt=condition.prompt_label,
         sampler=condition.sampler.name,
         family=find_family(condition.model.endpoint.provider, condition.model.model),
         groups=tuple(condition.model.groups.split()),

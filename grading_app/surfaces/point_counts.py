@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from evalsite.lib.stats.effective_size import AnswerSums, effective_size
+from evalsite.lib.stats.effective_size import AnswerSums, estimate_effective_size
 from grading_app.models import GradeCondition
 from grading_app.reports.cached_aggregates import Aggregate, Tell
 from grading_app.reports.frame_cache import fingerprint
@@ -144,7 +144,7 @@ def sum_cells(cells: Iterable[CellCounts]) -> Tally:
             math.fsum(cell.right_squared for cell in found),
             math.fsum(cell.sizes_by_right for cell in found),
         )
-        effective = min(float(total), float(effective_size(sums)))
+        effective = min(float(total), float(estimate_effective_size(sums)))
     return Tally(correct, total, sum(cell.truncated for cell in found), guesses, effective)
 
 

@@ -11,7 +11,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from evalsite.lib.permissions import readers_only
-from evalsite.lib.web.form_errors import first_form_error
+from evalsite.lib.web.form_errors import get_first_error
 from grading_app.export.command_process import stream_command
 from grading_app.forms.figures import FigureForm
 from grading_app.paper_figures.collection import summarise
@@ -79,7 +79,7 @@ def figure_file(request: HttpRequest, slug: str, name: str, file_format: str) ->
     source = FigureSource(experiment, request.GET, results.chosen_wave(request, experiment))
     form = FigureForm(request.GET, source)
     if not form.is_valid():
-        return HttpResponseBadRequest(first_form_error(form), content_type="text/plain; charset=utf-8")
+        return HttpResponseBadRequest(get_first_error(form), content_type="text/plain; charset=utf-8")
     if (name, file_format) == ("all", "pdf"):
         return _all_figures(request, experiment)
     figure = find_figure(source, name) if file_format in FILES else None

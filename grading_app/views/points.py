@@ -21,9 +21,9 @@ from grading_app.tables.results import PointTable
 from grading_app.views.results import chosen_wave, shown_figure
 from runs_app.models import Experiment, Point, Wave
 from runs_app.monitoring.point_status import PointLine, compute_savings, describe_rule
-from runs_app.monitoring.progress import Totals, experiment_state
+from runs_app.monitoring.progress import Totals, find_experiment_state
 from runs_app.planning.adaptive_spec import AdaptiveSpec
-from runs_app.planning.points import adaptive_of
+from runs_app.planning.points import read_adaptive_spec
 from runs_app.stopping import rating_coverage
 from runs_app.stopping.coverage import Covered, find_nearest_coverage
 from runs_app.stopping.repeated_coverage import RepeatedCoverage, RepeatedDesign, find_coverage
@@ -37,7 +37,7 @@ PER_PAGE = 100
 def experiment_points(request: HttpRequest, slug: str) -> HttpResponse:
     """Show all points, or the points of one wave, condition or status in the address."""
     experiment = visible_experiment(request, slug)
-    spec = adaptive_of(experiment)
+    spec = read_adaptive_spec(experiment)
     wave = chosen_wave(request, experiment)
     state = fingerprint(experiment, wave)
     frames = kept_frames(experiment, wave, state)
@@ -46,7 +46,7 @@ def experiment_points(request: HttpRequest, slug: str) -> HttpResponse:
     paginate_table(request, table, PER_PAGE)
     context = {
         "experiment": experiment,
-        "state": experiment_state(experiment, Totals.of(experiment.runs.all())),
+        "state": find_experiment_state(experiment, Totals.of(experiment.runs.all())),
         "waves": list(experiment.waves.all()),
         "wave": wave,
         "savings": compute_savings(frames.points),

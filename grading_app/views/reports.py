@@ -26,7 +26,7 @@ from grading_app.study_report.section_names import SECTION_NAMES
 from grading_app.study_report.typst_process import TypesettingError
 from grading_app.views.agreement import page_state
 from runs_app.models import Experiment
-from runs_app.views.permissions import editable_experiment, may_edit, posted, visible_experiment
+from runs_app.views.permissions import editable_experiment, get_posted_data, may_edit, visible_experiment
 
 THEMES: dict[str, Theme] = {"": "auto", "light": "light", "dark": "dark"}
 FIGURE_POLICY = {
@@ -145,7 +145,7 @@ def report_edit(request: HttpRequest, slug: str) -> HttpResponse:
     """Choose the sections of the report, and write text between them."""
     experiment = editable_experiment(request, slug)
     choices = ReportChoices.of(experiment)
-    form = ReportForm(posted(request)[0], choices=choices, sections=list(SECTION_NAMES.items()))
+    form = ReportForm(get_posted_data(request)[0], choices=choices, sections=list(SECTION_NAMES.items()))
     if request.method == "POST" and form.is_valid():
         changed = form.save(by=request.user)
         messages.success(request, "The report is saved." if changed else "Nothing changed.")

@@ -22,7 +22,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from evalsite.lib.models import FailedSignIn, TooManyFailures
 from evalsite.lib.permissions import members_only
-from evalsite.lib.web.sign_in import client_address
+from evalsite.lib.web.sign_in import get_client_address
 from grading_app.forms.reports import ShareLinkForm
 from grading_app.models import ShareLink
 from grading_app.paper_figures.registry import find_figure, list_figures
@@ -41,7 +41,7 @@ from grading_app.views.reports import (
     page_sections,
     stored_document,
 )
-from runs_app.views.permissions import editable_experiment, posted
+from runs_app.views.permissions import editable_experiment, get_posted_data
 
 MOST_GUESSES = 100
 """Tokens that one address may try in vain within FailedSignIn.WINDOW."""
@@ -60,7 +60,7 @@ Public = Callable[..., HttpResponse]
 def share_links(request: HttpRequest, slug: str) -> HttpResponse:
     """List the links of an experiment, and create one. Its address is shown once, because only its hash is stored."""
     experiment = editable_experiment(request, slug)
-    form, address = ShareLinkForm(posted(request)[0]), ""
+    form, address = ShareLinkForm(get_posted_data(request)[0]), ""
     if request.method == "POST" and form.is_valid():
         given = form.cleaned_data
         _, token = ShareLink.create(experiment, given["scope"], form.expires_at, label=given["label"], by=request.user)
@@ -110,7 +110,7 @@ def of_link(scope: str) -> Callable[[Public], Public]:
 def _find(request: HttpRequest, token: str) -> ShareLink | HttpResponse | None:
     """Return the usable link of the token, None, or 429 for an address with too many wrong tokens."""
     try:
-        guess = FailedSignIn.objects.begin({f"shared {client_address(request)}": MOST_GUESSES})
+        guess = FailedSignIn.objects.begin({f"shared {get_client_address(request)}": MOST_GUESSES})
     except TooManyFailures as refusal:
         response = _page(request, "gone", {}, status=429)
         response["Retry-After"] = str(refusal.seconds)

@@ -9,9 +9,9 @@ from django import forms
 from pydantic import ValidationError
 
 from evalsite.lib.text.strict_yaml import FileError, parse_yaml
-from evalsite.lib.web.choice_fields import choice_field
+from evalsite.lib.web.choice_fields import get_choice_field
 from runs_app.bounds import ADAPTIVE
-from runs_app.forms.fields import bounded_integer, bounded_number, names_in
+from runs_app.forms.fields import bounded_integer, bounded_number, split_names
 from runs_app.planning.adaptive_spec import CATEGORY, POINT, AdaptiveSpec
 
 USUAL = {name: field.default for name, field in AdaptiveSpec.model_fields.items() if not field.is_required()}
@@ -74,7 +74,7 @@ class AdaptiveForm(forms.Form):
         tasks = write_task_rules(stored.get("tasks", {}))
         initial = {**USUAL, **stored, "by": by if isinstance(by, str) else ", ".join(by), "tasks": tasks}
         super().__init__(data, prefix="adaptive", initial=initial)
-        choice_field(self, "scorer").choices = [("", "Choose a rule"), *scorers]
+        get_choice_field(self, "scorer").choices = [("", "Choose a rule"), *scorers]
         self.content: dict[str, Any] = {}
 
     @property
@@ -89,17 +89,17 @@ class AdaptiveForm(forms.Form):
 
     def clean(self) -> dict[str, Any]:
         cleaned: dict[str, Any] = super().clean() or {}
-        names = names_in(cleaned.get("by", ""))
+        names = split_names(cleaned.get("by", ""))
         if not names or self.errors or cleaned.get("from_dataset"):
             return cleaned
-        said = {name: value for name, value in cleaned.items() if value not in (None, "") and name != "from_dataset"}
-        said["by"] = names[0] if names in ([CATEGORY], [POINT]) else names
-        if tasks := self._read_tasks(said.pop("tasks", "")):
-            said["tasks"] = tasks
+        given = {name: value for name, value in cleaned.items() if value not in (None, "") and name != "from_dataset"}
+        given["by"] = names[0] if names in ([CATEGORY], [POINT]) else names
+        if tasks := self._read_tasks(given.pop("tasks", "")):
+            given["tasks"] = tasks
         if self.errors:
             return cleaned
         try:
-            self.content = AdaptiveSpec.model_validate(said).content
+            self.content = AdaptiveSpec.model_validate(given).content
         except ValidationError as refused:
             for problem in refused.errors():
                 self._refuse(problem)

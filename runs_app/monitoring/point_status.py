@@ -12,7 +12,7 @@ from typing import Any
 
 from runs_app.models import Experiment, Point, Wave
 from runs_app.planning.adaptive_spec import AdaptiveSpec
-from runs_app.planning.points import adaptive_of
+from runs_app.planning.points import read_adaptive_spec
 from runs_app.stopping.rules import Scale
 
 
@@ -50,7 +50,7 @@ class PointLine:
     mean: float | None
     rounds: int
     reason: str
-    usd_a_case: Decimal | None
+    usd_per_case: Decimal | None
 
     @property
     def is_open(self) -> bool:
@@ -83,9 +83,9 @@ class Savings:
         return round(100 * self.saved / self.most) if self.most else 0
 
 
-def point_lines(experiment: Experiment, wave: Wave | None = None) -> list[PointLine]:
+def list_point_lines(experiment: Experiment, wave: Wave | None = None) -> list[PointLine]:
     """Return the points of all runs, or of one wave, in the order of the design. Empty if it is not adaptive."""
-    spec = adaptive_of(experiment)
+    spec = read_adaptive_spec(experiment)
     if spec is None:
         return []
     points = Point.objects.filter(run__experiment=experiment).select_related("run__wave", "dimension").defer("items")
@@ -125,13 +125,13 @@ def _line(point: Point, spec: AdaptiveSpec, samples: int) -> PointLine:
         mean=point.mean,
         rounds=len(point.rounds),
         reason=point.reason,
-        usd_a_case=run.spent_usd / run.n_done if run.n_done and not run.n_unpriced else None,
+        usd_per_case=run.spent_usd / run.n_done if run.n_done and not run.n_unpriced else None,
     )
 
 
 def compute_savings(lines: Sequence[PointLine]) -> Savings:
     """Return the totals. Saved dollars use the mean price of each run's answers; None if any price is unknown."""
-    costs = [line.saved * line.usd_a_case if line.usd_a_case is not None else None for line in lines if line.saved]
+    costs = [line.saved * line.usd_per_case if line.usd_per_case is not None else None for line in lines if line.saved]
     return Savings(
         points=len(lines),
         decided=sum(not line.is_open for line in lines),
@@ -155,23 +155,23 @@ def describe_rule(spec: AdaptiveSpec) -> list[str]:
 
 def _describe_one(spec: AdaptiveSpec, points: str) -> list[str]:
     if spec.targetci is None:
-        told = [f"{points} gets {spec.round:,} cases."]
+        sentences = [f"{points} gets {spec.round:,} cases."]
     else:
-        told = [
+        sentences = [
             f"{points} is asked in rounds of {spec.round:,} cases, {spec.max:,} at most, until the "
-            f"{_per_cent(spec.confidence)} interval of {_what_is_known(spec)} is within ±{spec.targetci:g}."
+            f"{_per_cent(spec.confidence)} interval of {_describe_measure(spec)} is within ±{spec.targetci:g}."
         ]
     if spec.backoffht is not None:
         share = _per_cent(spec.backoffht)
-        told.append(f"Above {share} of answers cut off, ±{spec.targetciht:g} is asked for instead.")
+        sentences.append(f"Above {share} of answers cut off, ±{spec.targetciht:g} is asked for instead.")
     if spec.minci:
-        told.append(f"No half-width below ±{spec.minci:g} is asked for.")
+        sentences.append(f"No half-width below ±{spec.minci:g} is asked for.")
     if spec.abortht is not None:
-        told.append(f"Above {_per_cent(spec.abortht)} of answers cut off, the point is given up.")
-    return told
+        sentences.append(f"Above {_per_cent(spec.abortht)} of answers cut off, the point is given up.")
+    return sentences
 
 
-def _what_is_known(spec: AdaptiveSpec) -> str:
+def _describe_measure(spec: AdaptiveSpec) -> str:
     return "its mean rating, in points of the scale," if spec.is_rated else f"its accuracy by {spec.scorer}"
 
 
@@ -186,4 +186,4 @@ def report_points(experiment: Experiment) -> list[dict[str, Any]]:
         "failed", "right", "accuracy", "low", "high", "half_width", "dimension",
         "rated_items", "mean", "rounds", "reason",
     )  # fmt: skip
-    return [{name: getattr(line, name) for name in names} for line in point_lines(experiment)]
+    return [{name: getattr(line, name) for name in names} for line in list_point_lines(experiment)]

@@ -12,9 +12,9 @@ from django.db import connection
 
 from runs_app.engine.adaptive_rounds import add_cases
 from runs_app.models import Dimension, Experiment, Run
-from runs_app.models.points import label_of
+from runs_app.models.points import format_point_label
 from runs_app.planning.adaptive_spec import CATEGORY, POINT, RATING, AdaptiveSpec, task_of
-from runs_app.stopping.rules import WIDTHS, expected_cases, expected_ratings
+from runs_app.stopping.rules import WIDTHS, expect_cases, expect_ratings
 
 SEED = 42  # For the order of a point's items. Every condition uses the same order, so that they are comparable.
 
@@ -25,7 +25,7 @@ GUESS = "CASE WHEN jsonb_array_length(i.choices) > 0 THEN 1.0 / jsonb_array_leng
 ITEMS = "FROM datasets_app_item i WHERE i.dataset_id = %(dataset)s AND NOT i.excluded"
 
 # Every item of a point is drawn once before any is repeated: another item gives more information than a repetition.
-MAKE = f"""
+INSERT_POINTS = f"""
 INSERT INTO runs_app_point (run_id, dimension_id, key, items, n_items, status, n_planned, n_correct, n_total,
     n_truncated, n_unread, n_failed, n_rated_items, guess_chances, reason, rounds)
 SELECT %(run)s, dimension, key, items, cardinality(items), 'open', 0, 0, 0, 0, 0, 0, 0, 0, '', '[]'
@@ -73,7 +73,7 @@ class PointSize:
 
     @property
     def label(self) -> str:
-        return label_of(self.key, self.dimension)
+        return format_point_label(self.key, self.dimension)
 
     def most(self, spec: AdaptiveSpec, samples: int) -> int:
         return min(spec.for_point(self.key).max, self.items * samples)
@@ -83,15 +83,15 @@ class PointSize:
         own = spec.for_point(self.key)
         rule = own.rule(self.most(spec, samples))
         if self.dimension is not None:
-            return expected_ratings(rule, own.round, self.dimension.scale, self.items)
-        return expected_cases(rule, own.round, round(self.guess, 3), self.items)
+            return expect_ratings(rule, own.round, self.dimension.scale, self.items)
+        return expect_cases(rule, own.round, round(self.guess, 3), self.items)
 
 
-def adaptive_of(experiment: Experiment) -> AdaptiveSpec | None:
+def read_adaptive_spec(experiment: Experiment) -> AdaptiveSpec | None:
     return AdaptiveSpec.model_validate(experiment.adaptive) if experiment.adaptive else None
 
 
-def sizes(dataset: int, spec: AdaptiveSpec, dimensions: Sequence[Dimension]) -> list[PointSize]:
+def measure_points(dataset: int, spec: AdaptiveSpec, dimensions: Sequence[Dimension]) -> list[PointSize]:
     """Return the points of a dataset's active items, on each dimension, in the order of their first items."""
     with connection.cursor() as cursor:
         cursor.execute(SIZES.format(key=_key(spec)), {"dataset": dataset, "names": spec.names})
@@ -100,7 +100,7 @@ def sizes(dataset: int, spec: AdaptiveSpec, dimensions: Sequence[Dimension]) -> 
 
 
 @dataclass(frozen=True, slots=True)
-class PointOutlook:
+class PointForecast:
     """The most cases and the expected cases of one point in one condition."""
 
     label: str
@@ -111,9 +111,9 @@ class PointOutlook:
     expected: int
 
 
-def outlook_of_points(spec: AdaptiveSpec, points: list[PointSize], samples: int) -> list[PointOutlook]:
+def forecast_points(spec: AdaptiveSpec, points: list[PointSize], samples: int) -> list[PointForecast]:
     return [
-        PointOutlook(
+        PointForecast(
             point.label,
             point.items,
             round(100 * point.guess),
@@ -125,7 +125,7 @@ def outlook_of_points(spec: AdaptiveSpec, points: list[PointSize], samples: int)
     ]
 
 
-def left(experiment: Experiment, spec: AdaptiveSpec, points: Sequence[PointSize]) -> dict[int, int]:
+def count_left_cases(experiment: Experiment, spec: AdaptiveSpec, points: Sequence[PointSize]) -> dict[int, int]:
     """Return how many cases the points of each run may still be given; 0 if all are decided.
 
     `points` belong to the design. If a run has none on a dimension yet, planning creates them.
@@ -139,19 +139,19 @@ def left(experiment: Experiment, spec: AdaptiveSpec, points: Sequence[PointSize]
         for run, dimension, cases in cursor.fetchall():
             by_run[run][dimension] = int(cases)
     return {
-        run: sum(known.values()) + sum(cases for dimension, cases in most.items() if dimension not in known)
-        for run, known in by_run.items()
+        run: sum(planned.values()) + sum(cases for dimension, cases in most.items() if dimension not in planned)
+        for run, planned in by_run.items()
     }
 
 
-def problems(spec: AdaptiveSpec, points: list[PointSize], dimensions: Sequence[Dimension]) -> Iterator[str]:
+def find_problems(spec: AdaptiveSpec, points: list[PointSize], dimensions: Sequence[Dimension]) -> Iterator[str]:
     """Yield the problems that prevent an adaptive design."""
     if dimensions and not spec.is_rated:
         yield f"adaptive.scorer: {spec.scorer} says right or wrong, and these items are rated; choose {RATING}"
     if spec.is_rated and not dimensions:
         yield f"adaptive.scorer: {RATING} needs dimensions on which the items are rated; add one, or choose another"
     if spec.is_rated:
-        yield from _too_wide(spec, dimensions)
+        yield from _find_too_wide(spec, dimensions)
     yield from _unknown_tasks(spec, points)
     for name in spec.names:
         lacking = sum(point.items for point in points if point.key[name] in (None, "")) // max(1, len(dimensions))
@@ -164,13 +164,13 @@ def problems(spec: AdaptiveSpec, points: list[PointSize], dimensions: Sequence[D
 
 
 def _unknown_tasks(spec: AdaptiveSpec, points: list[PointSize]) -> Iterator[str]:
-    known = {task_of(point.key) for point in points}
+    planned = {task_of(point.key) for point in points}
     for name in spec.tasks:
-        if name not in known:
-            yield f"adaptive.tasks.{name}: no item has this category; there are {', '.join(sorted(known))[:200]}"
+        if name not in planned:
+            yield f"adaptive.tasks.{name}: no item has this category; there are {', '.join(sorted(planned))[:200]}"
 
 
-def _too_wide(spec: AdaptiveSpec, dimensions: Sequence[Dimension]) -> Iterator[str]:
+def _find_too_wide(spec: AdaptiveSpec, dimensions: Sequence[Dimension]) -> Iterator[str]:
     for dimension in dimensions:
         low, high = dimension.scale
         for name in WIDTHS:
@@ -184,7 +184,7 @@ def open_points(spec: AdaptiveSpec, run: Run, experiment: Experiment) -> int:
 
     The caller holds the experiment's row lock, so no other process plans meanwhile.
     """
-    wanted: dict[str, Any] = {
+    parameters: dict[str, Any] = {
         "run": run.pk,
         "dataset": experiment.dataset_id,
         "names": spec.names,
@@ -194,10 +194,10 @@ def open_points(spec: AdaptiveSpec, run: Run, experiment: Experiment) -> int:
         "dimensions": list(experiment.dimensions.order_by("pk").values_list("pk", flat=True)) or [None],
     }
     with connection.cursor() as cursor:
-        cursor.execute(MAKE.format(key=_key(spec)), wanted)
-        cursor.execute(REOPEN_EXHAUSTED + " RETURNING id", wanted)
-        wanted["reopened"] = [pk for (pk,) in cursor.fetchall()]
-        cursor.execute(NEXT_ROUND, wanted)
+        cursor.execute(INSERT_POINTS.format(key=_key(spec)), parameters)
+        cursor.execute(REOPEN_EXHAUSTED + " RETURNING id", parameters)
+        parameters["reopened"] = [pk for (pk,) in cursor.fetchall()]
+        cursor.execute(NEXT_ROUND, parameters)
         return add_cases(dict(cursor.fetchall()))
 
 

@@ -16,17 +16,8 @@ from runs_app.models import Dimension, Experiment, LanguageModel, Prompt, Sample
 from runs_app.planning.model_draw import DrawSpec
 from runs_app.planning.row_builder import RowBuilder
 from runs_app.planning.space_rules import NoSpaceRules, read_space_rules
-from runs_app.planning.specs import (
-    PROVIDER_DEFAULT,
-    BudgetSpec,
-    ExperimentSpec,
-    PromptSpec,
-    SpecError,
-    read_spec,
-    read_yaml,
-)
-
-__all__ = ["SpecError", "build_spec", "create_experiment", "duplicate", "read_spec", "read_yaml", "to_yaml"]
+from runs_app.planning.spec_errors import SpecError
+from runs_app.planning.specs import PROVIDER_DEFAULT, BudgetSpec, ExperimentSpec, PromptSpec
 
 SETTINGS = (
     "samples",
@@ -133,9 +124,9 @@ class ExperimentBuilder(RowBuilder):
         return found
 
     def _adaptive(self) -> dict[str, Any]:
-        said = self.spec.adaptive
-        if not isinstance(said, str):
-            return said.content if said else {}
+        entries = self.spec.adaptive
+        if not isinstance(entries, str):
+            return entries.content if entries else {}
         try:
             return read_space_rules(self.dataset) if self.dataset else {}
         except NoSpaceRules as problem:

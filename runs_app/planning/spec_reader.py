@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from evalsite.lib.text.strict_yaml import FileError, parse_yaml
+from runs_app.planning.adaptive_spec import AdaptiveSpec
 from runs_app.planning.model_draw import DrawSpec
 from runs_app.planning.spec_errors import SpecError, describe_problems
 from runs_app.planning.spec_types import Strict
@@ -34,7 +35,7 @@ def _select_extension(spec: ExperimentSpec) -> ExtensionSpec:
     settings = {
         **{key: value for key, value in others.items() if not isinstance(value, dict)},
         **{f"budget.{key}": value for key, value in others["budget"].items()},
-        **({"adaptive": spec.adaptive.content} if spec.adaptive else {}),
+        **({"adaptive": spec.adaptive.content} if isinstance(spec.adaptive, AdaptiveSpec) else {}),
         **({"grade.scorers": spec.grade.written} if spec.grade.scorers else {}),
     }
     return ExtensionSpec.model_construct(dataset=spec.dataset, samples=spec.samples, settings=settings, **axes)

@@ -1,15 +1,11 @@
-"""The experiment file: its shape, and errors that name the key. Pure: other modules look up the names."""
+"""The shape of an experiment file. Pure: other modules look up the names."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from itertools import chain
-from typing import Annotated, Any, Literal, TypeVar, get_args
+from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import Discriminator, Field, Tag, ValidationError, model_validator
+from pydantic import Discriminator, Field, Tag, model_validator
 
-from evalsite.lib.hints import did_you_mean
-from evalsite.lib.text.strict_yaml import FileError, join_path, parse_yaml
 from runs_app.bounds import BOUNDS
 from runs_app.planning.adaptive_spec import AdaptiveSpec
 from runs_app.planning.model_draw import Draw, DrawSpec
@@ -29,16 +25,6 @@ from runs_app.planning.spec_types import (
 )
 
 PROVIDER_DEFAULT = "provider-default"
-MOST_PROBLEMS = 20
-MOST_PLACES = 3  # Places named in a hint about a misplaced key.
-
-
-class SpecError(ValueError):
-    """An experiment file that cannot be used. Each of `problems` is a sentence that names the key."""
-
-    def __init__(self, problems: Sequence[str]) -> None:
-        self.problems = list(problems)
-        super().__init__("; ".join(self.problems))
 
 
 class ModelSpec(Strict):
@@ -117,7 +103,6 @@ def _is_draw(value: Any) -> bool:
 
 # A name, or the thing itself as a mapping. The form is decided first, so that an error describes the intended form.
 Inline = TypeVar("Inline")
-Part = TypeVar("Part", bound=Strict)
 Either = Annotated[Annotated[Reference, Tag(NAMED)] | Annotated[Inline, Tag(INLINE)], Discriminator(tag_of_form)]
 
 
@@ -267,128 +252,3 @@ class ExtensionSpec(Strict):
     dimensions: list[Either[DimensionSpec]] = []
     samples: Annotated[int | None, within(EXPERIMENT["samples"])] = None
     settings: Settings = Field(default={}, exclude=True)
-
-
-def read_extension_yaml(text: str) -> ExtensionSpec:
-    """Return the extension from a file: a whole edited experiment file, or only the keys of an ExtensionSpec."""
-    content = _parsed(text)
-    if isinstance(content, dict) and "experiment" in content:
-        return _extension_of(read_spec(content))
-    if not isinstance(content, dict) or "settings" in content:
-        raise SpecError(["an extension is a mapping with models, prompts, samplers, dimensions or samples"])
-    return _validated(ExtensionSpec, content)
-
-
-def _extension_of(spec: ExperimentSpec) -> ExtensionSpec:
-    if isinstance(spec.models, DrawSpec):
-        raise SpecError(["models: a draw is made when an experiment is created; name the models that join"])
-    axes = {name: getattr(spec, name) for name in ("models", "prompts", "samplers", "dimensions")}
-    others = spec.model_dump(exclude_none=True, exclude={*axes, "experiment", "dataset", "samples"})
-    settings = {
-        **{key: value for key, value in others.items() if not isinstance(value, dict)},
-        **{f"budget.{key}": value for key, value in others["budget"].items()},
-        **({"adaptive": spec.adaptive.content} if isinstance(spec.adaptive, AdaptiveSpec) else {}),
-        **({"grade.scorers": spec.grade.written} if spec.grade.scorers else {}),
-    }
-    return ExtensionSpec.model_construct(dataset=spec.dataset, samples=spec.samples, settings=settings, **axes)
-
-
-def read_yaml(text: str) -> ExperimentSpec:
-    """Return the specification from an experiment file or a manifest. Raise SpecError for anything else."""
-    return read_spec(_parsed(text))
-
-
-def read_section(text: str, spec: type[Part], what: str) -> Part:
-    """Return a part of an experiment file, such as a prompt, from a file of its own.
-
-    Raise SpecError; each path in it starts with `what`.
-    """
-    content = _parsed(text)
-    if not isinstance(content, dict):
-        raise SpecError([f"{what}: the file is a mapping that starts with name: NAME"])
-    try:
-        return spec.model_validate(content)
-    except ValidationError as error:
-        raise SpecError([f"{what}.{sentence}" for sentence in _sentences(error, spec)]) from None
-
-
-def _parsed(text: str) -> Any:
-    """Return the content of a file, or the design in a manifest. Raise SpecError if it is not YAML."""
-    try:
-        content = parse_yaml(text)
-    except FileError as error:
-        raise SpecError([str(error)]) from None
-    return content["design"] if isinstance(content, dict) and "design" in content else content
-
-
-def read_spec(content: Any) -> ExperimentSpec:
-    """Return the specification from a mapping, as `read_yaml` does from text."""
-    if not isinstance(content, dict):
-        raise SpecError(["an experiment file is a mapping that starts with experiment: NAME"])
-    return _validated(ExperimentSpec, content)
-
-
-Spec = TypeVar("Spec", bound=Strict)
-
-
-def _validated(kind: type[Spec], content: Any) -> Spec:
-    try:
-        return kind.model_validate(content)
-    except ValidationError as error:
-        raise SpecError(_sentences(error, kind)) from None
-
-
-def _sentences(error: ValidationError, root: type[Strict]) -> list[str]:
-    """Return the first problems as sentences. Each needs a search for a hint, so thousands would take too long."""
-    found = error.errors(include_url=False, include_context=False, include_input=False)
-    more = [f"and {len(found) - MOST_PROBLEMS:,} more problems"] if len(found) > MOST_PROBLEMS else []
-    return [_sentence(problem, root) for problem in found[:MOST_PROBLEMS]] + more
-
-
-TAGS = (NAMED, INLINE, DRAWN)
-
-
-def _sentence(problem: Any, root: type[Strict]) -> str:
-    """Return a sentence such as `prompts[1].usr: unknown key; did you mean user?`."""
-    path = join_path([step for step in problem["loc"] if step not in TAGS])
-    if problem["type"] == "extra_forbidden":
-        *place, key = problem["loc"]
-        hint = _hint_for(str(key)[:80], _specs_at(place, root))
-        return f"{path}: unknown key" + (f"; {hint}" if hint else "")
-    message = problem["msg"].removeprefix("Value error, ")
-    return f"{path}: {message[:1].lower()}{message[1:]}"
-
-
-def _hint_for(key: str, specs: Collection[type[Strict]]) -> str:
-    """Return a hint: a similar key that is allowed here, or the inner mapping that takes this key."""
-    known = [name for spec in specs for name in _fields_of(spec)]
-    if hint := did_you_mean(key, known):
-        return hint
-    inner = [
-        name for spec in specs for name, annotation in _fields_of(spec).items()
-        if any(key in _fields_of(one) for one in _specs_in(annotation))
-    ]  # fmt: skip
-    return f"it belongs under {' or '.join(dict.fromkeys(inner))}" if 0 < len(inner) <= MOST_PLACES else ""
-
-
-def _specs_at(place: Sequence[str | int], root: type[Strict]) -> list[type[Strict]]:
-    """Return the specifications that are allowed at this place of a file of type `root`."""
-    specs: list[type[Strict]] = [root]
-    for step in place:
-        found = [_specs_in(fields[str(step)]) for spec in specs if str(step) in (fields := _fields_of(spec))]
-        if found:
-            specs = list(dict.fromkeys(chain.from_iterable(found)))
-        elif step in TAGS:
-            specs = [spec for spec in specs if (spec is DrawSpec) == (step == DRAWN)]
-    return specs
-
-
-def _fields_of(spec: type[Strict]) -> dict[str, Any]:
-    return {field.alias or name: field.annotation for name, field in spec.model_fields.items()}
-
-
-def _specs_in(annotation: Any) -> list[type[Strict]]:
-    """Return the specifications within an annotation such as `list[Either[PromptSpec]]`."""
-    if isinstance(annotation, type) and issubclass(annotation, Strict):
-        return [annotation]
-    return [spec for part in get_args(annotation) for spec in _specs_in(part)]

@@ -23,7 +23,7 @@ from runs_app.annotations import AnnotationError, annotate, change_text, list_an
 from runs_app.filters import AnnotationFilter
 from runs_app.forms.annotations import AnnotatedDatasetForm, AnnotationForm
 from runs_app.models import Annotation, Experiment, Trial
-from runs_app.monitoring.progress import Totals, experiment_state
+from runs_app.monitoring.progress import Totals, find_experiment_state
 from runs_app.views.permissions import may_edit, visible_experiment
 
 READ_OR_WRITE = ["GET", "HEAD", "POST"]
@@ -151,7 +151,7 @@ def experiment_annotations(request: HttpRequest, slug: str) -> HttpResponse:
     paginate_table(request, table, PER_PAGE)
     context = {
         "experiment": experiment,
-        "state": experiment_state(experiment, Totals.of(experiment.runs.generating())),
+        "state": find_experiment_state(experiment, Totals.of(experiment.runs.generating())),
         "filter": filter_,
         "table": table,
         "shown": len(table.paginated_rows),

@@ -19,8 +19,8 @@ from runs_app import trial_pagination
 from runs_app.annotations import annotations_of_trials
 from runs_app.filters import TrialFilter
 from runs_app.models import Experiment, Run, Trial
-from runs_app.monitoring.progress import Totals, experiment_state
-from runs_app.prompt_preview import turns_of
+from runs_app.monitoring.progress import Totals, find_experiment_state
+from runs_app.prompt_preview import rebuild_turns
 from runs_app.same_item import list_same_item
 from runs_app.tables import AttemptTable
 from runs_app.trial_order import (
@@ -79,7 +79,7 @@ def trial_list(request: HttpRequest) -> HttpResponse:
         "experiment": experiment,
     }  # fmt: skip
     if experiment and totals:
-        context["state"] = experiment_state(experiment, totals)
+        context["state"] = find_experiment_state(experiment, totals)
     return render(request, "runs_app/trial_list.html", context)
 
 
@@ -158,7 +158,7 @@ def trial_detail(request: HttpRequest, pk: int) -> HttpResponse:
     attempts = AttemptTable(list(trial.attempt_rows.select_related("worker").order_by("pk")))
     context = {
         "trial": trial,
-        "turns": turns_of(trial),
+        "turns": rebuild_turns(trial),
         "latency_s": None if trial.latency_ms is None else trial.latency_ms / 1000,
         "attempts": attempts,
         "gradings": _gradings(trial),
@@ -196,7 +196,7 @@ def trial_text(request: HttpRequest, pk: int, name: str) -> HttpResponse:
 @readers_only
 def trial_message(request: HttpRequest, pk: int, number: int) -> HttpResponse:
     """One message that was sent, whole, as a file. Numbers count the turns of the trial's page from 1."""
-    turns = turns_of(_visible_trial(request, pk)).turns
+    turns = rebuild_turns(_visible_trial(request, pk)).turns
     if not 1 <= number <= len(turns) or not turns[number - 1].text:
         raise Http404
     return text_file(turns[number - 1].text, f"trial-{pk}-message-{number}")

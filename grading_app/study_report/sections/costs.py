@@ -16,7 +16,7 @@ def blocks(source: ReportSource) -> list[Block | None]:
     by_stage, by_model = sum_by_group(entries, STAGE), sum_by_group(entries, MODEL)
     if not by_stage:
         return [paragraph("No call has been recorded.", tone="note")]
-    total = Sums.over(by_stage)
+    total = Sums.add_up(by_stage)
     ledger = source.page("experiment_ledger")
     return [
         paragraph(
