@@ -1,0 +1,40 @@
+"""A page shows the first rows of a long table and says so; files have all rows."""
+
+from django.template.loader import render_to_string
+from django.test import RequestFactory
+
+from grading_app.reports.result_table import ResultColumn, ResultTable
+from grading_app.tables.result_table import MOST_SHOWN
+from grading_app.views.result_tables import table_context
+
+
+def rendered(table, order=""):
+    request = RequestFactory().get("/")
+    context = {**table_context(table, order), "request": request}
+    return " ".join(render_to_string("grading_app/partials/result_table.html", context, request).split())
+
+
+def long_table(n, **fields):
+    columns = [ResultColumn("item", "Item"), ResultColumn("score", "Score", "count")]
+    return ResultTable("long", "Long", columns, [{"item": f"row-{at}", "score": at} for at in range(n)], **fields)
+
+
+def test_a_long_table_is_cut_on_the_page_and_whole_in_files():
+    table = long_table(MOST_SHOWN + 20)
+    page = rendered(table)
+    assert f"row-{MOST_SHOWN - 1}<" in page
+    assert f"row-{MOST_SHOWN}<" not in page
+    assert f"The first {MOST_SHOWN} of {MOST_SHOWN + 20} rows are shown." in page
+    assert f"row-{MOST_SHOWN + 19}" in table.render("csv")
+
+
+def test_a_table_is_sorted_before_it_is_cut():
+    page = rendered(long_table(MOST_SHOWN + 20, is_sortable=True), "-score")
+    assert f"row-{MOST_SHOWN + 19}<" in page
+    assert "row-0<" not in page
+
+
+def test_a_short_table_is_whole():
+    page = rendered(long_table(3))
+    assert "row-2<" in page
+    assert "rows are shown" not in page
