@@ -2,49 +2,37 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from django.urls import reverse
 
 from grading_app.analysis.data import AnalysisData
-from grading_app.reports.result_table import ResultColumn, ResultTable
+from grading_app.reports.result_table import ResultColumn, ResultTable, Row
 from grading_app.statistics.item_scores import Floats
 
 SHOWN = 20
 FAR = 3.5
 
 
+@dataclass(frozen=True, slots=True)
+class Outlier:
+    """A mean score of one item in one condition, far from what is expected. `z` is None without any spread."""
+
+    item: int  # Its row in the scores.
+    condition: int
+    score: float
+    expected: float
+    z: float | None
+
+
 def outlier_tables(data: AnalysisData) -> list[ResultTable]:
     """Return the items with the largest residuals; no table for fewer than three items."""
     expected, what = _expected(data)
-    low, high = data.bounds or (-np.inf, np.inf)
-    on_scale = np.clip(expected, low, high)
-    residuals = np.where(np.isnan(expected), np.nan, data.scores.mean - expected)
-    flat = residuals[~np.isnan(residuals)]
-    if len(flat) < 3 or not np.ptp(flat):
+    outliers = _find_outliers(data, expected)
+    if not outliers:
         return []
-    center = float(np.median(flat))
-    spread = float(np.median(np.abs(flat - center)))
-    order = np.argsort(-np.abs(np.nan_to_num(residuals - center)), axis=None)[:SHOWN]
-    rows, links, cells = [], [], []
-    for row, column in zip(*np.unravel_index(order, residuals.shape), strict=True):
-        if np.isnan(residuals[row, column]):
-            continue
-        condition = int(data.scores.conditions[column])
-        rows.append(
-            {
-                "item": data.keys[row],
-                "category": data.categories[row] or None,
-                "condition": data.labels[condition],
-                "score": float(data.scores.mean[row, column]),
-                "expected": float(on_scale[row, column]),
-                "residual": float(data.scores.mean[row, column] - on_scale[row, column]),
-                "z": 0.6745 * (float(residuals[row, column]) - center) / spread if spread else None,
-            }
-        )
-        query = f"?experiment={data.scope.experiment.slug}&condition={condition}&item={int(data.scores.items[row])}"
-        cells.append([int(data.scores.items[row]), condition])
-        links.append({"item": f"{reverse('trial_list')}{query}"})
-    far = sum(1 for row in rows if row["z"] is not None and abs(row["z"]) > FAR)
+    far = sum(1 for one in outliers if one.z is not None and abs(one.z) > FAR)
     return [
         ResultTable(
             "outliers",
@@ -58,14 +46,56 @@ def outlier_tables(data: AnalysisData) -> list[ResultTable]:
                 ResultColumn("residual", "Residual", "signed"),
                 ResultColumn("z", "Modified z", "signed"),
             ],
-            rows,
+            [_row(data, one) for one in outliers],
             formula="Modified z: 0.6745 × (residual − median) / median absolute deviation (Iglewicz and Hoaglin 1993); "
             f"above {FAR} is far. An expected score beside the scale is shown as its end; z uses it unchanged.",
-            sentence=f"{far} of the {len(rows)} items shown lie far from the {what}.",
-            links=links,
-            data={"cells": cells},
+            sentence=f"{far} of the {len(outliers)} items shown lie far from the {what}.",
+            links=[{"item": _trials_url(data, one)} for one in outliers],
+            data={"cells": [[int(data.scores.items[one.item]), one.condition] for one in outliers]},
         )
     ]
+
+
+def _find_outliers(data: AnalysisData, expected: Floats) -> list[Outlier]:
+    """Return the largest residuals, furthest first; empty if there are fewer than three, or if all are equal."""
+    low, high = data.bounds or (-np.inf, np.inf)
+    on_scale = np.clip(expected, low, high)
+    residuals = np.where(np.isnan(expected), np.nan, data.scores.mean - expected)
+    flat = residuals[~np.isnan(residuals)]
+    if len(flat) < 3 or not np.ptp(flat):
+        return []
+    center = float(np.median(flat))
+    spread = float(np.median(np.abs(flat - center)))
+    order = np.argsort(-np.abs(np.nan_to_num(residuals - center)), axis=None)[:SHOWN]
+    return [
+        Outlier(
+            int(row),
+            int(data.scores.conditions[column]),
+            score=float(data.scores.mean[row, column]),
+            expected=float(on_scale[row, column]),
+            z=0.6745 * (float(residuals[row, column]) - center) / spread if spread else None,
+        )
+        for row, column in zip(*np.unravel_index(order, residuals.shape), strict=True)
+        if not np.isnan(residuals[row, column])
+    ]
+
+
+def _row(data: AnalysisData, outlier: Outlier) -> Row:
+    return {
+        "item": data.keys[outlier.item],
+        "category": data.categories[outlier.item] or None,
+        "condition": data.labels[outlier.condition],
+        "score": outlier.score,
+        "expected": outlier.expected,
+        "residual": outlier.score - outlier.expected,
+        "z": outlier.z,
+    }
+
+
+def _trials_url(data: AnalysisData, outlier: Outlier) -> str:
+    item = int(data.scores.items[outlier.item])
+    query = f"?experiment={data.scope.experiment.slug}&condition={outlier.condition}&item={item}"
+    return f"{reverse('trial_list')}{query}"
 
 
 def _expected(data: AnalysisData) -> tuple[Floats, str]:
