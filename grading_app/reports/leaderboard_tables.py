@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from grading_app.reports.leaderboard import BoardMeasure, BoardRow, Leaderboard
-from grading_app.reports.result_table import Kind, ResultColumn, ResultTable
+from grading_app.reports.result_table import Kind, ResultColumn, ResultTable, Row
 from grading_app.statistics.known_coverage import share_note
 
 Address = Callable[[BoardRow, BoardMeasure], str]
@@ -73,25 +73,6 @@ def baseline_table(board: Leaderboard, measure: BoardMeasure, address_of: Addres
     baseline = next(row.label for row in board.rows if row.condition == board.baseline)
     mean: Kind = "share" if measure.is_share else "number"
     signed: Kind = "signed_share" if measure.is_share else "signed"
-    records = []
-    for row in rows:
-        found = row.baseline[measure.key]
-        records.append(
-            {
-                "condition": row.label,
-                "items": found.items,
-                "mean_baseline": found.mean_baseline,
-                "mean": found.mean,
-                "difference": found.difference,
-                "difference_ci": (found.low, found.high) if found.low is not None else None,
-                "p": found.p,
-                "p_holm": found.corrected,
-                "test": found.test,
-                "wins": found.wins,
-                "losses": found.losses,
-                "ties": found.ties,
-            }
-        )
     return ResultTable(
         f"baseline-{measure.key.replace(':', '-')}",
         f"{measure.label}: difference from {baseline}",
@@ -109,8 +90,26 @@ def baseline_table(board: Leaderboard, measure: BoardMeasure, address_of: Addres
             ResultColumn("losses", "Losses", "count"),
             ResultColumn("ties", "Ties", "count"),
         ],
-        records,
+        [_baseline_row(row, measure) for row in rows],
         formula="Mean over common items of the difference of item means. Wins, losses, ties: items by the sign of it.",
         correction=f"Holm over the {len(rows)} comparisons of this table.",
         links=[dict.fromkeys(("difference", "wins", "losses", "ties"), address_of(row, measure)) for row in rows],
     )
+
+
+def _baseline_row(row: BoardRow, measure: BoardMeasure) -> Row:
+    found = row.baseline[measure.key]
+    return {
+        "condition": row.label,
+        "items": found.items,
+        "mean_baseline": found.mean_baseline,
+        "mean": found.mean,
+        "difference": found.difference,
+        "difference_ci": (found.low, found.high) if found.low is not None else None,
+        "p": found.p,
+        "p_holm": found.corrected,
+        "test": found.test,
+        "wins": found.wins,
+        "losses": found.losses,
+        "ties": found.ties,
+    }
