@@ -12,10 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from grading_app.export.card_counts import Counts, differences
-from grading_app.export.snapshot_archive import SUMS, pieces
+from grading_app.export.snapshot_archive import SUMS, content_digest, pieces
 from grading_app.export.study_card import study_card
 
 TABLES = "tables/"
+SCHEMA_FILE = "schema.json"
+MOST_LINE = 256 * 2**20
 BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, ValueError, KeyError)
 
 
@@ -25,9 +27,14 @@ class SnapshotFileError(ValueError):
 
 @dataclass(slots=True)
 class Verdict:
-    """The result of a check. `problems` are sentences; there are none if the file is unchanged."""
+    """The result of a check.
+
+    content: the digest of rows and images; empty for schema 1. problems: sentences; none if the file is unchanged.
+    """
 
     digest: str
+    content: str = ""
+    schema: int = 1
     files: int = 0
     rows: int = 0
     problems: list[str] = field(default_factory=list)
@@ -40,7 +47,7 @@ def verify(path: Path) -> Verdict:
             return _Checking(archive).run()
     except FileNotFoundError:
         raise SnapshotFileError(f"there is no file {path}") from None
-    except (OSError, *BROKEN) as error:
+    except (OSError, TypeError, *BROKEN) as error:
         raise SnapshotFileError(f"{path.name} is no whole snapshot: {error}") from None
 
 
@@ -52,6 +59,8 @@ class _Checking:
 
     def run(self) -> Verdict:
         said = {name: digest for digest, name in (line.split("  ", 1) for line in self.sums.decode().splitlines())}
+        self.verdict.content = content_digest(said)
+        self.verdict.schema = self._schema()
         there = [name for name in self.archive.namelist() if name != SUMS]
         for name in sorted(set(said) ^ set(there)):
             self._report(f"{name}: {'missing' if name in said else 'not in the checksums'}")
@@ -67,6 +76,12 @@ class _Checking:
                 self._report(f"{name}: cannot be read: {error}")
         self._check_card(counts.content)
         return self.verdict
+
+    def _schema(self) -> int:
+        """Return the version of the format. The first one had no file that says so."""
+        if SCHEMA_FILE not in self.archive.namelist():
+            return 1
+        return int(json.loads(self.archive.read(SCHEMA_FILE))["schema"])
 
     def _digest(self, name: str, counts: Counts) -> str:
         """Return the sha256 of one file. Count the rows of a table on the way."""
@@ -85,7 +100,10 @@ class _Checking:
 
     def _lines(self, name: str) -> Iterator[bytes]:
         with self.archive.open(name) as part:
-            yield from part
+            while line := part.readline(MOST_LINE):
+                if len(line) == MOST_LINE:
+                    raise ValueError(f"a line is longer than {MOST_LINE // 2**20} MB")
+                yield line
 
     def _check_card(self, counted: dict[str, Any]) -> None:
         counts, facts = (json.loads(self.archive.read(f"{name}.json")) for name in ("counts", "facts"))

@@ -15,12 +15,15 @@ from django.contrib.auth.models import User
 from django.db import transaction
 from django.urls import reverse
 
+from datasets_app.image_storage import asset_file
 from datasets_app.models.history import Actor, record_changes
 from grading_app.export.card_counts import Counts
 from grading_app.export.formats import TABLES, export_chunks
 from grading_app.export.result_facts import result_facts
-from grading_app.export.snapshot_archive import ArchiveWriter
+from grading_app.export.snapshot_archive import IMAGES, ArchiveWriter, read_file
 from grading_app.export.study_card import study_card
+from grading_app.export.study_rows import SCHEMA, StudyRows
+from grading_app.export.study_rows import TABLES as STUDY_TABLES
 from grading_app.models import Snapshot
 from grading_app.study_report.composition import PART, freeze_report
 from runs_app.models import Attempt, Condition, Experiment
@@ -90,6 +93,13 @@ def _write(experiment: Experiment, facts: dict[str, Any], out: BinaryIO) -> tupl
     facts = json.loads(_json(facts))  # The same form as when read back, so that the study card comes out the same.
     for table in TABLES:
         writer.add(f"tables/{table}.jsonl", _count_chunks(counts, table, export_chunks(experiment, table, "jsonl")))
+    with StudyRows(experiment) as rows:
+        for part in STUDY_TABLES:
+            writer.add(part.part, rows.chunks(part))
+        writer.add("names.json", [rows.names()])
+        for image in rows.images():
+            writer.add(f"{IMAGES}{image.sha256}.{image.format}", read_file(asset_file(image)))
+    writer.add("schema.json", [_json({"schema": SCHEMA})])
     writer.add("design.yaml", [to_yaml(experiment).encode()])
     for condition in experiment.conditions.order_by("pk").iterator():
         writer.add(f"conditions/{condition.condition_id}.json", [_json(condition.content)])

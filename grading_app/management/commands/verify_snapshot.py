@@ -32,3 +32,5 @@ class Command(OutputCommand):
         if found.problems:
             raise CommandError(f"{len(found.problems)} differences", returncode=WORK_FAILED)
         self.say(f"{found.digest}  {found.files} files, {found.rows:,} rows: as they were made")
+        if found.content:
+            self.say(f"{found.content}  content: rows and images, the same on each site that holds the study")

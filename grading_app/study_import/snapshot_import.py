@@ -1,0 +1,342 @@
+"""The import of a study from a snapshot of another site, in one transaction.
+
+Every row gets a new key, names in use get a suffix, and people become placeholders. So nothing on this site is
+overwritten. Models are inactive and runs are done: nothing is ever called. The archive is not trusted: its parts are
+looked up by name and never used as paths, rows are checked by the database's constraints, and hashes are recomputed.
+"""
+
+# ruff: noqa: S608 (names of tables and columns come from the models of this project, values are parameters)
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import re
+import tempfile
+import zipfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from django.contrib.auth.models import User
+from django.core.exceptions import ValidationError
+from django.core.serializers.json import DjangoJSONEncoder
+from django.db import DataError, IntegrityError, connection, models, transaction
+from django.utils import timezone
+from PIL import Image
+
+from datasets_app.curation import hash_stored_items
+from datasets_app.image_storage import store_images
+from datasets_app.importing.records import StashedImage
+from datasets_app.models import Asset, Dataset, ParametricSpace
+from datasets_app.models.datasets import slug_validator
+from datasets_app.models.history import record_changes
+from evalsite.lib.text.hashing import content_hash
+from grading_app.export.key_ranges import bare_cursor
+from grading_app.export.snapshot_archive import IMAGES, ROWS
+from grading_app.export.snapshot_check import MOST_LINE, SnapshotFileError, verify
+from grading_app.export.snapshot_check import TABLES as TABLE_PARTS
+from grading_app.export.study_rows import BY_PART, SCHEMA, TABLES, StudyTable, translate
+from grading_app.models import RatedAnswer, RaterAssignment, Rating, RatingQueue
+from runs_app.models import Experiment, ItemText, TextSet
+from runs_app.models.designs import Versioned
+
+MOST_BYTES = 64 * 2**30  # Unpacked, of all parts.
+MOST_PARTS = 200_000
+MOST_PART = 256 * 2**20  # Of a part that is read as a whole: all but tables and rows.
+MOST_IMAGE = 64 * 2**20
+IMAGE_NAME = re.compile(rf"{IMAGES}([0-9a-f]{{64}})\.(jpeg|png)\Z")
+ROWS_OF, KEYS = "import_rows_", "import_keys_"  # The prefixes of temporary tables.
+PLACEHOLDER = "imported"
+BROKEN = (zipfile.BadZipFile, OSError, EOFError, ValueError, KeyError, TypeError, AttributeError, RecursionError)
+
+
+@dataclass
+class SnapshotImport:
+    """The result of an import. rows: new rows by table. renamed: pairs of a name in the file and the name here."""
+
+    experiment: Experiment
+    content: str
+    rows: dict[str, int] = field(default_factory=dict)
+    renamed: list[tuple[str, str]] = field(default_factory=list)
+
+
+def import_snapshot(path: Path, owner: User, *, dry_run: bool = False) -> SnapshotImport:
+    """Import the study of a snapshot file. Raise SnapshotFileError, and change nothing, if it cannot be imported.
+
+    A dry run does the same and takes everything back.
+    """
+    _check_size(path)
+    verdict = verify(path)
+    if verdict.problems:
+        raise SnapshotFileError(f"{path.name} was changed: {'; '.join(verdict.problems[:5])}")
+    if verdict.schema > SCHEMA:
+        raise SnapshotFileError(f"{path.name} has schema {verdict.schema}, of a newer version; update this site")
+    if not verdict.content:
+        raise SnapshotFileError(
+            f"{path.name} has schema {verdict.schema}, which holds tables to read but no rows to import; make a new "
+            "snapshot on its site"
+        )
+    try:
+        with zipfile.ZipFile(path) as archive, transaction.atomic():
+            result = _Import(archive, owner, verdict.content, path.name).run(write_files=not dry_run)
+            transaction.set_rollback(dry_run)
+            return result
+    except SnapshotFileError:
+        raise
+    except (DataError, IntegrityError) as error:
+        raise SnapshotFileError(f"{path.name}: the database refuses a row: {str(error).splitlines()[0]}") from error
+    except BROKEN as error:
+        raise SnapshotFileError(f"{path.name} cannot be imported: {error}") from error
+
+
+def _check_size(path: Path) -> None:
+    try:
+        with zipfile.ZipFile(path) as archive:
+            parts = archive.infolist()
+    except (OSError, zipfile.BadZipFile) as error:
+        raise SnapshotFileError(f"{path.name} is no whole snapshot: {error}") from None
+    whole = [part.file_size for part in parts if not part.filename.startswith((ROWS, TABLE_PARTS))]
+    is_large = sum(part.file_size for part in parts) > MOST_BYTES or max(whole, default=0) > MOST_PART
+    if is_large or len(parts) > MOST_PARTS:
+        raise SnapshotFileError(f"{path.name} is too large: at most {MOST_PARTS:,} parts, {MOST_BYTES // 2**30} GB")
+
+
+class _Import:
+    def __init__(self, archive: zipfile.ZipFile, owner: User, content: str, file_name: str) -> None:
+        self.archive = archive
+        self.owner = owner
+        self.content = content
+        self.file_name = file_name
+        self.names: Mapping[str, Mapping[str, str]] = json.loads(archive.read("names.json"))
+        self.rows: dict[str, int] = {}
+        self.renamed: list[tuple[str, str]] = []
+        self._placeholder: User | None = None
+
+    def run(self, *, write_files: bool) -> SnapshotImport:
+        parts = set(self.archive.namelist())
+        if unknown := [name for name in parts if name.startswith(ROWS) and name not in BY_PART]:
+            raise SnapshotFileError(f"{self.file_name} holds unknown rows: {', '.join(sorted(unknown)[:3])}")
+        self._drop()
+        for one in TABLES:
+            self._load(one, one.part in parts)
+        self._take_images(write_files=write_files)
+        for one in TABLES:
+            self._name_rows(one)
+            self._insert(one)
+            self._after(one)
+        self._check_hashes()
+        (key,) = self._column(f"SELECT new FROM {KEYS}{Experiment._meta.db_table}")
+        experiment = Experiment.objects.get(pk=key)
+        self._drop()
+        reason = f"Imported from the snapshot {self.file_name}"[:500]
+        record_changes([(experiment, "", self.content[:12])], by=self.owner, reason=reason, what="import")
+        return SnapshotImport(experiment, self.content, self.rows, self.renamed)
+
+    # --- loading ------------------------------------------------------------------------------------------------------
+
+    def _load(self, one: StudyTable, is_there: bool) -> None:
+        """Copy the lines of a part into a temporary table, and give each row a new key."""
+        rows, keys = ROWS_OF + one.table, KEYS + one.table
+        self._execute(f"CREATE TEMPORARY TABLE {rows} (place bigint GENERATED ALWAYS AS IDENTITY, line jsonb)")
+        if is_there:
+            with bare_cursor() as cursor, cursor.copy(f"COPY {rows} (line) FROM STDIN") as copy:
+                for line in self._lines(one.part):
+                    copy.write_row((line,))
+        key = one.model._meta.pk.attname
+        if one.has_key:
+            sequence = f"nextval(pg_get_serial_sequence('{one.table}', '{key}'))"
+            self._execute(f"""CREATE TEMPORARY TABLE {keys} AS SELECT old, {sequence} AS new, NULL::text AS name,
+                NULL::integer AS version FROM (
+                SELECT (line ->> '{key}')::bigint AS old FROM {rows} ORDER BY place) AS numbered""")
+            self._execute(f"CREATE UNIQUE INDEX ON {keys} (old)")
+            self._execute(f"ANALYZE {keys}")
+        self._execute(f"ANALYZE {rows}")
+        (self.rows[one.model._meta.verbose_name_plural.__str__()],) = self._column(f"SELECT count(*) FROM {rows}")
+
+    def _lines(self, part: str) -> Iterator[str]:
+        with self.archive.open(part) as file:
+            while line := file.readline(MOST_LINE):
+                yield line.decode()
+
+    def _take_images(self, *, write_files: bool) -> None:
+        """Check each image, and store the ones that this site does not have."""
+        wanted = {}
+        for line in self._column(f"SELECT line FROM {ROWS_OF}{Asset._meta.db_table}"):
+            row = json.loads(line) if isinstance(line, str) else line
+            wanted[f"{IMAGES}{row['sha256']}.{row['format']}"] = row
+        for name, row in wanted.items():
+            if IMAGE_NAME.match(name) is None or self.archive.getinfo(name).file_size > MOST_IMAGE:
+                raise SnapshotFileError(f"{self.file_name}: {name[:100]} is no image of a snapshot")
+            data = self.archive.read(name)
+            with Image.open(io.BytesIO(data), formats=("JPEG", "PNG")) as image:
+                facts = (hashlib.sha256(data).hexdigest(), str(image.format).lower(), image.width, image.height)
+            if facts != (row["sha256"], row["format"], row["width"], row["height"]):
+                raise SnapshotFileError(f"{self.file_name}: {name} is not the image that its row describes")
+            self._store(data, row, write_files=write_files)
+
+    def _store(self, data: bytes, row: Mapping[str, Any], *, write_files: bool) -> None:
+        known = {name: row[name] for name in ("sha256", "format", "width", "height")} | {"size": len(data)}
+        if not write_files:
+            Asset.objects.bulk_create([Asset(**known)], ignore_conflicts=True)
+            return
+        with tempfile.NamedTemporaryFile(suffix=f".{row['format']}") as file:
+            file.write(data)
+            file.flush()
+            store_images([StashedImage(path=Path(file.name), original_name="", **known)])
+
+    # --- names --------------------------------------------------------------------------------------------------------
+
+    def _name_rows(self, one: StudyTable) -> None:
+        """Give each row its name, or the next free one; rows with versions get the next version of their name."""
+        if not one.name:
+            return
+        given = self.names[one.table]
+        for old in self._column(f"SELECT old FROM {KEYS}{one.table} ORDER BY old"):
+            name, version = self._free_name(one, str(given[str(old)]))
+            self._execute(
+                f"UPDATE {KEYS}{one.table} SET name = %s, version = %s WHERE old = %s",
+                [name, version, old],
+            )
+
+    def _free_name(self, one: StudyTable, name: str) -> tuple[str, int | None]:
+        try:
+            slug_validator(name)
+        except ValidationError as error:
+            raise SnapshotFileError(f"{self.file_name}: {name[:80]!r} is no name") from error
+        taken = set(self._column(f"SELECT name FROM {KEYS}{one.table} WHERE name IS NOT NULL"))
+        manager: Any = one.model._default_manager
+        if issubclass(one.model, Versioned):
+            here = self._column(f"SELECT version FROM {KEYS}{one.table} WHERE name = %s", [name])
+            last = max([*manager.filter(name=name).values_list("version", flat=True), *here], default=0)
+            if last:
+                self.renamed.append((f"{one.model._meta.verbose_name} {name}", f"version {last + 1}"))
+            return name, last + 1
+        free, number = name, 2
+        while free in taken or manager.filter(**{one.name: free}).exists():
+            free, number = f"{name[: 79 - len(str(number))]}-{number}", number + 1
+        if free != name:
+            self.renamed.append((f"{one.model._meta.verbose_name} {name}", free))
+        return free, None
+
+    # --- rows ---------------------------------------------------------------------------------------------------------
+
+    def _insert(self, one: StudyTable) -> None:
+        if one.model is Asset:
+            return
+        self._check_references(one)
+        params: dict[str, Any] = {"defaults": json.dumps(_defaults(one), cls=DjangoJSONEncoder)}
+        cells: dict[str, str] = {}
+        for column in one.columns():
+            cells[column.attname] = "m.new" if column.primary_key else translate(column, "r", KEYS, "old", "new")
+        for column in one.local_columns():
+            cells[column.attname] = self._local(one, column, params)
+        names = ", ".join(connection.ops.quote_name(name) for name in cells)
+        self._execute(
+            f"""INSERT INTO {one.table} ({names}) SELECT {", ".join(cells.values())}
+            FROM {ROWS_OF}{one.table} x
+            CROSS JOIN LATERAL jsonb_populate_record(NULL::{one.table}, %(defaults)s::jsonb || x.line) r
+            JOIN {KEYS}{one.table} m ON m.old = r.id ORDER BY x.place""",
+            params,
+        )
+
+    def _local(self, one: StudyTable, column: models.Field[Any, Any], params: dict[str, Any]) -> str:
+        """Return SQL for a column that the file does not hold, and add its value to the parameters."""
+        if column.attname == one.name:
+            return "m.name"
+        if column.attname == "version" and issubclass(one.model, Versioned):
+            return "m.version"
+        value: Any = one.local.get(column.attname, column.get_default())
+        if getattr(column, "auto_now_add", False):
+            value = timezone.now()
+        if column.related_model is User:
+            value = None if column.null else self._user(one, column)
+            if one.model is RaterAssignment:
+                params[column.attname] = value
+                return f"(SELECT id FROM auth_user WHERE username = %({column.attname})s || '-' || m.new)"
+        params[column.attname] = json.dumps(value) if isinstance(column, models.JSONField) else value
+        return f"%({column.attname})s"
+
+    def _user(self, one: StudyTable, column: models.Field[Any, Any]) -> int | str:
+        """Return the owner of the import, or the placeholder of people who are not on this site."""
+        if column.attname == "owner_id":
+            return self.owner.pk
+        if one.model is RaterAssignment:
+            seats = self._column(f"SELECT new FROM {KEYS}{one.table}")
+            User.objects.bulk_create(
+                [User(username=f"{PLACEHOLDER}-rater-{seat}", is_active=False, password="!") for seat in seats]  # noqa: S106
+            )
+            return f"{PLACEHOLDER}-rater"
+        if self._placeholder is None:
+            self._placeholder = User.objects.get_or_create(
+                username=PLACEHOLDER, defaults={"is_active": False, "password": "!"}
+            )[0]
+        return self._placeholder.pk
+
+    def _check_references(self, one: StudyTable) -> None:
+        """Raise SnapshotFileError if a row refers to a row that the file does not hold."""
+        for column in one.columns():
+            target = next((each for each in TABLES if each.model is column.related_model), None)
+            if target is None:
+                continue
+            known = f"SELECT FROM {KEYS}{target.table} k WHERE k.old = (x.line ->> '{column.attname}')::bigint"
+            if not target.has_key:
+                known = f"SELECT FROM {target.table} a WHERE a.sha256 = x.line ->> '{column.attname}'"
+            if self._column(
+                f"""SELECT place FROM {ROWS_OF}{one.table} x
+                WHERE x.line ->> '{column.attname}' IS NOT NULL AND NOT EXISTS ({known}) LIMIT 1"""
+            ):
+                raise SnapshotFileError(f"{self.file_name}: {one.part} refers to a missing row ({column.attname})")
+
+    def _after(self, one: StudyTable) -> None:
+        """Take the next step of rows that only accept others in a certain state."""
+        moves = {
+            ParametricSpace: (Dataset, "approved"),
+            ItemText: (TextSet, "approved"),
+            RatedAnswer: (RatingQueue, "open"),
+            Rating: (RatingQueue, "closed"),
+        }
+        if (move := moves.get(one.model)) is not None:
+            model, status = move
+            table = model._meta.db_table
+            self._execute(
+                f"UPDATE {table} SET status = %s WHERE id IN (SELECT new FROM {KEYS}{table})",
+                [status],
+            )
+
+    def _check_hashes(self) -> None:
+        """Raise SnapshotFileError unless the hash of each definition is the hash of its content."""
+        for one in TABLES:
+            keys = self._column(f"SELECT new FROM {KEYS}{one.table}") if issubclass(one.model, Versioned) else []
+            for row in one.model._default_manager.filter(pk__in=keys):
+                if content_hash(row.content) != row.content_hash:  # type: ignore[attr-defined]
+                    raise SnapshotFileError(f"{self.file_name}: {row} is not what its hash says")
+        for dataset in Dataset.objects.filter(pk__in=self._column(f"SELECT new FROM {KEYS}{Dataset._meta.db_table}")):
+            if hash_stored_items(dataset) != dataset.content_hash:
+                raise SnapshotFileError(f"{self.file_name}: the items of {dataset} are not what its hash says")
+
+    # --- SQL ----------------------------------------------------------------------------------------------------------
+
+    def _execute(self, statement: str, params: Any = None) -> None:
+        with connection.cursor() as cursor:
+            cursor.execute(statement, params)
+
+    def _column(self, statement: str, params: Any = None) -> list[Any]:
+        with connection.cursor() as cursor:
+            cursor.execute(statement, params)
+            return [value for (value,) in cursor.fetchall()]
+
+    def _drop(self) -> None:
+        names = [prefix + one.table for one in TABLES for prefix in (ROWS_OF, KEYS)]
+        self._execute(f"DROP TABLE IF EXISTS {', '.join(names)}")
+
+
+def _defaults(one: StudyTable) -> dict[str, Any]:
+    """Return the values of columns that an older snapshot does not have."""
+    return {
+        column.attname: column.get_default()
+        for column in one.columns()
+        if not column.primary_key and column.has_default() and column.related_model is None
+    }

@@ -1,0 +1,252 @@
+"""A study taken over from a snapshot: the same rows and results under new keys, and nothing overwritten."""
+
+import hashlib
+import io
+import json
+import shutil
+import zipfile
+from pathlib import Path
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.db import transaction
+from django.urls import reverse
+
+from datasets_app import curation
+from datasets_app.models import Asset, Dataset, Item
+from grading_app.export.snapshot_check import SnapshotFileError, verify
+from grading_app.export.snapshots import make_snapshot, path_of
+from grading_app.models import GradeCondition, Grading, Preference, Rating, RatingQueue
+from grading_app.scoring.grading import grade
+from grading_app.study_import.snapshot_import import import_snapshot
+from grading_app.verdict_history import superseding
+from runs_app.annotations import annotate
+from runs_app.models import Attempt, Endpoint, Experiment, LanguageModel, Prompt, Run, Trial
+from tests import factories
+from tests.factories.judges import make_grader, write_ledger
+from tests.factories.queues import make_answer_queue, make_numbered_items, make_rater, make_strict_rubric, rate_all
+
+pytestmark = pytest.mark.django_db
+RECORDED = Path(__file__).parent / "snapshots"
+
+
+def make_study():
+    """Answers on photographs by two models, graded by a rule, by a judge and by a person, with a comparison."""
+    dataset = make_numbered_items("photos", 4, images=True, approved=False)
+    curation.approve(dataset, by="test", reason="ready")
+    experiment = factories.make_experiment(
+        dataset=dataset, samples=2, models=[factories.make_model("small"), factories.make_model("large")]
+    )
+    for run in factories.make_runs(experiment, status="done"):
+        factories.plan_trials(
+            run, answer=lambda item, _, index: factories.failed("server") if index else f"{item.key} {NASTY}"
+        )
+    write_ledger(experiment)
+    Run.objects.update(n_attempts=8)  # Failed trials made calls too.
+    grade(experiment, scorers=["numeric"], by="test")
+    judge = GradeCondition.objects.create(
+        experiment=experiment,
+        grade_condition_id="judge--1",
+        kind="judge",
+        grader=(one := make_grader()),
+        rubric=one.rubric,
+    )
+    done = list(Trial.objects.filter(status="done").order_by("pk"))
+    Grading.objects.bulk_create([Grading(trial=each, condition=judge, score=0.5, parse_ok=True) for each in done])
+    with superseding():
+        Grading.objects.filter(trial=done[0], condition=judge).update(score=0.75)
+    Preference.objects.create(condition=judge, trial_a=done[0], trial_b=done[-1], winner="a")
+    queue = make_answer_queue("reading", experiment=experiment, dimensions=[], by=make_strict_rubric("score"))
+    rate_all(make_rater(queue, started=True))
+    annotate(done[0], "note", "Look at this", by=experiment.owner)
+    experiment.manifests.create(content={"launch": {"by": "owner"}})
+    return experiment
+
+
+NASTY = 'back\\slash \\n "quoted" \t 模型 \u2028'
+
+
+@pytest.fixture
+def sent(tmp_path, settings):
+    """The file of a study of another site: its rows and images are gone here. Also its digest and its facts."""
+    settings.MEDIA_ROOT = tmp_path / "media"
+    with transaction.atomic():
+        made = make_snapshot(make_study(), by="test")
+        shutil.copy(path_of(made), tmp_path / "sent.zip")
+        transaction.set_rollback(True)
+    shutil.rmtree(settings.MEDIA_ROOT)
+    assert not Experiment.objects.exists()
+    return tmp_path / "sent.zip"
+
+
+@pytest.fixture
+def owner():
+    return factories.make_user("importer", "Researcher")
+
+
+def parts(path):
+    with zipfile.ZipFile(path) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+def rewritten(path, tmp_path, **changes):
+    """A copy with other parts and matching checksums, as somebody who tampers would make it."""
+    found = parts(path) | {name: content for name, content in changes.items()}
+    found = {name: content for name, content in found.items() if content is not None and name != "SHA256SUMS"}
+    sums = "".join(f"{hashlib.sha256(found[name]).hexdigest()}  {name}\n" for name in sorted(found))
+    with zipfile.ZipFile(tmp_path / "altered.zip", "w") as archive:
+        for name, content in (found | {"SHA256SUMS": sums.encode()}).items():
+            archive.writestr(name, content)
+    return tmp_path / "altered.zip"
+
+
+def test_an_imported_study_has_the_same_content_and_the_same_results(sent, owner):
+    made = import_snapshot(sent, owner)
+    again = path_of(make_snapshot(made.experiment, by="test"))
+    assert verify(again).problems == []
+    assert verify(again).content == verify(sent).content == made.content
+    before, after = (json.loads(parts(path)["facts.json"]) for path in (sent, again))
+    assert after["results"] == before["results"]
+    assert before["results"]["scores"]
+    assert parts(again)["tables/items.jsonl"] == parts(sent)["tables/items.jsonl"]
+    assert (Trial.objects.count(), Attempt.objects.count(), Asset.objects.count()) == (16, 16, 4)
+    assert not Rating.objects.filter(value=None).exists()
+    assert {NASTY in trial.answer for trial in Trial.objects.filter(status="done")} == {True}
+
+
+def test_nothing_of_an_imported_study_is_ever_called(sent, owner):
+    experiment = import_snapshot(sent, owner).experiment
+    assert (experiment.imported_from, experiment.owner, experiment.sharing) == ("snapshot", owner, "private")
+    assert set(Run.objects.values_list("status", flat=True)) == {"done"}
+    assert set(LanguageModel.objects.values_list("is_active", flat=True)) == {False}
+    assert set(Endpoint.objects.values_list("is_active", "key_env", "base_url")) == {
+        (False, "", "https://imported.invalid/v1")
+    }
+    assert RatingQueue.objects.get().status == "closed"
+    assert not Rating.objects.get(position=1).assignment.user.is_active
+
+
+def test_the_pages_of_an_imported_study_work(sent, owner, client):
+    experiment = import_snapshot(sent, owner).experiment
+    client.force_login(owner)
+    for name in ("experiment_detail", "experiment_results", "experiment_ledger", "experiment_agreement"):
+        assert client.get(reverse(name, args=[experiment.slug])).status_code == 200
+    trial = Trial.objects.filter(status="done").first()
+    assert client.get(trial.get_absolute_url()).status_code == 200
+    image = client.get(Item.objects.first().image.url)
+    assert image.status_code == 200
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_counters_of_an_imported_study_agree_with_its_rows(sent, owner):
+    import_snapshot(sent, owner)
+    said = io.StringIO()
+    call_command("reconcile", stdout=said)
+    assert "counters and ledger equal the rows" in said.getvalue()
+
+
+def test_names_in_use_are_changed_and_nothing_is_overwritten(sent, owner):
+    first = import_snapshot(sent, owner)
+    prompt = Prompt.objects.get()
+    second = import_snapshot(sent, owner)
+    assert (first.experiment.slug, second.experiment.slug) == ("pilot", "pilot-2")
+    assert second.experiment.dataset.slug == "photos-2"
+    assert sorted(Prompt.objects.values_list("name", "version")) == [(prompt.name, 1), (prompt.name, 2)]
+    assert ("experiment pilot", "pilot-2") in second.renamed
+    assert first.renamed == []
+    contents = [verify(path_of(make_snapshot(one.experiment, by="test"))).content for one in (first, second)]
+    assert contents[0] == contents[1] == first.content
+
+
+def test_a_dry_run_reports_everything_and_writes_nothing(sent, owner, settings):
+    said = io.StringIO()
+    call_command("import_snapshot", str(sent), "--dry-run", "--user", owner.username, stdout=said)
+    assert "pilot: would be imported" in said.getvalue()
+    assert "16 trials" in said.getvalue()
+    assert not Experiment.objects.exists()
+    assert not Dataset.objects.exists()
+    assert not Asset.objects.exists()
+    assert not (settings.MEDIA_ROOT / "assets").exists()
+
+
+def test_the_command_imports(sent, owner):
+    said = io.StringIO()
+    call_command("import_snapshot", str(sent), "--user", owner.username, stdout=said)
+    assert "pilot: imported" in said.getvalue()
+    assert Experiment.objects.get().history.filter(what="import").exists()
+
+
+def test_a_changed_part_is_refused(sent, owner, tmp_path):
+    found = parts(sent)
+    with zipfile.ZipFile(tmp_path / "changed.zip", "w") as archive:
+        for name, content in found.items():
+            archive.writestr(name, content.replace(b'"answer":"', b'"answer":"!') if "rows/" in name else content)
+    with pytest.raises(SnapshotFileError, match=r"rows/runs_app_trial.jsonl: its content is not"):
+        import_snapshot(tmp_path / "changed.zip", owner)
+    with pytest.raises(CommandError) as refused:
+        call_command("import_snapshot", str(tmp_path / "changed.zip"), "--user", owner.username)
+    assert refused.value.returncode == 2
+
+
+def first_line(content, **changes):
+    line, rest = content.split(b"\n", 1)
+    return json.dumps(json.loads(line) | changes).encode() + b"\n" + rest
+
+
+@pytest.mark.parametrize(
+    ("part", "change", "said"),
+    [
+        ("rows/datasets_app_item.jsonl", {"input": "Another question"}, "not what its hash says"),
+        ("rows/runs_app_prompt.jsonl", {"messages": []}, "not what its hash says"),
+        ("rows/runs_app_trial.jsonl", {"item_id": 999}, "refers to a missing row"),
+        ("rows/runs_app_trial.jsonl", {"id": 2}, "the database refuses"),
+        ("rows/runs_app_trial.jsonl", {"status": "glorious"}, "the database refuses"),
+        ("rows/grading_app_grading.jsonl", {"score": "high"}, "the database refuses"),
+        ("rows/datasets_app_asset.jsonl", {"sha256": "../../x"}, "no image of a snapshot"),
+        ("rows/datasets_app_asset.jsonl", {"width": 1}, "not the image that its row describes"),
+    ],
+)
+def test_rows_that_contradict_each_other_are_refused_even_with_matching_checksums(
+    sent, owner, tmp_path, part, change, said
+):
+    altered = rewritten(sent, tmp_path, **{part: first_line(parts(sent)[part], **change)})
+    with pytest.raises(SnapshotFileError, match=said):
+        import_snapshot(altered, owner)
+    assert not Experiment.objects.exists()
+    assert not Trial.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"schema.json": b'{"schema": 99}'}, "schema 99, of a newer version"),
+        ({"rows/auth_user.jsonl": b'{"id": 1, "is_superuser": true}\n'}, "unknown rows"),
+        ({"names.json": b"{}"}, "cannot be imported"),
+        ({"names.json": None}, "cannot be imported"),
+    ],
+)
+def test_parts_that_do_not_belong_are_refused(sent, owner, tmp_path, changes, said):
+    with pytest.raises(SnapshotFileError, match=said):
+        import_snapshot(rewritten(sent, tmp_path, **changes), owner)
+
+
+@pytest.mark.parametrize("limit", ["MOST_BYTES", "MOST_PART", "MOST_PARTS"])
+def test_an_archive_that_unpacks_to_too_much_is_refused(sent, owner, monkeypatch, limit):
+    monkeypatch.setattr(f"grading_app.study_import.snapshot_import.{limit}", 20)
+    with pytest.raises(SnapshotFileError, match="too large"):
+        import_snapshot(sent, owner)
+
+
+def test_a_snapshot_of_schema_1_is_verified_and_its_import_is_refused_in_words(owner):
+    found = verify(RECORDED / "schema-1.zip")
+    assert (found.problems, found.schema, found.content) == ([], 1, "")
+    with pytest.raises(SnapshotFileError, match=r"schema 1, which holds tables to read but no rows"):
+        import_snapshot(RECORDED / "schema-1.zip", owner)
+
+
+def test_a_snapshot_of_schema_2_is_verified_and_imported(owner, tmp_path, settings):
+    settings.MEDIA_ROOT = tmp_path
+    found = verify(RECORDED / "schema-2.zip")
+    assert (found.problems, found.schema) == ([], 2)
+    assert import_snapshot(RECORDED / "schema-2.zip", owner).experiment.slug == "pilot"
+    assert Trial.objects.count() == 16
