@@ -11,7 +11,7 @@ from evalsite.lib.stats.effective_size import AnswerSums, estimate_effective_siz
 from evalsite.lib.stats.t_interval import compute_bounded_interval
 from grading_app.statistics.clusters import ClusterSums
 from grading_app.statistics.condition_pairs import odds_ratio_interval
-from grading_app.statistics.factors import fit_factors
+from grading_app.statistics.factorial_model import fit_factors
 from grading_app.statistics.intervals import estimate_mean
 from grading_app.statistics.item_scores import ItemScores
 from grading_app.statistics.paired import FEW, change_of

@@ -7,7 +7,7 @@ from typing import Any
 from grading_app.analysis.data import AnalysisData
 from grading_app.reports import statistic_format
 from grading_app.reports.result_table import Kind, ResultColumn, ResultTable
-from grading_app.statistics.factors import FactorFit, TermTest, fit_factors
+from grading_app.statistics.factorial_model import FactorFit, TermTest, fit_factors
 from grading_app.statistics.paired import holm
 
 FACTORS = ("Model", "Prompt", "Sampler")

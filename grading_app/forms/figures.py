@@ -7,8 +7,8 @@ from typing import Any
 from django import forms
 from django.http import QueryDict
 
+from grading_app.paper_figures.figure_source import FigureSource
 from grading_app.paper_figures.print_style import MM_PER_INCH, PALETTES, PrintStyle
-from grading_app.paper_figures.source import FigureSource
 
 MOST_PIXELS = 40_000_000
 DEFAULTS = PrintStyle()

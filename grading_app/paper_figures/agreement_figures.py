@@ -10,8 +10,8 @@ from grading_app.comparison import plots
 from grading_app.comparison.comparison_cache import AGREEMENT, ComparisonQuery, Roles, roles_of
 from grading_app.comparison.query import Question, QuestionForm
 from grading_app.models.scales import CHOICE
+from grading_app.paper_figures.figure_source import FigureSource
 from grading_app.paper_figures.kinds import PaperFigure, text_table
-from grading_app.paper_figures.source import FigureSource
 from grading_app.reports import length_plot
 from grading_app.reports.cached_aggregates import get
 from grading_app.reports.length_bias import LENGTHS, Lengths

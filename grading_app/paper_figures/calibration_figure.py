@@ -12,8 +12,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from grading_app.models import GradeCondition
+from grading_app.paper_figures.figure_source import FigureSource
 from grading_app.paper_figures.kinds import PaperFigure
-from grading_app.paper_figures.source import FigureSource
 from grading_app.reports import plot_style
 from grading_app.reports.frames import BY_PEOPLE, BY_RULES, graders_of, people_labels, rows_of, sum_items, sum_scores
 from grading_app.reports.result_table import ResultColumn, ResultTable

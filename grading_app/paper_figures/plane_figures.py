@@ -11,10 +11,10 @@ import numpy as np
 from django.conf import settings
 
 from datasets_app.models import Item
+from grading_app.paper_figures.figure_source import FigureSource
 from grading_app.paper_figures.kinds import PaperFigure
 from grading_app.paper_figures.rating_data import RatingData, Series, align, load_rating_data
 from grading_app.paper_figures.rating_figures import color_of, panels_of, scatter
-from grading_app.paper_figures.source import FigureSource
 from grading_app.reports import plot_style
 from grading_app.reports.result_table import ResultColumn, ResultTable
 from grading_app.reports.score_matrix import Measure

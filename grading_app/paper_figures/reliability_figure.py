@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
+from grading_app.paper_figures.figure_source import FigureSource
 from grading_app.paper_figures.kinds import PaperFigure
-from grading_app.paper_figures.source import FigureSource
 from grading_app.reports import plot_style
 from grading_app.reports.result_table import ResultColumn, ResultTable
 from grading_app.statistics.item_scores import ItemScores

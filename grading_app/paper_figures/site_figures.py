@@ -7,8 +7,8 @@ from functools import partial
 from typing import Any
 
 from grading_app.analysis.figures import figures_of
+from grading_app.paper_figures.figure_source import FigureSource
 from grading_app.paper_figures.kinds import PaperFigure, text_table
-from grading_app.paper_figures.source import FigureSource
 from grading_app.reports import cost_figure
 from grading_app.reports.figures import FIGURES
 from grading_app.reports.leaderboard import BoardMeasure, Leaderboard, priced_rows

@@ -23,7 +23,7 @@ from grading_app.study_report.section_names import SECTION_NAMES
 from runs_app.models import Experiment
 
 if TYPE_CHECKING:
-    from grading_app.study_report.source import ReportSource
+    from grading_app.study_report.report_source import ReportSource
 
 logger = logging.getLogger("evalsite.report")
 
@@ -59,7 +59,7 @@ def state_of(experiment: Experiment) -> str:
 
 def build_document(experiment: Experiment, tell: Tell = lambda _: None) -> Document:
     """Read the rows and return the document with every section."""
-    from grading_app.study_report.source import ReportSource  # It needs numpy and matplotlib.
+    from grading_app.study_report.report_source import ReportSource  # It needs numpy and matplotlib.
 
     state, source = state_of(experiment), ReportSource(experiment)
     for name, title in SECTION_NAMES.items():

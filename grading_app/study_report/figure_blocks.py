@@ -10,7 +10,7 @@ from django.utils.http import urlencode
 from grading_app.paper_figures.kinds import PaperFigure
 from grading_app.reports import plot_style
 from grading_app.study_report.document import FigureBlock
-from grading_app.study_report.source import ReportSource
+from grading_app.study_report.report_source import ReportSource
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

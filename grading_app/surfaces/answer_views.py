@@ -22,7 +22,7 @@ from grading_app.surfaces.answer_texts import (
     TextQuery,
     get_texts,
 )
-from grading_app.surfaces.question import Question
+from grading_app.surfaces.explorer_query import ExplorerQuery
 from grading_app.surfaces.surface import label_value
 from grading_app.surfaces.surface_figures import KEY, MOST_LINES, MOST_ROWS, SurfaceFigure, line_axes
 
@@ -40,7 +40,7 @@ class Shown:
     note: str = ""
 
 
-def show_compression(question: Question) -> Shown:
+def show_compression(question: ExplorerQuery) -> Shown:
     """Show how far answers compress, right, wrong and cut-off ones apart."""
     cached = get_texts(TextQuery(question.experiment, question.grader, "compression", question.wave))
     found = [one for one in cached.value.compressions if one.condition in question.labels] if cached.value else []
@@ -63,7 +63,7 @@ def show_compression(question: Question) -> Shown:
     return Shown([_compression_table(question, found)], [figure] if chosen else [], cached, note)
 
 
-def _compression_table(question: Question, found: Sequence[Compression]) -> ResultTable:
+def _compression_table(question: ExplorerQuery, found: Sequence[Compression]) -> ResultTable:
     rows: list[Row] = [
         {
             "condition": question.labels[one.condition],
@@ -106,7 +106,7 @@ def _draw_compression(found: Sequence[Compression], width: int) -> Figure:
     return figure
 
 
-def show_lengths(question: Question) -> Shown:
+def show_lengths(question: ExplorerQuery) -> Shown:
     """Show the chance that an answer is finished, right or cut off as its tokens grow."""
     query = LengthQuery(question.experiment, question.grader, question.condition, question.task, question.wave)
     cached = get_lengths(query)
@@ -124,7 +124,7 @@ def show_lengths(question: Question) -> Shown:
     return Shown([_length_table(question, lengths)], [figure], cached)
 
 
-def _length_table(question: Question, lengths: AnswerLengths) -> ResultTable:
+def _length_table(question: ExplorerQuery, lengths: AnswerLengths) -> ResultTable:
     rows: list[Row] = []
     for step in thin_steps(lengths.finished_curve(), 60):
         right, cut = (lengths.shares_until(counts, step.time) for counts in (lengths.right, lengths.cut))
@@ -170,7 +170,7 @@ def _draw_lengths(lengths: AnswerLengths, width: int) -> Figure:
     return figure
 
 
-def show_spectra(question: Question) -> Shown:
+def show_spectra(question: ExplorerQuery) -> Shown:
     """Show the spectra of the token ids of the questions at each point of the task."""
     cached = get_texts(TextQuery(question.experiment, question.grader, "spectrum", question.wave))
     found = [one for one in cached.value.spectra if one.task == question.task] if cached.value else []
@@ -189,7 +189,7 @@ def show_spectra(question: Question) -> Shown:
     return Shown([_spectrum_table(question, found)], [figure], cached, note)
 
 
-def _spectrum_table(question: Question, found: Sequence[PromptSpectrum]) -> ResultTable:
+def _spectrum_table(question: ExplorerQuery, found: Sequence[PromptSpectrum]) -> ResultTable:
     mean = [sum(one.power[band] for one in found) / len(found) for band in range(BINS)]
     whole = Spectrum(len(found), 0.0, tuple(mean), 0.0, 0.0)
     names = list(dict.fromkeys(name for one in found for name in one.params))

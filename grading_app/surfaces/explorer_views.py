@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from grading_app.reports.result_table import ResultTable
 from grading_app.surfaces import surface_tables
 from grading_app.surfaces.answer_views import Shown, show_compression, show_lengths, show_spectra
-from grading_app.surfaces.question import Question
+from grading_app.surfaces.explorer_query import ExplorerQuery
 from grading_app.surfaces.surface_figures import FIGURES
 
 
@@ -18,10 +18,10 @@ class ViewPage:
 
     name: str
     reading: str
-    load: Callable[[Question], Shown]
+    load: Callable[[ExplorerQuery], Shown]
 
 
-def _of(name: str, table: Callable[[Question], ResultTable], *figures: str) -> Callable[[Question], Shown]:
+def _of(name: str, table: Callable[[ExplorerQuery], ResultTable], *figures: str) -> Callable[[ExplorerQuery], Shown]:
     return lambda question: Shown([table(question)], [FIGURES[figure] for figure in figures or (name,)])
 
 

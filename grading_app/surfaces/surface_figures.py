@@ -10,8 +10,8 @@ from grading_app.reports import plot_style
 from grading_app.reports.plot_style import DASHES, LINES, MUTED, PIXEL, SMALL
 from grading_app.reports.statistic_format import coefficient
 from grading_app.surfaces import heat_figure
+from grading_app.surfaces.explorer_query import ExplorerQuery
 from grading_app.surfaces.heat_figure import HeatPanel
-from grading_app.surfaces.question import Question
 from grading_app.surfaces.surface import Estimate, estimate_cells, estimate_tasks, subtract
 from grading_app.surfaces.surface_tables import clusters_table
 
@@ -30,17 +30,17 @@ class SurfaceFigure:
     name: str
     title: str
     caption: str
-    size: Callable[[Question, int], tuple[int, int]]
-    draw: Callable[[Question, int], Figure]
-    alt: Callable[[Question], str]
-    is_shown: Callable[[Question], bool] = lambda question: True
+    size: Callable[[ExplorerQuery, int], tuple[int, int]]
+    draw: Callable[[ExplorerQuery, int], Figure]
+    alt: Callable[[ExplorerQuery], str]
+    is_shown: Callable[[ExplorerQuery], bool] = lambda question: True
 
 
-def _surface_size(question: Question, width: int) -> tuple[int, int]:
+def _surface_size(question: ExplorerQuery, width: int) -> tuple[int, int]:
     return width, round(width * 0.82)
 
 
-def _draw_surface(question: Question, width: int) -> Figure:
+def _draw_surface(question: ExplorerQuery, width: int) -> Figure:
     """Draw the accuracy as a surface, and the lower ends of its intervals as a translucent one below it."""
     import numpy as np
     from mpl_toolkits.mplot3d.axes3d import Axes3D  # type: ignore[import-untyped]
@@ -75,12 +75,12 @@ def _draw_surface(question: Question, width: int) -> Figure:
     return figure
 
 
-def _is_cut(question: Question, cells: Mapping[tuple[str, str], Estimate], row: int, column: int) -> bool:
+def _is_cut(question: ExplorerQuery, cells: Mapping[tuple[str, str], Estimate], row: int, column: int) -> bool:
     cell = cells.get((question.x.labels[column], question.y.labels[row] if question.y else ""))
     return cell is not None and cell.is_cut
 
 
-def _style_space(axes: Any, question: Question) -> None:
+def _style_space(axes: Any, question: ExplorerQuery) -> None:
     assert question.y is not None  # noqa: S101
     for axis in (axes.xaxis, axes.yaxis, axes.zaxis):
         axis.set_pane_color((1, 1, 1, 0))
@@ -96,15 +96,15 @@ def _style_space(axes: Any, question: Question) -> None:
     axes.view_init(elev=26, azim=-122)
 
 
-def _has_surface(question: Question) -> bool:
+def _has_surface(question: ExplorerQuery) -> bool:
     return question.y is not None and len(question.x.labels) > 1 and len(question.y.labels) > 1
 
 
-def _curves_size(question: Question, width: int) -> tuple[int, int]:
+def _curves_size(question: ExplorerQuery, width: int) -> tuple[int, int]:
     return width, 320 + KEY * len(question.in_order[:MOST_LINES])
 
 
-def _draw_curves(question: Question, width: int) -> Figure:
+def _draw_curves(question: ExplorerQuery, width: int) -> Figure:
     lines = []
     for condition in question.in_order[:MOST_LINES]:
         cells = estimate_cells(question.counts, question.line, condition)
@@ -156,7 +156,7 @@ def _write_key(figure: Figure, at: int, label: str, colour: str, dash: Any, box:
     figure.text(92 / width, y, text, fontsize=plot_style.NORMAL, color=plot_style.TEXT, va="center")
 
 
-def _panels(question: Question) -> list[HeatPanel]:
+def _panels(question: ExplorerQuery) -> list[HeatPanel]:
     panels = []
     for condition in question.in_order[:MOST_PANELS]:
         cells = question.cells(condition)
@@ -168,11 +168,11 @@ def _panels(question: Question) -> list[HeatPanel]:
     return panels
 
 
-def _draw_panels(question: Question, width: int) -> Figure:
+def _draw_panels(question: ExplorerQuery, width: int) -> Figure:
     return heat_figure.draw(_panels(question), width)
 
 
-def _difference_panel(question: Question) -> HeatPanel:
+def _difference_panel(question: ExplorerQuery) -> HeatPanel:
     one, other = question.cells(question.condition), question.cells(question.against)
     rows = []
     for y in question.grid.rows:
@@ -200,11 +200,11 @@ def difference_level(value: float, low: float, high: float) -> int | None:
     return 0 if value <= -0.3 else 1
 
 
-def _spider_size(question: Question, width: int) -> tuple[int, int]:
+def _spider_size(question: ExplorerQuery, width: int) -> tuple[int, int]:
     return width, min(width, 460) + KEY * len(question.in_order[:MOST_LINES]) + 12
 
 
-def _draw_spider(question: Question, width: int) -> Figure:
+def _draw_spider(question: ExplorerQuery, width: int) -> Figure:
     """Draw a web with a spoke for each task, a line for each condition, and its interval as a band."""
     import numpy as np
 
@@ -240,11 +240,11 @@ def _spoke(one: Estimate | None, part: int) -> float:
     return (one.value, *one.ends)[part]
 
 
-def _clusters_size(question: Question, width: int) -> tuple[int, int]:
+def _clusters_size(question: ExplorerQuery, width: int) -> tuple[int, int]:
     return width, 70 + 24 * max(1, len(clusters_table(question).rows[:MOST_ROWS]))
 
 
-def _draw_clusters(question: Question, width: int) -> Figure:
+def _draw_clusters(question: ExplorerQuery, width: int) -> Figure:
     rows = clusters_table(question).rows[:MOST_ROWS]
     left = 190 if width >= plot_style.WIDE else width // 3
     grid = plot_style.Grid(1, 1, width, 24 * max(1, len(rows)), left=left, right=70)
@@ -262,7 +262,7 @@ def _draw_clusters(question: Question, width: int) -> Figure:
     return figure
 
 
-def _alt(text: str) -> Callable[[Question], str]:
+def _alt(text: str) -> Callable[[ExplorerQuery], str]:
     return lambda question: f"{text}: {question.task}. The table holds the numbers."
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from grading_app.reports.result_table import ResultColumn, ResultTable, Row
 from grading_app.statistics.stratified_shares import overlap_groups
-from grading_app.surfaces.question import Question
+from grading_app.surfaces.explorer_query import ExplorerQuery
 from grading_app.surfaces.surface import Estimate, describe_grid, estimate_tasks, subtract
 
 FORMULA = (
@@ -26,7 +26,7 @@ NUMBERS = (
 )
 
 
-def map_table(question: Question) -> ResultTable:
+def map_table(question: ExplorerQuery) -> ResultTable:
     """Return one row for each cell of the heat map."""
     grid, cells = question.grid, question.cells(question.condition)
     columns = [*_axis_columns(question), *NUMBERS]
@@ -40,7 +40,7 @@ def map_table(question: Question) -> ResultTable:
     return ResultTable("surface", title, columns, rows, formula=FORMULA, notes=_notes(question))
 
 
-def curve_table(question: Question) -> ResultTable:
+def curve_table(question: ExplorerQuery) -> ResultTable:
     """Return one row for each condition and value of x."""
     from grading_app.surfaces.surface import estimate_cells
 
@@ -58,7 +58,7 @@ def curve_table(question: Question) -> ResultTable:
     return ResultTable("curves", title, columns, rows, formula=FORMULA, notes=[note] if note else [])
 
 
-def models_table(question: Question) -> ResultTable:
+def models_table(question: ExplorerQuery) -> ResultTable:
     """Return one row for each condition and cell."""
     rows: list[Row] = []
     for condition in question.labels:
@@ -80,7 +80,7 @@ def models_table(question: Question) -> ResultTable:
     )
 
 
-def difference_table(question: Question) -> ResultTable:
+def difference_table(question: ExplorerQuery) -> ResultTable:
     """Return one row for each cell that both conditions have: the compared condition minus the chosen one."""
     one, other = question.cells(question.condition), question.cells(question.against)
     rows: list[Row] = []
@@ -129,7 +129,7 @@ def difference_table(question: Question) -> ResultTable:
     )
 
 
-def tasks_table(question: Question) -> ResultTable:
+def tasks_table(question: ExplorerQuery) -> ResultTable:
     """Return one row for each condition and task."""
     rows: list[Row] = [
         {"condition": label, "task": task, **_numbers(found)}
@@ -140,7 +140,7 @@ def tasks_table(question: Question) -> ResultTable:
     return ResultTable("tasks", "Accuracy by task", columns, rows, formula=FORMULA)
 
 
-def clusters_table(question: Question) -> ResultTable:
+def clusters_table(question: ExplorerQuery) -> ResultTable:
     """Return the conditions of the task from the highest accuracy, with the groups whose intervals all overlap."""
     found = {
         condition: estimates[question.task]
@@ -174,7 +174,7 @@ def _letter(number: int) -> str:
     return chr(ord("A") + letter) + (str(turn + 1) if turn else "")
 
 
-def _axis_columns(question: Question) -> list[ResultColumn]:
+def _axis_columns(question: ExplorerQuery) -> list[ResultColumn]:
     axes = [question.x, *([question.y] if question.y else [])]
     return [ResultColumn(axis.name, axis.name) for axis in axes]
 
@@ -192,6 +192,6 @@ def _numbers(one: Estimate) -> Row:
     }
 
 
-def _notes(question: Question) -> Sequence[str]:
+def _notes(question: ExplorerQuery) -> Sequence[str]:
     note = describe_grid(question.grid)
     return [note] if note else []

@@ -19,9 +19,9 @@ from grading_app.reports.cached_aggregates import Cached, get
 from grading_app.reports.frames import labels_of
 from grading_app.reports.plot_style import NARROW, WIDE, svg
 from grading_app.reports.result_table import ResultTable
+from grading_app.surfaces.explorer_query import VIEWS, ExplorerForm, ExplorerQuery
 from grading_app.surfaces.explorer_views import VIEW_PAGES
 from grading_app.surfaces.point_counts import POINT_COUNTS, PointCounts, PointQuery, list_graders
-from grading_app.surfaces.question import VIEWS, ExplorerForm, Question
 from grading_app.surfaces.surface import subtract
 from grading_app.surfaces.surface_figures import SurfaceFigure, describe_difference, difference_level
 from grading_app.views.agreement import THEMES, WIDTHS, page_state
@@ -39,7 +39,7 @@ class Loaded:
     """The form and question of an address. cached: the state of the counts; None without a rule that graded answers."""
 
     form: ExplorerForm | None
-    question: Question | None
+    question: ExplorerQuery | None
     cached: Cached[PointCounts] | None
     rules: dict[int, str]
 
@@ -110,7 +110,7 @@ def _load(request: HttpRequest, experiment: Experiment) -> Loaded:
     if cached.value is None:
         return Loaded(None, None, cached, rules)
     form = ExplorerForm(request.GET, cached.value, labels_of(experiment, wave), rules=rules, waves=waves)
-    return Loaded(form, form.question(experiment, grader, wave), cached, rules)
+    return Loaded(form, form.selected(experiment, grader, wave), cached, rules)
 
 
 def _shorten(table: ResultTable) -> ResultTable:
@@ -133,7 +133,7 @@ def _views(form: ExplorerForm) -> list[dict[str, Any]]:
     ]
 
 
-def _heat(experiment: Experiment, question: Question) -> dict[str, Any]:
+def _heat(experiment: Experiment, question: ExplorerQuery) -> dict[str, Any]:
     """Return the heat map: a row of cells for each value of y, each cell with the address of its trials."""
     shown = _difference_cells(question) if question.view == "difference" else _plain_cells(question)
     condition = question.against if question.view == "difference" else question.condition
@@ -158,7 +158,7 @@ def _heat(experiment: Experiment, question: Question) -> dict[str, Any]:
     }
 
 
-def _plain_cells(question: Question) -> dict[tuple[str, str], dict[str, Any]]:
+def _plain_cells(question: ExplorerQuery) -> dict[tuple[str, str], dict[str, Any]]:
     return {
         place: {
             "tone": "none" if one.level is None else f"level-{one.level}",
@@ -171,7 +171,7 @@ def _plain_cells(question: Question) -> dict[tuple[str, str], dict[str, Any]]:
     }
 
 
-def _difference_cells(question: Question) -> dict[tuple[str, str], dict[str, Any]]:
+def _difference_cells(question: ExplorerQuery) -> dict[tuple[str, str], dict[str, Any]]:
     one, other = question.cells(question.condition), question.cells(question.against)
     found = {place: subtract(cell, other[place]) for place, cell in one.items() if place in other}
     return {
@@ -185,7 +185,9 @@ def _difference_cells(question: Question) -> dict[tuple[str, str], dict[str, Any
     }
 
 
-def _figure(request: HttpRequest, experiment: Experiment, question: Question, figure: SurfaceFigure) -> dict[str, Any]:
+def _figure(
+    request: HttpRequest, experiment: Experiment, question: ExplorerQuery, figure: SurfaceFigure
+) -> dict[str, Any]:
     stem = reverse("explorer_figure", args=[experiment.slug, figure.name])
     query = {
         name: str(value) for name, value in request.GET.items() if name not in ("theme", "width", "table", "format")

@@ -14,11 +14,11 @@ from evalsite.lib.permissions import readers_only
 from evalsite.lib.web.form_errors import get_first_error
 from grading_app.export.command_process import stream_command
 from grading_app.forms.figures import FigureForm
-from grading_app.paper_figures.collection import summarise
+from grading_app.paper_figures.figure_registry import find_figure, list_figures
+from grading_app.paper_figures.figure_set import summarise
+from grading_app.paper_figures.figure_source import FigureSource
 from grading_app.paper_figures.kinds import PaperFigure
 from grading_app.paper_figures.print_style import CONTENT_TYPES
-from grading_app.paper_figures.registry import find_figure, list_figures
-from grading_app.paper_figures.source import FigureSource
 from grading_app.views import results
 from grading_app.views.agreement import page_state
 from grading_app.views.reports import FIGURE_POLICY

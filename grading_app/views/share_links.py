@@ -25,8 +25,8 @@ from evalsite.lib.permissions import members_only
 from evalsite.lib.web.sign_in import get_client_address
 from grading_app.forms.reports import ShareLinkForm
 from grading_app.models import ShareLink
-from grading_app.paper_figures.registry import find_figure, list_figures
-from grading_app.paper_figures.source import FigureSource
+from grading_app.paper_figures.figure_registry import find_figure, list_figures
+from grading_app.paper_figures.figure_source import FigureSource
 from grading_app.reports.leaderboard import BoardQuery, get_leaderboard
 from grading_app.reports.leaderboard_tables import BEST_NOTE, board_table
 from grading_app.reports.plot_style import WIDE, svg

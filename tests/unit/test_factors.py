@@ -8,7 +8,7 @@ import pytest
 from statsmodels.stats.anova import AnovaRM
 from statsmodels.stats.multivariate import test_mvmean as hotelling
 
-from grading_app.statistics.factors import fit_factors
+from grading_app.statistics.factorial_model import fit_factors
 
 # S. E. Maxwell & H. D. Delaney (2004), table 12.1: reaction times of ten people, without and with noise, at angles of
 # 0, 4 and 8 degrees. Their table 12.5 has F = 33.77 for noise, 40.72 for angle and 45.31 for the interaction.

@@ -14,9 +14,9 @@ from evalsite.lib.ops.commands import OutputCommand, refuse_input
 from grading_app.export.formats import write_export
 from grading_app.forms.figures import FigureForm
 from grading_app.models import CachedAggregate
-from grading_app.paper_figures.collection import figures_pdf, summarise
-from grading_app.paper_figures.registry import find_figure, list_figures
-from grading_app.paper_figures.source import FigureSource
+from grading_app.paper_figures.figure_registry import find_figure, list_figures
+from grading_app.paper_figures.figure_set import figures_pdf, summarise
+from grading_app.paper_figures.figure_source import FigureSource
 from grading_app.reports.cached_aggregates import compute_rows
 from runs_app.models import Experiment
 

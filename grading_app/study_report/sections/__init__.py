@@ -5,34 +5,34 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from grading_app.study_report.document import Block
+from grading_app.study_report.report_source import ReportSource
 from grading_app.study_report.sections import (
     agreement,
-    costs,
-    data,
+    cost_section,
+    data_section,
     limitations,
     methods,
     model_list,
     procedure,
     prompt_texts,
-    question,
+    question_section,
     references,
     reproduction,
     results,
     run_settings,
 )
-from grading_app.study_report.source import ReportSource
 
 Write = Callable[[ReportSource], list[Block | None]]
 WRITERS: dict[str, Write] = {
-    "question": question.blocks,
-    "data": data.blocks,
+    "question": question_section.blocks,
+    "data": data_section.blocks,
     "models": model_list.blocks,
     "prompts": prompt_texts.blocks,
     "settings": run_settings.blocks,
     "procedure": procedure.blocks,
     "results": results.blocks,
     "agreement": agreement.blocks,
-    "costs": costs.blocks,
+    "costs": cost_section.blocks,
     "limitations": limitations.blocks,
     "methods": methods.blocks,
     "references": references.blocks,

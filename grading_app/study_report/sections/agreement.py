@@ -13,7 +13,7 @@ from grading_app.paper_figures.calibration_figure import calibration_figures
 from grading_app.reports.result_table import ResultColumn, ResultTable, Row
 from grading_app.study_report.document import Block, paragraph, sentence, table_block
 from grading_app.study_report.figure_blocks import figure_block
-from grading_app.study_report.source import ReportSource
+from grading_app.study_report.report_source import ReportSource
 from grading_app.study_report.words import count_noun, join_words
 
 

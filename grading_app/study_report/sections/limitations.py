@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from grading_app.statistics.known_coverage import SHARE, coverage_note
 from grading_app.study_report.document import Block, Listing, Span, paragraph, sentence
-from grading_app.study_report.source import ReportSource
+from grading_app.study_report.report_source import ReportSource
 from grading_app.study_report.words import count_noun, join_words
 from runs_app.llm.model_families import find_family, is_same_family
 from runs_app.models import LanguageModel

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from grading_app.study_report.document import Block, Span, paragraph, sentence
+from grading_app.study_report.report_source import ReportSource
 from grading_app.study_report.sections.run_settings import NAMED
-from grading_app.study_report.source import ReportSource
 from grading_app.study_report.words import count_noun, format_days, join_words
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from grading_app.reports.result_table import ResultColumn, ResultTable, Row
 from grading_app.study_report.document import Block, paragraph, sentence, table_block
-from grading_app.study_report.source import ReportSource
+from grading_app.study_report.report_source import ReportSource
 from grading_app.study_report.words import count_noun, format_day, join_words
 from runs_app.models import Condition
 

@@ -8,7 +8,7 @@ from django.db.models import Q
 
 from grading_app.reports.result_table import ResultColumn, ResultTable
 from grading_app.study_report.document import Block, paragraph, sentence, table_block
-from grading_app.study_report.source import ReportSource
+from grading_app.study_report.report_source import ReportSource
 from grading_app.study_report.words import count_noun, format_days
 from runs_app.models import Trial
 

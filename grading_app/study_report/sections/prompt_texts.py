@@ -7,7 +7,7 @@ from typing import Any
 
 from grading_app.models import Rubric
 from grading_app.study_report.document import Block, Code, Heading, Paragraph, Span
-from grading_app.study_report.source import ReportSource
+from grading_app.study_report.report_source import ReportSource
 
 
 def blocks(source: ReportSource) -> list[Block | None]:

@@ -15,7 +15,7 @@ from grading_app.study_report.document import (
     TableBlock,
     paragraph,
 )
-from grading_app.study_report.source import ReportSource
+from grading_app.study_report.report_source import ReportSource
 from grading_app.study_report.words import join_words
 
 REFERENCES: tuple[tuple[str, str, str], ...] = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from grading_app.models import Snapshot
 from grading_app.reports.result_table import ResultColumn, ResultTable
 from grading_app.study_report.document import Block, Code, paragraph, sentence, table_block
-from grading_app.study_report.source import ReportSource
+from grading_app.study_report.report_source import ReportSource
 from grading_app.study_report.words import count_noun
 
 

@@ -18,7 +18,7 @@ from grading_app.reports.result_table import ResultTable
 from grading_app.reports.score_matrix import Measure
 from grading_app.study_report.document import Block, FigureBlock, Heading, paragraph, sentence, table_block
 from grading_app.study_report.figure_blocks import figure_block
-from grading_app.study_report.source import ReportSource
+from grading_app.study_report.report_source import ReportSource
 
 SHOWN = {
     "differences": ("a", "b", "items", "difference", "difference_ci", "p", "p_holm", "effect"),

@@ -7,7 +7,7 @@ import json
 from evalsite.lib.text.number_format import format_money
 from grading_app.reports.result_table import ResultColumn, ResultTable
 from grading_app.study_report.document import Block, table_block
-from grading_app.study_report.source import ReportSource
+from grading_app.study_report.report_source import ReportSource
 
 PROVIDER_DEFAULT = "provider's default"
 NAMED = ("temperature", "top_p", "max_tokens", "seed", "reasoning_effort")

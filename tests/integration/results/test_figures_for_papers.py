@@ -14,13 +14,13 @@ from PIL import Image
 
 from evalsite.lib import permissions
 from grading_app.paper_figures.calibration_figure import load_calibrations
-from grading_app.paper_figures.collection import every_figure, figures_pdf
+from grading_app.paper_figures.figure_registry import list_figures
+from grading_app.paper_figures.figure_set import every_figure, figures_pdf
+from grading_app.paper_figures.figure_source import FigureSource
 from grading_app.paper_figures.plane_figures import plane_figures
 from grading_app.paper_figures.print_style import PALETTES, PrintStyle
 from grading_app.paper_figures.rating_figures import quadratic_fit, rating_figures
-from grading_app.paper_figures.registry import list_figures
 from grading_app.paper_figures.reliability_figure import reliability_figures
-from grading_app.paper_figures.source import FigureSource
 from grading_app.reports import plot_style
 from runs_app.models import Trial
 from tests import factories

@@ -14,8 +14,8 @@ from django.urls import reverse
 
 from evalsite.lib import permissions
 from grading_app.scoring.grading import grade
+from grading_app.surfaces.explorer_query import VIEWS
 from grading_app.surfaces.explorer_views import VIEW_PAGES
-from grading_app.surfaces.question import VIEWS
 from runs_app.models import Trial
 from tests import factories
 from tests.factories.spaces import answer_with, make_space_dataset, make_space_experiment

@@ -5,7 +5,7 @@ from __future__ import annotations
 from evalsite.lib.text.number_format import format_money
 from grading_app.reports.result_table import ResultColumn, ResultTable
 from grading_app.study_report.document import Block, paragraph, sentence, table_block
-from grading_app.study_report.source import ReportSource
+from grading_app.study_report.report_source import ReportSource
 from grading_app.study_report.words import count_noun
 from runs_app.models import LedgerEntry
 from runs_app.monitoring.ledger_report import MODEL, STAGE, Line, Sums, filter_experiment, sum_by_group

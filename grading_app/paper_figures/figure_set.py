@@ -8,11 +8,11 @@ from typing import Any
 
 from django.http import QueryDict
 
+from grading_app.paper_figures.figure_registry import list_figures
+from grading_app.paper_figures.figure_source import FigureSource
 from grading_app.paper_figures.kinds import PaperFigure
 from grading_app.paper_figures.print_style import PrintStyle
 from grading_app.paper_figures.rating_data import RatingData, Series, align, load_rating_data
-from grading_app.paper_figures.registry import list_figures
-from grading_app.paper_figures.source import FigureSource
 from grading_app.reports import plot_style
 from grading_app.statistics.correlation import pearson
 from grading_app.statistics.item_scores import Floats

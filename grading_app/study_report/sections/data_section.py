@@ -7,7 +7,7 @@ from django.db.models import Avg, Count
 from datasets_app.models import Dataset, Norm
 from grading_app.reports.result_table import ResultColumn, ResultTable
 from grading_app.study_report.document import Block, paragraph, sentence, table_block
-from grading_app.study_report.source import ReportSource
+from grading_app.study_report.report_source import ReportSource
 from grading_app.study_report.words import count_noun, format_day
 
 NOT_STATED = "not stated"

@@ -30,7 +30,7 @@ NO_AXIS = "-"
 
 
 @dataclass(frozen=True)
-class Question:
+class ExplorerQuery:
     """Every choice is valid. labels: of the conditions with answers, in the order of the design."""
 
     experiment: Experiment
@@ -162,7 +162,7 @@ class ExplorerForm(forms.Form):
             if value and (name in kept or name.startswith(FIXED)) and name in self.fields and name in self.given
         }
 
-    def question(self, experiment: Experiment, grader: int, wave: Wave | None) -> Question | None:
+    def selected(self, experiment: Experiment, grader: int, wave: Wave | None) -> ExplorerQuery | None:
         """Return the question; None without any answer or parameter."""
         axes = {axis.name: axis for axis in self.axes}
         if not self.labels or self.chosen["x"] not in axes:
@@ -171,7 +171,7 @@ class ExplorerForm(forms.Form):
         fixed = {
             name.removeprefix(FIXED): value for name, value in self.chosen.items() if name.startswith(FIXED) and value
         }
-        return Question(
+        return ExplorerQuery(
             experiment, grader, wave, self.counts, self.labels, self.chosen["view"], self.chosen["task"], condition,
             int(self.chosen["against"] or condition), axes[self.chosen["x"]], axes.get(self.chosen["y"]), fixed,
         )  # fmt: skip

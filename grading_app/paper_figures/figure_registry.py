@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator
 
 from grading_app.paper_figures.agreement_figures import agreement_figures, length_figures
 from grading_app.paper_figures.calibration_figure import calibration_figures
+from grading_app.paper_figures.figure_source import FigureSource
 from grading_app.paper_figures.kinds import PaperFigure
 from grading_app.paper_figures.plane_figures import plane_figures
 from grading_app.paper_figures.rating_figures import rating_figures
 from grading_app.paper_figures.reliability_figure import reliability_figures
 from grading_app.paper_figures.site_figures import analysis_figures, board_figures, frame_figures
-from grading_app.paper_figures.source import FigureSource
 
 Provider = Callable[[FigureSource], Iterator[PaperFigure]]
 PROVIDERS: tuple[Provider, ...] = (
