@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
+from grading_app.analysis.dendrogram import Dendrogram
+from grading_app.analysis.residual_figure import ResidualFigure
 from grading_app.reports import plot_style, statistic_format
 from grading_app.reports.result_table import ResultTable, Row
 
@@ -244,10 +246,12 @@ FIGURES: Sequence[TableFigure] = (
         "variance", "variance_components", "Where the variance lies", lambda row: str(row["source"]), "share",
         "share_ci", "Share of the variance",
     ),
+    ResidualFigure("residuals", "outliers", "Residuals"),
     IntervalFigure(
         "robustness", "robustness", "How the headline moves", lambda row: str(row["variant"]), "value", "interval",
         "Headline",
     ),
+    Dendrogram("groups", "groups", "Groups of conditions that score alike"),
 )  # fmt: skip
 
 

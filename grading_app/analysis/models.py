@@ -90,6 +90,7 @@ def _clusters(data: AnalysisData) -> ResultTable:
         members[len(names) + step] = members[int(one)] + members[int(other)]
         joined = ", ".join(members[len(names) + step])
         rows.append({"step": step + 1, "members": joined, "distance": float(distance) / int(complete.sum())})
+    joins = [[int(one), int(other), row["distance"]] for (one, other, *_), row in zip(found, rows, strict=True)]
     return ResultTable(
         "groups",
         title,
@@ -97,6 +98,7 @@ def _clusters(data: AnalysisData) -> ResultTable:
         rows,
         formula="Hierarchical clustering by average linkage; the distance of two conditions is the mean absolute "
         f"difference of cell means over {int(complete.sum())} items.",
+        data={"labels": names, "joins": joins},
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from django.urls import reverse
@@ -13,6 +14,21 @@ from grading_app.statistics.item_scores import Floats
 
 SHOWN = 20
 FAR = 3.5
+MOST_POINTS = 800  # Near and far residuals each, in the figure.
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Scaled:
+    """Residuals with their median and median absolute deviation."""
+
+    residuals: Floats
+    center: float
+    spread: float
+
+    @property
+    def z(self) -> Floats | None:
+        """The modified z of each residual; None without any spread."""
+        return 0.6745 * (self.residuals - self.center) / self.spread if self.spread else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +45,15 @@ class Outlier:
 def outlier_tables(data: AnalysisData) -> list[ResultTable]:
     """Return the items with the largest residuals; no table for fewer than three items."""
     expected, what = _expected(data)
-    outliers = _find_outliers(data, expected)
-    if not outliers:
+    residuals = np.where(np.isnan(expected), np.nan, data.scores.mean - expected)
+    flat = residuals[~np.isnan(residuals)]
+    if len(flat) < 3 or not np.ptp(flat):
         return []
+    center = float(np.median(flat))
+    scaled = _Scaled(residuals, center, float(np.median(np.abs(flat - center))))
+    low, high = data.bounds or (-np.inf, np.inf)
+    on_scale = np.clip(expected, low, high)
+    outliers = _find_outliers(data, scaled, on_scale)
     far = sum(1 for one in outliers if one.z is not None and abs(one.z) > FAR)
     return [
         ResultTable(
@@ -51,33 +73,54 @@ def outlier_tables(data: AnalysisData) -> list[ResultTable]:
             f"above {FAR} is far. An expected score beside the scale is shown as its end; z uses it unchanged.",
             sentence=f"{far} of the {len(outliers)} items shown lie far from the {what}.",
             links=[{"item": _trials_url(data, one)} for one in outliers],
-            data={"cells": [[int(data.scores.items[one.item]), one.condition] for one in outliers]},
+            data={
+                "cells": [[int(data.scores.items[one.item]), one.condition] for one in outliers],
+                "residuals": _points(data, scaled, expected, on_scale),
+            },
         )
     ]
 
 
-def _find_outliers(data: AnalysisData, expected: Floats) -> list[Outlier]:
-    """Return the largest residuals, furthest first; empty if there are fewer than three, or if all are equal."""
-    low, high = data.bounds or (-np.inf, np.inf)
-    on_scale = np.clip(expected, low, high)
-    residuals = np.where(np.isnan(expected), np.nan, data.scores.mean - expected)
-    flat = residuals[~np.isnan(residuals)]
-    if len(flat) < 3 or not np.ptp(flat):
-        return []
-    center = float(np.median(flat))
-    spread = float(np.median(np.abs(flat - center)))
-    order = np.argsort(-np.abs(np.nan_to_num(residuals - center)), axis=None)[:SHOWN]
+def _find_outliers(data: AnalysisData, scaled: _Scaled, on_scale: Floats) -> list[Outlier]:
+    """Return the largest residuals, furthest first."""
+    from_center = np.abs(np.nan_to_num(scaled.residuals - scaled.center))
+    order = np.argsort(-from_center, axis=None)[:SHOWN]
+    z = scaled.z
     return [
         Outlier(
             int(row),
             int(data.scores.conditions[column]),
             score=float(data.scores.mean[row, column]),
             expected=float(on_scale[row, column]),
-            z=0.6745 * (float(residuals[row, column]) - center) / spread if spread else None,
+            z=None if z is None else float(z[row, column]),
         )
-        for row, column in zip(*np.unravel_index(order, residuals.shape), strict=True)
-        if not np.isnan(residuals[row, column])
+        for row, column in zip(*np.unravel_index(order, scaled.residuals.shape), strict=True)
+        if not np.isnan(scaled.residuals[row, column])
     ]
+
+
+def _points(data: AnalysisData, scaled: _Scaled, expected: Floats, on_scale: Floats) -> dict[str, Any]:
+    """Return what `ResidualFigure` draws: evenly spread near residuals, and the furthest of the far ones."""
+    shown = data.scores.mean - on_scale
+    z = np.zeros_like(shown) if scaled.z is None else np.abs(np.nan_to_num(scaled.z))
+    known = ~np.isnan(scaled.residuals)
+    far = np.flatnonzero(known & (z > FAR))
+    near = np.flatnonzero(known & (z <= FAR))
+    drawn = {
+        "near": near[:: -(-len(near) // MOST_POINTS) or 1],
+        "far": far[np.argsort(-z.flat[far], kind="stable")][:MOST_POINTS],
+    }
+    reach = FAR * scaled.spread / 0.6745
+    is_one_limit = scaled.spread > 0 and np.array_equal(expected[known], on_scale[known])
+    return {
+        **{
+            name: np.round(np.column_stack([on_scale.flat[at], shown.flat[at]]), 4).tolist()
+            for name, at in drawn.items()
+        },
+        "cells": int(known.sum()),
+        "far_cells": len(far),
+        "limits": [scaled.center - reach, scaled.center + reach] if is_one_limit else None,
+    }
 
 
 def _row(data: AnalysisData, outlier: Outlier) -> Row:

@@ -14,6 +14,7 @@ from grading_app.analysis.models import model_tables
 from grading_app.analysis.norms import norm_tables
 from grading_app.analysis.outliers import outlier_tables
 from grading_app.analysis.robustness import robustness_tables
+from grading_app.analysis.scale_points import scale_point_tables
 from grading_app.analysis.variance import variance_tables
 from grading_app.reports.result_table import ResultTable
 
@@ -32,7 +33,12 @@ class Section:
 
 
 SECTIONS = (
-    Section("descriptives", "Descriptives", "How are the scores distributed?", descriptive_tables),
+    Section(
+        "descriptives",
+        "Descriptives",
+        "How are the scores distributed?",
+        lambda data: [*descriptive_tables(data), *scale_point_tables(data)],
+    ),
     Section("norms", "Against norms", "How close are the ratings to those of people?", norm_tables),
     Section(
         "conditions",

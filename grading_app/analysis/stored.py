@@ -69,7 +69,7 @@ def _compute(queries: Sequence[AnalysisQuery], tell: Tell) -> list[AnalysisTable
 
 ANALYSIS: Aggregate[AnalysisQuery, AnalysisTables] = Aggregate(
     name="analysis",
-    version=4,
+    version=5,
     value_type=lambda: AnalysisTables,
     dump=_dump,
     load=_load,

@@ -130,6 +130,34 @@ def load_item_scores(
     return ItemScores.from_rows([row[:6] for row in kept], items, conditions, is_binary=is_binary)
 
 
+def count_ratings(
+    experiment: Experiment,
+    measure: Measure,
+    items: Collection[int],
+    wave: Wave | None = None,
+    exclude: Collection[str] = (),
+) -> list[tuple[int, str, int | None, int]]:
+    """Return (condition, category, rating, answers) of a rated measure for these items; None is no rating.
+
+    `exclude` names EXCLUSIONS.
+    """
+    where = {
+        "experiment": experiment.pk,
+        "wave": wave.pk if wave else None,
+        "dimension": measure.dimension,
+        "items": list(items),
+    }
+    filters = "".join(f" AND {EXCLUSIONS[name]}" for name in sorted(exclude))
+    found: list[Any] = rows_of(
+        f"""SELECT r.condition_id, i.category, t.rating, count(*) FROM runs_app_trial t
+            JOIN runs_app_run r ON r.id = t.run_id JOIN datasets_app_item i ON i.id = t.item_id
+            WHERE {IN_SCOPE} AND t.status = 'done' AND t.dimension_id = %(dimension)s AND i.id = ANY(%(items)s){filters}
+            GROUP BY 1, 2, 3 ORDER BY 1, 2, 3""",  # noqa: S608
+        where,
+    )
+    return found
+
+
 def _statement(measure: Measure, filters: str) -> str:
     """Return the rows (item, condition, n, missing, mean, squared deviations, all 0 or 1), in the dataset's order.
 

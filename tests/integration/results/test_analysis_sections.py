@@ -175,7 +175,7 @@ def test_one_condition_and_one_item_are_no_error():
         factories.plan_trials(run, answer=lambda *_: {"answer": "4", "rating": 4})
     tables = tables_of(made)
     assert tables["descriptives"].rows[0]["interval"] is None
-    assert set(tables) == {"descriptives", "robustness"}
+    assert set(tables) == {"descriptives", "scale_points", "robustness"}
 
 
 def test_every_section_answers_a_question():

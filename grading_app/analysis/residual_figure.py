@@ -1,0 +1,93 @@
+"""The figure of residuals: each cell mean's distance from what was expected, with the far ones marked and named."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from grading_app.reports import plot_style
+from grading_app.reports.result_table import ResultTable
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+HEIGHT = 260
+NAMES, LABEL_WIDTH, LABEL_HEIGHT = 8, 110, 15  # Labels at most, and the space of one in CSS pixels.
+
+
+@dataclass(frozen=True, slots=True)
+class ResidualFigure:
+    """Residuals over expected scores. The table's `data` holds `residuals`.
+
+    They are a mapping of `near` and `far` (pairs of expected score and residual), `cells` and `far_cells` (how many
+    there are, drawn or not), and `limits` (the residuals beyond which a cell is far; None if they differ by cell).
+    """
+
+    name: str
+    table: str
+    title: str
+    caption: str = (
+        "Each point is the mean score of an item in a condition. Diamonds lie far: their modified z is beyond 3.5. "
+        "Dashed lines: that limit. The items of the table are named where there is space."
+    )
+
+    def rows(self, table: ResultTable) -> list[Any]:
+        return list(table.rows) if "residuals" in table.data else []
+
+    def alt(self, table: ResultTable) -> str:
+        found, first = table.data["residuals"], table.rows[0]
+        return (
+            f"{self.title} of {found['cells']} cell means over expected scores; {found['far_cells']} lie far. "
+            f"The furthest is {first['item']} in {first['condition']}: {first['residual']:+.2f}. "
+            "The table holds the numbers."
+        )
+
+    def size(self, table: ResultTable, width: int) -> tuple[int, int]:
+        return width, self._grid(width).height
+
+    def _grid(self, width: int) -> plot_style.Grid:
+        return plot_style.Grid(1, 1, width, HEIGHT, left=52)
+
+    def draw(self, table: ResultTable, width: int) -> Figure:
+        found = table.data["residuals"]
+        grid = self._grid(width)
+        figure, (axis,) = grid.figure()
+        marks = (("near", "o", 4, plot_style.DATA_SOFT), ("far", "D", 5, plot_style.HUMAN))
+        for name, marker, size, color in marks:
+            x, y = zip(*found[name], strict=True) if found[name] else ((), ())
+            axis.plot(
+                x, y, color=color, linestyle="none", marker=marker, markersize=size * plot_style.PIXEL, alpha=0.85,
+                markeredgewidth=0, clip_on=False,
+            )  # fmt: skip
+        axis.axhline(0, color=plot_style.RULE, linewidth=plot_style.PIXEL, zorder=0)
+        for limit in found["limits"] or []:
+            axis.axhline(limit, color=plot_style.RULE, linewidth=plot_style.PIXEL, dashes=(4, 4), zorder=0)
+        axis.margins(x=0.04, y=0.08)
+        axis.set_xlabel("Expected score", fontsize=plot_style.SMALL, color=plot_style.MUTED)
+        axis.set_ylabel("Residual", fontsize=plot_style.SMALL, color=plot_style.MUTED)
+        plot_style.gridlines(axis, "y")
+        _write_names(axis, table, (grid.panel_width, HEIGHT))
+        return figure
+
+
+def _write_names(axis: Axes, table: ResultTable, size: tuple[float, float]) -> None:
+    """Name the furthest items beside their points, where no other name stands. size: of the panel in CSS pixels."""
+    (left, right), (low, high) = axis.get_xlim(), axis.get_ylim()
+    taken: list[tuple[float, float]] = []
+    for row in table.rows:
+        x = (row["expected"] - left) / (right - left) * size[0]
+        y = (row["residual"] - low) / (high - low) * size[1]
+        is_free = all(abs(x - a) > LABEL_WIDTH or abs(y - b) > LABEL_HEIGHT for a, b in taken)
+        if not is_free or len(taken) == NAMES:
+            continue
+        taken.append((x, y))
+        at_right = x > size[0] - LABEL_WIDTH
+        plot_style.beside(
+            axis,
+            (row["expected"], row["residual"]),
+            plot_style.shortened(str(row["item"]), LABEL_WIDTH - 10),
+            right=-7 if at_right else 7,
+            ha="right" if at_right else "left",
+            fontsize=plot_style.SMALL,
+        )

@@ -1,0 +1,99 @@
+"""The share of each point of a rating scale, by condition and by category."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from math import ceil
+
+from grading_app.analysis.data import AnalysisData
+from grading_app.analysis.scope import MISSING_WRONG
+from grading_app.reports.result_table import ResultColumn, ResultTable, Row
+from grading_app.reports.score_matrix import count_ratings
+
+MOST_COLUMNS = 21
+"""Points with a column each. The points of a longer scale are grouped into this many ranges at most."""
+
+Counts = Mapping[tuple[int, str], Mapping[int, int]]
+"""The number of ratings by point of the scale, for each condition and category."""
+
+
+def scale_point_tables(data: AnalysisData) -> list[ResultTable]:
+    """Return no table for grades: only ratings have points of a scale."""
+    if not data.scope.measure.is_rating or data.bounds is None or not data.conditions:
+        return []
+    counts = _count_points(data)
+    names = sorted(set(data.categories) - {""})
+    tables = [_table(data, counts, "scale_points", "Share of each scale point by condition", None)]
+    if len(names) > 1:
+        tables.append(_table(data, counts, "category_points", "Share of each scale point by category", names))
+    return tables
+
+
+def _count_points(data: AnalysisData) -> Counts:
+    scope, wrong = data.scope, data.scope.missing == MISSING_WRONG
+    items = data.scores.items.tolist()
+    found: defaultdict[tuple[int, str], dict[int, int]] = defaultdict(lambda: defaultdict(int))
+    for condition, category, rating, n in count_ratings(
+        scope.experiment, scope.measure, items, scope.wave, scope.excluded_answers
+    ):
+        if rating is not None or wrong:
+            found[condition, category][_ends(data)[0] if rating is None else rating] += n
+    return found
+
+
+def _ends(data: AnalysisData) -> tuple[int, int]:
+    low, high = data.bounds or (0.0, 0.0)
+    return int(low), int(high)
+
+
+def _ranges(data: AnalysisData) -> list[range]:
+    """Return the points of each column: one point, or several if the scale has more than MOST_COLUMNS."""
+    low, high = _ends(data)
+    step = ceil((high - low + 1) / MOST_COLUMNS)
+    return [range(start, min(start + step, high + 1)) for start in range(low, high + 1, step)]
+
+
+def _table(data: AnalysisData, counts: Counts, name: str, title: str, categories: list[str] | None) -> ResultTable:
+    ranges = _ranges(data)
+    columns = [
+        ResultColumn("condition", "Condition"),
+        *([] if categories is None else [ResultColumn("category", "Category")]),
+        ResultColumn("n", "Scores", "count"),
+        *(ResultColumn(_name(points), _label(points), "share") for points in ranges),
+    ]
+    chosen: list[str | None] = [None] if categories is None else [*categories]
+    rows = [_row(data, counts, one, of, ranges) for one in data.conditions for of in chosen]
+    grouped = f"The scale has {len(range(*_ends(data))) + 1} points: each column holds a range of them."
+    return ResultTable(
+        name,
+        title,
+        columns,
+        rows,
+        formula="Share of the scores that are at the point of the scale. Every repetition counts as one score.",
+        notes=[grouped] if len(ranges[0]) > 1 else [],
+    )
+
+
+def _row(data: AnalysisData, counts: Counts, condition: int, category: str | None, ranges: list[range]) -> Row:
+    times: defaultdict[int, int] = defaultdict(int)
+    for (of, named), points in counts.items():
+        if of == condition and category in (None, named):
+            for point, n in points.items():
+                times[point] += n
+    total = sum(times.values())
+    return {
+        "condition": data.labels[condition],
+        "category": category,
+        "n": total,
+        **{_name(points): sum(times[at] for at in points) / total if total else None for points in ranges},
+    }
+
+
+def _name(points: range) -> str:
+    return f"point_{points[0]}" if len(points) == 1 else f"points_{points[0]}_to_{points[-1]}"
+
+
+def _label(points: range) -> str:
+    first, last = (str(one).replace("-", "−") for one in (points[0], points[-1]))
+    return first if len(points) == 1 else f"{first} to {last}"

@@ -1,0 +1,116 @@
+"""The figures of groups of conditions and of residuals: what they draw, name and say in their alternative text."""
+
+import re
+
+import pytest
+from django.http import QueryDict
+
+from grading_app.analysis.data import load_analysis_data
+from grading_app.analysis.dendrogram import leaf_order
+from grading_app.analysis.figures import figures_of
+from grading_app.analysis.scope import ScopeForm
+from grading_app.analysis.sections import section_tables
+from grading_app.reports.plot_style import NARROW, WIDE, svg
+from grading_app.reports.result_table import ResultTable
+from tests import factories
+
+pytestmark = pytest.mark.django_db
+
+ABOVE = {"amber": 0, "birch": 0, "cedar": 1, "dune": 2}
+"""How many points each model rates above the norm."""
+
+
+@pytest.fixture
+def tables():
+    """Four models on 12 pictures; amber is equal to the norm, but for picture-4, which it rates at 9."""
+    made = factories.make_experiment(
+        "study",
+        dataset=factories.make_dataset(
+            "pictures", [{"key": f"picture-{n}", "norms": {"valence": 2 + n % 4}} for n in range(12)]
+        ),
+        models=[factories.make_model(name) for name in ABOVE],
+        dimensions=[factories.make_dimension("valence", low=1, high=9)],
+        samples=1,
+    )
+    for run in factories.make_runs(made, status="done"):
+        name = run.condition.model.name
+        factories.plan_trials(run, answer=lambda item, *_, name=name: _answer(name, item.position))
+    scope = ScopeForm(QueryDict("category="), made).scope()
+    found = section_tables(load_analysis_data(scope))
+    return {
+        table.name: ResultTable.from_content(table.content()) for of_section in found.values() for table in of_section
+    }
+
+
+def _answer(name, position):
+    rating = 9 if (name, position) == ("amber", 4) else 2 + position % 4 + ABOVE[name]
+    return {"answer": str(rating), "rating": rating}
+
+
+def drawn(tables, name, width=WIDE):
+    (found,) = [(figure, table) for figure, table in figures_of(tables) if figure.name == name]
+    figure, table = found
+    return svg(lambda: figure.draw(table, width)).decode(), figure.alt(table), figure, table
+
+
+@pytest.mark.parametrize("width", [WIDE, NARROW])
+def test_the_tree_names_every_condition_and_joins_the_alike_first(tables, width):
+    picture, alt, figure, table = drawn(tables, "groups", width)
+    texts = re.findall(r">([a-z]+)</text>", picture)
+    assert sorted(texts) == sorted(ABOVE)
+    assert [{texts.index(one) for one in pair} for pair in (("amber", "birch"), ("cedar", "dune"))] in (
+        [{0, 1}, {2, 3}],
+        [{2, 3}, {0, 1}],
+    )
+    assert "a tree of 4 conditions" in alt
+    assert f"join at {table.rows[-1]['distance']:.2f}" in alt
+    assert figure.size(table, width)[0] == width
+    assert "light-dark(" in picture
+
+
+def test_the_joins_of_the_tree_are_the_steps_of_the_table(tables):
+    table = tables["groups"]
+    assert [join[2] for join in table.data["joins"]] == [row["distance"] for row in table.rows]
+    assert table.rows[0]["distance"] == pytest.approx(7 / 12)
+
+
+def test_branches_of_the_tree_do_not_cross():
+    assert leaf_order(5, [[0, 3, 1.0], [1, 4, 2.0], [2, 5, 3.0], [6, 7, 4.0]]) == [1, 4, 2, 0, 3]
+
+
+def test_a_tree_of_a_hundred_conditions_gives_each_a_row():
+    labels = [f"condition {at}" for at in range(100)]
+    joins = [[0, 1, 0.1], *([at, 98 + at, 0.1 * at] for at in range(2, 100))]
+    table = ResultTable("groups", "Groups", [], [], data={"labels": labels, "joins": joins})
+    picture, alt, figure, _ = drawn({"groups": table}, "groups")
+    assert figure.size(table, WIDE)[1] >= 100 * 15
+    assert len(set(re.findall(r">(condition \d+)</text>", picture))) == 100
+    assert "100 conditions" in alt
+
+
+def test_a_tree_too_large_to_read_is_not_drawn():
+    labels = [str(at) for at in range(500)]
+    table = ResultTable("groups", "Groups", [], [], data={"labels": labels, "joins": [[0, 1, 1.0]]})
+    assert not figures_of({"groups": table})
+
+
+def test_the_item_far_from_its_norm_is_marked_and_named(tables):
+    picture, alt, _, table = drawn(tables, "residuals")
+    found = table.data["residuals"]
+    assert found["cells"] == 48
+    assert found["far"] == [[2.0, 7.0]]
+    assert len(found["near"]) == 47
+    assert table.rows[0]["item"] == "picture-4"
+    assert ">picture-4</text>" in picture
+    assert "48 cell means" in alt
+    assert "picture-4 in amber" in alt
+
+
+def test_far_residuals_are_those_whose_modified_z_is_beyond_the_limit(tables):
+    table = tables["outliers"]
+    found = table.data["residuals"]
+    low, high = found["limits"]
+    assert all(low <= residual <= high for _, residual in found["near"])
+    assert all(not low <= residual <= high for _, residual in found["far"])
+    far_rows = [row for row in table.rows if row["z"] is not None and abs(row["z"]) > 3.5]
+    assert found["far_cells"] == len(far_rows) == 1
