@@ -41,8 +41,26 @@ def _pairs(data: AnalysisData) -> list[tuple[int, int]]:
 
 
 def _differences(data: AnalysisData, pairs: list[ConditionPair], corrected: list[float]) -> ResultTable:
+    notes = ["The unit of each test is the item: repetitions are averaged first."]
+    if len(pairs) > MOST_PAIRS:
+        notes.append(
+            f"{MOST_PAIRS} of {len(pairs)} pairs, those with the smallest p. Choose a baseline or fewer conditions."
+        )
+    return ResultTable(
+        "differences",
+        "Differences between conditions",
+        _difference_columns(data),
+        _difference_rows(data, pairs, corrected),
+        formula="B − A: mean over common items of the difference of cell means.",
+        correction=f"Holm and Benjamini–Hochberg over the {len(pairs)} comparisons of this table.",
+        sentence=_sentence(data, pairs, corrected),
+        notes=notes,
+    )
+
+
+def _difference_columns(data: AnalysisData) -> list[ResultColumn]:
     signed, ends = ("signed_share", "points_interval") if data.is_share else ("signed", "interval")
-    columns = [
+    return [
         ResultColumn("a", "A"),
         ResultColumn("b", "B"),
         ResultColumn("items", "Common items", "count"),
@@ -61,12 +79,16 @@ def _differences(data: AnalysisData, pairs: list[ConditionPair], corrected: list
         ResultColumn("losses", "B lower", "count"),
         ResultColumn("ties", "Equal", "count"),
     ]
+
+
+def _difference_rows(data: AnalysisData, pairs: list[ConditionPair], corrected: list[float]) -> list[dict[str, Any]]:
+    """Return the rows of the pairs with the smallest p, at most MOST_PAIRS."""
     rates = benjamini_hochberg([_p(pair) for pair in pairs])
     found = sorted(zip(pairs, corrected, rates, strict=True), key=lambda one: _p(one[0]))
     found = found[:MOST_PAIRS]  # Resampling is slow, so only the pairs of the table are resampled.
     differences = [data.scores.paired(pair.a, pair.b)[1] for pair, _, _ in found]
     resampled = permutation_ps(differences)
-    rows = [
+    return [
         {
             **_row(data, pair),
             "p_holm": p_holm,
@@ -76,21 +98,6 @@ def _differences(data: AnalysisData, pairs: list[ConditionPair], corrected: list
         }
         for (pair, p_holm, p_bh), apart, p in zip(found, differences, resampled, strict=True)
     ]
-    notes = ["The unit of each test is the item: repetitions are averaged first."]
-    if len(pairs) > MOST_PAIRS:
-        notes.append(
-            f"{MOST_PAIRS} of {len(pairs)} pairs, those with the smallest p. Choose a baseline or fewer conditions."
-        )
-    return ResultTable(
-        "differences",
-        "Differences between conditions",
-        columns,
-        rows,
-        formula="B − A: mean over common items of the difference of cell means.",
-        correction=f"Holm and Benjamini–Hochberg over the {len(pairs)} comparisons of this table.",
-        sentence=_sentence(data, pairs, corrected),
-        notes=notes,
-    )
 
 
 def _p(pair: ConditionPair) -> float:

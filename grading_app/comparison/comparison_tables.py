@@ -46,35 +46,9 @@ def _difference(
     margin: float | None,
     address_of: Callable[[str], str],
 ) -> ResultTable:
-    change, is_share = pair.change, paired.is_share
-    mean: Kind = "share" if is_share else "number"
-    signed: Kind = "signed_share" if is_share else "signed"
-    columns = [
-        ResultColumn("measure", "Measure"),
-        ResultColumn("items", "Common items", "count"),
-        ResultColumn("mean_a", f"A: {names[0]}", mean),
-        ResultColumn("mean_b", f"B: {names[1]}", mean),
-        ResultColumn("difference", "B − A", signed),
-        ResultColumn("difference_ci", "95 % interval", "points_interval" if is_share else "interval"),
-        ResultColumn("p", "p", "p"),
-        ResultColumn("effect", "Cohen's d", "signed"),
-        ResultColumn("wins", "B higher", "count"),
-        ResultColumn("losses", "B lower", "count"),
-        ResultColumn("ties", "Equal", "count"),
-    ]
-    row: dict[str, Any] = {
-        "measure": measure.label,
-        "items": pair.items,
-        "mean_a": pair.mean_a,
-        "mean_b": pair.mean_b,
-        "difference": change.mean,
-        "difference_ci": (change.low, change.high) if change.low is not None else None,
-        "p": change.p,
-        "effect": pair.effect,
-        "wins": pair.wins,
-        "losses": pair.losses,
-        "ties": pair.ties,
-    }
+    change = pair.change
+    columns = _difference_columns(names, paired.is_share)
+    row = _difference_row(pair, measure)
     notes = [change.reason.capitalize() + "."] if change.reason else []
     notes.append("An item counts once: repetitions are averaged first. Cohen's d: the mean over the SD of differences.")
     if margin:
@@ -82,7 +56,7 @@ def _difference(
         columns.append(ResultColumn("equivalence_p", "p of equivalence", "p"))
         notes.append(_equivalence_note(row["equivalence_p"], margin))
     else:
-        unit = "0.05 for 5 percentage points" if is_share else "points of the scale"
+        unit = "0.05 for 5 percentage points" if paired.is_share else "points of the scale"
         notes.append(f"For an equivalence test, enter the largest difference that does not matter as margin: {unit}.")
     return ResultTable(
         "difference",
@@ -95,6 +69,41 @@ def _difference(
         notes=notes,
         links=[{"wins": address_of("gained"), "losses": address_of("lost"), "items": address_of("all")}],
     )
+
+
+def _difference_columns(names: tuple[str, str], is_share: bool) -> list[ResultColumn]:
+    mean: Kind = "share" if is_share else "number"
+    signed: Kind = "signed_share" if is_share else "signed"
+    return [
+        ResultColumn("measure", "Measure"),
+        ResultColumn("items", "Common items", "count"),
+        ResultColumn("mean_a", f"A: {names[0]}", mean),
+        ResultColumn("mean_b", f"B: {names[1]}", mean),
+        ResultColumn("difference", "B − A", signed),
+        ResultColumn("difference_ci", "95 % interval", "points_interval" if is_share else "interval"),
+        ResultColumn("p", "p", "p"),
+        ResultColumn("effect", "Cohen's d", "signed"),
+        ResultColumn("wins", "B higher", "count"),
+        ResultColumn("losses", "B lower", "count"),
+        ResultColumn("ties", "Equal", "count"),
+    ]
+
+
+def _difference_row(pair: ConditionPair, measure: Measure) -> dict[str, Any]:
+    change = pair.change
+    return {
+        "measure": measure.label,
+        "items": pair.items,
+        "mean_a": pair.mean_a,
+        "mean_b": pair.mean_b,
+        "difference": change.mean,
+        "difference_ci": (change.low, change.high) if change.low is not None else None,
+        "p": change.p,
+        "effect": pair.effect,
+        "wins": pair.wins,
+        "losses": pair.losses,
+        "ties": pair.ties,
+    }
 
 
 def _equivalence(pair: ConditionPair, margin: float) -> float | None:

@@ -17,7 +17,8 @@ from django.db.models import Exists, OuterRef
 from datasets_app.models import Item
 from datasets_app.sampling import SamplingError, sample
 from grading_app.export.columns import Column, columns
-from grading_app.export.export_tables import DESIGN_CELL, DESIGN_JOINS, GENERATING_RUNS, SHARED_BY_A_RUN, ExportTable
+from grading_app.export.design_columns import DESIGN_CELL, DESIGN_JOINS, SHARED_BY_A_RUN
+from grading_app.export.export_tables import GENERATING_RUNS, ExportTable
 from grading_app.reports.score_matrix import Measure, dimension_keys, list_measures
 from runs_app.models import Experiment, Trial
 

@@ -19,7 +19,7 @@ TOKEN_BYTES = 32  # 256 bits: no number of guesses finds a token.
 
 
 class ReportChoices(models.Model):
-    """What the author of a report chose. Everything else of a report is generated from rows.
+    """The choices of a report's author. Everything else of a report is generated from rows.
 
     left_out: names of sections. texts: Markdown by the name of the section that it stands before; "end" for the end.
     """

@@ -1,4 +1,4 @@
-"""What the figures of an experiment read, each loaded when the first figure needs it."""
+"""The data that an experiment's figures read, each part loaded when the first figure needs it."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What the sections of a report read: the experiment, its aggregates and the pages that show its rows. Each is loaded
-once, when the first section needs it. A worker or a command builds reports, never a request."""
+"""The data that a report's sections read: the experiment, its aggregates and the pages that show its rows. Each part is
+loaded once, when the first section needs it. A worker or a command builds reports, never a request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long answers go on: tokens until an answer is finished, right, wrong or cut off, added up by the database."""
+"""The lengths of answers: tokens until an answer is finished, right, wrong or cut off, added up by the database."""
 
 from __future__ import annotations
 

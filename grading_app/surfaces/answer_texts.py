@@ -1,4 +1,4 @@
-"""What the texts of answers and prompts look like: compression by outcome, and the spectrum of token ids by point.
+"""The texts of answers and prompts: compression by outcome, and the spectrum of token ids by point.
 
 Both read samples that a seed of the rows' own content chooses, so that they are the same every time.
 """

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What a view shows. cached: the state of its own stored numbers, if it has any. note: on samples and problems."""
+    """The content of a view. cached: the state of its stored numbers, if it has any. note: on samples and problems."""
 
     tables: Sequence[ResultTable]
     figures: Sequence[SurfaceFigure]

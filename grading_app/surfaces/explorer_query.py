@@ -1,4 +1,4 @@
-"""What the explorer shows: a view of one task, under one condition or two, over one parameter or two."""
+"""The choices of the explorer: a view of one task, under one condition or two, over one parameter or two."""
 
 from __future__ import annotations
 

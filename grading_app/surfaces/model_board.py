@@ -88,7 +88,7 @@ class ModelBoard:
 
 @dataclass(frozen=True, slots=True)
 class BoardState:
-    """What a page needs beside the board: experiments whose counts a worker still adds up, and those not graded."""
+    """The board with its gaps: experiments whose counts a worker still adds up, and experiments not graded."""
 
     board: ModelBoard
     waiting: list[str]

@@ -82,25 +82,7 @@ def models_table(question: ExplorerQuery) -> ResultTable:
 
 def difference_table(question: ExplorerQuery) -> ResultTable:
     """Return one row for each cell that both conditions have: the compared condition minus the chosen one."""
-    one, other = question.cells(question.condition), question.cells(question.against)
-    rows: list[Row] = []
-    for y in question.grid.rows:
-        for x in question.x.labels:
-            a, b = one.get((x, y)), other.get((x, y))
-            found = subtract(a, b) if a and b else None
-            if a and b and found:
-                rows.append(
-                    {
-                        question.x.name: x,
-                        **({question.y.name: y} if question.y else {}),
-                        "difference": found[0],
-                        "interval": found[1:],
-                        "a": a.value,
-                        "b": b.value,
-                        "n_a": a.tally.total,
-                        "n_b": b.tally.total,
-                    }
-                )
+    rows = _difference_rows(question)
     columns = [
         *_axis_columns(question),
         ResultColumn("difference", "Difference", "signed"),
@@ -127,6 +109,29 @@ def difference_table(question: ExplorerQuery) -> ResultTable:
         ),
         notes=_notes(question),
     )
+
+
+def _difference_rows(question: ExplorerQuery) -> list[Row]:
+    one, other = question.cells(question.condition), question.cells(question.against)
+    rows: list[Row] = []
+    for y in question.grid.rows:
+        for x in question.x.labels:
+            a, b = one.get((x, y)), other.get((x, y))
+            found = subtract(a, b) if a and b else None
+            if a and b and found:
+                rows.append(
+                    {
+                        question.x.name: x,
+                        **({question.y.name: y} if question.y else {}),
+                        "difference": found[0],
+                        "interval": found[1:],
+                        "a": a.value,
+                        "b": b.value,
+                        "n_a": a.tally.total,
+                        "n_b": b.tally.total,
+                    }
+                )
+    return rows
 
 
 def tasks_table(question: ExplorerQuery) -> ResultTable:

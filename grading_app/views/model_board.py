@@ -34,7 +34,7 @@ MOST_LIMITS = 20
 
 
 class ModelBoardForm(forms.Form):
-    """What is compared, and which rows are shown. The address holds every choice."""
+    """The compared items and the filter of the rows. The address holds every choice."""
 
     on = forms.ChoiceField(label="Items", required=False)
     family = forms.ChoiceField(label="Family", required=False)

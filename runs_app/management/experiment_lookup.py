@@ -1,4 +1,4 @@
-"""What the verbs of the command `experiment` name: an experiment, its runs, cells, people and files."""
+"""Lookups of the command `experiment`: an experiment, its runs, cells, people and files by the names of its options."""
 
 from __future__ import annotations
 
