@@ -136,6 +136,7 @@ MIDDLEWARE = [
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
     "evalsite.middleware.TimezoneMiddleware",
+    "grading_app.middleware.BlindPagesMiddleware",
 ]
 
 ROOT_URLCONF = "evalsite.urls"

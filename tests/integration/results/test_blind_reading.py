@@ -9,9 +9,12 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from evalsite.lib import permissions
+from grading_app.middleware import FILES
+from grading_app.middleware import PAGES as ASKING_PAGES
 from grading_app.models import BlindReading, CachedAggregate
 from grading_app.scoring.grading import grade
 from grading_app.tasks import compute_aggregates
+from runs_app.models import Trial
 from tests import factories
 
 pytestmark = pytest.mark.django_db
@@ -182,3 +185,77 @@ def test_hiding_names_costs_a_constant_number_of_queries(reader, study):
     for at in range(5):
         BlindReading.start(study, factories.make_user(f"reader-{at}", permissions.VIEWER)).reveal()
     assert count() == few
+
+
+def asking_addresses(study):
+    """Return the address of each page and file that cannot hide names, by the name of the address."""
+    trial = Trial.objects.filter(run__experiment=study).order_by("pk").first()
+    arguments = {
+        "disagreement": ["study", trial.pk],
+        "pair_disagreement": ["study", 1],
+        "trial_detail": [trial.pk],
+        "trial_text": [trial.pk, "answer"],
+        "trial_message": [trial.pk, 1],
+        "item_page": [trial.item_id],
+        "report_file": ["study", "html"],
+        "report_figure": ["study", "means"],
+        "figure_file": ["study", "means", "png"],
+        "explorer_figure": ["study", "map"],
+        "agreement_figure": ["study", "matrix"],
+        "trial_list": [],
+    }
+    found = {name: reverse(name, args=arguments.get(name, ["study"])) for name in ASKING_PAGES | FILES}
+    found["trial_list"] += "?experiment=study"
+    return found
+
+
+def test_a_page_that_cannot_hide_names_asks_before_it_shows_them(reader, study):
+    for name, address in asking_addresses(study).items():
+        response = reader.get(address)
+        text = response.content.decode()
+        assert response.status_code == (403 if name in FILES else 200), name
+        assert "This page shows the names of models. Reveal them first." in text, name
+        assert f'action="{reverse("blind_reveal", args=["study"])}"' in text, name
+        assert not [model for model in NAMES if model in text], name
+
+
+@pytest.mark.parametrize("query", ["", "?status=done", "?experiment="])
+def test_trials_of_all_experiments_ask_too(reader, study, query):
+    page = reader.get(reverse("trial_list") + query).content.decode()
+    assert "Reveal them first" in page
+    assert "grampus" not in page
+
+
+def test_a_printed_figure_asks_and_that_of_results_has_letters(reader, study):
+    address = reverse("experiment_figure", args=["study", "means"])
+    assert reader.get(f"{address}?mm=90").status_code == 403
+    assert "Reveal them first" not in reader.get(address).content.decode()
+
+
+def test_revealing_leads_back_to_the_page_with_names(reader, study):
+    address = reverse("trial_list") + "?experiment=study"
+    assert f'name="next" value="{address}"' in reader.get(address).content.decode()
+    answer = reader.post(reverse("blind_reveal", args=["study"]), {"next": address})
+    assert answer["Location"] == address
+    assert "grampus" in reader.get(address).content.decode()
+
+
+def test_only_the_blind_reader_is_asked(reader, study, client):
+    client.force_login(factories.make_user("visitor", permissions.VIEWER))
+    page = client.get(reverse("trial_list") + "?experiment=study").content.decode()
+    assert "Reveal them first" not in page
+    assert "grampus" in page
+
+
+def test_other_experiments_are_not_hidden(reader, study):
+    factories.make_experiment("other", dataset=factories.make_dataset("more", 2), owner=study.owner)
+    page = reader.get(reverse("trial_list") + "?experiment=other").content.decode()
+    assert "Reveal them first" not in page
+
+
+def test_who_may_not_see_the_experiment_is_not_asked(reader, study, client):
+    study.__class__.objects.filter(pk=study.pk).update(sharing="private")
+    other = factories.make_user("visitor", permissions.VIEWER)
+    BlindReading.start(study, other)
+    client.force_login(other)
+    assert client.get(reverse("experiment_report", args=["study"])).status_code == 404
