@@ -168,7 +168,7 @@ def test_a_queue_is_made_opened_and_read_in_the_browser(visitor, queue, owner):
     page.get_by_label("Title").fill("How lively?")
     page.get_by_label("Name").fill("liveliness")
     page.get_by_label("Instructions").fill("Go by your first feeling.")
-    page.get_by_label("Dataset").select_option("photographs@1")
+    page.get_by_label("Dataset", exact=True).select_option("photographs@1")
     page.get_by_label("valence@1").check()
     page.get_by_role("button", name="Save draft").click()
     page.locator("summary", has_text="Open").click()

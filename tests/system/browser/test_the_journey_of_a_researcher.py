@@ -38,7 +38,7 @@ def fill_design(page):
     expect(page.get_by_role("button", name="Save draft")).to_be_visible()
     page.wait_for_load_state("load")
     page.get_by_label("Name", exact=True).fill("first-try")
-    page.get_by_label("Dataset").select_option(label="questions@1")
+    page.get_by_label("Dataset", exact=True).select_option(label="questions@1")
     page.get_by_label(re.compile(r"small ·")).check()
     page.get_by_label(re.compile("plain@1")).check()
     page.get_by_label(re.compile("short@1")).check()
