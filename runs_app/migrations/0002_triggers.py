@@ -23,6 +23,6 @@ class Migration(migrations.Migration):
         ("django_q", "0019_alter_task_options_alter_ormq_key_alter_ormq_lock_and_more"),
     ]
     operations = [
-        InstallTriggers("runs_app", "30bcaedecc02"),
+        InstallTriggers("runs_app", "08b99d448af9"),
         migrations.RunSQL(QUEUE_RUNS_ONLY_TASKS, QUEUE_RUNS_ANYTHING),
     ]
