@@ -18,8 +18,8 @@ RELEASE = "0.1.0"
 PACKAGES = ("datasets_app", "evalsite", "grading_app", "runs_app")
 MIGRATED = ("lib", "datasets_app", "runs_app", "grading_app")
 REMEDY = "Bring this machine's code and the database to the same version."
-# The migrations were written anew before the first release. Every database from before has this one.
-BEFORE_RESTART = ("datasets_app", "0002_freeze")
+# The migrations were written anew twice before the first release. Every database from before has one of these.
+BEFORE_RESTART = frozenset({("datasets_app", "0002_freeze"), ("grading_app", "0004_cached_aggregates")})
 RESTARTED = (
     "This database was made by a version of Evalsite from before its migrations were restarted; this version cannot"
     " upgrade it. Nothing was changed. To keep its results, run `manage.py snapshot` or `manage.py export` with the"
@@ -69,16 +69,17 @@ def list_migrations() -> frozenset[str]:
 
 def check_history(database: BaseDatabaseWrapper) -> None:
     """Raise SchemaMismatch if the database was made before the migrations were restarted. It may be empty."""
-    if BEFORE_RESTART in MigrationRecorder(database).applied_migrations():
+    if BEFORE_RESTART & MigrationRecorder(database).applied_migrations().keys():
         raise SchemaMismatch(RESTARTED)
 
 
 def check_schema() -> None:
     """Raise SchemaMismatch unless the database has exactly the migrations of this code. Run one query."""
     rows = MigrationRecorder.Migration.objects.using(connection.alias).filter(app__in=MIGRATED)
-    applied = {f"{app}.{name}" for app, name in rows.values_list("app", "name")}
-    if ".".join(BEFORE_RESTART) in applied:
+    found = set(rows.values_list("app", "name"))
+    if BEFORE_RESTART & found:
         raise SchemaMismatch(RESTARTED)
+    applied = {f"{app}.{name}" for app, name in found}
     if newer := sorted(applied - list_migrations()):
         raise SchemaMismatch(
             f"The database has the migration {newer[-1]}, which this code ({get_version()}) does not know."

@@ -70,13 +70,14 @@ def test_a_database_ahead_of_the_code_is_not_drained_and_the_command_says_why(ru
     assert not Worker.objects.exists()
 
 
-def test_a_database_from_before_the_migrations_were_restarted_is_not_drained_and_the_command_says_why(run):
-    MigrationRecorder.Migration.objects.create(app=BEFORE_RESTART[0], name=BEFORE_RESTART[1])
+@pytest.mark.parametrize(("app", "name"), sorted(BEFORE_RESTART))
+def test_a_database_from_before_the_migrations_were_restarted_is_not_drained_and_the_command_says_why(run, app, name):
+    MigrationRecorder.Migration.objects.create(app=app, name=name)
     try:
         with pytest.raises(CommandError, match=r"before its migrations were restarted.* new database") as refused:
             call_command("drain", "--until-idle", stdout=io.StringIO())
     finally:
-        MigrationRecorder.Migration.objects.filter(app=BEFORE_RESTART[0], name=BEFORE_RESTART[1]).delete()
+        MigrationRecorder.Migration.objects.filter(app=app, name=name).delete()
     assert refused.value.returncode == 2
     assert set(Trial.objects.values_list("status", flat=True)) == {"pending"}
 
