@@ -93,17 +93,17 @@ def count_matches(search: Search, totals: Totals | None = None) -> tuple[int | N
     of the runs (`totals`, if they are read already) hold the number of trials that would be read.
     """
     if search.is_indexed:
-        bound = search.narrow(_trials_of(search), with_rest=False).order_by()[: MOST_SORTED + 1].count()
+        bound = search.narrow(_select_trials(search), with_rest=False).order_by()[: MOST_SORTED + 1].count()
         if bound > MOST_SORTED:
             return None, bound
     else:
         bound = _sum_counters(search, totals)
     if not search.rest:
         return bound, bound
-    return (search.narrow(_trials_of(search)).order_by().count() if bound <= MOST_SORTED else None), bound
+    return (search.narrow(_select_trials(search)).order_by().count() if bound <= MOST_SORTED else None), bound
 
 
-def _trials_of(search: Search) -> QuerySet[Trial]:
+def _select_trials(search: Search) -> QuerySet[Trial]:
     return Trial.objects.filter(run__in=list(search.runs.order_by().values_list("pk", flat=True)))
 
 
@@ -139,7 +139,7 @@ def _cursor_text(cursor: Cursor) -> str:
     return f"{cursor[0]}~{cursor[1]}"
 
 
-def cursor_of(trial: Trial, order: TrialOrder) -> Cursor:
+def make_cursor(trial: Trial, order: TrialOrder) -> Cursor:
     """Return the place of this trial in the order."""
     value: Any = Trial.objects.filter(pk=trial.pk).annotate(place=order.value).values_list("place", flat=True).get()
     return value, trial.pk

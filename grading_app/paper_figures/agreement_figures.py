@@ -37,7 +37,7 @@ def agreement_figures(source: FigureSource) -> Iterator[PaperFigure]:
 
 def compared_figures(question: Question, roles: Roles, compared: Compared) -> Iterator[PaperFigure]:
     """Yield the figures of a comparison."""
-    for name, picture in pictures_of(question, roles, compared, WIDE).items():
+    for name, picture in make_pictures(question, roles, compared, WIDE).items():
         yield PaperFigure(
             f"agreement-{name}",
             picture.title,
@@ -51,10 +51,10 @@ def compared_figures(question: Question, roles: Roles, compared: Compared) -> It
 
 
 def _draw(question: Question, roles: Roles, compared: Compared, name: str, width: int) -> Any:
-    return pictures_of(question, roles, compared, width)[name].draw()
+    return make_pictures(question, roles, compared, width)[name].draw()
 
 
-def pictures_of(question: Question, roles: Roles, compared: Compared, width: int) -> dict[str, plots.Picture]:
+def make_pictures(question: Question, roles: Roles, compared: Compared, width: int) -> dict[str, plots.Picture]:
     """Return the figures of a comparison with their texts and numbers. They are drawn only on request."""
     measured, found = compared.measured, {}
     if measured and measured.against and measured.against.limits and roles.judge:

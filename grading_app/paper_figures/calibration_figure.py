@@ -120,12 +120,12 @@ def _calibration(
         "experiment": experiment.pk, "judge": judge.pk, "rules": [reference], "low": low, "step": step,
     }  # fmt: skip
     graded = BY_PEOPLE if reference < 0 else BY_RULES
-    of_item = f"""SELECT round((j.score - %(low)s) / %(step)s)::int AS bin, t.item_id, {sum_scores("g.score")}
+    item_filter = f"""SELECT round((j.score - %(low)s) / %(step)s)::int AS bin, t.item_id, {sum_scores("g.score")}
         FROM grading_app_grading j JOIN ({graded}) g ON g.trial_id = j.trial_id
         JOIN runs_app_trial t ON t.id = j.trial_id
         WHERE j.condition_id = %(judge)s AND j.score IS NOT NULL GROUP BY 1, 2"""  # noqa: S608
     bins = []
-    for at, *sums in rows_of(f"{sum_items('bin', of_item)} ORDER BY 1", where):
+    for at, *sums in rows_of(f"{sum_items('bin', item_filter)} ORDER BY 1", where):
         mean = estimate_mean(ClusterSums(*sums[:-1]), ends)
         if mean is not None:
             bins.append(Bin(low + at * step, mean.n, mean.clusters, mean.mean, mean.low, mean.high))

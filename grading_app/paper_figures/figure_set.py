@@ -19,7 +19,7 @@ from grading_app.statistics.item_scores import Floats
 from runs_app.models import Experiment
 
 
-def every_figure(experiment: Experiment, data: QueryDict) -> Iterator[PaperFigure]:
+def iterate_figures(experiment: Experiment, data: QueryDict) -> Iterator[PaperFigure]:
     """Yield the figures for each measure in turn; those that do not depend on the measure once."""
     seen = set()
     for measure in FigureSource(experiment).measures:
@@ -40,7 +40,7 @@ def figures_pdf(experiment: Experiment, data: QueryDict, style: PrintStyle) -> b
     metadata = {"CreationDate": None, "Creator": None, "Producer": None}
     settings: Any = {"pdf.fonttype": 42, "text.parse_math": False}
     with plot_style.DRAWING, mpl.rc_context(settings), PdfPages(out, metadata=metadata) as pages:
-        for figure in every_figure(experiment, data):
+        for figure in iterate_figures(experiment, data):
             drawn = style.apply(figure.draw)
             drawn.patch.set(visible=True, facecolor=plot_style.SURFACE)
             drawn.suptitle(figure.title, y=1.0, va="bottom", fontsize=style.font_pt, color=plot_style.TEXT)
@@ -62,7 +62,10 @@ def summarise(experiment: Experiment) -> dict[str, Any]:
         "items": experiment.dataset.active_count,
         "dimensions": {data.measure.key: _dimension(data) for data in found},
         "between_dimensions": [
-            entry for at, one in enumerate(found) for other in found[at + 1 :] for entry in _between(one, other)
+            entry
+            for at, one in enumerate(found)
+            for other in found[at + 1 :]
+            for entry in _correlate_conditions(one, other)
         ],
     }
 
@@ -97,10 +100,10 @@ def _correlation(x: Floats, y: Floats) -> dict[str, Any]:
     return {"items": found.n, "r": found.r, "low": found.low, "high": found.high, "p": found.p}
 
 
-def _between(one: RatingData, other: RatingData) -> Iterator[dict[str, Any]]:
+def _correlate_conditions(one: RatingData, other: RatingData) -> Iterator[dict[str, Any]]:
     at_one, at_other = align(one, other)
-    others = {series.label: series for series in other.everyone}
-    for series in one.everyone:
+    others = {series.label: series for series in other.all_series}
+    for series in one.all_series:
         if series.label in others:
             x, y = series.mean[at_one], others[series.label].mean[at_other]
             both = (x == x) & (y == y)

@@ -41,7 +41,7 @@ class FigureSource:
 
     @cached_property
     def board(self) -> Leaderboard | None:
-        return self._found(get_leaderboard(BoardQuery(self.experiment, self.wave)).value)
+        return self._note_missing(get_leaderboard(BoardQuery(self.experiment, self.wave)).value)
 
     @cached_property
     def measures(self) -> list[Measure]:
@@ -61,13 +61,13 @@ class FigureSource:
     @cached_property
     def tables(self) -> dict[str, ResultTable]:
         """The tables of the analysis by name; empty until a worker has computed them."""
-        found = self._found(get_analysis(self.scope).value) if self.scope else None
+        found = self._note_missing(get_analysis(self.scope).value) if self.scope else None
         return {table.name: table for of_section in found.tables.values() for table in of_section} if found else {}
 
     def scores(self, measure: Measure) -> ItemScores | None:
-        found = self._found(get_item_scores(self.experiment, measure, self.wave).value)
+        found = self._note_missing(get_item_scores(self.experiment, measure, self.wave).value)
         return found.scores if found else None
 
-    def _found(self, value: T | None) -> T | None:
+    def _note_missing(self, value: T | None) -> T | None:
         self.is_waiting = self.is_waiting or value is None
         return value

@@ -14,7 +14,7 @@ from datasets_app.models import Item
 from grading_app.paper_figures.figure_source import FigureSource
 from grading_app.paper_figures.kinds import PaperFigure
 from grading_app.paper_figures.rating_data import RatingData, Series, align, load_rating_data
-from grading_app.paper_figures.rating_figures import color_of, panels_of, scatter
+from grading_app.paper_figures.rating_figures import arrange_panels, choose_color, scatter
 from grading_app.reports import plot_style
 from grading_app.reports.result_table import ResultColumn, ResultTable
 from grading_app.reports.score_matrix import Measure
@@ -37,8 +37,8 @@ class Plane:
     def __init__(self, x: RatingData, y: RatingData, thumbnails: dict[int, Path]) -> None:
         self.x, self.y, self.thumbnails = x, y, thumbnails
         self.at_x, self.at_y = align(x, y)
-        ys = {one.label: one for one in y.everyone}
-        self.pairs: list[tuple[Series, Series]] = [(one, ys[one.label]) for one in x.everyone if one.label in ys]
+        ys = {one.label: one for one in y.all_series}
+        self.pairs: list[tuple[Series, Series]] = [(one, ys[one.label]) for one in x.all_series if one.label in ys]
 
     @property
     def title(self) -> str:
@@ -54,17 +54,17 @@ class Plane:
 def plane_figures(source: FigureSource) -> Iterator[PaperFigure]:
     """Yield the plane of the chosen dimension and a second one: the one in the address, or the next one."""
     first = source.measure
-    second = _second(source, first)
+    second = _find_second(source, first)
     if first is None or second is None:
         return
     x, y = load_rating_data(source, first), load_rating_data(source, second)
     if x is None or y is None:
         return
     plane = Plane(x, y, _thumbnails(x) if source.data.get("images") else {})
-    yield from figures_of_plane(plane)
+    yield from make_plane_figures(plane)
 
 
-def figures_of_plane(plane: Plane) -> Iterator[PaperFigure]:
+def make_plane_figures(plane: Plane) -> Iterator[PaperFigure]:
     if not plane.pairs:
         return
     alt = f"{plane.title}, item by item: {', '.join(one.label for one, _ in plane.pairs)}."
@@ -83,7 +83,7 @@ def figures_of_plane(plane: Plane) -> Iterator[PaperFigure]:
         )
 
 
-def _second(source: FigureSource, first: Measure | None) -> Measure | None:
+def _find_second(source: FigureSource, first: Measure | None) -> Measure | None:
     wanted = source.data.get("second", "")
     ratings = [one for one in source.measures if one.is_rating and one != first]
     is_rating = first is not None and first.is_rating
@@ -120,7 +120,7 @@ def _table(plane: Plane) -> ResultTable:
 
 
 def _draw(plane: Plane, width: int) -> Figure:
-    grid, shown = panels_of([one for one, _ in plane.pairs], width, height=190)
+    grid, shown = arrange_panels([one for one, _ in plane.pairs], width, height=190)
     figure, axes = grid.figure()
     for place, (axis, pair) in enumerate(zip(axes, plane.pairs[: len(shown)], strict=True)):
         x, y, at = plane.places(pair)
@@ -128,7 +128,7 @@ def _draw(plane: Plane, width: int) -> Figure:
         if plane.thumbnails:
             _draw_images(axis, x, y, [plane.thumbnails.get(int(one)) for one in at])
         else:
-            scatter(axis, x, y, color_of(pair[0]))
+            scatter(axis, x, y, choose_color(pair[0]))
     return figure
 
 
@@ -179,7 +179,7 @@ def _colors(plane: Plane) -> dict[str, str]:
 
 def _draw_categories(plane: Plane, width: int) -> Figure:
     colors = _colors(plane)
-    grid, shown = panels_of([one for one, _ in plane.pairs], width, height=190, top=44 + 20 * -(-len(colors) // 4))
+    grid, shown = arrange_panels([one for one, _ in plane.pairs], width, height=190, top=44 + 20 * -(-len(colors) // 4))
     figure, axes = grid.figure()
     for place, (axis, pair) in enumerate(zip(axes, plane.pairs[: len(shown)], strict=True)):
         x, y, at = plane.places(pair)

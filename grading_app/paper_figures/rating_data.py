@@ -48,7 +48,7 @@ class RatingData:
     norms: Series | None
 
     @property
-    def everyone(self) -> list[Series]:
+    def all_series(self) -> list[Series]:
         return [*self.conditions, *([self.norms] if self.norms else [])]
 
     @property

@@ -36,13 +36,13 @@ def rating_figures(source: FigureSource) -> Iterator[PaperFigure]:
         return
     data = load_rating_data(source, measure)
     if data is not None:
-        yield from figures_of_dimension(data)
+        yield from make_dimension_figures(data)
 
 
-def figures_of_dimension(data: RatingData, suffix: str = "") -> Iterator[PaperFigure]:
+def make_dimension_figures(data: RatingData, suffix: str = "") -> Iterator[PaperFigure]:
     """Yield the figures of one dimension. suffix: of their names, where several dimensions are listed together."""
     title = data.measure.label
-    everyone = ", ".join(one.label for one in data.everyone)
+    labels = ", ".join(one.label for one in data.all_series)
     kinds: list[tuple[str, str, Callable[..., Figure], bool, str]] = [
         ("means", "distribution of item means", _draw_means, True, "Histograms of the mean rating of each item."),
         ("sds", "distribution of item SDs", _draw_sds, _has_sds(data),
@@ -63,13 +63,13 @@ def figures_of_dimension(data: RatingData, suffix: str = "") -> Iterator[PaperFi
                 partial(draw, data),
                 partial(_item_table, data, f"dimension-{name}", title),
                 caption,
-                f"{title}: {what}. {everyone}. The table holds the numbers.",
+                f"{title}: {what}. {labels}. The table holds the numbers.",
                 in_report=name in ("mean-sd", "conditions"),
             )
 
 
 def _has_sds(data: RatingData) -> bool:
-    return any(not np.isnan(one.sd).all() for one in data.everyone)
+    return any(not np.isnan(one.sd).all() for one in data.all_series)
 
 
 def _item_table(data: RatingData, name: str, title: str) -> ResultTable:
@@ -91,13 +91,15 @@ def _item_table(data: RatingData, name: str, title: str) -> ResultTable:
             "mean": float(one.mean[at]),
             "sd": None if np.isnan(one.sd[at]) else float(one.sd[at]),
         }
-        for one in data.everyone
+        for one in data.all_series
         for at in np.flatnonzero(one.rated)
     ]
     return ResultTable(name, title, columns, rows)
 
 
-def panels_of(series: Sequence[Series], width: int, *, height: int = 150, top: int = 44) -> tuple[plot_style.Grid, Any]:
+def arrange_panels(
+    series: Sequence[Series], width: int, *, height: int = 150, top: int = 44
+) -> tuple[plot_style.Grid, Any]:
     shown = series[:MOST_PANELS]
     columns = max(1, min(3 if width >= plot_style.WIDE else 2, len(shown), width // 150))
     grid = plot_style.Grid(
@@ -106,20 +108,20 @@ def panels_of(series: Sequence[Series], width: int, *, height: int = 150, top: i
     return grid, shown
 
 
-def color_of(one: Series) -> str:
+def choose_color(one: Series) -> str:
     return plot_style.HUMAN if one.is_human else plot_style.DATA
 
 
 def _draw_histograms(
     data: RatingData, width: int, values: Callable[[Series], Any], label: str, ends: tuple[float, float]
 ) -> Figure:
-    series = [one for one in data.everyone if not np.isnan(values(one)).all()]
-    grid, shown = panels_of(series, width, height=110)
+    series = [one for one in data.all_series if not np.isnan(values(one)).all()]
+    grid, shown = arrange_panels(series, width, height=110)
     figure, axes = grid.figure()
     edges = np.linspace(*ends, BINS + 1).tolist()
     for place, (axis, one) in enumerate(zip(axes, shown, strict=True)):
         found = values(one)[~np.isnan(values(one))]
-        axis.hist(np.clip(found, *ends), edges, color=color_of(one), alpha=0.8, linewidth=0)
+        axis.hist(np.clip(found, *ends), edges, color=choose_color(one), alpha=0.8, linewidth=0)
         axis.axvline(float(found.mean()), color=plot_style.TEXT, linewidth=plot_style.PIXEL, dashes=(4, 3))
         _name_panel(axis, one.label, f"mean {number(float(found.mean()))}, {len(found)} items", grid)
         axis.set_xlim(*ends)
@@ -133,8 +135,8 @@ def _draw_means(data: RatingData, width: int) -> Figure:
 
 
 def _draw_sds(data: RatingData, width: int) -> Figure:
-    known = [float(np.nanmax(one.sd)) for one in data.everyone if not np.isnan(one.sd).all()]
-    top = max([*known, 0.5])
+    largest = [float(np.nanmax(one.sd)) for one in data.all_series if not np.isnan(one.sd).all()]
+    top = max([*largest, 0.5])
     return _draw_histograms(data, width, lambda one: one.sd, f"SD of {data.measure.label.lower()}", (0.0, top * 1.02))
 
 
@@ -169,13 +171,13 @@ def quadratic_fit(x: Any, y: Any) -> tuple[Any, float] | None:
 
 
 def _draw_mean_sd(data: RatingData, width: int) -> Figure:
-    grid, shown = panels_of([one for one in data.everyone if not np.isnan(one.sd).all()], width)
+    grid, shown = arrange_panels([one for one in data.all_series if not np.isnan(one.sd).all()], width)
     figure, axes = grid.figure()
     top = max(float(np.nanmax(one.sd)) for one in shown) * 1.08 or 1.0
     for place, (axis, one) in enumerate(zip(axes, shown, strict=True)):
         use = one.rated & ~np.isnan(one.sd)
         x, y = one.mean[use], one.sd[use]
-        scatter(axis, x, y, color_of(one))
+        scatter(axis, x, y, choose_color(one))
         fit = quadratic_fit(x, y)
         if fit is not None:
             along = np.linspace(x.min(), x.max(), 80)
@@ -183,14 +185,14 @@ def _draw_mean_sd(data: RatingData, width: int) -> Figure:
             axis.plot(along, curve, color=plot_style.TEXT, linewidth=1.4 * plot_style.PIXEL)
         text = f"R² = {coefficient(fit[1])}, {len(x)} items" if fit else f"{len(x)} items, too few for a fit"
         _name_panel(axis, one.label, text, grid)
-        axis.set_xlim(*_padded(data.ends))
+        axis.set_xlim(*_pad(data.ends))
         axis.set_ylim(0, top)
         plot_style.gridlines(axis, "y")
         _label_sides(axis, place, grid, f"Mean {data.measure.label.lower()}", "SD")
     return figure
 
 
-def _padded(ends: tuple[float, float]) -> tuple[float, float]:
+def _pad(ends: tuple[float, float]) -> tuple[float, float]:
     margin = 0.03 * (ends[1] - ends[0])
     return ends[0] - margin, ends[1] + margin
 
@@ -200,7 +202,7 @@ def _draw_human(data: RatingData, width: int) -> Figure:
     if norms is None:
         raise ValueError("the dimension has no norms")
     series = [*data.conditions, *([data.pooled()] if len(data.conditions) > 1 else [])]
-    grid, shown = panels_of(series, width, height=170)
+    grid, shown = arrange_panels(series, width, height=170)
     figure, axes = grid.figure()
     low, high = data.ends
     for place, (axis, one) in enumerate(zip(axes, shown, strict=True)):
@@ -209,7 +211,7 @@ def _draw_human(data: RatingData, width: int) -> Figure:
         axis.plot([low, high], [low, high], color=plot_style.RULE, linewidth=plot_style.PIXEL, dashes=(4, 4), zorder=1)
         scatter(axis, x, y)
         _name_panel(axis, one.label, _regression(axis, x, y), grid)
-        axis.set(xlim=_padded(data.ends), ylim=_padded(data.ends))
+        axis.set(xlim=_pad(data.ends), ylim=_pad(data.ends))
         _label_sides(axis, place, grid, "Human mean", "Model mean")
     return figure
 
@@ -227,13 +229,13 @@ def _regression(axis: Axes, x: Any, y: Any) -> str:
 
 
 def _draw_conditions(data: RatingData, width: int) -> Figure:
-    series = data.everyone[: 2 * MOST_PANELS]
+    series = data.all_series[: 2 * MOST_PANELS]
     row, left = 30, min(190, width // 3)
     grid = plot_style.Grid(1, 1, width, row * len(series), left=left)
     figure, (axis,) = grid.figure()
     for place, one in zip(range(len(series) - 1, -1, -1), series, strict=True):
         low, first, median, third, high = np.quantile(one.mean[one.rated], [0.05, 0.25, 0.5, 0.75, 0.95])
-        color = color_of(one)
+        color = choose_color(one)
         axis.plot([low, high], [place, place], color=color, linewidth=1.5 * plot_style.PIXEL, zorder=1)
         axis.barh(place, third - first, left=first, height=0.46, color=color, alpha=0.75, linewidth=0, zorder=2)
         axis.plot([median, median], [place - 0.23, place + 0.23], color=plot_style.SURFACE,

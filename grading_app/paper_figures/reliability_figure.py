@@ -91,7 +91,7 @@ def _draw(found: Found, width: int) -> Figure:
     axis.set_xticks(REPETITIONS, [str(k) for k in REPETITIONS])
     axis.minorticks_off()
     axis.set(xlim=(0.93, 100), ylim=(0, 1.02))
-    for place, (_, name, color) in zip(_apart([end for end, *_ in sorted(ends)]), sorted(ends), strict=True):
+    for place, (_, name, color) in zip(_spread_labels([end for end, *_ in sorted(ends)]), sorted(ends), strict=True):
         text = plot_style.shortened(name, grid.right - 12)
         plot_style.beside(axis, (100, place), text, right=8, color=color, fontsize=plot_style.SMALL)
     axis.set_xlabel("Repetitions", fontsize=plot_style.SMALL, color=plot_style.MUTED)
@@ -100,7 +100,7 @@ def _draw(found: Found, width: int) -> Figure:
     return figure
 
 
-def _apart(places: list[float], gap: float = 0.07) -> list[float]:
+def _spread_labels(places: list[float], gap: float = 0.07) -> list[float]:
     """Return ascending places for labels, at least `gap` apart and below 1."""
     found: list[float] = []
     for place in places:

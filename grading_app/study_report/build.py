@@ -39,7 +39,7 @@ class StoredReport:
         return Document.load(self.content)
 
 
-def state_of(experiment: Experiment) -> str:
+def compute_fingerprint(experiment: Experiment) -> str:
     """Return a text that changes whenever a row of the report may have changed. It is read from counters and keys."""
     runs = experiment.runs.order_by("pk").values_list("pk", "n_done", "n_attempts", "n_unpriced", "spent_usd")
     question = QuestionForm(QueryDict(), experiment).question()
@@ -61,7 +61,7 @@ def build_document(experiment: Experiment, tell: Tell = lambda _: None) -> Docum
     """Read the rows and return the document with every section."""
     from grading_app.study_report.report_source import ReportSource  # It needs numpy and matplotlib.
 
-    state, source = state_of(experiment), ReportSource(experiment)
+    state, source = compute_fingerprint(experiment), ReportSource(experiment)
     for name, title in SECTION_NAMES.items():
         tell(title.lower())
         source.built.append(Section(name, title, _write_section(name, source)))
@@ -96,7 +96,7 @@ REPORT: Aggregate[Experiment, StoredReport] = Aggregate(
     value_type=lambda: StoredReport,
     dump=lambda experiment: experiment.pk,
     load=lambda experiment, content: experiment,
-    fingerprint=state_of,
+    fingerprint=compute_fingerprint,
     is_large=lambda experiments: True,
     compute=_compute,
     steps=tuple(title.lower() for title in SECTION_NAMES.values()),

@@ -15,14 +15,14 @@ from grading_app.study_report.document import Block, Document, FigureBlock, Tabl
 def render_html(document: Document) -> bytes:
     """Return the file. The template escapes texts; figures are embedded as pictures, which cannot run scripts."""
     sections = [
-        {"name": one.name, "title": one.title, "blocks": [_shown(block) for block in one.blocks]}
+        {"name": one.name, "title": one.title, "blocks": [_prepare_block(block) for block in one.blocks]}
         for one in document.sections
     ]
     page = render_to_string("grading_app/report/file.html", {"document": document, "sections": sections})
     return mark_html(page).encode()
 
 
-def _shown(block: Block) -> dict[str, Any]:
+def _prepare_block(block: Block) -> dict[str, Any]:
     if isinstance(block, TableBlock):
         table = block.shown_table
         cells = [[(column, text) for column, text in zip(table.columns, row, strict=True)] for row in table.cells()]

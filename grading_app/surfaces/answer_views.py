@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class ViewContent:
     """The content of a view. cached: the state of its stored numbers, if it has any. note: on samples and problems."""
 
     tables: Sequence[ResultTable]
@@ -40,7 +40,7 @@ class Shown:
     note: str = ""
 
 
-def show_compression(question: ExplorerQuery) -> Shown:
+def show_compression(question: ExplorerQuery) -> ViewContent:
     """Show how far answers compress, right, wrong and cut-off ones apart."""
     cached = get_texts(TextQuery(question.experiment, question.grader, "compression", question.wave))
     found = [one for one in cached.value.compressions if one.condition in question.labels] if cached.value else []
@@ -50,7 +50,7 @@ def show_compression(question: ExplorerQuery) -> Shown:
     )
     if not found:
         note = "No answer is long enough to be compressed." if cached.value else ""
-        return Shown([], [], cached, note)
+        return ViewContent([], [], cached, note)
     chosen = [one for one in found if one.condition == question.condition][:MOST_ROWS]
     figure = SurfaceFigure(
         "compression",
@@ -60,7 +60,7 @@ def show_compression(question: ExplorerQuery) -> Shown:
         lambda _, width: _draw_compression(chosen, width),
         lambda _: f"Compression of {len(chosen)} groups of answers. The table holds the numbers.",
     )
-    return Shown([_compression_table(question, found)], [figure] if chosen else [], cached, note)
+    return ViewContent([_compression_table(question, found)], [figure] if chosen else [], cached, note)
 
 
 def _compression_table(question: ExplorerQuery, found: Sequence[Compression]) -> ResultTable:
@@ -106,13 +106,13 @@ def _draw_compression(found: Sequence[Compression], width: int) -> Figure:
     return figure
 
 
-def show_lengths(question: ExplorerQuery) -> Shown:
+def show_lengths(question: ExplorerQuery) -> ViewContent:
     """Show the chance that an answer is finished, right or cut off as its tokens grow."""
     query = LengthQuery(question.experiment, question.grader, question.condition, question.task, question.wave)
     cached = get_lengths(query)
     lengths = cached.value
     if lengths is None or not lengths.answers:
-        return Shown([], [], cached, "No answer has a number of tokens." if lengths else "")
+        return ViewContent([], [], cached, "No answer has a number of tokens." if lengths else "")
     figure = SurfaceFigure(
         "hazard",
         "Tokens until the end",
@@ -121,7 +121,7 @@ def show_lengths(question: ExplorerQuery) -> Shown:
         lambda _, width: _draw_lengths(lengths, width),
         lambda _: "Shares of answers that are finished, right and cut off by tokens. The table holds the numbers.",
     )
-    return Shown([_length_table(question, lengths)], [figure], cached)
+    return ViewContent([_length_table(question, lengths)], [figure], cached)
 
 
 def _length_table(question: ExplorerQuery, lengths: AnswerLengths) -> ResultTable:
@@ -170,12 +170,14 @@ def _draw_lengths(lengths: AnswerLengths, width: int) -> Figure:
     return figure
 
 
-def show_spectra(question: ExplorerQuery) -> Shown:
+def show_spectra(question: ExplorerQuery) -> ViewContent:
     """Show the spectra of the token ids of the questions at each point of the task."""
     cached = get_texts(TextQuery(question.experiment, question.grader, "spectrum", question.wave))
     found = [one for one in cached.value.spectra if one.task == question.task] if cached.value else []
     if not found:
-        return Shown([], [], cached, (cached.value.problem or "No question has a spectrum.") if cached.value else "")
+        return ViewContent(
+            [], [], cached, (cached.value.problem or "No question has a spectrum.") if cached.value else ""
+        )
     drawn = [found[round(at * (len(found) - 1) / max(1, MOST_LINES - 1))] for at in range(min(MOST_LINES, len(found)))]
     figure = SurfaceFigure(
         "spectrum",
@@ -186,7 +188,7 @@ def show_spectra(question: ExplorerQuery) -> Shown:
         lambda _: f"Spectra of {len(drawn)} points. The table holds the numbers.",
     )
     note = f"At most {PROMPTS} questions of each point, without the prompt around them; tokenizer {TOKENIZER}."
-    return Shown([_spectrum_table(question, found)], [figure], cached, note)
+    return ViewContent([_spectrum_table(question, found)], [figure], cached, note)
 
 
 def _spectrum_table(question: ExplorerQuery, found: Sequence[PromptSpectrum]) -> ResultTable:

@@ -18,14 +18,14 @@ def board_width(tasks: list[str]) -> int:
 
 def board_panel(tasks: list[str], rows: list[ModelRow]) -> HeatPanel:
     """Return the cells as the page shows them, with both scores at the end."""
-    shown = []
+    panel_rows = []
     for row in rows:
         cells = [
             (cell.describe(), cell_level(cell)) if (cell := row.tasks.get(task)) else ("–", None) for task in tasks
         ]
         scores = [(row.first.marked if row.first else "–", None), (describe_second(row) or "–", None)]
-        shown.append((f"{row.rank}  {row.model} / {row.prompt} / {row.sampler}", [*cells, *scores]))
-    return HeatPanel("", [*tasks, "ReasonScore", "version 2"], shown)
+        panel_rows.append((f"{row.rank}  {row.model} / {row.prompt} / {row.sampler}", [*cells, *scores]))
+    return HeatPanel("", [*tasks, "ReasonScore", "version 2"], panel_rows)
 
 
 def cell_level(cell: TaskScore) -> int | None:

@@ -40,9 +40,9 @@ def sort_rows(board: ModelBoard, sort: str) -> list[ModelRow]:
         value: Callable[[ModelRow], Any] = lambda row: _center(row, task)  # noqa: E731
     else:
         value = SORTS[name]
-    known = [row for row in board.rows if value(row) is not None]
+    measured = [row for row in board.rows if value(row) is not None]
     rest = [row for row in board.rows if value(row) is None]
-    return sorted(known, key=value, reverse=is_falling) + rest
+    return sorted(measured, key=value, reverse=is_falling) + rest
 
 
 def _center(row: ModelRow, task: str) -> float | None:

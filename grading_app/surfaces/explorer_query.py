@@ -92,7 +92,7 @@ class ExplorerForm(forms.Form):
         waves: Sequence[Wave],
     ) -> None:
         super().__init__()
-        self.given, self.counts = data, counts
+        self.submitted, self.counts = data, counts
         answered = {key for key, cells in counts.by_condition.items() if any(cell.done for cell in cells)}
         self.labels = {key: label for key, label in labels.items() if key in answered}
         self.chosen: dict[str, str] = {}
@@ -114,9 +114,9 @@ class ExplorerForm(forms.Form):
         assert isinstance(field, forms.ChoiceField)  # noqa: S101 - for the type
         field.choices = choices
         values = [value for value, _ in choices]
-        given = self.given.get(name, "")
+        submitted = self.submitted.get(name, "")
         fallback = default if default in values else values[0] if values else ""
-        self.chosen[name] = self.initial[name] = given if given in values else fallback
+        self.chosen[name] = self.initial[name] = submitted if submitted in values else fallback
 
     def _choose_axes(self) -> None:
         """Offer the axes, and for each other varying parameter its values."""
@@ -155,11 +155,11 @@ class ExplorerForm(forms.Form):
     @property
     def query(self) -> dict[str, str]:
         """Return the choices that differ from nothing, for addresses."""
-        kept = ("task", "condition", "against", "x", "y", "rule", "wave")
+        names = ("task", "condition", "against", "x", "y", "rule", "wave")
         return {
             name: value
             for name, value in self.chosen.items()
-            if value and (name in kept or name.startswith(FIXED)) and name in self.fields and name in self.given
+            if value and (name in names or name.startswith(FIXED)) and name in self.fields and name in self.submitted
         }
 
     def selected(self, experiment: Experiment, grader: int, wave: Wave | None) -> ExplorerQuery | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from grading_app.reports.result_table import ResultTable
 from grading_app.surfaces import surface_tables
-from grading_app.surfaces.answer_views import Shown, show_compression, show_lengths, show_spectra
+from grading_app.surfaces.answer_views import ViewContent, show_compression, show_lengths, show_spectra
 from grading_app.surfaces.explorer_query import ExplorerQuery
 from grading_app.surfaces.surface_figures import FIGURES
 
@@ -18,11 +18,13 @@ class ViewPage:
 
     name: str
     reading: str
-    load: Callable[[ExplorerQuery], Shown]
+    load: Callable[[ExplorerQuery], ViewContent]
 
 
-def _of(name: str, table: Callable[[ExplorerQuery], ResultTable], *figures: str) -> Callable[[ExplorerQuery], Shown]:
-    return lambda question: Shown([table(question)], [FIGURES[figure] for figure in figures or (name,)])
+def _show_table(
+    name: str, table: Callable[[ExplorerQuery], ResultTable], *figures: str
+) -> Callable[[ExplorerQuery], ViewContent]:
+    return lambda question: ViewContent([table(question)], [FIGURES[figure] for figure in figures or (name,)])
 
 
 VIEW_PAGES: dict[str, ViewPage] = {
@@ -32,35 +34,35 @@ VIEW_PAGES: dict[str, ViewPage] = {
             "map",
             "Each cell is a point of the task: accuracy beyond guessing, its 95 % interval, and the answers behind it. "
             "A cell leads to its trials.",
-            _of("map", surface_tables.map_table, "surface"),
+            _show_table("map", surface_tables.map_table, "surface"),
         ),
         ViewPage(
             "curves",
             "Each line shows how accuracy falls as one parameter grows. Where bands overlap, the data hardly tell the "
             "conditions apart.",
-            _of("curves", surface_tables.curve_table),
+            _show_table("curves", surface_tables.curve_table),
         ),
         ViewPage(
             "models",
             "The same cells for every condition: look for the place where each begins to fail.",
-            _of("models", surface_tables.models_table),
+            _show_table("models", surface_tables.models_table),
         ),
         ViewPage(
             "difference",
             "Each cell is the compared condition (B) minus the chosen one (A). Coloured cells have an interval that "
             "does not hold 0.",
-            _of("difference", surface_tables.difference_table),
+            _show_table("difference", surface_tables.difference_table),
         ),
         ViewPage(
             "tasks",
             "Further out is better. A condition with a dent fails in that task, whatever its mean is.",
-            _of("tasks", surface_tables.tasks_table),
+            _show_table("tasks", surface_tables.tasks_table),
         ),
         ViewPage(
             "clusters",
             "Conditions with a common letter form a cluster: all of their intervals overlap, so their order is not "
             "known.",
-            _of("clusters", surface_tables.clusters_table),
+            _show_table("clusters", surface_tables.clusters_table),
         ),
         ViewPage(
             "compression",

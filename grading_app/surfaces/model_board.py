@@ -164,25 +164,28 @@ def _key(grader: GradeCondition | None) -> int | None:
 
 def make_board(found: Sequence[tuple[Experiment, PointCounts]]) -> ModelBoard:
     """Return the rows of these experiments, ranked. Of equal conditions the one with most answers has the row."""
-    wanted = {cell.condition for _, counts in found for cell in counts.rows}
-    described = Condition.objects.filter(pk__in=wanted).select_related("model__endpoint", "prompt", "sampler")
+    condition_keys = {cell.condition for _, counts in found for cell in counts.rows}
+    described = Condition.objects.filter(pk__in=condition_keys).select_related("model__endpoint", "prompt", "sampler")
     conditions = {condition.pk: condition for condition in described}
     tasks = list(dict.fromkeys(task for _, counts in found for task in counts.task_names))
     rows: dict[str, tuple[ModelRow, dict[str, CellCounts]]] = {}
     for experiment, counts in found:
-        for row, cells in _rows_of(experiment, counts, conditions):
-            known = rows.get(row.condition_id)
-            if known is None or row.answers > known[0].answers:
-                others = (*known[0].others, known[0].experiment) if known else ()
+        for row, cells in _list_rows(experiment, counts, conditions):
+            previous = rows.get(row.condition_id)
+            if previous is None or row.answers > previous[0].answers:
+                others = (*previous[0].others, previous[0].experiment) if previous else ()
                 rows[row.condition_id] = (replace(row, others=others), cells)
             else:
-                rows[row.condition_id] = (replace(known[0], others=(*known[0].others, row.experiment)), known[1])
+                rows[row.condition_id] = (
+                    replace(previous[0], others=(*previous[0].others, row.experiment)),
+                    previous[1],
+                )
     ranks = rank_rows(*_strata([cells for _, cells in rows.values()])) if rows else []
     ranked = [replace(row, rank=rank) for (row, _), rank in zip(rows.values(), ranks, strict=True)]
     return ModelBoard(tasks, sorted(ranked, key=lambda row: -(row.first.score if row.first else -1.0)))
 
 
-def _rows_of(
+def _list_rows(
     experiment: Experiment, counts: PointCounts, conditions: Mapping[int, Condition]
 ) -> list[tuple[ModelRow, dict[str, CellCounts]]]:
     points = zip(counts.tasks, counts.params, strict=True)
@@ -195,11 +198,11 @@ def _rows_of(
 
 
 def _row(experiment: Experiment, counts: PointCounts, condition: Condition, cells: Sequence[CellCounts]) -> ModelRow:
-    of_task: dict[str, list[CellCounts]] = {task: [] for task in counts.task_names}
+    by_task: dict[str, list[CellCounts]] = {task: [] for task in counts.task_names}
     for cell in cells:
-        of_task[counts.tasks[cell.point]].append(cell)
-    tallies = {task: sum_cells(found) for task, found in of_task.items()}
-    answered = {task: sum(cell.total + cell.truncated for cell in found) for task, found in of_task.items()}
+        by_task[counts.tasks[cell.point]].append(cell)
+    tallies = {task: sum_cells(found) for task, found in by_task.items()}
+    answered = {task: sum(cell.total + cell.truncated for cell in found) for task, found in by_task.items()}
     gaps = {task for task, n in answered.items() if counts.is_incomplete(condition.pk, task, n)}
     first = reason_score(tallies, incomplete=gaps)
     return ModelRow(

@@ -15,7 +15,7 @@ from evalsite.lib.permissions import readers_only
 from grading_app.comparison.comparison_cache import AGREEMENT, ComparisonQuery, Roles, roles_of
 from grading_app.comparison.query import Question, QuestionForm
 from grading_app.comparison.raters import Rater
-from grading_app.paper_figures.agreement_figures import pictures_of
+from grading_app.paper_figures.agreement_figures import make_pictures
 from grading_app.reports.cached_aggregates import Cached, get
 from grading_app.reports.plot_style import NARROW, WIDE, Theme, svg
 from grading_app.tables.agreement import (
@@ -70,7 +70,7 @@ def agreement_figure(request: HttpRequest, slug: str, name: str) -> HttpResponse
         raise Http404
     roles = roles_of(question, request.GET.dict())
     cached = _compared(question, roles)
-    picture = pictures_of(question, roles, cached.value, width).get(name) if cached.value else None
+    picture = make_pictures(question, roles, cached.value, width).get(name) if cached.value else None
     if picture is None:
         raise Http404
     kept = (
@@ -104,7 +104,7 @@ def _shown(request: HttpRequest, question: Question, roles: Roles, compared: Com
         "means": ToldTable(told_means(against, in_pairs=question.in_pairs)) if against else None,
         "figures": {
             name: _figure(request, question, picture, state)
-            for name, picture in pictures_of(question, roles, compared, WIDE).items()
+            for name, picture in make_pictures(question, roles, compared, WIDE).items()
         },
     }
 

@@ -27,8 +27,8 @@ from runs_app.trial_order import (
     MOST_SORTED,
     TrialOrder,
     count_matches,
-    cursor_of,
     find_ordered,
+    make_cursor,
     read_order,
 )
 from runs_app.trial_table import ScoreColumn, TrialTable
@@ -117,7 +117,7 @@ class Listing:
         if self.search is None:
             return {"next": None, "previous": None}
         if self.order is not None:
-            here = cursor_of(trial, self.order)
+            here = make_cursor(trial, self.order)
             pages = [find_ordered(self.search, self.order, size=1, **{name: here}) for name in CURSORS]
         else:
             find = trial_pagination.find_descending if self.is_descending else trial_pagination.find

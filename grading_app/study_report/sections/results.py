@@ -8,9 +8,9 @@ from grading_app.analysis.condition_differences import condition_tables
 from grading_app.analysis.figures import figures_of
 from grading_app.analysis.norms import norm_tables
 from grading_app.paper_figures.kinds import PaperFigure
-from grading_app.paper_figures.plane_figures import Plane, figures_of_plane
+from grading_app.paper_figures.plane_figures import Plane, make_plane_figures
 from grading_app.paper_figures.rating_data import load_rating_data
-from grading_app.paper_figures.rating_figures import figures_of_dimension
+from grading_app.paper_figures.rating_figures import make_dimension_figures
 from grading_app.paper_figures.reliability_figure import reliability_figure
 from grading_app.paper_figures.site_figures import board_figures, frame_figures, table_figure
 from grading_app.reports.leaderboard_tables import board_table
@@ -61,17 +61,17 @@ def _leaderboard(source: ReportSource) -> Iterator[Block | None]:
     table = board_table(source.board)
     yield from (_board_part(table, measure.key, page) for measure in source.board.measures)
     totals = ("condition", "cost_usd", "input_tokens", "output_tokens", "latency_s")
-    yield table_block(_renamed(table, "effort", "Cost, tokens and latency by condition", totals), (), page)
+    yield table_block(_select_columns(table, "effort", "Cost, tokens and latency by condition", totals), (), page)
 
 
 def _board_part(table: ResultTable, key: str, page: str) -> Block:
     """Return the columns of one measure, because all measures together are too wide for a page."""
     names = ("condition", key, f"{key}_ci", f"{key}_n", f"{key}_missing", f"{key}_best")
     label = next(column.label for column in table.columns if column.name == key)
-    return table_block(_renamed(table, f"leaderboard-{key}", f"Leaderboard: {label}", names), (), page)
+    return table_block(_select_columns(table, f"leaderboard-{key}", f"Leaderboard: {label}", names), (), page)
 
 
-def _renamed(table: ResultTable, name: str, title: str, columns: tuple[str, ...]) -> ResultTable:
+def _select_columns(table: ResultTable, name: str, title: str, columns: tuple[str, ...]) -> ResultTable:
     from dataclasses import replace
 
     chosen = [column for column in table.columns if column.name in columns]
@@ -99,14 +99,14 @@ def _measure(source: ReportSource, measure: Measure) -> list[Block | None]:
         page = source.analysis_page(measure, table.name)
         found += [
             paragraph(sentence(table.sentence, page)) if table.sentence else None,
-            table_block(_named(table, suffix), SHOWN[table.name], page),
+            table_block(_add_suffix(table, suffix), SHOWN[table.name], page),
         ]
     drawn = {table.name: table for table in tables}
     pictures = [table_figure(figure, table, suffix) for figure, table in figures_of(drawn)]
     return [*found, *(figure_block(source, one, measure=measure.key) for one in pictures), *_extra(source, measure)]
 
 
-def _named(table: ResultTable, suffix: str) -> ResultTable:
+def _add_suffix(table: ResultTable, suffix: str) -> ResultTable:
     from dataclasses import replace
 
     return replace(table, name=f"{table.name}{suffix}", sentence="")
@@ -117,10 +117,10 @@ def _extra(source: ReportSource, measure: Measure) -> Iterator[FigureBlock]:
     suffix = f"-{measure.key.replace(':', '-')}"
     found: list[PaperFigure] = []
     if measure.is_rating and (data := load_rating_data(source.figures, measure)) is not None:
-        found += [one for one in figures_of_dimension(data, suffix) if one.in_report]
+        found += [one for one in make_dimension_figures(data, suffix) if one.in_report]
         ratings = [one for one in source.measures if one.is_rating]
         if measure == ratings[0] and len(ratings) > 1 and (other := load_rating_data(source.figures, ratings[1])):
-            found += [one for one in figures_of_plane(Plane(data, other, {})) if one.in_report]
+            found += [one for one in make_plane_figures(Plane(data, other, {})) if one.in_report]
     scores = source.analysis(measure).scores
     if (one := reliability_figure(scores, source.frames.labels, measure.label, suffix)) is not None:
         found.append(one)

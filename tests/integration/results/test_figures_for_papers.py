@@ -15,7 +15,7 @@ from PIL import Image
 from evalsite.lib import permissions
 from grading_app.paper_figures.calibration_figure import load_calibrations
 from grading_app.paper_figures.figure_registry import list_figures
-from grading_app.paper_figures.figure_set import every_figure, figures_pdf
+from grading_app.paper_figures.figure_set import figures_pdf, iterate_figures
 from grading_app.paper_figures.figure_source import FigureSource
 from grading_app.paper_figures.plane_figures import plane_figures
 from grading_app.paper_figures.print_style import PALETTES, PrintStyle
@@ -210,12 +210,12 @@ def test_one_pdf_holds_every_figure(study):
     names = {
         (one.name, one.title) for query in measures for one in rating_figures(FigureSource(study, QueryDict(query)))
     }
-    everyone = list(every_figure(study, QueryDict()))
+    everyone = list(iterate_figures(study, QueryDict()))
     assert names <= {(one.name, one.title) for one in everyone}
     judged = make_answered_experiment("judged", items=4, models=("a", "b"))
     make_gradings(judged, "numeric", lambda trial: float(trial.item.position % 2), kind="rule")
     made = figures_pdf(judged, QueryDict(), PrintStyle())
-    assert made.count(b"/Type /Page ") == len(list(every_figure(judged, QueryDict()))) > 1
+    assert made.count(b"/Type /Page ") == len(list(iterate_figures(judged, QueryDict()))) > 1
     assert figures_pdf(judged, QueryDict(), PrintStyle()) == made
 
 

@@ -160,13 +160,13 @@ def test_a_page_does_not_wait_for_ever_for_another_file(owner, study, plain_pict
 def test_it_is_outdated_when_a_row_changes(owner, study, plain_pictures):
     owner.get(address())
     compute()
-    state = build.state_of(study)
+    state = build.compute_fingerprint(study)
     assert owner.get(address()).context["cached"].is_fresh
     factories.make_attempt(run := Trial.objects.filter(run__experiment=study).first())
     run.run.experiment.title = "Another title"
     run.run.experiment.save()
     study.refresh_from_db()
-    assert build.state_of(study) != state
+    assert build.compute_fingerprint(study) != state
     assert not owner.get(address()).context["cached"].is_fresh
 
 
