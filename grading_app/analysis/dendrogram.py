@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 MOST_LEAVES = 200
 FEW_LEAVES = 40
 WIDE_ROW, TIGHT_ROW = 24, 15
-LABELS = 190  # CSS pixels for the names of conditions on a wide figure.
+LABELS = 240  # CSS pixels for the names of conditions on a wide figure.
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Dendrogram:
     def _grid(self, table: ResultTable, width: int) -> plot_style.Grid:
         leaves = len(self.rows(table))
         row = WIDE_ROW if leaves <= FEW_LEAVES else TIGHT_ROW
-        left = LABELS if width >= plot_style.WIDE else width // 3
+        left = LABELS if width >= plot_style.WIDE else width // 2
         return plot_style.Grid(1, 1, width, row * leaves, left=left)
 
     def size(self, table: ResultTable, width: int) -> tuple[int, int]:

@@ -9,11 +9,11 @@ import numpy as np
 from django.urls import reverse
 
 from grading_app.analysis.data import AnalysisData
+from grading_app.analysis.residual_figure import FAR
 from grading_app.reports.result_table import ResultColumn, ResultTable, Row
 from grading_app.statistics.item_scores import Floats
 
 SHOWN = 20
-FAR = 3.5
 MOST_POINTS = 800  # Near and far residuals each, in the figure.
 
 

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 HEIGHT = 260
+FAR = 3.5
+"""The modified z beyond which a residual is far (Iglewicz and Hoaglin 1993)."""
 NAMES, LABEL_WIDTH, LABEL_HEIGHT = 8, 110, 15  # Labels at most, and the space of one in CSS pixels.
 
 
@@ -29,7 +31,7 @@ class ResidualFigure:
     title: str
     caption: str = (
         "Each point is the mean score of an item in a condition. Diamonds lie far: their modified z is beyond 3.5. "
-        "Dashed lines: that limit. The items of the table are named where there is space."
+        "Dashed lines: that limit. The furthest are named where there is space."
     )
 
     def rows(self, table: ResultTable) -> list[Any]:
@@ -72,10 +74,11 @@ class ResidualFigure:
 
 
 def _write_names(axis: Axes, table: ResultTable, size: tuple[float, float]) -> None:
-    """Name the furthest items beside their points, where no other name stands. size: of the panel in CSS pixels."""
+    """Name the first item of the table and the far ones, where no other name stands. size: CSS pixels of the panel."""
     (left, right), (low, high) = axis.get_xlim(), axis.get_ylim()
     taken: list[tuple[float, float]] = []
-    for row in table.rows:
+    far = [row for row in table.rows[1:] if row.get("z") is not None and abs(row["z"]) > FAR]
+    for row in [*table.rows[:1], *far]:
         x = (row["expected"] - left) / (right - left) * size[0]
         y = (row["residual"] - low) / (high - low) * size[1]
         is_free = all(abs(x - a) > LABEL_WIDTH or abs(y - b) > LABEL_HEIGHT for a, b in taken)

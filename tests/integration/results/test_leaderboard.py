@@ -95,6 +95,14 @@ def test_unreadable_answers_count_as_wrong_on_request(client, quiz):
     assert "count as wrong here" in opened(client, quiz, unreadable="wrong").content.decode()
 
 
+def test_the_address_holds_how_unreadable_answers_count(client, quiz):
+    chosen = opened(client, quiz, unreadable="wrong").content.decode()
+    assert "?unreadable=wrong&amp;table=leaderboard&amp;format=csv" in chosen
+    later = opened(client, quiz).content.decode()
+    assert "count as wrong here" not in later
+    assert "unreadable=wrong" not in later
+
+
 def test_the_best_is_marked_where_every_paired_test_says_so(client, quiz):
     rows = records(client, quiz)
     assert {name: row["numeric_best"] for name, row in rows.items()} == {"fast": "", "small": "", "steady": "best"}
