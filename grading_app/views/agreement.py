@@ -76,7 +76,7 @@ def agreement_figure(request: HttpRequest, slug: str, name: str) -> HttpResponse
     kept = (
         "private, max-age=604800, immutable"
         if request.GET.get("state") == cached.fingerprint[:12]
-        else "private, no-cache"
+        else "private, no-store"
     )
     return HttpResponse(svg(picture.draw, theme), content_type="image/svg+xml", headers={"Cache-Control": kept})
 

@@ -80,7 +80,7 @@ def analysis_figure(request: HttpRequest, slug: str, name: str) -> HttpResponse:
         raise Http404
     figure, table = drawn
     picture = svg(lambda: figure.draw(table, width), theme)
-    return HttpResponse(picture, content_type="image/svg+xml", headers={"Cache-Control": "private, no-cache"})
+    return HttpResponse(picture, content_type="image/svg+xml")
 
 
 def _section(section: Any, tables: list[ResultTable], scope: Scope, order: str) -> dict[str, Any]:

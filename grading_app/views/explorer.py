@@ -94,7 +94,7 @@ def explorer_figure(request: HttpRequest, slug: str, name: str) -> HttpResponse:
     picture = cache.get_or_set(
         f"explorer_figure:{key}", lambda: svg(lambda: drawn.draw(question, width), theme), SECONDS
     )
-    return HttpResponse(picture, content_type="image/svg+xml", headers={"Cache-Control": "private, no-cache"})
+    return HttpResponse(picture, content_type="image/svg+xml")
 
 
 def _load(request: HttpRequest, experiment: Experiment) -> Loaded:

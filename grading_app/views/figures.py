@@ -90,10 +90,7 @@ def figure_file(request: HttpRequest, slug: str, name: str, file_format: str) ->
     else:
         content, kind = form.style.write(figure.draw, file_format), CONTENT_TYPES[file_format]  # type: ignore[arg-type]
     disposition = "inline" if file_format == "svg" else "attachment"
-    headers = {
-        "Content-Disposition": f'{disposition}; filename="{slug}-{name}.{file_format}"',
-        "Cache-Control": "private, no-cache",
-    }
+    headers = {"Content-Disposition": f'{disposition}; filename="{slug}-{name}.{file_format}"'}
     return HttpResponse(content, content_type=kind, headers=headers)
 
 

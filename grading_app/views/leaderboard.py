@@ -145,4 +145,4 @@ def cost_figure_view(request: HttpRequest, slug: str) -> HttpResponse:
     if theme is None or width is None or board is None or not measures or not cost_figure.is_shown(board, measures[0]):
         raise Http404
     picture = svg(lambda: cost_figure.draw(board, measures[0], width), theme)
-    return HttpResponse(picture, content_type="image/svg+xml", headers={"Cache-Control": "private, no-cache"})
+    return HttpResponse(picture, content_type="image/svg+xml")

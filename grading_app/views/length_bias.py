@@ -60,7 +60,7 @@ def grading_length_figure(request: HttpRequest, slug: str) -> HttpResponse:
         raise Http404
     labels = _labels(experiment)
     picture = svg(lambda: length_plot.draw(found, labels, width), theme)
-    return HttpResponse(picture, content_type="image/svg+xml", headers={"Cache-Control": "private, no-cache"})
+    return HttpResponse(picture, content_type="image/svg+xml")
 
 
 def _conditions(experiment: Experiment) -> list[GradeCondition]:

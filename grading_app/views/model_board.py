@@ -122,7 +122,6 @@ def leaderboard_figure(request: HttpRequest, file_format: str) -> HttpResponse:
     )
     response = HttpResponse(picture, content_type=FIGURE_TYPES[file_format])
     response["Content-Disposition"] = f'attachment; filename="leaderboard.{file_format}"'
-    response["Cache-Control"] = "private, no-cache"
     return response
 
 

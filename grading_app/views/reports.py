@@ -114,7 +114,7 @@ def figure_response(request: HttpRequest, document: Document | None, name: str) 
     if figure is None or theme is None:
         raise Http404
     picture = themed(figure.svg, theme).encode()
-    return HttpResponse(picture, content_type="image/svg+xml", headers={"Cache-Control": "private, no-cache"})
+    return HttpResponse(picture, content_type="image/svg+xml")
 
 
 @require_safe
@@ -135,7 +135,7 @@ def file_response(document: Document | None, file_format: str) -> HttpResponse:
         text = f"The report could not be typeset: {problem}. The command `report` has no time limit of a page."
         return HttpResponse(text, status=503, content_type="text/plain; charset=utf-8")
     name = f"{document.experiment}-report.{file_format}"
-    headers = {"Content-Disposition": f'attachment; filename="{name}"', "Cache-Control": "private, no-cache"}
+    headers = {"Content-Disposition": f'attachment; filename="{name}"'}
     return HttpResponse(content, content_type=FILE_TYPES[file_format], headers=headers)
 
 

@@ -121,7 +121,7 @@ def experiment_figure(request: HttpRequest, slug: str, name: str) -> HttpRespons
     picture = kept_picture(figure, frames, state, width, theme)
     if picture is None:
         raise Http404
-    kept = "private, max-age=604800, immutable" if request.GET.get("state") == state[:12] else "private, no-cache"
+    kept = "private, max-age=604800, immutable" if request.GET.get("state") == state[:12] else "private, no-store"
     return HttpResponse(picture, content_type="image/svg+xml", headers={"Cache-Control": kept})
 
 

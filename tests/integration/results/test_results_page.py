@@ -135,7 +135,7 @@ def test_a_figure_is_kept_by_browsers_only_under_the_state_it_shows(client, expe
     page = opened(client, experiment)
     (shown,) = [one for one in page.context["figures"] if one["name"] == "accuracy"]
     assert "immutable" in client.get(shown["address"])["Cache-Control"]
-    assert "no-cache" in figure(client, experiment, state="old")["Cache-Control"]
+    assert "no-store" in figure(client, experiment, state="old")["Cache-Control"]
 
 
 @pytest.mark.parametrize("query", [{"theme": "pink"}, {"width": "huge"}, {"wave": "9"}])
