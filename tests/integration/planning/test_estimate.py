@@ -78,7 +78,7 @@ def test_the_largest_image_is_counted():
     experiment = make_draft_experiment(
         dataset=make_questions(["x"], image=large), prompts=[make_question_prompt(messages=turns)]
     )
-    each = ceiling_of(["x\n\n[0123456789]"], 100, besides=image_tokens.UNKNOWN.of(2000, 1000))
+    each = ceiling_of(["x\n\n[0123456789]"], 100, besides=image_tokens.UNKNOWN.count_tokens(2000, 1000))
     assert estimate(experiment).ceiling_usd == each
 
 

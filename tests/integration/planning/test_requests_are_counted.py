@@ -121,7 +121,9 @@ def test_the_largest_image_counts_by_the_rule_of_its_model(model):
         prompts=[make_question_prompt(messages=messages)],
     )
     in_text = counted(model, "x") if tokens.find_text_rule(model).tokenizer else tokens.estimate_by_bytes([f"x{SALT}"])
-    assert estimate(experiment).ceiling_usd * 1_000_000 == in_text + image_tokens.find_image_rule(model).of(2000, 1500)
+    assert estimate(experiment).ceiling_usd * 1_000_000 == in_text + image_tokens.find_image_rule(model).count_tokens(
+        2000, 1500
+    )
 
 
 def test_where_an_answers_length_alone_is_known_bytes_count_too():
