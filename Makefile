@@ -5,6 +5,9 @@ PYTHON ?= python3
 ARGS ?=
 TEST_DATA_DIR ?= var/test
 
+# Compiling all modules and rewriting all assertions takes longer than reading what the last process compiled.
+unexport PYTHONDONTWRITEBYTECODE
+
 RUN := .venv/bin/python
 PYTEST := $(RUN) -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 # A site for others behind a TLS proxy, as docs/deploy/evalsite.env.example has it.

@@ -72,6 +72,7 @@ def test_perfect_agreement_is_one(column, raters, level):
     assert alpha([[value] * raters for value in column], level) == pytest.approx(1)
 
 
+@pytest.mark.slow
 @given(tables(), levels, st.integers(1, 5))
 def test_units_that_one_or_nobody_rated_change_nothing(table, level, value):
     lone = np.full((2, table.shape[1]), NAN)

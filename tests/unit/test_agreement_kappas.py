@@ -197,6 +197,7 @@ def test_raters_who_never_met_or_never_differed_have_no_fleiss_kappa(weights):
         assert fleiss_kappa(ratings_of(table), weights).estimate is None
 
 
+@pytest.mark.slow
 @given(tables(missing=False), st.randoms(use_true_random=False))
 def test_fleiss_kappa_does_not_ask_who_rated(table, random):
     shuffled = np.array([random.sample(row, len(row)) for row in table.tolist()])

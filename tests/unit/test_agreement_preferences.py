@@ -80,6 +80,7 @@ def test_two_are_as_far_apart_as_the_odds_of_their_wins():
     assert odds.se == pytest.approx(math.sqrt(1 / 6 + 1 / 2))
 
 
+@pytest.mark.slow
 @given(connected(), st.permutations(range(4)))
 def test_the_order_of_names_changes_nothing(wins, order):
     found = strengths(wins[np.ix_(order, order)])
@@ -175,6 +176,7 @@ def season(draw, truth, items, repeats=1):
     return comparisons_from(found)
 
 
+@pytest.mark.slow
 def test_intervals_cover_as_often_as_they_say():
     # 300 seasons of 33 games a pair; 4 standard errors of .95 are .05.
     truth = np.array([0.8, 0.2, -0.3, -0.7])

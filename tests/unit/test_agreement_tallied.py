@@ -50,6 +50,7 @@ def test_each_measure_and_its_interval_by_formula_are_those_of_the_units(table, 
     assert result(make, added_up(table, items_of(table, items))) == result(make, ratings_of(table))
 
 
+@pytest.mark.slow
 @given(tables(raters=(3, 5)), st.integers(1, 4))
 def test_a_judge_beside_people_is_the_same(table, items):
     of_item = items_of(table, items)

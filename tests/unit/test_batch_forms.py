@@ -24,6 +24,7 @@ KNOWN = [
 OBJECTS = st.dictionaries(st.sampled_from(KNOWN), JSON | st.dictionaries(st.sampled_from(KNOWN), JSON), max_size=8)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", [openai, anthropic])
 @given(said=OBJECTS)
 def test_no_object_is_too_odd_to_be_read(form, said):

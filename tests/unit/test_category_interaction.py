@@ -54,6 +54,7 @@ def test_there_is_no_test_without_two_categories_or_any_spread():
     assert category_interaction(np.ones((18, 3)), categories) is None
 
 
+@pytest.mark.slow
 def test_false_alarms_are_as_rare_as_the_level_says(monkeypatch):
     monkeypatch.setattr("grading_app.statistics.category_interaction.RESAMPLES", 199)
     monkeypatch.setattr("grading_app.statistics.category_interaction.FEWEST_RESAMPLES", 199)

@@ -38,6 +38,7 @@ def strata_of(made):
     return {stratum.name: [one.name for one in stratum.candidates] for stratum in made.strata}
 
 
+@pytest.mark.slow
 @given(sites(), seeds, st.data())
 def test_a_draw_is_the_same_whatever_the_order_of_the_site(site, seed, data):
     said = spec(draw=data.draw(st.integers(1, len(site))), seed=seed)

@@ -117,6 +117,7 @@ def test_the_interval_of_an_error_is_the_jackknifes_of_its_logarithm(name, of):
     assert reference.error_interval(np.arange(14.0) + (np.arange(14) == 3), np.arange(14.0), name) is None
 
 
+@pytest.mark.slow
 def test_the_band_of_a_line_is_that_of_statsmodels():
     import statsmodels.api as sm
 

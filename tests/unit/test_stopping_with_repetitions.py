@@ -60,6 +60,7 @@ def test_counting_each_answer_as_an_item_would_cover_too_rarely(monkeypatch):
     assert covered < 0.7
 
 
+@pytest.mark.slow
 def test_items_that_are_asked_once_cover_as_the_table_says():
     once = RepeatedDesign(items=2048, maximum=2048, per_round=32, target=0.15)
     covered, cases = simulate(once, 0.5, 0, points=2000, seed=3)

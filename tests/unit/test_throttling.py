@@ -30,6 +30,7 @@ def starts_over(rates, wishes):
     return starts
 
 
+@pytest.mark.slow
 @given(steps, st.integers(1, 600))
 def test_no_minute_passes_the_rate_of_requests(wishes, rpm):
     rates = RateLimits(max_concurrency=1000, requests_per_minute=rpm, adaptive=False)

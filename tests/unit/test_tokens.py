@@ -127,6 +127,7 @@ def test_that_process_gets_no_keys(monkeypatch):
     assert "sk-secret" not in seen.values()
 
 
+@pytest.mark.slow
 def test_a_tokenizer_that_cannot_be_run_is_an_error_and_is_remembered(monkeypatch):
     monkeypatch.setattr(token_counter.sys, "executable", "/nonexistent")
     with pytest.raises(token_counter.CountError):

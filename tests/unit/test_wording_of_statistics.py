@@ -15,6 +15,7 @@ def test_what_rounds_to_nothing_has_no_sign(said, text):
     assert said == text
 
 
+@pytest.mark.slow
 @given(st.floats(-1e6, 1e6))
 def test_a_number_reads_as_it_rounds(value):
     assert float(number(value).replace("−", "-")) == pytest.approx(round(value, 2), abs=1e-9)

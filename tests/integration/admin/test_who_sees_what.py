@@ -97,6 +97,7 @@ def test_an_address_that_is_not_allowed_is_refused_for_an_operator_too(as_user, 
     assert not Endpoint.objects.exists()
 
 
+@pytest.mark.slow
 def test_no_page_of_the_admin_needs_an_inline_script_or_style(as_user, superuser, planned):
     """The site's policy forbids both: a page that has one would be broken in silence."""
     rows = [
@@ -121,6 +122,7 @@ def test_no_page_of_the_admin_needs_an_inline_script_or_style(as_user, superuser
         assert inline == [], url
 
 
+@pytest.mark.slow
 def test_the_history_of_what_one_may_not_see_is_not_listed_either(as_user, planned, curator, researcher, superuser):
     Experiment.objects.filter(pk=planned.pk).transition(
         sources=["draft", "active"], target="archived", by=researcher, reason="a secret reason"

@@ -140,6 +140,7 @@ def test_a_removed_annotation_is_gone_from_pages_and_stays_as_a_row(as_, trial, 
     assert client.post(reverse("annotation_remove", args=[flag.pk])).status_code == 404
 
 
+@pytest.mark.slow
 def test_the_list_of_an_experiment_is_filtered(as_, trial, people):
     annotate(trial, "note", "About the answer", by=people["owner"])
     annotate(trial.item, "flag", "About the question", by=people["colleague"])
@@ -156,6 +157,7 @@ def test_the_list_of_an_experiment_is_filtered(as_, trial, people):
         assert {row.kind for row in client.get(address, query).context["table"].data} == found, query
 
 
+@pytest.mark.slow
 def test_the_number_of_queries_does_not_grow_with_annotations(as_, trial, people, django_assert_max_num_queries):
     client, addresses = as_("owner"), [
         reverse("experiment_annotations", args=["sums"]), reverse("trial_detail", args=[trial.pk]),

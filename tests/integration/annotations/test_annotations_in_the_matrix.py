@@ -20,6 +20,7 @@ def keys_of(response):
     return [row["item"].key for row in response.context.get("rows", [])]
 
 
+@pytest.mark.slow
 def test_flagged_items_are_marked_and_can_be_the_only_ones(as_, graded, trial, people):
     address, client = reverse("experiment_matrix", args=["sums"]), as_("viewer")
     assert keys_of(client.get(address, {"show": "flagged"})) == []
@@ -42,6 +43,7 @@ def test_a_cell_shows_the_annotations_of_its_answers_and_of_its_item(as_, graded
     assert text.count(">easy</span>") == 1
 
 
+@pytest.mark.slow
 def test_flags_add_no_query_for_each_item(as_, graded, people):
     client, address = as_("viewer"), reverse("experiment_matrix", args=["sums"])
     client.get(address)

@@ -105,6 +105,7 @@ def test_workers_that_die_while_it_is_looked_for_make_no_second_one(provider, mo
     ended_once(run, provider, batches=1)
 
 
+@pytest.mark.slow
 def test_a_strangers_batch_of_that_size_is_waited_for_and_then_the_calls_are_submitted_again(provider, monkeypatch):
     run = make_batched_run(provider.url, "anthropic")
     stranger = submit_as_a_stranger(provider, 6)
@@ -135,6 +136,7 @@ def test_a_strangers_batch_of_another_size_or_of_later_keeps_nothing_waiting(pro
     ended_once(run, provider, batches=3)
 
 
+@pytest.mark.slow
 def test_of_two_that_were_lost_the_one_that_arrived_is_told_by_its_calls(provider, monkeypatch):
     first = make_batched_run(provider.url, "anthropic")
     never_arrives(monkeypatch)
@@ -163,6 +165,7 @@ def test_a_cancelled_run_waits_for_the_one_that_may_be_its_own_and_keeps_what_it
     assert find_differences() == []
 
 
+@pytest.mark.slow
 def test_a_batch_of_that_size_that_is_not_ours_and_has_ended_keeps_nothing_waiting(provider, monkeypatch):
     make_batched_run(provider.url, "anthropic")
     drive_batches()

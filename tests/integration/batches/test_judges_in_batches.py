@@ -15,6 +15,7 @@ from tests.factories.judges import make_grader
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["openai", "anthropic"])
 def test_verdicts_are_asked_for_in_a_batch_at_half_the_price(provider, kind):
     answers = make_batched_run(provider.url, kind, max_usd=5)

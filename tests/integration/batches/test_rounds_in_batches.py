@@ -53,6 +53,7 @@ def decide_and_go_on():
         drive_batches()
 
 
+@pytest.mark.slow
 def test_each_round_is_one_batch_of_all_points_that_go_on(launched, provider):
     Endpoint.objects.update(batch_max_open=4)
     assert launched.is_batched
@@ -77,6 +78,7 @@ def test_a_batch_at_work_keeps_no_drain_of_the_task_queue_busy(launched, provide
     assert not has_calls_left()
 
 
+@pytest.mark.slow
 def test_no_batch_is_made_while_a_point_waits_to_be_decided(launched, monkeypatch):
     drive_batches()
     monkeypatch.setattr("runs_app.engine.adaptive_rounds.MAX_POINTS", 1)
@@ -94,6 +96,7 @@ def test_no_batch_is_made_while_a_point_waits_to_be_decided(launched, monkeypatc
     assert (launched.status, find_differences()) == ("done", [])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("moment", ["after record_each", "after _end"])
 def test_a_worker_that_dies_while_it_collects_or_decides_loses_no_decision(launched, provider, moment):
     with pytest.raises(Killed):

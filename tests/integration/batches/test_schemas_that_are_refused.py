@@ -36,6 +36,7 @@ def test_the_next_batch_asks_without_a_schema_and_the_refusal_costs_no_attempt(p
     assert find_differences() == []
 
 
+@pytest.mark.slow
 def test_what_fails_without_a_schema_fails_as_any_other_call(provider):
     run = rating_run(provider, stop_failure_rate=1)
     drive_batches(
@@ -49,6 +50,7 @@ def test_what_fails_without_a_schema_fails_as_any_other_call(provider):
     assert find_differences() == []
 
 
+@pytest.mark.slow
 def test_an_answer_of_a_batch_without_a_rating_is_asked_again_in_the_next_one(provider, monkeypatch):
     run = rating_run(provider, on_unreadable="rerun")
     Experiment.objects.update(max_attempts=3)

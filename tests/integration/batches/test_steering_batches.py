@@ -76,6 +76,7 @@ def test_a_batch_that_was_never_submitted_is_cancelled_without_a_word_to_the_pro
     assert find_differences() == []
 
 
+@pytest.mark.slow
 def test_cancelling_one_batch_pauses_its_run(provider):
     run = make_batched_run(provider.url)
     provider.set_faults(batch_waits={"done": 1000})
@@ -94,6 +95,7 @@ def test_cancelling_one_batch_pauses_its_run(provider):
     assert find_differences() == []
 
 
+@pytest.mark.slow
 def test_a_batch_is_no_larger_than_the_budget_pays(provider):
     run = make_batched_run(provider.url, max_usd=Decimal("0.025"))
     seen = []
@@ -139,6 +141,7 @@ def test_the_only_free_batch_goes_to_the_experiment_of_higher_priority(provider)
     assert find_differences() == []
 
 
+@pytest.mark.slow
 def test_what_a_cancelled_batch_had_answered_is_not_asked_again_when_its_run_goes_on(provider):
     run = make_batched_run(provider.url, items=20)
     provider.set_faults(batch_waits={"done": 24.0})
@@ -159,6 +162,7 @@ def test_what_a_cancelled_batch_had_answered_is_not_asked_again_when_its_run_goe
     assert find_differences() == []
 
 
+@pytest.mark.slow
 def test_bounds_hold_over_all_runs_of_an_endpoint(provider):
     run = make_batched_run(provider.url, items=7)
     type(batch_endpoint()).objects.update(batch_max_requests=2, batch_max_open=2)

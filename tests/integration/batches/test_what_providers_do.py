@@ -135,6 +135,7 @@ def test_a_provider_without_room_is_asked_again_later(provider):
     assert run.status == "done"
 
 
+@pytest.mark.slow
 @BOTH
 def test_a_call_that_fails_within_a_batch_fails_as_any_other(provider, kind):
     run = make_batched_run(

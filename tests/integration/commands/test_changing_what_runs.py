@@ -27,6 +27,7 @@ def launched(manage, lab, design):
     return Experiment.objects.get()
 
 
+@pytest.mark.slow
 def test_budget_and_limit_on_failures_change_and_history_names_who(manage, launched, operator):
     manage("experiment", "set", "pilot", "--budget", "none")
     changed = manage(
@@ -56,6 +57,7 @@ def test_a_price_that_is_set_while_it_runs_is_set_aside_at_once(manage, launched
     assert launched.runs.get().reserve_usd > before > 0
 
 
+@pytest.mark.slow
 def test_samples_time_out_attempts_and_waits_change_with_author_and_reason(manage, launched, operator):
     changed = manage(
         "experiment", "set", "pilot", "--samples", "3", "--timeout", "12.5", "--attempts", "5", "--backoff", "2",

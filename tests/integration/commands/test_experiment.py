@@ -104,6 +104,7 @@ def test_a_launch_without_anything_new_says_so_and_writes_no_manifest(manage, pi
     assert pilot.manifests.count() == 1
 
 
+@pytest.mark.slow
 def test_a_launch_after_a_cancel_says_that_runs_stay_cancelled_and_how_to_ask_again(manage, pilot):
     manage("experiment", "launch", "pilot")
     manage("experiment", "cancel", "pilot", "--yes", "--reason", "wrong prompt")
@@ -114,12 +115,14 @@ def test_a_launch_after_a_cancel_says_that_runs_stay_cancelled_and_how_to_ask_ag
     assert "2 new trials, 2 in all" in manage("experiment", "launch", "pilot", "--wave", "again").out
 
 
+@pytest.mark.slow
 def test_a_launch_of_paused_runs_says_how_they_go_on(manage, pilot):
     manage("experiment", "launch", "pilot")
     manage("experiment", "pause", "pilot")
     assert "1 run is paused or stopped. Resume it to go on." in manage("experiment", "launch", "pilot").out
 
 
+@pytest.mark.slow
 def test_launch_of_a_wave_observes_all_again(manage, pilot):
     manage("experiment", "launch", "pilot")
     manage("experiment", "launch", "pilot", "--wave", "march")
@@ -127,6 +130,7 @@ def test_launch_of_a_wave_observes_all_again(manage, pilot):
     assert Trial.objects.count() == 4
 
 
+@pytest.mark.slow
 def test_launch_asks_for_yes_above_the_limit(manage, pilot):
     Experiment.objects.update(confirm_above_usd="0.0001")
     refused = manage("experiment", "launch", "pilot")
@@ -156,6 +160,7 @@ def test_launch_with_a_budget_and_an_unknown_price_is_refused(manage, pilot):
     assert "unknown price: model sim has no price, and the experiment has a budget" in refused.err
 
 
+@pytest.mark.slow
 def test_a_pilot_launches_so_many_trials_and_the_launch_after_it_the_rest(manage, pilot):
     launched = manage("experiment", "launch", "pilot", "--pilot", "1")
     assert (launched.code, Trial.objects.count()) == (0, 1)
@@ -254,6 +259,7 @@ def test_duplicate_is_a_draft_under_the_new_name(manage, pilot):
     assert manage("experiment", "duplicate", "pilot", "second").code == 2
 
 
+@pytest.mark.slow
 def test_archive_waits_until_no_run_is_live(manage, pilot):
     manage("experiment", "launch", "pilot")
     assert manage("experiment", "archive", "pilot", "--reason", "over").code == 2
@@ -263,6 +269,7 @@ def test_archive_waits_until_no_run_is_live(manage, pilot):
     assert manage("experiment", "launch", "pilot").code == 2
 
 
+@pytest.mark.slow
 def test_delete_takes_all_rows_and_leaves_what_it_cost_in_the_history(manage, pilot):
     manage("experiment", "launch", "pilot")
     trial = Trial.objects.first()
@@ -343,6 +350,7 @@ def test_a_priority_is_changed_with_its_reason_and_one_out_of_bounds_is_refused(
     assert refused.err.startswith("n: ")
 
 
+@pytest.mark.slow
 def test_dev_launches_the_first_items_and_full_the_rest_by_command(manage, lab, design):
     manage("experiment", "create", design(extra="budget: {policy: dev, dev_items: 1}"))
     manage(*PRICED)

@@ -38,6 +38,7 @@ def second(launched):
     return make_model("second", endpoint=LanguageModel.objects.get(name="sim").endpoint)
 
 
+@pytest.mark.slow
 def test_a_model_joins_and_only_its_trials_are_new(manage, launched, second, operator):
     before = list(Condition.objects.values_list("pk", "condition_id"))
     kept = set(Trial.objects.values_list("pk", flat=True))
@@ -52,6 +53,7 @@ def test_a_model_joins_and_only_its_trials_are_new(manage, launched, second, ope
     assert (change.to_value, change.by, change.reason) == ("second", operator, "Compare")
 
 
+@pytest.mark.slow
 def test_the_manifest_of_the_extension_holds_the_grown_design_and_what_was_approved(manage, launched, second):
     manage("experiment", "extend", "pilot", "--model", "second")
     newest, first = Manifest.objects.all()
@@ -59,6 +61,7 @@ def test_the_manifest_of_the_extension_holds_the_grown_design_and_what_was_appro
     assert newest.launch["estimate"]["to_do"] == 4
 
 
+@pytest.mark.slow
 def test_all_axes_and_samples_join_at_once(manage, launched, second, tmp_path):
     for kind, name in (("prompts", "terse"), ("samplers", "warm")):
         path = tmp_path / f"{name}.yaml"
@@ -72,6 +75,7 @@ def test_all_axes_and_samples_join_at_once(manage, launched, second, tmp_path):
     assert launched.history.get(what="samples").to_value == "2"
 
 
+@pytest.mark.slow
 def test_an_edited_file_adds_what_it_has_more_and_takes_nothing_away(manage, launched, second, tmp_path):
     spec = json.loads(manage("experiment", "show", "pilot", "--json").out)
     edited = tmp_path / "edited.yaml"
@@ -108,6 +112,7 @@ def test_under_a_budget_a_model_without_a_price_is_refused(manage, launched, sec
     assert (launched.language_models.count(), Trial.objects.count(), Manifest.objects.count()) == (1, 2, 1)
 
 
+@pytest.mark.slow
 def test_an_extension_above_the_budget_ends_with_4_and_with_yes_it_warns(manage, launched, second):
     Experiment.objects.update(max_usd=Decimal("0.0001"))
     assert manage("experiment", "extend", "pilot", "--model", "second").code == 4
@@ -117,6 +122,7 @@ def test_an_extension_above_the_budget_ends_with_4_and_with_yes_it_warns(manage,
     assert "the ceiling is above the budget" in done.err
 
 
+@pytest.mark.slow
 def test_an_extension_above_the_limit_wants_to_be_confirmed(manage, launched, second):
     Experiment.objects.update(confirm_above_usd=Decimal("0.000001"))
     assert manage("experiment", "extend", "pilot", "--model", "second").code == 3
@@ -144,12 +150,14 @@ def test_a_draft_is_edited_and_not_extended(manage, lab, design):
     assert "is a draft: edit it instead" in refused.err
 
 
+@pytest.mark.slow
 def test_a_file_for_another_dataset_is_refused(manage, launched, tmp_path):
     path = tmp_path / "more.yaml"
     path.write_text("dataset: others@1\nsamples: 2\n")
     assert "dataset: pilot asks about questions@1" in manage("experiment", "extend", "pilot", path).err
 
 
+@pytest.mark.slow
 @pytest.mark.django_db(transaction=True)
 def test_a_finished_experiment_grows_and_nothing_is_asked_twice(manage, launched, second):
     drain(answering("four", cost_usd=Decimal("0.01")))

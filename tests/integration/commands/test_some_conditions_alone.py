@@ -40,6 +40,7 @@ def statuses():
     return {condition.partition("--")[0]: status for condition, status in rows}
 
 
+@pytest.mark.slow
 def test_a_launch_plans_and_starts_the_conditions_it_names_and_later_the_rest(manage, draft):
     estimated = manage("experiment", "estimate", "pilot", "--condition", GREEDY)
     assert "2 trials, 2 to do" in estimated.out
@@ -52,12 +53,14 @@ def test_a_launch_plans_and_starts_the_conditions_it_names_and_later_the_rest(ma
     assert Trial.objects.count() == 4
 
 
+@pytest.mark.slow
 def test_a_launch_of_one_condition_leaves_a_planned_one_alone(manage, launched):
     Run.objects.filter(condition__condition_id__startswith=WARM).update(status="planned")
     manage("experiment", "launch", "pilot", "--condition", GREEDY)
     assert statuses()[WARM] == "planned"
 
 
+@pytest.mark.slow
 def test_a_condition_whose_model_was_renamed_is_launched_by_the_id_it_has(manage, launched):
     launched.language_models.update(name="renamed")
     (known,) = Condition.objects.filter(condition_id__startswith=WARM).values_list("condition_id", flat=True)
@@ -66,6 +69,7 @@ def test_a_condition_whose_model_was_renamed_is_launched_by_the_id_it_has(manage
     assert Condition.objects.count() == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "before", "after"),
     [

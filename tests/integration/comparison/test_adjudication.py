@@ -76,6 +76,7 @@ def test_what_was_said_never_changes(experiment):
         cursor.execute("UPDATE grading_app_adjudication SET score = 4 WHERE id = %s", [word.pk])
 
 
+@pytest.mark.slow
 def test_it_is_a_reference_that_shows_at_once(client, experiment):
     client.force_login(experiment.owner)
     address = reverse("experiment_agreement", args=["pilot"])

@@ -32,6 +32,7 @@ def experiment():
     return made
 
 
+@pytest.mark.slow
 def test_no_markup_reaches_a_page_or_a_figure(client, experiment):
     client.force_login(experiment.owner)
     slug, trial = experiment.slug, trials_of(experiment)[0].pk

@@ -63,6 +63,7 @@ def question(experiment, query=""):
     return QuestionForm(QueryDict(query), experiment).question()
 
 
+@pytest.mark.slow
 def test_a_page_asks_once_and_shows_what_a_worker_found(client, experiment, asked):
     for _ in range(2):
         page = opened(client, experiment)
@@ -78,6 +79,7 @@ def test_a_page_asks_once_and_shows_what_a_worker_found(client, experiment, aske
     assert asked == []
 
 
+@pytest.mark.slow
 def test_the_numbers_are_those_of_a_page_that_works_them_out_itself(client, experiment, asked, monkeypatch):
     opened(client, experiment)
     work(asked)
@@ -90,6 +92,7 @@ def test_the_numbers_are_those_of_a_page_that_works_them_out_itself(client, expe
     assert not CachedAggregate.objects.exists()
 
 
+@pytest.mark.slow
 def test_numbers_that_are_out_of_date_say_so_and_are_worked_out_again(client, experiment, asked):
     opened(client, experiment)
     work(asked)
@@ -116,6 +119,7 @@ def test_ratings_that_keep_coming_in_are_not_followed_without_rest(client, exper
     assert asked == []
 
 
+@pytest.mark.slow
 def test_another_choice_of_raters_to_look_at_is_asked_for_and_kept_beside_the_first(client, experiment, asked):
     first, second = experiment.grade_conditions.order_by("pk")
     opened(client, experiment)
@@ -175,6 +179,7 @@ def test_splits_that_are_kept_are_those_that_are_worked_out_page_by_page(experim
     assert row.value == disagreements.count(one) == Split.objects.count() > 14
 
 
+@pytest.mark.slow
 def test_the_list_of_disagreements_waits_for_a_worker_as_well(client, experiment, asked):
     page = opened(client, experiment, "disagreements")
     assert "waiting for a worker" in page.content.decode()
@@ -194,6 +199,7 @@ def test_old_questions_are_forgotten_with_their_splits(client, experiment, asked
     assert set(Split.objects.values_list("aggregate", flat=True)) == {CachedAggregate.objects.get().pk}
 
 
+@pytest.mark.slow
 def test_an_experiment_goes_with_its_comparisons(client, experiment, asked):
     for page in ("agreement", "disagreements"):
         opened(client, experiment, page)
@@ -207,6 +213,7 @@ def test_an_experiment_goes_with_its_comparisons(client, experiment, asked):
     assert not Split.objects.exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", ["agreement", "disagreements"])
 def test_the_number_of_queries_does_not_grow_with_answers(client, asked, page):
     def queries_of(slug, items):
@@ -223,6 +230,7 @@ def test_the_number_of_queries_does_not_grow_with_answers(client, asked, page):
     assert queries_of("small", 6) == queries_of("larger", 60) <= 34
 
 
+@pytest.mark.slow
 def test_many_ratings_by_people_are_compared_by_a_worker_and_nobody_is_left_out_unsaid(
     client, asked, experiment, monkeypatch
 ):

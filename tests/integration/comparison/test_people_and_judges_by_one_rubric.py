@@ -62,6 +62,7 @@ def test_each_criterion_is_compared_by_itself(queue, criterion, said):
     assert [value for who, value in people if "rater" not in who] == said[2:]
 
 
+@pytest.mark.slow
 def test_pages_of_a_criterion_open_and_settle_nothing(queue, client):
     client.force_login(queue.experiment.owner)
     query = f"units=criterion:{queue.rubric_id}:complete"
@@ -76,6 +77,7 @@ def test_pages_of_a_criterion_open_and_settle_nothing(queue, client):
     assert client.get(f"/experiments/people/disagreements/{row['trial'].pk}/").context["forms"]
 
 
+@pytest.mark.slow
 def test_other_units_begin_with_their_own_raters(queue, client):
     """The choices beside were of those before: somebody who chooses other units has not asked for these raters."""
     client.force_login(queue.experiment.owner)
@@ -90,6 +92,7 @@ def test_other_units_begin_with_their_own_raters(queue, client):
     assert f'name="of" value="criterion:{queue.rubric_id}:complete"' in client.get(address).content.decode()
 
 
+@pytest.mark.slow
 def test_a_verdict_that_changed_changes_the_page(queue, client):
     client.force_login(queue.experiment.owner)
     address = f"/experiments/people/agreement/?units=criterion:{queue.rubric_id}:complete"
@@ -107,6 +110,7 @@ def test_an_excluded_rater_is_offered_no_more(queue):
     assert "rater 1" not in {who for who, _ in values(queue)}
 
 
+@pytest.mark.slow
 def test_results_and_the_grading_page_open_with_people_among_those_who_grade(queue, client):
     client.force_login(queue.experiment.owner)
     session.undo(queue.assignments.get(number=2))

@@ -98,6 +98,7 @@ def test_the_page_measures_them_as_names(queue, client):
     assert [column.header for column in page.context["pairs"].columns][-2:] == ["Same choice", "Kappa"]
 
 
+@pytest.mark.slow
 def test_two_raters_are_crossed_by_the_words_of_their_choices(queue, client):
     client.force_login(queue.experiment.owner)
     people = [rater.key for rater in question(queue).raters if rater.kind == "person"]
@@ -109,6 +110,7 @@ def test_two_raters_are_crossed_by_the_words_of_their_choices(queue, client):
     assert picture["Content-Type"] == "image/svg+xml"
 
 
+@pytest.mark.slow
 def test_where_they_differ_is_listed_and_opens_to_both_answers_and_every_verdict(queue, client):
     client.force_login(queue.experiment.owner)
     page = client.get("/experiments/duel/disagreements/?units=pairs")
@@ -127,6 +129,7 @@ def test_where_they_differ_is_listed_and_opens_to_both_answers_and_every_verdict
     assert one.context["place"].previous == rows[1]["split"].unit
 
 
+@pytest.mark.slow
 def test_a_pair_of_another_experiment_is_not_there(queue, client):
     client.force_login(queue.experiment.owner)
     make_answered_experiment("other", items=1)
@@ -136,6 +139,7 @@ def test_a_pair_of_another_experiment_is_not_there(queue, client):
     assert client.get("/experiments/duel/disagreements/pairs/999999/").status_code == 404
 
 
+@pytest.mark.slow
 def test_a_choice_that_is_taken_back_or_of_an_excluded_rater_counts_no_more(queue):
     session.undo(queue.assignments.get(number=1))
     assert len(choices(queue)["rater 1"]) == ITEMS - 1
@@ -143,6 +147,7 @@ def test_a_choice_that_is_taken_back_or_of_an_excluded_rater_counts_no_more(queu
     assert "rater 2" not in choices(queue)
 
 
+@pytest.mark.slow
 def test_peoples_wins_stand_beside_judges_and_say_who_is_counted(queue):
     study = queue.experiment
     told = {chooser.label: (chooser, kept.value) for chooser, kept in standings(grade_lines(study))}
@@ -156,6 +161,7 @@ def test_peoples_wins_stand_beside_judges_and_say_who_is_counted(queue):
     assert len(told) == 2
 
 
+@pytest.mark.slow
 def test_pairs_are_what_the_page_opens_with_where_nothing_else_was_rated(queue, client):
     client.force_login(queue.experiment.owner)
     page = client.get("/experiments/duel/agreement/")

@@ -59,6 +59,7 @@ def measured(client, study, page="experiment_agreement"):
     return client.get(f"{reverse(page, args=[experiment.slug])}?{query}")
 
 
+@pytest.mark.slow
 def test_six_people_and_a_norm_are_six_people(client, study, drawn):
     page = measured(client, study)
     against = page.context["compared"].measured.against
@@ -79,6 +80,7 @@ def test_six_people_and_a_norm_are_six_people(client, study, drawn):
     assert against.bias.estimate == pytest.approx((model[:, 0] - drawn["people"].mean(axis=1)).mean())
 
 
+@pytest.mark.slow
 def test_a_norm_does_not_enter_pooled_alpha(client, study, drawn):
     lines = {line.name: line.estimate for line in measured(client, study).context["compared"].measured.lines}
     found = lines["Krippendorff's alpha, interval"]
@@ -87,6 +89,7 @@ def test_a_norm_does_not_enter_pooled_alpha(client, study, drawn):
     assert found.estimate == pytest.approx(krippendorff_alpha(ratings_of(table), "interval").estimate)
 
 
+@pytest.mark.slow
 def test_raters_are_compared_with_the_norm_on_their_own(client, study, drawn):
     page = measured(client, study)
     lines = page.context["compared"].measured.references
@@ -99,6 +102,7 @@ def test_raters_are_compared_with_the_norm_on_their_own(client, study, drawn):
     assert "mean of 6 people" in text
 
 
+@pytest.mark.slow
 def test_equal_ratings_are_counted_over_single_answers_and_not_over_their_mean(client, study, drawn):
     found = measured(client, study).context["compared"].measured
     same = np.mean([drawn["model"][:, [at]] == drawn["people"] for at in range(SAMPLES)])
@@ -113,6 +117,7 @@ def test_equal_ratings_are_counted_over_single_answers_and_not_over_their_mean(c
     assert nominal.estimate == pytest.approx(krippendorff_alpha(ratings_of(table), "nominal").estimate)
 
 
+@pytest.mark.slow
 def test_a_norm_does_not_widen_the_range_of_a_disagreement_and_is_shown_beside_it(client, study, drawn):
     rows = measured(client, study, "experiment_disagreements").context["rows"]
     for row in rows:

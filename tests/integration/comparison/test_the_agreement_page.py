@@ -222,6 +222,7 @@ def test_two_labels_are_compared_as_names_without_an_order(client):
     assert line(page, "Cohen's kappa").fits
 
 
+@pytest.mark.slow
 def test_without_a_choice_those_of_one_scale_are_compared(client, experiment):
     rule = make_gradings(experiment, "numeric", lambda trial: 1.0, kind="rule")
     page = opened(client, experiment)
@@ -280,6 +281,7 @@ def test_criteria_give_a_share_and_labels_their_scores():
     )
 
 
+@pytest.mark.slow
 def test_ratings_by_people_show_at_once_taken_back_or_excluded(client):
     queue = make_answer_queue()
     first, second = (make_rater(queue, started=True) for _ in range(2))
@@ -297,6 +299,7 @@ def test_ratings_by_people_show_at_once_taken_back_or_excluded(client):
     assert counts() == [12]
 
 
+@pytest.mark.slow
 def test_people_meet_models_and_norms_on_items(client):
     valence = factories.make_dimension("valence", labels={"1": "Low", "7": "High"})
     items = [{**factories.plain_question(n), "norms": {"valence": 1 + n % 7}} for n in range(14)]
@@ -340,6 +343,7 @@ def test_ratings_that_do_not_count_are_not_compared(client):
     assert [rater for _, rater, _ in values_in_frame(frame)] == 4 * [f"p{stays.pk}-{valence.pk}"]
 
 
+@pytest.mark.slow
 def test_the_figures_are_svg_of_the_same_choice(client, experiment):
     first, second = experiment.grade_conditions.order_by("pk")
     page = opened(client, experiment, f"first=g{first.pk}&second=g{second.pk}")
@@ -368,6 +372,7 @@ def test_a_viewer_of_a_shared_experiment_reads_it_and_others_do_not(client, expe
     assert client.get(address).status_code == 200
 
 
+@pytest.mark.slow
 def test_the_number_of_queries_does_not_grow_with_raters(client, experiment):
     client.force_login(experiment.owner)
 

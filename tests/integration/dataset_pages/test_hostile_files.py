@@ -53,18 +53,21 @@ def bomb(megabytes=60):
     return archive({"big.csv": b"0" * megabytes * 2**20}, "bomb.zip")
 
 
+@pytest.mark.slow
 def test_a_page_renamed_to_csv_is_refused_and_shown_as_text(member):
     text = imported(member, HTML, "page.csv")
     assert "map input: no column" in text.lower() or "no column" in text
     assert "<script>alert" not in text
 
 
+@pytest.mark.slow
 def test_a_zip_bomb_is_refused_before_its_columns_are_shown(member):
     text = imported(member, bomb())
     assert "bomb.zip cannot be read" in text
     assert "times its size" in text
 
 
+@pytest.mark.slow
 def test_a_zip_bomb_of_images_is_refused(member):
     images = archive({"a.png": b"\x00" * 40 * 2**20}, "images.zip")
     assert "times its size" in imported(member, "id,file\na,a.png\n", images=images)
@@ -74,12 +77,14 @@ def test_names_that_lead_out_of_an_archive_are_refused(member):
     assert "outside itself" in imported(member, archive({"../../etc/cron.d/x.png": picture()}))
 
 
+@pytest.mark.slow
 def test_an_image_of_144_megapixels_is_refused(member):
     png = huge_png()
     assert len(png) < 100_000
     assert "has too many pixels" in imported(member, archive({"big.png": png}))
 
 
+@pytest.mark.slow
 def test_a_page_behind_an_image_s_name_is_refused(member):
     assert "is no readable" in imported(member, archive({"page.png": HTML}))
 
@@ -94,6 +99,7 @@ def test_images_that_are_no_zip_are_refused(member):
     assert response.context["form"].errors["images"] == ["This file is not a zip archive. Choose a .zip file."]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["items.parquet", "items.json", "items.jsonl", "items.csv", "items.zip"])
 @pytest.mark.parametrize(
     "content", [b"PAR1 and then nothing", b"[1, 2", b"{", b"\x00\xff\xfe" * 50, b"PK\x03\x04rest", b"\x81"]
@@ -126,6 +132,7 @@ def test_a_nested_json_is_refused(member):
     assert "nested too deeply" in imported(member, "[" * 100_000 + "]" * 100_000, "items.json")
 
 
+@pytest.mark.slow
 def test_archives_with_many_members_are_refused(member, monkeypatch):
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as packed:

@@ -87,6 +87,7 @@ def test_a_category_with_markup_still_leads_to_its_items(nasty, as_):
     assert "2 of 2 match the filter" in text
 
 
+@pytest.mark.slow
 def test_the_preview_of_a_file_is_text(as_):
     client = as_("researcher")
     table = f'"{NASTY.replace(chr(34), chr(34) * 2)}",question\n"{NASTY.replace(chr(34), chr(34) * 2)}",What?\n'

@@ -19,6 +19,7 @@ def addresses(draft, pictures):
     yield from (of(draft, name) for name in OF_A_DRAFT)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("role", ["researcher", "curator", "operator"])
 def test_every_page_opens_for_members_and_no_template_queries(draft, pictures, as_, role, monkeypatch):
     client = as_(role)

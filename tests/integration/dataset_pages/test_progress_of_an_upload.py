@@ -112,6 +112,7 @@ def test_a_second_click_queues_no_second_import(member, queue):
     assert len(queue) == 1
 
 
+@pytest.mark.slow
 def test_a_worker_that_was_killed_while_reading_is_noticed_and_replaced(member, queue, people):
     address = send(member).url
     work(queue)
@@ -195,6 +196,7 @@ def test_an_upload_that_is_discarded_while_it_is_read_stops_its_worker(member, q
     assert tasks.read_upload(*args) == "discarded"
 
 
+@pytest.mark.slow
 def test_a_name_that_is_refused_while_it_is_stored_is_said_on_the_page(member, queue, people):
     address = send(member).url
     work(queue)

@@ -69,6 +69,7 @@ def test_the_second_step_imports_everything(member, settings):
     assert not {"items", "images", "norms"} & {path.name for path in folder.iterdir()}
 
 
+@pytest.mark.slow
 def test_checking_saves_nothing_and_keeps_the_upload(member):
     address = send(member).url
     text = post(member, address, {**choices(member, address), "check": "1"}).content.decode()
@@ -84,6 +85,7 @@ def test_an_upload_is_discarded(member, settings):
     assert member.get(address).status_code == 404
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changes", "key", "target"),
     [
@@ -100,6 +102,7 @@ def test_a_field_is_a_column_an_expression_or_nothing(member, changes, key, targ
     assert (item.key, item.target) == (key, target)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changes", "metadata"),
     [
@@ -114,6 +117,7 @@ def test_metadata_is_the_rest_nothing_or_what_is_named(member, changes, metadata
     assert Dataset.objects.get().items.first().metadata == metadata
 
 
+@pytest.mark.slow
 def test_columns_with_the_names_of_our_signs_are_columns(member):
     address = send(member, "*,-,question\nstar,dash,What?\n").url
     member.post(address, choices(member, address, column_key=column(member, address, "*"), column_metadata="-"))
@@ -121,6 +125,7 @@ def test_columns_with_the_names_of_our_signs_are_columns(member):
     assert (item.key, item.metadata) == ("star", {})
 
 
+@pytest.mark.slow
 def test_errors_come_with_their_rows_and_nothing_is_saved(member):
     address = send(member, "id,question\nq1,One?\nq1,Two?\nq3,\n").url
     text = post(member, address, choices(member, address)).content.decode()
@@ -130,6 +135,7 @@ def test_errors_come_with_their_rows_and_nothing_is_saved(member):
     assert member.get(address).status_code == 200, "the upload still waits for another try"
 
 
+@pytest.mark.slow
 def test_a_wrong_expression_is_said_at_its_field(member):
     address = send(member).url
     response = post(member, address, choices(member, address, expression_target="{answr}"))
@@ -137,6 +143,7 @@ def test_a_wrong_expression_is_said_at_its_field(member):
     assert not Dataset.objects.exists()
 
 
+@pytest.mark.slow
 def test_warnings_are_shown_and_kept(member):
     address = send(member, "id,question,\n q1,One?,x\nq2,Two?,y\n").url
     response = member.post(address, choices(member, address), follow=True)
@@ -149,6 +156,7 @@ def test_warnings_are_shown_and_kept(member):
     assert "row 1 (line 2), key: ' q1' is read as 'q1'" in change.reason
 
 
+@pytest.mark.slow
 def test_images_and_norms_come_along(member):
     table = "id,file,theme\none,one.png,warm\ntwo,two.jpg,cold\n"
     images = archive({"deep/one.png": picture(RED, form="PNG"), "two.jpg": picture()}, "images.zip")
@@ -161,6 +169,7 @@ def test_images_and_norms_come_along(member):
     assert Norm.objects.filter(item__dataset=dataset).count() == 2
 
 
+@pytest.mark.slow
 def test_a_zip_of_images_needs_no_table(member):
     address = send(member, archive({"warm/red.jpg": picture()}), name="").url
     assert "A zip of images without a table" in member.get(address).content.decode()
@@ -169,12 +178,14 @@ def test_a_zip_of_images_needs_no_table(member):
     assert (item.key, item.category, item.image is None) == ("red", "warm", False)
 
 
+@pytest.mark.slow
 def test_an_image_column_is_not_guessed_where_there_are_no_images(member):
     address = send(member, "id,file,question\na,a.jpg,What?\n").url
     member.post(address, choices(member, address))
     assert Dataset.objects.get().items.get().metadata == {"file": "a.jpg"}
 
 
+@pytest.mark.slow
 def test_errors_in_the_norms_save_nothing_either(member):
     address = send(member, norms=upload("id,joy_mean\nk0,much\n", "norms.csv")).url
     text = post(member, address, choices(member, address)).content.decode()
@@ -182,6 +193,7 @@ def test_errors_in_the_norms_save_nothing_either(member):
     assert not Dataset.objects.exists()
 
 
+@pytest.mark.slow
 def test_a_known_name_gets_its_next_version(member, draft):
     address = send(member).url
     member.post(address, choices(member, address))
@@ -217,6 +229,7 @@ def test_what_is_wrong_with_the_first_form_is_said_at_its_field(member, fields, 
     assert not Dataset.objects.exists()
 
 
+@pytest.mark.slow
 def test_files_outlast_an_error_in_another_field(member, settings):
     norms = upload("id,joy_mean\nk0,4\n", "norms.csv")
     page = send(member, slug="...", title="A set", norms=norms)
@@ -247,6 +260,7 @@ def test_a_kept_upload_is_its_owners_alone(member, as_):
     assert as_("curator").get(f"{NEW}?upload={token}").context["form"].kept is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("typed", "slug", "title"),
     [
@@ -286,12 +300,14 @@ def test_an_upload_is_forgotten_after_a_day(member, settings):
     assert len(waiting_folders(settings)) == 1
 
 
+@pytest.mark.slow
 def test_one_person_keeps_only_a_handful(member, settings):
     for _ in range(pending_uploads.KEPT_PER_USER + 3):
         send(member)
     assert len(waiting_folders(settings)) == pending_uploads.KEPT_PER_USER
 
 
+@pytest.mark.slow
 def test_two_imports_of_one_upload_make_one_dataset(member):
     address = send(member).url
     form = choices(member, address)

@@ -103,6 +103,7 @@ def test_every_field_is_part_of_the_hash(changed):
     assert dataset_hash([item(**({"key": "a", "input": "Q"} | changed))]) != dataset_hash([item("a", input="Q")])
 
 
+@pytest.mark.slow
 @given(st.dictionaries(st.text("abc", max_size=3), st.integers() | st.text(max_size=4)))
 def test_the_order_of_metadata_is_no_content(metadata):
     backwards = dict(reversed(metadata.items()))

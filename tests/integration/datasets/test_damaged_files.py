@@ -43,6 +43,7 @@ def damaged(whole: bytes, damage) -> bytes:
     return bytes(data)
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.sampled_from(sorted(WHOLE)), DAMAGE)
 def test_a_damaged_file_gives_a_reading_that_says_what_is_wrong(name, damage):
@@ -106,6 +107,7 @@ def test_a_text_that_unfolds_to_gigabytes_is_refused_row_by_row():
     assert peak < 200 * 2**20
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "file",
     [

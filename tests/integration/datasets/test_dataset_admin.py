@@ -196,6 +196,7 @@ def test_items_of_an_approved_dataset_are_shown_not_edited(web, draft):
     assert (item.input, item.excluded) == ("Better?", False)
 
 
+@pytest.mark.slow
 def test_lists_take_a_constant_number_of_queries(web, draft, django_assert_max_num_queries):
     for number in range(30):
         factories.make_dataset(f"more-{number}", created_by=factories.make_user(f"person-{number}"))

@@ -130,6 +130,7 @@ def test_a_whole_curation(draft):
     assert small.items.first().key in shown
 
 
+@pytest.mark.slow
 def test_items_and_norms_of_a_file_are_added_to_a_draft(draft, tmp_path):
     (tmp_path / "more.csv").write_text("id,text\nnew,Q\n")
     (tmp_path / "norms.csv").write_text("key,joy_mean\nnew,5\n")

@@ -34,6 +34,7 @@ def contents(reading):
     return [item.content() for item in reading.items]
 
 
+@pytest.mark.slow
 def test_a_reading_is_the_same_as_in_this_process():
     files = {
         "items": FileToRead(SAMPLES / "photographs.csv", "photographs.csv"),
@@ -67,6 +68,7 @@ def test_errors_and_columns_come_back_as_they_were_found(keep):
     assert read_table_columns(keep(archive({"a.png": picture()}).getvalue(), "a.zip")).brings_images
 
 
+@pytest.mark.slow
 def test_a_file_that_takes_more_memory_than_the_limit_is_refused_by_name(keep):
     """A JSON array of 30 MB in which every second character is an object of its own."""
     rows = '[{"id": "a", "many": [' + ",".join(["{}"] * 10_000_000) + "]}]"
@@ -167,6 +169,7 @@ def test_an_image_that_is_not_what_its_name_says_is_refused(keep):
         load_readings(scratch)
 
 
+@pytest.mark.slow
 def test_a_parquet_bomb_is_stopped_by_the_count_long_before_memory_is(keep):
     from tests.integration.datasets.test_damaged_files import repeated
 

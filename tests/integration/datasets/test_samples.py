@@ -133,6 +133,7 @@ def test_the_experiment_files_name_the_samples(name):
     assert {model.endpoint for model in design.models} == {"rehearsal"}
 
 
+@pytest.mark.slow
 def test_the_drawings_come_out_as_they_are_shipped(monkeypatch):
     monkeypatch.syspath_prepend(str(SAMPLES))
     from drawings import DRAWINGS

@@ -173,6 +173,7 @@ def test_items_come_again_only_after_all_were_asked_and_then_the_point_is_at_its
     assert found.margin == pytest.approx(wilson(point.n_correct / 3, 5).margin)
 
 
+@pytest.mark.slow
 def test_more_samples_open_a_point_that_had_run_out_of_cases(transactional_db):
     experiment = make(questions(5, "hard"), samples=3)
     run = launch(experiment)

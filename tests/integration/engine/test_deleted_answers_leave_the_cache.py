@@ -1,10 +1,13 @@
 """An experiment is deleted with the answers that the cache holds of it; the next to ask the same is asked anew."""
 
+import pytest
+
 from runs_app import deletion, run_control
 from runs_app.models import CachedAnswer, Run, Trial
 from tests.integration.engine.test_the_response_cache import counting, designed, drained
 
 
+@pytest.mark.slow
 def test_deleting_an_experiment_forgets_its_cached_answers(transactional_db):
     call, asked = counting()
     first = designed("first")

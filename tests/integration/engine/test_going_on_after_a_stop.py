@@ -39,6 +39,7 @@ def stopped_after_twenty_calls(run):
     assert (run.status, run.n_failed, run.n_pending) == ("stopped", 20, 40)
 
 
+@pytest.mark.slow
 def test_it_goes_on_to_its_end_once_the_key_is_mended(run):
     stopped_after_twenty_calls(run)
     run_control.resume(Run.objects.all(), by="an operator", reason="the key is mended")

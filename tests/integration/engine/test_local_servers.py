@@ -89,6 +89,7 @@ def test_without_the_option_nothing_is_unloaded(local):
     assert LanguageModel.objects.get().stalls == 0
 
 
+@pytest.mark.slow
 def test_a_stalled_model_answers_again_once_it_was_unloaded_over_http(local):
     """A real drain, a real server: the first three trials time out, the rest are answered."""
 

@@ -82,6 +82,7 @@ def test_tokens_a_minute_hold_over_workers_and_are_corrected_by_what_was_used(no
     run.trials.filter(status="running").update(status="pending", token=None)
 
 
+@pytest.mark.slow
 def test_unused_tokens_come_back_with_the_answers(transactional_db):
     many(tokens_per_minute=60_000, adaptive=False)
     Run.objects.update(reserve_tokens=5000)

@@ -53,6 +53,7 @@ def test_rows_that_changed_under_a_point_are_found(decided):
     assert ("n_planned", 8, 7) in {(found.counter, found.counted, found.in_rows) for found in find_differences()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("counter", ["mean", "spread", "n_rated_items"])
 def test_a_mean_that_was_tampered_with_is_named(transactional_db, counter):
     run = launched()
@@ -86,6 +87,7 @@ def raise_the_version(monkeypatch):
         monkeypatch.setattr(module, "RULES_VERSION", version)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("says_its_rule", [True, False])
 def test_points_decided_by_an_earlier_version_of_the_rule_are_proven_by_it_and_named(
     decided, client, monkeypatch, capsys, says_its_rule

@@ -95,6 +95,7 @@ def test_a_context_limit_counts_longer_answers_as_truncated_in_the_rounds(run_sp
     assert find_differences() == []
 
 
+@pytest.mark.slow
 def test_the_points_page_shows_the_coverage_of_each_tasks_rule(run_space, client):
     made = run_space()
     client.force_login(made.owner)

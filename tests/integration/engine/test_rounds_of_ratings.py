@@ -104,6 +104,7 @@ def test_answers_cut_off_give_a_point_up_and_unread_ones_are_counted_apart(trans
     assert valence.interval(0.95, "mapped") is None
 
 
+@pytest.mark.slow
 def test_the_other_dimension_waits_for_nobody(transactional_db):
     run = launched()
     run.trials.filter(dimension__name="arousal").update(status="cancelled")

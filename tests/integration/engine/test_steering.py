@@ -28,6 +28,7 @@ def test_launch_plans_writes_the_manifest_and_starts(transactional_db):
     assert drain(answering()) == 6
 
 
+@pytest.mark.slow
 def test_launching_again_adds_only_what_is_missing(transactional_db):
     experiment = factories.make_experiment("grows", samples=1, max_usd=None)
     run_control.launch(experiment, by="test")
@@ -179,6 +180,7 @@ def states():
     return list(Run.objects.order_by("pk").values_list("status", flat=True))
 
 
+@pytest.mark.slow
 def test_a_sequence_that_was_paused_goes_on_as_a_sequence(sequence):
     run_control.pause(Run.objects.all(), by="test")
     assert states() == ["paused", "paused", "paused"]

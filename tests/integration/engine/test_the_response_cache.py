@@ -2,6 +2,8 @@
 
 from decimal import Decimal
 
+import pytest
+
 from datasets_app.models import Dataset
 from runs_app import run_control
 from runs_app.cache_purge import purge
@@ -73,6 +75,7 @@ def test_a_wave_after_the_first_never_reads_the_cache(transactional_db):
     assert not Trial.objects.filter(from_cache=True).exists()
 
 
+@pytest.mark.slow
 def test_an_experiment_can_do_without_the_cache(transactional_db):
     call, asked = counting()
     for slug in ("first", "second"):

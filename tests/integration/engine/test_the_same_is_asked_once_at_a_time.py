@@ -65,6 +65,7 @@ def drained_by(n, provider):
     asyncio.run(go())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("drains", [1, 2])
 def test_two_runs_that_ask_the_same_at_once_pay_for_it_once(both, drains):
     provider = Provider()
@@ -87,6 +88,7 @@ def test_what_failed_for_good_elsewhere_is_asked_by_who_waited_for_it(both):
     assert find_differences() == []
 
 
+@pytest.mark.slow
 def test_a_retry_elsewhere_is_no_second_payment(both):
     provider = Provider([CallFailure(ErrorClass.SERVER_ERROR, "unwell", http_status=500)] * 2)
     drained_by(1, provider)

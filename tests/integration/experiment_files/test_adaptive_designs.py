@@ -244,6 +244,7 @@ def test_an_empty_form_asks_every_case(client, draft, form):
     assert Experiment.objects.get().adaptive == {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "told"),
     [

@@ -107,6 +107,7 @@ def test_money_is_what_was_written():
     assert str(read_yaml(GOOD + "budget: {max_usd: 0.1}").budget.max_usd) == "0.1"
 
 
+@pytest.mark.slow
 def test_a_file_is_read_no_further_than_its_limits(monkeypatch):
     """600 kB of keys took half a minute: most of it for a similar name of each."""
     compared = []

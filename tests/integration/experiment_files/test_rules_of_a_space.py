@@ -175,6 +175,7 @@ def test_the_form_refuses_a_dataset_without_rules(edit):
     assert "plain@1 was not generated from a parametric space" in page_text(answer)
 
 
+@pytest.mark.slow
 def test_the_form_takes_rules_per_task_and_gives_them_back(edit, client):
     rule = {"adaptive-by": "point", "adaptive-scorer": "final_answer", "adaptive-targetci": "0.1", "adaptive-max": "99"}
     assert edit(**rule, **{"adaptive-tasks": "swaps: {targetci: 0.3, max: 40}\n"}).status_code == 302

@@ -31,6 +31,7 @@ def rows(answer):
     return list(csv.DictReader(io.StringIO(answer.getvalue().decode(), newline="")))
 
 
+@pytest.mark.slow
 def test_it_streams_a_file_with_a_name(client, experiment):
     answer = got(client)
     assert answer.streaming
@@ -44,6 +45,7 @@ def test_json_lines_too(client, experiment):
     assert {json.loads(line)["experiment"] for line in lines} == {"pilot"}
 
 
+@pytest.mark.slow
 @pytest.mark.processes
 @pytest.mark.django_db(transaction=True)
 def test_parquet_comes_from_a_process_of_its_own(client, experiment):

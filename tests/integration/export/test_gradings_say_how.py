@@ -132,6 +132,7 @@ def test_the_added_columns_stand_after_the_promised_ones():
     assert [column.name for column in TABLES["gradings"].columns][29:] == ADDED
 
 
+@pytest.mark.slow
 def test_each_column_is_that_of_the_rows_in_every_format(graded):
     stored = [said_by(grading) for grading in Grading.objects.all()]
     exact = [json.loads(line) for line in exported(graded, "jsonl").decode().split("\n") if line]
@@ -155,6 +156,7 @@ def test_each_column_is_that_of_the_rows_in_every_format(graded):
         assert json.loads(row["parameters"]) == same["parameters"]
 
 
+@pytest.mark.slow
 def test_a_score_nobody_was_asked_for_is_told_from_a_judges_own_zero(graded):
     rows = [json.loads(line) for line in exported(graded, "jsonl").decode().split("\n") if line]
     zeros = [(row["unasked"], row["label"], row["judge_trial_id"] is None) for row in rows if row["grader"] == "terse"]
@@ -162,12 +164,14 @@ def test_a_score_nobody_was_asked_for_is_told_from_a_judges_own_zero(graded):
     assert sorted(zeros, key=str) == [("answer_too_long", None, True)] * 3 + [(None, "wrong", False)] * 9
 
 
+@pytest.mark.slow
 def test_who_adjudicated_is_who_said_the_last_word_and_why(graded):
     (row,) = [line for line in map(json.loads, exported(graded, "jsonl").splitlines()) if line["kind"] == "adjudicated"]
     assert (row["adjudicated_by"], row["score"], row["grade_reasoning"]) == ("second", 1, "So says the second.")
     assert row["parameters"] == {"scale_min": 0, "scale_max": 1}
 
 
+@pytest.mark.slow
 def test_a_panels_row_holds_its_members_scores(graded):
     rows = [line for line in map(json.loads, exported(graded, "jsonl").splitlines()) if line["kind"] == "panel"]
     assert len(rows) == 12

@@ -61,6 +61,7 @@ def verified(path):
     return 0, said.getvalue()
 
 
+@pytest.mark.slow
 def test_it_holds_every_table_exactly_and_what_was_asked(experiment):
     found = parts(make_snapshot(experiment, by=experiment.owner))
     for table in TABLES:
@@ -71,6 +72,7 @@ def test_it_holds_every_table_exactly_and_what_was_asked(experiment):
     assert b"experiment: pilot" in found["design.yaml"]
 
 
+@pytest.mark.slow
 def test_its_card_says_how_many_of_what_from_the_rows(experiment):
     made = make_snapshot(experiment, label="submission", reason="For the paper", by=experiment.owner)
     card = parts(made)["study-card.md"].decode()
@@ -82,6 +84,7 @@ def test_its_card_says_how_many_of_what_from_the_rows(experiment):
         assert said in card
 
 
+@pytest.mark.slow
 def test_its_facts_and_card_hold_the_version_and_the_results_with_their_methods(experiment):
     found = parts(make_snapshot(experiment, by=experiment.owner))
     facts = json.loads(found["facts.json"])
@@ -95,6 +98,7 @@ def test_its_facts_and_card_hold_the_version_and_the_results_with_their_methods(
     assert "| numeric | small | 3 | 3 | 0 | 1 | 0 | 0.4385 to 1 | Wilson |" in card
 
 
+@pytest.mark.slow
 def test_a_rating_study_has_results_with_norms_and_no_section_of_grades():
     items = [{**factories.plain_question(at), "norms": {"valence": 1 + at}} for at in range(6)]
     made = factories.make_experiment(
@@ -116,6 +120,7 @@ def test_a_rating_study_has_results_with_norms_and_no_section_of_grades():
     assert "| valence | ratings | 6 |" in card
 
 
+@pytest.mark.slow
 def test_the_same_rows_give_the_same_tables_to_the_byte(experiment):
     first, second = (make_snapshot(experiment, label=label, by="test") for label in ("one", "two"))
     tables = [
@@ -128,6 +133,7 @@ def test_the_same_rows_give_the_same_tables_to_the_byte(experiment):
     assert {line.split("  ")[1] for line in sums.decode().splitlines()} == set(parts(first)) - {"SHA256SUMS"}
 
 
+@pytest.mark.slow
 def test_a_whole_one_is_verified_and_its_digest_is_said(experiment):
     made = make_snapshot(experiment, by="test")
     code, said = verified(path_of(made))
@@ -138,6 +144,7 @@ def test_a_whole_one_is_verified_and_its_digest_is_said(experiment):
     assert refused.value.returncode == 1
 
 
+@pytest.mark.slow
 def test_a_row_that_was_changed_is_found(experiment, tmp_path):
     made = make_snapshot(experiment, by="test")
     table = parts(made)["tables/trials.jsonl"].replace(b'"status":"failed"', b'"status":"done"', 1)
@@ -147,6 +154,7 @@ def test_a_row_that_was_changed_is_found(experiment, tmp_path):
     assert "done: the card says 3, the tables 4" in said
 
 
+@pytest.mark.slow
 def test_even_with_its_checksum_mended_a_changed_row_contradicts_the_card(experiment, tmp_path):
     made = make_snapshot(experiment, by="test")
     found = parts(made)
@@ -158,6 +166,7 @@ def test_even_with_its_checksum_mended_a_changed_row_contradicts_the_card(experi
     assert "rows / gradings: the card says 3, the tables 2" in said
 
 
+@pytest.mark.slow
 def test_a_part_that_is_missing_or_added_is_named(experiment, tmp_path):
     made = make_snapshot(experiment, by="test")
     code, said = verified(altered(made, tmp_path, **{"extra.txt": b"?"}))
@@ -170,6 +179,7 @@ def test_what_is_no_snapshot_is_bad_input(tmp_path):
     assert verified(tmp_path / "none.zip")[0] == 2
 
 
+@pytest.mark.slow
 def test_its_row_never_changes(experiment):
     made = make_snapshot(experiment, by="test")
     with pytest.raises(IntegrityError, match="frozen"), transaction.atomic():
@@ -184,6 +194,7 @@ def test_none_is_made_while_calls_are_made(experiment):
     assert not Snapshot.objects.exists()
 
 
+@pytest.mark.slow
 def test_the_command_writes_the_file_and_says_its_digest(experiment, tmp_path):
     said = io.StringIO()
     call_command("snapshot", "pilot", "--out", str(tmp_path / "a.zip"), "--label", "one", stderr=said)
@@ -195,6 +206,7 @@ def test_the_command_writes_the_file_and_says_its_digest(experiment, tmp_path):
     assert refused.value.returncode == 2
 
 
+@pytest.mark.slow
 def test_the_owner_asks_on_the_page_and_those_who_see_the_experiment_get_the_file(experiment, client, monkeypatch):
     monkeypatch.setattr("django_q.tasks.async_task", lambda name, *args, **options: snapshot_experiment(*args))
     client.force_login(experiment.owner)
@@ -216,6 +228,7 @@ def test_a_reason_is_wanted(experiment, client, said):
     assert not Snapshot.objects.exists()
 
 
+@pytest.mark.slow
 def test_a_snapshot_stays_when_more_is_asked(experiment):
     made = make_snapshot(experiment, by="test")
     before = path_of(made).read_bytes()

@@ -93,6 +93,7 @@ def test_truncated_and_empty_answers_are_replies(simulator: SimulatorProcess) ->
     assert not reply.refused
 
 
+@pytest.mark.slow
 def test_a_server_that_refuses_schemas_is_told_apart_so_that_one_may_ask_without() -> None:
     with simulator_process(SimulatorConfig(json_schema=False)) as simulator:
         failure = failure_of(request(simulator.url, response_format=SCHEMA))
@@ -101,6 +102,7 @@ def test_a_server_that_refuses_schemas_is_told_apart_so_that_one_may_ask_without
         assert call(request(simulator.url)).text
 
 
+@pytest.mark.slow
 def test_a_wrong_key_is_unauthorized_and_the_right_one_is_let_in(monkeypatch: pytest.MonkeyPatch) -> None:
     with simulator_process(SimulatorConfig(key_env="LAB_KEY"), environment={"LAB_KEY": "right-key"}) as simulator:
         monkeypatch.setenv("LAB_KEY", "right-key")

@@ -230,6 +230,7 @@ def test_a_word_that_also_is_a_dummy_key_stays_in_answers(fake: FakeProvider, mo
     assert call(request(fake.url, key_env="LAB_KEY")).text == "hello"
 
 
+@pytest.mark.slow
 @pytest.mark.processes
 def test_the_door_can_be_imported_without_what_is_behind_it() -> None:
     """A web process may import the gateway: litellm, which is large, comes with the first call only."""

@@ -189,6 +189,7 @@ def test_the_messages_are_not_changed_by_the_call(simulator: SimulatorProcess) -
     assert asked.messages == before
 
 
+@pytest.mark.slow
 def test_hundreds_are_in_flight_at_once(simulator: SimulatorProcess) -> None:
     async def many() -> list[CallReply]:
         replies = await asyncio.gather(*(gateway.call(request(simulator.url, f"q {n}")) for n in range(300)))

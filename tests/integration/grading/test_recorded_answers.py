@@ -15,6 +15,7 @@ pytestmark = pytest.mark.django_db
 RIGHT = {"6b_finetuning": 286, "6b_verification": 515}
 
 
+@pytest.mark.slow
 def test_word_problems_are_graded_as_their_authors_graded_them():
     experiment, rows = recordings.word_problems()
     (report,) = grade(experiment, by="a test")
@@ -26,6 +27,7 @@ def test_word_problems_are_graded_as_their_authors_graded_them():
     assert Counter(model for (model, _), right in found.items() if right) == RIGHT
 
 
+@pytest.mark.slow
 def test_the_exported_gradings_say_the_same():
     experiment, _ = recordings.word_problems()
     grade(experiment, by="a test")
@@ -34,6 +36,7 @@ def test_the_exported_gradings_say_the_same():
     assert Counter(row["model"] for row in rows if float(row["score"]) == 1) == RIGHT
 
 
+@pytest.mark.slow
 def test_ratings_are_graded_by_what_was_read_when_they_came():
     experiment, rows = recordings.rated_photographs()
     (report,) = grade(experiment, by="a test")

@@ -97,6 +97,7 @@ def test_they_all_go_with_their_experiment(graded):
     assert not Grading.objects.exists()
 
 
+@pytest.mark.slow
 def test_former_verdicts_are_on_the_page_of_their_trial_and_in_an_export(graded, client, tmp_path):
     changed = Grading.objects.filter(score=1).get()
     client.force_login(graded.owner)

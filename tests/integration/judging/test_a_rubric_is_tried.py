@@ -121,6 +121,7 @@ def web(client, answered):
     return client
 
 
+@pytest.mark.slow
 def test_a_try_says_what_it_may_cost_and_asks_above_what_the_design_says(web, answered, draft, tried):
     address = reverse("admin:grading_app_rubric_try", args=[draft.pk])
     choice = {"experiment": answered.pk, "model": tried.model.pk, "sampler": tried.sampler.pk}
@@ -138,6 +139,7 @@ def test_a_try_says_what_it_may_cost_and_asks_above_what_the_design_says(web, an
     assert cost.ceiling_usd <= 3 * run.reserve_usd
 
 
+@pytest.mark.slow
 def test_a_rubric_that_shows_item_rubrics_is_tried_with_a_set_of_them(web, answered, tried):
     own = make_rubric("own", status="draft", messages=[{"role": "user", "content": "{{item_rubric}} {{answer}}"}])
     texts = TextSet.objects.create(name="own", dataset=answered.dataset)
@@ -177,6 +179,7 @@ def test_what_cannot_be_tried_says_why_and_asks_nothing(answered, tried, draft):
     assert not Run.objects.filter(condition__stage="judge").exists()
 
 
+@pytest.mark.slow
 def test_it_is_tried_and_seen_in_the_admin_by_who_may_spend(client, answered, draft, tried):
     address = reverse("admin:grading_app_rubric_try", args=[draft.pk])
     choice = {"experiment": answered.pk, "model": tried.model.pk, "sampler": tried.sampler.pk}

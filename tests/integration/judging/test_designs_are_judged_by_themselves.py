@@ -25,6 +25,7 @@ def designed(answered):
     return answered
 
 
+@pytest.mark.slow
 def test_a_wave_that_ended_is_judged_and_then_read_and_then_left_alone(designed):
     grade_experiment(designed.pk)
     assert judge_run(designed).status == "running"
@@ -43,6 +44,7 @@ def test_a_wave_that_still_runs_waits(designed):
     assert not Trial.objects.exclude(subject=None).exists()
 
 
+@pytest.mark.slow
 def test_the_engine_asks_for_it_when_generation_ends(transactional_db, settings, monkeypatch):
     """From the launch to the gradings, with nothing between but what the task queue was asked for."""
     asked = []
@@ -118,6 +120,7 @@ def test_the_manifest_of_a_launch_holds_the_prices_of_its_judges_and_of_those_ad
     assert {name: Decimal(price) for name, price in later.items()} == {"judge-a": 1, "judge-b": 30}
 
 
+@pytest.mark.slow
 def test_verdicts_that_were_asked_for_are_foreseen_no_more(designed):
     assert estimate(designed).verdicts == 12
     grade_experiment(designed.pk)

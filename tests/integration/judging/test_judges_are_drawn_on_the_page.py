@@ -39,6 +39,7 @@ def drawn(client, **more):
     return page, asked(ask=1, confirmed="on", **{"draw-pinned": form.data.get("draw-pinned", ""), **more})
 
 
+@pytest.mark.slow
 def test_a_draw_is_seen_with_its_cost_then_asked_and_pinned(study):
     client = signed_in(study.owner)
     page, sent = drawn(client)
@@ -55,6 +56,7 @@ def test_a_draw_is_seen_with_its_cost_then_asked_and_pinned(study):
     assert "not in the design" not in client.get("/experiments/pilot/").content.decode()
 
 
+@pytest.mark.slow
 def test_the_database_takes_another_draw_of_judges_and_changes_none(study):
     client = signed_in(study.owner)
     _, sent = drawn(client)
@@ -68,6 +70,7 @@ def test_the_database_takes_another_draw_of_judges_and_changes_none(study):
             Experiment.objects.filter(pk=study.pk).update(draws=draws)
 
 
+@pytest.mark.slow
 def test_judges_of_a_name_are_drawn_once(study):
     client = signed_in(study.owner)
     _, sent = drawn(client)

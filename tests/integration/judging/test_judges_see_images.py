@@ -56,6 +56,7 @@ def picture_of(part):
     return hashlib.sha256(base64.b64decode(part["image_url"]["url"].partition("base64,")[2])).hexdigest()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cache_marks", [False, True])
 def test_the_picture_of_the_item_stands_once_between_the_words_around_it(provider, cache_marks):
     experiment = answered()
@@ -73,6 +74,7 @@ def test_the_picture_of_the_item_stands_once_between_the_words_around_it(provide
     assert Grading.objects.filter(score=1).count() == 3
 
 
+@pytest.mark.slow
 def test_a_picture_that_comes_first_leaves_the_mark_at_the_end_of_the_turn_before(provider):
     asked = judged(answered(), provider, "{{image}}\n{{answer}}", cache_marks=True)
     for messages in asked:
@@ -83,6 +85,7 @@ def test_a_picture_that_comes_first_leaves_the_mark_at_the_end_of_the_turn_befor
         assert json.dumps(messages).count("base64,") == 1
 
 
+@pytest.mark.slow
 def test_a_judge_that_sees_no_images_is_refused_with_its_name_and_nothing_is_asked(provider):
     with pytest.raises(PlanError, match="rubric standard@1 shows an image, and model judge does not see images"):
         judged(answered(), provider, "{{image}}\n{{answer}}", sees_images=False)

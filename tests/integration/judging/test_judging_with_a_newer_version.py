@@ -49,6 +49,7 @@ def offers(client, experiment):
     return {line["line"].condition.grader.name: line["newer"] for line in shown}
 
 
+@pytest.mark.slow
 def test_corrected_texts_are_judged_with_from_the_tab_and_the_cache_knows_the_rest(client, answered, texts, curator):
     Experiment.objects.filter(pk=answered.pk).update(confirm_above_usd=0)
     judged(answered, make_grader(rubric=make_rubric("own-rubric", messages=OWN), text_set=texts))
@@ -79,6 +80,7 @@ def test_corrected_texts_are_judged_with_from_the_tab_and_the_cache_knows_the_re
     assert offers(client, answered) == {"judge-a": None, "judge-a-own-v2": None}
 
 
+@pytest.mark.slow
 def test_a_newer_rubric_is_offered_once_it_is_approved_even_where_the_older_one_is_archived(client, answered):
     grader = make_grader()
     judged(answered, grader)
@@ -96,6 +98,7 @@ def test_a_newer_rubric_is_offered_once_it_is_approved_even_where_the_older_one_
     assert Run.objects.filter(condition__grade_condition__rubric=second).get().n_pending == 12
 
 
+@pytest.mark.slow
 def test_by_command_the_name_says_the_version_and_is_not_piled_up(answered, texts, curator):
     make_grader(rubric=make_rubric("own-rubric", messages=OWN), text_set=texts)
     second = corrected(texts, curator)

@@ -93,6 +93,7 @@ def test_scores_of_one_length_have_no_correlation():
     assert (found.r, found.within, len(found.edges)) == (None, None, 1)
 
 
+@pytest.mark.slow
 def test_of_many_answers_all_are_read_by_a_worker_and_the_page_says_of_when_they_are(client, experiment, monkeypatch):
     asked = []
     monkeypatch.setattr("django_q.tasks.async_task", lambda name, *arguments: asked.append((name, arguments)))
@@ -160,6 +161,7 @@ def test_the_share_that_the_longer_answer_won_leaves_ties_and_equal_lengths_out(
     assert f"of {len(decided)} verdicts on" in page_text(page)
 
 
+@pytest.mark.slow
 def test_a_condition_is_chosen_in_the_address_and_its_figure_is_svg(client, experiment):
     first, second = (
         make_gradings(experiment, "judge-a", by_model),

@@ -57,6 +57,7 @@ def judged_by(experiment, endpoint, **fields):
     return judge(experiment, [grader], [experiment.waves.get()], by="test")
 
 
+@pytest.mark.slow
 def test_a_judge_that_is_added_makes_no_generation_call_and_the_same_judge_twice_no_call_at_all(lab):
     provider, endpoint = lab
     experiment = generated(endpoint)
@@ -78,6 +79,7 @@ def test_a_judge_that_is_added_makes_no_generation_call_and_the_same_judge_twice
     assert find_differences() == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["criteria", "label", "pairwise"])
 def test_every_kind_of_verdict_is_asked_for_in_a_form_that_is_read(lab, kind):
     _, endpoint = lab
@@ -118,6 +120,7 @@ INJECTIONS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("injected", INJECTIONS)
 def test_an_answer_that_talks_to_an_obedient_judge_is_still_data(lab, injected):
     _, endpoint = lab
@@ -130,6 +133,7 @@ def test_an_answer_that_talks_to_an_obedient_judge_is_still_data(lab, injected):
     assert Grading.objects.filter(parse_ok=True).exclude(score=1).count() == 3
 
 
+@pytest.mark.slow
 def test_the_same_words_outside_of_the_fence_are_obeyed(lab):
     """So that the test above could fail."""
     _, endpoint = lab
@@ -143,6 +147,7 @@ def test_the_same_words_outside_of_the_fence_are_obeyed(lab):
     assert set(Grading.objects.values_list("score", flat=True)) == {1}
 
 
+@pytest.mark.slow
 def test_generation_and_judges_share_one_budget_that_is_never_passed(lab):
     _, endpoint = lab
     experiment = generated(endpoint, max_usd=Decimal("0.10"))

@@ -36,6 +36,7 @@ def exported(experiment):
     return [json.loads(row) for row in b"".join(export_chunks(experiment, "preferences", "jsonl")).splitlines()]
 
 
+@pytest.mark.slow
 def test_a_new_verdict_on_each_pair_replaces_the_one_before_everywhere(answered, duel):
     asked(answered, duel, {"winner": "A", "reasoning": "the first"})
     line, before = line_of(answered)
@@ -50,6 +51,7 @@ def test_a_new_verdict_on_each_pair_replaces_the_one_before_everywhere(answered,
     assert set(Preference.objects.values_list("judged_by", flat=True)) == set(newest.values_list("pk", flat=True))
 
 
+@pytest.mark.slow
 def test_a_new_verdict_that_cannot_be_read_leaves_no_old_one_counting(answered, duel):
     asked(answered, duel, {"winner": "A"})
     asked(answered, duel, lambda request: "No idea." if "What is 0" in str(request.messages) else {"winner": "A"}, True)
@@ -66,6 +68,7 @@ def test_a_new_verdict_that_cannot_be_read_leaves_no_old_one_counting(answered, 
     assert count_unread_verdicts(answered) == {}
 
 
+@pytest.mark.slow
 def test_reading_the_replies_again_keeps_the_newest(answered, duel):
     asked(answered, duel, {"winner": "A"})
     asked(answered, duel, {"winner": "tie"}, force=True)
@@ -76,6 +79,7 @@ def test_reading_the_replies_again_keeps_the_newest(answered, duel):
     assert (again.read, nothing.read) == (12, 0)
 
 
+@pytest.mark.slow
 def test_both_answers_pages_show_who_was_preferred_and_why(client, answered, duel):
     asked(answered, duel, {"winner": "A", "reasoning": "the <b>first</b>"})
     row = Preference.objects.select_related("trial_a", "trial_b").first()
@@ -94,6 +98,7 @@ def test_both_answers_pages_show_who_was_preferred_and_why(client, answered, due
     assert "The first" in call.content.decode()
 
 
+@pytest.mark.slow
 def test_a_call_whose_verdict_was_replaced_says_that_a_newer_one_counts(client, answered, duel):
     asked(answered, duel, {"winner": "A"})
     old = Preference.objects.first().judged_by

@@ -90,6 +90,7 @@ def test_with_a_quorum_so_many_members_must_have_given_a_score(stored, rule, quo
     assert {row["votes"] for row in exported if row["grader"] != f"by-{rule}"} == {None}
 
 
+@pytest.mark.slow
 def test_a_quorum_does_not_wait_for_a_member_whose_call_failed_and_falls_with_its_votes(stored):
     condition, panel = convened(stored, "mean", [0, 4, 8], quorum=2)
     first, second, third = (

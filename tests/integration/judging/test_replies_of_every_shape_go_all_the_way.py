@@ -96,6 +96,7 @@ def stored():
         yield row.condition.rubric, first, second, row.parse_error, bool(row.winner)
 
 
+@pytest.mark.slow
 def test_eight_thousand_replies_of_every_shape_are_stored_with_their_codes():
     with simulator_process(SimulatorConfig(seed=SEED, judge="assorted")) as provider:
         experiment = make_answers()

@@ -68,6 +68,7 @@ def test_a_model_writes_one_rubric_an_item_from_its_reference(writer, texts):
     assert find_differences() == []
 
 
+@pytest.mark.slow
 def test_asking_the_same_writer_again_makes_no_call(writer, texts):
     calls = Attempt.objects.count()
     again = request_rubrics(writer, name="own", by=writer.experiment.owner)
@@ -136,6 +137,7 @@ def test_more_corrections_go_into_the_same_draft_until_it_is_approved(texts, cur
         item_rubrics.approve(second, by=curator, reason="again")
 
 
+@pytest.mark.slow
 def test_a_corrected_item_costs_only_its_own_verdicts(writer, texts, curator):
     """The other items' requests are the same, letter by letter: the response cache has their verdicts."""
     experiment, waves = writer.experiment, list(writer.experiment.waves.all())
@@ -182,6 +184,7 @@ def test_a_writer_without_a_price_is_refused_under_a_budget(writer):
     assert not TextSet.objects.exists()
 
 
+@pytest.mark.slow
 def test_the_journey_on_the_pages(client, writer, curator):
     experiment = writer.experiment
     client.force_login(experiment.owner)
@@ -214,6 +217,7 @@ def test_the_journey_on_the_pages(client, writer, curator):
     assert f"/grader/add/?text_set={approved.context['texts'].pk}" in approved.content.decode()
 
 
+@pytest.mark.slow
 def test_the_list_of_sets_is_sorted_and_paged_by_its_address(client, curator, texts):
     for name in ("alpha", "zeta"):
         TextSet.objects.create(name=name, dataset=texts.dataset, created_by=curator)

@@ -92,6 +92,7 @@ def test_a_judge_of_the_solvers_own_family_is_named(answered, capsys):
     assert "judge is of one family with large, small, whose answers it may prefer" in said
 
 
+@pytest.mark.slow
 def test_a_panel_takes_the_scores_together(answered, capsys):
     panel = Panel.objects.create(name="both", rule="mean")
     rubric = make_rubric()

@@ -45,6 +45,7 @@ def judged(experiment, grader, call):
     read_verdicts(experiment)
 
 
+@pytest.mark.slow
 def test_a_judge_is_added_and_its_scores_are_seen(web, answered, wave):
     make_grader("strict")
     assert "Nothing is graded yet" in web.get(tab(answered)).content.decode()
@@ -71,6 +72,7 @@ def test_a_judge_is_added_and_its_scores_are_seen(web, answered, wave):
     assert "Nothing was requested: every answer already has a verdict." in again
 
 
+@pytest.mark.slow
 def test_replies_that_are_read_after_the_last_call_are_still_seen(web, answered):
     judge(answered, [make_grader()], list(answered.waves.all()), by="test")
     drain(judging(0.5))
@@ -83,6 +85,7 @@ def test_replies_that_are_read_after_the_last_call_are_still_seen(web, answered)
     assert after.context["lines"][0]["line"].scores.n == 12
 
 
+@pytest.mark.slow
 def test_a_cost_above_the_threshold_is_confirmed_first(web, answered):
     make_grader("strict")
     type(answered).objects.filter(pk=answered.pk).update(confirm_above_usd=0)
@@ -101,6 +104,7 @@ def test_a_judge_that_cannot_judge_says_why_and_nothing_is_asked(web, answered):
     assert not Run.objects.filter(condition__stage="judge").exists()
 
 
+@pytest.mark.slow
 def test_failures_are_counted_by_code_with_a_link_to_their_answers(web, answered):
     judged(
         answered, make_grader(), judging(lambda request: "No idea." if "What is 1 plus" in str(request.messages) else 1)
@@ -133,6 +137,7 @@ def test_a_judge_of_the_answering_models_family_is_flagged(web, answered):
     assert "Self-preference." in web.get(tab(answered)).content.decode()
 
 
+@pytest.mark.slow
 def test_a_panel_with_a_member_of_the_answering_models_family_is_flagged(web, answered):
     cousin = make_grader("cousin", model=make_model("kin", model="vendor/small-2"))
     stranger = make_grader("stranger", rubric=cousin.rubric, model=make_model("far", model="other/far-1"))
@@ -151,6 +156,7 @@ def test_a_panel_with_a_member_of_the_answering_models_family_is_flagged(web, an
     assert "A member of the panel belongs to the same model family as large, small" in page
 
 
+@pytest.mark.slow
 def test_scores_that_follow_the_length_of_answers_are_flagged(client, transactional_db):
     team = make_team()
     experiment = make_experiment("long", owner=team.owner, dataset=make_dataset("many", 40), max_usd=None)
@@ -176,6 +182,7 @@ def test_so_few_answers_say_nothing_of_their_length(answered):
     assert not line.scores.follows_length
 
 
+@pytest.mark.slow
 def test_rules_judges_and_panels_stand_side_by_side(web, answered):
     grade(answered, scorers=["exact_match"], by="test")
     low = make_grader("low")
@@ -232,6 +239,7 @@ def test_the_number_of_queries_is_bounded(web, answered, django_assert_num_queri
         web.get(tab(answered))
 
 
+@pytest.mark.slow
 def test_the_answers_page_shows_each_verdict_and_the_verdict_its_answer(web, answered):
     judged(answered, make_grader(), judging(0.5))
     answer = Trial.objects.filter(subject=None).first()

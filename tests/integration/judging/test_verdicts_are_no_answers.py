@@ -67,6 +67,7 @@ def test_counts_are_of_the_answers(judged):
     assert (totals.trials, totals.done) == (12, 12)
 
 
+@pytest.mark.slow
 def test_status_says_where_the_judges_stand(judged, capsys):
     call_command("status", "pilot", "--json")
     standing = json.loads(capsys.readouterr().out)

@@ -37,6 +37,7 @@ def judged(experiment, grader, said, *, force=False):
     read_verdicts(experiment)
 
 
+@pytest.mark.slow
 def test_late_forced_verdicts_are_seen_at_once_long_after_the_judge_has_ended(answered):
     """Nothing that counts calls moves when the replies are read, and no grading is new."""
     grader = make_grader()
@@ -65,6 +66,7 @@ def test_whatever_writes_a_verdict_is_counted_with_its_condition(answered, chang
     assert {one.estimate.mean for one in line.scores.means} == ({0} if "UPDATE" in change else set())
 
 
+@pytest.mark.slow
 def test_answers_that_got_a_score_without_a_call_and_odd_ones_that_were_judged_are_counted(client, odd):
     rubric = make_rubric()
     client.force_login(odd.owner)
@@ -101,6 +103,7 @@ def bench_of_two(answered):
     return one, two, panels.convene(answered, panel)
 
 
+@pytest.mark.slow
 def test_answers_that_a_panel_left_out_are_counted_with_the_member_that_said_nothing(client, answered):
     _, two, bench = bench_of_two(answered)
     assert grade_lines(answered)[-1].scores.left_out == 0
@@ -119,6 +122,7 @@ def test_answers_that_a_panel_left_out_are_counted_with_the_member_that_said_not
     assert "Mean; all 2 must judge." in page
 
 
+@pytest.mark.slow
 def test_there_are_as_many_queries_for_many_judges_and_verdicts_as_for_few(client, answered):
     client.force_login(answered.owner)
     address = reverse("experiment_grading", args=[answered.slug])
@@ -142,6 +146,7 @@ def test_there_are_as_many_queries_for_many_judges_and_verdicts_as_for_few(clien
     assert queries() < few
 
 
+@pytest.mark.slow
 def test_many_verdicts_are_added_up_by_a_worker_with_the_same_sums_and_of_each_line_the_page_says_of_when(
     client, answered, monkeypatch
 ):

@@ -87,6 +87,7 @@ def test_truncated_and_refused_answers_are_judged_and_flagged(odd):
     assert Grading.objects.get(trial__item__key="item-2").detail == {"flags": ["refused"]}
 
 
+@pytest.mark.slow
 def test_force_asks_again_and_the_newer_verdict_replaces_the_older(answered, wave):
     grader = make_grader()
     judge(answered, [grader], [wave], by="test")
@@ -191,6 +192,7 @@ def test_a_cancelled_judge_is_asked_nothing_more_by_itself(answered, wave):
     assert judge_run(answered).status == "cancelled"
 
 
+@pytest.mark.slow
 def test_a_cancelled_judge_goes_on_with_what_never_started_when_somebody_asks_for_it(answered, wave):
     grader = make_grader()
     run = cancelled(answered, wave, grader)
@@ -206,6 +208,7 @@ def test_a_cancelled_judge_goes_on_with_what_never_started_when_somebody_asks_fo
     assert find_differences() == []
 
 
+@pytest.mark.slow
 def test_a_cancelled_judge_of_which_nothing_waits_can_be_asked_by_force(answered, wave):
     grader = make_grader()
     judge(answered, [grader], [wave], by="test")
@@ -218,6 +221,7 @@ def test_a_cancelled_judge_of_which_nothing_waits_can_be_asked_by_force(answered
     assert drain(judging(1)) == 12
 
 
+@pytest.mark.slow
 def test_a_cancelled_judge_is_asked_again_from_the_page_and_by_command(client, answered, wave, capsys):
     grader = make_grader()
     run = cancelled(answered, wave, grader)

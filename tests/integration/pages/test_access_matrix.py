@@ -275,6 +275,7 @@ def test_every_address_has_a_name():
     assert None not in served()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", served())
 def test_each_person_gets_what_the_row_says(name, lab, as_):
     row, known = MATRIX[name], values_of(lab)

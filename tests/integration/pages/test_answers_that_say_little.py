@@ -113,6 +113,7 @@ def with_errors(experiment):
     return experiment
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("query", "found"),
     [
@@ -130,6 +131,7 @@ def test_refusals_that_were_errors_are_found_among_the_refused(with_errors, as_,
     assert len(page.context["page"].keys) == found
 
 
+@pytest.mark.slow
 def test_refused_counts_refusals_that_were_errors_on_every_page(with_errors, as_):
     owner = as_("owner")
     assert ("refused", 2) in owner.get("/experiments/odd/progress/").context["odd_answers"]

@@ -42,6 +42,7 @@ def test_a_draw_ticks_its_models_says_why_and_saves_nothing(site, entered, as_):
     assert not Experiment.objects.exists()
 
 
+@pytest.mark.slow
 def test_what_was_drawn_is_kept_though_the_choice_was_edited_and_a_price_changed(site, entered, as_):
     client = as_("researcher")
     form = pressed(client, entered).context["form"]
@@ -57,6 +58,7 @@ def test_what_was_drawn_is_kept_though_the_choice_was_edited_and_a_price_changed
     assert again.context["made"].draw.drawn == drawn
 
 
+@pytest.mark.slow
 def test_a_draft_that_is_drawn_anew_keeps_the_new_draw_and_one_chosen_by_hand_keeps_none(site, entered, as_):
     client = as_("researcher")
     form = pressed(client, entered).context["form"]
@@ -78,6 +80,7 @@ def test_a_draw_that_none_of_the_models_came_from_is_not_kept(site, entered, as_
     assert saved(client, entered, form, others).draws == {}
 
 
+@pytest.mark.slow
 def test_a_draw_that_was_touched_on_the_way_is_refused(site, entered, as_):
     client = as_("researcher")
     pinned = pressed(client, entered).context["form"].drawing["pinned"].value()

@@ -49,6 +49,7 @@ def test_the_new_trials_and_their_cost_are_shown_before_anything_is_made(post, l
     assert (Trial.objects.count(), Manifest.objects.count(), launched.language_models.count()) == (n, 1, 1)
 
 
+@pytest.mark.slow
 def test_what_was_seen_and_confirmed_is_launched_with_author_and_reason(post, launched, other, people):
     n = Trial.objects.count()
     seen = post(language_models=[other.pk]).context["preview"].digest
@@ -61,6 +62,7 @@ def test_what_was_seen_and_confirmed_is_launched_with_author_and_reason(post, la
     assert Manifest.objects.first().created_by == people["owner"]
 
 
+@pytest.mark.slow
 def test_a_cost_that_changed_meanwhile_is_shown_again(post, launched, other):
     seen = post(language_models=[other.pk]).context["preview"].digest
     other.output_price = Decimal(50)
@@ -70,6 +72,7 @@ def test_a_cost_that_changed_meanwhile_is_shown_again(post, launched, other):
     assert launched.language_models.count() == 1
 
 
+@pytest.mark.slow
 def test_a_cost_above_the_limit_wants_a_tick(post, launched, other):
     Experiment.objects.update(confirm_above_usd=Decimal("0.0001"))
     seen = post(language_models=[other.pk]).context["preview"].digest
@@ -79,6 +82,7 @@ def test_a_cost_above_the_limit_wants_a_tick(post, launched, other):
     assert post(language_models=[other.pk], seen=seen, extend="1", confirmed="on").status_code == 302
 
 
+@pytest.mark.slow
 def test_under_a_budget_a_model_without_a_price_is_refused(post, launched):
     Experiment.objects.update(max_usd=5)
     unpriced = factories.make_model("unpriced", input_price=None, output_price=None)
@@ -109,6 +113,7 @@ def test_what_cannot_join_is_said_and_nothing_changes(post, launched, fields, sa
     assert Trial.objects.count() == n
 
 
+@pytest.mark.slow
 def test_of_several_waves_one_is_chosen(post, launched, other, people):
     run_control.launch(launched, by=people["owner"], wave="march")
     fields = {"language_models": [other.pk], "wave": "1"}

@@ -120,6 +120,7 @@ def test_a_researcher_sees_endpoints_and_cannot_change_them(lab, as_):
     assert as_("researcher").post(f"/endpoints/{lab.model.endpoint_id}/edit/", ENDPOINT).status_code == 404
 
 
+@pytest.mark.slow
 def test_a_test_call_is_asked_of_a_worker_and_its_result_is_polled(
     lab, as_, monkeypatch, django_capture_on_commit_callbacks
 ):

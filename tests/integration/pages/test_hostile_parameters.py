@@ -15,6 +15,7 @@ from runs_app.models import Endpoint, Sampler
 from tests import factories
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("per_page", ["-1", "0", "99999999", "nan", "٣", "1" * 5000])
 def test_a_list_shows_no_more_rows_than_it_may(lab, as_, per_page):
     for number in range(30):
@@ -24,6 +25,7 @@ def test_a_list_shows_no_more_rows_than_it_may(lab, as_, per_page):
     assert page.content.count(b"<tr ") <= 30
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("page", "shown"), [("-1", 1), ("0", 1), ("2", 2), ("999999", 2), ("9" * 5000, 1), ("x", 1)])
 def test_a_page_that_does_not_exist_is_the_nearest_one(lab, as_, page, shown):
     for number in range(30):
@@ -32,6 +34,7 @@ def test_a_page_that_does_not_exist_is_the_nearest_one(lab, as_, page, shown):
     assert f"Page {shown} of 2" in answer.content.decode()
 
 
+@pytest.mark.slow
 def test_as_many_rows_as_were_asked_for_are_shown(lab, as_):
     for number in range(30):
         factories.make_dataset(f"more-{number}", items=1)

@@ -27,6 +27,7 @@ def pages(lab):
     }
 
 
+@pytest.mark.slow
 def test_no_markup_of_others_reaches_a_page(nasty_lab, as_):
     client = as_("operator")
     for name, address in pages(nasty_lab).items():

@@ -66,6 +66,7 @@ def long_item(people):
     return trial
 
 
+@pytest.mark.slow
 def test_what_was_sent_is_cut_and_offered_as_a_file(long_item, as_):
     page = as_("owner").get(reverse("trial_detail", args=[long_item.pk])).content.decode()
     address = reverse("trial_message", args=[long_item.pk, 1])

@@ -13,6 +13,7 @@ def menu(page):
     return re.findall(r'<a href="([^"]+)"', re.search(r'<nav class="mainnav".*?</nav>', page, re.S).group())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("person", PEOPLE)
 def test_every_entry_of_the_menu_opens(person, lab, as_):
     client = as_(person)

@@ -90,6 +90,7 @@ def _request_of(user):
     return request
 
 
+@pytest.mark.slow
 def test_a_viewer_reads_no_name_of_an_endpoint(lab, as_, people):
     endpoint = lab.model.endpoint
     type(endpoint).objects.filter(pk=endpoint.pk).update(name="basement-gpu")

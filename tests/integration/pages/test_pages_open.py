@@ -56,6 +56,7 @@ def addresses(lab):
     }
 
 
+@pytest.mark.slow
 def test_every_page_opens_for_an_operator_and_no_template_queries(lab, as_, monkeypatch):
     client = as_("operator")
     with queries_forbidden_in_templates(monkeypatch):
@@ -65,6 +66,7 @@ def test_every_page_opens_for_an_operator_and_no_template_queries(lab, as_, monk
             assert b"</html>" in response.content or name in ("experiment_preview", "model_status"), name
 
 
+@pytest.mark.slow
 def test_a_draft_opens_for_its_owner(lab, as_, monkeypatch):
     draft = factories.make_experiment("draft", owner=lab.people["owner"], dataset=lab.experiment.dataset)
     with queries_forbidden_in_templates(monkeypatch):

@@ -96,6 +96,7 @@ CHANGES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", CHANGES)
 def test_a_preflight_from_before_its_endpoint_changed_says_so_until_it_is_checked_again(draft, as_, what):
     large = LanguageModel.objects.get(name="large")

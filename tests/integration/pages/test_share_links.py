@@ -63,6 +63,7 @@ def compute(client, token):
     compute_aggregates(list(CachedAggregate.objects.values_list("pk", flat=True)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scope", SHOWN)
 def test_a_link_shows_its_part_and_nothing_else(client, study, scope):
     _, token = make_link(study, "experiment")

@@ -19,6 +19,7 @@ def share(client, lab, **form):
     return client.post(address(lab), {"sharing": "private", **form})
 
 
+@pytest.mark.slow
 def test_a_viewer_who_is_chosen_reads_the_experiment_and_its_dataset_and_changes_nothing(lab, as_, people):
     data = lab.experiment.dataset
     page = reverse("dataset_detail", args=[data.slug, data.version])
@@ -86,6 +87,7 @@ def test_other_settings_keep_whom_it_is_shared_with(lab, as_, people):
     assert (lab.experiment.samples, lab.experiment.audience_text) == (4, "viewer")
 
 
+@pytest.mark.slow
 def test_the_command_shares_and_says_with_whom(lab):
     factories.make_user("guest", "Viewer")
 

@@ -100,6 +100,7 @@ def test_names_that_do_not_exist_are_refused_alike(ada):
     assert texts[0] == texts[1]
 
 
+@pytest.mark.slow
 def test_an_address_takes_so_many_guesses_over_all_accounts(ada):
     for number in range(ADDRESS_FAILURES):
         assert guess(1, name=f"user-{number}", address="2001:db8::1") == [200]
@@ -107,6 +108,7 @@ def test_an_address_takes_so_many_guesses_over_all_accounts(ada):
     assert sign_in(Client(), address="2001:db8:1::1").status_code == 302
 
 
+@pytest.mark.slow
 def test_a_forwarded_address_counts_only_from_a_trusted_proxy(ada, settings):
     for number in range(ADDRESS_FAILURES):
         sign_in(Client(), f"user-{number}", "wrong", address="10.0.0.5", **{"X-Forwarded-For": f"192.0.2.{number}"})
@@ -116,6 +118,7 @@ def test_a_forwarded_address_counts_only_from_a_trusted_proxy(ada, settings):
     assert sign_in(Client(), address="10.0.0.5", **forwarded).status_code == 302
 
 
+@pytest.mark.slow
 def test_what_a_client_puts_before_the_proxys_address_is_not_believed(ada, settings):
     settings.TRUSTED_PROXIES = read_networks("X", {"X": "10.0.0.5"})
     for number in range(ADDRESS_FAILURES):

@@ -70,6 +70,7 @@ VALUES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", VALUES)
 def test_pages_in_an_order_hold_every_trial_once(sums, as_, monkeypatch, name):
     monkeypatch.setattr(trial_order, "PAGE", 9)
@@ -81,6 +82,7 @@ def test_pages_in_an_order_hold_every_trial_once(sums, as_, monkeypatch, name):
         assert walk(as_("owner"), last, back=True)[0] == wanted, sort
 
 
+@pytest.mark.slow
 def test_scores_of_a_grader_are_an_order_too(sums, as_, monkeypatch):
     monkeypatch.setattr(trial_order, "PAGE", 5)
     grader = sums.grade_conditions.get()
@@ -95,6 +97,7 @@ def test_filters_apply_to_a_sorted_list(sums, as_):
     assert found == by(list(rows), VALUES["rating"], descending=True)
 
 
+@pytest.mark.slow
 def test_next_and_previous_of_a_trial_keep_to_the_order(sums, as_):
     keys, _ = walk(as_("owner"), "experiment=sums&sort=-rating")
     at = keys[7]
@@ -123,6 +126,7 @@ def test_an_order_without_an_index_is_offered_for_few_trials_only(sums, as_, mon
     assert by_item == by(list(Trial.objects.all()), VALUES["item"], descending=True)
 
 
+@pytest.mark.slow
 def test_what_is_no_cursor_breaks_nothing(sums, as_):
     client = as_("owner")
     for cursor in ("x", "~", "nan~3", "1~-1", "1~99999999999999999999", "inf~1", "1e400~1", "1.5~1"):
@@ -131,6 +135,7 @@ def test_what_is_no_cursor_breaks_nothing(sums, as_):
             assert answer.status_code == 200, (cursor, sort)
 
 
+@pytest.mark.slow
 def test_every_list_says_how_many_trials_match(sums, as_):
     for query, label in (
         ("experiment=sums", "24 trials"),
@@ -176,6 +181,7 @@ def test_the_address_holds_the_chosen_columns(sums, as_):
     assert "notes" not in usual
 
 
+@pytest.mark.slow
 def test_notes_flags_and_tags_are_filters_and_a_column(sums, as_, people):
     first, second, third = Trial.objects.order_by("pk")[:3]
     annotate(first, "flag", "Wrong", by=people["owner"])
@@ -222,6 +228,7 @@ def test_many_items_that_differ_are_searched_for(sums, as_, monkeypatch):
     assert set(walk(as_("owner"), "experiment=sums&differs=true")[0]) == few
 
 
+@pytest.mark.slow
 def test_the_number_of_queries_is_constant_in_any_order(sums, as_, monkeypatch):
     client = as_("owner")
     client.get(f"{ADDRESS}?experiment=sums&differs=true")  # The scores are added up once.

@@ -194,6 +194,7 @@ def test_a_pilot_is_offered_with_its_own_size_and_cost(draft, as_):
     assert 'name="pilot" value="2"' in response.content.decode()
 
 
+@pytest.mark.slow
 def test_a_pilot_makes_its_trials_and_the_progress_leads_to_the_rest(draft, as_):
     as_("owner").post("/experiments/draft/launch/", {"wave": "", "pilot": "2", "confirmed": "on"})
     run = draft.runs.get()

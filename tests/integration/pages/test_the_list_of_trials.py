@@ -79,6 +79,7 @@ FILTERS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("query", FILTERS)
 def test_pages_hold_what_a_plain_query_finds(many, as_, query, monkeypatch):
     monkeypatch.setattr(trial_pagination, "PAGE", 7)
@@ -87,6 +88,7 @@ def test_pages_hold_what_a_plain_query_finds(many, as_, query, monkeypatch):
     assert walk(as_("owner"), query) == wanted
 
 
+@pytest.mark.slow
 def test_going_back_from_the_end_finds_the_same(many, as_, monkeypatch):
     monkeypatch.setattr(trial_pagination, "PAGE", 7)
     monkeypatch.setattr(trial_pagination, "SEARCHED", 25)
@@ -96,6 +98,7 @@ def test_going_back_from_the_end_finds_the_same(many, as_, monkeypatch):
         assert walk(client, f"{stem}before={beyond}", back=True) == walk(client, query), query
 
 
+@pytest.mark.slow
 def test_previous_leads_back_to_the_page_before(many, as_, monkeypatch):
     monkeypatch.setattr(trial_pagination, "PAGE", 7)
     client = as_("owner")
@@ -114,6 +117,7 @@ def test_a_stretch_without_a_hit_says_so_and_leads_on(many, as_, monkeypatch):
     assert response.context["next_url"]
 
 
+@pytest.mark.slow
 def test_a_viewer_sees_the_trials_of_shared_experiments_only(many, as_):
     shown = walk(as_("viewer"), "")
     assert set(shown) == set(Trial.objects.filter(run__experiment__slug="shared").values_list("pk", flat=True))
@@ -139,6 +143,7 @@ def test_a_cursor_that_is_no_key_is_left_out(many, as_, cursor):
     assert as_("owner").get(ADDRESS, {"after": cursor}).status_code == 200
 
 
+@pytest.mark.slow
 def test_the_number_of_queries_does_not_grow_with_the_rows(many, as_, monkeypatch):
     client = as_("owner")
     for query in ("", "experiment=mine", "status=failed", "contains=Answer", "item=item-3"):
@@ -152,6 +157,7 @@ def test_the_number_of_queries_does_not_grow_with_the_rows(many, as_, monkeypatc
         assert counts.pop() <= 16, query
 
 
+@pytest.mark.slow
 def test_no_page_counts_or_skips_trials_of_a_large_search(many, as_, monkeypatch):
     """The counters of the runs say that it is large."""
     monkeypatch.setattr("runs_app.trial_order.MOST_SORTED", 50)
@@ -162,6 +168,7 @@ def test_no_page_counts_or_skips_trials_of_a_large_search(many, as_, monkeypatch
     assert not [sql for sql in said if "COUNT(" in sql or re.search(r"\bOFFSET \d", sql)]
 
 
+@pytest.mark.slow
 def test_next_and_previous_of_a_trial_keep_to_the_filter(many, as_):
     failed = list(Trial.objects.filter(status="failed").order_by("pk"))
     response = as_("owner").get(f"/trials/{failed[1].pk}/?status=failed")
@@ -173,6 +180,7 @@ def test_next_and_previous_of_a_trial_keep_to_the_filter(many, as_):
     assert as_("owner").get(f"/trials/{failed[0].pk}/?status=failed").context["previous"] is None
 
 
+@pytest.mark.slow
 def test_a_trial_leads_to_its_repetitions_then_to_other_conditions_of_its_item(people, as_):
     models = [factories.make_model("first"), factories.make_model("second")]
     experiment = factories.make_experiment("both", owner=people["owner"], models=models, samples=2)
@@ -188,6 +196,7 @@ def test_a_trial_leads_to_its_repetitions_then_to_other_conditions_of_its_item(p
             assert f'data-keys="]" aria-keyshortcuts="]" href="/trials/{after}/?status=pending"' in text
 
 
+@pytest.mark.slow
 def test_other_trials_of_an_item_ask_on_the_same_dimension_and_in_the_same_experiment(people, as_):
     dimensions = [factories.make_dimension("valence"), factories.make_dimension("arousal")]
     dataset = factories.make_dataset("shared", items=1)
@@ -204,6 +213,7 @@ def test_other_trials_of_an_item_ask_on_the_same_dimension_and_in_the_same_exper
         assert [pk for pk in found if pk] == others
 
 
+@pytest.mark.slow
 def test_a_trials_page_makes_as_many_queries_whatever_is_around_it(many, as_):
     client, counts = as_("owner"), set()
     trials = list(Trial.objects.order_by("pk"))

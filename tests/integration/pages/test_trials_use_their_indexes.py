@@ -48,6 +48,7 @@ def plans(client, address):
             yield "\n".join(line for (line,) in cursor.fetchall())
 
 
+@pytest.mark.slow
 def test_no_page_of_trials_walks_the_table(sixty_thousand, as_):
     run, client = sixty_thousand[3], as_("viewer")
     middle = run.trials.order_by("pk")[500].pk
@@ -57,6 +58,7 @@ def test_no_page_of_trials_walks_the_table(sixty_thousand, as_):
             assert "Seq Scan on runs_app_trial" not in plan, f"{query}\n{plan}"
 
 
+@pytest.mark.slow
 def test_a_trial_and_its_neighbours_are_found_by_index(sixty_thousand, as_):
     middle = sixty_thousand[3].trials.order_by("pk")[500].pk
     for query in ("", "status=failed", "item=item-7", "contains=nowhere"):

@@ -113,6 +113,7 @@ def test_runs_that_do_not_wait_give_no_reason(waiting):
         assert find_blockers(Run.objects.with_design()) == []
 
 
+@pytest.mark.slow
 def test_budget_reached_goes_away_once_there_is_room_and_the_run_can_be_resumed(waiting, as_, capsys):
     Experiment.objects.update(max_usd=Decimal("0.01"), spent_usd=Decimal("0.0099"))
     Run.objects.update(reserve_usd=Decimal("0.001"))

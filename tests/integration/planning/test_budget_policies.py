@@ -76,6 +76,7 @@ def test_dev_goes_call_by_call_where_the_design_wants_batches():
     assert Run.objects.get().is_batched
 
 
+@pytest.mark.slow
 def test_a_dev_launch_after_a_pilot_and_a_pilot_after_it_are_foreseen_to_the_trial():
     experiment = make_draft_experiment(
         dataset=make_questions(30), models=[make_rehearsal_model("a"), make_rehearsal_model("b")]

@@ -124,6 +124,7 @@ def answer(run, served, outcome="ok"):
     )  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("changed", [[0], [-1], range(2000, 2300)], ids=["first", "last", "for a while"])
 def test_a_model_that_changed_in_a_run_is_seen_along_it(changed):
     n = 3 * PLACES * SAMPLED_ATTEMPTS

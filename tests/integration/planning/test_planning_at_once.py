@@ -70,6 +70,7 @@ def launch_alone(experiment):
         connection.close()
 
 
+@pytest.mark.slow
 def test_of_launches_at_once_one_plans_and_the_others_find_it_launched():
     experiment = make_draft_experiment(dataset=make_questions(5))
     with ThreadPoolExecutor(8) as pool:

@@ -47,6 +47,7 @@ def counted(model_id, *requests):
     return token_counter.count_largest(salted, tokens.find_text_rule(model_id))
 
 
+@pytest.mark.slow
 def test_the_most_tokens_count_and_not_the_most_bytes():
     assert len(PLAIN) > len(DENSE)
     both = largest("gpt-4o", [PLAIN, "short", DENSE])
@@ -54,10 +55,12 @@ def test_the_most_tokens_count_and_not_the_most_bytes():
     assert both > tokens.estimate_by_bytes([f"{DENSE}{SALT}"])
 
 
+@pytest.mark.slow
 def test_plain_text_is_counted_below_a_token_for_three_bytes():
     assert largest("gpt-4o", [PLAIN]) < 0.8 * tokens.estimate_by_bytes([PLAIN])
 
 
+@pytest.mark.slow
 def test_no_item_on_any_dimension_is_above_the_largest():
     dimensions = [
         make_draft_dimension("a", instructions="short"),
@@ -69,6 +72,7 @@ def test_no_item_on_any_dimension_is_above_the_largest():
     assert most == counted("gpt-4o", *(f"{text} {one.instructions}" for text in inputs for one in dimensions))
 
 
+@pytest.mark.slow
 def test_what_is_too_much_to_count_is_taken_at_a_token_a_byte(monkeypatch):
     few = tokens.TextRule("o200k_base", "o200k_base", most_bytes=400)
     monkeypatch.setattr(tokens, "find_text_rule", lambda model: few)
@@ -78,6 +82,7 @@ def test_what_is_too_much_to_count_is_taken_at_a_token_a_byte(monkeypatch):
     assert most >= token_counter.count_largest([[text] for text in inputs], few)
 
 
+@pytest.mark.slow
 def test_an_approved_dataset_is_counted_once(monkeypatch):
     experiment = make_draft_experiment(models=[make_rehearsal_model(model="gpt-4o")])
     first = estimate(experiment).ceiling_usd
@@ -85,6 +90,7 @@ def test_an_approved_dataset_is_counted_once(monkeypatch):
     assert estimate(experiment).ceiling_usd == first > 0
 
 
+@pytest.mark.slow
 def test_where_the_tokenizer_cannot_be_run_bytes_count_and_that_is_said(monkeypatch):
     experiment = make_draft_experiment(models=[make_rehearsal_model(model="gpt-4o")], dataset=make_questions([PLAIN]))
     counted_ceiling = estimate(experiment).ceiling_usd
@@ -95,6 +101,7 @@ def test_where_the_tokenizer_cannot_be_run_bytes_count_and_that_is_said(monkeypa
     assert "the tokenizer could not run" in found.prices[0].counted
 
 
+@pytest.mark.slow
 def test_the_rules_that_counted_stand_beside_the_price():
     image = Asset.objects.create(sha256="a" * 64, format="png", width=1000, height=1000, size=1)
     shown = [{"role": "user", "content": "{{image}}{{input}}"}]
@@ -111,6 +118,7 @@ def test_the_rules_that_counted_stand_beside_the_price():
     assert said["local"].startswith("estimated: 1 token per 3 bytes; images by the dearest")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", ["gpt-4o", "claude-opus-4-8", "gemini-3.5-flash", "gpt-5-nano"])
 def test_the_largest_image_counts_by_the_rule_of_its_model(model):
     image = Asset.objects.create(sha256="b" * 64, format="png", width=2000, height=1500, size=1)
@@ -126,6 +134,7 @@ def test_the_largest_image_counts_by_the_rule_of_its_model(model):
     )
 
 
+@pytest.mark.slow
 def test_where_an_answers_length_alone_is_known_bytes_count_too():
     experiment = make_draft_experiment(dataset=make_questions(["x"]), models=[make_rehearsal_model(model="gpt-4o")])
     (model,) = experiment.language_models.all()

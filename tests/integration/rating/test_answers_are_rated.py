@@ -151,6 +151,7 @@ def test_the_experiment_cannot_be_deleted_under_the_ratings():
     assert Rating.objects.given().count() == 12
 
 
+@pytest.mark.slow
 @given(st.lists(st.integers(0, 99), unique=True), st.integers(1, 50), st.integers(0, 9))
 def test_a_sample_is_a_part_and_knows_no_order(keys, n, seed):
     found = draw_keys(keys, n, seed=seed)
@@ -250,6 +251,7 @@ def test_undo_resume_and_checks_work_as_with_items():
     assert Rating.objects.counted().count() == 8
 
 
+@pytest.mark.slow
 def test_what_comes_of_it_is_by_answer(client):
     queue = make_answer_queue()
     for value in (2, 4):

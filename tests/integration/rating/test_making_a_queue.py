@@ -113,6 +113,7 @@ def test_a_draft_can_be_deleted_and_an_open_queue_cannot(asker):
     assert [queue.name for queue in RatingQueue.objects.all()] == ["stays"]
 
 
+@pytest.mark.slow
 def test_norms_are_made_with_a_button_once_the_queue_is_closed(asker):
     queue = make_queue(owner=asker)
     rater = make_rater(queue, started=True)

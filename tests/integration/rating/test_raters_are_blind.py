@@ -124,6 +124,7 @@ def whole_session(queue, user):
     return rater
 
 
+@pytest.mark.slow
 def test_nothing_that_is_sent_gives_anything_away(study):
     me = make_rater(study, "blind-person")
     rater = whole_session(study, me.user)
@@ -143,6 +144,7 @@ def test_the_reader_of_everything_would_notice(study):
     assert {"slugged-set", "somebody-else", "keyword-3", "categorical-1"} <= set(found)
 
 
+@pytest.mark.slow
 def test_checks_and_items_look_alike(study):
     """Only practice is marked; a check's page differs from an item's by nothing but its place."""
     me = make_rater(study, started=True)

@@ -82,6 +82,7 @@ def whole_session(queue, user):
     return rater
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["criteria", "pairwise"])
 def test_nothing_that_is_sent_tells_whose_answer_it_is_or_what_others_said(study, kind):
     queue = make_study_queue(study, kind, attention_checks={} if kind == "pairwise" else {"keyword-3": [1]})
@@ -97,6 +98,7 @@ def test_nothing_that_is_sent_tells_whose_answer_it_is_or_what_others_said(study
     assert sorted(word for word in secrets_of(queue) if tells(everything, word)) == []
 
 
+@pytest.mark.slow
 def test_of_the_item_only_what_the_rubric_names_is_shown_beside_it(study):
     texts = TextSet.objects.create(name="texts", dataset=study.dataset)
     for item in study.dataset.items.all():
@@ -112,6 +114,7 @@ def test_of_the_item_only_what_the_rubric_names_is_shown_beside_it(study):
             assert f"{hidden}-{number}" not in everything
 
 
+@pytest.mark.slow
 def test_pairs_look_alike_whoever_stands_first(study):
     """Two pages differ by the words of questions and answers, and by nothing else."""
     me = make_rater(make_study_queue(study, "pairwise"), started=True)

@@ -90,6 +90,7 @@ def whole_session(queue, user):
     return rater
 
 
+@pytest.mark.slow
 def test_nothing_that_is_sent_tells_whose_answer_it_is(study):
     rate_all(make_rater(study, "somebody-else", started=True), value=2)
     me = make_rater(study, "blind-person")

@@ -156,6 +156,7 @@ def test_two_answers_to_an_item_meet_in_an_order_of_each_raters_own():
     assert len({runs[first] for first in orders[0].values()}) == 2
 
 
+@pytest.mark.slow
 def test_who_won_is_a_preference_whatever_the_order():
     queue = make_rubric_queue("pairwise", items=6)
     large = queue.experiment.conditions.get(model__name="large")
@@ -279,6 +280,7 @@ def test_an_error_is_at_its_field(entered, fields, field, said):
     assert said in " ".join(page.context["form"].errors[field])
 
 
+@pytest.mark.slow
 def test_a_queue_by_a_rubric_is_made_in_the_form_opened_and_says_whom_it_lacks(entered):
     study, rubric = make_answered_experiment(models=["small", "large"]), make_strict_rubric()
     client = signed_in(study.owner)
@@ -295,6 +297,7 @@ def test_a_queue_by_a_rubric_is_made_in_the_form_opened_and_says_whom_it_lacks(e
     assert "more link" not in page_of(client, made["Location"])
 
 
+@pytest.mark.slow
 def test_the_queues_page_tells_criteria_totals_checks_and_seconds():
     queue = make_rubric_queue(attention_checks={"item-3": [1]})
     for _ in range(2):

@@ -189,6 +189,7 @@ def test_the_page_tells_all_of_it():
         assert text in html
 
 
+@pytest.mark.slow
 def test_the_page_costs_the_same_queries_for_any_number_of_raters(django_assert_max_num_queries):
     queue = make_queue(items=5, raters_wanted=20)
     for _ in range(12):

@@ -51,6 +51,7 @@ def computed(client, **query):
     return client.get(address(**query))
 
 
+@pytest.mark.slow
 def test_a_worker_computes_the_tables_and_the_page_says_so(owner):
     waiting = owner.get(address())
     assert "A worker is calculating" in waiting.content.decode()
@@ -62,6 +63,7 @@ def test_a_worker_computes_the_tables_and_the_page_says_so(owner):
     assert "manage.py analyse study --measure valence" in page
 
 
+@pytest.mark.slow
 def test_the_scope_is_in_the_address(owner):
     page = computed(owner, category="A", measure="arousal").content.decode()
     assert "Scope: Arousal" in page
@@ -71,6 +73,7 @@ def test_the_scope_is_in_the_address(owner):
     assert [line.split(",")[1] for line in rows.content.decode().split()[1:]] == ["6", "6"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file_format", ["csv", "json", "md", "latex"])
 def test_every_table_is_a_file(owner, file_format):
     computed(owner)
@@ -79,6 +82,7 @@ def test_every_table_is_a_file(owner, file_format):
     assert "study-analysis-differences." in response["Content-Disposition"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "query",
     [{"table": "anova", "format": "csv"}, {"table": "differences", "format": "exe"}, {"format": "csv"}],
@@ -96,6 +100,7 @@ def test_a_choice_that_does_not_exist_is_an_error_at_its_field(owner, query):
     assert not CachedAggregate.objects.exists()
 
 
+@pytest.mark.slow
 def test_figures_show_the_numbers_of_their_tables(owner):
     page = computed(owner)
     figures = [figure for section in page.context["sections"] for figure in section["figures"]]
@@ -120,12 +125,14 @@ def test_an_experiment_without_scores_says_what_is_missing(client):
     assert "No scores yet" in client.get(address()).content.decode()
 
 
+@pytest.mark.slow
 def test_the_number_of_queries_does_not_depend_on_the_scope(owner, django_assert_max_num_queries):
     computed(owner)
     with django_assert_max_num_queries(30):
         owner.get(address())
 
 
+@pytest.mark.slow
 def test_an_outlier_is_shown_with_its_answers_and_leads_to_the_view_without_it(owner, study):
     page = computed(owner)
     section = next(one for one in page.context["sections"] if one["name"] == "outliers")
@@ -152,6 +159,7 @@ def test_an_item_of_another_dataset_is_an_error_of_the_scope(owner, wrong):
     assert "without" in page.context["form"].errors
 
 
+@pytest.mark.slow
 def test_flagged_items_are_left_out_on_request_and_outdate_the_tables(owner, study):
     computed(owner)
     item = study.dataset.items.first()

@@ -64,6 +64,7 @@ def _rating(position, index, above):
     return {"answer": str(rating), "rating": rating, "truncated": index == 2, "attempts": 1 + index % 2}
 
 
+@pytest.mark.slow
 def test_right_and_wrong_are_counted_item_by_item(quiz):
     tables = tables_of(quiz)
     (row,) = tables["right_and_wrong"].rows
@@ -75,12 +76,14 @@ def test_right_and_wrong_are_counted_item_by_item(quiz):
     assert tables["differences"].sentence.startswith("b scores 40.0 percentage points above a on 30 items")
 
 
+@pytest.mark.slow
 def test_items_that_all_answered_wrong_are_listed(quiz):
     table = tables_of(quiz)["failed_by_all"]
     assert [row["item"] for row in table.rows] == [f"item-{n}" for n in range(24, 30)]
     assert table.sentence.startswith("6 of 30 items")
 
 
+@pytest.mark.slow
 def test_a_baseline_turns_the_sign(quiz):
     b = quiz.conditions.get(model__name="b")
     (row,) = tables_of(quiz, f"baseline={b.pk}")["differences"].rows
@@ -93,6 +96,7 @@ def shown(table, name):
     return [cells[at] for cells in table.cells()]
 
 
+@pytest.mark.slow
 def test_differences_of_shares_and_their_intervals_are_in_percentage_points(quiz):
     tables = tables_of(quiz)
     assert shown(tables["differences"], "difference") == ["+40.0 pp"]
@@ -103,6 +107,7 @@ def test_differences_of_shares_and_their_intervals_are_in_percentage_points(quiz
     assert all(text.endswith(" %") for text in shown(tables["descriptives"], "interval"))
 
 
+@pytest.mark.slow
 def test_the_expected_score_of_an_item_stays_on_the_scale(quiz):
     rows = tables_of(quiz)["outliers"].rows
     assert rows
@@ -110,6 +115,7 @@ def test_the_expected_score_of_an_item_stays_on_the_scale(quiz):
     assert all(row["residual"] == pytest.approx(row["score"] - row["expected"]) for row in rows)
 
 
+@pytest.mark.slow
 def test_the_item_far_from_its_norm_comes_first(study):
     table = tables_of(study)["outliers"]
     assert {row["item"] for row in table.rows[:2]} == {"picture-0"}
@@ -117,6 +123,7 @@ def test_the_item_far_from_its_norm_comes_first(study):
     assert "item=" in table.links[0]["item"]
 
 
+@pytest.mark.slow
 def test_robustness_changes_one_choice_at_a_time(study):
     table = tables_of(study)["robustness"]
     rows = {row["variant"]: row for row in table.rows}
@@ -127,6 +134,7 @@ def test_robustness_changes_one_choice_at_a_time(study):
     assert table.sentence == "The sign of the difference is the same under every choice."
 
 
+@pytest.mark.slow
 def test_the_variance_of_items_is_told_apart_from_that_of_repetitions(study):
     table = tables_of(study, "margin=0.5")
     shares = {row["source"]: row["share"] for row in table["variance_components"].rows}
@@ -136,12 +144,14 @@ def test_the_variance_of_items_is_told_apart_from_that_of_repetitions(study):
     assert all(0 <= row["power"] <= 1 for row in table["designs"].rows)
 
 
+@pytest.mark.slow
 def test_equivalence_is_tested_within_the_margin_of_the_reader(study):
     assert "equivalence_p" not in tables_of(study)["norm_differences"].rows[0]
     rows = tables_of(study, "margin=3")["norm_differences"].rows
     assert all(0 <= row["equivalence_p"] <= 1 for row in rows)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "query", ["", "category=A", "unreadable=wrong", "exclude=truncated", "exclude=retried&margin=1"]
 )
@@ -182,6 +192,7 @@ def test_every_section_answers_a_question():
     assert all(section.intro.endswith("?") for section in SECTIONS)
 
 
+@pytest.mark.slow
 def test_word_problems_of_two_recorded_models_have_the_published_table(tmp_path):
     from tests.factories.recordings import word_problems
 

@@ -93,6 +93,7 @@ def opened(client, address):
     return response
 
 
+@pytest.mark.slow
 def test_no_page_figure_or_file_names_a_model(reader, study):
     checked = 0
     for address in addresses(study):
@@ -109,6 +110,7 @@ def test_no_page_figure_or_file_names_a_model(reader, study):
     assert checked > 20, "many figures were drawn"
 
 
+@pytest.mark.slow
 def test_letters_stand_in_a_random_order_that_stays(reader, study):
     reading = BlindReading.objects.get()
     assert sorted(reading.order) == sorted(study.language_models.values_list("pk", flat=True))
@@ -172,6 +174,7 @@ def test_a_foreign_address_is_not_followed(reader):
     assert answer["Location"] == reverse("experiment_results", args=["study"])
 
 
+@pytest.mark.slow
 def test_hiding_names_costs_a_constant_number_of_queries(reader, study):
     address = reverse("experiment_matrix", args=["study"])
 

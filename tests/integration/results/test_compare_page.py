@@ -96,6 +96,7 @@ def differences_of(experiment, query=""):
     return next(table for tables in found.values() for table in tables if table.name == "differences").rows[0]
 
 
+@pytest.mark.slow
 def test_the_numbers_equal_those_of_the_analysis_command(client, quiz, study):
     for experiment in (quiz, study):
         (shown,), computed = record_of(client, experiment), differences_of(experiment)
@@ -232,6 +233,7 @@ def test_two_waves_are_compared_over_all_conditions(client):
     ]
 
 
+@pytest.mark.slow
 def test_items_that_only_one_experiment_has_are_announced_for_wholes_too(client, quiz):
     items = [factories.plain_question(n) for n in range(25)]
     make_quiz("fewer", dataset=factories.make_dataset("fewer-items", items), right=(12, 24), owner=quiz.owner)
@@ -239,6 +241,7 @@ def test_items_that_only_one_experiment_has_are_announced_for_wholes_too(client,
     assert "The items differ. 5 items have a score in A only." in text
 
 
+@pytest.mark.slow
 def test_two_ticked_experiments_are_compared_as_wholes(client, quiz):
     make_quiz("again", dataset=quiz.dataset, right=(18, 24), owner=quiz.owner)
     client.force_login(quiz.owner)
@@ -293,6 +296,7 @@ def test_a_bad_parameter_is_an_error_of_its_field(client, quiz, name, value, sai
     assert said in page.content.decode()
 
 
+@pytest.mark.slow
 def test_scores_of_a_large_experiment_are_computed_by_a_worker(client, quiz, monkeypatch):
     monkeypatch.setattr(stored_scores, "MOST_AT_ONCE", 3)
     monkeypatch.setattr("django_q.tasks.async_task", lambda *_: None)
@@ -317,6 +321,7 @@ def test_a_table_is_a_file_in_each_format(client, quiz, file_format, said):
     assert "attachment" in answer["Content-Disposition"]
 
 
+@pytest.mark.slow
 def test_the_number_of_queries_does_not_grow_with_items_and_conditions(client, quiz):
     def count(experiment):
         cache.clear()

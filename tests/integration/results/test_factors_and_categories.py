@@ -110,6 +110,7 @@ def test_the_line_of_the_figure_lies_within_its_band_and_is_that_of_the_table(cr
             assert low < line < high
 
 
+@pytest.mark.slow
 def test_figures_show_factors_categories_and_regression(crossed):
     drawn = {figure.name: (figure, table) for figure, table in figures_of(tables_of(crossed, *ALL))}
     for name in ("marginal-means", "category-differences", "category-map", "norm-regression"):
@@ -122,6 +123,7 @@ def test_figures_show_factors_categories_and_regression(crossed):
         assert figure.alt(table)
 
 
+@pytest.mark.slow
 def test_the_command_writes_the_same_tables(crossed, tmp_path):
     out = tmp_path / "table.json"
     call_command("analyse", "crossed", "--table", "factors", "--format", "json", "--out", str(out))

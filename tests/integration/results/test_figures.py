@@ -114,6 +114,7 @@ def test_nothing_is_shown_where_there_is_nothing_to_show():
     assert [name for name, figure in FIGURES.items() if figure.frame(frames) is not None] == []
 
 
+@pytest.mark.slow
 def test_model_means_correlate_with_human_norms_as_computed_from_the_recorded_rows():
     experiment, rows = recordings.rated_photographs()
     comparison = FIGURES["norms"].frame(load_frames(experiment))
@@ -138,6 +139,7 @@ def test_model_means_correlate_with_human_norms_as_computed_from_the_recorded_ro
         assert panel.mean_difference == pytest.approx(float(np.mean(y - x)))
 
 
+@pytest.mark.slow
 def test_accuracy_of_recorded_solutions_is_as_published():
     experiment, _ = recordings.word_problems()
     grade(experiment, by="a test")

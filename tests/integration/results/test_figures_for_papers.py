@@ -81,6 +81,7 @@ def test_the_set_of_a_rating_study_is_there(study):
     } <= names
 
 
+@pytest.mark.slow
 def test_every_figure_is_a_file_in_each_format_and_its_numbers_are_csv(owner, study):
     page = owner.get(reverse("experiment_figures", args=["study"]))
     shown = page.context["figures"]
@@ -94,6 +95,7 @@ def test_every_figure_is_a_file_in_each_format_and_its_numbers_are_csv(owner, st
         assert owner.get(figure_url("plane-categories", file_format, dpi="72")).content.startswith(start)
 
 
+@pytest.mark.slow
 def test_the_width_font_and_resolution_are_those_of_the_address(owner):
     picture = Image.open(io.BytesIO(owner.get(figure_url("reliability", "png", mm="85", dpi="200")).content))
     assert picture.width == pytest.approx(85 / 25.4 * 200, abs=3)
@@ -123,6 +125,7 @@ def test_labels_and_title_are_those_of_the_address(study):
     assert "$x_1$ <b>" in [text.get_text() for text in drawn.texts]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file_format", ["svg", "png", "pdf"])
 def test_the_same_rows_and_style_give_the_same_bytes(study, file_format):
     (figure,) = [one for one in rating_figures(FigureSource(study)) if one.name == "dimension-human"]
@@ -205,6 +208,7 @@ def test_images_of_items_are_marks_where_they_are_chosen(settings, tmp_path):
     assert plain.table().rows == pictured.table().rows
 
 
+@pytest.mark.slow
 def test_one_pdf_holds_every_figure(study):
     measures = {"measure=valence", "measure=arousal"}
     names = {
@@ -219,6 +223,7 @@ def test_one_pdf_holds_every_figure(study):
     assert figures_pdf(judged, QueryDict(), PrintStyle()) == made
 
 
+@pytest.mark.slow
 def test_the_command_writes_one_or_all_figures(study, tmp_path):
     listed = io.StringIO()
     call_command("figures", "study", "--list", stdout=listed)

@@ -88,6 +88,7 @@ def test_a_large_experiment_shows_the_numbers_of_its_stored_leaderboard(client, 
     assert "80.0 %" in client.get(reverse("experiment_results", args=["quiz"])).content.decode()
 
 
+@pytest.mark.slow
 def test_the_number_of_queries_does_not_grow_with_the_experiments(client):
     quiz = make_quiz()
 

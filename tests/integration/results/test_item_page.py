@@ -83,6 +83,7 @@ def test_viewers_see_items_of_shared_experiments_only(client, owner, dataset):
     assert [row.experiment.slug for row in rows] == ["shown"]
 
 
+@pytest.mark.slow
 def test_it_has_pages_and_a_constant_number_of_queries(client, owner, dataset, monkeypatch):
     monkeypatch.setattr(item_answers, "PER_PAGE", 2)
     item = dataset.items.first()

@@ -134,6 +134,7 @@ def test_more_is_not_better_for_ratings(client):
     assert "board-best" not in opened(client, made).content.decode()
 
 
+@pytest.mark.slow
 def test_a_baseline_gives_differences_with_corrected_p_and_wins(client, quiz):
     rows = records(client, quiz, table="baseline-numeric", baseline=key_of(quiz, "small"))
     assert set(rows) == {"fast", "steady"}
@@ -168,6 +169,7 @@ def test_headers_sort_by_the_address(client, quiz, sort, expected):
     assert [row.record["condition"] for row in html.rows] == expected
 
 
+@pytest.mark.slow
 def test_n_leads_to_the_trials_that_it_counts(client, quiz):
     text = opened(client, quiz).content.decode()
     grader = quiz.grade_conditions.get().pk
@@ -191,6 +193,7 @@ def test_the_frontier_has_the_conditions_that_no_cheaper_one_matches(quiz):
     assert [row.label for row in efficient_frontier(board, board.measures[0])] == ["small", "steady"]
 
 
+@pytest.mark.slow
 def test_the_figure_of_score_against_cost_is_drawn_and_described(client, quiz):
     page = opened(client, quiz)
     assert "On the efficient frontier: small, steady." in page.content.decode()
@@ -201,6 +204,7 @@ def test_the_figure_of_score_against_cost_is_drawn_and_described(client, quiz):
     assert client.get(reverse("cost_figure", args=["quiz"]), {"measure": "numeric", "theme": "x"}).status_code == 404
 
 
+@pytest.mark.slow
 def test_the_number_of_queries_does_not_grow_with_conditions_and_items(client, quiz):
     def queries_of(experiment):
         cache.clear()

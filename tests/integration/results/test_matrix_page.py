@@ -269,6 +269,7 @@ def test_an_experiment_without_a_measure_says_so(see):
     assert "No scores yet" in see(factories.make_experiment("empty")).content.decode()
 
 
+@pytest.mark.slow
 def test_the_number_of_queries_does_not_grow(see):
     def queries(slug, items, models, samples):
         dimension = factories.make_dimension(slug)

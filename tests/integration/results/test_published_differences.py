@@ -26,6 +26,7 @@ def rows_of(table, dimension, path):
     return {row["condition"]: row for row in json.loads(path.read_text())["rows"]}
 
 
+@pytest.mark.slow
 def test_differences_and_correlations_with_the_norms_are_the_published_ones(tmp_path):
     rated_photographs()
     for dimension in ("valence", "arousal"):

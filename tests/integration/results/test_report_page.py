@@ -64,6 +64,7 @@ def table(document, name):
     return next(block.table for block in document.blocks(TableBlock) if block.table.name == name)
 
 
+@pytest.mark.slow
 def test_every_section_is_written_from_rows(study):
     document = build_document(study)
     assert [one.name for one in document.sections] == list(SECTION_NAMES) == list(WRITERS)
@@ -98,6 +99,7 @@ def test_each_statistic_of_the_report_has_its_reference(study, plain_pictures):
     assert not any("McNemar" in one for one in named), "ratings are neither right nor wrong"
 
 
+@pytest.mark.slow
 def test_each_generated_sentence_leads_to_its_rows(owner, study, plain_pictures):
     document = build_document(study)
     for section in document.sections:
@@ -112,6 +114,7 @@ def test_a_document_survives_its_storage(study, plain_pictures):
     assert Document.load(json.loads(json.dumps(content))).dump() == content
 
 
+@pytest.mark.slow
 def test_a_worker_writes_it_and_the_page_shows_it(owner):
     waiting = owner.get(address())
     assert "A worker is calculating" in waiting.content.decode()
@@ -124,6 +127,7 @@ def test_a_worker_writes_it_and_the_page_shows_it(owner):
     assert owner.get(figure)["Content-Type"] == "image/svg+xml"
 
 
+@pytest.mark.slow
 def test_the_number_of_queries_does_not_depend_on_the_study(client, plain_pictures, django_assert_max_num_queries):
     for slug, dimensions in (("small", ("valence",)), ("large", ("arousal", "dominance"))):
         made = make_rated_study(slug, dimensions=dimensions)
@@ -134,6 +138,7 @@ def test_the_number_of_queries_does_not_depend_on_the_study(client, plain_pictur
             client.get(address(made.slug))
 
 
+@pytest.mark.slow
 def test_the_same_file_is_made_once(owner, study, plain_pictures, monkeypatch):
     owner.get(address())
     compute()
@@ -147,6 +152,7 @@ def test_the_same_file_is_made_once(owner, study, plain_pictures, monkeypatch):
     assert len(made) == 2
 
 
+@pytest.mark.slow
 def test_a_page_does_not_wait_for_ever_for_another_file(owner, study, plain_pictures, monkeypatch):
     owner.get(address())
     compute()
@@ -157,6 +163,7 @@ def test_a_page_does_not_wait_for_ever_for_another_file(owner, study, plain_pict
     assert "another report is being typeset" in refused.content.decode()
 
 
+@pytest.mark.slow
 def test_it_is_outdated_when_a_row_changes(owner, study, plain_pictures):
     owner.get(address())
     compute()
@@ -170,6 +177,7 @@ def test_it_is_outdated_when_a_row_changes(owner, study, plain_pictures):
     assert not owner.get(address()).context["cached"].is_fresh
 
 
+@pytest.mark.slow
 def test_the_author_leaves_out_sections_and_writes_between_them(owner, study, plain_pictures):
     owner.get(address())
     compute()
@@ -222,6 +230,7 @@ def test_a_snapshot_freezes_it(owner, study, plain_pictures):
     assert owner.get(address(snapshot="0" * 64)).status_code == 404
 
 
+@pytest.mark.slow
 def test_files_of_a_hostile_study_are_data_not_markup(tmp_path):
     study = make_rated_study("hostile", title=HOSTILE, description=HOSTILE)
     condition = study.conditions.first()
@@ -270,6 +279,7 @@ def test_the_command_writes_each_format(study, tmp_path, plain_pictures):
         assert refused.value.returncode == 2
 
 
+@pytest.mark.slow
 def test_limitations_are_those_that_the_rows_show(study, plain_pictures):
     said = str(build_document(study).sections[list(SECTION_NAMES).index("limitations")])
     assert "only 8 items" in said

@@ -103,6 +103,7 @@ def test_new_answers_and_new_grades_show_at_once(client, experiment):
     assert shown() == [(12, 0), (12, 0)]
 
 
+@pytest.mark.slow
 def test_grades_made_again_by_force_change_the_picture(client, experiment):
     before = figure(client, experiment).content
     with superseding():
@@ -161,6 +162,7 @@ def test_others_find_nothing_until_it_is_shared(client, experiment):
     assert [client.get(address).status_code for address in addresses] == [200] * 3
 
 
+@pytest.mark.slow
 def test_the_number_of_queries_does_not_grow_with_the_conditions(client):
     def queries_of(slug, models, prompts):
         made = factories.make_experiment(
@@ -181,6 +183,7 @@ def test_the_number_of_queries_does_not_grow_with_the_conditions(client):
     assert queries_of("large", 6, 3) == queries_of("small", 2, 1)
 
 
+@pytest.mark.slow
 def test_a_large_experiment_has_the_same_results_from_a_worker(client, monkeypatch):
     items = [{"key": f"p-{n}", "category": "ab"[n % 2], "norms": {"valence": 1 + n % 4}} for n in range(6)]
     made = factories.make_experiment(

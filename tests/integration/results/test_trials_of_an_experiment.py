@@ -34,6 +34,7 @@ def test_the_list_of_one_experiment_is_a_tab_of_it(listed):
     assert 'aria-label="Experiment"' not in listed().content.decode()
 
 
+@pytest.mark.slow
 def test_every_list_says_how_many_trials_match(listed):
     assert "8 trials" in listed(experiment="sums", status="done").content.decode()
     assert listed(experiment="sums", status="failed").context["count_label"] == "0 trials"

@@ -163,6 +163,7 @@ def test_others_find_nothing(client, experiment):
     assert client.get(reverse("experiment_waves", args=[experiment.slug])).status_code == 404
 
 
+@pytest.mark.slow
 def test_the_number_of_queries_does_not_grow_with_conditions(client, experiment):
     def queries(of):
         cache.clear()
@@ -184,6 +185,7 @@ def test_the_number_of_queries_does_not_grow_with_conditions(client, experiment)
     assert queries(wide) <= few
 
 
+@pytest.mark.slow
 def test_what_people_said_by_a_rubric_is_a_line_of_its_queue_and_other_ratings_are_named(client):
     """Each rates both waves, the second two points lower; one of three is excluded."""
     made = factories.make_experiment(dataset=factories.make_dataset(items=6))

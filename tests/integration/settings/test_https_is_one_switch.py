@@ -43,6 +43,7 @@ PRODUCTION = {
 }
 
 
+@pytest.mark.slow
 def test_djangos_own_check_of_a_deployment_finds_nothing(tmp_path):
     kept = {name: value for name, value in os.environ.items() if name != "DATABASE_URL"}
     done = subprocess.run(

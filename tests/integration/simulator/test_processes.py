@@ -26,6 +26,7 @@ def parsed(arguments: list[str]) -> SimulatorConfig:
     return build_config(vars(parser.parse_args(arguments)))
 
 
+@pytest.mark.slow
 @given(
     st.builds(
         SimulatorConfig,
@@ -51,6 +52,7 @@ def test_a_command_line_gives_the_configuration_back(config: SimulatorConfig) ->
     assert parsed(build_arguments(config)) == config
 
 
+@pytest.mark.slow
 @pytest.mark.processes
 def test_a_process_listens_counts_and_ends() -> None:
     with simulator_process(SimulatorConfig(faults={"500": 1.0})) as simulator:
@@ -63,6 +65,7 @@ def test_a_process_listens_counts_and_ends() -> None:
         os.kill(pid, 0)
 
 
+@pytest.mark.slow
 @pytest.mark.processes
 def test_a_process_that_cannot_start_says_why(tmp_path: Path) -> None:
     missing = SimulatorConfig(replays=(tmp_path / "missing.jsonl",))
@@ -70,6 +73,7 @@ def test_a_process_that_cannot_start_says_why(tmp_path: Path) -> None:
         pytest.fail("it must not start")
 
 
+@pytest.mark.slow
 @pytest.mark.processes
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_the_command_prints_its_address_and_stops_when_told(number: signal.Signals) -> None:
@@ -101,6 +105,7 @@ def test_the_command_refuses_a_bad_option(option: str) -> None:
     assert str(refused.value).strip()
 
 
+@pytest.mark.slow
 @pytest.mark.processes
 def test_a_bad_option_is_exit_code_2_and_no_traceback() -> None:
     done = subprocess.run(

@@ -39,6 +39,7 @@ def last_number(text: str) -> float | None:
     return float(numbers[-1].replace(",", "")) if numbers else None
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not SOLUTIONS.exists(), reason="the recorded solutions are not beside this checkout")
 @pytest.mark.parametrize(("model", "right"), [("6b_finetuning", 286), ("6b_verification", 515)])
 def test_recorded_solutions_are_right_as_often_as_was_published(tmp_path: Path, model: str, right: int) -> None:
@@ -59,6 +60,7 @@ def test_recorded_solutions_are_right_as_often_as_was_published(tmp_path: Path, 
     assert with_simulator(SimulatorConfig(replays=(replay,)), scene) == right
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     not all(path.exists() for path in RATINGS.values()), reason="the trials are not beside this checkout"
 )

@@ -172,6 +172,7 @@ def stored(reply):
             "output_tokens": count_tokens(reply.content)}  # fmt: skip
 
 
+@pytest.mark.slow
 def test_the_intervals_of_an_experiment_cover_the_true_surface(recovered, tmp_path, capsys):
     path = tmp_path / "profile.json"
     path.write_text(json.dumps(PROFILES))

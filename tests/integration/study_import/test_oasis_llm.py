@@ -56,6 +56,7 @@ def refused(path, *options):
     return str(raised.value)
 
 
+@pytest.mark.slow
 def test_recorded_trials_give_the_published_analysis(tmp_path):
     folder = tmp_path / "uniform40"
     folder.mkdir()

@@ -126,6 +126,7 @@ def test_an_exported_experiment_imported_again_gives_the_same_records_and_number
     assert scores[0] == scores[1]
 
 
+@pytest.mark.slow
 def test_answers_graded_anew_get_the_scores_of_the_records(owner, tmp_path):
     made = make_space_experiment("space")
     call_command("import_study", str(write(tmp_path, *exported(made))), "--name", "again")

@@ -57,6 +57,7 @@ def test_other_kinds_of_answers_stay_exact():
     assert not CONTROLS.search(answer("image/svg+xml"))
 
 
+@pytest.mark.slow
 @pytest.mark.django_db
 def test_no_page_shows_a_control_of_a_model_an_item_a_name_or_an_error(lab, as_):  # noqa: F811
     experiment, trial = lab.experiment, lab.trial

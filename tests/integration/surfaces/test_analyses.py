@@ -127,6 +127,7 @@ def test_the_page_of_tokens_has_a_row_for_each_step():
     )
 
 
+@pytest.mark.slow
 def test_prompts_are_encoded_by_the_shipped_tokenizer_group_by_group():
     import tiktoken  # noqa: F401 - its tables are read by the child process alone
 
@@ -135,6 +136,7 @@ def test_prompts_are_encoded_by_the_shipped_tokenizer_group_by_group():
     assert len(groups[1][0]) >= 3
 
 
+@pytest.mark.slow
 def test_spectra_are_those_of_the_questions_at_each_point(work):
     experiment = make_space_experiment(dataset=make_space_dataset(count=6), models=("m",))
     found = measure_spectra(TextQuery(experiment, grader_of(experiment), "spectrum"))

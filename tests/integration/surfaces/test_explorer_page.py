@@ -80,6 +80,7 @@ def test_a_fixed_parameter_leaves_its_points_and_an_average_adds_them_up(experim
     assert sum(int(row["n"]) + int(row["truncated"]) for row in fixed) * 2 == cut == 48
 
 
+@pytest.mark.slow
 def test_a_cell_leads_to_the_trials_that_it_counts(experiment, client_of):
     client = client_of(experiment.owner)
     strong = condition_of(experiment, "strong")
@@ -189,6 +190,7 @@ def _half_of_c(item, model):
     return "wrong" if model == "c" and item.metadata["number"] % 2 else "right"
 
 
+@pytest.mark.slow
 def test_every_view_opens_with_its_figures(experiment, client_of):
     client = client_of(experiment.owner)
     for view in VIEWS:
@@ -234,6 +236,7 @@ def test_a_task_without_parameters_has_one_cell(client_of):
 HOSTILE = ("-1", "0", "99999999999999999999", "٣", "' OR 1=1 --", "<b>", "a" * 3000, "[]", "\ud7ff", "%00", "nan")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["view", "task", "condition", "against", "x", "y", "rule", "wave", "at-kinds", "format"]
 )
@@ -272,6 +275,7 @@ def test_others_do_not_find_a_private_experiment(experiment, client_of):
     assert client.get(reverse("explorer_figure", args=[experiment.slug, "surface"])).status_code == 404
 
 
+@pytest.mark.slow
 def test_the_number_of_queries_does_not_grow_with_points_or_conditions(experiment, client_of):
     def queries_of(made):
         client = client_of(made.owner)

@@ -76,6 +76,7 @@ def test_a_cell_shows_its_interval_truncation_and_a_star_until_all_cases_are_ans
     assert rows_of(signed_in(experiment.owner))[0]["incomplete"] == "*"
 
 
+@pytest.mark.slow
 def test_ranks_separate_what_a_corrected_test_separates():
     experiment = make_space_experiment(
         dataset=make_space_dataset(count=16), models=("a", "b", "c"), outcome=_shares(a=16, b=15, c=4)
@@ -205,6 +206,7 @@ def test_many_answers_are_counted_by_a_worker_and_the_page_says_so(monkeypatch):
     assert len(rows_of(client)) == 1
 
 
+@pytest.mark.slow
 def test_the_number_of_queries_does_not_grow_with_experiments():
     one = make_space_experiment("one", models=("a",))
     client = signed_in(one.owner)
