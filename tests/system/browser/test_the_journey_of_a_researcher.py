@@ -139,7 +139,7 @@ def test_trials_are_read_by_filter_and_keyboard(ready, visitor):
     )
     page = visitor(ready)
     page.goto("/trials/?experiment=read-me")
-    page.get_by_label("Status").select_option("failed")
+    page.get_by_label("Status (optional)").select_option("failed")
     page.wait_for_url("**status=failed**")
     assert "contains=" not in page.url
     page.keyboard.press("j")
@@ -151,7 +151,7 @@ def test_trials_are_read_by_filter_and_keyboard(ready, visitor):
     expect(page.get_by_role("heading", name=re.compile("Trial"))).to_contain_text("Failed")
     expect(page).to_have_url(re.compile("status=failed"))
     page.get_by_role("link", name="Back to list").click()
-    expect(page.get_by_label("Status")).to_have_value("failed")
+    expect(page.get_by_label("Status (optional)")).to_have_value("failed")
 
 
 def test_an_answer_with_markup_is_text(ready, visitor):
