@@ -1,11 +1,9 @@
 """Experiments over parametric datasets, whose right answers follow from the item."""
 
-from datasets_app.parametric.spaces import resolve
-from datasets_app.parametric.spec import read_space
-from datasets_app.parametric_datasets import SpaceFiles, create_parametric_dataset
 from grading_app.scoring.grading import grade
 from runs_app.models import LanguageModel, Prompt, Sampler
 from tests import factories
+from tests.factories.parametric import make_parametric_dataset
 
 SPACE = """
 name: small
@@ -21,9 +19,7 @@ tasks:
 
 def make_space_dataset(slug="reasoning", count=4, text=SPACE):
     """An approved dataset of 12 points of brackets and 4 of swaps (a shuffle), `count` cases each."""
-    text = text % count if "%d" in text else text
-    dataset = create_parametric_dataset(resolve(read_space(text)), SpaceFiles(text, "small.yaml"), slug=slug, by="test")
-    return factories.approve(dataset) or dataset
+    return make_parametric_dataset(text % count if "%d" in text else text, slug)
 
 
 def make_space_experiment(slug="space", *, dataset=None, models=("strong", "weak"), outcome=None, **fields):

@@ -75,7 +75,9 @@ def test_the_database_keeps_no_sampler_with_other_parameters(db, extra):
 
 
 def test_the_database_takes_every_parameter_that_the_site_allows(db):
-    factories.make_sampler("wide", extra=dict.fromkeys(EXTRA_NAMES, 1))
+    extra = dict.fromkeys(EXTRA_NAMES, 1)
+    factories.make_sampler("wide", extra=extra)
+    assert Sampler.objects.get(name="wide").extra == extra
 
 
 @pytest.mark.parametrize("name", ["DATABASE_URL", "EVALSITE_SECRET_KEY", "PATH", "lab_key", "DJANGO_KEY"])

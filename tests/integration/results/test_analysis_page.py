@@ -126,10 +126,11 @@ def test_an_experiment_without_scores_says_what_is_missing(client):
 
 
 @pytest.mark.slow
-def test_the_number_of_queries_does_not_depend_on_the_scope(owner, django_assert_max_num_queries):
-    computed(owner)
+@pytest.mark.parametrize("scope", [{}, {"category": "A"}, {"missing": "wrong"}])
+def test_the_number_of_queries_does_not_depend_on_the_scope(owner, scope, django_assert_max_num_queries):
+    computed(owner, **scope)
     with django_assert_max_num_queries(30):
-        owner.get(address())
+        assert owner.get(address(**scope)).context["sections"]
 
 
 @pytest.mark.slow
