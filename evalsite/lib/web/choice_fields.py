@@ -53,7 +53,7 @@ def fetch_choices(form: BaseForm) -> None:
     for field in form.fields.values():
         if isinstance(field, ModelChoiceField):
             choices: Iterable[Any] = field.choices  # type: ignore[assignment]
-            field.widget.choices = list(choices)
+            field.widget.choices = list(iter(choices))  # Its length would cost a query that counts the rows.
 
 
 def add_create_link(form: BaseForm, name: str, user: Any, permission: str, address: str, label: str) -> None:
