@@ -225,7 +225,7 @@ if __name__ == "__main__":
     parser.add_argument("--keep", action="store_true", help="keep the database, and use it again")
     parser.add_argument("--only", default="", help="measure only pages whose name contains this")
     options = parser.parse_args()
-    with nullcontext() if os.environ.get("DATABASE_URL") else Embedded(settings.DATA_DIR / "postgres").held():
+    with nullcontext() if os.environ.get("DATABASE_URL") else Embedded(settings.DATA_DIR / "postgres").running():
         name = connection.creation.create_test_db(verbosity=0, autoclobber=True, serialize=False, keepdb=options.keep)
         try:
             main(options.trials, options.only)
