@@ -1,15 +1,25 @@
-"""The formats that can be imported. To add one, write its module and list it here."""
+"""The formats that can be imported. To add one, write its module and list it here.
+
+A study is a file, a folder, or a zip of a folder. Files of a study are never trusted: a link, a path out of the archive
+and a file that unpacks to too much are refused before a format reads anything.
+"""
 
 from __future__ import annotations
 
+import csv
+from dataclasses import replace
 from pathlib import Path
 
+from datasets_app.importing.archives import ZipMembers
+from datasets_app.importing.limits import LIMITS
+from datasets_app.importing.records import FileError, ScratchFolder
 from grading_app.study_import.inspect_logs import INSPECT
 from grading_app.study_import.oasis_llm import OASIS_LLM
 from grading_app.study_import.reasonscape import REASONSCAPE
 from grading_app.study_import.study import Study, StudyError, StudyFormat
 
 FORMATS: dict[str, StudyFormat] = {one.name: one for one in (OASIS_LLM, INSPECT, REASONSCAPE)}
+BROKEN = (OSError, UnicodeError, csv.Error)
 
 
 def read_study(path: Path, format_name: str = "") -> Study:
@@ -19,7 +29,43 @@ def read_study(path: Path, format_name: str = "") -> Study:
     """
     if not path.exists():
         raise StudyError([f"{path}: no such file or folder"])
+    try:
+        if path.suffix.lower() != ".zip":
+            return _read(path, format_name)
+        scratch = ScratchFolder()
+        study = _read(_unpack(path, scratch.path), format_name)
+        return replace(study, scratch=(*study.scratch, scratch))
+    except (FileError, *BROKEN) as error:
+        raise StudyError([f"{path.name}: {error}"]) from error
+
+
+def _read(path: Path, format_name: str) -> Study:
+    if path.is_dir():
+        _check_folder(path)
     fitting = [FORMATS[format_name]] if format_name else [one for one in FORMATS.values() if one.recognises(path)]
     if not fitting:
         raise StudyError([f"{path}: no known format; name one with --format: {', '.join(FORMATS)}"])
     return fitting[0].read(path)
+
+
+def _unpack(archive: Path, scratch: Path) -> Path:
+    """Return a folder with the archive's files. A single folder around all files is left out."""
+    folder = scratch / archive.stem
+    folder.mkdir()
+    with archive.open("rb") as file:
+        ZipMembers(file, LIMITS).extract(folder)
+    inside = list(folder.iterdir())
+    return inside[0] if len(inside) == 1 and inside[0].is_dir() else folder
+
+
+def _check_folder(folder: Path) -> None:
+    """Raise StudyError for a link to another place, anything that is no file, or too many files."""
+    home = folder.resolve()
+    for number, path in enumerate(folder.rglob("*"), start=1):
+        where = path.relative_to(folder).as_posix()
+        if not path.resolve().is_relative_to(home):
+            raise StudyError([f"{where}: a link to a place outside the folder"])
+        if not (path.is_file() or path.is_dir()):
+            raise StudyError([f"{where}: neither a file nor a folder"])
+        if number > LIMITS.zip_members:
+            raise StudyError([f"{folder.name}: more than {LIMITS.zip_members:,} files"])

@@ -308,4 +308,11 @@ def _finite(value: Any) -> Any:
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
-INSPECT = StudyFormat("inspect", "inspect_ai", is_inspect, read_inspect)
+INSPECT = StudyFormat(
+    "inspect",
+    "inspect_ai",
+    is_inspect,
+    read_inspect,
+    content="a log, or a folder of logs: one study",
+    suffixes=(".eval", ".json"),
+)

@@ -189,4 +189,11 @@ def _trial(where: str, row: dict[str, str]) -> StudyTrial:
     )
 
 
-OASIS_LLM = StudyFormat("oasis-llm", "OASIS-LLM", is_oasis_llm, read_oasis_llm)
+OASIS_LLM = StudyFormat(
+    "oasis-llm",
+    "OASIS-LLM",
+    is_oasis_llm,
+    read_oasis_llm,
+    content="a CSV file of trials, or a folder with it, the image set and prompt_template.md",
+    suffixes=(".csv",),
+)

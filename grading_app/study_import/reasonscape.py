@@ -301,4 +301,11 @@ def _count(value: Any) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
 
 
-REASONSCAPE = StudyFormat("reasonscape", "ReasonScape", is_reasonscape, read_reasonscape)
+REASONSCAPE = StudyFormat(
+    "reasonscape",
+    "ReasonScape",
+    is_reasonscape,
+    read_reasonscape,
+    content="a file of records, or a results folder",
+    suffixes=(".ndjson", ".jsonl"),
+)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 MOST_PROBLEMS = 20
+UNREADABLE = (TypeError, ValueError, KeyError, IndexError, AttributeError, ArithmeticError, RecursionError)
 
 
 class StudyError(Exception):
@@ -20,6 +22,15 @@ class StudyError(Exception):
         shown = self.problems[:MOST_PROBLEMS]
         more = len(self.problems) - len(shown)
         super().__init__("\n".join([*shown, *([f"and {more} more"] if more else [])]))
+
+
+@contextmanager
+def refuse_unreadable(where: str) -> Iterator[None]:
+    """Turn an error of a value with another type or range into a StudyError that names its place."""
+    try:
+        yield
+    except UNREADABLE as error:
+        raise StudyError([f"{where}: cannot be read, {type(error).__name__}: {error}"]) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +124,8 @@ class StudyTrial:
 class Study:
     """A study. trials: read anew by each call, so that a large one need not be held. notes: what was not taken, why.
 
-    recipe: facts about the dataset, as `Dataset.recipe` has them.
+    recipe: facts about the dataset, as `Dataset.recipe` has them. scratch: temporary folders that the trials are read
+    from; they exist as long as the study.
     """
 
     name: str
@@ -124,13 +136,20 @@ class Study:
     dimensions: Sequence[StudyDimension] = ()
     notes: Sequence[str] = ()
     recipe: Mapping[str, Any] = field(default_factory=dict)
+    scratch: Sequence[Any] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class StudyFormat:
-    """A format of another tool. recognises: True if the path looks like it. read: raise StudyError for bad content."""
+    """A format of another tool. recognises: True if the path looks like it. read: raise StudyError for bad content.
+
+    content: what a path or an upload must hold, for people. suffixes: of a file that is a study by itself. A folder is
+    uploaded as a zip.
+    """
 
     name: str
     label: str
     recognises: Callable[[Path], bool]
     read: Callable[[Path], Study]
+    content: str = ""
+    suffixes: tuple[str, ...] = ()

@@ -19,7 +19,7 @@ class Command(OutputCommand):
     help = "Import a study that was made with another tool: answers, costs, errors and scores, without a call."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("path", type=Path, help="a file or a folder")
+        parser.add_argument("path", type=Path, help="a file, a folder, or a zip of a folder")
         parser.add_argument("--format", default="", choices=["", *FORMATS], metavar="|".join(FORMATS))
         parser.add_argument("--name", default="", metavar="SLUG", help="of the experiment and its dataset")
         parser.add_argument("--dry-run", action="store_true", help="read and check everything, and write nothing")
