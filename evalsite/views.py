@@ -14,6 +14,7 @@ from django.views.decorators.http import require_safe
 
 from datasets_app.models import Dataset
 from evalsite.lib.permissions import is_member, is_operator, is_reader
+from evalsite.lib.web.model_names import hides_model_names
 from runs_app.models import Experiment, LanguageModel, Run
 from runs_app.monitoring.health import worker_health
 from runs_app.monitoring.progress import annotate_totals, find_experiment_state, read_totals
@@ -47,6 +48,7 @@ def healthz(request: HttpRequest) -> JsonResponse:
 
 
 @require_safe
+@hides_model_names()
 def home(request: HttpRequest) -> HttpResponse:
     if not is_reader(request.user):
         return _redirect_non_member(request)

@@ -1,30 +1,48 @@
-"""Middleware for pages that cannot hide the names of models: they ask a blind reader to reveal the names first."""
+"""Middleware that asks a blind reader to reveal names before a page shows them.
+
+It denies by default. A view of an experiment runs for a blind reader only if `hides_model_names` marks it. A page
+without the mark asks first, also a page that is added later.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from django.db.models import Q
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 
-from grading_app.models import BlindReading
-from runs_app.models import Experiment, Trial
+from evalsite.lib.web.htmx import wants_part
+from evalsite.lib.web.model_names import is_without_names
+from grading_app.models import BlindReading, ShareLink
+from runs_app.models import Experiment
 
-PAGES = frozenset({
-    "experiment_report", "experiment_figures", "explorer", "experiment_points", "experiment_waves",
-    "experiment_agreement", "experiment_disagreements", "disagreement", "pair_disagreement", "grading_length",
-    "experiment_annotations", "trial_list", "trial_detail", "item_page",
-})  # fmt: skip
-FILES = frozenset({
-    "report_file", "report_figure", "figure_file", "figures_summary", "explorer_figure", "agreement_figure",
-    "grading_length_figure", "trial_text", "trial_message",
-})  # fmt: skip
-"""Names of addresses. A page answers 200 with the question, a file 403."""
+NO_EXPERIMENT = re.compile(
+    r"(?!admin/)(accounts/|datasets/|assets/|endpoints/|workers/|healthz|styleguide/|ratings/(?!queues/<))"
+    r"|admin/(?:$|(?:auth|datasets_app)/|(?:login|logout|jsi18n|password_change)/"
+    r"|runs_app/(?:$|(?:prompt|sampler|dimension|endpoint|languagemodel|worker)/)"
+    r"|grading_app/(?:$|(?:rubric|panel)/))"
+)
+"""Routes of pages that are about no experiment: accounts, datasets, the site's models, a rater's blind pages."""
+FILES = frozenset({"trial_text", "trial_message", "experiment_message"})
+"""Names of addresses of files that look like pages."""
+OF_ONE: dict[str, str] = {
+    "experiments/<slug:slug>/": "experiment__slug",
+    "runs/<int:pk>/": "experiment__runs",
+    "trials/<int:pk>/": "experiment__runs__trials",
+    "batches/<int:pk>/": "experiment__runs__batches",
+    "items/<int:pk>/": "experiment__dataset__items",
+    "ratings/queues/<slug:name>/": "experiment__rating_queues__name",
+}
+"""The lookup of the experiments that a page belongs to, by the beginning of its route. Others belong to all of them."""
+LISTS = frozenset({"trial_list", "batch_list"})
+"""Names of lists that show rows of one experiment only, if the parameter `experiment` names one."""
 
 
 class BlindPagesMiddleware:
-    """Middleware that asks a reader whose names are hidden to reveal them, in place of a page that shows them."""
+    """Middleware that asks a reader whose names are hidden to reveal them, in place of a page that may show them."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self.get_response = get_response
@@ -35,27 +53,41 @@ class BlindPagesMiddleware:
     def process_view(
         self, request: HttpRequest, view: Any, args: Any, kwargs: Mapping[str, Any]
     ) -> HttpResponse | None:
-        name = request.resolver_match.url_name if request.resolver_match else ""
-        # The address of a printed figure is that of the figure on Results, with the parameter `mm`.
-        is_file = name in FILES or (name == "experiment_figure" and "mm" in request.GET)
-        if not (is_file or name in PAGES) or request.method not in ("GET", "HEAD") or not request.user.is_authenticated:
+        match = request.resolver_match
+        if match is None or not request.user.is_authenticated:
             return None
-        readings = _hidden_readings(request, name, kwargs)
-        if not readings:
+        if NO_EXPERIMENT.match(match.route) or is_without_names(view, request):
             return None
-        context = {"readings": readings, "experiment": readings[0].experiment if len(readings) == 1 else None}
-        return render(request, "grading_app/names_hidden.html", context, status=403 if is_file else 200)
+        readings = _hidden_readings(request, match.route, match.url_name or "", kwargs)
+        return _ask(request, readings) if readings else None
 
 
-def _hidden_readings(request: HttpRequest, name: str | None, kwargs: Mapping[str, Any]) -> list[BlindReading]:
-    """Return the reader's blind readings of the experiments that the page shows; of all, if it shows all of them."""
-    hidden = BlindReading.objects.hidden_for(request.user).select_related("experiment__dataset", "experiment__owner")
-    hidden = hidden.filter(experiment__in=Experiment.objects.visible_to(request.user))
-    chosen = kwargs.get("slug") or request.GET.get("experiment")
-    if name == "item_page":
-        hidden = hidden.filter(experiment__dataset__items=kwargs["pk"])
-    elif "pk" in kwargs and "slug" not in kwargs:
-        hidden = hidden.filter(experiment__runs__in=Trial.objects.filter(pk=kwargs["pk"]).values("run"))
-    elif chosen:
+def _hidden_readings(request: HttpRequest, route: str, name: str, kwargs: Mapping[str, Any]) -> list[BlindReading]:
+    """Return the reader's blind readings of the experiments that the page belongs to; of all, if it shows all."""
+    visible = Experiment.objects.visible_to(request.user)
+    hidden = BlindReading.objects.hidden_for(request.user).filter(experiment__in=visible)
+    if route.startswith("shared/"):
+        link = ShareLink.objects.find(kwargs["token"])
+        hidden = hidden.filter(experiment=link.experiment if link else None)
+    lookup = next((lookup for start, lookup in OF_ONE.items() if route.startswith(start)), "")
+    chosen = request.GET.get("experiment", "").strip() if name in LISTS else ""
+    if lookup:
+        hidden = hidden.filter(Q((lookup, next(iter(kwargs.values()))))).distinct()
+    elif chosen and visible.filter(slug=chosen).exists():
         hidden = hidden.filter(experiment__slug=chosen)
-    return list(hidden)
+    return list(hidden.select_related("experiment__dataset", "experiment__owner"))
+
+
+def _ask(request: HttpRequest, readings: list[BlindReading]) -> HttpResponse:
+    """Return the question: as a page with 200, in place of a file or a change with 403."""
+    is_page = request.method in ("GET", "HEAD") and request.path.endswith("/")
+    is_page = is_page and getattr(request.resolver_match, "url_name", "") not in FILES
+    context = {
+        "readings": readings,
+        "experiment": readings[0].experiment if len(readings) == 1 else None,
+        "next": request.get_full_path() if request.method in ("GET", "HEAD") else "",
+    }
+    response = render(request, "grading_app/names_hidden.html", context, status=200 if is_page else 403)
+    if wants_part(request):
+        response["HX-Refresh"] = "true"  # The question is a whole page, which must not replace a part of one.
+    return response

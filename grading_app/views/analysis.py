@@ -15,6 +15,7 @@ from django.views.decorators.http import require_safe
 from datasets_app.models import Item
 from evalsite.lib.permissions import readers_only
 from evalsite.lib.text.number_format import format_score
+from evalsite.lib.web.model_names import hides_model_names
 from grading_app.analysis.figures import TableFigure, figures_of
 from grading_app.analysis.scope import Scope, ScopeForm
 from grading_app.analysis.sections import SECTIONS
@@ -33,6 +34,7 @@ MOST_CARDS, MOST_SCORES = 8, 12
 
 @require_safe
 @readers_only
+@hides_model_names()
 def experiment_analysis(request: HttpRequest, slug: str) -> HttpResponse:
     experiment = visible_experiment(request, slug)
     blind = blind_context(request, experiment)
@@ -66,6 +68,7 @@ def experiment_analysis(request: HttpRequest, slug: str) -> HttpResponse:
 @csp_replace(
     {"default-src": ["'none'"], "script-src": ["'none'"], "style-src": ["'unsafe-inline'"], "img-src": ["data:"]}
 )  # type: ignore[untyped-decorator]
+@hides_model_names()
 def analysis_figure(request: HttpRequest, slug: str, name: str) -> HttpResponse:
     """Return a figure of the analysis as SVG, for the scope in the address."""
     experiment = visible_experiment(request, slug)

@@ -11,6 +11,7 @@ from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.http import require_POST
 
 from evalsite.lib.permissions import readers_only
+from evalsite.lib.web.model_names import hides_model_names
 from grading_app.models import BlindReading
 from runs_app.models import Experiment
 from runs_app.views.permissions import visible_experiment
@@ -25,6 +26,7 @@ def blind_context(request: HttpRequest, experiment: Experiment) -> dict[str, Any
 
 @require_POST
 @readers_only
+@hides_model_names()
 def blind_start(request: HttpRequest, slug: str) -> HttpResponse:
     """Hide the names of the models from this reader."""
     BlindReading.start(visible_experiment(request, slug), request.user)
@@ -34,6 +36,7 @@ def blind_start(request: HttpRequest, slug: str) -> HttpResponse:
 
 @require_POST
 @readers_only
+@hides_model_names()
 def blind_reveal(request: HttpRequest, slug: str) -> HttpResponse:
     """Show the names again, and record when."""
     experiment = visible_experiment(request, slug)

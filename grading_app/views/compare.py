@@ -13,6 +13,7 @@ from django.utils.http import urlencode
 from django.views.decorators.http import require_safe
 
 from evalsite.lib.permissions import readers_only
+from evalsite.lib.web.model_names import hides_model_names
 from grading_app.analysis.scope import MISSING_WRONG
 from grading_app.comparison.compared_answers import load_answers
 from grading_app.comparison.comparison_tables import comparison_tables
@@ -34,6 +35,7 @@ RATED = {"gained": "B higher", "lost": "B lower"}  # The labels of filters for s
 
 @require_safe
 @readers_only
+@hides_model_names()
 def compare(request: HttpRequest) -> HttpResponse:
     """Show a choice and, once two sides are chosen, their comparison.
 

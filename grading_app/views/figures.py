@@ -12,6 +12,7 @@ from django.views.decorators.http import require_safe
 
 from evalsite.lib.permissions import readers_only
 from evalsite.lib.web.form_errors import get_first_error
+from evalsite.lib.web.model_names import hides_model_names
 from grading_app.export.command_process import stream_command
 from grading_app.forms.figures import FigureForm
 from grading_app.paper_figures.figure_registry import find_figure, list_figures
@@ -67,6 +68,7 @@ def _address(request: HttpRequest, experiment: Experiment, name: str, file_forma
 @require_safe
 @readers_only
 @csp_replace(FIGURE_POLICY)  # type: ignore[untyped-decorator]
+@hides_model_names(when=lambda request: request.path.endswith(".svg") and "mm" not in request.GET)
 def figure_file(request: HttpRequest, slug: str, name: str, file_format: str) -> HttpResponse | StreamingHttpResponse:
     """Return a figure as SVG, PNG or PDF in print style, or the numbers behind it as CSV.
 

@@ -14,6 +14,7 @@ from django.views.decorators.http import require_safe
 from django_tables2 import RequestConfig
 
 from evalsite.lib.permissions import readers_only
+from evalsite.lib.web.model_names import hides_model_names
 from grading_app.analysis.scope import MISSING_WRONG
 from grading_app.models import BlindReading
 from grading_app.reports import cost_figure
@@ -129,6 +130,7 @@ def _figure(request: HttpRequest, experiment: Experiment, board: Leaderboard, me
 @csp_replace(
     {"default-src": ["'none'"], "script-src": ["'none'"], "style-src": ["'unsafe-inline'"], "img-src": ["data:"]}
 )  # type: ignore[untyped-decorator]
+@hides_model_names()
 def cost_figure_view(request: HttpRequest, slug: str) -> HttpResponse:
     """Return the figure of a measure against cost as SVG."""
     from grading_app.views.results import chosen_wave

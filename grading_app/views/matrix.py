@@ -16,6 +16,7 @@ from django_htmx.http import push_url
 from datasets_app.models import Item, Norm
 from evalsite.lib.permissions import readers_only
 from evalsite.lib.web.htmx import wants_part
+from evalsite.lib.web.model_names import hides_model_names
 from grading_app.analysis.data import narrow_scores
 from grading_app.analysis.scope import Scope
 from grading_app.forms.matrix import MatrixForm
@@ -46,6 +47,7 @@ OF_CELL = ("measure", "wave", "unreadable", "exclude")
 
 @require_safe
 @readers_only
+@hides_model_names()
 def experiment_matrix(request: HttpRequest, slug: str) -> HttpResponse:
     experiment = visible_experiment(request, slug)
     blind = blind_context(request, experiment)
@@ -139,6 +141,7 @@ def _query_of_cell(request: HttpRequest) -> str:
 
 @require_safe
 @readers_only
+@hides_model_names()
 def matrix_cell(request: HttpRequest, slug: str, item: int, condition: int) -> HttpResponse:
     """Show the answers of one cell: as a panel of the matrix for htmx, else as a page."""
     experiment = visible_experiment(request, slug)

@@ -18,6 +18,7 @@ from evalsite.lib.pagination import paginate_table
 from evalsite.lib.permissions import members_only
 from evalsite.lib.web.choice_fields import fetch_choices
 from evalsite.lib.web.form_errors import get_first_error
+from evalsite.lib.web.model_names import hides_model_names
 from grading_app.forms.rating import AnswerQueueForm, AssignForm, InviteForm, QueueForm, ReasonForm
 from grading_app.models import RaterAssignment, RatingQueue
 from grading_app.rating import queue_results, queues
@@ -35,6 +36,7 @@ PER_PAGE = 50
 
 @require_safe
 @members_only
+@hides_model_names()
 def queue_list(request: HttpRequest) -> HttpResponse:
     table = QueueTable(
         RatingQueue.objects.visible_to(request.user).select_related("dataset", "owner", "experiment").with_counts()
@@ -92,6 +94,7 @@ def queue_export(request: HttpRequest, name: str) -> StreamingHttpResponse:
 
 @require_http_methods(READ_OR_WRITE)
 @members_only
+@hides_model_names()
 def queue_new(request: HttpRequest) -> HttpResponse:
     owner: Any = request.user  # members_only excludes anonymous users.
     return _form_page(request, RatingQueue(owner=owner), "New queue")

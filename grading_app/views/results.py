@@ -14,6 +14,7 @@ from django.views.decorators.http import require_POST, require_safe
 
 from evalsite.lib.permissions import members_only, readers_only
 from evalsite.lib.text.hashing import content_hash
+from evalsite.lib.web.model_names import hides_model_names
 from grading_app.export.formats import RECORDS, ExportError, export_chunks
 from grading_app.export.parquet_process import parquet_from_process
 from grading_app.export.wide_tables import NO_PARTICIPANTS, PARTICIPANT_ITEMS, PARTICIPANT_SEED
@@ -51,6 +52,7 @@ NO_FILTERS = ("experiment", "after", "before", "page", "sort", "column")
 
 @require_safe
 @readers_only
+@hides_model_names()
 def experiment_results(request: HttpRequest, slug: str) -> HttpResponse:
     experiment = visible_experiment(request, slug)
     return _results_page(request, experiment, RuleForm() if may_edit(request, experiment) else None)
@@ -127,6 +129,7 @@ def experiment_figure(request: HttpRequest, slug: str, name: str) -> HttpRespons
 
 @require_POST
 @members_only
+@hides_model_names()
 def experiment_grade(request: HttpRequest, slug: str) -> HttpResponse:
     """Request grades by the chosen rules; the task queue computes them."""
     from django_q.tasks import async_task

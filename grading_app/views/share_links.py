@@ -22,6 +22,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from evalsite.lib.models import FailedSignIn, TooManyFailures
 from evalsite.lib.permissions import members_only
+from evalsite.lib.web.model_names import hides_model_names
 from evalsite.lib.web.sign_in import get_client_address
 from grading_app.forms.reports import ShareLinkForm
 from grading_app.models import ShareLink
@@ -57,6 +58,7 @@ Public = Callable[..., HttpResponse]
 
 @require_http_methods(["GET", "HEAD", "POST"])
 @members_only
+@hides_model_names()
 def share_links(request: HttpRequest, slug: str) -> HttpResponse:
     """List the links of an experiment, and create one. Its address is shown once, because only its hash is stored."""
     experiment = editable_experiment(request, slug)
@@ -75,6 +77,7 @@ def share_links(request: HttpRequest, slug: str) -> HttpResponse:
 
 @require_POST
 @members_only
+@hides_model_names()
 def share_link_revoke(request: HttpRequest, slug: str, pk: int) -> HttpResponse:
     experiment = editable_experiment(request, slug)
     link = get_object_or_404(ShareLink.objects.visible_to(request.user), pk=pk, experiment=experiment)

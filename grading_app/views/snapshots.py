@@ -10,6 +10,7 @@ from django.views.decorators.http import require_POST, require_safe
 
 from evalsite.lib.permissions import members_only, readers_only
 from evalsite.lib.web.form_errors import get_first_error
+from evalsite.lib.web.model_names import hides_model_names
 from grading_app.export.snapshots import SnapshotError, path_of, refuse_while_live
 from grading_app.models import Snapshot
 from runs_app.views.permissions import editable_experiment, visible_experiment
@@ -26,6 +27,7 @@ class SnapshotForm(forms.Form):
 
 @require_POST
 @members_only
+@hides_model_names()
 def snapshot_make(request: HttpRequest, slug: str) -> HttpResponse:
     """Request a snapshot; the task queue writes it."""
     from django_q.tasks import async_task

@@ -18,6 +18,7 @@ from datasets_app.views.permissions import redirect_back
 from evalsite.lib.pagination import paginate_table
 from evalsite.lib.permissions import is_member, members_only, readers_only
 from evalsite.lib.web.htmx import wants_part
+from evalsite.lib.web.model_names import hides_model_names
 from runs_app.annotation_table import AnnotationTable
 from runs_app.annotations import AnnotationError, annotate, change_text, list_annotations, remove
 from runs_app.filters import AnnotationFilter
@@ -52,6 +53,7 @@ def panel_context(
 
 @require_POST
 @members_only
+@hides_model_names()
 def trial_annotate(request: HttpRequest, pk: int) -> HttpResponse:
     trials = Trial.objects.visible_to(request.user).select_related("run__experiment", "item")
     return _annotate(request, get_object_or_404(trials, pk=pk))
@@ -59,6 +61,7 @@ def trial_annotate(request: HttpRequest, pk: int) -> HttpResponse:
 
 @require_POST
 @members_only
+@hides_model_names()
 def item_annotate(request: HttpRequest, pk: int) -> HttpResponse:
     return _annotate(request, get_object_or_404(Item.objects.visible_to(request.user), pk=pk))
 
@@ -118,6 +121,7 @@ def annotation_edit(request: HttpRequest, pk: int) -> HttpResponse:
 
 @require_POST
 @members_only
+@hides_model_names()
 def annotation_remove(request: HttpRequest, pk: int) -> HttpResponse:
     annotation = _changeable(request, pk)
     by: Any = request.user
@@ -164,6 +168,7 @@ def experiment_annotations(request: HttpRequest, slug: str) -> HttpResponse:
 
 @require_http_methods(READ_OR_WRITE)
 @members_only
+@hides_model_names()
 def annotated_dataset(request: HttpRequest, slug: str) -> HttpResponse:
     """Create a draft dataset of the items of the listed annotations. The filter is in the address."""
     experiment = visible_experiment(request, slug)

@@ -13,6 +13,7 @@ from django.views.decorators.http import require_http_methods, require_POST
 
 from evalsite.lib.permissions import members_only
 from evalsite.lib.web.choice_fields import fetch_choices
+from evalsite.lib.web.model_names import hides_model_names
 from runs_app.forms.draws import draw_again
 from runs_app.forms.experiments import ExperimentFileForm, ExperimentForm
 from runs_app.forms.launched_experiment import LaunchedExperimentForm
@@ -27,6 +28,7 @@ READ_OR_WRITE = ["GET", "HEAD", "POST"]
 
 @require_http_methods(READ_OR_WRITE)
 @members_only
+@hides_model_names()
 def experiment_new(request: HttpRequest) -> HttpResponse:
     form = ExperimentForm(get_posted_data(request)[0], user=request.user)
     return _draft(request, form, "New experiment")
@@ -49,6 +51,7 @@ def experiment_edit(request: HttpRequest, slug: str) -> HttpResponse:
 
 @require_POST
 @members_only
+@hides_model_names()
 def experiment_outlook(request: HttpRequest) -> HttpResponse:
     """Show the panel beside the form: the cost of the choices so far. Save nothing."""
     form = ExperimentForm(request.POST, user=request.user)
@@ -57,6 +60,7 @@ def experiment_outlook(request: HttpRequest) -> HttpResponse:
 
 @require_http_methods(READ_OR_WRITE)
 @members_only
+@hides_model_names()
 def experiment_from_file(request: HttpRequest) -> HttpResponse:
     form = ExperimentFileForm(*get_posted_data(request))
     if request.method == "POST" and form.is_valid():

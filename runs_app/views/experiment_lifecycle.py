@@ -15,6 +15,7 @@ from datasets_app.models import TransitionError
 from evalsite.lib.permissions import members_only
 from evalsite.lib.web.choice_fields import fetch_choices
 from evalsite.lib.web.form_errors import get_first_error
+from evalsite.lib.web.model_names import hides_model_names
 from runs_app import deletion
 from runs_app.forms.audience import ShareForm
 from runs_app.forms.experiments import DuplicateForm
@@ -43,6 +44,7 @@ def experiment_duplicate(request: HttpRequest, slug: str) -> HttpResponse:
 
 @require_http_methods(["GET", "HEAD", "POST"])
 @members_only
+@hides_model_names()
 def experiment_share(request: HttpRequest, slug: str) -> HttpResponse:
     experiment = editable_experiment(request, slug)
     form = ShareForm(get_posted_data(request)[0], experiment=experiment)
@@ -57,12 +59,14 @@ def experiment_share(request: HttpRequest, slug: str) -> HttpResponse:
 
 @require_POST
 @members_only
+@hides_model_names()
 def experiment_archive(request: HttpRequest, slug: str) -> HttpResponse:
     return _change_lifecycle(request, editable_experiment(request, slug), deletion.archive, "archived")
 
 
 @require_POST
 @members_only
+@hides_model_names()
 def experiment_delete(request: HttpRequest, slug: str) -> HttpResponse:
     return _change_lifecycle(request, editable_experiment(request, slug), deletion.delete, "deleted")
 

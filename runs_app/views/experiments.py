@@ -15,6 +15,7 @@ from datasets_app.models import Dataset
 from evalsite.lib.pagination import paginate_table
 from evalsite.lib.permissions import is_member, readers_only
 from evalsite.lib.web.long_text import numbered_file
+from evalsite.lib.web.model_names import hides_model_names
 from runs_app.filters import ExperimentFilter
 from runs_app.forms.run_control import AssumptionsForm
 from runs_app.grading_interface import grading
@@ -38,6 +39,7 @@ MANIFESTS = 20
 
 @require_safe
 @readers_only
+@hides_model_names()
 def experiment_list(request: HttpRequest) -> HttpResponse:
     visible = Experiment.objects.visible_to(request.user).select_related("dataset", "owner")
     filter_ = ExperimentFilter(request.GET, queryset=annotate_totals(visible), request=request)

@@ -16,6 +16,7 @@ from datasets_app.models import TransitionError
 from evalsite.lib.permissions import members_only
 from evalsite.lib.text.number_format import format_count
 from evalsite.lib.web.form_errors import get_first_error
+from evalsite.lib.web.model_names import hides_model_names
 from runs_app import deletion, run_control
 from runs_app.forms.run_control import ConcurrencyForm, LaunchForm, LaunchScopeForm, PriorityForm, SteeringForm
 from runs_app.models import Experiment, Run
@@ -123,6 +124,7 @@ def _moved(word: str, keys: list[int]) -> str:
 
 @require_POST
 @members_only
+@hides_model_names()
 def experiment_steer(request: HttpRequest, slug: str, verb: str) -> HttpResponse:
     experiment = editable_experiment(request, slug)
     if verb == "priority":
@@ -134,6 +136,7 @@ def experiment_steer(request: HttpRequest, slug: str, verb: str) -> HttpResponse
 
 @require_POST
 @members_only
+@hides_model_names()
 def run_steer(request: HttpRequest, pk: int, verb: str) -> HttpResponse:
     run = editable_run(request, pk)
     if verb == "delete":

@@ -9,12 +9,9 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from evalsite.lib import permissions
-from grading_app.middleware import FILES
-from grading_app.middleware import PAGES as ASKING_PAGES
 from grading_app.models import BlindReading, CachedAggregate
 from grading_app.scoring.grading import grade
 from grading_app.tasks import compute_aggregates
-from runs_app.models import Trial
 from tests import factories
 
 pytestmark = pytest.mark.django_db
@@ -188,38 +185,6 @@ def test_hiding_names_costs_a_constant_number_of_queries(reader, study):
     for at in range(5):
         BlindReading.start(study, factories.make_user(f"reader-{at}", permissions.VIEWER)).reveal()
     assert count() == few
-
-
-def asking_addresses(study):
-    """Return the address of each page and file that cannot hide names, by the name of the address."""
-    trial = Trial.objects.filter(run__experiment=study).order_by("pk").first()
-    arguments = {
-        "disagreement": ["study", trial.pk],
-        "pair_disagreement": ["study", 1],
-        "trial_detail": [trial.pk],
-        "trial_text": [trial.pk, "answer"],
-        "trial_message": [trial.pk, 1],
-        "item_page": [trial.item_id],
-        "report_file": ["study", "html"],
-        "report_figure": ["study", "means"],
-        "figure_file": ["study", "means", "png"],
-        "explorer_figure": ["study", "map"],
-        "agreement_figure": ["study", "matrix"],
-        "trial_list": [],
-    }
-    found = {name: reverse(name, args=arguments.get(name, ["study"])) for name in ASKING_PAGES | FILES}
-    found["trial_list"] += "?experiment=study"
-    return found
-
-
-def test_a_page_that_cannot_hide_names_asks_before_it_shows_them(reader, study):
-    for name, address in asking_addresses(study).items():
-        response = reader.get(address)
-        text = response.content.decode()
-        assert response.status_code == (403 if name in FILES else 200), name
-        assert "This page shows the names of models. Reveal them first." in text, name
-        assert f'action="{reverse("blind_reveal", args=["study"])}"' in text, name
-        assert not [model for model in NAMES if model in text], name
 
 
 @pytest.mark.parametrize("query", ["", "?status=done", "?experiment="])
