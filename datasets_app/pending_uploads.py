@@ -1,9 +1,10 @@
 """Uploads before their import: files under MEDIA_ROOT/uploads/<user>/<token>/, with their job and its result.
 
-The web server only stores the files. A task of the queue (`datasets_app.upload_jobs`) reads them in a separate process
-under limits. The request with its progress, the columns and the result are files beside the upload. They are replaced
-atomically: `job.json`, `columns.json` and `report.json`. The original name of a file is only displayed and used to
-guess its format. No path is ever built from it.
+The web server only stores the files. A task of the queue (`datasets_app.upload_jobs`, for studies
+`grading_app.study_import.import_jobs`) reads them in a separate process under limits. The request with its progress,
+the columns and the result are files beside the upload. They are replaced atomically: `job.json`, `columns.json` and
+`report.json`. The original name of a file is only displayed and used to guess its format. No path of an upload is ever
+built from it.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from datasets_app.importing.records import Remark, Report
 TOKEN = re.compile(r"[0-9a-f]{32}\Z")
 PARTS = ("items", "images", "norms")
 MOST_BYTES = {"items": LIMITS.file_bytes, "images": LIMITS.file_bytes, "norms": LIMITS.table_bytes}
+RESULTS = ("columns", "report", "job")
 KEPT_SECONDS = 24 * 3600
 KEPT_PER_USER = 5
 MIB = 2**20
@@ -43,18 +45,24 @@ class TooLarge(Exception):
     """A file above the size limit. `part` is "items", "images" or "norms"."""
 
     def __init__(self, part: str) -> None:
-        super().__init__(f"has more than {MOST_BYTES[part] // MIB} MiB")
+        super().__init__(f"has more than {get_most_bytes(part) // MIB} MiB")
         self.part = part
+
+
+def get_most_bytes(part: str) -> int:
+    """Return the size limit of a part. A file of a study may have as many bytes as a file of items."""
+    return MOST_BYTES.get(part, LIMITS.file_bytes)
 
 
 @dataclass(frozen=True)
 class Job:
-    """A request to find an upload's "columns", to "check" its items, to "import" them, or to import "norms".
+    """A request to find an upload's "columns", to "check" its content, to "import" it, or to import "norms".
 
     The kind "parametric" builds the space in the file; `mapping` then has how it is resolved, and `total` its cases.
 
     `state` goes from "queued" through "reading" and "saving" to "done" or "failed". The upload's report contains the
-    result of a finished job. A finished import also has `dataset`, as [slug, version]. A failed job has an error.
+    result of a finished job. A finished import also has `dataset`, as [slug, version], or `experiment`, a slug. A
+    failed job has an error.
     """
 
     key: str
@@ -69,6 +77,7 @@ class Job:
     entered: Mapping[str, str] | None = None
     saving_since: float = 0.0
     dataset: list[Any] | None = None
+    experiment: str = ""
 
     @property
     def is_active(self) -> bool:
@@ -104,7 +113,8 @@ class Outcome:
 class PendingUpload:
     """An upload between its two steps. `names` maps parts to original file names; `about` has dataset fields.
 
-    `norms_of` is the key of the draft that gets the norms of the upload; None for an upload of items.
+    `norms_of` is the key of the draft that gets the norms of the upload; None for an upload of items. `task` is the
+    dotted name of the task that performs its jobs.
     """
 
     folder: Path
@@ -112,6 +122,7 @@ class PendingUpload:
     names: Mapping[str, str]
     about: Mapping[str, str]
     norms_of: int | None = None
+    task: str = READ_UPLOAD
 
     @property
     def token(self) -> str:
@@ -119,15 +130,16 @@ class PendingUpload:
 
     @property
     def table_name(self) -> str:
-        """Return the name of the items file, or of the only file, a table of norms.
+        """Return the name of the items file, of the only file, a table of norms, or of the files of a study.
 
         A template cannot use `names.items`, which is the dict's method.
         """
-        return self.names.get("items", "") or self.names.get("norms", "")
+        return self.names.get("items", "") or self.names.get("norms", "") or ", ".join(self.file_names)
 
     @property
     def file_names(self) -> list[str]:
-        return [self.names[part] for part in PARTS if part in self.names]
+        others = [part for part in self.names if part not in PARTS]
+        return [self.names[part] for part in (*PARTS, *others) if part in self.names]
 
     @property
     def files(self) -> dict[str, FileToRead]:
@@ -136,17 +148,17 @@ class PendingUpload:
     @property
     def table(self) -> TableColumns | None:
         """Return the columns, or None until a worker has found them."""
-        content = self._load("columns")
+        content = self.load("columns")
         return TableColumns(**content) if content else None
 
     @property
     def job(self) -> Job | None:
-        content = self._load("job")
+        content = self.load("job")
         return Job(**content) if content else None
 
     @property
     def outcome(self) -> Outcome | None:
-        content = self._load("report")
+        content = self.load("report")
         if content is None:
             return None
         content |= {name: report_from_json(content[name]) for name in ("report", "norms_report")}
@@ -171,7 +183,13 @@ class PendingUpload:
     def describe(self, slug: str, about: Mapping[str, str]) -> PendingUpload:
         """Store another name and description, and return the changed upload."""
         changed = replace(self, slug=slug, about=dict(about))
-        content = {"slug": slug, "names": self.names, "about": dict(about), "norms_of": self.norms_of}
+        content = {
+            "slug": slug,
+            "names": self.names,
+            "about": dict(about),
+            "norms_of": self.norms_of,
+            "task": self.task,
+        }
         changed.store("about", content)
         return changed
 
@@ -197,7 +215,7 @@ class PendingUpload:
     def _enqueue(self, job: Job) -> None:
         from django_q.tasks import async_task
 
-        async_task(READ_UPLOAD, self.folder.parent.name, self.token, job.key, save=False, timeout=TASK_SECONDS)
+        async_task(self.task, self.folder.parent.name, self.token, job.key, save=False, timeout=TASK_SECONDS)
 
     def put_job(self, job: Job) -> None:
         self.store("job", asdict(job))
@@ -208,7 +226,8 @@ class PendingUpload:
         draft.write_text(json.dumps(content))
         draft.replace(self.folder / f"{name}.json")
 
-    def _load(self, name: str) -> Any:
+    def load(self, name: str) -> Any:
+        """Return the content that `store` wrote, or None."""
         try:
             return json.loads((self.folder / f"{name}.json").read_text())
         except FileNotFoundError:
@@ -216,11 +235,11 @@ class PendingUpload:
 
     def forget_result(self) -> None:
         """Delete the columns, the report and the job of earlier files, before new files are read."""
-        for name in ("columns", "report", "job"):
+        for name in RESULTS:
             (self.folder / f"{name}.json").unlink(missing_ok=True)
 
     def remove_files(self) -> None:
-        for part in PARTS:
+        for part in self.names:
             (self.folder / part).unlink(missing_ok=True)
 
     def discard(self) -> None:
@@ -249,6 +268,7 @@ def stage_upload(
     about: Mapping[str, str],
     kept: PendingUpload | None = None,
     norms_of: int | None = None,
+    task: str = READ_UPLOAD,
 ) -> PendingUpload:
     """Store uploaded files (part -> UploadedFile) until their mapping is complete.
 
@@ -260,7 +280,7 @@ def stage_upload(
     folder = kept.folder if kept else _folder_of(user) / secrets.token_hex(16)
     folder.mkdir(parents=True, mode=0o700, exist_ok=True)
     names = {**(kept.names if kept else {}), **{part: file.name for part, file in files.items()}}
-    waiting = PendingUpload(folder, slug, names, about, norms_of)
+    waiting = PendingUpload(folder, slug, names, about, norms_of, task)
     try:
         for part, file in files.items():
             (folder / f".{part}.new").unlink(missing_ok=True)
@@ -278,12 +298,13 @@ def stage_upload(
     return waiting.describe(slug, about)
 
 
-def find_upload(user_key: Any, token: str) -> PendingUpload | None:
-    """Return the user's own upload with this token, or None if it does not exist."""
+def find_upload(user_key: Any, token: str, task: str = READ_UPLOAD) -> PendingUpload | None:
+    """Return the user's own upload with this token for this task, or None if it does not exist."""
     folder = _uploads() / str(int(user_key)) / token
     if not TOKEN.match(token) or not (folder / "about.json").is_file():
         return None
-    return PendingUpload(folder, **json.loads((folder / "about.json").read_text()))
+    found = PendingUpload(folder, **json.loads((folder / "about.json").read_text()))
+    return found if found.task == task else None
 
 
 def mapping_errors(remarks: list[Remark]) -> dict[str, str]:
@@ -306,7 +327,7 @@ def copy_file(part: str, file: Any, target: Path) -> None:
     with target.open("xb") as out:
         for chunk in file.chunks():
             size += len(chunk)
-            if size > MOST_BYTES[part]:
+            if size > get_most_bytes(part):
                 raise TooLarge(part)
             out.write(chunk)
 

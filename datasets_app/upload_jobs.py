@@ -6,6 +6,7 @@ A job may start twice, on two machines. The upload's lock and the job's key ensu
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -26,17 +27,18 @@ from datasets_app.parametric.seeds import SEED
 from datasets_app.parametric.spaces import resolve
 from datasets_app.parametric.spec import SpaceError, read_space
 from datasets_app.parametric_datasets import SpaceFiles, create_parametric_dataset
-from datasets_app.pending_uploads import Job, PendingUpload, find_upload
+from datasets_app.pending_uploads import READ_UPLOAD, Job, PendingUpload, find_upload
 
 FAILED = "the worker failed; its log says why"
+Perform = Callable[[PendingUpload, Job, User], str]
 
 
-def run_job(user_key: int, token: str, key: str) -> str:
+def run_job(user_key: int, token: str, key: str, *, task: str = READ_UPLOAD, perform: Perform | None = None) -> str:
     """Perform the job with this key in a worker. Return its final state as text.
 
-    A second call for the same job does nothing.
+    A second call for the same job does nothing. perform: for uploads of another task than datasets have.
     """
-    waiting = find_upload(user_key, token)
+    waiting = find_upload(user_key, token, task)
     if waiting is None:
         return "discarded"
     with waiting.held() as free:
@@ -44,7 +46,7 @@ def run_job(user_key: int, token: str, key: str) -> str:
         if not free or job is None or job.key != key or not job.is_active:
             return "done by another worker"
         try:
-            return _perform(waiting, job, User.objects.get(pk=user_key))
+            return (perform or _perform)(waiting, job, User.objects.get(pk=user_key))
         except FileNotFoundError:
             if waiting.folder.exists():
                 raise
@@ -54,7 +56,7 @@ def run_job(user_key: int, token: str, key: str) -> str:
 def _perform(waiting: PendingUpload, job: Job, user: User) -> str:
     stored = _stored_before(waiting, job, user)
     if stored:
-        return _finish(waiting, job, dataset=[stored.slug, stored.version])
+        return finish(waiting, job, dataset=[stored.slug, stored.version])
     job = replace(job, state="reading", seen_at=time.time())
     waiting.put_job(job)
 
@@ -64,7 +66,7 @@ def _perform(waiting: PendingUpload, job: Job, user: User) -> str:
     try:
         if job.kind == "columns":
             waiting.store("columns", read_table_columns(waiting.files["items"], watch=watch)._asdict())
-            return _finish(waiting, job)
+            return finish(waiting, job)
         if job.kind == "norms":
             return _import_norms(waiting, job, user, watch)
         if job.kind == "parametric":
@@ -72,12 +74,12 @@ def _perform(waiting: PendingUpload, job: Job, user: User) -> str:
         reading, norms = read_upload(waiting.files, job.mapping or {}, watch=watch)
         return _conclude(waiting, job, user, reading, norms)
     except FileError as error:
-        return _finish(waiting, job, state="failed", error=str(error))
+        return finish(waiting, job, state="failed", error=str(error))
     except FileNotFoundError:
         raise
     except Exception:
         _report(waiting, job, Reading([], [], {}, "", "", Report()), NormReading(), FAILED)
-        _finish(waiting, job, state="failed", error=FAILED)
+        finish(waiting, job, state="failed", error=FAILED)
         raise
 
 
@@ -92,7 +94,7 @@ def _conclude(waiting: PendingUpload, job: Job, user: User, reading: Reading, no
         except CurationError as refusal:
             error = str(refusal)
     _report(waiting, job, reading, norms, error)
-    return _finish(waiting, job, dataset=[dataset.slug, dataset.version] if dataset else None)
+    return finish(waiting, job, dataset=[dataset.slug, dataset.version] if dataset else None)
 
 
 def _import_norms(waiting: PendingUpload, job: Job, user: User, watch: Watch) -> str:
@@ -114,7 +116,7 @@ def _import_norms(waiting: PendingUpload, job: Job, user: User, watch: Watch) ->
         except (CurationError, TransitionError) as refusal:
             error = str(refusal)
     _report(waiting, job, Reading([], [], {}, "", "", Report()), norms, error)
-    return _finish(waiting, job)
+    return finish(waiting, job)
 
 
 def _build_space(waiting: PendingUpload, job: Job, user: User) -> str:
@@ -138,8 +140,8 @@ def _build_space(waiting: PendingUpload, job: Job, user: User) -> str:
         files = SpaceFiles(text, waiting.table_name)
         dataset = create_parametric_dataset(space, files, slug=waiting.slug, by=user, watch=watch, **waiting.about)
     except (SpaceError, CurationError) as refusal:
-        return _finish(waiting, job, state="failed", error=str(refusal))
-    return _finish(waiting, job, dataset=[dataset.slug, dataset.version])
+        return finish(waiting, job, state="failed", error=str(refusal))
+    return finish(waiting, job, dataset=[dataset.slug, dataset.version])
 
 
 def _report(waiting: PendingUpload, job: Job, reading: Reading, norms: NormReading, error: str) -> None:
@@ -148,10 +150,11 @@ def _report(waiting: PendingUpload, job: Job, reading: Reading, norms: NormReadi
     waiting.store("report", counts | reports)
 
 
-def _finish(waiting: PendingUpload, job: Job, **how: Any) -> str:
+def finish(waiting: PendingUpload, job: Job, **how: Any) -> str:
+    """Record the end of a job, and delete the files of an upload that was imported. Return the state as text."""
     ended = replace(job, **{"state": "done", **how}, seen_at=time.time())
     waiting.put_job(ended)
-    if ended.dataset or (ended.kind == "norms" and ended.state == "done"):
+    if ended.dataset or ended.experiment or (ended.kind == "norms" and ended.state == "done"):
         waiting.remove_files()
     return f"{ended.kind}: {ended.state}"
 

@@ -14,6 +14,7 @@ from grading_app.judging.judge_plan import judge
 from grading_app.judging.verdict_reader import read_verdicts
 from grading_app.reports.cached_aggregates import TASK, compute_rows
 from grading_app.scoring.grading import grade
+from grading_app.study_import.import_jobs import run_import
 from runs_app.grading_interface import GRADE
 from runs_app.models import Experiment, Run, Wave
 from runs_app.planning.work import PlanError
@@ -60,6 +61,11 @@ def snapshot_experiment(pk: int, label: str, reason: str, user: int) -> str:
     except SnapshotError as problem:
         record_changes([(experiment, "", "not made")], by=by, reason=str(problem), what="snapshot")
         return str(problem)
+
+
+def import_uploaded_study(user_key: int, token: str, key: str) -> str:
+    """Perform the job with this key on a study that a user uploaded. Return its final state as text."""
+    return run_import(int(user_key), token, key)
 
 
 def ask_judges(experiment: Experiment, *, by: str) -> int:

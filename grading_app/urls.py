@@ -22,6 +22,7 @@ from grading_app.views import (
     results,
     share_links,
     snapshots,
+    study_import,
 )
 from grading_app.views.explorer import explorer, explorer_figure
 from grading_app.views.leaderboard import cost_figure_view
@@ -42,6 +43,8 @@ urlpatterns = [
     ),
 ]
 urlpatterns += [
+    path("experiments/new/import/", study_import.study_import_new, name="study_import_new"),
+    path("experiments/new/import/<slug:token>/", study_import.study_import, name="study_import"),
     path("experiments/<slug:slug>/snapshots/", snapshots.snapshot_make, name="snapshot_make"),
     path("experiments/<slug:slug>/snapshots/<slug:digest>.zip", snapshots.snapshot_file, name="snapshot_file"),
 ]

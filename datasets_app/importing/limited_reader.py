@@ -91,6 +91,22 @@ def read_norm_table(
         return reading
 
 
+def run_reader(
+    scratch: ScratchFolder,
+    function: str,
+    files: Mapping[str, FileToRead],
+    limits: Limits = LIMITS,
+    watch: Watch | None = None,
+    **more: Any,
+) -> None:
+    """Run `function`, "module:name", in a separate process with (request, folder of results, limits).
+
+    It reads the files that the request names, and writes its results into the scratch folder. Raise FileError if the
+    process fails.
+    """
+    _run(scratch, function, files, limits, limits.reader_seconds, watch, **more)
+
+
 def _run(
     scratch: ScratchFolder,
     task: str,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import importlib
 import io
 import json
 import os
@@ -44,9 +45,18 @@ def perform(request: dict[str, Any]) -> None:
     limits = Limits(**request["limits"])
     out = Path(request["out"])
     try:
-        {"columns": _read_columns, "items": _read_items, "norms": _read_norms}[request["task"]](request, out, limits)
+        _find_task(request["task"])(request, out, limits)
     except FileError as error:
         (out / REFUSAL).write_text(json.dumps(str(error)))
+
+
+def _find_task(name: str) -> Callable[[dict[str, Any], Path, Any], None]:
+    """Return the function of this module for the task, or the function that "module:name" names."""
+    module, _, function = name.partition(":")
+    if function:
+        named: Callable[[dict[str, Any], Path, Any], None] = getattr(importlib.import_module(module), function)
+        return named
+    return {"columns": _read_columns, "items": _read_items, "norms": _read_norms}[name]
 
 
 def _read_columns(request: dict[str, Any], out: Path, limits: Any) -> None:
@@ -77,7 +87,7 @@ def _read_items(request: dict[str, Any], out: Path, limits: Any) -> None:
             images=images and (Path(images[0]) if Path(images[0]).is_dir() else _open(*images)),
             limits=limits,
             scratch=ScratchFolder.at(out),
-            watch=_progress(out),
+            watch=report_progress(out),
         )
     norms = NormReading()
     if reading.ok and "norms" in files:
@@ -103,7 +113,7 @@ def _open(path: str, name: str) -> Any:
     return io.BufferedReader(raw)
 
 
-def _progress(out: Path) -> Callable[[int], None]:
+def report_progress(out: Path) -> Callable[[int], None]:
     """Return a function that writes the number of rows read, at most twice a second."""
     due = time.monotonic() + EVERY_S
 

@@ -44,7 +44,7 @@ def _read(path: Path, format_name: str) -> Study:
         _check_folder(path)
     fitting = [FORMATS[format_name]] if format_name else [one for one in FORMATS.values() if one.recognises(path)]
     if not fitting:
-        raise StudyError([f"{path}: no known format; name one with --format: {', '.join(FORMATS)}"])
+        raise StudyError([f"{path.name}: no known format; name one with --format: {', '.join(FORMATS)}"])
     return fitting[0].read(path)
 
 

@@ -50,6 +50,7 @@ MOST_IMAGE = 64 * 2**20
 IMAGE_NAME = re.compile(rf"{IMAGES}([0-9a-f]{{64}})\.(jpeg|png)\Z")
 ROWS_OF, KEYS = "import_rows_", "import_keys_"  # The prefixes of temporary tables.
 PLACEHOLDER = "imported"
+WHAT = "import"  # Of the history's row.
 BROKEN = (zipfile.BadZipFile, OSError, EOFError, ValueError, KeyError, TypeError, AttributeError, RecursionError)
 
 
@@ -132,7 +133,7 @@ class _Import:
         experiment = Experiment.objects.get(pk=key)
         self._drop()
         reason = f"Imported from the snapshot {self.file_name}"[:500]
-        record_changes([(experiment, "", self.content[:12])], by=self.owner, reason=reason, what="import")
+        record_changes([(experiment, "", self.content[:12])], by=self.owner, reason=reason, what=WHAT)
         return SnapshotImport(experiment, self.content, self.rows, self.renamed)
 
     # --- loading ------------------------------------------------------------------------------------------------------

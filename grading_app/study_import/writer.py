@@ -78,16 +78,21 @@ class _Rows:
 
 
 @transaction.atomic
-def write_study(study: Study, slug: str, owner: User) -> ImportReport:
+def write_study(study: Study, slug: str, owner: User, dataset: Dataset | None = None) -> ImportReport:
     """Write the study under this name, or add the trials that an earlier import of it did not have.
 
-    Raise StudyError if the name belongs to another experiment or dataset, or if a trial names an unknown item.
+    dataset: an approved dataset with the items of the study, by key; None to create one from the study. Raise
+    StudyError if the name belongs to another experiment or dataset, or if a trial names an unknown item.
     """
     experiment = Experiment.objects.select_for_update().filter(slug=slug).first()
     if experiment is None:
-        experiment = _create_experiment(study, slug, owner)
+        experiment = _create_experiment(study, slug, owner, dataset or _create_dataset(study, slug, owner))
     elif experiment.imported_from != study.tool:
         raise StudyError([f"the experiment {slug} exists and is not an import from {study.tool}: choose another name"])
+    elif dataset is not None and dataset != experiment.dataset:
+        raise StudyError([f"the experiment {slug} has the dataset {experiment.dataset}: choose another name"])
+    if dataset is not None:
+        _check_items(study, dataset)
     rows = _referenced_rows(study, experiment, owner)
     report = ImportReport(experiment, len(rows.items), len(rows.runs), notes=list(study.notes))
     trials = study.trials()
@@ -102,7 +107,16 @@ def write_study(study: Study, slug: str, owner: User) -> ImportReport:
 # --- the design -------------------------------------------------------------------------------------------------------
 
 
-def _create_experiment(study: Study, slug: str, owner: User) -> Experiment:
+def _check_items(study: Study, dataset: Dataset) -> None:
+    """Raise StudyError if the dataset does not have an item of the study."""
+    if dataset.status != Dataset.Status.APPROVED:
+        raise StudyError([f"the dataset {dataset} is not approved"])
+    known = set(dataset.items.values_list("key", flat=True))
+    if missing := [f"the dataset {dataset} has no item {one.key!r}" for one in study.items if one.key not in known]:
+        raise StudyError(missing)
+
+
+def _create_dataset(study: Study, slug: str, owner: User) -> Dataset:
     if Dataset.objects.filter(slug=slug).exists():
         raise StudyError([f"the dataset {slug} exists: choose another name"])
     dataset = Dataset.objects.create(
@@ -131,6 +145,10 @@ def _create_experiment(study: Study, slug: str, owner: User) -> Experiment:
         batch_size=BATCH,
     )
     curation.approve(dataset, by=owner, reason=REASON.format(tool=study.tool))
+    return dataset
+
+
+def _create_experiment(study: Study, slug: str, owner: User, dataset: Dataset) -> Experiment:
     samples = max((trial.sample_idx for trial in study.trials()), default=0) + 1
     return Experiment.objects.create(
         slug=slug,

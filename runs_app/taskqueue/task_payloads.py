@@ -18,6 +18,7 @@ FUNCTIONS: Final = frozenset(
         "datasets_app.tasks.read_upload",
         "grading_app.tasks.compute_aggregates",
         "grading_app.tasks.grade_experiment",
+        "grading_app.tasks.import_uploaded_study",
         "grading_app.tasks.snapshot_experiment",
         "runs_app.tasks.drain",
         "runs_app.tasks.make_preflight",

@@ -8,6 +8,7 @@ from typing import Any
 
 from django.db import transaction
 
+from datasets_app.models import Dataset
 from evalsite.lib.ops.commands import OutputCommand, add_user, refuse_input, resolve_owner
 from evalsite.lib.text.hashing import slugify_name
 from grading_app.study_import.importers import FORMATS, read_study
@@ -23,6 +24,12 @@ class Command(OutputCommand):
         parser.add_argument("--format", default="", choices=["", *FORMATS], metavar="|".join(FORMATS))
         parser.add_argument("--name", default="", metavar="SLUG", help="of the experiment and its dataset")
         parser.add_argument("--dry-run", action="store_true", help="read and check everything, and write nothing")
+        parser.add_argument(
+            "--dataset",
+            default="",
+            metavar="SLUG@V",
+            help="an approved dataset with its items; default: created",
+        )
         add_user(parser, "who owns the experiment; default: the only superuser")
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -30,7 +37,9 @@ class Command(OutputCommand):
         try:
             study = read_study(options["path"], options["format"])
             with transaction.atomic():
-                report = write_study(study, options["name"] or slugify_name(study.name), owner)
+                report = write_study(
+                    study, options["name"] or slugify_name(study.name), owner, _find_dataset(options["dataset"])
+                )
                 transaction.set_rollback(options["dry_run"])
         except StudyError as error:
             refuse_input(str(error))
@@ -47,3 +56,12 @@ class Command(OutputCommand):
             self.say(f"  {report.skipped} trials were there already")
         for note in report.notes:
             self.say(f"  {note}")
+
+
+def _find_dataset(reference: str) -> Dataset | None:
+    if not reference:
+        return None
+    found: Dataset | None = Dataset.objects.named(reference).first()
+    if found is None:
+        refuse_input(f"--dataset: there is no dataset {reference!r}")
+    return found

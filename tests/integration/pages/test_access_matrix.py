@@ -139,6 +139,8 @@ MATRIX = {
     "dataset_list": READERS,
     "dataset_new": MEMBERS,
     "parametric_new": MEMBERS,
+    "study_import_new": MEMBERS,
+    "study_import": Row((TO_LOGIN, GONE, GONE, GONE, GONE, GONE), "somebody-elses-upload"),
     "dataset_import": Row((TO_LOGIN, GONE, GONE, GONE, GONE, GONE), "somebody-elses-upload"),
     "dataset_detail": of_group("dataset version"),
     "dataset_table": of_group("dataset version"),

@@ -1,0 +1,179 @@
+"""The jobs of a worker on an uploaded study: a dry run ("check"), and the import itself.
+
+Both read the files again and do the same; a dry run takes everything back. So its report is what the import does.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from django.contrib.auth.models import User
+from django.db import DataError, IntegrityError, transaction
+
+from datasets_app.importing.records import FileError
+from datasets_app.models import Dataset, StatusChange
+from datasets_app.pending_uploads import Job, PendingUpload
+from datasets_app.upload_jobs import FAILED, finish, run_job
+from evalsite.lib.text.hashing import slugify_name
+from grading_app.export.snapshot_check import SnapshotFileError
+from grading_app.study_import.importers import FORMATS
+from grading_app.study_import.snapshot_import import WHAT, import_snapshot
+from grading_app.study_import.study import MOST_PROBLEMS, Study, StudyError, StudyTrial
+from grading_app.study_import.upload_reader import place_files, read_study_upload, safe_name
+from grading_app.study_import.writer import write_study
+from runs_app.models import Experiment
+
+TASK = "grading_app.tasks.import_uploaded_study"
+REPORT = "report"
+EVERY_S = 1.0
+MOST_NOTES = 200
+LINKS = "relationships"  # In the names of tables that only link rows.
+
+
+@dataclass
+class StudyReport:
+    """What an import takes, or the problems that prevent it. counts: pairs of a label and a number.
+
+    renamed: pairs of a name in the files and its name here. problem_count: with the problems that are not stored.
+    """
+
+    source: str = ""
+    experiment: str = ""
+    dataset: list[Any] = field(default_factory=list)
+    counts: list[tuple[str, int]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    renamed: list[tuple[str, str]] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    problem_count: int = 0
+
+    @property
+    def is_ok(self) -> bool:
+        return not self.problem_count
+
+    @property
+    def target(self) -> str:
+        """Return the name of the experiment, or of the dataset of a bundle without one."""
+        return self.experiment or "@".join(map(str, self.dataset))
+
+
+def load_report(waiting: PendingUpload) -> StudyReport | None:
+    content = waiting.load(REPORT)
+    return StudyReport(**content) if content else None
+
+
+def run_import(user_key: int, token: str, key: str) -> str:
+    """Perform the job with this key on a user's upload. Return its final state as text."""
+    return run_job(user_key, token, key, task=TASK, perform=_perform)
+
+
+def _perform(waiting: PendingUpload, job: Job, user: User) -> str:
+    if (stored := _stored_before(waiting, job, user)) is not None:
+        return finish(waiting, job, **stored)
+    job = replace(job, state="reading", seen_at=time.time())
+    waiting.put_job(job)
+    try:
+        report = _import(waiting, job, user)
+    except (StudyError, SnapshotFileError, FileError) as error:
+        found = error.problems if isinstance(error, StudyError) else [str(error)]
+        waiting.store(REPORT, asdict(StudyReport(problems=found[:MOST_PROBLEMS], problem_count=len(found))))
+        return finish(waiting, job)
+    except FileNotFoundError:
+        raise
+    except Exception:
+        finish(waiting, job, state="failed", error=FAILED)
+        raise
+    waiting.store(REPORT, asdict(report))
+    done = {"experiment": report.experiment, "dataset": report.dataset} if job.kind == "import" else {}
+    return finish(waiting, waiting.job or job, **done)
+
+
+def _import(waiting: PendingUpload, job: Job, user: User) -> StudyReport:
+    wanted = job.mapping or {}
+    reading = read_study_upload(waiting.files, wanted.get("format", ""), watch=_reading(waiting, job))
+    job = replace(job, state="saving", seen_at=time.time(), saving_since=time.time())
+    waiting.put_job(job)
+    if reading.study is None:
+        return _take_snapshot(place_files(list(waiting.files.values()), reading.scratch.path / "archive"), job, user)
+    try:
+        return _take_study(_watched(reading.study, waiting, job), job, user)
+    except (DataError, IntegrityError, ValueError) as error:
+        raise StudyError([f"the database refuses a value of the study: {str(error).splitlines()[0][:300]}"]) from error
+
+
+def _take_study(study: Study, job: Job, user: User) -> StudyReport:
+    wanted = job.mapping or {}
+    dataset = Dataset.objects.filter(pk=wanted.get("dataset") or 0).first()
+    if wanted.get("dataset") and dataset is None:
+        raise StudyError(["the dataset that you chose was deleted: choose another one"])
+    with transaction.atomic():
+        made = write_study(study, wanted.get("slug") or slugify_name(study.name), user, dataset)
+        transaction.set_rollback(job.kind == "check")
+    counts = {
+        "Items": made.items, "Conditions": made.conditions, "Trials": made.trials, "Failed trials": made.failed,
+        "Attempts": made.attempts, "Scores": made.gradings, "Trials that are here already": made.skipped,
+    }  # fmt: skip
+    notes = list(made.notes)
+    if dataset is not None:
+        notes.append(f"Texts, categories and norms are those of {dataset}; those in the files are not taken.")
+    return StudyReport(
+        source=FORMATS[study.tool].label if study.tool in FORMATS else study.tool,
+        experiment=made.experiment.slug,
+        counts=list(counts.items()),
+        notes=notes[:MOST_NOTES],
+    )
+
+
+def _take_snapshot(path: Path, job: Job, user: User) -> StudyReport:
+    made = import_snapshot(path, user, dry_run=job.kind == "check")
+    notes = []
+    if (job.mapping or {}).get("slug") or (job.mapping or {}).get("dataset"):
+        notes.append("A snapshot or bundle has its own names and dataset; those that you entered are not used.")
+    return StudyReport(
+        source="Evalsite snapshot",
+        experiment=made.experiment.slug,
+        counts=[(name.capitalize(), number) for name, number in made.rows.items() if number and LINKS not in name],
+        notes=notes,
+        renamed=made.renamed,
+    )
+
+
+def _reading(waiting: PendingUpload, job: Job) -> Callable[[int], None]:
+    def watch(rows: int) -> None:
+        waiting.put_job(replace(job, rows=rows, seen_at=time.time()))
+
+    return watch
+
+
+def _watched(study: Study, waiting: PendingUpload, job: Job) -> Study:
+    """Return the study; reading its trials updates the progress of the job."""
+
+    def trials() -> Iterator[StudyTrial]:
+        due = time.monotonic() + EVERY_S
+        for number, one in enumerate(study.trials(), start=1):
+            if time.monotonic() >= due:
+                due = time.monotonic() + EVERY_S
+                waiting.put_job(replace(job, rows=number, seen_at=time.time()))
+            yield one
+
+    return replace(study, trials=trials)
+
+
+def _stored_before(waiting: PendingUpload, job: Job, user: User) -> dict[str, Any] | None:
+    """Return what a killed worker imported from a snapshot before it could record it in the job, or None.
+
+    Studies of other tools need no such check: a second import of the same trials adds nothing.
+    """
+    if job.kind != "import" or not job.saving_since:
+        return None
+    since = datetime.fromtimestamp(job.saving_since, UTC)
+    name = safe_name(waiting.file_names[0])
+    mine = StatusChange.objects.filter(what=WHAT, by=user, at__gte=since, reason__endswith=name)
+    for change in mine.select_related("content_type").order_by("pk")[:1]:
+        row: Any = change.content_type.get_object_for_this_type(pk=change.object_id)
+        return {"experiment": row.slug} if isinstance(row, Experiment) else {"dataset": [row.slug, row.version]}
+    return None

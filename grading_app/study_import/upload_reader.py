@@ -1,0 +1,120 @@
+"""The reading of an uploaded study in a process of its own, without keys or database, under limits.
+
+`limited_reader.run_reader` runs `read` in that process, and `read_study_upload` in the worker takes over its results.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from datasets_app.importing.archives import DAMAGED
+from datasets_app.importing.limited_reader import FileToRead, Watch, run_reader
+from datasets_app.importing.limits import LIMITS, MIB, Limits
+from datasets_app.importing.reader_process import report_progress
+from datasets_app.importing.records import ScratchFolder
+from grading_app.export.snapshot_archive import SUMS
+from grading_app.study_import.study import Study, StudyError
+from grading_app.study_import.study_files import load_study_files, write_study_files
+
+READER = "grading_app.study_import.upload_reader:read"
+SNAPSHOT = "snapshot"
+PROBLEMS, IS_SNAPSHOT = "problems.json", "snapshot"
+STUDY = "study"  # The folder of several files; a study without a name is called so.
+ODD = re.compile(r"[^\w. ()+,=@-]")
+LONGEST_NAME = 120
+
+
+@dataclass
+class StudyReading:
+    """The result of reading an upload: a study, or None for the archive of a snapshot or bundle."""
+
+    study: Study | None
+    scratch: ScratchFolder
+
+
+def read_study_upload(
+    files: Mapping[str, FileToRead], format_name: str, limits: Limits = LIMITS, watch: Watch | None = None
+) -> StudyReading:
+    """Read the files in a separate process. Raise FileError or StudyError if they cannot be imported."""
+    scratch = ScratchFolder()
+    run_reader(scratch, READER, files, limits, watch, format=format_name)
+    if (scratch.path / PROBLEMS).exists():
+        raise StudyError(json.loads((scratch.path / PROBLEMS).read_text(encoding="utf-8")))
+    if (scratch.path / IS_SNAPSHOT).exists():
+        return StudyReading(None, scratch)
+    return StudyReading(load_study_files(scratch.path), scratch)
+
+
+def read(request: Mapping[str, Any], out: Path, limits: Limits) -> None:
+    """Read the files of the request in the limited process, and write the study or its problems into the folder."""
+    from grading_app.study_import.importers import read_study
+
+    given = [FileToRead(Path(path), name) for path, name in request["files"].values()]
+    format_name = request["format"]
+    try:
+        if format_name in ("", SNAPSHOT) and is_snapshot(given[0].path):
+            if len(given) > 1:
+                raise StudyError([f"{given[0].name} is a snapshot or bundle: choose it alone"])
+            _check_size(given[0], limits)
+            (out / IS_SNAPSHOT).touch()
+        elif format_name == SNAPSHOT:
+            raise StudyError([f"{given[0].name} is no snapshot or bundle of Evalsite"])
+        else:
+            study = read_study(place_files(given, out / STUDY), format_name)
+            write_study_files(study, out, report_progress(out))
+    except StudyError as error:
+        (out / PROBLEMS).write_text(json.dumps(_without_paths(error.problems, out)), encoding="utf-8")
+
+
+def is_snapshot(path: Path) -> bool:
+    """Return whether the file is a zip with the parts that every snapshot and bundle has."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return {SUMS, "counts.json"} <= set(archive.namelist())
+    except DAMAGED:
+        return False
+
+
+def _check_size(file: FileToRead, limits: Limits) -> None:
+    """Raise StudyError for an archive that unpacks to more than an upload may."""
+    with zipfile.ZipFile(file.path) as archive:
+        size = sum(part.file_size for part in archive.infolist())
+    if size > limits.unpacked_bytes:
+        most = limits.unpacked_bytes // MIB
+        raise StudyError([f"{file.name} unpacks to more than {most} MiB; import it with `manage.py import_snapshot`"])
+
+
+def place_files(given: list[FileToRead], folder: Path) -> Path:
+    """Put the files into a folder under names like their own. Return the path of the only file, or of the folder."""
+    folder.mkdir()
+    placed = []
+    for number, file in enumerate(given, start=1):
+        target = folder / safe_name(file.name)
+        if target.exists():
+            target = folder / f"{number}-{target.name}"
+        try:
+            os.link(file.path, target)  # A reader refuses symbolic links.
+        except OSError:
+            shutil.copyfile(file.path, target)
+        placed.append(target)
+    return placed[0] if len(placed) == 1 else folder
+
+
+def safe_name(name: str) -> str:
+    """Return the last part of a name, without the characters that a file system or a reader could take amiss."""
+    plain = ODD.sub("_", PurePosixPath(name.replace("\\", "/")).name).lstrip(".") or "file"
+    stem, dot, suffix = plain.rpartition(".")
+    return plain if len(plain) <= LONGEST_NAME or not dot else f"{stem[: LONGEST_NAME - 20]}.{suffix[:18]}"
+
+
+def _without_paths(problems: list[str], out: Path) -> list[str]:
+    """Return the problems without the path of the temporary folder."""
+    return [one.replace(f"{out / STUDY}/", "").replace("name one with --format", "choose one") for one in problems]

@@ -1,0 +1,124 @@
+"""The import of a study from files: upload with a dry run by a worker, then its report, then the import.
+
+Nothing is saved before the second step. The files and the entries remain until then, and after an error.
+"""
+
+from __future__ import annotations
+
+from django.contrib import messages
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.views.decorators.http import require_http_methods
+from django_htmx.http import HttpResponseClientRefresh
+
+from datasets_app import pending_uploads
+from datasets_app.models import Dataset
+from datasets_app.pending_uploads import Job, PendingUpload
+from evalsite.lib.permissions import members_only
+from evalsite.lib.web.choice_fields import fetch_choices
+from evalsite.lib.web.htmx import wants_part
+from grading_app.forms.study_import import StudyUploadForm
+from grading_app.study_import.import_jobs import TASK, load_report
+from grading_app.study_import.importers import FORMATS
+from runs_app.models import Experiment
+from runs_app.views.permissions import visible_experiment
+
+READ_OR_WRITE = ["GET", "HEAD", "POST"]
+
+
+@require_http_methods(READ_OR_WRITE)
+@members_only
+def study_import_new(request: HttpRequest) -> HttpResponse:
+    """Store the files and have a worker check them. The files remain if another field has an error."""
+    token = request.POST.get("upload", request.GET.get("upload", ""))
+    kept = pending_uploads.find_upload(request.user.pk, token, TASK)
+    sent = (request.POST, request.FILES) if request.method == "POST" else ()
+    form = StudyUploadForm(*sent, user=request.user, kept=kept, initial=dict(kept.about) if kept else None)
+    if request.method == "POST":
+        valid = form.is_valid()
+        waiting = _stage(request, form, kept)
+        if valid and waiting and form.is_valid():
+            waiting.forget_result()
+            waiting.ask("check", form.about())
+            return redirect("study_import", waiting.token)
+        if waiting:
+            form.keep(waiting)
+    fetch_choices(form)
+    return render(request, "grading_app/study_import_new.html", {"form": form, "formats": FORMATS.values()})
+
+
+def _stage(request: HttpRequest, form: StudyUploadForm, kept: PendingUpload | None) -> PendingUpload | None:
+    """Store the valid files that were sent, in place of all former ones, and return the upload; None for no files."""
+    parts, about = form.parts(), form.about()
+    if not parts:
+        return kept.describe(about["slug"], about) if kept else None
+    try:
+        waiting = pending_uploads.stage_upload(request.user, parts, slug=about["slug"], about=about, task=TASK)
+    except pending_uploads.TooLarge as error:
+        form.add_error("study", f"A file {error}.")
+        return kept
+    if kept:
+        kept.discard()
+    return waiting
+
+
+@require_http_methods(READ_OR_WRITE)
+@members_only
+def study_import(request: HttpRequest, token: str) -> HttpResponse:
+    """Show the progress of the worker, then the report of the dry run, and import the study."""
+    waiting = pending_uploads.find_upload(request.user.pk, token, TASK)
+    if waiting is None:
+        raise Http404
+    if request.method == "POST":
+        return _ask(request, waiting)
+    job, report = waiting.job, load_report(waiting)
+    if job and (job.experiment or job.dataset):
+        return HttpResponseClientRefresh() if wants_part(request) else _imported(request, job)
+    if job is None or job.is_active or report is None:
+        return _progress(request, waiting, job)
+    if wants_part(request):
+        return HttpResponseClientRefresh()
+    return render(request, "grading_app/study_import.html", {"waiting": waiting, "report": report})
+
+
+def _ask(request: HttpRequest, waiting: PendingUpload) -> HttpResponse:
+    """Perform the action of a button: discard the upload, check it again, or import it."""
+    if "discard" in request.POST:
+        waiting.discard()
+        messages.success(request, "The upload was discarded; nothing was saved.")
+        return redirect("study_import_new")
+    report, job = load_report(waiting), waiting.job
+    if "again" in request.POST:
+        waiting.ask_again()
+    elif "import" in request.POST and report and report.is_ok and job and not (job.experiment or job.dataset):
+        waiting.ask("import", waiting.about)
+    return redirect("study_import", waiting.token)
+
+
+def _progress(request: HttpRequest, waiting: PendingUpload, job: Job | None) -> HttpResponse:
+    context = {
+        "waiting": waiting,
+        "job": job,
+        "orphaned": waiting.is_orphaned,
+        "study": True,
+        "address": reverse("study_import", args=[waiting.token]),
+        "other_files": f"{reverse('study_import_new')}?upload={waiting.token}",
+    }
+    part = "datasets_app/partials/upload_progress.html"
+    return render(request, part if wants_part(request) else "grading_app/study_import_reading.html", context)
+
+
+def _imported(request: HttpRequest, job: Job) -> HttpResponse:
+    """Redirect to the results of the study, to the page of a design, or to the dataset of a bundle."""
+    if job.dataset:
+        dataset = Dataset.objects.visible_to(request.user).filter(slug=job.dataset[0], version=job.dataset[1]).first()
+        if dataset is None:
+            raise Http404
+        messages.success(request, f"{dataset} was imported.")
+        return redirect(dataset)
+    experiment = visible_experiment(request, job.experiment)
+    messages.success(request, f"{experiment} was imported.")
+    if experiment.status == Experiment.Status.DRAFT:
+        return redirect(experiment)
+    return redirect("experiment_results", experiment.slug)

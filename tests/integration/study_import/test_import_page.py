@@ -1,0 +1,302 @@
+"""Studies imported on a page: a dry run by a worker, its report, then the import. Nothing typed or sent is lost."""
+
+import shutil
+import time
+import zipfile
+from dataclasses import replace
+
+import pytest
+from django.contrib.auth.models import User
+from django.urls import reverse
+from django.utils.module_loading import import_string
+
+from datasets_app import curation, pending_uploads
+from datasets_app.importing import limited_reader
+from datasets_app.importing.limited_reader import FileToRead
+from datasets_app.importing.limits import LIMITS
+from datasets_app.models import Dataset
+from evalsite.lib import permissions
+from grading_app.export.snapshots import make_snapshot, path_of
+from grading_app.study_import.import_jobs import TASK
+from grading_app.study_import.importers import FORMATS
+from grading_app.study_import.study import StudyError
+from grading_app.study_import.upload_reader import read_study_upload
+from runs_app.models import Experiment, Trial
+from runs_app.taskqueue.task_payloads import FUNCTIONS
+from tests import factories
+from tests.factories.files import archive, upload
+from tests.integration.dataset_pages.conftest import do_now
+from tests.page_text import page_text
+
+pytestmark = pytest.mark.django_db
+HEAD = "model,run_id,image_id,dimension,sample_idx,status,rating,attempts,finish_reason,cost_usd,error,raw_response\n"
+ROWS = "small,one,Cat 1,valence,0,done,6,1,stop,0.001,,six\nsmall,one,Wall 2,valence,0,failed,,3,,,Error: lost,\n"
+ITEMS = "image_id,human_valence_mean,Category\nCat 1,6.1,Animal\nWall 2,3.9,Object\n"
+
+
+@pytest.fixture(autouse=True)
+def worker(monkeypatch):
+    """A worker that does each task as soon as it is queued."""
+    monkeypatch.setattr("django_q.tasks.async_task", do_now)
+
+
+@pytest.fixture(autouse=True)
+def media(settings, tmp_path):
+    settings.MEDIA_ROOT = tmp_path / "media"
+
+
+@pytest.fixture
+def researcher():
+    return factories.make_user("researcher", permissions.RESEARCHER)
+
+
+@pytest.fixture
+def member(client, researcher):
+    client.force_login(researcher)
+    return client
+
+
+def send(client, *files, upload_token="", **entries):
+    """Send the files and the entries of the first step. Return the response."""
+    content = {"study": list(files)} if files else {}
+    return client.post(reverse("study_import_new"), {**content, **entries, "upload": upload_token})
+
+
+def trials(text=HEAD + ROWS):
+    return upload(text, "trials.csv")
+
+
+def token_of(address):
+    return address.rstrip("/").rpartition("/")[2]
+
+
+def test_a_study_is_checked_then_imported_and_its_results_open(member, researcher):
+    address = send(member, trials(), upload(ITEMS, "images.csv"), slug="pilot").url
+    page = page_text(member.get(address))
+    assert "This study can be imported." in page
+    assert "<dt>Trials</dt><dd>2</dd>" in page
+    assert "<dt>Failed trials</dt><dd>1</dd>" in page
+    assert "The images are not in the files" in page
+    assert not Experiment.objects.exists()
+    assert not Dataset.objects.exists()
+    assert member.post(address, {"import": "1"}).url == address
+    results = member.get(address)
+    experiment = Experiment.objects.get()
+    assert results.url == reverse("experiment_results", args=["pilot"])
+    assert (experiment.owner, experiment.imported_from, experiment.dataset.slug) == (researcher, "oasis-llm", "pilot")
+    assert experiment.dataset.items.get(key="Cat 1").norms.get().mean == 6.1
+    assert member.get(results.url).status_code == 200
+
+
+def test_an_error_names_its_row_and_the_files_stay_for_the_next_attempt(member):
+    address = send(member, trials(HEAD + ROWS.replace("done,6", "done,9")), slug="pilot").url
+    page = page_text(member.get(address))
+    assert "These files cannot be imported." in page
+    assert "trials.csv, row 2: rating 9 is not on the scale from 1 to 7" in page
+    assert "Import study" not in page
+    member.post(address, {"import": "1"})
+    assert not Experiment.objects.exists()
+    form = page_text(member.get(reverse("study_import_new"), {"upload": token_of(address)}))
+    assert "Already uploaded: <strong>trials.csv</strong>" in form
+    assert 'value="pilot"' in form
+
+
+@pytest.mark.slow
+def test_a_name_in_use_is_changed_without_sending_the_files_again(member):
+    factories.make_dataset("taken")
+    address = send(member, trials(), slug="taken").url
+    assert "the dataset taken exists: choose another name" in page_text(member.get(address))
+    again = send(member, upload_token=token_of(address), slug="free").url
+    assert again == address
+    assert "This study can be imported." in page_text(member.get(address))
+    member.post(address, {"import": "1"})
+    assert Experiment.objects.get().slug == "free"
+
+
+def test_an_invalid_entry_keeps_the_files_and_the_other_entries(member):
+    page = page_text(send(member, trials(), slug="pilot", format="unknown", upload_token=""))
+    assert "Already uploaded: <strong>trials.csv</strong>" in page
+    assert 'value="pilot"' in page
+
+
+@pytest.mark.slow
+def test_new_files_replace_all_former_ones(member):
+    first = send(member, trials(), upload(ITEMS, "images.csv")).url
+    second = send(member, trials(), upload_token=token_of(first), slug="pilot").url
+    assert member.get(first).status_code == 404
+    assert "2 images have no human means." in page_text(member.get(second))
+
+
+@pytest.mark.slow
+def test_answers_are_imported_onto_a_dataset_of_this_site(member):
+    dataset = factories.make_dataset("images", [{"key": "Cat 1"}, {"key": "Wall 2"}], approved=True)
+    address = send(member, trials(), slug="pilot", dataset=dataset.pk).url
+    assert f"Texts, categories and norms are those of {dataset}" in page_text(member.get(address))
+    member.post(address, {"import": "1"})
+    assert Experiment.objects.get().dataset == dataset
+    assert Dataset.objects.count() == 1
+
+
+@pytest.mark.slow
+def test_answers_on_items_that_the_dataset_does_not_have_are_refused(member):
+    dataset = factories.make_dataset("images", [{"key": "Cat 1"}], approved=True)
+    address = send(member, trials(), slug="pilot", dataset=dataset.pk).url
+    assert f"the dataset {dataset} has no item &#x27;Wall 2&#x27;" in page_text(member.get(address))
+
+
+@pytest.mark.slow
+def test_the_same_files_twice_add_nothing(member):
+    for _ in range(2):
+        address = send(member, trials(), slug="pilot").url
+        member.post(address, {"import": "1"})
+    assert Trial.objects.count() == 2
+    address = send(member, trials(), slug="pilot").url
+    assert "<dt>Trials that are here already</dt><dd>2</dd>" in page_text(member.get(address))
+
+
+def test_every_format_of_the_registry_is_offered(member):
+    page = page_text(member.get(reverse("study_import_new")))
+    for one in FORMATS.values():
+        assert f'<option value="{one.name}">{one.label}</option>' in page
+    assert reverse("study_import_new") in page_text(member.get(reverse("experiment_list")))
+
+
+@pytest.mark.slow
+def test_a_zip_of_a_folder_is_one_study(member):
+    packed = archive({"my study/trials.csv": (HEAD + ROWS).encode(), "my study/images.csv": ITEMS.encode()})
+    packed.name = "my study.zip"
+    address = send(member, packed).url
+    assert "Import my-study" in page_text(member.get(address))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        ({"../../trials.csv": b"a"}, "names a file outside itself"),
+        ({"a.csv": b"0" * 40_000_000}, "unpacks to more than 200 times its size"),
+        ({"readme.txt": b"hello"}, "no known format; choose one"),
+    ],
+)
+def test_a_hostile_or_unknown_archive_is_refused_in_words(member, files, message):
+    packed = archive(files)
+    packed.name = "study.zip"
+    page = page_text(member.get(send(member, packed).url))
+    assert message in page
+    assert "evalsite-import" not in page
+
+
+def test_a_text_that_the_database_refuses_is_a_problem_and_not_a_failure(member):
+    address = send(member, trials(HEAD + ROWS.replace("six", "s\0x")), slug="pilot").url
+    assert "NUL" in page_text(member.get(address))
+    assert not Experiment.objects.exists()
+
+
+def test_more_bytes_than_an_upload_may_have_are_refused(member, monkeypatch):
+    monkeypatch.setattr("grading_app.forms.study_import.get_most_bytes", lambda part: 10)
+    assert "Import them with `manage.py import_study`" in page_text(send(member, trials()))
+    assert not list(pending_uploads._uploads().glob("*/*"))
+
+
+def test_the_web_server_reads_nothing_of_a_study(member, monkeypatch):
+    queued = []
+    monkeypatch.setattr("django_q.tasks.async_task", lambda function, *args, **how: queued.append((function, args)))
+    monkeypatch.setattr(limited_reader, "_run", None)
+    page = page_text(member.get(send(member, trials()).url))
+    assert "Waiting for a worker" in page
+    assert 'hx-trigger="every 1s"' in page
+    assert [function for function, _ in queued] == [TASK]
+    assert TASK in FUNCTIONS
+    assert import_string(TASK)
+
+
+@pytest.mark.slow
+def test_another_persons_upload_and_an_upload_of_a_dataset_are_not_found(member, client):
+    address = send(member, trials(), slug="pilot").url
+    assert member.get(reverse("dataset_import", args=[token_of(address)])).status_code == 404
+    client.force_login(factories.make_user("other", permissions.RESEARCHER))
+    assert client.get(address).status_code == 404
+    assert client.post(address, {"import": "1"}).status_code == 404
+    assert not Experiment.objects.exists()
+
+
+@pytest.mark.parametrize("role", [permissions.VIEWER, permissions.RATER])
+def test_who_creates_no_experiments_imports_none(client, role):
+    client.force_login(factories.make_user("reader", role))
+    assert client.get(reverse("study_import_new")).status_code == 404
+    assert send(client, trials()).status_code == 404
+
+
+@pytest.mark.slow
+def test_a_discarded_upload_is_gone(member):
+    address = send(member, trials()).url
+    assert member.post(address, {"discard": "1"}).url == reverse("study_import_new")
+    assert member.get(address).status_code == 404
+
+
+# --- snapshots --------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def snapshot(tmp_path):
+    """The file of a snapshot of an experiment that is here as well."""
+    dataset = factories.make_dataset("sums", [{"key": "a"}], approved=False)
+    curation.approve(dataset, by="test", reason="ready")
+    experiment = factories.make_experiment("first", dataset=dataset)
+    shutil.copy(path_of(make_snapshot(experiment, by="test")), tmp_path / "sent.zip")
+    return tmp_path / "sent.zip"
+
+
+def send_snapshot(client, path, **entries):
+    return send(client, upload(path.read_bytes(), path.name), **entries).url
+
+
+@pytest.mark.slow
+def test_a_snapshot_says_which_names_are_in_use_and_overwrites_nothing(member, snapshot):
+    address = send_snapshot(member, snapshot, slug="mine")
+    page = page_text(member.get(address))
+    assert "Evalsite snapshot" in page
+    assert "<dt>experiment first</dt><dd>first-2</dd>" in page
+    assert "those that you entered are not used" in page
+    member.post(address, {"import": "1"})
+    assert member.get(address).url == reverse("experiment_results", args=["first-2"])
+    assert set(Experiment.objects.values_list("slug", flat=True)) == {"first", "first-2"}
+
+
+@pytest.mark.slow
+def test_a_changed_or_truncated_snapshot_is_refused(member, snapshot, tmp_path):
+    with zipfile.ZipFile(snapshot) as known, zipfile.ZipFile(tmp_path / "forged.zip", "w") as forged:
+        for name in known.namelist():
+            forged.writestr(
+                name, known.read(name).replace(b"first", b"other") if name == "names.json" else known.read(name)
+            )
+    page = page_text(member.get(send_snapshot(member, tmp_path / "forged.zip")))
+    assert "forged.zip was changed: names.json: its content is not that of its checksum" in page
+    snapshot.write_bytes(snapshot.read_bytes()[:-1000])
+    page = page_text(member.get(send_snapshot(member, snapshot, format="snapshot")))
+    assert "sent.zip is no snapshot or bundle of Evalsite" in page
+    assert Experiment.objects.count() == 1
+
+
+def test_a_snapshot_that_unpacks_to_too_much_is_left_to_the_command(snapshot):
+    with pytest.raises(StudyError, match=r"unpacks to more than 0 MiB; import it with `manage\.py import_snapshot`"):
+        read_study_upload({"study-1": FileToRead(snapshot, "sent.zip")}, "", replace(LIMITS, unpacked_bytes=2000))
+
+
+@pytest.mark.slow
+def test_a_worker_that_was_killed_after_the_import_leaves_one_study(member, snapshot, researcher):
+    address = send_snapshot(member, snapshot)
+    member.post(address, {"import": "1"})
+    waiting = pending_uploads.find_upload(researcher.pk, token_of(address), TASK)
+    job = waiting.job
+    shutil.copy(snapshot, waiting.folder / "study-1")
+    waiting.put_job(replace(job, state="saving", experiment="", seen_at=time.time() - 60))
+    assert waiting.is_orphaned
+    member.post(address, {"again": "1"})
+    assert Experiment.objects.count() == 2
+    assert member.get(address).url == reverse("experiment_results", args=["first-2"])
+
+
+def test_the_worker_of_a_deleted_upload_does_nothing(member):
+    user = User.objects.get(username="researcher")
+    assert import_string(TASK)(user.pk, "a" * 32, "key") == "discarded"

@@ -1,0 +1,36 @@
+"""A study as files: each value comes back as it was, with its type."""
+
+from datetime import UTC, datetime
+from decimal import Decimal
+
+from grading_app.study_import.study import (
+    HumanNorm,
+    Study,
+    StudyCondition,
+    StudyDimension,
+    StudyItem,
+    StudyScore,
+    StudyTrial,
+)
+from grading_app.study_import.study_files import load_study_files, write_study_files
+
+TRIAL = StudyTrial(
+    where="file, row 2", condition="c", item="a", sample_idx=1, is_done=True, dimension="joy", cost_usd=Decimal("0.10"),
+    claimed_at=datetime(2024, 1, 2, tzinfo=UTC), scores=(StudyScore("exact", 1.0, detail={"x": [1, None]}),),
+)  # fmt: skip
+
+
+def test_a_study_comes_back_from_its_files_as_it_was(tmp_path):
+    study = Study(
+        name="one", tool="inspect", trials=lambda: iter([TRIAL] * 3), notes=["A note."], recipe={"n": 1},
+        items=[StudyItem("a", "?", choices=("x", "y"), metadata={"n": 1.5}, norms=(HumanNorm("joy", 1.5, n=3),))],
+        conditions=[StudyCondition("c", "m", "m", messages=({"role": "user", "content": "?"},))],
+        dimensions=[StudyDimension("joy", 1, 7)],
+    )  # fmt: skip
+    counted = []
+    write_study_files(study, tmp_path, counted.append)
+    again = load_study_files(tmp_path)
+    assert counted == [3]
+    assert list(again.trials()) == [TRIAL] * 3 == list(again.trials())
+    for name in ("name", "tool", "items", "conditions", "dimensions", "notes", "recipe"):
+        assert getattr(again, name) == getattr(study, name)
