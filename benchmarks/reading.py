@@ -1,7 +1,7 @@
 """The pages that read a finished experiment, at a million trials: `python benchmarks/reading.py [TRIALS] [--keep]`.
 
-Half of the trials are answers of five models that a rule scored right or wrong, the rest are ratings of a hundred
-conditions, with norms and two waves. For each page it prints a worker's time, if the page asks for stored numbers, then
+That many ratings of a hundred conditions, with norms and two waves, and half as many answers of five models that a rule
+scored right or wrong. For each page it prints a worker's time, if the page asks for stored numbers, then
 the medians of three requests: wall and processor time with an empty cache (the first visit of a web process) and after
 it, the queries, the size, and the peak memory of the process. `--keep` keeps the database for the next run.
 """
@@ -194,7 +194,7 @@ def measured(client: Client, address: str) -> Measured:
 
 def main(trials: int, wanted: str) -> None:
     graded = Experiment.objects.filter(slug="graded").first() or timed("graded", lambda: make_graded(trials // 2))
-    rated = Experiment.objects.filter(slug="rated").first() or timed("rated", lambda: make_rated(trials // 2))
+    rated = Experiment.objects.filter(slug="rated").first() or timed("rated", lambda: make_rated(trials))
     with connection.cursor() as cursor:
         cursor.execute("VACUUM ANALYZE")
     print(f"{Trial.objects.count():,} trials", flush=True)
