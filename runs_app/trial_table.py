@@ -45,6 +45,8 @@ class ScoreColumn(tables.Column):
         text = number_format.format_score(grading.score)
         if self.grader.kind == "rule":
             text = {0: "✗ wrong", 1: "✓ right"}.get(grading.score, text)
+        if grading.score_raw == text:
+            return text
         return format_html('{} <span class="mono muted">{}</span>', text, grading.score_raw[:40])
 
 

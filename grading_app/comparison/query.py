@@ -101,10 +101,16 @@ def on_answers(units: str) -> bool:
     return units == ANSWERS or units.startswith(CRITERION)
 
 
-def _rated(experiment: Experiment, units: list[str]) -> tuple[str, list[Rater]]:
-    """Return the first of these units that has raters, with its raters; or else the first, without raters."""
-    rated = ((name, offered(experiment, name)) for name in units)
-    return next((found for found in rated if found[1]), (units[0], []))
+def _rated(experiment: Experiment, units: list[str], enough: int) -> tuple[str, list[Rater]]:
+    """Return the first of these units with enough raters, and its raters; or else the first with any rater."""
+    alone: tuple[str, list[Rater]] | None = None
+    for name in units:
+        raters = offered(experiment, name)
+        if len(raters) >= enough:
+            return name, raters
+        if raters and alone is None:
+            alone = name, raters
+    return alone or (units[0], [])
 
 
 class QuestionForm(forms.Form):
@@ -125,7 +131,7 @@ class QuestionForm(forms.Form):
         wanted = str(data.get("units", ""))
         named = [wanted] if wanted in dict(units) else [name for name, _ in units]
         self.experiment = experiment
-        self.rated, self.offered = _rated(experiment, named)
+        self.rated, self.offered = _rated(experiment, named, enough=1 if data.getlist("rater") else 2)
         asked = data.copy()
         if asked.get("of", wanted) != wanted:
             for name in OF_UNITS:

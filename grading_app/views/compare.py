@@ -106,6 +106,7 @@ def _compared(
     cached = get_side_scores(a, b, (measure, measure_b))
     context["cached"] = list({one.row.pk if one.row else None: one for one in cached}.values())
     if cached[0].value is None or cached[1].value is None:
+        context["is_under_way"] = any(one.is_under_way for one in cached)
         return render(request, "grading_app/compare.html", context)
     scores = cached[0].value.scores, cached[1].value.scores
     paired = pair_scores(a, b, measure, scores, missing_is_wrong=wanted["unreadable"] == MISSING_WRONG)

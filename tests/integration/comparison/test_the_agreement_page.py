@@ -132,6 +132,19 @@ def test_measures_say_how_many_units_they_use_of_how_many_and_which(client, expe
     assert "Units: 24 of 24, those with two ratings or more" in text
 
 
+def test_the_page_opens_on_units_that_two_raters_rated(client):
+    """Answers with nothing but the model's own rating compare nothing; the items have norms."""
+    items = [{"key": f"p-{n}", "norms": {"valence": 1 + n % 4}} for n in range(4)]
+    dimension, models = factories.make_dimension("valence"), [factories.make_model("a"), factories.make_model("b")]
+    made = factories.make_experiment(
+        "normed", dataset=factories.make_dataset("pictures", items), models=models, dimensions=[dimension], samples=1
+    )
+    for run in factories.make_runs(made):
+        factories.plan_trials(run, answer=lambda item, *_: {"answer": "2", "rating": 1 + item.position % 4})
+    assert opened(client, made).context["question"].units == "items:valence"
+    assert opened(client, made, "rater=own").context["question"].units == "answers"
+
+
 def test_raters_are_chosen_in_the_address(client, experiment):
     first, second = experiment.grade_conditions.order_by("pk")
     page = opened(client, experiment, f"rater=g{first.pk}")

@@ -300,9 +300,12 @@ def test_a_bad_parameter_is_an_error_of_its_field(client, quiz, name, value, sai
 def test_scores_of_a_large_experiment_are_computed_by_a_worker(client, quiz, monkeypatch):
     monkeypatch.setattr(stored_scores, "MOST_AT_ONCE", 3)
     monkeypatch.setattr("django_q.tasks.async_task", lambda *_: None)
-    assert "A worker is calculating the results" in " ".join(opened(client, quiz).content.decode().split())
+    waiting = opened(client, quiz).content.decode()
+    assert "A worker is calculating the results" in " ".join(waiting.split())
+    assert 'hx-select="#comparison"' in waiting, "the page asks for the result until it is there"
     compute_rows(list(CachedAggregate.objects.values_list("pk", flat=True)), seconds=60)
     text = opened(client, quiz).content.decode()
+    assert 'hx-select="#comparison"' not in text
     assert "b beats a by 40.0 pp [" in text
     assert "Includes all answers, as of" in text
 

@@ -198,12 +198,14 @@ def test_a_large_experiment_has_the_same_results_from_a_worker(client, monkeypat
     cache.clear()
     waiting = opened(client, made)
     assert "A worker is calculating" in waiting.content.decode()
+    assert 'hx-select="#results"' in waiting.content.decode(), "the page asks for the result until it is there"
     assert "figures" not in waiting.context
     compute_rows(list(CachedAggregate.objects.values_list("pk", flat=True)), seconds=60)
     cache.clear()
     with CaptureQueriesContext(connection) as queries:
         stored = opened(client, made)
     assert not [one for one in queries if "runs_app_trial" in one["sql"]], "no row of a trial is read"
+    assert 'hx-select="#results"' not in stored.content.decode()
     assert [one["table"].rows_of_text for one in stored.context["figures"]] == [
         one["table"].rows_of_text for one in at_once.context["figures"]
     ]
