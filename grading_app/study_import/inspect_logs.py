@@ -8,8 +8,9 @@ import json
 import math
 import struct
 import zipfile
+import zlib
 from collections.abc import Iterator, Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
@@ -23,10 +24,22 @@ from grading_app.study_import.study import (
     StudyItem,
     StudyScore,
     StudyTrial,
+    refuse_unreadable,
 )
 
 ZSTANDARD = 93  # zipfile of this Python refuses it.
 MOST_BYTES = 256 * 2**20  # Of one member, unpacked.
+# Most errors of pyarrow derive from these.
+DAMAGED = (
+    zipfile.BadZipFile,
+    zlib.error,
+    struct.error,
+    OSError,
+    EOFError,
+    ValueError,
+    NotImplementedError,
+    RuntimeError,
+)
 LOCAL_HEADER = struct.Struct("<4s5H3I2H")
 GRADES = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0}
 SETTINGS = ("temperature", "top_p", "max_tokens", "seed")
@@ -45,19 +58,23 @@ def read_inspect(path: Path) -> Study:
     items: dict[str, StudyItem] = {}
     conditions: dict[str, StudyCondition] = {}
     notes: list[str] = []
+    is_multi_turn = False
     for file in files:
         header = _header(file)
-        condition = _condition(header)
+        with refuse_unreadable(file.name):
+            condition = _condition(header)
         conditions.setdefault(condition.key, condition)
         if header.get("status") != "success":
             notes.append(f"{file.name}: status {header.get('status')}; its finished samples are taken.")
         for where, sample in _samples(file):
-            item = _item(sample, where)
+            with refuse_unreadable(where):
+                item = _item(sample, where)
+                is_multi_turn = is_multi_turn or len(sample.get("messages") or []) > 3
             known = items.setdefault(item.key, item)
             if (known.input, known.target) != (item.input, item.target):
                 raise StudyError([f"{where}: sample {item.key!r} has another input or target than in an earlier log"])
-    task = _header(files[0]).get("eval", {}).get("task", path.stem)
-    if any(len(sample.get("messages") or []) > 3 for file in files for _, sample in _samples(file)):
+    task = (_header(files[0]).get("eval") or {}).get("task", path.stem)
+    if is_multi_turn:
         notes.append("Some samples have several turns: only their last answer is taken.")
     notes.append("Costs are taken only if inspect_ai had prices; unknown costs stay unknown.")
     return Study(
@@ -100,8 +117,14 @@ def _header(file: Path) -> Log:
 def _samples(file: Path) -> Iterator[tuple[str, Log]]:
     """Yield each sample with its place. A repeated member counts once, as it was last written."""
     if file.suffix == ".json":
-        for number, sample in enumerate(_json_log(file).get("samples") or [], start=1):
-            yield f"{file.name}, sample {number}", sample
+        samples = _json_log(file).get("samples") or []
+        if not isinstance(samples, list):
+            raise StudyError([f"{file.name}: samples is no list"])
+        for number, sample in enumerate(samples, start=1):
+            where = f"{file.name}, sample {number}"
+            if not isinstance(sample, dict):
+                raise StudyError([f"{where}: not an object"])
+            yield where, sample
         return
     with _open(file) as archive:
         members = {info.filename: info for info in archive.infolist() if info.filename.startswith("samples/")}
@@ -121,6 +144,13 @@ def _member(file: Path, info: zipfile.ZipInfo) -> bytes:
     """Return the content of a member. Raise StudyError if it is too large or damaged."""
     if info.file_size > MOST_BYTES:
         raise StudyError([f"{file.name}, {info.filename}: larger than {MOST_BYTES // 2**20} MB"])
+    try:
+        return _unpack_member(file, info)
+    except DAMAGED as error:
+        raise StudyError([f"{file.name}, {info.filename}: damaged"]) from error
+
+
+def _unpack_member(file: Path, info: zipfile.ZipInfo) -> bytes:
     if info.compress_type != ZSTANDARD:
         with zipfile.ZipFile(file) as archive:
             return archive.read(info)
@@ -131,17 +161,16 @@ def _member(file: Path, info: zipfile.ZipInfo) -> bytes:
         *_, name_length, extra_length = LOCAL_HEADER.unpack(raw.read(LOCAL_HEADER.size))
         raw.seek(name_length + extra_length, io.SEEK_CUR)
         packed = raw.read(info.compress_size)
-    try:
-        with pa.CompressedInputStream(pa.BufferReader(packed), "zstd") as stream:
-            content: bytes = stream.read(MOST_BYTES + 1)
-    except (OSError, pa.ArrowException) as error:
-        raise StudyError([f"{file.name}, {info.filename}: damaged"]) from error
+    with pa.CompressedInputStream(pa.BufferReader(packed), "zstd") as stream:
+        content: bytes = stream.read(MOST_BYTES + 1)
     if len(content) != info.file_size:
-        raise StudyError([f"{file.name}, {info.filename}: damaged"])
+        raise ValueError("another size than declared")
     return content
 
 
 def _json_log(file: Path) -> Log:
+    if file.stat().st_size > MOST_BYTES:
+        raise StudyError([f"{file.name}: larger than {MOST_BYTES // 2**20} MB"])
     return _parse(file.read_bytes(), file.name)
 
 
@@ -211,10 +240,12 @@ def _trials(files: list[Path]) -> Iterator[StudyTrial]:
     for file in files:
         condition = _condition(_header(file)).key
         for where, sample in _samples(file):
-            identity = (condition, _key(sample)[:200], int(sample["epoch"]))
+            with refuse_unreadable(where):
+                identity = (condition, _key(sample)[:200], int(sample["epoch"]))
+                trial = _trial(where, condition, sample)
             if identity not in taken:  # A retried log repeats the samples that were finished.
                 taken.add(identity)
-                yield _trial(where, condition, sample)
+                yield trial
 
 
 def _trial(where: str, condition: str, sample: Log) -> StudyTrial:
@@ -296,7 +327,8 @@ def _attached(text: str, sample: Log) -> str:
 
 
 def _time(text: Any) -> datetime | None:
-    return datetime.fromisoformat(text) if isinstance(text, str) and text else None
+    found = datetime.fromisoformat(text) if isinstance(text, str) and text else None
+    return found.replace(tzinfo=UTC) if found and found.tzinfo is None else found
 
 
 def _finite(value: Any) -> Any:

@@ -6,7 +6,8 @@ Files are known by their columns, not by their names. The text of the prompt is 
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
 from functools import partial
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from grading_app.study_import.study import (
+    MOST_PROBLEMS,
     HumanNorm,
     Study,
     StudyCondition,
@@ -22,13 +24,21 @@ from grading_app.study_import.study import (
     StudyFormat,
     StudyItem,
     StudyTrial,
+    separate_equal,
 )
 
 T = TypeVar("T")
+Row = dict[str, str]
+Rows = Iterator[tuple[str, Row]]
+TOOL = "oasis-llm"
 TRIAL_COLUMNS = {"run_id", "image_id", "dimension", "sample_idx", "status", "rating"}
 DIMENSIONS = ("valence", "arousal")
 LOW, HIGH = 1, 7  # The scale of every study of this tool.
 REFUSALS = ("inappropriate content", "DataInspectionFailed", "content_policy", "content policy", "safety")
+NOTES = (
+    "The images are not in the files: items hold their names.",
+    "Times have no zone in the files: they are taken as UTC.",
+)
 NO_PROMPT = "The prompt's text is not in the files; conditions hold a placeholder."
 
 
@@ -45,37 +55,74 @@ def read_oasis_llm(path: Path) -> Study:
     trial_files = [file for file in _csv_files(path) if _columns(file) >= TRIAL_COLUMNS]
     if not trial_files:
         raise StudyError([f"{path.name}: no CSV file with the columns {', '.join(sorted(TRIAL_COLUMNS))}"])
-    problems: list[str] = []
-    norms = {key: item for file in _csv_files(folder) for key, item in _items_with_norms(file, problems)}
-    models: dict[str, str] = {}
-    images: dict[str, None] = {}
-    named: set[str] = set()
-    for file in trial_files:
-        for where, row in _rows(file):
-            models.setdefault(row["run_id"], row.get("model") or row["run_id"].rpartition("__")[2])
-            images.setdefault(row["image_id"])
-            named.add(row["dimension"])
-            _check(where, row, problems)
-    if problems:
-        raise StudyError(problems)
+    rows = partial(_rows_of_files, trial_files)
+    found = check_rows(rows())
     template = next(iter(sorted(folder.rglob("prompt_template.md"))), None)
     messages = ({"role": "user", "content": template.read_text(encoding="utf-8")},) if template else ()
-    without = [key for key in images if key not in norms]
-    notes = ["The images are not in the files: items hold their names."]
-    notes += [] if template else [NO_PROMPT]
-    notes += [f"{len(without)} images have no human means."] if without else []
+    conditions, equal = separate_equal([
+        StudyCondition(run, model, model, prompt="oasis-llm-rating", messages=messages)
+        for run, model in found.models.items()
+    ])  # fmt: skip
+    items, missing = find_items(folder, found.images)
     return Study(
         name=path.stem if path.is_file() else path.name,
-        tool="oasis-llm",
-        items=[norms.get(key) or StudyItem(key, input=key) for key in images],
-        conditions=[
-            StudyCondition(run, model, model, prompt="oasis-llm-rating", messages=messages)
-            for run, model in models.items()
-        ],
-        trials=partial(_trials, trial_files),
-        dimensions=[StudyDimension(name, LOW, HIGH) for name in sorted(named)],
-        notes=notes,
+        tool=TOOL,
+        items=items,
+        conditions=conditions,
+        trials=partial(read_trials, rows),
+        dimensions=[StudyDimension(name, LOW, HIGH) for name in sorted(found.dimensions)],
+        notes=[*NOTES, *([] if template else [NO_PROMPT]), *missing, *found.notes, *equal],
     )
+
+
+@dataclass
+class TrialFacts:
+    """The models by run, images and dimensions that the rows of trials name."""
+
+    models: dict[str, str] = field(default_factory=dict)
+    images: dict[str, None] = field(default_factory=dict)
+    dimensions: set[str] = field(default_factory=set)
+    unanswered: int = 0
+
+    @property
+    def notes(self) -> list[str]:
+        return [f"{self.unanswered} trials without an outcome (pending or running) are left out."] * bool(
+            self.unanswered
+        )
+
+
+def check_rows(rows: Rows) -> TrialFacts:
+    """Return the facts that the rows name. Raise StudyError with the problems of all rows."""
+    facts = TrialFacts()
+    problems: list[str] = []
+    for where, row in rows:
+        _check(where, row, problems)
+        if len(problems) > 10 * MOST_PROBLEMS:
+            break
+        facts.models.setdefault(row["run_id"], row.get("model") or row["run_id"].rpartition("__")[2])
+        facts.images.setdefault(row["image_id"])
+        facts.dimensions.add(row["dimension"])
+        facts.unanswered += row["status"] in ("pending", "running")
+    if problems:
+        raise StudyError(problems)
+    return facts
+
+
+def find_items(folder: Path, images: Iterable[str]) -> tuple[list[StudyItem], list[str]]:
+    """Return the items of the images, with norms and categories from CSV files of the folder, and notes."""
+    problems: list[str] = []
+    norms: dict[str, StudyItem] = {}
+    for file in _csv_files(folder):
+        for item in _items_with_norms(file, problems):
+            if len(item.norms) >= len(norms.get(item.key, item).norms):
+                norms[item.key] = item
+    if problems:
+        raise StudyError(problems)
+    trimmed = {key.strip(): item for key, item in norms.items()}  # Two published names end in a blank.
+    found = {key: norms.get(key) or trimmed.get(key.strip()) for key in images}
+    without = sum(item is None for item in found.values())
+    items = [replace(item, key=key, input=key) if item else StudyItem(key, input=key) for key, item in found.items()]
+    return items, [f"{without} images have no human means."] if without else []
 
 
 def _csv_files(path: Path) -> list[Path]:
@@ -87,30 +134,53 @@ def _columns(file: Path) -> set[str]:
         return set(next(csv.reader(text), []))
 
 
-def _rows(file: Path) -> Iterator[tuple[str, dict[str, str]]]:
+def _rows(file: Path) -> Rows:
     """Yield each row with its place, such as `trials.csv, row 2`. The header is row 1."""
-    with file.open(newline="", encoding="utf-8-sig") as text:
-        for number, row in enumerate(csv.DictReader(text), start=2):
-            yield f"{file.name}, row {number}", {name: value or "" for name, value in row.items() if name}
+    number = 1
+    try:
+        with file.open(newline="", encoding="utf-8-sig") as text:
+            for number, row in enumerate(csv.DictReader(text), start=2):
+                yield f"{file.name}, row {number}", {name: value or "" for name, value in row.items() if name}
+    except (csv.Error, UnicodeError) as error:
+        raise StudyError([f"{file.name}, after row {number}: {error}"]) from error
 
 
-def _items_with_norms(file: Path, problems: list[str]) -> Iterator[tuple[str, StudyItem]]:
-    """Yield the items of an image set: image_id, human_<dimension>_mean, Category."""
+def _rows_of_files(files: Iterable[Path]) -> Rows:
+    for file in files:
+        yield from _rows(file)
+
+
+def _items_with_norms(file: Path, problems: list[str]) -> Iterator[StudyItem]:
+    """Yield the items of an image set (image_id, human_<dimension>_mean) or of the norms (Theme, <Dimension>_mean)."""
     columns = _columns(file)
-    measured = [name for name in DIMENSIONS if f"human_{name}_mean" in columns]
-    if "image_id" not in columns or not measured:
+    key = next((name for name in ("image_id", "Theme") if name in columns), "")
+    measured = {name: prefix for name in DIMENSIONS if (prefix := _norm_prefix(name, columns))}
+    if not key or not measured:
         return
     for where, row in _rows(file):
-        found = []
-        for name in measured:
-            if row[f"human_{name}_mean"]:
-                mean = _read(float, row[f"human_{name}_mean"], f"{where}: human_{name}_mean", problems)
-                found += [HumanNorm(name, mean)] if mean is not None else []
-        key = row["image_id"]
-        yield key, StudyItem(key, input=key, category=row.get("Category", ""), norms=tuple(found))
+        found = [norm for name, prefix in measured.items() for norm in _norms(where, row, name, prefix, problems)]
+        category = row.get("Category", "").strip()
+        yield StudyItem(row[key], input=row[key], category=category, norms=tuple(found))
 
 
-def _check(where: str, row: dict[str, str], problems: list[str]) -> None:
+def _norm_prefix(dimension: str, columns: set[str]) -> str:
+    prefixes = (f"human_{dimension}", dimension.capitalize())
+    return next((prefix for prefix in prefixes if f"{prefix}_mean" in columns), "")
+
+
+def _norms(where: str, row: Row, dimension: str, prefix: str, problems: list[str]) -> Iterator[HumanNorm]:
+    """Yield the norm of a row. sd and n are unknown if there is no such column, or nothing in it."""
+
+    def read(column: str, kind: Callable[[str], T]) -> T | None:
+        text = row.get(f"{prefix}_{column}", "")
+        return _read(kind, text, f"{where}: {prefix}_{column}", problems) if text else None
+
+    mean, sd, n = read("mean", float), read("SD", float), read("N", int)
+    if mean is not None:
+        yield HumanNorm(dimension, mean, sd, n)
+
+
+def _check(where: str, row: Row, problems: list[str]) -> None:
     if not row["image_id"] or not row["dimension"]:
         problems.append(f"{where}: image_id and dimension must not be empty")
     if row["status"] not in ("done", "failed", "pending", "running"):
@@ -143,15 +213,14 @@ def _time(text: str) -> datetime:
     return found if found.tzinfo else found.replace(tzinfo=UTC)
 
 
-def _trials(files: list[Path]) -> Iterator[StudyTrial]:
+def read_trials(rows: Callable[[], Rows]) -> Iterator[StudyTrial]:
     """Yield the trials that ended. Pending ones were never answered."""
-    for file in files:
-        for where, row in _rows(file):
-            if row["status"] in ("done", "failed"):
-                yield _trial(where, row)
+    for where, row in rows():
+        if row["status"] in ("done", "failed"):
+            yield _trial(where, row)
 
 
-def _trial(where: str, row: dict[str, str]) -> StudyTrial:
+def _trial(where: str, row: Row) -> StudyTrial:
     def number(name: str) -> int | None:
         return int(row[name]) if row.get(name) else None
 

@@ -55,13 +55,14 @@ OPTIONAL: Mapping[str, tuple[type, ...]] = {
 KNOWN = frozenset(KINDS) | frozenset(OPTIONAL)
 NUMBER = re.compile(r"-([0-9]{1,9})\Z")
 LONGEST_KEY = 200
+LONGEST_LINE = 5_000_000
 REQUIRED_TO_RECOGNISE = frozenset({"base_task", "params", "template", "sampler", "is_truncated"})
 
 
 def is_reasonscape(path: Path) -> bool:
     for file in _record_files(path):
         with file.open(encoding="utf-8", errors="replace") as lines:
-            line = lines.readline(5_000_000)
+            line = lines.readline(LONGEST_LINE)
         try:
             first = json.loads(line)
         except (ValueError, RecursionError):
@@ -114,7 +115,9 @@ def _records(files: list[Path]) -> Iterator[tuple[str, Any]]:
     """Yield each line with its place, such as `step.ndjson, line 2`. A line without JSON is None."""
     for file in files:
         with file.open(encoding="utf-8-sig", errors="replace") as lines:
-            for number, line in enumerate(lines, start=1):
+            for number, line in enumerate(iter(partial(lines.readline, LONGEST_LINE + 1), ""), start=1):
+                if len(line) > LONGEST_LINE:
+                    raise StudyError([f"{file.name}, line {number}: longer than {LONGEST_LINE:,} characters"])
                 if line.strip():
                     try:
                         yield f"{file.name}, line {number}", json.loads(line)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
@@ -45,6 +46,8 @@ class HumanNorm:
 
 @dataclass(frozen=True, slots=True)
 class StudyItem:
+    """An item. An excluded one is in the dataset but was not asked; note: why."""
+
     key: str
     input: str = ""
     target: str = ""
@@ -52,6 +55,9 @@ class StudyItem:
     choices: tuple[str, ...] = ()
     metadata: Mapping[str, Any] = field(default_factory=dict)
     norms: tuple[HumanNorm, ...] = ()
+    grading_scheme: str = ""
+    excluded: bool = False
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +66,15 @@ class StudyDimension:
     low: int
     high: int
     instructions: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StudyWave:
+    """A repetition of the whole design. epoch_offset: the number of epochs before its first."""
+
+    number: int = 0
+    label: str = ""
+    epoch_offset: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +91,25 @@ class StudyCondition:
     settings: Mapping[str, Any] = field(default_factory=dict)
 
 
+def separate_equal(conditions: Sequence[StudyCondition]) -> tuple[list[StudyCondition], list[str]]:
+    """Return the conditions with different samplers where they would be the same one, and a note for each.
+
+    Two runs of a tool with the same model and settings stay two conditions, so that no answer hides another.
+    """
+    seen: dict[str, str] = {}
+    separated, notes = [], []
+    for one in conditions:
+        content = repr((one.model, one.model_id, one.prompt, one.messages, one.sampler, sorted(one.settings.items())))
+        first = seen.setdefault(content, one.key)
+        if first == one.key:
+            separated.append(one)
+            continue
+        digest = hashlib.sha256(one.key.encode()).hexdigest()[:12]
+        separated.append(replace(one, sampler=f"{one.sampler[:36]}-{digest}"))
+        notes.append(f"{one.key} has the model and settings of {first}: it is a condition of its own.")
+    return separated, notes
+
+
 @dataclass(frozen=True, slots=True)
 class StudyScore:
     """A score that the source gave to an answer. value is None if it could not be read, with the reason in `error`."""
@@ -90,7 +124,10 @@ class StudyScore:
 
 @dataclass(frozen=True, slots=True)
 class StudyTrial:
-    """One answer, or the failure to get one. None is unknown. where: the file and row, for error messages."""
+    """One answer, or the failure to get one. None is unknown. where: the file and row, for error messages.
+
+    sample_idx: the repetition within its wave, from 0.
+    """
 
     where: str
     condition: str
@@ -118,14 +155,17 @@ class StudyTrial:
     claimed_at: datetime | None = None
     completed_at: datetime | None = None
     scores: tuple[StudyScore, ...] = ()
+    wave: int = 0
+    cache_read_tokens: int | None = None
+    cache_write_tokens: int | None = None
 
 
 @dataclass(frozen=True)
 class Study:
     """A study. trials: read anew by each call, so that a large one need not be held. notes: what was not taken, why.
 
-    recipe: facts about the dataset, as `Dataset.recipe` has them. scratch: temporary folders that the trials are read
-    from; they exist as long as the study.
+    recipe: facts about the dataset, as `Dataset.recipe` has them. source: of the dataset; empty for the tool. scratch:
+    temporary folders that the trials are read from; they exist as long as the study.
     """
 
     name: str
@@ -134,8 +174,10 @@ class Study:
     conditions: Sequence[StudyCondition]
     trials: Callable[[], Iterator[StudyTrial]]
     dimensions: Sequence[StudyDimension] = ()
+    waves: Sequence[StudyWave] = (StudyWave(),)
     notes: Sequence[str] = ()
     recipe: Mapping[str, Any] = field(default_factory=dict)
+    source: str = ""
     scratch: Sequence[Any] = ()
 
 

@@ -15,7 +15,7 @@ from itertools import islice
 from typing import Any
 
 from django.contrib.auth.models import User
-from django.db import transaction
+from django.db import DataError, IntegrityError, transaction
 from django.db.models import Count, Q, Sum
 from django.utils import timezone
 
@@ -24,7 +24,8 @@ from datasets_app.models import Dataset, Item, Norm
 from datasets_app.models.history import record_changes
 from evalsite.lib.text.hashing import condition_id, content_hash, slugify_name
 from grading_app.models import GradeCondition, Grading
-from grading_app.study_import.study import Study, StudyCondition, StudyError, StudyScore, StudyTrial
+from grading_app.study_import.checks import MOST_SAMPLES, check_design, check_trial
+from grading_app.study_import.study import Study, StudyCondition, StudyError, StudyScore, StudyTrial, StudyWave
 from runs_app.models import (
     Attempt,
     Condition,
@@ -47,7 +48,7 @@ PLACEHOLDER = ({"role": "user", "content": "{{input}}"},)
 REASON = "Imported from {tool}"
 USAGE = (
     "finish_reason", "response_id", "served_model", "input_tokens", "output_tokens", "reasoning_tokens", "cost_usd",
-    "latency_ms",
+    "latency_ms", "cache_read_tokens", "cache_write_tokens",
 )  # fmt: skip
 
 
@@ -72,18 +73,41 @@ class _Rows:
 
     items: dict[str, int]
     dimensions: dict[str, int]
-    runs: dict[str, Run]
+    conditions: dict[str, Condition]
+    waves: dict[int, Wave]
     known: set[tuple[int, int, int | None, int]]
+    runs: dict[tuple[str, int], Run] = field(default_factory=dict)
     graders: dict[str, GradeCondition] = field(default_factory=dict)
 
+    def run(self, condition: str, wave: int) -> Run:
+        """Return the run of a condition in a wave, and create it if it is new."""
+        key = (condition, wave)
+        if key not in self.runs:
+            row = self.conditions[condition]
+            self.runs[key] = Run.objects.get_or_create(
+                condition=row,
+                wave=self.waves[wave],
+                defaults={"experiment_id": row.experiment_id, "status": Run.Status.DONE},
+            )[0]
+        return self.runs[key]
 
-@transaction.atomic
+
 def write_study(study: Study, slug: str, owner: User, dataset: Dataset | None = None) -> ImportReport:
     """Write the study under this name, or add the trials that an earlier import of it did not have.
 
     dataset: an approved dataset with the items of the study, by key; None to create one from the study. Raise
-    StudyError if the name belongs to another experiment or dataset, or if a trial names an unknown item.
+    StudyError, and write nothing, if the name belongs to another experiment or dataset, if a trial names an unknown
+    item, or if the database cannot store a value.
     """
+    check_design(study)
+    try:
+        with transaction.atomic():
+            return _write_study(study, slug, owner, dataset)
+    except (DataError, IntegrityError) as error:
+        raise StudyError([f"{study.name}: the database refuses a row: {str(error).splitlines()[0]}"]) from error
+
+
+def _write_study(study: Study, slug: str, owner: User, dataset: Dataset | None) -> ImportReport:
     experiment = Experiment.objects.select_for_update().filter(slug=slug).first()
     if experiment is None:
         experiment = _create_experiment(study, slug, owner, dataset or _create_dataset(study, slug, owner))
@@ -94,7 +118,7 @@ def write_study(study: Study, slug: str, owner: User, dataset: Dataset | None = 
     if dataset is not None:
         _check_items(study, dataset)
     rows = _referenced_rows(study, experiment, owner)
-    report = ImportReport(experiment, len(rows.items), len(rows.runs), notes=list(study.notes))
+    report = ImportReport(experiment, len(rows.items), len(rows.conditions), notes=list(study.notes))
     trials = study.trials()
     while batch := list(islice(trials, BATCH)):
         _write_batch(batch, rows, experiment, report)
@@ -122,7 +146,7 @@ def _create_dataset(study: Study, slug: str, owner: User) -> Dataset:
     dataset = Dataset.objects.create(
         slug=slug,
         title=study.name,
-        source=f"Imported from {study.tool}",
+        source=study.source or f"Imported from {study.tool}",
         created_by=owner,
         recipe=dict(study.recipe),
     )
@@ -131,6 +155,7 @@ def _create_dataset(study: Study, slug: str, owner: User) -> Dataset:
             Item(
                 dataset=dataset, position=position, key=one.key, input=one.input, target=one.target,
                 category=one.category, choices=list(one.choices), metadata=dict(one.metadata),
+                grading_scheme=one.grading_scheme, excluded=one.excluded, note=one.note,
             )
             for position, one in enumerate(study.items)
         ),
@@ -149,13 +174,13 @@ def _create_dataset(study: Study, slug: str, owner: User) -> Dataset:
 
 
 def _create_experiment(study: Study, slug: str, owner: User, dataset: Dataset) -> Experiment:
-    samples = max((trial.sample_idx for trial in study.trials()), default=0) + 1
+    most = max((trial.sample_idx for trial in study.trials()), default=0) + 1
     return Experiment.objects.create(
         slug=slug,
         title=study.name,
         owner=owner,
         dataset=dataset,
-        samples=samples,
+        samples=min(max(most, 1), MOST_SAMPLES),
         imported_from=study.tool,
         status=Experiment.Status.ACTIVE,
     )
@@ -168,8 +193,7 @@ def _referenced_rows(study: Study, experiment: Experiment, owner: User) -> _Rows
         scale_min=one.low, scale_max=one.high,
     ), owner, study.tool) for one in study.dimensions}  # fmt: skip
     experiment.dimensions.add(*dimensions.values())
-    wave = Wave.objects.get_or_create(experiment=experiment, number=0)[0]
-    runs = {}
+    conditions = {}
     for one in study.conditions:
         model = _model(one, study.tool, owner)
         messages = [dict(turn) for turn in one.messages or PLACEHOLDER]
@@ -177,10 +201,22 @@ def _referenced_rows(study: Study, experiment: Experiment, owner: User) -> _Rows
         sampler = _versioned(Sampler(name=slugify_name(one.sampler), **one.settings), owner, study.tool)
         for axis, row in (("language_models", model), ("prompts", prompt), ("samplers", sampler)):
             getattr(experiment, axis).add(row)
-        runs[one.key] = _run(experiment, wave, model, prompt, sampler)
+        conditions[one.key] = _condition(experiment, model, prompt, sampler)
     items = dict(experiment.dataset.items.values_list("key", "pk"))
-    known = Trial.objects.filter(run__in=runs.values()).values_list("run", "item", "dimension", "sample_idx")
-    return _Rows(items, {name: row.pk for name, row in dimensions.items()}, runs, set(known.iterator()))
+    known = Trial.objects.filter(run__experiment=experiment).values_list("run", "item", "dimension", "sample_idx")
+    waves = {one.number: _wave(experiment, one) for one in study.waves}
+    rows = _Rows(items, {name: row.pk for name, row in dimensions.items()}, conditions, waves, set(known.iterator()))
+    for key in conditions:
+        rows.run(key, study.waves[0].number)
+    return rows
+
+
+def _wave(experiment: Experiment, one: StudyWave) -> Wave:
+    return Wave.objects.get_or_create(
+        experiment=experiment,
+        number=one.number,
+        defaults={"label": one.label[:80], "epoch_offset": one.epoch_offset},
+    )[0]
 
 
 def _model(one: StudyCondition, tool: str, owner: User) -> LanguageModel:
@@ -188,6 +224,8 @@ def _model(one: StudyCondition, tool: str, owner: User) -> LanguageModel:
         name=ENDPOINT, defaults={"base_url": "https://imported.invalid/v1", "is_active": False}
     )[0]
     name = slugify_name(f"{tool}-{one.model}")[:80]
+    if LanguageModel.objects.filter(name=name).exclude(model=one.model_id[:200]).exists():  # Of another provider.
+        name = f"{name[:60]}-{content_hash(one.model_id)[:12]}"
     found, is_new = LanguageModel.objects.get_or_create(
         name=name, defaults={"endpoint": endpoint, "model": one.model_id[:200], "is_active": False}
     )
@@ -208,19 +246,16 @@ def _versioned(row: Any, owner: User, tool: str) -> Any:
     return row
 
 
-def _run(experiment: Experiment, wave: Wave, model: LanguageModel, prompt: Prompt, sampler: Sampler) -> Run:
+def _condition(experiment: Experiment, model: LanguageModel, prompt: Prompt, sampler: Sampler) -> Condition:
     cell = Cell(
         Facet(model.name, model.identity, model.pk),
         Facet(prompt.name, prompt.content, prompt.pk),
         Facet(sampler.name, sampler.content, sampler.pk),
     )
-    condition = Condition.objects.get_or_create(
+    return Condition.objects.get_or_create(
         experiment=experiment,
         condition_id=condition_id(cell.slug, cell.content),
         defaults={"model": model, "prompt": prompt, "sampler": sampler, "content": cell.content},
-    )[0]
-    return Run.objects.get_or_create(
-        condition=condition, wave=wave, defaults={"experiment": experiment, "status": Run.Status.DONE}
     )[0]
 
 
@@ -249,7 +284,8 @@ def _write_batch(batch: list[StudyTrial], rows: _Rows, experiment: Experiment, r
 
 
 def _trial(one: StudyTrial, rows: _Rows) -> Trial:
-    places: Mapping[str, Mapping[str, Any]] = {"item": rows.items, "condition": rows.runs}
+    check_trial(one)
+    places: Mapping[str, Mapping[Any, Any]] = {"item": rows.items, "condition": rows.conditions, "wave": rows.waves}
     for what, known in places.items():
         if getattr(one, what) not in known:
             raise StudyError([f"{one.where}: unknown {what} {getattr(one, what)!r}"])
@@ -257,7 +293,7 @@ def _trial(one: StudyTrial, rows: _Rows) -> Trial:
         raise StudyError([f"{one.where}: unknown dimension {one.dimension!r}"])
     unread = one.is_done and one.dimension is not None and one.rating is None
     return Trial(
-        run=rows.runs[one.condition],
+        run=rows.run(one.condition, one.wave),
         item_id=rows.items[one.item],
         dimension_id=rows.dimensions[one.dimension] if one.dimension is not None else None,
         sample_idx=one.sample_idx,

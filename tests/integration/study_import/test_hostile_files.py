@@ -1,5 +1,6 @@
 """Files of studies that nobody trusts: archives, links, wrong types, huge values."""
 
+import json
 import stat
 import zipfile
 from pathlib import Path
@@ -101,3 +102,76 @@ def test_a_folder_with_too_many_files_is_refused(tmp_path, monkeypatch):
     for name in ("trials", "more"):
         (tmp_path / f"{name}.csv").write_text(TRIALS)
     assert "more than 1 files" in refused(tmp_path)
+
+
+def sums(**change):
+    """A log of one sample as inspect_ai writes it as JSON, with changes to the sample."""
+    sample = {"id": "a", "epoch": 1, "input": "1 + 1", "target": "2", "output": {"choices": []}} | change
+    return {"version": 2, "status": "success", "eval": {"task": "sums", "model": "mock/m"}, "samples": [sample]}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"epoch": "first"},
+        {"epoch": [1]},
+        {"output": ["text"]},
+        {"output": {"usage": {"input_tokens": "many"}}},
+        {"messages": 7},
+        {"metadata": [1]},
+        {"scores": [1]},
+        {"started_at": "yesterday"},
+        {"attachments": [1], "input": "attachment://x"},
+    ],
+)
+def test_a_value_of_another_type_is_refused_with_its_place(tmp_path, change):
+    path = tmp_path / "sums.json"
+    path.write_text(json.dumps(sums(**change)))
+    assert "sums.json, sample 1: cannot be read" in refused(path)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"epoch": 1_000_000}, "sample 1: the repetition 999999 is not between 0 and 9,999"),
+        ({"epoch": 0}, "sample 1: the repetition -1"),
+        ({"error_retries": [{}] * 5000}, "sample 1: attempts is 5001"),
+        ({"output": {"usage": {"output_tokens": 2**40}}}, "sample 1: output_tokens is"),
+        ({"output": {"usage": {"total_cost": "NaN"}}}, "sample 1: cost_usd is NaN"),
+        ({"output": {"choices": [{"message": {"content": "a\0b"}}]}}, "sample 1: answer contains a NUL character"),
+        ({"metadata": {"a": "\0"}}, "item 'a': metadata contains a NUL character"),
+        ({"id": ""}, "item '': its key must have 1 to 200 characters"),
+    ],
+)
+def test_a_value_that_no_row_can_hold_is_refused_with_its_place(tmp_path, change, message):
+    path = tmp_path / "sums.json"
+    path.write_text(json.dumps(sums(**change)))
+    assert message in refused(path)
+
+
+def test_a_log_whose_samples_are_no_objects_is_refused(tmp_path):
+    path = tmp_path / "sums.json"
+    path.write_text(json.dumps(sums() | {"samples": ["text"]}))
+    assert "sums.json, sample 1: not an object" in refused(path)
+
+
+def test_a_csv_cell_of_megabytes_is_refused_with_its_row(tmp_path):
+    path = tmp_path / "trials.csv"
+    path.write_text(TRIALS + f"run,Cat 1,valence,1,done,6,1,{'x' * 3_000_000}\n")
+    assert "trials.csv, after row 2: field larger than field limit" in refused(path)
+
+
+def test_a_csv_file_that_is_no_text_is_refused_with_its_row(tmp_path):
+    path = tmp_path / "trials.csv"
+    path.write_bytes(TRIALS.encode() + b"run,Cat 1,valence,1,done,6,1,\xff\xfe\n")
+    assert "trials.csv, after row" in refused(path)
+
+
+def test_two_providers_of_one_model_stay_two_models(tmp_path):
+    for name in ("one", "two"):
+        log = sums() | {"eval": {"task": "sums", "model": f"{name}/small"}}
+        (tmp_path / f"{name}.json").write_text(json.dumps(log))
+    call_command("import_study", str(tmp_path), "--name", "study")
+    models = Experiment.objects.get().language_models.values_list("model", flat=True)
+    assert sorted(models) == ["one/small", "two/small"]
+    assert Trial.objects.count() == 2

@@ -1,0 +1,128 @@
+"""Tables of Parquet and DuckDB files, written as lines of JSON in the reader process.
+
+An importer of studies reads the lines. So native decoders only run in a process with limits. duckdb and pyarrow are
+imported only when such a file is read.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from datasets_app.importing.limits import MIB, Limits
+from datasets_app.importing.parquet_reader import read_parquet, to_json_value
+from datasets_app.importing.records import FileError, Report
+
+READER = "datasets_app.importing.table_dump:dump"
+Rows = Iterator[dict[str, Any]]
+BATCH_ROWS = 256
+DUCKDB_MAGIC, MAGIC_AT = b"DUCK", 8
+UNREADABLE = (ValueError, OverflowError, RecursionError)  # A time outside Python's calendar, for example.
+# Nothing but the file itself can be read or written, and a query cannot change that.
+DUCKDB_CONFIG = {
+    "enable_external_access": "false",
+    "autoinstall_known_extensions": "false",
+    "autoload_known_extensions": "false",
+    "allow_unsigned_extensions": "false",
+    "allow_community_extensions": "false",
+    "max_temp_directory_size": "0B",
+    "memory_limit": "768MB",
+    "threads": "1",
+    "lock_configuration": "true",
+}
+
+
+def is_duckdb(file: Path) -> bool:
+    """Return whether the file starts as DuckDB files do. This does not need duckdb."""
+    with file.open("rb") as content:
+        return content.read(MAGIC_AT + len(DUCKDB_MAGIC))[MAGIC_AT:] == DUCKDB_MAGIC
+
+
+def dump(request: Mapping[str, Any], out: Path, limits: Limits) -> None:
+    """Perform the request of `limited_reader.run_reader`: the file is the part "tables", as are the names."""
+    path, name = request["files"]["tables"]
+    dump_tables(Path(path), name, request["tables"], out, limits)
+
+
+def dump_tables(file: Path, name: str, tables: Sequence[str], out: Path, limits: Limits) -> None:
+    """Write the tables of a file to `out`, one `TABLE.jsonl` each. A Parquet file has one table, the first of `tables`.
+
+    A table that the file does not have is left out. Raise FileError, which names the table and the row.
+    """
+    found = _duckdb_tables(file, tables, limits) if is_duckdb(file) else _parquet_table(file, limits)
+    try:
+        _write_tables(name, zip(tables, found, strict=False), out, limits)
+    except FileError as error:
+        raise FileError(str(error).replace(str(file), name)) from None
+
+
+def _write_tables(name: str, tables: Iterable[tuple[str, Rows | None]], out: Path, limits: Limits) -> None:
+    written = 0
+    for table, rows in tables:
+        if rows is None:
+            continue
+        with (out / f"{table}.jsonl").open("w", encoding="utf-8") as lines:
+            for number, row in enumerate(rows, start=1):
+                written += lines.write(_line(f"{name}, {table}, row {number}", row, limits))
+                if written > limits.unpacked_bytes:
+                    raise FileError(f"{name} holds more than {limits.unpacked_bytes // MIB} MiB")
+
+
+def _line(where: str, row: Mapping[str, Any], limits: Limits) -> str:
+    for column, value in row.items():
+        if isinstance(value, str) and len(value) > limits.line_chars:
+            raise FileError(f"{where}: {column} is longer than {limits.line_chars:,} characters")
+    try:
+        return json.dumps({name: to_json_value(value) for name, value in row.items()}, allow_nan=False) + "\n"
+    except (TypeError, ValueError) as error:
+        raise FileError(f"{where}: {error}") from None
+
+
+def _parquet_table(file: Path, limits: Limits) -> Iterator[Rows]:
+    with file.open("rb") as content:
+        _, rows = read_parquet(content, Report(), limits)
+        yield (row.values for row in rows)
+
+
+def _duckdb_tables(file: Path, tables: Sequence[str], limits: Limits) -> Iterator[Rows | None]:
+    """Yield the rows of each table, or None. Views are not read, because their queries come from the file."""
+    import duckdb
+
+    try:
+        database = duckdb.connect(str(file), read_only=True, config=DUCKDB_CONFIG)
+        query = "SELECT table_name FROM duckdb_tables() WHERE schema_name = 'main' AND NOT internal"
+        present = {name for (name,) in database.execute(query).fetchall()}
+        for table in tables:
+            yield _duckdb_rows(database, table, limits) if table in present else None
+    except duckdb.OutOfMemoryException:
+        raise MemoryError from None
+    except duckdb.Error as error:
+        raise FileError(f"the database cannot be read: {_first_line(error)}") from None
+
+
+def _duckdb_rows(database: Any, table: str, limits: Limits) -> Rows:
+    """Yield the rows of a table in the order in which they were written."""
+    import duckdb
+
+    number = 0
+    try:
+        answer = database.execute(f'SELECT * FROM "{table}"')  # noqa: S608 - one of the caller's own names
+        columns = [column[0] for column in answer.description]
+        if len(columns) > limits.columns:
+            raise FileError(f"{table} has {len(columns):,} columns; at most {limits.columns} are read")
+        while batch := answer.fetchmany(BATCH_ROWS):
+            for values in batch:
+                number += 1
+                if number > limits.rows:
+                    raise FileError(f"{table} has more than {limits.rows:,} rows")
+                yield dict(zip(columns, values, strict=True))
+    except duckdb.OutOfMemoryException:
+        raise MemoryError from None
+    except (duckdb.Error, *UNREADABLE) as error:
+        raise FileError(f"{table}, after row {number}: {_first_line(error)}") from None
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0][:300]

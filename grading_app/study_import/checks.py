@@ -1,0 +1,84 @@
+"""Checks of a study's values before they become rows, so that an error names the file and the row. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from decimal import Decimal
+from typing import Any
+
+from evalsite.lib.text.pg_text import describe_unstorable
+from grading_app.study_import.study import Study, StudyError, StudyItem, StudyTrial
+
+MOST_INTEGER = 2**31 - 1
+MOST_SAMPLES = 10_000
+MOST_ATTEMPTS = 1000  # Each is a row.
+MOST_USD = Decimal(1_000_000)  # Of one trial.
+MOST_TEXT = 2_000_000
+LONGEST_KEY = 200
+INTEGERS = (
+    "input_tokens", "output_tokens", "reasoning_tokens", "cache_read_tokens", "cache_write_tokens", "latency_ms",
+)  # fmt: skip
+TEXTS = ("answer", "raw_response", "reasoning", "error", "finish_reason", "response_id", "served_model")
+
+
+def check_design(study: Study) -> None:
+    """Raise StudyError if the database could not store an item, a norm or a condition."""
+    problems = [f"item {one.key[:80]!r}: {problem}" for one in study.items for problem in _item_problems(one)]
+    for condition in study.conditions:
+        texts = [condition.model_id, condition.provider, condition.prompt, list(condition.messages)]
+        fault = describe_unstorable([*texts, dict(condition.settings)])
+        problems += [f"condition {condition.key[:80]!r}: it {fault}"] if fault else []
+    if problems:
+        raise StudyError(problems)
+
+
+def check_trial(one: StudyTrial) -> None:
+    """Raise StudyError if the database could not store a value of the trial."""
+    problem = next(_trial_problems(one), None)
+    if problem:
+        raise StudyError([f"{one.where}: {problem}"])
+
+
+def _item_problems(one: StudyItem) -> Iterator[str]:
+    if not one.key or len(one.key) > LONGEST_KEY:
+        yield f"its key must have 1 to {LONGEST_KEY} characters"
+    if len(one.category) > LONGEST_KEY:
+        yield f"its category is longer than {LONGEST_KEY} characters"
+    texts = {"key": one.key, "input": one.input, "target": one.target, "category": one.category, "note": one.note}
+    values: dict[str, Any] = {**texts, "choices": one.choices, "metadata": one.metadata, "scheme": one.grading_scheme}
+    for name, value in values.items():
+        yield from _text_problems(name, value)
+    for norm in one.norms:
+        if not all(math.isfinite(value) for value in (norm.mean, norm.sd or 0)):
+            yield f"the norm of {norm.dimension} is not a number"
+        if (norm.sd or 0) < 0 or not 0 <= (norm.n or 0) <= MOST_INTEGER:
+            yield f"the norm of {norm.dimension} has a negative sd or n"
+
+
+def _trial_problems(one: StudyTrial) -> Iterator[str]:
+    if not 0 <= one.sample_idx < MOST_SAMPLES:
+        yield f"the repetition {one.sample_idx} is not between 0 and {MOST_SAMPLES - 1:,}"
+    if not 1 <= one.attempts <= MOST_ATTEMPTS:
+        yield f"attempts is {one.attempts}, not between 1 and {MOST_ATTEMPTS:,}"
+    for name in INTEGERS:
+        value = getattr(one, name)
+        if value is not None and not 0 <= value <= MOST_INTEGER:
+            yield f"{name} is {value}, not between 0 and {MOST_INTEGER:,}"
+    if one.rating is not None and abs(one.rating) > MOST_INTEGER:
+        yield f"rating is {one.rating}"
+    if one.cost_usd is not None and not (one.cost_usd.is_finite() and 0 <= one.cost_usd <= MOST_USD):
+        yield f"cost_usd is {one.cost_usd}, not between 0 and {MOST_USD:,}"
+    for name in TEXTS:
+        yield from _text_problems(name, getattr(one, name))
+    for score in one.scores:
+        if score.value is not None and not math.isfinite(score.value):
+            yield f"the score {score.scorer} is {score.value}"
+        yield from _text_problems(f"the score {score.scorer}", [score.raw, score.reasoning, score.detail])
+
+
+def _text_problems(name: str, value: Any) -> Iterator[str]:
+    if isinstance(value, str) and len(value) > MOST_TEXT:
+        yield f"{name} is longer than {MOST_TEXT:,} characters"
+    elif fault := describe_unstorable(value):
+        yield f"{name} {fault}"

@@ -1,0 +1,61 @@
+"""Tables of a study in Parquet or DuckDB files, read by a process with limits, as rows with their places."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from datasets_app.importing.limited_reader import FileToRead, run_reader
+from datasets_app.importing.limits import LIMITS
+from datasets_app.importing.records import FileError, ScratchFolder
+from datasets_app.importing.table_dump import READER
+from grading_app.study_import.study import StudyError
+
+# A study has more rows than a dataset: each answer is a row.
+STUDY_LIMITS = replace(LIMITS, rows=2_000_000, decoded_bytes=4 * LIMITS.decoded_bytes)
+TableRow = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class StoredTables:
+    """The tables of a file. They are lines of JSON in a temporary folder that exists as long as this object."""
+
+    name: str
+    scratch: ScratchFolder
+
+    def has(self, table: str) -> bool:
+        return (self.scratch.path / f"{table}.jsonl").exists()
+
+    def rows(self, table: str) -> Iterator[tuple[str, TableRow]]:
+        """Yield each row with its place, such as `results.duckdb, trials, row 2`. Rows count from 1."""
+        if not self.has(table):
+            return
+        with (self.scratch.path / f"{table}.jsonl").open(encoding="utf-8") as lines:
+            for number, line in enumerate(lines, start=1):
+                yield f"{self.name}, {table}, row {number}", json.loads(line)
+
+    def count(self, table: str) -> int:
+        return sum(1 for _ in self.rows(table))
+
+
+def read_tables(file: Path, tables: Sequence[str]) -> StoredTables:
+    """Return the tables of a Parquet file (one table) or a DuckDB file. Raise StudyError if it cannot be read."""
+    scratch = ScratchFolder()
+    try:
+        run_reader(scratch, READER, {"tables": FileToRead(file, file.name)}, STUDY_LIMITS, tables=list(tables))
+    except FileError as error:
+        raise StudyError([f"{file.name}: {error}".replace(f"{file.name}: {file.name}", file.name)]) from error
+    return StoredTables(file.name, scratch)
+
+
+def require_columns(where: str, row: TableRow, columns: dict[str, tuple[type, ...]]) -> list[str]:
+    """Return a problem for each column that is missing, or whose value has another type. None is allowed for all."""
+    problems = [f"{where}: {name} is missing" for name in columns if name not in row]
+    for name, kinds in columns.items():
+        value = row.get(name)
+        if value is not None and (not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds)):
+            problems.append(f"{where}: {name} is {type(value).__name__}, not {kinds[0].__name__}")
+    return problems

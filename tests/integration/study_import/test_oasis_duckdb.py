@@ -1,0 +1,217 @@
+"""The database file of OASIS-LLM, made here with the tables and columns of the tool."""
+
+import json
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from grading_app.study_import import oasis_duckdb
+from grading_app.study_import.importers import read_study
+from runs_app.models import Attempt, Experiment, Trial
+from tests import factories
+
+duckdb = pytest.importorskip("duckdb", reason="the optional package duckdb is not installed")
+pytestmark = pytest.mark.django_db
+
+SCHEMA = """
+CREATE TABLE runs (run_id TEXT PRIMARY KEY, config_json TEXT, config_hash TEXT, status TEXT, created_at TIMESTAMP,
+    finished_at TIMESTAMP, queued_at TIMESTAMP, queue_priority INTEGER);
+CREATE TABLE trials (run_id TEXT, image_id TEXT, dimension TEXT, sample_idx INTEGER, status TEXT, rating INTEGER,
+    raw_response TEXT, reasoning TEXT, prompt_hash TEXT, latency_ms INTEGER, input_tokens INTEGER,
+    output_tokens INTEGER, cost_usd DOUBLE, error TEXT, attempts INTEGER, claimed_at TIMESTAMP, completed_at TIMESTAMP,
+    finish_reason TEXT, response_id TEXT, trace_id TEXT, PRIMARY KEY (run_id, image_id, dimension, sample_idx));
+CREATE TABLE datasets (dataset_id TEXT, name TEXT, description TEXT, status TEXT, source TEXT, generation_params JSON,
+    created_at TIMESTAMP, approved_at TIMESTAMP);
+CREATE TABLE dataset_images (dataset_id TEXT, image_id TEXT, excluded BOOLEAN, note TEXT, added_at TIMESTAMP);
+CREATE TABLE experiments (experiment_id TEXT, name TEXT, description TEXT, dataset_id TEXT, status TEXT,
+    created_at TIMESTAMP, finished_at TIMESTAMP);
+"""
+CONFIG = {"provider": "openrouter", "model": "openrouter/lab/small", "image_set": "pilot", "temperature": 0.5}
+NORMS = (
+    ",Theme,Category,Source,Valence_mean,Valence_SD,Valence_N,Arousal_mean,Arousal_SD,Arousal_N\n"
+    "I1,Cat 1,Animal,web,6.1,0.9,101,3.2,1.1,99\n"
+    "I2,Crosswalk 1 ,Scene,web,4.1,1.2,100,2.5,1.3,98\n"
+)
+
+
+@pytest.fixture(autouse=True)
+def owner():
+    return factories.make_user("owner", superuser=True)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    folder = tmp_path / "pilot"
+    folder.mkdir()
+    (folder / "OASIS.csv").write_text(NORMS)
+    with duckdb.connect(str(folder / "llm_runs.duckdb")) as database:
+        database.execute(SCHEMA)
+        run(database, "exp__small", CONFIG, "2026-04-01")
+        trial(database, "exp__small", "Cat 1", 0, rating=6, cost=0.001, raw="six", tokens=(511, 4))
+        trial(database, "exp__small", "Cat 1", 1, rating=None, finish="length", raw="six or")
+        trial(database, "exp__small", "Crosswalk 1 ", 0, status="failed", error="inappropriate content", attempts=3)
+        trial(database, "exp__small", "Crosswalk 1 ", 1, status="pending", attempts=0)
+        sets = '{"strategy": "stratified", "n": 3, "seed": 42, "shuffled_at": "2026-04-01"}'
+        database.execute("INSERT INTO datasets (dataset_id, generation_params) VALUES ('pilot', ?)", [sets])
+        for image, excluded, note in (("Cat 1", False, ""), ("Crosswalk 1 ", False, ""), ("Wall 2", True, "blurred")):
+            row = ["pilot", image, excluded, note]
+            database.execute("INSERT INTO dataset_images VALUES (?, ?, ?, ?, now()::TIMESTAMP)", row)
+        database.execute("INSERT INTO experiments (experiment_id) VALUES ('exp')")
+    return folder
+
+
+def run(database, name, config, day, status="done"):
+    values = [name, json.dumps(config), status, f"{day} 12:00:00"]
+    database.execute("INSERT INTO runs (run_id, config_json, status, created_at) VALUES (?, ?, ?, ?)", values)
+
+
+def trial(database, run, image, sample, *, status="done", tokens=(None, None), **given):
+    names = {"rating": "rating", "cost": "cost_usd", "raw": "raw_response", "finish": "finish_reason"}
+    row = {
+        "run_id": run, "image_id": image, "dimension": "valence", "sample_idx": sample, "status": status,
+        "attempts": given.pop("attempts", 1), "error": given.pop("error", None), "input_tokens": tokens[0],
+        "output_tokens": tokens[1], "completed_at": "2026-04-26 18:20:19.910350",
+    } | {names[name]: value for name, value in given.items()}  # fmt: skip
+    marks = ", ".join("?" * len(row))
+    database.execute(f"INSERT INTO trials ({', '.join(row)}) VALUES ({marks})", list(row.values()))
+
+
+def changed(folder, *statements):
+    with duckdb.connect(str(folder / "llm_runs.duckdb")) as database:
+        for statement in statements:
+            database.execute(statement)
+
+
+def refused(path, *options):
+    with pytest.raises(CommandError) as raised:
+        call_command("import_study", str(path), *options)
+    assert raised.value.returncode == 2
+    assert not Experiment.objects.exists()
+    return str(raised.value)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_trials_costs_and_failures_are_taken_and_the_rest_is_unknown(folder):
+    call_command("import_study", str(folder))
+    experiment = Experiment.objects.get()
+    assert (experiment.slug, experiment.imported_from, experiment.samples) == ("pilot", "oasis-llm", 2)
+    first = Trial.objects.get(item__key="Cat 1", sample_idx=0)
+    assert (first.rating, float(first.cost_usd), first.input_tokens, first.output_tokens) == (6, 0.001, 511, 4)
+    assert first.completed_at.isoformat() == "2026-04-26T18:20:19.910350+00:00"
+    unread = Trial.objects.get(item__key="Cat 1", sample_idx=1)
+    assert (unread.rating, unread.truncated, unread.cost_usd, unread.input_tokens) == (None, True, None, None)
+    failed = Trial.objects.get(status="failed")
+    assert (failed.error_class, failed.attempts) == ("content_refused", 3)
+    assert Attempt.objects.filter(trial=failed).count() == 3
+    condition = experiment.conditions.get()
+    assert (condition.model.model, condition.sampler.temperature) == ("lab/small", 0.5)
+    call_command("reconcile")
+
+
+def test_image_set_and_norms_become_the_dataset(folder):
+    call_command("import_study", str(folder))
+    dataset = Experiment.objects.get().dataset
+    assert dataset.recipe == {"image_set": "pilot", "strategy": "stratified", "n": 3, "seed": 42}
+    assert list(dataset.items.values_list("key", "category", "excluded", "note")) == [
+        ("Cat 1", "Animal", False, ""),
+        ("Crosswalk 1 ", "Scene", False, ""),
+        ("Wall 2", "", True, "blurred"),
+    ]
+    norms = dataset.items.get(key="Cat 1").norms.values_list("dimension", "mean", "sd", "n")
+    assert list(norms) == [("arousal", 3.2, 1.1, 99), ("valence", 6.1, 0.9, 101)]
+
+
+def test_the_report_names_what_was_not_taken(folder, capsys):
+    call_command("import_study", str(folder))
+    said = capsys.readouterr().out
+    assert "3 trials, 1 of them failed; 5 attempts" in said
+    assert "1 trials without an outcome (pending or running) are left out" in said
+    assert "1 experiments are not taken" in said
+    assert "Times have no zone" in said
+    assert "1 images have no human means" in said
+
+
+def test_the_same_database_twice_gives_the_same_rows_once(folder, capsys):
+    call_command("import_study", str(folder))
+    before = list(Trial.objects.values_list("pk", flat=True))
+    changed(folder, "UPDATE trials SET status = 'done', rating = 4, attempts = 1 WHERE status = 'pending'")
+    call_command("import_study", str(folder))
+    assert list(Trial.objects.order_by("pk").values_list("pk", flat=True))[:-1] == sorted(before)
+    assert "3 trials were there already" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_two_runs_with_the_same_settings_stay_two_conditions(folder, capsys):
+    with duckdb.connect(str(folder / "llm_runs.duckdb")) as database:
+        run(database, "exp__again", CONFIG, "2026-05-01", status="cancelled")
+        trial(database, "exp__again", "Cat 1", 0, rating=2)
+    call_command("import_study", str(folder))
+    assert Experiment.objects.get().conditions.count() == 2
+    assert sorted(Trial.objects.filter(item__key="Cat 1", sample_idx=0).values_list("rating", flat=True)) == [2, 6]
+    said = capsys.readouterr().out
+    assert "exp__again has the model and settings of exp__small" in said
+    assert "1 runs were cancelled" in said
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("statement", "message"),
+    [
+        (
+            "UPDATE trials SET rating = 9 WHERE rating = 6",
+            "llm_runs.duckdb, trials, row 1: rating 9 is not on",
+        ),
+        ("UPDATE trials SET attempts = 100000 WHERE attempts = 3", "row 3: attempts is 100000"),
+        ("UPDATE trials SET cost_usd = 'inf' WHERE rating = 6", None),
+        ("UPDATE trials SET cost_usd = -1 WHERE rating = 6", "row 1: cost_usd is -1"),
+        ("UPDATE trials SET sample_idx = 20000 WHERE sample_idx = 1", "the repetition 20000 is not between"),
+        ("UPDATE runs SET config_json = '[1]'", "runs, row 1: config_json is no object"),
+        ("UPDATE runs SET config_json = '{\"temperature\": 99}'", "temperature is 99, not between 0 and 2"),
+        ("ALTER TABLE trials DROP COLUMN rating", "trials, row 1: rating missing"),
+        ("DROP TABLE trials", "no table trials"),
+    ],
+)
+def test_an_error_names_the_file_the_table_and_the_row(folder, statement, message):
+    changed(folder, statement)
+    if message is None:  # A number that JSON does not have is unknown.
+        call_command("import_study", str(folder))
+        assert Trial.objects.get(rating=6).cost_usd is None
+    else:
+        assert message in refused(folder)
+
+
+@pytest.mark.slow
+def test_a_damaged_database_is_refused(folder):
+    file = folder / "llm_runs.duckdb"
+    file.write_bytes(file.read_bytes()[:20_000])
+    message = refused(file)
+    assert "llm_runs.duckdb" in message
+    assert str(folder) not in message, "the page must not show a path of the server"
+
+
+@pytest.mark.slow
+def test_a_view_in_the_database_is_never_run(folder, tmp_path):
+    secret = tmp_path / "secret.csv"
+    secret.write_text("run_id,image_id\nx,y\n")
+    changed(folder, "DROP TABLE trials", f"CREATE VIEW trials AS SELECT * FROM read_csv('{secret}')")
+    assert "no table trials" in refused(folder)
+
+
+@pytest.mark.slow
+def test_a_text_of_megabytes_is_refused_with_its_row(folder):
+    changed(folder, "UPDATE trials SET raw_response = repeat('x', 3000000) WHERE rating = 6")
+    assert "trials, row" in (message := refused(folder))
+    assert "raw_response is longer than 2,000,000 characters" in message
+
+
+def test_a_missing_duckdb_says_how_to_install_it(folder, monkeypatch):
+    monkeypatch.setattr(oasis_duckdb, "find_spec", lambda name: None)
+    assert "pip install duckdb" in refused(folder)
+
+
+def test_the_database_is_read_by_a_process_of_its_own(folder, monkeypatch):
+    def fail(*args, **options):
+        raise AssertionError("the site's own process must not open an uploaded database")
+
+    monkeypatch.setattr(duckdb, "connect", fail)
+    assert len(list(read_study(folder).trials())) == 3
