@@ -5,8 +5,10 @@ import json
 import pytest
 from django.core.management import CommandError, call_command
 
+from datasets_app.importing.limited_reader import FileToRead
 from grading_app.study_import import oasis_duckdb
 from grading_app.study_import.importers import read_study
+from grading_app.study_import.upload_reader import read_study_upload
 from runs_app.models import Attempt, Experiment, Trial
 from tests import factories
 
@@ -215,3 +217,11 @@ def test_the_database_is_read_by_a_process_of_its_own(folder, monkeypatch):
 
     monkeypatch.setattr(duckdb, "connect", fail)
     assert len(list(read_study(folder).trials())) == 3
+
+
+@pytest.mark.slow
+def test_an_upload_reads_the_database_within_the_limits_of_the_page(folder):
+    file = folder / "llm_runs.duckdb"
+    reading = read_study_upload({"file0": FileToRead(file, file.name)}, "")
+    assert [trial.rating for trial in reading.study.trials()] == [6, None, None]
+    assert reading.study.conditions[0].settings == {"temperature": 0.5}
