@@ -12,7 +12,7 @@ import numpy as np
 
 from benchmarks.coverage_scores import NONE, Draw, Ends, Truths, ends_of
 from grading_app.comparison.agreement_report import keep_on_scale
-from grading_app.comparison.reference_report import measure_references
+from grading_app.comparison.reference_report import compare_with_references
 from grading_app.statistics.alpha import krippendorff_alpha
 from grading_app.statistics.bland_altman import limits_of_agreement
 from grading_app.statistics.bootstrap import bootstrap
@@ -197,7 +197,7 @@ def against_reference(field: str) -> Callable[[Draw, int, int], Truths]:
         def once() -> Ends:
             norm = draw.standard_normal(items)
             table = np.stack([norm + 0.3 + 0.5 * draw.standard_normal(items), norm], axis=1)
-            (line,) = measure_references(ratings_of(table), [1], [0], [], {}, seed=1)
+            (line,) = compare_with_references(ratings_of(table), [1], [0], [], {}, seed=1)
             return ends_of(getattr(line, field))
 
         yield truth, once

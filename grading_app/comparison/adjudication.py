@@ -19,7 +19,6 @@ from grading_app.verdict_history import superseding
 from runs_app.models import Experiment, Trial
 
 LONGEST_REASON = 4_000
-MOST_POINTS = 11
 
 
 class AdjudicationError(ValueError):
@@ -46,34 +45,29 @@ def adjudicate(trial: Trial, *, scale: Scale, score: float, reason: str, by: Any
         raise AdjudicationError("Say why: the reason stays with the score.")
     if trial.status != Trial.Status.DONE or trial.run.condition.stage != "generate":
         raise AdjudicationError("Only a stored answer can be adjudicated.")
-    condition = _condition(trial.run.experiment, scale)
-    told = Adjudication.objects.create(
+    condition = _lock_condition(trial.run.experiment, scale)
+    adjudication = Adjudication.objects.create(
         condition=condition, trial=trial, score=score, reason=reason.strip()[:LONGEST_REASON], by=by
     )
     earlier = Grading.objects.filter(condition=condition, trial=trial).first()
-    fields = {"score": score, "score_raw": f"{score:.15g}", "parse_ok": True, "reasoning": told.reason}
+    fields = {"score": score, "score_raw": f"{score:.15g}", "parse_ok": True, "reasoning": adjudication.reason}
     with superseding():
         Grading.objects.update_or_create(condition=condition, trial=trial, defaults=fields)
-    was = "" if earlier is None else f"{earlier.score:g}"
-    record_changes([(trial.run.experiment, was, f"trial {trial.pk}: {score:g}")], by=by, reason=told.reason[:500],
-                   what="gradings")  # fmt: skip
-    return told
+    previous = "" if earlier is None else f"{earlier.score:g}"
+    record_changes([(trial.run.experiment, previous, f"trial {trial.pk}: {score:g}")], by=by,
+                   reason=adjudication.reason[:500], what="gradings")  # fmt: skip
+    return adjudication
 
 
-def _condition(experiment: Experiment, scale: Scale) -> GradeCondition:
-    """Return the grade condition of adjudicated scores on this scale, with its row locked. So the last of two wins."""
+def _lock_condition(experiment: Experiment, scale: Scale) -> GradeCondition:
+    """Return the grade condition of adjudicated scores on this scale, with its row locked.
+
+    So the later one of two concurrent adjudications counts.
+    """
     ends = {"scale_min": scale.low, "scale_max": scale.high}
-    made, _ = GradeCondition.objects.get_or_create(
+    condition, _ = GradeCondition.objects.get_or_create(
         experiment=experiment,
         grade_condition_id=condition_id("adjudicated", {"kind": "adjudicated", **ends}),
         defaults={"kind": GradeCondition.Kind.ADJUDICATED, "parameters": ends},
     )
-    return GradeCondition.objects.select_for_update().get(pk=made.pk)
-
-
-def points_of(scale: Scale) -> list[tuple[float, str]]:
-    """Return the points of a scale of few whole numbers, or of named points; none if any number may be the score."""
-    names, low, high = dict(scale.points), float(scale.low), float(scale.high)
-    if low.is_integer() and high.is_integer() and 1 < high - low < MOST_POINTS:
-        return [(float(at), names.get(float(at), "")) for at in range(int(low), int(high) + 1)]
-    return list(scale.points) if len(scale.points) > 1 else []
+    return GradeCondition.objects.select_for_update().get(pk=condition.pk)

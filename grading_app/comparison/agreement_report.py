@@ -1,4 +1,4 @@
-"""The numbers of the agreement page. Pure functions: ratings in, lines out, each with its formula, source and n."""
+"""The numbers of the agreement page. Pure functions: ratings in, measures out, each with its formula, source and n."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from itertools import combinations
 
 import numpy as np
 
-from grading_app.comparison.measure_references import Source, source_of
-from grading_app.comparison.reference_report import ReferenceLine, measure_references, share_equal
+from grading_app.comparison.measure_descriptions import MEASURE_DESCRIPTIONS, MeasureDescription
+from grading_app.comparison.reference_report import ReferenceComparison, compare_with_references, compute_equal_share
 from grading_app.statistics.alpha import Level, krippendorff_alpha
 from grading_app.statistics.bland_altman import LimitsOfAgreement, limits_of_agreement
 from grading_app.statistics.bootstrap import bootstrap
@@ -40,18 +40,18 @@ MOST_PAIRED = 12  # more raters than this: no list of all pairs
 
 
 @dataclass(frozen=True)
-class Line:
-    """One measure: its estimate, or the reason why it has none. `fits`: the measure suits the scale best."""
+class MeasureResult:
+    """One measure: its estimate, or the reason why it has none. `suits_scale`: the measure suits the scale best."""
 
     name: str
     estimate: Estimate | None
-    why: str
-    source: Source
-    fits: bool = False
+    reason: str
+    description: MeasureDescription
+    suits_scale: bool = False
 
 
 @dataclass(frozen=True)
-class Covered:
+class RaterCoverage:
     """The ratings of one rater. low, high: the smallest and the largest rating; None without any."""
 
     rater: Hashable
@@ -64,7 +64,7 @@ class Covered:
 
 
 @dataclass(frozen=True)
-class Pair:
+class RaterPair:
     """Two raters on the units that both rated. None if a measure is not defined."""
 
     first: Hashable
@@ -78,7 +78,7 @@ class Pair:
 
 
 @dataclass(frozen=True)
-class AgainstPeople:
+class JudgeComparison:
     """A judge compared with people.
 
     standings: agreement with people by two measures (by one for names); empty if no unit has two people. slope, limits:
@@ -95,34 +95,34 @@ class AgainstPeople:
 
 
 @dataclass(frozen=True)
-class Measured:
+class AgreementReport:
     """All numbers that the page shows for these ratings."""
 
-    covered: list[Covered]
+    coverage: list[RaterCoverage]
     shared: int  # units with two ratings or more
     level: Level
-    level_why: str
-    lines: list[Line]
-    pairs: list[Pair]
+    level_reason: str
+    measures: list[MeasureResult]
+    pairs: list[RaterPair]
     confusion: ConfusionMatrix | None
-    against: AgainstPeople | None
-    references: list[ReferenceLine] = field(default_factory=list)
+    judge_comparison: JudgeComparison | None
+    references: list[ReferenceComparison] = field(default_factory=list)
 
 
-Singles = Mapping[str, Sequence[str]]
+SingleRatings = Mapping[str, Sequence[str]]
 """The columns with the single ratings behind each mean of repeated ratings, by the mean's rater."""
 
 
 @dataclass(frozen=True)
-class Compared:
+class AgreementResult:
     """The result of a comparison. units: the number of compared units, out of `total`."""
 
     units: int
     total: int
-    measured: Measured | None
+    report: AgreementReport | None
 
 
-def measured(
+def compute_agreement(
     ratings: Ratings,
     *,
     raters: list[str],
@@ -131,10 +131,10 @@ def measured(
     people: list[str],
     are_names: bool = False,
     references: Sequence[str] = (),
-    singles: Singles | None = None,
+    singles: SingleRatings | None = None,
     humans: Sequence[str] = (),
     scale: Bounds | None = None,
-) -> Measured:
+) -> AgreementReport:
     """Compute all numbers of the page. A rater without a rating is listed, but not compared.
 
     are_names: the ratings are choices without an order, so only measures for names are computed. references: columns
@@ -144,35 +144,36 @@ def measured(
     """
     present = [rater for rater in raters if rater in ratings.raters]
     own, single = ratings.of(*present), {} if singles is None else singles
-    level, why = fitting_level(own, are_names)
-    against = _against(ratings, judge, [one for one in people if one in present], are_names, single)
-    return Measured(
-        covered=[_covered(own, rater) for rater in raters],
+    level, reason = choose_level(own, are_names)
+    judged_people = [person for person in people if person in present]
+    judge_comparison = _compare_with_people(ratings, judge, judged_people, are_names, single)
+    return AgreementReport(
+        coverage=[_compute_coverage(own, rater) for rater in raters],
         shared=own.with_at_least(2).n_units,
         level=level,
-        level_why=why,
-        lines=list(_lines(own, _with_first_ratings(ratings, present, single), level, are_names))
+        level_reason=reason,
+        measures=list(_evaluate_measures(own, _use_first_ratings(ratings, present, single), level, are_names))
         if len(present) > 1
         else [],
-        pairs=[_pair(ratings, *two, are_names, single) for two in combinations(present, 2)]
+        pairs=[_compare_pair(ratings, *two, are_names, single) for two in combinations(present, 2)]
         if len(present) <= MOST_PAIRED
         else [],
         # A mean of repeated ratings equals no point of the scale. Its first rating can be crossed.
-        confusion=None if pair and any(single.get(rater) for rater in pair) else _confusion(own, pair),
-        against=_on_scale(against, scale),
+        confusion=None if pair and any(single.get(rater) for rater in pair) else _cross_ratings(own, pair),
+        judge_comparison=_keep_comparison_on_scale(judge_comparison, scale),
         references=[
-            _difference_on_scale(line, scale)
-            for line in measure_references(ratings, references, present, humans, single, seed=SEED)
+            _keep_difference_on_scale(comparison, scale)
+            for comparison in compare_with_references(ratings, references, present, humans, single, seed=SEED)
         ],
     )
 
 
-def _with_first_ratings(ratings: Ratings, raters: Sequence[str], singles: Singles) -> Ratings:
+def _use_first_ratings(ratings: Ratings, raters: Sequence[str], singles: SingleRatings) -> Ratings:
     """Return the raters with the first rating in place of each mean of repeated ratings."""
     return ratings.of(*(singles[rater][0] if singles.get(rater) else rater for rater in raters))
 
 
-def fitting_level(ratings: Ratings, are_names: bool = False) -> tuple[Level, str]:
+def choose_level(ratings: Ratings, are_names: bool = False) -> tuple[Level, str]:
     """Return the level of measurement that suits these ratings, and why.
 
     Only the scale's author knows what it means.
@@ -187,58 +188,62 @@ def fitting_level(ratings: Ratings, are_names: bool = False) -> tuple[Level, str
     return "interval", "the ratings are numbers whose differences mean something"
 
 
-def _lines(present: Ratings, points: Ratings, level: Level, are_names: bool) -> Iterator[Line]:
+def _evaluate_measures(present: Ratings, points: Ratings, level: Level, are_names: bool) -> Iterator[MeasureResult]:
     """Yield the measures of these raters. points: the same raters with single ratings, for measures of equality."""
     binary = len(present.categories) <= 2
 
-    def line(name: str, make: Callable[[], Coefficient], fits: bool = False) -> Line:
-        return _line(name, make, present, fits)
+    def evaluate(name: str, make: Callable[[], Coefficient], suits_scale: bool = False) -> MeasureResult:
+        return _evaluate_measure(name, make, present, suits_scale)
 
-    yield line("Percent agreement", lambda: percent_agreement(points))
+    yield evaluate("Percent agreement", lambda: percent_agreement(points))
     if are_names:
         if len(present.raters) == 2:
-            yield line("Cohen's kappa", lambda: cohens_kappa(present), fits=True)
-        yield line("Fleiss' kappa", lambda: fleiss_kappa(present))
-        yield line("Krippendorff's alpha, nominal", lambda: krippendorff_alpha(present, "nominal"), fits=True)
+            yield evaluate("Cohen's kappa", lambda: cohens_kappa(present), suits_scale=True)
+        yield evaluate("Fleiss' kappa", lambda: fleiss_kappa(present))
+        yield evaluate(
+            "Krippendorff's alpha, nominal", lambda: krippendorff_alpha(present, "nominal"), suits_scale=True
+        )
         return
     if len(present.raters) == 2:
         suited = "none" if binary else "quadratic"
-        yield line("Cohen's kappa", lambda: cohens_kappa(points), suited == "none")
-        yield line("Cohen's kappa, linear weights", lambda: cohens_kappa(present, "linear"))
-        yield line("Cohen's kappa, quadratic weights", lambda: cohens_kappa(present, "quadratic"), suited != "none")
-        yield line("Lin's concordance", lambda: lins_concordance(present))
-    yield line("Fleiss' kappa", lambda: fleiss_kappa(points))
-    yield line("Fleiss' kappa, linear weights", lambda: fleiss_kappa(present, "linear"))
-    yield line("Fleiss' kappa, quadratic weights", lambda: fleiss_kappa(present, "quadratic"))
+        yield evaluate("Cohen's kappa", lambda: cohens_kappa(points), suited == "none")
+        yield evaluate("Cohen's kappa, linear weights", lambda: cohens_kappa(present, "linear"))
+        yield evaluate("Cohen's kappa, quadratic weights", lambda: cohens_kappa(present, "quadratic"), suited != "none")
+        yield evaluate("Lin's concordance", lambda: lins_concordance(present))
+    yield evaluate("Fleiss' kappa", lambda: fleiss_kappa(points))
+    yield evaluate("Fleiss' kappa, linear weights", lambda: fleiss_kappa(present, "linear"))
+    yield evaluate("Fleiss' kappa, quadratic weights", lambda: fleiss_kappa(present, "quadratic"))
     for one in LEVELS:
         of_level = partial(krippendorff_alpha, points if one == "nominal" else present, one)
-        yield line(f"Krippendorff's alpha, {one}", of_level, one == level)
+        yield evaluate(f"Krippendorff's alpha, {one}", of_level, one == level)
     for form in FORMS:
-        yield line(f"ICC({form})", lambda form=form: intraclass_correlation(present, form), form == _icc(level))  # type: ignore[misc]
-    yield line("Kendall's W", lambda: kendalls_w(present))
+        yield evaluate(f"ICC({form})", partial(intraclass_correlation, present, form), form == _choose_icc(level))
+    yield evaluate("Kendall's W", lambda: kendalls_w(present))
 
 
-def _icc(level: Level) -> Form | None:
+def _choose_icc(level: Level) -> Form | None:
     """Return the ICC that suits the level: single ratings, by raters who are a sample of all raters."""
     return "2,1" if level in ("interval", "ratio", "ordinal") else None
 
 
-def _line(name: str, make: Callable[[], Coefficient], given: Ratings, fits: bool) -> Line:
+def _evaluate_measure(name: str, make: Callable[[], Coefficient], given: Ratings, suits_scale: bool) -> MeasureResult:
+    description = MEASURE_DESCRIPTIONS[name]
     try:
         coefficient = make()
         estimate = bootstrap(coefficient, seed=SEED, resamples=RESAMPLES)
     except ValueError as error:
-        return Line(name, None, str(error), source_of(name), fits)
+        return MeasureResult(name, None, str(error), description, suits_scale)
     if name != "Percent agreement" and 0 < coefficient.ratings.with_at_least(2).n_units < 2:
         # One unit tells nothing about agreement beyond chance, whatever the formula gives.
         estimate = replace(estimate, estimate=None, se=None, low=None, high=None, interval="")
-        used, of = coefficient.ratings.with_at_least(2).n_units, given.n_units
-        return Line(name, estimate, f"only {used} of {of} units can be used, and it takes two", source_of(name), fits)
-    why = "" if estimate.estimate is not None else _undefined(estimate, coefficient.ratings, given)
-    return Line(name, estimate, why, source_of(name), fits)
+        used, total = coefficient.ratings.with_at_least(2).n_units, given.n_units
+        reason = f"only {used} of {total} units can be used, and it takes two"
+        return MeasureResult(name, estimate, reason, description, suits_scale)
+    reason = "" if estimate.estimate is not None else _explain_undefined(estimate, coefficient.ratings, given)
+    return MeasureResult(name, estimate, reason, description, suits_scale)
 
 
-def _undefined(estimate: Estimate, used: Ratings, given: Ratings) -> str:
+def _explain_undefined(estimate: Estimate, used: Ratings, given: Ratings) -> str:
     """Return why a measure is not defined. used: the ratings that the measure can use."""
     if not given.with_at_least(2).n_units:
         return "no unit was rated by two of them"
@@ -251,40 +256,40 @@ def _undefined(estimate: Estimate, used: Ratings, given: Ratings) -> str:
     return "not defined for these ratings: they do not vary"
 
 
-def _covered(ratings: Ratings, rater: str) -> Covered:
+def _compute_coverage(ratings: Ratings, rater: str) -> RaterCoverage:
     if rater not in ratings.raters:
-        return Covered(rater, 0, 0, None, None, None, None)
+        return RaterCoverage(rater, 0, 0, None, None, None, None)
     column = ratings.values[:, ratings.column(rater)]
     rated = ~np.isnan(column)
     given, times = column[rated], ratings.times[rated]
     n, mean = round(float(times.sum())), float(np.average(given, weights=times))
     shared = round(float((ratings.times * (rated & (ratings.per_unit > 1))).sum()))
     sd = float(np.sqrt(times @ (given - mean) ** 2 / (n - 1))) if n > 1 else None
-    return Covered(rater, n, shared, mean, sd, float(given.min()), float(given.max()))
+    return RaterCoverage(rater, n, shared, mean, sd, float(given.min()), float(given.max()))
 
 
-def _pair(ratings: Ratings, first: str, second: str, are_names: bool, singles: Singles) -> Pair:
+def _compare_pair(ratings: Ratings, first: str, second: str, are_names: bool, singles: SingleRatings) -> RaterPair:
     both = ratings.of(first, second).complete()
     n = both.n_units
     if not n:
-        return Pair(first, second, 0, None, None, None, None, None)
+        return RaterPair(first, second, 0, None, None, None, None, None)
     if are_names:
         same, kappa = percent_agreement(both).estimate, cohens_kappa(both).estimate if n > 1 else None
-        return Pair(first, second, n, same, kappa, None, None, None)
-    (x, y), once = both.values.T, both.times[None]
+        return RaterPair(first, second, n, same, kappa, None, None, None)
+    (x, y), times = both.values.T, both.times[None]
     difference = float(np.average(y - x, weights=both.times))
-    return Pair(
-        first, second, n, share_equal(ratings, first, second, singles),
+    return RaterPair(
+        first, second, n, compute_equal_share(ratings, first, second, singles),
         cohens_kappa(both, "quadratic").estimate if n > 1 else None,
-        _number(correlation(x, y, once)[0]), _number(concordance(x, y, once)[0]), difference,
+        _nan_to_none(correlation(x, y, times)[0]), _nan_to_none(concordance(x, y, times)[0]), difference,
     )  # fmt: skip
 
 
-def _number(value: float) -> float | None:
+def _nan_to_none(value: float) -> float | None:
     return None if np.isnan(value) else float(value)
 
 
-def _confusion(ratings: Ratings, pair: tuple[str, str] | None) -> ConfusionMatrix | None:
+def _cross_ratings(ratings: Ratings, pair: tuple[str, str] | None) -> ConfusionMatrix | None:
     """Return None if the raters share no unit, or if there are more distinct ratings than a table can show."""
     if pair is None or not set(pair) <= set(ratings.raters):
         return None
@@ -292,9 +297,9 @@ def _confusion(ratings: Ratings, pair: tuple[str, str] | None) -> ConfusionMatri
     return confusion_matrix(ratings, *pair) if 0 < len(both.categories) <= MOST_CATEGORIES else None
 
 
-def _against(
-    ratings: Ratings, judge: str | None, people: list[str], are_names: bool, singles: Singles
-) -> AgainstPeople | None:
+def _compare_with_people(
+    ratings: Ratings, judge: str | None, people: list[str], are_names: bool, singles: SingleRatings
+) -> JudgeComparison | None:
     if judge is None or judge not in ratings.raters or not people:
         return None
     repeated = ratings.of(*singles[judge]).values if singles.get(judge) else None
@@ -304,35 +309,36 @@ def _against(
         return None
     slope = None if are_names else bootstrap(judge_slope(table, judge), seed=SEED, resamples=RESAMPLES)
     limits = None if are_names else limits_of_agreement(table, judge, seed=SEED, resamples=RESAMPLES)
-    return AgainstPeople(
+    return JudgeComparison(
         judge,
         people=len(people),
         bias=judge_bias(table, judge).result(),
         slope=slope,
         limits=limits,
-        standings=list(_standings(table, judge, are_names, repeated)) if (among_people > 1).any() else [],
+        standings=list(_compute_standings(table, judge, are_names, repeated)) if (among_people > 1).any() else [],
         mean=corrected_mean(table, judge, tuned=True),
     )
 
 
-def _on_scale(against: AgainstPeople | None, scale: Bounds | None) -> AgainstPeople | None:
+def _keep_comparison_on_scale(comparison: JudgeComparison | None, scale: Bounds | None) -> JudgeComparison | None:
     """Return the comparison with intervals of means and of the bias that stay on the scale."""
-    if against is None or scale is None:
-        return against
+    if comparison is None or scale is None:
+        return comparison
     span = scale[1] - scale[0]
-    mean, fitted = against.mean, int(against.mean.judge_share > 0)
+    mean, fitted = comparison.mean, int(comparison.mean.judge_share > 0)
     corrected = keep_on_scale(mean.corrected, scale, mean.corrected.clusters - fitted)
     people = keep_on_scale(mean.people, scale, mean.people.clusters)
-    bias = keep_on_scale(against.bias, (-span, span), against.bias.clusters or against.bias.units)
-    return replace(against, bias=bias, mean=replace(mean, corrected=corrected, people=people))
+    bias = keep_on_scale(comparison.bias, (-span, span), comparison.bias.clusters or comparison.bias.units)
+    return replace(comparison, bias=bias, mean=replace(mean, corrected=corrected, people=people))
 
 
-def _difference_on_scale(line: ReferenceLine, scale: Bounds | None) -> ReferenceLine:
-    """Return the line with an interval of the difference that stays within the differences of the scale."""
+def _keep_difference_on_scale(comparison: ReferenceComparison, scale: Bounds | None) -> ReferenceComparison:
+    """Return the comparison with an interval of the difference that stays within the differences of the scale."""
     if scale is None:
-        return line
+        return comparison
     span = scale[1] - scale[0]
-    return replace(line, bias=keep_on_scale(line.bias, (-span, span), line.bias.clusters or line.bias.units))
+    bias = keep_on_scale(comparison.bias, (-span, span), comparison.bias.clusters or comparison.bias.units)
+    return replace(comparison, bias=bias)
 
 
 def keep_on_scale(estimate: Estimate, scale: Bounds, clusters: int) -> Estimate:
@@ -352,7 +358,7 @@ def keep_on_scale(estimate: Estimate, scale: Bounds, clusters: int) -> Estimate:
     return replace(estimate, estimate=value, low=ends[0], high=ends[1], interval=how)
 
 
-def _standings(table: Ratings, judge: str, are_names: bool, repeated: Floats | None) -> Iterator[Standing]:
+def _compute_standings(table: Ratings, judge: str, are_names: bool, repeated: Floats | None) -> Iterator[Standing]:
     measures: tuple[Measure, ...] = ("same answer",) if are_names else ("concordance", "same answer")
     for measure in measures:
         yield judge_standing(table, judge, measure, seed=SEED, resamples=RESAMPLES, repeated=repeated)

@@ -15,7 +15,7 @@ from datasets_app.models import Item
 from evalsite.lib.text.diff import Piece, compare_words
 from evalsite.lib.text.number_format import format_score
 from grading_app.comparison.condition_scores import A, B, PairedScores
-from grading_app.comparison.condition_sides import Side
+from grading_app.comparison.condition_sides import ConditionSide
 from grading_app.models import Grading
 from grading_app.reports import statistic_format
 from grading_app.reports.score_matrix import Measure
@@ -92,36 +92,38 @@ class ComparedItem:
         return f"B − A: {statistic_format.signed(text)}"
 
 
-def load_answers(a: Side, b: Side, measures: tuple[Measure, Measure], paired: PairedScores, rows: Any) -> list[Any]:
+def load_compared_items(
+    a: ConditionSide, b: ConditionSide, measures: tuple[Measure, Measure], paired: PairedScores, rows: Any
+) -> list[Any]:
     """Return the compared items of these rows of `paired`, in this order, in a constant number of queries."""
     keys_a = [int(paired.scores.items[row]) for row in rows]
     keys_b = [int(paired.items_b[row]) for row in rows]
-    items = {one.pk: one for one in _items(keys_a)}
-    found_a, found_b = _trials(a, measures[0], keys_a), _trials(b, measures[1], keys_b)
-    shown = []
+    items = {one.pk: one for one in _load_items(keys_a)}
+    trials_a, trials_b = _load_first_trials(a, measures[0], keys_a), _load_first_trials(b, measures[1], keys_b)
+    compared = []
     for row, key_a, key_b in zip(rows, keys_a, keys_b, strict=True):
-        one, other = found_a.get(key_a), found_b.get(key_b)
+        one, other = trials_a.get(key_a), trials_b.get(key_b)
         texts = (one.excerpt if one else "", other.excerpt if other else "")
         pieces = compare_words(*texts)
-        shown.append(
+        compared.append(
             ComparedItem(
                 items[key_a],
                 items[key_a].question,
                 float(paired.differences[row]),
-                _answer(one, pieces[0], paired, row, A),
-                _answer(other, pieces[1], paired, row, B),
+                _make_answer(one, pieces[0], paired, row, A),
+                _make_answer(other, pieces[1], paired, row, B),
                 texts[0] == texts[1],
             )
         )
-    return shown
+    return compared
 
 
-def _items(keys: list[int]) -> Any:
+def _load_items(keys: list[int]) -> Any:
     items = Item.objects.filter(pk__in=keys).select_related("image", "dataset")
     return items.annotate(question=Left("input", QUESTION)).defer("input", "metadata", "grading_scheme")
 
 
-def _trials(side: Side, measure: Measure, items: list[int]) -> dict[int, Any]:
+def _load_first_trials(side: ConditionSide, measure: Measure, items: list[int]) -> dict[int, Any]:
     """Return the first answer to each item, with its score of the measure."""
     runs = Run.objects.filter(condition__in=side.conditions)
     runs = runs if side.wave is None else runs.filter(wave=side.wave)
@@ -131,15 +133,15 @@ def _trials(side: Side, measure: Measure, items: list[int]) -> dict[int, Any]:
     trials = trials.annotate(excerpt=Left("answer", SHOWN), length=Length("answer")).order_by(
         "item_id", "sample_idx", "dimension_id", "pk"
     )
-    wanted = ("item_id", "rating", "cost_usd", "latency_ms")
-    found: dict[int, Any] = {one.item_id: one for one in trials.distinct("item_id").only(*wanted)}
-    scores = _scores(measure, [one.pk for one in found.values()])
+    fields = ("item_id", "rating", "cost_usd", "latency_ms")
+    found: dict[int, Any] = {one.item_id: one for one in trials.distinct("item_id").only(*fields)}
+    scores = _load_scores(measure, [one.pk for one in found.values()])
     for one in found.values():
         one.score = one.rating if measure.is_rating else scores.get(one.pk)
     return found
 
 
-def _scores(measure: Measure, trials: list[int]) -> dict[int, float | None]:
+def _load_scores(measure: Measure, trials: list[int]) -> dict[int, float | None]:
     if measure.grader is None:
         return {}
     gradings = Grading.objects.filter(trial__in=trials)
@@ -149,7 +151,7 @@ def _scores(measure: Measure, trials: list[int]) -> dict[int, float | None]:
     return dict(by_people.values_list("trial").annotate(mean=Avg("score")))
 
 
-def _answer(trial: Any, pieces: Sequence[Piece], paired: PairedScores, row: int, column: int) -> ComparedAnswer:
+def _make_answer(trial: Any, pieces: Sequence[Piece], paired: PairedScores, row: int, column: int) -> ComparedAnswer:
     mean, n = float(paired.scores.mean[row, column]), int(paired.scores.n[row, column])
     if trial is None:
         return ComparedAnswer(None, (), 0, None, mean, n, None, None, paired.is_share)

@@ -20,7 +20,7 @@ TESTS = {
 }
 
 
-def comparison_tables(
+def make_comparison_tables(
     paired: PairedScores,
     pair: ConditionPair,
     measure: Measure,
@@ -32,13 +32,13 @@ def comparison_tables(
 
     `address_of` returns the address of the items of a filter.
     """
-    tables = [_difference(paired, pair, measure, names, margin, address_of)]
+    tables = [_make_difference_table(paired, pair, measure, names, margin, address_of)]
     if pair.two_by_two:
-        tables.append(_right_and_wrong(pair.two_by_two, names, address_of))
+        tables.append(_make_two_by_two_table(pair.two_by_two, names, address_of))
     return tables
 
 
-def _difference(
+def _make_difference_table(
     paired: PairedScores,
     pair: ConditionPair,
     measure: Measure,
@@ -47,14 +47,14 @@ def _difference(
     address_of: Callable[[str], str],
 ) -> ResultTable:
     change = pair.change
-    columns = _difference_columns(names, paired.is_share)
-    row = _difference_row(pair, measure)
+    columns = _list_difference_columns(names, paired.is_share)
+    row = _make_difference_row(pair, measure)
     notes = [change.reason.capitalize() + "."] if change.reason else []
     notes.append("An item counts once: repetitions are averaged first. Cohen's d: the mean over the SD of differences.")
     if margin:
-        row["equivalence_p"] = _equivalence(pair, margin)
+        row["equivalence_p"] = _compute_equivalence_p(pair, margin)
         columns.append(ResultColumn("equivalence_p", "p of equivalence", "p"))
-        notes.append(_equivalence_note(row["equivalence_p"], margin))
+        notes.append(_describe_equivalence(row["equivalence_p"], margin))
     else:
         unit = "0.05 for 5 percentage points" if paired.is_share else "points of the scale"
         notes.append(f"For an equivalence test, enter the largest difference that does not matter as margin: {unit}.")
@@ -71,7 +71,7 @@ def _difference(
     )
 
 
-def _difference_columns(names: tuple[str, str], is_share: bool) -> list[ResultColumn]:
+def _list_difference_columns(names: tuple[str, str], is_share: bool) -> list[ResultColumn]:
     mean: Kind = "share" if is_share else "number"
     signed: Kind = "signed_share" if is_share else "signed"
     return [
@@ -89,7 +89,7 @@ def _difference_columns(names: tuple[str, str], is_share: bool) -> list[ResultCo
     ]
 
 
-def _difference_row(pair: ConditionPair, measure: Measure) -> dict[str, Any]:
+def _make_difference_row(pair: ConditionPair, measure: Measure) -> dict[str, Any]:
     change = pair.change
     return {
         "measure": measure.label,
@@ -106,14 +106,14 @@ def _difference_row(pair: ConditionPair, measure: Measure) -> dict[str, Any]:
     }
 
 
-def _equivalence(pair: ConditionPair, margin: float) -> float | None:
+def _compute_equivalence_p(pair: ConditionPair, margin: float) -> float | None:
     """Return the p of TOST; None without a spread."""
     if not pair.change.se or pair.items < 2:
         return None
     return equivalence_p(pair.items, pair.change.mean, pair.change.se, margin)
 
 
-def _equivalence_note(p: float | None, margin: float) -> str:
+def _describe_equivalence(p: float | None, margin: float) -> str:
     test = f"Equivalence: two one-sided t-tests within ±{margin:g} (Schuirmann 1987)"
     if p is None:
         return f"{test} need differences with a spread."
@@ -121,7 +121,7 @@ def _equivalence_note(p: float | None, margin: float) -> str:
     return f"{test}: {verdict}."
 
 
-def _right_and_wrong(found: TwoByTwo, names: tuple[str, str], address_of: Callable[[str], str]) -> ResultTable:
+def _make_two_by_two_table(found: TwoByTwo, names: tuple[str, str], address_of: Callable[[str], str]) -> ResultTable:
     rows = [
         {"a": "A right", "right": found.both_right, "wrong": found.lost, "sum": found.both_right + found.lost},
         {"a": "A wrong", "right": found.gained, "wrong": found.both_wrong, "sum": found.gained + found.both_wrong},
@@ -160,22 +160,24 @@ def describe_result(paired: PairedScores, pair: ConditionPair, measure: Measure,
     test = f"{change.test}, p {p if p.startswith('<') else f'= {p}'}" if change.test else "no test of one item"
     on = f"on {pair.items} common item{'' if pair.items == 1 else 's'} ({test})"
     if change.p is None or change.p >= LEVEL:
-        size = _amount(change.mean, paired.is_share, signed=True)
-        return f"No significant difference: B − A is {size}{_ends(pair, paired.is_share, 1)} {on}."
+        size = _format_amount(change.mean, paired.is_share, signed=True)
+        return f"No significant difference: B − A is {size}{_format_interval(pair, paired.is_share, 1)} {on}."
     b_is_higher = change.mean > 0
     high, low = (names[1], names[0]) if b_is_higher else names
-    size = _amount(abs(change.mean), paired.is_share) + _ends(pair, paired.is_share, 1 if b_is_higher else -1)
+    size = _format_amount(abs(change.mean), paired.is_share) + _format_interval(
+        pair, paired.is_share, 1 if b_is_higher else -1
+    )
     if measure.is_rating:
         return f"{high} rates {size} higher than {low} {on}."
     return f"{high} beats {low} by {size} {on}."
 
 
-def _amount(value: float, is_share: bool, *, signed: bool = False) -> str:
+def _format_amount(value: float, is_share: bool, *, signed: bool = False) -> str:
     text = statistic_format.points(value) if is_share else statistic_format.number(value)
     return statistic_format.signed(text) if signed else text
 
 
-def _ends(pair: ConditionPair, is_share: bool, sign: int) -> str:
+def _format_interval(pair: ConditionPair, is_share: bool, sign: int) -> str:
     change = pair.change
     if change.low is None or change.high is None:
         return ""

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from grading_app.comparison.condition_sides import Side
+from evalsite.lib.sql import fetch_rows
+from grading_app.comparison.condition_sides import ConditionSide
 from grading_app.reports.cached_aggregates import Cached
-from grading_app.reports.frames import rows_of
 from grading_app.reports.score_matrix import Measure
 from grading_app.reports.stored_scores import EncodedScores, get_item_scores
 from grading_app.statistics.condition_pairs import ALIKE, ConditionPair, compare_conditions
@@ -75,7 +75,9 @@ class PairedScores:
         return rows[np.argsort(-np.abs(change[rows]), kind="stable")]
 
 
-def get_side_scores(a: Side, b: Side, measures: tuple[Measure, Measure]) -> list[Cached[EncodedScores]]:
+def get_side_scores(
+    a: ConditionSide, b: ConditionSide, measures: tuple[Measure, Measure]
+) -> list[Cached[EncodedScores]]:
     """Return the stored scores of both sides; a value is None until a worker has computed the first one.
 
     `measures` are the same measure in both experiments.
@@ -84,16 +86,21 @@ def get_side_scores(a: Side, b: Side, measures: tuple[Measure, Measure]) -> list
 
 
 def pair_scores(
-    a: Side, b: Side, measure: Measure, scores: tuple[ItemScores, ItemScores], *, missing_is_wrong: bool
+    a: ConditionSide,
+    b: ConditionSide,
+    measure: Measure,
+    scores: tuple[ItemScores, ItemScores],
+    *,
+    missing_is_wrong: bool,
 ) -> PairedScores:
     """Return the scores of both sides over their common items. `scores` are those of both experiments."""
-    one, other = _of_side(a, scores[0]), _of_side(b, scores[1])
+    one, other = _select_side(a, scores[0]), _select_side(b, scores[1])
     low = measure.low if measure.low is not None else 0.0
     missing = int(one.missing.sum()), int(other.missing.sum())
     if missing_is_wrong:
         one, other = one.counting_missing_as(low), other.counting_missing_as(low)
     one, other = one.pooled(), other.pooled()
-    at_a, at_b, unlike = _match(a, b, one.items, other.items)
+    at_a, at_b, unlike = _match_items(a, b, one.items, other.items)
     joined = ItemScores(
         items=one.items[at_a],
         conditions=np.array([A, B]),
@@ -115,21 +122,23 @@ def pair_scores(
     )
 
 
-def _of_side(side: Side, scores: ItemScores) -> ItemScores:
+def _select_side(side: ConditionSide, scores: ItemScores) -> ItemScores:
     keys = [one.pk for one in side.conditions if one.pk in scores.conditions]
     if not keys:
         return ItemScores.from_rows([], [], [side.conditions[0].pk], is_binary=scores.is_binary)
     return scores.of_conditions(keys)
 
 
-def _match(a: Side, b: Side, items_a: Whole, items_b: Whole) -> tuple[NDArray[np.intp], NDArray[np.intp], int]:
+def _match_items(
+    a: ConditionSide, b: ConditionSide, items_a: Whole, items_b: Whole
+) -> tuple[NDArray[np.intp], NDArray[np.intp], int]:
     """Return the places of the common items in both arrays, in A's order, and the number of unlike items."""
     if a.experiment.dataset_id == b.experiment.dataset_id:
         _, at_a, at_b = np.intersect1d(items_a, items_b, assume_unique=True, return_indices=True)
         order = np.argsort(at_a)
         return at_a[order], at_b[order], 0
     keys = {"a": a.experiment.dataset_id, "b": b.experiment.dataset_id}
-    rows = {one: (other, is_same) for one, other, is_same in rows_of(SAME_ITEMS, keys)}
+    rows = {one: (other, is_same) for one, other, is_same in fetch_rows(SAME_ITEMS, keys)}
     place = {int(key): at for at, key in enumerate(items_b)}
     found = [(at, place.get(rows[int(key)][0]), rows[int(key)][1]) for at, key in enumerate(items_a) if key in rows]
     same = [(at, other) for at, other, is_same in found if is_same and other is not None]

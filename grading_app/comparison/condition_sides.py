@@ -17,7 +17,7 @@ REFERENCE = re.compile(r"(?P<slug>[a-z0-9][a-z0-9_-]*)(?::(?P<condition>[0-9]{1,
 
 
 @dataclass(frozen=True)
-class Side:
+class ConditionSide:
     """The answers of one condition, or of all conditions of an experiment, in one wave or in all.
 
     wave: None for all waves. label: the condition's label within its experiment. letters: of the reader's blind
@@ -42,7 +42,7 @@ class Side:
         return self.label if self.wave is None else f"{self.label}, {self.wave}"
 
 
-def experiment_of(reference: str) -> str | None:
+def parse_experiment_slug(reference: str) -> str | None:
     """Return the name of the experiment in a reference; None for a text that is no reference."""
     found = REFERENCE.match(reference)
     return found["slug"] if found else None
@@ -50,7 +50,7 @@ def experiment_of(reference: str) -> str | None:
 
 def list_sides(
     experiments: Iterable[Experiment], readings: Mapping[int, BlindReading] | None = None
-) -> dict[str, list[Side]]:
+) -> dict[str, list[ConditionSide]]:
     """Return the sides that each experiment offers, by its name, in the order of the design: those that have runs.
 
     readings: the reader's blind readings by the keys of their experiments.
@@ -70,32 +70,36 @@ def list_sides(
         of_design = conditions[experiment.pk]
         reading = (readings or {}).get(experiment.pk)
         letters = reading.letters([one.model_id for one in of_design]) if reading else None
-        sides[experiment.slug] = _sides(experiment, of_design, waves[experiment.pk], set(ran), letters)
+        sides[experiment.slug] = _list_experiment_sides(experiment, of_design, waves[experiment.pk], set(ran), letters)
     return sides
 
 
-def _sides(
+def _list_experiment_sides(
     experiment: Experiment,
     conditions: list[Condition],
     waves: list[Wave],
     ran: set[tuple[int, int]],
     letters: Mapping[int, str] | None,
-) -> list[Side]:
+) -> list[ConditionSide]:
     labels = condition_labels(conditions, letters) if conditions else {}
     by_key = {one.pk: one for one in conditions}
     sides = []
     for key, label in labels.items():
         several = [None, *(wave for wave in waves if (key, wave.pk) in ran)] if len(waves) > 1 else [None]
-        sides += [Side(experiment, (by_key[key],), wave, label, letters=letters) for wave in several]
+        sides += [ConditionSide(experiment, (by_key[key],), wave, label, letters=letters) for wave in several]
     if len(conditions) > 1:
         for whole in [None, *waves] if len(waves) > 1 else [None]:
             of_wave = tuple(one for one in conditions if whole is None or (one.pk, whole.pk) in ran)
             if of_wave:
-                sides.append(Side(experiment, of_wave, whole, "all conditions", is_whole=True, letters=letters))
+                sides.append(
+                    ConditionSide(experiment, of_wave, whole, "all conditions", is_whole=True, letters=letters)
+                )
     return sides
 
 
-def find_side(reference: str, sides: Sequence[Side], other: Side | None = None) -> Side | None:
+def find_side(
+    reference: str, sides: Sequence[ConditionSide], other: ConditionSide | None = None
+) -> ConditionSide | None:
     """Return the side with this reference.
 
     An experiment alone means all of its conditions. Beside a side of the same experiment (`other`), it means the first
@@ -109,7 +113,7 @@ def find_side(reference: str, sides: Sequence[Side], other: Side | None = None) 
     return next((one for one in sides if one.reference != other.reference), None)
 
 
-def common_measures(a: Experiment, b: Experiment) -> list[tuple[Measure, Measure]]:
+def list_common_measures(a: Experiment, b: Experiment) -> list[tuple[Measure, Measure]]:
     """Return the measures that both experiments have: of one kind, with one label, on one scale."""
     measures = list_measures(a)
     if a == b:

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from evalsite.lib.text.diff import Row, compare_lines
-from grading_app.comparison.condition_sides import Side
+from grading_app.comparison.condition_sides import ConditionSide
 from runs_app.models import Dimension
 
 HASH = 12  # Digits of a hash that a page shows.
 
 
 @dataclass(frozen=True, slots=True)
-class Fact:
+class DesignFact:
     """One fact of a design on both sides."""
 
     name: str
@@ -38,11 +38,11 @@ class TurnDifference:
 class DesignDifferences:
     """facts: of both sides, in the order of a design. turns: of the prompts, if their texts differ."""
 
-    facts: Sequence[Fact]
+    facts: Sequence[DesignFact]
     turns: Sequence[TurnDifference]
 
     @property
-    def differing(self) -> list[Fact]:
+    def differing(self) -> list[DesignFact]:
         return [fact for fact in self.facts if fact.differs]
 
     @property
@@ -51,20 +51,20 @@ class DesignDifferences:
         return [fact.name.lower() for fact in self.facts if not fact.differs]
 
 
-def compare_designs(a: Side, b: Side, dimensions: tuple[int | None, int | None]) -> DesignDifferences:
+def compare_designs(a: ConditionSide, b: ConditionSide, dimensions: tuple[int | None, int | None]) -> DesignDifferences:
     """Return the differences. `dimensions` are those of the measure in both experiments."""
     found = Dimension.objects.in_bulk([pk for pk in dimensions if pk is not None])
     names = tuple(str(found[pk]) if pk is not None else "" for pk in dimensions)
     is_hidden = a.letters is not None or b.letters is not None
-    one, other = (_facts(side, is_hidden) for side in (a, b))
+    one, other = (_list_facts(side, is_hidden) for side in (a, b))
     if any(names):
         one["Dimension"], other["Dimension"] = names
     merged = {**one, **other}
-    facts = [Fact(name, one.get(name, "not set"), other.get(name, "not set")) for name in merged]
-    return DesignDifferences(facts, _turns(a, b))
+    facts = [DesignFact(name, one.get(name, "not set"), other.get(name, "not set")) for name in merged]
+    return DesignDifferences(facts, _compare_turns(a, b))
 
 
-def _facts(side: Side, is_hidden: bool) -> dict[str, str]:
+def _list_facts(side: ConditionSide, is_hidden: bool) -> dict[str, str]:
     """Return the facts from the snapshot that was sent to the model. is_hidden: without what tells models apart."""
     dataset = side.experiment.dataset
     waves = {"Wave": str(side.wave) if side.wave else "all waves"}
@@ -73,36 +73,36 @@ def _facts(side: Side, is_hidden: bool) -> dict[str, str]:
         "Experiment": side.experiment.slug,
         **waves,
         "Dataset": f"{dataset}, hash {dataset.content_hash[:HASH]}" if dataset.content_hash else f"{dataset}, draft",
-        "Model": _join(models),
-        **({} if is_hidden else _of_all(side, "Model")),
-        "Prompt": _join(str(one.prompt) if one.prompt else "" for one in side.conditions),
-        **_of_all(side, "Prompt"),
-        "Sampler": _join(str(one.sampler) for one in side.conditions),
-        **_of_all(side, "Sampler"),
+        "Model": _join_names(models),
+        **({} if is_hidden else _list_common_parameters(side, "Model")),
+        "Prompt": _join_names(str(one.prompt) if one.prompt else "" for one in side.conditions),
+        **_list_common_parameters(side, "Prompt"),
+        "Sampler": _join_names(str(one.sampler) for one in side.conditions),
+        **_list_common_parameters(side, "Sampler"),
         "Repetitions": str(side.experiment.samples),
     }
     return {name: value for name, value in facts.items() if value}
 
 
-def _join(names: Iterable[str]) -> str:
+def _join_names(names: Iterable[str]) -> str:
     return ", ".join(dict.fromkeys(name for name in names if name))
 
 
-def _of_all(side: Side, name: str) -> dict[str, str]:
+def _list_common_parameters(side: ConditionSide, name: str) -> dict[str, str]:
     """Return the parameters of one part, if all conditions of the side have the same."""
     contents = [one.content.get(name.lower()) for one in side.conditions]
-    return _parameters(name, contents[0]) if all(one == contents[0] for one in contents) else {}
+    return _list_parameters(name, contents[0]) if all(one == contents[0] for one in contents) else {}
 
 
-def _parameters(name: str, content: Any) -> dict[str, str]:
+def _list_parameters(name: str, content: Any) -> dict[str, str]:
     """Return the parameters of one part. The turns of a prompt are compared as texts instead."""
     if not isinstance(content, dict):
         return {}
     return {f"{name}: {key.replace('_', ' ')}": str(value) for key, value in content.items() if key != "messages"}
 
 
-def _turns(a: Side, b: Side) -> list[TurnDifference]:
-    one, other = _messages(a), _messages(b)
+def _compare_turns(a: ConditionSide, b: ConditionSide) -> list[TurnDifference]:
+    one, other = _list_turns(a), _list_turns(b)
     if one == other or None in (one, other):
         return []
     one, other = one or {}, other or {}
@@ -110,7 +110,7 @@ def _turns(a: Side, b: Side) -> list[TurnDifference]:
     return [TurnDifference(title, compare_lines(one.get(title, ""), other.get(title, ""))) for title in titles]
 
 
-def _messages(side: Side) -> dict[str, str] | None:
+def _list_turns(side: ConditionSide) -> dict[str, str] | None:
     """Return the turns of the side's prompt; None if its conditions have several prompts."""
     prompts = [one.content.get("prompt") for one in side.conditions]
     prompt = prompts[0]

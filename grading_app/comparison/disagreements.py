@@ -7,39 +7,43 @@ from typing import Any, Literal
 
 from django.db import connection
 
-from grading_app.comparison.query import Question
-from grading_app.comparison.unit_counts import given_by, rows
+from evalsite.lib.sql import fetch_rows
+from grading_app.comparison.rating_selection import RatingSelection
+from grading_app.comparison.unit_counts import build_ratings_sql
 from grading_app.models import CachedAggregate
 
-By = Literal["range", "variance"]
+SpreadMeasure = Literal["range", "variance"]
 PAGE = 25
 
 # The range of whole numbers is a whole number. Both measures are rounded, so that a cursor in an address finds its row
 # again.
-MEASURES: dict[By, str] = {
-    "range": "round((max(given.value) - min(given.value))::numeric, 6)::float8",
-    "variance": "round(var_pop(given.value)::numeric, 6)::float8",
+SPREADS: dict[SpreadMeasure, str] = {
+    "range": "round((max(scaled.value) - min(scaled.value))::numeric, 6)::float8",
+    "variance": "round(var_pop(scaled.value)::numeric, 6)::float8",
 }
-PARTED = "FROM given JOIN scope ON scope.id = given.unit GROUP BY given.unit HAVING max(given.value) > min(given.value)"
+DIFFERING_UNITS = (
+    "FROM scaled JOIN scope ON scope.id = scaled.unit GROUP BY scaled.unit HAVING max(scaled.value) > min(scaled.value)"
+)
 # Sizes are negated. In ascending order, as an index is read, the largest come first and then units by their key.
-PLACES = {by: f"row_number() OVER (ORDER BY -{size}, given.unit)" for by, size in MEASURES.items()}
-WORKED_OUT = {
-    by: f"splits AS MATERIALIZED (SELECT given.unit, -{size} AS minus, count(*) AS n, {PLACES[by]} AS place {PARTED})"
-    for by, size in MEASURES.items()
+POSITIONS = {by: f"row_number() OVER (ORDER BY -{size}, scaled.unit)" for by, size in SPREADS.items()}
+COMPUTED = {
+    by: f"""splits AS MATERIALIZED (
+        SELECT scaled.unit, -{size} AS minus, count(*) AS n, {POSITIONS[by]} AS place {DIFFERING_UNITS})"""
+    for by, size in SPREADS.items()
 }
-STORED: dict[By, str] = {
+STORED: dict[SpreadMeasure, str] = {
     by: f"""splits AS NOT MATERIALIZED (SELECT unit, minus_{by} AS minus, n, place_by_{by} AS place
         FROM grading_app_split WHERE aggregate_id = %(aggregate)s)"""  # noqa: S608
-    for by in MEASURES
+    for by in SPREADS
 }
-KEEP = f"""INSERT INTO grading_app_split
+INSERT = f"""INSERT INTO grading_app_split
         (aggregate_id, unit, n, minus_range, minus_variance, place_by_range, place_by_variance)
-    SELECT %(aggregate)s, given.unit, count(*), -{MEASURES["range"]}, -{MEASURES["variance"]},
-        {PLACES["range"]}, {PLACES["variance"]} {PARTED}"""
+    SELECT %(aggregate)s, scaled.unit, count(*), -{SPREADS["range"]}, -{SPREADS["variance"]},
+        {POSITIONS["range"]}, {POSITIONS["variance"]} {DIFFERING_UNITS}"""
 
 
 @dataclass(frozen=True, slots=True)
-class Split:
+class Disagreement:
     """One unit on which raters differ. size: by the requested measure. n: the number of its raters."""
 
     unit: int
@@ -52,95 +56,106 @@ class Split:
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
-    splits: list[Split]
+class DisagreementPage:
+    """One page of disagreements, with the cursors of the pages after and before it; empty at the ends."""
+
+    disagreements: list[Disagreement]
     after: str = ""
     before: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """The position of one unit among the splits, from 1, and its neighbours. None at the ends, or without a split."""
+class DisagreementPosition:
+    """The position of a unit in the order of disagreements, and its neighbours. None at the ends, or if it is none."""
 
-    split: Split | None
-    place: int | None
-    of: int
+    disagreement: Disagreement | None
+    position: int | None
+    total: int
     previous: int | None
     next: int | None
 
 
-def keep(aggregate: CachedAggregate, question: Question) -> int:
-    """Replace the stored splits of an aggregate, within the caller's transaction. Return their number."""
-    given, chosen = given_by(question)
+def store_disagreements(aggregate: CachedAggregate, selection: RatingSelection) -> int:
+    """Replace the stored disagreements of an aggregate, within the caller's transaction. Return their number."""
+    ratings, parameters = build_ratings_sql(selection)
     with connection.cursor() as cursor:
         cursor.execute("DELETE FROM grading_app_split WHERE aggregate_id = %s", [aggregate.pk])
-        cursor.execute(f"WITH {given} {KEEP}", {**chosen, "aggregate": aggregate.pk})
+        cursor.execute(f"WITH {ratings} {INSERT}", {**parameters, "aggregate": aggregate.pk})
         return int(cursor.rowcount)
 
 
-def count(question: Question) -> int:
-    """Return the number of splits."""
-    statement, chosen = _splits(question, "range", None)
-    return int(rows(f"{statement} SELECT count(*) FROM splits", chosen)[0][0])  # noqa: S608 - the text above
+def count_disagreements(selection: RatingSelection) -> int:
+    """Return the number of units on which the raters differ."""
+    statement, parameters = _select_disagreements(selection, "range", None)
+    return int(fetch_rows(f"{statement} SELECT count(*) FROM splits", parameters)[0][0])  # noqa: S608 - the text above
 
 
-def _splits(question: Question, by: By, aggregate: CachedAggregate | None) -> tuple[str, dict[str, Any]]:
+def _select_disagreements(
+    selection: RatingSelection, by: SpreadMeasure, aggregate: CachedAggregate | None
+) -> tuple[str, dict[str, Any]]:
     """Return SQL for `splits` (unit, minus, n), with its parameters: from the stored rows, or computed."""
     if aggregate is not None:
         return f"WITH {STORED[by]}", {"aggregate": aggregate.pk}
-    given, chosen = given_by(question)
-    return f"WITH {given}, {WORKED_OUT[by]}", chosen
+    ratings, parameters = build_ratings_sql(selection)
+    return f"WITH {ratings}, {COMPUTED[by]}", parameters
 
 
-def find(
-    question: Question, *, by: By = "range", after: str = "", before: str = "", aggregate: CachedAggregate | None = None
-) -> Page:
-    """Return the splits beyond a cursor, largest first, then by unit.
+def list_disagreements(
+    selection: RatingSelection,
+    *,
+    by: SpreadMeasure = "range",
+    after: str = "",
+    before: str = "",
+    aggregate: CachedAggregate | None = None,
+) -> DisagreementPage:
+    """Return the page of disagreements beyond a cursor, largest first, then by unit.
 
-    Read the stored splits of `aggregate` if given.
+    Read the stored disagreements of `aggregate` if scaled.
     """
-    statement, chosen = _splits(question, by, aggregate)
+    statement, parameters = _select_disagreements(selection, by, aggregate)
     edge = read_cursor(before or after)
     beyond = "" if edge is None else " WHERE (minus, unit) > (%(minus)s, %(unit)s::bigint)"
     order = "minus, unit"
     if before and edge is not None:
         beyond, order = beyond.replace(">", "<"), "minus DESC, unit DESC"
     size, unit = edge or (0.0, None)
-    found = rows(
+    rows = fetch_rows(
         f"{statement} SELECT unit, -minus, n FROM splits{beyond} ORDER BY {order} LIMIT %(limit)s",  # noqa: S608
-        {**chosen, "minus": -size, "unit": unit, "limit": PAGE + 1},
+        {**parameters, "minus": -size, "unit": unit, "limit": PAGE + 1},
     )
-    splits = [Split(*row) for row in found]
-    return _page(splits, backwards=bool(before and edge), entered=edge is not None)
+    shown = [Disagreement(*row) for row in rows]
+    return _make_page(shown, backwards=bool(before and edge), has_cursor=edge is not None)
 
 
-def _page(splits: list[Split], *, backwards: bool, entered: bool) -> Page:
-    more, shown = len(splits) > PAGE, splits[:PAGE]
+def _make_page(found: list[Disagreement], *, backwards: bool, has_cursor: bool) -> DisagreementPage:
+    more, shown = len(found) > PAGE, found[:PAGE]
     if backwards:
         shown = shown[::-1]
     if not shown:
-        return Page([])
-    onwards = shown[-1].cursor if more or backwards else ""
-    back = shown[0].cursor if (more if backwards else entered) else ""
-    return Page(shown, after=onwards, before=back)
+        return DisagreementPage([])
+    after = shown[-1].cursor if more or backwards else ""
+    before = shown[0].cursor if (more if backwards else has_cursor) else ""
+    return DisagreementPage(shown, after=after, before=before)
 
 
 NEIGHBOURS = """SELECT here.unit, -here.minus, here.n, here.place,
-        coalesce(%(of)s::bigint, (SELECT count(*) FROM splits)),
+        coalesce(%(total)s::bigint, (SELECT count(*) FROM splits)),
         (SELECT unit FROM splits WHERE (minus, unit) < (here.minus, here.unit) ORDER BY minus DESC, unit DESC LIMIT 1),
         (SELECT unit FROM splits WHERE (minus, unit) > (here.minus, here.unit) ORDER BY minus, unit LIMIT 1)
     FROM splits AS here WHERE here.unit = %(unit)s"""
 
 
-def place_of(question: Question, unit: int, by: By = "range", aggregate: CachedAggregate | None = None) -> Place:
-    """Return the position of this unit in the order of `find`."""
-    statement, chosen = _splits(question, by, aggregate)
-    of = aggregate.value if aggregate else None  # The stored number saves a count of up to a million rows.
-    found = rows(f"{statement} {NEIGHBOURS}", {**chosen, "unit": unit, "of": of})
-    if not found:
-        return Place(None, None, 0, None, None)
-    unit, size, n, *rest = found[0]
-    return Place(Split(unit, size, n), *rest)
+def find_position(
+    selection: RatingSelection, unit: int, by: SpreadMeasure = "range", aggregate: CachedAggregate | None = None
+) -> DisagreementPosition:
+    """Return the position of this unit in the order of `list_disagreements`."""
+    statement, parameters = _select_disagreements(selection, by, aggregate)
+    total = aggregate.value if aggregate else None  # The stored number saves a count of up to a million rows.
+    rows = fetch_rows(f"{statement} {NEIGHBOURS}", {**parameters, "unit": unit, "total": total})
+    if not rows:
+        return DisagreementPosition(None, None, 0, None, None)
+    unit, size, n, *rest = rows[0]
+    return DisagreementPosition(Disagreement(unit, size, n), *rest)
 
 
 def read_cursor(text: str) -> tuple[float, int] | None:

@@ -16,7 +16,7 @@ from runs_app.models import Dimension, Experiment
 Kind = Literal["rule", "judge", "panel", "adjudicated", "person", "norm", "model"]
 ANSWERS, PAIRS = "answers", "pairs"
 CRITERION = "criterion:"
-KIND_WORDS: dict[Kind, str] = {
+KIND_LABELS: dict[Kind, str] = {
     "rule": "Rule",
     "judge": "Judge",
     "panel": "Panel",
@@ -48,8 +48,8 @@ class Rater:
     scale: Scale | None = None
 
     @property
-    def word(self) -> str:
-        return KIND_WORDS[self.kind]
+    def kind_label(self) -> str:
+        return KIND_LABELS[self.kind]
 
     @property
     def is_reference(self) -> bool:
@@ -60,12 +60,12 @@ class Rater:
         """True if the ratings are numbers; False if they are choices between two answers."""
         return self.scale != CHOICE
 
-    def text_of(self, value: float) -> str:
+    def format_value(self, value: float) -> str:
         """Return the name of a choice, or any other rating as a number."""
         return f"{round(value, 4):g}" if self.is_scored else dict(CHOICE.points)[value]
 
 
-def unit_choices(experiment: Experiment) -> list[tuple[str, str]]:
+def list_unit_choices(experiment: Experiment) -> list[tuple[str, str]]:
     """Return the kinds of units that can be rated, with labels.
 
     These are the answers (in total, or on one criterion of a rubric), pairs of answers, and the items on each
@@ -84,139 +84,149 @@ def unit_choices(experiment: Experiment) -> list[tuple[str, str]]:
     return [(ANSWERS, "Answers"), *criteria, *pairs, *((f"items:{name}", f"Items, on {name}") for name in names)]
 
 
-def criterion_of(units: str) -> tuple[int, str]:
+def parse_criterion(units: str) -> tuple[int, str]:
     """Return the rubric's key, and the name of its criterion, on which answers are compared."""
     rubric, _, name = units.removeprefix(CRITERION).partition(":")
     return int(rubric), name
 
 
-def offered(experiment: Experiment, units: str) -> list[Rater]:
+def list_raters(experiment: Experiment, units: str) -> list[Rater]:
     """Return all raters that may have rated these units: graders first, then people, then models."""
     if units == ANSWERS:
-        judged = [*_graders(experiment), *_own(experiment)]
-        return [*judged, *_queues(experiment, subject="answers"), *_by_rubric(experiment)]
+        graders = [*_list_graders(experiment), *_list_own_ratings(experiment)]
+        return [*graders, *_list_queue_groups(experiment, subject="answers"), *_list_rubric_groups(experiment)]
     if units == PAIRS:
-        return [*_choosers(experiment), *_by_rubric(experiment, in_pairs=True)]
+        return [*_list_pairwise_judges(experiment), *_list_rubric_groups(experiment, in_pairs=True)]
     if units.startswith(CRITERION):
-        rubric = criterion_of(units)[0]
-        judges = [rater for rater in _graders(experiment, rubric=rubric) if rater.kind == "judge"]
-        return [replace(rater, scale=Scale(0, 1)) for rater in (*judges, *_by_rubric(experiment, rubric=rubric))]
+        rubric = parse_criterion(units)[0]
+        judges = [rater for rater in _list_graders(experiment, rubric=rubric) if rater.kind == "judge"]
+        return [
+            replace(rater, scale=Scale(0, 1)) for rater in (*judges, *_list_rubric_groups(experiment, rubric=rubric))
+        ]
     name = units.removeprefix("items:")
-    return [*_queues(experiment, subject="items", name=name), *_norms(experiment, name), *_models(experiment, name)]
+    return [
+        *_list_queue_groups(experiment, subject="items", name=name),
+        *_list_norms(experiment, name),
+        *_list_models(experiment, name),
+    ]
 
 
-def expanded(chosen: list[Rater]) -> list[Rater]:
+def expand_groups(chosen: list[Rater]) -> list[Rater]:
     """Return the raters with each group replaced by its people, in the order of their numbers."""
     queues = {rater.key: rater for rater in chosen if rater.key.startswith("q")}
-    people: dict[str, list[Rater]] = {key: [] for key in queues} | _people_by_rubric(chosen)
-    for assignment in RaterAssignment.objects.counted().filter(queue__in={_ids(key)[0] for key in queues}):
+    people: dict[str, list[Rater]] = {key: [] for key in queues} | _list_people_by_rubric(chosen)
+    for assignment in RaterAssignment.objects.counted().filter(queue__in={_parse_ids(key)[0] for key in queues}):
         for key, group in queues.items():
-            queue, dimension = _ids(key)
+            queue, dimension = _parse_ids(key)
             if assignment.queue_id == queue and assignment.dimension_id in (None, dimension):
                 label = f"{assignment}, {group.label}" if len(queues) > 1 else str(assignment)
                 people[key].append(Rater(f"p{assignment.pk}-{dimension}", label, "person", group.scale))
     return [one for rater in chosen for one in people.get(rater.key, [rater])]
 
 
-def _people_by_rubric(chosen: list[Rater]) -> dict[str, list[Rater]]:
+def _list_people_by_rubric(chosen: list[Rater]) -> dict[str, list[Rater]]:
     """Return the people of each group by its key. Each person is a grade condition of their own."""
-    groups = {_ids(rater.key)[0]: rater for rater in chosen if rater.key[0] == "r"}
+    groups = {_parse_ids(rater.key)[0]: rater for rater in chosen if rater.key[0] == "r"}
     found: dict[str, list[Rater]] = {rater.key: [] for rater in groups.values()}
-    theirs = GradeCondition.objects.filter(assignment__queue__in=groups, assignment__excluded_at=None)
-    numbered = theirs.order_by("assignment__queue", "assignment__number")
-    for pk, queue, number in numbered.values_list("pk", "assignment__queue", "assignment__number"):
+    conditions = GradeCondition.objects.filter(assignment__queue__in=groups, assignment__excluded_at=None)
+    ordered = conditions.order_by("assignment__queue", "assignment__number")
+    for pk, queue, number in ordered.values_list("pk", "assignment__queue", "assignment__number"):
         group = groups[queue]
         label = f"rater {number}, {group.label}" if len(groups) > 1 else f"rater {number}"
         found[group.key].append(Rater(f"g{pk}", label, "person", group.scale))
     return found
 
 
-def keys_of(raters: list[Rater], letter: str) -> list[int]:
+def list_ids(raters: list[Rater], letter: str) -> list[int]:
     """Return the numbers of the keys that begin with this letter."""
-    return [_ids(rater.key)[0] for rater in raters if rater.key[0] == letter and rater.key[1:2].isdigit()]
+    return [_parse_ids(rater.key)[0] for rater in raters if rater.key[0] == letter and rater.key[1:2].isdigit()]
 
 
-def pairs_of(raters: list[Rater]) -> list[tuple[int, int]]:
+def list_dimension_groups(raters: list[Rater]) -> list[tuple[int, int]]:
     """Return (queue, dimension) for each group of people that rates dimensions."""
-    return [(ids[0], ids[1]) for rater in raters if rater.key[0] == "q" for ids in [_ids(rater.key)]]
+    return [(ids[0], ids[1]) for rater in raters if rater.key[0] == "q" for ids in [_parse_ids(rater.key)]]
 
 
-def queues_of(raters: list[Rater]) -> list[int]:
+def list_queues(raters: list[Rater]) -> list[int]:
     """Return the queues of all groups of people, whether they rate by dimension or by rubric."""
-    return [_ids(rater.key)[0] for rater in raters if rater.key[0] in "qr"]
+    return [_parse_ids(rater.key)[0] for rater in raters if rater.key[0] in "qr"]
 
 
-def _ids(key: str) -> list[int]:
+def _parse_ids(key: str) -> list[int]:
     return [int(part) for part in key[1:].split("-")]
 
 
-def _graders(experiment: Experiment, *, rubric: int | None = None) -> Iterator[Rater]:
+def _list_graders(experiment: Experiment, *, rubric: int | None = None) -> Iterator[Rater]:
     """Yield all graders but people, or only those by this rubric.
 
     Pairwise verdicts are left out, because they are not scores. A rule that repeats the answer's own rating is left
-    out, because that rating is offered as "own".
+    out, because that rating is listed as "own".
     """
     conditions = experiment.grade_conditions.exclude(scorer="rating").exclude(rubric__kind=Rubric.Kind.PAIRWISE)
     conditions = conditions.exclude(kind=GradeCondition.Kind.PERSON)
     conditions = conditions.filter(rubric=rubric) if rubric else conditions
-    described = conditions.select_related("grader", "rubric", "panel").prefetch_related("panel__graders__rubric")
-    for condition in described.order_by("pk"):
+    with_labels = conditions.select_related("grader", "rubric", "panel").prefetch_related("panel__graders__rubric")
+    for condition in with_labels.order_by("pk"):
         kind: Any = condition.kind
         yield Rater(f"g{condition.pk}", condition.label, kind, condition.scale)
 
 
-def _choosers(experiment: Experiment) -> Iterator[Rater]:
+def _list_pairwise_judges(experiment: Experiment) -> Iterator[Rater]:
     """Yield the judges that chose between two answers."""
     judges = experiment.grade_conditions.filter(kind=GradeCondition.Kind.JUDGE, rubric__kind=Rubric.Kind.PAIRWISE)
     for condition in judges.select_related("grader", "rubric").order_by("pk"):
         yield Rater(f"g{condition.pk}", condition.label, "judge", CHOICE)
 
 
-def dimension_scale(dimension: Dimension) -> Scale:
+def get_dimension_scale(dimension: Dimension) -> Scale:
     points = tuple(sorted((float(value), str(label)) for value, label in dimension.labels.items()))
     return Scale(dimension.scale_min, dimension.scale_max, points)
 
 
-def _own(experiment: Experiment) -> Iterator[Rater]:
+def _list_own_ratings(experiment: Experiment) -> Iterator[Rater]:
     dimensions = list(experiment.dimensions.all())
     if dimensions:
         low, high = min(one.scale_min for one in dimensions), max(one.scale_max for one in dimensions)
         yield Rater("own", "the model's own rating", "model", Scale(low, high))
 
 
-def _by_rubric(experiment: Experiment, *, rubric: int | None = None, in_pairs: bool = False) -> Iterator[Rater]:
+def _list_rubric_groups(
+    experiment: Experiment, *, rubric: int | None = None, in_pairs: bool = False
+) -> Iterator[Rater]:
     """Yield the people of each queue that uses a rubric, as a group. They give scores, or choices, as a judge does."""
     queues = experiment.rating_queues.exclude(status=RatingQueue.Status.DRAFT).exclude(rubric=None)
     pairwise = Q(rubric__kind=Rubric.Kind.PAIRWISE)
-    asking = queues.filter(pairwise if in_pairs else ~pairwise).select_related("rubric").order_by("pk")
-    for queue in asking.filter(rubric=rubric) if rubric else asking:
+    chosen = queues.filter(pairwise if in_pairs else ~pairwise).select_related("rubric").order_by("pk")
+    for queue in chosen.filter(rubric=rubric) if rubric else chosen:
         if queue.rubric is not None:
             label = f"people of {queue.name} ({queue.rubric})"
             yield Rater(f"r{queue.pk}", label, "person", CHOICE if in_pairs else queue.rubric.scale)
 
 
-def _queues(experiment: Experiment, *, subject: str, name: str = "") -> Iterator[Rater]:
+def _list_queue_groups(experiment: Experiment, *, subject: str, name: str = "") -> Iterator[Rater]:
     queues = RatingQueue.objects.filter(subject=subject).exclude(status=RatingQueue.Status.DRAFT)
-    of_these = queues.filter(experiment=experiment) if subject == ANSWERS else queues.filter(dataset=experiment.dataset)
-    for queue in of_these.prefetch_related("dimensions").order_by("pk"):
+    queues_of_experiment = (
+        queues.filter(experiment=experiment) if subject == ANSWERS else queues.filter(dataset=experiment.dataset)
+    )
+    for queue in queues_of_experiment.prefetch_related("dimensions").order_by("pk"):
         for dimension in queue.dimensions.all():
             if name in ("", dimension.name):
                 label = f"people of {queue.name} on {dimension.name}"
-                yield Rater(f"q{queue.pk}-{dimension.pk}", label, "person", dimension_scale(dimension))
+                yield Rater(f"q{queue.pk}-{dimension.pk}", label, "person", get_dimension_scale(dimension))
 
 
-def _norms(experiment: Experiment, name: str) -> Iterator[Rater]:
+def _list_norms(experiment: Experiment, name: str) -> Iterator[Rater]:
     if Norm.objects.filter(item__dataset=experiment.dataset, dimension=name).exists():
-        yield Rater("norm", "norms of the dataset", "norm", _scale_of(experiment, name))
+        yield Rater("norm", "norms of the dataset", "norm", _find_scale(experiment, name))
 
 
-def _scale_of(experiment: Experiment, name: str) -> Scale | None:
+def _find_scale(experiment: Experiment, name: str) -> Scale | None:
     dimension = experiment.dimensions.filter(name=name).order_by("-version").first()
-    return dimension_scale(dimension) if dimension else None
+    return get_dimension_scale(dimension) if dimension else None
 
 
-def _models(experiment: Experiment, name: str) -> Iterator[Rater]:
-    scale = _scale_of(experiment, name)
+def _list_models(experiment: Experiment, name: str) -> Iterator[Rater]:
+    scale = _find_scale(experiment, name)
     conditions = experiment.conditions.filter(stage="generate").select_related("model", "prompt", "sampler")
     for condition in conditions.order_by("pk"):
         yield Rater(f"c{condition.pk}", f"{condition.label}, mean", "model", scale)

@@ -1,4 +1,4 @@
-"""Raters compared with references: norms, and adjudicated scores. Pure functions: ratings in, lines out.
+"""Raters compared with references: norms, and adjudicated scores. Pure functions: ratings in, comparisons out.
 
 A reference is no rater. A norm is a mean of many people, and an adjudicated score settles what raters said.
 """
@@ -24,7 +24,7 @@ PEOPLE = "people"
 
 
 @dataclass(frozen=True)
-class ReferenceLine:
+class ReferenceComparison:
     """One rater compared with one reference, on the units that have both.
 
     rater: `PEOPLE` for the mean of all people. people: their number; 0 for a single rater. same: the share of equal
@@ -40,7 +40,7 @@ class ReferenceLine:
     same: Estimate | None
 
 
-def measure_references(
+def compare_with_references(
     ratings: Ratings,
     references: Sequence[Hashable],
     raters: Sequence[Hashable],
@@ -48,8 +48,8 @@ def measure_references(
     singles: Mapping[str, Sequence[str]],
     *,
     seed: int,
-) -> Iterator[ReferenceLine]:
-    """Yield a line for each reference and rater with units in common, then one for the mean of two people or more.
+) -> Iterator[ReferenceComparison]:
+    """Yield a comparison of each reference and rater with units in common, then one for the mean of two people or more.
 
     singles: the columns of single ratings behind a mean, by rater.
     """
@@ -59,15 +59,15 @@ def measure_references(
         for rater in named:
             columns: Sequence[Hashable] = singles.get(str(rater)) or [rater]
             both = ratings.of(rater, reference)
-            if (line := _line(both, ratings.of(*columns).values, 0, seed)) is not None:
-                yield line
+            if (comparison := _compare_columns(both, ratings.of(*columns).values, 0, seed)) is not None:
+                yield comparison
         if len(people) > 1:
-            both = _with_mean(ratings, people, reference)
-            if (line := _line(both, None, len(people), seed)) is not None:
-                yield line
+            both = _average_people(ratings, people, reference)
+            if (comparison := _compare_columns(both, None, len(people), seed)) is not None:
+                yield comparison
 
 
-def _line(both: Ratings, single: Floats | None, people: int, seed: int) -> ReferenceLine | None:
+def _compare_columns(both: Ratings, single: Floats | None, people: int, seed: int) -> ReferenceComparison | None:
     """Return the comparison of the first column with the second; single: (units, repetitions) of the first."""
     rater, reference = both.raters
     used, left_out = compared(both, rater)
@@ -81,25 +81,25 @@ def _line(both: Ratings, single: Floats | None, people: int, seed: int) -> Refer
 
     same = None
     if single is not None:
-        same = _share(used, left_out, _share_of_equal(single[kept], y[:, None]))
-    return ReferenceLine(
+        same = _estimate_equal_share(used, left_out, _compute_unit_shares(single[kept], y[:, None]))
+    return ReferenceComparison(
         reference,
         rater,
         people,
         judge_bias(both, rater).result(),
         estimate("Pearson's r", lambda times: correlation(x, y, times)),
-        estimate("Lin's concordance correlation coefficient", lambda times: _concordance(x, y, times)),
+        estimate("Lin's concordance correlation coefficient", lambda times: _compute_concordance(x, y, times)),
         same,
     )
 
 
-def _concordance(x: Floats, y: Floats, times: Floats) -> Floats:
+def _compute_concordance(x: Floats, y: Floats, times: Floats) -> Floats:
     """Return Lin's coefficient; NaN if a column does not vary, because it would be 0 whatever the other says."""
     found: Floats = np.where(np.isnan(correlation(x, y, times)), np.nan, concordance(x, y, times))
     return found
 
 
-def _share(used: Ratings, left_out: int, equal: Floats) -> Estimate:
+def _estimate_equal_share(used: Ratings, left_out: int, equal: Floats) -> Estimate:
     """Return the share of equal ratings (units,) with its interval clustered by item."""
     found = estimate_mean(cluster_sums(clusters_of(used, None), used.times, equal), SHARE_BOUNDS)
     counts = ("share of equal ratings", found.mean if found else None, used.n_units, 1, used.n_ratings, left_out)
@@ -108,7 +108,7 @@ def _share(used: Ratings, left_out: int, equal: Floats) -> Estimate:
     return Estimate(*counts, found.se, found.low, found.high, CONFIDENCE, found.method, found.clusters)
 
 
-def _with_mean(ratings: Ratings, people: Sequence[Hashable], reference: Hashable) -> Ratings:
+def _average_people(ratings: Ratings, people: Sequence[Hashable], reference: Hashable) -> Ratings:
     """Return two columns: the mean of the people who rated the unit, and the reference."""
     table = ratings.of(*people)
     n = table.per_unit
@@ -117,7 +117,9 @@ def _with_mean(ratings: Ratings, people: Sequence[Hashable], reference: Hashable
     return Ratings(values, ratings.units, (PEOPLE, reference), (), ratings.holding)
 
 
-def share_equal(ratings: Ratings, first: str, second: str, singles: Mapping[str, Sequence[str]]) -> float | None:
+def compute_equal_share(
+    ratings: Ratings, first: str, second: str, singles: Mapping[str, Sequence[str]]
+) -> float | None:
     """Return the share of equal ratings of two raters, over the units that both rated.
 
     A mean of repeated ratings is replaced by its single ratings: each is compared with each of the other rater.
@@ -126,13 +128,13 @@ def share_equal(ratings: Ratings, first: str, second: str, singles: Mapping[str,
     if not both.any():
         return None
     one, other = (ratings.of(*(singles.get(rater) or [rater])).values[both] for rater in (first, second))
-    shares = np.stack([_share_of_equal(one, other[:, [at]]) for at in range(other.shape[1])])
+    shares = np.stack([_compute_unit_shares(one, other[:, [at]]) for at in range(other.shape[1])])
     given = ~np.isnan(shares)
     of_unit = np.where(given, shares, 0.0).sum(axis=0) / np.maximum(given.sum(axis=0), 1)
     return float(np.average(of_unit, weights=ratings.times[both]))
 
 
-def _share_of_equal(single: Floats, value: Floats) -> Floats:
+def _compute_unit_shares(single: Floats, value: Floats) -> Floats:
     """Return how many of the single ratings (units, repetitions) equal the value (units, 1), as a share: (units,).
 
     NaN where the value is missing.

@@ -1,4 +1,4 @@
-"""The ratings of a question, counted by the database: how many units of each item have the same ratings.
+"""The ratings of a selection, counted by the database: how many units of each item have the same ratings.
 
 The SQL is fixed text. Values from a request are passed only as parameters.
 """
@@ -10,13 +10,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from django.db import connection
+from evalsite.lib.sql import fetch_rows
+from grading_app.comparison.raters import Rater, list_dimension_groups, list_ids
+from grading_app.comparison.rating_selection import RatingSelection
 
-from grading_app.comparison.query import Question
-from grading_app.comparison.raters import Rater, keys_of, pairs_of
-
-MOST_KINDS, MOST_LINES, MOST_CELLS = 4_000, 250_000, 8_000_000
-"""Limits of the counts: kinds of rated units, kinds per item, and kinds times items. Beyond them, a sample is compared.
+MOST_PATTERNS, MOST_LINES, MOST_CELLS = 4_000, 250_000, 8_000_000
+"""Limits of the counts: rating patterns, patterns by item, and patterns times items. Beyond them, a sample is compared.
 Points of a scale stay far below them, with any number of answers; numbers with many digits do not."""
 MOST_UNITS = 2_000
 """The size of such a sample. It keeps the units that people rated; the others are drawn by a hash of their keys."""
@@ -42,7 +41,7 @@ PERSON = "'p' || p.assignment_id || '-' || p.dimension_id"
 GRADED_AS = """CASE WHEN %(criterion)s = '' THEN g.score
     ELSE (g.detail -> 'criteria' ->> %(criterion)s)::boolean::integer END"""
 
-SAID_OF_ANSWERS = f"""scope AS ({ANSWERS_IN_SCOPE}), said AS (
+ANSWER_VERDICTS = f"""scope AS ({ANSWERS_IN_SCOPE}), verdict AS (
     SELECT g.trial_id AS unit, 'g' || g.condition_id AS rater, {GRADED_AS} AS value,
             gc.kind IN ('adjudicated', 'person') AS by_people
         FROM grading_app_grading g JOIN grading_app_gradecondition gc ON gc.id = g.condition_id
@@ -60,7 +59,7 @@ RATED_BY_MODELS = """SELECT t.item_id, r.condition_id, t.rating, row_number() OV
     WHERE r.experiment_id = %(experiment)s AND t.status = 'done' AND t.rating IS NOT NULL AND d.name = %(named)s
         AND r.condition_id = ANY(%(models)s) AND (%(wave)s::bigint IS NULL OR r.wave_id = %(wave)s)"""
 
-SAID_OF_ITEMS = f"""scope AS ({ITEMS_IN_SCOPE}), of_models AS ({RATED_BY_MODELS}), said AS (
+ITEM_VERDICTS = f"""scope AS ({ITEMS_IN_SCOPE}), of_models AS ({RATED_BY_MODELS}), verdict AS (
     SELECT p.item_id AS unit, {PERSON} AS rater, p.value::float8 AS value, true AS by_people
         {PEOPLE} AND p.trial_id IS NULL
     UNION ALL SELECT n.item_id, 'norm', n.mean, false FROM datasets_app_norm n
@@ -74,7 +73,7 @@ SAID_OF_ITEMS = f"""scope AS ({ITEMS_IN_SCOPE}), of_models AS ({RATED_BY_MODELS}
 )"""  # noqa: S608
 
 # Two answers are in the order of their conditions. If a condition was chosen, its answers come first.
-MET = """SELECT p.id, p.condition_id, gc.kind, ta.item_id,
+PAIRWISE_CHOICES = """SELECT p.id, p.condition_id, gc.kind, ta.item_id,
         CASE WHEN o.a_first THEN ta.id ELSE tb.id END AS one, CASE WHEN o.a_first THEN tb.id ELSE ta.id END AS other,
         CASE p.winner WHEN '' THEN NULL WHEN 'tie' THEN 0.5 ELSE ((p.winner = 'a') = o.a_first)::integer END AS choice
     FROM grading_app_preference p JOIN grading_app_gradecondition gc ON gc.id = p.condition_id
@@ -91,121 +90,122 @@ MET = """SELECT p.id, p.condition_id, gc.kind, ta.item_id,
         AND (%(category)s = '' OR i.category = %(category)s)"""
 # The key of the first verdict identifies a pair, whichever rater gave it. A judge that saw both orders gives one
 # choice: if the order changes the verdict, it counts as a tie (Zheng et al. 2023, section 3.4).
-SAID_OF_PAIRS = f"""met AS ({MET}), scope AS (
-    SELECT min(id) AS id, item_id, one, other FROM met GROUP BY item_id, one, other
-), said AS (
-    SELECT scope.id AS unit, 'g' || met.condition_id AS rater, bool_or(met.kind = 'person') AS by_people,
-        CASE WHEN min(met.choice) = max(met.choice) THEN min(met.choice) ELSE 0.5 END::float8 AS value
-    FROM met JOIN scope USING (one, other)
-    WHERE met.condition_id = ANY(%(graded)s) AND met.choice IS NOT NULL GROUP BY 1, 2
+PAIR_VERDICTS = f"""compared AS ({PAIRWISE_CHOICES}), scope AS (
+    SELECT min(id) AS id, item_id, one, other FROM compared GROUP BY item_id, one, other
+), verdict AS (
+    SELECT scope.id AS unit, 'g' || compared.condition_id AS rater, bool_or(compared.kind = 'person') AS by_people,
+        CASE WHEN min(compared.choice) = max(compared.choice) THEN min(compared.choice) ELSE 0.5 END::float8 AS value
+    FROM compared JOIN scope USING (one, other)
+    WHERE compared.condition_id = ANY(%(graded)s) AND compared.choice IS NOT NULL GROUP BY 1, 2
 )"""  # noqa: S608
 
-GIVEN = """given AS (
-    SELECT said.unit, said.rater, (said.value - scales.low) / scales.span AS value, said.by_people, scales.place
-    FROM said JOIN unnest(%(raters)s::text[], %(lows)s::float8[], %(spans)s::float8[]) WITH ORDINALITY
-        AS scales (rater, low, span, place) ON scales.rater = said.rater)"""
+SCALED_RATINGS = """scaled AS (
+    SELECT verdict.unit, verdict.rater, (verdict.value - scales.low) / scales.span AS value, verdict.by_people,
+        scales.place
+    FROM verdict JOIN unnest(%(raters)s::text[], %(lows)s::float8[], %(spans)s::float8[]) WITH ORDINALITY
+        AS scales (rater, low, span, place) ON scales.rater = verdict.rater)"""
 """The ratings of these raters, each on its own scale or as a share of it."""
 
-UNITS = """SELECT given.unit, count(*) OVER () FROM given JOIN scope ON scope.id = given.unit
-    GROUP BY given.unit HAVING min(given.place) <= %(n_raters)s
-    ORDER BY bool_or(given.by_people) DESC, md5(given.unit || %(drawn)s) LIMIT %(most)s"""
-RATINGS = """SELECT given.unit, given.rater, given.value::float8 FROM given
-    WHERE given.unit = ANY(%(units)s) ORDER BY given.unit, given.rater"""
+UNITS = """SELECT scaled.unit, count(*) OVER () FROM scaled JOIN scope ON scope.id = scaled.unit
+    GROUP BY scaled.unit HAVING min(scaled.place) <= %(n_raters)s
+    ORDER BY bool_or(scaled.by_people) DESC, md5(scaled.unit || %(drawn)s) LIMIT %(most)s"""
+RATINGS = """SELECT scaled.unit, scaled.rater, scaled.value::float8 FROM scaled
+    WHERE scaled.unit = ANY(%(units)s) ORDER BY scaled.unit, scaled.rater"""
 # A unit's ratings as {{rater's place, value}, ...}: units with the same text have the same ratings. Raters have the
 # first places. Units that only a reference has a value for are left out.
-TALLY = """SELECT item, said::text, count(*) FROM (
-        SELECT min(scope.item_id) AS item, array_agg(ARRAY[given.place, given.value] ORDER BY given.place) AS said
-        FROM given JOIN scope ON scope.id = given.unit
-        WHERE %(units)s::bigint[] IS NULL OR given.unit = ANY(%(units)s)
-        GROUP BY given.unit HAVING min(given.place) <= %(n_raters)s) AS rated
-    GROUP BY item, said LIMIT %(lines)s"""
+PATTERN_COUNTS = """SELECT item, pattern::text, count(*) FROM (
+        SELECT min(scope.item_id) AS item, array_agg(ARRAY[scaled.place, scaled.value] ORDER BY scaled.place) AS pattern
+        FROM scaled JOIN scope ON scope.id = scaled.unit
+        WHERE %(units)s::bigint[] IS NULL OR scaled.unit = ANY(%(units)s)
+        GROUP BY scaled.unit HAVING min(scaled.place) <= %(n_raters)s) AS rated
+    GROUP BY item, pattern LIMIT %(lines)s"""
 
 
 @dataclass(frozen=True)
-class Frame:
+class UnitCounts:
     """The counted ratings of a question.
 
-    lines: (item, kind, number of the item's units with these ratings). kinds: kind -> rater -> value. total: the number
-    of units, of which `units` are compared.
+    counts: (item, pattern, number of the item's units with these ratings). patterns: pattern -> rater -> value. total:
+    the number of units, of which `units` are compared.
     """
 
-    lines: list[tuple[int, str, int]]
-    kinds: dict[str, dict[str, float]]
+    counts: list[tuple[int, str, int]]
+    patterns: dict[str, dict[str, float]]
     total: int
 
     @property
     def units(self) -> int:
-        return sum(n for _, _, n in self.lines)
+        return sum(n for _, _, n in self.counts)
 
 
-def load_frame(question: Question, most: int = MOST_UNITS) -> Frame:
-    """Load all units that a chosen rater rated. If there are too many kinds of units, load a sample of `most` units."""
-    whole = _tally(question, None, MOST_LINES + 1)
-    if len(whole.lines) <= MOST_LINES and _fits(whole):
+def load_unit_counts(selection: RatingSelection, most: int = MOST_UNITS) -> UnitCounts:
+    """Load all units that a chosen rater rated. If there are too many patterns, load a sample of `most` units."""
+    whole = _count_patterns(selection, None, MOST_LINES + 1)
+    if len(whole.counts) <= MOST_LINES and _is_within_limits(whole):
         return whole
-    given, chosen = given_by(question, _columns(question))
-    drawn = rows(f"WITH {given} {UNITS}", {**chosen, "drawn": DRAW_SEED, "most": most})
-    part = _tally(question, [unit for unit, _ in drawn], None)
-    return Frame(part.lines, part.kinds, drawn[0][1])
+    ratings, parameters = build_ratings_sql(selection, _list_columns(selection))
+    drawn = fetch_rows(f"WITH {ratings} {UNITS}", {**parameters, "drawn": DRAW_SEED, "most": most})
+    part = _count_patterns(selection, [unit for unit, _ in drawn], None)
+    return UnitCounts(part.counts, part.patterns, drawn[0][1])
 
 
-def _fits(frame: Frame) -> bool:
-    items = len({item for item, _, _ in frame.lines})
-    return len(frame.kinds) <= MOST_KINDS and len(frame.kinds) * items <= MOST_CELLS
+def _is_within_limits(counts: UnitCounts) -> bool:
+    items = len({item for item, _, _ in counts.counts})
+    return len(counts.patterns) <= MOST_PATTERNS and len(counts.patterns) * items <= MOST_CELLS
 
 
-def _tally(question: Question, units: list[int] | None, most: int | None) -> Frame:
-    columns = _columns(question)
-    given, chosen = given_by(question, columns)
-    lines = rows(f"WITH {given} {TALLY}", {**chosen, "units": units, "lines": most})
+def _count_patterns(selection: RatingSelection, units: list[int] | None, most: int | None) -> UnitCounts:
+    columns = _list_columns(selection)
+    ratings, parameters = build_ratings_sql(selection, columns)
+    lines = fetch_rows(f"WITH {ratings} {PATTERN_COUNTS}", {**parameters, "units": units, "lines": most})
     keys = [rater.key for rater in columns]
-    kinds = {kind: _said(kind, keys) for kind in dict.fromkeys(kind for _, kind, _ in lines)}
-    return Frame([(item, kind, n) for item, kind, n in lines], kinds, sum(n for _, _, n in lines))
+    patterns = {text: _parse_pattern(text, keys) for text in dict.fromkeys(text for _, text, _ in lines)}
+    return UnitCounts([(item, text, n) for item, text, n in lines], patterns, sum(n for _, _, n in lines))
 
 
-def _said(kind: str, keys: list[str]) -> dict[str, float]:
+def _parse_pattern(text: str, keys: list[str]) -> dict[str, float]:
     """Parse '{{1,4},{3,2.5}}' into the first rater's 4 and the third rater's 2.5."""
-    pairs = json.loads(kind.replace("{", "[").replace("}", "]"))
+    pairs = json.loads(text.replace("{", "[").replace("}", "]"))
     return {keys[round(place) - 1]: float(value) for place, value in pairs}
 
 
-def _columns(question: Question) -> list[Rater]:
-    """Return every column of a frame: the raters, the references, and the single ratings behind means."""
-    return [*question.everyone, *(single for singles in question.singles.values() for single in singles)]
+def _list_columns(selection: RatingSelection) -> list[Rater]:
+    """Return every column of the counts: the raters, the references, and the single ratings behind means."""
+    return [*selection.all_raters, *(single for singles in selection.singles.values() for single in singles)]
 
 
-def given_by(question: Question, columns: Sequence[Rater] | None = None) -> tuple[str, dict[str, Any]]:
+def build_ratings_sql(selection: RatingSelection, columns: Sequence[Rater] | None = None) -> tuple[str, dict[str, Any]]:
     """Return common table expressions and their parameters, for these columns; by default for the raters alone.
 
-    They define `scope` (id, item_id; for pairs also the two answers, one and other) and `given` (unit, rater, value,
+    They define `scope` (id, item_id; for pairs also the two answers, one and other) and `scaled` (unit, rater, value,
     by_people).
     """
-    pairs, keys = pairs_of(question.chosen), {rater.key for rater in question.chosen}
-    wanted: dict[str, Any] = {
-        "experiment": question.experiment.pk,
-        "dataset": question.experiment.dataset_id,
+    pairs, keys = list_dimension_groups(selection.chosen), {rater.key for rater in selection.chosen}
+    parameters: dict[str, Any] = {
+        "experiment": selection.experiment.pk,
+        "dataset": selection.experiment.dataset_id,
         "queues": [queue for queue, _ in pairs],
         "asked": [dimension for _, dimension in pairs],
-        **_narrowing(question.narrowed),
-        **_scales(question, question.raters if columns is None else columns),
-        "n_raters": len(question.raters),
-        "repetitions": question.repetitions,
+        **_list_filters(selection.filters),
+        **_list_scales(selection, selection.raters if columns is None else columns),
+        "n_raters": len(selection.raters),
+        "repetitions": selection.repetitions,
     }
-    graded = keys_of(question.everyone, "g")
-    if question.in_pairs:
-        return f"{SAID_OF_PAIRS}, {GIVEN}", {**wanted, "graded": graded}
-    if question.on_answers:
-        of_answers = {"graded": graded, "own": "own" in keys, "criterion": question.criterion}
-        return f"{SAID_OF_ANSWERS}, {GIVEN}", {**wanted, **of_answers}
-    means, singles = keys_of(question.chosen, "c"), keys_of(question.chosen, "s")
-    named = question.units.removeprefix("items:")
+    graded = list_ids(selection.all_raters, "g")
+    if selection.in_pairs:
+        return f"{PAIR_VERDICTS}, {SCALED_RATINGS}", {**parameters, "graded": graded}
+    if selection.covers_answers:
+        of_answers = {"graded": graded, "own": "own" in keys, "criterion": selection.criterion}
+        return f"{ANSWER_VERDICTS}, {SCALED_RATINGS}", {**parameters, **of_answers}
+    means, singles = list_ids(selection.chosen, "c"), list_ids(selection.chosen, "s")
+    named = selection.units.removeprefix("items:")
     of_items = {"norms": "norm" in keys, "means": means, "singles": singles, "models": [*means, *singles]}
-    return f"{SAID_OF_ITEMS}, {GIVEN}", {**wanted, **of_items, "named": named}
+    return f"{ITEM_VERDICTS}, {SCALED_RATINGS}", {**parameters, **of_items, "named": named}
 
 
-def _scales(question: Question, columns: Sequence[Rater]) -> dict[str, list[Any]]:
+def _list_scales(selection: RatingSelection, columns: Sequence[Rater]) -> dict[str, list[Any]]:
     """Return the offset and the divisor of each rater's values: 0 and 1, unless values are shares of the scale."""
-    scales = [rater.scale if question.as_shares else None for rater in columns]
+    scales = [rater.scale if selection.as_shares else None for rater in columns]
     return {
         "raters": [rater.key for rater in columns],
         "lows": [float(scale.low) if scale else 0.0 for scale in scales],
@@ -214,13 +214,6 @@ def _scales(question: Question, columns: Sequence[Rater]) -> dict[str, list[Any]
     }
 
 
-def _narrowing(narrowed: Mapping[str, Any]) -> dict[str, Any]:
-    keys = {name: narrowed.get(name) or None for name in ("wave", "condition", "dimension")}
-    return {**keys, "category": narrowed.get("category") or ""}
-
-
-def rows(statement: str, parameters: Mapping[str, Any]) -> list[tuple[Any, ...]]:
-    with connection.cursor() as cursor:
-        cursor.execute(statement, parameters)
-        found: list[tuple[Any, ...]] = cursor.fetchall()
-        return found
+def _list_filters(filters: Mapping[str, Any]) -> dict[str, Any]:
+    keys = {name: filters.get(name) or None for name in ("wave", "condition", "dimension")}
+    return {**keys, "category": filters.get("category") or ""}

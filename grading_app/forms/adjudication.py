@@ -8,7 +8,7 @@ from typing import Any
 from django import forms
 from django.http import QueryDict
 
-from grading_app.comparison.adjudication import LONGEST_REASON, points_of
+from grading_app.comparison.adjudication import LONGEST_REASON
 from grading_app.comparison.raters import Rater
 from grading_app.models.scales import Scale
 
@@ -22,7 +22,7 @@ class AdjudicationForm(forms.Form):
     def __init__(self, scale: Scale, data: QueryDict | None = None) -> None:
         super().__init__(data, auto_id=f"id_%s_{scale.low:g}_{scale.high:g}")
         self.scale = scale
-        points = points_of(scale)
+        points = scale.list_points()
         choices = [(repr(value), f"{value:g} {name}".strip()) for value, name in points]
         score: Any = self.fields["score"]
         score.label = f"Score, {scale}"
@@ -47,7 +47,7 @@ def _number(text: str) -> float:
     return number if math.isfinite(number) else 0.0
 
 
-def scales_of(raters: list[Rater]) -> list[Scale]:
+def list_scales(raters: list[Rater]) -> list[Scale]:
     """Return the distinct scales of these raters. A scale with named points replaces the same scale without names."""
     found: dict[tuple[float, float], Scale] = {}
     for rater in raters:

@@ -8,7 +8,7 @@ from typing import Any
 from django import forms
 
 from grading_app.analysis.scope import MISSING_WRONG
-from grading_app.comparison.condition_sides import Side
+from grading_app.comparison.condition_sides import ConditionSide
 from grading_app.reports.score_matrix import Measure
 
 FILTERS = {
@@ -37,7 +37,7 @@ class CompareForm(forms.Form):
     )
     filter = forms.ChoiceField(required=False, choices=list(FILTERS.items()), widget=forms.HiddenInput())
 
-    def __init__(self, data: Any, sides: Mapping[str, Sequence[Side]], measures: Iterable[Measure]) -> None:
+    def __init__(self, data: Any, sides: Mapping[str, Sequence[ConditionSide]], measures: Iterable[Measure]) -> None:
         super().__init__(data)
         groups = [(slug, [(one.reference, one.name) for one in found]) for slug, found in sides.items() if found]
         for name, choices in (

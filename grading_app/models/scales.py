@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+MOST_POINTS = 11
+
 
 @dataclass(frozen=True, slots=True)
 class Scale:
@@ -19,6 +21,13 @@ class Scale:
     @property
     def ends(self) -> tuple[float, float]:
         return float(self.low), float(self.high)
+
+    def list_points(self) -> list[tuple[float, str]]:
+        """Return the points of a scale of few whole numbers, or with named points; none if any number can be chosen."""
+        names, (low, high) = dict(self.points), self.ends
+        if low.is_integer() and high.is_integer() and 1 < high - low < MOST_POINTS:
+            return [(float(at), names.get(float(at), "")) for at in range(int(low), int(high) + 1)]
+        return list(self.points) if len(self.points) > 1 else []
 
 
 CHOICE = Scale(0, 1, ((0, "the second"), (0.5, "neither"), (1, "the first")))

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from grading_app.comparison import plots
-from grading_app.comparison.comparison_cache import AGREEMENT, ComparisonQuery, Roles, roles_of
-from grading_app.comparison.query import Question, QuestionForm
+from grading_app.comparison import rater_plots
+from grading_app.comparison.agreement_cache import AGREEMENT, AgreementQuery, RaterRoles, assign_roles
+from grading_app.comparison.rating_selection import RatingSelection, RatingSelectionForm
 from grading_app.models.scales import CHOICE
 from grading_app.paper_figures.figure_source import FigureSource
 from grading_app.paper_figures.kinds import PaperFigure, text_table
@@ -19,29 +19,29 @@ from grading_app.reports.plot_style import WIDE
 from grading_app.reports.verdict_aggregates import get_by_condition
 
 if TYPE_CHECKING:
-    from grading_app.comparison.agreement_report import Compared
+    from grading_app.comparison.agreement_report import AgreementResult
 
 
 def agreement_figures(source: FigureSource) -> Iterator[PaperFigure]:
     """Yield the plot of differences and the confusion matrix; none where nobody was compared."""
-    question = QuestionForm(source.data, source.experiment).question()
-    if question is None or not question.raters:
+    selection = RatingSelectionForm(source.data, source.experiment).selection()
+    if selection is None or not selection.raters:
         return
-    roles = roles_of(question, {name: str(value) for name, value in source.data.items()})
-    compared = get(AGREEMENT, source.experiment.pk, ComparisonQuery(question, roles)).value
+    roles = assign_roles(selection, {name: str(value) for name, value in source.data.items()})
+    compared = get(AGREEMENT, source.experiment.pk, AgreementQuery(selection, roles)).value
     if compared is None:
         source.is_waiting = True
         return
-    yield from compared_figures(question, roles, compared)
+    yield from compared_figures(selection, roles, compared)
 
 
-def compared_figures(question: Question, roles: Roles, compared: Compared) -> Iterator[PaperFigure]:
+def compared_figures(selection: RatingSelection, roles: RaterRoles, compared: AgreementResult) -> Iterator[PaperFigure]:
     """Yield the figures of a comparison."""
-    for name, picture in make_pictures(question, roles, compared, WIDE).items():
+    for name, picture in make_pictures(selection, roles, compared, WIDE).items():
         yield PaperFigure(
             f"agreement-{name}",
             picture.title,
-            partial(_draw, question, roles, compared, name),
+            partial(_draw, selection, roles, compared, name),
             partial(text_table, f"agreement-{name}", picture.title, picture.table),
             picture.caption,
             picture.alt,
@@ -50,19 +50,21 @@ def compared_figures(question: Question, roles: Roles, compared: Compared) -> It
         )
 
 
-def _draw(question: Question, roles: Roles, compared: Compared, name: str, width: int) -> Any:
-    return make_pictures(question, roles, compared, width)[name].draw()
+def _draw(selection: RatingSelection, roles: RaterRoles, compared: AgreementResult, name: str, width: int) -> Any:
+    return make_pictures(selection, roles, compared, width)[name].draw()
 
 
-def make_pictures(question: Question, roles: Roles, compared: Compared, width: int) -> dict[str, plots.Picture]:
+def make_pictures(
+    selection: RatingSelection, roles: RaterRoles, compared: AgreementResult, width: int
+) -> dict[str, rater_plots.RaterPlot]:
     """Return the figures of a comparison with their texts and numbers. They are drawn only on request."""
-    measured, found = compared.measured, {}
-    if measured and measured.against and measured.against.limits and roles.judge:
-        found["differences"] = plots.differences(measured.against.limits, roles.judge.label, width)
+    measured, found = compared.report, {}
+    if measured and measured.judge_comparison and measured.judge_comparison.limits and roles.judge:
+        found["differences"] = rater_plots.plot_differences(measured.judge_comparison.limits, roles.judge.label, width)
     if measured and measured.confusion and roles.pair:
         names = (roles.pair[0].label, roles.pair[1].label)
-        words = {value: name.removeprefix("the ") for value, name in CHOICE.points} if question.in_pairs else None
-        found["confusion"] = plots.confusion(measured.confusion, names, width, words)
+        words = {value: name.removeprefix("the ") for value, name in CHOICE.points} if selection.in_pairs else None
+        found["confusion"] = rater_plots.plot_confusion(measured.confusion, names, width, words)
     return found
 
 

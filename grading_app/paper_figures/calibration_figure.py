@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from evalsite.lib.sql import fetch_rows
 from grading_app.models import GradeCondition
 from grading_app.paper_figures.figure_source import FigureSource
 from grading_app.paper_figures.kinds import PaperFigure
 from grading_app.reports import plot_style
-from grading_app.reports.frames import BY_PEOPLE, BY_RULES, graders_of, people_labels, rows_of, sum_items, sum_scores
+from grading_app.reports.frames import BY_PEOPLE, BY_RULES, graders_of, people_labels, sum_items, sum_scores
 from grading_app.reports.result_table import ResultColumn, ResultTable
 from grading_app.reports.statistic_format import number
 from grading_app.statistics.clusters import ClusterSums
@@ -125,7 +126,7 @@ def _calibration(
         JOIN runs_app_trial t ON t.id = j.trial_id
         WHERE j.condition_id = %(judge)s AND j.score IS NOT NULL GROUP BY 1, 2"""  # noqa: S608
     bins = []
-    for at, *sums in rows_of(f"{sum_items('bin', item_filter)} ORDER BY 1", where):
+    for at, *sums in fetch_rows(f"{sum_items('bin', item_filter)} ORDER BY 1", where):
         mean = estimate_mean(ClusterSums(*sums[:-1]), ends)
         if mean is not None:
             bins.append(Bin(low + at * step, mean.n, mean.clusters, mean.mean, mean.low, mean.high))

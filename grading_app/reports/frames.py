@@ -10,8 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from django.db import connection
-
+from evalsite.lib.sql import fetch_rows
 from grading_app.models import GradeCondition
 from grading_app.statistics.clusters import ClusterSums
 from grading_app.statistics.intervals import Bounds
@@ -175,7 +174,7 @@ def people_labels(experiment: Experiment) -> dict[int, str]:
 
     The keys are the negated keys of the queues.
     """
-    counted = rows_of(RATERS, {"experiment": experiment.pk})
+    counted = fetch_rows(RATERS, {"experiment": experiment.pk})
     return {
         -queue: f"people of {name} ({rubric}@{version}), mean of {spread_text(least, most)}"
         for queue, name, rubric, version, least, most in counted
@@ -240,7 +239,7 @@ def outcomes(where: Where) -> list[Outcomes]:
                 OR t.status = 'failed' AND t.error_class = '{REFUSED_CLASS}')
         FROM runs_app_trial t JOIN runs_app_run r ON r.id = t.run_id
         WHERE {IN_SCOPE} GROUP BY 1 ORDER BY 1"""  # noqa: S608
-    return [Outcomes(*row) for row in rows_of(statement, where)]
+    return [Outcomes(*row) for row in fetch_rows(statement, where)]
 
 
 def rating_cells(where: Where) -> list[Cell]:
@@ -251,7 +250,7 @@ def rating_cells(where: Where) -> list[Cell]:
     statement = f"{sum_items('condition_id, category, dimension_id', of_item)} ORDER BY 1, 3, 2"
     return [
         _cell(condition, category, dimension, None, False, sums)
-        for condition, category, dimension, *sums in rows_of(statement, where)
+        for condition, category, dimension, *sums in fetch_rows(statement, where)
     ]
 
 
@@ -275,7 +274,7 @@ def grade_cells(where: Where, rules: list[int], graded: str = BY_RULES) -> list[
     statement = f"{sum_items(keys, of_item, 'bool_and(zero_or_one), ')} ORDER BY 4, 1, 3, 2"
     return [
         _cell(condition, category, dimension, rule, is_binary, sums)
-        for condition, category, dimension, rule, is_binary, *sums in rows_of(statement, {**where, "rules": rules})
+        for condition, category, dimension, rule, is_binary, *sums in fetch_rows(statement, {**where, "rules": rules})
     ]
 
 
@@ -286,7 +285,7 @@ def rating_counts(where: Where) -> dict[tuple[int, int], dict[int, int]]:
         WHERE {IN_SCOPE} AND t.status = 'done' AND t.dimension_id IS NOT NULL AND t.rating IS NOT NULL
         GROUP BY 1, 2, 3 ORDER BY 1, 2, 3"""  # noqa: S608
     counts: dict[tuple[int, int], dict[int, int]] = {}
-    for condition, dimension, rating, count in rows_of(statement, where):
+    for condition, dimension, rating, count in fetch_rows(statement, where):
         counts.setdefault((condition, dimension), {})[rating] = count
     return counts
 
@@ -302,7 +301,7 @@ def norm_pairs(where: Where) -> list[NormPair]:
         JOIN datasets_app_item i ON i.id = of_item.item_id
         JOIN datasets_app_norm h ON h.item_id = of_item.item_id AND h.dimension = d.name
         ORDER BY 1, 2, i.position"""  # noqa: S608
-    return [NormPair(*row) for row in rows_of(statement, where)]
+    return [NormPair(*row) for row in fetch_rows(statement, where)]
 
 
 def condition_labels(conditions: list[Condition], letters: Mapping[int, str] | None = None) -> dict[int, str]:
@@ -352,10 +351,3 @@ def _cell(
 ) -> Cell:
     *added, unread = sums
     return Cell(condition, category, dimension, rule, ClusterSums(*added), unread, is_binary)
-
-
-def rows_of(statement: str, parameters: Mapping[str, Any]) -> list[tuple[Any, ...]]:
-    with connection.cursor() as cursor:
-        cursor.execute(statement, parameters)
-        rows: list[tuple[Any, ...]] = cursor.fetchall()
-        return rows

@@ -13,10 +13,10 @@ from typing import Any
 
 from django.core.cache import cache
 
+from evalsite.lib.sql import fetch_rows
 from evalsite.lib.text.hashing import content_hash
 from grading_app.models import CachedAggregate, GradeCondition
 from grading_app.reports import statistic_format
-from grading_app.reports.frames import rows_of
 from grading_app.reports.stored_scores import MOST_AT_ONCE
 from runs_app.models import Dimension, Experiment
 from runs_app.monitoring.progress import read_totals
@@ -101,9 +101,9 @@ def _compute(first: dict[int, _First]) -> dict[int, Headline]:
     graded = {pk: one.key for pk, one in first.items() if not one.is_rating}
     rows: list[Any] = []
     if rated:
-        rows += rows_of(BY_RATING, {"experiments": list(rated), "measures": list(rated.values())})
+        rows += fetch_rows(BY_RATING, {"experiments": list(rated), "measures": list(rated.values())})
     if graded:
-        rows += rows_of(BY_GRADE, {"measures": list(graded.values())})
+        rows += fetch_rows(BY_GRADE, {"measures": list(graded.values())})
     means: dict[int, list[tuple[float, bool]]] = defaultdict(list)
     for experiment, _, mean, is_binary in rows:
         means[experiment].append((mean, is_binary))

@@ -12,9 +12,10 @@ from typing import Any
 
 from django.db.models import Sum
 
+from evalsite.lib.sql import fetch_rows
 from grading_app.reports.cached_aggregates import Aggregate, Cached, Tell, get
 from grading_app.reports.frame_cache import fingerprint
-from grading_app.reports.frames import IN_SCOPE, labels_of, rows_of
+from grading_app.reports.frames import IN_SCOPE, labels_of
 from grading_app.reports.score_matrix import Measure, list_measures, load_item_scores
 from grading_app.reports.stored_scores import has_many_answers
 from grading_app.statistics.condition_pairs import ConditionPair, compare_conditions
@@ -242,7 +243,7 @@ def _spent(query: BoardQuery) -> dict[int, dict[str, Any]]:
 
 def _latencies(query: BoardQuery) -> dict[int, float]:
     where = {"experiment": query.experiment.pk, "wave": query.wave.pk if query.wave else None}
-    return dict(rows_of(LATENCIES, where))
+    return dict(fetch_rows(LATENCIES, where))
 
 
 def _dump(query: BoardQuery) -> Any:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from django.db import connection
-
+from evalsite.lib.sql import fetch_rows
 from grading_app.models import GradeCondition, Rubric
 from grading_app.reports.verdict_aggregates import Among, verdict_aggregate
 from grading_app.statistics.clusters import ClusterSums, Share, clustered_share_of
@@ -84,7 +83,7 @@ def is_in_pairs(condition: GradeCondition) -> bool:
 
 def _lengths(condition: GradeCondition) -> Lengths:
     shares = [at / BINS for at in range(1, BINS)]
-    rows = _rows(BY_LENGTH, {"condition": condition.pk, "shares": shares})
+    rows = fetch_rows(BY_LENGTH, {"condition": condition.pk, "shares": shares})
     edges: dict[int, tuple[int, int]] = {}
     bins: dict[int, dict[int, Bin]] = {}
     for of, at, n, low, high, length, score, *_ in rows:
@@ -114,15 +113,8 @@ def _r(moments: Sequence[Sequence[Any]]) -> float | None:
 
 
 def _longer(condition: GradeCondition) -> Longer:
-    *sums, ties, equal = _rows(LONGER, {"condition": condition.pk})[0]
+    *sums, ties, equal = fetch_rows(LONGER, {"condition": condition.pk})[0]
     return Longer(clustered_share_of(ClusterSums(*map(float, sums))), ties, equal)
-
-
-def _rows(statement: str, parameters: Mapping[str, Any]) -> list[tuple[Any, ...]]:
-    with connection.cursor() as cursor:
-        cursor.execute(statement, parameters)
-        rows: list[tuple[Any, ...]] = cursor.fetchall()
-        return rows
 
 
 def _read(conditions: Sequence[GradeCondition], _among: Among) -> dict[int, Lengths | Longer]:

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from evalsite.lib.sql import fetch_rows
 from grading_app.analysis.scope import MISSING_WRONG, Scope
-from grading_app.reports.frames import BY_PEOPLE, BY_RULES, IN_SCOPE, rows_of
+from grading_app.reports.frames import BY_PEOPLE, BY_RULES, IN_SCOPE
 from grading_app.reports.score_matrix import EXCLUSIONS
 from runs_app.models import Run
 
@@ -54,7 +55,7 @@ def load_cells(
     }
     low = scope.measure.low if scope.measure.low is not None else 0.0
     wrong = low if scope.missing == MISSING_WRONG else None
-    return {(row[0], row[1]): _cell(row[2:], wrong) for row in rows_of(_statement(scope, amount), where)}
+    return {(row[0], row[1]): _cell(row[2:], wrong) for row in fetch_rows(_statement(scope, amount), where)}
 
 
 def _runs(scope: Scope, conditions: Sequence[int]) -> list[int]:

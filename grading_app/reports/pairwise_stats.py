@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from django.db import connection
-
+from evalsite.lib.sql import fetch_rows
 from grading_app.models import GradeCondition
 from grading_app.reports.frames import condition_labels
 from grading_app.reports.statistic_format import per_cent, per_cent_interval
@@ -116,7 +115,7 @@ def _share_text(share: ScoreEstimate | None) -> str:
 
 def order_bias(raters: Sequence[int]) -> OrderBias:
     """Return the order bias over all verdicts of these grade conditions."""
-    rows = {name: numbers for name, *numbers in _rows(ORDERS, raters)}
+    rows = {name: numbers for name, *numbers in fetch_rows(ORDERS, {"conditions": list(raters)})}
     flips, firsts = (
         estimate_mean(ClusterSums(*map(float, rows[name][:7])), SHARE_BOUNDS) for name in ("flips", "firsts")
     )
@@ -156,7 +155,9 @@ def pairwise_standing(conditions: Sequence[GradeCondition], labels: dict[int, st
     bias = order_bias(raters)
     comparisons = comparisons_from_tallies(
         (items, [Tally(labels.get(low, str(low)), labels.get(high, str(high)), *score) for low, high, *score in tally])
-        for items, tally in ((items, json.loads(tally)) for items, tally in _rows(TALLIES, raters))
+        for items, tally in (
+            (items, json.loads(tally)) for items, tally in fetch_rows(TALLIES, {"conditions": list(raters)})
+        )
     )
     verdicts = round(comparisons.total.sum())
     fitted, note = _fitted(comparisons)
@@ -213,10 +214,3 @@ def _no_interval(fitted: Any) -> str:
     if fitted.items < 2:
         return "no interval: it takes two items"
     return f"no interval: in {fitted.degenerate} of {fitted.resamples} resamples of items some never lost"
-
-
-def _rows(statement: str, conditions: Sequence[int]) -> list[tuple[Any, ...]]:
-    with connection.cursor() as cursor:
-        cursor.execute(statement, {"conditions": list(conditions)})
-        rows: list[tuple[Any, ...]] = cursor.fetchall()
-        return rows

@@ -11,8 +11,9 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
+from evalsite.lib.sql import fetch_rows
 from grading_app.models import GradeCondition
-from grading_app.reports.frames import BY_PEOPLE, BY_RULES, IN_SCOPE, labels_of, people_labels, rows_of, rule_labels
+from grading_app.reports.frames import BY_PEOPLE, BY_RULES, IN_SCOPE, labels_of, people_labels, rule_labels
 from grading_app.statistics.item_scores import ItemScores
 from runs_app.models import Dimension, Experiment, Wave
 
@@ -121,7 +122,7 @@ def load_item_scores(
         "rules": [measure.grader],
     }
     filters = "".join(f" AND {EXCLUSIONS[name]}" for name in sorted(exclude))
-    rows: list[Any] = rows_of(_statement(measure, filters), where)
+    rows: list[Any] = fetch_rows(_statement(measure, filters), where)
     conditions = list(labels_of(experiment, wave))
     listed = set(conditions)
     kept = [row for row in rows if row[1] in listed]
@@ -148,7 +149,7 @@ def count_ratings(
         "items": list(items),
     }
     filters = "".join(f" AND {EXCLUSIONS[name]}" for name in sorted(exclude))
-    found: list[Any] = rows_of(
+    found: list[Any] = fetch_rows(
         f"""SELECT r.condition_id, i.category, t.rating, count(*) FROM runs_app_trial t
             JOIN runs_app_run r ON r.id = t.run_id JOIN datasets_app_item i ON i.id = t.item_id
             WHERE {IN_SCOPE} AND t.status = 'done' AND t.dimension_id = %(dimension)s AND i.id = ANY(%(items)s){filters}

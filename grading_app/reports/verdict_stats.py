@@ -6,8 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from django.db import connection
-
+from evalsite.lib.sql import fetch_rows
 from grading_app.models import GradeCondition
 from grading_app.reports.frames import sum_items, sum_scores
 from grading_app.reports.verdict_aggregates import Among, verdict_aggregate
@@ -107,10 +106,10 @@ def read_scores(conditions: Sequence[GradeCondition], among: Among = ()) -> dict
     """Return the scores of these conditions, by condition."""
     judges = [condition.pk for condition in conditions if condition.kind == GradeCondition.Kind.JUDGE]
     wanted = {"conditions": [condition.pk for condition in conditions], "judges": judges}
-    means = _means(conditions, _rows(BY_ITEM, wanted))
-    lengths = {rule: (r, n) for rule, r, n in _rows(BY_LENGTH, wanted)}
-    codes = _grouped(_rows(BY_CODE, wanted))
-    notes = _grouped(_rows(BY_NOTE, wanted)) if judges else {}
+    means = _means(conditions, fetch_rows(BY_ITEM, wanted))
+    lengths = {rule: (r, n) for rule, r, n in fetch_rows(BY_LENGTH, wanted)}
+    codes = _grouped(fetch_rows(BY_CODE, wanted))
+    notes = _grouped(fetch_rows(BY_NOTE, wanted)) if judges else {}
     found = {
         rule: _scores(means.get(rule, ()), codes.get(rule, ()), lengths.get(rule, (None, 0)), notes.get(rule, ()))
         for rule in wanted["conditions"]
@@ -152,7 +151,7 @@ def _scores(
 def _with_those_left_out(found: Mapping[int, Scores], panels: Sequence[int]) -> dict[int, Scores]:
     counted: dict[int, list[tuple[int, int]]] = {}
     totals: dict[int, int] = {}
-    for panel, member, n, left_out in _rows(WITHOUT_PANEL, {"panels": list(panels)}) if panels else ():
+    for panel, member, n, left_out in fetch_rows(WITHOUT_PANEL, {"panels": list(panels)}) if panels else ():
         counted.setdefault(panel, []).append((member, n or 0))
         totals[panel] = left_out
     return {
@@ -191,10 +190,3 @@ def _grouped(rows: Iterable[tuple[Any, ...]]) -> dict[int, list[tuple[str, int]]
     for rule, name, n in rows:
         found.setdefault(rule, []).append((name, n))
     return found
-
-
-def _rows(statement: str, parameters: Mapping[str, Any]) -> list[tuple[Any, ...]]:
-    with connection.cursor() as cursor:
-        cursor.execute(statement, parameters)
-        rows: list[tuple[Any, ...]] = cursor.fetchall()
-        return rows

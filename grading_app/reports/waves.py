@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from evalsite.lib.sql import fetch_rows
 from grading_app.reports.frames import (
     BY_PEOPLE,
     BY_RULES,
@@ -21,7 +22,6 @@ from grading_app.reports.frames import (
     labels_of,
     outcomes,
     people_labels,
-    rows_of,
     rule_labels,
     sum_of,
 )
@@ -112,9 +112,9 @@ def wave_lines(experiment: Experiment, a: Wave, b: Wave) -> list[WaveLine]:
     rules, people = rule_labels(experiment), people_labels(experiment)
     spans = {(one.grader, one.dimension): one.length for one in list_measures(experiment)}
     where = {"experiment": experiment.pk, "a": a.pk, "b": b.pk, "few": FEW}
-    found = rows_of(_compared(RATINGS), where) if dimensions else []
+    found = fetch_rows(_compared(RATINGS), where) if dimensions else []
     for graded, by in ((BY_RULES, rules), (BY_PEOPLE, people)):
-        found += rows_of(_compared(_grades(graded)), {**where, "rules": list(by)}) if by else []
+        found += fetch_rows(_compared(_grades(graded)), {**where, "rules": list(by)}) if by else []
     several = len({row[0] for row in found if row[0] is not None}) > 1
     lines = []
     for condition, rule, dimension, is_share, n, mean, sd, few, once, *rest in found:
@@ -218,6 +218,6 @@ def _served(experiment: Experiment, a: Wave, b: Wave) -> dict[tuple[int, int], S
         FROM runs_app_trial t JOIN runs_app_run r ON r.id = t.run_id
         WHERE {OF_PAIR} AND t.status = 'done' GROUP BY 1, 2, 3, 4"""  # noqa: S608
     found: dict[tuple[int, int], list[tuple[str, str]]] = defaultdict(list)
-    for condition, wave, model, provider in rows_of(statement, {"experiment": experiment.pk, "a": a.pk, "b": b.pk}):
+    for condition, wave, model, provider in fetch_rows(statement, {"experiment": experiment.pk, "a": a.pk, "b": b.pk}):
         found[condition, wave].append((model, provider))
     return defaultdict(ServedModels, {key: ServedModels.of(pairs) for key, pairs in found.items()})

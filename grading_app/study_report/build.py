@@ -13,8 +13,8 @@ from django.http import QueryDict
 
 from evalsite.lib.ops.versions import get_version
 from evalsite.lib.text.hashing import content_hash
-from grading_app.comparison.comparison_cache import state_of_question
-from grading_app.comparison.query import QuestionForm
+from grading_app.comparison.agreement_cache import fingerprint_selection
+from grading_app.comparison.rating_selection import RatingSelectionForm
 from grading_app.models import Snapshot
 from grading_app.reports.cached_aggregates import Aggregate, Cached, Tell, get
 from grading_app.reports.frame_cache import fingerprint
@@ -42,13 +42,13 @@ class StoredReport:
 def compute_fingerprint(experiment: Experiment) -> str:
     """Return a text that changes whenever a row of the report may have changed. It is read from counters and keys."""
     runs = experiment.runs.order_by("pk").values_list("pk", "n_done", "n_attempts", "n_unpriced", "spent_usd")
-    question = QuestionForm(QueryDict(), experiment).question()
+    selection = RatingSelectionForm(QueryDict(), experiment).selection()
     return content_hash(
         [
             fingerprint(experiment, None),
             [experiment.title, experiment.description, experiment.samples, experiment.status],
             [[*map(str, row)] for row in runs],
-            state_of_question(question) if question else "",
+            fingerprint_selection(selection) if selection else "",
             list(experiment.manifests.order_by("pk").values_list("pk", flat=True)),
             list(Snapshot.objects.filter(experiment=experiment).order_by("pk").values_list("digest", flat=True)),
             [experiment.dataset.source, experiment.dataset.licence, experiment.dataset.title],

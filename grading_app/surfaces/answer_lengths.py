@@ -8,10 +8,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from evalsite.lib.sql import fetch_rows
 from evalsite.lib.stats.wilson import wilson
 from grading_app.reports.cached_aggregates import Aggregate, Cached, Tell, get
 from grading_app.reports.frame_cache import fingerprint
-from grading_app.reports.frames import IN_SCOPE, rows_of
+from grading_app.reports.frames import IN_SCOPE
 from grading_app.reports.stored_scores import has_many_answers
 from grading_app.statistics.survival import SurvivalStep, kaplan_meier, thin_steps
 from runs_app.models import Experiment, Wave
@@ -83,7 +84,7 @@ def count_lengths(query: LengthQuery) -> AnswerLengths:
         "condition": query.condition,
         "task": query.task,
     }
-    rows = rows_of(LENGTHS, where)
+    rows = fetch_rows(LENGTHS, where)
     if len(rows) > MOST_LENGTHS:
         rows = _join_lengths(rows)
     columns = [list(column) for column in zip(*rows, strict=True)] or [[], [], [], []]

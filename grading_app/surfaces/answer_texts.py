@@ -11,9 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from evalsite.lib.sql import fetch_rows
 from grading_app.reports.cached_aggregates import Aggregate, Cached, Tell, get
 from grading_app.reports.frame_cache import fingerprint
-from grading_app.reports.frames import IN_SCOPE, rows_of
+from grading_app.reports.frames import IN_SCOPE
 from grading_app.statistics.intervals import estimate_mean, sum_clusters
 from grading_app.statistics.token_spectrum import mean_spectrum
 from runs_app.models import Experiment, Wave
@@ -104,7 +105,7 @@ def measure_compression(query: TextQuery) -> list[Compression]:
         "most": ANSWERS,
     }
     groups: dict[tuple[int, str, str], list[tuple[int, float, int]]] = {}
-    for condition, task, outcome, item, text in rows_of(TEXTS, where):
+    for condition, task, outcome, item, text in fetch_rows(TEXTS, where):
         groups.setdefault((condition, task, outcome), []).append((item, compress(text), len(text.encode())))
     found = []
     for (condition, task, outcome), texts in groups.items():
@@ -119,7 +120,7 @@ def measure_compression(query: TextQuery) -> list[Compression]:
 def measure_spectra(query: TextQuery) -> list[PromptSpectrum]:
     """Return the spectrum of each point's questions. Raise CountError if the tokenizer cannot be run."""
     points: dict[tuple[str, str], list[str]] = {}
-    for task, params, text in rows_of(INPUTS, {"dataset": query.experiment.dataset_id, "most": PROMPTS}):
+    for task, params, text in fetch_rows(INPUTS, {"dataset": query.experiment.dataset_id, "most": PROMPTS}):
         points.setdefault((task, params), []).append(text)
     found = []
     encoded = encode_groups(TOKENIZER, points.values())

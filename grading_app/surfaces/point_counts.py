@@ -13,11 +13,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
 
+from evalsite.lib.sql import fetch_rows
 from evalsite.lib.stats.effective_size import AnswerSums, estimate_effective_size
 from grading_app.models import GradeCondition
 from grading_app.reports.cached_aggregates import Aggregate, Tell
 from grading_app.reports.frame_cache import fingerprint
-from grading_app.reports.frames import IN_SCOPE, rows_of
+from grading_app.reports.frames import IN_SCOPE
 from grading_app.reports.stored_scores import has_many_answers
 from runs_app.models import Experiment, Wave
 from runs_app.planning.points import GUESS
@@ -171,7 +172,7 @@ def list_graders(experiments: Sequence[Experiment]) -> dict[int, list[GradeCondi
 def count_points(query: PointQuery) -> PointCounts:
     """Add up the cells of an experiment in three statements."""
     experiment = query.experiment
-    points = rows_of(POINTS, {"dataset": experiment.dataset_id})
+    points = fetch_rows(POINTS, {"dataset": experiment.dataset_id})
     where: Any = {"experiment": experiment.pk, "wave": query.wave.pk if query.wave else None}
     waves = 1 if query.wave else max(1, experiment.waves.filter(runs__condition__stage="generate").distinct().count())
     placed: Any = where | {
@@ -181,7 +182,7 @@ def count_points(query: PointQuery) -> PointCounts:
         "guesses": [guess for *_, guesses in points for guess in guesses],
     }
     repeats = experiment.samples > 1 or waves > 1
-    rows = rows_of(REPEATED if repeats else COUNTS, placed)
+    rows = fetch_rows(REPEATED if repeats else COUNTS, placed)
     columns = _COLUMNS if repeats else _COLUMNS[: _COLUMNS.index("items")]
     return PointCounts(
         [task for task, *_ in points],
@@ -190,7 +191,7 @@ def count_points(query: PointQuery) -> PointCounts:
         {name: [row[at] for row in rows] for at, name in enumerate(columns)},
         expected=experiment.samples * waves,
         is_adaptive=bool(experiment.adaptive),
-        unfinished=[(key, task) for key, task in rows_of(OPEN, where)] if experiment.adaptive else [],
+        unfinished=[(key, task) for key, task in fetch_rows(OPEN, where)] if experiment.adaptive else [],
     )
 
 

@@ -10,22 +10,18 @@ import django_tables2 as tables
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from evalsite.lib.text import number_format as site_wording
+from evalsite.lib.text.number_format import MISSING, format_count
 from grading_app.comparison.raters import Rater
 from grading_app.reports import statistic_format
-from grading_app.tables.results import NUMBER, NumberColumn
+from grading_app.tables.results import NumberColumn
 
 if TYPE_CHECKING:
-    from grading_app.comparison.agreement_report import AgainstPeople, Covered, Line, Pair
-    from grading_app.comparison.reference_report import ReferenceLine
+    from grading_app.comparison.agreement_report import JudgeComparison, MeasureResult, RaterCoverage, RaterPair
+    from grading_app.comparison.reference_report import ReferenceComparison
     from grading_app.statistics.estimates import Estimate
 from grading_app.statistics.known_coverage import coverage_note
 
 BELOW_ZERO = "below 0: ratings of one unit differ more than the units do. Report it as no reliability."
-
-
-def counted(value: int) -> str:
-    return site_wording.format_count(value)
 
 
 class CoverageTable(tables.Table):
@@ -42,33 +38,35 @@ class CoverageTable(tables.Table):
 
     class Meta:
         orderable = False
-        default = site_wording.MISSING
+        default = MISSING
 
-    def __init__(self, covered: Iterable[Covered], raters: Mapping[str, Rater], *, in_pairs: bool = False) -> None:
+    def __init__(
+        self, coverage: Iterable[RaterCoverage], raters: Mapping[str, Rater], *, in_pairs: bool = False
+    ) -> None:
         self.in_pairs = in_pairs
-        rows = [{"of": one, "who": raters[str(one.rater)], **_cells(one, raters[str(one.rater)])} for one in covered]
+        rows = [{"coverage": one, **_make_coverage_row(one, raters[str(one.rater)])} for one in coverage]
         super().__init__(rows, exclude=("scale", "sd", "range") if in_pairs else ())
         if in_pairs:
             self.columns["mean"].column.verbose_name = "For the first"
 
     def render_n(self, value: int) -> str:
-        return counted(value)
+        return format_count(value)
 
     def render_mean(self, value: float) -> str:
         return statistic_format.per_cent(value) if self.in_pairs else statistic_format.number(value)
 
     def render_shared(self, value: int) -> str:
-        return counted(value)
+        return format_count(value)
 
     def render_range(self, record: dict[str, Any]) -> str:
-        low, high = record["of"].low, record["of"].high
-        return site_wording.MISSING if low is None else f"{low:.4g} to {high:.4g}"
+        low, high = record["coverage"].low, record["coverage"].high
+        return MISSING if low is None else f"{low:.4g} to {high:.4g}"
 
 
-def _cells(one: Covered, rater: Rater) -> dict[str, Any]:
+def _make_coverage_row(one: RaterCoverage, rater: Rater) -> dict[str, Any]:
     return {
         "rater": rater.label,
-        "kind": rater.word,
+        "kind": rater.kind_label,
         "scale": str(rater.scale) if rater.scale else None,
         "n": one.n,
         "shared": one.shared,
@@ -89,45 +87,45 @@ class MeasureTable(tables.Table):
 
     class Meta:
         orderable = False
-        default = site_wording.MISSING
+        default = MISSING
         attrs = {"class": "data-table keep-table"}
-        row_attrs = {"class": lambda record: "is-fitting" if record.fits else ""}
+        row_attrs = {"class": lambda record: "is-fitting" if record.suits_scale else ""}
 
-    def __init__(self, lines: Iterable[Line]) -> None:
-        super().__init__(list(lines))
+    def __init__(self, measures: Iterable[MeasureResult]) -> None:
+        super().__init__(list(measures))
 
-    def render_name(self, record: Line) -> SafeString:
-        fits = format_html(' <span class="chip">{}</span>', "fits this scale") if record.fits else ""
-        told = [record.source.meaning, record.source.formula, record.source.citation]
+    def render_name(self, record: MeasureResult) -> SafeString:
+        chip = format_html(' <span class="chip">{}</span>', "fits this scale") if record.suits_scale else ""
+        texts = [record.description.meaning, record.description.formula, record.description.citation]
         if record.estimate is not None:
-            used, of = record.estimate.units, record.estimate.units + record.estimate.left_out
-            told.append(f"Units: {counted(used)} of {counted(of)}, {record.source.uses}.")
+            used, total = record.estimate.units, record.estimate.units + record.estimate.left_out
+            texts.append(f"Units: {format_count(used)} of {format_count(total)}, {record.description.uses}.")
             if record.estimate.interval:
-                drawn = record.estimate.interval.startswith("percentile")
-                resamples = f", {record.estimate.resamples:,} resamples" if drawn else ""
-                told.append(f"Interval: {record.estimate.interval}{resamples}.")
-        words = format_html_join("", "<p>{}</p>", ((one,) for one in told))
-        return format_html('<details class="more"><summary>{}{}</summary>{}</details>', record.name, fits, words)
+                is_percentile = record.estimate.interval.startswith("percentile")
+                resamples = f", {record.estimate.resamples:,} resamples" if is_percentile else ""
+                texts.append(f"Interval: {record.estimate.interval}{resamples}.")
+        details = format_html_join("", "<p>{}</p>", ((text,) for text in texts))
+        return format_html('<details class="more"><summary>{}{}</summary>{}</details>', record.name, chip, details)
 
-    def render_value(self, record: Line) -> str | SafeString:
+    def render_value(self, record: MeasureResult) -> str | SafeString:
         if record.estimate is None or record.estimate.estimate is None:
-            return format_html('<span class="muted why">{}</span>', record.why)
+            return format_html('<span class="muted why">{}</span>', record.reason)
         shown = statistic_format.number(record.estimate.estimate, 3)
         if record.name.startswith("ICC(") and record.estimate.estimate < 0:
             return format_html('{} <span class="muted why">{}</span>', shown, BELOW_ZERO)
         return shown
 
-    def render_interval(self, record: Line) -> str | SafeString:
-        return interval_cell(record.estimate)
+    def render_interval(self, record: MeasureResult) -> str | SafeString:
+        return render_estimate_interval(record.estimate)
 
-    def render_units(self, record: Line) -> str:
-        return counted(record.estimate.units) if record.estimate else site_wording.MISSING
+    def render_units(self, record: MeasureResult) -> str:
+        return format_count(record.estimate.units) if record.estimate else MISSING
 
-    def render_raters(self, record: Line) -> str:
-        return counted(record.estimate.raters) if record.estimate else site_wording.MISSING
+    def render_raters(self, record: MeasureResult) -> str:
+        return format_count(record.estimate.raters) if record.estimate else MISSING
 
-    def render_left_out(self, record: Line) -> str:
-        return counted(record.estimate.left_out) if record.estimate else site_wording.MISSING
+    def render_left_out(self, record: MeasureResult) -> str:
+        return format_count(record.estimate.left_out) if record.estimate else MISSING
 
 
 class PairTable(tables.Table):
@@ -144,10 +142,10 @@ class PairTable(tables.Table):
 
     class Meta:
         orderable = False
-        default = site_wording.MISSING
+        default = MISSING
         attrs = {"class": "data-table keep-table"}
 
-    def __init__(self, pairs: Iterable[Pair], raters: Mapping[str, Rater], *, in_pairs: bool = False) -> None:
+    def __init__(self, pairs: Iterable[RaterPair], raters: Mapping[str, Rater], *, in_pairs: bool = False) -> None:
         self.raters = raters
         super().__init__(list(pairs), exclude=("r", "ccc", "difference") if in_pairs else ())
         if in_pairs:
@@ -161,7 +159,7 @@ class PairTable(tables.Table):
         return self.raters[value].label
 
     def render_n(self, value: int) -> str:
-        return counted(value)
+        return format_count(value)
 
     def render_same(self, value: float) -> str:
         return statistic_format.per_cent(value)
@@ -191,28 +189,30 @@ class ReferenceTable(tables.Table):
 
     class Meta:
         orderable = False
-        default = site_wording.MISSING
+        default = MISSING
         attrs = {"class": "data-table keep-table"}
 
-    def __init__(self, lines: Iterable[ReferenceLine], raters: Mapping[str, Rater], reference: Rater) -> None:
+    def __init__(
+        self, comparisons: Iterable[ReferenceComparison], raters: Mapping[str, Rater], reference: Rater
+    ) -> None:
         self.raters = raters
         # The norm of an item is a mean of many people: no rating equals it.
-        super().__init__(list(lines), exclude=("same",) if reference.kind == "norm" else ())
+        super().__init__(list(comparisons), exclude=("same",) if reference.kind == "norm" else ())
 
-    def render_rater(self, record: ReferenceLine) -> str:
+    def render_rater(self, record: ReferenceComparison) -> str:
         return f"mean of {record.people:,} people" if record.people else self.raters[str(record.rater)].label
 
-    def render_units(self, record: ReferenceLine) -> str:
-        return counted(record.bias.units)
+    def render_units(self, record: ReferenceComparison) -> str:
+        return format_count(record.bias.units)
 
     def render_bias(self, value: Estimate) -> str:
-        return with_interval(value)
+        return format_with_interval(value)
 
     def render_r(self, value: Estimate) -> str:
-        return with_interval(value)
+        return format_with_interval(value)
 
     def render_concordance(self, value: Estimate) -> str:
-        return with_interval(value)
+        return format_with_interval(value)
 
     def render_same(self, value: Estimate) -> str:
         shown = statistic_format.per_cent(value.estimate)
@@ -220,7 +220,7 @@ class ReferenceTable(tables.Table):
         return shown if value.low is None else f"{shown} ({ends})"
 
 
-def with_interval(estimate: Estimate) -> str:
+def format_with_interval(estimate: Estimate) -> str:
     """Return a text such as '0.12 (−0.05 to 0.29)', or the number alone if it has no interval."""
     shown = statistic_format.number(estimate.estimate)
     if estimate.low is None:
@@ -231,7 +231,7 @@ def with_interval(estimate: Estimate) -> str:
 
 
 @dataclass(frozen=True)
-class Told:
+class JudgeEstimate:
     """A number about the judge and people: its name, the estimate, and its meaning."""
 
     name: str
@@ -239,7 +239,9 @@ class Told:
     meaning: str
 
 
-class ToldTable(tables.Table):
+class JudgeEstimateTable(tables.Table):
+    """A row for each number about the judge and people; its meaning is folded in."""
+
     name = tables.Column(verbose_name="Measure", attrs={"td": {"class": "primary"}})
     value = NumberColumn(verbose_name="Estimate", empty_values=())
     interval = NumberColumn(verbose_name="95 % interval", empty_values=())
@@ -248,33 +250,33 @@ class ToldTable(tables.Table):
     class Meta:
         orderable = False
         attrs = {"class": "data-table keep-table"}
-        default = site_wording.MISSING
+        default = MISSING
 
-    def render_name(self, record: Told) -> SafeString:
-        how = record.estimate.interval
-        told = f"Interval: {how}." if how else ""
+    def render_name(self, record: JudgeEstimate) -> SafeString:
+        method = record.estimate.interval
+        interval = f"Interval: {method}." if method else ""
         return format_html(
             '<details class="more"><summary>{}</summary><p>{}</p><p>{}</p><p>{}</p></details>',
-            record.name, record.meaning, record.estimate.formula, told,
+            record.name, record.meaning, record.estimate.formula, interval,
         )  # fmt: skip
 
-    def render_value(self, record: Told) -> str:
+    def render_value(self, record: JudgeEstimate) -> str:
         return statistic_format.number(record.estimate.estimate, 3)
 
-    def render_interval(self, record: Told) -> str | SafeString:
-        return interval_cell(record.estimate)
+    def render_interval(self, record: JudgeEstimate) -> str | SafeString:
+        return render_estimate_interval(record.estimate)
 
-    def render_units(self, record: Told) -> str:
-        return counted(record.estimate.units)
-
-
-def interval_of(estimate: Estimate | None) -> str:
-    return site_wording.MISSING if estimate is None else statistic_format.interval(estimate.low, estimate.high, 3)
+    def render_units(self, record: JudgeEstimate) -> str:
+        return format_count(record.estimate.units)
 
 
-def interval_cell(estimate: Estimate | None) -> str | SafeString:
+def format_interval(estimate: Estimate | None) -> str:
+    return MISSING if estimate is None else statistic_format.interval(estimate.low, estimate.high, 3)
+
+
+def render_estimate_interval(estimate: Estimate | None) -> str | SafeString:
     """Return the interval with a note if its simulated coverage is low, or with the reason why there is none."""
-    shown = interval_of(estimate)
+    shown = format_interval(estimate)
     if estimate is None:
         return shown
     if estimate.low is None:
@@ -288,56 +290,49 @@ SAME = "Share of the other people with the same rating"
 SAME_CHOICE = "Share of the other people with the same choice"
 
 
-def told_against(against: AgainstPeople, *, in_pairs: bool = False) -> list[Told]:
+def list_judge_estimates(comparison: JudgeComparison, *, in_pairs: bool = False) -> list[JudgeEstimate]:
     """Return the judge's bias and slope, and its agreement compared with that of people with each other."""
-    told = [
-        Told("Bias", against.bias, "How much more of the wins the judge gives to the first than people do, as a share "
-             "from −1 to 1 (Liang & Zeger 1986)." if in_pairs else
-             "Mean difference of the judge and the mean of the people (Liang & Zeger 1986)."),
-    ]  # fmt: skip
-    if against.slope is not None:
-        why = "Below 1, the judge avoids the ends of the scale (Deming 1943; Linnet 1993)."
-        told.append(Told("Slope", against.slope, why))
-    for standing, what in zip(against.standings, (SAME_CHOICE,) if in_pairs else (CONCORDANCE, SAME), strict=False):
-        told += [
-            Told(
+    meaning = (
+        "How much more of the wins the judge gives to the first than people do, as a share from −1 to 1 "
+        "(Liang & Zeger 1986)."
+        if in_pairs
+        else "Mean difference of the judge and the mean of the people (Liang & Zeger 1986)."
+    )
+    estimates = [JudgeEstimate("Bias", comparison.bias, meaning)]
+    if comparison.slope is not None:
+        meaning = "Below 1, the judge avoids the ends of the scale (Deming 1943; Linnet 1993)."
+        estimates.append(JudgeEstimate("Slope", comparison.slope, meaning))
+    for standing, what in zip(comparison.standings, (SAME_CHOICE,) if in_pairs else (CONCORDANCE, SAME), strict=False):
+        estimates += [
+            JudgeEstimate(
                 f"{what}: judge",
                 standing.judge,
                 "Each person is left out in turn; the judge meets the others.",
             ),
-            Told(f"{what}: people", standing.people, "Upper limit: each person compared with the other people."),
-            Told(
+            JudgeEstimate(
+                f"{what}: people", standing.people, "Upper limit: each person compared with the other people."
+            ),
+            JudgeEstimate(
                 f"{what}: the gap",
                 standing.gap,
                 "Judge minus people. Below 0, the judge agrees less.",
             ),
         ]
-    return told
+    return estimates
 
 
-def told_means(against: AgainstPeople, *, in_pairs: bool = False) -> list[Told]:
+def list_mean_estimates(comparison: JudgeComparison, *, in_pairs: bool = False) -> list[JudgeEstimate]:
     """Return three estimates of the people's mean; for pairs, of the first answer's share of wins."""
-    mean, what = against.mean, "share of wins" if in_pairs else "mean"
+    mean, what = comparison.mean, "share of wins" if in_pairs else "mean"
     return [
-        Told(f"Corrected {what}", mean.corrected, f"Prediction-powered inference: the judge's {what} over all units, "
-             f"moved by what it gets wrong where people rated ({statistic_format.number(mean.rectifier)}); the judge's "
-             f"share in it is {statistic_format.number(mean.judge_share)}. "
-             "Angelopoulos et al. (2023), Science 382, 669–674; PPI++ "
-             "(2023), arXiv:2311.01453. Right only if what people rated is a random part of all units: narrow the "
-             "page to the conditions that they rated."),
-        Told("People alone", mean.people, f"The {what} by people, of the units that they rated."),
-        Told("Judge alone", mean.judge, f"The judge's {what} over all units it rated, with its bias."),
+        JudgeEstimate(
+            f"Corrected {what}", mean.corrected,
+            f"Prediction-powered inference: the judge's {what} over all units, moved by what it gets wrong where "
+            f"people rated ({statistic_format.number(mean.rectifier)}); the judge's share in it is "
+            f"{statistic_format.number(mean.judge_share)}. Angelopoulos et al. (2023), Science 382, 669–674; PPI++ "
+            "(2023), arXiv:2311.01453. Right only if what people rated is a random part of all units: narrow the page "
+            "to the conditions that they rated.",
+        ),
+        JudgeEstimate("People alone", mean.people, f"The {what} by people, of the units that they rated."),
+        JudgeEstimate("Judge alone", mean.judge, f"The judge's {what} over all units it rated, with its bias."),
     ]  # fmt: skip
-
-
-__all__ = [
-    "NUMBER",
-    "CoverageTable",
-    "MeasureTable",
-    "PairTable",
-    "ReferenceTable",
-    "Told",
-    "ToldTable",
-    "told_against",
-    "told_means",
-]

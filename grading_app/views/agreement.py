@@ -12,20 +12,20 @@ from django.utils.http import urlencode
 from django.views.decorators.http import require_safe
 
 from evalsite.lib.permissions import readers_only
-from grading_app.comparison.comparison_cache import AGREEMENT, ComparisonQuery, Roles, roles_of
-from grading_app.comparison.query import Question, QuestionForm
+from grading_app.comparison.agreement_cache import AGREEMENT, AgreementQuery, RaterRoles, assign_roles
 from grading_app.comparison.raters import Rater
+from grading_app.comparison.rating_selection import RatingSelection, RatingSelectionForm
 from grading_app.paper_figures.agreement_figures import make_pictures
 from grading_app.reports.cached_aggregates import Cached, get
 from grading_app.reports.plot_style import NARROW, WIDE, Theme, svg
 from grading_app.tables.agreement import (
     CoverageTable,
+    JudgeEstimateTable,
     MeasureTable,
     PairTable,
     ReferenceTable,
-    ToldTable,
-    told_against,
-    told_means,
+    list_judge_estimates,
+    list_mean_estimates,
 )
 from grading_app.tables.results import behind
 from runs_app.models import Experiment
@@ -33,7 +33,8 @@ from runs_app.monitoring.progress import Totals, find_experiment_state
 from runs_app.views.permissions import may_edit, visible_experiment
 
 if TYPE_CHECKING:
-    from grading_app.comparison.agreement_report import Compared, Measured
+    from grading_app.comparison.agreement_report import AgreementReport, AgreementResult
+    from grading_app.comparison.rater_plots import RaterPlot
 
 FIGURES = ("differences", "confusion")
 THEMES: dict[str, Theme] = {"": "auto", "light": "light", "dark": "dark"}
@@ -44,15 +45,17 @@ WIDTHS = {"": WIDE, "narrow": NARROW}
 @readers_only
 def experiment_agreement(request: HttpRequest, slug: str) -> HttpResponse:
     experiment = visible_experiment(request, slug)
-    form = QuestionForm(request.GET, experiment)
-    question = form.question()
-    context = {"experiment": experiment, "form": form, "state": page_state(experiment), "question": question}
+    form = RatingSelectionForm(request.GET, experiment)
+    selection = form.selection()
+    context = {"experiment": experiment, "form": form, "state": get_page_state(experiment), "selection": selection}
     context["may_ask"] = may_edit(request, experiment)
-    if question is not None:
-        roles = roles_of(question, request.GET.dict())
-        cached = _compared(question, roles)
-        context |= {"roles": roles, "compared": cached.value, "cached": cached, "here": request.get_full_path()}
-        context |= _shown(request, question, roles, cached.value, cached.fingerprint) if cached.value else {}
+    if selection is not None:
+        roles = assign_roles(selection, request.GET.dict())
+        cached = _get_result(selection, roles)
+        context |= {"roles": roles, "result": cached.value, "cached": cached, "here": request.get_full_path()}
+        context |= (
+            _make_report_context(request, selection, roles, cached.value, cached.fingerprint) if cached.value else {}
+        )
     return render(request, "grading_app/agreement.html", context)
 
 
@@ -64,64 +67,72 @@ def experiment_agreement(request: HttpRequest, slug: str) -> HttpResponse:
 def agreement_figure(request: HttpRequest, slug: str, name: str) -> HttpResponse:
     """Return a figure of the agreement page as SVG, for the raters in the address."""
     experiment = visible_experiment(request, slug)
-    question = QuestionForm(request.GET, experiment).question()
+    selection = RatingSelectionForm(request.GET, experiment).selection()
     theme, width = THEMES.get(request.GET.get("theme", "")), WIDTHS.get(request.GET.get("width", ""))
-    if question is None or theme is None or width is None:
+    if selection is None or theme is None or width is None:
         raise Http404
-    roles = roles_of(question, request.GET.dict())
-    cached = _compared(question, roles)
-    picture = make_pictures(question, roles, cached.value, width).get(name) if cached.value else None
-    if picture is None:
+    roles = assign_roles(selection, request.GET.dict())
+    cached = _get_result(selection, roles)
+    plot = make_pictures(selection, roles, cached.value, width).get(name) if cached.value else None
+    if plot is None:
         raise Http404
-    kept = (
+    caching = (
         "private, max-age=604800, immutable"
         if request.GET.get("state") == cached.fingerprint[:12]
         else "private, no-store"
     )
-    return HttpResponse(svg(picture.draw, theme), content_type="image/svg+xml", headers={"Cache-Control": kept})
+    return HttpResponse(svg(plot.draw, theme), content_type="image/svg+xml", headers={"Cache-Control": caching})
 
 
-def _compared(question: Question, roles: Roles) -> Cached[Compared]:
-    return get(AGREEMENT, question.experiment.pk, ComparisonQuery(question, roles))
+def _get_result(selection: RatingSelection, roles: RaterRoles) -> Cached[AgreementResult]:
+    return get(AGREEMENT, selection.experiment.pk, AgreementQuery(selection, roles))
 
 
-def page_state(experiment: Experiment) -> str:
+def get_page_state(experiment: Experiment) -> str:
     return find_experiment_state(experiment, Totals.of(experiment.runs.generating()))
 
 
-def _shown(request: HttpRequest, question: Question, roles: Roles, compared: Compared, state: str) -> dict[str, Any]:
+def _make_report_context(
+    request: HttpRequest, selection: RatingSelection, roles: RaterRoles, result: AgreementResult, state: str
+) -> dict[str, Any]:
     """Return the tables and figures for which there are ratings."""
-    measured, raters = compared.measured, {rater.key: rater for rater in question.raters}
-    if measured is None:
+    report, raters = result.report, {rater.key: rater for rater in selection.raters}
+    if report is None:
         return {}
-    against = measured.against
+    comparison = report.judge_comparison
     return {
-        "coverage": CoverageTable(measured.covered, raters, in_pairs=question.in_pairs),
-        "measures": MeasureTable(measured.lines) if measured.lines else None,
-        "pairs": PairTable(measured.pairs, raters, in_pairs=question.in_pairs) if len(measured.pairs) > 1 else None,
-        "against": ToldTable(told_against(against, in_pairs=question.in_pairs)) if against else None,
-        "references": _references(question, measured),
-        "means": ToldTable(told_means(against, in_pairs=question.in_pairs)) if against else None,
+        "coverage": CoverageTable(report.coverage, raters, in_pairs=selection.in_pairs),
+        "measures": MeasureTable(report.measures) if report.measures else None,
+        "pairs": PairTable(report.pairs, raters, in_pairs=selection.in_pairs) if len(report.pairs) > 1 else None,
+        "against": JudgeEstimateTable(list_judge_estimates(comparison, in_pairs=selection.in_pairs))
+        if comparison
+        else None,
+        "references": _make_reference_tables(selection, report),
+        "means": JudgeEstimateTable(list_mean_estimates(comparison, in_pairs=selection.in_pairs))
+        if comparison
+        else None,
         "figures": {
-            name: _figure(request, question, picture, state)
-            for name, picture in make_pictures(question, roles, compared, WIDE).items()
+            name: _make_figure_context(request, selection, plot, state)
+            for name, plot in make_pictures(selection, roles, result, WIDE).items()
         },
     }
 
 
-def _references(question: Question, measured: Measured) -> list[tuple[Rater, ReferenceTable]]:
+def _make_reference_tables(selection: RatingSelection, report: AgreementReport) -> list[tuple[Rater, ReferenceTable]]:
     """Return a table for each reference that has units in common with a rater."""
-    raters = {rater.key: rater for rater in question.raters}
-    lines = {
-        reference: [line for line in measured.references if line.reference == reference.key]
-        for reference in question.references
+    raters = {rater.key: rater for rater in selection.raters}
+    comparisons = {
+        reference: [one for one in report.references if one.reference == reference.key]
+        for reference in selection.references
     }
-    return [(one, ReferenceTable(compared, raters, one)) for one, compared in lines.items() if compared]
+    return [(one, ReferenceTable(found, raters, one)) for one, found in comparisons.items() if found]
 
 
-def _figure(request: HttpRequest, question: Question, picture: Any, state: str) -> dict[str, Any]:
+def _make_figure_context(
+    request: HttpRequest, selection: RatingSelection, plot: RaterPlot, state: str
+) -> dict[str, Any]:
     """Return a figure for the page. Its addresses hold every choice of the page, and the state of the data."""
-    stem = reverse("agreement_figure", args=[question.experiment.slug, picture.name])
+    stem = reverse("agreement_figure", args=[selection.experiment.slug, plot.name])
     query = request.GET.copy()
     query["state"] = state[:12]
 
@@ -129,8 +140,8 @@ def _figure(request: HttpRequest, question: Question, picture: Any, state: str) 
         return f"{stem}?{query.urlencode()}{'&' + urlencode(more) if more else ''}"
 
     return {
-        "picture": picture,
-        "table": behind(picture.table),
+        "plot": plot,
+        "table": behind(plot.table),
         "address": address(),
         "narrow": address(width="narrow"),
         "light": address(theme="light"),

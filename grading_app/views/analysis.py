@@ -23,7 +23,7 @@ from grading_app.analysis.stored import get_analysis
 from grading_app.reports.matrix_cells import MatrixCell, load_cells
 from grading_app.reports.plot_style import NARROW, WIDE, svg
 from grading_app.reports.result_table import ResultTable
-from grading_app.views.agreement import THEMES, WIDTHS, page_state
+from grading_app.views.agreement import THEMES, WIDTHS, get_page_state
 from grading_app.views.blind import blind_context
 from grading_app.views.result_tables import requested_file, table_context
 from runs_app.views.permissions import visible_experiment
@@ -40,7 +40,7 @@ def experiment_analysis(request: HttpRequest, slug: str) -> HttpResponse:
     blind = blind_context(request, experiment)
     form = ScopeForm(request.GET, experiment, blind["blind"])
     scope = form.scope()
-    context = {"experiment": experiment, "state": page_state(experiment), "form": form, "scope": scope, **blind}
+    context = {"experiment": experiment, "state": get_page_state(experiment), "form": form, "scope": scope, **blind}
     if scope is None:
         return render(request, "grading_app/experiment_analysis.html", context)
     cached = get_analysis(scope)

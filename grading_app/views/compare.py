@@ -15,10 +15,16 @@ from django.views.decorators.http import require_safe
 from evalsite.lib.permissions import readers_only
 from evalsite.lib.web.model_names import hides_model_names
 from grading_app.analysis.scope import MISSING_WRONG
-from grading_app.comparison.compared_answers import load_answers
-from grading_app.comparison.comparison_tables import comparison_tables
+from grading_app.comparison.compared_answers import load_compared_items
+from grading_app.comparison.comparison_tables import make_comparison_tables
 from grading_app.comparison.condition_scores import PairedScores, get_side_scores, pair_scores
-from grading_app.comparison.condition_sides import Side, common_measures, experiment_of, find_side, list_sides
+from grading_app.comparison.condition_sides import (
+    ConditionSide,
+    find_side,
+    list_common_measures,
+    list_sides,
+    parse_experiment_slug,
+)
 from grading_app.comparison.design_differences import compare_designs
 from grading_app.forms.compare import FILTERS, CompareForm
 from grading_app.models import BlindReading
@@ -28,9 +34,12 @@ from runs_app.models import Experiment
 from runs_app.views.permissions import visible_experiment
 
 PER_PAGE = 20
-OFFERED = 30  # Experiments in the choice, besides the chosen ones.
+MOST_RECENT = 30  # Experiments in the choice, besides the chosen ones.
 
-RATED = {"gained": "B higher", "lost": "B lower"}  # The labels of filters for scores that are not right or wrong.
+RATED_LABELS = {
+    "gained": "B higher",
+    "lost": "B lower",
+}  # The labels of filters for scores that are not right or wrong.
 
 
 @require_safe
@@ -46,63 +55,72 @@ def compare(request: HttpRequest) -> HttpResponse:
     ticked = request.GET.getlist("experiment")
     wanted_a = request.GET.get("a") or (ticked[0] if ticked else "")
     wanted_b = request.GET.get("b") or (ticked[1] if len(ticked) > 1 else ticked[0] if ticked else "")
-    chosen = _experiments(request, [wanted for wanted in (wanted_a, wanted_b) if wanted])
+    chosen = _get_experiments(request, [wanted for wanted in (wanted_a, wanted_b) if wanted])
     offered = Experiment.objects.visible_to(request.user).filter(runs__isnull=False).select_related("dataset")
-    recent = offered.distinct().order_by("-created_at", "-pk")[:OFFERED]
+    recent = offered.distinct().order_by("-created_at", "-pk")[:MOST_RECENT]
     shown = list(dict.fromkeys([*chosen, *recent]))
     hidden = BlindReading.objects.hidden_for(request.user).filter(experiment__in=shown)
     readings = {one.experiment_id: one for one in hidden.select_related("experiment")}
     sides = list_sides(shown, readings)
-    a, b = _both_sides(wanted_a, wanted_b, sides)
+    a, b = _get_sides(wanted_a, wanted_b, sides)
     data = request.GET.copy()
     for name, side in (("a", a), ("b", b)):
         if side is not None:
             data[name] = side.reference
-    measures = common_measures(a.experiment, b.experiment) if a and b else []
+    measures = list_common_measures(a.experiment, b.experiment) if a and b else []
     form = CompareForm(data if a and b else None, sides, [one for one, _ in measures])
     context: dict[str, Any] = {
         "form": form, "a": a, "b": b, "measures": measures, "sides": sides, "too_many": len(ticked) > 2,
-        "swapped": _swapped(data) if a and b else "",
+        "swapped": _get_swapped_url(data) if a and b else "",
         "hidden": [readings[pk] for pk in dict.fromkeys(one.experiment.pk for one in (a, b) if one) if pk in readings],
     }  # fmt: skip
     if a is None or b is None or not measures or not form.is_valid():
         return render(request, "grading_app/compare.html", context)
-    return _compared(request, form, a, b, measures, context)
+    return _render_comparison(request, form, a, b, measures, context)
 
 
-def _experiments(request: HttpRequest, references: list[str]) -> list[Experiment]:
-    slugs = [experiment_of(reference) for reference in references]
+def _get_experiments(request: HttpRequest, references: list[str]) -> list[Experiment]:
+    slugs = [parse_experiment_slug(reference) for reference in references]
     if None in slugs:
         raise Http404
     return [visible_experiment(request, slug) for slug in dict.fromkeys(slugs) if slug]
 
 
-def _both_sides(wanted_a: str, wanted_b: str, sides: dict[str, list[Side]]) -> tuple[Side | None, Side | None]:
+def _get_sides(
+    wanted_a: str, wanted_b: str, sides: dict[str, list[ConditionSide]]
+) -> tuple[ConditionSide | None, ConditionSide | None]:
     if wanted_a and wanted_a == wanted_b and ":" not in wanted_a:
         single = {slug: [one for one in found if not one.is_whole] for slug, found in sides.items()}
         a = next(iter(single[wanted_a]), None)
-        return a, _side(wanted_b, single, a)
-    a = _side(wanted_a, sides)
-    same = a is not None and experiment_of(wanted_b) == a.experiment.slug
-    return a, _side(wanted_b, sides, a if same else None)
+        return a, _get_side(wanted_b, single, a)
+    a = _get_side(wanted_a, sides)
+    same = a is not None and parse_experiment_slug(wanted_b) == a.experiment.slug
+    return a, _get_side(wanted_b, sides, a if same else None)
 
 
-def _side(reference: str, sides: dict[str, list[Side]], other: Side | None = None) -> Side | None:
+def _get_side(
+    reference: str, sides: dict[str, list[ConditionSide]], other: ConditionSide | None = None
+) -> ConditionSide | None:
     """Return the chosen side; None without a choice or without a condition. Raise Http404 for an unknown one."""
     if not reference:
         return None
-    found = find_side(reference, sides[experiment_of(reference) or ""], other)
+    found = find_side(reference, sides[parse_experiment_slug(reference) or ""], other)
     if found is None and ":" in reference:
         raise Http404
     return found
 
 
-def _compared(
-    request: HttpRequest, form: CompareForm, a: Side, b: Side, measures: list[tuple[Measure, Measure]], context: Any
+def _render_comparison(
+    request: HttpRequest,
+    form: CompareForm,
+    a: ConditionSide,
+    b: ConditionSide,
+    measures: list[tuple[Measure, Measure]],
+    context: Any,
 ) -> HttpResponse:
     wanted = form.cleaned_data
     measure, measure_b = next((pair for pair in measures if pair[0].key == wanted["measure"]), measures[0])
-    names = _names(a, b)
+    names = _get_side_names(a, b)
     cached = get_side_scores(a, b, (measure, measure_b))
     context["cached"] = list({one.row.pk if one.row else None: one for one in cached}.values())
     if cached[0].value is None or cached[1].value is None:
@@ -111,8 +129,8 @@ def _compared(
     scores = cached[0].value.scores, cached[1].value.scores
     paired = pair_scores(a, b, measure, scores, missing_is_wrong=wanted["unreadable"] == MISSING_WRONG)
     pair = paired.pair
-    address = partial(_filter_address, request)
-    tables = comparison_tables(paired, pair, measure, names, wanted["margin"], address) if pair else []
+    address = partial(_get_filter_url, request)
+    tables = make_comparison_tables(paired, pair, measure, names, wanted["margin"], address) if pair else []
     basename = f"compare-{a.reference}-{b.reference}".replace(":", "-")
     if (file := requested_file(request, tables, basename)) is not None:
         return file
@@ -126,44 +144,44 @@ def _compared(
         "tables": [table_context(table) for table in tables],
         "sentence": tables[0].sentence if tables else "",
         "design": compare_designs(a, b, (measure.dimension, measure_b.dimension)),
-        "filters": _filters(request, paired, wanted["filter"] or "all"),
+        "filters": _list_filters(request, paired, wanted["filter"] or "all"),
         "filter": wanted["filter"] or "all",
         "page": page,
-        "rows": load_answers(a, b, (measure, measure_b), paired, list(page)),
+        "rows": load_compared_items(a, b, (measure, measure_b), paired, list(page)),
         "unfinished": [side for side in dict.fromkeys((a, b)) if _is_unfinished(side)],
     }
     return render(request, "grading_app/compare.html", context)
 
 
-def _is_unfinished(side: Side) -> bool:
+def _is_unfinished(side: ConditionSide) -> bool:
     runs = side.experiment.runs.filter(condition__in=side.conditions)
     runs = runs if side.wave is None else runs.filter(wave=side.wave)
     return any(run.n_pending or run.n_running for run in runs)
 
 
-def _names(a: Side, b: Side) -> tuple[str, str]:
+def _get_side_names(a: ConditionSide, b: ConditionSide) -> tuple[str, str]:
     """Return the shortest names that tell the sides apart."""
     if a.experiment != b.experiment:
         return f"{a.experiment.slug} / {a.name}", f"{b.experiment.slug} / {b.name}"
     return a.name, b.name
 
 
-def _filters(request: HttpRequest, paired: PairedScores, chosen: str) -> list[dict[str, Any]]:
+def _list_filters(request: HttpRequest, paired: PairedScores, chosen: str) -> list[dict[str, Any]]:
     """Return the filters of the rows that this measure has, with the number of items of each."""
     names = ["all", "gained", "lost", *(["both_wrong", "both_right"] if paired.scores.is_binary else ["equal"])]
     return [
         {
             "name": name,
-            "label": FILTERS[name] if paired.scores.is_binary else RATED.get(name, FILTERS[name]),
+            "label": FILTERS[name] if paired.scores.is_binary else RATED_LABELS.get(name, FILTERS[name]),
             "n": len(paired.select(name)),
-            "address": _filter_address(request, name),
+            "address": _get_filter_url(request, name),
             "is_chosen": name == chosen,
         }
         for name in names
     ]
 
 
-def _filter_address(request: HttpRequest, name: str) -> str:
+def _get_filter_url(request: HttpRequest, name: str) -> str:
     """Return the address of the items of a filter, under the other choices of this address."""
     query = request.GET.copy()
     for gone in ("page", "table", "format"):
@@ -172,7 +190,7 @@ def _filter_address(request: HttpRequest, name: str) -> str:
     return f"?{query.urlencode()}#answers"
 
 
-def _swapped(data: Any) -> str:
+def _get_swapped_url(data: Any) -> str:
     query = data.copy()
     query["a"], query["b"] = data["b"], data["a"]
     query.pop("page", None)
@@ -180,7 +198,7 @@ def _swapped(data: Any) -> str:
     return f"{reverse('compare')}?{query.urlencode()}"
 
 
-def compare_address(a: str, b: str, **parameters: str) -> str:
+def get_compare_url(a: str, b: str, **parameters: str) -> str:
     """Return the address that compares b with a. Both are references; empty parameters are left out."""
     given = {"a": a, "b": b, **{name: value for name, value in parameters.items() if value}}
     return f"{reverse('compare')}?{urlencode(given)}"

@@ -15,20 +15,20 @@ from evalsite.lib.permissions import members_only, readers_only
 from evalsite.lib.web.form_errors import get_first_error
 from grading_app.comparison import disagreements
 from grading_app.comparison.adjudication import AdjudicationError, adjudicate, may_adjudicate
-from grading_app.comparison.answer_pairs import answers_of
-from grading_app.comparison.comparison_cache import DISAGREEMENTS, is_large
-from grading_app.comparison.disagreements import By, Place, Split
-from grading_app.comparison.query import Question, QuestionForm
-from grading_app.comparison.rater_verdicts import Side, sides_of, values_by_unit
-from grading_app.forms.adjudication import AdjudicationForm, scales_of
+from grading_app.comparison.agreement_cache import DISAGREEMENTS, is_large
+from grading_app.comparison.answer_pairs import load_answer_pairs
+from grading_app.comparison.disagreements import Disagreement, DisagreementPosition, SpreadMeasure
+from grading_app.comparison.rater_verdicts import RaterVerdict, list_verdicts, load_values
+from grading_app.comparison.rating_selection import RatingSelection, RatingSelectionForm
+from grading_app.forms.adjudication import AdjudicationForm, list_scales
 from grading_app.reports.cached_aggregates import Cached, get
-from grading_app.views.agreement import page_state
+from grading_app.views.agreement import get_page_state
 from runs_app.models import Trial
 from runs_app.prompt_preview import rebuild_turns
 from runs_app.views.permissions import visible_experiment
 
 EXCERPT = 240
-CURSORS = ("after", "before")
+CURSOR_PARAMETERS = ("after", "before")
 
 
 @require_safe
@@ -36,16 +36,18 @@ CURSORS = ("after", "before")
 def experiment_disagreements(request: HttpRequest, slug: str) -> HttpResponse:
     """List the disagreements, largest first."""
     experiment = visible_experiment(request, slug)
-    form = QuestionForm(request.GET, experiment)
-    question = form.question()
-    context = {"experiment": experiment, "form": form, "state": page_state(experiment), "question": question}
-    if question is not None:
-        cached, by = stored_order(question), order_of(request)
+    form = RatingSelectionForm(request.GET, experiment)
+    selection = form.selection()
+    context = {"experiment": experiment, "form": form, "state": get_page_state(experiment), "selection": selection}
+    if selection is not None:
+        cached, by = get_stored_disagreements(selection), get_spread_measure(request)
         context |= {"cached": cached, "here": request.get_full_path(), "by": by}
-        cursors = {name: request.GET.get(name, "") for name in CURSORS}
-        page = disagreements.find(question, by=by, aggregate=cached.row if cached else None, **cursors)
-        context |= {"rows": _rows(question, page.splits), **_links(request, page)}
-    return render(request, "grading_app/disagreements.html", {**context, "query": choice_of(request).urlencode()})
+        cursors = {name: request.GET.get(name, "") for name in CURSOR_PARAMETERS}
+        page = disagreements.list_disagreements(selection, by=by, aggregate=cached.row if cached else None, **cursors)
+        context |= {"rows": _make_rows(selection, page.disagreements), **_make_page_links(request, page)}
+    return render(
+        request, "grading_app/disagreements.html", {**context, "query": get_rater_choice(request).urlencode()}
+    )
 
 
 @require_safe
@@ -53,24 +55,26 @@ def experiment_disagreements(request: HttpRequest, slug: str) -> HttpResponse:
 def disagreement(request: HttpRequest, slug: str, pk: int) -> HttpResponse:
     """Show one answer: the question, the answer, each rater's score and reasons side by side, and adjudications."""
     experiment = visible_experiment(request, slug)
-    trial = _answer(experiment, pk)
-    question = QuestionForm(request.GET, experiment).question()
-    place = Place(None, None, 0, None, None)
-    if question is not None and question.on_answers:
-        cached = stored_order(question)
-        place = disagreements.place_of(question, trial.pk, order_of(request), cached.row if cached else None)
-    raters = question.everyone if question is not None and question.on_answers else []
-    in_total = question is not None and not question.criterion  # An adjudication is a score of the whole answer.
-    may = in_total and may_adjudicate(request.user, experiment)
+    trial = _get_answer(experiment, pk)
+    selection = RatingSelectionForm(request.GET, experiment).selection()
+    position = DisagreementPosition(None, None, 0, None, None)
+    if selection is not None and selection.covers_answers:
+        cached = get_stored_disagreements(selection)
+        position = disagreements.find_position(
+            selection, trial.pk, get_spread_measure(request), cached.row if cached else None
+        )
+    raters = selection.all_raters if selection is not None and selection.covers_answers else []
+    is_total = selection is not None and not selection.criterion  # An adjudication is a score of the whole answer.
+    may_decide = is_total and may_adjudicate(request.user, experiment)
     context = {
         "experiment": experiment,
         "trial": trial,
-        "place": place,
+        "position": position,
         "turns": rebuild_turns(trial),
-        "sides": sides_of(trial, raters, question.criterion if question else ""),
-        "settled": _settled(trial),
-        "forms": [AdjudicationForm(scale) for scale in scales_of(raters)] if may else [],
-        "query": choice_of(request).urlencode(),
+        "verdicts": list_verdicts(trial, raters, selection.criterion if selection else ""),
+        "adjudications": _list_adjudications(trial),
+        "forms": [AdjudicationForm(scale) for scale in list_scales(raters)] if may_decide else [],
+        "query": get_rater_choice(request).urlencode(),
     }
     return render(request, "grading_app/disagreement.html", context)
 
@@ -80,14 +84,14 @@ def disagreement(request: HttpRequest, slug: str, pk: int) -> HttpResponse:
 def disagreement_settle(request: HttpRequest, slug: str, pk: int) -> HttpResponse:
     """Adjudicate the answer, and return to its page."""
     experiment = visible_experiment(request, slug)
-    trial = _answer(experiment, pk)
+    trial = _get_answer(experiment, pk)
     if not may_adjudicate(request.user, experiment):
         raise Http404
     form = AdjudicationForm.posted(request.POST)
-    back = _stay(slug, pk, request.POST.get("query", ""))
+    return_url = _get_return_url(slug, pk, request.POST.get("query", ""))
     if not form.is_valid():
         messages.error(request, get_first_error(form))
-        return redirect(back)
+        return redirect(return_url)
     try:
         adjudicate(trial, scale=form.scale, score=form.cleaned_data["score"], reason=form.cleaned_data["reason"],
                    by=request.user)  # fmt: skip
@@ -95,28 +99,28 @@ def disagreement_settle(request: HttpRequest, slug: str, pk: int) -> HttpRespons
         messages.error(request, str(error))
     else:
         messages.success(request, f"Decision saved: {form.cleaned_data['score']:g}.")
-    return redirect(back)
+    return redirect(return_url)
 
 
-def stored_order(question: Question) -> Cached[int] | None:
+def get_stored_disagreements(selection: RatingSelection) -> Cached[int] | None:
     """Return the disagreements in the order that a worker stored; None if they are few and read directly."""
-    return get(DISAGREEMENTS, question.experiment.pk, question) if is_large(question) else None
+    return get(DISAGREEMENTS, selection.experiment.pk, selection) if is_large(selection) else None
 
 
-def _settled(trial: Trial) -> list[dict[str, Any]]:
+def _list_adjudications(trial: Trial) -> list[dict[str, Any]]:
     """Return all adjudications of this answer, newest first. `counts` marks the last one on its scale."""
-    words = list(trial.adjudications.select_related("by", "condition").order_by("-pk"))
-    last = {word.condition_id: word.pk for word in reversed(words)}
-    return [{"word": word, "counts": last[word.condition_id] == word.pk} for word in words]
+    adjudications = list(trial.adjudications.select_related("by", "condition").order_by("-pk"))
+    last = {one.condition_id: one.pk for one in reversed(adjudications)}
+    return [{"adjudication": one, "counts": last[one.condition_id] == one.pk} for one in adjudications]
 
 
-def _stay(slug: str, pk: int, query: str) -> str:
+def _get_return_url(slug: str, pk: int, query: str) -> str:
     """Return the address of the page, with its choice of raters. The query is parsed and encoded again for safety."""
-    kept = QueryDict(query, mutable=True).urlencode()
-    return reverse("disagreement", args=[slug, pk]) + (f"?{kept}" if kept else "")
+    parameters = QueryDict(query, mutable=True).urlencode()
+    return reverse("disagreement", args=[slug, pk]) + (f"?{parameters}" if parameters else "")
 
 
-def _answer(experiment: Any, pk: int) -> Trial:
+def _get_answer(experiment: Any, pk: int) -> Trial:
     answers = Trial.objects.filter(run__experiment=experiment, run__condition__stage="generate", status="done")
     with_design = answers.select_related(
         "run__experiment", "run__wave", "run__condition__model__endpoint", "run__condition__prompt",
@@ -125,66 +129,66 @@ def _answer(experiment: Any, pk: int) -> Trial:
     return get_object_or_404(with_design, pk=pk)
 
 
-def order_of(request: HttpRequest) -> By:
+def get_spread_measure(request: HttpRequest) -> SpreadMeasure:
     return "variance" if request.GET.get("by") == "variance" else "range"
 
 
-def choice_of(request: HttpRequest, **more: str) -> QueryDict:
+def get_rater_choice(request: HttpRequest, **parameters: str) -> QueryDict:
     """Return the choice of raters and the order as a query, without the page cursor."""
     query = request.GET.copy()
-    for name in CURSORS:
+    for name in CURSOR_PARAMETERS:
         query.pop(name, None)
-    for name, value in more.items():
+    for name, value in parameters.items():
         query[name] = value
     return query
 
 
-def _links(request: HttpRequest, page: disagreements.Page) -> dict[str, str]:
+def _make_page_links(request: HttpRequest, page: disagreements.DisagreementPage) -> dict[str, str]:
     def address(name: str, cursor: str) -> str:
-        query = choice_of(request)
+        query = get_rater_choice(request)
         query[name] = cursor
         return f"?{query.urlencode()}" if cursor else ""
 
     return {"next_url": address("after", page.after), "previous_url": address("before", page.before)}
 
 
-def _rows(question: Question, splits: list[Split]) -> list[dict[str, Any]]:
+def _make_rows(selection: RatingSelection, found: list[Disagreement]) -> list[dict[str, Any]]:
     """Return a page of disagreements, each with its item, the start of its answer, and all ratings."""
-    keys = [split.unit for split in splits]
-    values = values_by_unit(question, keys)
-    shown = _shown_units(question, keys)
+    keys = [one.unit for one in found]
+    values = load_values(selection, keys)
+    units = _load_units(selection, keys)
     return [
         {
-            "split": split,
-            **shown[split.unit],
-            "sides": [Side(rater, values.get((split.unit, rater.key))) for rater in question.everyone],
+            "disagreement": one,
+            **units[one.unit],
+            "verdicts": [RaterVerdict(rater, values.get((one.unit, rater.key))) for rater in selection.all_raters],
         }
-        for split in splits
-        if split.unit in shown  # In a stored comparison, a unit may have lost its ratings since.
+        for one in found
+        if one.unit in units  # In a stored comparison, a unit may have lost its ratings since.
     ]
 
 
-def _shown_units(question: Question, keys: list[int]) -> dict[int, dict[str, Any]]:
+def _load_units(selection: RatingSelection, keys: list[int]) -> dict[int, dict[str, Any]]:
     """Return each unit's item and answers, shortened for a list."""
-    if question.in_pairs:
-        pairs = answers_of(question, keys)
+    if selection.in_pairs:
+        pairs = load_answer_pairs(selection, keys)
         return {
-            key: {"item": pair[0].item, "answers": [(_name(one), one.answer[:EXCERPT]) for one in pair]}
+            key: {"item": pair[0].item, "answers": [(_get_condition_label(one), one.answer[:EXCERPT]) for one in pair]}
             for key, pair in pairs.items()
         }
-    if question.on_answers:
+    if selection.covers_answers:
         return {
             key: {"item": trial.item, "trial": trial, "answers": [("", trial.answer[:EXCERPT])]}
-            for key, trial in _answers(keys).items()
+            for key, trial in _load_answers(keys).items()
         }
     return {key: {"item": item, "answers": []} for key, item in Item.objects.in_bulk(keys).items()}
 
 
-def _name(trial: Trial) -> str:
+def _get_condition_label(trial: Trial) -> str:
     return str(trial.run.condition.label)
 
 
-def _answers(keys: list[int]) -> dict[int, Any]:
+def _load_answers(keys: list[int]) -> dict[int, Any]:
     trials = Trial.objects.filter(pk__in=keys).select_related(
         "item", "run__condition__model", "run__condition__prompt", "run__condition__sampler"
     )

@@ -24,7 +24,7 @@ from grading_app.surfaces.explorer_views import VIEW_PAGES
 from grading_app.surfaces.point_counts import POINT_COUNTS, PointCounts, PointQuery, list_graders
 from grading_app.surfaces.surface import subtract
 from grading_app.surfaces.surface_figures import SurfaceFigure, describe_difference, difference_level
-from grading_app.views.agreement import THEMES, WIDTHS, page_state
+from grading_app.views.agreement import THEMES, WIDTHS, get_page_state
 from grading_app.views.result_tables import requested_file, table_context
 from runs_app.models import Experiment, Run
 from runs_app.views.permissions import visible_experiment
@@ -49,7 +49,7 @@ class Loaded:
 def explorer(request: HttpRequest, slug: str) -> HttpResponse:
     experiment = visible_experiment(request, slug)
     loaded = _load(request, experiment)
-    context: dict[str, Any] = {"experiment": experiment, "state": page_state(experiment), "loaded": loaded}
+    context: dict[str, Any] = {"experiment": experiment, "state": get_page_state(experiment), "loaded": loaded}
     question = loaded.question
     if question is None or loaded.form is None:
         return render(request, "grading_app/explorer.html", {**context, "here": request.get_full_path()})

@@ -21,7 +21,7 @@ from grading_app.paper_figures.figure_source import FigureSource
 from grading_app.paper_figures.kinds import PaperFigure
 from grading_app.paper_figures.print_style import CONTENT_TYPES
 from grading_app.views import results
-from grading_app.views.agreement import page_state
+from grading_app.views.agreement import get_page_state
 from grading_app.views.reports import FIGURE_POLICY
 from runs_app.models import Experiment
 from runs_app.views.permissions import visible_experiment
@@ -39,7 +39,7 @@ def experiment_figures(request: HttpRequest, slug: str) -> HttpResponse:
     figures = list_figures(source) if form.is_valid() else []
     context = {
         "experiment": experiment,
-        "state": page_state(experiment),
+        "state": get_page_state(experiment),
         "form": form,
         "figures": [_shown(request, experiment, one) for one in figures],
         "is_waiting": source.is_waiting,

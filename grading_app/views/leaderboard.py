@@ -25,7 +25,7 @@ from grading_app.reports.leaderboard_tables import BEST_NOTE, baseline_table, bo
 from grading_app.reports.plot_style import NARROW, WIDE, Theme, svg
 from grading_app.reports.result_table import ResultTable
 from grading_app.tables.leaderboard import LeaderboardTable
-from grading_app.views.compare import compare_address
+from grading_app.views.compare import get_compare_url
 from grading_app.views.result_tables import table_context
 from runs_app.models import Experiment, Wave
 from runs_app.views.permissions import visible_experiment
@@ -101,7 +101,7 @@ def _compare_with(
     a, b = (
         ":".join(map(str, (experiment.slug, one.condition, *([wave.number] if wave else [])))) for one in (other, row)
     )
-    return compare_address(a, b, measure=measure.key, unreadable=unreadable)
+    return get_compare_url(a, b, measure=measure.key, unreadable=unreadable)
 
 
 def _figure(request: HttpRequest, experiment: Experiment, board: Leaderboard, measure: BoardMeasure) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from grading_app.reports.length_bias import LENGTHS, Lengths, Longer
 from grading_app.reports.plot_style import WIDE, svg
 from grading_app.reports.verdict_aggregates import get_by_condition
 from grading_app.tables.results import behind
-from grading_app.views.agreement import THEMES, WIDTHS, page_state
+from grading_app.views.agreement import THEMES, WIDTHS, get_page_state
 from runs_app.models import Experiment
 from runs_app.views.permissions import visible_experiment
 
@@ -33,7 +33,7 @@ def grading_length(request: HttpRequest, slug: str) -> HttpResponse:
     chosen = _chosen(request, conditions)
     context: dict[str, Any] = {
         "experiment": experiment,
-        "state": page_state(experiment),
+        "state": get_page_state(experiment),
         "choices": [(one.pk, one.label) for one in conditions],
         "chosen": chosen,
         "is_unknown": chosen is None and bool(conditions),

@@ -32,7 +32,7 @@ from grading_app.reports.matrix_cells import AMOUNTS, load_cells
 from grading_app.reports.stored_scores import get_item_scores
 from grading_app.statistics.item_scores import ItemScores
 from grading_app.tables.matrix import CellStyle
-from grading_app.views.agreement import page_state
+from grading_app.views.agreement import get_page_state
 from grading_app.views.blind import blind_context
 from grading_app.views.result_tables import requested_file
 from runs_app.annotations import annotations_of_trials, group_by_item
@@ -54,7 +54,7 @@ def experiment_matrix(request: HttpRequest, slug: str) -> HttpResponse:
     form = MatrixForm(request.GET, experiment, blind["blind"])
     scope = form.scope()
     context = {
-        "experiment": experiment, "state": page_state(experiment), "filter": {"form": form}, "scope": scope, **blind
+        "experiment": experiment, "state": get_page_state(experiment), "filter": {"form": form}, "scope": scope, **blind
     }  # fmt: skip
     cached = get_item_scores(experiment, scope.measure, scope.wave, scope.excluded_answers) if scope else None
     if scope is None or cached is None or cached.value is None:
@@ -170,7 +170,7 @@ def matrix_cell(request: HttpRequest, slug: str, item: int, condition: int) -> H
     if wants_part(request):
         panel = render(request, "grading_app/partials/matrix_cell.html", context)
         return push_url(panel, False)  # The address stays that of the matrix.
-    return render(request, "grading_app/matrix_cell.html", {**context, "state": page_state(experiment)})
+    return render(request, "grading_app/matrix_cell.html", {**context, "state": get_page_state(experiment)})
 
 
 def _trials_of_cell(scope: Scope, item: Item, condition: Condition) -> list[Trial]:

@@ -8,10 +8,10 @@ from django.views.decorators.http import require_safe
 
 from evalsite.lib.permissions import readers_only
 from grading_app.comparison import disagreements
-from grading_app.comparison.answer_pairs import answers_of, pair_with, sides_of_pair
-from grading_app.comparison.query import QuestionForm
+from grading_app.comparison.answer_pairs import find_pair, list_pair_verdicts, load_answer_pairs
 from grading_app.comparison.raters import PAIRS
-from grading_app.views.disagreements import choice_of, order_of, stored_order
+from grading_app.comparison.rating_selection import RatingSelectionForm
+from grading_app.views.disagreements import get_rater_choice, get_spread_measure, get_stored_disagreements
 from runs_app.prompt_preview import rebuild_turns
 from runs_app.views.permissions import visible_experiment
 
@@ -21,21 +21,23 @@ from runs_app.views.permissions import visible_experiment
 def pair_disagreement(request: HttpRequest, slug: str, pk: int) -> HttpResponse:
     """Show one pair: the question, both answers, and each rater's choice and reasons side by side."""
     experiment = visible_experiment(request, slug)
-    wanted = request.GET.copy()
-    wanted["units"] = PAIRS
-    question, unit = QuestionForm(wanted, experiment).question(), pair_with(experiment, pk)
-    pair = answers_of(question, [unit]).get(unit) if question is not None and unit is not None else None
-    if question is None or unit is None or pair is None:
+    parameters = request.GET.copy()
+    parameters["units"] = PAIRS
+    selection, unit = RatingSelectionForm(parameters, experiment).selection(), find_pair(experiment, pk)
+    pair = load_answer_pairs(selection, [unit]).get(unit) if selection is not None and unit is not None else None
+    if selection is None or unit is None or pair is None:
         raise Http404
-    cached = stored_order(question)
+    cached = get_stored_disagreements(selection)
     context = {
         "experiment": experiment,
         "trial": pair[0],  # The template for one answer shows this trial's item.
         "first": pair[0],
         "second": pair[1],
-        "place": disagreements.place_of(question, unit, order_of(request), cached.row if cached else None),
+        "position": disagreements.find_position(
+            selection, unit, get_spread_measure(request), cached.row if cached else None
+        ),
         "turns": rebuild_turns(pair[0]),
-        "sides": sides_of_pair(question, unit, pair),
-        "query": choice_of(request, units=PAIRS).urlencode(),
+        "verdicts": list_pair_verdicts(selection, unit, pair),
+        "query": get_rater_choice(request, units=PAIRS).urlencode(),
     }
     return render(request, "grading_app/pair_disagreement.html", context)

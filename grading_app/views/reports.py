@@ -24,7 +24,7 @@ from grading_app.study_report.document import Block, Document, FigureBlock, Tabl
 from grading_app.study_report.files import FILE_TYPES, get_file
 from grading_app.study_report.section_names import SECTION_NAMES
 from grading_app.study_report.typst_process import TypesettingError
-from grading_app.views.agreement import page_state
+from grading_app.views.agreement import get_page_state
 from runs_app.models import Experiment
 from runs_app.views.permissions import editable_experiment, get_posted_data, may_edit, visible_experiment
 
@@ -44,7 +44,7 @@ def experiment_report(request: HttpRequest, slug: str) -> HttpResponse:
     query = _query(request)
     context: dict[str, Any] = {
         "experiment": experiment,
-        "state": page_state(experiment),
+        "state": get_page_state(experiment),
         "cached": cached,
         "document": document,
         "here": request.get_full_path(),

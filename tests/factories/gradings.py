@@ -26,12 +26,12 @@ def trials_of(experiment):
     return [trial for run in trials for trial in run.trials.select_related("item").order_by("pk")]
 
 
-def values_in_frame(frame):
+def values_in_counts(counts):
     """(item, rater, value), as often as units were rated like that."""
     return sorted(
         (item, rater, value)
-        for item, kind, n in frame.lines
-        for rater, value in frame.kinds[kind].items()
+        for item, pattern, n in counts.counts
+        for rater, value in counts.patterns[pattern].items()
         for _ in range(n)
     )
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from grading_app.comparison.agreement_report import keep_on_scale, measured
+from grading_app.comparison.agreement_report import compute_agreement, keep_on_scale
 from grading_app.reports.figures.norms import Panel
 from grading_app.reports.frames import Asked, NormPair
 from grading_app.statistics.estimates import Estimate
@@ -19,7 +19,7 @@ def table(values, raters):
 
 
 def report(values, raters, *, scale=None, people=(), judge=None):
-    return measured(
+    return compute_agreement(
         table(values, raters), raters=list(raters), pair=None, judge=judge, people=list(people), scale=scale
     )
 
@@ -27,7 +27,7 @@ def report(values, raters, *, scale=None, people=(), judge=None):
 def test_the_share_that_people_would_give_stays_within_0_and_1():
     """People's scores of eight answers, one of them 0; the judge says 1 of everything."""
     values = [[1, 1]] * 7 + [[1, 0]] + [[1, np.nan]] * 12
-    mean = report(values, ("judge", "p"), scale=(0.0, 1.0), people=("p",), judge="judge").against.mean
+    mean = report(values, ("judge", "p"), scale=(0.0, 1.0), people=("p",), judge="judge").judge_comparison.mean
     for one in (mean.people, mean.corrected):
         assert 0 <= one.low < one.estimate < one.high <= 1
 
@@ -35,8 +35,8 @@ def test_the_share_that_people_would_give_stays_within_0_and_1():
 def test_a_bias_stays_within_the_differences_of_the_scale():
     """Student's interval of six differences of 6 or 5 would end above 6."""
     values = [[7, 1]] * 5 + [[7, 2]]
-    bias = report(values, ("judge", "p"), scale=(1.0, 7.0), people=("p",), judge="judge").against.bias
-    assert report(values, ("judge", "p"), people=("p",), judge="judge").against.bias.high > 6
+    bias = report(values, ("judge", "p"), scale=(1.0, 7.0), people=("p",), judge="judge").judge_comparison.bias
+    assert report(values, ("judge", "p"), people=("p",), judge="judge").judge_comparison.bias.high > 6
     assert -6 <= bias.low < bias.estimate < bias.high <= 6
 
 
@@ -51,10 +51,10 @@ def test_an_interval_that_is_on_the_scale_is_left_as_it_is():
 
 def test_one_unit_gives_no_kappa_and_says_why():
     found = report([[3, 5], [4, np.nan], [np.nan, 2]], ("a", "b"))
-    lines = {line.name: line for line in found.lines}
+    lines = {line.name: line for line in found.measures}
     for name in ("Cohen's kappa", "Fleiss' kappa", "Krippendorff's alpha, ordinal", "Lin's concordance"):
         assert lines[name].estimate.estimate is None
-        assert lines[name].why == "only 1 of 3 units can be used, and it takes two"
+        assert lines[name].reason == "only 1 of 3 units can be used, and it takes two"
     assert lines["Percent agreement"].estimate.estimate == 0
     (pair,) = found.pairs
     assert (pair.n, pair.kappa) == (1, None)
@@ -64,7 +64,7 @@ def test_an_icc_below_zero_says_what_it_means():
     values = [[1, 7, 4], [7, 1, 5], [4, 7, 1], [1, 4, 7]]
     icc = intraclass_correlation(ratings_of(values), "1,k").estimate
     assert icc < 0
-    rows = {row.record.name: row.get_cell("value") for row in MeasureTable(report(values, "abc").lines).rows}
+    rows = {row.record.name: row.get_cell("value") for row in MeasureTable(report(values, "abc").measures).rows}
     assert BELOW_ZERO in rows["ICC(1,k)"]
     assert BELOW_ZERO not in str(rows["Percent agreement"])
 
@@ -90,7 +90,7 @@ def test_skewed_means_are_marked_since_fishers_interval_may_be_too_narrow():
 def test_raters_against_a_decision_have_shares_and_differences_on_the_scale():
     """Of 12 answers, all decided as 1, the judge gave 1 to two: Student's difference would end below -1."""
     ratings = table([[1, 1]] * 2 + [[0, 1]] * 10, ("judge", "decided"))
-    (line,) = measured(
+    (line,) = compute_agreement(
         ratings, raters=["judge"], pair=None, judge=None, people=[], references=["decided"], scale=(0.0, 1.0)
     ).references
     assert -1 <= line.bias.low < line.bias.estimate == pytest.approx(-10 / 12)

@@ -6,8 +6,8 @@ from typing import Any
 
 from django.http import QueryDict
 
-from grading_app.comparison.comparison_cache import AGREEMENT, ComparisonQuery, roles_of
-from grading_app.comparison.query import Question, QuestionForm
+from grading_app.comparison.agreement_cache import AGREEMENT, AgreementQuery, assign_roles
+from grading_app.comparison.rating_selection import RatingSelection, RatingSelectionForm
 from grading_app.paper_figures.agreement_figures import compared_figures
 from grading_app.paper_figures.calibration_figure import calibration_figures
 from grading_app.reports.result_table import ResultColumn, ResultTable, Row
@@ -18,28 +18,28 @@ from grading_app.study_report.words import count_noun, join_words
 
 
 def blocks(source: ReportSource) -> list[Block | None]:
-    question = QuestionForm(QueryDict(), source.experiment).question()
-    if question is None or len(question.raters) < 2:
+    selection = RatingSelectionForm(QueryDict(), source.experiment).selection()
+    if selection is None or len(selection.raters) < 2:
         return [paragraph("Nobody else scored the same answers, so there is no agreement to report.", tone="note")]
-    roles = roles_of(question, {})
-    (compared,) = AGREEMENT.compute([ComparisonQuery(question, roles)], lambda _: None)
+    roles = assign_roles(selection, {})
+    (compared,) = AGREEMENT.compute([AgreementQuery(selection, roles)], lambda _: None)
     page = source.page("experiment_agreement")
-    if compared.measured is None:
+    if compared.report is None:
         return [paragraph("The raters have no unit in common.", tone="note")]
-    measured = compared.measured
+    measured = compared.report
     found: list[Block | None] = [
         paragraph(
             sentence(
-                f"{count_noun(len(measured.covered), 'rater')} scored {count_noun(compared.units, 'unit')}, of which "
+                f"{count_noun(len(measured.coverage), 'rater')} scored {count_noun(compared.units, 'unit')}, of which "
                 f"{measured.shared} have two scores or more. ",
                 page,
             ),
-            sentence(f"The raters are {join_words([one.label for one in question.raters])}.", page),
+            sentence(f"The raters are {join_words([one.label for one in selection.raters])}.", page),
         ),
         _measures(measured, page),
-        _pairs(measured, question, page),
+        _pairs(measured, selection, page),
     ]
-    figures = [*compared_figures(question, roles, compared), *calibration_figures(source.figures)]
+    figures = [*compared_figures(selection, roles, compared), *calibration_figures(source.figures)]
     return [*found, *(figure_block(source, one) for one in figures)]
 
 
@@ -52,8 +52,8 @@ def _measures(measured: Any, page: str) -> Block:
         ResultColumn("source", "Source"),
         ResultColumn("why", "Note"),
     ]
-    rows = [_measure_row(line) for line in measured.lines]
-    notes = [f"Level of measurement: {measured.level}; {measured.level_why}."]
+    rows = [_measure_row(line) for line in measured.measures]
+    notes = [f"Level of measurement: {measured.level}; {measured.level_reason}."]
     table = ResultTable("agreement", "Measures of agreement", columns, rows, notes=notes)
     return table_block(table, ("measure", "estimate", "interval", "units", "why"), page)
 
@@ -65,13 +65,13 @@ def _measure_row(line: Any) -> Row:
         "estimate": found.estimate if found else None,
         "interval": (found.low, found.high) if found and found.low is not None else None,
         "units": found.units if found else None,
-        "source": line.source.citation,
-        "why": line.why if not found or found.estimate is None else "",
+        "source": line.description.citation,
+        "why": line.reason if not found or found.estimate is None else "",
     }
 
 
-def _pairs(measured: Any, question: Question, page: str) -> Block | None:
-    labels = {rater.key: rater.label for rater in question.everyone}
+def _pairs(measured: Any, selection: RatingSelection, page: str) -> Block | None:
+    labels = {rater.key: rater.label for rater in selection.all_raters}
     rows = [
         {
             "first": labels.get(str(pair.first), str(pair.first)),

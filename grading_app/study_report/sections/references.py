@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from grading_app.comparison.measure_references import SOURCES
+from grading_app.comparison.measure_descriptions import MEASURE_DESCRIPTIONS
 from grading_app.study_report.document import (
     Block,
     FigureBlock,
@@ -56,7 +56,7 @@ def blocks(source: ReportSource) -> list[Block | None]:
     words = "\n".join(text for section in source.built for text in _texts(section))
     lowered = words.lower()
     found = [(what, reference) for word, what, reference in REFERENCES if word.lower() in lowered]
-    found += [(name, one.citation) for name, one in SOURCES.items() if name in words]
+    found += [(name, one.citation) for name, one in MEASURE_DESCRIPTIONS.items() if name in words]
     by_source: dict[str, list[str]] = {}
     for what, reference in dict.fromkeys(found):
         by_source.setdefault(reference, []).append(what)

@@ -9,10 +9,10 @@ from django.urls import reverse
 
 from evalsite.lib import permissions
 from grading_app.comparison.adjudication import AdjudicationError, adjudicate, may_adjudicate
-from grading_app.comparison.query import QuestionForm
 from grading_app.comparison.raters import Rater, Scale
-from grading_app.comparison.unit_counts import load_frame
-from grading_app.forms.adjudication import AdjudicationForm, scales_of
+from grading_app.comparison.rating_selection import RatingSelectionForm
+from grading_app.comparison.unit_counts import load_unit_counts
+from grading_app.forms.adjudication import AdjudicationForm, list_scales
 from grading_app.models import Adjudication, GradeCondition, Grading
 from tests import factories
 from tests.factories.gradings import (
@@ -20,7 +20,7 @@ from tests.factories.gradings import (
     make_gradings,
     make_scale_rubric,
     trials_of,
-    values_in_frame,
+    values_in_counts,
 )
 
 pytestmark = pytest.mark.django_db
@@ -80,19 +80,19 @@ def test_what_was_said_never_changes(experiment):
 def test_it_is_a_reference_that_shows_at_once(client, experiment):
     client.force_login(experiment.owner)
     address = reverse("experiment_agreement", args=["pilot"])
-    before = client.get(address).context["compared"].measured.covered
+    before = client.get(address).context["result"].report.coverage
     posted(client, experiment.owner, experiment, trials_of(experiment)[1])
     page = client.get(address)
     assert len(before) == 2
-    measured = page.context["compared"].measured
-    assert [one.n for one in measured.covered] == [4, 4]
+    measured = page.context["result"].report
+    assert [one.n for one in measured.coverage] == [4, 4]
     assert page.context["roles"].people == []
     assert [line.bias.estimate for line in measured.references] == [2 - 5, 6 - 5]
     posted(client, experiment.owner, experiment, trials_of(experiment)[1], score="1", reason="No.")
-    lines = client.get(address).context["compared"].measured.references
+    lines = client.get(address).context["result"].report.references
     assert [line.bias.estimate for line in lines] == [2 - 1, 6 - 1]
-    asked = QuestionForm(client.get(address).wsgi_request.GET, experiment).question()
-    assert len(values_in_frame(load_frame(asked))) == 9
+    selection = RatingSelectionForm(client.get(address).wsgi_request.GET, experiment).selection()
+    assert len(values_in_counts(load_unit_counts(selection))) == 9
 
 
 def test_it_is_exported_with_the_gradings(client, experiment):
@@ -154,7 +154,7 @@ def test_a_query_that_comes_along_never_leads_elsewhere(client, experiment):
 def test_each_scale_of_the_raters_is_offered_once_with_the_names_of_its_points():
     named = Scale(1, 3, ((1.0, "Low"), (3.0, "High")))
     raters = [Rater("g1", "a", "judge", Scale(1, 3)), Rater("g2", "b", "judge", named), Rater("g3", "c", "rule")]
-    assert scales_of([*raters, Rater("g4", "d", "rule", Scale(0, 1))]) == [named, Scale(0, 1)]
+    assert list_scales([*raters, Rater("g4", "d", "rule", Scale(0, 1))]) == [named, Scale(0, 1)]
     assert "1 Low" in str(AdjudicationForm(named)["score"])
     assert 'step="any"' in str(AdjudicationForm(Scale(0, 1))["score"])
 

@@ -5,7 +5,7 @@ from django.http import QueryDict
 from django.urls import reverse
 
 from grading_app.comparison import disagreements
-from grading_app.comparison.query import QuestionForm
+from grading_app.comparison.rating_selection import RatingSelectionForm
 from grading_app.verdict_history import superseding
 from tests import factories
 from tests.factories.gradings import make_answered_experiment, make_gradings, make_scale_rubric, trials_of
@@ -28,8 +28,8 @@ def apart(trial):
     return 3.5 if trial.item.position == 10 else 2.0 + trial.item.position % 4
 
 
-def question(experiment, query=""):
-    return QuestionForm(QueryDict(query), experiment).question()
+def read_selection(experiment, query=""):
+    return RatingSelectionForm(QueryDict(query), experiment).selection()
 
 
 def opened(client, experiment, query=""):
@@ -38,44 +38,44 @@ def opened(client, experiment, query=""):
 
 
 def test_the_largest_come_first_and_agreement_is_not_shown(experiment):
-    sizes = [split.size for split in disagreements.find(question(experiment)).splits]
+    sizes = [one.size for one in disagreements.list_disagreements(read_selection(experiment)).disagreements]
     assert sizes == [3, 3, 2, 2, 1.5, 1, 1, 1]
 
 
 def test_by_variance(experiment):
-    found = disagreements.find(question(experiment), by="variance").splits
-    assert [split.size for split in found][:5] == [2.25, 2.25, 1, 1, 0.5625]
+    found = disagreements.list_disagreements(read_selection(experiment), by="variance").disagreements
+    assert [one.size for one in found][:5] == [2.25, 2.25, 1, 1, 0.5625]
 
 
 @pytest.mark.parametrize("by", ["range", "variance"])
 def test_pages_meet_without_gap_or_overlap_in_both_directions(experiment, monkeypatch, by):
     monkeypatch.setattr(disagreements, "PAGE", 3)
-    asked = question(experiment)
+    selection = read_selection(experiment)
     pages, after = [], ""
     while True:
-        page = disagreements.find(asked, by=by, after=after)
-        pages.append([split.unit for split in page.splits])
+        page = disagreements.list_disagreements(selection, by=by, after=after)
+        pages.append([one.unit for one in page.disagreements])
         if not page.after:
             break
         after = page.after
     assert [len(page) for page in pages] == [3, 3, 2]
     assert len({unit for page in pages for unit in page}) == 8
-    back = disagreements.find(asked, by=by, before=page.before)
-    assert [split.unit for split in back.splits] == pages[1]
-    first = disagreements.find(asked, by=by, before=back.before)
-    assert [split.unit for split in first.splits] == pages[0]
+    back = disagreements.list_disagreements(selection, by=by, before=page.before)
+    assert [one.unit for one in back.disagreements] == pages[1]
+    first = disagreements.list_disagreements(selection, by=by, before=back.before)
+    assert [one.unit for one in first.disagreements] == pages[0]
     assert first.before == ""
 
 
 def test_neighbours_follow_the_order_of_the_list(experiment):
-    asked = question(experiment)
-    units = [split.unit for split in disagreements.find(asked).splits]
-    places = [disagreements.place_of(asked, unit) for unit in units]
-    assert [place.place for place in places] == [1, 2, 3, 4, 5, 6, 7, 8]
-    assert [place.next for place in places] == [*units[1:], None]
-    assert [place.previous for place in places] == [None, *units[:-1]]
+    selection = read_selection(experiment)
+    units = [one.unit for one in disagreements.list_disagreements(selection).disagreements]
+    positions = [disagreements.find_position(selection, unit) for unit in units]
+    assert [one.position for one in positions] == [1, 2, 3, 4, 5, 6, 7, 8]
+    assert [one.next for one in positions] == [*units[1:], None]
+    assert [one.previous for one in positions] == [None, *units[:-1]]
     agreed = next(trial for trial in trials_of(experiment) if trial.pk not in units)
-    assert disagreements.place_of(asked, agreed.pk).place is None
+    assert disagreements.find_position(selection, agreed.pk).position is None
 
 
 @pytest.mark.parametrize("cursor", ["", "x", "1_", "_1", "1e400_x", "nan_3", "9" * 80])
@@ -87,7 +87,10 @@ def test_the_list_shows_who_said_what(client, experiment):
     text = opened(client, experiment).content.decode()
     assert "About item-3, said for the 1. time." in text
     assert "judge-a" in text
-    address = reverse("disagreement", args=["pilot", disagreements.find(question(experiment)).splits[0].unit])
+    address = reverse(
+        "disagreement",
+        args=["pilot", disagreements.list_disagreements(read_selection(experiment)).disagreements[0].unit],
+    )
     assert address in text
 
 
@@ -99,7 +102,7 @@ def test_a_filter_narrows_it_and_stays_in_the_links(client, experiment):
 
 def test_one_answer_with_scores_and_reasons_side_by_side(client, experiment):
     make_gradings(experiment, "judge-unread", lambda trial: None)
-    unit = disagreements.find(question(experiment)).splits[1].unit
+    unit = disagreements.list_disagreements(read_selection(experiment)).disagreements[1].unit
     client.force_login(experiment.owner)
     page = client.get(reverse("disagreement", args=["pilot", unit]))
     text = page.content.decode()
@@ -121,7 +124,7 @@ def test_of_labels_with_one_score_the_one_that_was_chosen_is_named(client, exper
     client.force_login(experiment.owner)
     unit = trials_of(experiment)[0].pk
     page = client.get(reverse("disagreement", args=["pilot", unit]) + "?" + "&".join(keys))
-    assert [side.name for side in page.context["sides"]] == ["refused", "right", "refused or wrong"]
+    assert [side.name for side in page.context["verdicts"]] == ["refused", "right", "refused or wrong"]
 
 
 def test_items_on_a_dimension_have_splits_as_well(client):
@@ -133,7 +136,7 @@ def test_items_on_a_dimension_have_splits_as_well(client):
     rate_all(make_rater(queue, started=True), lambda due: 2 + due.item.position)
     page = opened(client, made, "units=items:valence")
     assert [row["item"].key for row in page.context["rows"]] == ["item-4", "item-3", "item-2", "item-1"]
-    assert [side.value for side in page.context["rows"][0]["sides"]] == [2, 6]
+    assert [side.value for side in page.context["rows"][0]["verdicts"]] == [2, 6]
 
 
 def test_an_answer_of_another_experiment_is_not_there(client, experiment):
@@ -146,8 +149,8 @@ def test_the_number_of_queries_is_bounded(client, experiment, django_assert_max_
     client.force_login(experiment.owner)
     with django_assert_max_num_queries(20):
         listed = client.get(reverse("experiment_disagreements", args=["pilot"]))
-    unit = disagreements.find(question(experiment)).splits[0].unit
+    unit = disagreements.list_disagreements(read_selection(experiment)).disagreements[0].unit
     with django_assert_max_num_queries(26):
         shown = client.get(reverse("disagreement", args=["pilot", unit]))
     assert listed.context["rows"]
-    assert shown.context["place"].split.unit == unit
+    assert shown.context["position"].disagreement.unit == unit

@@ -11,11 +11,11 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from django.utils import timezone
 
-from grading_app.comparison import comparison_cache, disagreements
-from grading_app.comparison import query as query_module
-from grading_app.comparison.comparison_cache import compare, roles_of
-from grading_app.comparison.query import QuestionForm
-from grading_app.comparison.unit_counts import load_frame
+from grading_app.comparison import agreement_cache, disagreements
+from grading_app.comparison import rating_selection as query_module
+from grading_app.comparison.agreement_cache import assign_roles, compare_raters
+from grading_app.comparison.rating_selection import RatingSelectionForm
+from grading_app.comparison.unit_counts import load_unit_counts
 from grading_app.models import CachedAggregate, Grading, Split
 from grading_app.reports import cached_aggregates
 from grading_app.tasks import compute_aggregates
@@ -34,7 +34,7 @@ def asked(monkeypatch):
     """What was asked of workers; nothing is large enough to be worked out at once."""
     found = []
     monkeypatch.setattr("django_q.tasks.async_task", lambda name, *arguments: found.append((name, arguments)))
-    monkeypatch.setattr(comparison_cache, "MOST_AT_ONCE", 0)
+    monkeypatch.setattr(agreement_cache, "MOST_AT_ONCE", 0)
     return found
 
 
@@ -59,21 +59,21 @@ def opened(client, experiment, page="agreement", query=""):
     return client.get(f"{reverse(f'experiment_{page}', args=[experiment.slug])}?{query}")
 
 
-def question(experiment, query=""):
-    return QuestionForm(QueryDict(query), experiment).question()
+def read_selection(experiment, query=""):
+    return RatingSelectionForm(QueryDict(query), experiment).selection()
 
 
 @pytest.mark.slow
 def test_a_page_asks_once_and_shows_what_a_worker_found(client, experiment, asked):
     for _ in range(2):
         page = opened(client, experiment)
-        assert page.context["compared"] is None
+        assert page.context["result"] is None
         assert "step 1 of 3: waiting for a worker" in page.content.decode()
         assert 'hx-trigger="every 3s"' in page.content.decode()
     assert len(asked) == 1
     work(asked)
     page = opened(client, experiment)
-    assert page.context["compared"].measured.shared == 36
+    assert page.context["result"].report.shared == 36
     assert "Includes all ratings" in page.content.decode()
     assert "hx-trigger" not in page.content.decode()
     assert asked == []
@@ -83,12 +83,12 @@ def test_a_page_asks_once_and_shows_what_a_worker_found(client, experiment, aske
 def test_the_numbers_are_those_of_a_page_that_works_them_out_itself(client, experiment, asked, monkeypatch):
     opened(client, experiment)
     work(asked)
-    one = question(experiment)
-    kept = opened(client, experiment).context["compared"]
-    assert kept == compare(one, roles_of(one, {}), load_frame(one))
+    one = read_selection(experiment)
+    kept = opened(client, experiment).context["result"]
+    assert kept == compare_raters(one, assign_roles(one, {}), load_unit_counts(one))
     CachedAggregate.objects.all().delete()
-    monkeypatch.setattr(comparison_cache, "MOST_AT_ONCE", 10**6)
-    assert opened(client, experiment).context["compared"] == kept
+    monkeypatch.setattr(agreement_cache, "MOST_AT_ONCE", 10**6)
+    assert opened(client, experiment).context["result"] == kept
     assert not CachedAggregate.objects.exists()
 
 
@@ -101,12 +101,12 @@ def test_numbers_that_are_out_of_date_say_so_and_are_worked_out_again(client, ex
     with superseding():
         Grading.objects.filter(pk=Grading.objects.first().pk).update(score=4.75)
     page = opened(client, experiment)
-    assert page.context["compared"] is not None
+    assert page.context["result"] is not None
     assert "A worker is calculating newer results (step 1 of 3" in page.content.decode()
     work(asked)
     page = opened(client, experiment)
     assert "Includes all ratings" in page.content.decode()
-    assert 4.75 in page.context["compared"].measured.confusion.categories
+    assert 4.75 in page.context["result"].report.confusion.categories
 
 
 def test_ratings_that_keep_coming_in_are_not_followed_without_rest(client, experiment, asked):
@@ -125,10 +125,10 @@ def test_another_choice_of_raters_to_look_at_is_asked_for_and_kept_beside_the_fi
     opened(client, experiment)
     work(asked)
     turned = f"first=g{second.pk}&second=g{first.pk}"
-    assert opened(client, experiment, query=turned).context["compared"] is None
+    assert opened(client, experiment, query=turned).context["result"] is None
     work(asked)
-    assert opened(client, experiment, query=turned).context["compared"].measured.confusion.rows == f"g{second.pk}"
-    assert opened(client, experiment).context["compared"].measured.confusion.rows == f"g{first.pk}"
+    assert opened(client, experiment, query=turned).context["result"].report.confusion.rows == f"g{second.pk}"
+    assert opened(client, experiment).context["result"].report.confusion.rows == f"g{first.pk}"
     assert asked == []
 
 
@@ -143,7 +143,7 @@ def test_a_comparison_of_raters_that_are_gone_says_so(client, experiment, asked)
 
 def test_a_computation_that_fails_says_that_the_worker_gave_up(client, experiment, asked, monkeypatch):
     opened(client, experiment)
-    monkeypatch.setattr(comparison_cache, "load_frame", lambda _: 1 / 0)
+    monkeypatch.setattr(agreement_cache, "load_unit_counts", lambda _: 1 / 0)
     row = CachedAggregate.objects.get()
     with pytest.raises(ZeroDivisionError):
         work(asked)
@@ -161,22 +161,24 @@ def test_a_worker_that_was_lost_is_asked_again(client, experiment, asked):
 @pytest.mark.parametrize("by", ["range", "variance"])
 def test_splits_that_are_kept_are_those_that_are_worked_out_page_by_page(experiment, asked, monkeypatch, by):
     monkeypatch.setattr(disagreements, "PAGE", 7)
-    one = question(experiment)
+    selection = read_selection(experiment)
     row = CachedAggregate.objects.create(experiment=experiment, name="disagreements", key="x", query="")
-    row.value = disagreements.keep(row, one)
+    row.value = disagreements.store_disagreements(row, selection)
     pages = {"after": "", "before": ""}
     for way in ("after", "before"):
         while True:
-            expected = disagreements.find(one, by=by, **pages)
-            assert disagreements.find(one, by=by, aggregate=row, **pages) == expected
-            for split in expected.splits:
-                assert disagreements.place_of(one, split.unit, by, row) == disagreements.place_of(one, split.unit, by)
+            expected = disagreements.list_disagreements(selection, by=by, **pages)
+            assert disagreements.list_disagreements(selection, by=by, aggregate=row, **pages) == expected
+            for one in expected.disagreements:
+                assert disagreements.find_position(selection, one.unit, by, row) == disagreements.find_position(
+                    selection, one.unit, by
+                )
             cursor = getattr(expected, way)
             if not cursor:
                 break
             pages = {"after": "", "before": "", way: cursor}
-        pages = {"after": "", "before": expected.before or expected.splits[0].cursor}
-    assert row.value == disagreements.count(one) == Split.objects.count() > 14
+        pages = {"after": "", "before": expected.before or expected.disagreements[0].cursor}
+    assert row.value == disagreements.count_disagreements(selection) == Split.objects.count() > 14
 
 
 @pytest.mark.slow
@@ -186,13 +188,13 @@ def test_the_list_of_disagreements_waits_for_a_worker_as_well(client, experiment
     work(asked)
     page = opened(client, experiment, "disagreements")
     assert len(page.context["rows"]) == disagreements.PAGE
-    unit = page.context["rows"][0]["split"].unit
+    unit = page.context["rows"][0]["disagreement"].unit
     told = client.get(reverse("disagreement", args=["pilot", unit])).content.decode()
     assert f"Disagreement 1 of {Split.objects.count()}" in told
 
 
 def test_old_questions_are_forgotten_with_their_splits(client, experiment, asked, monkeypatch):
-    monkeypatch.setattr(comparison_cache, "DISAGREEMENTS", replace(comparison_cache.DISAGREEMENTS, kept=1))
+    monkeypatch.setattr(agreement_cache, "DISAGREEMENTS", replace(agreement_cache.DISAGREEMENTS, kept=1))
     for query in ("", "category=odd"):
         opened(client, experiment, "disagreements", query)
         work(asked)
@@ -234,21 +236,21 @@ def test_the_number_of_queries_does_not_grow_with_answers(client, asked, page):
 def test_many_ratings_by_people_are_compared_by_a_worker_and_nobody_is_left_out_unsaid(
     client, asked, experiment, monkeypatch
 ):
-    monkeypatch.setattr(comparison_cache, "MOST_AT_ONCE", 10**6)
+    monkeypatch.setattr(agreement_cache, "MOST_AT_ONCE", 10**6)
     valence = factories.make_dimension("valence")
     experiment.dimensions.add(valence)
     queue = make_queue(dataset=experiment.dataset, dimensions=[valence])
     for value in (2, 5, 6):
         rate_all(make_rater(queue, started=True), value=value)
     query = f"units=items:valence&rater=q{queue.pk}-{valence.pk}"
-    assert len(opened(client, experiment, query=query).context["compared"].measured.covered) == 3
+    assert len(opened(client, experiment, query=query).context["result"].report.coverage) == 3
     assert not asked
-    monkeypatch.setattr(comparison_cache, "MOST_RATINGS", 3 * 12 - 1)
+    monkeypatch.setattr(agreement_cache, "MOST_RATINGS", 3 * 12 - 1)
     monkeypatch.setattr(query_module, "MOST_RATERS", 2)
     opened(client, experiment, query=query)
     work(asked)
     page = opened(client, experiment, query=query)
-    assert len(page.context["compared"].measured.covered) == 2
+    assert len(page.context["result"].report.coverage) == 2
     text = page_text(page)
     assert "At most 2 raters are compared at a time; 1 selected rater is left out." in text
     assert "1 selected rater is left out" in page_text(opened(client, experiment, "disagreements", query))

@@ -8,10 +8,10 @@ from dataclasses import astuple
 import pytest
 from django.http import QueryDict
 
-from grading_app.comparison.agreement_report import measured
-from grading_app.comparison.comparison_cache import compare, roles_of
-from grading_app.comparison.query import QuestionForm
-from grading_app.comparison.unit_counts import load_frame
+from grading_app.comparison.agreement_cache import assign_roles, compare_raters
+from grading_app.comparison.agreement_report import compute_agreement
+from grading_app.comparison.rating_selection import RatingSelectionForm
+from grading_app.comparison.unit_counts import load_unit_counts
 from grading_app.export.formats import export_chunks
 from grading_app.statistics.ratings import ratings_from
 from tests.factories.gradings import make_answered_experiment, make_gradings, make_scale_rubric
@@ -34,22 +34,22 @@ def numbers(one):
 @pytest.mark.parametrize(("seed", "raters"), [(1, 2), (2, 3), (3, 4)])
 def test_every_measure_is_that_of_the_pure_function_on_the_rows(seed, raters):
     experiment = random_grades(seed, raters)
-    question = QuestionForm(QueryDict(""), experiment).question()
-    roles = roles_of(question, {})
-    found = compare(question, roles, load_frame(question)).measured
-    keys = [rater.key for rater in question.raters]
+    selection = RatingSelectionForm(QueryDict(""), experiment).selection()
+    roles = assign_roles(selection, {})
+    found = compare_raters(selection, roles, load_unit_counts(selection)).report
+    keys = [rater.key for rater in selection.raters]
     names = dict(experiment.grade_conditions.values_list("grade_condition_id", "pk"))
     exported = csv.DictReader(io.StringIO(b"".join(export_chunks(experiment, "gradings", "csv")).decode(), newline=""))
     scored = sorted((row for row in exported if row["score"]), key=lambda row: int(row["trial_id"]))
     single = ratings_from(
         (row["trial_id"], f"g{names[row['grade_condition_id']]}", float(row["score"])) for row in scored
     )
-    expected = measured(single, raters=keys, pair=(keys[0], keys[1]), judge=None, people=[])
-    assert [(one.name, one.why) for one in found.lines] == [(one.name, one.why) for one in expected.lines]
-    for one, other in zip(found.lines, expected.lines, strict=True):
+    expected = compute_agreement(single, raters=keys, pair=(keys[0], keys[1]), judge=None, people=[])
+    assert [(one.name, one.reason) for one in found.measures] == [(one.name, one.reason) for one in expected.measures]
+    for one, other in zip(found.measures, expected.measures, strict=True):
         if one.estimate is not None:
             assert one.estimate.estimate == pytest.approx(other.estimate.estimate, abs=1e-9), one.name
             assert (one.estimate.units, one.estimate.left_out) == (other.estimate.units, other.estimate.left_out)
     assert found.confusion == expected.confusion
-    for one, other in zip([*found.covered, *found.pairs], [*expected.covered, *expected.pairs], strict=True):
+    for one, other in zip([*found.coverage, *found.pairs], [*expected.coverage, *expected.pairs], strict=True):
         assert numbers(one) == pytest.approx(numbers(other))

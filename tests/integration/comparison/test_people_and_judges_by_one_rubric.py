@@ -5,7 +5,7 @@ from django.core.cache import cache
 from django.http import QueryDict
 
 from grading_app.comparison import unit_counts
-from grading_app.comparison.query import QuestionForm
+from grading_app.comparison.rating_selection import RatingSelectionForm
 from grading_app.models import GradeCondition, Grading
 from grading_app.rating import queues, session
 from grading_app.verdict_history import superseding
@@ -30,14 +30,14 @@ def queue():
     return made
 
 
-def question(queue, query=""):
-    return QuestionForm(QueryDict(query), queue.experiment).question()
+def read_selection(queue, query=""):
+    return RatingSelectionForm(QueryDict(query), queue.experiment).selection()
 
 
 def values(queue, query=""):
-    asked = question(queue, query)
-    labels = {rater.key: rater.label for rater in asked.raters}
-    said = unit_counts.load_frame(asked).kinds.values()
+    selection = read_selection(queue, query)
+    labels = {rater.key: rater.label for rater in selection.raters}
+    said = unit_counts.load_unit_counts(selection).patterns.values()
     return {(labels[rater], value) for kind in said for rater, value in kind.items()}
 
 
@@ -49,14 +49,14 @@ def test_in_total_everybody_is_on_one_scale_without_being_asked(queue):
     total = values(queue)
     assert {(who, value) for who, value in total if "rater" in who} == {("rater 1", 1.0), ("rater 2", 0.75)}
     assert 0.75 in {value for who, value in total if "rater" not in who}
-    assert not question(queue).scales_differ
+    assert not read_selection(queue).scales_differ
 
 
 @pytest.mark.parametrize(("criterion", "said"), [("correct", [1, 1, 1]), ("complete", [1, 0, 0])])
 def test_each_criterion_is_compared_by_itself(queue, criterion, said):
-    asked = question(queue, f"units=criterion:{queue.rubric_id}:{criterion}")
-    assert asked.criterion == criterion
-    assert {rater.kind for rater in asked.raters} == {"judge", "person"}
+    selection = read_selection(queue, f"units=criterion:{queue.rubric_id}:{criterion}")
+    assert selection.criterion == criterion
+    assert {rater.kind for rater in selection.raters} == {"judge", "person"}
     people = {(who, value) for who, value in values(queue, f"units=criterion:{queue.rubric_id}:{criterion}")}
     assert [dict(people)["rater 1"], dict(people)["rater 2"]] == said[:2]
     assert [value for who, value in people if "rater" not in who] == said[2:]
@@ -67,28 +67,28 @@ def test_pages_of_a_criterion_open_and_settle_nothing(queue, client):
     client.force_login(queue.experiment.owner)
     query = f"units=criterion:{queue.rubric_id}:complete"
     page = client.get(f"/experiments/people/agreement/?{query}")
-    assert page.context["compared"].measured.shared == 4
+    assert page.context["result"].report.shared == 4
     assert "Answers, on complete of strict-criteria@1" in page.content.decode()
     (row, *_) = client.get(f"/experiments/people/disagreements/?{query}").context["rows"]
-    assert sorted(side.value for side in row["sides"]) == [0, 0, 1]
+    assert sorted(side.value for side in row["verdicts"]) == [0, 0, 1]
     one = client.get(f"/experiments/people/disagreements/{row['trial'].pk}/?{query}").context
-    assert sorted(side.value for side in one["sides"]) == [0, 0, 1]
+    assert sorted(side.value for side in one["verdicts"]) == [0, 0, 1]
     assert one["forms"] == []
     assert client.get(f"/experiments/people/disagreements/{row['trial'].pk}/").context["forms"]
 
 
 @pytest.mark.slow
 def test_other_units_begin_with_their_own_raters(queue, client):
-    """The choices beside were of those before: somebody who chooses other units has not asked for these raters."""
+    """The choices beside were of those before: somebody who chooses other units has not selection for these raters."""
     client.force_login(queue.experiment.owner)
     other = GradeCondition.objects.create(
         experiment=queue.experiment, grade_condition_id="exact_match--1", scorer="exact_match"
     )
     Grading.objects.create(condition=other, trial=queue.answers.first().trial, score=1, parse_ok=True)
     address = f"/experiments/people/agreement/?units=criterion:{queue.rubric_id}:complete&rater=g{other.pk}"
-    assert client.get(address).context["question"] is None
-    asked = client.get(f"{address}&of=answers").context
-    assert (asked["question"].criterion, len(asked["question"].raters)) == ("complete", 3)
+    assert client.get(address).context["selection"] is None
+    selection = client.get(f"{address}&of=answers").context
+    assert (selection["selection"].criterion, len(selection["selection"].raters)) == ("complete", 3)
     assert f'name="of" value="criterion:{queue.rubric_id}:complete"' in client.get(address).content.decode()
 
 
@@ -96,11 +96,11 @@ def test_other_units_begin_with_their_own_raters(queue, client):
 def test_a_verdict_that_changed_changes_the_page(queue, client):
     client.force_login(queue.experiment.owner)
     address = f"/experiments/people/agreement/?units=criterion:{queue.rubric_id}:complete"
-    before = client.get(address).context["compared"].measured.covered
+    before = client.get(address).context["result"].report.coverage
     rater = queue.assignments.get(number=2)
     session.undo(rater)
     rate_all(rater, 1)
-    after = client.get(address).context["compared"].measured.covered
+    after = client.get(address).context["result"].report.coverage
     assert sum(one.mean for one in after) > sum(one.mean for one in before)
 
 

@@ -5,7 +5,7 @@ from django.core.cache import cache
 from django.http import QueryDict
 
 from grading_app.comparison import unit_counts
-from grading_app.comparison.query import QuestionForm
+from grading_app.comparison.rating_selection import RatingSelectionForm
 from grading_app.models import GradeCondition, Preference
 from grading_app.rating import queues, session
 from grading_app.reports.grader_rows import grade_lines
@@ -55,17 +55,17 @@ def choose(due, wanted):
     return 1 if due.trial.run.condition.model.name == wanted else 2
 
 
-def question(queue, query="units=pairs"):
-    return QuestionForm(QueryDict(query), queue.experiment).question()
+def read_selection(queue, query="units=pairs"):
+    return RatingSelectionForm(QueryDict(query), queue.experiment).selection()
 
 
 def choices(queue, query="units=pairs"):
     """By rater, what was said of the pairs, in the order of the items."""
-    asked = question(queue, query)
-    labels = {rater.key: rater.label for rater in asked.raters}
+    selection = read_selection(queue, query)
+    labels = {rater.key: rater.label for rater in selection.raters}
     found = {}
-    for _, kind, n in sorted(unit_counts.load_frame(asked).lines):
-        for rater, value in unit_counts.load_frame(asked).kinds[kind].items():
+    for _, kind, n in sorted(unit_counts.load_unit_counts(selection).counts):
+        for rater, value in unit_counts.load_unit_counts(selection).patterns[kind].items():
             found.setdefault(labels[rater], []).extend([value] * n)
     return found
 
@@ -83,14 +83,14 @@ def test_the_first_is_of_the_condition_that_is_chosen(queue):
 def test_the_page_measures_them_as_names(queue, client):
     client.force_login(queue.experiment.owner)
     page = client.get(PAGE)
-    measured = page.context["compared"].measured
+    measured = page.context["result"].report
     assert (measured.level, measured.shared) == ("nominal", ITEMS)
-    lines = {line.name: line.estimate for line in measured.lines}
+    lines = {line.name: line.estimate for line in measured.measures}
     assert list(lines) == ["Percent agreement", "Fleiss' kappa", "Krippendorff's alpha, nominal"]
     # Of three pairs of raters on each: 1, 1, 3 and 1 agree.
     assert lines["Percent agreement"].estimate == pytest.approx((1 + 1 + 3 + 1) / 12)
     assert lines["Krippendorff's alpha, nominal"].units == ITEMS
-    against = measured.against
+    against = measured.judge_comparison
     # Mean choice: judge 3.5 of 4, people 0.5, 0.75, 1, 1.
     assert against.bias.estimate == pytest.approx(3.5 / 4 - 3.25 / 4)
     assert (against.slope, against.limits, len(against.standings)) == (None, None, 1)
@@ -101,7 +101,7 @@ def test_the_page_measures_them_as_names(queue, client):
 @pytest.mark.slow
 def test_two_raters_are_crossed_by_the_words_of_their_choices(queue, client):
     client.force_login(queue.experiment.owner)
-    people = [rater.key for rater in question(queue).raters if rater.kind == "person"]
+    people = [rater.key for rater in read_selection(queue).raters if rater.kind == "person"]
     page = client.get(f"{PAGE}&first={people[0]}&second={people[1]}")
     table = page.context["figures"]["confusion"]["table"]
     assert [str(cell) for cell in table.rows_of_text[-1]] == ["first", "1", "1", "2"]
@@ -116,17 +116,21 @@ def test_where_they_differ_is_listed_and_opens_to_both_answers_and_every_verdict
     page = client.get("/experiments/duel/disagreements/?units=pairs")
     assert '<a href="/experiments/duel/agreement/" aria-current="true">' in page.content.decode()
     rows = page.context["rows"]
-    assert [(row["item"].key, row["split"].size) for row in rows] == [("item-0", 1), ("item-1", 0.5), ("item-3", 0.5)]
+    assert [(row["item"].key, row["disagreement"].size) for row in rows] == [
+        ("item-0", 1),
+        ("item-1", 0.5),
+        ("item-3", 0.5),
+    ]
     assert len(rows[0]["answers"]) == 2
-    address = f"/experiments/duel/disagreements/pairs/{rows[2]['split'].unit}/?units=pairs"
+    address = f"/experiments/duel/disagreements/pairs/{rows[2]['disagreement'].unit}/?units=pairs"
     assert address.replace("?units=pairs", "") in page.content.decode()
     one = client.get(address)
-    sides = {side.rater.word: side for side in one.context["sides"]}
+    sides = {side.rater.kind_label: side for side in one.context["verdicts"]}
     assert sides["Judge"].text == "neither"
     assert "Shown first, second: the first. It is short." in sides["Judge"].words
     assert "Shown second, first: the second. It is short." in sides["Judge"].words
-    assert (one.context["place"].place, one.context["place"].of) == (3, 3)
-    assert one.context["place"].previous == rows[1]["split"].unit
+    assert (one.context["position"].position, one.context["position"].total) == (3, 3)
+    assert one.context["position"].previous == rows[1]["disagreement"].unit
 
 
 @pytest.mark.slow
@@ -165,7 +169,7 @@ def test_peoples_wins_stand_beside_judges_and_say_who_is_counted(queue):
 def test_pairs_are_what_the_page_opens_with_where_nothing_else_was_rated(queue, client):
     client.force_login(queue.experiment.owner)
     page = client.get("/experiments/duel/agreement/")
-    assert page.context["question"].in_pairs
+    assert page.context["selection"].in_pairs
     assert '<option value="pairs" selected>' in page.content.decode()
     queue_page = client.get(queue.get_absolute_url()).content.decode()
     assert "Alpha, nominal" in queue_page

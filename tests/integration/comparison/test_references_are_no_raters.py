@@ -62,7 +62,7 @@ def measured(client, study, page="experiment_agreement"):
 @pytest.mark.slow
 def test_six_people_and_a_norm_are_six_people(client, study, drawn):
     page = measured(client, study)
-    against = page.context["compared"].measured.against
+    against = page.context["result"].report.judge_comparison
     text = " ".join(page.content.decode().split())
     assert against.people == PEOPLE
     assert "6 raters</span>" in text
@@ -82,7 +82,7 @@ def test_six_people_and_a_norm_are_six_people(client, study, drawn):
 
 @pytest.mark.slow
 def test_a_norm_does_not_enter_pooled_alpha(client, study, drawn):
-    lines = {line.name: line.estimate for line in measured(client, study).context["compared"].measured.lines}
+    lines = {line.name: line.estimate for line in measured(client, study).context["result"].report.measures}
     found = lines["Krippendorff's alpha, interval"]
     table = np.hstack([drawn["people"], drawn["model"].mean(axis=1, keepdims=True)])
     assert found.raters == PEOPLE + 1
@@ -92,7 +92,7 @@ def test_a_norm_does_not_enter_pooled_alpha(client, study, drawn):
 @pytest.mark.slow
 def test_raters_are_compared_with_the_norm_on_their_own(client, study, drawn):
     page = measured(client, study)
-    lines = page.context["compared"].measured.references
+    lines = page.context["result"].report.references
     assert [(line.rater[0], line.people) for line in lines] == [*[("p", 0)] * PEOPLE, ("c", 0), ("p", PEOPLE)]
     model, mean = lines[-2], lines[-1]
     assert model.bias.estimate == pytest.approx((drawn["model"].mean(axis=1) - drawn["norm"]).mean())
@@ -104,15 +104,15 @@ def test_raters_are_compared_with_the_norm_on_their_own(client, study, drawn):
 
 @pytest.mark.slow
 def test_equal_ratings_are_counted_over_single_answers_and_not_over_their_mean(client, study, drawn):
-    found = measured(client, study).context["compared"].measured
+    found = measured(client, study).context["result"].report
     same = np.mean([drawn["model"][:, [at]] == drawn["people"] for at in range(SAMPLES)])
-    assert found.against.standings[1].judge.estimate == pytest.approx(same)
+    assert found.judge_comparison.standings[1].judge.estimate == pytest.approx(same)
     pair = next(one for one in found.pairs if one.second[0] == "c")
     assert pair.same == pytest.approx((drawn["model"] == drawn["people"][:, [0]]).mean())
     of_means = (drawn["model"].mean(axis=1, keepdims=True) == drawn["people"]).mean()
     assert same > of_means + 0.1
     assert found.confusion is not None  # Of two people. A mean of repetitions has no row of its own.
-    nominal = {line.name: line.estimate for line in found.lines}["Krippendorff's alpha, nominal"]
+    nominal = {line.name: line.estimate for line in found.measures}["Krippendorff's alpha, nominal"]
     table = np.hstack([drawn["people"], drawn["model"][:, [0]]])
     assert nominal.estimate == pytest.approx(krippendorff_alpha(ratings_of(table), "nominal").estimate)
 
@@ -123,9 +123,9 @@ def test_a_norm_does_not_widen_the_range_of_a_disagreement_and_is_shown_beside_i
     for row in rows:
         at = row["item"].position
         ratings = [*drawn["people"][at], drawn["model"][at].mean()]
-        assert row["split"].size == pytest.approx(max(ratings) - min(ratings), abs=1e-5)
-        assert row["split"].n == PEOPLE + 1
-        assert row["sides"][-1].value == pytest.approx(drawn["norm"][at])
+        assert row["disagreement"].size == pytest.approx(max(ratings) - min(ratings), abs=1e-5)
+        assert row["disagreement"].n == PEOPLE + 1
+        assert row["verdicts"][-1].value == pytest.approx(drawn["norm"][at])
 
 
 @pytest.fixture
@@ -142,9 +142,9 @@ def judged():
 
 def test_a_decision_is_no_fifth_rater(client, judged):
     page = measured(client, (judged, ""))
-    found = page.context["compared"].measured
-    assert [one.n for one in found.covered] == [8, 8, 8, 8]
-    assert {line.estimate.raters for line in found.lines if line.estimate} == {4}
+    found = page.context["result"].report
+    assert [one.n for one in found.coverage] == [8, 8, 8, 8]
+    assert {line.estimate.raters for line in found.measures if line.estimate} == {4}
     assert page.context["against"] is None
     assert [line.bias.units for line in found.references] == [1, 1, 1, 1]
     assert "Against adjudicated, 1 to 7" in page.content.decode()
@@ -160,6 +160,8 @@ def test_a_decision_is_no_measure_of_the_results(client, judged):
 def test_a_decision_beside_the_raters_does_not_make_their_range(client, judged):
     page = measured(client, (judged, ""), "experiment_disagreements")
     row = next(row for row in page.context["rows"] if row["trial"].pk == trials_of(judged)[2].pk)
-    assert row["split"].n == 4
-    assert row["split"].size == max(one.value for one in row["sides"][:4]) - min(one.value for one in row["sides"][:4])
-    assert (row["sides"][-1].rater.word, row["sides"][-1].value) == ("Adjudicated", 7)
+    assert row["disagreement"].n == 4
+    assert row["disagreement"].size == max(one.value for one in row["verdicts"][:4]) - min(
+        one.value for one in row["verdicts"][:4]
+    )
+    assert (row["verdicts"][-1].rater.kind_label, row["verdicts"][-1].value) == ("Adjudicated", 7)

@@ -9,8 +9,8 @@ from django.urls import reverse
 
 from evalsite.lib import permissions
 from grading_app.comparison import disagreements, unit_counts
-from grading_app.comparison.query import QuestionForm
-from grading_app.comparison.raters import offered
+from grading_app.comparison.raters import list_raters
+from grading_app.comparison.rating_selection import RatingSelectionForm
 from grading_app.models import Grader, Grading, Panel
 from grading_app.rating import queues, session
 from grading_app.statistics.alpha import krippendorff_alpha
@@ -22,7 +22,7 @@ from tests.factories.gradings import (
     make_gradings,
     make_scale_rubric,
     trials_of,
-    values_in_frame,
+    values_in_counts,
 )
 from tests.factories.queues import make_answer_queue, make_queue, make_rater, rate_all
 
@@ -49,12 +49,12 @@ def opened(client, experiment, query=""):
 
 
 def line(page, name):
-    (found,) = [one for one in page.context["compared"].measured.lines if one.name == name]
+    (found,) = [one for one in page.context["result"].report.measures if one.name == name]
     return found
 
 
-def question(experiment, query=""):
-    return QuestionForm(QueryDict(query), experiment).question()
+def read_selection(experiment, query=""):
+    return RatingSelectionForm(QueryDict(query), experiment).selection()
 
 
 def test_judges_meet_on_the_answers_that_both_graded(client, experiment):
@@ -70,11 +70,11 @@ def test_judges_meet_on_the_answers_that_both_graded(client, experiment):
 def test_a_number_is_that_of_the_pure_measure_on_the_stored_rows(client, experiment):
     page = opened(client, experiment)
     rows = Grading.objects.values_list("trial", "condition", "score")
-    assert all(one.estimate.units == 24 for one in page.context["compared"].measured.lines)
+    assert all(one.estimate.units == 24 for one in page.context["result"].report.measures)
     expected = krippendorff_alpha(ratings_from(rows), "ordinal").estimate
     shown = line(page, "Krippendorff's alpha, ordinal")
     assert shown.estimate.estimate == pytest.approx(expected)
-    assert shown.fits
+    assert shown.suits_scale
     assert (shown.estimate.units, shown.estimate.raters, shown.estimate.clusters) == (24, 2, 12)
 
 
@@ -89,7 +89,7 @@ def test_what_cannot_be_computed_says_why(client, experiment):
     page = opened(client, experiment)
     assert line(page, "Krippendorff's alpha, ratio").estimate is None
     assert "no negative ratings" in page.content.decode()
-    (covered,) = [one for one in page.context["compared"].measured.covered if one.rater == f"g{third.pk}"]
+    (covered,) = [one for one in page.context["result"].report.coverage if one.rater == f"g{third.pk}"]
     assert covered.n == 12
 
 
@@ -113,16 +113,16 @@ def raters_that(experiment, *scores):
 def test_raters_who_never_met_or_all_said_the_same_have_reasons_in_place_of_numbers(client, experiment, scores, why):
     page = opened(client, experiment, raters_that(experiment, *scores))
     assert page.status_code == 200
-    lines = {one.name: one for one in page.context["compared"].measured.lines}
-    assert why in lines["ICC(2,1)"].why
+    lines = {one.name: one for one in page.context["result"].report.measures}
+    assert why in lines["ICC(2,1)"].reason
     assert lines["ICC(2,1)"].estimate.estimate is None
-    assert all(one.why for one in lines.values() if one.estimate is None or one.estimate.estimate is None)
+    assert all(one.reason for one in lines.values() if one.estimate is None or one.estimate.estimate is None)
     assert "nan" not in page.content.decode().lower().split("<main")[1].replace("finan", "")
 
 
 def test_ratings_that_vary_are_never_said_not_to(client, experiment):
     page = opened(client, experiment, raters_that(experiment, lambda trial: 4, lambda trial: 3))
-    assert "divides by is not above zero" in line(page, "Kendall's W").why
+    assert "divides by is not above zero" in line(page, "Kendall's W").reason
 
 
 def test_measures_say_how_many_units_they_use_of_how_many_and_which(client, experiment):
@@ -151,24 +151,24 @@ def test_raters_are_chosen_in_the_address(client, experiment):
     assert page.context["measures"] is None
     assert "Only one rater" in page.content.decode()
     both = opened(client, experiment, f"rater=g{second.pk}&rater=g{first.pk}&first=g{second.pk}&second=g{first.pk}")
-    assert both.context["compared"].measured.confusion.rows == f"g{second.pk}"
+    assert both.context["result"].report.confusion.rows == f"g{second.pk}"
 
 
 @pytest.mark.parametrize("query", ["rater=g999999", "rater=nonsense", "units=items:beauty", "condition=7", "wave=x"])
 def test_an_address_that_asks_for_what_is_not_there_shows_no_number(client, experiment, query):
     page = opened(client, experiment, query)
     assert page.status_code == 200
-    assert page.context["question"] is None
+    assert page.context["selection"] is None
     assert "do not exist" in page.content.decode()
 
 
 def test_a_category_and_a_condition_narrow_what_is_compared(experiment):
-    assert unit_counts.load_frame(question(experiment)).units == 24
-    assert unit_counts.load_frame(question(experiment, "category=odd")).units == 12
+    assert unit_counts.load_unit_counts(read_selection(experiment)).units == 24
+    assert unit_counts.load_unit_counts(read_selection(experiment, "category=odd")).units == 12
     two = make_answered_experiment("second", models=["small", "large"])
     make_gradings(two, "judge-a", lambda trial: 1)
     large = two.conditions.get(model__name="large")
-    assert unit_counts.load_frame(question(two, f"condition={large.pk}")).units == 12
+    assert unit_counts.load_unit_counts(read_selection(two, f"condition={large.pk}")).units == 12
 
 
 def test_calls_of_judges_are_no_answers():
@@ -181,8 +181,8 @@ def test_calls_of_judges_are_no_answers():
     for subject in answered.trials.all():
         fields = factories.answered(answer="7", rating=7)
         verdicts.trials.create(item=subject.item, dimension=subject.dimension, sample_idx=0, subject=subject, **fields)
-    frame = unit_counts.load_frame(question(made, "rater=own"))
-    assert [value for *_, value in values_in_frame(frame)] == [1, 2, 3, 4]
+    counts = unit_counts.load_unit_counts(read_selection(made, "rater=own"))
+    assert [value for *_, value in values_in_counts(counts)] == [1, 2, 3, 4]
 
 
 def test_new_grades_show_at_once(client, experiment):
@@ -197,31 +197,32 @@ def test_a_verdict_that_comes_late_to_an_early_answer_shows_at_once(client, expe
     late = {"trial": early.trial, "condition": judge, "score": early.score, "parse_ok": True}
     with superseding():
         early.delete()
-    assert opened(client, experiment).context["compared"].measured.covered[0].n == 23
+    assert opened(client, experiment).context["result"].report.coverage[0].n == 23
     Grading.objects.create(**late)
-    assert opened(client, experiment).context["compared"].measured.covered[0].n == 24
+    assert opened(client, experiment).context["result"].report.coverage[0].n == 24
 
 
 def test_where_answers_were_rated_in_too_many_ways_those_that_people_rated_stay(experiment, monkeypatch):
-    assert unit_counts.load_frame(question(experiment), most=6).units == 24
-    monkeypatch.setattr(unit_counts, "MOST_KINDS", 3)
+    assert unit_counts.load_unit_counts(read_selection(experiment), most=6).units == 24
+    monkeypatch.setattr(unit_counts, "MOST_PATTERNS", 3)
     settled = make_gradings(experiment, "settled", lambda trial: None, kind="rule")
     chosen = trials_of(experiment)[20:23]
     settled.kind, settled.parameters = "adjudicated", {"scale_min": 1, "scale_max": 7}
     settled.save()
     with superseding():
         Grading.objects.filter(condition=settled, trial__in=chosen).update(score=5, parse_ok=True, parse_error="")
-    frame = unit_counts.load_frame(question(experiment), most=6)
-    assert (frame.units, frame.total) == (6, 24)
-    said = values_in_frame(frame)
+    counts = unit_counts.load_unit_counts(read_selection(experiment), most=6)
+    assert (counts.units, counts.total) == (6, 24)
+    said = values_in_counts(counts)
     assert {item for item, rater, _ in said if rater == f"g{settled.pk}"} == {trial.item_id for trial in chosen}
-    assert values_in_frame(unit_counts.load_frame(question(experiment), most=6)) == said
+    assert values_in_counts(unit_counts.load_unit_counts(read_selection(experiment), most=6)) == said
 
 
 def test_a_part_says_that_it_is_one(client, experiment, monkeypatch):
     monkeypatch.setattr(unit_counts, "MOST_CELLS", 10)
     monkeypatch.setattr(
-        "grading_app.comparison.comparison_cache.load_frame", lambda asked: unit_counts.load_frame(asked, most=6)
+        "grading_app.comparison.agreement_cache.load_unit_counts",
+        lambda selection: unit_counts.load_unit_counts(selection, most=6),
     )
     assert "6 of 24 units are compared" in opened(client, experiment).content.decode()
 
@@ -231,21 +232,21 @@ def test_two_labels_are_compared_as_names_without_an_order(client):
     for name, off in (("exact_match", 0), ("numeric", 1)):
         make_gradings(made, name, lambda trial, off=off: float((trial.item.position + off) % 3 == 0), kind="rule")
     page = opened(client, made)
-    assert page.context["compared"].measured.level == "nominal"
-    assert line(page, "Cohen's kappa").fits
+    assert page.context["result"].report.level == "nominal"
+    assert line(page, "Cohen's kappa").suits_scale
 
 
 @pytest.mark.slow
 def test_without_a_choice_those_of_one_scale_are_compared(client, experiment):
     rule = make_gradings(experiment, "numeric", lambda trial: 1.0, kind="rule")
     page = opened(client, experiment)
-    assert [rater.word for rater in page.context["question"].raters] == ["Judge", "Judge"]
+    assert [rater.kind_label for rater in page.context["selection"].raters] == ["Judge", "Judge"]
     assert "different scales" not in page.content.decode()
     keys = "&".join(f"rater=g{pk}" for pk in experiment.grade_conditions.values_list("pk", flat=True))
     assert "different scales" in opened(client, experiment, keys).content.decode()
     shares = opened(client, experiment, f"{keys}&scale=share")
     assert "different scales" not in shares.content.decode()
-    lowest = {one.rater: one.low for one in shares.context["compared"].measured.covered}
+    lowest = {one.rater: one.low for one in shares.context["result"].report.coverage}
     assert lowest[f"g{rule.pk}"] == 1
     judges = [key for key in lowest if key != f"g{rule.pk}"]
     assert all(lowest[key] == 0 for key in judges)
@@ -255,12 +256,12 @@ def test_scores_as_shares_of_their_scales(experiment):
     rubric = make_scale_rubric("wide", low=0, high=60)
     wide = make_gradings(experiment, "wide-judge", lambda trial: 10.0 * (trial.item.position % 7), rubric=rubric)
     narrow = experiment.grade_conditions.order_by("pk").first()
-    asked = question(experiment, f"rater=g{wide.pk}&rater=g{narrow.pk}&scale=share")
+    selection = read_selection(experiment, f"rater=g{wide.pk}&rater=g{narrow.pk}&scale=share")
     values = {}
-    for unit, rater, value in values_in_frame(unit_counts.load_frame(asked)):
+    for unit, rater, value in values_in_counts(unit_counts.load_unit_counts(selection)):
         values.setdefault(unit, {})[rater] = value
     assert all(one[f"g{wide.pk}"] == pytest.approx(one[f"g{narrow.pk}"]) for one in values.values())
-    assert disagreements.find(asked).splits == []
+    assert disagreements.list_disagreements(selection).disagreements == []
 
 
 def test_a_scale_of_one_point_has_no_shares_and_is_no_error(experiment):
@@ -268,8 +269,8 @@ def test_a_scale_of_one_point_has_no_shares_and_is_no_error(experiment):
     flat = make_gradings(
         experiment, "flat", lambda trial: 1.0, rubric=make_scale_rubric("flat", kind="label", labels=same)
     )
-    asked = question(experiment, f"rater=g{flat.pk}&scale=share")
-    assert {value for _, _, value in values_in_frame(unit_counts.load_frame(asked))} == {0}
+    selection = read_selection(experiment, f"rater=g{flat.pk}&scale=share")
+    assert {value for _, _, value in values_in_counts(unit_counts.load_unit_counts(selection))} == {0}
 
 
 def test_a_panel_has_the_scale_of_its_members(experiment):
@@ -281,7 +282,7 @@ def test_a_panel_has_the_scale_of_its_members(experiment):
     condition = make_gradings(experiment, "panel", lambda trial: 3.0, kind="panel")
     condition.panel = panel
     condition.save()
-    (offer,) = [rater for rater in offered(experiment, "answers") if rater.kind == "panel"]
+    (offer,) = [rater for rater in list_raters(experiment, "answers") if rater.kind == "panel"]
     assert (offer.label, str(offer.scale)) == ("panel three", "1 to 9")
 
 
@@ -303,7 +304,7 @@ def test_ratings_by_people_show_at_once_taken_back_or_excluded(client):
     query = f"rater=q{queue.pk}-{queue.dimensions.get().pk}"
 
     def counts():
-        return [one.n for one in opened(client, queue.experiment, query).context["compared"].measured.covered]
+        return [one.n for one in opened(client, queue.experiment, query).context["result"].report.coverage]
 
     assert counts() == [12, 12]
     session.undo(second)
@@ -326,14 +327,14 @@ def test_people_meet_models_and_norms_on_items(client):
     condition = run.condition_id
     page = opened(client, made, f"units=items:valence&rater=q{queue.pk}-{valence.pk}&rater=c{condition}&rater=norm")
     text = page.content.decode()
-    assert [rater.key[0] for rater in page.context["question"].raters] == ["p", "p", "c"]
+    assert [rater.key[0] for rater in page.context["selection"].raters] == ["p", "p", "c"]
     assert "against people" in text
     assert page.context["roles"].judge.key == f"c{condition}"
-    against = page.context["compared"].measured.against
+    against = page.context["result"].report.judge_comparison
     assert against.people == 2
     assert against.bias.estimate == pytest.approx(sum(_excess(at) for at in range(14)) / 14)
     single = opened(client, made, f"units=items:valence&rater=norm&rater=s{condition}")
-    (found,) = single.context["compared"].measured.references
+    (found,) = single.context["result"].report.references
     assert found.concordance.estimate == pytest.approx(1)
 
 
@@ -352,8 +353,8 @@ def test_ratings_that_do_not_count_are_not_compared(client):
     rate_all(stays)
     rate_all(goes)
     type(goes).objects.filter(pk=goes.pk).update(excluded_at="2026-01-01T00:00Z")
-    frame = unit_counts.load_frame(question(made, f"units=items:valence&rater=q{queue.pk}-{valence.pk}"))
-    assert [rater for _, rater, _ in values_in_frame(frame)] == 4 * [f"p{stays.pk}-{valence.pk}"]
+    counts = unit_counts.load_unit_counts(read_selection(made, f"units=items:valence&rater=q{queue.pk}-{valence.pk}"))
+    assert [rater for _, rater, _ in values_in_counts(counts)] == 4 * [f"p{stays.pk}-{valence.pk}"]
 
 
 @pytest.mark.slow
@@ -394,9 +395,9 @@ def test_the_number_of_queries_does_not_grow_with_raters(client, experiment):
             make_gradings(
                 experiment, "judge-" + "x" * (number + 3), lambda trial, number=number: (trial.pk + number) % 7
             )
-        with CaptureQueriesContext(connection) as asked:
+        with CaptureQueriesContext(connection) as selection:
             assert client.get(reverse("experiment_agreement", args=["pilot"])).status_code == 200
-        return len(asked)
+        return len(selection)
 
     queries_with(range(1))  # The first visit of a process also looks up what Django then remembers.
     assert queries_with(range(1, 3)) == queries_with(range(3, 8)) <= 26

@@ -1,4 +1,4 @@
-"""The question of an agreement page: raters and units, read from an address. The address holds every choice."""
+"""The selected ratings of an agreement page: raters and units, read from an address that holds every choice."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from grading_app.comparison.raters import (
     CRITERION,
     PAIRS,
     Rater,
-    criterion_of,
-    expanded,
-    offered,
-    unit_choices,
+    expand_groups,
+    list_raters,
+    list_unit_choices,
+    parse_criterion,
 )
 from runs_app.models import Experiment
 
 MOST_RATERS = 1_000
 # Choices that do not apply to other units. The parameter `of` names the units they were made for.
-OF_UNITS = ("rater", "condition", "dimension")
-FIRST_CHOICE = 6  # The number of raters that are compared by default, besides references.
+UNIT_FIELDS = ("rater", "condition", "dimension")
+DEFAULT_RATERS = 6  # The number of raters that are compared by default, besides references.
 MOST_REPETITIONS = 20  # Single ratings of a model and an item that are read to count equal ratings.
 
 
 @dataclass(frozen=True)
-class Question:
+class RatingSelection:
     """The raters to compare, and the units.
 
     `chosen` may hold groups; in `raters` they are expanded to people. `references` are compared with the raters, not
@@ -41,18 +41,18 @@ class Question:
     units: str
     chosen: list[Rater]
     raters: list[Rater]
-    narrowed: Mapping[str, Any]  # wave, condition, dimension: keys; category: a text. None or "" for all.
+    filters: Mapping[str, Any]  # wave, condition, dimension: keys; category: a text. None or "" for all.
     as_shares: bool = False  # Rescale each value to its rater's scale: 0 is the low end, 1 is the high end.
-    unheard: int = 0  # The number of people beyond the limit of one comparison.
+    n_left_out: int = 0  # The number of people beyond the limit of one comparison.
     references: tuple[Rater, ...] = ()
     repetitions: int = 0
 
     @property
-    def on_answers(self) -> bool:
-        return on_answers(self.units)
+    def covers_answers(self) -> bool:
+        return covers_answers(self.units)
 
     @property
-    def everyone(self) -> list[Rater]:
+    def all_raters(self) -> list[Rater]:
         """The raters and the references."""
         return [*self.raters, *self.references]
 
@@ -73,14 +73,14 @@ class Question:
     @property
     def criterion(self) -> str:
         """The criterion on which answers are compared; "" for the whole score."""
-        return criterion_of(self.units)[1] if self.units.startswith(CRITERION) else ""
+        return parse_criterion(self.units)[1] if self.units.startswith(CRITERION) else ""
 
     @property
-    def content(self) -> list[Any]:
-        """The values that identify this question, for a cache key."""
+    def key_parts(self) -> list[Any]:
+        """The values that identify this selection, for a cache key."""
         keys = [rater.key for rater in self.chosen]
-        people = [rater.key for rater in self.everyone]
-        return [self.experiment.pk, self.units, keys, people, dict(self.narrowed), self.as_shares]
+        people = [rater.key for rater in self.all_raters]
+        return [self.experiment.pk, self.units, keys, people, dict(self.filters), self.as_shares]
 
     @property
     def scale(self) -> tuple[float, float] | None:
@@ -93,19 +93,19 @@ class Question:
     @property
     def scales_differ(self) -> bool:
         """True if the raters' scales differ, so that equal values mean different things."""
-        ends = {rater.scale.ends if rater.scale else None for rater in self.everyone}
+        ends = {rater.scale.ends if rater.scale else None for rater in self.all_raters}
         return len(ends) > 1 and not self.as_shares
 
 
-def on_answers(units: str) -> bool:
+def covers_answers(units: str) -> bool:
     return units == ANSWERS or units.startswith(CRITERION)
 
 
-def _rated(experiment: Experiment, units: list[str], enough: int) -> tuple[str, list[Rater]]:
+def _choose_units(experiment: Experiment, units: list[str], enough: int) -> tuple[str, list[Rater]]:
     """Return the first of these units with enough raters, and its raters; or else the first with any rater."""
     alone: tuple[str, list[Rater]] | None = None
     for name in units:
-        raters = offered(experiment, name)
+        raters = list_raters(experiment, name)
         if len(raters) >= enough:
             return name, raters
         if raters and alone is None:
@@ -113,7 +113,7 @@ def _rated(experiment: Experiment, units: list[str], enough: int) -> tuple[str, 
     return alone or (units[0], [])
 
 
-class QuestionForm(forms.Form):
+class RatingSelectionForm(forms.Form):
     """The choices that this experiment offers. Any other value in an address is an error."""
 
     units = forms.ChoiceField(label="Unit", required=False)
@@ -127,78 +127,84 @@ class QuestionForm(forms.Form):
     )
 
     def __init__(self, data: QueryDict, experiment: Experiment) -> None:
-        units = unit_choices(experiment)
+        units = list_unit_choices(experiment)
         wanted = str(data.get("units", ""))
-        named = [wanted] if wanted in dict(units) else [name for name, _ in units]
+        candidates = [wanted] if wanted in dict(units) else [name for name, _ in units]
         self.experiment = experiment
-        self.rated, self.offered = _rated(experiment, named, enough=1 if data.getlist("rater") else 2)
-        asked = data.copy()
-        if asked.get("of", wanted) != wanted:
-            for name in OF_UNITS:
-                asked.setlist(name, [])
-        asked["units"] = wanted or self.rated
-        super().__init__(asked)
-        self._choices("units", units)
-        self._choices("rater", [(rater.key, rater.label) for rater in self.offered])
-        self._of_answers()
+        self.rated_units, self.offered_raters = _choose_units(
+            experiment, candidates, enough=1 if data.getlist("rater") else 2
+        )
+        parameters = data.copy()
+        if parameters.get("of", wanted) != wanted:
+            for name in UNIT_FIELDS:
+                parameters.setlist(name, [])
+        parameters["units"] = wanted or self.rated_units
+        super().__init__(parameters)
+        self._set_choices("units", units)
+        self._set_choices("rater", [(rater.key, rater.label) for rater in self.offered_raters])
+        self._set_answer_choices()
 
-    def _of_answers(self) -> None:
-        """Set the choices of the fields that narrow answers."""
+    def _set_answer_choices(self) -> None:
+        """Set the choices of the fields that filter answers."""
         conditions = self.experiment.conditions.filter(stage="generate").select_related("model", "prompt", "sampler")
-        of_answers = on_answers(self.rated) or self.rated == PAIRS
+        of_answers = covers_answers(self.rated_units) or self.rated_units == PAIRS
         dimensions = self.experiment.dimensions.values_list("pk", "name") if of_answers else []
-        narrowing = {
+        choices_by_field = {
             "condition": [(one.pk, one.label) for one in conditions] if of_answers else [],
             "wave": [(wave.pk, str(wave)) for wave in self.experiment.waves.all()],
             "dimension": list(dimensions),
         }
-        for name, choices in narrowing.items():
-            self._choices(name, [("", "All"), *choices])
-        if self.rated == PAIRS:
+        for name, choices in choices_by_field.items():
+            self._set_choices(name, [("", "All"), *choices])
+        if self.rated_units == PAIRS:
             self.fields["condition"].label = "The first is of"
 
-    def _choices(self, name: str, choices: list[Any]) -> None:
+    def _set_choices(self, name: str, choices: list[Any]) -> None:
         field: Any = self.fields[name]
         field.choices = choices
 
     @property
-    def narrowing(self) -> list[Any]:
-        """The bound fields that narrow the rated units and leave a choice, for the page."""
+    def filter_fields(self) -> list[Any]:
+        """The bound fields that filter the rated units and leave a choice, for the page."""
         fields: Any = self.fields
         choices = [name for name in ("condition", "wave", "dimension") if len(fields[name].choices) > 2]
-        scale = () if self.rated == PAIRS else ("scale",)
+        scale = () if self.rated_units == PAIRS else ("scale",)
         return [self[name] for name in (*choices, "category", *scale)]
 
-    def question(self) -> Question | None:
-        """Return the question; None if the address asks for something that does not exist."""
+    def selection(self) -> RatingSelection | None:
+        """Return the selection; None if the address asks for something that does not exist."""
         if not self.is_valid():
             return None
         wanted = self.cleaned_data["rater"]
-        chosen = [rater for rater in self.offered if rater.key in wanted] if wanted else self._first_choice()
-        narrowed = {name: self.cleaned_data.get(name) for name in ("wave", "condition", "dimension", "category")}
+        chosen = (
+            [rater for rater in self.offered_raters if rater.key in wanted] if wanted else self._choose_default_raters()
+        )
+        filters = {name: self.cleaned_data.get(name) for name in ("wave", "condition", "dimension", "category")}
         as_shares = self.cleaned_data["scale"] == "share"
-        raters = expanded([rater for rater in chosen if not rater.is_reference])
-        heard, unheard = raters[:MOST_RATERS], len(raters[MOST_RATERS:])
+        raters = expand_groups([rater for rater in chosen if not rater.is_reference])
+        compared, n_left_out = raters[:MOST_RATERS], len(raters[MOST_RATERS:])
         references = tuple(rater for rater in chosen if rater.is_reference)
-        repetitions = self._repetitions(narrowed) if any(rater.key[0] == "c" for rater in heard) else 0
-        return Question(
-            self.experiment, self.rated, chosen, heard, narrowed, as_shares, unheard, references, repetitions
+        repetitions = self._count_repetitions(filters) if any(rater.key[0] == "c" for rater in compared) else 0
+        return RatingSelection(
+            self.experiment, self.rated_units, chosen, compared, filters, as_shares, n_left_out, references, repetitions
         )
 
-    def _repetitions(self, narrowed: Mapping[str, Any]) -> int:
+    def _count_repetitions(self, filters: Mapping[str, Any]) -> int:
         """Return how many single ratings a model's mean may have, up to a limit; 0 if it has one."""
-        waves = 1 if narrowed.get("wave") else self.experiment.waves.count()
+        waves = 1 if filters.get("wave") else self.experiment.waves.count()
         repetitions = self.experiment.samples * waves
         return min(repetitions, MOST_REPETITIONS) if repetitions > 1 else 0
 
-    def _first_choice(self) -> list[Rater]:
+    def _choose_default_raters(self) -> list[Rater]:
         """Return the first raters of the most common scale, and the references on it.
 
         A first rating of a model is included only on request.
         """
-        raters = [rater for rater in self.offered if not rater.key.startswith("s") and not rater.is_reference]
+        raters = [rater for rater in self.offered_raters if not rater.key.startswith("s") and not rater.is_reference]
         scales = Counter(rater.scale.ends if rater.scale else None for rater in raters)
-        commonest = scales.most_common(1)[0][0] if scales else None
-        first = [rater for rater in raters if (rater.scale.ends if rater.scale else None) == commonest][:FIRST_CHOICE]
-        references = [rater for rater in self.offered if rater.is_reference and rater.scale]
-        return [*first, *(rater for rater in references if rater.scale and rater.scale.ends == commonest)]
+        most_common = scales.most_common(1)[0][0] if scales else None
+        first = [rater for rater in raters if (rater.scale.ends if rater.scale else None) == most_common][
+            :DEFAULT_RATERS
+        ]
+        references = [rater for rater in self.offered_raters if rater.is_reference and rater.scale]
+        return [*first, *(rater for rater in references if rater.scale and rater.scale.ends == most_common)]

@@ -24,7 +24,7 @@ MANY_PLACES = 1500
 
 
 @dataclass(frozen=True)
-class Picture:
+class RaterPlot:
     """One figure of the agreement page, with its size, its table and its texts."""
 
     name: str
@@ -36,16 +36,16 @@ class Picture:
     alt: str
 
 
-def differences(limits: LimitsOfAgreement, judge: str, width: int) -> Picture:
+def plot_differences(limits: LimitsOfAgreement, judge: str, width: int) -> RaterPlot:
     """Return the plot of judge minus people over the mean of both, with the limits of agreement."""
-    grid = _plain_grid(width, 240)
+    grid = _make_plain_grid(width, 240)
     rows = [
         ("Upper limit", number(limits.high.estimate), interval(limits.high.low, limits.high.high)),
         ("Mean difference", number(limits.mean), ""),
         ("Lower limit", number(limits.low.estimate), interval(limits.low.low, limits.low.high)),
     ]
     n, note = sum(limits.times), coverage_note(limits.low.formula, limits.low.clusters)
-    return Picture(
+    return RaterPlot(
         "differences",
         f"{judge} less people",
         (grid.width, grid.height),
@@ -60,18 +60,18 @@ def differences(limits: LimitsOfAgreement, judge: str, width: int) -> Picture:
     )
 
 
-def confusion(
+def plot_confusion(
     matrix: ConfusionMatrix, names: tuple[str, str], width: int, words: Mapping[float, str] | None = None
-) -> Picture:
+) -> RaterPlot:
     """Return the plot of the confusion matrix. Rows: the first rater; columns: the second. Shade: the share of the row.
 
     words: the names of the categories, if they have names.
     """
-    grid = _square_grid(len(matrix.categories), width)
-    categories = [category_text(category, words or {}) for category in matrix.categories]
+    grid = _make_square_grid(len(matrix.categories), width)
+    categories = [format_category(category, words or {}) for category in matrix.categories]
     rows = [(name, *map(str, row)) for name, row in zip(categories, matrix.counts, strict=True)]
     share = 100 * matrix.agreed / matrix.units if matrix.units else 0
-    return Picture(
+    return RaterPlot(
         "confusion",
         "Two raters crossed",
         (grid.width, grid.height),
@@ -83,15 +83,15 @@ def confusion(
     )
 
 
-def category_text(category: str | float, words: Mapping[float, str]) -> str:
+def format_category(category: str | float, words: Mapping[float, str]) -> str:
     return category if isinstance(category, str) else words.get(category) or f"{category:g}"
 
 
-def _plain_grid(width: int, height: int) -> plot_style.Grid:
+def _make_plain_grid(width: int, height: int) -> plot_style.Grid:
     return plot_style.Grid(1, 1, width, panel_height=height, left=48, right=96, top=14, bottom=44)
 
 
-def _square_grid(categories: int, width: int) -> plot_style.Grid:
+def _make_square_grid(categories: int, width: int) -> plot_style.Grid:
     side = min(width - 96, max(232, 44 * categories))
     return plot_style.Grid(1, 1, side + 96, panel_height=side, left=84, right=12, top=34, bottom=30)
 
@@ -111,13 +111,13 @@ def _draw_differences(limits: LimitsOfAgreement, grid: plot_style.Grid) -> Figur
     lines = ((limits.high.estimate, "upper"), (limits.mean, "mean"), (limits.low.estimate, "lower"))
     for value, name in lines:
         if value is not None:
-            _level(axis, value, f"{name} {number(value)}", dashed=name != "mean")
+            _draw_level(axis, value, f"{name} {number(value)}", dashed=name != "mean")
     axis.set_xlabel("Mean of judge and people", fontsize=plot_style.SMALL, color=plot_style.MUTED)
     axis.set_ylabel("Judge less people", fontsize=plot_style.SMALL, color=plot_style.MUTED)
     return figure
 
 
-def _level(axis: Axes, value: float, text: str, *, dashed: bool) -> None:
+def _draw_level(axis: Axes, value: float, text: str, *, dashed: bool) -> None:
     style: dict[str, Any] = {"dashes": (4, 3)} if dashed else {}
     axis.axhline(value, color=plot_style.HUMAN, linewidth=1.25 * plot_style.PIXEL, zorder=1, **style)
     axis.annotate(
@@ -134,7 +134,7 @@ def _draw_confusion(
     n = len(categories)
     for at, row in enumerate(matrix.counts):
         for column, count in enumerate(row):
-            _cell(axis, (column, n - 1 - at), count, sum(row))
+            _draw_cell(axis, (column, n - 1 - at), count, sum(row))
     axis.set(xlim=(0, n), ylim=(0, n))
     axis.set_xticks([at + 0.5 for at in range(n)], [plot_style.shortened(text, 84) for text in categories])
     axis.set_yticks([n - at - 0.5 for at in range(n)], [plot_style.shortened(text, 60) for text in categories])
@@ -145,7 +145,7 @@ def _draw_confusion(
     return figure
 
 
-def _cell(axis: Axes, place: tuple[float, float], count: int, in_row: int) -> None:
+def _draw_cell(axis: Axes, place: tuple[float, float], count: int, in_row: int) -> None:
     """Draw one cell. The shade stays light enough for its number to be readable in both themes."""
     from matplotlib.patches import Rectangle
 
