@@ -141,8 +141,8 @@ def test_the_page_opens_on_units_that_two_raters_rated(client):
     )
     for run in factories.make_runs(made):
         factories.plan_trials(run, answer=lambda item, *_: {"answer": "2", "rating": 1 + item.position % 4})
-    assert opened(client, made).context["question"].units == "items:valence"
-    assert opened(client, made, "rater=own").context["question"].units == "answers"
+    assert opened(client, made).context["selection"].units == "items:valence"
+    assert opened(client, made, "rater=own").context["selection"].units == "answers"
 
 
 def test_raters_are_chosen_in_the_address(client, experiment):
