@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from django.db.models import Q
@@ -18,7 +18,7 @@ from evalsite.lib.web.long_text import text_file
 from runs_app import trial_pagination
 from runs_app.annotations import annotations_of_trials
 from runs_app.filters import TrialFilter
-from runs_app.models import Experiment, Run, Trial
+from runs_app.models import Condition, Experiment, Run, Trial
 from runs_app.monitoring.progress import Totals, find_experiment_state
 from runs_app.prompt_preview import rebuild_turns
 from runs_app.same_item import list_same_item
@@ -166,7 +166,6 @@ def trial_detail(request: HttpRequest, pk: int) -> HttpResponse:
         "former": _former_verdicts(trial),
         "preferences": _preferences(trial),
         "query": _without_cursors(request),
-        "same_item": _same_item(request, trial),
         "elsewhere": list_same_item(request.user, trial),
         **_neighbours(request, trial),
         **panel_context(request, trial),
@@ -276,25 +275,27 @@ def _links(request: HttpRequest, page: trial_pagination.Page) -> dict[str, str]:
     }
 
 
-def _neighbours(request: HttpRequest, trial: Trial) -> dict[str, int | None]:
-    """Return the trials beside this one in the list under the same filter and order."""
+def _neighbours(request: HttpRequest, trial: Trial) -> dict[str, Any]:
+    """Return the trials beside this one in the list under the same filter and order; of them, those of its item."""
     filter_ = TrialFilter(request.GET, request=request)
     search = filter_.search
     graders = _graders(trial.run.experiment) if "score_" in request.GET.get("sort", "") else []
     is_small = bool(request.GET.get("sort")) and search is not None and count_matches(search)[1] <= MOST_SORTED
-    return Listing.of(request, search, graders, sorts_all=is_small).beside(trial)
+    listing = Listing.of(request, search, graders, sorts_all=is_small)
+    of_item = replace(listing, search=_of_same_item(search, trial, filter_) if search is not None else None)
+    return {
+        **listing.beside(trial),
+        "same_item": of_item.beside(trial),
+        "is_filtered": any(name in filter_.form.fields and value for name, value in request.GET.items()),
+    }
 
 
-def _same_item(request: HttpRequest, trial: Trial) -> dict[str, int | None]:
-    """The trials around this one that ask the same of the same item: its repetitions, then other conditions."""
-    runs = Run.objects.visible_to(request.user).filter(
-        experiment=trial.run.experiment_id, condition__stage=trial.run.condition.stage
-    )
-    return _beside(trial_pagination.Search(runs, items=[trial.item_id], rest=Q(dimension=trial.dimension_id)), trial)
-
-
-def _beside(search: trial_pagination.Search, trial: Trial) -> dict[str, int | None]:
-    """Keys of the next and the previous trial of a search, by index."""
-    after = trial_pagination.find(search, after=trial.pk, size=1).keys
-    before = trial_pagination.find(search, before=trial.pk, size=1).keys
-    return {"next": after[0] if after else None, "previous": before[0] if before else None}
+def _of_same_item(search: trial_pagination.Search, trial: Trial, filter_: TrialFilter) -> trial_pagination.Search:
+    """Return the search among the trials that ask the same of the same item: repetitions and other conditions."""
+    stage = trial.run.condition.stage
+    runs = search.runs
+    if stage != Condition.Stage.GENERATE and not {"run", "condition"} & set(filter_.form.changed_data):
+        runs = Run.objects.visible_to(filter_.request.user)  # Only a named run lists a judge's calls.
+    runs = runs.filter(experiment=trial.run.experiment_id, condition__stage=stage)
+    items = [trial.item_id] if search.items is None or trial.item_id in search.items else []
+    return replace(search, runs=runs, items=items, rest=search.rest & Q(dimension=trial.dimension_id))

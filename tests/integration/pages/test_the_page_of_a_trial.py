@@ -70,3 +70,51 @@ def test_many_repetitions_add_no_query(answered, people, as_):
             client.get(reverse("trial_detail", args=[trial.pk]))
         counts.append(len(queries))
     assert counts[0] == counts[1]
+
+
+def same_item(client, trial, query=""):
+    page = client.get(reverse("trial_detail", args=[trial.pk]) + query)
+    return page.context["same_item"]["previous"], page.context["same_item"]["next"]
+
+
+def test_brackets_lead_to_trials_of_the_item_under_the_filter_of_the_list(answered, as_):
+    client, runs = as_("owner"), list(answered.runs.order_by("pk"))
+    first, second, third = runs[0].trials.filter(item__position=0).order_by("sample_idx")
+    of_other = list(runs[1].trials.filter(item__position=0).order_by("pk").values_list("pk", flat=True))
+    assert same_item(client, second) == (first.pk, third.pk)
+    assert same_item(client, third) == (second.pk, of_other[0]), "without a filter, other conditions follow"
+    assert same_item(client, third, f"?run={runs[0].pk}") == (second.pk, None)
+    assert same_item(client, third, f"?experiment=sums&condition={runs[0].condition_id}") == (second.pk, None)
+    assert same_item(client, third, "?experiment=sums&scorer=numeric&score=1") == (second.pk, of_other[1])
+    assert same_item(client, second, "?item=no-such-item") == (None, None)
+    assert same_item(client, second, "?status=failed") == (None, None)
+    assert same_item(client, second, "?score=much") == (None, None), "the list is empty too"
+
+
+def test_brackets_follow_the_order_of_the_list(answered, as_):
+    run = answered.runs.order_by("pk").first()
+    first, second, third = run.trials.filter(item__position=0).order_by("sample_idx")
+    assert same_item(as_("owner"), second, f"?run={run.pk}&sort=-id") == (third.pk, first.pk)
+    assert same_item(as_("owner"), second, f"?run={run.pk}&sort=-sample_idx") == (third.pk, first.pk)
+
+
+def test_the_page_says_that_its_keys_keep_to_the_filter(answered, as_):
+    address = reverse("trial_detail", args=[answered.runs.order_by("pk").first().trials.first().pk])
+    assert "repetitions and conditions under the filter of the list" in page_text(
+        as_("owner").get(f"{address}?status=done")
+    )
+    plain = page_text(as_("owner").get(address))
+    assert "repetitions and conditions under the filter" not in plain
+    assert "next, previous of the same item under that filter" in plain
+
+
+def test_a_judges_call_leads_to_other_calls_about_the_item(answered, as_):
+    condition = answered.runs.first().condition
+    judged = type(condition).objects.create(
+        experiment=answered, condition_id="judge", stage="judge", model=condition.model, prompt=condition.prompt,
+        sampler=condition.sampler, content=condition.content,
+    )  # fmt: skip
+    run = answered.runs.create(condition=judged, wave=answered.runs.first().wave, status="done")
+    subject = answered.runs.first().trials.first()
+    calls = [run.trials.create(item=subject.item, subject=subject, sample_idx=index) for index in range(2)]
+    assert same_item(as_("owner"), calls[0]) == (None, calls[1].pk)

@@ -38,7 +38,7 @@ def test_keys_lead_through_the_list_and_through_one_item(trials, owner, visitor)
     page.keyboard.press("[")
     at(page, trials[0])
     page.keyboard.press("?")
-    expect(page.get_by_role("dialog")).to_contain_text("On a trial: next, previous of the same item")
+    expect(page.get_by_role("dialog")).to_contain_text("On a trial: next, previous of the same item under that filter")
 
 
 def leads_away(page, key):
