@@ -22,6 +22,7 @@ from runs_app.models import Condition, Experiment, Run, Trial
 from runs_app.monitoring.progress import Totals, find_experiment_state
 from runs_app.prompt_preview import rebuild_turns
 from runs_app.same_item import list_same_item
+from runs_app.sort_limits import suggest_narrower
 from runs_app.tables import AttemptTable
 from runs_app.trial_order import (
     MOST_SORTED,
@@ -77,7 +78,9 @@ def trial_list(request: HttpRequest) -> HttpResponse:
         "kept_parameters": [(name, value) for name, values in request.GET.lists() for value in values if value
                             and name not in (*CURSORS, "column")],
         "experiment": experiment,
+        **_sort_limit(request, listing, experiment, graders),
     }  # fmt: skip
+    context["unsorted"] = dict(table.offered).get(context.pop("unsorted_name", ""), "")
     if experiment and totals:
         context["state"] = find_experiment_state(experiment, totals)
     return render(request, "runs_app/trial_list.html", context)
@@ -124,6 +127,25 @@ class Listing:
             pages = [find(self.search, size=1, **{name: trial.pk}) for name in CURSORS]
         after, before = (page.keys for page in pages)
         return {"next": after[0] if after else None, "previous": before[0] if before else None}
+
+
+def _sort_limit(
+    request: HttpRequest, listing: Listing, experiment: Experiment | None, graders: list[Any]
+) -> dict[str, Any]:
+    """Return what to narrow if too many trials match for some orders, and the column that the address asks for."""
+    if listing.search is None or listing.sorts_all:
+        return {}
+    asked = read_order(request.GET.get("sort", ""), [grader.pk for grader in graders])
+    found = suggest_narrower(listing.search, experiment)
+    query = request.GET.copy()
+    narrower = []
+    for one in found:
+        changed = query.copy()
+        for name in CURSORS:
+            changed.pop(name, None)
+        changed[one.parameter] = one.value
+        narrower.append({"label": one.label, "trials": one.trials, "query": changed.urlencode()})
+    return {"unsorted_name": asked.name if asked and not asked.is_indexed else "", "narrower": narrower}
 
 
 def _graders(experiment: Experiment) -> list[Any]:

@@ -119,11 +119,32 @@ def test_an_order_without_an_index_is_offered_for_few_trials_only(sums, as_, mon
     response = as_("owner").get(f"{ADDRESS}?experiment=sums&sort=rating")
     assert response.context["page"].keys == sorted(response.context["page"].keys)
     text = page_text(response)
-    assert "Filter to at most 10 to sort" in text
+    assert "Not sorted by Rating." in text
+    assert "other columns sort at most 10 trials" in text
     assert "sort=-rating" not in text
     assert "sort=item" in text
     by_item = as_("owner").get(f"{ADDRESS}?experiment=sums&sort=-item").context["page"].keys
     assert by_item == by(list(Trial.objects.all()), VALUES["item"], descending=True)
+
+
+def test_a_list_too_large_for_an_order_says_which_filters_make_it_small_enough(sums, as_, monkeypatch):
+    monkeypatch.setattr("runs_app.views.trials.MOST_SORTED", 12)
+    monkeypatch.setattr(trial_order, "MOST_SORTED", 12)
+    client = as_("owner")
+    response = client.get(f"{ADDRESS}?experiment=sums&sort=-cost_usd&after=3")
+    offered = [(one["label"].split(" / ")[0], one["trials"]) for one in response.context["narrower"]]
+    assert offered == [("Failed", 2), ("a", 12), ("b", 12)]
+    for one in response.context["narrower"]:
+        assert f'href="?{one["query"].replace("&", "&amp;")}"' in response.content.decode()
+        narrowed = client.get(f"{ADDRESS}?{one['query']}")
+        assert narrowed.context["page"].keys == by(
+            list(Trial.objects.filter(pk__in=narrowed.context["page"].keys)), VALUES["cost_usd"], descending=True
+        )
+        assert len(narrowed.context["page"].keys) == one["trials"]
+        assert "narrower" not in narrowed.context
+    of_all = client.get(f"{ADDRESS}?sort=item")
+    assert of_all.context["unsorted"] == ""
+    assert [one["label"] for one in of_all.context["narrower"]] == ["Failed"]
 
 
 @pytest.mark.slow
