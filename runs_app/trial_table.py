@@ -42,12 +42,9 @@ class ScoreColumn(tables.Column):
             return number_format.MISSING
         if grading.score is None:
             return format_html('<span class="muted">{}</span>', grading.parse_error)
-        text = number_format.format_score(grading.score)
-        if self.grader.kind == "rule":
-            text = {0: "✗ wrong", 1: "✓ right"}.get(grading.score, text)
-        if grading.score_raw == text:
-            return text
-        return format_html('{} <span class="mono muted">{}</span>', text, grading.score_raw[:40])
+        if not grading.is_read_text_shown:
+            return str(grading.score_text)
+        return format_html('{} <span class="mono muted">{}</span>', grading.score_text, grading.score_raw[:40])
 
 
 class TrialTable(tables.Table):

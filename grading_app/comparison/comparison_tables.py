@@ -16,7 +16,7 @@ LEVEL = 0.05
 TESTS = {
     "sign flips": "Exact sign-flip test of the items' differences.",
     "paired t": "Paired t-test of the items' differences.",
-    "McNemar": "McNemar's score test, which Tango's interval inverts.",
+    "McNemar's score test": "McNemar's score test, which Tango's interval inverts.",
 }
 
 
@@ -142,7 +142,7 @@ def _make_two_by_two_table(found: TwoByTwo, names: tuple[str, str], address_of: 
         rows,
         formula="Odds ratio: only B right over only A right, with Clopper and Pearson's 95 % interval.",
         test="McNemar's exact test.",
-        sentence=f"McNemar's exact p {p if p.startswith('<') else f'= {p}'}, odds ratio {ratio}, "
+        sentence=f"McNemar's exact test: p {p if p.startswith('<') else f'= {p}'}, odds ratio {ratio}, "
         f"95 % interval {statistic_format.number(found.low)} to {high}.",
         notes=["Items with one answer on both sides.", f"B: {names[1]}."],
         links=[

@@ -10,6 +10,7 @@ from django.db import models
 from django.db.models.functions import Now
 
 from evalsite.lib.choice_constraints import constrain_choices
+from evalsite.lib.text.number_format import format_score
 from grading_app.models.rubrics import Grader, Panel, Rubric
 from grading_app.models.scales import Scale
 from runs_app.models import Condition, Experiment, Trial
@@ -154,6 +155,20 @@ class Grading(models.Model):
 
     def __str__(self) -> str:
         return f"{self.condition.scorer}: {self.score}"
+
+    @property
+    def score_text(self) -> str:
+        """The score as pages show it: right or wrong for a rule that gave all or nothing, else the number."""
+        if self.score is None:
+            return self.parse_error
+        text = format_score(self.score)
+        is_rule = self.condition.kind == GradeCondition.Kind.RULE
+        return {0: "✗ wrong", 1: "✓ right"}.get(self.score, text) if is_rule else text
+
+    @property
+    def is_read_text_shown(self) -> bool:
+        """True if the text that the grader read says more than the score."""
+        return self.score_raw not in ("", self.score_text)
 
     def level(self, criterion: str = "") -> float | None:
         """Return the score, or 1 or 0 for one criterion, met or not met; None if the verdict does not mention it."""

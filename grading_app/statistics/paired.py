@@ -16,7 +16,7 @@ from grading_app.statistics.paired_shares import mcnemar_p, tango_interval
 
 FEW = 16
 """The maximum number of items for which every pattern of signs is tried: 32,768 patterns."""
-SIGN_FLIPS, STUDENT, MCNEMAR = "sign flips", "paired t", "McNemar"
+SIGN_FLIPS, STUDENT, MCNEMAR = "sign flips", "paired t", "McNemar's score test"
 ALIKE = 1e-9  # A spread below this share of the mean is rounding error: the values are equal.
 NO_SPREAD = "all differences are equal, so their spread is unknown"
 TOO_FEW = "an interval needs six items"

@@ -205,13 +205,13 @@ class ReferenceTable(tables.Table):
     def render_units(self, record: ReferenceComparison) -> str:
         return format_count(record.bias.units)
 
-    def render_bias(self, value: Estimate) -> str:
+    def render_bias(self, value: Estimate) -> str | SafeString:
         return format_with_interval(value)
 
-    def render_r(self, value: Estimate) -> str:
+    def render_r(self, value: Estimate) -> str | SafeString:
         return format_with_interval(value)
 
-    def render_concordance(self, value: Estimate) -> str:
+    def render_concordance(self, value: Estimate) -> str | SafeString:
         return format_with_interval(value)
 
     def render_same(self, value: Estimate) -> str:
@@ -220,14 +220,15 @@ class ReferenceTable(tables.Table):
         return shown if value.low is None else f"{shown} ({ends})"
 
 
-def format_with_interval(estimate: Estimate) -> str:
-    """Return a text such as '0.12 (−0.05 to 0.29)', or the number alone if it has no interval."""
+def format_with_interval(estimate: Estimate) -> str | SafeString:
+    """Return '0.12 (−0.05 to 0.29)', with a note if its simulated coverage is low; or the number alone."""
     shown = statistic_format.number(estimate.estimate)
     if estimate.low is None:
         return shown
     note = coverage_note(estimate.formula, estimate.clusters)
     ends = statistic_format.interval(estimate.low, estimate.high)
-    return f"{shown} ({ends}{', ' if note else ''}{note})"
+    text = f"{shown} ({ends})"
+    return format_html('{} <span class="muted why">{}</span>', text, note) if note else text
 
 
 @dataclass(frozen=True)

@@ -160,7 +160,11 @@ def _scores(rows: list[Trial], graders: list[Any]) -> dict[tuple[int, int], Any]
     if not rows or not graders:
         return {}
     model = graders[0].gradings.model
-    gradings = model.objects.filter(trial__in=rows, condition__in=graders).defer("reasoning", "detail")
+    gradings = (
+        model.objects.filter(trial__in=rows, condition__in=graders)
+        .select_related("condition")
+        .defer("reasoning", "detail")
+    )
     return {(grading.trial_id, grading.condition_id): grading for grading in gradings}
 
 

@@ -173,7 +173,7 @@ def test_ratings_of_0_and_1_on_a_longer_scale_are_neither_wrong_nor_right():
         factories.plan_trials(run, answer=lambda item, *_: {"answer": "0", "rating": item.position % 2})
     tables = tables_of(made)
     assert "right_and_wrong" not in tables
-    assert tables["differences"].rows[0]["test"] != "McNemar"
+    assert tables["differences"].rows[0]["test"] != "McNemar's score test"
     assert {column.kind for column in tables["descriptives"].columns if column.name == "mean"} == {"number"}
 
 

@@ -109,7 +109,7 @@ def test_the_numbers_equal_those_of_the_analysis_command(client, quiz, study):
 def test_one_sentence_states_who_is_better_with_interval_items_and_test(client, quiz):
     text = opened(client, quiz).content.decode()
     assert "b beats a by 40.0 pp [" in text
-    assert "on 30 common items (McNemar, p = 0.001)" in text
+    assert "on 30 common items (McNemar&#x27;s score test, p = 0.001)" in text
     assert "a beats" not in text
 
 
@@ -125,7 +125,7 @@ def test_right_and_wrong_are_crossed_and_each_count_leads_to_its_items(client, q
     counts = [[int(row[name]) for name in ("right", "wrong", "sum")] for row in rows]
     assert counts == [[12, 0, 12], [12, 6, 18], [24, 6, 30]]
     page = opened(client, quiz)
-    assert "McNemar&#x27;s exact p &lt; 0.001" in page.content.decode()
+    assert "McNemar&#x27;s exact test: p &lt; 0.001" in page.content.decode()
     assert "filter=gained#answers" in page.content.decode()
 
 

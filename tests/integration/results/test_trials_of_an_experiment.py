@@ -79,7 +79,7 @@ def test_a_trial_shows_its_verdict_before_its_messages(client, graded):
     assert text.index('id="verdict"') < text.index('id="conversation"')
     verdict = text[text.index('id="verdict"') : text.index('id="conversation"')]
     assert "Target" in verdict
-    assert verdict.count("<strong>1</strong>") == 2
+    assert verdict.count("<strong>✓ right</strong>") == 2
 
 
 def test_a_rated_trial_shows_the_human_norm(client):

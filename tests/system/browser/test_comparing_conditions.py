@@ -48,7 +48,7 @@ def test_a_reader_finds_out_who_is_better_and_on_which_items(quiz, visitor, chec
     page.get_by_role("link", name="80.0 %").focus()
     turn(page, "Enter")
     expect(page.locator(".compare-result")).to_contain_text(SENTENCE)
-    expect(page.locator(".compare-result")).to_contain_text("on 40 common items (McNemar")
+    expect(page.locator(".compare-result")).to_contain_text("on 40 common items (McNemar's score test")
     checked(page, f"compare-{viewport['width']}")
     page.get_by_role("link", name="Gained 12").focus()
     turn(page, "Enter")
