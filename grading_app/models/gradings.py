@@ -163,7 +163,7 @@ class Grading(models.Model):
             return self.parse_error
         text = format_score(self.score)
         is_rule = self.condition.kind == GradeCondition.Kind.RULE
-        return {0: "✗ wrong", 1: "✓ right"}.get(self.score, text) if is_rule else text
+        return {0.0: "✗ wrong", 1.0: "✓ right"}.get(self.score, text) if is_rule else text
 
     @property
     def is_read_text_shown(self) -> bool:
