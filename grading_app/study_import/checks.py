@@ -8,7 +8,8 @@ from decimal import Decimal
 from typing import Any
 
 from evalsite.lib.text.pg_text import describe_unstorable
-from grading_app.study_import.study import Study, StudyError, StudyItem, StudyTrial
+from grading_app.study_import.study import Study, StudyCondition, StudyError, StudyItem, StudyTrial
+from runs_app.bounds import BOUNDS
 
 MOST_INTEGER = 2**31 - 1
 MOST_SAMPLES = 10_000
@@ -16,6 +17,7 @@ MOST_ATTEMPTS = 1000  # Each is a row.
 MOST_USD = Decimal(1_000_000)  # Of one trial.
 MOST_TEXT = 2_000_000
 LONGEST_KEY = 200
+LONGEST_EFFORT = 20
 INTEGERS = (
     "input_tokens", "output_tokens", "reasoning_tokens", "cache_read_tokens", "cache_write_tokens", "latency_ms",
 )  # fmt: skip
@@ -29,6 +31,7 @@ def check_design(study: Study) -> None:
         texts = [condition.model_id, condition.provider, condition.prompt, list(condition.messages)]
         fault = describe_unstorable([*texts, dict(condition.settings)])
         problems += [f"condition {condition.key[:80]!r}: it {fault}"] if fault else []
+        problems += [f"condition {condition.key[:80]!r}: {problem}" for problem in _setting_problems(condition)]
     if problems:
         raise StudyError(problems)
 
@@ -54,6 +57,18 @@ def _item_problems(one: StudyItem) -> Iterator[str]:
             yield f"the norm of {norm.dimension} is not a number"
         if (norm.sd or 0) < 0 or not 0 <= (norm.n or 0) <= MOST_INTEGER:
             yield f"the norm of {norm.dimension} has a negative sd or n"
+
+
+def _setting_problems(one: StudyCondition) -> Iterator[str]:
+    for name, bound in BOUNDS["sampler"].items():
+        value = one.settings.get(name)
+        if value is not None and (
+            isinstance(value, bool) or not isinstance(value, int | float) or not bound.holds(value)
+        ):
+            yield f"{name} is {value!r}, not {bound}"
+    effort = one.settings.get("reasoning_effort", "")
+    if not isinstance(effort, str) or len(effort) > LONGEST_EFFORT:
+        yield f"reasoning_effort is {effort!r}"
 
 
 def _trial_problems(one: StudyTrial) -> Iterator[str]:

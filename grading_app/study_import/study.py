@@ -164,8 +164,9 @@ class StudyTrial:
 class Study:
     """A study. trials: read anew by each call, so that a large one need not be held. notes: what was not taken, why.
 
-    recipe: facts about the dataset, as `Dataset.recipe` has them. source: of the dataset; empty for the tool. scratch:
-    temporary folders that the trials are read from; they exist as long as the study.
+    recipe: facts about the dataset, as `Dataset.recipe` has them. source: of the dataset; empty for the tool. graders:
+    facts about scorers, by name. scratch: temporary folders that the trials are read from; they exist as long as the
+    study.
     """
 
     name: str
@@ -178,6 +179,7 @@ class Study:
     notes: Sequence[str] = ()
     recipe: Mapping[str, Any] = field(default_factory=dict)
     source: str = ""
+    graders: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     scratch: Sequence[Any] = ()
 
 

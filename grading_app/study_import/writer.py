@@ -6,35 +6,32 @@ which tool it came from. So nothing of it is ever called or paid for here.
 
 from __future__ import annotations
 
-import uuid
-from collections import Counter
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from decimal import Decimal
 from itertools import islice
 from typing import Any
 
 from django.contrib.auth.models import User
 from django.db import DataError, IntegrityError, transaction
-from django.db.models import Count, Q, Sum
-from django.utils import timezone
 
 from datasets_app import curation
 from datasets_app.models import Dataset, Item, Norm
 from datasets_app.models.history import record_changes
 from evalsite.lib.text.hashing import condition_id, content_hash, slugify_name
-from grading_app.models import GradeCondition, Grading
-from grading_app.study_import.checks import MOST_SAMPLES, check_design, check_trial
-from grading_app.study_import.study import Study, StudyCondition, StudyError, StudyScore, StudyTrial, StudyWave
+from grading_app.study_import.checks import MOST_SAMPLES, check_design
+from grading_app.study_import.study import Study, StudyCondition, StudyError, StudyWave
+from grading_app.study_import.trial_rows import (
+    ImportReport,
+    StudyRows,
+    refresh_counters,
+    refresh_spending,
+    write_batch,
+)
 from runs_app.models import (
-    Attempt,
     Condition,
     Dimension,
     Endpoint,
     Experiment,
     LanguageModel,
     Prompt,
-    Run,
     Sampler,
     Trial,
     Wave,
@@ -46,50 +43,6 @@ BATCH = 2000
 ENDPOINT = "imported"
 PLACEHOLDER = ({"role": "user", "content": "{{input}}"},)
 REASON = "Imported from {tool}"
-USAGE = (
-    "finish_reason", "response_id", "served_model", "input_tokens", "output_tokens", "reasoning_tokens", "cost_usd",
-    "latency_ms", "cache_read_tokens", "cache_write_tokens",
-)  # fmt: skip
-
-
-@dataclass
-class ImportReport:
-    """The counts of an import. skipped: trials that were there already. notes: what was not taken, and why."""
-
-    experiment: Experiment
-    items: int = 0
-    conditions: int = 0
-    trials: int = 0
-    failed: int = 0
-    attempts: int = 0
-    gradings: int = 0
-    skipped: int = 0
-    notes: list[str] = field(default_factory=list)
-
-
-@dataclass
-class _Rows:
-    """The rows that the trials of a study refer to, by the keys of the study."""
-
-    items: dict[str, int]
-    dimensions: dict[str, int]
-    conditions: dict[str, Condition]
-    waves: dict[int, Wave]
-    known: set[tuple[int, int, int | None, int]]
-    runs: dict[tuple[str, int], Run] = field(default_factory=dict)
-    graders: dict[str, GradeCondition] = field(default_factory=dict)
-
-    def run(self, condition: str, wave: int) -> Run:
-        """Return the run of a condition in a wave, and create it if it is new."""
-        key = (condition, wave)
-        if key not in self.runs:
-            row = self.conditions[condition]
-            self.runs[key] = Run.objects.get_or_create(
-                condition=row,
-                wave=self.waves[wave],
-                defaults={"experiment_id": row.experiment_id, "status": Run.Status.DONE},
-            )[0]
-        return self.runs[key]
 
 
 def write_study(study: Study, slug: str, owner: User, dataset: Dataset | None = None) -> ImportReport:
@@ -121,10 +74,10 @@ def _write_study(study: Study, slug: str, owner: User, dataset: Dataset | None) 
     report = ImportReport(experiment, len(rows.items), len(rows.conditions), notes=list(study.notes))
     trials = study.trials()
     while batch := list(islice(trials, BATCH)):
-        _write_batch(batch, rows, experiment, report)
+        write_batch(batch, rows, experiment, report)
     for run in rows.runs.values():
-        _refresh_counters(run)
-    _refresh_spending(experiment)
+        refresh_counters(run)
+    refresh_spending(experiment)
     return report
 
 
@@ -186,7 +139,7 @@ def _create_experiment(study: Study, slug: str, owner: User, dataset: Dataset) -
     )
 
 
-def _referenced_rows(study: Study, experiment: Experiment, owner: User) -> _Rows:
+def _referenced_rows(study: Study, experiment: Experiment, owner: User) -> StudyRows:
     rating = {} if not study.dimensions else {"answer_format": Prompt.AnswerFormat.RATING}
     dimensions = {one.name: _versioned(Dimension(
         name=one.name, title=one.name.capitalize(), instructions=one.instructions or "Not in the imported files.",
@@ -203,9 +156,13 @@ def _referenced_rows(study: Study, experiment: Experiment, owner: User) -> _Rows
             getattr(experiment, axis).add(row)
         conditions[one.key] = _condition(experiment, model, prompt, sampler)
     items = dict(experiment.dataset.items.values_list("key", "pk"))
-    known = Trial.objects.filter(run__experiment=experiment).values_list("run", "item", "dimension", "sample_idx")
+    trials = Trial.objects.filter(run__experiment=experiment).values_list(
+        "run", "item", "dimension", "sample_idx", "pk"
+    )
+    known = {(run, item, dimension, sample): pk for run, item, dimension, sample, pk in trials.iterator()}
     waves = {one.number: _wave(experiment, one) for one in study.waves}
-    rows = _Rows(items, {name: row.pk for name, row in dimensions.items()}, conditions, waves, set(known.iterator()))
+    rated = {name: row.pk for name, row in dimensions.items()}
+    rows = StudyRows(items, rated, conditions, waves, known, graders=study.graders)
     for key in conditions:
         rows.run(key, study.waves[0].number)
     return rows
@@ -257,127 +214,3 @@ def _condition(experiment: Experiment, model: LanguageModel, prompt: Prompt, sam
         condition_id=condition_id(cell.slug, cell.content),
         defaults={"model": model, "prompt": prompt, "sampler": sampler, "content": cell.content},
     )[0]
-
-
-# --- the rows of answers ----------------------------------------------------------------------------------------------
-
-
-def _write_batch(batch: list[StudyTrial], rows: _Rows, experiment: Experiment, report: ImportReport) -> None:
-    new: list[tuple[StudyTrial, Trial]] = []
-    for one in batch:
-        trial = _trial(one, rows)
-        identity = (trial.run_id, trial.item_id, trial.dimension_id, trial.sample_idx)
-        if identity in rows.known:
-            report.skipped += 1
-            continue
-        rows.known.add(identity)
-        new.append((one, trial))
-    Trial.objects.bulk_create([trial for _, trial in new])
-    attempts = [attempt for one, trial in new for attempt in _attempts(one, trial)]
-    Attempt.objects.bulk_create(attempts)
-    gradings = [_grading(score, trial, rows, experiment) for one, trial in new for score in one.scores]
-    Grading.objects.bulk_create(gradings)
-    report.trials += len(new)
-    report.failed += sum(not one.is_done for one, _ in new)
-    report.attempts += len(attempts)
-    report.gradings += len(gradings)
-
-
-def _trial(one: StudyTrial, rows: _Rows) -> Trial:
-    check_trial(one)
-    places: Mapping[str, Mapping[Any, Any]] = {"item": rows.items, "condition": rows.conditions, "wave": rows.waves}
-    for what, known in places.items():
-        if getattr(one, what) not in known:
-            raise StudyError([f"{one.where}: unknown {what} {getattr(one, what)!r}"])
-    if one.dimension is not None and one.dimension not in rows.dimensions:
-        raise StudyError([f"{one.where}: unknown dimension {one.dimension!r}"])
-    unread = one.is_done and one.dimension is not None and one.rating is None
-    return Trial(
-        run=rows.run(one.condition, one.wave),
-        item_id=rows.items[one.item],
-        dimension_id=rows.dimensions[one.dimension] if one.dimension is not None else None,
-        sample_idx=one.sample_idx,
-        status=Trial.Status.DONE if one.is_done else Trial.Status.FAILED,
-        attempts=one.attempts,
-        rating=one.rating,
-        parse_error="no_rating_found" if unread else "",
-        answer=one.answer,
-        reasoning=one.reasoning,
-        raw_response=one.raw_response,
-        truncated=one.is_truncated,
-        refused=one.is_refused,
-        error_class=one.error_class,
-        error=one.error,
-        claimed_at=one.claimed_at,
-        completed_at=one.completed_at,
-        **{name: getattr(one, name) for name in USAGE},
-    )
-
-
-def _attempts(one: StudyTrial, trial: Trial) -> Iterator[Attempt]:
-    """Yield the calls of a trial. The source has the cost of the last one only; earlier ones are unknown."""
-    finished = one.completed_at or one.claimed_at or timezone.now()
-    for _ in range(one.attempts - 1):
-        yield Attempt(
-            trial=trial, run_id=trial.run_id, token=uuid.uuid4(), finished_at=finished, error_class="unknown",
-            outcome=Attempt.Outcome.TRANSIENT, error="" if one.is_done else one.error,
-        )  # fmt: skip
-    yield Attempt(
-        trial=trial,
-        run_id=trial.run_id,
-        token=uuid.uuid4(),
-        outcome=Attempt.Outcome.OK if one.is_done else Attempt.Outcome.PERMANENT,
-        empty=one.is_done and one.answer == "",
-        truncated=one.is_truncated,
-        refused=one.is_refused,
-        unparsed=bool(trial.parse_error),
-        error_class=one.error_class,
-        error=one.error,
-        started_at=one.claimed_at,
-        finished_at=finished,
-        **{name: getattr(one, name) for name in USAGE},
-    )
-
-
-def _grading(score: StudyScore, trial: Trial, rows: _Rows, experiment: Experiment) -> Grading:
-    grader = rows.graders.get(score.scorer)
-    if grader is None:
-        name = slugify_name(score.scorer)[:40]
-        grader = rows.graders[score.scorer] = GradeCondition.objects.get_or_create(
-            experiment=experiment,
-            grade_condition_id=f"imported-{name}",
-            defaults={"scorer": name, "parameters": {"imported": experiment.imported_from}},
-        )[0]
-    return Grading(
-        trial=trial,
-        condition=grader,
-        score=score.value,
-        score_raw=score.raw,
-        parse_ok=score.value is not None,
-        parse_error="" if score.value is not None else (score.error or "no_score")[:40],
-        reasoning=score.reasoning,
-        detail=None if score.detail is None else dict(score.detail),
-    )
-
-
-# --- counters ---------------------------------------------------------------------------------------------------------
-
-
-def _refresh_counters(run: Run) -> None:
-    """Set the counters of an imported run to what its rows say, as `reconcile` computes them."""
-    statuses = Counter(dict(run.trials.values_list("status").annotate(n=Count("pk")).order_by()))
-    calls = run.attempt_rows.aggregate(
-        n_attempts=Count("pk"),
-        n_permanent=Count("pk", filter=Q(outcome=Attempt.Outcome.PERMANENT)),
-        n_unpriced=Count("pk", filter=Q(cost_usd=None)),
-        spent_usd=Sum("cost_usd", default=Decimal(0)),
-        input_tokens=Sum("input_tokens", default=0),
-        output_tokens=Sum("output_tokens", default=0),
-    )
-    Run.objects.filter(pk=run.pk).update(n_done=statuses["done"], n_failed=statuses["failed"], **calls)
-
-
-def _refresh_spending(experiment: Experiment) -> None:
-    """Set what was spent. There is no budget: imported costs were paid elsewhere, and nothing more is called."""
-    spent = experiment.runs.aggregate(all=Sum("spent_usd", default=Decimal(0)))["all"]
-    Experiment.objects.filter(pk=experiment.pk).update(spent_usd=spent)
