@@ -7,7 +7,7 @@ imported only when such a file is read.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,33 +41,35 @@ def is_duckdb(file: Path) -> bool:
 
 
 def dump(request: Mapping[str, Any], out: Path, limits: Limits) -> None:
-    """Perform the request of `limited_reader.run_reader`: the file is the part "tables", as are the names."""
-    path, name = request["files"]["tables"]
-    dump_tables(Path(path), name, request["tables"], out, limits)
+    """Write the tables that a request of `limited_reader.run_reader` names to `out`, one `TABLE.jsonl` each.
 
-
-def dump_tables(file: Path, name: str, tables: Sequence[str], out: Path, limits: Limits) -> None:
-    """Write the tables of a file to `out`, one `TABLE.jsonl` each. A Parquet file has one table, the first of `tables`.
-
-    A table that the file does not have is left out. Raise FileError, which names the table and the row.
+    A Parquet file is a table with the name of its part. Of a DuckDB file, the tables of `request["tables"]` that it has
+    are written. Raise FileError, which names the file, the table and the row.
     """
-    found = _duckdb_tables(file, tables, limits) if is_duckdb(file) else _parquet_table(file, limits)
-    try:
-        _write_tables(name, zip(tables, found, strict=False), out, limits)
-    except FileError as error:
-        raise FileError(str(error).replace(str(file), name)) from None
-
-
-def _write_tables(name: str, tables: Iterable[tuple[str, Rows | None]], out: Path, limits: Limits) -> None:
     written = 0
-    for table, rows in tables:
-        if rows is None:
-            continue
-        with (out / f"{table}.jsonl").open("w", encoding="utf-8") as lines:
-            for number, row in enumerate(rows, start=1):
-                written += lines.write(_line(f"{name}, {table}, row {number}", row, limits))
-                if written > limits.unpacked_bytes:
-                    raise FileError(f"{name} holds more than {limits.unpacked_bytes // MIB} MiB")
+    for part, (path, name) in request["files"].items():
+        file = Path(path)
+        has_tables = is_duckdb(file)
+        found = _duckdb_tables(file, request["tables"], limits) if has_tables else _parquet_table(file, part, limits)
+        try:
+            for table, rows in found:
+                with (out / f"{table}.jsonl").open("w", encoding="utf-8") as lines:
+                    written += _write_rows(f"{name}, {table}" if has_tables else name, rows, lines, limits)
+        except FileError as error:
+            text = str(error).replace(str(file), name)
+            raise FileError(text if text.startswith(name) else f"{name}: {text}") from None
+        if written > limits.unpacked_bytes:
+            raise FileError(f"{name}: the tables hold more than {limits.unpacked_bytes // MIB} MiB")
+
+
+def _write_rows(where: str, rows: Rows, lines: Any, limits: Limits) -> int:
+    """Write the rows, each as a line. Return the number of characters."""
+    written = 0
+    for number, row in enumerate(rows, start=1):
+        written += lines.write(_line(f"{where}, row {number}", row, limits))
+        if written > limits.unpacked_bytes:
+            raise FileError(f"{where}: more than {limits.unpacked_bytes // MIB} MiB")
+    return written
 
 
 def _line(where: str, row: Mapping[str, Any], limits: Limits) -> str:
@@ -80,14 +82,14 @@ def _line(where: str, row: Mapping[str, Any], limits: Limits) -> str:
         raise FileError(f"{where}: {error}") from None
 
 
-def _parquet_table(file: Path, limits: Limits) -> Iterator[Rows]:
+def _parquet_table(file: Path, table: str, limits: Limits) -> Iterator[tuple[str, Rows]]:
     with file.open("rb") as content:
         _, rows = read_parquet(content, Report(), limits)
-        yield (row.values for row in rows)
+        yield table, (row.values for row in rows)
 
 
-def _duckdb_tables(file: Path, tables: Sequence[str], limits: Limits) -> Iterator[Rows | None]:
-    """Yield the rows of each table, or None. Views are not read, because their queries come from the file."""
+def _duckdb_tables(file: Path, tables: Sequence[str], limits: Limits) -> Iterator[tuple[str, Rows]]:
+    """Yield each table that is there with its rows. Views are not read, because their queries come from the file."""
     import duckdb
 
     try:
@@ -95,7 +97,8 @@ def _duckdb_tables(file: Path, tables: Sequence[str], limits: Limits) -> Iterato
         query = "SELECT table_name FROM duckdb_tables() WHERE schema_name = 'main' AND NOT internal"
         present = {name for (name,) in database.execute(query).fetchall()}
         for table in tables:
-            yield _duckdb_rows(database, table, limits) if table in present else None
+            if table in present:
+                yield table, _duckdb_rows(database, table, limits)
     except duckdb.OutOfMemoryException:
         raise MemoryError from None
     except duckdb.Error as error:

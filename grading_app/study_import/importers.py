@@ -14,12 +14,13 @@ from datasets_app.importing.archives import ZipMembers
 from datasets_app.importing.limits import LIMITS
 from datasets_app.importing.records import FileError, ScratchFolder
 from grading_app.study_import.inspect_logs import INSPECT
+from grading_app.study_import.itemeval import ITEMEVAL
 from grading_app.study_import.oasis_duckdb import OASIS_DUCKDB
 from grading_app.study_import.oasis_llm import OASIS_LLM
 from grading_app.study_import.reasonscape import REASONSCAPE
 from grading_app.study_import.study import Study, StudyError, StudyFormat
 
-FORMATS: dict[str, StudyFormat] = {one.name: one for one in (OASIS_DUCKDB, OASIS_LLM, INSPECT, REASONSCAPE)}
+FORMATS: dict[str, StudyFormat] = {one.name: one for one in (OASIS_DUCKDB, OASIS_LLM, ITEMEVAL, INSPECT, REASONSCAPE)}
 BROKEN = (OSError, UnicodeError, csv.Error)
 
 

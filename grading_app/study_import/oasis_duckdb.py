@@ -26,7 +26,7 @@ from grading_app.study_import.oasis_llm import (
     find_items,
     read_trials,
 )
-from grading_app.study_import.stored_tables import StoredTables, TableRow, read_tables
+from grading_app.study_import.stored_tables import StoredTables, TableRow, read_database
 from grading_app.study_import.study import (
     Study,
     StudyCondition,
@@ -69,7 +69,7 @@ def read_oasis_duckdb(path: Path) -> Study:
         raise StudyError([f"{path.name}: no DuckDB file"])
     if find_spec("duckdb") is None:
         raise StudyError([f"{file.name} {MISSING}"])
-    tables = read_tables(file, TABLES)
+    tables = read_database(file, TABLES)
     if not tables.has("trials"):
         raise StudyError([f"{file.name}: no table trials, as OASIS-LLM has it"])
     rows = partial(_trial_rows, tables)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -21,34 +21,50 @@ TableRow = dict[str, Any]
 
 @dataclass(frozen=True)
 class StoredTables:
-    """The tables of a file. They are lines of JSON in a temporary folder that exists as long as this object."""
+    """The tables of a study's files. They are lines of JSON in a temporary folder that exists as long as this object.
 
-    name: str
+    places: the file of each table, and the table's name too if the file has several.
+    """
+
+    places: Mapping[str, str]
     scratch: ScratchFolder
 
+    def file(self, table: str) -> Path:
+        return self.scratch.path / f"{table}.jsonl"
+
     def has(self, table: str) -> bool:
-        return (self.scratch.path / f"{table}.jsonl").exists()
+        return self.file(table).exists()
 
     def rows(self, table: str) -> Iterator[tuple[str, TableRow]]:
         """Yield each row with its place, such as `results.duckdb, trials, row 2`. Rows count from 1."""
         if not self.has(table):
             return
-        with (self.scratch.path / f"{table}.jsonl").open(encoding="utf-8") as lines:
+        with self.file(table).open(encoding="utf-8") as lines:
             for number, line in enumerate(lines, start=1):
-                yield f"{self.name}, {table}, row {number}", json.loads(line)
+                yield f"{self.places[table]}, row {number}", json.loads(line)
 
     def count(self, table: str) -> int:
         return sum(1 for _ in self.rows(table))
 
 
-def read_tables(file: Path, tables: Sequence[str]) -> StoredTables:
-    """Return the tables of a Parquet file (one table) or a DuckDB file. Raise StudyError if it cannot be read."""
+def read_database(file: Path, tables: Sequence[str]) -> StoredTables:
+    """Return the named tables of a DuckDB file, as far as it has them. Raise StudyError if it cannot be read."""
+    return StoredTables({table: f"{file.name}, {table}" for table in tables}, _read({"file": file}, tables))
+
+
+def read_parquet_files(files: Mapping[str, Path]) -> StoredTables:
+    """Return the tables of Parquet files, by name. Raise StudyError if one cannot be read."""
+    return StoredTables({table: file.name for table, file in files.items()}, _read(files, []))
+
+
+def _read(files: Mapping[str, Path], tables: Sequence[str]) -> ScratchFolder:
     scratch = ScratchFolder()
+    parts = {part: FileToRead(file, file.name) for part, file in files.items()}
     try:
-        run_reader(scratch, READER, {"tables": FileToRead(file, file.name)}, STUDY_LIMITS, tables=list(tables))
+        run_reader(scratch, READER, parts, STUDY_LIMITS, tables=list(tables))
     except FileError as error:
-        raise StudyError([f"{file.name}: {error}".replace(f"{file.name}: {file.name}", file.name)]) from error
-    return StoredTables(file.name, scratch)
+        raise StudyError([str(error)]) from error
+    return scratch
 
 
 def require_columns(where: str, row: TableRow, columns: dict[str, tuple[type, ...]]) -> list[str]:

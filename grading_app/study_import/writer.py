@@ -19,6 +19,7 @@ from evalsite.lib.text.hashing import condition_id, content_hash, slugify_name
 from grading_app.study_import.checks import MOST_SAMPLES, check_design
 from grading_app.study_import.study import Study, StudyCondition, StudyError, StudyWave
 from grading_app.study_import.trial_rows import (
+    Identity,
     ImportReport,
     StudyRows,
     refresh_counters,
@@ -159,7 +160,9 @@ def _referenced_rows(study: Study, experiment: Experiment, owner: User) -> Study
     trials = Trial.objects.filter(run__experiment=experiment).values_list(
         "run", "item", "dimension", "sample_idx", "pk"
     )
-    known = {(run, item, dimension, sample): pk for run, item, dimension, sample, pk in trials.iterator()}
+    known: dict[Identity, int] = {
+        (run, item, dimension, sample): pk for run, item, dimension, sample, pk in trials.iterator()
+    }
     waves = {one.number: _wave(experiment, one) for one in study.waves}
     rated = {name: row.pk for name, row in dimensions.items()}
     rows = StudyRows(items, rated, conditions, waves, known, graders=study.graders)

@@ -13,7 +13,8 @@ from evalsite.lib.ops.commands import OutputCommand, add_user, refuse_input, res
 from evalsite.lib.text.hashing import slugify_name
 from grading_app.study_import.importers import FORMATS, read_study
 from grading_app.study_import.study import StudyError
-from grading_app.study_import.writer import ImportReport, write_study
+from grading_app.study_import.trial_rows import ImportReport
+from grading_app.study_import.writer import write_study
 
 
 class Command(OutputCommand):

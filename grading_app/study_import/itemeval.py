@@ -1,0 +1,378 @@
+"""itemeval: a study folder with the stores of items, solutions and gradings (Parquet), manifests and the study's YAML.
+
+A solution is a trial with one attempt, a grading is a score. The text of a prompt is taken from a template file of the
+folder only if its hash is the one in the store.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from decimal import Decimal
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from evalsite.lib.text.strict_yaml import FileError as YamlError
+from evalsite.lib.text.strict_yaml import parse_yaml
+from grading_app.study_import.itemeval_scores import ScoreStore, read_scores
+from grading_app.study_import.stored_tables import StoredTables, TableRow, read_parquet_files, require_columns
+from grading_app.study_import.study import (
+    MOST_PROBLEMS,
+    Study,
+    StudyCondition,
+    StudyError,
+    StudyFormat,
+    StudyItem,
+    StudyTrial,
+    StudyWave,
+    refuse_unreadable,
+    separate_equal,
+)
+
+TOOL = "itemeval"
+STORES = SOLUTIONS, ITEMS, GRADINGS, LEDGER = "solutions", "items", "gradings", "ledger"
+COPIES = {"export", "snapshots"}  # Folders with copies of the stores.
+ITEM_COLUMNS: dict[str, tuple[type, ...]] = {
+    **dict.fromkeys(("item_id", "dataset_id", "dataset_revision", "input", "target", "metadata_json"), (str,)),
+    "grading_scheme": (str,),
+}
+SOLUTION_COLUMNS: dict[str, tuple[type, ...]] = {
+    **dict.fromkeys(("run_id", "condition_id", "item_id", "model", "prompt_name", "prompt_hash"), (str,)),
+    **dict.fromkeys(("solution", "stop_reason", "error", "model_config_name", "created_at"), (str,)),
+    **dict.fromkeys(("input_tokens", "output_tokens", "cache_read_tokens", "reasoning_tokens"), (int,)),
+    **dict.fromkeys(("usd", "latency_s"), (float, int)),
+    "epoch": (int,),
+}
+NEVER_NULL = ("condition_id", "item_id", "epoch", "model", "created_at")
+SETTINGS = ("temperature", "top_p", "max_tokens", "seed")
+STOPS = {"max_tokens": "length", "model_length": "length"}
+LARGEST_TEXT_FILE = 10 * 2**20
+
+
+@dataclass
+class Manifests:
+    """Facts of the manifests: waves by number, the served model by run and condition, the newest configuration."""
+
+    waves: dict[int, StudyWave] = field(default_factory=dict)
+    served: dict[tuple[str, str], str] = field(default_factory=dict)
+    config: Mapping[str, Any] = field(default_factory=dict)
+
+
+def is_itemeval(path: Path) -> bool:
+    return path.is_dir() and bool(_stores(path))
+
+
+def read_itemeval(path: Path) -> Study:
+    """Return the study of a folder, or of the only study below it. Raise StudyError, which names file and row."""
+    stores = _stores(path) if path.is_dir() else []
+    if len(stores) != 1:
+        names = ", ".join(store.name for store in stores) or "none"
+        raise StudyError([f"{path.name}: one folder must have items.parquet and solutions.parquet; found: {names}"])
+    store = stores[0]
+    files = {table: store / f"{table}.parquet" for table in STORES}
+    tables = read_parquet_files({table: file for table, file in files.items() if file.is_file()})
+    manifests = _manifests(store)
+    items = _items(tables)
+    found, waves = _conditions(tables, {item.key for item in items}, manifests, _templates(path))
+    conditions, equal = separate_equal(list(found.values()))
+    offsets = {wave.number: wave.epoch_offset for wave in waves}
+    scores = read_scores(tables, _identities(tables))
+    config = _config(path) or manifests.config
+    return Study(
+        name=str(config.get("study") or store.name),
+        tool=TOOL,
+        items=items,
+        conditions=conditions,
+        trials=partial(_trials, tables, offsets, scores, manifests),
+        waves=waves,
+        notes=[*_notes(tables, found), *equal, *scores.notes, *_ledger_notes(tables)],
+        source=_source(tables),
+        graders=scores.graders,
+        scratch=(tables.scratch,),
+    )
+
+
+# --- files ------------------------------------------------------------------------------------------------------------
+
+
+def _stores(path: Path) -> list[Path]:
+    """Return the folders with the stores of a study, without the copies in its exports."""
+    found = [file.parent for file in sorted(path.rglob("solutions.parquet"))]
+    return [
+        folder
+        for folder in found
+        if not COPIES & set(folder.relative_to(path).parts) and (folder / "items.parquet").is_file()
+    ]
+
+
+def _read_text(file: Path) -> str:
+    if file.stat().st_size > LARGEST_TEXT_FILE:
+        raise StudyError([f"{file.name}: larger than {LARGEST_TEXT_FILE // 2**20} MB"])
+    try:
+        return file.read_text(encoding="utf-8")
+    except UnicodeError as error:
+        raise StudyError([f"{file.name}: {error}"]) from error
+
+
+def _manifests(store: Path) -> Manifests:
+    facts = Manifests()
+    for file in sorted((store / "manifests").glob("*.json")):
+        with refuse_unreadable(file.name):
+            content = json.loads(_read_text(file))
+            for condition, endpoint in (content.get("endpoints_effective") or {}).items():
+                facts.served[content["run_id"], condition] = str(endpoint.get("served_model") or "")
+            if content.get("stage") == "generate":
+                number = int(content.get("wave") or 0)
+                label = str(content.get("wave_label") or "")
+                facts.waves[number] = StudyWave(number, label, int(content.get("epoch_offset") or 0))
+                facts.config = dict(content.get("config") or {})
+    return facts
+
+
+def _config(path: Path) -> Mapping[str, Any]:
+    """Return the study's YAML if it is in the folder: the only file with the keys `study` and `benchmark`."""
+    found = []
+    for file in sorted([*path.rglob("*.yaml"), *path.rglob("*.yml")]):
+        try:
+            content = parse_yaml(_read_text(file))
+        except YamlError as error:
+            raise StudyError([f"{file.name}: {error}"]) from error
+        if isinstance(content, dict) and {"study", "benchmark"} <= content.keys():
+            found.append(content)
+    return found[0] if len(found) == 1 else {}
+
+
+def _templates(path: Path) -> dict[str, str]:
+    """Return the texts of the template files by the first twelve digits of their hash, as the tool computes it."""
+    texts = (_read_text(file).replace("\r\n", "\n") for file in sorted(path.rglob("*.md")))
+    return {hashlib.sha256(text.encode()).hexdigest()[:12]: text for text in texts}
+
+
+def _source(tables: StoredTables) -> str:
+    """Return the datasets with their revisions."""
+    sources = {f"{row['dataset_id']}@{row['dataset_revision']}": None for _, row in tables.rows(ITEMS)}
+    return f"Imported from {TOOL}: " + ", ".join(sources)[:1000]
+
+
+# --- items and conditions ---------------------------------------------------------------------------------------------
+
+
+def _items(tables: StoredTables) -> list[StudyItem]:
+    problems: list[str] = []
+    items: dict[str, StudyItem] = {}
+    for where, row in tables.rows(ITEMS):
+        wrong = require_columns(where, row, ITEM_COLUMNS)
+        problems += wrong
+        if wrong:
+            continue
+        key = str(row["item_id"] or "")
+        if key in items:
+            problems.append(f"{where}: the item {key!r} is there twice")
+        try:
+            metadata = json.loads(row["metadata_json"] or "{}")
+        except (ValueError, RecursionError):
+            metadata = None
+        if not isinstance(metadata, dict):
+            problems.append(f"{where}: metadata_json is no JSON object")
+            continue
+        category = metadata.get("category")
+        items[key] = StudyItem(
+            key,
+            input=row["input"] or "",
+            target=row["target"] or "",
+            category=category if isinstance(category, str) else "",
+            metadata=metadata,
+            grading_scheme=row["grading_scheme"] or "",
+        )
+    if problems:
+        raise StudyError(problems)
+    return list(items.values())
+
+
+def _conditions(
+    tables: StoredTables, items: set[str], manifests: Manifests, templates: Mapping[str, str]
+) -> tuple[dict[str, StudyCondition], list[StudyWave]]:
+    """Check all solutions. Return their conditions by id, and their waves."""
+    problems: list[str] = []
+    conditions: dict[str, StudyCondition] = {}
+    first_epochs: dict[int, int] = {}
+    seen: set[tuple[str, str, int]] = set()
+    for where, row in tables.rows(SOLUTIONS):
+        wrong = list(_solution_problems(where, row, items, seen))
+        problems += wrong
+        if wrong:
+            if len(problems) > 10 * MOST_PROBLEMS:
+                break
+            continue
+        wave = row.get("wave") or 0
+        first_epochs[wave] = min(row["epoch"], first_epochs.get(wave, row["epoch"]))
+        conditions.setdefault(row["condition_id"], _condition(row, templates))
+    if problems:
+        raise StudyError(problems)
+    if not conditions:
+        raise StudyError(["solutions.parquet: no solution"])
+    waves = [_wave(number, first_epochs[number], manifests) for number in sorted(first_epochs)]
+    return conditions, waves
+
+
+def _solution_problems(where: str, row: TableRow, items: set[str], seen: set[tuple[str, str, int]]) -> Iterator[str]:
+    wrong = require_columns(where, row, SOLUTION_COLUMNS)
+    wrong += [f"{where}: {name} must not be empty" for name in NEVER_NULL if row.get(name) in (None, "")]
+    if row.get("wave") is not None and (type(row["wave"]) is not int or row["wave"] < 0):
+        wrong.append(f"{where}: wave is {row['wave']!r}, not a number from 0")
+    yield from wrong
+    if wrong:
+        return
+    if row["item_id"] not in items:
+        yield f"{where}: the item {row['item_id']!r} is not in items.parquet"
+    identity = (row["condition_id"], row["item_id"], row["epoch"])
+    if identity in seen:
+        yield f"{where}: this condition, item and epoch are there twice"
+    seen.add(identity)
+    try:
+        datetime.fromisoformat(row["created_at"])
+    except ValueError:
+        yield f"{where}: created_at cannot be read: {row['created_at']!r}"
+
+
+def _wave(number: int, first_epoch: int, manifests: Manifests) -> StudyWave:
+    """Return the wave as its manifest has it, or with the epochs before its first one as offset."""
+    known = manifests.waves.get(number)
+    return known or StudyWave(number, "" if number == 0 else f"wave {number}", first_epoch - 1 if number else 0)
+
+
+def _condition(row: TableRow, templates: Mapping[str, str]) -> StudyCondition:
+    settings = {name: row[f"{name}_requested"] for name in SETTINGS if row.get(f"{name}_requested") is not None}
+    if row.get("reasoning_effort"):
+        settings["reasoning_effort"] = row["reasoning_effort"]
+    if row.get("reasoning_tokens_requested") is not None:
+        settings["extra"] = {"reasoning_tokens": row["reasoning_tokens_requested"]}
+    text = templates.get(row["prompt_hash"] or "")
+    model = row["model"]
+    return StudyCondition(
+        key=row["condition_id"],
+        model=model.rpartition("/")[2],
+        model_id=model,
+        provider=model.partition("/")[0],
+        # The hash keeps two versions of a prompt apart, whose texts are unknown.
+        prompt=f"itemeval-{(row['prompt_name'] or 'prompt')[:28]}-{(row['prompt_hash'] or '')[:12]}",
+        messages=({"role": "user", "content": text.replace("{input}", "{{input}}")},) if text else (),
+        sampler=f"itemeval-{row['model_config_name'] or 'default'}",
+        settings=settings,
+    )
+
+
+# --- trials -----------------------------------------------------------------------------------------------------------
+
+
+def _identities(tables: StoredTables) -> dict[tuple[str, str, int], str]:
+    """Return when each answered solution was written, by condition, item and epoch. Errors have no answer to grade."""
+    return {
+        (row["condition_id"], row["item_id"], row["epoch"]): row["created_at"]
+        for _, row in tables.rows(SOLUTIONS)
+        if row["error"] is None
+    }
+
+
+def _trials(
+    tables: StoredTables, offsets: Mapping[int, int], scores: ScoreStore, manifests: Manifests
+) -> Iterator[StudyTrial]:
+    for where, row in tables.rows(SOLUTIONS):
+        with refuse_unreadable(where):
+            trial = _trial(where, row, offsets, scores, manifests)
+        yield trial
+
+
+def _trial(
+    where: str, row: TableRow, offsets: Mapping[int, int], scores: ScoreStore, manifests: Manifests
+) -> StudyTrial:
+    wave = row.get("wave") or 0
+    is_done = row["error"] is None
+    stop = row["stop_reason"] or ""
+    written = datetime.fromisoformat(row["created_at"])
+    return StudyTrial(
+        where=where,
+        condition=row["condition_id"],
+        item=row["item_id"],
+        wave=wave,
+        sample_idx=row["epoch"] - 1 - offsets[wave],
+        is_done=is_done,
+        answer=row["solution"] or "",
+        raw_response=row["solution"] if is_done else None,
+        finish_reason=STOPS.get(stop, stop)[:40],
+        is_truncated=stop in STOPS,
+        is_refused=stop == "content_filter",
+        input_tokens=_sum_known(row["input_tokens"], row["cache_read_tokens"]),
+        output_tokens=row["output_tokens"],
+        reasoning_tokens=row["reasoning_tokens"],
+        cache_read_tokens=row["cache_read_tokens"],
+        cache_write_tokens=row.get("cache_write_tokens"),
+        cost_usd=_cost(row),
+        latency_ms=round(1000 * row["latency_s"]) if row["latency_s"] is not None else None,
+        served_model=manifests.served.get((row["run_id"], row["condition_id"]), "")[:200],
+        error_class="" if is_done else "unknown",
+        error=row["error"] or "",
+        completed_at=written if written.tzinfo else written.replace(tzinfo=UTC),
+        scores=scores.find(row["condition_id"], row["item_id"], row["epoch"]) if is_done else (),
+    )
+
+
+def _sum_known(tokens: int | None, cached: int | None) -> int | None:
+    """Return all input tokens. The store has those that were read from the provider's cache apart."""
+    return None if tokens is None else tokens + (cached or 0)
+
+
+def _cost(row: TableRow) -> Decimal | None:
+    """Return the cost, or None if it is unknown.
+
+    A row that was repeated from the tool's cache, or that failed, has 0 USD and no tokens: what was paid is not in it.
+    """
+    if row["usd"] is None or (row["usd"] == 0 and row["input_tokens"] is None and row["output_tokens"] is None):
+        return None
+    return Decimal(str(row["usd"]))
+
+
+# --- notes ------------------------------------------------------------------------------------------------------------
+
+
+def _notes(tables: StoredTables, conditions: Mapping[str, StudyCondition]) -> list[str]:
+    counts: Counter[str] = Counter()
+    configs: dict[str, set[str]] = defaultdict(set)
+    for _, row in tables.rows(SOLUTIONS):
+        counts["error"] += row["error"] is not None
+        counts["empty"] += row["error"] is None and not (row["solution"] or "").strip()
+        counts["unknown"] += _cost(row) is None
+        configs[row["prompt_name"] or ""].add(row["prompt_hash"] or "")
+    notes = ["Messages, earlier attempts and response ids are in the tool's logs, which are not read."]
+    without = sum(not one.messages for one in conditions.values())
+    notes += [f"{without} conditions hold a placeholder: no file has the hash of their prompt."] if without else []
+    notes += [f"{counts['error']} solutions are errors: failed trials."] if counts["error"] else []
+    notes += [f"{counts['empty']} solutions are empty answers."] if counts["empty"] else []
+    notes += [f"The cost of {counts['unknown']} solutions is unknown."] if counts["unknown"] else []
+    changed = [name for name, hashes in configs.items() if len(hashes) > 1]
+    notes += [f"The prompt {name} changed during the study: each version is a condition." for name in changed]
+    return notes
+
+
+def _ledger_notes(tables: StoredTables) -> list[str]:
+    """Return the sums of the ledger, which has costs that the rows do not have."""
+    sums: dict[str, Decimal] = defaultdict(Decimal)
+    for where, row in tables.rows(LEDGER):
+        with refuse_unreadable(where):
+            sums[str(row["stage"])] += Decimal(str(row["usd"] or 0))
+    said = ", ".join(f"{stage} {usd:.4f} USD" for stage, usd in sorted(sums.items()))
+    return [f"The ledger of all calls has {said}; costs of graders are not taken."] if sums else []
+
+
+ITEMEVAL = StudyFormat(
+    "itemeval",
+    "itemeval",
+    is_itemeval,
+    read_itemeval,
+    content="the study folder with items.parquet, solutions.parquet and gradings.parquet, also with prompts and YAML",
+)

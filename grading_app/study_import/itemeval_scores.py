@@ -1,0 +1,143 @@
+"""The gradings of an itemeval study, found by the answer that they grade."""
+
+from __future__ import annotations
+
+import json
+from array import array
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from evalsite.lib.text.hashing import slugify_name
+from grading_app.study_import.stored_tables import StoredTables, TableRow, require_columns
+from grading_app.study_import.study import MOST_PROBLEMS, StudyError, StudyScore
+
+GRADINGS = "gradings"
+LONGEST_SCORER = 40
+COLUMNS: dict[str, tuple[type, ...]] = {
+    **dict.fromkeys(("grade_condition_id", "grade_condition_slug", "gen_condition_id", "item_id"), (str,)),
+    **dict.fromkeys(("grade_kind", "grader_name", "grader_model", "rubric_name", "rubric_hash", "scorer_name"), (str,)),
+    **dict.fromkeys(("score_raw", "parse_error", "reasoning", "judge_completion", "error", "created_at"), (str,)),
+    "score": (float, int),
+    "epoch": (int,),
+    "parse_ok": (bool,),
+}
+FACTS = ("grader_model", "rubric_name", "rubric_hash")
+Answer = tuple[str, str, int]  # Condition, item, epoch.
+
+
+@dataclass
+class ScoreStore:
+    """The scores of a study. places: offsets of the rows of each answer in `file`. graders: parameters by scorer."""
+
+    file: Path | None = None
+    places: dict[Answer, array[int]] = field(default_factory=dict)
+    names: dict[str, str] = field(default_factory=dict)
+    graders: dict[str, dict[str, Any]] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    def find(self, condition: str, item: str, epoch: int) -> tuple[StudyScore, ...]:
+        """Return the scores of an answer."""
+        places = self.places.get((condition, item, epoch))
+        if self.file is None or places is None:
+            return ()
+        with self.file.open("rb") as lines:
+            return tuple(self._score(lines, place) for place in places)
+
+    def _score(self, lines: Any, place: int) -> StudyScore:
+        lines.seek(place)
+        row = json.loads(lines.readline())
+        return StudyScore(
+            scorer=self.names[row["grade_condition_id"]],
+            value=float(row["score"]) if row["parse_ok"] and row["score"] is not None else None,
+            raw=(row["score_raw"] or "")[:2000],
+            error="" if row["parse_ok"] else (row["parse_error"] or "empty_reply")[:40],
+            reasoning=row["reasoning"] or row["judge_completion"] or "",
+        )
+
+
+def read_scores(tables: StoredTables, answers: Mapping[Answer, str]) -> ScoreStore:
+    """Return the gradings of the study, if it has any. `answers`: when each answer was written.
+
+    Raise StudyError for a row that cannot be read.
+    """
+    if not tables.has(GRADINGS):
+        return ScoreStore(notes=["gradings.parquet is not in the folder: no scores."])
+    found = ScoreStore(tables.file(GRADINGS))
+    problems: list[str] = []
+    counts: Counter[str] = Counter()
+    slugs: dict[str, dict[str, TableRow]] = defaultdict(dict)
+    seen: set[tuple[str, Answer]] = set()
+    place = 0
+    for (where, row), length in zip(tables.rows(GRADINGS), _line_lengths(tables.file(GRADINGS)), strict=True):
+        wrong = _problems(where, row, seen)
+        problems += wrong
+        if len(problems) > 10 * MOST_PROBLEMS:
+            break
+        if not wrong and _is_taken(row, answers, counts):
+            answer = (row["gen_condition_id"], row["item_id"], row["epoch"])
+            found.places.setdefault(answer, array("q")).append(place)
+            slugs[row["scorer_name"] or row["grade_condition_slug"]].setdefault(row["grade_condition_id"], row)
+        place += length
+    if problems:
+        raise StudyError(problems)
+    _name_scorers(found, slugs)
+    found.notes = _notes(counts)
+    return found
+
+
+def _line_lengths(file: Path) -> Iterator[int]:
+    with file.open("rb") as lines:
+        yield from map(len, lines)
+
+
+def _problems(where: str, row: TableRow, seen: set[tuple[str, Answer]]) -> list[str]:
+    wrong = require_columns(where, row, COLUMNS)
+    required = ("grade_condition_id", "grade_condition_slug", "gen_condition_id", "item_id", "epoch", "parse_ok")
+    wrong += [f"{where}: {name} must not be empty" for name in required if row.get(name) in (None, "")]
+    if wrong:
+        return wrong
+    identity = (row["grade_condition_id"], (row["gen_condition_id"], row["item_id"], row["epoch"]))
+    if identity in seen:
+        return [f"{where}: this grade condition, answer and epoch are there twice"]
+    seen.add(identity)
+    return []
+
+
+def _is_taken(row: TableRow, answers: Mapping[Answer, str], counts: Counter[str]) -> bool:
+    """Return whether the row grades an answer of the study. `counts` gets the reasons for notes."""
+    written = answers.get((row["gen_condition_id"], row["item_id"], row["epoch"]))
+    if row["error"] is not None:
+        counts["pending"] += 1
+    elif written is None:
+        counts["without answer"] += 1
+    else:
+        counts["older"] += (row["created_at"] or "") < written
+        counts["unreadable"] += not row["parse_ok"]
+        return True
+    return False
+
+
+def _name_scorers(found: ScoreStore, slugs: Mapping[str, Mapping[str, TableRow]]) -> None:
+    """Name each grade condition by its slug. Names that are too long, or not unique, end with the condition's hash."""
+    short = Counter(slugify_name(slug)[:LONGEST_SCORER] for slug in slugs)
+    for slug, rows in slugs.items():
+        name = slugify_name(slug)
+        is_unique = len(rows) == 1 and len(slug) <= LONGEST_SCORER and short[name[:LONGEST_SCORER]] == 1
+        for condition, row in rows.items():
+            digest = condition.rpartition("--")[2][:12]
+            scorer = name if is_unique else f"{name[: LONGEST_SCORER - 13]}-{slugify_name(digest)}"
+            found.names[condition] = scorer
+            found.graders[scorer] = {fact: row[fact] for fact in FACTS if row.get(fact)}
+
+
+def _notes(counts: Counter[str]) -> list[str]:
+    said = {
+        "pending": "{} gradings failed and are left out: the tool would repeat them.",
+        "without answer": "{} gradings are of answers that are not in the store, or that failed: they are left out.",
+        "older": "{} gradings are older than their answers, which may have been another text when they were graded.",
+        "unreadable": "{} gradings have no score: the grader's reply could not be read.",
+    }
+    return [text.format(counts[reason]) for reason, text in said.items() if counts[reason]]

@@ -1,0 +1,266 @@
+"""A study of itemeval, as the tool wrote it with its mock model.
+
+Two solvers, two prompts, three items, two epochs, two waves, a judge and a numeric scorer.
+"""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from datasets_app.importing.limited_reader import FileToRead
+from grading_app.models import GradeCondition, Grading
+from grading_app.study_import.upload_reader import read_study_upload
+from runs_app.models import Experiment, Run, Trial, Wave
+from tests import factories
+
+pytestmark = pytest.mark.django_db
+FOLDER = Path(__file__).parent / "itemeval"
+STORES = ("items", "solutions", "gradings", "ledger")
+
+
+@pytest.fixture(autouse=True)
+def owner():
+    return factories.make_user("owner", superuser=True)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return Path(shutil.copytree(FOLDER, tmp_path / "project"))
+
+
+def rows_of(folder, store):
+    from pyarrow import parquet
+
+    return parquet.read_table(folder / f"studies/sums/{store}.parquet").to_pylist()
+
+
+def change(folder, store, where=lambda row: True, drop=(), **values):
+    """Rewrite a store with other values in the first row that `where` accepts, and without the columns to drop."""
+    import pyarrow
+    from pyarrow import parquet
+
+    path = folder / f"studies/sums/{store}.parquet"
+    table = parquet.read_table(path).drop_columns(list(drop))
+    rows = table.to_pylist()
+    next(row for row in rows if where(row)).update(values)
+    try:
+        table = pyarrow.Table.from_pylist(rows, table.schema)
+    except (pyarrow.ArrowException, TypeError):  # A value of another type: the whole column gets it.
+        name = next(iter(values))
+        columns = {one: [row[one] for row in rows] for one in table.column_names if one != name}
+        table = pyarrow.table({**columns, name: [values[name]] * len(rows)})
+    parquet.write_table(table, path)
+
+
+def imported(folder, *options):
+    call_command("import_study", str(folder), *options)
+    return Experiment.objects.get()
+
+
+def refused(folder):
+    with pytest.raises(CommandError) as raised:
+        call_command("import_study", str(folder))
+    assert raised.value.returncode == 2
+    assert not Experiment.objects.exists()
+    return str(raised.value)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_solutions_become_trials_with_their_costs_waves_and_scores(folder, capsys):
+    experiment = imported(folder)
+    assert (experiment.slug, experiment.imported_from, experiment.samples) == ("sums", "itemeval", 2)
+    assert experiment.dataset.source == f"Imported from itemeval: lab/sums@{'0123456789abcdef' * 2}01234567"
+    solutions, gradings = rows_of(folder, "solutions"), rows_of(folder, "gradings")
+    stored = Trial.objects.values_list(
+        "run__condition__model__model", "run__condition__prompt__name", "item__key", "run__wave__epoch_offset",
+        "sample_idx", "answer", "cost_usd", "input_tokens", "output_tokens", "latency_ms",
+    )  # fmt: skip
+    assert {
+        (model, prompt.startswith("itemeval-short"), item, offset + index + 1): (answer, float(usd), *usage)
+        for model, prompt, item, offset, index, answer, usd, *usage in stored
+    } == {
+        (row["model"], row["prompt_name"] == "short", row["item_id"], row["epoch"]): (
+            row["solution"], pytest.approx(row["usd"]), row["input_tokens"], row["output_tokens"],
+            round(1000 * row["latency_s"]),
+        )
+        for row in solutions
+    }  # fmt: skip
+    assert len(solutions) == Trial.objects.count() == 48
+    assert list(Wave.objects.values_list("number", "label", "epoch_offset")) == [(0, "", 0), (1, "recheck", 2)]
+    assert Run.objects.filter(status="done").count() == 8
+    scores = Grading.objects.values_list("condition__scorer", "trial__answer", "score")
+    answers = {(row["condition_id"], row["item_id"], row["epoch"]): row["solution"] for row in solutions}
+    assert sorted(scores) == sorted(
+        (row["scorer_name"] or row["grade_condition_slug"], answers[_answer(row)], row["score"]) for row in gradings
+    )
+    call_command("reconcile")
+    said = capsys.readouterr().out
+    assert "48 trials, 0 of them failed; 48 attempts" in said
+    assert "96 scores" in said
+    assert "The ledger of all calls has generate 0.0226 USD" in said
+    assert "2 conditions hold a placeholder" in said
+
+
+def _answer(row):
+    return row["gen_condition_id"], row["item_id"], row["epoch"]
+
+
+@pytest.mark.slow
+def test_items_keep_target_scheme_and_metadata(folder):
+    items = imported(folder).dataset.items.values_list("key", "input", "target", "grading_scheme", "metadata")
+    assert list(items) == [
+        ("p0", "What is 0 + 0?", "0", "", {"topic": "sums"}),
+        ("p1", "What is 1 + 1?", "2", "1 point for the sum.", {"topic": "sums"}),
+        ("p2", "What is 2 + 2?", "4", "1 point for the sum.", {"topic": "sums"}),
+    ]
+
+
+@pytest.mark.slow
+def test_a_prompt_is_taken_only_if_its_file_has_the_hash_of_the_store(folder):
+    (folder / "prompts/solver/standard.md").write_text("Another text.\n\n{input}\n")
+    prompts = imported(folder).prompts.values_list("name", "messages")
+    texts = {name.rpartition("-")[0]: turns[0]["content"] for name, turns in prompts}
+    assert texts == {
+        "itemeval-short": "Answer with a number alone.\n\n{{input}}\n",
+        "itemeval-builtin-minimal": "{{input}}",
+    }
+    sampler = Experiment.objects.get().samplers.get()
+    assert (sampler.temperature, sampler.max_tokens) == (0.7, 1024)
+
+
+@pytest.mark.slow
+def test_scorers_keep_the_grader_and_the_rubric(folder):
+    imported(folder)
+    judge = GradeCondition.objects.get(scorer="mock-judge_builtin-standard")
+    assert judge.parameters["imported"] == "itemeval"
+    assert (judge.parameters["grader_model"], judge.parameters["rubric_name"]) == ("mockllm/judge", "builtin:standard")
+
+
+@pytest.mark.slow
+def test_the_same_folder_twice_gives_the_same_rows_once(folder, capsys):
+    imported(folder)
+    before = (list(Trial.objects.values_list("pk", flat=True)), Grading.objects.count())
+    imported(folder)
+    assert (list(Trial.objects.values_list("pk", flat=True)), Grading.objects.count()) == before
+    assert "48 trials were there already" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_scores_that_are_given_later_are_added(folder):
+    aside = folder / "gradings.aside"
+    (folder / "studies/sums/gradings.parquet").rename(aside)
+    imported(folder)
+    assert not Grading.objects.exists()
+    aside.rename(folder / "studies/sums/gradings.parquet")
+    imported(folder)
+    assert (Trial.objects.count(), Grading.objects.count()) == (48, 96)
+
+
+@pytest.mark.slow
+def test_errors_empty_answers_and_unknown_costs_stay_what_they_are(folder, capsys):
+    unknown = {"usd": 0.0, "input_tokens": None, "output_tokens": None}
+    change(folder, "solutions", lambda row: row["epoch"] == 1, solution=None, error="Timeout", **unknown)
+    change(folder, "solutions", lambda row: row["epoch"] == 2, solution="", stop_reason="max_tokens")
+    change(folder, "solutions", lambda row: row["epoch"] == 3, **unknown)
+    change(folder, "solutions", lambda row: row["epoch"] == 4, usd=None)
+    imported(folder)
+    failed = Trial.objects.get(status="failed")
+    assert (failed.error, failed.cost_usd, failed.input_tokens) == ("Timeout", None, None)
+    assert not Grading.objects.filter(trial=failed).exists()
+    empty = Trial.objects.get(answer="", status="done")
+    assert (empty.truncated, empty.finish_reason) == (True, "length")
+    assert Trial.objects.filter(cost_usd=None).count() == 3
+    said = capsys.readouterr().out
+    assert "1 solutions are errors" in said
+    assert "The cost of 3 solutions is unknown" in said
+    assert "2 gradings are of answers that are not in the store, or that failed" in said
+
+
+@pytest.mark.slow
+def test_gradings_without_a_score_pending_and_older_ones_are_told_apart(folder, capsys):
+    judged = {"grade_kind": "judge"}
+    unread = {"parse_ok": False, "score": None, "parse_error": None, "judge_completion": ""}
+    change(folder, "gradings", lambda row: row["epoch"] == 1 and row | judged == row, **unread)
+    change(folder, "gradings", lambda row: row["epoch"] == 2, error="Rate limit", score=None)
+    change(folder, "gradings", lambda row: row["epoch"] == 3, created_at="2020-01-01T00:00:00Z")
+    imported(folder)
+    unreadable = Grading.objects.get(parse_ok=False)
+    assert (unreadable.score, unreadable.parse_error) == (None, "empty_reply")
+    assert Grading.objects.count() == 95
+    said = capsys.readouterr().out
+    assert "1 gradings failed and are left out" in said
+    assert "1 gradings have no score" in said
+    assert "1 gradings are older than their answers" in said
+
+
+@pytest.mark.slow
+def test_a_store_without_waves_and_manifests_is_one_wave(folder):
+    shutil.rmtree(folder / "studies/sums/manifests")
+    change(folder, "solutions", drop=("wave", "wave_label"))
+    assert imported(folder).samples == 4
+    assert Wave.objects.get().number == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("store", "values", "message"),
+    [
+        ("solutions", {"item_id": "p9"}, "solutions.parquet, row 1: the item 'p9' is not in items.parquet"),
+        ("solutions", {"epoch": 2}, "solutions.parquet, row 2: this condition, item and epoch are there twice"),
+        ("solutions", {"epoch": -3}, "solutions.parquet, row 1: the repetition -4 is not between"),
+        ("solutions", {"created_at": "yesterday"}, "solutions.parquet, row 1: created_at cannot be read"),
+        ("solutions", {"solution": 7}, "solutions.parquet, row 1: solution is int, not str"),
+        ("solutions", {"usd": -1.0}, "solutions.parquet, row 1: cost_usd is -1.0"),
+        ("solutions", {"temperature_requested": 9.0}, "temperature is 9.0, not between 0 and 2"),
+        ("solutions", {"wave": -1}, "solutions.parquet, row 1: wave is -1"),
+        ("items", {"metadata_json": "[1]"}, "items.parquet, row 1: metadata_json is no JSON object"),
+        ("items", {"item_id": "p1"}, "items.parquet, row 2: the item 'p1' is there twice"),
+        ("items", {"input": 5}, "items.parquet, row 1: input is int, not str"),
+        ("gradings", {"score": "high"}, "gradings.parquet, row 1: score is str, not float"),
+        ("ledger", {"usd": "free"}, "ledger.parquet, row 1: cannot be read"),
+    ],
+)
+def test_an_error_names_the_file_and_the_row(folder, store, values, message):
+    change(folder, store, **values)
+    assert message in refused(folder)
+
+
+@pytest.mark.slow
+def test_a_missing_column_and_a_damaged_file_are_refused(folder):
+    change(folder, "solutions", drop=("solution",))
+    assert "solutions.parquet, row 1: solution is missing" in refused(folder)
+    (folder / "studies/sums/solutions.parquet").write_bytes(b"PAR1 and nothing more")
+    assert "solutions.parquet: the file is not Parquet" in refused(folder)
+
+
+@pytest.mark.slow
+def test_a_damaged_manifest_or_configuration_is_refused_with_its_name(folder):
+    (folder / "config.yaml").write_text("study: &a [*a]\n")
+    assert "config.yaml: this is not YAML: aliases" in refused(folder)
+    (folder / "config.yaml").unlink()
+    manifest = next((folder / "studies/sums/manifests").glob("generate*.json"))
+    manifest.write_text(json.dumps({"stage": "generate", "epoch_offset": "many", "endpoints_effective": [1]}))
+    assert f"{manifest.name}: cannot be read" in refused(folder)
+
+
+def test_a_folder_with_two_studies_is_refused(folder):
+    shutil.copytree(folder / "studies/sums", folder / "studies/more")
+    assert "one folder must have items.parquet and solutions.parquet; found: more, sums" in refused(folder)
+
+
+@pytest.mark.slow
+def test_copies_in_the_exports_are_not_a_second_study(folder):
+    shutil.copytree(folder / "studies/sums", folder / "studies/sums/export/snapshots/first")
+    assert imported(folder).dataset.items.count() == 3
+
+
+@pytest.mark.slow
+def test_an_upload_is_a_zip_of_the_folder(folder, tmp_path):
+    archive = Path(shutil.make_archive(str(tmp_path / "project"), "zip", folder))
+    reading = read_study_upload({"file0": FileToRead(archive, archive.name)}, "")
+    assert len(list(reading.study.trials())) == 48
+    assert [wave.label for wave in reading.study.waves] == ["", "recheck"]
+    assert reading.study.graders["numeric"] == {}
