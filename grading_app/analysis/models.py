@@ -35,7 +35,7 @@ def _similarity(data: AnalysisData) -> ResultTable:
         x, y = data.scores.mean[both, a], data.scores.mean[both, b]
         if len(x) < FEWEST_ITEMS:
             continue
-        r = pearson(list(x), list(y))
+        r = pearson(x, y)
         rows.append(
             {
                 "a": data.labels[data.conditions[a]],

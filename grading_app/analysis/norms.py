@@ -221,7 +221,7 @@ def _agreement(data: AnalysisData, norms: Norms, matched: list[Matched]) -> Resu
 
 
 def _coefficients(one: Matched, ceiling: float | None) -> dict[str, Any]:
-    r = pearson(list(one.model), list(one.people))
+    r = pearson(one.model, one.people)
     rho = reference.spearman(one.model, one.people)
     table = ratings_of(np.column_stack([one.model, one.people]))
     ccc = bootstrap(lins_concordance(table), seed=SEED)

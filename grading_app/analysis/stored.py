@@ -1,86 +1,175 @@
-"""The tables of an analysis, computed by a worker and stored, because they need libraries that no page loads."""
+"""The tables of an analysis, computed by a worker and stored, because they need libraries that no page loads.
+
+Each section is an aggregate of its own. So an analysis that a worker cannot end within the time of one task keeps the
+sections that are ready, and the next task goes on with the others.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from django.http import QueryDict
 
 from evalsite.lib.text.hashing import content_hash
-from grading_app.analysis.data import load_analysis_data
+from grading_app.analysis.data import AnalysisData, load_analysis_data
 from grading_app.analysis.scope import Scope, ScopeForm
-from grading_app.analysis.sections import section_tables
+from grading_app.analysis.sections import SECTIONS, Section
 from grading_app.models import BlindReading
-from grading_app.reports.cached_aggregates import Aggregate, Cached, Tell, get
+from grading_app.reports.cached_aggregates import Aggregate, Cached, Tell, get_many
 from grading_app.reports.frame_cache import fingerprint
 from grading_app.reports.result_table import ResultTable
 from runs_app.annotations import flagged_items
 from runs_app.models import Experiment
 
+BY_NAME = {section.name: section for section in SECTIONS}
+
 
 @dataclass(frozen=True, slots=True)
-class AnalysisTables:
-    """The tables of each section, by the section's name, as `ResultTable.content` writes them."""
+class SectionTables:
+    """The tables of one section, as `ResultTable.content` writes them."""
 
-    sections: dict[str, list[dict[str, Any]]]
+    content: list[dict[str, Any]]
 
     @property
-    def tables(self) -> dict[str, list[ResultTable]]:
-        return {name: [ResultTable.from_content(one) for one in tables] for name, tables in self.sections.items()}
+    def tables(self) -> list[ResultTable]:
+        return [ResultTable.from_content(one) for one in self.content]
 
 
 @dataclass(frozen=True, slots=True)
 class AnalysisQuery:
-    """A scope with its blind reading, and the parameters of the address that it was read from."""
+    """A section of a scope with its blind reading, and the parameters of the address that it was read from.
+
+    state: the fingerprint, if it was read already, as for all sections of a page.
+    """
 
     scope: Scope
     parameters: str
+    section: str
+    state: str = ""
 
 
 def _dump(query: AnalysisQuery) -> Any:
     blind = query.scope.blind
-    return [query.scope.experiment.pk, query.parameters, *([blind.pk] if blind else [])]
+    return [query.scope.experiment.pk, query.parameters, query.section, *([blind.pk] if blind else [])]
 
 
 def _load(experiment: Experiment, content: Any) -> AnalysisQuery | None:
-    blind = BlindReading.objects.get(pk=content[2]) if len(content) > 2 else None
+    if len(content) < 3 or content[2] not in BY_NAME:
+        return None
+    blind = BlindReading.objects.get(pk=content[3]) if len(content) > 3 else None
     scope = ScopeForm(QueryDict(content[1]), experiment, blind).scope()
-    return AnalysisQuery(scope, content[1]) if scope else None
+    return AnalysisQuery(scope, content[1], content[2]) if scope else None
 
 
 def _fingerprint(query: AnalysisQuery) -> str:
+    return query.state or _read_state(query.scope)
+
+
+def _read_state(scope: Scope) -> str:
     """Return a text that changes with the answers, the grades and the flagged items."""
-    scope = query.scope
     return content_hash([fingerprint(scope.experiment, scope.wave), flagged_items(scope.experiment)])
 
 
-def _compute(queries: Sequence[AnalysisQuery], tell: Tell) -> list[AnalysisTables]:
+_last: tuple[str, AnalysisData] | None = None
+"""The data of the last section. A worker computes the sections of a scope after one another."""
+
+
+def _load_data(query: AnalysisQuery) -> AnalysisData:
+    global _last
+    blind = query.scope.blind
+    key = content_hash([query.parameters, blind.pk if blind else None, _fingerprint(query)])
+    if _last is None or _last[0] != key:
+        _last = None
+        _last = key, load_analysis_data(query.scope)
+    return _last[1]
+
+
+def _compute(queries: Sequence[AnalysisQuery], tell: Tell) -> list[SectionTables]:
     found = []
     for query in queries:
         tell("reading scores")
-        data = load_analysis_data(query.scope)
+        data = _load_data(query)
         tell("computing tables")
-        sections = section_tables(data)
-        found.append(AnalysisTables({name: [one.content() for one in tables] for name, tables in sections.items()}))
+        found.append(SectionTables([table.content() for table in BY_NAME[query.section].tables(data)]))
     return found
 
 
-ANALYSIS: Aggregate[AnalysisQuery, AnalysisTables] = Aggregate(
+ANALYSIS: Aggregate[AnalysisQuery, SectionTables] = Aggregate(
     name="analysis",
-    version=5,
-    value_type=lambda: AnalysisTables,
+    version=6,
+    value_type=lambda: SectionTables,
     dump=_dump,
     load=_load,
     fingerprint=_fingerprint,
     is_large=lambda queries: True,
     compute=_compute,
     steps=("reading scores", "computing tables"),
-    kept=40,
+    kept=40 * len(SECTIONS),
 )
 
 
-def get_analysis(scope: Scope) -> Cached[AnalysisTables]:
-    """Return the stored tables of a scope, and ask a worker for them if they are missing or outdated."""
-    return get(ANALYSIS, scope.experiment.pk, AnalysisQuery(scope, scope.parameters))
+@dataclass(frozen=True)
+class Analysis:
+    """The stored sections of a scope, in the order of the page. A section has no value before its first result."""
+
+    sections: tuple[tuple[Section, Cached[SectionTables]], ...]
+
+    @property
+    def tables(self) -> dict[str, list[ResultTable]]:
+        """The tables of the sections that have a result, by the section's name."""
+        return {one.name: cached.value.tables for one, cached in self.sections if cached.value}
+
+    @property
+    def is_complete(self) -> bool:
+        return all(cached.value for _, cached in self.sections)
+
+    @property
+    def is_fresh(self) -> bool:
+        return all(cached.is_fresh and cached.value for _, cached in self.sections)
+
+    @property
+    def is_under_way(self) -> bool:
+        return any(cached.is_under_way for _, cached in self.sections)
+
+    @property
+    def n_sections(self) -> int:
+        return len(self.sections)
+
+    @property
+    def n_fresh(self) -> int:
+        """How many sections include every answer of now."""
+        return sum(bool(cached.is_fresh and cached.value) for _, cached in self.sections)
+
+    @property
+    def next_title(self) -> str:
+        """The title of the section that the worker computes, or computes next; empty if it has nothing to do."""
+        return next((one.title for one, cached in self.sections if cached.is_under_way), "")
+
+    @property
+    def as_of(self) -> datetime | None:
+        """When the rows behind the oldest section were read."""
+        return min((cached.as_of for _, cached in self.sections if cached.as_of), default=None)
+
+    @property
+    def asked_at(self) -> datetime | None:
+        asked = [cached.row.asked_at for _, cached in self.sections if cached.row and cached.is_under_way]
+        return min((one for one in asked if one), default=None)
+
+    @property
+    def took_s(self) -> float:
+        return sum(cached.row.took_s for _, cached in self.sections if cached.row)
+
+    @property
+    def problems(self) -> list[tuple[str, str]]:
+        """The title of each section whose last calculation failed, and why."""
+        return [(one.title, cached.row.problem) for one, cached in self.sections if cached.row and cached.row.problem]
+
+
+def get_analysis(scope: Scope) -> Analysis:
+    """Return the stored sections of a scope, and ask a worker for those that are missing or outdated."""
+    state = _read_state(scope)
+    queries = [AnalysisQuery(scope, scope.parameters, section.name, state) for section in SECTIONS]
+    return Analysis(tuple(zip(SECTIONS, get_many(ANALYSIS, scope.experiment.pk, queries), strict=True)))

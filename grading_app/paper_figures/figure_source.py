@@ -60,9 +60,12 @@ class FigureSource:
 
     @cached_property
     def tables(self) -> dict[str, ResultTable]:
-        """The tables of the analysis by name; empty until a worker has computed them."""
-        found = self._note_missing(get_analysis(self.scope).value) if self.scope else None
-        return {table.name: table for of_section in found.tables.values() for table in of_section} if found else {}
+        """The tables of the analysis by name: of the sections that a worker has computed."""
+        if self.scope is None:
+            return {}
+        found = get_analysis(self.scope)
+        self._note_missing(found if found.is_complete else None)
+        return {table.name: table for of_section in found.tables.values() for table in of_section}
 
     def scores(self, measure: Measure) -> ItemScores | None:
         found = self._note_missing(get_item_scores(self.experiment, measure, self.wave).value)

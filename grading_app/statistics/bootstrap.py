@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +30,8 @@ NO_JACKKNIFE = "no interval: without one of the items the measure is not defined
 ONE_DISAGREES = "no interval: all disagreement lies in one item"
 ALIKE = 1e-9  # Values that differ by less are equal but for rounding error.
 CELLS_AT_ONCE = 2_000_000  # of resamples x ratings: bounds the memory of a step to tens of megabytes
+CELLS_KEPT = 8_000_000  # of resamples x kinds, two bytes each
+MOST_KEPT = 1_000  # Interchangeable clusters of one kind, so that a count of draws fits in two bytes.
 
 
 def bootstrap(
@@ -202,9 +205,23 @@ def draws_of_kinds(alike: Floats, resamples: int, seed: int, cells: int) -> Iter
     alike: (kinds,), the number of interchangeable clusters of each kind. Only the number drawn of a kind matters.
     cells: the number of values of one resample. It bounds how many resamples are made at once.
     """
-    n = int(alike.sum())
-    random = np.random.default_rng(seed)
     step = max(1, CELLS_AT_ONCE // cells)
+    if resamples * len(alike) > CELLS_KEPT or alike.max(initial=0) > MOST_KEPT:
+        random = np.random.default_rng(seed)
+        for start in range(0, resamples, step):
+            yield _draw(random, alike, min(step, resamples - start)).astype(np.float64)
+        return
+    drawn = _kept_draws(alike.tobytes(), resamples, seed)
     for start in range(0, resamples, step):
-        times = random.multinomial(n, alike / n, size=min(step, resamples - start))
-        yield times.astype(np.float64)
+        yield drawn[start : start + step].astype(np.float64)
+
+
+def _draw(random: np.random.Generator, alike: Floats, resamples: int) -> NDArray[np.int64]:
+    n = int(alike.sum())
+    return random.multinomial(n, alike / n, size=resamples)
+
+
+@lru_cache(maxsize=2)
+def _kept_draws(alike: bytes, resamples: int, seed: int) -> NDArray[np.uint16]:
+    """Return all draws. A hundred conditions over the same items have the same draws, which take most of the time."""
+    return _draw(np.random.default_rng(seed), np.frombuffer(alike), resamples).astype(np.uint16)

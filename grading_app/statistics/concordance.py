@@ -14,6 +14,7 @@ from grading_app.statistics.ratings import Floats, Ratings
 
 ROUNDING = 1e-24
 ROUNDING_OF_R = 1e-13
+SMALL, SMALL_R = 1e-2, 1e-9  # Of a variance in its mean square, and of r. Rounding then stays below 1e-13.
 
 
 class Moments(NamedTuple):
@@ -30,15 +31,31 @@ def moments(x: Floats, y: Floats, times: Floats) -> Moments:
 
     x, y: (units,). times: (resamples, units), how often each unit counts.
     """
+    n = times.sum(axis=1)
+    center_x, center_y = x.mean(), y.mean()
+    x, y = x - center_x, y - center_y
+    sums = times @ np.column_stack([x, y, x * x, y * y, x * y]) / n[:, None]
+    mean_x, mean_y, square_x, square_y, product = sums.T
+    variance_x, variance_y = square_x - mean_x**2, square_y - mean_y**2
+    covariance = product - mean_x * mean_y
+    # Differences of means of squares are exact enough unless little is left of them.
+    is_small = (variance_x <= SMALL * square_x) | (variance_y <= SMALL * square_y)
+    is_small |= np.abs(covariance) <= SMALL_R * np.sqrt(np.abs(variance_x * variance_y))
+    if is_small.any():
+        exact = _exact_moments(x, y, times[is_small])
+        for found, values in zip((variance_x, variance_y, covariance), exact, strict=True):
+            found[is_small] = values
+    return Moments(mean_x - mean_y + (center_x - center_y), variance_x, variance_y, covariance)
+
+
+def _exact_moments(x: Floats, y: Floats, times: Floats) -> tuple[Floats, Floats, Floats]:
+    """Return both variances and the covariance from the differences to the means of each resample."""
     n = times.sum(axis=1, keepdims=True)
-    center = (x.mean() + y.mean()) / 2
-    x, y = x - center, y - center
-    mean_x, mean_y = (times @ x)[:, None] / n, (times @ y)[:, None] / n
-    off_x, off_y, shares = x - mean_x, y - mean_y, times / n
+    off_x, off_y, shares = x - (times @ x)[:, None] / n, y - (times @ y)[:, None] / n, times / n
     covariance = (shares * off_x * off_y).sum(axis=1)
     variance_x, variance_y = _variance(x, off_x, shares), _variance(y, off_y, shares)
     together = np.abs(covariance) > ROUNDING_OF_R * np.sqrt(variance_x * variance_y)
-    return Moments((mean_x - mean_y)[:, 0], variance_x, variance_y, np.where(together, covariance, 0.0))
+    return variance_x, variance_y, np.where(together, covariance, 0.0)
 
 
 def _variance(values: Floats, off: Floats, shares: Floats) -> Floats:

@@ -40,7 +40,7 @@ class Correlation:
     is_skewed: bool = False
 
 
-def pearson(x: Sequence[float], y: Sequence[float], confidence: float = 0.95) -> Correlation | None:
+def pearson(x: Sequence[float] | Vector, y: Sequence[float] | Vector, confidence: float = 0.95) -> Correlation | None:
     """Return Pearson's r with Fisher's interval, tanh(atanh(r) -+ z / sqrt(n - 3)).
 
     R. A. Fisher (1921), "On the probable error of a coefficient of correlation", Metron 1, 3-32. It assumes normal
@@ -58,14 +58,14 @@ def pearson(x: Sequence[float], y: Sequence[float], confidence: float = 0.95) ->
     return replace(_with_interval(r, len(x), confidence, error), is_skewed=skewed)
 
 
-def _is_skewed(*columns: Sequence[float]) -> bool:
+def _is_skewed(*columns: Sequence[float] | Vector) -> bool:
     import numpy as np
 
     standardised = (_standardised(np.asarray(values, dtype=np.float64)) for values in columns)
     return any(abs(float((one**3).sum())) * math.sqrt(len(one)) > SKEWED for one in standardised)
 
 
-def _jackknife_error(x: Sequence[float], y: Sequence[float]) -> float:
+def _jackknife_error(x: Sequence[float] | Vector, y: Sequence[float] | Vector) -> float:
     """Return the standard error of atanh(r) from the values without one pair each; infinite if one is a perfect r."""
     import numpy as np
 
@@ -83,14 +83,15 @@ def _jackknife_error(x: Sequence[float], y: Sequence[float]) -> float:
     return math.sqrt((n - 1) / n * float(((z - z.mean()) ** 2).sum()))
 
 
-def _product_moment(x: Sequence[float], y: Sequence[float]) -> float | None:
+def _product_moment(x: Sequence[float] | Vector, y: Sequence[float] | Vector) -> float | None:
     import numpy as np
 
     if len(x) != len(y):
         raise ValueError(f"{len(x)} and {len(y)} values make no pairs")
-    if len(x) < 2 or min(x) == max(x) or min(y) == max(y):
+    columns = [np.asarray(values, dtype=np.float64) for values in (x, y)]
+    if len(x) < 2 or any(values.min() == values.max() for values in columns):
         return None
-    one, other = (_standardised(np.asarray(values, dtype=np.float64)) for values in (x, y))
+    one, other = (_standardised(values) for values in columns)
     return float(np.clip(one @ other, -1.0, 1.0))
 
 

@@ -205,10 +205,10 @@ def deming(x: Floats, y: Floats, ratio: float = 1.0, confidence: float = 0.95) -
     whole = _deming(x, y, ratio)
     if n < 4 or whole is None:
         return None
-    parts = [_deming(np.delete(x, at), np.delete(y, at), ratio) for at in range(n)]
-    if any(part is None for part in parts):
+    parts = _deming_without_each(x, y, ratio)
+    if parts is None:
         return Line(*whole, None, None)
-    pseudo = n * np.array(whole) - (n - 1) * np.array(parts, dtype=np.float64)
+    pseudo = n * np.array(whole) - (n - 1) * parts
     if np.ptp(pseudo, axis=0).max() <= n * ALIKE * float(np.abs(y).max()):
         return Line(*whole, None, None)  # All items lie on the line. Other items may not.
     reach = float(stdtrit(n - 1, (1 + confidence) / 2)) * pseudo.std(axis=0, ddof=1) / math.sqrt(n)
@@ -226,6 +226,20 @@ def _deming(x: Floats, y: Floats, ratio: float) -> tuple[float, float] | None:
         return None
     slope = (b - ratio * a + math.sqrt((b - ratio * a) ** 2 + 4 * ratio * shared**2)) / (2 * shared)
     return float(np.mean(y)) - slope * float(np.mean(x)), slope
+
+
+def _deming_without_each(x: Floats, y: Floats, ratio: float) -> Floats | None:
+    """Return intercept and slope without one item each, (items, 2), from sums; None if a covariance is zero."""
+    n, off_x, off_y = len(x), x - np.mean(x), y - np.mean(y)
+    rest, more = n - 1, n / (n - 1)
+    a = ((off_x**2).sum() - more * off_x**2) / rest
+    b = ((off_y**2).sum() - more * off_y**2) / rest
+    shared = ((off_x * off_y).sum() - more * off_x * off_y) / rest
+    if (np.abs(shared) <= ALIKE * np.sqrt(np.clip(a * b, 0, None))).any():
+        return None
+    slopes = (b - ratio * a + np.sqrt((b - ratio * a) ** 2 + 4 * ratio * shared**2)) / (2 * shared)
+    intercepts = (np.mean(y) - off_y / rest) - slopes * (np.mean(x) - off_x / rest)
+    return np.column_stack([intercepts, slopes])
 
 
 def root_mean_square(differences: Floats) -> float:

@@ -44,7 +44,7 @@ def experiment_analysis(request: HttpRequest, slug: str) -> HttpResponse:
     if scope is None:
         return render(request, "grading_app/experiment_analysis.html", context)
     cached = get_analysis(scope)
-    sections = cached.value.tables if cached.value else {}
+    sections = cached.tables
     tables = [table for of_section in sections.values() for table in of_section]
     if (file := requested_file(request, tables, f"{slug}-analysis")) is not None:
         return file
@@ -76,8 +76,8 @@ def analysis_figure(request: HttpRequest, slug: str, name: str) -> HttpResponse:
     theme, width = THEMES.get(request.GET.get("theme", "")), WIDTHS.get(request.GET.get("width", ""))
     if scope is None or theme is None or width is None:
         raise Http404
-    found = get_analysis(scope).value
-    tables = {table.name: table for of_section in (found.tables if found else {}).values() for table in of_section}
+    found = get_analysis(scope).tables
+    tables = {table.name: table for of_section in found.values() for table in of_section}
     drawn = next(((figure, table) for figure, table in figures_of(tables) if figure.name == name), None)
     if drawn is None:
         raise Http404

@@ -5,9 +5,11 @@ from django.urls import reverse
 
 from evalsite.lib import permissions
 from grading_app.models import CachedAggregate
+from grading_app.reports.cached_aggregates import compute_rows
 from grading_app.tasks import compute_aggregates
 from runs_app.models import Annotation
 from tests import factories
+from tests.page_text import page_text
 
 pytestmark = pytest.mark.django_db
 
@@ -61,6 +63,24 @@ def test_a_worker_computes_the_tables_and_the_page_says_so(owner):
         assert f">{heading}</h2>" in page
     assert "b scores 1.000 above a on 12 items" in page
     assert "manage.py analyse study --measure valence" in page
+
+
+def test_sections_that_are_ready_are_kept_and_the_page_says_how_far_the_worker_is(owner):
+    assert "0 of 7 sections are ready, next is Descriptives" in page_text(owner.get(address()))
+    keys = list(CachedAggregate.objects.order_by("pk").values_list("pk", flat=True))
+    assert compute_rows(keys, seconds=0) == keys[1:], "a task ends between two sections, and leaves the others"
+    ready = CachedAggregate.objects.get(pk=keys[0]).ended_at
+    page = owner.get(address())
+    text = page_text(page)
+    assert "1 of 7 sections are ready, next is Against norms" in text
+    assert ">Descriptives</h2>" in text
+    assert ">Outliers</h2>" not in text
+    assert owner.get(address(table="descriptives", format="csv")).status_code == 200
+    compute_aggregates(keys[1:])
+    text = page_text(owner.get(address()))
+    assert "A worker is calculating" not in text
+    assert ">Outliers</h2>" in text
+    assert CachedAggregate.objects.get(pk=keys[0]).ended_at == ready, "the first section was not computed again"
 
 
 @pytest.mark.slow
