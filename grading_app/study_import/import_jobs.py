@@ -115,8 +115,10 @@ def _take_study(study: Study, job: Job, user: User) -> StudyReport:
         transaction.set_rollback(job.kind == "check")
     counts = {
         "Items": made.items, "Conditions": made.conditions, "Trials": made.trials, "Failed trials": made.failed,
-        "Attempts": made.attempts, "Scores": made.gradings, "Trials that are here already": made.skipped,
+        "Attempts": made.attempts, 
     }  # fmt: skip
+    others = {"Scores": made.gradings, "Trials that are here already": made.skipped}
+    counts |= {name: number for name, number in others.items() if number}
     notes = list(made.notes)
     if dataset is not None:
         notes.append(f"Texts, categories and norms are those of {dataset}; those in the files are not taken.")

@@ -1,0 +1,56 @@
+"""Earlier work brought along in the browser: recorded trials of another tool, from the files to their results."""
+
+import pytest
+from django.urls import reverse
+from playwright.sync_api import expect
+
+from runs_app.models import Experiment, Trial
+from tests.factories.files import archive
+from tests.factories.recordings import recording
+from tests.integration.dataset_pages.conftest import do_now
+
+
+@pytest.fixture(autouse=True)
+def worker(monkeypatch):
+    """A worker that does each task as soon as it is queued."""
+    monkeypatch.setattr("django_q.tasks.async_task", do_now)
+
+
+def test_recorded_trials_are_checked_imported_and_read(owner, visitor, checked_in_all_views):
+    page = visitor(owner)
+    page.goto(reverse("experiment_list"))
+    page.get_by_role("link", name="Import a study").first.click()
+    checked_in_all_views(page, "import-a-study")
+    page.get_by_label("Name").fill("uniform40")
+    files = [recording("uniform40-items.csv"), recording("uniform40-trials-qwen.csv")]
+    page.get_by_label("Files", exact=True).set_input_files(files)
+    page.get_by_role("button", name="Check files").click()
+    expect(page.get_by_text("This study can be imported.")).to_be_visible()
+    facts = page.locator("dl.facts")
+    expect(facts).to_contain_text("Trials1 600")
+    expect(facts).to_contain_text("Failed trials40")
+    checked_in_all_views(page, "import-report")
+    assert not Experiment.objects.exists()
+    page.get_by_role("button", name="Import study").click()
+    expect(page.get_by_text("uniform40 was imported.")).to_be_visible()
+    expect(page.get_by_role("heading", name="Results").first).to_be_visible()
+    assert Trial.objects.count() == 1600
+
+
+def test_files_that_cannot_be_imported_say_why_and_keep_the_entries(owner, visitor, checked_in_all_views):
+    page = visitor(owner)
+    page.goto(reverse("study_import_new"))
+    page.get_by_label("Name").fill("pilot")
+    head = "model,run_id,image_id,dimension,sample_idx,status,rating"
+    rows = "".join(f"small,one,Cat {n},valence,0,done,9\n" for n in range(30))
+    packed = archive({"pilot/trials.csv": f"{head}\n{rows}".encode()}, "pilot.zip")
+    file = {"name": "pilot.zip", "mimeType": "application/zip", "buffer": packed.getvalue()}
+    page.get_by_label("Files", exact=True).set_input_files(file)
+    page.get_by_role("button", name="Check files").click()
+    expect(page.get_by_text("These files cannot be imported.")).to_be_visible()
+    expect(page.get_by_text("trials.csv, row 2: rating 9 is not on the scale from 1 to 7")).to_be_visible()
+    expect(page.get_by_text("Shows the first 20 of 30.")).to_be_visible()
+    checked_in_all_views(page, "import-problems")
+    page.get_by_role("link", name="Change entries or files").click()
+    expect(page.get_by_label("Name")).to_have_value("pilot")
+    expect(page.get_by_text("Already uploaded: pilot.zip")).to_be_visible()
