@@ -6,6 +6,7 @@ from grading_app.views import (
     agreement,
     analysis,
     blind,
+    bundles,
     compare,
     disagreements,
     drawn_judges,
@@ -45,6 +46,8 @@ urlpatterns = [
 urlpatterns += [
     path("experiments/new/import/", study_import.study_import_new, name="study_import_new"),
     path("experiments/new/import/<slug:token>/", study_import.study_import, name="study_import"),
+    path("datasets/<slug:slug>/<int:version>/bundle.zip", bundles.dataset_bundle, name="dataset_bundle"),
+    path("experiments/<slug:slug>/bundles/<slug:kind>.zip", bundles.experiment_bundle, name="experiment_bundle"),
     path("experiments/<slug:slug>/snapshots/", snapshots.snapshot_make, name="snapshot_make"),
     path("experiments/<slug:slug>/snapshots/<slug:digest>.zip", snapshots.snapshot_file, name="snapshot_file"),
 ]

@@ -17,6 +17,7 @@ from grading_app.export.study_card import study_card
 
 TABLES = "tables/"
 SCHEMA_FILE = "schema.json"
+STUDY = "study"  # The kind of a snapshot. Bundles have other kinds.
 MOST_LINE = 256 * 2**20
 BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, ValueError, KeyError)
 
@@ -29,12 +30,14 @@ class SnapshotFileError(ValueError):
 class Verdict:
     """The result of a check.
 
-    content: the digest of rows and images; empty for schema 1. problems: sentences; none if the file is unchanged.
+    content: the digest of rows and images; empty for schema 1. kind: "study", or the kind of a bundle. problems:
+    sentences; none if the file is unchanged.
     """
 
     digest: str
     content: str = ""
     schema: int = 1
+    kind: str = STUDY
     files: int = 0
     rows: int = 0
     problems: list[str] = field(default_factory=list)
@@ -60,7 +63,7 @@ class _Checking:
     def run(self) -> Verdict:
         said = {name: digest for digest, name in (line.split("  ", 1) for line in self.sums.decode().splitlines())}
         self.verdict.content = content_digest(said)
-        self.verdict.schema = self._schema()
+        self.verdict.schema, self.verdict.kind = self._schema()
         there = [name for name in self.archive.namelist() if name != SUMS]
         for name in sorted(set(said) ^ set(there)):
             self._report(f"{name}: {'missing' if name in said else 'not in the checksums'}")
@@ -77,11 +80,12 @@ class _Checking:
         self._check_card(counts.content)
         return self.verdict
 
-    def _schema(self) -> int:
-        """Return the version of the format. The first one had no file that says so."""
+    def _schema(self) -> tuple[int, str]:
+        """Return the version of the format and the kind. The first version had no file that says so."""
         if SCHEMA_FILE not in self.archive.namelist():
-            return 1
-        return int(json.loads(self.archive.read(SCHEMA_FILE))["schema"])
+            return 1, STUDY
+        said = json.loads(self.archive.read(SCHEMA_FILE))
+        return int(said["schema"]), str(said.get("kind", STUDY))
 
     def _digest(self, name: str, counts: Counts) -> str:
         """Return the sha256 of one file. Count the rows of a table on the way."""
@@ -109,6 +113,8 @@ class _Checking:
         counts, facts = (json.loads(self.archive.read(f"{name}.json")) for name in ("counts", "facts"))
         for line in differences(counts, counted):
             self._report(line)
+        if self.verdict.kind != STUDY:
+            return  # Only a snapshot has a study card.
         if study_card(facts, counted) != self.archive.read("study-card.md").decode():
             self._report("study-card.md: it does not say what facts and tables say")
 

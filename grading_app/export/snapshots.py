@@ -63,6 +63,12 @@ def make_snapshot(experiment: Experiment, *, label: str = "", reason: str = "", 
     return _recorded(experiment, digest, counts, label=label, reason=reason, by=by)
 
 
+def write_study(experiment: Experiment, out: BinaryIO, *, by: Actor) -> str:
+    """Write a snapshot into a file that no row of this site records, and return its digest. Raise SnapshotError."""
+    refuse_while_live(experiment)
+    return _write(experiment, _facts(experiment, "", "", by), out)[0]
+
+
 def refuse_while_live(experiment: Experiment) -> None:
     """Raise SnapshotError while any run of the experiment is live."""
     if any(run.is_live for run in experiment.runs.all()):
@@ -90,29 +96,29 @@ def _recorded(
 
 def _write(experiment: Experiment, facts: dict[str, Any], out: BinaryIO) -> tuple[str, dict[str, Any]]:
     writer, counts = ArchiveWriter(out), Counts()
-    facts = json.loads(_json(facts))  # The same form as when read back, so that the study card comes out the same.
+    facts = json.loads(json_part(facts))  # The same form as when read back, so that the study card comes out the same.
     for table in TABLES:
-        writer.add(f"tables/{table}.jsonl", _count_chunks(counts, table, export_chunks(experiment, table, "jsonl")))
+        writer.add(f"tables/{table}.jsonl", count_chunks(counts, table, export_chunks(experiment, table, "jsonl")))
     with StudyRows(experiment) as rows:
         for part in STUDY_TABLES:
             writer.add(part.part, rows.chunks(part))
         writer.add("names.json", [rows.names()])
         for image in rows.images():
             writer.add(f"{IMAGES}{image.sha256}.{image.format}", read_file(asset_file(image)))
-    writer.add("schema.json", [_json({"schema": SCHEMA})])
+    writer.add("schema.json", [json_part({"schema": SCHEMA})])
     writer.add("design.yaml", [to_yaml(experiment).encode()])
     for condition in experiment.conditions.order_by("pk").iterator():
-        writer.add(f"conditions/{condition.condition_id}.json", [_json(condition.content)])
+        writer.add(f"conditions/{condition.condition_id}.json", [json_part(condition.content)])
     for manifest in experiment.manifests.order_by("pk").iterator():
-        writer.add(f"manifests/{manifest.pk}.json", [_json(manifest.content)])
-    writer.add("facts.json", [_json(facts)])
-    writer.add(PART, [_json(freeze_report(experiment))])
-    writer.add("counts.json", [_json(counts.content)])
+        writer.add(f"manifests/{manifest.pk}.json", [json_part(manifest.content)])
+    writer.add("facts.json", [json_part(facts)])
+    writer.add(PART, [json_part(freeze_report(experiment))])
+    writer.add("counts.json", [json_part(counts.content)])
     writer.add("study-card.md", [study_card(facts, counts.content).encode()])
     return writer.close(), counts.content
 
 
-def _count_chunks(counts: Counts, table: str, chunks: Iterable[bytes]) -> Iterator[bytes]:
+def count_chunks(counts: Counts, table: str, chunks: Iterable[bytes]) -> Iterator[bytes]:
     """Yield the same chunks, and count their lines. Each chunk holds whole lines."""
     counts.touch(table)
     for chunk in chunks:
@@ -121,7 +127,8 @@ def _count_chunks(counts: Counts, table: str, chunks: Iterable[bytes]) -> Iterat
         yield chunk
 
 
-def _json(content: Any) -> bytes:
+def json_part(content: Any) -> bytes:
+    """Return the content of a JSON part. The same content gives the same bytes."""
     return (json.dumps(content, indent=2, sort_keys=True, ensure_ascii=False) + "\n").encode()
 
 

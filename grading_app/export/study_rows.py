@@ -9,7 +9,7 @@ that imported a study writes the same rows again: their digest identifies the co
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -264,15 +264,20 @@ def translate(column: models.Field[Any, Any], row: str, lookup: str, source: str
 
 
 class StudyRows:
-    """A reader of the rows of an experiment. `open` numbers them in temporary tables, and `close` removes these."""
+    """A reader of the rows of an experiment, or of a dataset alone, in these tables.
 
-    def __init__(self, experiment: Experiment) -> None:
-        self._params = {"experiment": experiment.pk, "dataset": experiment.dataset_id}
+    `open` numbers them in temporary tables, and `close` removes these.
+    """
+
+    def __init__(self, source: Experiment | Dataset, tables: Sequence[StudyTable] = TABLES) -> None:
+        experiment = source.pk if isinstance(source, Experiment) else None
+        dataset = source.dataset_id if isinstance(source, Experiment) else source.pk
+        self._params, self._tables = {"experiment": experiment, "dataset": dataset}, tables
 
     def __enter__(self) -> StudyRows:
         self._drop()
         with connection.cursor() as cursor:
-            for one in TABLES:
+            for one in self._tables:
                 key = one.model._meta.pk.attname
                 name = f"{KEYS}{one.table}"
                 cursor.execute(
@@ -309,7 +314,7 @@ class StudyRows:
         """Return the names of rows by table and number, as JSON."""
         found = {}
         with connection.cursor() as cursor:
-            for one in TABLES:
+            for one in self._tables:
                 if one.name:
                     cursor.execute(
                         f"SELECT k.n, t.{one.name} FROM {KEYS}{one.table} k JOIN {one.table} t USING (id) ORDER BY 1"

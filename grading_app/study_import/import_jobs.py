@@ -20,7 +20,8 @@ from datasets_app.models import Dataset, StatusChange
 from datasets_app.pending_uploads import Job, PendingUpload
 from datasets_app.upload_jobs import FAILED, finish, run_job
 from evalsite.lib.text.hashing import slugify_name
-from grading_app.export.snapshot_check import SnapshotFileError
+from grading_app.export.bundle_kinds import ANALYSIS, DATASET, DESIGN
+from grading_app.export.snapshot_check import STUDY, SnapshotFileError
 from grading_app.study_import.importers import FORMATS
 from grading_app.study_import.snapshot_import import WHAT, import_snapshot
 from grading_app.study_import.study import MOST_PROBLEMS, Study, StudyError, StudyTrial
@@ -32,6 +33,12 @@ TASK = "grading_app.tasks.import_uploaded_study"
 REPORT = "report"
 EVERY_S = 1.0
 MOST_NOTES = 200
+SOURCES = {
+    STUDY: "Evalsite snapshot",
+    DATASET: "Bundle of a dataset",
+    DESIGN: "Bundle of a design",
+    ANALYSIS: "Bundle of an analysis",
+}
 LINKS = "relationships"  # In the names of tables that only link rows.
 
 
@@ -115,7 +122,7 @@ def _take_study(study: Study, job: Job, user: User) -> StudyReport:
         transaction.set_rollback(job.kind == "check")
     counts = {
         "Items": made.items, "Conditions": made.conditions, "Trials": made.trials, "Failed trials": made.failed,
-        "Attempts": made.attempts, 
+        "Attempts": made.attempts,
     }  # fmt: skip
     others = {"Scores": made.gradings, "Trials that are here already": made.skipped}
     counts |= {name: number for name, number in others.items() if number}
@@ -135,11 +142,13 @@ def _take_snapshot(path: Path, job: Job, user: User) -> StudyReport:
     notes = []
     if (job.mapping or {}).get("slug") or (job.mapping or {}).get("dataset"):
         notes.append("A snapshot or bundle has its own names and dataset; those that you entered are not used.")
+    dataset = made.dataset
     return StudyReport(
-        source="Evalsite snapshot",
-        experiment=made.experiment.slug,
+        source=SOURCES[made.kind],
+        experiment=made.experiment.slug if made.experiment else "",
+        dataset=[] if made.experiment else [dataset.slug, dataset.version],
         counts=[(name.capitalize(), number) for name, number in made.rows.items() if number and LINKS not in name],
-        notes=notes,
+        notes=[*notes, *made.remarks],
         renamed=made.renamed,
     )
 

@@ -34,12 +34,14 @@ from datasets_app.models import Asset, Dataset, ParametricSpace
 from datasets_app.models.datasets import slug_validator
 from datasets_app.models.history import record_changes
 from evalsite.lib.text.hashing import content_hash
+from grading_app.export.bundle_kinds import DATASET, DESIGN, KINDS
 from grading_app.export.key_ranges import bare_cursor
 from grading_app.export.snapshot_archive import IMAGES, ROWS
-from grading_app.export.snapshot_check import MOST_LINE, SnapshotFileError, verify
+from grading_app.export.snapshot_check import MOST_LINE, STUDY, SnapshotFileError, Verdict, verify
 from grading_app.export.snapshot_check import TABLES as TABLE_PARTS
-from grading_app.export.study_rows import BY_PART, SCHEMA, TABLES, StudyTable, translate
+from grading_app.export.study_rows import SCHEMA, TABLES, StudyTable, translate
 from grading_app.models import RatedAnswer, RaterAssignment, Rating, RatingQueue
+from grading_app.study_import.design_bundle import KEYS, ROWS_OF, complete_design, reuse_rows
 from runs_app.models import Experiment, ItemText, TextSet
 from runs_app.models.designs import Versioned
 
@@ -48,7 +50,6 @@ MOST_PARTS = 200_000
 MOST_PART = 256 * 2**20  # Of a part that is read as a whole: all but tables and rows.
 MOST_IMAGE = 64 * 2**20
 IMAGE_NAME = re.compile(rf"{IMAGES}([0-9a-f]{{64}})\.(jpeg|png)\Z")
-ROWS_OF, KEYS = "import_rows_", "import_keys_"  # The prefixes of temporary tables.
 PLACEHOLDER = "imported"
 WHAT = "import"  # Of the history's row.
 BROKEN = (zipfile.BadZipFile, OSError, EOFError, ValueError, KeyError, TypeError, AttributeError, RecursionError)
@@ -56,16 +57,29 @@ BROKEN = (zipfile.BadZipFile, OSError, EOFError, ValueError, KeyError, TypeError
 
 @dataclass
 class SnapshotImport:
-    """The result of an import. rows: new rows by table. renamed: pairs of a name in the file and the name here."""
+    """The result of an import.
 
-    experiment: Experiment
+    experiment: None for the bundle of a dataset. rows: new rows by table. renamed: pairs of a name in the file and the
+    name here. remarks: what a bundle leaves to do.
+    """
+
+    kind: str
+    dataset: Dataset
+    experiment: Experiment | None
     content: str
     rows: dict[str, int] = field(default_factory=dict)
     renamed: list[tuple[str, str]] = field(default_factory=list)
+    remarks: list[str] = field(default_factory=list)
+
+    @property
+    def target(self) -> Experiment | Dataset:
+        return self.experiment or self.dataset
 
 
 def import_snapshot(path: Path, owner: User, *, dry_run: bool = False) -> SnapshotImport:
-    """Import the study of a snapshot file. Raise SnapshotFileError, and change nothing, if it cannot be imported.
+    """Import the study of a snapshot, or the content of a bundle.
+
+    Raise SnapshotFileError, and change nothing, if the file cannot be imported.
 
     A dry run does the same and takes everything back.
     """
@@ -80,9 +94,11 @@ def import_snapshot(path: Path, owner: User, *, dry_run: bool = False) -> Snapsh
             f"{path.name} has schema {verdict.schema}, which holds tables to read but no rows to import; make a new "
             "snapshot on its site"
         )
+    if verdict.kind not in KINDS:
+        raise SnapshotFileError(f"{path.name} is of the unknown kind {verdict.kind[:40]!r}; update this site")
     try:
         with zipfile.ZipFile(path) as archive, transaction.atomic():
-            result = _Import(archive, owner, verdict.content, path.name).run(write_files=not dry_run)
+            result = _Import(archive, owner, verdict, path.name).run(write_files=not dry_run)
             transaction.set_rollback(dry_run)
             return result
     except SnapshotFileError:
@@ -106,10 +122,11 @@ def _check_size(path: Path) -> None:
 
 
 class _Import:
-    def __init__(self, archive: zipfile.ZipFile, owner: User, content: str, file_name: str) -> None:
+    def __init__(self, archive: zipfile.ZipFile, owner: User, verdict: Verdict, file_name: str) -> None:
         self.archive = archive
         self.owner = owner
-        self.content = content
+        self.kind, self.content = verdict.kind, verdict.content
+        self.tables = KINDS[self.kind]
         self.file_name = file_name
         self.names: Mapping[str, Mapping[str, str]] = json.loads(archive.read("names.json"))
         self.rows: dict[str, int] = {}
@@ -118,23 +135,40 @@ class _Import:
 
     def run(self, *, write_files: bool) -> SnapshotImport:
         parts = set(self.archive.namelist())
-        if unknown := [name for name in parts if name.startswith(ROWS) and name not in BY_PART]:
+        if unknown := [
+            name for name in parts if name.startswith(ROWS) and name not in {one.part for one in self.tables}
+        ]:
             raise SnapshotFileError(f"{self.file_name} holds unknown rows: {', '.join(sorted(unknown)[:3])}")
         self._drop()
-        for one in TABLES:
+        for one in self.tables:
             self._load(one, one.part in parts)
+        remarks = reuse_rows(self.names) if self.kind == DESIGN else []
+        for one in self.tables:
+            (self.rows[one.model._meta.verbose_name_plural.__str__()],) = self._column(
+                f"SELECT count(*) FROM {ROWS_OF}{one.table}"
+            )
         self._take_images(write_files=write_files)
-        for one in TABLES:
+        for one in self.tables:
             self._name_rows(one)
             self._insert(one)
             self._after(one)
         self._check_hashes()
-        (key,) = self._column(f"SELECT new FROM {KEYS}{Experiment._meta.db_table}")
-        experiment = Experiment.objects.get(pk=key)
+        dataset: Dataset = self._only(Dataset)
+        experiment: Experiment | None = None if self.kind == DATASET else self._only(Experiment)
+        if self.kind == DESIGN and experiment is not None:
+            remarks += complete_design(experiment)
         self._drop()
-        reason = f"Imported from the snapshot {self.file_name}"[:500]
-        record_changes([(experiment, "", self.content[:12])], by=self.owner, reason=reason, what=WHAT)
-        return SnapshotImport(experiment, self.content, self.rows, self.renamed)
+        named = "snapshot" if self.kind == STUDY else f"bundle of kind {self.kind}"
+        reason = f"Imported from the {named} {self.file_name}"[:500]
+        record_changes([(experiment or dataset, "", self.content[:12])], by=self.owner, reason=reason, what=WHAT)
+        return SnapshotImport(self.kind, dataset, experiment, self.content, self.rows, self.renamed, remarks)
+
+    def _only(self, model: type[models.Model]) -> Any:
+        """Return the only row of this model. Raise SnapshotFileError if the file has another number of them."""
+        keys = self._column(f"SELECT new FROM {KEYS}{model._meta.db_table}")
+        if len(keys) != 1:
+            raise SnapshotFileError(f"{self.file_name} holds {len(keys)} rows of {model._meta.db_table} instead of one")
+        return model._default_manager.get(pk=keys[0])
 
     # --- loading ------------------------------------------------------------------------------------------------------
 
@@ -155,7 +189,6 @@ class _Import:
             self._execute(f"CREATE UNIQUE INDEX ON {keys} (old)")
             self._execute(f"ANALYZE {keys}")
         self._execute(f"ANALYZE {rows}")
-        (self.rows[one.model._meta.verbose_name_plural.__str__()],) = self._column(f"SELECT count(*) FROM {rows}")
 
     def _lines(self, part: str) -> Iterator[str]:
         with self.archive.open(part) as file:
@@ -195,7 +228,10 @@ class _Import:
         if not one.name:
             return
         given = self.names[one.table]
-        for old in self._column(f"SELECT old FROM {KEYS}{one.table} ORDER BY old"):
+        for old in self._column(
+            f"""SELECT old FROM {KEYS}{one.table} k
+            WHERE EXISTS (SELECT FROM {ROWS_OF}{one.table} x WHERE (x.line ->> 'id')::bigint = k.old) ORDER BY old"""
+        ):
             name, version = self._free_name(one, str(given[str(old)]))
             self._execute(
                 f"UPDATE {KEYS}{one.table} SET name = %s, version = %s WHERE old = %s",
@@ -279,7 +315,7 @@ class _Import:
     def _check_references(self, one: StudyTable) -> None:
         """Raise SnapshotFileError if a row refers to a row that the file does not hold."""
         for column in one.columns():
-            target = next((each for each in TABLES if each.model is column.related_model), None)
+            target = next((each for each in self.tables if each.model is column.related_model), None)
             if target is None:
                 continue
             known = f"SELECT FROM {KEYS}{target.table} k WHERE k.old = (x.line ->> '{column.attname}')::bigint"
@@ -303,13 +339,13 @@ class _Import:
             model, status = move
             table = model._meta.db_table
             self._execute(
-                f"UPDATE {table} SET status = %s WHERE id IN (SELECT new FROM {KEYS}{table})",
-                [status],
+                f"UPDATE {table} SET status = %s WHERE status <> %s AND id IN (SELECT new FROM {KEYS}{table})",
+                [status, status],
             )
 
     def _check_hashes(self) -> None:
         """Raise SnapshotFileError unless the hash of each definition is the hash of its content."""
-        for one in TABLES:
+        for one in self.tables:
             keys = self._column(f"SELECT new FROM {KEYS}{one.table}") if issubclass(one.model, Versioned) else []
             for row in one.model._default_manager.filter(pk__in=keys):
                 if content_hash(row.content) != row.content_hash:  # type: ignore[attr-defined]

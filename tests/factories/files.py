@@ -1,8 +1,11 @@
 """Small files as a person would upload them."""
 
 import io
+import tempfile
 import zipfile
+from pathlib import Path
 
+from django.core.management import call_command
 from PIL import Image
 
 RED, BLUE = (200, 30, 30), (30, 30, 200)
@@ -30,3 +33,11 @@ def archive(members: dict[str, bytes | str], name: str = "items.zip") -> io.Byte
 
 def messages(remarks) -> list[str]:
     return [str(remark) for remark in remarks]
+
+
+def run_in_this_process(arguments):
+    """The output of a command like `stream_command`, but within the transaction of the test."""
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "out"
+        call_command(*(f"--out={out}" if one == "--out=-" else one for one in arguments), stderr=io.StringIO())
+        yield out.read_bytes()

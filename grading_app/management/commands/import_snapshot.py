@@ -12,7 +12,7 @@ from grading_app.study_import.snapshot_import import import_snapshot
 
 
 class Command(OutputCommand):
-    help = "Import the study of a snapshot that another site made, with its data, answers and scores, without a call."
+    help = "Import the study of a snapshot that another site made, or the content of a bundle, without a call."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("file", type=Path, metavar="FILE.zip")
@@ -26,9 +26,11 @@ class Command(OutputCommand):
         except SnapshotFileError as error:
             refuse_input(str(error))
         said = "would be imported" if options["dry_run"] else "imported"
-        self.say(f"{made.experiment.slug}: {said}, content {made.content}")
+        self.say(f"{made.target}: {said}, content {made.content}")
         for name, number in made.rows.items():
             if number:
                 self.say(f"  {number:,} {name}")
         for name, new in made.renamed:
             self.say(f"  {name} is in use: {new}")
+        for remark in made.remarks:
+            self.say(f"  {remark}")

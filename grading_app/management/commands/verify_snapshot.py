@@ -9,11 +9,11 @@ from typing import Any
 from django.core.management.base import CommandError
 
 from evalsite.lib.ops.commands import WORK_FAILED, OutputCommand, refuse_input
-from grading_app.export.snapshot_check import SnapshotFileError, verify
+from grading_app.export.snapshot_check import STUDY, SnapshotFileError, verify
 
 
 class Command(OutputCommand):
-    help = "Check a snapshot's checksums, and count its study card again from its tables."
+    help = "Check the checksums of a snapshot or bundle, and count a study card again from its tables."
     requires_system_checks: Any = []
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -32,5 +32,7 @@ class Command(OutputCommand):
         if found.problems:
             raise CommandError(f"{len(found.problems)} differences", returncode=WORK_FAILED)
         self.say(f"{found.digest}  {found.files} files, {found.rows:,} rows: as they were made")
+        if found.kind != STUDY:
+            self.say(f"a bundle of kind {found.kind}")
         if found.content:
             self.say(f"{found.content}  content: rows and images, the same on each site that holds the study")

@@ -140,6 +140,8 @@ MATRIX = {
     "dataset_new": MEMBERS,
     "parametric_new": MEMBERS,
     "study_import_new": MEMBERS,
+    "dataset_bundle": of_group("dataset version"),
+    "experiment_bundle": of_experiment(args="slug design"),
     "study_import": Row((TO_LOGIN, GONE, GONE, GONE, GONE, GONE), "somebody-elses-upload"),
     "dataset_import": Row((TO_LOGIN, GONE, GONE, GONE, GONE, GONE), "somebody-elses-upload"),
     "dataset_detail": of_group("dataset version"),

@@ -22,6 +22,7 @@ from grading_app.scoring.grading import grade
 from grading_app.tasks import compute_aggregates
 from runs_app.models import Experiment
 from tests import factories
+from tests.factories.files import run_in_this_process
 from tests.factories.queues import make_queue
 from tests.integration.pages.conftest import Lab, _draft
 from tests.integration.pages.test_access_matrix import MATRIX, served, values_of
@@ -32,6 +33,12 @@ OF_THE_SITE = re.compile(r"/(endpoints|workers)/|/experiments/new/|/datasets/new
 """Pages of the site's models, from which people choose: they belong to no experiment."""
 QUESTION = "This page shows the names of models. Reveal them first."
 MOST_ADDRESSES = 200
+
+
+@pytest.fixture(autouse=True)
+def bundles_in_this_process(monkeypatch):
+    """Another process would not see the rows of the test."""
+    monkeypatch.setattr("grading_app.views.bundles.stream_command", run_in_this_process)
 
 
 @pytest.fixture

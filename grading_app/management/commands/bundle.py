@@ -1,0 +1,73 @@
+"""`manage.py bundle KIND NAME --out FILE.zip`: a dataset, a design, an analysis or all of a study, for another site."""
+
+from __future__ import annotations
+
+import tempfile
+from argparse import ArgumentParser
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+from django.http import QueryDict
+
+from datasets_app.models import Dataset
+from datasets_app.models.history import Actor
+from evalsite.lib.ops.commands import OutputCommand, refuse_input, resolve_actor
+from grading_app.analysis.scope import Scope, ScopeForm
+from grading_app.export.bundle_kinds import ANALYSIS, DATASET, DESIGN
+from grading_app.export.bundles import write_bundle
+from grading_app.export.formats import write_export
+from grading_app.export.snapshot_archive import read_file
+from grading_app.export.snapshots import SnapshotError, write_study
+from runs_app.models import Experiment
+
+ALL = "all"
+
+
+class Command(OutputCommand):
+    help = (
+        "Write a bundle that another site imports: a dataset, an experiment's design, an analysis, or all of a study."
+    )
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("kind", choices=(DATASET, DESIGN, ANALYSIS, ALL))
+        parser.add_argument("name", help="slug@version of a dataset; otherwise an experiment")
+        parser.add_argument("--out", required=True, metavar="FILE.zip", help='where to; "-" is the standard output')
+        parser.add_argument("--query", default="", help="the scope of an analysis, as in the address of its page")
+        parser.add_argument("--user", default="", help="whom the bundle names")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        kind, source = options["kind"], _find_source(options["kind"], options["name"])
+        by = resolve_actor(options["user"])
+        scope = _read_scope(source, options["query"]) if kind == ANALYSIS and isinstance(source, Experiment) else None
+        try:
+            with tempfile.NamedTemporaryFile(suffix=".zip") as file:
+                digest = _write(kind, source, cast(BinaryIO, file), by, scope)
+                file.flush()
+                write_export(read_file(Path(file.name)), options["out"])
+        except BrokenPipeError:
+            raise  # The reader of the standard output has left. manage.py then ends without a message.
+        except (SnapshotError, OSError) as error:
+            refuse_input(str(error))
+        self.stderr.write(f"{digest}  {kind}")
+
+
+def _find_source(kind: str, name: str) -> Experiment | Dataset:
+    rows: Any = Dataset.objects.named(name) if kind == DATASET else Experiment.objects.filter(slug=name)
+    found: Experiment | Dataset | None = rows.first()
+    if found is None:
+        refuse_input(f"there is no {DATASET if kind == DATASET else 'experiment'} {name!r}")
+    return found
+
+
+def _read_scope(experiment: Experiment, query: str) -> Scope:
+    form = ScopeForm(QueryDict(query.removeprefix("?")), experiment)
+    if (scope := form.scope()) is None:
+        problems = [f"--query: {name}: {' '.join(map(str, errors))}" for name, errors in form.errors.items()]
+        refuse_input(" ".join(problems) or f"{experiment} has no score yet")
+    return scope
+
+
+def _write(kind: str, source: Experiment | Dataset, out: BinaryIO, by: Actor, scope: Scope | None) -> str:
+    if kind != ALL or isinstance(source, Dataset):
+        return write_bundle(kind, source, out, by=by, scope=scope)
+    return write_study(source, out, by=by)
