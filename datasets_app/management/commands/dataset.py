@@ -13,6 +13,7 @@ from datasets_app.importing import FileError, parse_mapping
 from datasets_app.importing.dataset_writer import create_dataset, save_items, save_norms
 from datasets_app.importing.limited_reader import FileToRead, read_norm_table, read_upload
 from datasets_app.importing.records import Report
+from datasets_app.management.hub_verb import HubVerb, add_hub_verb
 from datasets_app.management.parametric_verb import ParametricVerb, add_parametric_verb
 from datasets_app.models import Dataset, TransitionError
 from datasets_app.models.history import Actor
@@ -21,13 +22,13 @@ from datasets_app.sampling import STRATEGIES
 from evalsite.lib.ops.commands import VerbCommand, add_list_option, refuse_input, resolve_actor
 
 
-class Command(ParametricVerb, VerbCommand):
+class Command(ParametricVerb, HubVerb, VerbCommand):
     help = "Import, generate, look at, sample, mend, approve, archive, duplicate and delete datasets."
     refusals: ClassVar[tuple[type[Exception], ...]] = (CurationError, TransitionError, FileError, SpaceError)
     by: Actor
 
     def add_verbs(self, verbs: Any) -> None:
-        for add in (_add_reading_verbs, add_parametric_verb, _add_item_verbs, _add_state_verbs):
+        for add in (_add_reading_verbs, add_hub_verb, add_parametric_verb, _add_item_verbs, _add_state_verbs):
             add(verbs)
         for parser in verbs.choices.values():
             parser.add_argument("--user", default="", metavar="NAME", help="who the history names")
