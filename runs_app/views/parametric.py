@@ -17,11 +17,12 @@ from evalsite.lib.permissions import members_only
 from evalsite.lib.web.choice_fields import fetch_choices
 from evalsite.lib.web.htmx import wants_part
 from runs_app.forms.parametric import SpaceForm, append_task, start_space
+from runs_app.forms.task_text import find_task, replace_task
 from runs_app.forms.task_values import TaskValuesForm
 from runs_app.planning import space_preview
 
 FILE_NAME = "space.yaml"
-CHANGES = {"add", "set", "write"}  # Buttons that change the text or show the parameters of a task.
+CHANGES = {"add", "set", "write", "replace"}  # Buttons that change the text or show the parameters of a task.
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -59,13 +60,15 @@ def _stored(request: HttpRequest) -> dict[str, Any]:
 def _shown_values(request: HttpRequest) -> TaskValuesForm | None:
     """Return the form of the parameters that the page showed, with its entries; None if it showed none."""
     generator = all_generators().get(request.POST.get("shown_task", ""))
-    return TaskValuesForm(generator, request.POST) if generator else None
+    replaces = request.POST.get("shown_name", "")
+    return TaskValuesForm(generator, request.POST, replaces=replaces) if generator else None
 
 
 def _with_task(request: HttpRequest, values: TaskValuesForm | None) -> tuple[SpaceForm, TaskValuesForm | None]:
     """Return the unbound form with the entries and one more task, or the form of its parameters.
 
-    "add" appends the task with its defaults, "set" shows its parameters, "write" appends it with their values.
+    "add" appends the task with its defaults, "set" shows its parameters, "write" appends it with their values, and
+    "replace" puts it in the place of the task that "set" found in the text.
     """
     entered: dict[str, Any] = {
         name: request.POST.get(name, "") for name in SpaceForm.base_fields if name not in ("models", "file")
@@ -76,12 +79,27 @@ def _with_task(request: HttpRequest, values: TaskValuesForm | None) -> tuple[Spa
         if values.is_valid():
             entered["text"] = f"{start_space(entered['text'])}\n{values.write(entered['text'])}"
             return SpaceForm(initial={**entered, "task": ""}), None
+    elif "replace" in request.POST and values is not None:
+        if values.is_valid():
+            if (changed := _replaced(entered["text"], values)) is not None:
+                return SpaceForm(initial={**entered, "text": changed, "task": ""}), None
+            values.add_error(None, f"The text has no lines of their own for {values.replaces}. Choose Add task.")
     elif "set" in request.POST and generator:
-        values = TaskValuesForm(generator)
+        former = find_task(entered["text"].replace("\r\n", "\n"), generator.name)
+        values = TaskValuesForm(generator, former=former)
     elif "add" in request.POST and generator:
         entered["text"] = append_task(entered["text"], generator.name)
         entered["task"] = ""
     return SpaceForm(initial=entered), values
+
+
+def _replaced(text: str, values: TaskValuesForm) -> str | None:
+    """Return the text with the changed task; None if it is not there any more, or stands in a line with others."""
+    text = text.replace("\r\n", "\n")
+    former = find_task(text, values.generator.name)
+    if former is None or former["name"] != values.replaces:
+        return None
+    return replace_task(text, values.change(former))
 
 
 def _build(request: HttpRequest, form: SpaceForm) -> HttpResponse:

@@ -62,6 +62,97 @@ def test_values_per_degree_are_written_as_a_manifold(as_):
     assert [point.params["length"] for point in corner] == [16, 40]
 
 
+def lengths_at(text, *degrees):
+    return [[point.params["length"] for point in resolve(read_space(text), degree=at).points] for at in degrees]
+
+
+@pytest.mark.parametrize(
+    ("window", "shown"),
+    [
+        ({"body": "2", "skip": "1"}, [[16, 24], [16, 24]]),
+        ({"body": "2", "skip": "degree"}, [[8, 16], [16, 24]]),
+        ({"head": "1", "body": "2", "skip": "2"}, [[8, 32, 40], [8, 32, 40]]),
+        ({"head": "1", "body": "2"}, [[8, 16, 24], [8, 24, 32]]),
+        ({"head": "2"}, [[8, 16], [8, 16]]),
+        ({"head": "degree", "skip": "4"}, [[40, 48], [8, 48]]),
+        ({"skip": "4"}, [[40, 48], [40, 48]]),
+    ],
+)
+def test_first_and_skipped_values_shape_the_window(as_, window, shown):
+    values = {f"length-{step}": value for step, value in window.items()}
+    text = text_of(write(as_("researcher"), length="8..48 step 8", **values))
+    assert lengths_at(text, 0, 1) == shown
+
+
+TWO_TASKS = """name: small  # mine
+precision:
+  low: {count: 4}
+tasks:
+  - name: arithmetic
+    degree: 1
+    mode: manifold
+    manifold:  # of lengths
+      length: {range: [8, 16, 24, 32], window: {head: 1, skip: 1, body: 1}, "resample:medium": {last: 1}}
+      max_depth: {from: 0, to: 4, step: 2}
+      prob_open: 0.5
+
+  # The second one.
+  - name: boolean
+    params: {length: 4, format: [T_F, YES_NO]}
+"""
+
+
+def test_the_form_shows_a_task_of_the_text_and_changes_it_in_its_place(as_):
+    client = as_("researcher")
+    values = send(client, "set", TWO_TASKS, task="arithmetic").context["values"]
+    shown = {name: values[name].value() for name in values.fields if values[name].value() not in (None, "")}
+    assert shown == {
+        "length": "8, 16, 24, 32", "length-head": "1", "length-skip": "1", "length-body": "1",
+        "max_depth": "0..4 step 2", "prob_open": "0.5",
+    }  # fmt: skip
+    entries = {f"task-{name}": value for name, value in shown.items()} | {"shown_task": "arithmetic"}
+    same = text_of(send(client, "replace", TWO_TASKS, shown_name="arithmetic", **entries))
+    assert read_space(same) == read_space(TWO_TASKS), "what the form has no field for stays"
+    assert same.endswith("  # The second one.\n" + TWO_TASKS.split("  # The second one.\n")[1])
+    assert same.startswith("name: small  # mine\n")
+    changed = text_of(
+        send(client, "replace", TWO_TASKS, shown_name="arithmetic", **entries | {"task-length-skip": "2"})
+    )
+    assert read_space(changed).tasks[0].manifold["length"].window.skip == 2
+    assert lengths_at(changed, 1)[0][:6] == [8] * 3 + [32] * 3
+
+
+@pytest.mark.parametrize("task", sorted(all_generators()))
+def test_every_task_comes_back_as_it_was_written(as_, task):
+    """Each parameter at its default, numbers with a window, through the form and back."""
+    client, infos = as_("researcher"), all_generators()[task].describe_params()
+    values = {}
+    for info in infos:
+        values[info.name] = str(info.default).lower() if isinstance(info.default, bool) else str(info.default)
+    number = next(info.name for info in infos if info.kind in ("integer", "number"))
+    values |= {f"{number}-head": "1", f"{number}-skip": "0"}
+    text = text_of(write(client, task=task, **values))
+    form = send(client, "set", text, task=task).context["values"]
+    entries = {f"task-{name}": form[name].value() or "" for name in form.fields}
+    again = text_of(send(client, "replace", text, shown_task=task, shown_name=task, **entries))
+    assert again == text
+
+
+def test_a_task_in_a_line_with_others_is_not_changed_and_nothing_is_lost(as_):
+    text = "{name: small, precision: {low: {count: 4}}, tasks: [{name: arithmetic, params: {length: 8}}]}"
+    response = send(as_("researcher"), "replace", text, shown_task="arithmetic", shown_name="arithmetic",
+                    **{"task-length": "9"})  # fmt: skip
+    assert "The text has no lines of their own for arithmetic. Choose Add task." in page_text(response)
+    assert text_of(response) == text
+    assert response.context["values"]["length"].value() == "9"
+
+
+def test_a_task_whose_form_would_lose_something_is_not_shown(as_):
+    text = HEAD + "  - {name: arithmetic, mode: list, params: [{length: 8}]}\n"
+    values = send(as_("researcher"), "set", text, task="arithmetic").context["values"]
+    assert (values.replaces, values["length"].value()) == ("", None)
+
+
 def test_options_and_switches_are_written_as_such(as_):
     client = as_("researcher")
     boolean = read_space(text_of(write(client, task="boolean", format="T_F, YES_NO"))).tasks[0]
@@ -87,16 +178,30 @@ def test_a_repeated_task_gets_a_name_of_its_own_and_an_empty_text_a_head(as_):
         ("length", "many", "Write a whole number, several with commas, or a range such as 8..48 step 8, not 'many'."),
         ("length", "9..3", "A range runs upwards: from is at most to, and step is above 0."),
         ("length-body", "4", "Give the values that the degrees choose from."),
+        ("length-skip", "0", "Give the values that the degrees choose from."),
         ("prob_open", "0.5, x", "Write a number, several with commas"),
     ],
 )
 def test_a_wrong_value_is_named_at_its_parameter_and_nothing_is_lost(as_, field, value, told):
     response = write(as_("researcher"), **{"max_depth": "1, 2", field: value})
     values = response.context["values"]
-    assert any(told in message for message in values.errors[field.removesuffix("-body")])
+    assert any(told in message for message in values.errors[field.partition("-")[0]])
     assert told.replace("'", "&#x27;") in page_text(response)
     assert values["max_depth"].value() == "1, 2"
     assert text_of(response) == HEAD
+
+
+@pytest.mark.parametrize(
+    ("window", "told"),
+    [
+        ({"length-skip": "1.5"}, 'Write a whole number from 0 to 1,000, or "degree".'),
+        ({"length-head": "1001"}, 'Write a whole number from 0 to 1,000, or "degree".'),
+        ({"length-skip": "2"}, "The window leaves none of these 2 values at degree 1."),
+    ],
+)
+def test_a_window_that_shows_nothing_is_refused_at_its_parameter(as_, window, told):
+    values = write(as_("researcher"), length="8, 9", **window).context["values"]
+    assert told in [message for messages in values.errors.values() for message in messages]
 
 
 def test_entered_parameters_stay_when_another_button_is_pressed(as_):

@@ -63,3 +63,22 @@ def test_the_parameters_of_a_task_are_set_in_a_form(transactional_db, visitor, c
     page.get_by_role("button", name="Add task", exact=True).click()
     expect(page.get_by_label("Space")).to_have_value(re.compile(r"  - name: tables\s+params:\s+rows: \[6, 12\]"))
     expect(page.get_by_text("26 points, 832 cases")).to_be_visible()
+
+
+def test_first_and_skipped_values_of_a_manifold_are_set_in_the_form(transactional_db, visitor, checked_in_all_views):
+    page = visitor(factories.make_user("researcher", permissions.RESEARCHER))
+    page.goto(reverse("parametric_new"))
+    page.locator("#id_task").select_option("arithmetic")
+    page.get_by_role("button", name="Set parameters").click()
+    expect(page.locator("#id_task-length")).to_have_value("8, 16, 24, 32, 40, 48")
+    expect(page.locator("#id_task-length-skip")).to_have_value("degree")
+    page.locator("#id_task-length-head").fill("1")
+    page.locator("#id_task-length-skip").fill("3")
+    page.locator("#id_task-length-body").fill("2")
+    checked_in_all_views(page, "task-window")
+    page.get_by_role("button", name="Change task arithmetic").click()
+    written = re.compile(
+        r"length: ?\{?\s*range: \[8, 16, 24, 32, 40, 48\]\s*,?\s*window: \{head: 1, skip: 3, body: 2\}"
+    )
+    expect(page.get_by_label("Space")).to_have_value(written)
+    expect(page.get_by_text("21 points, 672 cases")).to_be_visible()

@@ -1,0 +1,112 @@
+"""A task in the text of a space: its entries for the form of its parameters, and its replacement in the text."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import yaml
+
+from datasets_app.parametric.manifolds import RESAMPLE
+from datasets_app.parametric.spec import SpaceError, read_space
+from evalsite.lib.text.strict_yaml import parse_yaml
+
+WINDOW = ("head", "skip", "body")
+DESIGN = ("params", "mode", "manifold")
+"""The fields of a task that the form of its parameters writes. It keeps all others."""
+
+
+def find_task(text: str, generator: str) -> dict[str, Any] | None:
+    """Return the last task of this generator whose parameters the form can show; None in a text that is no space."""
+    try:
+        spec = read_space(text)
+    except SpaceError:
+        return None
+    tasks: list[dict[str, Any]] = parse_yaml(text)["tasks"]
+    names = [task.generator_name for task in spec.tasks]
+    found = [task for task, name in zip(tasks, names, strict=True) if name == generator and _is_shown(task)]
+    return found[-1] if found else None
+
+
+def _is_shown(task: dict[str, Any]) -> bool:
+    return "file" not in task and (task.get("mode", "grid") == "grid" or "manifold" in task)
+
+
+def list_entries(task: dict[str, Any]) -> dict[str, str]:
+    """Return the entries of the form that write the task's parameters: `length`, `length-head` and so on."""
+    axes = task.get("manifold") or task.get("params") or {}
+    entries: dict[str, str] = {}
+    for name, axis in axes.items():
+        entries[name] = _describe(axis)
+        window = axis.get("window") if isinstance(axis, dict) else None
+        for field in WINDOW if window else ():
+            if field in window:
+                entries[f"{name}-{field}"] = str(window[field])
+        if window and "skip" not in window:
+            entries[f"{name}-skip"] = "0"  # Without it, the form would skip as many values as the degree.
+    return entries
+
+
+def _describe(axis: Any) -> str:
+    if isinstance(axis, dict) and "from" in axis:
+        step = f" step {axis['step']}" if "step" in axis else ""
+        return f"{axis['from']}..{axis['to']}{step}"
+    values = axis["range"] if isinstance(axis, dict) else axis
+    return ", ".join(map(_describe_one, values if isinstance(values, list) else [values]))
+
+
+def _describe_one(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def list_samples(task: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return the samples by density of each parameter that has a window. The form has no fields for them."""
+    axes: dict[str, Any] = task.get("manifold") or {}
+    return {
+        name: {key: value for key, value in axis.items() if key.startswith(RESAMPLE)}
+        for name, axis in axes.items()
+        if isinstance(axis, dict) and ("window" in axis or any(key.startswith(RESAMPLE) for key in axis))
+    }
+
+
+def dump_task(task: dict[str, Any], indent: int = 2) -> str:
+    """Return a task as an item of a list in YAML, with its lines indented."""
+    written = yaml.dump([task], Dumper=_Dumper, sort_keys=False, default_flow_style=None, width=120)
+    return "".join(f"{' ' * indent}{line}\n" for line in written.splitlines())
+
+
+class _Dumper(yaml.SafeDumper):
+    """A dumper without aliases, which the reader of spaces refuses."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+def replace_task(text: str, task: dict[str, Any]) -> str | None:
+    """Return the text with this task in place of the one with its name; None where that has no lines of its own.
+
+    Other lines stay as they are, with their comments.
+    """
+    item = _find_item(text, task["name"])
+    if item is None:
+        return None
+    lines = text.splitlines(keepends=True)
+    start, end = item.start_mark.line, item.end_mark.line + (1 if item.flow_style else 0)
+    end = min(end, len(lines))
+    while end > start + 1 and (not (line := lines[end - 1].strip()) or line.startswith("#")):
+        end -= 1  # Comments in front of the next task are not part of this one.
+    if lines[start][: item.start_mark.column].strip() != "-":
+        return None
+    written = dump_task(task, lines[start].index("-"))
+    return "".join([*lines[:start], written, *lines[end:]])
+
+
+def _find_item(text: str, name: str) -> Any:
+    """Return the node of the task in a list with one item on each line, or None."""
+    root: Any = yaml.compose(text, Loader=yaml.SafeLoader)
+    tasks = next((value for key, value in root.value if key.value == "tasks"), None)
+    if tasks is None or tasks.flow_style:
+        return None
+    for item in tasks.value:
+        if any(key.value == "name" and value.value == name for key, value in item.value):
+            return item
+    return None
