@@ -37,8 +37,8 @@ def list_entries(task: dict[str, Any]) -> dict[str, str]:
     entries: dict[str, str] = {}
     for name, axis in axes.items():
         entries[name] = _describe(axis)
-        window = axis.get("window") if isinstance(axis, dict) else None
-        for field in WINDOW if window else ():
+        window: dict[str, Any] = (axis.get("window") if isinstance(axis, dict) else None) or {}
+        for field in WINDOW:
             if field in window:
                 entries[f"{name}-{field}"] = str(window[field])
         if window and "skip" not in window:
