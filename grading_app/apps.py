@@ -60,7 +60,7 @@ class GradingConfig(AppConfig):
 
     def condition_estimates(self, experiment: Experiment) -> list[dict[str, Any]]:
         """Return the estimate of each measure under each condition, with its interval."""
-        from grading_app.reports.condition_estimates import estimate_conditions
+        from grading_app.reports.score_matrix import estimate_conditions
 
         return estimate_conditions(experiment)
 
@@ -120,12 +120,12 @@ class GradingConfig(AppConfig):
 
     def select_disagreement(self) -> Q:
         """Return the condition on trials whose answers two raters scored differently."""
-        from grading_app.reports.trial_selections import select_disagreement
+        from grading_app.comparison.disagreements import select_disagreement
 
         return select_disagreement()
 
-    def items_that_differ(self, experiment: Experiment, key: str = "") -> list[int] | None:
+    def list_items_that_differ(self, experiment: Experiment, key: str = "") -> list[int] | None:
         """Return the items that conditions score differently by this measure; None while a worker computes them."""
-        from grading_app.reports.trial_selections import items_that_differ
+        from grading_app.reports.stored_scores import list_items_that_differ
 
-        return items_that_differ(experiment, key)
+        return list_items_that_differ(experiment, key)

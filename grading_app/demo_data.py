@@ -20,9 +20,14 @@ from django.contrib.auth.models import User
 from datasets_app.models import Dataset, Item, Norm
 from datasets_app.parametric_datasets import list_answers
 from grading_app.reports.frames import Frames, load_frames
-from grading_app.reports.score_lines import score_lines
-from grading_app.reports.statistic_format import coefficient, interval, per_cent, per_cent_interval
-from grading_app.reports.surface_recovery import recovery_table
+from grading_app.reports.score_summaries import summarize_scores
+from grading_app.reports.statistic_format import (
+    format_coefficient,
+    format_interval,
+    format_share,
+    format_share_interval,
+)
+from grading_app.reports.surface_recovery import make_recovery_table
 from grading_app.statistics.correlation import pearson
 from runs_app.models import Endpoint, Experiment
 from runs_app.simulator import SimulatorConfig
@@ -117,12 +122,12 @@ def results(slug: str) -> Iterator[str]:
     """Yield a line for each number of an experiment: the correlation with the norms, or the share of right answers."""
     experiment = Experiment.objects.get(slug=slug)
     if slug == SPACE_EXPERIMENT:
-        yield recovery_table(experiment, read_profiles(settings.BASE_DIR / "samples" / SKILL_PROFILE)).sentence
+        yield make_recovery_table(experiment, read_profiles(settings.BASE_DIR / "samples" / SKILL_PROFILE)).sentence
     frames = load_frames(experiment)
     yield from _agreement_with_norms(frames)
-    for line in score_lines(frames.grades, frames):
-        share = per_cent(line.mean)
-        yield f"{line.condition:<28} {line.measure.label:<28} {share:>7}  {per_cent_interval(line.low, line.high)}"
+    for line in summarize_scores(frames.grades, frames):
+        share = format_share(line.mean)
+        yield f"{line.condition:<28} {line.measure.label:<28} {share:>7}  {format_share_interval(line.low, line.high)}"
 
 
 def _agreement_with_norms(frames: Frames) -> Iterator[str]:
@@ -131,5 +136,5 @@ def _agreement_with_norms(frames: Frames) -> Iterator[str]:
             pairs = [pair for pair in frames.norm_pairs if (pair.condition, pair.dimension) == (condition, dimension)]
             found = pearson([pair.model_mean for pair in pairs], [pair.human_mean for pair in pairs]) if pairs else None
             if found:
-                r = f"r = {coefficient(found.r)}"
-                yield f"{label:<28} {asked.title:<12} {r:>9}  {interval(found.low, found.high)}, n = {found.n}"
+                r = f"r = {format_coefficient(found.r)}"
+                yield f"{label:<28} {asked.title:<12} {r:>9}  {format_interval(found.low, found.high)}, n = {found.n}"

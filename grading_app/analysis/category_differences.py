@@ -90,11 +90,11 @@ def _sentence(data: AnalysisData, rows: list[dict[str, Any]], baseline: str) -> 
     if not clear:
         return f"In no category does a condition differ from {baseline} at the 5 % level after Holm's correction."
     first = clear[0]
-    size = statistic_format.points if data.is_share else statistic_format.number
+    size = statistic_format.format_points if data.is_share else statistic_format.format_number
     return (
         f"{len(clear)} of {len(rows)} differences are clear after Holm's correction; the clearest: "
-        f"{first['condition']} on {first['category']}, {statistic_format.signed(size(first['difference']))} "
-        f"(p {statistic_format.p_equation(first['p_holm'])})."
+        f"{first['condition']} on {first['category']}, {statistic_format.add_sign(size(first['difference']))} "
+        f"(p {statistic_format.format_p_equation(first['p_holm'])})."
     )
 
 
@@ -123,6 +123,6 @@ def _interaction(found: Interaction) -> ResultTable:
         ],
         formula="F of the split-plot analysis of variance: items within categories, conditions within items.",
         test=f"Permutation of the items' categories, {found.resamples:,} random ones (Anderson and ter Braak 2003).",
-        sentence=f"The differences between conditions {differ} (p {statistic_format.p_equation(found.p)}).",
+        sentence=f"The differences between conditions {differ} (p {statistic_format.format_p_equation(found.p)}).",
         notes=["Only items that have a score in every condition."],
     )

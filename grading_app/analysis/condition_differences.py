@@ -131,7 +131,7 @@ def _sentence(data: AnalysisData, pairs: list[ConditionPair], corrected: list[fl
     change = pair.change
     high, low = (pair.b, pair.a) if change.mean > 0 else (pair.a, pair.b)
     size = abs(change.mean)
-    text = f"{100 * size:.1f} percentage points" if data.is_share else statistic_format.number(size, 3)
+    text = f"{100 * size:.1f} percentage points" if data.is_share else statistic_format.format_number(size, 3)
     if change.low is None or change.high is None:
         within = ""
     else:
@@ -140,7 +140,7 @@ def _sentence(data: AnalysisData, pairs: list[ConditionPair], corrected: list[fl
         within = f", 95 % interval {scale * ends[0]:.3g} to {scale * ends[1]:.3g}{unit}"
     return (
         f"{data.labels[high]} scores {text} above {data.labels[low]} on {pair.items} items"
-        f"{within} (p {statistic_format.p_equation(p)} after Holm's correction)."
+        f"{within} (p {statistic_format.format_p_equation(p)} after Holm's correction)."
     )
 
 

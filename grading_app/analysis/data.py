@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from datasets_app.models import Item, Norm
 from grading_app.analysis.scope import FLAGGED, MISSING_WRONG, Scope
-from grading_app.reports.frames import facets_of, labels_of
+from grading_app.reports.frames import load_condition_labels, load_facets
 from grading_app.reports.score_matrix import load_item_scores
 from grading_app.statistics.intervals import Bounds
 from grading_app.statistics.item_scores import Floats, ItemScores
@@ -67,7 +67,10 @@ def load_analysis_data(scope: Scope) -> AnalysisData:
     loaded = load_item_scores(scope.experiment, scope.measure, scope.wave, scope.excluded_answers)
     scores = narrow_scores(scope, loaded)
     letters = scope.blind.letters() if scope.blind else None
-    labels, facets = labels_of(scope.experiment, scope.wave, letters), facets_of(scope.experiment, letters)
+    labels, facets = (
+        load_condition_labels(scope.experiment, scope.wave, letters),
+        load_facets(scope.experiment, letters),
+    )
     scores = scores.of_conditions([key for key in labels if key in scores.conditions])
     described = Item.objects.filter(dataset=scope.experiment.dataset_id).values_list("pk", "key", "category")
     items = {pk: (key, category) for pk, key, category in described.iterator()}

@@ -70,12 +70,12 @@ class Dendrogram:
                 solid_joinstyle="miter",
             )
             places[len(labels) + step] = (distance, (y + other_y) / 2)
-        names = [plot_style.shortened(labels[leaf], grid.left - 12) for leaf in order]
+        names = [plot_style.shorten(labels[leaf], grid.left - 12) for leaf in order]
         axis.set_yticks([-at for at in range(len(order))], names)
         axis.set_ylim(-len(order) + 0.4, 0.6)
         axis.set_xlim(0, 1.03 * joins[-1][2] or 1.0)
         axis.set_xlabel("Mean distance", fontsize=plot_style.SMALL, color=plot_style.MUTED)
-        plot_style.gridlines(axis, "x")
+        plot_style.draw_gridlines(axis, "x")
         return figure
 
 

@@ -90,8 +90,8 @@ def _sentence(tested: list[TermTest], corrected: dict[tuple[str, ...], float]) -
     if not found:
         return "No term has an effect by a test at the 5 % level after Holm's correction."
     shown = "; ".join(
-        f"{_name(one.factors)} (F({one.df[0]}, {one.df[1]}) = {statistic_format.number(one.f)}, "
-        f"p {statistic_format.p_equation(corrected[one.factors])})"
+        f"{_name(one.factors)} (F({one.df[0]}, {one.df[1]}) = {statistic_format.format_number(one.f)}, "
+        f"p {statistic_format.format_p_equation(corrected[one.factors])})"
         for one in found
         if one.df
     )

@@ -78,10 +78,10 @@ class IntervalFigure:
             axis.plot([value], [place], marker="o", color=plot_style.DATA, markersize=size)
         if self.zero:
             axis.axvline(0, color=plot_style.RULE, linewidth=plot_style.PIXEL, dashes=(4, 4), zorder=0)
-        axis.set_yticks(list(places), [plot_style.shortened(self.label(row), left - 12) for row in rows])
+        axis.set_yticks(list(places), [plot_style.shorten(self.label(row), left - 12) for row in rows])
         axis.set_ylim(-0.7, len(rows) - 0.3)
         axis.set_xlabel(f"{self.axis}{unit}", fontsize=plot_style.SMALL, color=plot_style.MUTED)
-        plot_style.gridlines(axis, "x")
+        plot_style.draw_gridlines(axis, "x")
         return figure
 
 
@@ -124,15 +124,15 @@ class HeatMap:
             shade = 0.08 + 0.92 * ((mean - low) / (high - low) if high > low else 0.0)
             axis.bar([x], [0.94], width=0.96, bottom=y - 0.47, color=plot_style.DATA, alpha=shade, linewidth=0)
             if room >= 34:
-                text = f"{100 * mean:.0f} %" if is_share else statistic_format.number(mean, 1)
+                text = f"{100 * mean:.0f} %" if is_share else statistic_format.format_number(mean, 1)
                 ink = plot_style.SURFACE if shade > 0.55 else plot_style.TEXT
                 axis.text(x, y, text, ha="center", va="center", fontsize=plot_style.SMALL, color=ink)
         axis.set_xlim(-0.5, len(categories) - 0.5)
         axis.set_ylim(-len(conditions) + 0.5, 0.5)
-        names = [plot_style.shortened(str(one), left - 12) for one in conditions]
+        names = [plot_style.shorten(str(one), left - 12) for one in conditions]
         axis.set_yticks([-at for at in range(len(conditions))], names)
         axis.xaxis.tick_top()
-        heads = [plot_style.shortened(str(one), max(room, 60)) for one in categories]
+        heads = [plot_style.shorten(str(one), max(room, 60)) for one in categories]
         axis.set_xticks(
             range(len(categories)), heads, rotation=0 if room >= 60 else 35, ha="center" if room >= 60 else "left"
         )
@@ -178,7 +178,7 @@ class RegressionFigure:
         figure, axes = grid.figure()
         for place, (axis, panel) in enumerate(zip(axes, self.rows(table), strict=True)):
             _draw_regression(axis, panel)
-            plot_style.head(axis, plot_style.shortened(panel["label"], grid.panel_width))
+            plot_style.write_head(axis, plot_style.shorten(panel["label"], grid.panel_width))
             if place % grid.columns == 0:
                 axis.set_ylabel("Model mean", fontsize=plot_style.SMALL, color=plot_style.MUTED)
             if place + grid.columns >= grid.panels:

@@ -91,7 +91,7 @@ def _leaderboard(matched: list[Matched], tables: list[ResultTable]) -> ResultTab
         ],
         rows,
         sentence=f"{best['condition']} has the lowest mean absolute error: "
-        f"{statistic_format.number(best['mae'], 3)} over {best['items']} items.",
+        f"{statistic_format.format_number(best['mae'], 3)} over {best['items']} items.",
         notes=["Sort by any column. The tables below have the intervals of these numbers.", TOO_FEW],
         is_sortable=True,
     )
@@ -172,13 +172,13 @@ def _sentence(row: Row) -> str:
     if row.get("difference_ci") is None:
         return ""
     low, high = row["difference_ci"]
-    size = statistic_format.number(abs(row["difference"]), 3)
+    size = statistic_format.format_number(abs(row["difference"]), 3)
     if row["p"] < 0.05:
         way = "above" if row["difference"] > 0 else "below"
         found = f"rates {size} points {way} the norms"
     else:
         found = "shows no difference from the norms that this test detects"
-    interval = statistic_format.interval(low, high)
+    interval = statistic_format.format_interval(low, high)
     return f"{row['condition']} {found} (95 % interval {interval}, {row['items']} items)."
 
 

@@ -68,7 +68,7 @@ class ResidualFigure:
         axis.margins(x=0.04, y=0.08)
         axis.set_xlabel("Expected score", fontsize=plot_style.SMALL, color=plot_style.MUTED)
         axis.set_ylabel("Residual", fontsize=plot_style.SMALL, color=plot_style.MUTED)
-        plot_style.gridlines(axis, "y")
+        plot_style.draw_gridlines(axis, "y")
         _write_names(axis, table, (grid.panel_width, HEIGHT))
         return figure
 
@@ -86,10 +86,10 @@ def _write_names(axis: Axes, table: ResultTable, size: tuple[float, float]) -> N
             continue
         taken.append((x, y))
         at_right = x > size[0] - LABEL_WIDTH
-        plot_style.beside(
+        plot_style.write_beside(
             axis,
             (row["expected"], row["residual"]),
-            plot_style.shortened(str(row["item"]), LABEL_WIDTH - 10),
+            plot_style.shorten(str(row["item"]), LABEL_WIDTH - 10),
             right=-7 if at_right else 7,
             ha="right" if at_right else "left",
             fontsize=plot_style.SMALL,

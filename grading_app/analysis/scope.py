@@ -10,7 +10,7 @@ from django.http import QueryDict
 
 from datasets_app.models import Item
 from grading_app.models import BlindReading
-from grading_app.reports.frames import labels_of
+from grading_app.reports.frames import load_condition_labels
 from grading_app.reports.score_matrix import EXCLUSIONS, Measure, list_measures
 from runs_app.models import Experiment, Wave
 
@@ -115,7 +115,7 @@ class ScopeForm(forms.Form):
         super().__init__(data)
         self.experiment, self.blind = experiment, blind
         self.measures = list_measures(experiment)
-        self.labels = labels_of(experiment, None, blind.letters() if blind else None)
+        self.labels = load_condition_labels(experiment, None, blind.letters() if blind else None)
         self._offer("measure", [(one.key, one.label) for one in self.measures])
         self._offer("wave", [("", "All"), *((wave.number, str(wave)) for wave in experiment.waves.all())])
         self._offer("condition", list(self.labels.items()))

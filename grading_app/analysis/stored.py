@@ -18,8 +18,8 @@ from grading_app.analysis.data import AnalysisData, load_analysis_data
 from grading_app.analysis.scope import Scope, ScopeForm
 from grading_app.analysis.sections import SECTIONS, Section
 from grading_app.models import BlindReading
-from grading_app.reports.cached_aggregates import Aggregate, Cached, Tell, get_many
-from grading_app.reports.frame_cache import fingerprint
+from grading_app.reports.cached_aggregates import Aggregate, Cached, StepReporter, get_aggregates
+from grading_app.reports.frame_cache import fingerprint_results
 from grading_app.reports.result_table import ResultTable
 from runs_app.annotations import flagged_items
 from runs_app.models import Experiment
@@ -70,7 +70,7 @@ def _fingerprint(query: AnalysisQuery) -> str:
 
 def _read_state(scope: Scope) -> str:
     """Return a text that changes with the answers, the grades and the flagged items."""
-    return content_hash([fingerprint(scope.experiment, scope.wave), flagged_items(scope.experiment)])
+    return content_hash([fingerprint_results(scope.experiment, scope.wave), flagged_items(scope.experiment)])
 
 
 _last: tuple[str, AnalysisData] | None = None
@@ -87,7 +87,7 @@ def _load_data(query: AnalysisQuery) -> AnalysisData:
     return _last[1]
 
 
-def _compute(queries: Sequence[AnalysisQuery], tell: Tell) -> list[SectionTables]:
+def _compute(queries: Sequence[AnalysisQuery], tell: StepReporter) -> list[SectionTables]:
     found = []
     for query in queries:
         tell("reading scores")
@@ -172,4 +172,4 @@ def get_analysis(scope: Scope) -> Analysis:
     """Return the stored sections of a scope, and ask a worker for those that are missing or outdated."""
     state = _read_state(scope)
     queries = [AnalysisQuery(scope, scope.parameters, section.name, state) for section in SECTIONS]
-    return Analysis(tuple(zip(SECTIONS, get_many(ANALYSIS, scope.experiment.pk, queries), strict=True)))
+    return Analysis(tuple(zip(SECTIONS, get_aggregates(ANALYSIS, scope.experiment.pk, queries), strict=True)))

@@ -61,7 +61,7 @@ def _components(data: AnalysisData, found: Components) -> ResultTable:
         rows,
         formula="Random-effects analysis of variance over cell means; negative components are set to zero. Intervals: "
         "jackknife over items, for these conditions.",
-        sentence=f"{largest['source']} account for {statistic_format.per_cent(largest['share'])} of the variance.",
+        sentence=f"{largest['source']} account for {statistic_format.format_share(largest['share'])} of the variance.",
         notes=notes,
     )
 

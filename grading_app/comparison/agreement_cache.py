@@ -15,7 +15,7 @@ from grading_app.comparison.raters import Rater, list_queues
 from grading_app.comparison.rating_selection import RatingSelection, RatingSelectionForm
 from grading_app.comparison.unit_counts import UnitCounts, load_unit_counts
 from grading_app.models import RaterAssignment, Rating, Rubric
-from grading_app.reports.cached_aggregates import Aggregate, Tell
+from grading_app.reports.cached_aggregates import Aggregate, StepReporter
 from runs_app.models import Experiment
 
 if TYPE_CHECKING:
@@ -162,11 +162,11 @@ def _load_selection(experiment: Experiment, address: str) -> RatingSelection | N
     return RatingSelectionForm(QueryDict(address), experiment).selection()
 
 
-def _compute(queries: Sequence[AgreementQuery], tell: Tell) -> list[AgreementResult]:
+def _compute(queries: Sequence[AgreementQuery], tell: StepReporter) -> list[AgreementResult]:
     return [_load_and_compare(query, tell) for query in queries]
 
 
-def _load_and_compare(query: AgreementQuery, tell: Tell) -> AgreementResult:
+def _load_and_compare(query: AgreementQuery, tell: StepReporter) -> AgreementResult:
     counts = load_unit_counts(query.selection)
     tell(STEPS[1])
     return compare_raters(query.selection, query.roles, counts)

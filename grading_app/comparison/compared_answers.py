@@ -59,7 +59,7 @@ class ComparedAnswer:
 
     @property
     def mean_text(self) -> str:
-        return statistic_format.per_cent(self.mean) if self.is_share else statistic_format.number(self.mean)
+        return statistic_format.format_share(self.mean) if self.is_share else statistic_format.format_number(self.mean)
 
 
 @dataclass(frozen=True)
@@ -88,8 +88,12 @@ class ComparedItem:
             return "Equal"
         if self.a.is_share and abs(self.change) == 1:
             return "Gained: only B is right" if self.change > 0 else "Lost: only A is right"
-        text = statistic_format.points(self.change) if self.a.is_share else statistic_format.number(self.change)
-        return f"B − A: {statistic_format.signed(text)}"
+        text = (
+            statistic_format.format_points(self.change)
+            if self.a.is_share
+            else statistic_format.format_number(self.change)
+        )
+        return f"B − A: {statistic_format.add_sign(text)}"
 
 
 def load_compared_items(

@@ -127,9 +127,9 @@ def _make_two_by_two_table(found: TwoByTwo, names: tuple[str, str], address_of: 
         {"a": "A wrong", "right": found.gained, "wrong": found.both_wrong, "sum": found.gained + found.both_wrong},
         {"a": "Sum", "right": found.both_right + found.gained, "wrong": found.lost + found.both_wrong, "sum": found.n},
     ]
-    p = statistic_format.p_value(found.p)
-    ratio = "not defined" if found.odds_ratio is None else statistic_format.number(found.odds_ratio)
-    high = "unbounded" if found.high is None else statistic_format.number(found.high)
+    p = statistic_format.format_p(found.p)
+    ratio = "not defined" if found.odds_ratio is None else statistic_format.format_number(found.odds_ratio)
+    high = "unbounded" if found.high is None else statistic_format.format_number(found.high)
     return ResultTable(
         "right_and_wrong",
         "Right and wrong, item by item",
@@ -143,7 +143,7 @@ def _make_two_by_two_table(found: TwoByTwo, names: tuple[str, str], address_of: 
         formula="Odds ratio: only B right over only A right, with Clopper and Pearson's 95 % interval.",
         test="McNemar's exact test.",
         sentence=f"McNemar's exact test: p {p if p.startswith('<') else f'= {p}'}, odds ratio {ratio}, "
-        f"95 % interval {statistic_format.number(found.low)} to {high}.",
+        f"95 % interval {statistic_format.format_number(found.low)} to {high}.",
         notes=["Items with one answer on both sides.", f"B: {names[1]}."],
         links=[
             {"right": address_of("both_right"), "wrong": address_of("lost")},
@@ -156,7 +156,7 @@ def _make_two_by_two_table(found: TwoByTwo, names: tuple[str, str], address_of: 
 def describe_result(paired: PairedScores, pair: ConditionPair, measure: Measure, names: tuple[str, str]) -> str:
     """Return who is better and by how much, with the interval and the test, in one sentence."""
     change = pair.change
-    p = statistic_format.p_value(change.p)
+    p = statistic_format.format_p(change.p)
     test = f"{change.test}, p {p if p.startswith('<') else f'= {p}'}" if change.test else "no test of one item"
     on = f"on {pair.items} common item{'' if pair.items == 1 else 's'} ({test})"
     if change.p is None or change.p >= LEVEL:
@@ -173,8 +173,8 @@ def describe_result(paired: PairedScores, pair: ConditionPair, measure: Measure,
 
 
 def _format_amount(value: float, is_share: bool, *, signed: bool = False) -> str:
-    text = statistic_format.points(value) if is_share else statistic_format.number(value)
-    return statistic_format.signed(text) if signed else text
+    text = statistic_format.format_points(value) if is_share else statistic_format.format_number(value)
+    return statistic_format.add_sign(text) if signed else text
 
 
 def _format_interval(pair: ConditionPair, is_share: bool, sign: int) -> str:
@@ -183,4 +183,5 @@ def _format_interval(pair: ConditionPair, is_share: bool, sign: int) -> str:
         return ""
     low, high = sorted((sign * change.low, sign * change.high))
     scale, places = (100, 1) if is_share else (1, 2)
-    return f" [{statistic_format.number(scale * low, places)}, {statistic_format.number(scale * high, places)}]"
+    texts = [statistic_format.format_number(scale * end, places) for end in (low, high)]
+    return f" [{texts[0]}, {texts[1]}]"

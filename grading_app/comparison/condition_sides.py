@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from grading_app.models import BlindReading
-from grading_app.reports.frames import condition_labels
+from grading_app.reports.frames import make_condition_labels
 from grading_app.reports.score_matrix import Measure, list_measures
 from runs_app.models import Condition, Experiment, Run, Wave
 
@@ -81,7 +81,7 @@ def _list_experiment_sides(
     ran: set[tuple[int, int]],
     letters: Mapping[int, str] | None,
 ) -> list[ConditionSide]:
-    labels = condition_labels(conditions, letters) if conditions else {}
+    labels = make_condition_labels(conditions, letters) if conditions else {}
     by_key = {one.pk: one for one in conditions}
     sides = []
     for key, label in labels.items():

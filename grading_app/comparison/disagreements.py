@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from django.db import connection
+from django.db.models import Exists, F, Max, Min, OuterRef, Q
 
 from evalsite.lib.sql import fetch_rows
 from grading_app.comparison.rating_selection import RatingSelection
 from grading_app.comparison.unit_counts import build_ratings_sql
-from grading_app.models import CachedAggregate
+from grading_app.models import CachedAggregate, Grading, Rating
 
 SpreadMeasure = Literal["range", "variance"]
 PAGE = 25
@@ -165,3 +166,21 @@ def read_cursor(text: str) -> tuple[float, int] | None:
         return (float(size), int(unit)) if len(text) < 60 else None
     except ValueError:
         return None
+
+
+def select_disagreement() -> Q:
+    """Return the answers that two raters scored differently: judges and people by one rubric, or people of one queue.
+
+    Rules, panels and adjudications are no raters. Scores by different rubrics have different scales.
+    """
+    gradings = Grading.objects.filter(
+        trial=OuterRef("pk"), condition__kind__in=("judge", "person"), score__isnull=False
+    ).order_by()
+    ratings = Rating.objects.filter(
+        trial=OuterRef("pk"), rival=None, kind=Rating.Kind.ITEM, value__isnull=False, assignment__excluded_at=None
+    ).order_by()
+    by_rubric = gradings.values("condition__rubric").annotate(low=Min("score"), high=Max("score"))
+    by_queue = ratings.values("assignment__queue", "dimension", "criterion").annotate(
+        low=Min("value"), high=Max("value")
+    )
+    return Q(Exists(by_rubric.filter(low__lt=F("high")))) | Q(Exists(by_queue.filter(low__lt=F("high"))))

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from grading_app.reports import plot_style
-from grading_app.reports.figures.kinds import Table
-from grading_app.reports.statistic_format import interval, number
+from grading_app.reports.figures.kinds import FigureTable
+from grading_app.reports.statistic_format import format_interval, format_number
 from grading_app.statistics.known_coverage import coverage_note
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class RaterPlot:
     title: str
     size: tuple[int, int]
     draw: Callable[[], Figure]
-    table: Table
+    table: FigureTable
     caption: str
     alt: str
 
@@ -40,9 +40,9 @@ def plot_differences(limits: LimitsOfAgreement, judge: str, width: int) -> Rater
     """Return the plot of judge minus people over the mean of both, with the limits of agreement."""
     grid = _make_plain_grid(width, 240)
     rows = [
-        ("Upper limit", number(limits.high.estimate), interval(limits.high.low, limits.high.high)),
-        ("Mean difference", number(limits.mean), ""),
-        ("Lower limit", number(limits.low.estimate), interval(limits.low.low, limits.low.high)),
+        ("Upper limit", format_number(limits.high.estimate), format_interval(limits.high.low, limits.high.high)),
+        ("Mean difference", format_number(limits.mean), ""),
+        ("Lower limit", format_number(limits.low.estimate), format_interval(limits.low.low, limits.low.high)),
     ]
     n, note = sum(limits.times), coverage_note(limits.low.formula, limits.low.clusters)
     return RaterPlot(
@@ -50,13 +50,13 @@ def plot_differences(limits: LimitsOfAgreement, judge: str, width: int) -> Rater
         f"{judge} less people",
         (grid.width, grid.height),
         lambda: _draw_differences(limits, grid),
-        Table(("", "Value", "95 % interval"), rows, first_number=1),
+        FigureTable(("", "Value", "95 % interval"), rows, first_number=1),
         f"Each point is a unit, larger where several fall together ({n:,}): the judge's rating less the mean of the "
         "people, over the mean of both. Between the dashed lines lie about 95 % of the differences: mean ∓ 1.96 SD "
         "(Bland & Altman 1986). The limits are this range of differences, not an interval of their mean."
         + (f" The interval of a limit {note}." if note and limits.low.low is not None else ""),
-        f"Differences of {judge} and people over {n} units: mean {number(limits.mean)}, limits "
-        f"{number(limits.low.estimate)} and {number(limits.high.estimate)}.",
+        f"Differences of {judge} and people over {n} units: mean {format_number(limits.mean)}, limits "
+        f"{format_number(limits.low.estimate)} and {format_number(limits.high.estimate)}.",
     )
 
 
@@ -76,7 +76,7 @@ def plot_confusion(
         "Two raters crossed",
         (grid.width, grid.height),
         lambda: _draw_confusion(matrix, categories, names, grid),
-        Table(("", *categories), rows, first_number=1),
+        FigureTable(("", *categories), rows, first_number=1),
         f"Rows: {names[0]}. Columns: {names[1]}. {matrix.units:,} units that both rated; on the diagonal they agree "
         f"({matrix.agreed:,}, {share:.1f} %). The shade is the share of the row.",
         f"Confusion matrix of {names[0]} and {names[1]}: they agree on {matrix.agreed} of {matrix.units} units.",
@@ -98,7 +98,7 @@ def _make_square_grid(categories: int, width: int) -> plot_style.Grid:
 
 def _draw_differences(limits: LimitsOfAgreement, grid: plot_style.Grid) -> Figure:
     figure, (axis,) = grid.figure()
-    plot_style.gridlines(axis, "y")
+    plot_style.draw_gridlines(axis, "y")
     places: Counter[tuple[float, float]] = Counter()
     for mean, difference, times in zip(limits.means, limits.differences, limits.times, strict=True):
         places[mean, difference] += times
@@ -111,7 +111,7 @@ def _draw_differences(limits: LimitsOfAgreement, grid: plot_style.Grid) -> Figur
     lines = ((limits.high.estimate, "upper"), (limits.mean, "mean"), (limits.low.estimate, "lower"))
     for value, name in lines:
         if value is not None:
-            _draw_level(axis, value, f"{name} {number(value)}", dashed=name != "mean")
+            _draw_level(axis, value, f"{name} {format_number(value)}", dashed=name != "mean")
     axis.set_xlabel("Mean of judge and people", fontsize=plot_style.SMALL, color=plot_style.MUTED)
     axis.set_ylabel("Judge less people", fontsize=plot_style.SMALL, color=plot_style.MUTED)
     return figure
@@ -136,12 +136,12 @@ def _draw_confusion(
         for column, count in enumerate(row):
             _draw_cell(axis, (column, n - 1 - at), count, sum(row))
     axis.set(xlim=(0, n), ylim=(0, n))
-    axis.set_xticks([at + 0.5 for at in range(n)], [plot_style.shortened(text, 84) for text in categories])
-    axis.set_yticks([n - at - 0.5 for at in range(n)], [plot_style.shortened(text, 60) for text in categories])
+    axis.set_xticks([at + 0.5 for at in range(n)], [plot_style.shorten(text, 84) for text in categories])
+    axis.set_yticks([n - at - 0.5 for at in range(n)], [plot_style.shorten(text, 60) for text in categories])
     axis.spines["bottom"].set_visible(False)
-    across = plot_style.shortened(f"across: {names[1]}", grid.panel_width)
-    plot_style.note(axis, 0, 1, across, va="bottom", offset=4, color=plot_style.TEXT)
-    plot_style.note(axis, 0, 1, plot_style.shortened(f"down: {names[0]}", grid.panel_width), va="bottom", offset=18)
+    across = plot_style.shorten(f"across: {names[1]}", grid.panel_width)
+    plot_style.write_note(axis, 0, 1, across, va="bottom", offset=4, color=plot_style.TEXT)
+    plot_style.write_note(axis, 0, 1, plot_style.shorten(f"down: {names[0]}", grid.panel_width), va="bottom", offset=18)
     return figure
 
 

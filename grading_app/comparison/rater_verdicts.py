@@ -11,7 +11,7 @@ from grading_app.comparison.raters import Rater
 from grading_app.comparison.rating_selection import RatingSelection
 from grading_app.comparison.unit_counts import RATINGS, build_ratings_sql
 from grading_app.models import Grading, Rating
-from grading_app.reports.statistic_format import number
+from grading_app.reports.statistic_format import format_number
 from runs_app.models import Trial
 
 
@@ -31,7 +31,7 @@ class RaterVerdict:
 
     @property
     def text(self) -> str:
-        return number(None) if self.value is None else self.rater.format_value(self.value)
+        return format_number(None) if self.value is None else self.rater.format_value(self.value)
 
     @property
     def name(self) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from grading_app.reports.frames import Frames, load_frames
-from grading_app.reports.score_lines import score_lines
+from grading_app.reports.score_summaries import summarize_scores
 from grading_app.statistics.correlation import pearson
 from runs_app.models import Experiment
 
@@ -31,7 +31,7 @@ def _scores(frames: Frames) -> list[dict[str, Any]]:
             "is_share": line.measure.is_share,
             **{name: getattr(line, name) for name in NUMBERS},
         }
-        for line in score_lines([*frames.ratings, *frames.grades], frames)
+        for line in summarize_scores([*frames.ratings, *frames.grades], frames)
     ]
 
 

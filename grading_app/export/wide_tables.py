@@ -19,7 +19,7 @@ from datasets_app.sampling import SamplingError, sample
 from grading_app.export.columns import Column, columns
 from grading_app.export.design_columns import DESIGN_CELL, DESIGN_JOINS, SHARED_BY_A_RUN
 from grading_app.export.export_tables import GENERATING_RUNS, ExportTable
-from grading_app.reports.score_matrix import Measure, dimension_keys, list_measures
+from grading_app.reports.score_matrix import Measure, list_measures, name_dimensions
 from runs_app.models import Experiment, Trial
 
 Options = Mapping[str, str]
@@ -78,7 +78,7 @@ def _score(measure: Measure) -> str:
 
 
 def build_participants(experiment: Experiment, options: Options) -> ExportTable:
-    dimensions = dimension_keys(list(experiment.dimensions.order_by("pk")))
+    dimensions = name_dimensions(list(experiment.dimensions.order_by("pk")))
     if not dimensions:
         raise WideTableError("participants: the experiment has no ratings; the table answers has its scores")
     chosen = chosen_items(experiment, options)

@@ -13,8 +13,8 @@ from grading_app.models.scales import CHOICE
 from grading_app.paper_figures.figure_source import FigureSource
 from grading_app.paper_figures.kinds import PaperFigure, text_table
 from grading_app.reports import length_plot
-from grading_app.reports.cached_aggregates import get
-from grading_app.reports.length_bias import LENGTHS, Lengths
+from grading_app.reports.cached_aggregates import get_aggregate
+from grading_app.reports.length_bias import LENGTHS, ScoresByLength
 from grading_app.reports.plot_style import WIDE
 from grading_app.reports.verdict_aggregates import get_by_condition
 
@@ -28,7 +28,7 @@ def agreement_figures(source: FigureSource) -> Iterator[PaperFigure]:
     if selection is None or not selection.raters:
         return
     roles = assign_roles(selection, {name: str(value) for name, value in source.data.items()})
-    compared = get(AGREEMENT, source.experiment.pk, AgreementQuery(selection, roles)).value
+    compared = get_aggregate(AGREEMENT, source.experiment.pk, AgreementQuery(selection, roles)).value
     if compared is None:
         source.is_waiting = True
         return
@@ -75,14 +75,14 @@ def length_figures(source: FigureSource) -> Iterator[PaperFigure]:
     wanted = source.data.get("by", "")
     chosen = next((one for one in conditions if wanted in ("", str(one.pk))), None)
     lengths = get_by_condition(LENGTHS, [chosen], conditions)[chosen.pk].value if chosen else None
-    if chosen is None or not isinstance(lengths, Lengths) or not lengths.bins:
+    if chosen is None or not isinstance(lengths, ScoresByLength) or not lengths.bins:
         return
     labels = source.frames.labels
     yield PaperFigure(
         "length",
         f"{chosen.label}: score by length of the answer",
-        partial(length_plot.draw, lengths, labels),
-        lambda: text_table("length", "Score by length of the answer", length_plot.table(lengths, labels)),
+        partial(length_plot.draw_length_plot, lengths, labels),
+        lambda: text_table("length", "Score by length of the answer", length_plot.make_length_table(lengths, labels)),
         "Mean score of the answers of similar length, for each condition.",
         f"Mean score by length of the answer, scored by {chosen.label}. The table holds the numbers.",
         page="grading_length",

@@ -16,9 +16,9 @@ from grading_app.models import GradeCondition
 from grading_app.paper_figures.figure_source import FigureSource
 from grading_app.paper_figures.kinds import PaperFigure
 from grading_app.reports import plot_style
-from grading_app.reports.frames import BY_PEOPLE, BY_RULES, graders_of, people_labels, sum_items, sum_scores
+from grading_app.reports.frames import BY_PEOPLE, BY_RULES, list_graders, load_people_labels, sum_items, sum_scores
 from grading_app.reports.result_table import ResultColumn, ResultTable
-from grading_app.reports.statistic_format import number
+from grading_app.reports.statistic_format import format_number
 from grading_app.statistics.clusters import ClusterSums
 from grading_app.statistics.intervals import Bounds, estimate_mean
 
@@ -82,7 +82,7 @@ def calibration_figures(source: FigureSource) -> Iterator[PaperFigure]:
 
 def load_calibrations(experiment: Any) -> list[Calibration]:
     """Return one calibration for each judge or panel that shares answers with the reference."""
-    graders = graders_of(experiment)
+    graders = list_graders(experiment)
     judges = [
         one
         for one in graders
@@ -102,7 +102,7 @@ def _reference(experiment: Any, graders: list[GradeCondition]) -> tuple[int, str
     for one in (one for one in graders if one.kind == kind.ADJUDICATED and one.scale):
         return one.pk, "adjudicated scores", one.scale.ends  # type: ignore[union-attr]
     queues = {-one.assignment.queue_id: one.scale for one in graders if one.assignment and one.scale}
-    for key, label in people_labels(experiment).items():
+    for key, label in load_people_labels(experiment).items():
         if key in queues:
             return key, label, queues[key].ends
     for one in (one for one in graders if one.kind == kind.RULE):
@@ -174,11 +174,12 @@ def _draw(found: list[Calibration], width: int) -> Figure:
         margins = [0.05 * (ends[1] - ends[0]) for ends in (one.own, one.others)]
         axis.set_xlim(one.own[0] - margins[0], one.own[1] + margins[0])
         axis.set_ylim(one.others[0] - margins[1], one.others[1] + margins[1])
-        plot_style.head(axis, plot_style.shortened(one.judge, grid.panel_width), offset=19)
+        plot_style.write_head(axis, plot_style.shorten(one.judge, grid.panel_width), offset=19)
         answers = sum(of.n for of in one.bins)
-        plot_style.note(axis, 0, 1, f"ECE {number(one.error, 3)}, {answers} answers", va="bottom", offset=5,
+        text = f"ECE {format_number(one.error, 3)}, {answers} answers"
+        plot_style.write_note(axis, 0, 1, text, va="bottom", offset=5,
                         color=plot_style.TEXT)  # fmt: skip
-        plot_style.gridlines(axis, "y")
+        plot_style.draw_gridlines(axis, "y")
         if place % columns == 0:
             axis.set_ylabel("Reference", fontsize=plot_style.SMALL, color=plot_style.MUTED)
         if place + columns >= len(found):

@@ -9,7 +9,7 @@ from django.http import QueryDict
 
 from grading_app.analysis.scope import Scope, ScopeForm
 from grading_app.analysis.stored import get_analysis
-from grading_app.reports.frame_cache import fingerprint, kept_frames
+from grading_app.reports.frame_cache import fingerprint_results, get_frames
 from grading_app.reports.frames import Frames
 from grading_app.reports.leaderboard import BoardQuery, Leaderboard, get_leaderboard
 from grading_app.reports.result_table import ResultTable
@@ -33,11 +33,11 @@ class FigureSource:
 
     @cached_property
     def state(self) -> str:
-        return fingerprint(self.experiment, self.wave)
+        return fingerprint_results(self.experiment, self.wave)
 
     @cached_property
     def frames(self) -> Frames:
-        return kept_frames(self.experiment, self.wave, self.state)
+        return get_frames(self.experiment, self.wave, self.state)
 
     @cached_property
     def board(self) -> Leaderboard | None:

@@ -11,7 +11,7 @@ from grading_app.reports.result_table import ResultColumn, ResultTable
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from grading_app.reports.figures.kinds import Table
+    from grading_app.reports.figures.kinds import FigureTable
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class PaperFigure:
     in_report: bool = False
 
 
-def text_table(name: str, title: str, table: Table) -> ResultTable:
+def text_table(name: str, title: str, table: FigureTable) -> ResultTable:
     """Return a table of texts, as the page shows it."""
     keys = [label.lower().replace(" ", "_") or f"column_{at}" for at, label in enumerate(table.head)]
     columns = [ResultColumn(key, label) for key, label in zip(keys, table.head, strict=True)]

@@ -18,7 +18,7 @@ from grading_app.paper_figures.rating_figures import arrange_panels, choose_colo
 from grading_app.reports import plot_style
 from grading_app.reports.result_table import ResultColumn, ResultTable
 from grading_app.reports.score_matrix import Measure
-from grading_app.reports.statistic_format import coefficient
+from grading_app.reports.statistic_format import format_coefficient
 from grading_app.statistics.correlation import pearson
 
 if TYPE_CHECKING:
@@ -135,14 +135,14 @@ def _draw(plane: Plane, width: int) -> Figure:
 def _frame(axis: Axes, place: int, plane: Plane, pair: tuple[Series, Series], grid: plot_style.Grid) -> None:
     x, y, _ = plane.places(pair)
     found = pearson(list(x), list(y)) if len(x) > 2 else None
-    text = f"r = {coefficient(found.r)}, {len(x)} items" if found else f"{len(x)} items"
-    plot_style.head(axis, plot_style.shortened(pair[0].label, grid.panel_width), offset=19)
-    plot_style.note(axis, 0, 1, text, va="bottom", offset=5, color=plot_style.TEXT)
+    text = f"r = {format_coefficient(found.r)}, {len(x)} items" if found else f"{len(x)} items"
+    plot_style.write_head(axis, plot_style.shorten(pair[0].label, grid.panel_width), offset=19)
+    plot_style.write_note(axis, 0, 1, text, va="bottom", offset=5, color=plot_style.TEXT)
     for data, set_ends in ((plane.x, axis.set_xlim), (plane.y, axis.set_ylim)):
         low, high = data.ends
         set_ends(low - 0.04 * (high - low), high + 0.04 * (high - low))
     axis.spines["left"].set(visible=True, color=plot_style.RULE, linewidth=plot_style.PIXEL)
-    plot_style.gridlines(axis, "y")
+    plot_style.draw_gridlines(axis, "y")
     if place % grid.columns == 0:
         axis.set_ylabel(plane.y.measure.label, fontsize=plot_style.SMALL, color=plot_style.MUTED)
     if place + grid.columns >= grid.panels:
@@ -196,7 +196,7 @@ def _draw_categories(plane: Plane, width: int) -> Figure:
         row, column = divmod(at, 4)
         place_x, place_y = (grid.left + column * (width - grid.left) / 4) / grid.width, 1 - (8 + 20 * row) / grid.height
         figure.text(place_x, place_y, "●", color=color, fontsize=plot_style.SMALL, va="top")
-        label = plot_style.shortened(name or "no category", (width - grid.left) / 4 - 20)
+        label = plot_style.shorten(name or "no category", (width - grid.left) / 4 - 20)
         figure.text(
             place_x + 14 / grid.width, place_y, label, color=plot_style.TEXT, fontsize=plot_style.SMALL, va="top"
         )

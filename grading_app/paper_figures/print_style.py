@@ -65,7 +65,7 @@ class PrintStyle:
 
     def write(self, draw: Callable[[int], Figure], file_format: Format) -> bytes:
         """Return the file of a figure, given its drawing at a width in CSS pixels."""
-        return plot_style.save(
+        return plot_style.render_file(
             lambda: self.apply(draw),
             file_format,
             background=plot_style.SURFACE,

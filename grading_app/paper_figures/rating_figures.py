@@ -16,7 +16,7 @@ from grading_app.paper_figures.kinds import PaperFigure
 from grading_app.paper_figures.rating_data import RatingData, Series, load_rating_data
 from grading_app.reports import plot_style
 from grading_app.reports.result_table import ResultColumn, ResultTable
-from grading_app.reports.statistic_format import coefficient, number
+from grading_app.reports.statistic_format import format_coefficient, format_number
 from grading_app.statistics.correlation import pearson
 
 if TYPE_CHECKING:
@@ -123,9 +123,9 @@ def _draw_histograms(
         found = values(one)[~np.isnan(values(one))]
         axis.hist(np.clip(found, *ends), edges, color=choose_color(one), alpha=0.8, linewidth=0)
         axis.axvline(float(found.mean()), color=plot_style.TEXT, linewidth=plot_style.PIXEL, dashes=(4, 3))
-        _name_panel(axis, one.label, f"mean {number(float(found.mean()))}, {len(found)} items", grid)
+        _name_panel(axis, one.label, f"mean {format_number(float(found.mean()))}, {len(found)} items", grid)
         axis.set_xlim(*ends)
-        plot_style.gridlines(axis, "y")
+        plot_style.draw_gridlines(axis, "y")
         _label_sides(axis, place, grid, label, "Items")
     return figure
 
@@ -141,8 +141,8 @@ def _draw_sds(data: RatingData, width: int) -> Figure:
 
 
 def _name_panel(axis: Axes, name: str, text: str, grid: plot_style.Grid) -> None:
-    plot_style.head(axis, plot_style.shortened(name, grid.panel_width), offset=19)
-    plot_style.note(axis, 0, 1, text, va="bottom", offset=5, color=plot_style.TEXT)
+    plot_style.write_head(axis, plot_style.shorten(name, grid.panel_width), offset=19)
+    plot_style.write_note(axis, 0, 1, text, va="bottom", offset=5, color=plot_style.TEXT)
 
 
 def _label_sides(axis: Axes, place: int, grid: plot_style.Grid, x: str, y: str) -> None:
@@ -183,11 +183,11 @@ def _draw_mean_sd(data: RatingData, width: int) -> Figure:
             along = np.linspace(x.min(), x.max(), 80)
             curve = np.polynomial.polynomial.polyval(along, fit[0])
             axis.plot(along, curve, color=plot_style.TEXT, linewidth=1.4 * plot_style.PIXEL)
-        text = f"R² = {coefficient(fit[1])}, {len(x)} items" if fit else f"{len(x)} items, too few for a fit"
+        text = f"R² = {format_coefficient(fit[1])}, {len(x)} items" if fit else f"{len(x)} items, too few for a fit"
         _name_panel(axis, one.label, text, grid)
         axis.set_xlim(*_pad(data.ends))
         axis.set_ylim(0, top)
-        plot_style.gridlines(axis, "y")
+        plot_style.draw_gridlines(axis, "y")
         _label_sides(axis, place, grid, f"Mean {data.measure.label.lower()}", "SD")
     return figure
 
@@ -225,7 +225,7 @@ def _regression(axis: Axes, x: Any, y: Any) -> str:
     start = float(y.mean()) - slope * float(x.mean())
     ends = np.array([x.min(), x.max()])
     axis.plot(ends, start + slope * ends, color=plot_style.TEXT, linewidth=1.4 * plot_style.PIXEL, zorder=3)
-    return f"r = {coefficient(found.r)}, slope {number(slope)}, {len(x)} items"
+    return f"r = {format_coefficient(found.r)}, slope {format_number(slope)}, {len(x)} items"
 
 
 def _draw_conditions(data: RatingData, width: int) -> Figure:
@@ -240,9 +240,9 @@ def _draw_conditions(data: RatingData, width: int) -> Figure:
         axis.barh(place, third - first, left=first, height=0.46, color=color, alpha=0.75, linewidth=0, zorder=2)
         axis.plot([median, median], [place - 0.23, place + 0.23], color=plot_style.SURFACE,
                   linewidth=2 * plot_style.PIXEL, zorder=3)  # fmt: skip
-    names = [plot_style.shortened(one.label, left - 12) for one in reversed(series)]
+    names = [plot_style.shorten(one.label, left - 12) for one in reversed(series)]
     axis.set_yticks(range(len(series)), names)
     axis.set(ylim=(-0.6, len(series) - 0.4), xlim=data.ends)
     axis.set_xlabel(f"Mean {data.measure.label.lower()} of an item", fontsize=plot_style.SMALL, color=plot_style.MUTED)
-    plot_style.gridlines(axis, "x")
+    plot_style.draw_gridlines(axis, "x")
     return figure

@@ -92,11 +92,11 @@ def _draw(found: Found, width: int) -> Figure:
     axis.minorticks_off()
     axis.set(xlim=(0.93, 100), ylim=(0, 1.02))
     for place, (_, name, color) in zip(_spread_labels([end for end, *_ in sorted(ends)]), sorted(ends), strict=True):
-        text = plot_style.shortened(name, grid.right - 12)
-        plot_style.beside(axis, (100, place), text, right=8, color=color, fontsize=plot_style.SMALL)
+        text = plot_style.shorten(name, grid.right - 12)
+        plot_style.write_beside(axis, (100, place), text, right=8, color=color, fontsize=plot_style.SMALL)
     axis.set_xlabel("Repetitions", fontsize=plot_style.SMALL, color=plot_style.MUTED)
     axis.set_ylabel("Reliability of the mean", fontsize=plot_style.SMALL, color=plot_style.MUTED)
-    plot_style.gridlines(axis, "y")
+    plot_style.draw_gridlines(axis, "y")
     return figure
 
 

@@ -11,9 +11,9 @@ from grading_app.paper_figures.figure_source import FigureSource
 from grading_app.paper_figures.kinds import PaperFigure, text_table
 from grading_app.reports import cost_figure
 from grading_app.reports.figures import FIGURES
-from grading_app.reports.leaderboard import BoardMeasure, Leaderboard, priced_rows
+from grading_app.reports.leaderboard import BoardMeasure, Leaderboard, list_priced_rows
 from grading_app.reports.result_table import ResultColumn, ResultTable
-from grading_app.reports.score_lines import ScoreLine
+from grading_app.reports.score_summaries import ScoreSummary
 
 IN_REPORT = ("ratings", "norms", "accuracy", "points")
 
@@ -21,7 +21,7 @@ IN_REPORT = ("ratings", "norms", "accuracy", "points")
 def frame_figures(source: FigureSource) -> Iterator[PaperFigure]:
     """Yield the figures of the results page."""
     for kind in FIGURES.values():
-        frame = kind.frame(source.frames)
+        frame = kind.select_data(source.frames)
         if frame is None:
             continue
         yield PaperFigure(
@@ -89,7 +89,7 @@ def _norm_points(name: str, title: str, shown: Any) -> ResultTable:
     return ResultTable(name, title, columns, rows)
 
 
-def _score_lines(name: str, title: str, lines: list[ScoreLine]) -> ResultTable:
+def _score_lines(name: str, title: str, lines: list[ScoreSummary]) -> ResultTable:
     columns = [
         ResultColumn("measure", "Measure"),
         ResultColumn("condition", "Condition"),
@@ -122,17 +122,17 @@ def board_figures(source: FigureSource) -> Iterator[PaperFigure]:
     if board is None:
         return
     for measure in board.measures:
-        if not cost_figure.is_shown(board, measure):
+        if not cost_figure.has_costs(board, measure):
             continue
         name = f"cost-{measure.key.replace(':', '-')}"
         yield PaperFigure(
             name,
             f"{cost_figure.TITLE}: {measure.label}",
-            partial(cost_figure.draw, board, measure),
+            partial(cost_figure.draw_cost_figure, board, measure),
             partial(_costs, name, board, measure),
             "A point for each condition, with its 95 % interval. The line is the efficient frontier: no cheaper "
             "condition scores as high.",
-            cost_figure.alt(board, measure),
+            cost_figure.write_alt_text(board, measure),
             in_report=True,
         )
 
@@ -145,7 +145,7 @@ def _costs(name: str, board: Leaderboard, measure: BoardMeasure) -> ResultTable:
         ResultColumn("interval", "95 % interval", "share_interval" if measure.is_share else "interval"),
     ]
     rows = []
-    for row in priced_rows(board, measure):
+    for row in list_priced_rows(board, measure):
         score = row.scores[measure.key]
         ends = (score.low, score.high) if score.low is not None else None
         rows.append(

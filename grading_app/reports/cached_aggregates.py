@@ -54,12 +54,12 @@ AGGREGATES = {
 TASK = "grading_app.tasks.compute_aggregates"
 KEPT_SECONDS = 24 * 3600
 WAITING = "waiting for a worker"
-GAVE_UP = "the worker gave up; its log says why"
-GONE = "something that was chosen is not there any more"
+WORKER_FAILED = "the worker gave up; its log says why"
+QUERY_INVALID = "something that was chosen is not there any more"
 # While rows change, wait at least PAUSE_S seconds, or PAUSE_SHARE times the last duration.
 PAUSE_S, PAUSE_SHARE = 30.0, 10.0
 LOST_AFTER = timedelta(minutes=15)
-Tell = Callable[[str], None]
+StepReporter = Callable[[str], None]
 """Reports the present step of a computation."""
 
 
@@ -84,7 +84,7 @@ class Aggregate(Generic[QueryT, ValueT]):
     load: Callable[[Experiment, Any], QueryT | None]
     fingerprint: Callable[[QueryT], str]
     is_large: Callable[[Sequence[QueryT]], bool]
-    compute: Callable[[Sequence[QueryT], Tell], Sequence[ValueT]]
+    compute: Callable[[Sequence[QueryT], StepReporter], Sequence[ValueT]]
     version: int = 1
     steps: tuple[str, ...] = ("computing",)
     kept: int | None = None
@@ -126,19 +126,21 @@ class Cached(Generic[ValueT]):
         return f"{all_steps.index(step) + 1} of {len(all_steps)}: {step}" if step in all_steps else ""
 
 
-def get(aggregate: Aggregate[QueryT, ValueT], experiment_id: int, query: QueryT) -> Cached[ValueT]:
+def get_aggregate(aggregate: Aggregate[QueryT, ValueT], experiment_id: int, query: QueryT) -> Cached[ValueT]:
     """Return the value of one query. Compute it now if it is missing and small; else ask a worker."""
-    return get_many(aggregate, experiment_id, [query])[0]
+    return get_aggregates(aggregate, experiment_id, [query])[0]
 
 
-def get_many(
+def get_aggregates(
     aggregate: Aggregate[QueryT, ValueT], experiment_id: int, queries: Sequence[QueryT]
 ) -> list[Cached[ValueT]]:
     """Return the values of several queries in their order. The number of SQL queries is constant."""
-    return get_across(aggregate, [(experiment_id, query) for query in queries])
+    return get_aggregates_across(aggregate, [(experiment_id, query) for query in queries])
 
 
-def get_across(aggregate: Aggregate[QueryT, ValueT], asked: Sequence[tuple[int, QueryT]]) -> list[Cached[ValueT]]:
+def get_aggregates_across(
+    aggregate: Aggregate[QueryT, ValueT], asked: Sequence[tuple[int, QueryT]]
+) -> list[Cached[ValueT]]:
     """Return the values of queries over several experiments, each with its experiment's key, in their order.
 
     The number of SQL queries is constant if `fingerprint` and `is_large` read nothing.
@@ -147,8 +149,8 @@ def get_across(aggregate: Aggregate[QueryT, ValueT], asked: Sequence[tuple[int, 
     by_key = {key: query for key, (_, query) in zip(keys, asked, strict=True)}
     experiments = {key: experiment for key, (experiment, _) in zip(keys, asked, strict=True)}
     prints = {key: aggregate.fingerprint(query) for key, query in by_key.items()}
-    found = _in_memory(prints)
-    rows = _rows(aggregate, experiments, [key for key in by_key if key not in found])
+    found = _load_from_memory(prints)
+    rows = _load_rows(aggregate, experiments, [key for key in by_key if key not in found])
     fresh = {key for key, row in rows.items() if row.computed_at and row.fingerprint == prints[key]}
     stale = [key for key in by_key if key not in found and key not in fresh]
     if stale and not aggregate.is_large([by_key[key] for key in stale]):
@@ -157,12 +159,12 @@ def get_across(aggregate: Aggregate[QueryT, ValueT], asked: Sequence[tuple[int, 
         cache.set_many({_memory_key(key, prints[key]): value for key, value in new.items()}, KEPT_SECONDS)
         found |= {key: Cached(value, prints[key]) for key, value in new.items()}
     elif stale:
-        rows |= _ask(aggregate, experiments, {key: by_key[key] for key in stale})
-    stored = {key: _stored(aggregate, row, key in fresh) for key, row in rows.items()}
+        rows |= _request(aggregate, experiments, {key: by_key[key] for key in stale})
+    stored = {key: _decode_row(aggregate, row, key in fresh) for key, row in rows.items()}
     return [(stored | found)[key] for key in keys]
 
 
-def _in_memory(prints: Mapping[str, str]) -> dict[str, Cached[Any]]:
+def _load_from_memory(prints: Mapping[str, str]) -> dict[str, Cached[Any]]:
     keys = {_memory_key(key, fingerprint): key for key, fingerprint in prints.items()}
     return {keys[name]: Cached(value, prints[keys[name]]) for name, value in cache.get_many(keys).items()}
 
@@ -171,7 +173,7 @@ def _memory_key(key: str, fingerprint: str) -> str:
     return f"aggregate:{key}:{fingerprint}"
 
 
-def _rows(
+def _load_rows(
     aggregate: Aggregate[Any, Any], experiments: Mapping[str, int], keys: Sequence[str]
 ) -> dict[str, CachedAggregate]:
     if not keys:
@@ -181,18 +183,18 @@ def _rows(
     return {row.key: row for row in rows}
 
 
-def _stored(aggregate: Aggregate[Any, ValueT], row: CachedAggregate, is_fresh: bool) -> Cached[ValueT]:
-    value = None if row.computed_at is None else _adapter(aggregate).validate_python(row.value)
+def _decode_row(aggregate: Aggregate[Any, ValueT], row: CachedAggregate, is_fresh: bool) -> Cached[ValueT]:
+    value = None if row.computed_at is None else _make_adapter(aggregate).validate_python(row.value)
     return Cached(value, row.fingerprint, is_fresh, row, aggregate.steps)
 
 
-def _adapter(aggregate: Aggregate[Any, Any]) -> Any:
+def _make_adapter(aggregate: Aggregate[Any, Any]) -> Any:
     from pydantic import TypeAdapter
 
     return TypeAdapter(aggregate.value_type())
 
 
-def _ask(
+def _request(
     aggregate: Aggregate[QueryT, Any], experiments: Mapping[str, int], queries: Mapping[str, QueryT]
 ) -> dict[str, CachedAggregate]:
     """Ask one worker for these values, unless another one is at them. Return their rows."""
@@ -205,12 +207,12 @@ def _ask(
     CachedAggregate.objects.bulk_create(new, ignore_conflicts=True)
     wanted = {experiments[key] for key in queries}
     rows = CachedAggregate.objects.filter(experiment__in=wanted, name=aggregate.name, key__in=queries)
-    if keys := claim(rows):
+    if keys := claim_rows(rows):
         async_task(TASK, keys)
     return {row.key: row for row in rows.all()}
 
 
-def claim(rows: QuerySet[CachedAggregate]) -> list[int]:
+def claim_rows(rows: QuerySet[CachedAggregate]) -> list[int]:
     """Claim the rows that need a worker, and return their keys. Concurrent callers claim different rows.
 
     Only one worker computes a row at a time. After a result there is a pause, because rows may keep changing. A first
@@ -242,17 +244,17 @@ def compute_rows(keys: Sequence[int], *, seconds: float) -> list[int]:
 
 def _compute(row: CachedAggregate) -> None:
     """Compute one row, and store the end of the work even if it fails."""
-    started, problem = time.monotonic(), GAVE_UP
+    started, problem = time.monotonic(), WORKER_FAILED
     aggregate: Aggregate[Any, Any] = import_string(AGGREGATES[row.name])
     try:
         query = aggregate.load(row.experiment, row.query)
         if query is not None:
             _store(aggregate, row, query)
-        problem = GONE if query is None else ""
+        problem = QUERY_INVALID if query is None else ""
     finally:
         _update(row, ended_at=timezone.now(), step="", problem=problem, took_s=time.monotonic() - started)
     if aggregate.kept is not None:
-        _forget(aggregate, row.experiment)
+        _delete_old_rows(aggregate, row.experiment)
 
 
 def _store(aggregate: Aggregate[QueryT, Any], row: CachedAggregate, query: QueryT) -> None:
@@ -263,11 +265,11 @@ def _store(aggregate: Aggregate[QueryT, Any], row: CachedAggregate, query: Query
             value = aggregate.write(row, query)
         else:
             (value,) = aggregate.compute([query], lambda step: _update(row, step=step))
-        stored = _adapter(aggregate).dump_python(value, mode="json")
+        stored = _make_adapter(aggregate).dump_python(value, mode="json")
         _update(row, value=stored, fingerprint=fingerprint, computed_at=read_at)
 
 
-def _forget(aggregate: Aggregate[Any, Any], experiment: Experiment) -> None:
+def _delete_old_rows(aggregate: Aggregate[Any, Any], experiment: Experiment) -> None:
     """Delete all but the last values, because other rows may belong to each."""
     rows = CachedAggregate.objects.filter(experiment=experiment, name=aggregate.name)
     ended = rows.filter(computed_at__isnull=False, step="").order_by("-ended_at").values_list("pk", flat=True)

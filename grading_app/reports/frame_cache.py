@@ -14,23 +14,23 @@ from grading_app.models import GradeCondition
 from grading_app.reports import plot_style
 from grading_app.reports.figures.kinds import AnyFigure
 from grading_app.reports.frames import Frames, load_frames
-from grading_app.reports.waves import WavePair, compare_waves
+from grading_app.reports.waves import WaveComparison, compare_waves
 from runs_app.models import Experiment, Point, Run, Wave
 
 SECONDS = 24 * 3600
 LOOKS = 5  # Increase it when figures are drawn differently or show other numbers. Then browsers' copies are outdated.
 
 
-def fingerprint(experiment: Experiment, wave: Wave | None) -> str:
+def fingerprint_results(experiment: Experiment, wave: Wave | None) -> str:
     """Return a text that changes whenever trials end or grades are written.
 
     It is read from counters and indexes, never from the rows. Grade conditions count all writes, new gradings and
     replaced ones.
     """
-    return fingerprints([experiment], wave)[experiment.pk]
+    return fingerprint_many_results([experiment], wave)[experiment.pk]
 
 
-def fingerprints(experiments: Collection[Experiment], wave: Wave | None = None) -> dict[int, str]:
+def fingerprint_many_results(experiments: Collection[Experiment], wave: Wave | None = None) -> dict[int, str]:
     """Return the `fingerprint` of each experiment by its key, in three queries. `wave` belongs to the only one."""
     keys = [experiment.pk for experiment in experiments]
     runs = Run.objects.generating().filter(experiment__in=keys)
@@ -58,27 +58,27 @@ def fingerprints(experiments: Collection[Experiment], wave: Wave | None = None) 
     return {key: content_hash(one) for key, one in content.items()}
 
 
-def kept_frames(experiment: Experiment, wave: Wave | None, state: str) -> Frames:
+def get_frames(experiment: Experiment, wave: Wave | None, state: str) -> Frames:
     """Return the aggregates of the experiment in this state (a fingerprint)."""
     found: Frames | None = cache.get_or_set(f"frames:{state}", lambda: load_frames(experiment, wave), SECONDS)
     return found or load_frames(experiment, wave)
 
 
-def kept_picture(
+def get_figure_svg(
     figure: AnyFigure, load: Callable[[], Frames], state: str, width: int, theme: plot_style.Theme
 ) -> bytes | None:
     """Return the figure as SVG; None if the experiment has no data for it. `load` is called only to draw it."""
 
     def draw() -> bytes | None:
-        frame = figure.frame(load())
-        return None if frame is None else plot_style.svg(lambda: figure.draw(frame, width), theme)
+        data = figure.select_data(load())
+        return None if data is None else plot_style.render_svg(lambda: figure.draw(data, width), theme)
 
     picture: bytes | None = cache.get_or_set(f"figure:{state}:{figure.name}:{width}:{theme}", draw, SECONDS)
     return picture
 
 
-def kept_waves(experiment: Experiment, a: Wave, b: Wave) -> WavePair:
+def get_wave_comparison(experiment: Experiment, a: Wave, b: Wave) -> WaveComparison:
     """Return the comparison of wave b with wave a at the experiment's present state."""
-    key = f"waves:{fingerprint(experiment, None)}:{a.pk}:{b.pk}"
-    found: WavePair | None = cache.get_or_set(key, lambda: compare_waves(experiment, a, b), SECONDS)
+    key = f"waves:{fingerprint_results(experiment, None)}:{a.pk}:{b.pk}"
+    found: WaveComparison | None = cache.get_or_set(key, lambda: compare_waves(experiment, a, b), SECONDS)
     return found or compare_waves(experiment, a, b)

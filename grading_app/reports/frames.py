@@ -19,7 +19,7 @@ from runs_app.models.trials import REFUSED_CLASS
 from runs_app.monitoring.point_status import PointLine, list_point_lines
 from runs_app.planning.conditions import condition_identity
 
-Where = Mapping[str, int | None]
+SqlParameters = Mapping[str, int | None]
 """The keys of an experiment and, unless it is None, of a wave."""
 OF_DESIGN = """r.experiment_id = %(experiment)s AND r.condition_id IN (
         SELECT id FROM runs_app_condition WHERE experiment_id = %(experiment)s AND stage = 'generate')"""
@@ -48,7 +48,7 @@ def sum_scores(score: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class RatedDimension:
     """A dimension: its title and the ends of its scale."""
 
     title: str
@@ -75,7 +75,7 @@ class Outcomes:
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class ScoreCell:
     """The scores of one condition in one category: ratings of a dimension (`rule` is None), or scores by a rule.
 
     `unread` counts the answers from which no score could be read.
@@ -112,11 +112,11 @@ class Frames:
     """
 
     labels: dict[int, str]
-    dimensions: dict[int, Asked]
+    dimensions: dict[int, RatedDimension]
     rules: dict[int, str]
     outcomes: list[Outcomes]
-    ratings: list[Cell]
-    grades: list[Cell]
+    ratings: list[ScoreCell]
+    grades: list[ScoreCell]
     rating_counts: dict[tuple[int, int], dict[int, int]]
     norm_pairs: list[NormPair]
     points: list[PointLine] = field(default_factory=list)
@@ -126,68 +126,68 @@ class Frames:
 def load_frames(experiment: Experiment, wave: Wave | None = None, letters: Mapping[int, str] | None = None) -> Frames:
     """Load every aggregate that the experiment can have, in at most five passes over its rows, all in the database."""
     where = {"experiment": experiment.pk, "wave": wave.pk if wave else None}
-    dimensions = dimensions_of(experiment)
-    graders = graders_of(experiment)
-    rules, people = rule_labels(experiment, graders), people_labels(experiment)
-    by_rules = grade_cells(where, list(rules)) if rules else []
-    labels = labels_of(experiment, wave, letters)
+    dimensions = load_dimensions(experiment)
+    graders = list_graders(experiment)
+    rules, people = load_rule_labels(experiment, graders), load_people_labels(experiment)
+    by_rules = load_grade_cells(where, list(rules)) if rules else []
+    labels = load_condition_labels(experiment, wave, letters)
     return Frames(
         labels=labels,
         dimensions=dimensions,
         rules={**rules, **people},
-        outcomes=sorted(outcomes(where), key=lambda row: list(labels).index(row.condition)),
-        ratings=rating_cells(where) if dimensions else [],
-        grades=[*by_rules, *grade_cells(where, list(people), BY_PEOPLE)] if people else by_rules,
-        rating_counts=rating_counts(where) if dimensions else {},
-        norm_pairs=norm_pairs(where) if dimensions else [],
+        outcomes=sorted(load_outcomes(where), key=lambda row: list(labels).index(row.condition)),
+        ratings=load_rating_cells(where) if dimensions else [],
+        grades=[*by_rules, *load_grade_cells(where, list(people), BY_PEOPLE)] if people else by_rules,
+        rating_counts=load_rating_counts(where) if dimensions else {},
+        norm_pairs=load_norm_pairs(where) if dimensions else [],
         points=list_point_lines(experiment, wave),
-        rule_bounds=rule_bounds(graders),
+        rule_bounds=get_rule_bounds(graders),
     )
 
 
-def dimensions_of(experiment: Experiment) -> dict[int, Asked]:
+def load_dimensions(experiment: Experiment) -> dict[int, RatedDimension]:
     return {
-        dimension.pk: Asked(dimension.title or dimension.name, dimension.scale_min, dimension.scale_max)
+        dimension.pk: RatedDimension(dimension.title or dimension.name, dimension.scale_min, dimension.scale_max)
         for dimension in experiment.dimensions.order_by("pk")
     }
 
 
-def rule_labels(experiment: Experiment, graders: Sequence[GradeCondition] | None = None) -> dict[int, str]:
+def load_rule_labels(experiment: Experiment, graders: Sequence[GradeCondition] | None = None) -> dict[int, str]:
     """Return labels of all graders but people. `people_labels` has the people, one label for each queue.
 
     An adjudicated score is no measure: it settles single answers, and a mean over them describes no condition.
     """
-    found = graders_of(experiment) if graders is None else graders
+    found = list_graders(experiment) if graders is None else graders
     no_rules = (GradeCondition.Kind.PERSON, GradeCondition.Kind.ADJUDICATED)
-    return {rule.pk: _rule_label(rule) for rule in found if rule.kind not in no_rules}
+    return {rule.pk: _label_rule(rule) for rule in found if rule.kind not in no_rules}
 
 
-def graders_of(experiment: Experiment) -> list[GradeCondition]:
+def list_graders(experiment: Experiment) -> list[GradeCondition]:
     """Return all grade conditions but the answer's own rating, with what labels and scales need."""
     conditions = experiment.grade_conditions.exclude(scorer="rating").order_by("pk")
     described = conditions.select_related("grader", "rubric", "panel", "assignment")
     return list(described.prefetch_related("panel__graders__rubric"))
 
 
-def people_labels(experiment: Experiment) -> dict[int, str]:
+def load_people_labels(experiment: Experiment) -> dict[int, str]:
     """Return a label for the people of each queue that graded by a rubric, with their number per answer.
 
     The keys are the negated keys of the queues.
     """
-    counted = fetch_rows(RATERS, {"experiment": experiment.pk})
+    counted = fetch_rows(RATERS_BY_QUEUE, {"experiment": experiment.pk})
     return {
-        -queue: f"people of {name} ({rubric}@{version}), mean of {spread_text(least, most)}"
+        -queue: f"people of {name} ({rubric}@{version}), mean of {describe_rater_counts(least, most)}"
         for queue, name, rubric, version, least, most in counted
     }
 
 
-def rule_bounds(graders: Sequence[GradeCondition]) -> dict[int, Bounds]:
+def get_rule_bounds(graders: Sequence[GradeCondition]) -> dict[int, Bounds]:
     """Return the ends of the scale of each grader, by the keys of `rule_labels` and `people_labels`."""
     scales = {-one.assignment.queue_id if one.assignment else one.pk: one.scale for one in graders}
     return {key: scale.ends for key, scale in scales.items() if scale}
 
 
-RATERS = """SELECT q.id, q.name, u.name, u.version, min(of_answer.n), max(of_answer.n) FROM (
+RATERS_BY_QUEUE = """SELECT q.id, q.name, u.name, u.version, min(of_answer.n), max(of_answer.n) FROM (
         SELECT a.queue_id, g.trial_id, count(g.score) AS n FROM grading_app_grading g
         JOIN grading_app_gradecondition gc ON gc.id = g.condition_id
         JOIN grading_app_raterassignment a ON a.id = gc.assignment_id
@@ -196,14 +196,14 @@ RATERS = """SELECT q.id, q.name, u.name, u.version, min(of_answer.n), max(of_ans
     GROUP BY 1, 2, 3, 4 ORDER BY 1"""
 
 
-def spread_text(least: int, most: int) -> str:
+def describe_rater_counts(least: int, most: int) -> str:
     """Return a text such as '1 rater per answer' or '1 to 3 raters per answer'."""
     if least < most:
         return f"{least} to {most} raters per answer"
     return f"{most} rater{'' if most == 1 else 's'} per answer"
 
 
-def labels_of(
+def load_condition_labels(
     experiment: Experiment, wave: Wave | None = None, letters: Mapping[int, str] | None = None
 ) -> dict[int, str]:
     """Return labels of the conditions that have runs (in this wave), in the order of the design.
@@ -212,22 +212,22 @@ def labels_of(
     """
     runs = experiment.runs.generating().filter(wave=wave) if wave else experiment.runs.generating()
     conditions = Condition.objects.filter(pk__in=runs.values("condition"))
-    return condition_labels(list(conditions.select_related("model", "prompt", "sampler").order_by("pk")), letters)
+    return make_condition_labels(list(conditions.select_related("model", "prompt", "sampler").order_by("pk")), letters)
 
 
-def facets_of(experiment: Experiment, letters: Mapping[int, str] | None = None) -> dict[int, tuple[str, str, str]]:
+def load_facets(experiment: Experiment, letters: Mapping[int, str] | None = None) -> dict[int, tuple[str, str, str]]:
     """Return the names of model, prompt and sampler of each condition, with the versions of prompt and sampler."""
     conditions = Condition.objects.filter(experiment=experiment, stage=Condition.Stage.GENERATE)
-    return {one.pk: _facet_names(one, True, letters) for one in conditions.select_related("model", "prompt", "sampler")}
+    return {one.pk: _name_facets(one, True, letters) for one in conditions.select_related("model", "prompt", "sampler")}
 
 
-def sum_of(parts: Collection[Outcomes]) -> Outcomes:
+def sum_outcomes(parts: Collection[Outcomes]) -> Outcomes:
     """Return the sum over several conditions. Its condition is 0."""
     counts = ([getattr(part, name) for part in parts] for name in Outcomes.__slots__[1:])
     return Outcomes(0, *map(sum, counts))
 
 
-def outcomes(where: Where) -> list[Outcomes]:
+def load_outcomes(where: SqlParameters) -> list[Outcomes]:
     """Return a row for each condition, in the order of the design."""
     statement = f"""SELECT r.condition_id, count(*), count(*) FILTER (WHERE t.status = 'done'),
             count(*) FILTER (WHERE t.status = 'failed'),
@@ -242,14 +242,14 @@ def outcomes(where: Where) -> list[Outcomes]:
     return [Outcomes(*row) for row in fetch_rows(statement, where)]
 
 
-def rating_cells(where: Where) -> list[Cell]:
+def load_rating_cells(where: SqlParameters) -> list[ScoreCell]:
     """Return ratings by condition, dimension and category."""
     of_item = f"""SELECT r.condition_id, i.category, t.dimension_id, t.item_id, {sum_scores("t.rating")}
         FROM runs_app_trial t JOIN runs_app_run r ON r.id = t.run_id JOIN datasets_app_item i ON i.id = t.item_id
         WHERE {IN_SCOPE} AND t.status = 'done' AND t.dimension_id IS NOT NULL GROUP BY 1, 2, 3, 4"""  # noqa: S608
     statement = f"{sum_items('condition_id, category, dimension_id', of_item)} ORDER BY 1, 3, 2"
     return [
-        _cell(condition, category, dimension, None, False, sums)
+        _make_cell(condition, category, dimension, None, False, sums)
         for condition, category, dimension, *sums in fetch_rows(statement, where)
     ]
 
@@ -263,7 +263,7 @@ BY_PEOPLE = """SELECT -a.queue_id AS rule, g.trial_id, avg(g.score) AS score FRO
     WHERE gc.experiment_id = %(experiment)s AND -a.queue_id = ANY(%(rules)s) GROUP BY 1, 2"""
 
 
-def grade_cells(where: Where, rules: list[int], graded: str = BY_RULES) -> list[Cell]:
+def load_grade_cells(where: SqlParameters, rules: list[int], graded: str = BY_RULES) -> list[ScoreCell]:
     """Return scores by rule, condition and category. A rated item is one cluster on each dimension."""
     of_item = f"""SELECT r.condition_id, i.category, t.dimension_id, g.rule, t.item_id, {sum_scores("g.score")},
             coalesce(bool_and(g.score IN (0, 1)), true) AS zero_or_one
@@ -273,12 +273,12 @@ def grade_cells(where: Where, rules: list[int], graded: str = BY_RULES) -> list[
     keys = "condition_id, category, dimension_id, rule"
     statement = f"{sum_items(keys, of_item, 'bool_and(zero_or_one), ')} ORDER BY 4, 1, 3, 2"
     return [
-        _cell(condition, category, dimension, rule, is_binary, sums)
+        _make_cell(condition, category, dimension, rule, is_binary, sums)
         for condition, category, dimension, rule, is_binary, *sums in fetch_rows(statement, {**where, "rules": rules})
     ]
 
 
-def rating_counts(where: Where) -> dict[tuple[int, int], dict[int, int]]:
+def load_rating_counts(where: SqlParameters) -> dict[tuple[int, int], dict[int, int]]:
     """Return how often each rating was given, by condition and dimension."""
     statement = f"""SELECT r.condition_id, t.dimension_id, t.rating, count(*)
         FROM runs_app_trial t JOIN runs_app_run r ON r.id = t.run_id
@@ -290,7 +290,7 @@ def rating_counts(where: Where) -> dict[tuple[int, int], dict[int, int]]:
     return counts
 
 
-def norm_pairs(where: Where) -> list[NormPair]:
+def load_norm_pairs(where: SqlParameters) -> list[NormPair]:
     """Return the items that have both ratings and a human mean, matched by the dimension's name."""
     statement = f"""SELECT of_item.condition_id, of_item.dimension_id, i.key, of_item.n, of_item.mean, h.mean FROM (
             SELECT r.condition_id, t.dimension_id, t.item_id, count(*) AS n, avg(t.rating)::float8 AS mean
@@ -304,7 +304,7 @@ def norm_pairs(where: Where) -> list[NormPair]:
     return [NormPair(*row) for row in fetch_rows(statement, where)]
 
 
-def condition_labels(conditions: list[Condition], letters: Mapping[int, str] | None = None) -> dict[int, str]:
+def make_condition_labels(conditions: list[Condition], letters: Mapping[int, str] | None = None) -> dict[int, str]:
     """Return labels that distinguish the conditions, in their order or that of the letters of a blind reading.
 
     They name the facets that differ. If the names are equal, they add versions. If these are equal too, they add the
@@ -314,7 +314,7 @@ def condition_labels(conditions: list[Condition], letters: Mapping[int, str] | N
         places = {key: at for at, key in enumerate(letters)}
         conditions = sorted(conditions, key=lambda one: (places[one.model_id], one.pk))
     for versioned in (False, True):
-        parts = {condition.pk: _facet_names(condition, versioned, letters) for condition in conditions}
+        parts = {condition.pk: _name_facets(condition, versioned, letters) for condition in conditions}
         differs = [len(set(column)) > 1 for column in zip(*parts.values(), strict=True)]
         shown = {
             pk: " · ".join(name for name, varies in zip(names, differs, strict=True) if varies) or names[0]
@@ -327,7 +327,7 @@ def condition_labels(conditions: list[Condition], letters: Mapping[int, str] | N
     return {pk: f"{label} ({hashes[pk]})" if times[label] > 1 else label for pk, label in shown.items()}
 
 
-def _facet_names(
+def _name_facets(
     condition: Condition, versioned: bool, letters: Mapping[int, str] | None = None
 ) -> tuple[str, str, str]:
     prompt, sampler = condition.prompt, condition.sampler
@@ -337,7 +337,7 @@ def _facet_names(
     return model, condition.prompt_label, sampler.name
 
 
-def _rule_label(rule: GradeCondition) -> str:
+def _label_rule(rule: GradeCondition) -> str:
     if rule.panel:
         return f"{rule.panel} ({rule.panel.get_rule_display().lower()})"
     if rule.grader:
@@ -346,8 +346,8 @@ def _rule_label(rule: GradeCondition) -> str:
     return f"{rule.scorer} ({settings})" if settings else rule.scorer
 
 
-def _cell(
+def _make_cell(
     condition: int, category: str, dimension: int | None, rule: int | None, is_binary: bool, sums: list[Any]
-) -> Cell:
+) -> ScoreCell:
     *added, unread = sums
-    return Cell(condition, category, dimension, rule, ClusterSums(*added), unread, is_binary)
+    return ScoreCell(condition, category, dimension, rule, ClusterSums(*added), unread, is_binary)

@@ -12,14 +12,15 @@ from django.utils import timezone
 from grading_app.judging.grade_conditions import find_kin, list_solvers
 from grading_app.models import GradeCondition, Rubric
 from grading_app.reports.cached_aggregates import Cached
+from grading_app.reports.pairwise_stats import PAIRS, PairwiseStanding
 from grading_app.reports.verdict_aggregates import get_by_condition
-from grading_app.reports.verdict_stats import SCORES, Scores, members_of
+from grading_app.reports.verdict_stats import SCORES, VerdictScores, list_panel_members
 from runs_app.models import Experiment, Run
 from runs_app.monitoring.progress import Totals
 
 
 @dataclass(frozen=True, slots=True)
-class GradeLine:
+class GraderRow:
     """A grade condition with its runs (none for a rule or a panel) and their results.
 
     kin: names of the answering models that belong to the judge's own family. missing: for a panel, (name of a member,
@@ -28,7 +29,7 @@ class GradeLine:
 
     condition: GradeCondition
     runs: tuple[Run, ...]
-    cached: Cached[Scores]
+    cached: Cached[VerdictScores]
     kin: tuple[str, ...] = ()
     missing: tuple[tuple[str, int], ...] = ()
 
@@ -37,9 +38,9 @@ class GradeLine:
         return self.condition.label
 
     @property
-    def scores(self) -> Scores:
+    def scores(self) -> VerdictScores:
         """The scores; empty scores while nothing was added up."""
-        return self.cached.value or Scores()
+        return self.cached.value or VerdictScores()
 
     @property
     def totals(self) -> Totals:
@@ -79,7 +80,7 @@ class GradeLine:
     @property
     def quorum(self) -> str:
         """For a panel: how many members must have judged an answer before it gets a score."""
-        seats = len(members_of(self.condition))
+        seats = len(list_panel_members(self.condition))
         wanted = self.condition.parameters.get("quorum")
         return f"at least {wanted} of {seats} members must have given a score" if wanted else f"all {seats} must judge"
 
@@ -88,7 +89,7 @@ class GradeLine:
         return [reason for run in self.runs if (reason := run.current_stop_reason)]
 
 
-def grade_lines(experiment: Experiment) -> list[GradeLine]:
+def list_grader_rows(experiment: Experiment) -> list[GraderRow]:
     """Return the lines in the order in which the conditions were created, in a constant number of queries."""
     conditions = list(
         experiment.grade_conditions.select_related(
@@ -102,33 +103,33 @@ def grade_lines(experiment: Experiment) -> list[GradeLine]:
         .prefetch_related("panel__graders__rubric")
         .order_by("pk")
     )
-    runs = _runs_of(experiment)
-    kin = _kin_of(experiment, conditions)
+    runs = _list_runs(experiment)
+    kin = _list_related_models(experiment, conditions)
     scores = get_by_condition(SCORES, conditions, conditions)
     names = {condition.pk: condition.label for condition in conditions}
     return [
-        GradeLine(
+        GraderRow(
             condition,
             tuple(runs.get(condition.judge_condition_id, ())),
             scores[condition.pk],
             kin.get(condition.pk, ()),
-            tuple((names.get(pk, str(pk)), n) for pk, n in _missing(scores[condition.pk])),
+            tuple((names.get(pk, str(pk)), n) for pk, n in _list_missing(scores[condition.pk])),
         )
         for condition in conditions
     ]
 
 
-def _missing(scores: Cached[Scores]) -> tuple[tuple[int, int], ...]:
+def _list_missing(scores: Cached[VerdictScores]) -> tuple[tuple[int, int], ...]:
     return scores.value.missing if scores.value else ()
 
 
-def tries_of(experiment: Experiment) -> list[Run]:
+def list_rubric_tests(experiment: Experiment) -> list[Run]:
     """Return the runs of judges that only tested a rubric, newest first. Their verdicts are not gradings."""
     runs = Run.objects.filter(experiment=experiment, condition__stage="judge", condition__grade_condition=None)
     return list(runs.with_design().order_by("-pk")[:20])
 
 
-def _runs_of(experiment: Experiment) -> dict[int | None, list[Run]]:
+def _list_runs(experiment: Experiment) -> dict[int | None, list[Run]]:
     found: dict[int | None, list[Run]] = {}
     judging = Run.objects.filter(experiment=experiment, condition__stage="judge")
     for run in judging.with_design().order_by("wave__number", "pk"):
@@ -136,7 +137,7 @@ def _runs_of(experiment: Experiment) -> dict[int | None, list[Run]]:
     return found
 
 
-def _kin_of(experiment: Experiment, conditions: Sequence[GradeCondition]) -> dict[int, tuple[str, ...]]:
+def _list_related_models(experiment: Experiment, conditions: Sequence[GradeCondition]) -> dict[int, tuple[str, ...]]:
     """Return the answering models of the judge's family by condition; for a panel, of any member's family."""
     solvers = list_solvers(experiment)
     found = {
@@ -145,13 +146,47 @@ def _kin_of(experiment: Experiment, conditions: Sequence[GradeCondition]) -> dic
         if condition.grader is not None
     }
     for condition in conditions:
-        if members := members_of(condition):
+        if members := list_panel_members(condition):
             names = [name for member in members for name in found.get(member, ())]
             found[condition.pk] = tuple(sorted(set(names)))
     return found
 
 
-def is_moving(runs: Iterable[Run], for_s: float) -> bool:
+def is_changing(runs: Iterable[Run], for_s: float) -> bool:
     """Return True if a judge is running, or ended so recently that its last replies may still be unread."""
     since = timezone.now() - timedelta(seconds=for_s)
     return any(run.status in Run.UNDER_WAY or (run.finished_at and run.finished_at > since) for run in runs)
+
+
+@dataclass(frozen=True, slots=True)
+class PairwiseRater:
+    """A judge, or the people of a queue. people: the number of people who gave a verdict; 0 for a judge."""
+
+    key: str
+    label: str
+    conditions: tuple[GradeCondition, ...]
+    people: int = 0
+
+
+def list_pairwise_raters(lines: Sequence[GraderRow]) -> list[PairwiseRater]:
+    """Return judges that gave a verdict, then people. The choices of all people of one queue are combined."""
+    compared = [line for line in lines if line.in_pairs and (line.totals.done or line.scores.preferred)]
+    judges = [line for line in compared if line.condition.kind != GradeCondition.Kind.PERSON]
+    queues: dict[str, list[GradeCondition]] = {}
+    for line in compared:
+        if line.condition.kind == GradeCondition.Kind.PERSON:
+            queues.setdefault(line.condition.parameters["queue"], []).append(line.condition)
+    return [
+        *(PairwiseRater(str(line.condition.pk), line.label, (line.condition,)) for line in judges),
+        *(
+            PairwiseRater(f"people-{name}", f"people of {name} ({people[0].rubric})", tuple(people), len(people))
+            for name, people in queues.items()
+        ),
+    ]
+
+
+def list_standings(lines: Sequence[GraderRow]) -> list[tuple[PairwiseRater, Cached[PairwiseStanding]]]:
+    """Return each rater with its result, so that people's and judges' wins are shown side by side."""
+    among, chose = [line.condition for line in lines], list_pairwise_raters(lines)
+    found = get_by_condition(PAIRS, [chooser.conditions[0] for chooser in chose], among)
+    return [(chooser, found[chooser.conditions[0].pk]) for chooser in chose]

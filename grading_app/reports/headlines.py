@@ -48,16 +48,16 @@ class Headline:
     def text(self) -> str:
         if self.is_share:
             return (
-                statistic_format.per_cent(self.low)
+                statistic_format.format_share(self.low)
                 if self.low == self.high
-                else statistic_format.per_cent_interval(self.low, self.high)
+                else statistic_format.format_share_interval(self.low, self.high)
             )
-        ends = statistic_format.interval(self.low, self.high)
-        return statistic_format.number(self.low) if self.low == self.high else ends
+        ends = statistic_format.format_interval(self.low, self.high)
+        return statistic_format.format_number(self.low) if self.low == self.high else ends
 
 
 @dataclass(frozen=True, slots=True)
-class _First:
+class _FirstMeasure:
     """The first measure of an experiment: a dimension, or a grade condition. state: changes with its scores."""
 
     label: str
@@ -68,35 +68,35 @@ class _First:
 
 def load_headlines(experiments: Sequence[Any]) -> dict[int, Headline]:
     """Return the headlines by keys of experiments from `annotate_totals`, in a constant number of queries."""
-    first = _first_measures(experiments)
+    first = _find_first_measures(experiments)
     done = {one.pk: read_totals(one).done for one in experiments}
     names = {f"headline:{content_hash([pk, done[pk], found.state])}": pk for pk, found in first.items() if done[pk]}
     cached: dict[str, Headline] = cache.get_many(names)
     headlines = {names[name]: found for name, found in cached.items()}
     missing = [pk for name, pk in names.items() if name not in cached]
     small = [pk for pk in missing if done[pk] <= MOST_AT_ONCE]
-    computed = _compute({pk: first[pk] for pk in small})
+    computed = _compute_headlines({pk: first[pk] for pk in small})
     cache.set_many({name: computed[pk] for name, pk in names.items() if pk in computed}, SECONDS)
     large = [pk for pk in missing if done[pk] > MOST_AT_ONCE]
-    return headlines | computed | (_stored(large) if large else {})
+    return headlines | computed | (_load_stored_headlines(large) if large else {})
 
 
-def _first_measures(experiments: Sequence[Experiment]) -> dict[int, _First]:
+def _find_first_measures(experiments: Sequence[Experiment]) -> dict[int, _FirstMeasure]:
     keys = [one.pk for one in experiments]
-    found: dict[int, _First] = {}
+    found: dict[int, _FirstMeasure] = {}
     graders = GradeCondition.objects.filter(experiment__in=keys).exclude(scorer="rating").order_by("pk")
     no_measures = (GradeCondition.Kind.PERSON, GradeCondition.Kind.ADJUDICATED)
     for one in graders.exclude(kind__in=no_measures).select_related("rubric", "grader", "panel"):
         if one.experiment_id not in found and not one.is_pairwise:
-            found[one.experiment_id] = _First(one.label, one.pk, False, ["grader", one.pk, one.changes])
+            found[one.experiment_id] = _FirstMeasure(one.label, one.pk, False, ["grader", one.pk, one.changes])
     dimensions = Dimension.objects.filter(experiments__in=keys).order_by("-pk")
     for pk, title, name, experiment in dimensions.values_list("pk", "title", "name", "experiments"):
         if experiment in keys:
-            found[experiment] = _First(title or name, pk, True, ["dimension", pk])
+            found[experiment] = _FirstMeasure(title or name, pk, True, ["dimension", pk])
     return found
 
 
-def _compute(first: dict[int, _First]) -> dict[int, Headline]:
+def _compute_headlines(first: dict[int, _FirstMeasure]) -> dict[int, Headline]:
     rated = {pk: one.key for pk, one in first.items() if one.is_rating}
     graded = {pk: one.key for pk, one in first.items() if not one.is_rating}
     rows: list[Any] = []
@@ -107,15 +107,15 @@ def _compute(first: dict[int, _First]) -> dict[int, Headline]:
     means: dict[int, list[tuple[float, bool]]] = defaultdict(list)
     for experiment, _, mean, is_binary in rows:
         means[experiment].append((mean, is_binary))
-    return {pk: _headline(first[pk].label, found) for pk, found in means.items()}
+    return {pk: _make_headline(first[pk].label, found) for pk, found in means.items()}
 
 
-def _headline(label: str, means: list[tuple[float, bool]]) -> Headline:
+def _make_headline(label: str, means: list[tuple[float, bool]]) -> Headline:
     values = [mean for mean, _ in means]
     return Headline(label, min(values), max(values), all(is_binary for _, is_binary in means), len(values))
 
 
-def _stored(experiments: list[int]) -> dict[int, Headline]:
+def _load_stored_headlines(experiments: list[int]) -> dict[int, Headline]:
     """Return headlines from the stored leaderboards of all waves and without a baseline."""
     rows = CachedAggregate.objects.filter(experiment__in=experiments, name="leaderboard", computed_at__isnull=False)
     found = {}
@@ -126,5 +126,5 @@ def _stored(experiments: list[int]) -> dict[int, Headline]:
         means = [one["scores"][measure["key"]]["mean"] for one in row.value["rows"]]
         known = [(mean, measure["is_share"]) for mean in means if mean is not None]
         if known:
-            found[row.experiment_id] = _headline(measure["label"], known)
+            found[row.experiment_id] = _make_headline(measure["label"], known)
     return found

@@ -50,7 +50,7 @@ class ItemAnswers:
     answers: list[Any] = field(default_factory=list)
 
 
-def page_of_answers(item: Item, user: Any, number: Any) -> tuple[Page[Any], list[ItemAnswers]]:
+def get_answer_page(item: Item, user: Any, number: Any) -> tuple[Page[Any], list[ItemAnswers]]:
     """Return one page of the conditions that were asked about the item in experiments that the user may see.
 
     The number of queries is constant. The unique index of trials finds them by (run, item).
@@ -70,10 +70,10 @@ def page_of_answers(item: Item, user: Any, number: Any) -> tuple[Page[Any], list
         .order_by("run__experiment__slug", "run__condition", "dimension")
     )
     page = Paginator(cells, PER_PAGE).get_page(number)
-    return page, _described(trials, list(page.object_list))
+    return page, _describe_cells(trials, list(page.object_list))
 
 
-def _described(trials: Any, cells: Sequence[dict[str, Any]]) -> list[ItemAnswers]:
+def _describe_cells(trials: Any, cells: Sequence[dict[str, Any]]) -> list[ItemAnswers]:
     conditions = Condition.objects.select_related("model", "prompt", "sampler").in_bulk(
         [cell["run__condition"] for cell in cells]
     )
@@ -87,16 +87,16 @@ def _described(trials: Any, cells: Sequence[dict[str, Any]]) -> list[ItemAnswers
         for cell in cells
     }  # fmt: skip
     of_page = trials.filter(run__condition__in=conditions)
-    for trial in _first_answers(of_page):
+    for trial in _load_first_answers(of_page):
         if (cell := found.get((trial.run.condition_id, trial.dimension_id))) is not None:
             cell.answers.append(trial)
-    for condition, dimension, scores in _scores(of_page):
+    for condition, dimension, scores in _load_scores(of_page):
         if (cell := found.get((condition, dimension))) is not None:
             cell.scores.append(scores)
     return list(found.values())
 
 
-def _first_answers(trials: Any) -> Any:
+def _load_first_answers(trials: Any) -> Any:
     place = Window(
         RowNumber(),
         partition_by=[F("run__condition"), F("dimension")],
@@ -110,7 +110,7 @@ def _first_answers(trials: Any) -> Any:
     return shown.order_by("run__wave__number", "sample_idx", "pk")
 
 
-def _scores(trials: Any) -> list[tuple[int, int | None, GraderScores]]:
+def _load_scores(trials: Any) -> list[tuple[int, int | None, GraderScores]]:
     sums: list[Any] = list(
         Grading.objects.filter(trial__in=trials.values("pk"))
         .order_by("condition")

@@ -21,7 +21,7 @@ MOST_ITEMS, MOST_CELLS, MOST_TRIALS = 50, 1_500, 10_000
 
 
 @dataclass(frozen=True)
-class Selection:
+class ItemSelection:
     """Which items the matrix shows, and in which order. a, b: conditions that answer right and wrong, or None."""
 
     sort: str = ""
@@ -30,24 +30,24 @@ class Selection:
     b: int | None = None
 
 
-def select_items(scope: Scope, scores: ItemScores, selection: Selection) -> ItemScores:
+def select_items(scope: Scope, scores: ItemScores, selection: ItemSelection) -> ItemScores:
     """Return the scores of the selected items only, in the selected order."""
-    chosen = scores.of_items(_chosen(scope, scores, selection))
+    chosen = scores.of_items(_filter_items(scope, scores, selection))
     if not selection.sort:
         return chosen
-    order = _order(scope, chosen, selection.sort)
+    order = _order_items(scope, chosen, selection.sort)
     parts = {name: getattr(chosen, name)[order] for name in ("items", "n", "missing", "mean", "within")}
     return ItemScores(conditions=chosen.conditions, is_binary=chosen.is_binary, **parts)
 
 
-def _chosen(scope: Scope, scores: ItemScores, selection: Selection) -> item_order.Chosen:
+def _filter_items(scope: Scope, scores: ItemScores, selection: ItemSelection) -> item_order.Chosen:
     chosen = np.ones(len(scores.items), dtype=np.bool_)
     if selection.show == "flagged":
         chosen &= np.isin(scores.items, flagged_items(scope.experiment))
     elif selection.show:
         chosen &= item_order.SELECTIONS[selection.show](scores)
     if selection.show == "failures":
-        chosen |= np.isin(scores.items, _items_with_failed_trials(scope))
+        chosen |= np.isin(scores.items, _list_items_with_failed_trials(scope))
     a, b = selection.a, selection.b
     if not {a, b} <= {None, *scores.conditions.tolist()}:  # A condition without runs in this wave answers nothing.
         return np.zeros_like(chosen)
@@ -59,7 +59,7 @@ def _chosen(scope: Scope, scores: ItemScores, selection: Selection) -> item_orde
     return chosen
 
 
-def _items_with_failed_trials(scope: Scope) -> list[int]:
+def _list_items_with_failed_trials(scope: Scope) -> list[int]:
     runs = scope.experiment.runs.generating()
     if scope.wave:
         runs = runs.filter(wave=scope.wave)
@@ -71,7 +71,7 @@ def _items_with_failed_trials(scope: Scope) -> list[int]:
     return list(failed.order_by().values_list("item_id", flat=True).distinct())
 
 
-def _order(scope: Scope, scores: ItemScores, sort: str) -> Any:
+def _order_items(scope: Scope, scores: ItemScores, sort: str) -> Any:
     if sort == "disagreement":
         return item_order.order_by(item_order.disagreement(scores))
     if sort == "repetitions":
@@ -93,7 +93,7 @@ def load_norms(scope: Scope, scores: ItemScores) -> Floats:
     return np.array([found.get(key, np.nan) for key in scores.items.tolist()], dtype=np.float64)
 
 
-def items_per_page(scores: ItemScores) -> int:
+def get_items_per_page(scores: ItemScores) -> int:
     """Return how many items fit the limits of a page; at least five."""
     conditions = max(1, len(scores.conditions))
     filled = max(1, int((scores.n + scores.missing > 0).sum()))
@@ -101,7 +101,7 @@ def items_per_page(scores: ItemScores) -> int:
     return int(max(5, min(MOST_ITEMS, MOST_CELLS / conditions, MOST_TRIALS / conditions / repetitions)))
 
 
-def matrix_table(scope: Scope, scores: ItemScores, labels: Mapping[int, str]) -> ResultTable:
+def make_matrix_table(scope: Scope, scores: ItemScores, labels: Mapping[int, str]) -> ResultTable:
     """Return the mean score of every cell: a row for each item, a column for each condition, for files."""
     of_dataset = Item.objects.filter(dataset=scope.experiment.dataset_id).values_list("pk", "key", "category")
     described = {pk: (key, category) for pk, key, category in of_dataset.iterator()}

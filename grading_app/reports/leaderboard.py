@@ -13,9 +13,9 @@ from typing import Any
 from django.db.models import Sum
 
 from evalsite.lib.sql import fetch_rows
-from grading_app.reports.cached_aggregates import Aggregate, Cached, Tell, get
-from grading_app.reports.frame_cache import fingerprint
-from grading_app.reports.frames import IN_SCOPE, labels_of
+from grading_app.reports.cached_aggregates import Aggregate, Cached, StepReporter, get_aggregate
+from grading_app.reports.frame_cache import fingerprint_results
+from grading_app.reports.frames import IN_SCOPE, load_condition_labels
 from grading_app.reports.score_matrix import Measure, list_measures, load_item_scores
 from grading_app.reports.stored_scores import has_many_answers
 from grading_app.statistics.condition_pairs import ConditionPair, compare_conditions
@@ -138,7 +138,7 @@ class BoardQuery:
 
 def compute_leaderboard(query: BoardQuery) -> Leaderboard:
     """Read every measure of the experiment and return its leaderboard."""
-    experiment, labels = query.experiment, labels_of(query.experiment, query.wave)
+    experiment, labels = query.experiment, load_condition_labels(query.experiment, query.wave)
     scores: dict[int, dict[str, BoardScore]] = {key: {} for key in labels}
     against: dict[int, dict[str, BaselineScore]] = {key: {} for key in labels}
     measures = []
@@ -152,14 +152,14 @@ def compute_leaderboard(query: BoardQuery) -> Leaderboard:
         bounds = None if measure.low is None or measure.high is None else (measure.low, measure.high)
         is_share = loaded.is_binary and bounds in (None, SHARE_BOUNDS)
         bounds = SHARE_BOUNDS if is_share else bounds
-        found = {key: _score(loaded, key, missing[key], bounds) for key in labels}
-        best = None if measure.is_rating else _best(loaded, found, bounds)
+        found = {key: _estimate_score(loaded, key, missing[key], bounds) for key in labels}
+        best = None if measure.is_rating else _find_best(loaded, found, bounds)
         for key, score in found.items():
             scores[key][measure.key] = replace(score, is_best=key == best)
-        for key, compared in _against(loaded, query.baseline, bounds).items():
+        for key, compared in _compare_with_baseline(loaded, query.baseline, bounds).items():
             against[key][measure.key] = compared
-        measures.append(_described(measure, is_share))
-    spent, latencies = _spent(query), _latencies(query)
+        measures.append(_describe_measure(measure, is_share))
+    spent, latencies = _load_usage(query), _load_latencies(query)
     rows = [
         BoardRow(key, label, scores=scores[key], baseline=against[key], latency_s=latencies.get(key), **spent[key])
         for key, label in labels.items()
@@ -167,13 +167,13 @@ def compute_leaderboard(query: BoardQuery) -> Leaderboard:
     return Leaderboard(measures, rows, query.baseline)
 
 
-def _described(measure: Measure, is_share: bool) -> BoardMeasure:
+def _describe_measure(measure: Measure, is_share: bool) -> BoardMeasure:
     return BoardMeasure(
         measure.key, measure.label, measure.dimension, measure.grader, is_share, is_rating=measure.is_rating
     )
 
 
-def _score(scores: ItemScores, condition: int, missing: int, bounds: Bounds | None) -> BoardScore:
+def _estimate_score(scores: ItemScores, condition: int, missing: int, bounds: Bounds | None) -> BoardScore:
     sums = scores.sums(condition)
     found = estimate_mean(sums, bounds)
     if found is None:
@@ -181,28 +181,28 @@ def _score(scores: ItemScores, condition: int, missing: int, bounds: Bounds | No
     return BoardScore(found.n, found.clusters, missing, found.mean, found.low, found.high, found.method, found.reason)
 
 
-def _best(scores: ItemScores, found: dict[int, BoardScore], bounds: Bounds | None) -> int | None:
+def _find_best(scores: ItemScores, found: dict[int, BoardScore], bounds: Bounds | None) -> int | None:
     """Return the condition with the highest mean if it differs from each other one at the 5 % level, else None."""
     known = {key: score.mean for key, score in found.items() if score.mean is not None}
     if len(known) < 2:
         return None
     top = max(known, key=lambda key: known[key])
     pairs = [compare_conditions(scores, other, top, bounds) for other in known if other != top]
-    ps = [_p(pair) if pair and pair.change.mean > 0 else 1.0 for pair in pairs]
+    ps = [_get_p(pair) if pair and pair.change.mean > 0 else 1.0 for pair in pairs]
     return top if max(holm(ps)) < LEVEL else None
 
 
-def _p(pair: ConditionPair) -> float:
+def _get_p(pair: ConditionPair) -> float:
     return 1.0 if pair.change.p is None else pair.change.p
 
 
-def _against(scores: ItemScores, baseline: int | None, bounds: Bounds | None) -> dict[int, BaselineScore]:
+def _compare_with_baseline(scores: ItemScores, baseline: int | None, bounds: Bounds | None) -> dict[int, BaselineScore]:
     """Return the comparison of every other condition with the baseline; p is corrected over these comparisons."""
     if baseline is None or baseline not in scores.conditions:
         return {}
     others = [key for key in scores.conditions.tolist() if key != baseline]
     pairs = {key: pair for key in others if (pair := compare_conditions(scores, baseline, key, bounds))}
-    corrected = holm([_p(pair) for pair in pairs.values()])
+    corrected = holm([_get_p(pair) for pair in pairs.values()])
     return {
         key: BaselineScore(
             pair.items,
@@ -222,7 +222,7 @@ def _against(scores: ItemScores, baseline: int | None, bounds: Bounds | None) ->
     }
 
 
-def _spent(query: BoardQuery) -> dict[int, dict[str, Any]]:
+def _load_usage(query: BoardQuery) -> dict[int, dict[str, Any]]:
     """Return answers, cost and tokens by condition, from the counters of the runs."""
     runs = query.experiment.runs.generating()
     runs = runs.filter(wave=query.wave) if query.wave else runs
@@ -241,7 +241,7 @@ def _spent(query: BoardQuery) -> dict[int, dict[str, Any]]:
     }
 
 
-def _latencies(query: BoardQuery) -> dict[int, float]:
+def _load_latencies(query: BoardQuery) -> dict[int, float]:
     where = {"experiment": query.experiment.pk, "wave": query.wave.pk if query.wave else None}
     return dict(fetch_rows(LATENCIES, where))
 
@@ -259,7 +259,7 @@ def _load(experiment: Experiment, content: Any) -> BoardQuery | None:
     return BoardQuery(experiment, wave, missing_is_wrong, baseline)
 
 
-def _compute(queries: Sequence[BoardQuery], tell: Tell) -> list[Leaderboard]:
+def _compute(queries: Sequence[BoardQuery], tell: StepReporter) -> list[Leaderboard]:
     return [compute_leaderboard(query) for query in queries]
 
 
@@ -268,7 +268,7 @@ LEADERBOARD: Aggregate[BoardQuery, Leaderboard] = Aggregate(
     value_type=lambda: Leaderboard,
     dump=_dump,
     load=_load,
-    fingerprint=lambda query: fingerprint(query.experiment, query.wave),
+    fingerprint=lambda query: fingerprint_results(query.experiment, query.wave),
     is_large=lambda queries: any(has_many_answers(one.experiment, one.wave) for one in queries),
     compute=_compute,
     steps=("comparing conditions",),
@@ -278,24 +278,26 @@ LEADERBOARD: Aggregate[BoardQuery, Leaderboard] = Aggregate(
 
 def get_leaderboard(query: BoardQuery) -> Cached[Leaderboard]:
     """Return the leaderboard; its value is None until a worker has computed the first one of a large experiment."""
-    return get(LEADERBOARD, query.experiment.pk, query)
+    return get_aggregate(LEADERBOARD, query.experiment.pk, query)
 
 
-def efficient_frontier(board: Leaderboard, measure: BoardMeasure) -> list[BoardRow]:
+def find_efficient_frontier(board: Leaderboard, measure: BoardMeasure) -> list[BoardRow]:
     """Return the conditions that no cheaper or equally cheap condition matches, from the cheapest to the dearest.
 
     Conditions without a known cost per answer or without a mean are left out.
     """
     frontier: list[BoardRow] = []
     highest = float("-inf")
-    for row in sorted(priced_rows(board, measure), key=lambda row: (row.cost_per_answer or 0.0, -_mean(row, measure))):
-        if _mean(row, measure) > highest:
+    for row in sorted(
+        list_priced_rows(board, measure), key=lambda row: (row.cost_per_answer or 0.0, -_get_mean(row, measure))
+    ):
+        if _get_mean(row, measure) > highest:
             frontier.append(row)
-            highest = _mean(row, measure)
+            highest = _get_mean(row, measure)
     return frontier
 
 
-def priced_rows(board: Leaderboard, measure: BoardMeasure) -> list[BoardRow]:
+def list_priced_rows(board: Leaderboard, measure: BoardMeasure) -> list[BoardRow]:
     """Return the conditions with a known cost per answer and a mean."""
     return [
         row
@@ -304,5 +306,5 @@ def priced_rows(board: Leaderboard, measure: BoardMeasure) -> list[BoardRow]:
     ]
 
 
-def _mean(row: BoardRow, measure: BoardMeasure) -> float:
+def _get_mean(row: BoardRow, measure: BoardMeasure) -> float:
     return row.scores[measure.key].mean or 0.0

@@ -8,14 +8,14 @@ from grading_app.reports.leaderboard import BoardMeasure, BoardRow, Leaderboard
 from grading_app.reports.result_table import Kind, ResultColumn, ResultTable, Row
 from grading_app.statistics.known_coverage import share_note
 
-Address = Callable[[BoardRow, BoardMeasure], str]
+CompareUrl = Callable[[BoardRow, BoardMeasure], str]
 BEST_NOTE = (
     "Best: higher than each other condition by a paired test over common items, p < 0.05 after Holm's correction over "
     "these tests. Ratings have no best."
 )
 
 
-def board_table(board: Leaderboard) -> ResultTable:
+def make_leaderboard_table(board: Leaderboard) -> ResultTable:
     """Return one row for each condition, with mean, interval, n and missing of each measure."""
     columns = [ResultColumn("condition", "Condition")]
     for measure in board.measures:
@@ -38,14 +38,14 @@ def board_table(board: Leaderboard) -> ResultTable:
         "leaderboard",
         "Leaderboard",
         columns,
-        [_row(board, row) for row in board.rows],
+        [_make_row(board, row) for row in board.rows],
         formula="Mean or share over answers, with standard errors clustered by item.",
         correction=BEST_NOTE,
         notes=list(filter(None, [share_note(board.shares_asked_once)])),
     )
 
 
-def _row(board: Leaderboard, row: BoardRow) -> dict[str, object]:
+def _make_row(board: Leaderboard, row: BoardRow) -> dict[str, object]:
     found: dict[str, object] = {
         "condition": row.label,
         "cost_usd": row.cost_usd,
@@ -65,7 +65,7 @@ def _row(board: Leaderboard, row: BoardRow) -> dict[str, object]:
     return found
 
 
-def baseline_table(board: Leaderboard, measure: BoardMeasure, address_of: Address) -> ResultTable | None:
+def make_baseline_table(board: Leaderboard, measure: BoardMeasure, address_of: CompareUrl) -> ResultTable | None:
     """Return the differences of one measure from the baseline; None without one. `address_of` leads to a comparison."""
     rows = [row for row in board.rows if measure.key in row.baseline]
     if not rows:
@@ -90,14 +90,14 @@ def baseline_table(board: Leaderboard, measure: BoardMeasure, address_of: Addres
             ResultColumn("losses", "Losses", "count"),
             ResultColumn("ties", "Ties", "count"),
         ],
-        [_baseline_row(row, measure) for row in rows],
+        [_make_baseline_row(row, measure) for row in rows],
         formula="Mean over common items of the difference of item means. Wins, losses, ties: items by the sign of it.",
         correction=f"Holm over the {len(rows)} comparisons of this table.",
         links=[dict.fromkeys(("difference", "wins", "losses", "ties"), address_of(row, measure)) for row in rows],
     )
 
 
-def _baseline_row(row: BoardRow, measure: BoardMeasure) -> Row:
+def _make_baseline_row(row: BoardRow, measure: BoardMeasure) -> Row:
     found = row.baseline[measure.key]
     return {
         "condition": row.label,

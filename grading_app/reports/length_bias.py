@@ -9,7 +9,7 @@ from typing import Any
 
 from evalsite.lib.sql import fetch_rows
 from grading_app.models import GradeCondition, Rubric
-from grading_app.reports.verdict_aggregates import Among, verdict_aggregate
+from grading_app.reports.verdict_aggregates import GradeConditions, make_verdict_aggregate
 from grading_app.statistics.clusters import ClusterSums, Share, clustered_share_of
 
 BINS = 8
@@ -24,7 +24,7 @@ SELECT of, width_bucket(length, edges.at) AS bin, count(*), min(length), max(len
     avg(score), regr_sxx(score, length), regr_syy(score, length), regr_sxy(score, length)
 FROM said, edges GROUP BY GROUPING SETS ((1, 2), (1), ())"""
 # Verdicts that prefer one of two answers of different lengths: counts by item of wins of the longer one.
-LONGER = """WITH said AS (
+LONGER_WINS = """WITH said AS (
     SELECT p.winner, a.item_id, char_length(a.answer) AS a, char_length(b.answer) AS b
     FROM grading_app_preference p JOIN runs_app_trial a ON a.id = p.trial_a_id
     JOIN runs_app_trial b ON b.id = p.trial_b_id
@@ -37,7 +37,7 @@ SELECT coalesce(sum(n), 0), coalesce(sum(s), 0), coalesce(sum(s), 0), count(*), 
 
 
 @dataclass(frozen=True, slots=True)
-class Bin:
+class LengthBin:
     """A bin of answers of similar length: their number, mean length in characters, and mean score."""
 
     n: int
@@ -46,7 +46,7 @@ class Bin:
 
 
 @dataclass(frozen=True, slots=True)
-class Lengths:
+class ScoresByLength:
     """Scores by length.
 
     edges: the shortest and longest answer of each bin. bins: condition -> number of the bin -> bin.
@@ -55,14 +55,14 @@ class Lengths:
     """
 
     edges: dict[int, tuple[int, int]]
-    bins: dict[int, dict[int, Bin]]
+    bins: dict[int, dict[int, LengthBin]]
     n: int
     r: float | None
     within: float | None
 
 
 @dataclass(frozen=True, slots=True)
-class Longer:
+class LongerWins:
     """The share of verdicts that the longer answer won, with an interval over items.
 
     ties: verdicts for neither. equal: verdicts on answers of equal length. Both are counted apart.
@@ -73,37 +73,37 @@ class Longer:
     equal: int
 
 
-def lengths_of(condition: GradeCondition) -> Lengths | Longer:
-    return _longer(condition) if is_in_pairs(condition) else _lengths(condition)
+def measure_length_bias(condition: GradeCondition) -> ScoresByLength | LongerWins:
+    return _count_longer_wins(condition) if has_pairwise_rubric(condition) else _score_by_length(condition)
 
 
-def is_in_pairs(condition: GradeCondition) -> bool:
+def has_pairwise_rubric(condition: GradeCondition) -> bool:
     return bool(condition.rubric and condition.rubric.kind == Rubric.Kind.PAIRWISE)
 
 
-def _lengths(condition: GradeCondition) -> Lengths:
+def _score_by_length(condition: GradeCondition) -> ScoresByLength:
     shares = [at / BINS for at in range(1, BINS)]
     rows = fetch_rows(BY_LENGTH, {"condition": condition.pk, "shares": shares})
     edges: dict[int, tuple[int, int]] = {}
-    bins: dict[int, dict[int, Bin]] = {}
+    bins: dict[int, dict[int, LengthBin]] = {}
     for of, at, n, low, high, length, score, *_ in rows:
         if at is not None:
             known = edges.get(at, (low, high))
             edges[at] = min(low, known[0]), max(high, known[1])
-            bins.setdefault(of, {})[at] = Bin(n, length, score)
+            bins.setdefault(of, {})[at] = LengthBin(n, length, score)
     of_all = [row for row in rows if row[0] is None]
     of_conditions = [row[-3:] for row in rows if row[0] is not None and row[1] is None]
     n = of_all[0][2] if of_all else 0
-    return Lengths(
+    return ScoresByLength(
         dict(sorted(edges.items())),
         dict(sorted(bins.items())),
         n,
-        _r([row[-3:] for row in of_all]),
-        _r(of_conditions),
+        _compute_r([row[-3:] for row in of_all]),
+        _compute_r(of_conditions),
     )
 
 
-def _r(moments: Sequence[Sequence[Any]]) -> float | None:
+def _compute_r(moments: Sequence[Sequence[Any]]) -> float | None:
     """Return r from sums of squares and products (S_xx, S_yy, S_xy), each about its own means.
 
     Return None if nothing varies.
@@ -112,13 +112,15 @@ def _r(moments: Sequence[Sequence[Any]]) -> float | None:
     return xy / math.sqrt(xx * yy) if xx > 0 and yy > 0 else None
 
 
-def _longer(condition: GradeCondition) -> Longer:
-    *sums, ties, equal = fetch_rows(LONGER, {"condition": condition.pk})[0]
-    return Longer(clustered_share_of(ClusterSums(*map(float, sums))), ties, equal)
+def _count_longer_wins(condition: GradeCondition) -> LongerWins:
+    *sums, ties, equal = fetch_rows(LONGER_WINS, {"condition": condition.pk})[0]
+    return LongerWins(clustered_share_of(ClusterSums(*map(float, sums))), ties, equal)
 
 
-def _read(conditions: Sequence[GradeCondition], _among: Among) -> dict[int, Lengths | Longer]:
-    return {one.pk: lengths_of(one) for one in conditions}
+def _read(conditions: Sequence[GradeCondition], _among: GradeConditions) -> dict[int, ScoresByLength | LongerWins]:
+    return {one.pk: measure_length_bias(one) for one in conditions}
 
 
-LENGTHS = verdict_aggregate("lengths", Lengths | Longer, _read, lambda condition, _among: [condition.pk])
+LENGTHS = make_verdict_aggregate(
+    "lengths", ScoresByLength | LongerWins, _read, lambda condition, _among: [condition.pk]
+)

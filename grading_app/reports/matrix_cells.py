@@ -49,22 +49,22 @@ def load_cells(
         "wave": scope.wave.pk if scope.wave else None,
         "dimension": scope.measure.dimension,
         "rules": [scope.measure.grader],
-        "runs": _runs(scope, conditions),
+        "runs": _list_runs(scope, conditions),
         "items": list(items),
         "excerpt": EXCERPT,
     }
     low = scope.measure.low if scope.measure.low is not None else 0.0
     wrong = low if scope.missing == MISSING_WRONG else None
-    return {(row[0], row[1]): _cell(row[2:], wrong) for row in fetch_rows(_statement(scope, amount), where)}
+    return {(row[0], row[1]): _make_cell(row[2:], wrong) for row in fetch_rows(_build_statement(scope, amount), where)}
 
 
-def _runs(scope: Scope, conditions: Sequence[int]) -> list[int]:
+def _list_runs(scope: Scope, conditions: Sequence[int]) -> list[int]:
     runs = Run.objects.filter(experiment=scope.experiment, condition__in=list(conditions)).generating()
     of_wave = runs.filter(wave=scope.wave) if scope.wave else runs
     return list(of_wave.values_list("pk", flat=True))
 
 
-def _cell(row: Sequence[Any], wrong: float | None) -> MatrixCell:
+def _make_cell(row: Sequence[Any], wrong: float | None) -> MatrixCell:
     trials, failed, open_, missing, found, extracted, amount = row
     scores = tuple(found or ())
     counted = scores if wrong is None else (*scores, *[wrong] * missing)
@@ -73,7 +73,7 @@ def _cell(row: Sequence[Any], wrong: float | None) -> MatrixCell:
     return MatrixCell(trials, failed, open_, missing, scores, mean, extracted or "", amount)
 
 
-def _statement(scope: Scope, amount: str) -> str:
+def _build_statement(scope: Scope, amount: str) -> str:
     if scope.measure.is_rating:
         source, score = "runs_app_trial t", "t.rating"
         missing, extracted = "t.status = 'done' AND t.rating IS NULL", "t.rating::text"

@@ -9,9 +9,9 @@ from typing import Any
 
 from evalsite.lib.sql import fetch_rows
 from grading_app.models import GradeCondition
-from grading_app.reports.frames import condition_labels
-from grading_app.reports.statistic_format import per_cent, per_cent_interval
-from grading_app.reports.verdict_aggregates import Among, verdict_aggregate
+from grading_app.reports.frames import make_condition_labels
+from grading_app.reports.statistic_format import format_share, format_share_interval
+from grading_app.reports.verdict_aggregates import GradeConditions, make_verdict_aggregate
 from grading_app.statistics.clusters import ClusterSums
 from grading_app.statistics.intervals import SHARE_BOUNDS, ScoreEstimate, estimate_mean
 from grading_app.statistics.known_coverage import SHARE, coverage_note
@@ -21,14 +21,14 @@ SEED = 1
 SMOOTHING = 0.5
 
 # The verdicts that could be read; for_first: 1 if the answer shown first won, -1 if not, or 0 for a tie.
-SAID = """SELECT p.condition_id AS rater, p.trial_a_id AS a, p.trial_b_id AS b,
+CHOICES = """SELECT p.condition_id AS rater, p.trial_a_id AS a, p.trial_b_id AS b,
         CASE p.winner WHEN 'tie' THEN 0 WHEN 'a' THEN 1 ELSE -1 END AS for_first
     FROM grading_app_preference p WHERE p.condition_id = ANY(%(conditions)s) AND p.winner <> ''"""
 SUMS = """coalesce(sum(n), 0), coalesce(sum(s), 0), coalesce(sum(s), 0), count(*)::float8, coalesce(sum(s * s), 0),
     coalesce(sum(n * s), 0), coalesce(sum(n * n), 0)"""
 # By item: the pairs that were seen in both orders, how many of their verdicts changed with the order, and which
 # position gained; then all verdicts but ties, and how many of them chose the answer shown first.
-ORDERS = f"""WITH said AS ({SAID}), placed AS (
+ORDERS = f"""WITH said AS ({CHOICES}), placed AS (
     SELECT said.*, t.item_id AS item FROM said JOIN runs_app_trial t ON t.id = said.a),
 pairs AS (
     SELECT rater, item, least(a, b) AS low, greatest(a, b) AS high, count(*) AS orders,
@@ -47,7 +47,7 @@ SELECT 'flips', {SUMS}, coalesce(sum(for_first), 0)::bigint, coalesce(sum(for_se
 UNION ALL SELECT 'firsts', {SUMS}, 0, 0 FROM firsts"""  # noqa: S608 - fixed text
 # How often each condition won against each other condition on an item; a tie is half a win for both. Items with the
 # same tally make one row. So the number of rows depends on the distinct tallies, not on the verdicts.
-TALLIES = f"""WITH said AS ({SAID}), met AS (
+TALLIES = f"""WITH said AS ({CHOICES}), met AS (
     SELECT ta.item_id AS item, least(ra.condition_id, rb.condition_id) AS low,
         greatest(ra.condition_id, rb.condition_id) AS high,
         (1 + CASE WHEN ra.condition_id < rb.condition_id THEN said.for_first ELSE -said.for_first END) / 2.0 AS won
@@ -94,26 +94,26 @@ class OrderBias:
 
     @property
     def flips_text(self) -> str:
-        return _share_text(self.flips)
+        return _format_share(self.flips)
 
     @property
     def firsts_text(self) -> str:
-        return _share_text(self.firsts)
+        return _format_share(self.firsts)
 
 
-def _share_text(share: ScoreEstimate | None) -> str:
+def _format_share(share: ScoreEstimate | None) -> str:
     """Return a text such as '33.3 %, 95 % interval 6.1 to 79.2 % over 3 items'."""
     if share is None:
         return ""
     if share.low is None:
-        return f"{per_cent(share.mean)}, no interval: {share.reason}"
-    ends = per_cent_interval(share.low, share.high)
+        return f"{format_share(share.mean)}, no interval: {share.reason}"
+    ends = format_share_interval(share.low, share.high)
     note = coverage_note(SHARE, share.clusters) if share.n == share.clusters else ""
-    told = f"{per_cent(share.mean)}, 95 % interval {ends} over {share.clusters:,} items"
+    told = f"{format_share(share.mean)}, 95 % interval {ends} over {share.clusters:,} items"
     return f"{told}, which {note} for some shares" if note else told
 
 
-def order_bias(raters: Sequence[int]) -> OrderBias:
+def measure_order_bias(raters: Sequence[int]) -> OrderBias:
     """Return the order bias over all verdicts of these grade conditions."""
     rows = {name: numbers for name, *numbers in fetch_rows(ORDERS, {"conditions": list(raters)})}
     flips, firsts = (
@@ -123,7 +123,7 @@ def order_bias(raters: Sequence[int]) -> OrderBias:
 
 
 @dataclass(frozen=True, slots=True)
-class Ranked:
+class RankedCondition:
     """A condition with its log-strength and interval."""
 
     label: str
@@ -137,14 +137,14 @@ class PairwiseStanding:
     """The result of a rater. `problem` says why there are no strengths; `note` says how the intervals were made."""
 
     bias: OrderBias
-    ranked: tuple[Ranked, ...]
+    ranked: tuple[RankedCondition, ...]
     comparisons: int
     items: int
     note: str = ""
     problem: str = ""
 
 
-def pairwise_standing(conditions: Sequence[GradeCondition], labels: dict[int, str]) -> PairwiseStanding:
+def compute_standing(conditions: Sequence[GradeCondition], labels: dict[int, str]) -> PairwiseStanding:
     """Return Bradley-Terry strengths over all verdicts of a judge, or of several people together, and the order bias.
 
     `labels` names the conditions that answered.
@@ -152,7 +152,7 @@ def pairwise_standing(conditions: Sequence[GradeCondition], labels: dict[int, st
     from grading_app.statistics.bradley_terry import Tally, comparisons_from_tallies
 
     raters = [one.pk for one in conditions]
-    bias = order_bias(raters)
+    bias = measure_order_bias(raters)
     comparisons = comparisons_from_tallies(
         (items, [Tally(labels.get(low, str(low)), labels.get(high, str(high)), *score) for low, high, *score in tally])
         for items, tally in (
@@ -160,15 +160,15 @@ def pairwise_standing(conditions: Sequence[GradeCondition], labels: dict[int, st
         )
     )
     verdicts = round(comparisons.total.sum())
-    fitted, note = _fitted(comparisons)
+    fitted, note = _fit_model(comparisons)
     if fitted is None:
         return PairwiseStanding(bias, (), verdicts, comparisons.items, problem=note)
     best_first = sorted(fitted.strengths, key=lambda one: -one.strength)
-    ranked = tuple(Ranked(one.name, one.strength, one.low, one.high) for one in best_first)
+    ranked = tuple(RankedCondition(one.name, one.strength, one.low, one.high) for one in best_first)
     return PairwiseStanding(bias, ranked, verdicts, comparisons.items, note)
 
 
-def together(condition: GradeCondition, among: Among) -> list[GradeCondition]:
+def list_pooled_conditions(condition: GradeCondition, among: GradeConditions) -> list[GradeCondition]:
     """Return the conditions whose choices are combined with this one's: the people of its queue, or a judge alone."""
     if condition.kind != GradeCondition.Kind.PERSON:
         return [condition]
@@ -177,19 +177,22 @@ def together(condition: GradeCondition, among: Among) -> list[GradeCondition]:
     return [one for one in people if one.parameters["queue"] == queue]
 
 
-def _read(conditions: Sequence[GradeCondition], among: Among) -> dict[int, PairwiseStanding]:
+def _read(conditions: Sequence[GradeCondition], among: GradeConditions) -> dict[int, PairwiseStanding]:
     experiment = conditions[0].experiment
     answered = experiment.conditions.generating().select_related("model", "prompt", "sampler").order_by("pk")
-    labels = condition_labels(list(answered))
-    return {one.pk: pairwise_standing(together(one, among), labels) for one in conditions}
+    labels = make_condition_labels(list(answered))
+    return {one.pk: compute_standing(list_pooled_conditions(one, among), labels) for one in conditions}
 
 
-PAIRS = verdict_aggregate(
-    "pairs", PairwiseStanding, _read, lambda condition, among: [one.pk for one in together(condition, among)]
+PAIRS = make_verdict_aggregate(
+    "pairs",
+    PairwiseStanding,
+    _read,
+    lambda condition, among: [one.pk for one in list_pooled_conditions(condition, among)],
 )
 
 
-def _fitted(comparisons: Any) -> tuple[Any, str]:
+def _fit_model(comparisons: Any) -> tuple[Any, str]:
     """Return the fitted model and how it was made; None and the reason if it has no estimate.
 
     If a name never lost, nothing bounds its distance to the others. Then smoothing gives an order, and there is no
@@ -202,7 +205,7 @@ def _fitted(comparisons: Any) -> tuple[Any, str]:
     except ValueError as error:
         unbounded = str(error).partition(";")[0]
     else:
-        return fitted, f"{fitted.formula}; {fitted.interval or _no_interval(fitted)}"
+        return fitted, f"{fitted.formula}; {fitted.interval or _explain_missing_interval(fitted)}"
     try:
         smoothed = bradley_terry(comparisons, smoothing=SMOOTHING).without_intervals()
     except ValueError as error:
@@ -210,7 +213,7 @@ def _fitted(comparisons: Any) -> tuple[Any, str]:
     return smoothed, f"{smoothed.formula}; no interval: {unbounded}"
 
 
-def _no_interval(fitted: Any) -> str:
+def _explain_missing_interval(fitted: Any) -> str:
     if fitted.items < 2:
         return "no interval: it takes two items"
     return f"no interval: in {fitted.degenerate} of {fitted.resamples} resamples of items some never lost"

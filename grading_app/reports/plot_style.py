@@ -93,7 +93,7 @@ class Grid:
 
     def figure(self) -> tuple[Figure, list[Axes]]:
         """Return an empty figure and its panels, row by row."""
-        figure = new_figure(self.width, self.height)
+        figure = make_figure(self.width, self.height)
         axes = [self._place(figure, number) for number in range(self.panels)]
         return figure, axes
 
@@ -102,10 +102,10 @@ class Grid:
         x = self.left + column * (self.panel_width + self.gap_x)
         y = self.height - self.top - (row + 1) * self.panel_height - row * self.gap_y
         box = (x / self.width, y / self.height, self.panel_width / self.width, self.panel_height / self.height)
-        return plain_axes(figure.add_axes(box))
+        return style_axes(figure.add_axes(box))
 
 
-def new_figure(width: int, height: int) -> Figure:
+def make_figure(width: int, height: int) -> Figure:
     """Return a transparent figure of this size in CSS pixels."""
     from matplotlib.figure import Figure as MatplotlibFigure
 
@@ -114,7 +114,7 @@ def new_figure(width: int, height: int) -> Figure:
     return figure
 
 
-def plain_axes(axes: Axes) -> Axes:
+def style_axes(axes: Axes) -> Axes:
     """Style the axes: a bottom line and small labels; no box, no tick marks, no background."""
     axes.set_facecolor("none")
     for side in ("top", "right", "left"):
@@ -125,17 +125,17 @@ def plain_axes(axes: Axes) -> Axes:
     return axes
 
 
-def gridlines(axes: Axes, axis: Literal["x", "y"]) -> None:
+def draw_gridlines(axes: Axes, axis: Literal["x", "y"]) -> None:
     axes.grid(visible=True, axis=axis, color=LINE, linewidth=PIXEL)
     axes.set_axisbelow(True)
 
 
-def head(axes: Axes, text: str, *, left: float = 0, offset: float = 6) -> None:
+def write_head(axes: Axes, text: str, *, left: float = 0, offset: float = 6) -> None:
     """Write the name of a panel, `offset` pixels above it and `left` pixels to the left of it."""
-    note(axes, 0, 1, text, left=left, offset=offset, va="bottom", fontsize=NORMAL, color=TEXT, fontweight="bold")
+    write_note(axes, 0, 1, text, left=left, offset=offset, va="bottom", fontsize=NORMAL, color=TEXT, fontweight="bold")
 
 
-def note(axes: Axes, x: float, y: float, text: str, *, left: float = 0, offset: float = 0, **how: Any) -> None:
+def write_note(axes: Axes, x: float, y: float, text: str, *, left: float = 0, offset: float = 0, **how: Any) -> None:
     """Write a short muted text at (x, y), as shares of the panel; moved left and up by a number of pixels."""
     style: dict[str, Any] = {"fontsize": SMALL, "color": MUTED, "ha": "left", "va": "top"}
     axes.annotate(
@@ -149,7 +149,9 @@ def note(axes: Axes, x: float, y: float, text: str, *, left: float = 0, offset: 
     )
 
 
-def beside(axes: Axes, place: tuple[float, float], text: str, *, right: float = 0, up: float = 0, **how: Any) -> None:
+def write_beside(
+    axes: Axes, place: tuple[float, float], text: str, *, right: float = 0, up: float = 0, **how: Any
+) -> None:
     """Write a text at a point of the data, moved right and up by a number of pixels."""
     axes.annotate(
         text,
@@ -161,7 +163,7 @@ def beside(axes: Axes, place: tuple[float, float], text: str, *, right: float = 
     )
 
 
-def shortened(text: str, width: float) -> str:
+def shorten(text: str, width: float) -> str:
     """Cut a text to this width in pixels at the normal size, by the average letter.
 
     The middle is cut, because both ends identify the text better.
@@ -173,7 +175,7 @@ def shortened(text: str, width: float) -> str:
     return f"{text[: room - 1 - tail]}…{text[-tail:]}"
 
 
-def interval_rows(axes: Axes, rows: Sequence[tuple[int, float, float | None, float | None]]) -> None:
+def draw_intervals(axes: Axes, rows: Sequence[tuple[int, float, float | None, float | None]]) -> None:
     """Draw a dot and the line of its interval for each (place, value, low, high), at y = -place, from the top down."""
     for place, value, low, high in rows:
         if low is not None and high is not None:
@@ -181,22 +183,22 @@ def interval_rows(axes: Axes, rows: Sequence[tuple[int, float, float | None, flo
         axes.plot([value], [-place], marker="o", markersize=7 * PIXEL, color=DATA, markeredgewidth=0, clip_on=False)
 
 
-def svg(draw: Callable[[], Figure], theme: Theme = "auto") -> bytes:
+def render_svg(draw: Callable[[], Figure], theme: Theme = "auto") -> bytes:
     """Return the picture as SVG with real text. The same figure gives the same bytes.
 
     "auto" follows the theme of the page that shows it. "light" and "dark" are fixed, with their own background.
     """
-    picture = save(draw, "svg", background=SURFACE if theme != "auto" else "", settings={"svg.fonttype": "none"})
-    return themed(picture.decode(), theme).encode()
+    picture = render_file(draw, "svg", background=SURFACE if theme != "auto" else "", settings={"svg.fonttype": "none"})
+    return apply_theme(picture.decode(), theme).encode()
 
 
-def path_svg(draw: Callable[[], Figure]) -> str:
+def render_path_svg(draw: Callable[[], Figure]) -> str:
     """Return the picture as transparent SVG in light colours, with its text as paths: it needs no font."""
-    picture = save(draw, "svg").decode()
+    picture = render_file(draw, "svg").decode()
     return picture[picture.index("<svg") :]
 
 
-def save(
+def render_file(
     draw: Callable[[], Figure],
     file_format: Literal["svg", "png", "pdf"],
     *,
@@ -220,12 +222,12 @@ def save(
     return out.getvalue()
 
 
-def png(draw: Callable[[], Figure]) -> bytes:
+def render_png(draw: Callable[[], Figure]) -> bytes:
     """Return the picture as PNG on white, with two pixels for each CSS pixel."""
-    return save(draw, "png", background=SURFACE, dpi=round(2 * 72 / PIXEL))
+    return render_file(draw, "png", background=SURFACE, dpi=round(2 * 72 / PIXEL))
 
 
-def themed(picture: str, theme: Theme) -> str:
+def apply_theme(picture: str, theme: Theme) -> str:
     """Return the picture with the page's fonts and the theme's colours. "auto" keeps both colours."""
     picture = picture[picture.index("<svg") :]
     picture = re.sub(r"'DejaVu Sans'[^;\"]*", FONT_FAMILY, picture)

@@ -102,14 +102,14 @@ class ResultTable:
     def records(self) -> list[dict[str, Value]]:
         """Return the rows with plain values and with intervals as two columns, for files."""
         return [
-            {name: value for column in self.columns for name, value in _plain(column, row.get(column.name))}
+            {name: value for column in self.columns for name, value in _flatten(column, row.get(column.name))}
             for row in self.rows
         ]
 
     def content(self) -> dict[str, Any]:
         """Return the table as JSON can hold it; `from_content` reads it again."""
         rows = [
-            {column.name: _content(row.get(column.name)) for column in self.columns if row.get(column.name) is not None}
+            {column.name: _encode(row.get(column.name)) for column in self.columns if row.get(column.name) is not None}
             for row in self.rows
         ]
         return {**asdict(self), "rows": rows}
@@ -123,14 +123,14 @@ class ResultTable:
         return _WRITERS[file_format](self)
 
 
-def _plain(column: ResultColumn, value: Any) -> list[tuple[str, Value]]:
+def _flatten(column: ResultColumn, value: Any) -> list[tuple[str, Value]]:
     if column.kind in INTERVALS:
         low, high = value if value is not None else (None, None)
         return [(f"{column.name}_low", _finite(low)), (f"{column.name}_high", _finite(high))]
     return [(column.name, _finite(value))]
 
 
-def _content(value: Any) -> Any:
+def _encode(value: Any) -> Any:
     return [_finite(end) for end in value] if isinstance(value, tuple | list) else _finite(value)
 
 
@@ -142,12 +142,12 @@ def _finite(value: Any) -> Value:
     return number if math.isfinite(number) else None
 
 
-def _csv(table: ResultTable) -> str:
-    names = [name for column in table.columns for name, _ in _plain(column, None)]
+def _render_csv(table: ResultTable) -> str:
+    names = [name for column in table.columns for name, _ in _flatten(column, None)]
     return "".join([csv_line(names), *(csv_line(record.values()) for record in table.records())])
 
 
-def _json(table: ResultTable) -> str:
+def _render_json(table: ResultTable) -> str:
     described = {
         name: value
         for name in ("name", "title", "formula", "test", "correction", "sentence")
@@ -157,14 +157,14 @@ def _json(table: ResultTable) -> str:
     return json.dumps({**described, **notes, "rows": table.records()}, ensure_ascii=False, indent=1) + "\n"
 
 
-def _markdown(table: ResultTable) -> str:
+def _render_markdown(table: ResultTable) -> str:
     head = "| " + " | ".join(_escape_markdown(column.label) for column in table.columns) + " |"
     rule = "| " + " | ".join("---:" if column.is_number else "---" for column in table.columns) + " |"
     body = ["| " + " | ".join(map(_escape_markdown, cells)) + " |" for cells in table.cells()]
-    return "\n".join([f"**{_escape_markdown(table.title)}**", "", head, rule, *body, *_remarks(table), ""])
+    return "\n".join([f"**{_escape_markdown(table.title)}**", "", head, rule, *body, *_list_remarks(table), ""])
 
 
-def _remarks(table: ResultTable) -> list[str]:
+def _list_remarks(table: ResultTable) -> list[str]:
     remarks = [table.sentence, table.formula, table.test, table.correction, *table.notes]
     return [line for remark in remarks if remark for line in ("", _escape_markdown(remark))]
 
@@ -174,7 +174,7 @@ def _escape_markdown(text: str) -> str:
     return re.sub(r"\s*[\r\n]\s*", " ", escaped)
 
 
-def _latex(table: ResultTable) -> str:
+def _render_latex(table: ResultTable) -> str:
     """Return a table for the LaTeX package booktabs."""
     align = "".join("r" if column.is_number else "l" for column in table.columns)
     head = " & ".join(escape_latex(column.label) for column in table.columns)
@@ -212,16 +212,21 @@ def escape_latex(text: str) -> str:
 _TEXTS: dict[Kind, Callable[[Any, int], str]] = {
     "text": lambda value, places: str(value),
     "count": lambda value, places: format_count(value),
-    "number": statistic_format.number,
-    "share": lambda value, places: statistic_format.per_cent(value),
-    "points": lambda value, places: statistic_format.points(value),
-    "signed": lambda value, places: statistic_format.signed(statistic_format.number(value, places)),
-    "signed_share": lambda value, places: statistic_format.signed(statistic_format.points(value)),
-    "coefficient": lambda value, places: statistic_format.coefficient(value),
-    "p": lambda value, places: statistic_format.p_value(value),
+    "number": statistic_format.format_number,
+    "share": lambda value, places: statistic_format.format_share(value),
+    "points": lambda value, places: statistic_format.format_points(value),
+    "signed": lambda value, places: statistic_format.add_sign(statistic_format.format_number(value, places)),
+    "signed_share": lambda value, places: statistic_format.add_sign(statistic_format.format_points(value)),
+    "coefficient": lambda value, places: statistic_format.format_coefficient(value),
+    "p": lambda value, places: statistic_format.format_p(value),
     "money": lambda value, places: format_money(value),
-    "interval": lambda value, places: statistic_format.interval(value[0], value[1], places),
-    "share_interval": lambda value, places: statistic_format.per_cent_interval(*value),
-    "points_interval": lambda value, places: statistic_format.points_interval(*value),
+    "interval": lambda value, places: statistic_format.format_interval(value[0], value[1], places),
+    "share_interval": lambda value, places: statistic_format.format_share_interval(*value),
+    "points_interval": lambda value, places: statistic_format.format_points_interval(*value),
 }
-_WRITERS: dict[str, Callable[[ResultTable], str]] = {"csv": _csv, "json": _json, "md": _markdown, "latex": _latex}
+_WRITERS: dict[str, Callable[[ResultTable], str]] = {
+    "csv": _render_csv,
+    "json": _render_json,
+    "md": _render_markdown,
+    "latex": _render_latex,
+}

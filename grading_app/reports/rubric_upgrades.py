@@ -14,7 +14,7 @@ from runs_app.models import Experiment, TextSet
 
 
 @dataclass(frozen=True, slots=True)
-class Newer:
+class RubricUpgrade:
     """The newer texts for a judge, and the address of the form that adds it. The form shows the cost first."""
 
     parts: tuple[Rubric | TextSet, ...]
@@ -25,40 +25,40 @@ class Newer:
         return " and ".join(str(part) for part in self.parts)
 
 
-def newer_versions(experiment: Experiment, conditions: Sequence[GradeCondition]) -> dict[int, Newer]:
+def find_rubric_upgrades(experiment: Experiment, conditions: Sequence[GradeCondition]) -> dict[int, RubricUpgrade]:
     """Return the judges whose rubric or text set has a newer approved version that no judge uses yet, by condition.
 
     It takes two queries, however many judges there are.
     """
     graders = {condition.pk: condition.grader for condition in conditions if condition.grader is not None}
-    rubrics = _newest(Rubric, (grader.rubric.name for grader in graders.values()))
-    sets = _newest(TextSet, (grader.text_set.name for grader in graders.values() if grader.text_set))
-    there = {_identity(grader, grader.rubric, grader.text_set) for grader in graders.values()}
+    rubrics = _find_newest(Rubric, (grader.rubric.name for grader in graders.values()))
+    sets = _find_newest(TextSet, (grader.text_set.name for grader in graders.values() if grader.text_set))
+    there = {_get_identity(grader, grader.rubric, grader.text_set) for grader in graders.values()}
     found = {}
     for pk, grader in graders.items():
-        rubric = _later(rubrics, grader.rubric)
-        texts = _later(sets, grader.text_set)
-        if (rubric or texts) and _identity(grader, rubric or grader.rubric, texts or grader.text_set) not in there:
+        rubric = _find_later(rubrics, grader.rubric)
+        texts = _find_later(sets, grader.text_set)
+        if (rubric or texts) and _get_identity(grader, rubric or grader.rubric, texts or grader.text_set) not in there:
             said = {name: part.pk for name, part in (("rubric", rubric), ("texts", texts)) if part}
             parts = tuple(part for part in (rubric, texts) if part)
-            found[pk] = Newer(parts, judging_address(experiment, grader=grader.name, **said))
+            found[pk] = RubricUpgrade(parts, get_judge_form_url(experiment, grader=grader.name, **said))
     return found
 
 
-def judging_address(experiment: Experiment, **said: Any) -> str:
+def get_judge_form_url(experiment: Experiment, **said: Any) -> str:
     """Return the address of the judge form, with its fields filled in."""
     return f"{reverse('experiment_judge', args=[experiment.slug])}?{urlencode(said)}"
 
 
-def _newest(kind: Any, names: Iterable[str]) -> dict[str, Any]:
+def _find_newest(kind: Any, names: Iterable[str]) -> dict[str, Any]:
     approved = kind.objects.filter(name__in=set(names), status=kind.Status.APPROVED)
     return {part.name: part for part in approved.order_by("version")}
 
 
-def _later(newest: dict[str, Any], part: Any) -> Any:
+def _find_later(newest: dict[str, Any], part: Any) -> Any:
     found = newest.get(part.name) if part else None
     return found if found and found.version > part.version else None
 
 
-def _identity(grader: Grader, rubric: Rubric, texts: TextSet | None) -> tuple[Any, ...]:
+def _get_identity(grader: Grader, rubric: Rubric, texts: TextSet | None) -> tuple[Any, ...]:
     return grader.language_model_id, grader.sampler_id, grader.on_empty, grader.longest_answer, rubric, texts

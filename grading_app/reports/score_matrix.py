@@ -13,9 +13,18 @@ from typing import Any
 
 from evalsite.lib.sql import fetch_rows
 from grading_app.models import GradeCondition
-from grading_app.reports.frames import BY_PEOPLE, BY_RULES, IN_SCOPE, labels_of, people_labels, rule_labels
+from grading_app.reports import statistic_format
+from grading_app.reports.frames import (
+    BY_PEOPLE,
+    BY_RULES,
+    IN_SCOPE,
+    load_condition_labels,
+    load_people_labels,
+    load_rule_labels,
+)
+from grading_app.statistics.intervals import SHARE_BOUNDS, estimate_mean
 from grading_app.statistics.item_scores import ItemScores
-from runs_app.models import Dimension, Experiment, Wave
+from runs_app.models import Condition, Dimension, Experiment, Wave
 
 EXCLUSIONS = {
     "truncated": "NOT t.truncated",
@@ -61,28 +70,35 @@ def list_measures(experiment: Experiment) -> list[Measure]:
     Adjudication and pairwise verdicts are no measures of conditions.
     """
     dimensions = list(experiment.dimensions.order_by("pk"))
-    names = dimension_keys(dimensions)
+    names = name_dimensions(dimensions)
     ratings = [
         Measure(names[one.pk], one.title or one.name, "rating", one.pk, None, one.scale_min, one.scale_max)
         for one in dimensions
     ]
-    return [*ratings, *(_on(grader, one, names) for grader in _graders(experiment) for one in (dimensions or [None]))]
+    return [
+        *ratings,
+        *(
+            _restrict_to_dimension(grader, one, names)
+            for grader in _list_grader_measures(experiment)
+            for one in (dimensions or [None])
+        ),
+    ]
 
 
-def measure_named(experiment: Experiment, key: str) -> Measure | None:
+def find_measure(experiment: Experiment, key: str) -> Measure | None:
     """Return the measure with this key, the first one for an empty key, or None."""
     measures = list_measures(experiment)
     return next((one for one in measures if one.key == key or not key), None)
 
 
-def dimension_keys(dimensions: Collection[Dimension]) -> dict[int, str]:
+def name_dimensions(dimensions: Collection[Dimension]) -> dict[int, str]:
     """Return names for addresses by primary key: the name, with the version where two have one name."""
     times = Counter(one.name for one in dimensions)
     return {one.pk: one.name if times[one.name] == 1 else str(one) for one in dimensions}
 
 
-def _graders(experiment: Experiment) -> list[Measure]:
-    rules = rule_labels(experiment)
+def _list_grader_measures(experiment: Experiment) -> list[Measure]:
+    rules = load_rule_labels(experiment)
     kinds = GradeCondition.objects.filter(pk__in=rules).select_related("rubric", "panel")
     kinds = kinds.prefetch_related("panel__graders__rubric").order_by("pk")
     used = [one for one in kinds if one.kind != GradeCondition.Kind.ADJUDICATED and not one.is_pairwise]
@@ -93,13 +109,13 @@ def _graders(experiment: Experiment) -> list[Measure]:
         key = one.scorer if one.kind == GradeCondition.Kind.RULE and times[one.scorer] == 1 else f"g{one.pk}"
         graders.append(Measure(key, rules[one.pk], one.kind, None, one.pk, low, high))
     queues = {queue.pk: queue for queue in experiment.rating_queues.exclude(rubric=None).select_related("rubric")}
-    for negated, label in people_labels(experiment).items():
+    for negated, label in load_people_labels(experiment).items():
         low, high = queues[-negated].rubric.score_range
         graders.append(Measure(f"people{-negated}", label, "person", None, negated, low, high))
     return graders
 
 
-def _on(grader: Measure, dimension: Dimension | None, names: dict[int, str]) -> Measure:
+def _restrict_to_dimension(grader: Measure, dimension: Dimension | None, names: dict[int, str]) -> Measure:
     if dimension is None:
         return grader
     title = dimension.title or dimension.name
@@ -122,8 +138,8 @@ def load_item_scores(
         "rules": [measure.grader],
     }
     filters = "".join(f" AND {EXCLUSIONS[name]}" for name in sorted(exclude))
-    rows: list[Any] = fetch_rows(_statement(measure, filters), where)
-    conditions = list(labels_of(experiment, wave))
+    rows: list[Any] = fetch_rows(_build_statement(measure, filters), where)
+    conditions = list(load_condition_labels(experiment, wave))
     listed = set(conditions)
     kept = [row for row in rows if row[1] in listed]
     items = list(dict.fromkeys(row[0] for row in kept))
@@ -159,7 +175,7 @@ def count_ratings(
     return found
 
 
-def _statement(measure: Measure, filters: str) -> str:
+def _build_statement(measure: Measure, filters: str) -> str:
     """Return the rows (item, condition, n, missing, mean, squared deviations, all 0 or 1), in the dataset's order.
 
     var_pop of PostgreSQL does not lose digits of large scores, as sums of squares would.
@@ -178,3 +194,49 @@ def _statement(measure: Measure, filters: str) -> str:
             FROM {source} JOIN runs_app_run r ON r.id = t.run_id
             WHERE {IN_SCOPE} AND {wanted}{filters} GROUP BY 1, 2
         ) AS of_cell JOIN datasets_app_item i ON i.id = of_cell.item_id ORDER BY i.position, of_cell.item_id"""  # noqa: S608
+
+
+def estimate_conditions(experiment: Experiment) -> list[dict[str, Any]]:
+    """Return a record for each measure and condition with a score: n, mean or share, and its 95 % interval.
+
+    `low` and `high` are None without an interval; then `reason` says why. `text` is the estimate for people.
+    """
+    labels = load_condition_labels(experiment)
+    names = dict(Condition.objects.filter(pk__in=labels).values_list("pk", "condition_id"))
+    records = []
+    for measure in list_measures(experiment):
+        scores = load_item_scores(experiment, measure)
+        bounds = None if measure.low is None or measure.high is None else (measure.low, measure.high)
+        is_share = scores.is_binary and bounds in (None, SHARE_BOUNDS)
+        missing = dict(zip(scores.conditions.tolist(), scores.missing.sum(axis=0).tolist(), strict=True))
+        for key, label in labels.items():
+            found = estimate_mean(scores.sums(key), SHARE_BOUNDS if is_share else bounds)
+            if found is None:
+                continue
+            records.append(
+                {
+                    "measure": measure.key,
+                    "label": measure.label,
+                    "condition_id": names[key],
+                    "condition": label,
+                    "is_share": is_share,
+                    "n": found.n,
+                    "items": found.clusters,
+                    "missing": missing[key],
+                    "mean": found.mean,
+                    "low": found.low,
+                    "high": found.high,
+                    "method": found.method,
+                    "reason": found.reason,
+                    "text": _format_estimate(found.mean, found.low, found.high, is_share),
+                }
+            )
+    return records
+
+
+def _format_estimate(mean: float, low: float | None, high: float | None, is_share: bool) -> str:
+    middle = statistic_format.format_share(mean) if is_share else statistic_format.format_number(mean)
+    if low is None:
+        return middle
+    ends = statistic_format.format_share_interval if is_share else statistic_format.format_interval
+    return f"{middle} [{ends(low, high)}]"

@@ -7,24 +7,28 @@ from evalsite.lib.text.number_format import MISSING
 MINUS = "−"
 
 
-def number(value: float | None, places: int = 2) -> str:
+def format_number(value: float | None, places: int = 2) -> str:
     return MISSING if value is None else f"{value:z.{places}f}".replace("-", MINUS)  # z: no −0.00.
 
 
-def per_cent(share: float | None, places: int = 1) -> str:
+def format_share(share: float | None, places: int = 1) -> str:
     return MISSING if share is None else f"{100 * share:z.{places}f} %".replace("-", MINUS)
 
 
-def points(share: float | None, places: int = 1) -> str:
+def format_points(share: float | None, places: int = 1) -> str:
     """Format a difference of shares in percentage points."""
-    return MISSING if share is None else f"{number(100 * share, places)} pp"
+    return MISSING if share is None else f"{format_number(100 * share, places)} pp"
 
 
-def points_interval(low: float | None, high: float | None) -> str:
-    return MISSING if low is None or high is None else f"{number(100 * low, 1)} to {number(100 * high, 1)} pp"
+def format_points_interval(low: float | None, high: float | None) -> str:
+    return (
+        MISSING
+        if low is None or high is None
+        else f"{format_number(100 * low, 1)} to {format_number(100 * high, 1)} pp"
+    )
 
 
-def coefficient(r: float | None) -> str:
+def format_coefficient(r: float | None) -> str:
     """Format a correlation without the zero before the decimal point."""
     if r is None:
         return MISSING
@@ -32,27 +36,27 @@ def coefficient(r: float | None) -> str:
     return ("" if r > -0.005 else MINUS) + (text if text == "1.00" else text[1:])
 
 
-def interval(low: float | None, high: float | None, places: int = 2) -> str:
-    return MISSING if low is None or high is None else f"{number(low, places)} to {number(high, places)}"
+def format_interval(low: float | None, high: float | None, places: int = 2) -> str:
+    return MISSING if low is None or high is None else f"{format_number(low, places)} to {format_number(high, places)}"
 
 
-def per_cent_interval(low: float | None, high: float | None) -> str:
+def format_share_interval(low: float | None, high: float | None) -> str:
     return MISSING if low is None or high is None else f"{100 * low:.1f} to {100 * high:.1f} %"
 
 
-def signed(text: str) -> str:
+def add_sign(text: str) -> str:
     """Add a plus sign to the text of a positive difference."""
     is_above = any(digit in text for digit in "123456789") and not text.startswith(MINUS)
     return f"+{text}" if is_above else text
 
 
-def p_value(p: float | None) -> str:
+def format_p(p: float | None) -> str:
     if p is None:
         return MISSING
     return "< 0.001" if p < 0.0005 else f"{p:.3f}"
 
 
-def p_equation(p: float) -> str:
+def format_p_equation(p: float) -> str:
     """Return the value for a sentence: '= 0.012' or '< 0.001'."""
-    text = p_value(p)
+    text = format_p(p)
     return text if text.startswith("<") else f"= {text}"

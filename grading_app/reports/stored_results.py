@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from grading_app.models import BlindReading
-from grading_app.reports.cached_aggregates import Aggregate, Cached, Tell, get
+from grading_app.reports.cached_aggregates import Aggregate, Cached, StepReporter, get_aggregate
 from grading_app.reports.figures import FIGURES
-from grading_app.reports.figures.kinds import AnyFigure, Table
-from grading_app.reports.frame_cache import fingerprint
-from grading_app.reports.frames import Asked, Cell, Frames, NormPair, Outcomes, load_frames
+from grading_app.reports.figures.kinds import AnyFigure, FigureTable
+from grading_app.reports.frame_cache import fingerprint_results
+from grading_app.reports.frames import Frames, NormPair, Outcomes, RatedDimension, ScoreCell, load_frames
 from grading_app.reports.plot_style import NARROW, WIDE
 from grading_app.reports.stored_scores import has_many_answers
 from grading_app.statistics.intervals import Bounds
@@ -40,8 +40,8 @@ class FigureTexts:
     narrow_size: tuple[int, int]
 
     @property
-    def table(self) -> Table:
-        return Table(self.head, self.rows, self.first_number)
+    def table(self) -> FigureTable:
+        return FigureTable(self.head, self.rows, self.first_number)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +49,11 @@ class Results:
     """The frames of an experiment as JSON can hold them, with the texts of its figures. norms: encoded pairs."""
 
     labels: dict[int, str]
-    dimensions: dict[int, Asked]
+    dimensions: dict[int, RatedDimension]
     rules: dict[int, str]
     outcomes: list[Outcomes]
-    ratings: list[Cell]
-    grades: list[Cell]
+    ratings: list[ScoreCell]
+    grades: list[ScoreCell]
     rating_counts: list[tuple[int, int, dict[int, int]]]
     norms: str
     points: list[PointLine]
@@ -99,20 +99,20 @@ class Results:
 
 def describe_figure(figure: AnyFigure, frames: Frames) -> FigureTexts | None:
     """Return the texts of a figure; None if the experiment has no data for it. Nothing is drawn."""
-    frame = figure.frame(frames)
-    if frame is None:
+    data = figure.select_data(frames)
+    if data is None:
         return None
-    table = figure.table(frame)
+    table = figure.table(data)
     return FigureTexts(
         figure.name,
         figure.title,
-        figure.caption(frame),
-        figure.alt(frame),
+        figure.caption(data),
+        figure.alt(data),
         table.head,
         list(table.rows),
         table.first_number,
-        figure.size(frame, WIDE),
-        figure.size(frame, NARROW),
+        figure.size(data, WIDE),
+        figure.size(data, NARROW),
     )
 
 
@@ -156,7 +156,7 @@ def _load(experiment: Experiment, content: Any) -> ResultsQuery | None:
     return None if number is not None and wave is None else ResultsQuery(experiment, wave, blind)
 
 
-def _compute(queries: Sequence[ResultsQuery], tell: Tell) -> list[Results]:
+def _compute(queries: Sequence[ResultsQuery], tell: StepReporter) -> list[Results]:
     found = []
     for query in queries:
         letters = query.blind.letters() if query.blind else None
@@ -174,7 +174,7 @@ RESULTS: Aggregate[ResultsQuery, Results] = Aggregate(
     value_type=lambda: Results,
     dump=_dump,
     load=_load,
-    fingerprint=lambda query: fingerprint(query.experiment, query.wave),
+    fingerprint=lambda query: fingerprint_results(query.experiment, query.wave),
     is_large=lambda queries: any(has_many_answers(one.experiment, one.wave) for one in queries),
     compute=_compute,
     steps=("adding up answers",),
@@ -184,4 +184,4 @@ RESULTS: Aggregate[ResultsQuery, Results] = Aggregate(
 
 def get_results(experiment: Experiment, wave: Wave | None, blind: BlindReading | None = None) -> Cached[Results]:
     """Return the results; their value is None until a worker has computed the first ones of a large experiment."""
-    return get(RESULTS, experiment.pk, ResultsQuery(experiment, wave, blind))
+    return get_aggregate(RESULTS, experiment.pk, ResultsQuery(experiment, wave, blind))

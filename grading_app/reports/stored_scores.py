@@ -9,9 +9,10 @@ from typing import Any
 
 from django.db.models import Sum
 
-from grading_app.reports.cached_aggregates import Aggregate, Cached, Tell, get
-from grading_app.reports.frame_cache import fingerprint
-from grading_app.reports.score_matrix import EXCLUSIONS, Measure, load_item_scores, measure_named
+from grading_app.reports.cached_aggregates import Aggregate, Cached, StepReporter, get_aggregate
+from grading_app.reports.frame_cache import fingerprint_results
+from grading_app.reports.score_matrix import EXCLUSIONS, Measure, find_measure, list_measures, load_item_scores
+from grading_app.statistics import item_order
 from grading_app.statistics.item_scores import ItemScores
 from runs_app.models import Experiment, Wave
 
@@ -58,14 +59,14 @@ def _dump(query: ScoresQuery) -> Any:
 
 def _load(experiment: Experiment, content: Any) -> ScoresQuery | None:
     _, key, number, exclude = content
-    measure = measure_named(experiment, key)
+    measure = find_measure(experiment, key)
     wave = experiment.waves.filter(number=number).first() if number is not None else None
     if measure is None or (number is not None and wave is None):
         return None
     return ScoresQuery(experiment, measure, wave, frozenset(exclude) & set(EXCLUSIONS))
 
 
-def _compute(queries: Sequence[ScoresQuery], tell: Tell) -> list[EncodedScores]:
+def _compute(queries: Sequence[ScoresQuery], tell: StepReporter) -> list[EncodedScores]:
     loaded = [load_item_scores(one.experiment, one.measure, one.wave, one.exclude) for one in queries]
     return [EncodedScores(scores.encode()) for scores in loaded]
 
@@ -75,7 +76,7 @@ ITEM_SCORES: Aggregate[ScoresQuery, EncodedScores] = Aggregate(
     value_type=lambda: EncodedScores,
     dump=_dump,
     load=_load,
-    fingerprint=lambda query: fingerprint(query.experiment, query.wave),
+    fingerprint=lambda query: fingerprint_results(query.experiment, query.wave),
     is_large=lambda queries: any(has_many_answers(one.experiment, one.wave) for one in queries),
     compute=_compute,
     steps=("adding up scores",),
@@ -87,4 +88,20 @@ def get_item_scores(
     experiment: Experiment, measure: Measure, wave: Wave | None = None, exclude: Collection[str] = ()
 ) -> Cached[EncodedScores]:
     """Return the scores of a measure: `.value.scores`, None until a worker has computed the first ones."""
-    return get(ITEM_SCORES, experiment.pk, ScoresQuery(experiment, measure, wave, frozenset(exclude)))
+    return get_aggregate(ITEM_SCORES, experiment.pk, ScoresQuery(experiment, measure, wave, frozenset(exclude)))
+
+
+def list_items_that_differ(experiment: Experiment, key: str = "") -> list[int] | None:
+    """Return the items whose mean scores differ between conditions, by the measure with this key, else the first one.
+
+    Return None while a worker computes the scores of a large experiment for the first time.
+    """
+    measures = list_measures(experiment)
+    measure = next((one for one in measures if one.key == key or not key), None)
+    if measure is None:
+        return []
+    stored = get_item_scores(experiment, measure).value
+    if stored is None:
+        return None
+    scores = stored.scores
+    return [int(item) for item in scores.items[item_order.differs(scores)]]

@@ -65,16 +65,16 @@ class RecoveredCell:
         return None if found is None else found.low - ROUNDING <= self.skill <= found.high + ROUNDING
 
 
-def list_cells(experiment: Experiment, profiles: Mapping[str, ModelProfile]) -> list[RecoveredCell]:
+def list_recovered_cells(experiment: Experiment, profiles: Mapping[str, ModelProfile]) -> list[RecoveredCell]:
     """Return the cells of the models that have a profile, by the latest gradings of the scorer `final_answer`."""
     rule = experiment.grade_conditions.filter(kind=GradeCondition.Kind.RULE, scorer=SCORER).order_by("-pk").first()
     with bare_cursor() as cursor:
         cursor.execute(COUNTS, {"experiment": experiment.pk, "rule": rule.pk if rule else None})
         rows = cursor.fetchall()
-    return list(_cells(rows, profiles))
+    return list(_recover_cells(rows, profiles))
 
 
-def _cells(rows: list[tuple[Any, ...]], profiles: Mapping[str, ModelProfile]) -> Iterator[RecoveredCell]:
+def _recover_cells(rows: list[tuple[Any, ...]], profiles: Mapping[str, ModelProfile]) -> Iterator[RecoveredCell]:
     for condition, model, max_tokens, task, text, correct, total, truncated, guesses in rows:
         profile, params = profiles.get(model), json.loads(text)
         skill = profile.skill(task, params) if profile else None
@@ -85,9 +85,9 @@ def _cells(rows: list[tuple[Any, ...]], profiles: Mapping[str, ModelProfile]) ->
         yield RecoveredCell(condition, model, task, params, tally, skill, cut)
 
 
-def recovery_table(experiment: Experiment, profiles: Mapping[str, ModelProfile]) -> ResultTable:
+def make_recovery_table(experiment: Experiment, profiles: Mapping[str, ModelProfile]) -> ResultTable:
     """Return the cells with their truth, and how many of the intervals contain it."""
-    cells = list_cells(experiment, profiles)
+    cells = list_recovered_cells(experiment, profiles)
     known = [cell.covers for cell in cells if cell.covers is not None]
     counted = f"{sum(known):,} of {len(known):,} intervals contain the true accuracy."
     return ResultTable(
@@ -104,18 +104,18 @@ def recovery_table(experiment: Experiment, profiles: Mapping[str, ModelProfile])
             ResultColumn("truncated", "Cut off", "share"),
             ResultColumn("truncation", "True", "share"),
         ],
-        rows=[_row(cell) for cell in cells],
+        rows=[_make_row(cell) for cell in cells],
         sentence=counted if known else "No cell has a scored answer.",
         formula="Wilson's interval of the answers, mapped by (p - g) / (1 - g), where g is the mean guess chance.",
     )
 
 
-def _row(cell: RecoveredCell) -> dict[str, Any]:
+def _make_row(cell: RecoveredCell) -> dict[str, Any]:
     found = cell.interval
     return {
         "condition": cell.condition,
         "task": cell.task,
-        "params": _describe(cell.params),
+        "params": _describe_params(cell.params),
         "n": cell.tally.total,
         "interval": (found.low, found.high) if found else None,
         "skill": cell.skill,
@@ -125,14 +125,14 @@ def _row(cell: RecoveredCell) -> dict[str, Any]:
     }
 
 
-def truth_table(dataset: Dataset, profiles: Mapping[str, ModelProfile], max_tokens: int | None) -> ResultTable:
+def make_truth_table(dataset: Dataset, profiles: Mapping[str, ModelProfile], max_tokens: int | None) -> ResultTable:
     """Return the true surface of every profile over the points of a dataset."""
     points = [] if not hasattr(dataset, "parametric_space") else dataset.parametric_space.read_definition()["points"]
     rows = [
         {
             "model": model,
             "task": point["base_task"],
-            "params": _describe(point["params"]),
+            "params": _describe_params(point["params"]),
             "skill": skill,
             "truncation": profile.truncation(point["base_task"], point["params"], max_tokens),
         }
@@ -154,5 +154,5 @@ def truth_table(dataset: Dataset, profiles: Mapping[str, ModelProfile], max_toke
     )
 
 
-def _describe(params: Mapping[str, Any]) -> str:
+def _describe_params(params: Mapping[str, Any]) -> str:
     return ", ".join(f"{name} {value}" for name, value in sorted(params.items()))

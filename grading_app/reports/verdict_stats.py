@@ -9,7 +9,7 @@ from typing import Any
 from evalsite.lib.sql import fetch_rows
 from grading_app.models import GradeCondition
 from grading_app.reports.frames import sum_items, sum_scores
-from grading_app.reports.verdict_aggregates import Among, verdict_aggregate
+from grading_app.reports.verdict_aggregates import GradeConditions, make_verdict_aggregate
 from grading_app.statistics.clusters import ClusterSums
 from grading_app.statistics.intervals import Bounds, ScoreEstimate, estimate_mean
 from runs_app.models import Dimension
@@ -59,7 +59,7 @@ class AnswerScores:
 
 
 @dataclass(frozen=True, slots=True)
-class Scores:
+class VerdictScores:
     """The sums of a condition's verdicts.
 
     means: by dimension, then by the condition that answered; a mean over several of them would describe none.
@@ -96,48 +96,48 @@ class Scores:
         return self.length is not None and self.length_n >= ENOUGH and abs(self.length) >= LENGTH_MATTERS
 
 
-def members_of(condition: GradeCondition) -> list[int]:
+def list_panel_members(condition: GradeCondition) -> list[int]:
     """Return the conditions of a panel's members; none for other conditions."""
     found: list[int] = condition.parameters["members"] if condition.kind == GradeCondition.Kind.PANEL else []
     return found
 
 
-def read_scores(conditions: Sequence[GradeCondition], among: Among = ()) -> dict[int, Scores]:
+def read_scores(conditions: Sequence[GradeCondition], among: GradeConditions = ()) -> dict[int, VerdictScores]:
     """Return the scores of these conditions, by condition."""
     judges = [condition.pk for condition in conditions if condition.kind == GradeCondition.Kind.JUDGE]
     wanted = {"conditions": [condition.pk for condition in conditions], "judges": judges}
-    means = _means(conditions, fetch_rows(BY_ITEM, wanted))
+    means = _estimate_means(conditions, fetch_rows(BY_ITEM, wanted))
     lengths = {rule: (r, n) for rule, r, n in fetch_rows(BY_LENGTH, wanted)}
-    codes = _grouped(fetch_rows(BY_CODE, wanted))
-    notes = _grouped(fetch_rows(BY_NOTE, wanted)) if judges else {}
+    codes = _group_by_condition(fetch_rows(BY_CODE, wanted))
+    notes = _group_by_condition(fetch_rows(BY_NOTE, wanted)) if judges else {}
     found = {
-        rule: _scores(means.get(rule, ()), codes.get(rule, ()), lengths.get(rule, (None, 0)), notes.get(rule, ()))
+        rule: _make_scores(means.get(rule, ()), codes.get(rule, ()), lengths.get(rule, (None, 0)), notes.get(rule, ()))
         for rule in wanted["conditions"]
     }
-    return found | _with_those_left_out(found, [one.pk for one in conditions if _may_leave_out(one, found)])
+    return found | _add_left_out(found, [one.pk for one in conditions if _may_leave_out(one, found)])
 
 
-def _rests_on(condition: GradeCondition, _among: Among) -> list[int]:
-    return [condition.pk, *members_of(condition)]
+def _list_source_conditions(condition: GradeCondition, _among: GradeConditions) -> list[int]:
+    return [condition.pk, *list_panel_members(condition)]
 
 
-SCORES = verdict_aggregate("scores", Scores, read_scores, _rests_on)
+SCORES = make_verdict_aggregate("scores", VerdictScores, read_scores, _list_source_conditions)
 
 
-def _may_leave_out(condition: GradeCondition, scores: Mapping[int, Scores]) -> bool:
+def _may_leave_out(condition: GradeCondition, scores: Mapping[int, VerdictScores]) -> bool:
     """Return True if the panel may lack an answer that a member graded: their numbers of gradings differ."""
-    members = members_of(condition)
+    members = list_panel_members(condition)
     graded = {scores[pk].graded if pk in scores else None for pk in members}
     return bool(members) and graded != {scores[condition.pk].graded}
 
 
-def _scores(
+def _make_scores(
     means: Sequence[AnswerScores],
     codes: Sequence[tuple[str, int]],
     length: tuple[float | None, int],
     notes: Sequence[tuple[str, int]],
-) -> Scores:
-    return Scores(
+) -> VerdictScores:
+    return VerdictScores(
         means=tuple(means),
         codes=tuple((code, n) for code, n in codes if code),
         length=length[0],
@@ -148,7 +148,7 @@ def _scores(
     )
 
 
-def _with_those_left_out(found: Mapping[int, Scores], panels: Sequence[int]) -> dict[int, Scores]:
+def _add_left_out(found: Mapping[int, VerdictScores], panels: Sequence[int]) -> dict[int, VerdictScores]:
     counted: dict[int, list[tuple[int, int]]] = {}
     totals: dict[int, int] = {}
     for panel, member, n, left_out in fetch_rows(WITHOUT_PANEL, {"panels": list(panels)}) if panels else ():
@@ -160,10 +160,12 @@ def _with_those_left_out(found: Mapping[int, Scores], panels: Sequence[int]) -> 
     }
 
 
-def _means(conditions: Sequence[GradeCondition], rows: Iterable[Sequence[Any]]) -> dict[int, list[AnswerScores]]:
+def _estimate_means(
+    conditions: Sequence[GradeCondition], rows: Iterable[Sequence[Any]]
+) -> dict[int, list[AnswerScores]]:
     """Return the estimates of each grade condition. Each has the interval that suits its scale."""
-    scales = {one.pk: _bounds(one) for one in conditions}
-    dimensions = _dimension_bounds(conditions)
+    scales = {one.pk: _get_bounds(one) for one in conditions}
+    dimensions = _load_dimension_bounds(conditions)
     found: dict[int, list[AnswerScores]] = {}
     for rule, condition, dimension, *sums in rows:
         bounds = scales[rule] or dimensions.get(dimension)
@@ -173,19 +175,19 @@ def _means(conditions: Sequence[GradeCondition], rows: Iterable[Sequence[Any]]) 
     return found
 
 
-def _bounds(condition: GradeCondition) -> Bounds | None:
+def _get_bounds(condition: GradeCondition) -> Bounds | None:
     """Return the ends of the scale of the scores; None for the answer's own rating, whose dimension has the scale."""
     scale = None if condition.scorer == "rating" else condition.scale
     return scale.ends if scale else None
 
 
-def _dimension_bounds(conditions: Sequence[GradeCondition]) -> dict[int | None, Bounds]:
+def _load_dimension_bounds(conditions: Sequence[GradeCondition]) -> dict[int | None, Bounds]:
     experiments = {one.experiment_id for one in conditions if one.scorer == "rating"}
     asked = Dimension.objects.filter(experiments__in=experiments) if experiments else Dimension.objects.none()
     return {pk: (float(low), float(high)) for pk, low, high in asked.values_list("pk", "scale_min", "scale_max")}
 
 
-def _grouped(rows: Iterable[tuple[Any, ...]]) -> dict[int, list[tuple[str, int]]]:
+def _group_by_condition(rows: Iterable[tuple[Any, ...]]) -> dict[int, list[tuple[str, int]]]:
     found: dict[int, list[tuple[str, int]]] = {}
     for rule, name, n in rows:
         found.setdefault(rule, []).append((name, n))

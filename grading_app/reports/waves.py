@@ -17,16 +17,16 @@ from grading_app.reports.frames import (
     BY_RULES,
     OF_DESIGN,
     Outcomes,
-    Where,
-    dimensions_of,
-    labels_of,
-    outcomes,
-    people_labels,
-    rule_labels,
-    sum_of,
+    SqlParameters,
+    load_condition_labels,
+    load_dimensions,
+    load_outcomes,
+    load_people_labels,
+    load_rule_labels,
+    sum_outcomes,
 )
-from grading_app.reports.score_lines import Measure, measure_label, place_of
 from grading_app.reports.score_matrix import list_measures
+from grading_app.reports.score_summaries import SummaryMeasure, get_sort_key, label_measure
 from grading_app.statistics.paired import FEW, Change, change_of, holm
 from runs_app.models import Experiment, Wave
 from runs_app.planning.drift import ServedModels
@@ -36,14 +36,14 @@ OF_PAIR = f"{OF_DESIGN} AND r.wave_id IN (%(a)s, %(b)s)"
 
 
 @dataclass(frozen=True, slots=True)
-class WaveLine:
+class WaveChange:
     """One measure in one condition (None: all of them), over the items with a score in both waves.
 
     `alone` counts items without a score in one of the waves. `unread_a` and `unread_b` count answers without a score.
     `adjusted` is p after Holm's correction, over the lines of single conditions or over the lines of all conditions.
     """
 
-    measure: Measure
+    measure: SummaryMeasure
     condition: str | None
     change: Change | None
     mean_a: float | None
@@ -58,14 +58,14 @@ class WaveLine:
         return self.adjusted is not None and self.adjusted < LEVEL
 
 
-class Differs(NamedTuple):
+class ServedDifference(NamedTuple):
     """True if the served models, or the providers, differ between two waves."""
 
     models: bool = False
     providers: bool = False
 
     @classmethod
-    def of(cls, one: ServedModels, other: ServedModels) -> Differs:
+    def of(cls, one: ServedModels, other: ServedModels) -> ServedDifference:
         """Compare two waves. A wave without a served model or provider counts as unchanged."""
         pairs = ((one.models, other.models), (one.providers, other.providers))
         return cls(*(bool(first and second and first != second) for first, second in pairs))
@@ -79,12 +79,12 @@ class WaveOutcome:
     is_b: bool
     counts: Outcomes
     served: ServedModels
-    differs: Differs
+    differs: ServedDifference
 
 
 @dataclass(frozen=True, slots=True)
-class WavePair:
-    lines: list[WaveLine]
+class WaveComparison:
+    lines: list[WaveChange]
     outcomes: list[WaveOutcome]
 
     @property
@@ -92,7 +92,7 @@ class WavePair:
         return any((line.measure.rule or 0) < 0 for line in self.lines)
 
     @property
-    def drifted(self) -> list[WaveLine]:
+    def drifted(self) -> list[WaveChange]:
         return [line for line in self.lines if line.has_drifted]
 
     @property
@@ -101,34 +101,38 @@ class WavePair:
         return [row.condition for row in self.outcomes if row.is_b and any(row.differs) and row.condition]
 
 
-def compare_waves(experiment: Experiment, a: Wave, b: Wave) -> WavePair:
+def compare_waves(experiment: Experiment, a: Wave, b: Wave) -> WaveComparison:
     """Compare wave b with wave a, in at most six passes over the rows of both, all in the database."""
-    return WavePair(wave_lines(experiment, a, b), wave_outcomes(experiment, a, b))
+    return WaveComparison(compare_scores(experiment, a, b), list_wave_outcomes(experiment, a, b))
 
 
-def wave_lines(experiment: Experiment, a: Wave, b: Wave) -> list[WaveLine]:
+def compare_scores(experiment: Experiment, a: Wave, b: Wave) -> list[WaveChange]:
     """Return lines by measure: first all conditions if there are several, then each in the order of the design."""
-    labels, dimensions = labels_of(experiment), dimensions_of(experiment)
-    rules, people = rule_labels(experiment), people_labels(experiment)
+    labels, dimensions = load_condition_labels(experiment), load_dimensions(experiment)
+    rules, people = load_rule_labels(experiment), load_people_labels(experiment)
     spans = {(one.grader, one.dimension): one.length for one in list_measures(experiment)}
     where = {"experiment": experiment.pk, "a": a.pk, "b": b.pk, "few": FEW}
-    found = fetch_rows(_compared(RATINGS), where) if dimensions else []
+    found = fetch_rows(_build_comparison_sql(RATINGS), where) if dimensions else []
     for graded, by in ((BY_RULES, rules), (BY_PEOPLE, people)):
-        found += fetch_rows(_compared(_grades(graded)), {**where, "rules": list(by)}) if by else []
+        found += (
+            fetch_rows(_build_comparison_sql(_build_grades_sql(graded)), {**where, "rules": list(by)}) if by else []
+        )
     several = len({row[0] for row in found if row[0] is not None}) > 1
     lines = []
     for condition, rule, dimension, is_share, n, mean, sd, few, once, *rest in found:
         if condition is None and not several:
             continue  # It would repeat the line of the only condition.
-        measure = Measure(measure_label({**rules, **people}, dimensions, rule, dimension), rule, dimension, is_share)
+        measure = SummaryMeasure(
+            label_measure({**rules, **people}, dimensions, rule, dimension), rule, dimension, is_share
+        )
         span = 1.0 if is_share else spans.get((rule, dimension))
         change = change_of(n, mean, sd, few or (), span=span, once=is_share and once)
-        lines.append(WaveLine(measure, labels[condition] if condition is not None else None, change, *rest))
+        lines.append(WaveChange(measure, labels[condition] if condition is not None else None, change, *rest))
     order: dict[str | None, int] = {None: -1} | {label: at for at, label in enumerate(labels.values())}
-    return _adjusted(sorted(lines, key=lambda line: (place_of(line.measure), order[line.condition])))
+    return _adjust_p(sorted(lines, key=lambda line: (get_sort_key(line.measure), order[line.condition])))
 
 
-def _adjusted(lines: list[WaveLine]) -> list[WaveLine]:
+def _adjust_p(lines: list[WaveChange]) -> list[WaveChange]:
     """Set the adjusted p.
 
     Single conditions and sums over them are two families of tests, because a sum repeats its parts.
@@ -153,7 +157,7 @@ RATINGS = f"""SELECT r.condition_id, NULL::bigint AS rule, t.dimension_id, t.ite
     WHERE {OF_PAIR} AND t.status = 'done' AND t.dimension_id IS NOT NULL GROUP BY 1, 2, 3, 4"""  # noqa: S608
 
 
-def _grades(graded: str) -> str:
+def _build_grades_sql(graded: str) -> str:
     """Return the same query for scores. `graded` selects rule, trial and score."""
     return f"""SELECT r.condition_id, g.rule, t.dimension_id, t.item_id,
             coalesce(bool_and(g.score IN (0, 1)), true) AS zero_or_one, {_OF_ITEM.format(score="g.score")}
@@ -161,7 +165,7 @@ def _grades(graded: str) -> str:
         WHERE {OF_PAIR} GROUP BY 1, 2, 3, 4"""  # noqa: S608
 
 
-def _compared(of_item: str) -> str:
+def _build_comparison_sql(of_item: str) -> str:
     """Return SQL with a row for each condition and measure, and a row for each measure over all conditions.
 
     Over all conditions, an item enters with the mean of its differences. Differences below rounding error count as
@@ -186,33 +190,33 @@ def _compared(of_item: str) -> str:
         FROM lines GROUP BY 1, 2, 3"""  # noqa: S608
 
 
-def wave_outcomes(experiment: Experiment, a: Wave, b: Wave) -> list[WaveOutcome]:
+def list_wave_outcomes(experiment: Experiment, a: Wave, b: Wave) -> list[WaveOutcome]:
     """Return two rows for each condition, wave a first.
 
     If there are several conditions, two rows for all conditions come before them.
     """
-    labels, served = labels_of(experiment), _served(experiment, a, b)
-    counted = [{row.condition: row for row in outcomes(_in(experiment, wave))} for wave in (a, b)]
+    labels, served = load_condition_labels(experiment), _load_served_models(experiment, a, b)
+    counted = [{row.condition: row for row in load_outcomes(_make_parameters(experiment, wave))} for wave in (a, b)]
     rows = []
     for condition, label in labels.items():
         both = [served[condition, wave.pk] for wave in (a, b)]
         for counts, told, is_b in zip(counted, both, (False, True), strict=True):
             if condition in counts:
-                rows.append(WaveOutcome(label, is_b, counts[condition], told, Differs.of(*both)))
+                rows.append(WaveOutcome(label, is_b, counts[condition], told, ServedDifference.of(*both)))
     several = len({row.condition for row in rows}) > 1
-    return [*(_in_all(counted) if several else []), *rows]
+    return [*(_sum_conditions(counted) if several else []), *rows]
 
 
-def _in_all(counted: list[dict[int, Outcomes]]) -> Iterable[WaveOutcome]:
+def _sum_conditions(counted: list[dict[int, Outcomes]]) -> Iterable[WaveOutcome]:
     for counts, is_b in zip(counted, (False, True), strict=True):
-        yield WaveOutcome(None, is_b, sum_of(counts.values()), ServedModels(), Differs())
+        yield WaveOutcome(None, is_b, sum_outcomes(counts.values()), ServedModels(), ServedDifference())
 
 
-def _in(experiment: Experiment, wave: Wave) -> Where:
+def _make_parameters(experiment: Experiment, wave: Wave) -> SqlParameters:
     return {"experiment": experiment.pk, "wave": wave.pk}
 
 
-def _served(experiment: Experiment, a: Wave, b: Wave) -> dict[tuple[int, int], ServedModels]:
+def _load_served_models(experiment: Experiment, a: Wave, b: Wave) -> dict[tuple[int, int], ServedModels]:
     """Return the served models and providers by condition and wave."""
     statement = f"""SELECT r.condition_id, r.wave_id, t.served_model, t.served_provider
         FROM runs_app_trial t JOIN runs_app_run r ON r.id = t.run_id

@@ -6,7 +6,7 @@ import io
 import re
 
 from grading_app.export.snapshot_archive import ArchiveWriter
-from grading_app.reports.plot_style import themed
+from grading_app.reports.plot_style import apply_theme
 from grading_app.study_report.document import Document, FigureBlock, TableBlock
 from grading_app.study_report.html import render_html
 from grading_app.study_report.pdf import render_pdf
@@ -26,7 +26,7 @@ def render_zip(document: Document) -> bytes:
     figures = {_safe(one.name): one for one in document.blocks(FigureBlock)}
     converted = convert_figures({name: one.svg for name, one in figures.items()})
     for name, figure in figures.items():
-        writer.add(f"figures/{name}.svg", [themed(figure.svg, "light").encode()])
+        writer.add(f"figures/{name}.svg", [apply_theme(figure.svg, "light").encode()])
         writer.add(f"figures/{name}.csv", [figure.table.render("csv").encode()])
         for suffix in ("pdf", "png"):
             writer.add(f"figures/{name}.{suffix}", [converted[f"{name}.{suffix}"]])

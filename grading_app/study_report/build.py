@@ -16,8 +16,8 @@ from evalsite.lib.text.hashing import content_hash
 from grading_app.comparison.agreement_cache import fingerprint_selection
 from grading_app.comparison.rating_selection import RatingSelectionForm
 from grading_app.models import Snapshot
-from grading_app.reports.cached_aggregates import Aggregate, Cached, Tell, get
-from grading_app.reports.frame_cache import fingerprint
+from grading_app.reports.cached_aggregates import Aggregate, Cached, StepReporter, get_aggregate
+from grading_app.reports.frame_cache import fingerprint_results
 from grading_app.study_report.document import Block, Document, Paragraph, Section, Span
 from grading_app.study_report.section_names import SECTION_NAMES
 from runs_app.models import Experiment
@@ -45,7 +45,7 @@ def compute_fingerprint(experiment: Experiment) -> str:
     selection = RatingSelectionForm(QueryDict(), experiment).selection()
     return content_hash(
         [
-            fingerprint(experiment, None),
+            fingerprint_results(experiment, None),
             [experiment.title, experiment.description, experiment.samples, experiment.status],
             [[*map(str, row)] for row in runs],
             fingerprint_selection(selection) if selection else "",
@@ -57,7 +57,7 @@ def compute_fingerprint(experiment: Experiment) -> str:
     )
 
 
-def build_document(experiment: Experiment, tell: Tell = lambda _: None) -> Document:
+def build_document(experiment: Experiment, tell: StepReporter = lambda _: None) -> Document:
     """Read the rows and return the document with every section."""
     from grading_app.study_report.report_source import ReportSource  # It needs numpy and matplotlib.
 
@@ -87,7 +87,7 @@ def _write_section(name: str, source: ReportSource) -> list[Block]:
         return [Paragraph([Span("This section could not be written. The log of the worker says why.")], "note")]
 
 
-def _compute(experiments: Sequence[Experiment], tell: Tell) -> list[StoredReport]:
+def _compute(experiments: Sequence[Experiment], tell: StepReporter) -> list[StoredReport]:
     return [StoredReport(build_document(one, tell).dump()) for one in experiments]
 
 
@@ -106,4 +106,4 @@ REPORT: Aggregate[Experiment, StoredReport] = Aggregate(
 
 def get_report(experiment: Experiment) -> Cached[StoredReport]:
     """Return the stored report, and ask a worker for it if it is missing or outdated."""
-    return get(REPORT, experiment.pk, experiment)
+    return get_aggregate(REPORT, experiment.pk, experiment)

@@ -35,6 +35,6 @@ def draw_picture(figure: PaperFigure) -> tuple[str, tuple[int, int]]:
         drawn.append(figure.draw(WIDTH))
         return drawn[0]
 
-    svg = plot_style.path_svg(draw)
+    svg = plot_style.render_path_svg(draw)
     width, height = (round(inches * 72 / plot_style.PIXEL) for inches in drawn[0].get_size_inches())
     return svg, (width, height)

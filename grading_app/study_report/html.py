@@ -8,7 +8,7 @@ from typing import Any
 from django.template.loader import render_to_string
 
 from evalsite.lib.control_characters import mark_html
-from grading_app.reports.plot_style import themed
+from grading_app.reports.plot_style import apply_theme
 from grading_app.study_report.document import Block, Document, FigureBlock, TableBlock
 
 
@@ -28,7 +28,7 @@ def _prepare_block(block: Block) -> dict[str, Any]:
         cells = [[(column, text) for column, text in zip(table.columns, row, strict=True)] for row in table.cells()]
         return {"kind": block.kind, "block": block, "table": table, "cells": cells}
     if isinstance(block, FigureBlock):
-        picture = themed(block.svg, "light").encode()
+        picture = apply_theme(block.svg, "light").encode()
         address = f"data:image/svg+xml;base64,{base64.b64encode(picture).decode()}"
         return {"kind": block.kind, "block": block, "address": address}
     return {"kind": block.kind, "block": block}

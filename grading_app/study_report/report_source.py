@@ -16,7 +16,7 @@ from grading_app.analysis.data import AnalysisData, load_analysis_data
 from grading_app.analysis.scope import Scope
 from grading_app.models import GradeCondition
 from grading_app.paper_figures.figure_source import FigureSource
-from grading_app.reports.frames import Frames, graders_of, load_frames
+from grading_app.reports.frames import Frames, list_graders, load_frames
 from grading_app.reports.leaderboard import BoardQuery, Leaderboard, compute_leaderboard
 from grading_app.reports.score_matrix import Measure, list_measures
 from grading_app.study_report.document import Section
@@ -68,7 +68,7 @@ class ReportSource:
 
     @cached_property
     def graders(self) -> list[GradeCondition]:
-        return [one for one in graders_of(self.experiment) if one.kind != GradeCondition.Kind.ADJUDICATED]
+        return [one for one in list_graders(self.experiment) if one.kind != GradeCondition.Kind.ADJUDICATED]
 
     @cached_property
     def conditions(self) -> list[Condition]:

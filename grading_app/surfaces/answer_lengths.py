@@ -10,8 +10,8 @@ from typing import Any
 
 from evalsite.lib.sql import fetch_rows
 from evalsite.lib.stats.wilson import wilson
-from grading_app.reports.cached_aggregates import Aggregate, Cached, Tell, get
-from grading_app.reports.frame_cache import fingerprint
+from grading_app.reports.cached_aggregates import Aggregate, Cached, StepReporter, get_aggregate
+from grading_app.reports.frame_cache import fingerprint_results
 from grading_app.reports.frames import IN_SCOPE
 from grading_app.reports.stored_scores import has_many_answers
 from grading_app.statistics.survival import SurvivalStep, kaplan_meier, thin_steps
@@ -115,7 +115,7 @@ def _load(experiment: Experiment, content: Any) -> LengthQuery | None:
     return LengthQuery(experiment, grader, condition, task, wave)
 
 
-def _compute(queries: Sequence[LengthQuery], tell: Tell) -> list[AnswerLengths]:
+def _compute(queries: Sequence[LengthQuery], tell: StepReporter) -> list[AnswerLengths]:
     return [count_lengths(query) for query in queries]
 
 
@@ -124,7 +124,7 @@ ANSWER_LENGTHS: Aggregate[LengthQuery, AnswerLengths] = Aggregate(
     value_type=lambda: AnswerLengths,
     dump=_dump,
     load=_load,
-    fingerprint=lambda query: fingerprint(query.experiment, query.wave),
+    fingerprint=lambda query: fingerprint_results(query.experiment, query.wave),
     is_large=lambda queries: any(has_many_answers(one.experiment, one.wave) for one in queries),
     compute=_compute,
     steps=("counting answers by length",),
@@ -133,4 +133,4 @@ ANSWER_LENGTHS: Aggregate[LengthQuery, AnswerLengths] = Aggregate(
 
 
 def get_lengths(query: LengthQuery) -> Cached[AnswerLengths]:
-    return get(ANSWER_LENGTHS, query.experiment.pk, query)
+    return get_aggregate(ANSWER_LENGTHS, query.experiment.pk, query)

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from evalsite.lib.sql import fetch_rows
-from grading_app.reports.cached_aggregates import Aggregate, Cached, Tell, get
-from grading_app.reports.frame_cache import fingerprint
+from grading_app.reports.cached_aggregates import Aggregate, Cached, StepReporter, get_aggregate
+from grading_app.reports.frame_cache import fingerprint_results
 from grading_app.reports.frames import IN_SCOPE
 from grading_app.statistics.intervals import estimate_mean, sum_clusters
 from grading_app.statistics.token_spectrum import mean_spectrum
@@ -153,7 +153,7 @@ def _load(experiment: Experiment, content: Any) -> TextQuery | None:
     return TextQuery(experiment, grader, kind, wave)
 
 
-def _compute(queries: Sequence[TextQuery], tell: Tell) -> list[Texts]:
+def _compute(queries: Sequence[TextQuery], tell: StepReporter) -> list[Texts]:
     return [_measure(query) for query in queries]
 
 
@@ -162,7 +162,7 @@ ANSWER_TEXTS: Aggregate[TextQuery, Texts] = Aggregate(
     value_type=lambda: Texts,
     dump=_dump,
     load=_load,
-    fingerprint=lambda query: fingerprint(query.experiment, query.wave),
+    fingerprint=lambda query: fingerprint_results(query.experiment, query.wave),
     is_large=lambda queries: True,
     compute=_compute,
     steps=("reading texts",),
@@ -172,4 +172,4 @@ ANSWER_TEXTS: Aggregate[TextQuery, Texts] = Aggregate(
 
 def get_texts(query: TextQuery) -> Cached[Texts]:
     """Return the measures of a sample of texts. A worker computes them, because they read texts or need a tokenizer."""
-    return get(ANSWER_TEXTS, query.experiment.pk, query)
+    return get_aggregate(ANSWER_TEXTS, query.experiment.pk, query)

@@ -24,7 +24,7 @@ from grading_app.surfaces.answer_texts import (
 )
 from grading_app.surfaces.explorer_query import ExplorerQuery
 from grading_app.surfaces.surface import label_value
-from grading_app.surfaces.surface_figures import KEY, MOST_LINES, MOST_ROWS, SurfaceFigure, line_axes
+from grading_app.surfaces.surface_figures import KEY, MOST_LINES, MOST_ROWS, SurfaceFigure, draw_lines
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -60,10 +60,10 @@ def show_compression(question: ExplorerQuery) -> ViewContent:
         lambda _, width: _draw_compression(chosen, width),
         lambda _: f"Compression of {len(chosen)} groups of answers. The table holds the numbers.",
     )
-    return ViewContent([_compression_table(question, found)], [figure] if chosen else [], cached, note)
+    return ViewContent([_make_compression_table(question, found)], [figure] if chosen else [], cached, note)
 
 
-def _compression_table(question: ExplorerQuery, found: Sequence[Compression]) -> ResultTable:
+def _make_compression_table(question: ExplorerQuery, found: Sequence[Compression]) -> ResultTable:
     rows: list[Row] = [
         {
             "condition": question.labels[one.condition],
@@ -96,13 +96,13 @@ def _draw_compression(found: Sequence[Compression], width: int) -> Figure:
     left = 190 if width >= plot_style.WIDE else width // 3
     grid = plot_style.Grid(1, 1, width, 24 * max(1, len(found)), left=left)
     figure, (axes,) = grid.figure()
-    plot_style.interval_rows(axes, [(at, one.mean, one.low, one.high) for at, one in enumerate(found)])
-    names = [plot_style.shortened(f"{one.task}, {one.outcome}", left - 12) for one in found]
+    plot_style.draw_intervals(axes, [(at, one.mean, one.low, one.high) for at, one in enumerate(found)])
+    names = [plot_style.shorten(f"{one.task}, {one.outcome}", left - 12) for one in found]
     axes.set_yticks([-at for at in range(len(found))], names)
     axes.set_ylim(0.7 - max(1, len(found)), 0.7)
     axes.set_xlim(left=0)
     axes.set_xlabel("Compressed / original bytes", fontsize=plot_style.SMALL, color=plot_style.MUTED)
-    plot_style.gridlines(axes, "x")
+    plot_style.draw_gridlines(axes, "x")
     return figure
 
 
@@ -121,10 +121,10 @@ def show_lengths(question: ExplorerQuery) -> ViewContent:
         lambda _, width: _draw_lengths(lengths, width),
         lambda _: "Shares of answers that are finished, right and cut off by tokens. The table holds the numbers.",
     )
-    return ViewContent([_length_table(question, lengths)], [figure], cached)
+    return ViewContent([_make_length_table(question, lengths)], [figure], cached)
 
 
-def _length_table(question: ExplorerQuery, lengths: AnswerLengths) -> ResultTable:
+def _make_length_table(question: ExplorerQuery, lengths: AnswerLengths) -> ResultTable:
     rows: list[Row] = []
     for step in thin_steps(lengths.finished_curve(), 60):
         right, cut = (lengths.shares_until(counts, step.time) for counts in (lengths.right, lengths.cut))
@@ -166,7 +166,7 @@ def _draw_lengths(lengths: AnswerLengths, width: int) -> Figure:
         ("right", lengths.share_curve(lengths.right)),
         ("cut off", lengths.share_curve(lengths.cut)),
     ]
-    figure, _ = line_axes(lines, width, "Output tokens", "Share of answers", steps=True)
+    figure, _ = draw_lines(lines, width, "Output tokens", "Share of answers", steps=True)
     return figure
 
 
@@ -188,10 +188,10 @@ def show_spectra(question: ExplorerQuery) -> ViewContent:
         lambda _: f"Spectra of {len(drawn)} points. The table holds the numbers.",
     )
     note = f"At most {PROMPTS} questions of each point, without the prompt around them; tokenizer {TOKENIZER}."
-    return ViewContent([_spectrum_table(question, found)], [figure], cached, note)
+    return ViewContent([_make_spectrum_table(question, found)], [figure], cached, note)
 
 
-def _spectrum_table(question: ExplorerQuery, found: Sequence[PromptSpectrum]) -> ResultTable:
+def _make_spectrum_table(question: ExplorerQuery, found: Sequence[PromptSpectrum]) -> ResultTable:
     mean = [sum(one.power[band] for one in found) / len(found) for band in range(BINS)]
     whole = Spectrum(len(found), 0.0, tuple(mean), 0.0, 0.0)
     names = list(dict.fromkeys(name for one in found for name in one.params))
@@ -230,6 +230,6 @@ def _draw_spectra(found: Sequence[PromptSpectrum], width: int) -> Figure:
         label = ", ".join(f"{name} {label_value(value)}" for name, value in one.params.items())
         points = [((band + 0.5) / BINS / 2, power, power, power) for band, power in enumerate(one.power)]
         lines.append((label, points))
-    figure, axes = line_axes(lines, width, "Frequency (cycles per token)", "Share of the variance", bounds=None)
+    figure, axes = draw_lines(lines, width, "Frequency (cycles per token)", "Share of the variance", bounds=None)
     axes.set_ylim(bottom=0)
     return figure

@@ -12,23 +12,23 @@ CELL, NAME, SCORE = 104, 300, 150
 """CSS pixels of a task, of the name of a row, and of the scores."""
 
 
-def board_width(tasks: list[str]) -> int:
+def compute_board_width(tasks: list[str]) -> int:
     return NAME + CELL * (len(tasks) + 2)
 
 
-def board_panel(tasks: list[str], rows: list[ModelRow]) -> HeatPanel:
+def make_board_panel(tasks: list[str], rows: list[ModelRow]) -> HeatPanel:
     """Return the cells as the page shows them, with both scores at the end."""
     panel_rows = []
     for row in rows:
         cells = [
-            (cell.describe(), cell_level(cell)) if (cell := row.tasks.get(task)) else ("–", None) for task in tasks
+            (cell.describe(), get_cell_level(cell)) if (cell := row.tasks.get(task)) else ("–", None) for task in tasks
         ]
         scores = [(row.first.marked if row.first else "–", None), (describe_second(row) or "–", None)]
         panel_rows.append((f"{row.rank}  {row.model} / {row.prompt} / {row.sampler}", [*cells, *scores]))
     return HeatPanel("", [*tasks, "ReasonScore", "version 2"], panel_rows)
 
 
-def cell_level(cell: TaskScore) -> int | None:
+def get_cell_level(cell: TaskScore) -> int | None:
     """Return the shade of a cell by its center, from 0 to 4."""
     if cell.interval is None:
         return None

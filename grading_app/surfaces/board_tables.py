@@ -37,7 +37,7 @@ def sort_rows(board: ModelBoard, sort: str) -> list[ModelRow]:
         task = name.removeprefix("task-")
         if task not in board.tasks:
             raise KeyError(sort)
-        value: Callable[[ModelRow], Any] = lambda row: _center(row, task)  # noqa: E731
+        value: Callable[[ModelRow], Any] = lambda row: _get_center(row, task)  # noqa: E731
     else:
         value = SORTS[name]
     measured = [row for row in board.rows if value(row) is not None]
@@ -45,12 +45,12 @@ def sort_rows(board: ModelBoard, sort: str) -> list[ModelRow]:
     return sorted(measured, key=value, reverse=is_falling) + rest
 
 
-def _center(row: ModelRow, task: str) -> float | None:
+def _get_center(row: ModelRow, task: str) -> float | None:
     cell = row.tasks.get(task)
     return cell.interval.center if cell and cell.interval else None
 
 
-def board_table(tasks: list[str], rows: list[ModelRow]) -> ResultTable:
+def make_board_table(tasks: list[str], rows: list[ModelRow]) -> ResultTable:
     """Return the leaderboard with all digits: an interval and the truncation for each task."""
     columns = [
         ResultColumn("model", "Model"),
@@ -76,11 +76,11 @@ def board_table(tasks: list[str], rows: list[ModelRow]) -> ResultTable:
         ResultColumn("score_per_token", "Score per token", "number", 3),
     ]
     return ResultTable(
-        "leaderboard", "Leaderboard", columns, [_record(row) for row in rows], formula=FORMULA, correction=RANKS
+        "leaderboard", "Leaderboard", columns, [_make_record(row) for row in rows], formula=FORMULA, correction=RANKS
     )
 
 
-def compact_table(tasks: list[str], rows: list[ModelRow]) -> ResultTable:
+def make_compact_table(tasks: list[str], rows: list[ModelRow]) -> ResultTable:
     """Return the leaderboard as the page shows it: one column for each task. For papers."""
     columns = [
         ResultColumn("name", "Model / prompt / sampler"),
@@ -112,7 +112,7 @@ def describe_second(row: ModelRow) -> str:
     return f"{row.second.marked}{ends}"
 
 
-def _record(row: ModelRow) -> dict[str, Any]:
+def _make_record(row: ModelRow) -> dict[str, Any]:
     record: dict[str, Any] = {
         "model": row.model,
         "prompt": row.prompt,

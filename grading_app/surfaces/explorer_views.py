@@ -34,35 +34,35 @@ VIEW_PAGES: dict[str, ViewPage] = {
             "map",
             "Each cell is a point of the task: accuracy beyond guessing, its 95 % interval, and the answers behind it. "
             "A cell leads to its trials.",
-            _show_table("map", surface_tables.map_table, "surface"),
+            _show_table("map", surface_tables.make_map_table, "surface"),
         ),
         ViewPage(
             "curves",
             "Each line shows how accuracy falls as one parameter grows. Where bands overlap, the data hardly tell the "
             "conditions apart.",
-            _show_table("curves", surface_tables.curve_table),
+            _show_table("curves", surface_tables.make_curve_table),
         ),
         ViewPage(
             "models",
             "The same cells for every condition: look for the place where each begins to fail.",
-            _show_table("models", surface_tables.models_table),
+            _show_table("models", surface_tables.make_models_table),
         ),
         ViewPage(
             "difference",
             "Each cell is the compared condition (B) minus the chosen one (A). Coloured cells have an interval that "
             "does not hold 0.",
-            _show_table("difference", surface_tables.difference_table),
+            _show_table("difference", surface_tables.make_difference_table),
         ),
         ViewPage(
             "tasks",
             "Further out is better. A condition with a dent fails in that task, whatever its mean is.",
-            _show_table("tasks", surface_tables.tasks_table),
+            _show_table("tasks", surface_tables.make_tasks_table),
         ),
         ViewPage(
             "clusters",
             "Conditions with a common letter form a cluster: all of their intervals overlap, so their order is not "
             "known.",
-            _show_table("clusters", surface_tables.clusters_table),
+            _show_table("clusters", surface_tables.make_clusters_table),
         ),
         ViewPage(
             "compression",

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from grading_app.reports import plot_style
-from grading_app.reports.plot_style import SMALL, shortened
+from grading_app.reports.plot_style import SMALL, shorten
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -28,21 +28,21 @@ class HeatPanel:
         return HEAD + ROW * max(1, len(self.rows)) + GAP
 
 
-def size(panels: Sequence[HeatPanel], width: int) -> tuple[int, int]:
+def compute_size(panels: Sequence[HeatPanel], width: int) -> tuple[int, int]:
     return width, sum(panel.height() for panel in panels) + 8
 
 
-def draw(panels: Sequence[HeatPanel], width: int) -> Figure:
+def draw_heat_map(panels: Sequence[HeatPanel], width: int) -> Figure:
     """Return the panels below each other."""
-    _, height = size(panels, width)
-    figure = plot_style.new_figure(width, height)
+    _, height = compute_size(panels, width)
+    figure = plot_style.make_figure(width, height)
     top = height - 4
     for panel in panels:
         widest = max((len(label) for label, _ in panel.rows), default=0)
         left = min(width * 0.4, 16 + widest * plot_style.LETTER)
         box = (left / width, (top - panel.height() + GAP) / height, (width - left - 4) / width)
         axes = figure.add_axes((*box, ROW * max(1, len(panel.rows)) / height))
-        _draw_panel(plot_style.plain_axes(axes), panel, left, width)
+        _draw_panel(plot_style.style_axes(axes), panel, left, width)
         top -= panel.height()
     return figure
 
@@ -58,14 +58,14 @@ def _draw_panel(axes: Axes, panel: HeatPanel, left: float, width: int) -> None:
                 place = (column + 0.02, n_rows - row - 0.96)
                 axes.add_patch(Rectangle(place, 0.96, 0.92, facecolor=plot_style.SHADES[shade], edgecolor="none"))
             middle = (column + 0.5, n_rows - row - 0.5)
-            axes.text(*middle, shortened(text, cell), ha="center", va="center", fontsize=SMALL, color=plot_style.TEXT)
+            axes.text(*middle, shorten(text, cell), ha="center", va="center", fontsize=SMALL, color=plot_style.TEXT)
     axes.set_xlim(0, n_columns)
     axes.set_ylim(0, n_rows)
     axes.spines["bottom"].set_visible(False)
     axes.set_yticks(
-        [n_rows - row - 0.5 for row in range(len(panel.rows))], [shortened(label, left - 8) for label, _ in panel.rows]
+        [n_rows - row - 0.5 for row in range(len(panel.rows))], [shorten(label, left - 8) for label, _ in panel.rows]
     )
     axes.xaxis.tick_top()
-    axes.set_xticks([at + 0.5 for at in range(len(panel.columns))], [shortened(one, cell) for one in panel.columns])
+    axes.set_xticks([at + 0.5 for at in range(len(panel.columns))], [shorten(one, cell) for one in panel.columns])
     if panel.title:
-        plot_style.head(axes, shortened(panel.title, width - 20), left=left - 8, offset=26)
+        plot_style.write_head(axes, shorten(panel.title, width - 20), left=left - 8, offset=26)

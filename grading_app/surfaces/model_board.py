@@ -16,8 +16,8 @@ from django.db.models import Q, Sum
 from datasets_app.models import Dataset
 from evalsite.lib.text.hashing import content_hash
 from grading_app.models import GradeCondition
-from grading_app.reports.cached_aggregates import Cached, get_across
-from grading_app.reports.frame_cache import fingerprints
+from grading_app.reports.cached_aggregates import Cached, get_aggregates_across
+from grading_app.reports.frame_cache import fingerprint_many_results
 from grading_app.statistics.reason_score import ReasonScore, TaskScore, bootstrap_score, reason_score, score_task
 from grading_app.statistics.stratified_shares import RankRange, rank_rows
 from grading_app.surfaces.point_counts import (
@@ -116,7 +116,7 @@ def list_scopes(experiments: Sequence[Experiment]) -> list[BoardScope]:
     return [BoardScope(key, label, tuple(sorted(keys))) for key, (label, keys) in (found | several).items()]
 
 
-def parametric_experiments(user: Any) -> list[Experiment]:
+def list_parametric_experiments(user: Any) -> list[Experiment]:
     """Return the experiments on parametric datasets that the user may see and that have answers, newest first.
 
     Archived experiments are left out.
@@ -136,9 +136,9 @@ def load_board(experiments: Sequence[Any], limit: str = "") -> BoardState:
     """Return the board of these experiments, which have `answers`. limit: of the rule `final_answer:LIMIT`."""
     graders = {key: choose_grader(rules, limit) for key, rules in list_graders(experiments).items()}
     graded = [one for one in experiments if graders[one.pk] is not None]
-    states = fingerprints(graded)
+    states = fingerprint_many_results(graded)
     queries = [PointQuery(one, _key(graders[one.pk]), state=states[one.pk], answers=one.answers) for one in graded]
-    caches = get_across(POINT_COUNTS, [(one.experiment.pk, one) for one in queries])
+    caches = get_aggregates_across(POINT_COUNTS, [(one.experiment.pk, one) for one in queries])
     found = list(zip(graded, caches, strict=True))
     ready = [(one, cached.value) for one, cached in found if cached.value is not None]
     waiting = [one.slug for one, cached in found if cached.value is None]
@@ -180,7 +180,7 @@ def make_board(found: Sequence[tuple[Experiment, PointCounts]]) -> ModelBoard:
                     replace(previous[0], others=(*previous[0].others, row.experiment)),
                     previous[1],
                 )
-    ranks = rank_rows(*_strata([cells for _, cells in rows.values()])) if rows else []
+    ranks = rank_rows(*_make_strata([cells for _, cells in rows.values()])) if rows else []
     ranked = [replace(row, rank=rank) for (row, _), rank in zip(rows.values(), ranks, strict=True)]
     return ModelBoard(tasks, sorted(ranked, key=lambda row: -(row.first.score if row.first else -1.0)))
 
@@ -191,13 +191,15 @@ def _list_rows(
     points = zip(counts.tasks, counts.params, strict=True)
     names = [f"{task} {json.dumps(params, sort_keys=True)}" for task, params in points]
     return [
-        (_row(experiment, counts, conditions[key], cells), {names[cell.point]: cell for cell in cells})
+        (_make_row(experiment, counts, conditions[key], cells), {names[cell.point]: cell for cell in cells})
         for key, cells in counts.by_condition.items()
         if key in conditions and any(cell.done for cell in cells)
     ]
 
 
-def _row(experiment: Experiment, counts: PointCounts, condition: Condition, cells: Sequence[CellCounts]) -> ModelRow:
+def _make_row(
+    experiment: Experiment, counts: PointCounts, condition: Condition, cells: Sequence[CellCounts]
+) -> ModelRow:
     by_task: dict[str, list[CellCounts]] = {task: [] for task in counts.task_names}
     for cell in cells:
         by_task[counts.tasks[cell.point]].append(cell)
@@ -224,7 +226,7 @@ def _row(experiment: Experiment, counts: PointCounts, condition: Condition, cell
     )
 
 
-def _strata(rows: Sequence[Mapping[str, CellCounts]]) -> tuple[Any, Any]:
+def _make_strata(rows: Sequence[Mapping[str, CellCounts]]) -> tuple[Any, Any]:
     """Return right answers and answers as arrays (rows, points). A truncated answer is an answer that is not right.
 
     Repetitions of an item count as their effective number of answers.

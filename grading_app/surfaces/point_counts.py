@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 from evalsite.lib.sql import fetch_rows
 from evalsite.lib.stats.effective_size import AnswerSums, estimate_effective_size
 from grading_app.models import GradeCondition
-from grading_app.reports.cached_aggregates import Aggregate, Tell
-from grading_app.reports.frame_cache import fingerprint
+from grading_app.reports.cached_aggregates import Aggregate, StepReporter
+from grading_app.reports.frame_cache import fingerprint_results
 from grading_app.reports.frames import IN_SCOPE
 from grading_app.reports.stored_scores import has_many_answers
 from runs_app.models import Experiment, Wave
@@ -214,7 +214,7 @@ def _is_large(queries: Sequence[PointQuery]) -> bool:
     )
 
 
-def _compute(queries: Sequence[PointQuery], tell: Tell) -> list[PointCounts]:
+def _compute(queries: Sequence[PointQuery], tell: StepReporter) -> list[PointCounts]:
     return [count_points(query) for query in queries]
 
 
@@ -224,7 +224,7 @@ POINT_COUNTS: Aggregate[PointQuery, PointCounts] = Aggregate(
     value_type=lambda: PointCounts,
     dump=_dump,
     load=_load,
-    fingerprint=lambda query: query.state or fingerprint(query.experiment, query.wave),
+    fingerprint=lambda query: query.state or fingerprint_results(query.experiment, query.wave),
     is_large=_is_large,
     compute=_compute,
     steps=("counting answers by point",),

@@ -104,10 +104,10 @@ def list_axes(counts: PointCounts, task: str) -> list[Axis]:
         if name == task:
             for parameter, value in params.items():
                 values.setdefault(parameter, {}).setdefault(label_value(value), value)
-    return [_axis(name, found) for name, found in values.items()] or [Axis(NO_PARAMETER, ("",), False)]
+    return [_make_axis(name, found) for name, found in values.items()] or [Axis(NO_PARAMETER, ("",), False)]
 
 
-def _axis(name: str, values: Mapping[str, Any]) -> Axis:
+def _make_axis(name: str, values: Mapping[str, Any]) -> Axis:
     is_number = all(isinstance(value, int | float) and not isinstance(value, bool) for value in values.values())
     labels = sorted(values, key=lambda label: values[label]) if is_number else list(values)
     return Axis(name, tuple(labels), is_number)
@@ -161,13 +161,16 @@ def subtract(one: Estimate, other: Estimate) -> Difference | None:
     """Return the other accuracy minus this one, with Newcombe's interval from the two mapped Wilson intervals."""
     if one.interval is None or other.interval is None:
         return None
-    (p, a), (q, b) = (_raw(one.tally), one.interval), (_raw(other.tally), other.interval)
+    (p, a), (q, b) = (
+        (_compute_raw_accuracy(one.tally), one.interval),
+        (_compute_raw_accuracy(other.tally), other.interval),
+    )
     below = ((q - (b.center - b.margin)) ** 2 + (a.center + a.margin - p) ** 2) ** 0.5
     above = ((b.center + b.margin - q) ** 2 + (p - (a.center - a.margin)) ** 2) ** 0.5
     return q - p, max(-1.0, q - p - below), min(1.0, q - p + above)
 
 
-def _raw(tally: Tally) -> float:
+def _compute_raw_accuracy(tally: Tally) -> float:
     """Return the accuracy beyond guessing without limits: below 0 for fewer right answers than guesses would give."""
     return (tally.correct - tally.guess_chances) / (tally.total - tally.guess_chances)
 

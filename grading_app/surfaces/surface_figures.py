@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from grading_app.reports import plot_style
 from grading_app.reports.plot_style import DASHES, LINES, MUTED, PIXEL, SMALL
-from grading_app.reports.statistic_format import coefficient
+from grading_app.reports.statistic_format import format_coefficient
 from grading_app.surfaces import heat_figure
 from grading_app.surfaces.explorer_query import ExplorerQuery
 from grading_app.surfaces.heat_figure import HeatPanel
 from grading_app.surfaces.surface import Estimate, estimate_cells, estimate_tasks, subtract
-from grading_app.surfaces.surface_tables import clusters_table
+from grading_app.surfaces.surface_tables import make_clusters_table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -36,7 +36,7 @@ class SurfaceFigure:
     is_shown: Callable[[ExplorerQuery], bool] = lambda question: True
 
 
-def _surface_size(question: ExplorerQuery, width: int) -> tuple[int, int]:
+def _compute_surface_size(question: ExplorerQuery, width: int) -> tuple[int, int]:
     return width, round(width * 0.82)
 
 
@@ -46,7 +46,7 @@ def _draw_surface(question: ExplorerQuery, width: int) -> Figure:
     from mpl_toolkits.mplot3d.axes3d import Axes3D  # type: ignore[import-untyped]
 
     assert question.y is not None  # noqa: S101 - `_has_surface`
-    figure = plot_style.new_figure(*_surface_size(question, width))
+    figure = plot_style.make_figure(*_compute_surface_size(question, width))
     axes: Any = Axes3D(figure, auto_add_to_figure=False, computed_zorder=False)
     figure.add_axes(axes)
     axes.set_position((0.0, 0.04, 0.96, 0.96))
@@ -100,7 +100,7 @@ def _has_surface(question: ExplorerQuery) -> bool:
     return question.y is not None and len(question.x.labels) > 1 and len(question.y.labels) > 1
 
 
-def _curves_size(question: ExplorerQuery, width: int) -> tuple[int, int]:
+def _compute_curves_size(question: ExplorerQuery, width: int) -> tuple[int, int]:
     return width, 320 + KEY * len(question.in_order[:MOST_LINES])
 
 
@@ -112,12 +112,12 @@ def _draw_curves(question: ExplorerQuery, width: int) -> Figure:
         found = [(places[x], one) for x in question.x.labels if (one := cells.get((x, ""))) and one.ends]
         steps = [(place, one.value or 0.0, *(one.ends or (0.0, 0.0))) for place, one in found]
         lines.append((question.labels[condition], steps))
-    figure, axes = line_axes(lines, width, question.x.name, "Accuracy beyond guessing")
+    figure, axes = draw_lines(lines, width, question.x.name, "Accuracy beyond guessing")
     axes.set_xticks(question.x.positions(), question.x.labels)
     return figure
 
 
-def line_axes(
+def draw_lines(
     lines: list[tuple[str, list[tuple[float, float, float, float]]]],
     width: int,
     x_label: str,
@@ -141,8 +141,8 @@ def line_axes(
     if bounds:
         axes.set_ylim(bounds[0] - 0.02, bounds[1] + 0.02)
     axes.set_xlabel(x_label, fontsize=SMALL, color=MUTED)
-    plot_style.head(axes, y_label, left=40)
-    plot_style.gridlines(axes, "y")
+    plot_style.write_head(axes, y_label, left=40)
+    plot_style.draw_gridlines(axes, "y")
     return figure, axes
 
 
@@ -152,11 +152,11 @@ def _write_key(figure: Figure, at: int, label: str, colour: str, dash: Any, box:
     width, height, key = box
     y = (key - KEY * at - KEY / 2) / height
     figure.add_artist(Line2D([48 / width, 84 / width], [y, y], color=colour, linestyle=dash, linewidth=2 * PIXEL))
-    text = plot_style.shortened(label, width - 104)
+    text = plot_style.shorten(label, width - 104)
     figure.text(92 / width, y, text, fontsize=plot_style.NORMAL, color=plot_style.TEXT, va="center")
 
 
-def _panels(question: ExplorerQuery) -> list[HeatPanel]:
+def _make_panels(question: ExplorerQuery) -> list[HeatPanel]:
     panels = []
     for condition in question.in_order[:MOST_PANELS]:
         cells = question.cells(condition)
@@ -169,10 +169,10 @@ def _panels(question: ExplorerQuery) -> list[HeatPanel]:
 
 
 def _draw_panels(question: ExplorerQuery, width: int) -> Figure:
-    return heat_figure.draw(_panels(question), width)
+    return heat_figure.draw_heat_map(_make_panels(question), width)
 
 
-def _difference_panel(question: ExplorerQuery) -> HeatPanel:
+def _make_difference_panel(question: ExplorerQuery) -> HeatPanel:
     one, other = question.cells(question.condition), question.cells(question.against)
     rows = []
     for y in question.grid.rows:
@@ -180,7 +180,7 @@ def _difference_panel(question: ExplorerQuery) -> HeatPanel:
         for x in question.x.labels:
             a, b = one.get((x, y)), other.get((x, y))
             found = subtract(a, b) if a and b else None
-            cells.append((describe_difference(*found), difference_level(*found)) if found else ("–", None))
+            cells.append((describe_difference(*found), get_difference_level(*found)) if found else ("–", None))
         rows.append((y, cells))
     return HeatPanel("B − A", question.x.labels, rows)
 
@@ -188,10 +188,10 @@ def _difference_panel(question: ExplorerQuery) -> HeatPanel:
 def describe_difference(value: float, low: float, high: float) -> str:
     """Return `+.12 (−.01 to .25)`."""
     sign = "+" if value > 0 else ""
-    return f"{sign}{coefficient(value)} ({coefficient(low)} to {coefficient(high)})"
+    return f"{sign}{format_coefficient(value)} ({format_coefficient(low)} to {format_coefficient(high)})"
 
 
-def difference_level(value: float, low: float, high: float) -> int | None:
+def get_difference_level(value: float, low: float, high: float) -> int | None:
     """Return the shade of a difference: none if its interval holds 0, stronger from .3 on."""
     if low <= 0 <= high:
         return None
@@ -200,7 +200,7 @@ def difference_level(value: float, low: float, high: float) -> int | None:
     return 0 if value <= -0.3 else 1
 
 
-def _spider_size(question: ExplorerQuery, width: int) -> tuple[int, int]:
+def _compute_spider_size(question: ExplorerQuery, width: int) -> tuple[int, int]:
     return width, min(width, 460) + KEY * len(question.in_order[:MOST_LINES]) + 12
 
 
@@ -208,8 +208,8 @@ def _draw_spider(question: ExplorerQuery, width: int) -> Figure:
     """Draw a web with a spoke for each task, a line for each condition, and its interval as a band."""
     import numpy as np
 
-    _, height = _spider_size(question, width)
-    figure = plot_style.new_figure(width, height)
+    _, height = _compute_spider_size(question, width)
+    figure = plot_style.make_figure(width, height)
     lines = question.in_order[:MOST_LINES]
     key = KEY * len(lines) + 12
     side = height - key - 70
@@ -221,7 +221,7 @@ def _draw_spider(question: ExplorerQuery, width: int) -> Figure:
     closed = [*angles, angles[0]]
     for at, condition in enumerate(lines):
         found = estimate_tasks(question.counts, condition)
-        values, lows, highs = ([_spoke(found.get(task), part) for task in tasks] for part in range(3))
+        values, lows, highs = ([_get_spoke(found.get(task), part) for task in tasks] for part in range(3))
         colour, dash = LINES[at], DASHES[at]
         axes.plot(closed, [*values, values[0]], color=colour, linestyle=dash, linewidth=2 * PIXEL)
         axes.fill_between(closed, [*lows, lows[0]], [*highs, highs[0]], color=colour, alpha=0.14, linewidth=0)
@@ -234,35 +234,33 @@ def _draw_spider(question: ExplorerQuery, width: int) -> Figure:
     return figure
 
 
-def _spoke(one: Estimate | None, part: int) -> float:
+def _get_spoke(one: Estimate | None, part: int) -> float:
     if one is None or one.value is None or one.ends is None:
         return 0.0
     return (one.value, *one.ends)[part]
 
 
-def _clusters_size(question: ExplorerQuery, width: int) -> tuple[int, int]:
-    return width, 70 + 24 * max(1, len(clusters_table(question).rows[:MOST_ROWS]))
+def _compute_clusters_size(question: ExplorerQuery, width: int) -> tuple[int, int]:
+    return width, 70 + 24 * max(1, len(make_clusters_table(question).rows[:MOST_ROWS]))
 
 
 def _draw_clusters(question: ExplorerQuery, width: int) -> Figure:
-    rows = clusters_table(question).rows[:MOST_ROWS]
+    rows = make_clusters_table(question).rows[:MOST_ROWS]
     left = 190 if width >= plot_style.WIDE else width // 3
     grid = plot_style.Grid(1, 1, width, 24 * max(1, len(rows)), left=left, right=70)
     figure, (axes,) = grid.figure()
-    plot_style.interval_rows(axes, [(at, row["accuracy"], *row["interval"]) for at, row in enumerate(rows)])
+    plot_style.draw_intervals(axes, [(at, row["accuracy"], *row["interval"]) for at, row in enumerate(rows)])
     for at, row in enumerate(rows):
-        plot_style.beside(axes, (1, -at), row["clusters"], right=8)
-    axes.set_yticks(
-        [-at for at in range(len(rows))], [plot_style.shortened(row["condition"], left - 12) for row in rows]
-    )
+        plot_style.write_beside(axes, (1, -at), row["clusters"], right=8)
+    axes.set_yticks([-at for at in range(len(rows))], [plot_style.shorten(row["condition"], left - 12) for row in rows])
     axes.set_xlim(0, 1)
     axes.set_ylim(0.7 - max(1, len(rows)), 0.7)
     axes.set_xlabel("Accuracy beyond guessing", fontsize=SMALL, color=MUTED)
-    plot_style.gridlines(axes, "x")
+    plot_style.draw_gridlines(axes, "x")
     return figure
 
 
-def _alt(text: str) -> Callable[[ExplorerQuery], str]:
+def _write_alt_text(text: str) -> Callable[[ExplorerQuery], str]:
     return lambda question: f"{text}: {question.task}. The table holds the numbers."
 
 
@@ -274,52 +272,52 @@ FIGURES: dict[str, SurfaceFigure] = {
             "Surface",
             "Blue: accuracy beyond guessing. Brown: the lower ends of the 95 % intervals. A red cross marks points "
             "where more than 2 % of the answers were cut off.",
-            _surface_size,
+            _compute_surface_size,
             _draw_surface,
-            _alt("Accuracy as a surface over two parameters"),
+            _write_alt_text("Accuracy as a surface over two parameters"),
             _has_surface,
         ),
         SurfaceFigure(
             "curves",
             "Curves",
             "Lines: accuracy beyond guessing. Bands: 95 % intervals. At most six conditions are drawn.",
-            _curves_size,
+            _compute_curves_size,
             _draw_curves,
-            _alt("Accuracy along one parameter"),
+            _write_alt_text("Accuracy along one parameter"),
         ),
         SurfaceFigure(
             "models",
             "Side by side",
             "The same cells for each condition, at most twelve, with 95 % intervals and the share of cut-off answers.",
-            lambda question, width: heat_figure.size(_panels(question), width),
+            lambda question, width: heat_figure.compute_size(_make_panels(question), width),
             _draw_panels,
-            _alt("Heat maps of the conditions"),
+            _write_alt_text("Heat maps of the conditions"),
         ),
         SurfaceFigure(
             "difference",
             "Difference",
             "B − A with its 95 % interval. Cells whose interval holds 0 have no colour.",
-            lambda question, width: heat_figure.size([_difference_panel(question)], width),
-            lambda question, width: heat_figure.draw([_difference_panel(question)], width),
-            _alt("Differences of two conditions"),
+            lambda question, width: heat_figure.compute_size([_make_difference_panel(question)], width),
+            lambda question, width: heat_figure.draw_heat_map([_make_difference_panel(question)], width),
+            _write_alt_text("Differences of two conditions"),
         ),
         SurfaceFigure(
             "tasks",
             "Tasks",
             "A spoke for each task, from 0 in the middle to 1. Bands: 95 % intervals. At most six conditions are "
             "drawn.",
-            _spider_size,
+            _compute_spider_size,
             _draw_spider,
-            _alt("Accuracy by task as a web"),
+            _write_alt_text("Accuracy by task as a web"),
             lambda question: len(question.counts.task_names) > 2,
         ),
         SurfaceFigure(
             "clusters",
             "Clusters",
             "Accuracy with 95 % intervals. Conditions with a common letter have intervals that all overlap.",
-            _clusters_size,
+            _compute_clusters_size,
             _draw_clusters,
-            _alt("Accuracy of the conditions with intervals"),
+            _write_alt_text("Accuracy of the conditions with intervals"),
         ),
     )
 }

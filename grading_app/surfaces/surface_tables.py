@@ -26,21 +26,21 @@ NUMBERS = (
 )
 
 
-def map_table(question: ExplorerQuery) -> ResultTable:
+def make_map_table(question: ExplorerQuery) -> ResultTable:
     """Return one row for each cell of the heat map."""
     grid, cells = question.grid, question.cells(question.condition)
-    columns = [*_axis_columns(question), *NUMBERS]
+    columns = [*_list_axis_columns(question), *NUMBERS]
     rows: list[Row] = [
-        {question.x.name: x, **({question.y.name: y} if question.y else {}), **_numbers(cells[x, y])}
+        {question.x.name: x, **({question.y.name: y} if question.y else {}), **_list_numbers(cells[x, y])}
         for y in grid.rows
         for x in grid.x.labels
         if (x, y) in cells
     ]
     title = f"{question.task}, {question.labels[question.condition]}"
-    return ResultTable("surface", title, columns, rows, formula=FORMULA, notes=_notes(question))
+    return ResultTable("surface", title, columns, rows, formula=FORMULA, notes=_list_notes(question))
 
 
-def curve_table(question: ExplorerQuery) -> ResultTable:
+def make_curve_table(question: ExplorerQuery) -> ResultTable:
     """Return one row for each condition and value of x."""
     from grading_app.surfaces.surface import estimate_cells
 
@@ -48,7 +48,7 @@ def curve_table(question: ExplorerQuery) -> ResultTable:
     for condition in question.in_order:
         cells = estimate_cells(question.counts, question.line, condition)
         rows += [
-            {"condition": question.labels[condition], question.x.name: x, **_numbers(cells[x, ""])}
+            {"condition": question.labels[condition], question.x.name: x, **_list_numbers(cells[x, ""])}
             for x in question.x.labels
             if (x, "") in cells
         ]
@@ -58,7 +58,7 @@ def curve_table(question: ExplorerQuery) -> ResultTable:
     return ResultTable("curves", title, columns, rows, formula=FORMULA, notes=[note] if note else [])
 
 
-def models_table(question: ExplorerQuery) -> ResultTable:
+def make_models_table(question: ExplorerQuery) -> ResultTable:
     """Return one row for each condition and cell."""
     rows: list[Row] = []
     for condition in question.labels:
@@ -68,23 +68,23 @@ def models_table(question: ExplorerQuery) -> ResultTable:
                 "condition": question.labels[condition],
                 question.x.name: x,
                 **({question.y.name: y} if question.y else {}),
-                **_numbers(cells[x, y]),
+                **_list_numbers(cells[x, y]),
             }
             for y in question.grid.rows
             for x in question.x.labels
             if (x, y) in cells
         ]
-    columns = [ResultColumn("condition", "Condition"), *_axis_columns(question), *NUMBERS]
+    columns = [ResultColumn("condition", "Condition"), *_list_axis_columns(question), *NUMBERS]
     return ResultTable(
-        "models", f"{question.task} by condition", columns, rows, formula=FORMULA, notes=_notes(question)
+        "models", f"{question.task} by condition", columns, rows, formula=FORMULA, notes=_list_notes(question)
     )
 
 
-def difference_table(question: ExplorerQuery) -> ResultTable:
+def make_difference_table(question: ExplorerQuery) -> ResultTable:
     """Return one row for each cell that both conditions have: the compared condition minus the chosen one."""
-    rows = _difference_rows(question)
+    rows = _list_difference_rows(question)
     columns = [
-        *_axis_columns(question),
+        *_list_axis_columns(question),
         ResultColumn("difference", "Difference", "signed"),
         ResultColumn("interval", "95 % interval", "interval"),
         ResultColumn("a", "A", "coefficient"),
@@ -107,11 +107,11 @@ def difference_table(question: ExplorerQuery) -> ResultTable:
             f"A: {question.labels[question.condition]}. B: {question.labels[question.against]}. {apart} of {len(rows)} "
             "intervals do not hold 0; each is for itself, so that about one of twenty would without any difference."
         ),
-        notes=_notes(question),
+        notes=_list_notes(question),
     )
 
 
-def _difference_rows(question: ExplorerQuery) -> list[Row]:
+def _list_difference_rows(question: ExplorerQuery) -> list[Row]:
     one, other = question.cells(question.condition), question.cells(question.against)
     rows: list[Row] = []
     for y in question.grid.rows:
@@ -134,10 +134,10 @@ def _difference_rows(question: ExplorerQuery) -> list[Row]:
     return rows
 
 
-def tasks_table(question: ExplorerQuery) -> ResultTable:
+def make_tasks_table(question: ExplorerQuery) -> ResultTable:
     """Return one row for each condition and task."""
     rows: list[Row] = [
-        {"condition": label, "task": task, **_numbers(found)}
+        {"condition": label, "task": task, **_list_numbers(found)}
         for condition, label in question.labels.items()
         for task, found in estimate_tasks(question.counts, condition).items()
     ]
@@ -145,7 +145,7 @@ def tasks_table(question: ExplorerQuery) -> ResultTable:
     return ResultTable("tasks", "Accuracy by task", columns, rows, formula=FORMULA)
 
 
-def clusters_table(question: ExplorerQuery) -> ResultTable:
+def make_clusters_table(question: ExplorerQuery) -> ResultTable:
     """Return the conditions of the task from the highest accuracy, with the groups whose intervals all overlap."""
     found = {
         condition: estimates[question.task]
@@ -154,9 +154,11 @@ def clusters_table(question: ExplorerQuery) -> ResultTable:
     }
     ordered = sorted(found, key=lambda condition: -(found[condition].value or 0.0))
     groups = overlap_groups([found[condition].ends or (0.0, 0.0) for condition in ordered])
-    names = {at: [_letter(number) for number, group in enumerate(groups) if at in group] for at in range(len(ordered))}
+    names = {
+        at: [_get_letter(number) for number, group in enumerate(groups) if at in group] for at in range(len(ordered))
+    }
     rows: list[Row] = [
-        {"condition": question.labels[condition], "clusters": " ".join(names[at]), **_numbers(found[condition])}
+        {"condition": question.labels[condition], "clusters": " ".join(names[at]), **_list_numbers(found[condition])}
         for at, condition in enumerate(ordered)
     ]
     columns = [ResultColumn("condition", "Condition"), ResultColumn("clusters", "Clusters"), *NUMBERS]
@@ -173,18 +175,18 @@ def clusters_table(question: ExplorerQuery) -> ResultTable:
     )
 
 
-def _letter(number: int) -> str:
+def _get_letter(number: int) -> str:
     """Return A to Z, then A2 to Z2, and so on."""
     turn, letter = divmod(number, 26)
     return chr(ord("A") + letter) + (str(turn + 1) if turn else "")
 
 
-def _axis_columns(question: ExplorerQuery) -> list[ResultColumn]:
+def _list_axis_columns(question: ExplorerQuery) -> list[ResultColumn]:
     axes = [question.x, *([question.y] if question.y else [])]
     return [ResultColumn(axis.name, axis.name) for axis in axes]
 
 
-def _numbers(one: Estimate) -> Row:
+def _list_numbers(one: Estimate) -> Row:
     return {
         "accuracy": one.value,
         "interval": one.ends,
@@ -197,6 +199,6 @@ def _numbers(one: Estimate) -> Row:
     }
 
 
-def _notes(question: ExplorerQuery) -> Sequence[str]:
+def _list_notes(question: ExplorerQuery) -> Sequence[str]:
     note = describe_grid(question.grid)
     return [note] if note else []

@@ -53,7 +53,7 @@ class CoverageTable(tables.Table):
         return format_count(value)
 
     def render_mean(self, value: float) -> str:
-        return statistic_format.per_cent(value) if self.in_pairs else statistic_format.number(value)
+        return statistic_format.format_share(value) if self.in_pairs else statistic_format.format_number(value)
 
     def render_shared(self, value: int) -> str:
         return format_count(value)
@@ -71,7 +71,7 @@ def _make_coverage_row(one: RaterCoverage, rater: Rater) -> dict[str, Any]:
         "n": one.n,
         "shared": one.shared,
         "mean": one.mean,
-        "sd": None if one.sd is None else statistic_format.number(one.sd),
+        "sd": None if one.sd is None else statistic_format.format_number(one.sd),
     }
 
 
@@ -110,7 +110,7 @@ class MeasureTable(tables.Table):
     def render_value(self, record: MeasureResult) -> str | SafeString:
         if record.estimate is None or record.estimate.estimate is None:
             return format_html('<span class="muted why">{}</span>', record.reason)
-        shown = statistic_format.number(record.estimate.estimate, 3)
+        shown = statistic_format.format_number(record.estimate.estimate, 3)
         if record.name.startswith("ICC(") and record.estimate.estimate < 0:
             return format_html('{} <span class="muted why">{}</span>', shown, BELOW_ZERO)
         return shown
@@ -162,19 +162,19 @@ class PairTable(tables.Table):
         return format_count(value)
 
     def render_same(self, value: float) -> str:
-        return statistic_format.per_cent(value)
+        return statistic_format.format_share(value)
 
     def render_kappa(self, value: float) -> str:
-        return statistic_format.number(value)
+        return statistic_format.format_number(value)
 
     def render_r(self, value: float) -> str:
-        return statistic_format.coefficient(value)
+        return statistic_format.format_coefficient(value)
 
     def render_ccc(self, value: float) -> str:
-        return statistic_format.number(value)
+        return statistic_format.format_number(value)
 
     def render_difference(self, value: float) -> str:
-        return statistic_format.number(value)
+        return statistic_format.format_number(value)
 
 
 class ReferenceTable(tables.Table):
@@ -215,18 +215,18 @@ class ReferenceTable(tables.Table):
         return format_with_interval(value)
 
     def render_same(self, value: Estimate) -> str:
-        shown = statistic_format.per_cent(value.estimate)
-        ends = statistic_format.per_cent_interval(value.low, value.high)
+        shown = statistic_format.format_share(value.estimate)
+        ends = statistic_format.format_share_interval(value.low, value.high)
         return shown if value.low is None else f"{shown} ({ends})"
 
 
 def format_with_interval(estimate: Estimate) -> str | SafeString:
     """Return '0.12 (−0.05 to 0.29)', with a note if its simulated coverage is low; or the number alone."""
-    shown = statistic_format.number(estimate.estimate)
+    shown = statistic_format.format_number(estimate.estimate)
     if estimate.low is None:
         return shown
     note = coverage_note(estimate.formula, estimate.clusters)
-    ends = statistic_format.interval(estimate.low, estimate.high)
+    ends = statistic_format.format_interval(estimate.low, estimate.high)
     text = f"{shown} ({ends})"
     return format_html('{} <span class="muted why">{}</span>', text, note) if note else text
 
@@ -262,7 +262,7 @@ class JudgeEstimateTable(tables.Table):
         )  # fmt: skip
 
     def render_value(self, record: JudgeEstimate) -> str:
-        return statistic_format.number(record.estimate.estimate, 3)
+        return statistic_format.format_number(record.estimate.estimate, 3)
 
     def render_interval(self, record: JudgeEstimate) -> str | SafeString:
         return render_estimate_interval(record.estimate)
@@ -272,7 +272,7 @@ class JudgeEstimateTable(tables.Table):
 
 
 def format_interval(estimate: Estimate | None) -> str:
-    return MISSING if estimate is None else statistic_format.interval(estimate.low, estimate.high, 3)
+    return MISSING if estimate is None else statistic_format.format_interval(estimate.low, estimate.high, 3)
 
 
 def render_estimate_interval(estimate: Estimate | None) -> str | SafeString:
@@ -329,10 +329,10 @@ def list_mean_estimates(comparison: JudgeComparison, *, in_pairs: bool = False) 
         JudgeEstimate(
             f"Corrected {what}", mean.corrected,
             f"Prediction-powered inference: the judge's {what} over all units, moved by what it gets wrong where "
-            f"people rated ({statistic_format.number(mean.rectifier)}); the judge's share in it is "
-            f"{statistic_format.number(mean.judge_share)}. Angelopoulos et al. (2023), Science 382, 669–674; PPI++ "
-            "(2023), arXiv:2311.01453. Right only if what people rated is a random part of all units: narrow the page "
-            "to the conditions that they rated.",
+            f"people rated ({statistic_format.format_number(mean.rectifier)}); the judge's share in it is "
+            f"{statistic_format.format_number(mean.judge_share)}. Angelopoulos et al. (2023), Science 382, "
+            "669–674; PPI++ (2023), arXiv:2311.01453. Right only if what people rated is a random part of all units: "
+            "narrow the page to the conditions that they rated.",
         ),
         JudgeEstimate("People alone", mean.people, f"The {what} by people, of the units that they rated."),
         JudgeEstimate("Judge alone", mean.judge, f"The judge's {what} over all units it rated, with its bias."),

@@ -9,7 +9,7 @@ import django_tables2 as tables
 
 from evalsite.lib.text import number_format as site_wording
 from grading_app.reports import statistic_format
-from grading_app.reports.frames import Asked
+from grading_app.reports.frames import RatedDimension
 from grading_app.reports.verdict_stats import AnswerScores
 from grading_app.statistics.intervals import ScoreEstimate
 from grading_app.tables.results import NumberColumn
@@ -19,7 +19,7 @@ class AnswerNames(NamedTuple):
     """The names of the conditions that answered, and the dimensions on which they rated items."""
 
     conditions: Mapping[int, str]
-    dimensions: Mapping[int, Asked]
+    dimensions: Mapping[int, RatedDimension]
 
 
 class AnswerScoreTable(tables.Table):
@@ -61,11 +61,13 @@ class AnswerScoreTable(tables.Table):
         return site_wording.format_count(value)
 
     def render_mean(self, value: ScoreEstimate) -> str:
-        return statistic_format.per_cent(value.mean) if value.is_share else statistic_format.number(value.mean)
+        return (
+            statistic_format.format_share(value.mean) if value.is_share else statistic_format.format_number(value.mean)
+        )
 
     def render_interval(self, value: ScoreEstimate) -> str:
         if value.low is None:
             return value.reason
         if value.is_share:
-            return statistic_format.per_cent_interval(value.low, value.high)
-        return statistic_format.interval(value.low, value.high)
+            return statistic_format.format_share_interval(value.low, value.high)
+        return statistic_format.format_interval(value.low, value.high)

@@ -56,32 +56,32 @@ class ItemAnswerTable(tables.Table):
         spread = "" if record.sd is None else f"sd {record.sd:.2f}"
         distance = "" if norm is None else f"norm {record.mean - norm.mean:+.2f}".replace("-", "−")
         rest = ", ".join(part for part in (spread, distance) if part)
-        return format_html('{} <span class="muted small">{}</span>', _number(record.mean), rest)
+        return format_html('{} <span class="muted small">{}</span>', _format_number(record.mean), rest)
 
     def render_scores(self, record: ItemAnswers) -> SafeString | str:
         if not record.scores:
             return number_format.MISSING
         rows = (
-            (one.grader.label, _number(one.mean), "" if one.sd is None else f"sd {one.sd:.2f}, ", one.n)
+            (one.grader.label, _format_number(one.mean), "" if one.sd is None else f"sd {one.sd:.2f}, ", one.n)
             for one in record.scores
         )
         return format_html_join("", '<div>{} <strong>{}</strong> <span class="muted small">{}n {}</span></div>', rows)
 
     def render_answers(self, record: ItemAnswers) -> SafeString:
-        lines = [(trial.get_absolute_url(), _name(trial), _told(trial)) for trial in record.answers]
+        lines = [(trial.get_absolute_url(), _get_name(trial), _describe_scores(trial)) for trial in record.answers]
         return format_html_join("", '<div class="answer-links"><a href="{}">{}</a> {}</div>', lines)
 
 
-def _number(value: float) -> str:
+def _format_number(value: float) -> str:
     return f"{value:.2f}".replace("-", "−")
 
 
-def _name(trial: Any) -> str:
+def _get_name(trial: Any) -> str:
     wave = f"{trial.run.wave}, " if trial.run.wave.number else ""
     return f"{wave}sample {trial.sample_idx}"
 
 
-def _told(trial: Any) -> str:
+def _describe_scores(trial: Any) -> str:
     if trial.status != "done":
         return str(trial.error_class or trial.get_status_display())
     text = str(trial.excerpt)

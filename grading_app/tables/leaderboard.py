@@ -14,14 +14,14 @@ from evalsite.lib.templatetags import evalsite_tags as tags
 from evalsite.lib.text import number_format
 from grading_app.reports import statistic_format
 from grading_app.reports.leaderboard import BoardMeasure, BoardRow, Leaderboard
-from grading_app.reports.leaderboard_tables import Address
+from grading_app.reports.leaderboard_tables import CompareUrl
 from grading_app.tables.results import NUMBER, BodyTable
 
 
 class ScoreColumn(tables.Column):
     """One measure: its mean with interval, and its n. The mean leads to a comparison, n to the counted trials."""
 
-    def __init__(self, measure: BoardMeasure, slug: str, address_of: Address) -> None:
+    def __init__(self, measure: BoardMeasure, slug: str, address_of: CompareUrl) -> None:
         self.measure, self.slug, self.address_of = measure, slug, address_of
         super().__init__(verbose_name=measure.label, attrs=NUMBER, empty_values=())
 
@@ -31,9 +31,11 @@ class ScoreColumn(tables.Column):
         if score.mean is None:
             return number_format.MISSING
         is_share = self.measure.is_share
-        mean = statistic_format.per_cent(score.mean) if is_share else statistic_format.number(score.mean)
+        mean = statistic_format.format_share(score.mean) if is_share else statistic_format.format_number(score.mean)
         ends = (
-            (statistic_format.per_cent_interval if is_share else statistic_format.interval)(score.low, score.high)
+            (statistic_format.format_share_interval if is_share else statistic_format.format_interval)(
+                score.low, score.high
+            )
             if score.low is not None
             else score.reason
         )
@@ -70,8 +72,8 @@ class LeaderboardTable(BodyTable):
     class Meta(BodyTable.Meta):
         default = number_format.MISSING
 
-    def __init__(self, board: Leaderboard, slug: str, address_of: Address) -> None:
-        names = [(column_name(measure), measure) for measure in board.measures]
+    def __init__(self, board: Leaderboard, slug: str, address_of: CompareUrl) -> None:
+        names = [(get_column_name(measure), measure) for measure in board.measures]
         rows = [
             {
                 "row": row,
@@ -113,6 +115,6 @@ class LeaderboardTable(BodyTable):
         return number_format.format_duration(value)
 
 
-def column_name(measure: BoardMeasure) -> str:
+def get_column_name(measure: BoardMeasure) -> str:
     """Return the name of the measure's column in the address (`sort=`)."""
     return f"of-{measure.key.replace(':', '-')}"

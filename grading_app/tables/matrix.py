@@ -18,7 +18,7 @@ MOST_BINS = 11
 
 
 @dataclass(frozen=True, slots=True)
-class ShownCell:
+class CellView:
     """A cell for the template. path: the bars of the histogram, as an SVG path. norm_x: the mark of the human norm."""
 
     address: str
@@ -41,13 +41,13 @@ class CellStyle:
         self.display = display
         self.bins = self._bins()
 
-    def shown(self, cell: MatrixCell | None, norm: float, address: str, name: str) -> ShownCell | None:
+    def shown(self, cell: MatrixCell | None, norm: float, address: str, name: str) -> CellView | None:
         if cell is None:
             return None
         text = self._score(cell)
         has_bars = self.bins > 0 and bool(cell.scores) and self.display == ""
         label = f"{name}: {self._words(cell, text)}" + ("" if norm != norm else f", norm {norm:.2f}")
-        return ShownCell(
+        return CellView(
             address=address,
             tone=self._tone(cell),
             text=self._amount(cell) if self.display else text,

@@ -12,14 +12,14 @@ from django.utils.safestring import SafeString
 
 from evalsite.lib.text import number_format
 from grading_app.statistics.reason_score import TaskScore
-from grading_app.surfaces.board_figure import cell_level
+from grading_app.surfaces.board_figure import get_cell_level
 from grading_app.surfaces.board_tables import describe_second
 from grading_app.surfaces.model_board import ModelRow
 
 TEXTS = ("model", "rank")  # Rising is the first order of these; numbers fall first.
 
 
-def list_heads(tasks: Sequence[str], sort: str, query: Mapping[str, str]) -> list[dict[str, Any]]:
+def make_heads(tasks: Sequence[str], sort: str, query: Mapping[str, str]) -> list[dict[str, Any]]:
     """Return the heads of all columns after the model: label, address that sorts by it, and the present order."""
     columns = [
         ("rank", "Rank"),
@@ -30,10 +30,10 @@ def list_heads(tasks: Sequence[str], sort: str, query: Mapping[str, str]) -> lis
         ("per-token", "Score per token"),
         ("answers", "Answers"),
     ]
-    return [_head(name, label, sort, query) for name, label in [("model", "Model"), *columns]]
+    return [_make_head(name, label, sort, query) for name, label in [("model", "Model"), *columns]]
 
 
-def _head(name: str, label: str, sort: str, query: Mapping[str, str]) -> dict[str, Any]:
+def _make_head(name: str, label: str, sort: str, query: Mapping[str, str]) -> dict[str, Any]:
     present = sort.removeprefix("-") == name
     falls = sort.startswith("-")
     next_sort = (name if falls else f"-{name}") if present else (name if name in TEXTS else f"-{name}")
@@ -44,7 +44,7 @@ def _head(name: str, label: str, sort: str, query: Mapping[str, str]) -> dict[st
     }
 
 
-def shown_rows(tasks: Sequence[str], rows: Sequence[ModelRow]) -> list[dict[str, Any]]:
+def make_rows(tasks: Sequence[str], rows: Sequence[ModelRow]) -> list[dict[str, Any]]:
     """Return for each row its name, its cells as HTML, and whether a new group of ranks begins.
 
     Groups are only marked where the rows are in the order of their ranks.
@@ -54,12 +54,14 @@ def shown_rows(tasks: Sequence[str], rows: Sequence[ModelRow]) -> list[dict[str,
     found, last = [], None
     for row in rows:
         is_new = in_groups and row.rank.first != last
-        found.append({"row": row, "explorer": _explorer(row, ""), "cells": _cells(tasks, row), "new": is_new})
+        found.append(
+            {"row": row, "explorer": _get_explorer_url(row, ""), "cells": _render_cells(tasks, row), "new": is_new}
+        )
         last = row.rank.first
     return found
 
 
-def _cells(tasks: Sequence[str], row: ModelRow) -> SafeString:
+def _render_cells(tasks: Sequence[str], row: ModelRow) -> SafeString:
     plain = [
         ("num", str(row.rank)),
         ("num strong", row.first.marked if row.first else number_format.MISSING),
@@ -73,20 +75,20 @@ def _cells(tasks: Sequence[str], row: ModelRow) -> SafeString:
     return format_html(
         "{}{}{}",
         format_html_join("", '<td class="{}">{}</td>', plain),
-        format_html_join("", "{}", ((_task_cell(row, task),) for task in tasks)),
+        format_html_join("", "{}", ((_render_task_cell(row, task),) for task in tasks)),
         format_html_join("", '<td class="{}">{}</td>', last),
     )
 
 
-def _task_cell(row: ModelRow, task: str) -> SafeString:
+def _render_task_cell(row: ModelRow, task: str) -> SafeString:
     cell: TaskScore | None = row.tasks.get(task)
     if cell is None:
         return format_html('<td class="absent">{}</td>', number_format.MISSING)
-    level = cell_level(cell)
+    level = get_cell_level(cell)
     shade = "none" if level is None else f"level-{level}"
-    return format_html('<td class="{}"><a href="{}">{}</a></td>', shade, _explorer(row, task), cell.describe())
+    return format_html('<td class="{}"><a href="{}">{}</a></td>', shade, _get_explorer_url(row, task), cell.describe())
 
 
-def _explorer(row: ModelRow, task: str) -> str:
+def _get_explorer_url(row: ModelRow, task: str) -> str:
     where: dict[str, str | int] = {"condition": row.condition, **({"task": task} if task else {})}
     return f"{reverse('explorer', args=[row.experiment])}?{urlencode(where)}"

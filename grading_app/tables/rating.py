@@ -82,10 +82,10 @@ class ItemMeansTable(tables.Table):
         return f"{value:.1f}"
 
 
-def item_rows(queue: RatingQueue) -> list[dict[str, Any]]:
+def list_item_rows(queue: RatingQueue) -> list[dict[str, Any]]:
     """Return the rated items, those with the fewest ratings first."""
     items = {row[0]: row for row in queue.dataset.items.values_list("pk", "key", "category")}
-    answers = _labels_of_answers(queue) if queue.rates_answers else {}
+    answers = _list_answer_labels(queue) if queue.rates_answers else {}
     names = {aspect.key: aspect.name for aspect in list_aspects(queue)}
     rows = [
         {
@@ -97,14 +97,14 @@ def item_rows(queue: RatingQueue) -> list[dict[str, Any]]:
             "sd": line.sd,
             "seconds": line.seconds,
             "answer": " or ".join(answers[key] for key in (line.trial, line.rival) if key),
-            "address": _address(queue, line),
+            "address": _get_item_url(queue, line),
         }
         for line in item_means(queue)
     ]
     return sorted(rows, key=lambda row: (row["n"], row["key"], row["aspect"]))
 
 
-def _labels_of_answers(queue: RatingQueue) -> dict[int, str]:
+def _list_answer_labels(queue: RatingQueue) -> dict[int, str]:
     """Return the condition of each rated answer. Only members may see it, never raters."""
     drawn = {key for pair in queue.answers.values_list("trial", "rival") for key in pair if key}
     trials = Trial.objects.filter(pk__in=drawn).select_related(
@@ -114,7 +114,7 @@ def _labels_of_answers(queue: RatingQueue) -> dict[int, str]:
     return {trial.pk: f"{trial.run.condition.label}, sample {trial.sample_idx}" for trial in answers}
 
 
-def _address(queue: RatingQueue, line: ItemMeans) -> str:
+def _get_item_url(queue: RatingQueue, line: ItemMeans) -> str:
     if line.trial:
         return reverse("trial_detail", args=[line.trial])
     return reverse("item_detail", args=[queue.dataset.slug, queue.dataset.version, line.item])

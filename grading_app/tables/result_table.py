@@ -14,7 +14,7 @@ MOST_SHOWN = 100
 """Rows that a page shows of one table. Files have all rows."""
 
 
-def html_table(table: ResultTable, order: str = "") -> tables.Table:
+def make_html_table(table: ResultTable, order: str = "") -> tables.Table:
     """Return the first rows of the table for `{% render_table %}`. Cells with an address in `links` are links.
 
     order: of the rows, if the table can be sorted: a column's name, after a minus sign in descending order.

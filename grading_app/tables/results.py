@@ -15,9 +15,9 @@ from django.utils.safestring import SafeString
 from evalsite.lib.templatetags import evalsite_tags as tags
 from evalsite.lib.text import number_format as site_wording
 from grading_app.reports import statistic_format
-from grading_app.reports.figures.kinds import Table
+from grading_app.reports.figures.kinds import FigureTable
 from grading_app.reports.frames import Outcomes
-from grading_app.reports.score_lines import ScoreLine
+from grading_app.reports.score_summaries import ScoreSummary
 from runs_app.monitoring.point_status import PointLine
 
 BELOW_GUESSING = "below guessing"
@@ -118,7 +118,7 @@ class ScoreTable(BodyTable):
         orderable = False
         default = site_wording.MISSING
 
-    def __init__(self, lines: list[ScoreLine]) -> None:
+    def __init__(self, lines: list[ScoreSummary]) -> None:
         super().__init__(lines, exclude=() if any(not line.measure.is_share for line in lines) else ("sd",))
 
     def render_n(self, value: int) -> str:
@@ -127,21 +127,27 @@ class ScoreTable(BodyTable):
     def render_items(self, value: int) -> str:
         return site_wording.format_count(value)
 
-    def render_mean(self, value: float, record: ScoreLine) -> str:
-        return statistic_format.per_cent(value) if record.measure.is_share else statistic_format.number(value)
+    def render_mean(self, value: float, record: ScoreSummary) -> str:
+        return (
+            statistic_format.format_share(value) if record.measure.is_share else statistic_format.format_number(value)
+        )
 
     def render_sd(self, value: float) -> str:
-        return statistic_format.number(value)
+        return statistic_format.format_number(value)
 
-    def render_se(self, value: float, record: ScoreLine) -> str:
-        return statistic_format.points(value) if record.measure.is_share else statistic_format.number(value, 3)
+    def render_se(self, value: float, record: ScoreSummary) -> str:
+        return (
+            statistic_format.format_points(value)
+            if record.measure.is_share
+            else statistic_format.format_number(value, 3)
+        )
 
-    def render_interval(self, record: ScoreLine) -> str:
+    def render_interval(self, record: ScoreSummary) -> str:
         if record.low is None and record.reason:
             return record.reason
         if record.measure.is_share:
-            return statistic_format.per_cent_interval(record.low, record.high)
-        return statistic_format.interval(record.low, record.high)
+            return statistic_format.format_share_interval(record.low, record.high)
+        return statistic_format.format_interval(record.low, record.high)
 
 
 class TextTable(tables.Table):
@@ -184,7 +190,7 @@ class TextTable(tables.Table):
         return format_html_join("", '<tr role="row">{}</tr>', ((row,) for row in rows))
 
 
-def behind(numbers: Table) -> tables.Table:
+def make_figure_table(numbers: FigureTable) -> tables.Table:
     """Return the table that is shown with a figure."""
     head = {f"c{at}": label for at, label in enumerate(numbers.head)}
     return TextTable(head, [at >= numbers.first_number for at in range(len(head))], numbers.rows)
@@ -233,19 +239,21 @@ class PointTable(tables.Table):
         return tags.status_badge(record.status, label=record.status_label)
 
     def render_right(self, value: float) -> str:
-        return statistic_format.per_cent(value)
+        return statistic_format.format_share(value)
 
     def render_accuracy(self, value: float) -> str:
-        return statistic_format.per_cent(value)
+        return statistic_format.format_share(value)
 
     def render_mean(self, value: float) -> str:
-        return statistic_format.number(value)
+        return statistic_format.format_number(value)
 
     def render_interval(self, record: PointLine) -> str:
         if record.scale is not None:
-            return statistic_format.interval(record.low, record.high)
+            return statistic_format.format_interval(record.low, record.high)
         return (
-            BELOW_GUESSING if record.is_below_guessing else statistic_format.per_cent_interval(record.low, record.high)
+            BELOW_GUESSING
+            if record.is_below_guessing
+            else statistic_format.format_share_interval(record.low, record.high)
         )
 
     def render_asked(self, record: PointLine) -> str:

@@ -11,7 +11,7 @@ from django.utils.safestring import SafeString
 from evalsite.lib.text import number_format as site_wording
 from grading_app.reports import statistic_format
 from grading_app.reports.frames import Outcomes
-from grading_app.reports.waves import WaveLine, WaveOutcome
+from grading_app.reports.waves import WaveChange, WaveOutcome
 from grading_app.statistics.paired import Change
 from grading_app.tables.results import NumberColumn
 from runs_app.planning.drift import ServedModels
@@ -39,7 +39,7 @@ class WaveScoreTable(tables.Table):
         orderable = False
         default = site_wording.MISSING
 
-    def __init__(self, lines: list[WaveLine], a: str, b: str) -> None:
+    def __init__(self, lines: list[WaveChange], a: str, b: str) -> None:
         shown = {
             "condition": len({line.condition for line in lines}) > 1,
             "unread": any(line.unread_a or line.unread_b for line in lines),
@@ -48,7 +48,7 @@ class WaveScoreTable(tables.Table):
         hidden = [name for name, is_shown in shown.items() if not is_shown]
         super().__init__(lines, exclude=hidden, extra_columns=means, sequence=FIRST)
 
-    def render_items(self, record: WaveLine) -> SafeString | str:
+    def render_items(self, record: WaveChange) -> SafeString | str:
         shared = site_wording.format_count(record.change.n if record.change else 0)
         if not record.alone:
             return shared
@@ -56,35 +56,39 @@ class WaveScoreTable(tables.Table):
             '{} <small class="muted">{} unpaired</small>', shared, site_wording.format_count(record.alone)
         )
 
-    def render_mean_a(self, value: float, record: WaveLine) -> str:
-        return _amount(value, record)
+    def render_mean_a(self, value: float, record: WaveChange) -> str:
+        return _format_amount(value, record)
 
-    def render_mean_b(self, value: float, record: WaveLine) -> str:
-        return _amount(value, record)
+    def render_mean_b(self, value: float, record: WaveChange) -> str:
+        return _format_amount(value, record)
 
-    def render_difference(self, value: Change, record: WaveLine) -> str:
-        told = statistic_format.points if record.measure.is_share else statistic_format.number
-        return statistic_format.signed(told(value.mean))
+    def render_difference(self, value: Change, record: WaveChange) -> str:
+        told = statistic_format.format_points if record.measure.is_share else statistic_format.format_number
+        return statistic_format.add_sign(told(value.mean))
 
-    def render_se(self, value: Change, record: WaveLine) -> str:
-        return statistic_format.points(value.se) if record.measure.is_share else statistic_format.number(value.se, 3)
+    def render_se(self, value: Change, record: WaveChange) -> str:
+        return (
+            statistic_format.format_points(value.se)
+            if record.measure.is_share
+            else statistic_format.format_number(value.se, 3)
+        )
 
-    def render_interval(self, value: Change, record: WaveLine) -> SafeString | str:
+    def render_interval(self, value: Change, record: WaveChange) -> SafeString | str:
         if value.reason:
             return format_html('<small class="muted">{}</small>', value.reason)
-        told = statistic_format.points_interval if record.measure.is_share else statistic_format.interval
+        told = statistic_format.format_points_interval if record.measure.is_share else statistic_format.format_interval
         return told(value.low, value.high)
 
     def render_p(self, value: Change) -> SafeString | str:
-        return format_html('{} <small class="muted">{}</small>', statistic_format.p_value(value.p), value.test)
+        return format_html('{} <small class="muted">{}</small>', statistic_format.format_p(value.p), value.test)
 
     def render_adjusted(self, value: float) -> str:
-        return statistic_format.p_value(value)
+        return statistic_format.format_p(value)
 
-    def render_unread(self, record: WaveLine) -> str:
+    def render_unread(self, record: WaveChange) -> str:
         return f"{site_wording.format_count(record.unread_a)}, then {site_wording.format_count(record.unread_b)}"
 
-    def render_verdict(self, value: bool, record: WaveLine) -> SafeString | str:
+    def render_verdict(self, value: bool, record: WaveChange) -> SafeString | str:
         if record.adjusted is None:
             return site_wording.MISSING
         return DRIFT if value else "none shown"
@@ -124,33 +128,33 @@ class WaveOutcomeTable(tables.Table):
         return f"{site_wording.format_count(value.done)} of {site_wording.format_count(value.trials)}"
 
     def render_unread(self, value: Outcomes) -> str:
-        return _share(value.unread, value)
+        return _format_share(value.unread, value)
 
     def render_empty(self, value: Outcomes) -> str:
-        return _share(value.empty, value)
+        return _format_share(value.empty, value)
 
     def render_truncated(self, value: Outcomes) -> str:
-        return _share(value.truncated, value)
+        return _format_share(value.truncated, value)
 
     def render_refused(self, value: Outcomes) -> str:
-        return _share(value.refused, value)
+        return _format_share(value.refused, value)
 
     def render_served(self, value: ServedModels, record: WaveOutcome) -> SafeString | str:
-        return _told(value.models, record.differs.models)
+        return _describe_served(value.models, record.differs.models)
 
     def render_provider(self, value: ServedModels, record: WaveOutcome) -> SafeString | str:
-        return _told(value.providers, record.differs.providers)
+        return _describe_served(value.providers, record.differs.providers)
 
 
-def _amount(value: float, line: WaveLine) -> str:
-    return statistic_format.per_cent(value) if line.measure.is_share else statistic_format.number(value)
+def _format_amount(value: float, line: WaveChange) -> str:
+    return statistic_format.format_share(value) if line.measure.is_share else statistic_format.format_number(value)
 
 
-def _share(part: int, of: Outcomes) -> str:
-    return statistic_format.per_cent(part / of.done) if of.done else site_wording.MISSING
+def _format_share(part: int, of: Outcomes) -> str:
+    return statistic_format.format_share(part / of.done) if of.done else site_wording.MISSING
 
 
-def _told(names: Sequence[str], has_changed: bool) -> SafeString | str:
+def _describe_served(names: Sequence[str], has_changed: bool) -> SafeString | str:
     text: str = ", ".join(names) or site_wording.MISSING
     chip: SafeString = format_html('{} <span class="chip">changed</span>', text)
     return chip if has_changed else text

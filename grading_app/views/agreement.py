@@ -16,8 +16,8 @@ from grading_app.comparison.agreement_cache import AGREEMENT, AgreementQuery, Ra
 from grading_app.comparison.raters import Rater
 from grading_app.comparison.rating_selection import RatingSelection, RatingSelectionForm
 from grading_app.paper_figures.agreement_figures import make_pictures
-from grading_app.reports.cached_aggregates import Cached, get
-from grading_app.reports.plot_style import NARROW, WIDE, Theme, svg
+from grading_app.reports.cached_aggregates import Cached, get_aggregate
+from grading_app.reports.plot_style import NARROW, WIDE, Theme, render_svg
 from grading_app.tables.agreement import (
     CoverageTable,
     JudgeEstimateTable,
@@ -27,7 +27,7 @@ from grading_app.tables.agreement import (
     list_judge_estimates,
     list_mean_estimates,
 )
-from grading_app.tables.results import behind
+from grading_app.tables.results import make_figure_table
 from runs_app.models import Experiment
 from runs_app.monitoring.progress import Totals, find_experiment_state
 from runs_app.views.permissions import may_edit, visible_experiment
@@ -81,11 +81,11 @@ def agreement_figure(request: HttpRequest, slug: str, name: str) -> HttpResponse
         if request.GET.get("state") == cached.fingerprint[:12]
         else "private, no-store"
     )
-    return HttpResponse(svg(plot.draw, theme), content_type="image/svg+xml", headers={"Cache-Control": caching})
+    return HttpResponse(render_svg(plot.draw, theme), content_type="image/svg+xml", headers={"Cache-Control": caching})
 
 
 def _get_result(selection: RatingSelection, roles: RaterRoles) -> Cached[AgreementResult]:
-    return get(AGREEMENT, selection.experiment.pk, AgreementQuery(selection, roles))
+    return get_aggregate(AGREEMENT, selection.experiment.pk, AgreementQuery(selection, roles))
 
 
 def get_page_state(experiment: Experiment) -> str:
@@ -141,7 +141,7 @@ def _make_figure_context(
 
     return {
         "plot": plot,
-        "table": behind(plot.table),
+        "table": make_figure_table(plot.table),
         "address": address(),
         "narrow": address(width="narrow"),
         "light": address(theme="light"),

@@ -21,11 +21,11 @@ from grading_app.analysis.scope import Scope, ScopeForm
 from grading_app.analysis.sections import SECTIONS
 from grading_app.analysis.stored import get_analysis
 from grading_app.reports.matrix_cells import MatrixCell, load_cells
-from grading_app.reports.plot_style import NARROW, WIDE, svg
+from grading_app.reports.plot_style import NARROW, WIDE, render_svg
 from grading_app.reports.result_table import ResultTable
 from grading_app.views.agreement import THEMES, WIDTHS, get_page_state
-from grading_app.views.blind import blind_context
-from grading_app.views.result_tables import requested_file, table_context
+from grading_app.views.blind import get_blind_context
+from grading_app.views.result_tables import get_table_context, make_requested_file
 from runs_app.views.permissions import visible_experiment
 
 MOST_CARDS, MOST_SCORES = 8, 12
@@ -37,7 +37,7 @@ MOST_CARDS, MOST_SCORES = 8, 12
 @hides_model_names()
 def experiment_analysis(request: HttpRequest, slug: str) -> HttpResponse:
     experiment = visible_experiment(request, slug)
-    blind = blind_context(request, experiment)
+    blind = get_blind_context(request, experiment)
     form = ScopeForm(request.GET, experiment, blind["blind"])
     scope = form.scope()
     context = {"experiment": experiment, "state": get_page_state(experiment), "form": form, "scope": scope, **blind}
@@ -46,16 +46,16 @@ def experiment_analysis(request: HttpRequest, slug: str) -> HttpResponse:
     cached = get_analysis(scope)
     sections = cached.tables
     tables = [table for of_section in sections.values() for table in of_section]
-    if (file := requested_file(request, tables, f"{slug}-analysis")) is not None:
+    if (file := make_requested_file(request, tables, f"{slug}-analysis")) is not None:
         return file
     context |= {
         "cached": cached,
         "here": request.get_full_path(),
-        "left_out": _keys(scope),
+        "left_out": _list_item_keys(scope),
         "all_items": f"?{replace(scope, without=()).parameters}",
         "command": f"manage.py analyse {slug} --measure {scope.measure.key}",
         "sections": [
-            _section(section, sections[section.name], scope, request.GET.get("sort", ""))
+            _make_section_context(section, sections[section.name], scope, request.GET.get("sort", ""))
             for section in SECTIONS
             if sections.get(section.name)
         ],
@@ -72,7 +72,7 @@ def experiment_analysis(request: HttpRequest, slug: str) -> HttpResponse:
 def analysis_figure(request: HttpRequest, slug: str, name: str) -> HttpResponse:
     """Return a figure of the analysis as SVG, for the scope in the address."""
     experiment = visible_experiment(request, slug)
-    scope = ScopeForm(request.GET, experiment, blind_context(request, experiment)["blind"]).scope()
+    scope = ScopeForm(request.GET, experiment, get_blind_context(request, experiment)["blind"]).scope()
     theme, width = THEMES.get(request.GET.get("theme", "")), WIDTHS.get(request.GET.get("width", ""))
     if scope is None or theme is None or width is None:
         raise Http404
@@ -82,35 +82,35 @@ def analysis_figure(request: HttpRequest, slug: str, name: str) -> HttpResponse:
     if drawn is None:
         raise Http404
     figure, table = drawn
-    picture = svg(lambda: figure.draw(table, width), theme)
+    picture = render_svg(lambda: figure.draw(table, width), theme)
     return HttpResponse(picture, content_type="image/svg+xml")
 
 
-def _section(section: Any, tables: list[ResultTable], scope: Scope, order: str) -> dict[str, Any]:
+def _make_section_context(section: Any, tables: list[ResultTable], scope: Scope, order: str) -> dict[str, Any]:
     figures = figures_of({table.name: table for table in tables})
     return {
         "name": section.name,
         "title": section.title,
         "intro": section.intro,
-        "tables": [table_context(table, order) for table in tables],
-        "figures": [_figure(figure, table, scope) for figure, table in figures],
-        "outliers": next((_outliers(scope, table) for table in tables if table.name == "outliers"), []),
+        "tables": [get_table_context(table, order) for table in tables],
+        "figures": [_make_figure_context(figure, table, scope) for figure, table in figures],
+        "outliers": next((_list_outliers(scope, table) for table in tables if table.name == "outliers"), []),
     }
 
 
-def _scores(cell: MatrixCell | None) -> str:
+def _format_scores(cell: MatrixCell | None) -> str:
     """Return the scores of the answers, the first ones of many."""
     scores = cell.scores if cell else ()
     text = ", ".join(format_score(score) for score in scores[:MOST_SCORES])
     return f"{text} …" if len(scores) > MOST_SCORES else text or "no score"
 
 
-def _keys(scope: Scope) -> list[str]:
+def _list_item_keys(scope: Scope) -> list[str]:
     """Return the keys of the items that the scope leaves out."""
     return list(Item.objects.filter(pk__in=scope.without).values_list("key", flat=True)) if scope.without else []
 
 
-def _outliers(scope: Scope, table: ResultTable) -> list[dict[str, Any]]:
+def _list_outliers(scope: Scope, table: ResultTable) -> list[dict[str, Any]]:
     """Return the first items of the table of outliers with their answers, in three queries."""
     pairs = [(item, condition) for item, condition in table.data.get("cells", [])]
     items = list(dict.fromkeys(item for item, _ in pairs))[:MOST_CARDS]
@@ -127,7 +127,7 @@ def _outliers(scope: Scope, table: ResultTable) -> list[dict[str, Any]]:
                 "condition": row["condition"],
                 "expected": row["expected"],
                 "cell": cells.get((item, condition)),
-                "answers": _scores(cells.get((item, condition))),
+                "answers": _format_scores(cells.get((item, condition))),
                 "address": f"{stem}{item}/{condition}/?measure={scope.measure.key}",
             }
             for row, (of, condition) in zip(table.rows, pairs, strict=True)
@@ -138,7 +138,7 @@ def _outliers(scope: Scope, table: ResultTable) -> list[dict[str, Any]]:
     return shown
 
 
-def _figure(figure: TableFigure, table: ResultTable, scope: Scope) -> dict[str, Any]:
+def _make_figure_context(figure: TableFigure, table: ResultTable, scope: Scope) -> dict[str, Any]:
     stem = reverse("analysis_figure", args=[scope.experiment.slug, figure.name])
 
     def address(**more: str) -> str:

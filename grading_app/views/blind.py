@@ -17,7 +17,7 @@ from runs_app.models import Experiment
 from runs_app.views.permissions import visible_experiment
 
 
-def blind_context(request: HttpRequest, experiment: Experiment) -> dict[str, Any]:
+def get_blind_context(request: HttpRequest, experiment: Experiment) -> dict[str, Any]:
     """Return the context of `grading_app/partials/blind_state.html`: `blind` is the reader's present blind reading."""
     readings = list(BlindReading.objects.filter(experiment=experiment).select_related("reader", "experiment"))
     mine = next((one for one in readings if one.reader_id == request.user.pk and one.revealed_at is None), None)
@@ -31,7 +31,7 @@ def blind_start(request: HttpRequest, slug: str) -> HttpResponse:
     """Hide the names of the models from this reader."""
     BlindReading.start(visible_experiment(request, slug), request.user)
     messages.success(request, "Model names are hidden from you on Results, Matrix, Analysis and Compare.")
-    return _back(request, slug)
+    return _redirect_back(request, slug)
 
 
 @require_POST
@@ -43,10 +43,10 @@ def blind_reveal(request: HttpRequest, slug: str) -> HttpResponse:
     reading = BlindReading.objects.hidden_for(request.user).filter(experiment=experiment).first()
     if reading is not None and reading.reveal():
         messages.success(request, "Model names are shown. The record on this page says when you revealed them.")
-    return _back(request, slug)
+    return _redirect_back(request, slug)
 
 
-def _back(request: HttpRequest, slug: str) -> HttpResponse:
+def _redirect_back(request: HttpRequest, slug: str) -> HttpResponse:
     address = request.POST.get("next", "")
     if url_has_allowed_host_and_scheme(address, allowed_hosts={request.get_host()}, require_https=request.is_secure()):
         return HttpResponseRedirect(address)

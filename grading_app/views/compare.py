@@ -29,7 +29,7 @@ from grading_app.comparison.design_differences import compare_designs
 from grading_app.forms.compare import FILTERS, CompareForm
 from grading_app.models import BlindReading
 from grading_app.reports.score_matrix import Measure
-from grading_app.views.result_tables import requested_file, table_context
+from grading_app.views.result_tables import get_table_context, make_requested_file
 from runs_app.models import Experiment
 from runs_app.views.permissions import visible_experiment
 
@@ -132,7 +132,7 @@ def _render_comparison(
     address = partial(_get_filter_url, request)
     tables = make_comparison_tables(paired, pair, measure, names, wanted["margin"], address) if pair else []
     basename = f"compare-{a.reference}-{b.reference}".replace(":", "-")
-    if (file := requested_file(request, tables, basename)) is not None:
+    if (file := make_requested_file(request, tables, basename)) is not None:
         return file
     rows = paired.select(wanted["filter"] or "all")
     page = Paginator(rows, PER_PAGE).get_page(request.GET.get("page"))
@@ -141,7 +141,7 @@ def _render_comparison(
         "names": names,
         "paired": paired,
         "pair": pair,
-        "tables": [table_context(table) for table in tables],
+        "tables": [get_table_context(table) for table in tables],
         "sentence": tables[0].sentence if tables else "",
         "design": compare_designs(a, b, (measure.dimension, measure_b.dimension)),
         "filters": _list_filters(request, paired, wanted["filter"] or "all"),

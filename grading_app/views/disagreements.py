@@ -21,7 +21,7 @@ from grading_app.comparison.disagreements import Disagreement, DisagreementPosit
 from grading_app.comparison.rater_verdicts import RaterVerdict, list_verdicts, load_values
 from grading_app.comparison.rating_selection import RatingSelection, RatingSelectionForm
 from grading_app.forms.adjudication import AdjudicationForm, list_scales
-from grading_app.reports.cached_aggregates import Cached, get
+from grading_app.reports.cached_aggregates import Cached, get_aggregate
 from grading_app.views.agreement import get_page_state
 from runs_app.models import Trial
 from runs_app.prompt_preview import rebuild_turns
@@ -104,7 +104,7 @@ def disagreement_settle(request: HttpRequest, slug: str, pk: int) -> HttpRespons
 
 def get_stored_disagreements(selection: RatingSelection) -> Cached[int] | None:
     """Return the disagreements in the order that a worker stored; None if they are few and read directly."""
-    return get(DISAGREEMENTS, selection.experiment.pk, selection) if is_large(selection) else None
+    return get_aggregate(DISAGREEMENTS, selection.experiment.pk, selection) if is_large(selection) else None
 
 
 def _list_adjudications(trial: Trial) -> list[dict[str, Any]]:

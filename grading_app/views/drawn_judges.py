@@ -15,7 +15,7 @@ from grading_app.judging.judge_draw import pin_judges
 from grading_app.judging.judge_plan import judge
 from grading_app.judging.judging_costs import estimate_judging
 from grading_app.models import Grader
-from grading_app.views.grading import told
+from grading_app.views.grading import describe_reports
 from runs_app.planning.cost_estimate import Estimate
 from runs_app.planning.work import PlanError
 from runs_app.views.permissions import editable_experiment
@@ -32,7 +32,7 @@ def experiment_draw_judges(request: HttpRequest, slug: str) -> HttpResponse:
     graders = form.graders()
     waves = list(experiment.waves.all())
     estimate = estimate_judging(experiment, graders, waves, force=False) if graders else None
-    if estimate is not None and "ask" in request.POST and _asked(request, form, graders, estimate):
+    if estimate is not None and "ask" in request.POST and _ask_judges(request, form, graders, estimate):
         return redirect("experiment_grading", slug)
     context = {"experiment": experiment, "form": form, "made": form.lines, "estimate": estimate}
     if estimate is not None:
@@ -41,7 +41,7 @@ def experiment_draw_judges(request: HttpRequest, slug: str) -> HttpResponse:
     return render(request, "grading_app/draw_judges.html", context)
 
 
-def _asked(request: HttpRequest, form: DrawnJudgesForm, graders: Sequence[Grader], estimate: Estimate) -> bool:
+def _ask_judges(request: HttpRequest, form: DrawnJudgesForm, graders: Sequence[Grader], estimate: Estimate) -> bool:
     if estimate.needs_confirmation(form.experiment) and not form.cleaned_data["confirmed"]:
         form.add_error("confirmed", "Confirm the maximum cost.")
         return False
@@ -56,5 +56,5 @@ def _asked(request: HttpRequest, form: DrawnJudgesForm, graders: Sequence[Grader
     except PlanError as problem:
         form.add_error(None, problem.problems)
         return False
-    messages.success(request, told(report))
+    messages.success(request, describe_reports(report))
     return True

@@ -15,17 +15,17 @@ from django.views.decorators.http import require_safe
 
 from evalsite.lib.permissions import readers_only
 from evalsite.lib.text.hashing import content_hash
-from grading_app.reports.cached_aggregates import Cached, get
-from grading_app.reports.frames import labels_of
-from grading_app.reports.plot_style import NARROW, WIDE, svg
+from grading_app.reports.cached_aggregates import Cached, get_aggregate
+from grading_app.reports.frames import load_condition_labels
+from grading_app.reports.plot_style import NARROW, WIDE, render_svg
 from grading_app.reports.result_table import ResultTable
 from grading_app.surfaces.explorer_query import VIEWS, ExplorerForm, ExplorerQuery
 from grading_app.surfaces.explorer_views import VIEW_PAGES
 from grading_app.surfaces.point_counts import POINT_COUNTS, PointCounts, PointQuery, list_graders
 from grading_app.surfaces.surface import subtract
-from grading_app.surfaces.surface_figures import SurfaceFigure, describe_difference, difference_level
+from grading_app.surfaces.surface_figures import SurfaceFigure, describe_difference, get_difference_level
 from grading_app.views.agreement import THEMES, WIDTHS, get_page_state
-from grading_app.views.result_tables import requested_file, table_context
+from grading_app.views.result_tables import get_table_context, make_requested_file
 from runs_app.models import Experiment, Run
 from runs_app.views.permissions import visible_experiment
 
@@ -35,7 +35,7 @@ MOST_ROWS = 60  # Of a table on the page.
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
+class ExplorerState:
     """The form and question of an address. cached: the state of the counts; None without a rule that graded answers."""
 
     form: ExplorerForm | None
@@ -48,7 +48,7 @@ class Loaded:
 @readers_only
 def explorer(request: HttpRequest, slug: str) -> HttpResponse:
     experiment = visible_experiment(request, slug)
-    loaded = _load(request, experiment)
+    loaded = _load_state(request, experiment)
     context: dict[str, Any] = {"experiment": experiment, "state": get_page_state(experiment), "loaded": loaded}
     question = loaded.question
     if question is None or loaded.form is None:
@@ -56,7 +56,7 @@ def explorer(request: HttpRequest, slug: str) -> HttpResponse:
     page = VIEW_PAGES[question.view]
     found = page.load(question)
     tables = list(found.tables)
-    if (file := requested_file(request, tables, f"{slug}-explorer")) is not None:
+    if (file := make_requested_file(request, tables, f"{slug}-explorer")) is not None:
         return file
     context |= {
         "form": loaded.form,
@@ -65,10 +65,12 @@ def explorer(request: HttpRequest, slug: str) -> HttpResponse:
         "cached": loaded.cached,
         "more_cached": found.cached,
         "here": request.get_full_path(),
-        "views": _views(loaded.form),
-        "heat": _heat(experiment, question) if question.view in ("map", "difference") else None,
-        "figures": [_figure(request, experiment, question, one) for one in found.figures if one.is_shown(question)],
-        "tables": [table_context(_shorten(table)) for table in tables],
+        "views": _list_views(loaded.form),
+        "heat": _make_heat_map(experiment, question) if question.view in ("map", "difference") else None,
+        "figures": [
+            _make_figure_context(request, experiment, question, one) for one in found.figures if one.is_shown(question)
+        ],
+        "tables": [get_table_context(_shorten_table(table)) for table in tables],
         "sampled": found.note,
     }
     return render(request, "grading_app/explorer.html", context)
@@ -82,7 +84,7 @@ def explorer(request: HttpRequest, slug: str) -> HttpResponse:
 def explorer_figure(request: HttpRequest, slug: str, name: str) -> HttpResponse:
     """Return a figure of the explorer as SVG, for the choices in the address."""
     experiment = visible_experiment(request, slug)
-    loaded = _load(request, experiment)
+    loaded = _load_state(request, experiment)
     question = loaded.question
     theme, width = THEMES.get(request.GET.get("theme", "")), WIDTHS.get(request.GET.get("width", ""))
     if question is None or theme is None or width is None or loaded.cached is None:
@@ -92,28 +94,28 @@ def explorer_figure(request: HttpRequest, slug: str, name: str) -> HttpResponse:
         raise Http404
     key = content_hash([LOOKS, loaded.cached.fingerprint, slug, name, width, theme, sorted(request.GET.items())])
     picture = cache.get_or_set(
-        f"explorer_figure:{key}", lambda: svg(lambda: drawn.draw(question, width), theme), SECONDS
+        f"explorer_figure:{key}", lambda: render_svg(lambda: drawn.draw(question, width), theme), SECONDS
     )
     return HttpResponse(picture, content_type="image/svg+xml")
 
 
-def _load(request: HttpRequest, experiment: Experiment) -> Loaded:
+def _load_state(request: HttpRequest, experiment: Experiment) -> ExplorerState:
     """Read the stored counts and the choices of the address."""
     rules = {rule.pk: rule.label for rule in list_graders([experiment])[experiment.pk]}
     if not rules:
-        return Loaded(None, None, None, rules)
+        return ExplorerState(None, None, None, rules)
     given = request.GET.get("rule", "")
     grader = int(given) if given.isdecimal() and int(given) in rules else next(iter(rules))
     waves = list(experiment.waves.all())
     wave = next((one for one in waves if str(one.number) == request.GET.get("wave")), None)
-    cached = get(POINT_COUNTS, experiment.pk, PointQuery(experiment, grader, wave))
+    cached = get_aggregate(POINT_COUNTS, experiment.pk, PointQuery(experiment, grader, wave))
     if cached.value is None:
-        return Loaded(None, None, cached, rules)
-    form = ExplorerForm(request.GET, cached.value, labels_of(experiment, wave), rules=rules, waves=waves)
-    return Loaded(form, form.selected(experiment, grader, wave), cached, rules)
+        return ExplorerState(None, None, cached, rules)
+    form = ExplorerForm(request.GET, cached.value, load_condition_labels(experiment, wave), rules=rules, waves=waves)
+    return ExplorerState(form, form.selected(experiment, grader, wave), cached, rules)
 
 
-def _shorten(table: ResultTable) -> ResultTable:
+def _shorten_table(table: ResultTable) -> ResultTable:
     """Return the rows that a page shows, with a note if there are more."""
     if len(table.rows) <= MOST_ROWS:
         return table
@@ -121,7 +123,7 @@ def _shorten(table: ResultTable) -> ResultTable:
     return replace(table, rows=table.rows[:MOST_ROWS], notes=[*table.notes, note])
 
 
-def _views(form: ExplorerForm) -> list[dict[str, Any]]:
+def _list_views(form: ExplorerForm) -> list[dict[str, Any]]:
     return [
         {
             "label": label,
@@ -133,9 +135,9 @@ def _views(form: ExplorerForm) -> list[dict[str, Any]]:
     ]
 
 
-def _heat(experiment: Experiment, question: ExplorerQuery) -> dict[str, Any]:
+def _make_heat_map(experiment: Experiment, question: ExplorerQuery) -> dict[str, Any]:
     """Return the heat map: a row of cells for each value of y, each cell with the address of its trials."""
-    shown = _difference_cells(question) if question.view == "difference" else _plain_cells(question)
+    shown = _make_difference_cells(question) if question.view == "difference" else _make_plain_cells(question)
     condition = question.against if question.view == "difference" else question.condition
     where: dict[str, Any] = {"experiment": experiment.slug, "condition": condition, "category": question.task}
     if question.wave:
@@ -158,7 +160,7 @@ def _heat(experiment: Experiment, question: ExplorerQuery) -> dict[str, Any]:
     }
 
 
-def _plain_cells(question: ExplorerQuery) -> dict[tuple[str, str], dict[str, Any]]:
+def _make_plain_cells(question: ExplorerQuery) -> dict[tuple[str, str], dict[str, Any]]:
     return {
         place: {
             "tone": "none" if one.level is None else f"level-{one.level}",
@@ -171,12 +173,12 @@ def _plain_cells(question: ExplorerQuery) -> dict[tuple[str, str], dict[str, Any
     }
 
 
-def _difference_cells(question: ExplorerQuery) -> dict[tuple[str, str], dict[str, Any]]:
+def _make_difference_cells(question: ExplorerQuery) -> dict[tuple[str, str], dict[str, Any]]:
     one, other = question.cells(question.condition), question.cells(question.against)
     found = {place: subtract(cell, other[place]) for place, cell in one.items() if place in other}
     return {
         place: {
-            "tone": "" if (level := difference_level(*difference)) is None else f"level-{level}",
+            "tone": "" if (level := get_difference_level(*difference)) is None else f"level-{level}",
             "text": describe_difference(*difference),
             "n": other[place].tally.total,
         }
@@ -185,7 +187,7 @@ def _difference_cells(question: ExplorerQuery) -> dict[tuple[str, str], dict[str
     }
 
 
-def _figure(
+def _make_figure_context(
     request: HttpRequest, experiment: Experiment, question: ExplorerQuery, figure: SurfaceFigure
 ) -> dict[str, Any]:
     stem = reverse("explorer_figure", args=[experiment.slug, figure.name])

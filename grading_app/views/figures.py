@@ -34,31 +34,31 @@ FILES = ("svg", "png", "pdf", "csv")
 def experiment_figures(request: HttpRequest, slug: str) -> HttpResponse:
     """Show every figure in the chosen style, with its files. Every choice is in the address."""
     experiment = visible_experiment(request, slug)
-    source = FigureSource(experiment, request.GET, results.chosen_wave(request, experiment))
+    source = FigureSource(experiment, request.GET, results.get_chosen_wave(request, experiment))
     form = FigureForm(request.GET, source)
     figures = list_figures(source) if form.is_valid() else []
     context = {
         "experiment": experiment,
         "state": get_page_state(experiment),
         "form": form,
-        "figures": [_shown(request, experiment, one) for one in figures],
+        "figures": [_make_figure_context(request, experiment, one) for one in figures],
         "is_waiting": source.is_waiting,
-        "all_pdf": _address(request, experiment, "all", "pdf"),
+        "all_pdf": _get_file_url(request, experiment, "all", "pdf"),
         "summary": reverse("figures_summary", args=[slug]),
     }
     return render(request, "grading_app/figures.html", context)
 
 
-def _shown(request: HttpRequest, experiment: Experiment, figure: PaperFigure) -> dict[str, Any]:
+def _make_figure_context(request: HttpRequest, experiment: Experiment, figure: PaperFigure) -> dict[str, Any]:
     return {
         "figure": figure,
-        "picture": _address(request, experiment, figure.name, "svg"),
-        "files": [(one, _address(request, experiment, figure.name, one)) for one in FILES],
+        "picture": _get_file_url(request, experiment, figure.name, "svg"),
+        "files": [(one, _get_file_url(request, experiment, figure.name, one)) for one in FILES],
         "page": reverse(figure.page, args=[experiment.slug]),
     }
 
 
-def _address(request: HttpRequest, experiment: Experiment, name: str, file_format: str) -> str:
+def _get_file_url(request: HttpRequest, experiment: Experiment, name: str, file_format: str) -> str:
     """Return the address of a file. The parameter `mm` marks a printed figure."""
     query = request.GET.copy()
     query.setdefault("mm", "")
@@ -78,12 +78,12 @@ def figure_file(request: HttpRequest, slug: str, name: str, file_format: str) ->
         shown: HttpResponse = results.experiment_figure(request, slug, name)
         return shown
     experiment = visible_experiment(request, slug)
-    source = FigureSource(experiment, request.GET, results.chosen_wave(request, experiment))
+    source = FigureSource(experiment, request.GET, results.get_chosen_wave(request, experiment))
     form = FigureForm(request.GET, source)
     if not form.is_valid():
         return HttpResponseBadRequest(get_first_error(form), content_type="text/plain; charset=utf-8")
     if (name, file_format) == ("all", "pdf"):
-        return _all_figures(request, experiment)
+        return _stream_all_figures(request, experiment)
     figure = find_figure(source, name) if file_format in FILES else None
     if figure is None:
         raise Http404
@@ -96,7 +96,7 @@ def figure_file(request: HttpRequest, slug: str, name: str, file_format: str) ->
     return HttpResponse(content, content_type=kind, headers=headers)
 
 
-def _all_figures(request: HttpRequest, experiment: Experiment) -> StreamingHttpResponse:
+def _stream_all_figures(request: HttpRequest, experiment: Experiment) -> StreamingHttpResponse:
     """Stream one PDF with every figure from a process of its own, because many figures take long."""
     arguments = ["figures", experiment.slug, "--format", "pdf", "--out", "-", "--query", request.GET.urlencode()]
     response = StreamingHttpResponse(stream_command(arguments), content_type="application/pdf")

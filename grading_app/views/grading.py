@@ -21,10 +21,9 @@ from grading_app.judging import grader_lookup, panels
 from grading_app.judging.judge_plan import JudgingReport, judge
 from grading_app.judging.judging_costs import estimate_judging
 from grading_app.models import Grader, Panel
-from grading_app.reports.frames import dimensions_of, labels_of
-from grading_app.reports.grader_rows import GradeLine, grade_lines, is_moving, tries_of
-from grading_app.reports.pairwise_raters import standings
-from grading_app.reports.rubric_upgrades import Newer, judging_address, newer_versions
+from grading_app.reports.frames import load_condition_labels, load_dimensions
+from grading_app.reports.grader_rows import GraderRow, is_changing, list_grader_rows, list_rubric_tests, list_standings
+from grading_app.reports.rubric_upgrades import RubricUpgrade, find_rubric_upgrades, get_judge_form_url
 from grading_app.rule_form import RuleForm
 from grading_app.statistics.known_coverage import share_note
 from grading_app.tables.grading import AnswerNames, AnswerScoreTable
@@ -43,20 +42,20 @@ POLLED_S = 60  # The page refreshes for this time after a judge's last call, unt
 @readers_only
 def experiment_grading(request: HttpRequest, slug: str) -> HttpResponse:
     experiment = visible_experiment(request, slug)
-    lines = grade_lines(experiment)
+    lines = list_grader_rows(experiment)
     editable = may_edit(request, experiment)
-    newer = newer_versions(experiment, [line.condition for line in lines]) if editable else {}
-    chose = standings(lines)
-    names = AnswerNames(labels_of(experiment), dimensions_of(experiment))
+    newer = find_rubric_upgrades(experiment, [line.condition for line in lines]) if editable else {}
+    chose = list_standings(lines)
+    names = AnswerNames(load_condition_labels(experiment), load_dimensions(experiment))
     is_added_up = any(line.cached.is_under_way for line in lines) or any(one.is_under_way for _, one in chose)
     context = {
         "experiment": experiment,
         "state": find_experiment_state(experiment, Totals.of(experiment.runs.generating())),
-        "lines": [_shown(experiment, line, editable, newer, names) for line in lines],
-        "shares_note": _note_on_shares(lines),
-        "is_live": is_added_up or is_moving((run for line in lines for run in line.runs), POLLED_S),
+        "lines": [_make_row_context(experiment, line, editable, newer, names) for line in lines],
+        "shares_note": _describe_shares(lines),
+        "is_live": is_added_up or is_changing((run for line in lines for run in line.runs), POLLED_S),
         "standings": chose,
-        "tries": tries_of(experiment),
+        "tries": list_rubric_tests(experiment),
         "editable": editable,
         "has_panels": editable and Panel.objects.exists(),
         "panel_form": PanelForm(user=request.user),
@@ -67,13 +66,13 @@ def experiment_grading(request: HttpRequest, slug: str) -> HttpResponse:
     return render(request, f"grading_app/{page}", context)
 
 
-def _note_on_shares(lines: Sequence[GradeLine]) -> str:
+def _describe_shares(lines: Sequence[GraderRow]) -> str:
     shown = [one.estimate for line in lines if not line.is_adjudication for one in line.scores.means if one.estimate]
     return share_note(one.clusters for one in shown if one.is_share and one.low is not None and one.n == one.clusters)
 
 
-def _shown(
-    experiment: Experiment, line: GradeLine, editable: bool, newer: Mapping[int, Newer], names: AnswerNames
+def _make_row_context(
+    experiment: Experiment, line: GraderRow, editable: bool, newer: Mapping[int, RubricUpgrade], names: AnswerNames
 ) -> dict[str, Any]:
     """Return a line with its scores, its links and the buttons of its runs."""
     means = () if line.is_adjudication else line.scores.means
@@ -81,27 +80,27 @@ def _shown(
         "line": line,
         "means": AnswerScoreTable(means, names) if means else None,
         "totals": line.totals,
-        "runs": [(run, _actions(run) if editable else []) for run in line.runs],
-        "again": _again(experiment, line) if editable else "",
+        "runs": [(run, _list_actions(run) if editable else []) for run in line.runs],
+        "again": _get_repeat_url(experiment, line) if editable else "",
         "newer": newer.get(line.condition.pk) if editable else None,
-        "codes": [(code, n, _answers_with(experiment, line, code)) for code, n in line.scores.codes],
-        "splits": _splits(experiment, line),
+        "codes": [(code, n, _get_answers_url(experiment, line, code)) for code, n in line.scores.codes],
+        "splits": _get_disagreements_url(experiment, line),
         "unasked": [(what, n) for what, n in line.scores.noted if what not in FLAGS],
         "flagged": [(what, n) for what, n in line.scores.noted if what in FLAGS],
     }
 
 
-def _actions(run: Any) -> list[Action]:
+def _list_actions(run: Any) -> list[Action]:
     return actions_for([run])
 
 
-def _again(experiment: Experiment, line: GradeLine) -> str:
+def _get_repeat_url(experiment: Experiment, line: GraderRow) -> str:
     if line.condition.grader is None or not line.runs:
         return ""
-    return judging_address(experiment, grader=line.condition.grader.name, force="on")
+    return get_judge_form_url(experiment, grader=line.condition.grader.name, force="on")
 
 
-def _answers_with(experiment: Experiment, line: GradeLine, code: str) -> str:
+def _get_answers_url(experiment: Experiment, line: GraderRow, code: str) -> str:
     """Return the address of the answers with this error code; for pairs, of the calls."""
     if line.in_pairs:
         return f"{reverse('trial_list')}?{urlencode({'run': line.runs[0].pk})}" if line.runs else ""
@@ -109,7 +108,7 @@ def _answers_with(experiment: Experiment, line: GradeLine, code: str) -> str:
     return f"{reverse('trial_list')}?{urlencode(query)}"
 
 
-def _splits(experiment: Experiment, line: GradeLine) -> str:
+def _get_disagreements_url(experiment: Experiment, line: GraderRow) -> str:
     """Return the address of the panel members' disagreements, largest first."""
     members = line.condition.parameters.get("members", []) if line.condition.panel_id else []
     if not members:
@@ -125,7 +124,7 @@ def experiment_judge(request: HttpRequest, slug: str) -> HttpResponse:
     experiment = editable_experiment(request, slug)
     data = request.POST if request.method == "POST" else request.GET
     choice = JudgeForm(data if "grader" in data else None, experiment=experiment, user=request.user)
-    estimate = _estimate(experiment, choice) if choice.is_valid() else None
+    estimate = _estimate_cost(experiment, choice) if choice.is_valid() else None
     form = None
     if estimate is not None:
         sent = request.POST if request.method == "POST" else None
@@ -136,7 +135,7 @@ def experiment_judge(request: HttpRequest, slug: str) -> HttpResponse:
             initial={**choice.cleaned_data, "grader": choice.cleaned_data["grader"].name},
             needs_confirmation=estimate.needs_confirmation(experiment),
         )
-        if sent is not None and form.is_valid() and _asked(request, experiment, form, estimate):
+        if sent is not None and form.is_valid() and _ask_judge(request, experiment, form, estimate):
             return redirect("experiment_grading", experiment.slug)
     context = {"experiment": experiment, "choice": choice, "form": form, "estimate": estimate}
     if estimate is not None:
@@ -145,11 +144,11 @@ def experiment_judge(request: HttpRequest, slug: str) -> HttpResponse:
     return render(request, "grading_app/experiment_judge.html", context)
 
 
-def _estimate(experiment: Experiment, form: JudgeForm) -> Estimate:
+def _estimate_cost(experiment: Experiment, form: JudgeForm) -> Estimate:
     return estimate_judging(experiment, [form.chosen()], form.waves, force=form.cleaned_data["force"])
 
 
-def _asked(request: HttpRequest, experiment: Experiment, form: JudgeForm, estimate: Estimate) -> bool:
+def _ask_judge(request: HttpRequest, experiment: Experiment, form: JudgeForm, estimate: Estimate) -> bool:
     if estimate.problems:
         form.add_error(None, estimate.problems)
         return False
@@ -166,11 +165,11 @@ def _asked(request: HttpRequest, experiment: Experiment, form: JudgeForm, estima
     except PlanError as problem:
         form.add_error(None, problem.problems)
         return False
-    messages.success(request, told(report))
+    messages.success(request, describe_reports(report))
     return True
 
 
-def told(report: Sequence[JudgingReport]) -> str:
+def describe_reports(report: Sequence[JudgingReport]) -> str:
     """Describe what was requested and what was not, in sentences."""
     added, unasked = (sum(getattr(one, name) for one in report) for name in ("added", "unasked"))
     said = [f"{format_count(added)} {'verdict is' if added == 1 else 'verdicts are'} requested."] if added else []

@@ -45,8 +45,8 @@ def text_sets(request: HttpRequest) -> HttpResponse:
 @members_only
 def text_set(request: HttpRequest, name: str, version: int) -> HttpResponse:
     """Show the items of the dataset with their texts. `?only=missing` or `?only=corrected` restricts them."""
-    texts = _visible(request, name, version)
-    page = Paginator(_items(texts, request.GET.get("only", "")), PER_PAGE).get_page(request.GET.get("page"))
+    texts = _get_visible_text_set(request, name, version)
+    page = Paginator(_list_items(texts, request.GET.get("only", "")), PER_PAGE).get_page(request.GET.get("page"))
     items = list(page.object_list)
     said = {row.item_id: row for row in texts.texts.filter(item__in=items).select_related("edited_by")}
     runs = list(Run.objects.filter(condition=texts.written_by)) if texts.written_by_id else []
@@ -61,24 +61,24 @@ def text_set(request: HttpRequest, name: str, version: int) -> HttpResponse:
         "runs": runs,
         "may_edit": request.user.has_perm(EDIT),
         "may_approve": request.user.has_perm(APPROVE) and texts.status == TextSet.Status.DRAFT,
-        "may_judge": texts.status == TextSet.Status.APPROVED and _makes_judges(request.user),
+        "may_judge": texts.status == TextSet.Status.APPROVED and _may_make_judges(request.user),
         "history": list(texts.history[:50]),
         "only": request.GET.get("only", ""),
     }
     return render(request, "grading_app/writing/text_set.html", context)
 
 
-def _makes_judges(user: Any) -> bool:
+def _may_make_judges(user: Any) -> bool:
     return bool(uses_admin(user) and user.has_perm("grading_app.add_grader"))
 
 
-def _visible(request: HttpRequest, name: str, version: int) -> TextSet:
+def _get_visible_text_set(request: HttpRequest, name: str, version: int) -> TextSet:
     visible = TextSet.objects.visible_to(request.user).select_related("dataset", "written_by__model", "created_by")
     found: TextSet = get_object_or_404(visible, name=name, version=version)
     return found
 
 
-def _items(texts: TextSet, only: str) -> Any:
+def _list_items(texts: TextSet, only: str) -> Any:
     items = texts.dataset.items.active().select_related("image").order_by("position", "pk")
     if only == "missing":
         return items.exclude(pk__in=texts.texts.values("item"))
@@ -91,7 +91,7 @@ def _items(texts: TextSet, only: str) -> Any:
 @members_only
 def text_of_item(request: HttpRequest, name: str, version: int, pk: int) -> HttpResponse:
     """Show one item with its text, and correct it. Every correction needs a reason."""
-    texts = _visible(request, name, version)
+    texts = _get_visible_text_set(request, name, version)
     if not request.user.has_perm(EDIT):
         raise Http404
     item: Item = get_object_or_404(texts.dataset.items.active().select_related("image"), pk=pk)
@@ -135,7 +135,7 @@ VERBS: dict[str, tuple[str, Callable[[TextSet, Any, str], str]]] = {
 @require_POST
 @members_only
 def text_set_act(request: HttpRequest, name: str, version: int, verb: str) -> HttpResponse:
-    texts = _visible(request, name, version)
+    texts = _get_visible_text_set(request, name, version)
     permission, act = VERBS.get(verb, ("", None))
     if act is None or not request.user.has_perm(permission):
         raise Http404
@@ -157,7 +157,7 @@ def experiment_write(request: HttpRequest, slug: str) -> HttpResponse:
     experiment = editable_experiment(request, slug)
     data = request.POST if request.method == "POST" else request.GET
     form = WriterForm(data if "template" in data else None, user=request.user, initial={"name": f"{slug}-rubrics"})
-    context: dict[str, Any] = {"experiment": experiment, "form": form, "has_templates": _templates(form)}
+    context: dict[str, Any] = {"experiment": experiment, "form": form, "has_templates": _has_templates(form)}
     if form.is_valid():
         writer = form.writer(experiment)
         n, each = writer.to_do, writer.ceiling
@@ -180,6 +180,6 @@ def experiment_write(request: HttpRequest, slug: str) -> HttpResponse:
     return render(request, "grading_app/writing/experiment_write.html", context)
 
 
-def _templates(form: WriterForm) -> bool:
+def _has_templates(form: WriterForm) -> bool:
     fields: Any = form.fields
     return bool(fields["template"].queryset.exists())

@@ -9,7 +9,7 @@ from django.views.decorators.http import require_safe
 from datasets_app.models import Item
 from evalsite.lib.permissions import readers_only
 from evalsite.lib.text.number_format import format_count
-from grading_app.reports.item_answers import page_of_answers
+from grading_app.reports.item_answers import get_answer_page
 from grading_app.tables.items import ItemAnswerTable
 from runs_app.views.annotations import panel_context
 
@@ -18,7 +18,7 @@ from runs_app.views.annotations import panel_context
 @readers_only
 def item_page(request: HttpRequest, pk: int) -> HttpResponse:
     item: Item = get_object_or_404(Item.objects.visible_to(request.user).select_related("dataset", "image"), pk=pk)
-    page, rows = page_of_answers(item, request.user, request.GET.get("page"))
+    page, rows = get_answer_page(item, request.user, request.GET.get("page"))
     norms = list(item.norms.all())
     context = {
         "item": item,

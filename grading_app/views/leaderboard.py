@@ -19,14 +19,14 @@ from grading_app.analysis.scope import MISSING_WRONG
 from grading_app.models import BlindReading
 from grading_app.reports import cost_figure
 from grading_app.reports.cached_aggregates import Cached
-from grading_app.reports.frames import labels_of
+from grading_app.reports.frames import load_condition_labels
 from grading_app.reports.leaderboard import BoardMeasure, BoardQuery, BoardRow, Leaderboard, get_leaderboard
-from grading_app.reports.leaderboard_tables import BEST_NOTE, baseline_table, board_table
-from grading_app.reports.plot_style import NARROW, WIDE, Theme, svg
+from grading_app.reports.leaderboard_tables import BEST_NOTE, make_baseline_table, make_leaderboard_table
+from grading_app.reports.plot_style import NARROW, WIDE, Theme, render_svg
 from grading_app.reports.result_table import ResultTable
 from grading_app.tables.leaderboard import LeaderboardTable
 from grading_app.views.compare import get_compare_url
-from grading_app.views.result_tables import table_context
+from grading_app.views.result_tables import get_table_context
 from runs_app.models import Experiment, Wave
 from runs_app.views.permissions import visible_experiment
 
@@ -57,7 +57,7 @@ class BoardForm(forms.Form):
         return BoardQuery(experiment, wave, is_wrong, self.cleaned_data["baseline"])
 
 
-def board_context(
+def get_leaderboard_context(
     request: HttpRequest, experiment: Experiment, wave: Wave | None, labels: dict[int, str]
 ) -> tuple[dict[str, Any], list[ResultTable]]:
     """Return the context of `grading_app/partials/leaderboard.html`, and its tables for files."""
@@ -72,24 +72,26 @@ def board_context(
     board = board.with_labels(labels) if board else None
     if board is None or not board.measures:
         return context, []
-    address_of = partial(_compare_with, board, experiment, wave, request.GET.get("unreadable", ""))
+    address_of = partial(_get_compare_url, board, experiment, wave, request.GET.get("unreadable", ""))
     html = LeaderboardTable(board, experiment.slug, address_of)
     RequestConfig(request, paginate=False).configure(html)
-    baselines = [table for one in board.measures if (table := baseline_table(board, one, address_of))]
+    baselines = [table for one in board.measures if (table := make_baseline_table(board, one, address_of))]
     context |= {
         "board": board,
         "board_html": html,
-        "board_table": board_table(board),
+        "board_table": make_leaderboard_table(board),
         "best_note": BEST_NOTE if len(board.rows) > 1 else "",
-        "board_baselines": [table_context(table) for table in baselines],
+        "board_baselines": [get_table_context(table) for table in baselines],
         "cost_figures": [
-            _figure(request, experiment, board, one) for one in board.measures if cost_figure.is_shown(board, one)
+            _make_figure_context(request, experiment, board, one)
+            for one in board.measures
+            if cost_figure.has_costs(board, one)
         ],
     }
     return context, [context["board_table"], *baselines]
 
 
-def _compare_with(
+def _get_compare_url(
     board: Leaderboard, experiment: Experiment, wave: Wave | None, unreadable: str, row: BoardRow, measure: BoardMeasure
 ) -> str:
     """Return the address that compares a condition with the baseline, or else with the highest other one."""
@@ -104,7 +106,9 @@ def _compare_with(
     return get_compare_url(a, b, measure=measure.key, unreadable=unreadable)
 
 
-def _figure(request: HttpRequest, experiment: Experiment, board: Leaderboard, measure: BoardMeasure) -> dict[str, Any]:
+def _make_figure_context(
+    request: HttpRequest, experiment: Experiment, board: Leaderboard, measure: BoardMeasure
+) -> dict[str, Any]:
     stem = reverse("cost_figure", args=[experiment.slug])
     chosen = {name: request.GET[name] for name in ("wave", "unreadable") if request.GET.get(name)}
 
@@ -115,13 +119,13 @@ def _figure(request: HttpRequest, experiment: Experiment, board: Leaderboard, me
         "name": f"cost-{measure.key.replace(':', '-')}",
         "title": f"{cost_figure.TITLE}: {measure.label}",
         "caption": "Points with 95 % intervals.",
-        "alt": cost_figure.alt(board, measure),
+        "alt": cost_figure.write_alt_text(board, measure),
         "address": address(),
         "narrow": address(width="narrow"),
         "light": address(theme="light"),
         "dark": address(theme="dark"),
-        "size": cost_figure.size(WIDE),
-        "narrow_size": cost_figure.size(NARROW),
+        "size": cost_figure.compute_size(WIDE),
+        "narrow_size": cost_figure.compute_size(NARROW),
     }
 
 
@@ -133,18 +137,18 @@ def _figure(request: HttpRequest, experiment: Experiment, board: Leaderboard, me
 @hides_model_names()
 def cost_figure_view(request: HttpRequest, slug: str) -> HttpResponse:
     """Return the figure of a measure against cost as SVG."""
-    from grading_app.views.results import chosen_wave
+    from grading_app.views.results import get_chosen_wave
 
     experiment = visible_experiment(request, slug)
-    wave = chosen_wave(request, experiment)
+    wave = get_chosen_wave(request, experiment)
     theme, width = THEMES.get(request.GET.get("theme", "")), WIDTHS.get(request.GET.get("width", ""))
     query = BoardForm({"unreadable": request.GET.get("unreadable", "")}, {}).query(experiment, wave)
     board = get_leaderboard(query).value if query else None
     blind = BlindReading.objects.hidden_for(request.user).filter(experiment=experiment).first()
     if board is not None and blind is not None:
-        board = board.with_labels(labels_of(experiment, wave, blind.letters()))
+        board = board.with_labels(load_condition_labels(experiment, wave, blind.letters()))
     measures = [one for one in board.measures if one.key == request.GET.get("measure")] if board else []
-    if theme is None or width is None or board is None or not measures or not cost_figure.is_shown(board, measures[0]):
+    if theme is None or width is None or board is None or not measures or not cost_figure.has_costs(board, measures[0]):
         raise Http404
-    picture = svg(lambda: cost_figure.draw(board, measures[0], width), theme)
+    picture = render_svg(lambda: cost_figure.draw_cost_figure(board, measures[0], width), theme)
     return HttpResponse(picture, content_type="image/svg+xml")

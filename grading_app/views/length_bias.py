@@ -15,11 +15,11 @@ from evalsite.lib.permissions import readers_only
 from grading_app.models import GradeCondition
 from grading_app.reports import length_plot
 from grading_app.reports.cached_aggregates import Cached
-from grading_app.reports.frames import condition_labels
-from grading_app.reports.length_bias import LENGTHS, Lengths, Longer
-from grading_app.reports.plot_style import WIDE, svg
+from grading_app.reports.frames import make_condition_labels
+from grading_app.reports.length_bias import LENGTHS, LongerWins, ScoresByLength
+from grading_app.reports.plot_style import WIDE, render_svg
 from grading_app.reports.verdict_aggregates import get_by_condition
-from grading_app.tables.results import behind
+from grading_app.tables.results import make_figure_table
 from grading_app.views.agreement import THEMES, WIDTHS, get_page_state
 from runs_app.models import Experiment
 from runs_app.views.permissions import visible_experiment
@@ -29,8 +29,8 @@ from runs_app.views.permissions import visible_experiment
 @readers_only
 def grading_length(request: HttpRequest, slug: str) -> HttpResponse:
     experiment = visible_experiment(request, slug)
-    conditions = _conditions(experiment)
-    chosen = _chosen(request, conditions)
+    conditions = _list_conditions(experiment)
+    chosen = _get_chosen_condition(request, conditions)
     context: dict[str, Any] = {
         "experiment": experiment,
         "state": get_page_state(experiment),
@@ -39,9 +39,9 @@ def grading_length(request: HttpRequest, slug: str) -> HttpResponse:
         "is_unknown": chosen is None and bool(conditions),
     }
     if chosen is not None:
-        found = _cached(chosen, conditions)
+        found = _get_length_bias(chosen, conditions)
         context |= {"cached": found, "here": request.get_full_path(), "label": chosen.label}
-        context |= _shown(experiment, chosen, found.value) if found.value else {}
+        context |= _make_context(experiment, chosen, found.value) if found.value else {}
     return render(request, "grading_app/grading_length.html", context)
 
 
@@ -52,51 +52,51 @@ def grading_length(request: HttpRequest, slug: str) -> HttpResponse:
 )  # type: ignore[untyped-decorator]
 def grading_length_figure(request: HttpRequest, slug: str) -> HttpResponse:
     experiment = visible_experiment(request, slug)
-    conditions = _conditions(experiment)
-    chosen = _chosen(request, conditions)
+    conditions = _list_conditions(experiment)
+    chosen = _get_chosen_condition(request, conditions)
     theme, width = THEMES.get(request.GET.get("theme", "")), WIDTHS.get(request.GET.get("width", ""))
-    found = _cached(chosen, conditions).value if chosen is not None else None
-    if not isinstance(found, Lengths) or not found.bins or theme is None or width is None:
+    found = _get_length_bias(chosen, conditions).value if chosen is not None else None
+    if not isinstance(found, ScoresByLength) or not found.bins or theme is None or width is None:
         raise Http404
-    labels = _labels(experiment)
-    picture = svg(lambda: length_plot.draw(found, labels, width), theme)
+    labels = _load_labels(experiment)
+    picture = render_svg(lambda: length_plot.draw_length_plot(found, labels, width), theme)
     return HttpResponse(picture, content_type="image/svg+xml")
 
 
-def _conditions(experiment: Experiment) -> list[GradeCondition]:
+def _list_conditions(experiment: Experiment) -> list[GradeCondition]:
     described = experiment.grade_conditions.select_related("grader", "rubric", "panel", "judge_condition")
     return list(described.prefetch_related("panel__graders__rubric").order_by("pk"))
 
 
-def _chosen(request: HttpRequest, conditions: list[GradeCondition]) -> GradeCondition | None:
+def _get_chosen_condition(request: HttpRequest, conditions: list[GradeCondition]) -> GradeCondition | None:
     """Return the condition in the address, or by default the first; None if it does not exist."""
     wanted = request.GET.get("by", "")
     return next((one for one in conditions if wanted in ("", str(one.pk))), None)
 
 
-def _cached(chosen: GradeCondition, conditions: list[GradeCondition]) -> Cached[Lengths | Longer]:
+def _get_length_bias(chosen: GradeCondition, conditions: list[GradeCondition]) -> Cached[ScoresByLength | LongerWins]:
     return get_by_condition(LENGTHS, [chosen], conditions)[chosen.pk]
 
 
-def _labels(experiment: Experiment) -> dict[int, str]:
+def _load_labels(experiment: Experiment) -> dict[int, str]:
     conditions = experiment.conditions.generating().select_related("model", "prompt", "sampler").order_by("pk")
-    return condition_labels(list(conditions))
+    return make_condition_labels(list(conditions))
 
 
-def _shown(experiment: Experiment, chosen: GradeCondition, found: Lengths | Longer) -> dict[str, Any]:
-    if not isinstance(found, Lengths):
+def _make_context(experiment: Experiment, chosen: GradeCondition, found: ScoresByLength | LongerWins) -> dict[str, Any]:
+    if not isinstance(found, ScoresByLength):
         return {"longer": found}
-    return {"lengths": found, **(_figure(experiment, chosen, found) if found.bins else {})}
+    return {"lengths": found, **(_make_figure_context(experiment, chosen, found) if found.bins else {})}
 
 
-def _figure(experiment: Experiment, chosen: GradeCondition, lengths: Lengths) -> dict[str, Any]:
-    stem, labels = reverse("grading_length_figure", args=[experiment.slug]), _labels(experiment)
+def _make_figure_context(experiment: Experiment, chosen: GradeCondition, lengths: ScoresByLength) -> dict[str, Any]:
+    stem, labels = reverse("grading_length_figure", args=[experiment.slug]), _load_labels(experiment)
 
     def address(**more: str) -> str:
         return f"{stem}?{urlencode({'by': str(chosen.pk), **more})}"
 
     return {
         "figure": {"address": address(), "narrow": address(width="narrow"), "width": WIDE,
-                   "height": length_plot.grid_of(lengths, WIDE).height},
-        "table": behind(length_plot.table(lengths, labels)),
+                   "height": length_plot.make_grid(lengths, WIDE).height},
+        "table": make_figure_table(length_plot.make_length_table(lengths, labels)),
     }  # fmt: skip

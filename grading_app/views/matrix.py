@@ -22,10 +22,10 @@ from grading_app.analysis.scope import Scope
 from grading_app.forms.matrix import MatrixForm
 from grading_app.models import Grading
 from grading_app.reports.item_matrix import (
-    Selection,
-    items_per_page,
+    ItemSelection,
+    get_items_per_page,
     load_norms,
-    matrix_table,
+    make_matrix_table,
     select_items,
 )
 from grading_app.reports.matrix_cells import AMOUNTS, load_cells
@@ -33,8 +33,8 @@ from grading_app.reports.stored_scores import get_item_scores
 from grading_app.statistics.item_scores import ItemScores
 from grading_app.tables.matrix import CellStyle
 from grading_app.views.agreement import get_page_state
-from grading_app.views.blind import blind_context
-from grading_app.views.result_tables import requested_file
+from grading_app.views.blind import get_blind_context
+from grading_app.views.result_tables import make_requested_file
 from runs_app.annotations import annotations_of_trials, group_by_item
 from runs_app.models import Annotation, Condition, Trial
 from runs_app.views.permissions import visible_experiment
@@ -50,7 +50,7 @@ OF_CELL = ("measure", "wave", "unreadable", "exclude")
 @hides_model_names()
 def experiment_matrix(request: HttpRequest, slug: str) -> HttpResponse:
     experiment = visible_experiment(request, slug)
-    blind = blind_context(request, experiment)
+    blind = get_blind_context(request, experiment)
     form = MatrixForm(request.GET, experiment, blind["blind"])
     scope = form.scope()
     context = {
@@ -66,10 +66,10 @@ def experiment_matrix(request: HttpRequest, slug: str) -> HttpResponse:
     whole = narrow_scores(scope, cached.value.scores)
     whole = whole.of_conditions([key for key in form.labels if key in whole.conditions])
     found = form.cleaned_data
-    scores = select_items(scope, whole, Selection(found["sort"], found["show"], found["a"], found["b"]))
+    scores = select_items(scope, whole, ItemSelection(found["sort"], found["show"], found["a"], found["b"]))
     if "format" in request.GET:
-        return _file(request, scope, scores, form.labels)
-    context |= _page(request, scope, scores, form)
+        return _make_file(request, scope, scores, form.labels)
+    context |= _make_page_context(request, scope, scores, form)
     context |= {
         "n_items": len(whole.items),
         "needs_both": not scores.is_binary and (found["a"] is None) != (found["b"] is None),
@@ -77,18 +77,18 @@ def experiment_matrix(request: HttpRequest, slug: str) -> HttpResponse:
     return render(request, "grading_app/matrix.html", context)
 
 
-def _file(request: HttpRequest, scope: Scope, scores: ItemScores, labels: dict[int, str]) -> HttpResponse:
-    response = requested_file(request, [matrix_table(scope, scores, labels)], scope.experiment.slug)
+def _make_file(request: HttpRequest, scope: Scope, scores: ItemScores, labels: dict[int, str]) -> HttpResponse:
+    response = make_requested_file(request, [make_matrix_table(scope, scores, labels)], scope.experiment.slug)
     if response is None:
         raise Http404
     return response
 
 
-def _page(request: HttpRequest, scope: Scope, scores: ItemScores, form: MatrixForm) -> dict[str, Any]:
+def _make_page_context(request: HttpRequest, scope: Scope, scores: ItemScores, form: MatrixForm) -> dict[str, Any]:
     """Return one page of rows, in two queries for its items and its cells, and one for norms."""
-    pages = Paginator(range(len(scores.items)), items_per_page(scores))
+    pages = Paginator(range(len(scores.items)), get_items_per_page(scores))
     page = pages.get_page(request.GET.get("page"))
-    of_page = scores.of_items(_between(scores, page.start_index() - 1, page.end_index()))
+    of_page = scores.of_items(_describe_range(scores, page.start_index() - 1, page.end_index()))
     items, conditions = of_page.items.tolist(), of_page.conditions.tolist()
     display = form.cleaned_data["display"]
     cells = load_cells(scope, items, conditions, display if display in AMOUNTS else "")
@@ -97,7 +97,7 @@ def _page(request: HttpRequest, scope: Scope, scores: ItemScores, form: MatrixFo
     flags = Annotation.objects.current().of_experiment(scope.experiment).flags().filter(item__in=items)
     flagged = group_by_item(list(flags))
     style = CellStyle(scope, of_page.is_binary, display)
-    stem, query = reverse("experiment_matrix", args=[scope.experiment.slug]), _query_of_cell(request)
+    stem, query = reverse("experiment_matrix", args=[scope.experiment.slug]), _get_cell_query(request)
     rows = []
     for item, norm in zip(items, norms, strict=True):
         at = [(key, f"{stem}{item}/{key}/{query}", f"{described[item].key}, {form.labels[key]}") for key in conditions]
@@ -116,25 +116,25 @@ def _page(request: HttpRequest, scope: Scope, scores: ItemScores, form: MatrixFo
         "page": page,
         "display": display,
         "is_share": of_page.is_binary,
-        "previous_url": _page_url(request, page.previous_page_number()) if page.has_previous() else "",
-        "next_url": _page_url(request, page.next_page_number()) if page.has_next() else "",
+        "previous_url": _get_page_url(request, page.previous_page_number()) if page.has_previous() else "",
+        "next_url": _get_page_url(request, page.next_page_number()) if page.has_next() else "",
     }
 
 
-def _between(scores: ItemScores, first: int, last: int) -> Any:
+def _describe_range(scores: ItemScores, first: int, last: int) -> Any:
     import numpy as np
 
     positions = np.arange(len(scores.items))
     return (positions >= first) & (positions < last)
 
 
-def _page_url(request: HttpRequest, number: int) -> str:
+def _get_page_url(request: HttpRequest, number: int) -> str:
     query = request.GET.copy()
     query["page"] = str(number)
     return f"?{query.urlencode()}"
 
 
-def _query_of_cell(request: HttpRequest) -> str:
+def _get_cell_query(request: HttpRequest) -> str:
     chosen = [(name, value) for name in OF_CELL for value in request.GET.getlist(name) if value]
     return f"?{urlencode(chosen)}" if chosen else ""
 
@@ -145,14 +145,14 @@ def _query_of_cell(request: HttpRequest) -> str:
 def matrix_cell(request: HttpRequest, slug: str, item: int, condition: int) -> HttpResponse:
     """Show the answers of one cell: as a panel of the matrix for htmx, else as a page."""
     experiment = visible_experiment(request, slug)
-    form = MatrixForm(request.GET, experiment, blind_context(request, experiment)["blind"])
+    form = MatrixForm(request.GET, experiment, get_blind_context(request, experiment)["blind"])
     scope = form.scope()
     if scope is None:
         raise Http404
     conditions = Condition.objects.filter(experiment=experiment, stage=Condition.Stage.GENERATE)
     chosen = get_object_or_404(conditions.select_related("model", "prompt", "sampler"), pk=condition)
     described = get_object_or_404(Item.objects.filter(dataset=experiment.dataset_id).select_related("image"), pk=item)
-    trials = _trials_of_cell(scope, described, chosen)
+    trials = _list_cell_trials(scope, described, chosen)
     annotations = annotations_of_trials(trials)
     context = {
         "experiment": experiment,
@@ -160,8 +160,8 @@ def matrix_cell(request: HttpRequest, slug: str, item: int, condition: int) -> H
         "condition": chosen,
         "label": form.labels.get(chosen.pk, "") if scope.blind else chosen.label,
         "scope": scope,
-        "norm": _norm(scope, described),
-        "answers": _answers(scope, trials[:MOST_ANSWERS], annotations),
+        "norm": _get_norm(scope, described),
+        "answers": _list_answers(scope, trials[:MOST_ANSWERS], annotations),
         "is_cut": len(trials) > MOST_ANSWERS,
         "of_item": [one for one in next(iter(annotations.values()), []) if not one.trial_id],
         "query": request.GET.urlencode(),
@@ -173,7 +173,7 @@ def matrix_cell(request: HttpRequest, slug: str, item: int, condition: int) -> H
     return render(request, "grading_app/matrix_cell.html", {**context, "state": get_page_state(experiment)})
 
 
-def _trials_of_cell(scope: Scope, item: Item, condition: Condition) -> list[Trial]:
+def _list_cell_trials(scope: Scope, item: Item, condition: Condition) -> list[Trial]:
     runs = condition.runs.filter(wave=scope.wave) if scope.wave else condition.runs.all()
     found = Trial.objects.filter(run__in=list(runs.values_list("pk", flat=True)), item=item)
     if scope.measure.dimension:
@@ -182,7 +182,9 @@ def _trials_of_cell(scope: Scope, item: Item, condition: Condition) -> list[Tria
     return list(in_order.defer("raw_response", "reasoning")[: MOST_ANSWERS + 1])
 
 
-def _answers(scope: Scope, trials: list[Trial], annotations: Mapping[int, list[Annotation]]) -> list[dict[str, Any]]:
+def _list_answers(
+    scope: Scope, trials: list[Trial], annotations: Mapping[int, list[Annotation]]
+) -> list[dict[str, Any]]:
     """Return each trial with its annotations and its scores by the measure's grader, in one query."""
     gradings: dict[int, list[Grading]] = {}
     if scope.measure.grader is not None:
@@ -204,7 +206,7 @@ def _answers(scope: Scope, trials: list[Trial], annotations: Mapping[int, list[A
     ]
 
 
-def _norm(scope: Scope, item: Item) -> Norm | None:
+def _get_norm(scope: Scope, item: Item) -> Norm | None:
     if scope.measure.dimension is None or not scope.measure.is_rating:
         return None
     names = scope.experiment.dimensions.filter(pk=scope.measure.dimension).values("name")

@@ -13,21 +13,28 @@ from django.utils.http import urlencode
 from django.views.decorators.http import require_safe
 
 from evalsite.lib.permissions import readers_only
-from grading_app.reports.plot_style import png, svg
+from grading_app.reports.plot_style import render_png, render_svg
 from grading_app.surfaces import heat_figure
-from grading_app.surfaces.board_figure import board_panel, board_width
-from grading_app.surfaces.board_tables import DEFAULT_SORT, FORMULA, RANKS, board_table, compact_table, sort_rows
+from grading_app.surfaces.board_figure import compute_board_width, make_board_panel
+from grading_app.surfaces.board_tables import (
+    DEFAULT_SORT,
+    FORMULA,
+    RANKS,
+    make_board_table,
+    make_compact_table,
+    sort_rows,
+)
 from grading_app.surfaces.model_board import (
     BoardScope,
     BoardState,
     ModelRow,
+    list_parametric_experiments,
     list_scopes,
     load_board,
-    parametric_experiments,
 )
-from grading_app.tables.model_board import list_heads, shown_rows
+from grading_app.tables.model_board import make_heads, make_rows
 from grading_app.views.agreement import THEMES
-from grading_app.views.result_tables import requested_file
+from grading_app.views.result_tables import make_requested_file
 
 FIGURE_TYPES = {"svg": "image/svg+xml", "png": "image/png"}
 MOST_LIMITS = 20
@@ -76,28 +83,28 @@ class ModelBoardForm(forms.Form):
 @readers_only
 def leaderboard(request: HttpRequest) -> HttpResponse:
     """Show the leaderboard over the experiments that the reader may see."""
-    form, scope, state = _load(request)
+    form, scope, state = _load_board_state(request)
     context: dict[str, Any] = {"filter": {"form": form}, "scope": scope}
     if scope is None or state is None:
         return render(request, "grading_app/model_board.html", context)
-    rows, sort = _chosen_rows(form, state)
+    rows, sort = _choose_rows(form, state)
     tasks = state.board.tasks
-    file = requested_file(request, [board_table(tasks, rows), compact_table(tasks, rows)], "leaderboard")
+    file = make_requested_file(request, [make_board_table(tasks, rows), make_compact_table(tasks, rows)], "leaderboard")
     if file is not None:
         return file
     query = {name: str(value) for name, value in request.GET.items() if value and name in form.fields}
     context |= {
         "state": state,
         "tasks": tasks,
-        "heads": list_heads(tasks, sort, query),
-        "rows": shown_rows(tasks, rows),
+        "heads": make_heads(tasks, sort, query),
+        "rows": make_rows(tasks, rows),
         "n_rows": len(state.board.rows),
         "formula": FORMULA,
         "ranks": RANKS,
         "has_incomplete": any(row.incomplete for row in rows),
         "has_others": any(row.others for row in rows),
         "here": request.get_full_path(),
-        "files": _files(query),
+        "files": _list_files(query),
     }
     return render(request, "grading_app/model_board.html", context)
 
@@ -109,24 +116,24 @@ def leaderboard(request: HttpRequest) -> HttpResponse:
 )  # type: ignore[untyped-decorator]
 def leaderboard_figure(request: HttpRequest, file_format: str) -> HttpResponse:
     """Return the leaderboard as SVG or PNG, with the rows and in the order of the address."""
-    form, _, state = _load(request)
+    form, _, state = _load_board_state(request)
     theme = THEMES.get(request.GET.get("theme", ""))
     if state is None or theme is None or file_format not in FIGURE_TYPES or not state.board.rows:
         raise Http404
-    rows, _ = _chosen_rows(form, state)
-    panels, width = [board_panel(state.board.tasks, rows)], board_width(state.board.tasks)
+    rows, _ = _choose_rows(form, state)
+    panels, width = [make_board_panel(state.board.tasks, rows)], compute_board_width(state.board.tasks)
     picture = (
-        png(lambda: heat_figure.draw(panels, width))
+        render_png(lambda: heat_figure.draw_heat_map(panels, width))
         if file_format == "png"
-        else svg(lambda: heat_figure.draw(panels, width), theme)
+        else render_svg(lambda: heat_figure.draw_heat_map(panels, width), theme)
     )
     response = HttpResponse(picture, content_type=FIGURE_TYPES[file_format])
     response["Content-Disposition"] = f'attachment; filename="leaderboard.{file_format}"'
     return response
 
 
-def _load(request: HttpRequest) -> tuple[ModelBoardForm, BoardScope | None, BoardState | None]:
-    experiments = parametric_experiments(request.user)
+def _load_board_state(request: HttpRequest) -> tuple[ModelBoardForm, BoardScope | None, BoardState | None]:
+    experiments = list_parametric_experiments(request.user)
     form = ModelBoardForm(request.GET, list_scopes(experiments))
     scope = form.scope
     if scope is None:
@@ -136,7 +143,7 @@ def _load(request: HttpRequest) -> tuple[ModelBoardForm, BoardScope | None, Boar
     return form, scope, state
 
 
-def _chosen_rows(form: ModelBoardForm, state: BoardState) -> tuple[list[ModelRow], str]:
+def _choose_rows(form: ModelBoardForm, state: BoardState) -> tuple[list[ModelRow], str]:
     """Return the rows of the address in its order. Raise Http404 for an unknown order."""
     sort = form.data.get("sort") or DEFAULT_SORT
     try:
@@ -149,7 +156,7 @@ def _chosen_rows(form: ModelBoardForm, state: BoardState) -> tuple[list[ModelRow
     return [row for row in rows if family in ("", row.family) and (not group or group in row.groups)], sort
 
 
-def _files(query: dict[str, str]) -> list[dict[str, str]]:
+def _list_files(query: dict[str, str]) -> list[dict[str, str]]:
     stem, page = "leaderboard_figure", reverse("leaderboard")
     return [
         {"label": "PNG", "address": f"{reverse(stem, args=['png'])}?{urlencode(query)}"},

@@ -14,11 +14,11 @@ from evalsite.lib.pagination import paginate_table
 from evalsite.lib.permissions import readers_only
 from grading_app.adaptive.audit import told_of
 from grading_app.reports.figures import FIGURES
-from grading_app.reports.frame_cache import fingerprint, kept_frames
+from grading_app.reports.frame_cache import fingerprint_results, get_frames
 from grading_app.reports.frames import Frames
 from grading_app.reports.stored_results import describe_figure
 from grading_app.tables.results import PointTable
-from grading_app.views.results import chosen_wave, shown_figure
+from grading_app.views.results import get_chosen_wave, make_figure_context
 from runs_app.models import Experiment, Point, Wave
 from runs_app.monitoring.point_status import PointLine, compute_savings, describe_rule
 from runs_app.monitoring.progress import Totals, find_experiment_state
@@ -38,10 +38,10 @@ def experiment_points(request: HttpRequest, slug: str) -> HttpResponse:
     """Show all points, or the points of one wave, condition or status in the address."""
     experiment = visible_experiment(request, slug)
     spec = read_adaptive_spec(experiment)
-    wave = chosen_wave(request, experiment)
-    state = fingerprint(experiment, wave)
-    frames = kept_frames(experiment, wave, state)
-    shown = _chosen(request, frames.points)
+    wave = get_chosen_wave(request, experiment)
+    state = fingerprint_results(experiment, wave)
+    frames = get_frames(experiment, wave, state)
+    shown = _filter_lines(request, frames.points)
     table = PointTable(shown, labels=frames.labels)
     paginate_table(request, table, PER_PAGE)
     context = {
@@ -52,22 +52,22 @@ def experiment_points(request: HttpRequest, slug: str) -> HttpResponse:
         "savings": compute_savings(frames.points),
         "rule": describe_rule(spec) if spec else [],
         "is_rated": spec is not None and spec.is_rated,
-        "covered": _covered(spec, frames.points) if spec else None,
-        "covered_tasks": _covered_tasks(spec, frames.points) if spec else [],
+        "covered": _find_coverage(spec, frames.points) if spec else None,
+        "covered_tasks": _find_task_coverage(spec, frames.points) if spec else [],
         "is_simulated": spec is not None and spec.confidence == 0.95 and spec.correction == "mapped",
         "takes_excess": spec is not None and spec.correction == "excess_counts",
         "repeats": experiment.samples > 1,
-        "repeated": _repeated(experiment, spec) if spec else None,
-        "statuses": _statuses(frames.points),
+        "repeated": _find_repeated_coverage(experiment, spec) if spec else None,
+        "statuses": _list_statuses(frames.points),
         "table": table if shown else None,
         "earlier_rule": told_of(experiment),
-        "figure": _figure(experiment, frames, wave, state),
+        "figure": _make_figure_context(experiment, frames, wave, state),
         "export": reverse("experiment_export", args=[slug, "points", "csv"]),
     }
     return render(request, "grading_app/experiment_points.html", context)
 
 
-def _covered(spec: AdaptiveSpec, lines: list[PointLine]) -> Covered | None:
+def _find_coverage(spec: AdaptiveSpec, lines: list[PointLine]) -> Covered | None:
     """Return the coverage of the most similar simulated setting.
 
     For ratings the shortest scale is used, because there the half-width is the largest share of the scale.
@@ -80,13 +80,13 @@ def _covered(spec: AdaptiveSpec, lines: list[PointLine]) -> Covered | None:
     return rating_coverage.find_nearest_coverage(spec.targetci, spec.round, min(lengths)) if lengths else None
 
 
-def _covered_tasks(spec: AdaptiveSpec, lines: list[PointLine]) -> list[tuple[str, Covered]]:
+def _find_task_coverage(spec: AdaptiveSpec, lines: list[PointLine]) -> list[tuple[str, Covered]]:
     """Return the coverage of the rule of each task with settings of its own, if it has a half-width."""
-    found = [(name, _covered(spec.for_task(name), lines)) for name in sorted(spec.tasks)]
+    found = [(name, _find_coverage(spec.for_task(name), lines)) for name in sorted(spec.tasks)]
     return [(name, covered) for name, covered in found if covered]
 
 
-def _repeated(experiment: Experiment, spec: AdaptiveSpec) -> RepeatedCoverage | None:
+def _find_repeated_coverage(experiment: Experiment, spec: AdaptiveSpec) -> RepeatedCoverage | None:
     """Return the coverage of the point with the fewest items, simulated for this design.
 
     Return None if no point repeats an item, or the answers are ratings: items count once there.
@@ -101,7 +101,7 @@ def _repeated(experiment: Experiment, spec: AdaptiveSpec) -> RepeatedCoverage | 
     return find_coverage(RepeatedDesign(items, most, min(spec.round, most), spec.targetci, spec.confidence))
 
 
-def _chosen(request: HttpRequest, lines: list[PointLine]) -> list[PointLine]:
+def _filter_lines(request: HttpRequest, lines: list[PointLine]) -> list[PointLine]:
     """Return the lines of the status and condition in the address. Raise Http404 for an unknown status."""
     status = request.GET.get("status", "")
     if status and status not in Point.Status.values:
@@ -110,13 +110,15 @@ def _chosen(request: HttpRequest, lines: list[PointLine]) -> list[PointLine]:
     return [line for line in lines if status in ("", line.status) and condition in ("", str(line.condition))]
 
 
-def _statuses(lines: list[PointLine]) -> list[dict[str, Any]]:
+def _list_statuses(lines: list[PointLine]) -> list[dict[str, Any]]:
     """Return the statuses that occur, each with its number of points."""
     counts = [(status, sum(line.status == status.value for line in lines)) for status in Point.Status]
     return [{"value": status.value, "label": status.label, "n": n} for status, n in counts if n]
 
 
-def _figure(experiment: Experiment, frames: Frames, wave: Wave | None, state: str) -> dict[str, Any] | None:
+def _make_figure_context(
+    experiment: Experiment, frames: Frames, wave: Wave | None, state: str
+) -> dict[str, Any] | None:
     where = {"state": state[:12]} | ({"wave": str(wave.number)} if wave else {})
     texts = describe_figure(FIGURES["points"], frames)
-    return shown_figure(texts, experiment.slug, where) if texts else None
+    return make_figure_context(texts, experiment.slug, where) if texts else None

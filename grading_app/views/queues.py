@@ -23,7 +23,7 @@ from grading_app.forms.rating import AnswerQueueForm, AssignForm, InviteForm, Qu
 from grading_app.models import RaterAssignment, RatingQueue
 from grading_app.rating import queue_results, queues
 from grading_app.rating.rated_norms import find_outdated_norms, make_norms
-from grading_app.tables.rating import ItemMeansTable, QueueTable, item_rows
+from grading_app.tables.rating import ItemMeansTable, QueueTable, list_item_rows
 from runs_app.views.annotations import annotated_keys
 from runs_app.views.permissions import editable_experiment
 
@@ -53,9 +53,9 @@ def queue_list(request: HttpRequest) -> HttpResponse:
 @require_safe
 @members_only
 def queue_detail(request: HttpRequest, name: str) -> HttpResponse:
-    queue = _visible(request, name)
+    queue = _get_visible_queue(request, name)
     may_change = RatingQueue.objects.editable_by(request.user).filter(pk=queue.pk).exists()
-    items = ItemMeansTable(item_rows(queue))
+    items = ItemMeansTable(list_item_rows(queue))
     paginate_table(request, items, PER_PAGE)
     full, wanted = queue_results.count_complete(queue)
     context = {
@@ -73,9 +73,9 @@ def queue_detail(request: HttpRequest, name: str) -> HttpResponse:
         "history": list(queue.history[:50]),
         "old_norms": find_outdated_norms(queue),
         "conditions": list(queue.conditions.select_related("model", "prompt", "sampler")),
-        "actions": _actions(queue) if may_change else [],
+        "actions": _list_actions(queue) if may_change else [],
         "invite": InviteForm(),
-        "assign": _assign_form(queue) if may_change else None,
+        "assign": _make_assign_form(queue) if may_change else None,
     }
     return render(request, "grading_app/rating/queue_detail.html", context)
 
@@ -83,7 +83,7 @@ def queue_detail(request: HttpRequest, name: str) -> HttpResponse:
 @require_safe
 @members_only
 def queue_export(request: HttpRequest, name: str) -> StreamingHttpResponse:
-    queue = _visible(request, name)
+    queue = _get_visible_queue(request, name)
     response = StreamingHttpResponse(queue_results.csv_lines(queue), content_type="text/csv; charset=utf-8")
     response["Content-Disposition"] = f'attachment; filename="{queue.name}-ratings.csv"'
     return response
@@ -97,7 +97,7 @@ def queue_export(request: HttpRequest, name: str) -> StreamingHttpResponse:
 @hides_model_names()
 def queue_new(request: HttpRequest) -> HttpResponse:
     owner: Any = request.user  # members_only excludes anonymous users.
-    return _form_page(request, RatingQueue(owner=owner), "New queue")
+    return _render_form(request, RatingQueue(owner=owner), "New queue")
 
 
 @require_http_methods(READ_OR_WRITE)
@@ -111,29 +111,29 @@ def queue_of_answers(request: HttpRequest, slug: str) -> HttpResponse:
     )
     if request.method != "POST" and "annotated" in request.GET:  # The list of notes leads here, with its filter.
         queue.only_items = annotated_keys(request, experiment)
-    return _form_page(request, queue, f"Let people rate answers of {experiment}")
+    return _render_form(request, queue, f"Let people rate answers of {experiment}")
 
 
 @require_http_methods(READ_OR_WRITE)
 @members_only
 def queue_edit(request: HttpRequest, name: str) -> HttpResponse:
-    queue = _editable(request, name)
+    queue = _get_editable_queue(request, name)
     if queue.status != RatingQueue.Status.DRAFT:
         raise Http404
-    return _form_page(request, queue, f"Edit {queue}")
+    return _render_form(request, queue, f"Edit {queue}")
 
 
-def _form_page(request: HttpRequest, queue: RatingQueue, heading: str) -> HttpResponse:
+def _render_form(request: HttpRequest, queue: RatingQueue, heading: str) -> HttpResponse:
     form = (AnswerQueueForm if queue.rates_answers else QueueForm)(request.POST or None, instance=queue)
     if request.method == "POST" and form.is_valid():
         return redirect(form.save())
     fetch_choices(form)
-    back = queue.get_absolute_url() if queue.pk else _where_queues_begin(queue)
+    back = queue.get_absolute_url() if queue.pk else _get_start_url(queue)
     context = {"form": form, "heading": heading, "cancel_url": back, "queue": queue}
     return render(request, "grading_app/rating/queue_form.html", context)
 
 
-def _where_queues_begin(queue: RatingQueue) -> str:
+def _get_start_url(queue: RatingQueue) -> str:
     """Return the page with the button of a new queue; for answers, the agreement page."""
     if queue.experiment is None:
         return reverse("rating_queue_list")
@@ -158,7 +158,7 @@ def _delete(queue: RatingQueue, by: Any, reason: str) -> tuple[str, Any]:
     return f"{queue} is deleted.", "rating_queue_list"
 
 
-def _norms(queue: RatingQueue, by: Any, reason: str) -> tuple[str, Any]:
+def _store_norms(queue: RatingQueue, by: Any, reason: str) -> tuple[str, Any]:
     draft = make_norms(queue, by=by, reason=reason)
     return f"{draft} is a new draft whose norms are the means of these ratings.", draft
 
@@ -167,11 +167,11 @@ VERBS: dict[str, Callable[[RatingQueue, Any, str], tuple[str, Any]]] = {
     "open": _open,
     "close": _close,
     "delete": _delete,
-    "norms": _norms,
+    "norms": _store_norms,
 }
 
 
-def _actions(queue: RatingQueue) -> list[dict[str, str]]:
+def _list_actions(queue: RatingQueue) -> list[dict[str, str]]:
     """Return the buttons that apply now, in the format of partials/action.html."""
     frozen = "The design can no longer change after this." if queue.status == "draft" else "Raters can continue."
     offered = {
@@ -197,11 +197,11 @@ def _actions(queue: RatingQueue) -> list[dict[str, str]]:
 @require_POST
 @members_only
 def queue_act(request: HttpRequest, name: str, verb: str) -> HttpResponse:
-    queue = _editable(request, name)
+    queue = _get_editable_queue(request, name)
     if verb not in VERBS:
         raise Http404
     try:
-        text, to = VERBS[verb](queue, request.user, _reason(request))
+        text, to = VERBS[verb](queue, request.user, _read_reason(request))
     except (queues.QueueError, TransitionError, CurationError) as error:
         messages.error(request, str(error))
         return redirect(queue)
@@ -214,17 +214,17 @@ def queue_act(request: HttpRequest, name: str, verb: str) -> HttpResponse:
 @never_cache
 def queue_invite(request: HttpRequest, name: str) -> HttpResponse:
     """Create invitation links and show them once. The database stores only their hashes."""
-    queue, form = _editable(request, name), InviteForm(request.POST)
+    queue, form = _get_editable_queue(request, name), InviteForm(request.POST)
     if not form.is_valid():
         messages.error(request, f"Number of links: {form.errors['count'][0]}")
         return redirect(queue)
-    return _links(request, queue, queues.invite(queue, form.cleaned_data["count"], by=request.user))
+    return _render_links(request, queue, queues.invite(queue, form.cleaned_data["count"], by=request.user))
 
 
 @require_POST
 @members_only
 def queue_assign(request: HttpRequest, name: str) -> HttpResponse:
-    queue = _editable(request, name)
+    queue = _get_editable_queue(request, name)
     form = AssignForm(queue, request.POST)
     if not form.is_valid():
         messages.error(request, "Choose a rater who is not in this queue yet.")
@@ -243,12 +243,12 @@ def queue_assign(request: HttpRequest, name: str) -> HttpResponse:
 @never_cache
 def rater_act(request: HttpRequest, name: str, number: int, verb: str) -> HttpResponse:
     """Release or exclude a rater, or create a new link for one."""
-    queue = _editable(request, name)
+    queue = _get_editable_queue(request, name)
     assignment = get_object_or_404(queue.assignments.select_related("user", "queue"), number=number)
     try:
-        reason = _reason(request)
+        reason = _read_reason(request)
         if verb == "link":
-            return _links(request, queue, [queues.invite_again(assignment, by=request.user)])
+            return _render_links(request, queue, [queues.invite_again(assignment, by=request.user)])
         {"release": queues.release, "exclude": queues.exclude}[verb](assignment, by=request.user, reason=reason)
     except KeyError:
         raise Http404 from None
@@ -257,7 +257,7 @@ def rater_act(request: HttpRequest, name: str, number: int, verb: str) -> HttpRe
     return redirect(queue)
 
 
-def _reason(request: HttpRequest) -> str:
+def _read_reason(request: HttpRequest) -> str:
     """Return the entered reason. Raise QueueError if it is not valid, so that nothing happens without its reason."""
     form = ReasonForm(request.POST)
     if not form.is_valid():
@@ -265,27 +265,27 @@ def _reason(request: HttpRequest) -> str:
     return str(form.cleaned_data["reason"])
 
 
-def _links(request: HttpRequest, queue: RatingQueue, tokens: list[str]) -> HttpResponse:
+def _render_links(request: HttpRequest, queue: RatingQueue, tokens: list[str]) -> HttpResponse:
     links = [request.build_absolute_uri(reverse("rating_join", args=[token])) for token in tokens]
     days = queues.INVITATION_LASTS.days
     return render(request, "grading_app/rating/invited.html", {"queue": queue, "links": links, "days": days})
 
 
-def _assign_form(queue: RatingQueue) -> AssignForm:
+def _make_assign_form(queue: RatingQueue) -> AssignForm:
     form = AssignForm(queue)
     fetch_choices(form)
     return form
 
 
-def _visible(request: HttpRequest, name: str) -> RatingQueue:
-    return _one(RatingQueue.objects.visible_to(request.user), name)
+def _get_visible_queue(request: HttpRequest, name: str) -> RatingQueue:
+    return _get_queue(RatingQueue.objects.visible_to(request.user), name)
 
 
-def _editable(request: HttpRequest, name: str) -> RatingQueue:
-    return _one(RatingQueue.objects.editable_by(request.user), name)
+def _get_editable_queue(request: HttpRequest, name: str) -> RatingQueue:
+    return _get_queue(RatingQueue.objects.editable_by(request.user), name)
 
 
-def _one(queues: Any, name: str) -> RatingQueue:
+def _get_queue(queues: Any, name: str) -> RatingQueue:
     queue: RatingQueue = get_object_or_404(
         queues.select_related("dataset", "owner", "experiment__dataset", "rubric", "text_set"), name=name
     )

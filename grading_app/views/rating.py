@@ -48,14 +48,14 @@ def rating_queue(request: HttpRequest) -> HttpResponse:
     return render(request, "grading_app/rating/mine.html", {"rows": rows, "may_ask": is_member(request.user)})
 
 
-def of_rater(
+def assignment_required(
     view: Callable[[HttpRequest, RaterAssignment], HttpResponse],
 ) -> Callable[[HttpRequest, str], HttpResponse]:
     """Pass the user's own assignment to the view; 404 for any other queue. Show a notice if the queue is closed."""
 
     @wraps(view)
     def wrapped(request: HttpRequest, name: str) -> HttpResponse:
-        assignment = _own(request, name)
+        assignment = _get_own_assignment(request, name)
         if not assignment.queue.is_open:
             context = {"queue": assignment.queue, "progress": session.measure_progress(assignment)}
             return render(request, "grading_app/rating/closed.html", context, status=404)
@@ -64,7 +64,7 @@ def of_rater(
     return wrapped
 
 
-def _own(request: HttpRequest, name: str) -> RaterAssignment:
+def _get_own_assignment(request: HttpRequest, name: str) -> RaterAssignment:
     begun = RaterAssignment.objects.counted().exclude(queue__status=RatingQueue.Status.DRAFT)
     mine = begun.filter(user=request.user.pk)
     return get_object_or_404(
@@ -74,7 +74,7 @@ def _own(request: HttpRequest, name: str) -> RaterAssignment:
 
 @require_safe
 @never_cache
-@of_rater
+@assignment_required
 def rating_item(request: HttpRequest, assignment: RaterAssignment) -> HttpResponse:
     """Show the welcome page, the unit that is due, or the thanks."""
     waiting = session.next_rating(assignment)
@@ -85,10 +85,10 @@ def rating_item(request: HttpRequest, assignment: RaterAssignment) -> HttpRespon
     if waiting is None:
         context["may_undo"] = session.last_given(assignment) is not None
         return render(request, "grading_app/rating/thanks.html", context)
-    return render(request, "grading_app/rating/item.html", {**context, **_shown(waiting)})
+    return render(request, "grading_app/rating/item.html", {**context, **_make_unit_context(waiting)})
 
 
-def _shown(waiting: Rating) -> dict[str, Any]:
+def _make_unit_context(waiting: Rating) -> dict[str, Any]:
     """Return everything that a rater sees of a unit.
 
     An item's text is shown only without an image, because with an image it may be a caption. For an answer, the rater
@@ -98,10 +98,10 @@ def _shown(waiting: Rating) -> dict[str, Any]:
     aspect = find_aspect(waiting, queue)
     return {
         "position": waiting.position,
-        "shown": _signer(waiting).sign(f"{waiting.position}:{time.time():.3f}"),
+        "shown": _make_signer(waiting).sign(f"{waiting.position}:{time.time():.3f}"),
         "has_image": waiting.item.image_id is not None,
         "text": "" if waiting.item.image_id and not waiting.trial_id else waiting.item.input,
-        **_answered(waiting),
+        **_make_answer_context(waiting),
         "practice": waiting.kind == Rating.Kind.PRACTICE,
         "aspect": aspect,
         "keys": end_keys(aspect.points),
@@ -110,7 +110,7 @@ def _shown(waiting: Rating) -> dict[str, Any]:
     }
 
 
-def _answered(waiting: Rating) -> dict[str, Any]:
+def _make_answer_context(waiting: Rating) -> dict[str, Any]:
     """Return the answers, with the question's choices and the material that the rubric shows beside it.
 
     The answers are read separately, without the trial's other columns.
@@ -128,7 +128,7 @@ def _answered(waiting: Rating) -> dict[str, Any]:
 
 
 @require_POST
-@of_rater
+@assignment_required
 def rating_start(request: HttpRequest, assignment: RaterAssignment) -> HttpResponse:
     try:
         if not session.start(assignment):
@@ -139,27 +139,27 @@ def rating_start(request: HttpRequest, assignment: RaterAssignment) -> HttpRespo
 
 
 @require_POST
-@of_rater
+@assignment_required
 def rating_rate(request: HttpRequest, assignment: RaterAssignment) -> HttpResponse:
     try:
-        position, seconds = _place(request, assignment)
-        recorded = session.rate(assignment, position=position, value=_value(request), seconds=seconds)
+        position, seconds = _read_position(request, assignment)
+        recorded = session.rate(assignment, position=position, value=_read_value(request), seconds=seconds)
     except session.RatingError as error:
         messages.error(request, str(error))
     else:
         if not recorded:
-            messages.info(request, _why_not(assignment, position))
+            messages.info(request, _explain_refusal(assignment, position))
     return redirect("rating_item", assignment.queue.name)
 
 
-def _why_not(assignment: RaterAssignment, position: int) -> str:
+def _explain_refusal(assignment: RaterAssignment, position: int) -> str:
     if assignment.ratings.filter(position=position).exists():
         return "You have already rated that one. Here is the next."
     return "That rating was not saved because it is no longer needed. Your earlier ratings are saved."
 
 
 @require_POST
-@of_rater
+@assignment_required
 def rating_undo(request: HttpRequest, assignment: RaterAssignment) -> HttpResponse:
     try:
         session.undo(assignment)
@@ -175,7 +175,7 @@ def rating_image(request: HttpRequest, name: str, position: int) -> FileResponse
 
     Later images are not available. The address holds only the position, and the file's name is hidden.
     """
-    assignment = _own(request, name)
+    assignment = _get_own_assignment(request, name)
     shown = session.reached_rating(assignment, position) if assignment.queue.is_open else None
     if shown is None or shown.item.image is None:
         raise Http404
@@ -209,21 +209,21 @@ def rating_join(request: HttpRequest, token: str) -> HttpResponse:
     return redirect("rating_item", assignment.queue.name)
 
 
-def _signer(where: Rating | RaterAssignment) -> Signer:
+def _make_signer(where: Rating | RaterAssignment) -> Signer:
     rater = where.assignment_id if isinstance(where, Rating) else where.pk
     return Signer(salt=f"rating shown to {rater}")
 
 
-def _place(request: HttpRequest, assignment: RaterAssignment) -> tuple[int, float]:
+def _read_position(request: HttpRequest, assignment: RaterAssignment) -> tuple[int, float]:
     """Return the position that the page showed, and how many seconds ago."""
     try:
-        position, _, since = _signer(assignment).unsign(request.POST.get("shown", "")).partition(":")
+        position, _, since = _make_signer(assignment).unsign(request.POST.get("shown", "")).partition(":")
     except BadSignature:
         raise session.RatingError("The page was incomplete. Please rate this one again.") from None
     return int(position), time.time() - float(since)
 
 
-def _value(request: HttpRequest) -> float:
+def _read_value(request: HttpRequest) -> float:
     """Return a finite number. A decimal comma is accepted, because phone keyboards have it."""
     text = request.POST.get("rating", "")
     try:
@@ -239,11 +239,11 @@ def _value(request: HttpRequest) -> float:
 @never_cache
 def rating_text(request: HttpRequest, name: str, position: int, part: str) -> HttpResponse:
     """Return the full text of a part that is due: the question, or an answer, without its model."""
-    assignment = _own(request, name)
+    assignment = _get_own_assignment(request, name)
     waiting = session.next_rating(assignment) if assignment.queue.is_open and assignment.started_at else None
     if waiting is None or waiting.position != position:
         raise Http404
-    shown = _shown(waiting)
+    shown = _make_unit_context(waiting)
     answers = [answer for _, answer in shown.get("answers", [])]
     parts = {"question": shown["text"], **dict(zip(("first", "second"), answers, strict=False))}
     if not parts.get(part):

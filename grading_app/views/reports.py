@@ -17,7 +17,7 @@ from evalsite.lib.permissions import members_only, readers_only
 from grading_app.forms.reports import ReportForm
 from grading_app.models import ReportChoices, Snapshot
 from grading_app.reports.cached_aggregates import Cached
-from grading_app.reports.plot_style import Theme, themed
+from grading_app.reports.plot_style import Theme, apply_theme
 from grading_app.study_report.build import StoredReport, get_report
 from grading_app.study_report.composition import compose, read_frozen
 from grading_app.study_report.document import Block, Document, FigureBlock, TableBlock
@@ -40,8 +40,8 @@ MOST_FROZEN = 20  # Snapshots on the page.
 def experiment_report(request: HttpRequest, slug: str) -> HttpResponse:
     """Show the report of the present rows, or the one that the snapshot in the address froze."""
     experiment = visible_experiment(request, slug)
-    cached, document = _requested(request, experiment)
-    query = _query(request)
+    cached, document = _get_requested_report(request, experiment)
+    query = _get_figure_query(request)
     context: dict[str, Any] = {
         "experiment": experiment,
         "state": get_page_state(experiment),
@@ -54,17 +54,19 @@ def experiment_report(request: HttpRequest, slug: str) -> HttpResponse:
     }
     if document is not None:
         figures = reverse("report_figure", args=[slug, "NAME"]) + query
-        context["sections"] = page_sections(document, lambda name: figures.replace("NAME", name))
+        context["sections"] = list_page_sections(document, lambda name: figures.replace("NAME", name))
         context["files"] = [(name, reverse("report_file", args=[slug, name]) + query) for name in FILE_TYPES]
     return render(request, "grading_app/report/experiment_report.html", context)
 
 
-def _query(request: HttpRequest) -> str:
+def _get_figure_query(request: HttpRequest) -> str:
     chosen = request.GET.get("snapshot", "")
     return f"?{urlencode({'snapshot': chosen})}" if chosen else ""
 
 
-def _requested(request: HttpRequest, experiment: Experiment) -> tuple[Cached[StoredReport] | None, Document | None]:
+def _get_requested_report(
+    request: HttpRequest, experiment: Experiment
+) -> tuple[Cached[StoredReport] | None, Document | None]:
     """Return the stored report with its document, or the frozen one. Raise Http404 for a snapshot without a report."""
     digest = request.GET.get("snapshot", "")
     if digest:
@@ -73,24 +75,28 @@ def _requested(request: HttpRequest, experiment: Experiment) -> tuple[Cached[Sto
         if frozen is None:
             raise Http404
         return None, frozen
-    return stored_document(experiment)
+    return get_stored_document(experiment)
 
 
-def stored_document(experiment: Experiment) -> tuple[Cached[StoredReport], Document | None]:
+def get_stored_document(experiment: Experiment) -> tuple[Cached[StoredReport], Document | None]:
     """Return the stored report and its document with the author's choices; None before a worker has written it."""
     cached = get_report(experiment)
     return cached, compose(cached.value.document, ReportChoices.of(experiment)) if cached.value else None
 
 
-def page_sections(document: Document, figure_address: Callable[[str], str]) -> list[dict[str, Any]]:
+def list_page_sections(document: Document, figure_address: Callable[[str], str]) -> list[dict[str, Any]]:
     """Return the sections as `grading_app/report/block.html` shows them."""
     return [
-        {"name": one.name, "title": one.title, "blocks": [_shown(block, figure_address) for block in one.blocks]}
+        {
+            "name": one.name,
+            "title": one.title,
+            "blocks": [_make_block_context(block, figure_address) for block in one.blocks],
+        }
         for one in document.sections
     ]
 
 
-def _shown(block: Block, figure_address: Callable[[str], str]) -> dict[str, Any]:
+def _make_block_context(block: Block, figure_address: Callable[[str], str]) -> dict[str, Any]:
     shown: dict[str, Any] = {"kind": block.kind, "block": block}
     if isinstance(block, TableBlock):
         table = block.shown_table
@@ -105,15 +111,15 @@ def _shown(block: Block, figure_address: Callable[[str], str]) -> dict[str, Any]
 def report_figure(request: HttpRequest, slug: str, name: str) -> HttpResponse:
     """Return a figure of the report as SVG: the picture that all its files show."""
     experiment = visible_experiment(request, slug)
-    return figure_response(request, _requested(request, experiment)[1], name)
+    return make_figure_response(request, _get_requested_report(request, experiment)[1], name)
 
 
-def figure_response(request: HttpRequest, document: Document | None, name: str) -> HttpResponse:
+def make_figure_response(request: HttpRequest, document: Document | None, name: str) -> HttpResponse:
     figure = document.find_figure(name) if document else None
     theme = THEMES.get(request.GET.get("theme", ""))
     if figure is None or theme is None:
         raise Http404
-    picture = themed(figure.svg, theme).encode()
+    picture = apply_theme(figure.svg, theme).encode()
     return HttpResponse(picture, content_type="image/svg+xml")
 
 
@@ -122,10 +128,10 @@ def figure_response(request: HttpRequest, document: Document | None, name: str) 
 def report_file(request: HttpRequest, slug: str, file_format: str) -> HttpResponse:
     """Return the report as one HTML file, as PDF, or as a zip. PDF and zip are made in a bounded process."""
     experiment = visible_experiment(request, slug)
-    return file_response(_requested(request, experiment)[1], file_format)
+    return make_file_response(_get_requested_report(request, experiment)[1], file_format)
 
 
-def file_response(document: Document | None, file_format: str) -> HttpResponse:
+def make_file_response(document: Document | None, file_format: str) -> HttpResponse:
     """Return a file of the document. Raise Http404 before there is one, and for another format."""
     if document is None or file_format not in FILE_TYPES:
         raise Http404

@@ -8,15 +8,15 @@ from typing import Any
 from django.http import Http404, HttpRequest, HttpResponse
 
 from grading_app.reports.result_table import CONTENT_TYPES, SUFFIXES, ResultTable
-from grading_app.tables.result_table import html_table
+from grading_app.tables.result_table import make_html_table
 
 
-def table_context(table: ResultTable, order: str = "") -> dict[str, Any]:
+def get_table_context(table: ResultTable, order: str = "") -> dict[str, Any]:
     """Return the context of `grading_app/partials/result_table.html`. order: of a table that can be sorted."""
-    return {"table": table, "html": html_table(table, order)}
+    return {"table": table, "html": make_html_table(table, order)}
 
 
-def requested_file(request: HttpRequest, tables: Iterable[ResultTable], basename: str) -> HttpResponse | None:
+def make_requested_file(request: HttpRequest, tables: Iterable[ResultTable], basename: str) -> HttpResponse | None:
     """Return the table as a file if the address asks for one (`?table=NAME&format=csv`), else None.
 
     Raise Http404 for a table or a format that does not exist.

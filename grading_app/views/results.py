@@ -20,18 +20,18 @@ from grading_app.export.parquet_process import parquet_from_process
 from grading_app.export.wide_tables import NO_PARTICIPANTS, PARTICIPANT_ITEMS, PARTICIPANT_SEED
 from grading_app.models import BlindReading, Rubric, Snapshot, SupersededVerdict
 from grading_app.reports.figures import FIGURES
-from grading_app.reports.frame_cache import fingerprint, kept_frames, kept_picture
-from grading_app.reports.frames import Frames, labels_of
+from grading_app.reports.frame_cache import fingerprint_results, get_figure_svg, get_frames
+from grading_app.reports.frames import Frames, load_condition_labels
 from grading_app.reports.plot_style import NARROW, WIDE, Theme
-from grading_app.reports.score_lines import ScoreLine, score_lines
+from grading_app.reports.score_summaries import ScoreSummary, summarize_scores
 from grading_app.reports.stored_results import FigureTexts, get_results
 from grading_app.rule_form import RuleForm
 from grading_app.scoring.grading import read_rules
 from grading_app.statistics.known_coverage import share_note
-from grading_app.tables.results import AnswerTable, ScoreTable, behind
-from grading_app.views.blind import blind_context
-from grading_app.views.leaderboard import board_context
-from grading_app.views.result_tables import requested_file
+from grading_app.tables.results import AnswerTable, ScoreTable, make_figure_table
+from grading_app.views.blind import get_blind_context
+from grading_app.views.leaderboard import get_leaderboard_context
+from grading_app.views.result_tables import make_requested_file
 from grading_app.views.snapshots import SnapshotForm
 from runs_app.grading_interface import GRADE
 from runs_app.models import Experiment, Wave
@@ -61,12 +61,12 @@ def experiment_results(request: HttpRequest, slug: str) -> HttpResponse:
 def _results_page(request: HttpRequest, experiment: Experiment, rules: RuleForm | None) -> HttpResponse:
     """Render the page. `rules` is None if the user may not change the experiment."""
     slug = experiment.slug
-    wave = chosen_wave(request, experiment)
-    blind = blind_context(request, experiment)
+    wave = get_chosen_wave(request, experiment)
+    blind = get_blind_context(request, experiment)
     reading = blind["blind"]
-    labels = labels_of(experiment, wave, reading.letters() if reading else None)
-    board, tables = board_context(request, experiment, wave, labels)
-    if (file := requested_file(request, tables, f"{slug}-results")) is not None:
+    labels = load_condition_labels(experiment, wave, reading.letters() if reading else None)
+    board, tables = get_leaderboard_context(request, experiment, wave, labels)
+    if (file := make_requested_file(request, tables, f"{slug}-results")) is not None:
         return file
     cached = get_results(experiment, wave, reading)
     context = {
@@ -77,22 +77,22 @@ def _results_page(request: HttpRequest, experiment: Experiment, rules: RuleForm 
         **board,
         **blind,
         "results_cached": cached,
-        "exports": _exports(experiment, wave),
-        "participants": _participants(experiment) if experiment.dimensions.exists() else None,
+        "exports": _list_exports(experiment, wave),
+        "participants": _make_participants_context(experiment) if experiment.dimensions.exists() else None,
         "rule_form": rules,
         "snapshots": list(Snapshot.objects.filter(experiment=experiment)[:SNAPSHOTS]),
         "snapshot_form": SnapshotForm() if rules else None,
     }
     if cached.value is not None:
         frames = cached.value.summary
-        lines = score_lines([*frames.ratings, *frames.grades], frames)
-        state = _state(cached.fingerprint, reading)
+        lines = summarize_scores([*frames.ratings, *frames.grades], frames)
+        state = _get_figure_state(cached.fingerprint, reading)
         where = {"state": state[:12]} | ({"wave": str(wave.number)} if wave else {})
         context |= {
-            "answers": _answers(experiment, frames),
+            "answers": _make_answer_table(experiment, frames),
             "scores": ScoreTable(lines) if lines else None,
-            "scores_note": _note_on(lines),
-            "figures": [shown_figure(texts, slug, where) for texts in cached.value.figures],
+            "scores_note": _describe_intervals(lines),
+            "figures": [make_figure_context(texts, slug, where) for texts in cached.value.figures],
         }
     return render(request, "grading_app/experiment_results.html", context)
 
@@ -105,7 +105,7 @@ def _results_page(request: HttpRequest, experiment: Experiment, rules: RuleForm 
 def experiment_figure(request: HttpRequest, slug: str, name: str) -> HttpResponse:
     """Return a figure as SVG. `theme` is light, dark, or by default the reader's. `width` is narrow, or half a page."""
     experiment = visible_experiment(request, slug)
-    wave = chosen_wave(request, experiment)
+    wave = get_chosen_wave(request, experiment)
     figure, theme = FIGURES.get(name), THEMES.get(request.GET.get("theme", ""))
     width = WIDTHS.get(request.GET.get("width", ""))
     if figure is None or theme is None or width is None:
@@ -114,13 +114,13 @@ def experiment_figure(request: HttpRequest, slug: str, name: str) -> HttpRespons
     cached = get_results(experiment, wave, reading)
     if reading and cached.value is None:
         raise Http404
-    at = cached.fingerprint if cached.value else fingerprint(experiment, wave)
-    state = _state(at, reading)
+    at = cached.fingerprint if cached.value else fingerprint_results(experiment, wave)
+    state = _get_figure_state(at, reading)
 
     def frames() -> Frames:
-        return cached.value.frames if cached.value else kept_frames(experiment, wave, at)
+        return cached.value.frames if cached.value else get_frames(experiment, wave, at)
 
-    picture = kept_picture(figure, frames, state, width, theme)
+    picture = get_figure_svg(figure, frames, state, width, theme)
     if picture is None:
         raise Http404
     kept = "private, max-age=604800, immutable" if request.GET.get("state") == state[:12] else "private, no-store"
@@ -164,12 +164,12 @@ def experiment_export(
     return response
 
 
-def _state(fingerprint: str, reading: BlindReading | None) -> str:
+def _get_figure_state(fingerprint: str, reading: BlindReading | None) -> str:
     """Return the state that pictures show: of the rows, and of the letters of a blind reading."""
     return content_hash([fingerprint, reading.pk]) if reading else fingerprint
 
 
-def _participants(experiment: Experiment) -> dict[str, Any]:
+def _make_participants_context(experiment: Experiment) -> dict[str, Any]:
     """Return the texts and addresses of the form for participant-style data."""
     formats = {"csv": "CSV", "jsonl": "JSON lines", "parquet": "Parquet"}
     return {
@@ -183,7 +183,7 @@ def _participants(experiment: Experiment) -> dict[str, Any]:
     }
 
 
-def chosen_wave(request: HttpRequest, experiment: Experiment) -> Wave | None:
+def get_chosen_wave(request: HttpRequest, experiment: Experiment) -> Wave | None:
     number = request.GET.get("wave", "")
     if not number:
         return None
@@ -193,13 +193,13 @@ def chosen_wave(request: HttpRequest, experiment: Experiment) -> Wave | None:
     return wave
 
 
-def _answers(experiment: Experiment, frames: Frames) -> AnswerTable | None:
+def _make_answer_table(experiment: Experiment, frames: Frames) -> AnswerTable | None:
     if not any(row.done or row.failed for row in frames.outcomes):
         return None
     return AnswerTable(frames.outcomes, slug=experiment.slug, labels=frames.labels, rated=bool(frames.dimensions))
 
 
-def _note_on(lines: list[ScoreLine]) -> str:
+def _describe_intervals(lines: list[ScoreSummary]) -> str:
     """Return a note on how the intervals of this table were made."""
     notes = ["Standard errors are clustered by item."]
     if any(not line.measure.is_share for line in lines):
@@ -215,7 +215,7 @@ def _note_on(lines: list[ScoreLine]) -> str:
     return " ".join(notes)
 
 
-def shown_figure(texts: FigureTexts, slug: str, where: dict[str, str]) -> dict[str, Any]:
+def make_figure_context(texts: FigureTexts, slug: str, where: dict[str, str]) -> dict[str, Any]:
     """Return a figure for the page: the addresses of its picture, its texts and its numbers."""
     address = reverse("experiment_figure", args=[slug, texts.name])
     return {
@@ -223,7 +223,7 @@ def shown_figure(texts: FigureTexts, slug: str, where: dict[str, str]) -> dict[s
         "title": texts.title,
         "caption": texts.caption,
         "alt": texts.alt,
-        "table": behind(texts.table),
+        "table": make_figure_table(texts.table),
         "address": f"{address}?{urlencode(where)}",
         "narrow": f"{address}?{urlencode({**where, 'width': 'narrow'})}",
         "light": f"{address}?{urlencode({**where, 'theme': 'light'})}",
@@ -233,7 +233,7 @@ def shown_figure(texts: FigureTexts, slug: str, where: dict[str, str]) -> dict[s
     }
 
 
-def _exports(experiment: Experiment, wave: Wave | None) -> list[dict[str, str]]:
+def _list_exports(experiment: Experiment, wave: Wave | None) -> list[dict[str, str]]:
     """Return the most requested files. If a wave is chosen, tables with waves are restricted to it."""
     of_wave = f"?{urlencode({'wave': wave.number})}" if wave else ""
     wanted = [

@@ -29,18 +29,18 @@ from grading_app.models import ShareLink
 from grading_app.paper_figures.figure_registry import find_figure, list_figures
 from grading_app.paper_figures.figure_source import FigureSource
 from grading_app.reports.leaderboard import BoardQuery, get_leaderboard
-from grading_app.reports.leaderboard_tables import BEST_NOTE, board_table
-from grading_app.reports.plot_style import WIDE, svg
+from grading_app.reports.leaderboard_tables import BEST_NOTE, make_leaderboard_table
+from grading_app.reports.plot_style import WIDE, render_svg
 from grading_app.study_report.build import get_report
 from grading_app.study_report.files import FILE_TYPES
-from grading_app.tables.result_table import html_table
+from grading_app.tables.result_table import make_html_table
 from grading_app.views.reports import (
     FIGURE_POLICY,
     THEMES,
-    figure_response,
-    file_response,
-    page_sections,
-    stored_document,
+    get_stored_document,
+    list_page_sections,
+    make_figure_response,
+    make_file_response,
 )
 from runs_app.views.permissions import editable_experiment, get_posted_data
 
@@ -86,13 +86,13 @@ def share_link_revoke(request: HttpRequest, slug: str, pk: int) -> HttpResponse:
     return redirect("share_links", slug)
 
 
-def of_link(scope: str) -> Callable[[Public], Public]:
+def link_required(scope: str) -> Callable[[Public], Public]:
     """Pass the usable link of the token to the view if it shows this part; else answer the one 404 of all links."""
 
     def decorate(view: Public) -> Public:
         @wraps(view)
         def wrapped(request: HttpRequest, token: str, **named: Any) -> HttpResponse:
-            link, response = _find(request, token), None
+            link, response = _find_link(request, token), None
             if isinstance(link, HttpResponse):
                 response = link
             elif link is not None and (not scope or link.shows(scope)):
@@ -100,7 +100,7 @@ def of_link(scope: str) -> Callable[[Public], Public]:
                     response = view(request, link, token, **named)
                 except Http404:
                     response = None
-            response = response or _page(request, "gone", {}, status=404)
+            response = response or _render_page(request, "gone", {}, status=404)
             for name, value in HEADERS.items():
                 response[name] = value
             return response
@@ -110,12 +110,12 @@ def of_link(scope: str) -> Callable[[Public], Public]:
     return decorate
 
 
-def _find(request: HttpRequest, token: str) -> ShareLink | HttpResponse | None:
+def _find_link(request: HttpRequest, token: str) -> ShareLink | HttpResponse | None:
     """Return the usable link of the token, None, or 429 for an address with too many wrong tokens."""
     try:
         guess = FailedSignIn.objects.begin({f"shared {get_client_address(request)}": MOST_GUESSES})
     except TooManyFailures as refusal:
-        response = _page(request, "gone", {}, status=429)
+        response = _render_page(request, "gone", {}, status=429)
         response["Retry-After"] = str(refusal.seconds)
         return response
     link = ShareLink.objects.find(token)
@@ -124,79 +124,79 @@ def _find(request: HttpRequest, token: str) -> ShareLink | HttpResponse | None:
     return link
 
 
-@of_link("")
+@link_required("")
 def shared(request: HttpRequest, link: ShareLink, token: str) -> HttpResponse:
     """Open the link: its only part, or a page with all parts of the experiment."""
     if link.scope == ShareLink.Scope.REPORT:
         return redirect("shared_report", token)
     if link.scope == ShareLink.Scope.LEADERBOARD:
         return redirect("shared_leaderboard", token)
-    return _page(request, "experiment", _context(link, token))
+    return _render_page(request, "experiment", _make_context(link, token))
 
 
-def _page(request: HttpRequest, name: str, context: dict[str, Any], status: int = 200) -> HttpResponse:
+def _render_page(request: HttpRequest, name: str, context: dict[str, Any], status: int = 200) -> HttpResponse:
     """Render a public page without the context of a session: it names no user, sets no cookie and has no CSRF token."""
     page = render_to_string(f"grading_app/shared/{name}.html", {**context, "request": request})
     return HttpResponse(page, status=status)
 
 
-def _context(link: ShareLink, token: str, **more: Any) -> dict[str, Any]:
+def _make_context(link: ShareLink, token: str, **more: Any) -> dict[str, Any]:
     whole = link.scope == ShareLink.Scope.EXPERIMENT
     return {"link": link, "experiment": link.experiment, "token": token, "is_whole": whole, **more}
 
 
-@of_link(ShareLink.Scope.REPORT)
+@link_required(ShareLink.Scope.REPORT)
 def shared_report(request: HttpRequest, link: ShareLink, token: str) -> HttpResponse:
-    _, document = stored_document(link.experiment)
-    context = _context(link, token, document=document, formats=list(FILE_TYPES))
+    _, document = get_stored_document(link.experiment)
+    context = _make_context(link, token, document=document, formats=list(FILE_TYPES))
     if document is not None:
         stem = reverse("shared_report_figure", args=[token, "NAME"])
-        context["sections"] = page_sections(document, lambda name: stem.replace("NAME", name))
-    return _page(request, "report", context)
+        context["sections"] = list_page_sections(document, lambda name: stem.replace("NAME", name))
+    return _render_page(request, "report", context)
 
 
-@of_link(ShareLink.Scope.REPORT)
+@link_required(ShareLink.Scope.REPORT)
 @csp_replace(FIGURE_POLICY)  # type: ignore[untyped-decorator]
 def shared_report_figure(request: HttpRequest, link: ShareLink, token: str, name: str) -> HttpResponse:
-    return figure_response(request, stored_document(link.experiment)[1], name)
+    return make_figure_response(request, get_stored_document(link.experiment)[1], name)
 
 
-@of_link(ShareLink.Scope.REPORT)
+@link_required(ShareLink.Scope.REPORT)
 def shared_report_file(request: HttpRequest, link: ShareLink, token: str, file_format: str) -> HttpResponse:
-    return file_response(stored_document(link.experiment)[1], file_format)
+    return make_file_response(get_stored_document(link.experiment)[1], file_format)
 
 
-@of_link(ShareLink.Scope.LEADERBOARD)
+@link_required(ShareLink.Scope.LEADERBOARD)
 def shared_leaderboard(request: HttpRequest, link: ShareLink, token: str) -> HttpResponse:
     board = get_leaderboard(BoardQuery(link.experiment)).value
-    table = board_table(board) if board and board.measures else None
-    context = _context(link, token, table=table, html=html_table(table) if table else None, note=BEST_NOTE)
-    return _page(request, "leaderboard", context)
+    table = make_leaderboard_table(board) if board and board.measures else None
+    context = _make_context(link, token, table=table, html=make_html_table(table) if table else None, note=BEST_NOTE)
+    return _render_page(request, "leaderboard", context)
 
 
-@of_link(ShareLink.Scope.EXPERIMENT)
+@link_required(ShareLink.Scope.EXPERIMENT)
 def shared_design(request: HttpRequest, link: ShareLink, token: str) -> HttpResponse:
     """Show the sections of the report that describe the design. The experiment's file would name endpoints."""
     stored = get_report(link.experiment).value
     document = stored.document if stored else None
     if document is not None:
         document = replace(document, sections=[one for one in document.sections if one.name in DESIGN])
-    context = _context(link, token, document=document, formats=[])
-    context["sections"] = page_sections(document, str) if document else []
-    return _page(request, "report", context)
+    context = _make_context(link, token, document=document, formats=[])
+    context["sections"] = list_page_sections(document, str) if document else []
+    return _render_page(request, "report", context)
 
 
-@of_link(ShareLink.Scope.EXPERIMENT)
+@link_required(ShareLink.Scope.EXPERIMENT)
 def shared_figures(request: HttpRequest, link: ShareLink, token: str) -> HttpResponse:
     figures = list_figures(FigureSource(link.experiment))
-    return _page(request, "figures", _context(link, token, figures=figures))
+    return _render_page(request, "figures", _make_context(link, token, figures=figures))
 
 
-@of_link(ShareLink.Scope.EXPERIMENT)
+@link_required(ShareLink.Scope.EXPERIMENT)
 @csp_replace(FIGURE_POLICY)  # type: ignore[untyped-decorator]
 def shared_figure(request: HttpRequest, link: ShareLink, token: str, name: str) -> HttpResponse:
     figure = find_figure(FigureSource(link.experiment), name)
     theme = THEMES.get(request.GET.get("theme", ""))
     if figure is None or theme is None:
         raise Http404
-    return HttpResponse(svg(lambda: figure.draw(WIDE), theme), content_type="image/svg+xml")
+    return HttpResponse(render_svg(lambda: figure.draw(WIDE), theme), content_type="image/svg+xml")

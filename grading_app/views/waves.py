@@ -9,8 +9,8 @@ from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
 from evalsite.lib.permissions import readers_only
-from grading_app.reports.frame_cache import kept_waves
-from grading_app.reports.waves import WavePair
+from grading_app.reports.frame_cache import get_wave_comparison
+from grading_app.reports.waves import WaveComparison
 from grading_app.statistics.paired import FEW
 from grading_app.tables.waves import WaveOutcomeTable, WaveScoreTable
 from grading_app.views.agreement import get_page_state
@@ -26,59 +26,59 @@ def experiment_waves(request: HttpRequest, slug: str) -> HttpResponse:
     waves = list(experiment.waves.all())
     context: dict[str, Any] = {"experiment": experiment, "state": get_page_state(experiment), "waves": waves}
     if len(waves) > 1:
-        a, b = (_chosen(waves, request.GET.get(side, ""), at) for side, at in (("a", 0), ("b", -1)))
-        context |= {"a": a, "b": b, "sides": _sides(waves, a, b)}
-        context |= _shown(experiment, a, b) if a != b else {}
+        a, b = (_choose_wave(waves, request.GET.get(side, ""), at) for side, at in (("a", 0), ("b", -1)))
+        context |= {"a": a, "b": b, "sides": _list_choices(waves, a, b)}
+        context |= _make_comparison_context(experiment, a, b) if a != b else {}
     return render(request, "grading_app/experiment_waves.html", context)
 
 
-def _chosen(waves: list[Wave], wanted: str, otherwise: int) -> Wave:
+def _choose_wave(waves: list[Wave], wanted: str, otherwise: int) -> Wave:
     if not wanted:
         return waves[otherwise]
-    found = [wave for wave in waves if wanted == name_of(wave)] or [w for w in waves if wanted == str(w.number)]
+    found = [wave for wave in waves if wanted == get_wave_name(wave)] or [w for w in waves if wanted == str(w.number)]
     if not found:
         raise Http404
     return found[0]
 
 
-def name_of(wave: Wave) -> str:
+def get_wave_name(wave: Wave) -> str:
     """Return the wave's name in addresses."""
     return wave.label or str(wave.number)
 
 
-def _sides(waves: list[Wave], a: Wave, b: Wave) -> list[dict[str, Any]]:
+def _list_choices(waves: list[Wave], a: Wave, b: Wave) -> list[dict[str, Any]]:
     """Return both choices for the page, with an address for each wave. The other choice stays."""
     return [
-        {"title": title, "choices": [_choice(wave, one, side, other, other_side) for wave in waves]}
+        {"title": title, "choices": [_make_choice(wave, one, side, other, other_side) for wave in waves]}
         for title, side, one, other_side, other in (("From", "a", a, "b", b), ("To", "b", b, "a", a))
     ]
 
 
-def _choice(wave: Wave, chosen: Wave, side: str, other: Wave, other_side: str) -> dict[str, Any]:
+def _make_choice(wave: Wave, chosen: Wave, side: str, other: Wave, other_side: str) -> dict[str, Any]:
     return {
         "label": str(wave),
         "is_chosen": wave == chosen,
-        "query": {side: name_of(wave), other_side: name_of(other)},
+        "query": {side: get_wave_name(wave), other_side: get_wave_name(other)},
     }
 
 
-def _shown(experiment: Experiment, a: Wave, b: Wave) -> dict[str, Any]:
-    pair = kept_waves(experiment, a, b)
+def _make_comparison_context(experiment: Experiment, a: Wave, b: Wave) -> dict[str, Any]:
+    pair = get_wave_comparison(experiment, a, b)
     return {
         "pair": pair,
-        "scores": WaveScoreTable(pair.lines, str(a), str(b)) if _are_paired(pair) else None,
+        "scores": WaveScoreTable(pair.lines, str(a), str(b)) if _has_pairs(pair) else None,
         "outcomes": WaveOutcomeTable(pair.outcomes, (str(a), str(b))) if pair.outcomes else None,
         "few": FEW,
-        "aside": _aside(experiment),
+        "aside": _list_queues_left_out(experiment),
         "tested": [line for line in pair.lines if line.adjusted is not None],
     }
 
 
-def _aside(experiment: Experiment) -> list[str]:
+def _list_queues_left_out(experiment: Experiment) -> list[str]:
     """Return the queues in which people rated answers on dimensions. These ratings are not scores."""
     on_dimensions = experiment.rating_queues.filter(rubric=None, assignments__ratings__value__isnull=False)
     return list(on_dimensions.order_by("name").values_list("name", flat=True).distinct())
 
 
-def _are_paired(pair: WavePair) -> bool:
+def _has_pairs(pair: WaveComparison) -> bool:
     return any(line.change for line in pair.lines)

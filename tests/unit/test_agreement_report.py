@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from grading_app.comparison.agreement_report import compute_agreement, keep_on_scale
-from grading_app.reports.figures.norms import Panel
-from grading_app.reports.frames import Asked, NormPair
+from grading_app.reports.figures.norms import NormPanel
+from grading_app.reports.frames import NormPair, RatedDimension
 from grading_app.statistics.estimates import Estimate
 from grading_app.statistics.intervals import estimate_mean, sum_clusters
 from grading_app.statistics.intraclass import intraclass_correlation
@@ -71,7 +71,7 @@ def test_an_icc_below_zero_says_what_it_means():
 
 def panel(models, humans):
     pairs = [NormPair(1, 1, str(at), 1, *both) for at, both in enumerate(zip(models, humans, strict=True))]
-    return Panel("small", Asked("Valence", 1, 7), pairs)
+    return NormPanel("small", RatedDimension("Valence", 1, 7), pairs)
 
 
 @pytest.mark.parametrize(

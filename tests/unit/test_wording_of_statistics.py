@@ -4,12 +4,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grading_app.reports.statistic_format import number, per_cent
+from grading_app.reports.statistic_format import format_number, format_share
 
 
 @pytest.mark.parametrize(
     ("said", "text"),
-    [(number(-0.0004, 3), "0.000"), (number(-0.0006, 3), "−0.001"), (number(None), "–"), (per_cent(-1e-9), "0.0 %")],
+    [
+        (format_number(-0.0004, 3), "0.000"),
+        (format_number(-0.0006, 3), "−0.001"),
+        (format_number(None), "–"),
+        (format_share(-1e-9), "0.0 %"),
+    ],
 )
 def test_what_rounds_to_nothing_has_no_sign(said, text):
     assert said == text
@@ -18,4 +23,4 @@ def test_what_rounds_to_nothing_has_no_sign(said, text):
 @pytest.mark.slow
 @given(st.floats(-1e6, 1e6))
 def test_a_number_reads_as_it_rounds(value):
-    assert float(number(value).replace("−", "-")) == pytest.approx(round(value, 2), abs=1e-9)
+    assert float(format_number(value).replace("−", "-")) == pytest.approx(round(value, 2), abs=1e-9)

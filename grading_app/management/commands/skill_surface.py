@@ -9,7 +9,7 @@ from typing import Any
 from datasets_app.models import Dataset
 from evalsite.lib.ops.commands import OutputCommand, refuse_input
 from grading_app.reports.result_table import FORMATS
-from grading_app.reports.surface_recovery import recovery_table, truth_table
+from grading_app.reports.surface_recovery import make_recovery_table, make_truth_table
 from runs_app.models import Experiment
 from runs_app.simulator.config import ConfigError
 from runs_app.simulator.skill_profiles import read_profiles
@@ -32,12 +32,12 @@ class Command(OutputCommand):
         except ConfigError as error:
             refuse_input(str(error))
         if options["dataset"]:
-            table = truth_table(_find_dataset(options["dataset"]), profiles, options["max_tokens"])
+            table = make_truth_table(_find_dataset(options["dataset"]), profiles, options["max_tokens"])
         else:
             experiment = Experiment.objects.filter(slug=options["experiment"]).first()
             if experiment is None:
                 refuse_input(f"there is no experiment {options['experiment']!r}")
-            table = recovery_table(experiment, profiles)
+            table = make_recovery_table(experiment, profiles)
         if not table.rows:
             refuse_input("no case of a parametric task belongs to a model and a task of this profile")
         self.say_file(table.render(options["format"]))

@@ -7,49 +7,51 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from grading_app.reports.figures import share_rows
-from grading_app.reports.figures.kinds import FigureKind, Table
-from grading_app.reports.figures.share_rows import Panel, ShareRow
+from grading_app.reports.figures.kinds import FigureKind, FigureTable
+from grading_app.reports.figures.share_rows import RowPanel, ShareRow
 from grading_app.reports.frames import Frames
-from grading_app.reports.score_lines import ScoreLine, score_lines
-from grading_app.reports.statistic_format import per_cent, per_cent_interval, points
+from grading_app.reports.score_summaries import ScoreSummary, summarize_scores
+from grading_app.reports.statistic_format import format_points, format_share, format_share_interval
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True, slots=True)
-class Accuracies:
+class AccuracyData:
     """The lines of the measures that are shares, by measure."""
 
-    measures: list[tuple[str, list[ScoreLine]]]
+    measures: list[tuple[str, list[ScoreSummary]]]
 
     @property
-    def lines(self) -> list[ScoreLine]:
+    def lines(self) -> list[ScoreSummary]:
         return [line for _, lines in self.measures for line in lines]
 
 
-def frame(frames: Frames) -> Accuracies | None:
-    lines = [line for line in score_lines(frames.grades, frames) if line.measure.is_share and line.mean is not None]
+def select_data(frames: Frames) -> AccuracyData | None:
+    lines = [
+        line for line in summarize_scores(frames.grades, frames) if line.measure.is_share and line.mean is not None
+    ]
     measures = [(measure.label, list(found)) for measure, found in groupby(lines, key=lambda line: line.measure)]
-    return Accuracies(measures) if measures else None
+    return AccuracyData(measures) if measures else None
 
 
-def size(shown: Accuracies, width: int) -> tuple[int, int]:
-    return share_rows.size(_panels(shown), width)
+def compute_size(shown: AccuracyData, width: int) -> tuple[int, int]:
+    return share_rows.compute_size(_make_panels(shown), width)
 
 
-def draw(shown: Accuracies, width: int) -> Figure:
-    return share_rows.draw(_panels(shown), width)
+def draw_figure(shown: AccuracyData, width: int) -> Figure:
+    return share_rows.draw_panels(_make_panels(shown), width)
 
 
-def _panels(shown: Accuracies) -> list[Panel]:
+def _make_panels(shown: AccuracyData) -> list[RowPanel]:
     return [
-        Panel(label, [ShareRow(line.condition, line.mean or 0.0, line.low, line.high) for line in lines])
+        RowPanel(label, [ShareRow(line.condition, line.mean or 0.0, line.low, line.high) for line in lines])
         for label, lines in shown.measures
     ]
 
 
-def table(shown: Accuracies) -> Table:
+def make_table(shown: AccuracyData) -> FigureTable:
     head = ("Measure", "Condition", "n", "Items", "Correct", "95 % interval", "SE by item", "No score")
     rows = [
         (
@@ -57,25 +59,25 @@ def table(shown: Accuracies) -> Table:
             line.condition,
             str(line.n),
             str(line.items),
-            per_cent(line.mean),
-            per_cent_interval(line.low, line.high),
-            points(line.se),
+            format_share(line.mean),
+            format_share_interval(line.low, line.high),
+            format_points(line.se),
             str(line.unread),
         )
         for line in shown.lines
     ]
-    return Table(head, rows, first_number=2)
+    return FigureTable(head, rows, first_number=2)
 
 
-def caption(shown: Accuracies) -> str:
+def write_caption(shown: AccuracyData) -> str:
     text = "Share of right answers among those that could be read, with Wilson's 95 % interval"
     if any(line.n > line.items for line in shown.lines):
         text += ", at the effective number of answers, since several answers to one item go together"
     unread = sum(line.unread for line in shown.lines)
-    return f"{text}. {_unread_text(unread)}"
+    return f"{text}. {_describe_unread(unread)}"
 
 
-def _unread_text(unread: int) -> str:
+def _describe_unread(unread: int) -> str:
     if not unread:
         return "Every answer could be read."
     if unread == 1:
@@ -83,9 +85,11 @@ def _unread_text(unread: int) -> str:
     return f"{unread} answers could not be read and are left out."
 
 
-def alt(shown: Accuracies) -> str:
-    described = [f"{line.condition}: {per_cent(line.mean)} by {line.measure.label}" for line in shown.lines]
+def write_alt_text(shown: AccuracyData) -> str:
+    described = [f"{line.condition}: {format_share(line.mean)} by {line.measure.label}" for line in shown.lines]
     return "Accuracy by condition. " + "; ".join(described[:8])
 
 
-FIGURE = FigureKind("accuracy", "Accuracy", frame, size, draw, table, caption, alt)
+FIGURE = FigureKind(
+    "accuracy", "Accuracy", select_data, compute_size, draw_figure, make_table, write_caption, write_alt_text
+)

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from grading_app.reports import plot_style
-from grading_app.reports.figures.kinds import FigureKind, Table
+from grading_app.reports.figures.kinds import FigureKind, FigureTable
 from grading_app.reports.frames import Frames
-from grading_app.reports.score_lines import ScoreLine, score_lines
-from grading_app.reports.statistic_format import per_cent, per_cent_interval, points
+from grading_app.reports.score_summaries import ScoreSummary, summarize_scores
+from grading_app.reports.statistic_format import format_points, format_share, format_share_interval
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -20,47 +20,49 @@ WORDS = 150  # Maximum pixels for the names of categories.
 
 
 @dataclass(frozen=True, slots=True)
-class Panel:
+class CategoryPanel:
     measure: str
     condition: str
-    lines: dict[str, ScoreLine]
+    lines: dict[str, ScoreSummary]
 
 
 @dataclass(frozen=True, slots=True)
-class ByCategory:
+class CategoryData:
     """The panels and categories. `categories` go from the easiest to the hardest over all conditions.
 
     A panel may lack some categories.
     """
 
-    panels: list[Panel]
+    panels: list[CategoryPanel]
     categories: list[str]
     measures: int
 
     @property
-    def shown(self) -> list[Panel]:
+    def shown(self) -> list[CategoryPanel]:
         return self.panels[:MOST_PANELS]
 
 
-def frame(frames: Frames) -> ByCategory | None:
-    lines = [line for line in score_lines(frames.grades, frames, by_category=True) if line.measure.is_share and line.n]
+def select_data(frames: Frames) -> CategoryData | None:
+    lines = [
+        line for line in summarize_scores(frames.grades, frames, by_category=True) if line.measure.is_share and line.n
+    ]
     categories = sorted({line.category or "" for line in lines})
     if len(categories) < 2:
         return None
-    panels: dict[tuple[str, str], dict[str, ScoreLine]] = {}
+    panels: dict[tuple[str, str], dict[str, ScoreSummary]] = {}
     for line in lines:
         panels.setdefault((line.measure.label, line.condition), {})[line.category or ""] = line
-    ordered = sorted(categories, key=lambda category: -_mean_of(lines, category))
-    made = [Panel(measure, condition, found) for (measure, condition), found in panels.items()]
-    return ByCategory(made, ordered, len({panel.measure for panel in made}))
+    ordered = sorted(categories, key=lambda category: -_compute_mean(lines, category))
+    made = [CategoryPanel(measure, condition, found) for (measure, condition), found in panels.items()]
+    return CategoryData(made, ordered, len({panel.measure for panel in made}))
 
 
-def _mean_of(lines: list[ScoreLine], category: str) -> float:
+def _compute_mean(lines: list[ScoreSummary], category: str) -> float:
     shares = [line.mean for line in lines if (line.category or "") == category and line.mean is not None]
     return sum(shares) / len(shares)
 
 
-def _grid(shown: ByCategory, width: int) -> plot_style.Grid:
+def _make_grid(shown: CategoryData, width: int) -> plot_style.Grid:
     """Return the grid with up to three columns, as many as leave space for the names of the conditions."""
     left = int(min(WORDS, 14 + plot_style.LETTER * max(8, *map(len, shown.categories))))
     name = plot_style.LETTER * max(len(panel.condition) for panel in shown.shown) + 30
@@ -71,30 +73,30 @@ def _grid(shown: ByCategory, width: int) -> plot_style.Grid:
     )
 
 
-def size(shown: ByCategory, width: int) -> tuple[int, int]:
-    return width, _grid(shown, width).height
+def compute_size(shown: CategoryData, width: int) -> tuple[int, int]:
+    return width, _make_grid(shown, width).height
 
 
-def draw(shown: ByCategory, width: int) -> Figure:
-    grid = _grid(shown, width)
+def draw_figure(shown: CategoryData, width: int) -> Figure:
+    grid = _make_grid(shown, width)
     figure, axes = grid.figure()
-    words = [plot_style.shortened(category or "no category", grid.left - 6) for category in shown.categories]
+    words = [plot_style.shorten(category or "no category", grid.left - 6) for category in shown.categories]
     for place, (axis, panel) in enumerate(zip(axes, shown.shown, strict=True)):
-        plot_style.gridlines(axis, "x")
+        plot_style.draw_gridlines(axis, "x")
         found = [(at, panel.lines[name]) for at, name in enumerate(shown.categories) if name in panel.lines]
-        plot_style.interval_rows(axis, [(at, line.mean or 0.0, line.low, line.high) for at, line in found])
+        plot_style.draw_intervals(axis, [(at, line.mean or 0.0, line.low, line.high) for at, line in found])
         axis.set_ylim(-len(words) + 0.4, 0.6)
         axis.set_xlim(0, 1)
         axis.set_xticks([0, 0.5, 1], ["0", "50", "100 %"])
         axis.set_yticks([-at for at in range(len(words))], words if place % grid.columns == 0 else [""] * len(words))
         axis.tick_params(axis="y", labelcolor=plot_style.TEXT)
-        plot_style.head(axis, plot_style.shortened(panel.condition, grid.panel_width))
+        plot_style.write_head(axis, plot_style.shorten(panel.condition, grid.panel_width))
         if shown.measures > 1:
-            plot_style.note(axis, 0, 1, panel.measure, va="bottom", offset=20)
+            plot_style.write_note(axis, 0, 1, panel.measure, va="bottom", offset=20)
     return figure
 
 
-def table(shown: ByCategory) -> Table:
+def make_table(shown: CategoryData) -> FigureTable:
     head = ("Measure", "Condition", "Category", "n", "Items", "Correct", "95 % interval", "SE by item", "No score")
     rows = [
         (
@@ -103,19 +105,19 @@ def table(shown: ByCategory) -> Table:
             category or "no category",
             str(line.n),
             str(line.items),
-            per_cent(line.mean),
-            per_cent_interval(line.low, line.high),
-            points(line.se),
+            format_share(line.mean),
+            format_share_interval(line.low, line.high),
+            format_points(line.se),
             str(line.unread),
         )
         for panel in shown.panels
         for category in shown.categories
         if (line := panel.lines.get(category)) is not None
     ]
-    return Table(head, rows, first_number=3)
+    return FigureTable(head, rows, first_number=3)
 
 
-def caption(shown: ByCategory) -> str:
+def write_caption(shown: CategoryData) -> str:
     text = (
         "Share of right answers in each category, from the easiest to the hardest over all conditions, with 95 % "
         "intervals as above. Categories with few items have wide ones."
@@ -125,10 +127,19 @@ def caption(shown: ByCategory) -> str:
     return text
 
 
-def alt(shown: ByCategory) -> str:
+def write_alt_text(shown: CategoryData) -> str:
     return (
         f"Accuracy in {len(shown.categories)} categories for {len(shown.panels)} conditions; the table has the numbers."
     )
 
 
-FIGURE = FigureKind("categories", "Accuracy by category", frame, size, draw, table, caption, alt)
+FIGURE = FigureKind(
+    "categories",
+    "Accuracy by category",
+    select_data,
+    compute_size,
+    draw_figure,
+    make_table,
+    write_caption,
+    write_alt_text,
+)

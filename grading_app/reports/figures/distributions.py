@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from grading_app.reports import plot_style
-from grading_app.reports.figures.kinds import FigureKind, Table
+from grading_app.reports.figures.kinds import FigureKind, FigureTable
 from grading_app.reports.frames import Frames
-from grading_app.reports.statistic_format import number, per_cent
+from grading_app.reports.statistic_format import format_number, format_share
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -19,7 +19,7 @@ MOST_ROWS = 30
 
 
 @dataclass(frozen=True, slots=True)
-class Panel:
+class RatingPanel:
     condition: str
     dimension: str
     low: int
@@ -40,14 +40,14 @@ class Panel:
 
 
 @dataclass(frozen=True, slots=True)
-class Distributions:
+class DistributionData:
     """Panels by condition, then dimension. Every combination has a panel, also without ratings (n = 0)."""
 
-    panels: list[Panel]
+    panels: list[RatingPanel]
     dimensions: int
 
     @property
-    def shown(self) -> list[Panel]:
+    def shown(self) -> list[RatingPanel]:
         return self.panels[: MOST_ROWS * self.dimensions]
 
     @property
@@ -55,7 +55,7 @@ class Distributions:
         return max(share for panel in self.panels if panel.n for share in panel.shares.values())
 
 
-def frame(frames: Frames) -> Distributions | None:
+def select_data(frames: Frames) -> DistributionData | None:
     if not frames.rating_counts:
         return None
     rated = [key for key in frames.dimensions if any(dimension == key for _, dimension in frames.rating_counts)]
@@ -63,11 +63,11 @@ def frame(frames: Frames) -> Distributions | None:
     for condition, label in frames.labels.items():
         for key in rated:
             asked, counts = frames.dimensions[key], frames.rating_counts.get((condition, key), {})
-            panels.append(Panel(label, asked.title, asked.low, asked.high, counts))
-    return Distributions(panels, len(rated))
+            panels.append(RatingPanel(label, asked.title, asked.low, asked.high, counts))
+    return DistributionData(panels, len(rated))
 
 
-def _grid(shown: Distributions, width: int) -> plot_style.Grid:
+def _make_grid(shown: DistributionData, width: int) -> plot_style.Grid:
     fitting = max(1, width // 150)
     columns = min(fitting, shown.dimensions if shown.dimensions > 1 else 2, len(shown.shown))
     return plot_style.Grid(
@@ -75,12 +75,12 @@ def _grid(shown: Distributions, width: int) -> plot_style.Grid:
     )
 
 
-def size(shown: Distributions, width: int) -> tuple[int, int]:
-    return width, _grid(shown, width).height
+def compute_size(shown: DistributionData, width: int) -> tuple[int, int]:
+    return width, _make_grid(shown, width).height
 
 
-def draw(shown: Distributions, width: int) -> Figure:
-    grid = _grid(shown, width)
+def draw_figure(shown: DistributionData, width: int) -> Figure:
+    grid = _make_grid(shown, width)
     figure, axes = grid.figure()
     for place, (axis, panel) in enumerate(zip(axes, shown.shown, strict=True)):
         _draw_panel(axis, panel, shown.tallest, grid.panel_width)
@@ -89,23 +89,23 @@ def draw(shown: Distributions, width: int) -> Figure:
     return figure
 
 
-def _draw_panel(axis: Axes, panel: Panel, tallest: float, width: float) -> None:
+def _draw_panel(axis: Axes, panel: RatingPanel, tallest: float, width: float) -> None:
     points = range(panel.low, panel.high + 1)
-    plot_style.gridlines(axis, "y")
+    plot_style.draw_gridlines(axis, "y")
     axis.bar(
         points, [panel.shares.get(point, 0) if panel.n else 0 for point in points], width=0.78, color=plot_style.DATA
     )
     axis.set_xlim(panel.low - 0.6, panel.high + 0.6)
     axis.set_ylim(0, tallest * 1.04)
-    axis.set_yticks([0, _round_share(tallest)], ["0", per_cent(_round_share(tallest), 0)])
+    axis.set_yticks([0, _round_share(tallest)], ["0", format_share(_round_share(tallest), 0)])
     few = len(points) <= FEW_POINTS
     axis.set_xticks(list(points) if few else [panel.low, (panel.low + panel.high) // 2, panel.high])
-    plot_style.head(axis, plot_style.shortened(panel.dimension, width), offset=22)
-    plot_style.note(axis, 0, 1, plot_style.shortened(panel.condition, width - 66), va="bottom", offset=7)
+    plot_style.write_head(axis, plot_style.shorten(panel.dimension, width), offset=22)
+    plot_style.write_note(axis, 0, 1, plot_style.shorten(panel.condition, width - 66), va="bottom", offset=7)
     axis.tick_params(axis="x", pad=7)  # Leaves space for the triangle.
     if panel.n:
         axis.plot([panel.mean], [-0.035 * tallest], marker="^", markersize=5, color=plot_style.HUMAN, clip_on=False)
-        plot_style.note(axis, 1, 1, f"mean {number(panel.mean)}", ha="right", va="bottom", offset=7)
+        plot_style.write_note(axis, 1, 1, f"mean {format_number(panel.mean)}", ha="right", va="bottom", offset=7)
 
 
 def _round_share(tallest: float) -> float:
@@ -113,7 +113,7 @@ def _round_share(tallest: float) -> float:
     return next((step for step in (0.8, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.05, 0.02) if step <= tallest), tallest)
 
 
-def table(shown: Distributions) -> Table:
+def make_table(shown: DistributionData) -> FigureTable:
     points = sorted({point for panel in shown.panels for point in range(panel.low, panel.high + 1)})
     head = ("Condition", "Dimension", "n", "Mean", *map(str, points))
     rows = [
@@ -121,28 +121,37 @@ def table(shown: Distributions) -> Table:
             panel.condition,
             panel.dimension,
             str(panel.n),
-            number(panel.mean if panel.n else None),
+            format_number(panel.mean if panel.n else None),
             *(str(panel.counts.get(point, 0)) if panel.low <= point <= panel.high else "" for point in points),
         )
         for panel in shown.panels
     ]
-    return Table(head, rows, first_number=2)
+    return FigureTable(head, rows, first_number=2)
 
 
-def caption(shown: Distributions) -> str:
+def write_caption(shown: DistributionData) -> str:
     text = "Share of the ratings at each point of the scale. The triangle is the mean. Axes are the same in all panels."
     if len(shown.shown) < len(shown.panels):
         text += f" The first {MOST_ROWS} conditions are drawn; the table has all."
     return text
 
 
-def alt(shown: Distributions) -> str:
+def write_alt_text(shown: DistributionData) -> str:
     described = [
-        f"{panel.condition}, {panel.dimension}: mean {number(panel.mean)} of {panel.n} ratings"
+        f"{panel.condition}, {panel.dimension}: mean {format_number(panel.mean)} of {panel.n} ratings"
         for panel in shown.shown[:6]
         if panel.n
     ]
     return "Histograms of ratings. " + "; ".join(described)
 
 
-FIGURE = FigureKind("ratings", "Distribution of ratings", frame, size, draw, table, caption, alt)
+FIGURE = FigureKind(
+    "ratings",
+    "Distribution of ratings",
+    select_data,
+    compute_size,
+    draw_figure,
+    make_table,
+    write_caption,
+    write_alt_text,
+)

@@ -1,4 +1,4 @@
-"""The parts of a figure: a picture, its table, its caption and its alternative text, all from one frame."""
+"""The parts of a figure: a picture, its table, its caption and its alternative text, all from the same data."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from grading_app.reports.frames import Frames
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-Frame = TypeVar("Frame")
+DataT = TypeVar("DataT")
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class FigureTable:
     """The numbers that a figure shows, as text. Columns from `first_number` on are numbers."""
 
     head: tuple[str, ...]
@@ -24,20 +24,20 @@ class Table:
 
 
 @dataclass(frozen=True)
-class FigureKind(Generic[Frame]):
-    """One kind of figure. `frame` selects its data; it returns None if the experiment has no data for it.
+class FigureKind(Generic[DataT]):
+    """One kind of figure. `select_data` returns its data, or None if the experiment has no data for it.
 
-    `size(frame, width)` and `draw(frame, width)` agree on width and height in CSS pixels.
+    `size(data, width)` and `draw(data, width)` agree on width and height in CSS pixels.
     """
 
     name: str
     title: str
-    frame: Callable[[Frames], Frame | None]
-    size: Callable[[Frame, int], tuple[int, int]]
-    draw: Callable[[Frame, int], Figure]
-    table: Callable[[Frame], Table]
-    caption: Callable[[Frame], str]
-    alt: Callable[[Frame], str]
+    select_data: Callable[[Frames], DataT | None]
+    size: Callable[[DataT, int], tuple[int, int]]
+    draw: Callable[[DataT, int], Figure]
+    table: Callable[[DataT], FigureTable]
+    caption: Callable[[DataT], str]
+    alt: Callable[[DataT], str]
 
 
 AnyFigure = FigureKind[Any]

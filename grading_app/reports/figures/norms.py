@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from grading_app.reports import plot_style
-from grading_app.reports.figures.kinds import FigureKind, Table
-from grading_app.reports.frames import Asked, Frames, NormPair
-from grading_app.reports.statistic_format import coefficient, number
+from grading_app.reports.figures.kinds import FigureKind, FigureTable
+from grading_app.reports.frames import Frames, NormPair, RatedDimension
+from grading_app.reports.statistic_format import format_coefficient, format_number
 from grading_app.statistics.correlation import Correlation, pearson
 from grading_app.statistics.known_coverage import skewed_note
 
@@ -23,9 +23,9 @@ TOO_FEW = "too few items"
 
 
 @dataclass(frozen=True, slots=True)
-class Panel:
+class NormPanel:
     condition: str
-    asked: Asked
+    asked: RatedDimension
     pairs: list[NormPair]
 
     @property
@@ -40,8 +40,9 @@ class Panel:
         if found is None:
             return "r undefined: no variance"
         if found.low is None:
-            return f"r = {coefficient(found.r)}, n = {found.n}, {TOO_FEW} for an interval"
-        return f"r = {coefficient(found.r)} [{coefficient(found.low)}, {coefficient(found.high)}], n = {found.n}"
+            return f"r = {format_coefficient(found.r)}, n = {found.n}, {TOO_FEW} for an interval"
+        low, high = format_coefficient(found.low), format_coefficient(found.high)
+        return f"r = {format_coefficient(found.r)} [{low}, {high}], n = {found.n}"
 
     @property
     def is_skewed(self) -> bool:
@@ -55,29 +56,29 @@ class Panel:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
-    panels: list[Panel]
+class NormData:
+    panels: list[NormPanel]
     dimensions: int
 
     @property
-    def shown(self) -> list[Panel]:
+    def shown(self) -> list[NormPanel]:
         return self.panels[:MOST_PANELS]
 
 
-def frame(frames: Frames) -> Comparison | None:
+def select_data(frames: Frames) -> NormData | None:
     pairs: dict[tuple[int, int], list[NormPair]] = {}
     for pair in frames.norm_pairs:
         pairs.setdefault((pair.condition, pair.dimension), []).append(pair)
     panels = [
-        Panel(label, asked, pairs[condition, dimension])
+        NormPanel(label, asked, pairs[condition, dimension])
         for condition, label in frames.labels.items()
         for dimension, asked in frames.dimensions.items()
         if (condition, dimension) in pairs
     ]
-    return Comparison(panels, len({dimension for _, dimension in pairs})) if panels else None
+    return NormData(panels, len({dimension for _, dimension in pairs})) if panels else None
 
 
-def _grid(shown: Comparison, width: int) -> plot_style.Grid:
+def _make_grid(shown: NormData, width: int) -> plot_style.Grid:
     most = 3 if width >= plot_style.WIDE else 1
     if most > 2 and len(shown.shown) % most == 1:
         most -= 1  # Two rows of two look better than a single panel in the last row.
@@ -90,13 +91,13 @@ def _grid(shown: Comparison, width: int) -> plot_style.Grid:
     )
 
 
-def size(shown: Comparison, width: int) -> tuple[int, int]:
-    grid = _grid(shown, width)
+def compute_size(shown: NormData, width: int) -> tuple[int, int]:
+    grid = _make_grid(shown, width)
     return grid.width, grid.height
 
 
-def draw(shown: Comparison, width: int) -> Figure:
-    grid = _grid(shown, width)
+def draw_figure(shown: NormData, width: int) -> Figure:
+    grid = _make_grid(shown, width)
     figure, axes = grid.figure()
     for place, (axis, panel) in enumerate(zip(axes, shown.shown, strict=True)):
         _draw_panel(axis, panel, grid.panel_width)
@@ -107,7 +108,7 @@ def draw(shown: Comparison, width: int) -> Figure:
     return figure
 
 
-def _draw_panel(axis: Axes, panel: Panel, width: float) -> None:
+def _draw_panel(axis: Axes, panel: NormPanel, width: float) -> None:
     low, high = panel.asked.low, panel.asked.high
     axis.plot([low, high], [low, high], color=plot_style.RULE, linewidth=plot_style.PIXEL, dashes=(4, 4), zorder=1)
     axis.plot(
@@ -130,32 +131,32 @@ def _draw_panel(axis: Axes, panel: Panel, width: float) -> None:
     axis.set_xticks(ticks)
     axis.set_yticks(ticks)
     axis.spines["left"].set(visible=True, color=plot_style.RULE, linewidth=plot_style.PIXEL)
-    plot_style.head(axis, plot_style.shortened(panel.asked.title, width), offset=33)
-    plot_style.note(axis, 0, 1, plot_style.shortened(panel.condition, width), va="bottom", offset=19)
-    plot_style.note(axis, 0, 1, panel.r_text, va="bottom", offset=5, color=plot_style.TEXT)
+    plot_style.write_head(axis, plot_style.shorten(panel.asked.title, width), offset=33)
+    plot_style.write_note(axis, 0, 1, plot_style.shorten(panel.condition, width), va="bottom", offset=19)
+    plot_style.write_note(axis, 0, 1, panel.r_text, va="bottom", offset=5, color=plot_style.TEXT)
 
 
-def table(shown: Comparison) -> Table:
+def make_table(shown: NormData) -> FigureTable:
     head = ("Condition", "Dimension", "Items", "r", "95 % interval", "Mean difference")
-    rows = [_row(panel, panel.correlation) for panel in shown.panels]
-    return Table(head, rows, first_number=2)
+    rows = [_make_row(panel, panel.correlation) for panel in shown.panels]
+    return FigureTable(head, rows, first_number=2)
 
 
-def _row(panel: Panel, found: Correlation | None) -> tuple[str, ...]:
+def _make_row(panel: NormPanel, found: Correlation | None) -> tuple[str, ...]:
     few = len(panel.pairs) < FEWEST
     low, high = (found.low, found.high) if found else (None, None)
-    ends = f"{coefficient(low)} to {coefficient(high)}{' (skewed)' if panel.is_skewed else ''}"
+    ends = f"{format_coefficient(low)} to {format_coefficient(high)}{' (skewed)' if panel.is_skewed else ''}"
     return (
         panel.condition,
         panel.asked.title,
         str(len(panel.pairs)),
-        TOO_FEW if few else coefficient(found.r if found else None),
-        ends if low is not None else TOO_FEW if few or found else number(None),
-        number(panel.mean_difference),
+        TOO_FEW if few else format_coefficient(found.r if found else None),
+        ends if low is not None else TOO_FEW if few or found else format_number(None),
+        format_number(panel.mean_difference),
     )
 
 
-def caption(shown: Comparison) -> str:
+def write_caption(shown: NormData) -> str:
     text = (
         "Each point is an item: the mean of its ratings by the model over the mean of people. On the dashed line both "
         "agree. Pearson's r over items with Fisher's 95 % interval; it tells of order, not of level."
@@ -167,9 +168,11 @@ def caption(shown: Comparison) -> str:
     return text
 
 
-def alt(shown: Comparison) -> str:
+def write_alt_text(shown: NormData) -> str:
     described = [f"{panel.condition}, {panel.asked.title}: {panel.r_text}" for panel in shown.shown]
     return "Scatter plots of model means over human means. " + "; ".join(described[:6])
 
 
-FIGURE = FigureKind("norms", "Model and human means", frame, size, draw, table, caption, alt)
+FIGURE = FigureKind(
+    "norms", "Model and human means", select_data, compute_size, draw_figure, make_table, write_caption, write_alt_text
+)

@@ -7,10 +7,16 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from grading_app.reports.figures import share_rows
-from grading_app.reports.figures.kinds import FigureKind, Table
-from grading_app.reports.figures.share_rows import Panel, ShareRow
+from grading_app.reports.figures.kinds import FigureKind, FigureTable
+from grading_app.reports.figures.share_rows import RowPanel, ShareRow
 from grading_app.reports.frames import Frames
-from grading_app.reports.statistic_format import interval, number, per_cent, per_cent_interval, points
+from grading_app.reports.statistic_format import (
+    format_interval,
+    format_number,
+    format_points,
+    format_share,
+    format_share_interval,
+)
 from runs_app.monitoring.point_status import PointLine
 
 if TYPE_CHECKING:
@@ -20,7 +26,7 @@ MOST_ROWS = 80  # More rows need a table, not a picture.
 
 
 @dataclass(frozen=True, slots=True)
-class Points:
+class PointData:
     """The lines with an accuracy or a mean, by condition, wave and scale."""
 
     groups: list[tuple[str, list[PointLine]]]
@@ -34,8 +40,8 @@ class Points:
         return [line for _, lines in self.groups for line in lines]
 
 
-def frame(frames: Frames) -> Points | None:
-    lines = [line for line in frames.points if _value(line) is not None]
+def select_data(frames: Frames) -> PointData | None:
+    lines = [line for line in frames.points if _get_value(line) is not None]
     if not lines or len(lines) > MOST_ROWS:
         return None
     several = len({line.wave for line in lines}) > 1
@@ -43,33 +49,37 @@ def frame(frames: Frames) -> Points | None:
         (f"{frames.labels[condition]}, {wave}" if several else frames.labels[condition], list(found))
         for (condition, wave, _), found in groupby(lines, key=lambda line: (line.condition, line.wave, line.scale))
     ]
-    return Points(groups)
+    return PointData(groups)
 
 
-def _value(line: PointLine) -> float | None:
+def _get_value(line: PointLine) -> float | None:
     return line.accuracy if line.scale is None else line.mean
 
 
-def size(shown: Points, width: int) -> tuple[int, int]:
-    return share_rows.size(_panels(shown), width)
+def compute_size(shown: PointData, width: int) -> tuple[int, int]:
+    return share_rows.compute_size(_make_panels(shown), width)
 
 
-def draw(shown: Points, width: int) -> Figure:
-    return share_rows.draw(_panels(shown), width)
+def draw_figure(shown: PointData, width: int) -> Figure:
+    return share_rows.draw_panels(_make_panels(shown), width)
 
 
-def _panels(shown: Points) -> list[Panel]:
+def _make_panels(shown: PointData) -> list[RowPanel]:
     return [
-        Panel(title, [ShareRow(line.label, _value(line) or 0.0, line.low, line.high) for line in lines], lines[0].scale)
+        RowPanel(
+            title,
+            [ShareRow(line.label, _get_value(line) or 0.0, line.low, line.high) for line in lines],
+            lines[0].scale,
+        )
         for title, lines in shown.groups
     ]
 
 
-def table(shown: Points) -> Table:
-    return _table_of_means(shown) if shown.are_rated else _table_of_shares(shown)
+def make_table(shown: PointData) -> FigureTable:
+    return _make_mean_table(shown) if shown.are_rated else _make_share_table(shown)
 
 
-def _table_of_means(shown: Points) -> Table:
+def _make_mean_table(shown: PointData) -> FigureTable:
     head = ("Condition", "Point", "Status", "Items", "n", "Mean", "Interval", "Half-width", "Rounds")
     rows = [
         (
@@ -78,18 +88,18 @@ def _table_of_means(shown: Points) -> Table:
             line.status_label,
             str(line.rated_items),
             str(line.scored),
-            number(line.mean),
-            interval(line.low, line.high),
-            number(line.half_width),
+            format_number(line.mean),
+            format_interval(line.low, line.high),
+            format_number(line.half_width),
             str(line.rounds),
         )
         for title, lines in shown.groups
         for line in lines
     ]
-    return Table(head, rows, first_number=3)
+    return FigureTable(head, rows, first_number=3)
 
 
-def _table_of_shares(shown: Points) -> Table:
+def _make_share_table(shown: PointData) -> FigureTable:
     beyond = ("Beyond guessing",) if any(line.guesses for line in shown.lines) else ()
     head = ("Condition", "Point", "Status", "n", "Correct", *beyond, "Interval", "Half-width", "Rounds")
     rows = [
@@ -98,19 +108,19 @@ def _table_of_shares(shown: Points) -> Table:
             line.label,
             line.status_label,
             str(line.scored),
-            per_cent(line.right),
-            *(per_cent(line.accuracy) for _ in beyond),
-            "below guessing" if line.is_below_guessing else per_cent_interval(line.low, line.high),
-            points(line.half_width),
+            format_share(line.right),
+            *(format_share(line.accuracy) for _ in beyond),
+            "below guessing" if line.is_below_guessing else format_share_interval(line.low, line.high),
+            format_points(line.half_width),
             str(line.rounds),
         )
         for title, lines in shown.groups
         for line in lines
     ]
-    return Table(head, rows, first_number=3)
+    return FigureTable(head, rows, first_number=3)
 
 
-def caption(shown: Points) -> str:
+def write_caption(shown: PointData) -> str:
     known = "Mean rating" if shown.are_rated else "Share of right answers"
     text = f"{known} at each point, with the interval at its last decision"
     if any(line.guesses for line in shown.lines):
@@ -121,11 +131,13 @@ def caption(shown: Points) -> str:
     )
 
 
-def alt(shown: Points) -> str:
-    values = [(number(line.mean) if line.scale else per_cent(line.accuracy)) for line in shown.lines]
+def write_alt_text(shown: PointData) -> str:
+    values = [(format_number(line.mean) if line.scale else format_share(line.accuracy)) for line in shown.lines]
     names = [f"{title}, {line.label}" for title, lines in shown.groups for line in lines]
     described = [f"{name}: {value}" for name, value in zip(names, values, strict=True)]
     return ("Mean rating" if shown.are_rated else "Accuracy") + " by point. " + "; ".join(described[:8])
 
 
-FIGURE = FigureKind("points", "Points", frame, size, draw, table, caption, alt)
+FIGURE = FigureKind(
+    "points", "Points", select_data, compute_size, draw_figure, make_table, write_caption, write_alt_text
+)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from grading_app.reports import plot_style
-from grading_app.reports.statistic_format import number, per_cent
+from grading_app.reports.statistic_format import format_number, format_share
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -28,7 +28,7 @@ class ShareRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Panel:
+class RowPanel:
     """A group of rows with a title. `scale` is None for shares; for means it has the ends of their scale."""
 
     title: str
@@ -47,10 +47,10 @@ class Panel:
         steps = (digit * 10**power for power in range(10) for digit in (1, 2, 5))
         step = next(step for step in steps if (high - low) / step <= MOST_TICKS)
         points = [float(point) for point in range(-(-low // step) * step, high + 1, step)]
-        return points, [number(point, 0) for point in points]
+        return points, [format_number(point, 0) for point in points]
 
     def text(self, value: float) -> str:
-        return per_cent(value) if self.scale is None else number(value)
+        return format_share(value) if self.scale is None else format_number(value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class Layout:
     row: int
 
     @classmethod
-    def of(cls, panels: Sequence[Panel], width: int) -> Layout:
+    def of(cls, panels: Sequence[RowPanel], width: int) -> Layout:
         beside = 16 + int(plot_style.LETTER * max(len(row.name) for panel in panels for row in panel.rows))
         return cls(width, beside, 26) if beside <= 0.4 * width else cls(width, 12, 42)
 
@@ -74,40 +74,40 @@ class Layout:
     def axis_width(self) -> int:
         return self.width - self.left - 74
 
-    def height(self, panel: Panel) -> int:
+    def height(self, panel: RowPanel) -> int:
         return self.row * len(panel.rows) + 66
 
 
-def size(panels: Sequence[Panel], width: int) -> tuple[int, int]:
+def compute_size(panels: Sequence[RowPanel], width: int) -> tuple[int, int]:
     layout = Layout.of(panels, width)
     return width, sum(layout.height(panel) for panel in panels)
 
 
-def draw(panels: Sequence[Panel], width: int) -> Figure:
-    layout, (_, height) = Layout.of(panels, width), size(panels, width)
-    figure = plot_style.new_figure(width, height)
+def draw_panels(panels: Sequence[RowPanel], width: int) -> Figure:
+    layout, (_, height) = Layout.of(panels, width), compute_size(panels, width)
+    figure = plot_style.make_figure(width, height)
     top = 0
     for panel in panels:
         tall = layout.row * len(panel.rows)
         box = (layout.left / width, 1 - (top + 30 + tall) / height, layout.axis_width / width, tall / height)
-        axis = plot_style.plain_axes(figure.add_axes(box))
-        plot_style.head(axis, plot_style.shortened(panel.title, width - 24), left=layout.left - 12, offset=8)
+        axis = plot_style.style_axes(figure.add_axes(box))
+        plot_style.write_head(axis, plot_style.shorten(panel.title, width - 24), left=layout.left - 12, offset=8)
         _draw_rows(axis, panel, layout)
         top += layout.height(panel)
     return figure
 
 
-def _draw_rows(axis: Axes, panel: Panel, layout: Layout) -> None:
+def _draw_rows(axis: Axes, panel: RowPanel, layout: Layout) -> None:
     rows, (first, last) = panel.rows, panel.ends
-    plot_style.gridlines(axis, "x")
-    plot_style.interval_rows(axis, [(at, row.value, row.low, row.high) for at, row in enumerate(rows)])
+    plot_style.draw_gridlines(axis, "x")
+    plot_style.draw_intervals(axis, [(at, row.value, row.low, row.high) for at, row in enumerate(rows)])
     axis.set_ylim(-len(rows) + (0.7 if layout.is_stacked else 0.4), 0.7 if layout.is_stacked else 0.6)
     axis.set_xlim(first, last)
     axis.set_xticks(*panel.ticks)
     axis.set_yticks([-at for at in range(len(rows))], [""] * len(rows))
     for place, row in enumerate(rows):
-        plot_style.beside(axis, (last, -place), panel.text(row.value), right=8)
+        plot_style.write_beside(axis, (last, -place), panel.text(row.value), right=8)
         if layout.is_stacked:
-            plot_style.beside(axis, (first, -place), plot_style.shortened(row.name, layout.axis_width), up=16)
+            plot_style.write_beside(axis, (first, -place), plot_style.shorten(row.name, layout.axis_width), up=16)
         else:
-            plot_style.beside(axis, (first, -place), row.name, right=-8, ha="right")
+            plot_style.write_beside(axis, (first, -place), row.name, right=-8, ha="right")

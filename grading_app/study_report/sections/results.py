@@ -13,7 +13,7 @@ from grading_app.paper_figures.rating_data import load_rating_data
 from grading_app.paper_figures.rating_figures import make_dimension_figures
 from grading_app.paper_figures.reliability_figure import reliability_figure
 from grading_app.paper_figures.site_figures import board_figures, frame_figures, table_figure
-from grading_app.reports.leaderboard_tables import board_table
+from grading_app.reports.leaderboard_tables import make_leaderboard_table
 from grading_app.reports.result_table import ResultTable
 from grading_app.reports.score_matrix import Measure
 from grading_app.study_report.document import Block, FigureBlock, Heading, paragraph, sentence, table_block
@@ -58,7 +58,7 @@ def _leaderboard(source: ReportSource) -> Iterator[Block | None]:
             yield paragraph(
                 sentence(f"On {measure.label}, no condition is better than every other one by these tests.", page)
             )
-    table = board_table(source.board)
+    table = make_leaderboard_table(source.board)
     yield from (_board_part(table, measure.key, page) for measure in source.board.measures)
     totals = ("condition", "cost_usd", "input_tokens", "output_tokens", "latency_s")
     yield table_block(_select_columns(table, "effort", "Cost, tokens and latency by condition", totals), (), page)

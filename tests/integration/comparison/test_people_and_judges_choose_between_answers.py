@@ -8,8 +8,7 @@ from grading_app.comparison import unit_counts
 from grading_app.comparison.rating_selection import RatingSelectionForm
 from grading_app.models import GradeCondition, Preference
 from grading_app.rating import queues, session
-from grading_app.reports.grader_rows import grade_lines
-from grading_app.reports.pairwise_raters import standings
+from grading_app.reports.grader_rows import list_grader_rows, list_standings
 from tests.factories.gradings import make_answered_experiment
 from tests.factories.queues import make_answer_queue, make_rater, make_strict_rubric, rate_all, signed_in
 from tests.page_text import page_text
@@ -154,7 +153,7 @@ def test_a_choice_that_is_taken_back_or_of_an_excluded_rater_counts_no_more(queu
 @pytest.mark.slow
 def test_peoples_wins_stand_beside_judges_and_say_who_is_counted(queue):
     study = queue.experiment
-    told = {chooser.label: (chooser, kept.value) for chooser, kept in standings(grade_lines(study))}
+    told = {chooser.label: (chooser, kept.value) for chooser, kept in list_standings(list_grader_rows(study))}
     people, standing = told["people of choosing (strict-pairwise@1)"]
     assert (people.people, standing.comparisons, standing.items) == (2, 2 * ITEMS, ITEMS)
     assert standing.ranked[0].label == "large"

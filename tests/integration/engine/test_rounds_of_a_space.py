@@ -3,7 +3,7 @@
 import pytest
 from django.urls import reverse
 
-from grading_app.reports.surface_recovery import list_cells
+from grading_app.reports.surface_recovery import list_recovered_cells
 from runs_app import run_control
 from runs_app.models import Point
 from runs_app.monitoring.consistency_check import find_differences
@@ -79,7 +79,7 @@ def test_each_point_stops_by_the_rule_of_its_task_and_says_why(run_space):
     assert guessed.interval(0.95, "mapped").margin == pytest.approx(guessed.half_width)
     assert {point.rounds[-1]["status"] for point in found.values()} == {"enough", "aborted", "exhausted"}
     assert find_differences() == []
-    assert len(list_cells(made, parse_profiles(PROFILES))) == 3
+    assert len(list_recovered_cells(made, parse_profiles(PROFILES))) == 3
 
 
 def test_a_context_limit_counts_longer_answers_as_truncated_in_the_rounds(run_space):

@@ -9,7 +9,7 @@ from django.urls import reverse
 
 from grading_app.models import CachedAggregate, GradeCondition, Grading, Preference, Rubric
 from grading_app.reports import verdict_aggregates
-from grading_app.reports.length_bias import lengths_of
+from grading_app.reports.length_bias import measure_length_bias
 from grading_app.tasks import compute_aggregates
 from grading_app.verdict_history import superseding
 from tests import factories
@@ -63,7 +63,7 @@ def moments(condition):
 def test_r_within_conditions_is_that_of_scores_and_lengths_about_their_own_means(experiment):
     judge = make_gradings(experiment, "judge-a", by_model)
     judge.refresh_from_db()
-    found, groups = lengths_of(judge), moments(judge)
+    found, groups = measure_length_bias(judge), moments(judge)
     pooled = np.vstack(list(groups.values()))
     centred = np.vstack([rows - rows.mean(axis=0) for rows in groups.values()])
     assert found.r == pytest.approx(np.corrcoef(pooled.T)[0, 1])
@@ -76,7 +76,7 @@ def test_r_within_conditions_is_that_of_scores_and_lengths_about_their_own_means
 def test_each_answer_is_in_one_bin_and_bins_hold_their_means(experiment):
     judge = make_gradings(experiment, "judge-a", by_model)
     judge.refresh_from_db()
-    found = lengths_of(judge)
+    found = measure_length_bias(judge)
     assert {of: sum(one.n for one in bins.values()) for of, bins in found.bins.items()} == {
         of: len(rows) for of, rows in moments(judge).items()
     }
@@ -89,7 +89,7 @@ def test_each_answer_is_in_one_bin_and_bins_hold_their_means(experiment):
 
 def test_scores_of_one_length_have_no_correlation():
     experiment = make_written(lambda *_: 5)
-    found = lengths_of(make_gradings(experiment, "judge-a", by_model))
+    found = measure_length_bias(make_gradings(experiment, "judge-a", by_model))
     assert (found.r, found.within, len(found.edges)) == (None, None, 1)
 
 
@@ -110,7 +110,7 @@ def test_of_many_answers_all_are_read_by_a_worker_and_the_page_says_of_when_they
     compute_aggregates(*asked.pop()[1])
     page = client.get(address)
     judge.refresh_from_db()
-    assert page.context["lengths"] == lengths_of(judge)
+    assert page.context["lengths"] == measure_length_bias(judge)
     assert "Includes all verdicts" in page.content.decode()
     assert client.get(page.context["figure"]["address"]).content.startswith(b"<svg")
     with superseding():
@@ -150,7 +150,7 @@ def test_the_share_that_the_longer_answer_won_leaves_ties_and_equal_lengths_out(
     rows = list(Preference.objects.select_related("trial_a", "trial_b"))
     decided = [one for one in rows if one.winner != "tie" and len(one.trial_a.answer) != len(one.trial_b.answer)]
     won = [(one.winner == "a") == (len(one.trial_a.answer) > len(one.trial_b.answer)) for one in decided]
-    found = lengths_of(condition)
+    found = measure_length_bias(condition)
     assert found.share.n == len(decided)
     assert found.share.share == pytest.approx(np.mean(won))
     assert found.share.low < found.share.share < found.share.high

@@ -9,8 +9,8 @@ from grading_app.export.formats import export_chunks
 from grading_app.judging.judge_plan import judge
 from grading_app.judging.verdict_reader import count_unread_verdicts, read_verdicts
 from grading_app.models import Preference
-from grading_app.reports.grader_rows import grade_lines
-from grading_app.reports.pairwise_stats import pairwise_standing
+from grading_app.reports.grader_rows import list_grader_rows
+from grading_app.reports.pairwise_stats import compute_standing
 from runs_app.models import Trial
 from tests.factories.engine import drain
 from tests.factories.judges import judging, make_grader, make_rubric
@@ -28,8 +28,8 @@ def asked(experiment, grader, said, force=False):
 
 
 def line_of(experiment):
-    (line,) = grade_lines(experiment)
-    return line, pairwise_standing([line.condition], {})
+    (line,) = list_grader_rows(experiment)
+    return line, compute_standing([line.condition], {})
 
 
 def exported(experiment):

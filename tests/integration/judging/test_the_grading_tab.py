@@ -13,8 +13,8 @@ from grading_app.judging import panels
 from grading_app.judging.judge_plan import judge
 from grading_app.judging.verdict_reader import read_verdicts
 from grading_app.models import GradeCondition, Grading, Panel, Preference
-from grading_app.reports.grader_rows import grade_lines
-from grading_app.reports.pairwise_stats import pairwise_standing
+from grading_app.reports.grader_rows import list_grader_rows
+from grading_app.reports.pairwise_stats import compute_standing
 from grading_app.scoring.grading import grade
 from grading_app.statistics.clusters import clustered_share_of
 from grading_app.verdict_history import superseding
@@ -124,7 +124,7 @@ def test_the_mean_is_over_items_and_unread_verdicts_are_no_zeros(answered):
         make_grader(),
         judging(lambda request: next(score for said, score in scores.items() if said in str(request.messages))),
     )
-    (line,) = grade_lines(answered)
+    (line,) = list_grader_rows(answered)
     assert (line.scores.n, line.scores.unread) == (8, 4)
     for one in line.scores.means:
         assert (one.estimate.clusters, one.estimate.mean) == (2, 0.5)
@@ -146,7 +146,7 @@ def test_a_panel_with_a_member_of_the_answering_models_family_is_flagged(web, an
     panel = Panel.objects.create(name="bench", rule="mean")
     panel.graders.set([cousin, stranger])
     panels.convene(answered, panel)
-    kin = {line.condition.grade_condition_id.partition("--")[0]: line.kin for line in grade_lines(answered)}
+    kin = {line.condition.grade_condition_id.partition("--")[0]: line.kin for line in list_grader_rows(answered)}
     assert kin == {
         "cousin_standard": ("large", "small"),
         "stranger_standard": (),
@@ -164,7 +164,7 @@ def test_scores_that_follow_the_length_of_answers_are_flagged(client, transactio
     plan_trials(run, answer=lambda item, *_: "word " * (item.position + 1))
     judged(experiment, make_grader("wordy"), judging(lambda request: min(1, str(request.messages).count("word ") / 50)))
     judged(experiment, make_grader("fair", rubric=make_rubric("fair", scale_max=2)), judging(1))
-    wordy, fair = grade_lines(experiment)
+    wordy, fair = list_grader_rows(experiment)
     assert wordy.scores.length > 0.9
     assert (wordy.scores.length_n, wordy.scores.follows_length, fair.scores.follows_length) == (40, True, False)
     client.force_login(team.owner)
@@ -177,7 +177,7 @@ def test_so_few_answers_say_nothing_of_their_length(answered):
     for grading in Grading.objects.select_related("trial"):
         with superseding():
             Grading.objects.filter(pk=grading.pk).update(score=len(grading.trial.answer) / 100 + grading.trial_id / 1e6)
-    (line,) = grade_lines(answered)
+    (line,) = list_grader_rows(answered)
     assert line.scores.length_n == 12
     assert not line.scores.follows_length
 
@@ -270,10 +270,10 @@ def test_the_order_of_answers_shows_as_bias_and_the_better_model_as_stronger(web
         return {"winner": "A" if text.index(f"by {second},") < text.index(f"by {first},") else "B", "reasoning": "."}
 
     judged(answered, make_grader("duel", rubric=make_rubric("better", kind="pairwise")), judging(winner))
-    (line,) = grade_lines(answered)
+    (line,) = list_grader_rows(answered)
     assert Preference.objects.count() == 12
     labels = {run.condition_id: f"model of {run.pk}" for run in answered.runs.generating()}
-    standing = pairwise_standing([line.condition], labels)
+    standing = compute_standing([line.condition], labels)
     bias = standing.bias
     assert (bias.pairs, bias.flipped, bias.for_first, bias.for_second) == (6, 2, 2, 0)
     # Both pairs of item 0 changed, and none of the other two items: as certain as three items, not as six pairs.
@@ -297,5 +297,5 @@ def test_a_panel_is_refreshed_by_what_its_members_say(answered):
     panel = Panel.objects.create(name="bench", rule="mean")
     panel.graders.set([one, two])
     condition = panels.convene(answered, panel)
-    found = next(line for line in grade_lines(answered) if line.condition == condition).scores
+    found = next(line for line in list_grader_rows(answered) if line.condition == condition).scores
     assert {one.estimate.mean for one in found.means} == {0.5}

@@ -11,8 +11,8 @@ from grading_app.judging.judge_plan import judge
 from grading_app.judging.verdict_reader import read_verdicts
 from grading_app.models import CachedAggregate, GradeCondition, Grading, Panel
 from grading_app.reports import verdict_aggregates
-from grading_app.reports.frame_cache import fingerprint
-from grading_app.reports.grader_rows import grade_lines
+from grading_app.reports.frame_cache import fingerprint_results
+from grading_app.reports.grader_rows import list_grader_rows
 from grading_app.tasks import compute_aggregates
 from grading_app.verdict_history import superseding
 from runs_app.models import Run, Trial
@@ -27,7 +27,7 @@ __all__ = ["odd"]
 
 def mean_of(experiment):
     """Return the mean of the first grader, which gave the same scores to the answers of each condition."""
-    (mean,) = {one.estimate.mean for one in grade_lines(experiment)[0].scores.means}
+    (mean,) = {one.estimate.mean for one in list_grader_rows(experiment)[0].scores.means}
     return mean
 
 
@@ -46,10 +46,10 @@ def test_late_forced_verdicts_are_seen_at_once_long_after_the_judge_has_ended(an
     drain(judging(0.25))
     Run.objects.update(finished_at=factories.NOON)
     assert mean_of(answered) == 1.0
-    results = fingerprint(answered, None)
+    results = fingerprint_results(answered, None)
     read_verdicts(answered)
     assert mean_of(answered) == 0.25
-    assert fingerprint(answered, None) != results
+    assert fingerprint_results(answered, None) != results
 
 
 @pytest.mark.parametrize("change", ["UPDATE grading_app_grading SET score = 0", "DELETE FROM grading_app_grading"])
@@ -62,7 +62,7 @@ def test_whatever_writes_a_verdict_is_counted_with_its_condition(answered, chang
         cursor.execute(change)
     assert GradeCondition.objects.get(kind="judge").changes == before + 1
     assert GradeCondition.objects.get(pk=other.pk).changes == 0
-    line = grade_lines(answered)[0]
+    line = list_grader_rows(answered)[0]
     assert {one.estimate.mean for one in line.scores.means} == ({0} if "UPDATE" in change else set())
 
 
@@ -77,7 +77,7 @@ def test_answers_that_got_a_score_without_a_call_and_odd_ones_that_were_judged_a
     assert "Of 3 answers 1 is empty, 1 is too long, 1 is truncated, 1 is refused." in told
     drain(judging(1))
     read_verdicts(odd)
-    (line,) = grade_lines(odd)
+    (line,) = list_grader_rows(odd)
     assert sorted(line.scores.noted) == [("answer_too_long", 1), ("empty_answer", 1), ("refused", 1)]
     page = page_text(client.get(reverse("experiment_grading", args=[odd.slug])))
     assert 'Scored without a call: <span class="mono">answer_too_long</span> 1' in page
@@ -106,14 +106,14 @@ def bench_of_two(answered):
 @pytest.mark.slow
 def test_answers_that_a_panel_left_out_are_counted_with_the_member_that_said_nothing(client, answered):
     _, two, bench = bench_of_two(answered)
-    assert grade_lines(answered)[-1].scores.left_out == 0
+    assert list_grader_rows(answered)[-1].scores.left_out == 0
 
     gone = list(Trial.objects.filter(subject=None).values_list("pk", flat=True)[:3])
     with superseding():
         Grading.objects.filter(trial__in=gone, condition=grade_conditions.find_condition(answered, two)).delete()
     with superseding():
         Grading.objects.filter(trial__in=gone, condition=bench).delete()
-    line = grade_lines(answered)[-1]
+    line = list_grader_rows(answered)[-1]
     assert (line.scores.left_out, line.missing) == (3, (("two (standard@1)", 3),))
     client.force_login(answered.owner)
     page = page_text(client.get(reverse("experiment_grading", args=[answered.slug])))
@@ -158,7 +158,7 @@ def test_many_verdicts_are_added_up_by_a_worker_with_the_same_sums_and_of_each_l
         Grading.objects.filter(
             trial__in=gone, condition__in=[grade_conditions.find_condition(answered, two), bench]
         ).delete()
-    at_once = [line.scores for line in grade_lines(answered)]
+    at_once = [line.scores for line in list_grader_rows(answered)]
     assert (at_once[-2].left_out, at_once[-1].preferred) == (3, 12)
 
     asked = []
@@ -172,13 +172,13 @@ def test_many_verdicts_are_added_up_by_a_worker_with_the_same_sums_and_of_each_l
     monkeypatch.setattr("grading_app.tasks.SECONDS", 0)
     while asked:
         compute_aggregates(*asked.pop(0)[1])
-    assert [line.scores for line in grade_lines(answered)] == at_once
+    assert [line.scores for line in list_grader_rows(answered)] == at_once
     page = client.get(reverse("experiment_grading", args=[answered.slug])).content.decode()
     assert page.count("Includes all verdicts") == 5
     assert "6 of 6 pairs" in page
     with superseding():
         Grading.objects.filter(condition__grader=one, trial=gone[0]).update(score=1)
-    assert [line.cached.is_fresh for line in grade_lines(answered)] == [False, True, False, True]
+    assert [line.cached.is_fresh for line in list_grader_rows(answered)] == [False, True, False, True]
     assert asked == []
     CachedAggregate.objects.update(problem="out of memory")
     assert (

@@ -6,8 +6,8 @@ from collections import Counter
 import pytest
 
 from grading_app.models import GradeCondition, Preference
-from grading_app.reports.frames import condition_labels
-from grading_app.reports.pairwise_stats import TALLIES, _rows, pairwise_standing
+from grading_app.reports.frames import make_condition_labels
+from grading_app.reports.pairwise_stats import TALLIES, _rows, compute_standing
 from grading_app.statistics.bradley_terry import Comparison, bradley_terry, comparisons_from
 from runs_app.models import Trial
 from tests.factories.gradings import make_answered_experiment
@@ -53,7 +53,7 @@ def test_strengths_are_those_of_the_verdicts_one_by_one(experiment):
         for one in Preference.objects.exclude(winner="").select_related("trial_a__run", "trial_b__run")
     ]  # fmt: skip
     expected = bradley_terry(comparisons_from(single))
-    standing = pairwise_standing([condition], names)
+    standing = compute_standing([condition], names)
     assert (standing.comparisons, standing.items) == (len(single), 8)
     assert {one.label: one.strength for one in standing.ranked} == {
         one.name: pytest.approx(one.strength, abs=1e-6) for one in expected.strengths
@@ -74,7 +74,7 @@ def test_a_model_that_always_wins_has_a_strength_by_smoothing_that_says_so(exper
         one, other = (ranks[answer.run.condition.model.name] for answer in (first, second))
         return "a" if one > other else "b"
 
-    standing = pairwise_standing([verdicts(experiment, stronger)], labels(experiment))
+    standing = compute_standing([verdicts(experiment, stronger)], labels(experiment))
     assert [one.label for one in standing.ranked] == ["large", "middle", "small"]
     assert "0.5 wins added each way" in standing.note
     # The same wins in every resample: their interval would be a point, where nothing bounds the strength.
@@ -84,7 +84,7 @@ def test_a_model_that_always_wins_has_a_strength_by_smoothing_that_says_so(exper
 
 
 def test_a_judge_that_always_chooses_the_first_answer_gets_no_interval_of_zero_width(experiment):
-    standing = pairwise_standing([verdicts(experiment, lambda first, second: "a")], labels(experiment))
+    standing = compute_standing([verdicts(experiment, lambda first, second: "a")], labels(experiment))
     assert [one.strength for one in standing.ranked] == pytest.approx([0, 0, 0], abs=1e-9)
     assert {(one.low, one.high) for one in standing.ranked} == {(None, None)}
     assert standing.note.endswith("no interval: every choice of items gives the same value")
@@ -97,7 +97,7 @@ def test_an_interval_that_few_losses_would_have_shaped_is_none_and_the_note_says
         upset = first.item.key == "item-0" and {one, other} in ({"large", "middle"}, {"middle", "small"})
         return "ab"[(stronger != one) != upset]
 
-    standing = pairwise_standing([verdicts(experiment, lost_once)], labels(experiment))
+    standing = compute_standing([verdicts(experiment, lost_once)], labels(experiment))
     assert {(one.low, one.high) for one in standing.ranked} == {(None, None)}
     assert standing.note.endswith("no interval: without one of the items some never lost")
 
@@ -107,9 +107,9 @@ def test_two_conditions_of_one_name_are_two(experiment):
     conditions = list(experiment.conditions.select_related("model", "prompt", "sampler"))
     for condition in conditions[1:]:
         condition.model = conditions[0].model  # Not saved: the database keeps what was asked.
-    names = condition_labels(conditions)
+    names = make_condition_labels(conditions)
     assert len(set(names.values())) == 3
-    assert pairwise_standing([verdicts(experiment, lambda *_: "tie")], names).problem == ""
+    assert compute_standing([verdicts(experiment, lambda *_: "tie")], names).problem == ""
 
 
 def test_models_that_were_never_compared_are_named(experiment):
@@ -117,16 +117,16 @@ def test_models_that_were_never_compared_are_named(experiment):
     condition = verdicts(experiment, lambda *_: "tie")
     away, far = Trial.objects.filter(run__experiment=other, item__key="item-0").order_by("pk")
     Preference.objects.create(condition=condition, trial_a=away, trial_b=far, winner="a", judged_by_id=9_999)
-    standing = pairwise_standing([condition], labels(experiment) | labels(other))
+    standing = compute_standing([condition], labels(experiment) | labels(other))
     assert standing.ranked == ()
     assert standing.problem == "groups that were never compared with each other: away, far; large, middle, small"
 
 
 def test_ties_alone_make_all_equal(experiment):
-    standing = pairwise_standing([verdicts(experiment, lambda *_: "tie")], labels(experiment))
+    standing = compute_standing([verdicts(experiment, lambda *_: "tie")], labels(experiment))
     assert Counter(round(one.strength, 9) for one in standing.ranked) == {0: 3}
 
 
 def test_verdicts_of_which_none_can_be_read_are_no_crash(experiment):
-    standing = pairwise_standing([verdicts(experiment, lambda *_: "")], labels(experiment))
+    standing = compute_standing([verdicts(experiment, lambda *_: "")], labels(experiment))
     assert (standing.comparisons, standing.problem) == (0, "a comparison takes two")

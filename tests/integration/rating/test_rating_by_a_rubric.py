@@ -17,7 +17,7 @@ from grading_app.models import GradeCondition, Grading, Preference, Rating, Rubr
 from grading_app.rating import queue_results, queues, session
 from grading_app.rating.answer_draw import draw_pairs
 from grading_app.rating.questions import build_verdict_object, rubric_aspects
-from grading_app.reports.pairwise_stats import pairwise_standing
+from grading_app.reports.pairwise_stats import compute_standing
 from runs_app.models import Trial
 from tests import factories
 from tests.factories.gradings import make_answered_experiment
@@ -170,7 +170,7 @@ def test_who_won_is_a_preference_whatever_the_order():
     assert {winner_of(one).run.condition_id for one in Preference.objects.all()} == {large.pk}
     condition = GradeCondition.objects.filter(kind="person").first()
     labels = {one.pk: one.model.name for one in queue.experiment.conditions.all()}
-    assert pairwise_standing([condition], labels).ranked[0].label == "large"
+    assert compute_standing([condition], labels).ranked[0].label == "large"
     (line,) = queue_results.aspect_lines(queue)
     assert (line.n, line.items, line.raters) == (12, 6, 2)
     assert queue_results.count_complete(queue) == (6, 6)

@@ -10,7 +10,7 @@ from django.test.utils import CaptureQueriesContext
 from evalsite.lib.text.hashing import content_hash
 from grading_app.models import CachedAggregate
 from grading_app.reports import cached_aggregates
-from grading_app.reports.cached_aggregates import Aggregate, get, get_many
+from grading_app.reports.cached_aggregates import Aggregate, get_aggregate, get_aggregates
 from grading_app.tasks import compute_aggregates
 from tests.factories import make_experiment
 
@@ -95,62 +95,62 @@ def key():
 
 def test_a_small_value_is_computed_once_until_its_rows_change(rows, total, key):
     for _ in range(2):
-        found = get(total, key, "a")
+        found = get_aggregate(total, key, "a")
         assert (found.value, found.is_fresh, found.as_of, found.is_under_way) == (Total(3, (1, 2)), True, None, False)
     assert rows.reads == 1
     rows.numbers["a"] = (5,)
-    assert get(total, key, "a").value == Total(5, (5,))
+    assert get_aggregate(total, key, "a").value == Total(5, (5,))
     assert not CachedAggregate.objects.exists()
 
 
 def test_several_small_values_are_read_together_in_the_order_of_the_queries(rows, total, key):
-    assert [one.value.total for one in get_many(total, key, ["b", "a"])] == [10, 3]
+    assert [one.value.total for one in get_aggregates(total, key, ["b", "a"])] == [10, 3]
     assert rows.reads == 1
 
 
 def test_a_large_value_is_computed_by_one_worker_and_keeps_the_time_of_its_rows(rows, total, asked, key):
     for _ in range(2):
-        waiting = get(total, key, "a")
+        waiting = get_aggregate(total, key, "a")
         assert (waiting.value, waiting.is_under_way) == (None, True)
         assert waiting.step == "1 of 3: waiting for a worker"
     assert len(asked) == 1
     work(asked)
-    found = get(total, key, "a")
+    found = get_aggregate(total, key, "a")
     assert (found.value, found.is_fresh, found.is_under_way) == (Total(3, (1, 2)), True, False)
     assert found.as_of == CachedAggregate.objects.get().computed_at
 
 
 def test_an_outdated_large_value_is_shown_with_its_time_while_a_worker_computes_the_next(rows, total, asked, key):
-    get(total, key, "a")
+    get_aggregate(total, key, "a")
     work(asked)
     rows.numbers["a"] = (7,)
     CachedAggregate.objects.update(ended_at="2026-01-01T00:00Z", asked_at="2026-01-01T00:00Z")
-    found = get(total, key, "a")
+    found = get_aggregate(total, key, "a")
     assert (found.value.total, found.is_fresh, found.is_under_way) == (3, False, True)
     work(asked)
-    assert get(total, key, "a").value.total == 7
+    assert get_aggregate(total, key, "a").value.total == 7
 
 
 def test_rows_that_change_during_the_computation_outdate_the_value(rows, total, asked, key):
     rows.during = lambda: rows.numbers.update(a=(1, 2, 3))
-    get(total, key, "a")
+    get_aggregate(total, key, "a")
     work(asked)
-    found = get(total, key, "a")
+    found = get_aggregate(total, key, "a")
     assert (found.value.total, found.is_fresh) == (3, False)
 
 
 def test_a_query_about_something_that_is_gone_says_so(rows, total, asked, key):
-    get(total, key, "a")
+    get_aggregate(total, key, "a")
     del rows.numbers["a"]
     work(asked)
     assert "not there any more" in CachedAggregate.objects.get().problem
 
 
 def test_a_new_version_does_not_read_values_of_the_former_one(rows, total, asked, key, monkeypatch):
-    get(total, key, "a")
+    get_aggregate(total, key, "a")
     work(asked)
     newer = rows.aggregate(version=2, value_type=lambda: int)
-    assert get(newer, key, "a").value is None
+    assert get_aggregate(newer, key, "a").value is None
 
 
 def test_the_number_of_queries_is_the_same_for_many_values_as_for_one(rows, total, asked, key):
@@ -159,9 +159,9 @@ def test_the_number_of_queries_is_the_same_for_many_values_as_for_one(rows, tota
 
     def queries(names):
         with CaptureQueriesContext(connection) as found:
-            assert all(one.value for one in get_many(total, key, names))
+            assert all(one.value for one in get_aggregates(total, key, names))
         return len(found)
 
-    get_many(total, key, [*many, "a"])
+    get_aggregates(total, key, [*many, "a"])
     work(asked)
     assert queries(many) == queries(["a"]) == 1

@@ -116,7 +116,9 @@ def test_figures_show_factors_categories_and_regression(crossed):
     for name in ("marginal-means", "category-differences", "category-map", "norm-regression"):
         figure, table = drawn[name]
         for width in (plot_style.WIDE, plot_style.NARROW):
-            picture = plot_style.svg(lambda figure=figure, table=table, width=width: figure.draw(table, width)).decode()
+            picture = plot_style.render_svg(
+                lambda figure=figure, table=table, width=width: figure.draw(table, width)
+            ).decode()
             assert picture.startswith("<svg")
             width_pt, height_pt = (float(picture.split(f'{side}="')[1].split("pt")[0]) for side in ("width", "height"))
             assert (width_pt / 0.75, height_pt / 0.75) == pytest.approx(figure.size(table, width), abs=1)

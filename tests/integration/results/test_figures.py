@@ -49,8 +49,8 @@ def frames_with_everything():
 
 def drawn(name, frames, width=plot_style.WIDE, theme="auto"):
     figure = FIGURES[name]
-    frame = figure.frame(frames)
-    return plot_style.svg(lambda: figure.draw(frame, width), theme).decode()
+    data = figure.select_data(frames)
+    return plot_style.render_svg(lambda: figure.draw(data, width), theme).decode()
 
 
 def tree_of(picture):
@@ -80,7 +80,7 @@ def test_names_are_shown_as_they_are_and_never_set_as_formulas(name, frames_with
 def test_a_figure_has_the_size_that_the_page_keeps_for_it(name, width, frames_with_everything):
     figure, picture = FIGURES[name], drawn(name, frames_with_everything, width)
     points = tuple(float(number) for number in re.search(r'width="([\d.]+)pt" height="([\d.]+)pt"', picture).groups())
-    expected = figure.size(figure.frame(frames_with_everything), width)
+    expected = figure.size(figure.select_data(frames_with_everything), width)
     assert tuple(point / plot_style.PIXEL for point in points) == pytest.approx(expected, abs=1)
     assert expected[0] <= width
 
@@ -111,7 +111,7 @@ def test_colours_are_those_of_the_site():
 
 def test_nothing_is_shown_where_there_is_nothing_to_show():
     frames = load_frames(factories.make_experiment())
-    assert [name for name, figure in FIGURES.items() if figure.frame(frames) is not None] == []
+    assert [name for name, figure in FIGURES.items() if figure.select_data(frames) is not None] == []
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ from grading_app.analysis.dendrogram import leaf_order
 from grading_app.analysis.figures import figures_of
 from grading_app.analysis.scope import ScopeForm
 from grading_app.analysis.sections import section_tables
-from grading_app.reports.plot_style import NARROW, WIDE, svg
+from grading_app.reports.plot_style import NARROW, WIDE, render_svg
 from grading_app.reports.result_table import ResultTable
 from tests import factories
 
@@ -50,7 +50,7 @@ def _answer(name, position):
 def drawn(tables, name, width=WIDE):
     (found,) = [(figure, table) for figure, table in figures_of(tables) if figure.name == name]
     figure, table = found
-    return svg(lambda: figure.draw(table, width)).decode(), figure.alt(table), figure, table
+    return render_svg(lambda: figure.draw(table, width)).decode(), figure.alt(table), figure, table
 
 
 @pytest.mark.parametrize("width", [WIDE, NARROW])

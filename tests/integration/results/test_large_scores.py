@@ -3,7 +3,7 @@
 import pytest
 
 from grading_app.reports.frames import load_frames
-from grading_app.reports.score_lines import score_lines
+from grading_app.reports.score_summaries import summarize_scores
 from grading_app.reports.verdict_stats import read_scores
 from tests.factories.gradings import make_answered_experiment, make_gradings
 
@@ -23,7 +23,7 @@ def test_scores_of_a_billion_have_the_error_and_interval_of_small_scores_on_resu
         for name, start in starts.items()
     }
     frames = load_frames(experiment)
-    results = {line.measure.rule: line for line in score_lines(frames.grades, frames)}
+    results = {line.measure.rule: line for line in summarize_scores(frames.grades, frames)}
     grading = read_scores(list(made.values()))
     for found in (
         {name: results[condition.pk] for name, condition in made.items()},

@@ -10,7 +10,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
-from grading_app.reports.leaderboard import BoardQuery, compute_leaderboard, efficient_frontier
+from grading_app.reports.leaderboard import BoardQuery, compute_leaderboard, find_efficient_frontier
 from grading_app.scoring.grading import grade
 from tests import factories
 from tests.factories.gradings import make_gradings
@@ -190,7 +190,7 @@ def test_a_bad_choice_is_an_error_of_its_field(client, quiz, name, value):
 
 def test_the_frontier_has_the_conditions_that_no_cheaper_one_matches(quiz):
     board = compute_leaderboard(BoardQuery(quiz))
-    assert [row.label for row in efficient_frontier(board, board.measures[0])] == ["small", "steady"]
+    assert [row.label for row in find_efficient_frontier(board, board.measures[0])] == ["small", "steady"]
 
 
 @pytest.mark.slow

@@ -5,12 +5,12 @@ from django.test import RequestFactory
 
 from grading_app.reports.result_table import ResultColumn, ResultTable
 from grading_app.tables.result_table import MOST_SHOWN
-from grading_app.views.result_tables import table_context
+from grading_app.views.result_tables import get_table_context
 
 
 def rendered(table, order=""):
     request = RequestFactory().get("/")
-    context = {**table_context(table, order), "request": request}
+    context = {**get_table_context(table, order), "request": request}
     return " ".join(render_to_string("grading_app/partials/result_table.html", context, request).split())
 
 

@@ -11,7 +11,7 @@ from scipy.stats import t
 
 from grading_app.export.formats import export_chunks
 from grading_app.reports.frames import load_frames
-from grading_app.reports.score_lines import score_lines
+from grading_app.reports.score_summaries import summarize_scores
 from grading_app.scoring.grading import grade
 from grading_app.statistics.intervals import bounded_score_interval
 from runs_app.models import Wave
@@ -88,7 +88,7 @@ def by_hand(values, items):
 
 def test_ratings_have_the_mean_and_the_error_of_the_exported_rows(rated):
     frames = load_frames(rated)
-    lines = score_lines(frames.ratings, frames)
+    lines = summarize_scores(frames.ratings, frames)
     assert len(lines) == 4
     exported = rows_of(rated, "trials")
     for line in lines:
@@ -107,7 +107,7 @@ def test_a_wave_is_summarised_alone(rated):
     frames = load_frames(rated, wave)
     exported = [row for row in rows_of(rated, "trials") if row["wave"] == "1" and row["rating"]]
     counts = Counter((row["model"], row["dimension"]) for row in exported)
-    lines = score_lines(frames.ratings, frames)
+    lines = summarize_scores(frames.ratings, frames)
     assert {(line.condition, line.measure.label.lower()): line.n for line in lines} == counts
     assert sum(row.trials for row in frames.outcomes) == 2 * 7 * 2 * 4
 
@@ -135,7 +135,7 @@ def test_outcomes_count_the_exported_trials(rated):
 
 def test_shares_and_their_errors_equal_the_exported_gradings(graded):
     frames = load_frames(graded)
-    lines = score_lines(frames.grades, frames)
+    lines = summarize_scores(frames.grades, frames)
     assert [line.measure.label for line in lines] == ["numeric", "numeric", "exact_match", "exact_match"]
     for line in lines:
         mine = [
@@ -154,10 +154,10 @@ def test_categories_add_up_to_the_whole(graded):
     frames = load_frames(graded)
     whole = {
         (line.measure, line.condition): (line.n, line.items, line.n * line.mean)
-        for line in score_lines(frames.grades, frames)
+        for line in summarize_scores(frames.grades, frames)
     }
     parts = defaultdict(lambda: (0, 0, 0.0))
-    for line in score_lines(frames.grades, frames, by_category=True):
+    for line in summarize_scores(frames.grades, frames, by_category=True):
         n, items, right = parts[line.measure, line.condition]
         parts[line.measure, line.condition] = (n + line.n, items + line.items, right + line.n * line.mean)
     assert {key: pytest.approx(value) for key, value in parts.items()} == whole

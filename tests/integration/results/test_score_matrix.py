@@ -8,7 +8,7 @@ from statistics import fmean
 import pytest
 
 from grading_app.export.formats import export_chunks
-from grading_app.reports.score_matrix import list_measures, load_item_scores, measure_named
+from grading_app.reports.score_matrix import find_measure, list_measures, load_item_scores
 from grading_app.scoring.grading import grade
 from tests import factories
 
@@ -71,14 +71,14 @@ def test_the_measures_of_a_rating_study_are_its_dimensions(rated):
 
 def test_the_measures_of_a_graded_experiment_are_its_scorers(graded):
     assert [one.key for one in list_measures(graded)] == ["numeric", "exact_match"]
-    assert measure_named(graded, "").key == "numeric"
-    assert measure_named(graded, "bleu") is None
+    assert find_measure(graded, "").key == "numeric"
+    assert find_measure(graded, "bleu") is None
 
 
 @pytest.mark.parametrize("wave", [None, 1])
 def test_ratings_by_item_are_those_of_the_export(rated, wave):
     chosen = rated.waves.get(number=wave) if wave is not None else None
-    scores = load_item_scores(rated, measure_named(rated, "arousal"), chosen)
+    scores = load_item_scores(rated, find_measure(rated, "arousal"), chosen)
     expected = defaultdict(list)
     conditions = dict(rated.conditions.values_list("condition_id", "pk"))
     items = dict(rated.dataset.items.values_list("key", "pk"))
@@ -97,7 +97,7 @@ def test_ratings_by_item_are_those_of_the_export(rated, wave):
 
 
 def test_scores_by_a_rule_are_those_of_the_export(graded):
-    scores = load_item_scores(graded, measure_named(graded, "numeric"))
+    scores = load_item_scores(graded, find_measure(graded, "numeric"))
     rows = [row for row in exported(graded, "gradings") if row["scorer"] == "numeric"]
     assert scores.is_binary
     assert int(scores.n.sum()) == sum(row["parse_ok"] == "t" or row["parse_ok"] == "true" for row in rows)
@@ -107,7 +107,7 @@ def test_scores_by_a_rule_are_those_of_the_export(graded):
 
 
 def test_excluded_answers_are_left_out(rated):
-    valence = measure_named(rated, "valence")
+    valence = find_measure(rated, "valence")
     rows = [row for row in exported(rated, "trials") if row["dimension"] == "valence"]
     whole = load_item_scores(rated, valence, exclude={"truncated"})
     assert int(whole.missing.sum()) == 0
@@ -116,7 +116,7 @@ def test_excluded_answers_are_left_out(rated):
 
 
 def test_items_follow_the_order_of_the_dataset(rated):
-    scores = load_item_scores(rated, measure_named(rated, "valence"))
+    scores = load_item_scores(rated, find_measure(rated, "valence"))
     assert scores.items.tolist() == list(rated.dataset.items.order_by("position").values_list("pk", flat=True))
 
 

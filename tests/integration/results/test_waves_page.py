@@ -8,7 +8,7 @@ from django.urls import reverse
 
 from evalsite.lib import permissions
 from grading_app.rating import queues
-from grading_app.reports.waves import wave_lines
+from grading_app.reports.waves import compare_scores
 from grading_app.scoring.grading import grade
 from tests import factories
 from tests.factories.queues import make_answer_queue, make_rater, make_rubric_queue, rate_all
@@ -52,7 +52,7 @@ def opened(client, experiment, **query):
 
 def lines_of(experiment, *, turned=False):
     a, b = experiment.waves.all()
-    return wave_lines(experiment, b, a) if turned else wave_lines(experiment, a, b)
+    return compare_scores(experiment, b, a) if turned else compare_scores(experiment, a, b)
 
 
 def test_differences_are_by_item_over_repetitions(experiment):

@@ -5,7 +5,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from grading_app.models import Grading
-from grading_app.reports.cached_aggregates import get
+from grading_app.reports.cached_aggregates import get_aggregate
 from grading_app.scoring.grading import grade
 from grading_app.surfaces import point_counts
 from grading_app.surfaces.point_counts import POINT_COUNTS, PointQuery, count_points, list_graders, sum_cells
@@ -133,14 +133,14 @@ def test_an_adaptive_task_is_incomplete_while_a_point_is_open():
 def test_counts_are_computed_once_for_each_state(settings):
     experiment = make_space_experiment()
     rule = list_graders([experiment])[experiment.pk][0]
-    first = get(POINT_COUNTS, experiment.pk, PointQuery(experiment, rule.pk)).value
+    first = get_aggregate(POINT_COUNTS, experiment.pk, PointQuery(experiment, rule.pk)).value
     with CaptureQueriesContext(connection) as queries:
-        again = get(POINT_COUNTS, experiment.pk, PointQuery(experiment, rule.pk)).value
+        again = get_aggregate(POINT_COUNTS, experiment.pk, PointQuery(experiment, rule.pk)).value
     assert again == first
     assert not [query for query in queries if "runs_app_trial" in query["sql"]]
     grade(experiment, scorers=["final_answer"], force=True, by="test")
     with CaptureQueriesContext(connection) as queries:
-        get(POINT_COUNTS, experiment.pk, PointQuery(experiment, rule.pk))
+        get_aggregate(POINT_COUNTS, experiment.pk, PointQuery(experiment, rule.pk))
     assert [query for query in queries if "runs_app_trial" in query["sql"]]
 
 
@@ -151,12 +151,12 @@ def test_many_answers_are_left_to_a_worker(monkeypatch):
     experiment = make_space_experiment()
     rule = list_graders([experiment])[experiment.pk][0]
     query = PointQuery(experiment, rule.pk, answers=10)
-    assert get(POINT_COUNTS, experiment.pk, query).value is None
+    assert get_aggregate(POINT_COUNTS, experiment.pk, query).value is None
     from grading_app.tasks import compute_aggregates
 
     for _, keys in asked:
         compute_aggregates(keys)
-    stored = get(POINT_COUNTS, experiment.pk, query)
+    stored = get_aggregate(POINT_COUNTS, experiment.pk, query)
     assert stored.value == count_points(query)
     assert stored.value.rows == count_points(query).rows  # A stored mapping has its names in another order.
     assert stored.is_fresh

@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import expect
 
 from grading_app.models import Adjudication, Grading, Rating, Rubric
-from grading_app.reports.statistic_format import number
+from grading_app.reports.statistic_format import format_number
 from grading_app.statistics.alpha import krippendorff_alpha
 from grading_app.statistics.intraclass import intraclass_correlation
 from grading_app.statistics.judge_bias import judge_bias
@@ -89,14 +89,14 @@ def see_numbers(page):
         "ICC(2,1)": intraclass_correlation(ratings, "2,1"),
     }
     for name, measure in expected.items():
-        assert shown(page, "measures", name)[1] == number(measure.estimate, 3)
+        assert shown(page, "measures", name)[1] == format_number(measure.estimate, 3)
     assert 0 < expected["Krippendorff's alpha, ordinal"].estimate < 1
-    assert shown(page, "against", "Bias")[1] == number(judge_bias(ratings, "judge", items).estimate, 3)
+    assert shown(page, "against", "Bias")[1] == format_number(judge_bias(ratings, "judge", items).estimate, 3)
     first, second = (rater for rater in ratings.raters if rater != "judge")
     both = cohens_kappa(ratings.of(first, second), "quadratic")
     pairs = page.locator("section[aria-labelledby=pairs] tbody tr")
     between_people = pairs.filter(has_text="rater 1").filter(has_text="rater 2").locator("td").all_inner_texts()
-    assert between_people[4].strip() == number(both.estimate)
+    assert between_people[4].strip() == format_number(both.estimate)
 
 
 def test_two_people_and_a_judge_meet(visitor, queue, owner):

@@ -5,7 +5,7 @@ from playwright.sync_api import expect
 
 from grading_app.models import Grading, Preference, Rubric
 from grading_app.rating import session
-from grading_app.reports.statistic_format import number
+from grading_app.reports.statistic_format import format_number
 from grading_app.statistics.alpha import krippendorff_alpha
 from grading_app.statistics.kappas import percent_agreement
 from grading_app.statistics.ratings import ratings_from
@@ -114,7 +114,7 @@ def see_numbers(page, triples):
         "Krippendorff's alpha, nominal": krippendorff_alpha(ratings, "nominal"),
     }
     for name, measure in expected.items():
-        assert shown(page, "measures", name)[1] == number(measure.estimate, 3)
+        assert shown(page, "measures", name)[1] == format_number(measure.estimate, 3)
     assert 0 < expected["Percent agreement"].estimate < 1
 
 

@@ -5,7 +5,7 @@ import json
 import pytest
 from django.core.management import call_command
 
-from grading_app.reports.surface_recovery import list_cells
+from grading_app.reports.surface_recovery import list_recovered_cells
 from runs_app import run_control
 from runs_app.models import Point, Run
 from runs_app.monitoring.consistency_check import find_differences
@@ -67,7 +67,7 @@ def test_a_space_is_sampled_by_its_own_rules_and_the_surface_covers_the_truth(tm
         assert point.n_planned <= most
         assert point.reason
     assert find_differences() == []
-    cells = list_cells(made, read_profiles(profiles))
+    cells = list_recovered_cells(made, read_profiles(profiles))
     assert len(cells) == 14
     assert sum(bool(cell.covers) for cell in cells) >= 11
     assert any(cell.tally.truncated for cell in cells)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from grading_app.reports.frames import Asked, Cell, Frames
+from grading_app.reports.frames import Frames, RatedDimension, ScoreCell
 from grading_app.statistics.clusters import ClusterSums
 from grading_app.statistics.intervals import SHARE_BOUNDS, Bounds, estimate_mean
 
 
 @dataclass(frozen=True, slots=True)
-class Measure:
+class SummaryMeasure:
     """The summarised values: a dimension's ratings, or a rule's scores (for rated items, on a dimension)."""
 
     label: str
@@ -21,14 +21,14 @@ class Measure:
 
 
 @dataclass(frozen=True, slots=True)
-class ScoreLine:
+class ScoreSummary:
     """A mean or share with its interval.
 
     If the measure is a share, `mean` is 0 to 1 and `sd` is None. Everything but the counts is None if no score could be
     read. Without an interval, `low` and `high` are None and `reason` says why; `method` says how an interval was made.
     """
 
-    measure: Measure
+    measure: SummaryMeasure
     condition: str
     category: str | None
     n: int
@@ -44,10 +44,10 @@ class ScoreLine:
     reason: str = ""
 
 
-def score_lines(cells: Iterable[Cell], frames: Frames, *, by_category: bool = False) -> list[ScoreLine]:
+def summarize_scores(cells: Iterable[ScoreCell], frames: Frames, *, by_category: bool = False) -> list[ScoreSummary]:
     """Return lines by measure, then condition in the order of the design, then (if requested) category."""
     cells = list(cells)
-    binary = _binary_measures(cells)
+    binary = _find_binary_measures(cells)
     sums: dict[tuple[int | None, int | None, int, str | None], tuple[ClusterSums, int]] = {}
     for cell in cells:
         key = (cell.rule, cell.dimension, cell.condition, cell.category if by_category else None)
@@ -55,21 +55,23 @@ def score_lines(cells: Iterable[Cell], frames: Frames, *, by_category: bool = Fa
         sums[key] = (added + cell.sums, unread + cell.unread)
     lines = []
     for (rule, dimension, condition, category), (added, unread) in sums.items():
-        label = measure_label(frames.rules, frames.dimensions, rule, dimension)
-        measure = Measure(label, rule, dimension, (rule, dimension) in binary)
-        lines.append(_line(measure, frames.labels[condition], category, added, unread, _bounds_of(measure, frames)))
+        label = label_measure(frames.rules, frames.dimensions, rule, dimension)
+        measure = SummaryMeasure(label, rule, dimension, (rule, dimension) in binary)
+        lines.append(
+            _summarize(measure, frames.labels[condition], category, added, unread, _get_bounds(measure, frames))
+        )
     order = {label: at for at, label in enumerate(frames.labels.values())}
-    return sorted(lines, key=lambda line: (place_of(line.measure), order[line.condition], line.category or ""))
+    return sorted(lines, key=lambda line: (get_sort_key(line.measure), order[line.condition], line.category or ""))
 
 
-def _binary_measures(cells: list[Cell]) -> set[tuple[int | None, int | None]]:
+def _find_binary_measures(cells: list[ScoreCell]) -> set[tuple[int | None, int | None]]:
     """Return the measures whose scores are all 0 or 1, in every condition. These are shown as shares."""
     seen = {(cell.rule, cell.dimension) for cell in cells}
     return seen - {(cell.rule, cell.dimension) for cell in cells if not cell.is_binary}
 
 
-def measure_label(
-    rules: Mapping[int, str], dimensions: Mapping[int, Asked], rule: int | None, dimension: int | None
+def label_measure(
+    rules: Mapping[int, str], dimensions: Mapping[int, RatedDimension], rule: int | None, dimension: int | None
 ) -> str:
     parts = [rules[rule]] if rule is not None else []
     if dimension is not None:
@@ -77,13 +79,13 @@ def measure_label(
     return " · ".join(parts)
 
 
-def place_of(measure: Measure) -> tuple[bool, bool, int, int]:
+def get_sort_key(measure: SummaryMeasure) -> tuple[bool, bool, int, int]:
     """Return the sort key of a measure: ratings first, people (whose keys are negative) last."""
     rule = measure.rule or 0
     return (measure.rule is not None, rule < 0, abs(rule), measure.dimension or 0)
 
 
-def _bounds_of(measure: Measure, frames: Frames) -> Bounds | None:
+def _get_bounds(measure: SummaryMeasure, frames: Frames) -> Bounds | None:
     """Return the ends of the scale of the measure's scores; None if they are unknown."""
     if measure.rule is not None:
         return frames.rule_bounds.get(measure.rule)
@@ -91,13 +93,13 @@ def _bounds_of(measure: Measure, frames: Frames) -> Bounds | None:
     return (float(asked.low), float(asked.high)) if asked else None
 
 
-def _line(
-    measure: Measure, condition: str, category: str | None, sums: ClusterSums, unread: int, bounds: Bounds | None
-) -> ScoreLine:
+def _summarize(
+    measure: SummaryMeasure, condition: str, category: str | None, sums: ClusterSums, unread: int, bounds: Bounds | None
+) -> ScoreSummary:
     counts = (measure, condition, category, round(sums.n), round(sums.clusters), unread)
     found = estimate_mean(sums, SHARE_BOUNDS if measure.is_share else bounds)
     if found is None:
-        return ScoreLine(*counts)
+        return ScoreSummary(*counts)
     sd = None if measure.is_share else found.sd
     numbers = (found.mean, sd, found.se, found.low, found.high, found.effective_n)
-    return ScoreLine(*counts, *numbers, method=found.method, reason=found.reason)
+    return ScoreSummary(*counts, *numbers, method=found.method, reason=found.reason)
