@@ -17,7 +17,7 @@ from evalsite.lib.sql import fetch_rows
 from evalsite.lib.text.hashing import content_hash
 from grading_app.models import CachedAggregate, GradeCondition
 from grading_app.reports import statistic_format
-from grading_app.reports.stored_scores import MOST_AT_ONCE
+from grading_app.reports.answer_aggregates import MOST_AT_ONCE
 from runs_app.models import Dimension, Experiment
 from runs_app.monitoring.progress import read_totals
 

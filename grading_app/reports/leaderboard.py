@@ -6,18 +6,17 @@ correction over these tests.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from django.db.models import Sum
 
 from evalsite.lib.sql import fetch_rows
-from grading_app.reports.cached_aggregates import Aggregate, Cached, StepReporter, get_aggregate
-from grading_app.reports.frame_cache import fingerprint_results
+from grading_app.reports.answer_aggregates import make_answer_aggregate
+from grading_app.reports.cached_aggregates import Cached, get_aggregate
 from grading_app.reports.frames import IN_SCOPE, load_condition_labels
 from grading_app.reports.score_matrix import Measure, list_measures, load_item_scores
-from grading_app.reports.stored_scores import has_many_answers
 from grading_app.statistics.condition_pairs import ConditionPair, compare_conditions
 from grading_app.statistics.intervals import SHARE_BOUNDS, Bounds, estimate_mean
 from grading_app.statistics.item_scores import ItemScores
@@ -246,33 +245,13 @@ def _load_latencies(query: BoardQuery) -> dict[int, float]:
     return dict(fetch_rows(LATENCIES, where))
 
 
-def _dump(query: BoardQuery) -> Any:
-    wave = query.wave.number if query.wave else None
-    return [query.experiment.pk, wave, query.missing_is_wrong, query.baseline]
-
-
-def _load(experiment: Experiment, content: Any) -> BoardQuery | None:
-    _, number, missing_is_wrong, baseline = content
-    wave = experiment.waves.filter(number=number).first() if number is not None else None
-    if number is not None and wave is None:
-        return None
-    return BoardQuery(experiment, wave, missing_is_wrong, baseline)
-
-
-def _compute(queries: Sequence[BoardQuery], tell: StepReporter) -> list[Leaderboard]:
-    return [compute_leaderboard(query) for query in queries]
-
-
-LEADERBOARD: Aggregate[BoardQuery, Leaderboard] = Aggregate(
-    name="leaderboard",
-    value_type=lambda: Leaderboard,
-    dump=_dump,
-    load=_load,
-    fingerprint=lambda query: fingerprint_results(query.experiment, query.wave),
-    is_large=lambda queries: any(has_many_answers(one.experiment, one.wave) for one in queries),
-    compute=_compute,
-    steps=("comparing conditions",),
-    kept=20,
+LEADERBOARD = make_answer_aggregate(
+    "leaderboard",
+    Leaderboard,
+    compute_leaderboard,
+    dump=lambda query: [query.missing_is_wrong, query.baseline],
+    load=lambda experiment, wave, values: BoardQuery(experiment, wave, *values),
+    step="comparing conditions",
 )
 
 

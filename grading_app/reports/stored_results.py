@@ -13,13 +13,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from grading_app.models import BlindReading
-from grading_app.reports.cached_aggregates import Aggregate, Cached, StepReporter, get_aggregate
+from grading_app.reports.answer_aggregates import make_answer_aggregate
+from grading_app.reports.cached_aggregates import Cached, get_aggregate
 from grading_app.reports.figures import FIGURES
 from grading_app.reports.figures.kinds import AnyFigure, FigureTable
-from grading_app.reports.frame_cache import fingerprint_results
 from grading_app.reports.frames import Frames, NormPair, Outcomes, RatedDimension, ScoreCell, load_frames
 from grading_app.reports.plot_style import NARROW, WIDE
-from grading_app.reports.stored_scores import has_many_answers
 from grading_app.statistics.intervals import Bounds
 from runs_app.models import Experiment, Wave
 from runs_app.monitoring.point_status import PointLine
@@ -149,36 +148,23 @@ class ResultsQuery:
     blind: BlindReading | None = None
 
 
-def _load(experiment: Experiment, content: Any) -> ResultsQuery | None:
-    number, blinds = content[1], content[2:]
-    wave = experiment.waves.filter(number=number).first() if number is not None else None
-    blind = BlindReading.objects.get(pk=blinds[0]) if blinds else None
-    return None if number is not None and wave is None else ResultsQuery(experiment, wave, blind)
+def _compute(query: ResultsQuery) -> Results:
+    letters = query.blind.letters() if query.blind else None
+    return Results.of(load_frames(query.experiment, query.wave, letters))
 
 
-def _compute(queries: Sequence[ResultsQuery], tell: StepReporter) -> list[Results]:
-    found = []
-    for query in queries:
-        letters = query.blind.letters() if query.blind else None
-        found.append(Results.of(load_frames(query.experiment, query.wave, letters)))
-    return found
+def _load(experiment: Experiment, wave: Wave | None, values: list[Any]) -> ResultsQuery:
+    blind = BlindReading.objects.get(pk=values[0]) if values else None
+    return ResultsQuery(experiment, wave, blind)
 
 
-def _dump(query: ResultsQuery) -> Any:
-    wave = query.wave.number if query.wave else None
-    return [query.experiment.pk, wave, *([query.blind.pk] if query.blind else [])]
-
-
-RESULTS: Aggregate[ResultsQuery, Results] = Aggregate(
-    name="results",
-    value_type=lambda: Results,
-    dump=_dump,
+RESULTS = make_answer_aggregate(
+    "results",
+    Results,
+    _compute,
+    dump=lambda query: [query.blind.pk] if query.blind else [],
     load=_load,
-    fingerprint=lambda query: fingerprint_results(query.experiment, query.wave),
-    is_large=lambda queries: any(has_many_answers(one.experiment, one.wave) for one in queries),
-    compute=_compute,
-    steps=("adding up answers",),
-    kept=20,
+    step="adding up answers",
 )
 
 

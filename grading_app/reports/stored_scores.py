@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from django.db.models import Sum
-
-from grading_app.reports.cached_aggregates import Aggregate, Cached, StepReporter, get_aggregate
-from grading_app.reports.frame_cache import fingerprint_results
+from grading_app.reports.answer_aggregates import make_answer_aggregate
+from grading_app.reports.cached_aggregates import Cached, get_aggregate
 from grading_app.reports.score_matrix import EXCLUSIONS, Measure, find_measure, list_measures, load_item_scores
 from grading_app.statistics import item_order
 from grading_app.statistics.item_scores import ItemScores
 from runs_app.models import Experiment, Wave
-
-MOST_AT_ONCE = 20_000
-"""So many answers are added up while a page waits: about 50 ms."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,40 +41,23 @@ def _decode(text: str) -> ItemScores:
     return ItemScores.decode(text)
 
 
-def has_many_answers(experiment: Experiment, wave: Wave | None) -> bool:
-    """Return True if the answers are too many to be added up during a request. Read from the counters of runs."""
-    runs = experiment.runs.generating().filter(wave=wave) if wave else experiment.runs.generating()
-    return (runs.aggregate(n=Sum("n_done"))["n"] or 0) > MOST_AT_ONCE
-
-
-def _dump(query: ScoresQuery) -> Any:
-    wave = query.wave.number if query.wave else None
-    return [query.experiment.pk, query.measure.key, wave, sorted(query.exclude)]
-
-
-def _load(experiment: Experiment, content: Any) -> ScoresQuery | None:
-    _, key, number, exclude = content
+def _load(experiment: Experiment, wave: Wave | None, values: list[Any]) -> ScoresQuery | None:
+    key, exclude = values
     measure = find_measure(experiment, key)
-    wave = experiment.waves.filter(number=number).first() if number is not None else None
-    if measure is None or (number is not None and wave is None):
-        return None
-    return ScoresQuery(experiment, measure, wave, frozenset(exclude) & set(EXCLUSIONS))
+    return ScoresQuery(experiment, measure, wave, frozenset(exclude) & set(EXCLUSIONS)) if measure else None
 
 
-def _compute(queries: Sequence[ScoresQuery], tell: StepReporter) -> list[EncodedScores]:
-    loaded = [load_item_scores(one.experiment, one.measure, one.wave, one.exclude) for one in queries]
-    return [EncodedScores(scores.encode()) for scores in loaded]
+def _compute(query: ScoresQuery) -> EncodedScores:
+    return EncodedScores(load_item_scores(query.experiment, query.measure, query.wave, query.exclude).encode())
 
 
-ITEM_SCORES: Aggregate[ScoresQuery, EncodedScores] = Aggregate(
-    name="item_scores",
-    value_type=lambda: EncodedScores,
-    dump=_dump,
+ITEM_SCORES = make_answer_aggregate(
+    "item_scores",
+    EncodedScores,
+    _compute,
+    dump=lambda query: [query.measure.key, sorted(query.exclude)],
     load=_load,
-    fingerprint=lambda query: fingerprint_results(query.experiment, query.wave),
-    is_large=lambda queries: any(has_many_answers(one.experiment, one.wave) for one in queries),
-    compute=_compute,
-    steps=("adding up scores",),
+    step="adding up scores",
     kept=40,
 )
 

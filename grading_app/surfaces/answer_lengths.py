@@ -10,10 +10,9 @@ from typing import Any
 
 from evalsite.lib.sql import fetch_rows
 from evalsite.lib.stats.wilson import wilson
-from grading_app.reports.cached_aggregates import Aggregate, Cached, StepReporter, get_aggregate
-from grading_app.reports.frame_cache import fingerprint_results
+from grading_app.reports.answer_aggregates import make_answer_aggregate
+from grading_app.reports.cached_aggregates import Cached, get_aggregate
 from grading_app.reports.frames import IN_SCOPE
-from grading_app.reports.stored_scores import has_many_answers
 from grading_app.statistics.survival import SurvivalStep, kaplan_meier, thin_steps
 from runs_app.models import Experiment, Wave
 
@@ -102,32 +101,13 @@ def _join_lengths(rows: Sequence[tuple[int, int, int, int]]) -> list[tuple[int, 
     return [(tokens, *counts) for tokens, counts in bands.items()]  # type: ignore[misc]
 
 
-def _dump(query: LengthQuery) -> Any:
-    wave = query.wave.number if query.wave else None
-    return [query.experiment.pk, query.grader, query.condition, query.task, wave]
-
-
-def _load(experiment: Experiment, content: Any) -> LengthQuery | None:
-    _, grader, condition, task, number = content
-    wave = experiment.waves.filter(number=number).first() if number is not None else None
-    if number is not None and wave is None:
-        return None
-    return LengthQuery(experiment, grader, condition, task, wave)
-
-
-def _compute(queries: Sequence[LengthQuery], tell: StepReporter) -> list[AnswerLengths]:
-    return [count_lengths(query) for query in queries]
-
-
-ANSWER_LENGTHS: Aggregate[LengthQuery, AnswerLengths] = Aggregate(
-    name="answer_lengths",
-    value_type=lambda: AnswerLengths,
-    dump=_dump,
-    load=_load,
-    fingerprint=lambda query: fingerprint_results(query.experiment, query.wave),
-    is_large=lambda queries: any(has_many_answers(one.experiment, one.wave) for one in queries),
-    compute=_compute,
-    steps=("counting answers by length",),
+ANSWER_LENGTHS = make_answer_aggregate(
+    "answer_lengths",
+    AnswerLengths,
+    count_lengths,
+    dump=lambda query: [query.grader, query.condition, query.task],
+    load=lambda experiment, wave, values: LengthQuery(experiment, values[0], values[1], values[2], wave),
+    step="counting answers by length",
     kept=60,
 )
 

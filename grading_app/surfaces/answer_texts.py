@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from evalsite.lib.sql import fetch_rows
-from grading_app.reports.cached_aggregates import Aggregate, Cached, StepReporter, get_aggregate
-from grading_app.reports.frame_cache import fingerprint_results
+from grading_app.reports.answer_aggregates import make_answer_aggregate
+from grading_app.reports.cached_aggregates import Cached, get_aggregate
 from grading_app.reports.frames import IN_SCOPE
 from grading_app.statistics.intervals import estimate_mean, sum_clusters
 from grading_app.statistics.token_spectrum import mean_spectrum
@@ -141,32 +140,14 @@ def _measure(query: TextQuery) -> Texts:
         return Texts([], [], f"The tokenizer could not be run: {error}.")
 
 
-def _dump(query: TextQuery) -> Any:
-    return [query.experiment.pk, query.grader, query.kind, query.wave.number if query.wave else None]
-
-
-def _load(experiment: Experiment, content: Any) -> TextQuery | None:
-    _, grader, kind, number = content
-    wave = experiment.waves.filter(number=number).first() if number is not None else None
-    if number is not None and wave is None:
-        return None
-    return TextQuery(experiment, grader, kind, wave)
-
-
-def _compute(queries: Sequence[TextQuery], tell: StepReporter) -> list[Texts]:
-    return [_measure(query) for query in queries]
-
-
-ANSWER_TEXTS: Aggregate[TextQuery, Texts] = Aggregate(
-    name="answer_texts",
-    value_type=lambda: Texts,
-    dump=_dump,
-    load=_load,
-    fingerprint=lambda query: fingerprint_results(query.experiment, query.wave),
+ANSWER_TEXTS = make_answer_aggregate(
+    "answer_texts",
+    Texts,
+    _measure,
+    dump=lambda query: [query.grader, query.kind],
+    load=lambda experiment, wave, values: TextQuery(experiment, values[0], values[1], wave),
+    step="reading texts",
     is_large=lambda queries: True,
-    compute=_compute,
-    steps=("reading texts",),
-    kept=20,
 )
 
 

@@ -16,10 +16,9 @@ from typing import Any, NamedTuple
 from evalsite.lib.sql import fetch_rows
 from evalsite.lib.stats.effective_size import AnswerSums, estimate_effective_size
 from grading_app.models import GradeCondition
-from grading_app.reports.cached_aggregates import Aggregate, StepReporter
+from grading_app.reports.answer_aggregates import MOST_AT_ONCE, has_many_answers, make_answer_aggregate
 from grading_app.reports.frame_cache import fingerprint_results
 from grading_app.reports.frames import IN_SCOPE
-from grading_app.reports.stored_scores import has_many_answers
 from runs_app.models import Experiment, Wave
 from runs_app.planning.points import GUESS
 from runs_app.stopping.rules import Tally
@@ -195,38 +194,20 @@ def count_points(query: PointQuery) -> PointCounts:
     )
 
 
-def _dump(query: PointQuery) -> Any:
-    return [query.experiment.pk, query.grader, query.wave.number if query.wave else None]
-
-
-def _load(experiment: Experiment, content: Any) -> PointQuery | None:
-    _, grader, number = content
-    wave = experiment.waves.filter(number=number).first() if number is not None else None
-    if number is not None and wave is None:
-        return None
-    return PointQuery(experiment, grader, wave)
-
-
-def _is_large(queries: Sequence[PointQuery]) -> bool:
+def _has_large(queries: Sequence[PointQuery]) -> bool:
     return any(
         one.answers > MOST_AT_ONCE if one.answers is not None else has_many_answers(one.experiment, one.wave)
         for one in queries
     )
 
 
-def _compute(queries: Sequence[PointQuery], tell: StepReporter) -> list[PointCounts]:
-    return [count_points(query) for query in queries]
-
-
-MOST_AT_ONCE = 20_000
-POINT_COUNTS: Aggregate[PointQuery, PointCounts] = Aggregate(
-    name="point_counts",
-    value_type=lambda: PointCounts,
-    dump=_dump,
-    load=_load,
+POINT_COUNTS = make_answer_aggregate(
+    "point_counts",
+    PointCounts,
+    count_points,
+    dump=lambda query: [query.grader],
+    load=lambda experiment, wave, values: PointQuery(experiment, values[0], wave),
+    step="counting answers by point",
+    is_large=_has_large,
     fingerprint=lambda query: query.state or fingerprint_results(query.experiment, query.wave),
-    is_large=_is_large,
-    compute=_compute,
-    steps=("counting answers by point",),
-    kept=20,
 )

@@ -7,7 +7,7 @@ import pytest
 
 from grading_app.models import GradeCondition, Preference
 from grading_app.reports.frames import make_condition_labels
-from grading_app.reports.pairwise_stats import TALLIES, _rows, compute_standing
+from grading_app.reports.pairwise_stats import TALLIES, compute_standing
 from grading_app.statistics.bradley_terry import Comparison, bradley_terry, comparisons_from
 from runs_app.models import Trial
 from tests.factories.gradings import make_answered_experiment
@@ -63,7 +63,7 @@ def test_strengths_are_those_of_the_verdicts_one_by_one(experiment):
 
 def test_items_with_the_same_tally_make_one_row_however_many_verdicts(experiment):
     condition = verdicts(experiment, lambda first, second: "a" if first.run_id < second.run_id else "b")
-    (row,) = _rows(TALLIES, [condition.pk])
+    (row,) = fetch_rows(TALLIES, {"conditions": [condition.pk]})
     assert row[0] == 8
 
 

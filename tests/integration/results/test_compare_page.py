@@ -16,7 +16,7 @@ from grading_app.analysis.data import load_analysis_data
 from grading_app.analysis.scope import ScopeForm
 from grading_app.analysis.sections import section_tables
 from grading_app.models import CachedAggregate
-from grading_app.reports import stored_scores
+from grading_app.reports import answer_aggregates
 from grading_app.reports.cached_aggregates import compute_rows
 from grading_app.scoring.grading import grade
 from tests import factories
@@ -298,7 +298,7 @@ def test_a_bad_parameter_is_an_error_of_its_field(client, quiz, name, value, sai
 
 @pytest.mark.slow
 def test_scores_of_a_large_experiment_are_computed_by_a_worker(client, quiz, monkeypatch):
-    monkeypatch.setattr(stored_scores, "MOST_AT_ONCE", 3)
+    monkeypatch.setattr(answer_aggregates, "MOST_AT_ONCE", 3)
     monkeypatch.setattr("django_q.tasks.async_task", lambda *_: None)
     waiting = opened(client, quiz).content.decode()
     assert "A worker is calculating the results" in " ".join(waiting.split())

@@ -7,7 +7,7 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from grading_app.models import CachedAggregate
-from grading_app.reports import headlines, stored_scores
+from grading_app.reports import answer_aggregates, headlines
 from grading_app.reports.cached_aggregates import compute_rows
 from grading_app.reports.score_matrix import list_measures
 from grading_app.scoring.grading import grade
@@ -78,7 +78,7 @@ def test_a_new_grade_changes_the_headline(client):
 
 def test_a_large_experiment_shows_the_numbers_of_its_stored_leaderboard(client, monkeypatch):
     monkeypatch.setattr(headlines, "MOST_AT_ONCE", 3)
-    monkeypatch.setattr(stored_scores, "MOST_AT_ONCE", 3)
+    monkeypatch.setattr(answer_aggregates, "MOST_AT_ONCE", 3)
     monkeypatch.setattr("django_q.tasks.async_task", lambda *_: None)
     quiz = make_quiz()
     assert headlines_of(opened(client, quiz)) == {}

@@ -11,7 +11,7 @@ from django.urls import reverse
 
 from evalsite.lib import permissions
 from grading_app.models import CachedAggregate, Grading
-from grading_app.reports import stored_scores
+from grading_app.reports import answer_aggregates
 from grading_app.reports.cached_aggregates import compute_rows
 from grading_app.scoring.grading import grade
 from grading_app.verdict_history import superseding
@@ -193,7 +193,7 @@ def test_a_large_experiment_has_the_same_results_from_a_worker(client, monkeypat
     factories.plan_trials(run, answer=lambda item, *_: {"answer": "2", "rating": 1 + item.position % 5})
     at_once = opened(client, made)
     pictures = [figure(client, made, name).content for name in ("ratings", "norms")]
-    monkeypatch.setattr(stored_scores, "MOST_AT_ONCE", 3)
+    monkeypatch.setattr(answer_aggregates, "MOST_AT_ONCE", 3)
     monkeypatch.setattr("django_q.tasks.async_task", lambda *_: None)
     cache.clear()
     waiting = opened(client, made)
