@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from csp.decorators import csp_replace
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.urls import reverse
-from django.utils.http import urlencode
 from django.views.decorators.http import require_safe
 
 from evalsite.lib.permissions import readers_only
@@ -17,7 +15,7 @@ from grading_app.comparison.raters import Rater
 from grading_app.comparison.rating_selection import RatingSelection, RatingSelectionForm
 from grading_app.paper_figures.agreement_figures import make_pictures
 from grading_app.reports.cached_aggregates import Cached, get_aggregate
-from grading_app.reports.plot_style import NARROW, WIDE, Theme, render_svg
+from grading_app.reports.plot_style import NARROW, WIDE, render_svg
 from grading_app.tables.agreement import (
     CoverageTable,
     JudgeEstimateTable,
@@ -27,7 +25,7 @@ from grading_app.tables.agreement import (
     list_judge_estimates,
     list_mean_estimates,
 )
-from grading_app.tables.results import make_figure_table
+from grading_app.views.svg_figures import make_figure_context, read_theme, read_width, svg_policy
 from runs_app.models import Experiment
 from runs_app.monitoring.progress import Totals, find_experiment_state
 from runs_app.views.permissions import may_edit, visible_experiment
@@ -37,8 +35,6 @@ if TYPE_CHECKING:
     from grading_app.comparison.rater_plots import RaterPlot
 
 FIGURES = ("differences", "confusion")
-THEMES: dict[str, Theme] = {"": "auto", "light": "light", "dark": "dark"}
-WIDTHS = {"": WIDE, "narrow": NARROW}
 
 
 @require_safe
@@ -61,15 +57,13 @@ def experiment_agreement(request: HttpRequest, slug: str) -> HttpResponse:
 
 @require_safe
 @readers_only
-@csp_replace(
-    {"default-src": ["'none'"], "script-src": ["'none'"], "style-src": ["'unsafe-inline'"], "img-src": ["data:"]}
-)  # type: ignore[untyped-decorator]
+@svg_policy
 def agreement_figure(request: HttpRequest, slug: str, name: str) -> HttpResponse:
     """Return a figure of the agreement page as SVG, for the raters in the address."""
     experiment = visible_experiment(request, slug)
     selection = RatingSelectionForm(request.GET, experiment).selection()
-    theme, width = THEMES.get(request.GET.get("theme", "")), WIDTHS.get(request.GET.get("width", ""))
-    if selection is None or theme is None or width is None:
+    theme, width = read_theme(request), read_width(request)
+    if selection is None:
         raise Http404
     roles = assign_roles(selection, request.GET.dict())
     cached = _get_result(selection, roles)
@@ -99,7 +93,7 @@ def _make_report_context(
     report, raters = result.report, {rater.key: rater for rater in selection.raters}
     if report is None:
         return {}
-    comparison = report.judge_comparison
+    comparison, narrow = report.judge_comparison, make_pictures(selection, roles, result, NARROW)
     return {
         "coverage": CoverageTable(report.coverage, raters, in_pairs=selection.in_pairs),
         "measures": MeasureTable(report.measures) if report.measures else None,
@@ -112,7 +106,7 @@ def _make_report_context(
         if comparison
         else None,
         "figures": {
-            name: _make_figure_context(request, selection, plot, state)
+            name: _make_figure(request, selection, plot, narrow[name], state)
             for name, plot in make_pictures(selection, roles, result, WIDE).items()
         },
     }
@@ -128,22 +122,20 @@ def _make_reference_tables(selection: RatingSelection, report: AgreementReport) 
     return [(one, ReferenceTable(found, raters, one)) for one, found in comparisons.items() if found]
 
 
-def _make_figure_context(
-    request: HttpRequest, selection: RatingSelection, plot: RaterPlot, state: str
+def _make_figure(
+    request: HttpRequest, selection: RatingSelection, plot: RaterPlot, narrow: RaterPlot, state: str
 ) -> dict[str, Any]:
     """Return a figure for the page. Its addresses hold every choice of the page, and the state of the data."""
-    stem = reverse("agreement_figure", args=[selection.experiment.slug, plot.name])
     query = request.GET.copy()
     query["state"] = state[:12]
-
-    def address(**more: str) -> str:
-        return f"{stem}?{query.urlencode()}{'&' + urlencode(more) if more else ''}"
-
-    return {
-        "plot": plot,
-        "table": make_figure_table(plot.table),
-        "address": address(),
-        "narrow": address(width="narrow"),
-        "light": address(theme="light"),
-        "dark": address(theme="dark"),
-    }
+    return make_figure_context(
+        plot.name,
+        reverse("agreement_figure", args=[selection.experiment.slug, plot.name]),
+        query.urlencode(),
+        title=plot.title,
+        caption=plot.caption,
+        alt=plot.alt,
+        size=plot.size,
+        narrow_size=narrow.size,
+        table=plot.table,
+    )

@@ -5,11 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from csp.decorators import csp_replace
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.urls import reverse
-from django.utils.http import urlencode
 from django.views.decorators.http import require_safe
 
 from datasets_app.models import Item
@@ -23,9 +21,10 @@ from grading_app.analysis.stored import get_analysis
 from grading_app.reports.matrix_cells import MatrixCell, load_cells
 from grading_app.reports.plot_style import NARROW, WIDE, render_svg
 from grading_app.reports.result_table import ResultTable
-from grading_app.views.agreement import THEMES, WIDTHS, get_page_state
+from grading_app.views.agreement import get_page_state
 from grading_app.views.blind import get_blind_context
 from grading_app.views.result_tables import get_table_context, make_requested_file
+from grading_app.views.svg_figures import make_figure_context, read_theme, read_width, svg_policy
 from runs_app.views.permissions import visible_experiment
 
 MOST_CARDS, MOST_SCORES = 8, 12
@@ -65,16 +64,14 @@ def experiment_analysis(request: HttpRequest, slug: str) -> HttpResponse:
 
 @require_safe
 @readers_only
-@csp_replace(
-    {"default-src": ["'none'"], "script-src": ["'none'"], "style-src": ["'unsafe-inline'"], "img-src": ["data:"]}
-)  # type: ignore[untyped-decorator]
+@svg_policy
 @hides_model_names()
 def analysis_figure(request: HttpRequest, slug: str, name: str) -> HttpResponse:
     """Return a figure of the analysis as SVG, for the scope in the address."""
     experiment = visible_experiment(request, slug)
     scope = ScopeForm(request.GET, experiment, get_blind_context(request, experiment)["blind"]).scope()
-    theme, width = THEMES.get(request.GET.get("theme", "")), WIDTHS.get(request.GET.get("width", ""))
-    if scope is None or theme is None or width is None:
+    theme, width = read_theme(request), read_width(request)
+    if scope is None:
         raise Http404
     found = get_analysis(scope).tables
     tables = {table.name: table for of_section in found.values() for table in of_section}
@@ -93,7 +90,7 @@ def _make_section_context(section: Any, tables: list[ResultTable], scope: Scope,
         "title": section.title,
         "intro": section.intro,
         "tables": [get_table_context(table, order) for table in tables],
-        "figures": [_make_figure_context(figure, table, scope) for figure, table in figures],
+        "figures": [_make_figure(figure, table, scope) for figure, table in figures],
         "outliers": next((_list_outliers(scope, table) for table in tables if table.name == "outliers"), []),
     }
 
@@ -138,21 +135,14 @@ def _list_outliers(scope: Scope, table: ResultTable) -> list[dict[str, Any]]:
     return shown
 
 
-def _make_figure_context(figure: TableFigure, table: ResultTable, scope: Scope) -> dict[str, Any]:
-    stem = reverse("analysis_figure", args=[scope.experiment.slug, figure.name])
-
-    def address(**more: str) -> str:
-        return f"{stem}?{scope.parameters}{'&' + urlencode(more) if more else ''}"
-
-    return {
-        "name": figure.name,
-        "title": figure.title,
-        "caption": figure.caption,
-        "alt": figure.alt(table),
-        "address": address(),
-        "narrow": address(width="narrow"),
-        "light": address(theme="light"),
-        "dark": address(theme="dark"),
-        "size": figure.size(table, WIDE),
-        "narrow_size": figure.size(table, NARROW),
-    }
+def _make_figure(figure: TableFigure, table: ResultTable, scope: Scope) -> dict[str, Any]:
+    return make_figure_context(
+        figure.name,
+        reverse("analysis_figure", args=[scope.experiment.slug, figure.name]),
+        scope.parameters,
+        title=figure.title,
+        caption=figure.caption,
+        alt=figure.alt(table),
+        size=figure.size(table, WIDE),
+        narrow_size=figure.size(table, NARROW),
+    )

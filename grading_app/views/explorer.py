@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from csp.decorators import csp_replace
 from django.core.cache import cache
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
@@ -24,8 +23,9 @@ from grading_app.surfaces.explorer_views import VIEW_PAGES
 from grading_app.surfaces.point_counts import POINT_COUNTS, PointCounts, PointQuery, list_graders
 from grading_app.surfaces.surface import subtract
 from grading_app.surfaces.surface_figures import SurfaceFigure, describe_difference, get_difference_level
-from grading_app.views.agreement import THEMES, WIDTHS, get_page_state
+from grading_app.views.agreement import get_page_state
 from grading_app.views.result_tables import get_table_context, make_requested_file
+from grading_app.views.svg_figures import make_figure_context, read_theme, read_width, svg_policy
 from runs_app.models import Experiment, Run
 from runs_app.views.permissions import visible_experiment
 
@@ -68,7 +68,7 @@ def explorer(request: HttpRequest, slug: str) -> HttpResponse:
         "views": _list_views(loaded.form),
         "heat": _make_heat_map(experiment, question) if question.view in ("map", "difference") else None,
         "figures": [
-            _make_figure_context(request, experiment, question, one) for one in found.figures if one.is_shown(question)
+            _make_figure(request, experiment, question, one) for one in found.figures if one.is_shown(question)
         ],
         "tables": [get_table_context(_shorten_table(table)) for table in tables],
         "sampled": found.note,
@@ -78,16 +78,14 @@ def explorer(request: HttpRequest, slug: str) -> HttpResponse:
 
 @require_safe
 @readers_only
-@csp_replace(
-    {"default-src": ["'none'"], "script-src": ["'none'"], "style-src": ["'unsafe-inline'"], "img-src": ["data:"]}
-)  # type: ignore[untyped-decorator]
+@svg_policy
 def explorer_figure(request: HttpRequest, slug: str, name: str) -> HttpResponse:
     """Return a figure of the explorer as SVG, for the choices in the address."""
     experiment = visible_experiment(request, slug)
     loaded = _load_state(request, experiment)
     question = loaded.question
-    theme, width = THEMES.get(request.GET.get("theme", "")), WIDTHS.get(request.GET.get("width", ""))
-    if question is None or theme is None or width is None or loaded.cached is None:
+    theme, width = read_theme(request), read_width(request)
+    if question is None or loaded.cached is None:
         raise Http404
     drawn = next((one for one in VIEW_PAGES[question.view].load(question).figures if one.name == name), None)
     if drawn is None or not drawn.is_shown(question):
@@ -187,26 +185,19 @@ def _make_difference_cells(question: ExplorerQuery) -> dict[tuple[str, str], dic
     }
 
 
-def _make_figure_context(
+def _make_figure(
     request: HttpRequest, experiment: Experiment, question: ExplorerQuery, figure: SurfaceFigure
 ) -> dict[str, Any]:
-    stem = reverse("explorer_figure", args=[experiment.slug, figure.name])
     query = {
         name: str(value) for name, value in request.GET.items() if name not in ("theme", "width", "table", "format")
     }
-
-    def address(**more: str) -> str:
-        return f"{stem}?{urlencode({**query, **more})}"
-
-    return {
-        "name": figure.name,
-        "title": figure.title,
-        "caption": figure.caption,
-        "alt": figure.alt(question),
-        "address": address(),
-        "narrow": address(width="narrow"),
-        "light": address(theme="light"),
-        "dark": address(theme="dark"),
-        "size": figure.size(question, WIDE),
-        "narrow_size": figure.size(question, NARROW),
-    }
+    return make_figure_context(
+        figure.name,
+        reverse("explorer_figure", args=[experiment.slug, figure.name]),
+        query,
+        title=figure.title,
+        caption=figure.caption,
+        alt=figure.alt(question),
+        size=figure.size(question, WIDE),
+        narrow_size=figure.size(question, NARROW),
+    )

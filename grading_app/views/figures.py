@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from csp.decorators import csp_replace
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBadRequest, JsonResponse, StreamingHttpResponse
 from django.shortcuts import render
 from django.urls import reverse
@@ -22,7 +21,7 @@ from grading_app.paper_figures.kinds import PaperFigure
 from grading_app.paper_figures.print_style import CONTENT_TYPES
 from grading_app.views import results
 from grading_app.views.agreement import get_page_state
-from grading_app.views.reports import FIGURE_POLICY
+from grading_app.views.svg_figures import svg_policy
 from runs_app.models import Experiment
 from runs_app.views.permissions import visible_experiment
 
@@ -67,7 +66,7 @@ def _get_file_url(request: HttpRequest, experiment: Experiment, name: str, file_
 
 @require_safe
 @readers_only
-@csp_replace(FIGURE_POLICY)  # type: ignore[untyped-decorator]
+@svg_policy
 @hides_model_names(when=lambda request: request.path.endswith(".svg") and "mm" not in request.GET)
 def figure_file(request: HttpRequest, slug: str, name: str, file_format: str) -> HttpResponse | StreamingHttpResponse:
     """Return a figure as SVG, PNG or PDF in print style, or the numbers behind it as CSV.

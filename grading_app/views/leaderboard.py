@@ -5,11 +5,9 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from csp.decorators import csp_replace
 from django import forms
 from django.http import Http404, HttpRequest, HttpResponse
 from django.urls import reverse
-from django.utils.http import urlencode
 from django.views.decorators.http import require_safe
 from django_tables2 import RequestConfig
 
@@ -22,16 +20,14 @@ from grading_app.reports.cached_aggregates import Cached
 from grading_app.reports.frames import load_condition_labels
 from grading_app.reports.leaderboard import BoardMeasure, BoardQuery, BoardRow, Leaderboard, get_leaderboard
 from grading_app.reports.leaderboard_tables import BEST_NOTE, make_baseline_table, make_leaderboard_table
-from grading_app.reports.plot_style import NARROW, WIDE, Theme, render_svg
+from grading_app.reports.plot_style import NARROW, WIDE, render_svg
 from grading_app.reports.result_table import ResultTable
 from grading_app.tables.leaderboard import LeaderboardTable
 from grading_app.views.compare import get_compare_url
 from grading_app.views.result_tables import get_table_context
+from grading_app.views.svg_figures import make_figure_context, read_theme, read_width, svg_policy
 from runs_app.models import Experiment, Wave
 from runs_app.views.permissions import visible_experiment
-
-THEMES: dict[str, Theme] = {"": "auto", "light": "light", "dark": "dark"}
-WIDTHS = {"": WIDE, "narrow": NARROW}
 
 
 class BoardForm(forms.Form):
@@ -83,9 +79,7 @@ def get_leaderboard_context(
         "best_note": BEST_NOTE if len(board.rows) > 1 else "",
         "board_baselines": [get_table_context(table) for table in baselines],
         "cost_figures": [
-            _make_figure_context(request, experiment, board, one)
-            for one in board.measures
-            if cost_figure.has_costs(board, one)
+            _make_figure(request, experiment, board, one) for one in board.measures if cost_figure.has_costs(board, one)
         ],
     }
     return context, [context["board_table"], *baselines]
@@ -106,34 +100,25 @@ def _get_compare_url(
     return get_compare_url(a, b, measure=measure.key, unreadable=unreadable)
 
 
-def _make_figure_context(
+def _make_figure(
     request: HttpRequest, experiment: Experiment, board: Leaderboard, measure: BoardMeasure
 ) -> dict[str, Any]:
-    stem = reverse("cost_figure", args=[experiment.slug])
     chosen = {name: request.GET[name] for name in ("wave", "unreadable") if request.GET.get(name)}
-
-    def address(**more: str) -> str:
-        return f"{stem}?{urlencode({'measure': measure.key, **chosen, **more})}"
-
-    return {
-        "name": f"cost-{measure.key.replace(':', '-')}",
-        "title": f"{cost_figure.TITLE}: {measure.label}",
-        "caption": "Points with 95 % intervals.",
-        "alt": cost_figure.write_alt_text(board, measure),
-        "address": address(),
-        "narrow": address(width="narrow"),
-        "light": address(theme="light"),
-        "dark": address(theme="dark"),
-        "size": cost_figure.compute_size(WIDE),
-        "narrow_size": cost_figure.compute_size(NARROW),
-    }
+    return make_figure_context(
+        f"cost-{measure.key.replace(':', '-')}",
+        reverse("cost_figure", args=[experiment.slug]),
+        {"measure": measure.key, **chosen},
+        title=f"{cost_figure.TITLE}: {measure.label}",
+        caption="Points with 95 % intervals.",
+        alt=cost_figure.write_alt_text(board, measure),
+        size=cost_figure.compute_size(WIDE),
+        narrow_size=cost_figure.compute_size(NARROW),
+    )
 
 
 @require_safe
 @readers_only
-@csp_replace(
-    {"default-src": ["'none'"], "script-src": ["'none'"], "style-src": ["'unsafe-inline'"], "img-src": ["data:"]}
-)  # type: ignore[untyped-decorator]
+@svg_policy
 @hides_model_names()
 def cost_figure_view(request: HttpRequest, slug: str) -> HttpResponse:
     """Return the figure of a measure against cost as SVG."""
@@ -141,14 +126,14 @@ def cost_figure_view(request: HttpRequest, slug: str) -> HttpResponse:
 
     experiment = visible_experiment(request, slug)
     wave = get_chosen_wave(request, experiment)
-    theme, width = THEMES.get(request.GET.get("theme", "")), WIDTHS.get(request.GET.get("width", ""))
+    theme, width = read_theme(request), read_width(request)
     query = BoardForm({"unreadable": request.GET.get("unreadable", "")}, {}).query(experiment, wave)
     board = get_leaderboard(query).value if query else None
     blind = BlindReading.objects.hidden_for(request.user).filter(experiment=experiment).first()
     if board is not None and blind is not None:
         board = board.with_labels(load_condition_labels(experiment, wave, blind.letters()))
     measures = [one for one in board.measures if one.key == request.GET.get("measure")] if board else []
-    if theme is None or width is None or board is None or not measures or not cost_figure.has_costs(board, measures[0]):
+    if board is None or not measures or not cost_figure.has_costs(board, measures[0]):
         raise Http404
     picture = render_svg(lambda: cost_figure.draw_cost_figure(board, measures[0], width), theme)
     return HttpResponse(picture, content_type="image/svg+xml")

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from csp.decorators import csp_replace
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.urls import reverse
-from django.utils.http import urlencode
 from django.views.decorators.http import require_safe
 
 from evalsite.lib.permissions import readers_only
@@ -17,10 +15,10 @@ from grading_app.reports import length_plot
 from grading_app.reports.cached_aggregates import Cached
 from grading_app.reports.frames import make_condition_labels
 from grading_app.reports.length_bias import LENGTHS, LongerWins, ScoresByLength
-from grading_app.reports.plot_style import WIDE, render_svg
+from grading_app.reports.plot_style import NARROW, WIDE, render_svg
 from grading_app.reports.verdict_aggregates import get_by_condition
-from grading_app.tables.results import make_figure_table
-from grading_app.views.agreement import THEMES, WIDTHS, get_page_state
+from grading_app.views.agreement import get_page_state
+from grading_app.views.svg_figures import make_figure_context, read_theme, read_width, svg_policy
 from runs_app.models import Experiment
 from runs_app.views.permissions import visible_experiment
 
@@ -47,16 +45,14 @@ def grading_length(request: HttpRequest, slug: str) -> HttpResponse:
 
 @require_safe
 @readers_only
-@csp_replace(
-    {"default-src": ["'none'"], "script-src": ["'none'"], "style-src": ["'unsafe-inline'"], "img-src": ["data:"]}
-)  # type: ignore[untyped-decorator]
+@svg_policy
 def grading_length_figure(request: HttpRequest, slug: str) -> HttpResponse:
     experiment = visible_experiment(request, slug)
     conditions = _list_conditions(experiment)
     chosen = _get_chosen_condition(request, conditions)
-    theme, width = THEMES.get(request.GET.get("theme", "")), WIDTHS.get(request.GET.get("width", ""))
+    theme, width = read_theme(request), read_width(request)
     found = _get_length_bias(chosen, conditions).value if chosen is not None else None
-    if not isinstance(found, ScoresByLength) or not found.bins or theme is None or width is None:
+    if not isinstance(found, ScoresByLength) or not found.bins:
         raise Http404
     labels = _load_labels(experiment)
     picture = render_svg(lambda: length_plot.draw_length_plot(found, labels, width), theme)
@@ -86,17 +82,20 @@ def _load_labels(experiment: Experiment) -> dict[int, str]:
 def _make_context(experiment: Experiment, chosen: GradeCondition, found: ScoresByLength | LongerWins) -> dict[str, Any]:
     if not isinstance(found, ScoresByLength):
         return {"longer": found}
-    return {"lengths": found, **(_make_figure_context(experiment, chosen, found) if found.bins else {})}
+    return {"lengths": found, "figure": _make_figure(experiment, chosen, found) if found.bins else None}
 
 
-def _make_figure_context(experiment: Experiment, chosen: GradeCondition, lengths: ScoresByLength) -> dict[str, Any]:
-    stem, labels = reverse("grading_length_figure", args=[experiment.slug]), _load_labels(experiment)
-
-    def address(**more: str) -> str:
-        return f"{stem}?{urlencode({'by': str(chosen.pk), **more})}"
-
-    return {
-        "figure": {"address": address(), "narrow": address(width="narrow"), "width": WIDE,
-                   "height": length_plot.make_grid(lengths, WIDE).height},
-        "table": make_figure_table(length_plot.make_length_table(lengths, labels)),
-    }  # fmt: skip
+def _make_figure(experiment: Experiment, chosen: GradeCondition, lengths: ScoresByLength) -> dict[str, Any]:
+    return make_figure_context(
+        "length",
+        reverse("grading_length_figure", args=[experiment.slug]),
+        {"by": str(chosen.pk)},
+        title="Mean score by length",
+        caption="Answers in up to eight groups of similar length, the same for all conditions. Groups of fewer than "
+        "three answers are not drawn.",
+        alt=f"Mean score of {chosen.label} by length of the answer, a panel for each condition; the numbers are in the "
+        "table below.",
+        size=(WIDE, length_plot.make_grid(lengths, WIDE).height),
+        narrow_size=(NARROW, length_plot.make_grid(lengths, NARROW).height),
+        table=length_plot.make_length_table(lengths, _load_labels(experiment)),
+    )

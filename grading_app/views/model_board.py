@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from csp.decorators import csp_replace
 from django import forms
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
@@ -33,8 +32,8 @@ from grading_app.surfaces.model_board import (
     load_board,
 )
 from grading_app.tables.model_board import make_heads, make_rows
-from grading_app.views.agreement import THEMES
 from grading_app.views.result_tables import make_requested_file
+from grading_app.views.svg_figures import read_theme, svg_policy
 
 FIGURE_TYPES = {"svg": "image/svg+xml", "png": "image/png"}
 MOST_LIMITS = 20
@@ -111,14 +110,12 @@ def leaderboard(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 @readers_only
-@csp_replace(
-    {"default-src": ["'none'"], "script-src": ["'none'"], "style-src": ["'unsafe-inline'"], "img-src": ["data:"]}
-)  # type: ignore[untyped-decorator]
+@svg_policy
 def leaderboard_figure(request: HttpRequest, file_format: str) -> HttpResponse:
     """Return the leaderboard as SVG or PNG, with the rows and in the order of the address."""
     form, _, state = _load_board_state(request)
-    theme = THEMES.get(request.GET.get("theme", ""))
-    if state is None or theme is None or file_format not in FIGURE_TYPES or not state.board.rows:
+    theme = read_theme(request)
+    if state is None or file_format not in FIGURE_TYPES or not state.board.rows:
         raise Http404
     rows, _ = _choose_rows(form, state)
     panels, width = [make_board_panel(state.board.tasks, rows)], compute_board_width(state.board.tasks)

@@ -18,7 +18,7 @@ from grading_app.reports.frame_cache import fingerprint_results, get_frames
 from grading_app.reports.frames import Frames
 from grading_app.reports.stored_results import describe_figure
 from grading_app.tables.results import PointTable
-from grading_app.views.results import get_chosen_wave, make_figure_context
+from grading_app.views.results import get_chosen_wave, make_result_figure
 from runs_app.models import Experiment, Point, Wave
 from runs_app.monitoring.point_status import PointLine, compute_savings, describe_rule
 from runs_app.monitoring.progress import Totals, find_experiment_state
@@ -61,7 +61,7 @@ def experiment_points(request: HttpRequest, slug: str) -> HttpResponse:
         "statuses": _list_statuses(frames.points),
         "table": table if shown else None,
         "earlier_rule": told_of(experiment),
-        "figure": _make_figure_context(experiment, frames, wave, state),
+        "figure": _make_figure(experiment, frames, wave, state),
         "export": reverse("experiment_export", args=[slug, "points", "csv"]),
     }
     return render(request, "grading_app/experiment_points.html", context)
@@ -116,9 +116,7 @@ def _list_statuses(lines: list[PointLine]) -> list[dict[str, Any]]:
     return [{"value": status.value, "label": status.label, "n": n} for status, n in counts if n]
 
 
-def _make_figure_context(
-    experiment: Experiment, frames: Frames, wave: Wave | None, state: str
-) -> dict[str, Any] | None:
+def _make_figure(experiment: Experiment, frames: Frames, wave: Wave | None, state: str) -> dict[str, Any] | None:
     where = {"state": state[:12]} | ({"wave": str(wave.number)} if wave else {})
     texts = describe_figure(FIGURES["points"], frames)
-    return make_figure_context(texts, experiment.slug, where) if texts else None
+    return make_result_figure(texts, experiment.slug, where) if texts else None

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from csp.decorators import csp_replace
 from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
@@ -17,7 +16,7 @@ from evalsite.lib.permissions import members_only, readers_only
 from grading_app.forms.reports import ReportForm
 from grading_app.models import ReportChoices, Snapshot
 from grading_app.reports.cached_aggregates import Cached
-from grading_app.reports.plot_style import Theme, apply_theme
+from grading_app.reports.plot_style import apply_theme
 from grading_app.study_report.build import StoredReport, get_report
 from grading_app.study_report.composition import compose, read_frozen
 from grading_app.study_report.document import Block, Document, FigureBlock, TableBlock
@@ -25,13 +24,10 @@ from grading_app.study_report.files import FILE_TYPES, get_file
 from grading_app.study_report.section_names import SECTION_NAMES
 from grading_app.study_report.typst_process import TypesettingError
 from grading_app.views.agreement import get_page_state
+from grading_app.views.svg_figures import read_theme, svg_policy
 from runs_app.models import Experiment
 from runs_app.views.permissions import editable_experiment, get_posted_data, may_edit, visible_experiment
 
-THEMES: dict[str, Theme] = {"": "auto", "light": "light", "dark": "dark"}
-FIGURE_POLICY = {
-    "default-src": ["'none'"], "script-src": ["'none'"], "style-src": ["'unsafe-inline'"], "img-src": ["data:"],
-}  # fmt: skip
 MOST_FROZEN = 20  # Snapshots on the page.
 
 
@@ -107,7 +103,7 @@ def _make_block_context(block: Block, figure_address: Callable[[str], str]) -> d
 
 @require_safe
 @readers_only
-@csp_replace(FIGURE_POLICY)  # type: ignore[untyped-decorator]
+@svg_policy
 def report_figure(request: HttpRequest, slug: str, name: str) -> HttpResponse:
     """Return a figure of the report as SVG: the picture that all its files show."""
     experiment = visible_experiment(request, slug)
@@ -116,10 +112,9 @@ def report_figure(request: HttpRequest, slug: str, name: str) -> HttpResponse:
 
 def make_figure_response(request: HttpRequest, document: Document | None, name: str) -> HttpResponse:
     figure = document.find_figure(name) if document else None
-    theme = THEMES.get(request.GET.get("theme", ""))
-    if figure is None or theme is None:
+    if figure is None:
         raise Http404
-    picture = apply_theme(figure.svg, theme).encode()
+    picture = apply_theme(figure.svg, read_theme(request)).encode()
     return HttpResponse(picture, content_type="image/svg+xml")
 
 

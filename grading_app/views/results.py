@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from csp.decorators import csp_replace
 from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBadRequest, StreamingHttpResponse
 from django.shortcuts import redirect, render
@@ -22,17 +21,17 @@ from grading_app.models import BlindReading, Rubric, Snapshot, SupersededVerdict
 from grading_app.reports.figures import FIGURES
 from grading_app.reports.frame_cache import fingerprint_results, get_figure_svg, get_frames
 from grading_app.reports.frames import Frames, load_condition_labels
-from grading_app.reports.plot_style import NARROW, WIDE, Theme
 from grading_app.reports.score_summaries import ScoreSummary, summarize_scores
 from grading_app.reports.stored_results import FigureTexts, get_results
 from grading_app.rule_form import RuleForm
 from grading_app.scoring.grading import read_rules
 from grading_app.statistics.known_coverage import share_note
-from grading_app.tables.results import AnswerTable, ScoreTable, make_figure_table
+from grading_app.tables.results import AnswerTable, ScoreTable
 from grading_app.views.blind import get_blind_context
 from grading_app.views.leaderboard import get_leaderboard_context
 from grading_app.views.result_tables import make_requested_file
 from grading_app.views.snapshots import SnapshotForm
+from grading_app.views.svg_figures import make_figure_context, read_theme, read_width, svg_policy
 from runs_app.grading_interface import GRADE
 from runs_app.models import Experiment, Wave
 from runs_app.monitoring.progress import Totals, find_experiment_state
@@ -44,8 +43,6 @@ CONTENT_TYPES = {
     "parquet": "application/vnd.apache.parquet",
 }
 SNAPSHOTS = 50  # The maximum number on the page. All snapshots are stored.
-THEMES: dict[str, Theme] = {"": "auto", "light": "light", "dark": "dark"}
-WIDTHS = {"": WIDE, "narrow": NARROW}
 # Parameters of the trial list that are not export filters: the page and the experiment.
 NO_FILTERS = ("experiment", "after", "before", "page", "sort", "column")
 
@@ -92,23 +89,20 @@ def _results_page(request: HttpRequest, experiment: Experiment, rules: RuleForm 
             "answers": _make_answer_table(experiment, frames),
             "scores": ScoreTable(lines) if lines else None,
             "scores_note": _describe_intervals(lines),
-            "figures": [make_figure_context(texts, slug, where) for texts in cached.value.figures],
+            "figures": [make_result_figure(texts, slug, where) for texts in cached.value.figures],
         }
     return render(request, "grading_app/experiment_results.html", context)
 
 
 @require_safe
 @readers_only
-@csp_replace(
-    {"default-src": ["'none'"], "script-src": ["'none'"], "style-src": ["'unsafe-inline'"], "img-src": ["data:"]}
-)  # type: ignore[untyped-decorator]
+@svg_policy
 def experiment_figure(request: HttpRequest, slug: str, name: str) -> HttpResponse:
     """Return a figure as SVG. `theme` is light, dark, or by default the reader's. `width` is narrow, or half a page."""
     experiment = visible_experiment(request, slug)
     wave = get_chosen_wave(request, experiment)
-    figure, theme = FIGURES.get(name), THEMES.get(request.GET.get("theme", ""))
-    width = WIDTHS.get(request.GET.get("width", ""))
-    if figure is None or theme is None or width is None:
+    figure, theme, width = FIGURES.get(name), read_theme(request), read_width(request)
+    if figure is None:
         raise Http404
     reading = BlindReading.objects.hidden_for(request.user).filter(experiment=experiment).first()
     cached = get_results(experiment, wave, reading)
@@ -215,22 +209,19 @@ def _describe_intervals(lines: list[ScoreSummary]) -> str:
     return " ".join(notes)
 
 
-def make_figure_context(texts: FigureTexts, slug: str, where: dict[str, str]) -> dict[str, Any]:
-    """Return a figure for the page: the addresses of its picture, its texts and its numbers."""
-    address = reverse("experiment_figure", args=[slug, texts.name])
-    return {
-        "name": texts.name,
-        "title": texts.title,
-        "caption": texts.caption,
-        "alt": texts.alt,
-        "table": make_figure_table(texts.table),
-        "address": f"{address}?{urlencode(where)}",
-        "narrow": f"{address}?{urlencode({**where, 'width': 'narrow'})}",
-        "light": f"{address}?{urlencode({**where, 'theme': 'light'})}",
-        "dark": f"{address}?{urlencode({**where, 'theme': 'dark'})}",
-        "size": texts.size,
-        "narrow_size": texts.narrow_size,
-    }
+def make_result_figure(texts: FigureTexts, slug: str, query: dict[str, str]) -> dict[str, Any]:
+    """Return a figure of the results for the page, with the table of its numbers."""
+    return make_figure_context(
+        texts.name,
+        reverse("experiment_figure", args=[slug, texts.name]),
+        query,
+        title=texts.title,
+        caption=texts.caption,
+        alt=texts.alt,
+        size=texts.size,
+        narrow_size=texts.narrow_size,
+        table=texts.table,
+    )
 
 
 def _list_exports(experiment: Experiment, wave: Wave | None) -> list[dict[str, str]]:

@@ -11,7 +11,6 @@ from dataclasses import replace
 from functools import wraps
 from typing import Any
 
-from csp.decorators import csp_replace
 from django.contrib import messages
 from django.contrib.auth.decorators import login_not_required
 from django.http import Http404, HttpRequest, HttpResponse
@@ -35,13 +34,12 @@ from grading_app.study_report.build import get_report
 from grading_app.study_report.files import FILE_TYPES
 from grading_app.tables.result_table import make_html_table
 from grading_app.views.reports import (
-    FIGURE_POLICY,
-    THEMES,
     get_stored_document,
     list_page_sections,
     make_figure_response,
     make_file_response,
 )
+from grading_app.views.svg_figures import read_theme, svg_policy
 from runs_app.views.permissions import editable_experiment, get_posted_data
 
 MOST_GUESSES = 100
@@ -156,7 +154,7 @@ def shared_report(request: HttpRequest, link: ShareLink, token: str) -> HttpResp
 
 
 @link_required(ShareLink.Scope.REPORT)
-@csp_replace(FIGURE_POLICY)  # type: ignore[untyped-decorator]
+@svg_policy
 def shared_report_figure(request: HttpRequest, link: ShareLink, token: str, name: str) -> HttpResponse:
     return make_figure_response(request, get_stored_document(link.experiment)[1], name)
 
@@ -193,10 +191,10 @@ def shared_figures(request: HttpRequest, link: ShareLink, token: str) -> HttpRes
 
 
 @link_required(ShareLink.Scope.EXPERIMENT)
-@csp_replace(FIGURE_POLICY)  # type: ignore[untyped-decorator]
+@svg_policy
 def shared_figure(request: HttpRequest, link: ShareLink, token: str, name: str) -> HttpResponse:
     figure = find_figure(FigureSource(link.experiment), name)
-    theme = THEMES.get(request.GET.get("theme", ""))
-    if figure is None or theme is None:
+    theme = read_theme(request)
+    if figure is None:
         raise Http404
     return HttpResponse(render_svg(lambda: figure.draw(WIDE), theme), content_type="image/svg+xml")

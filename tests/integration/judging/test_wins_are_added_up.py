@@ -5,6 +5,7 @@ from collections import Counter
 
 import pytest
 
+from evalsite.lib.sql import fetch_rows
 from grading_app.models import GradeCondition, Preference
 from grading_app.reports.frames import make_condition_labels
 from grading_app.reports.pairwise_stats import TALLIES, compute_standing
