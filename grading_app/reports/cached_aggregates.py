@@ -139,15 +139,15 @@ def get_aggregates(
 
 
 def get_aggregates_across(
-    aggregate: Aggregate[QueryT, ValueT], asked: Sequence[tuple[int, QueryT]]
+    aggregate: Aggregate[QueryT, ValueT], queries_by_experiment: Sequence[tuple[int, QueryT]]
 ) -> list[Cached[ValueT]]:
     """Return the values of queries over several experiments, each with its experiment's key, in their order.
 
     The number of SQL queries is constant if `fingerprint` and `is_large` read nothing.
     """
-    keys = [aggregate.key(query) for _, query in asked]
-    by_key = {key: query for key, (_, query) in zip(keys, asked, strict=True)}
-    experiments = {key: experiment for key, (experiment, _) in zip(keys, asked, strict=True)}
+    keys = [aggregate.key(query) for _, query in queries_by_experiment]
+    by_key = {key: query for key, (_, query) in zip(keys, queries_by_experiment, strict=True)}
+    experiments = {key: experiment for key, (experiment, _) in zip(keys, queries_by_experiment, strict=True)}
     prints = {key: aggregate.fingerprint(query) for key, query in by_key.items()}
     found = _load_from_memory(prints)
     rows = _load_rows(aggregate, experiments, [key for key in by_key if key not in found])

@@ -36,8 +36,8 @@ def fingerprint_many_results(experiments: Collection[Experiment], wave: Wave | N
     runs = Run.objects.generating().filter(experiment__in=keys)
     runs = runs.filter(wave=wave) if wave else runs
     counters, grades = defaultdict(list), defaultdict(list)
-    counted = ("pk", "n_pending", "n_running", "n_done", "n_failed", "n_cancelled")
-    for key, *counts in runs.order_by("pk").values_list("experiment", *counted):
+    columns = ("pk", "n_pending", "n_running", "n_done", "n_failed", "n_cancelled")
+    for key, *counts in runs.order_by("pk").values_list("experiment", *columns):
         counters[key].append(tuple(counts))
     graders = GradeCondition.objects.filter(experiment__in=keys)
     for key, *changes in graders.order_by("pk").values_list("experiment", "pk", "changes"):

@@ -165,8 +165,8 @@ def load_rule_labels(experiment: Experiment, graders: Sequence[GradeCondition] |
 def list_graders(experiment: Experiment) -> list[GradeCondition]:
     """Return all grade conditions but the answer's own rating, with what labels and scales need."""
     conditions = experiment.grade_conditions.exclude(scorer="rating").order_by("pk")
-    described = conditions.select_related("grader", "rubric", "panel", "assignment")
-    return list(described.prefetch_related("panel__graders__rubric"))
+    with_labels = conditions.select_related("grader", "rubric", "panel", "assignment")
+    return list(with_labels.prefetch_related("panel__graders__rubric"))
 
 
 def load_people_labels(experiment: Experiment) -> dict[int, str]:
@@ -174,10 +174,10 @@ def load_people_labels(experiment: Experiment) -> dict[int, str]:
 
     The keys are the negated keys of the queues.
     """
-    counted = fetch_rows(RATERS_BY_QUEUE, {"experiment": experiment.pk})
+    rows = fetch_rows(RATERS_BY_QUEUE, {"experiment": experiment.pk})
     return {
         -queue: f"people of {name} ({rubric}@{version}), mean of {describe_rater_counts(least, most)}"
-        for queue, name, rubric, version, least, most in counted
+        for queue, name, rubric, version, least, most in rows
     }
 
 

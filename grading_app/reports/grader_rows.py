@@ -23,14 +23,14 @@ from runs_app.monitoring.progress import Totals
 class GraderRow:
     """A grade condition with its runs (none for a rule or a panel) and their results.
 
-    kin: names of the answering models that belong to the judge's own family. missing: for a panel, (name of a member,
-    number of answers without its verdict).
+    related_models: names of the answering models that belong to the judge's own family. missing: for a panel, (name of
+    a member, number of answers without its verdict).
     """
 
     condition: GradeCondition
     runs: tuple[Run, ...]
     cached: Cached[VerdictScores]
-    kin: tuple[str, ...] = ()
+    related_models: tuple[str, ...] = ()
     missing: tuple[tuple[str, int], ...] = ()
 
     @property
@@ -81,8 +81,8 @@ class GraderRow:
     def quorum(self) -> str:
         """For a panel: how many members must have judged an answer before it gets a score."""
         seats = len(list_panel_members(self.condition))
-        wanted = self.condition.parameters.get("quorum")
-        return f"at least {wanted} of {seats} members must have given a score" if wanted else f"all {seats} must judge"
+        least = self.condition.parameters.get("quorum")
+        return f"at least {least} of {seats} members must have given a score" if least else f"all {seats} must judge"
 
     @property
     def stop_reasons(self) -> list[str]:
@@ -104,7 +104,7 @@ def list_grader_rows(experiment: Experiment) -> list[GraderRow]:
         .order_by("pk")
     )
     runs = _list_runs(experiment)
-    kin = _list_related_models(experiment, conditions)
+    related_models = _list_related_models(experiment, conditions)
     scores = get_by_condition(SCORES, conditions, conditions)
     names = {condition.pk: condition.label for condition in conditions}
     return [
@@ -112,7 +112,7 @@ def list_grader_rows(experiment: Experiment) -> list[GraderRow]:
             condition,
             tuple(runs.get(condition.judge_condition_id, ())),
             scores[condition.pk],
-            kin.get(condition.pk, ()),
+            related_models.get(condition.pk, ()),
             tuple((names.get(pk, str(pk)), n) for pk, n in _list_missing(scores[condition.pk])),
         )
         for condition in conditions
@@ -170,10 +170,10 @@ class PairwiseRater:
 
 def list_pairwise_raters(lines: Sequence[GraderRow]) -> list[PairwiseRater]:
     """Return judges that gave a verdict, then people. The choices of all people of one queue are combined."""
-    compared = [line for line in lines if line.in_pairs and (line.totals.done or line.scores.preferred)]
-    judges = [line for line in compared if line.condition.kind != GradeCondition.Kind.PERSON]
+    pairwise = [line for line in lines if line.in_pairs and (line.totals.done or line.scores.preferred)]
+    judges = [line for line in pairwise if line.condition.kind != GradeCondition.Kind.PERSON]
     queues: dict[str, list[GradeCondition]] = {}
-    for line in compared:
+    for line in pairwise:
         if line.condition.kind == GradeCondition.Kind.PERSON:
             queues.setdefault(line.condition.parameters["queue"], []).append(line.condition)
     return [
@@ -187,6 +187,6 @@ def list_pairwise_raters(lines: Sequence[GraderRow]) -> list[PairwiseRater]:
 
 def list_standings(lines: Sequence[GraderRow]) -> list[tuple[PairwiseRater, Cached[PairwiseStanding]]]:
     """Return each rater with its result, so that people's and judges' wins are shown side by side."""
-    among, chose = [line.condition for line in lines], list_pairwise_raters(lines)
-    found = get_by_condition(PAIRS, [chooser.conditions[0] for chooser in chose], among)
-    return [(chooser, found[chooser.conditions[0].pk]) for chooser in chose]
+    all_conditions, raters = [line.condition for line in lines], list_pairwise_raters(lines)
+    found = get_by_condition(PAIRS, [chooser.conditions[0] for chooser in raters], all_conditions)
+    return [(chooser, found[chooser.conditions[0].pk]) for chooser in raters]

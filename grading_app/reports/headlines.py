@@ -124,7 +124,7 @@ def _load_stored_headlines(experiments: list[int]) -> dict[int, Headline]:
             continue
         measure = row.value["measures"][0]
         means = [one["scores"][measure["key"]]["mean"] for one in row.value["rows"]]
-        known = [(mean, measure["is_share"]) for mean in means if mean is not None]
-        if known:
-            found[row.experiment_id] = _make_headline(measure["label"], known)
+        present = [(mean, measure["is_share"]) for mean in means if mean is not None]
+        if present:
+            found[row.experiment_id] = _make_headline(measure["label"], present)
     return found

@@ -104,7 +104,7 @@ def get_items_per_page(scores: ItemScores) -> int:
 def make_matrix_table(scope: Scope, scores: ItemScores, labels: Mapping[int, str]) -> ResultTable:
     """Return the mean score of every cell: a row for each item, a column for each condition, for files."""
     of_dataset = Item.objects.filter(dataset=scope.experiment.dataset_id).values_list("pk", "key", "category")
-    described = {pk: (key, category) for pk, key, category in of_dataset.iterator()}
+    names_by_item = {pk: (key, category) for pk, key, category in of_dataset.iterator()}
     norms = load_norms(scope, scores)
     has_norms = not np.isnan(norms).all()
     names = [labels[key] for key in scores.conditions.tolist()]
@@ -117,6 +117,8 @@ def make_matrix_table(scope: Scope, scores: ItemScores, labels: Mapping[int, str
     rows = []
     for at, key in enumerate(scores.items.tolist()):
         means = {f"mean {name}": mean for name, mean in zip(names, scores.mean[at].tolist(), strict=True)}
-        rows.append({"item": described[key][0], "category": described[key][1], "human_norm": norms[at], **means})
+        rows.append(
+            {"item": names_by_item[key][0], "category": names_by_item[key][1], "human_norm": norms[at], **means}
+        )
     title = f"Mean {scope.measure.label} by item and condition"
     return ResultTable("matrix", title, columns, rows, formula="Each cell is the mean over waves and repetitions.")

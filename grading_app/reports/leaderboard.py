@@ -155,8 +155,8 @@ def compute_leaderboard(query: BoardQuery) -> Leaderboard:
         best = None if measure.is_rating else _find_best(loaded, found, bounds)
         for key, score in found.items():
             scores[key][measure.key] = replace(score, is_best=key == best)
-        for key, compared in _compare_with_baseline(loaded, query.baseline, bounds).items():
-            against[key][measure.key] = compared
+        for key, comparison in _compare_with_baseline(loaded, query.baseline, bounds).items():
+            against[key][measure.key] = comparison
         measures.append(_describe_measure(measure, is_share))
     spent, latencies = _load_usage(query), _load_latencies(query)
     rows = [
@@ -182,11 +182,11 @@ def _estimate_score(scores: ItemScores, condition: int, missing: int, bounds: Bo
 
 def _find_best(scores: ItemScores, found: dict[int, BoardScore], bounds: Bounds | None) -> int | None:
     """Return the condition with the highest mean if it differs from each other one at the 5 % level, else None."""
-    known = {key: score.mean for key, score in found.items() if score.mean is not None}
-    if len(known) < 2:
+    means = {key: score.mean for key, score in found.items() if score.mean is not None}
+    if len(means) < 2:
         return None
-    top = max(known, key=lambda key: known[key])
-    pairs = [compare_conditions(scores, other, top, bounds) for other in known if other != top]
+    top = max(means, key=lambda key: means[key])
+    pairs = [compare_conditions(scores, other, top, bounds) for other in means if other != top]
     ps = [_get_p(pair) if pair and pair.change.mean > 0 else 1.0 for pair in pairs]
     return top if max(holm(ps)) < LEVEL else None
 

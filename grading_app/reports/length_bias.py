@@ -88,8 +88,8 @@ def _score_by_length(condition: GradeCondition) -> ScoresByLength:
     bins: dict[int, dict[int, LengthBin]] = {}
     for of, at, n, low, high, length, score, *_ in rows:
         if at is not None:
-            known = edges.get(at, (low, high))
-            edges[at] = min(low, known[0]), max(high, known[1])
+            previous = edges.get(at, (low, high))
+            edges[at] = min(low, previous[0]), max(high, previous[1])
             bins.setdefault(of, {})[at] = LengthBin(n, length, score)
     of_all = [row for row in rows if row[0] is None]
     of_conditions = [row[-3:] for row in rows if row[0] is not None and row[1] is None]

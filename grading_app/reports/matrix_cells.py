@@ -67,8 +67,8 @@ def _list_runs(scope: Scope, conditions: Sequence[int]) -> list[int]:
 def _make_cell(row: Sequence[Any], wrong: float | None) -> MatrixCell:
     trials, failed, open_, missing, found, extracted, amount = row
     scores = tuple(found or ())
-    counted = scores if wrong is None else (*scores, *[wrong] * missing)
-    mean = sum(counted) / len(counted) if counted else None
+    all_scores = scores if wrong is None else (*scores, *[wrong] * missing)
+    mean = sum(all_scores) / len(all_scores) if all_scores else None
     amount = None if amount is None else float(amount)
     return MatrixCell(trials, failed, open_, missing, scores, mean, extracted or "", amount)
 

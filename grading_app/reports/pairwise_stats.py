@@ -109,8 +109,8 @@ def _format_share(share: ScoreEstimate | None) -> str:
         return f"{format_share(share.mean)}, no interval: {share.reason}"
     ends = format_share_interval(share.low, share.high)
     note = coverage_note(SHARE, share.clusters) if share.n == share.clusters else ""
-    told = f"{format_share(share.mean)}, 95 % interval {ends} over {share.clusters:,} items"
-    return f"{told}, which {note} for some shares" if note else told
+    text = f"{format_share(share.mean)}, 95 % interval {ends} over {share.clusters:,} items"
+    return f"{text}, which {note} for some shares" if note else text
 
 
 def measure_order_bias(raters: Sequence[int]) -> OrderBias:

@@ -89,9 +89,9 @@ class ResultTable:
         if column is None:
             return self
         places = range(len(self.rows))
-        known = [at for at in places if self.rows[at].get(name) is not None]
-        known.sort(key=lambda at: self.rows[at][name], reverse=is_descending)
-        order = [*known, *(at for at in places if self.rows[at].get(name) is None)]
+        filled = [at for at in places if self.rows[at].get(name) is not None]
+        filled.sort(key=lambda at: self.rows[at][name], reverse=is_descending)
+        order = [*filled, *(at for at in places if self.rows[at].get(name) is None)]
         links = [self.links[at] for at in order] if self.links else self.links
         return replace(self, rows=[self.rows[at] for at in order], links=links)
 
@@ -148,13 +148,13 @@ def _render_csv(table: ResultTable) -> str:
 
 
 def _render_json(table: ResultTable) -> str:
-    described = {
+    description = {
         name: value
         for name in ("name", "title", "formula", "test", "correction", "sentence")
         if (value := getattr(table, name))
     }
     notes = {"notes": list(table.notes)} if table.notes else {}
-    return json.dumps({**described, **notes, "rows": table.records()}, ensure_ascii=False, indent=1) + "\n"
+    return json.dumps({**description, **notes, "rows": table.records()}, ensure_ascii=False, indent=1) + "\n"
 
 
 def _render_markdown(table: ResultTable) -> str:

@@ -39,15 +39,15 @@ def find_rubric_upgrades(experiment: Experiment, conditions: Sequence[GradeCondi
         rubric = _find_later(rubrics, grader.rubric)
         texts = _find_later(sets, grader.text_set)
         if (rubric or texts) and _get_identity(grader, rubric or grader.rubric, texts or grader.text_set) not in there:
-            said = {name: part.pk for name, part in (("rubric", rubric), ("texts", texts)) if part}
+            initial = {name: part.pk for name, part in (("rubric", rubric), ("texts", texts)) if part}
             parts = tuple(part for part in (rubric, texts) if part)
-            found[pk] = RubricUpgrade(parts, get_judge_form_url(experiment, grader=grader.name, **said))
+            found[pk] = RubricUpgrade(parts, get_judge_form_url(experiment, grader=grader.name, **initial))
     return found
 
 
-def get_judge_form_url(experiment: Experiment, **said: Any) -> str:
+def get_judge_form_url(experiment: Experiment, **initial: Any) -> str:
     """Return the address of the judge form, with its fields filled in."""
-    return f"{reverse('experiment_judge', args=[experiment.slug])}?{urlencode(said)}"
+    return f"{reverse('experiment_judge', args=[experiment.slug])}?{urlencode(initial)}"
 
 
 def _find_newest(kind: Any, names: Iterable[str]) -> dict[str, Any]:

@@ -141,10 +141,10 @@ def load_item_scores(
     rows: list[Any] = fetch_rows(_build_statement(measure, filters), where)
     conditions = list(load_condition_labels(experiment, wave))
     listed = set(conditions)
-    kept = [row for row in rows if row[1] in listed]
-    items = list(dict.fromkeys(row[0] for row in kept))
-    is_binary = bool(kept) and all(row[6] for row in kept)
-    return ItemScores.from_rows([row[:6] for row in kept], items, conditions, is_binary=is_binary)
+    listed_rows = [row for row in rows if row[1] in listed]
+    items = list(dict.fromkeys(row[0] for row in listed_rows))
+    is_binary = bool(listed_rows) and all(row[6] for row in listed_rows)
+    return ItemScores.from_rows([row[:6] for row in listed_rows], items, conditions, is_binary=is_binary)
 
 
 def count_ratings(

@@ -89,8 +89,8 @@ def _get_bounds(measure: SummaryMeasure, frames: Frames) -> Bounds | None:
     """Return the ends of the scale of the measure's scores; None if they are unknown."""
     if measure.rule is not None:
         return frames.rule_bounds.get(measure.rule)
-    asked = frames.dimensions.get(measure.dimension) if measure.dimension is not None else None
-    return (float(asked.low), float(asked.high)) if asked else None
+    dimension = frames.dimensions.get(measure.dimension) if measure.dimension is not None else None
+    return (float(dimension.low), float(dimension.high)) if dimension else None
 
 
 def _summarize(

@@ -88,8 +88,8 @@ def _recover_cells(rows: list[tuple[Any, ...]], profiles: Mapping[str, ModelProf
 def make_recovery_table(experiment: Experiment, profiles: Mapping[str, ModelProfile]) -> ResultTable:
     """Return the cells with their truth, and how many of the intervals contain it."""
     cells = list_recovered_cells(experiment, profiles)
-    known = [cell.covers for cell in cells if cell.covers is not None]
-    counted = f"{sum(known):,} of {len(known):,} intervals contain the true accuracy."
+    covers = [cell.covers for cell in cells if cell.covers is not None]
+    sentence = f"{sum(covers):,} of {len(covers):,} intervals contain the true accuracy."
     return ResultTable(
         name="recovery",
         title=f"Recovered surface of {experiment.slug}",
@@ -105,7 +105,7 @@ def make_recovery_table(experiment: Experiment, profiles: Mapping[str, ModelProf
             ResultColumn("truncation", "True", "share"),
         ],
         rows=[_make_row(cell) for cell in cells],
-        sentence=counted if known else "No cell has a scored answer.",
+        sentence=sentence if covers else "No cell has a scored answer.",
         formula="Wilson's interval of the answers, mapped by (p - g) / (1 - g), where g is the mean guess chance.",
     )
 

@@ -83,5 +83,5 @@ def _load(experiment: Experiment, key: int) -> VerdictQuery | None:
 
 def _has_many_verdicts(conditions: Collection[int]) -> bool:
     """Return True for more than MOST_AT_ONCE verdicts; counting stops there."""
-    said = (model.objects.filter(condition__in=conditions).order_by() for model in (Grading, Preference))
-    return sum(rows[: MOST_AT_ONCE + 1].count() for rows in said) > MOST_AT_ONCE
+    verdicts = (model.objects.filter(condition__in=conditions).order_by() for model in (Grading, Preference))
+    return sum(rows[: MOST_AT_ONCE + 1].count() for rows in verdicts) > MOST_AT_ONCE

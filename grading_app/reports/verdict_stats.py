@@ -105,14 +105,14 @@ def list_panel_members(condition: GradeCondition) -> list[int]:
 def read_scores(conditions: Sequence[GradeCondition], among: GradeConditions = ()) -> dict[int, VerdictScores]:
     """Return the scores of these conditions, by condition."""
     judges = [condition.pk for condition in conditions if condition.kind == GradeCondition.Kind.JUDGE]
-    wanted = {"conditions": [condition.pk for condition in conditions], "judges": judges}
-    means = _estimate_means(conditions, fetch_rows(BY_ITEM, wanted))
-    lengths = {rule: (r, n) for rule, r, n in fetch_rows(BY_LENGTH, wanted)}
-    codes = _group_by_condition(fetch_rows(BY_CODE, wanted))
-    notes = _group_by_condition(fetch_rows(BY_NOTE, wanted)) if judges else {}
+    parameters = {"conditions": [condition.pk for condition in conditions], "judges": judges}
+    means = _estimate_means(conditions, fetch_rows(BY_ITEM, parameters))
+    lengths = {rule: (r, n) for rule, r, n in fetch_rows(BY_LENGTH, parameters)}
+    codes = _group_by_condition(fetch_rows(BY_CODE, parameters))
+    notes = _group_by_condition(fetch_rows(BY_NOTE, parameters)) if judges else {}
     found = {
         rule: _make_scores(means.get(rule, ()), codes.get(rule, ()), lengths.get(rule, (None, 0)), notes.get(rule, ()))
-        for rule in wanted["conditions"]
+        for rule in parameters["conditions"]
     }
     return found | _add_left_out(found, [one.pk for one in conditions if _may_leave_out(one, found)])
 
@@ -149,14 +149,14 @@ def _make_scores(
 
 
 def _add_left_out(found: Mapping[int, VerdictScores], panels: Sequence[int]) -> dict[int, VerdictScores]:
-    counted: dict[int, list[tuple[int, int]]] = {}
+    by_panel: dict[int, list[tuple[int, int]]] = {}
     totals: dict[int, int] = {}
     for panel, member, n, left_out in fetch_rows(WITHOUT_PANEL, {"panels": list(panels)}) if panels else ():
-        counted.setdefault(panel, []).append((member, n or 0))
+        by_panel.setdefault(panel, []).append((member, n or 0))
         totals[panel] = left_out
     return {
         panel: replace(found[panel], left_out=totals[panel], missing=tuple((pk, n) for pk, n in members if n))
-        for panel, members in counted.items()
+        for panel, members in by_panel.items()
     }
 
 
@@ -183,8 +183,8 @@ def _get_bounds(condition: GradeCondition) -> Bounds | None:
 
 def _load_dimension_bounds(conditions: Sequence[GradeCondition]) -> dict[int | None, Bounds]:
     experiments = {one.experiment_id for one in conditions if one.scorer == "rating"}
-    asked = Dimension.objects.filter(experiments__in=experiments) if experiments else Dimension.objects.none()
-    return {pk: (float(low), float(high)) for pk, low, high in asked.values_list("pk", "scale_min", "scale_max")}
+    dimensions = Dimension.objects.filter(experiments__in=experiments) if experiments else Dimension.objects.none()
+    return {pk: (float(low), float(high)) for pk, low, high in dimensions.values_list("pk", "scale_min", "scale_max")}
 
 
 def _group_by_condition(rows: Iterable[tuple[Any, ...]]) -> dict[int, list[tuple[str, int]]]:

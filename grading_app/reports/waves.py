@@ -88,7 +88,7 @@ class WaveComparison:
     outcomes: list[WaveOutcome]
 
     @property
-    def by_people(self) -> bool:
+    def has_people(self) -> bool:
         return any((line.measure.rule or 0) < 0 for line in self.lines)
 
     @property
@@ -96,7 +96,7 @@ class WaveComparison:
         return [line for line in self.lines if line.has_drifted]
 
     @property
-    def served_otherwise(self) -> list[str]:
+    def changed_conditions(self) -> list[str]:
         """Labels of the conditions that were served by other models or providers in wave b."""
         return [row.condition for row in self.outcomes if row.is_b and any(row.differs) and row.condition]
 
@@ -196,19 +196,19 @@ def list_wave_outcomes(experiment: Experiment, a: Wave, b: Wave) -> list[WaveOut
     If there are several conditions, two rows for all conditions come before them.
     """
     labels, served = load_condition_labels(experiment), _load_served_models(experiment, a, b)
-    counted = [{row.condition: row for row in load_outcomes(_make_parameters(experiment, wave))} for wave in (a, b)]
+    outcomes = [{row.condition: row for row in load_outcomes(_make_parameters(experiment, wave))} for wave in (a, b)]
     rows = []
     for condition, label in labels.items():
         both = [served[condition, wave.pk] for wave in (a, b)]
-        for counts, told, is_b in zip(counted, both, (False, True), strict=True):
+        for counts, models, is_b in zip(outcomes, both, (False, True), strict=True):
             if condition in counts:
-                rows.append(WaveOutcome(label, is_b, counts[condition], told, ServedDifference.of(*both)))
+                rows.append(WaveOutcome(label, is_b, counts[condition], models, ServedDifference.of(*both)))
     several = len({row.condition for row in rows}) > 1
-    return [*(_sum_conditions(counted) if several else []), *rows]
+    return [*(_sum_conditions(outcomes) if several else []), *rows]
 
 
-def _sum_conditions(counted: list[dict[int, Outcomes]]) -> Iterable[WaveOutcome]:
-    for counts, is_b in zip(counted, (False, True), strict=True):
+def _sum_conditions(outcomes: list[dict[int, Outcomes]]) -> Iterable[WaveOutcome]:
+    for counts, is_b in zip(outcomes, (False, True), strict=True):
         yield WaveOutcome(None, is_b, sum_outcomes(counts.values()), ServedModels(), ServedDifference())
 
 

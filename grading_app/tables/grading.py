@@ -48,8 +48,8 @@ class AnswerScoreTable(tables.Table):
         return self.names.conditions.get(value, site_wording.MISSING)
 
     def render_dimension(self, value: int) -> str:
-        asked = self.names.dimensions.get(value)
-        return asked.title if asked else site_wording.MISSING
+        dimension = self.names.dimensions.get(value)
+        return dimension.title if dimension else site_wording.MISSING
 
     def render_n(self, record: AnswerScores) -> str:
         return site_wording.format_count(record.estimate.n if record.estimate else 0)

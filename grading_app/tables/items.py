@@ -41,13 +41,13 @@ class ItemAnswerTable(tables.Table):
         return format_html('<a href="{}">{}</a>', record.experiment.get_absolute_url(), record.experiment.slug)
 
     def render_done(self, record: ItemAnswers) -> SafeString:
-        asked: dict[str, Any] = {
+        query: dict[str, Any] = {
             "experiment": record.experiment.slug, "condition": record.condition.pk, "item": self.item.key
         }  # fmt: skip
         if record.dimension:
-            asked["dimension"] = record.dimension.pk
+            query["dimension"] = record.dimension.pk
         text = str(record.done) if record.done == record.n else f"{record.done} of {record.n}"
-        return format_html('<a href="{}?{}">{}</a>', reverse("trial_list"), urlencode(asked), text)
+        return format_html('<a href="{}?{}">{}</a>', reverse("trial_list"), urlencode(query), text)
 
     def render_mean(self, record: ItemAnswers) -> SafeString | str:
         if record.mean is None:

@@ -65,14 +65,14 @@ class BodyTable(tables.Table):
             '<td {} role="cell" data-label="{}"><div class="cell">', bound.attrs["td"].as_html(), bound.header
         )
         render = getattr(self, f"render_{bound.name}", bound.column.render)
-        wanted = set(signature(render).parameters)
+        names = set(signature(render).parameters)
 
         def text(record: Any) -> Any:
             value = bound.accessor.resolve(record, quiet=True)
             if value in bound.column.empty_values:
                 return bound.default
-            given = {"value": value, "record": record, "table": self, "column": bound.column, "bound_column": bound}
-            return render(**{name: one for name, one in given.items() if name in wanted})
+            arguments = {"value": value, "record": record, "table": self, "column": bound.column, "bound_column": bound}
+            return render(**{name: one for name, one in arguments.items() if name in names})
 
         return start, text
 

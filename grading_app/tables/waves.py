@@ -63,8 +63,8 @@ class WaveScoreTable(tables.Table):
         return _format_amount(value, record)
 
     def render_difference(self, value: Change, record: WaveChange) -> str:
-        told = statistic_format.format_points if record.measure.is_share else statistic_format.format_number
-        return statistic_format.add_sign(told(value.mean))
+        format_value = statistic_format.format_points if record.measure.is_share else statistic_format.format_number
+        return statistic_format.add_sign(format_value(value.mean))
 
     def render_se(self, value: Change, record: WaveChange) -> str:
         return (
@@ -76,8 +76,10 @@ class WaveScoreTable(tables.Table):
     def render_interval(self, value: Change, record: WaveChange) -> SafeString | str:
         if value.reason:
             return format_html('<small class="muted">{}</small>', value.reason)
-        told = statistic_format.format_points_interval if record.measure.is_share else statistic_format.format_interval
-        return told(value.low, value.high)
+        format_value = (
+            statistic_format.format_points_interval if record.measure.is_share else statistic_format.format_interval
+        )
+        return format_value(value.low, value.high)
 
     def render_p(self, value: Change) -> SafeString | str:
         return format_html('{} <small class="muted">{}</small>', statistic_format.format_p(value.p), value.test)

@@ -114,7 +114,7 @@ def _list_outliers(scope: Scope, table: ResultTable) -> list[dict[str, Any]]:
     conditions = list(dict.fromkeys(condition for item, condition in pairs if item in items))
     if not items:
         return []
-    described = Item.objects.select_related("image").only("key", "input", "image").in_bulk(items)
+    items_by_key = Item.objects.select_related("image").only("key", "input", "image").in_bulk(items)
     cells = load_cells(scope, items, conditions)
     stem = reverse("experiment_matrix", args=[scope.experiment.slug])
     shown = []
@@ -131,7 +131,7 @@ def _list_outliers(scope: Scope, table: ResultTable) -> list[dict[str, Any]]:
             if of == item
         ]
         without = replace(scope, without=(*scope.without, item))
-        shown.append({"item": described[item], "rows": rows, "exclude": f"?{without.parameters}#outliers"})
+        shown.append({"item": items_by_key[item], "rows": rows, "exclude": f"?{without.parameters}#outliers"})
     return shown
 
 

@@ -200,5 +200,5 @@ def _get_swapped_url(data: Any) -> str:
 
 def get_compare_url(a: str, b: str, **parameters: str) -> str:
     """Return the address that compares b with a. Both are references; empty parameters are left out."""
-    given = {"a": a, "b": b, **{name: value for name, value in parameters.items() if value}}
-    return f"{reverse('compare')}?{urlencode(given)}"
+    query = {"a": a, "b": b, **{name: value for name, value in parameters.items() if value}}
+    return f"{reverse('compare')}?{urlencode(query)}"

@@ -102,8 +102,8 @@ def _load_state(request: HttpRequest, experiment: Experiment) -> ExplorerState:
     rules = {rule.pk: rule.label for rule in list_graders([experiment])[experiment.pk]}
     if not rules:
         return ExplorerState(None, None, None, rules)
-    given = request.GET.get("rule", "")
-    grader = int(given) if given.isdecimal() and int(given) in rules else next(iter(rules))
+    wanted = request.GET.get("rule", "")
+    grader = int(wanted) if wanted.isdecimal() and int(wanted) in rules else next(iter(rules))
     waves = list(experiment.waves.all())
     wave = next((one for one in waves if str(one.number) == request.GET.get("wave")), None)
     cached = get_aggregate(POINT_COUNTS, experiment.pk, PointQuery(experiment, grader, wave))

@@ -172,12 +172,12 @@ def _ask_judge(request: HttpRequest, experiment: Experiment, form: JudgeForm, es
 def describe_reports(report: Sequence[JudgingReport]) -> str:
     """Describe what was requested and what was not, in sentences."""
     added, unasked = (sum(getattr(one, name) for one in report) for name in ("added", "unasked"))
-    said = [f"{format_count(added)} {'verdict is' if added == 1 else 'verdicts are'} requested."] if added else []
+    sentences = [f"{format_count(added)} {'verdict is' if added == 1 else 'verdicts are'} requested."] if added else []
     if unasked:
         answers = "answer got its score" if unasked == 1 else "answers got their scores"
-        said.append(f"{format_count(unasked)} {answers} without a call.")
-    said = said or ["Nothing was requested: every answer already has a verdict."]
-    return " ".join([*said, *(f"{one.odd.capitalize()}." for one in report if one.odd)])
+        sentences.append(f"{format_count(unasked)} {answers} without a call.")
+    sentences = sentences or ["Nothing was requested: every answer already has a verdict."]
+    return " ".join([*sentences, *(f"{one.odd.capitalize()}." for one in report if one.odd)])
 
 
 @require_POST

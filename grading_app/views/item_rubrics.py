@@ -48,12 +48,12 @@ def text_set(request: HttpRequest, name: str, version: int) -> HttpResponse:
     texts = _get_visible_text_set(request, name, version)
     page = Paginator(_list_items(texts, request.GET.get("only", "")), PER_PAGE).get_page(request.GET.get("page"))
     items = list(page.object_list)
-    said = {row.item_id: row for row in texts.texts.filter(item__in=items).select_related("edited_by")}
+    texts_by_item = {row.item_id: row for row in texts.texts.filter(item__in=items).select_related("edited_by")}
     runs = list(Run.objects.filter(condition=texts.written_by)) if texts.written_by_id else []
     context = {
         "texts": texts,
         "page": page,
-        "rows": [(item, said.get(item.pk)) for item in items],
+        "rows": [(item, texts_by_item.get(item.pk)) for item in items],
         "missing": len(find_missing(texts)),
         "corrected": texts.texts.exclude(edited_at=None).count(),
         "versions": list(TextSet.objects.filter(name=name).order_by("-version")),

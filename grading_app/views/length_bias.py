@@ -60,8 +60,8 @@ def grading_length_figure(request: HttpRequest, slug: str) -> HttpResponse:
 
 
 def _list_conditions(experiment: Experiment) -> list[GradeCondition]:
-    described = experiment.grade_conditions.select_related("grader", "rubric", "panel", "judge_condition")
-    return list(described.prefetch_related("panel__graders__rubric").order_by("pk"))
+    conditions = experiment.grade_conditions.select_related("grader", "rubric", "panel", "judge_condition")
+    return list(conditions.prefetch_related("panel__graders__rubric").order_by("pk"))
 
 
 def _get_chosen_condition(request: HttpRequest, conditions: list[GradeCondition]) -> GradeCondition | None:

@@ -93,18 +93,20 @@ def _make_page_context(request: HttpRequest, scope: Scope, scores: ItemScores, f
     display = form.cleaned_data["display"]
     cells = load_cells(scope, items, conditions, display if display in AMOUNTS else "")
     norms = load_norms(scope, of_page).tolist()
-    described = Item.objects.select_related("image").only("key", "category", "image").in_bulk(items)
+    items_by_key = Item.objects.select_related("image").only("key", "category", "image").in_bulk(items)
     flags = Annotation.objects.current().of_experiment(scope.experiment).flags().filter(item__in=items)
     flagged = group_by_item(list(flags))
     style = CellStyle(scope, of_page.is_binary, display)
     stem, query = reverse("experiment_matrix", args=[scope.experiment.slug]), _get_cell_query(request)
     rows = []
     for item, norm in zip(items, norms, strict=True):
-        at = [(key, f"{stem}{item}/{key}/{query}", f"{described[item].key}, {form.labels[key]}") for key in conditions]
+        at = [
+            (key, f"{stem}{item}/{key}/{query}", f"{items_by_key[item].key}, {form.labels[key]}") for key in conditions
+        ]
         shown = [style.shown(cells.get((item, key)), norm, address, name) for key, address, name in at]
         rows.append(
             {
-                "item": described[item],
+                "item": items_by_key[item],
                 "norm": None if norm != norm else norm,
                 "cells": shown,
                 "flags": "; ".join(flag.text for flag in flagged.get(item, ())),
@@ -151,16 +153,16 @@ def matrix_cell(request: HttpRequest, slug: str, item: int, condition: int) -> H
         raise Http404
     conditions = Condition.objects.filter(experiment=experiment, stage=Condition.Stage.GENERATE)
     chosen = get_object_or_404(conditions.select_related("model", "prompt", "sampler"), pk=condition)
-    described = get_object_or_404(Item.objects.filter(dataset=experiment.dataset_id).select_related("image"), pk=item)
-    trials = _list_cell_trials(scope, described, chosen)
+    shown_item = get_object_or_404(Item.objects.filter(dataset=experiment.dataset_id).select_related("image"), pk=item)
+    trials = _list_cell_trials(scope, shown_item, chosen)
     annotations = annotations_of_trials(trials)
     context = {
         "experiment": experiment,
-        "item": described,
+        "item": shown_item,
         "condition": chosen,
         "label": form.labels.get(chosen.pk, "") if scope.blind else chosen.label,
         "scope": scope,
-        "norm": _get_norm(scope, described),
+        "norm": _get_norm(scope, shown_item),
         "answers": _list_answers(scope, trials[:MOST_ANSWERS], annotations),
         "is_cut": len(trials) > MOST_ANSWERS,
         "of_item": [one for one in next(iter(annotations.values()), []) if not one.trial_id],

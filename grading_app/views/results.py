@@ -117,8 +117,8 @@ def experiment_figure(request: HttpRequest, slug: str, name: str) -> HttpRespons
     picture = get_figure_svg(figure, frames, state, width, theme)
     if picture is None:
         raise Http404
-    kept = "private, max-age=604800, immutable" if request.GET.get("state") == state[:12] else "private, no-store"
-    return HttpResponse(picture, content_type="image/svg+xml", headers={"Cache-Control": kept})
+    caching = "private, max-age=604800, immutable" if request.GET.get("state") == state[:12] else "private, no-store"
+    return HttpResponse(picture, content_type="image/svg+xml", headers={"Cache-Control": caching})
 
 
 @require_POST
@@ -145,12 +145,12 @@ def experiment_export(
 ) -> HttpResponse | StreamingHttpResponse:
     """Stream a table of the experiment. The address may hold the filters of the trial list."""
     experiment = visible_experiment(request, slug)
-    given = {name: str(value) for name, value in request.GET.items() if value and name not in NO_FILTERS}
+    filters = {name: str(value) for name, value in request.GET.items() if value and name not in NO_FILTERS}
     try:
         if file_format == "parquet":
-            chunks = parquet_from_process(experiment, table, given)
+            chunks = parquet_from_process(experiment, table, filters)
         else:
-            chunks = export_chunks(experiment, table, file_format, given)
+            chunks = export_chunks(experiment, table, file_format, filters)
     except ExportError as error:
         return HttpResponseBadRequest(str(error), content_type="text/plain; charset=utf-8")
     response = StreamingHttpResponse(chunks, content_type=CONTENT_TYPES[file_format])
@@ -227,7 +227,7 @@ def make_result_figure(texts: FigureTexts, slug: str, query: dict[str, str]) -> 
 def _list_exports(experiment: Experiment, wave: Wave | None) -> list[dict[str, str]]:
     """Return the most requested files. If a wave is chosen, tables with waves are restricted to it."""
     of_wave = f"?{urlencode({'wave': wave.number})}" if wave else ""
-    wanted = [
+    exports = [
         ("trials", "csv", of_wave, "Trials, CSV for spreadsheets"),
         ("trials", "jsonl", of_wave, "Trials, JSON lines"),
         ("trials", "parquet", of_wave, "Trials, Parquet"),
@@ -239,16 +239,16 @@ def _list_exports(experiment: Experiment, wave: Wave | None) -> list[dict[str, s
         ("ledger", "csv", "", "Ledger, CSV"),
     ]
     if experiment.grade_conditions.filter(rubric__kind=Rubric.Kind.PAIRWISE).exists():
-        wanted.append(("preferences", "csv", "", "Preferences between two answers, CSV"))
+        exports.append(("preferences", "csv", "", "Preferences between two answers, CSV"))
     if SupersededVerdict.objects.filter(condition__experiment=experiment).exists():
-        wanted.append(("superseded", "csv", of_wave, "Former verdicts, CSV"))
+        exports.append(("superseded", "csv", of_wave, "Former verdicts, CSV"))
     if experiment.dataset.is_parametric:
-        wanted.append((RECORDS, "jsonl", "", "Records of parametric tasks, NDJSON"))
+        exports.append((RECORDS, "jsonl", "", "Records of parametric tasks, NDJSON"))
     if experiment.rating_queues.exists():
-        wanted.append(("ratings", "csv", "", "Ratings by people, CSV"))
+        exports.append(("ratings", "csv", "", "Ratings by people, CSV"))
     if experiment.dimensions.exists():
-        wanted.append(("rating_counts", "csv", of_wave, "Counts of each scale point, CSV"))
+        exports.append(("rating_counts", "csv", of_wave, "Counts of each scale point, CSV"))
     return [
         {"label": label, "address": reverse("experiment_export", args=[experiment.slug, table, form]) + query}
-        for table, form, query, label in wanted
+        for table, form, query, label in exports
     ]

@@ -62,8 +62,10 @@ def share_links(request: HttpRequest, slug: str) -> HttpResponse:
     experiment = editable_experiment(request, slug)
     form, address = ShareLinkForm(get_posted_data(request)[0]), ""
     if request.method == "POST" and form.is_valid():
-        given = form.cleaned_data
-        _, token = ShareLink.create(experiment, given["scope"], form.expires_at, label=given["label"], by=request.user)
+        cleaned = form.cleaned_data
+        _, token = ShareLink.create(
+            experiment, cleaned["scope"], form.expires_at, label=cleaned["label"], by=request.user
+        )
         address = request.build_absolute_uri(reverse("shared", args=[token]))
         form = ShareLinkForm()
     links = list(ShareLink.objects.filter(experiment=experiment).select_related("created_by")[:MOST_SHOWN])

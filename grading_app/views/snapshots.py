@@ -40,8 +40,8 @@ def snapshot_make(request: HttpRequest, slug: str) -> HttpResponse:
         messages.error(request, str(problem))
         return redirect("experiment_results", slug)
     if form.is_valid():
-        said = form.cleaned_data
-        async_task(MAKE, experiment.pk, said["label"], said["reason"], request.user.pk, timeout=SECONDS)
+        cleaned = form.cleaned_data
+        async_task(MAKE, experiment.pk, cleaned["label"], cleaned["reason"], request.user.pk, timeout=SECONDS)
         messages.success(request, "The snapshot is being created. It appears here when it is complete.")
     else:
         messages.error(request, get_first_error(form))

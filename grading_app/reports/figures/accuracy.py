@@ -36,22 +36,22 @@ def select_data(frames: Frames) -> AccuracyData | None:
     return AccuracyData(measures) if measures else None
 
 
-def compute_size(shown: AccuracyData, width: int) -> tuple[int, int]:
-    return share_rows.compute_size(_make_panels(shown), width)
+def compute_size(data: AccuracyData, width: int) -> tuple[int, int]:
+    return share_rows.compute_size(_make_panels(data), width)
 
 
-def draw_figure(shown: AccuracyData, width: int) -> Figure:
-    return share_rows.draw_panels(_make_panels(shown), width)
+def draw_figure(data: AccuracyData, width: int) -> Figure:
+    return share_rows.draw_panels(_make_panels(data), width)
 
 
-def _make_panels(shown: AccuracyData) -> list[RowPanel]:
+def _make_panels(data: AccuracyData) -> list[RowPanel]:
     return [
         RowPanel(label, [ShareRow(line.condition, line.mean or 0.0, line.low, line.high) for line in lines])
-        for label, lines in shown.measures
+        for label, lines in data.measures
     ]
 
 
-def make_table(shown: AccuracyData) -> FigureTable:
+def make_table(data: AccuracyData) -> FigureTable:
     head = ("Measure", "Condition", "n", "Items", "Correct", "95 % interval", "SE by item", "No score")
     rows = [
         (
@@ -64,16 +64,16 @@ def make_table(shown: AccuracyData) -> FigureTable:
             format_points(line.se),
             str(line.unread),
         )
-        for line in shown.lines
+        for line in data.lines
     ]
     return FigureTable(head, rows, first_number=2)
 
 
-def write_caption(shown: AccuracyData) -> str:
+def write_caption(data: AccuracyData) -> str:
     text = "Share of right answers among those that could be read, with Wilson's 95 % interval"
-    if any(line.n > line.items for line in shown.lines):
+    if any(line.n > line.items for line in data.lines):
         text += ", at the effective number of answers, since several answers to one item go together"
-    unread = sum(line.unread for line in shown.lines)
+    unread = sum(line.unread for line in data.lines)
     return f"{text}. {_describe_unread(unread)}"
 
 
@@ -85,9 +85,9 @@ def _describe_unread(unread: int) -> str:
     return f"{unread} answers could not be read and are left out."
 
 
-def write_alt_text(shown: AccuracyData) -> str:
-    described = [f"{line.condition}: {format_share(line.mean)} by {line.measure.label}" for line in shown.lines]
-    return "Accuracy by condition. " + "; ".join(described[:8])
+def write_alt_text(data: AccuracyData) -> str:
+    texts = [f"{line.condition}: {format_share(line.mean)} by {line.measure.label}" for line in data.lines]
+    return "Accuracy by condition. " + "; ".join(texts[:8])
 
 
 FIGURE = FigureKind(

@@ -38,7 +38,7 @@ class CategoryData:
     measures: int
 
     @property
-    def shown(self) -> list[CategoryPanel]:
+    def visible_panels(self) -> list[CategoryPanel]:
         return self.panels[:MOST_PANELS]
 
 
@@ -62,28 +62,37 @@ def _compute_mean(lines: list[ScoreSummary], category: str) -> float:
     return sum(shares) / len(shares)
 
 
-def _make_grid(shown: CategoryData, width: int) -> plot_style.Grid:
+def _make_grid(data: CategoryData, width: int) -> plot_style.Grid:
     """Return the grid with up to three columns, as many as leave space for the names of the conditions."""
-    left = int(min(WORDS, 14 + plot_style.LETTER * max(8, *map(len, shown.categories))))
-    name = plot_style.LETTER * max(len(panel.condition) for panel in shown.shown) + 30
-    columns = max(1, min(3, len(shown.shown), int((width - left) // max(name, 130))))
-    tall = ROW * len(shown.categories)
+    left = int(min(WORDS, 14 + plot_style.LETTER * max(8, *map(len, data.categories))))
+    name = plot_style.LETTER * max(len(panel.condition) for panel in data.visible_panels) + 30
+    columns = max(1, min(3, len(data.visible_panels), int((width - left) // max(name, 130))))
+    tall = ROW * len(data.categories)
     return plot_style.Grid(
-        len(shown.shown), columns, width, panel_height=tall, left=left, right=26, top=42, bottom=30, gap_x=36, gap_y=64
+        len(data.visible_panels),
+        columns,
+        width,
+        panel_height=tall,
+        left=left,
+        right=26,
+        top=42,
+        bottom=30,
+        gap_x=36,
+        gap_y=64,
     )
 
 
-def compute_size(shown: CategoryData, width: int) -> tuple[int, int]:
-    return width, _make_grid(shown, width).height
+def compute_size(data: CategoryData, width: int) -> tuple[int, int]:
+    return width, _make_grid(data, width).height
 
 
-def draw_figure(shown: CategoryData, width: int) -> Figure:
-    grid = _make_grid(shown, width)
+def draw_figure(data: CategoryData, width: int) -> Figure:
+    grid = _make_grid(data, width)
     figure, axes = grid.figure()
-    words = [plot_style.shorten(category or "no category", grid.left - 6) for category in shown.categories]
-    for place, (axis, panel) in enumerate(zip(axes, shown.shown, strict=True)):
+    words = [plot_style.shorten(category or "no category", grid.left - 6) for category in data.categories]
+    for place, (axis, panel) in enumerate(zip(axes, data.visible_panels, strict=True)):
         plot_style.draw_gridlines(axis, "x")
-        found = [(at, panel.lines[name]) for at, name in enumerate(shown.categories) if name in panel.lines]
+        found = [(at, panel.lines[name]) for at, name in enumerate(data.categories) if name in panel.lines]
         plot_style.draw_intervals(axis, [(at, line.mean or 0.0, line.low, line.high) for at, line in found])
         axis.set_ylim(-len(words) + 0.4, 0.6)
         axis.set_xlim(0, 1)
@@ -91,12 +100,12 @@ def draw_figure(shown: CategoryData, width: int) -> Figure:
         axis.set_yticks([-at for at in range(len(words))], words if place % grid.columns == 0 else [""] * len(words))
         axis.tick_params(axis="y", labelcolor=plot_style.TEXT)
         plot_style.write_head(axis, plot_style.shorten(panel.condition, grid.panel_width))
-        if shown.measures > 1:
+        if data.measures > 1:
             plot_style.write_note(axis, 0, 1, panel.measure, va="bottom", offset=20)
     return figure
 
 
-def make_table(shown: CategoryData) -> FigureTable:
+def make_table(data: CategoryData) -> FigureTable:
     head = ("Measure", "Condition", "Category", "n", "Items", "Correct", "95 % interval", "SE by item", "No score")
     rows = [
         (
@@ -110,26 +119,26 @@ def make_table(shown: CategoryData) -> FigureTable:
             format_points(line.se),
             str(line.unread),
         )
-        for panel in shown.panels
-        for category in shown.categories
+        for panel in data.panels
+        for category in data.categories
         if (line := panel.lines.get(category)) is not None
     ]
     return FigureTable(head, rows, first_number=3)
 
 
-def write_caption(shown: CategoryData) -> str:
+def write_caption(data: CategoryData) -> str:
     text = (
         "Share of right answers in each category, from the easiest to the hardest over all conditions, with 95 % "
         "intervals as above. Categories with few items have wide ones."
     )
-    if len(shown.shown) < len(shown.panels):
+    if len(data.visible_panels) < len(data.panels):
         text += f" The first {MOST_PANELS} panels are drawn; the table has all."
     return text
 
 
-def write_alt_text(shown: CategoryData) -> str:
+def write_alt_text(data: CategoryData) -> str:
     return (
-        f"Accuracy in {len(shown.categories)} categories for {len(shown.panels)} conditions; the table has the numbers."
+        f"Accuracy in {len(data.categories)} categories for {len(data.panels)} conditions; the table has the numbers."
     )
 
 

@@ -47,7 +47,7 @@ class DistributionData:
     dimensions: int
 
     @property
-    def shown(self) -> list[RatingPanel]:
+    def visible_panels(self) -> list[RatingPanel]:
         return self.panels[: MOST_ROWS * self.dimensions]
 
     @property
@@ -62,28 +62,37 @@ def select_data(frames: Frames) -> DistributionData | None:
     panels = []
     for condition, label in frames.labels.items():
         for key in rated:
-            asked, counts = frames.dimensions[key], frames.rating_counts.get((condition, key), {})
-            panels.append(RatingPanel(label, asked.title, asked.low, asked.high, counts))
+            dimension, counts = frames.dimensions[key], frames.rating_counts.get((condition, key), {})
+            panels.append(RatingPanel(label, dimension.title, dimension.low, dimension.high, counts))
     return DistributionData(panels, len(rated))
 
 
-def _make_grid(shown: DistributionData, width: int) -> plot_style.Grid:
+def _make_grid(data: DistributionData, width: int) -> plot_style.Grid:
     fitting = max(1, width // 150)
-    columns = min(fitting, shown.dimensions if shown.dimensions > 1 else 2, len(shown.shown))
+    columns = min(fitting, data.dimensions if data.dimensions > 1 else 2, len(data.visible_panels))
     return plot_style.Grid(
-        len(shown.shown), columns, width, panel_height=74, left=40, right=10, top=44, bottom=32, gap_x=24, gap_y=66
+        len(data.visible_panels),
+        columns,
+        width,
+        panel_height=74,
+        left=40,
+        right=10,
+        top=44,
+        bottom=32,
+        gap_x=24,
+        gap_y=66,
     )
 
 
-def compute_size(shown: DistributionData, width: int) -> tuple[int, int]:
-    return width, _make_grid(shown, width).height
+def compute_size(data: DistributionData, width: int) -> tuple[int, int]:
+    return width, _make_grid(data, width).height
 
 
-def draw_figure(shown: DistributionData, width: int) -> Figure:
-    grid = _make_grid(shown, width)
+def draw_figure(data: DistributionData, width: int) -> Figure:
+    grid = _make_grid(data, width)
     figure, axes = grid.figure()
-    for place, (axis, panel) in enumerate(zip(axes, shown.shown, strict=True)):
-        _draw_panel(axis, panel, shown.tallest, grid.panel_width)
+    for place, (axis, panel) in enumerate(zip(axes, data.visible_panels, strict=True)):
+        _draw_panel(axis, panel, data.tallest, grid.panel_width)
         if place % grid.columns:
             axis.set_yticklabels([])
     return figure
@@ -113,8 +122,8 @@ def _round_share(tallest: float) -> float:
     return next((step for step in (0.8, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.05, 0.02) if step <= tallest), tallest)
 
 
-def make_table(shown: DistributionData) -> FigureTable:
-    points = sorted({point for panel in shown.panels for point in range(panel.low, panel.high + 1)})
+def make_table(data: DistributionData) -> FigureTable:
+    points = sorted({point for panel in data.panels for point in range(panel.low, panel.high + 1)})
     head = ("Condition", "Dimension", "n", "Mean", *map(str, points))
     rows = [
         (
@@ -124,25 +133,25 @@ def make_table(shown: DistributionData) -> FigureTable:
             format_number(panel.mean if panel.n else None),
             *(str(panel.counts.get(point, 0)) if panel.low <= point <= panel.high else "" for point in points),
         )
-        for panel in shown.panels
+        for panel in data.panels
     ]
     return FigureTable(head, rows, first_number=2)
 
 
-def write_caption(shown: DistributionData) -> str:
+def write_caption(data: DistributionData) -> str:
     text = "Share of the ratings at each point of the scale. The triangle is the mean. Axes are the same in all panels."
-    if len(shown.shown) < len(shown.panels):
+    if len(data.visible_panels) < len(data.panels):
         text += f" The first {MOST_ROWS} conditions are drawn; the table has all."
     return text
 
 
-def write_alt_text(shown: DistributionData) -> str:
-    described = [
+def write_alt_text(data: DistributionData) -> str:
+    texts = [
         f"{panel.condition}, {panel.dimension}: mean {format_number(panel.mean)} of {panel.n} ratings"
-        for panel in shown.shown[:6]
+        for panel in data.visible_panels[:6]
         if panel.n
     ]
-    return "Histograms of ratings. " + "; ".join(described)
+    return "Histograms of ratings. " + "; ".join(texts)
 
 
 FIGURE = FigureKind(

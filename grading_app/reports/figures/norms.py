@@ -61,7 +61,7 @@ class NormData:
     dimensions: int
 
     @property
-    def shown(self) -> list[NormPanel]:
+    def visible_panels(self) -> list[NormPanel]:
         return self.panels[:MOST_PANELS]
 
 
@@ -78,28 +78,28 @@ def select_data(frames: Frames) -> NormData | None:
     return NormData(panels, len({dimension for _, dimension in pairs})) if panels else None
 
 
-def _make_grid(shown: NormData, width: int) -> plot_style.Grid:
+def _make_grid(data: NormData, width: int) -> plot_style.Grid:
     most = 3 if width >= plot_style.WIDE else 1
-    if most > 2 and len(shown.shown) % most == 1:
+    if most > 2 and len(data.visible_panels) % most == 1:
         most -= 1  # Two rows of two look better than a single panel in the last row.
-    columns = shown.dimensions if 1 < shown.dimensions <= most else min(most, len(shown.shown))
+    columns = data.dimensions if 1 < data.dimensions <= most else min(most, len(data.visible_panels))
     left, right, gap = 40, 12, 30
     side = min(250, (width - left - right - (columns - 1) * gap) // columns)
     used = left + right + columns * side + (columns - 1) * gap
     return plot_style.Grid(
-        len(shown.shown), columns, used, panel_height=side, left=left, right=right, top=58, gap_x=gap, gap_y=86
+        len(data.visible_panels), columns, used, panel_height=side, left=left, right=right, top=58, gap_x=gap, gap_y=86
     )
 
 
-def compute_size(shown: NormData, width: int) -> tuple[int, int]:
-    grid = _make_grid(shown, width)
+def compute_size(data: NormData, width: int) -> tuple[int, int]:
+    grid = _make_grid(data, width)
     return grid.width, grid.height
 
 
-def draw_figure(shown: NormData, width: int) -> Figure:
-    grid = _make_grid(shown, width)
+def draw_figure(data: NormData, width: int) -> Figure:
+    grid = _make_grid(data, width)
     figure, axes = grid.figure()
-    for place, (axis, panel) in enumerate(zip(axes, shown.shown, strict=True)):
+    for place, (axis, panel) in enumerate(zip(axes, data.visible_panels, strict=True)):
         _draw_panel(axis, panel, grid.panel_width)
         if place % grid.columns == 0:
             axis.set_ylabel("Model mean", fontsize=plot_style.SMALL, color=plot_style.MUTED)
@@ -136,9 +136,9 @@ def _draw_panel(axis: Axes, panel: NormPanel, width: float) -> None:
     plot_style.write_note(axis, 0, 1, panel.r_text, va="bottom", offset=5, color=plot_style.TEXT)
 
 
-def make_table(shown: NormData) -> FigureTable:
+def make_table(data: NormData) -> FigureTable:
     head = ("Condition", "Dimension", "Items", "r", "95 % interval", "Mean difference")
-    rows = [_make_row(panel, panel.correlation) for panel in shown.panels]
+    rows = [_make_row(panel, panel.correlation) for panel in data.panels]
     return FigureTable(head, rows, first_number=2)
 
 
@@ -156,21 +156,21 @@ def _make_row(panel: NormPanel, found: Correlation | None) -> tuple[str, ...]:
     )
 
 
-def write_caption(shown: NormData) -> str:
+def write_caption(data: NormData) -> str:
     text = (
         "Each point is an item: the mean of its ratings by the model over the mean of people. On the dashed line both "
         "agree. Pearson's r over items with Fisher's 95 % interval; it tells of order, not of level."
     )
-    if note := skewed_note(len(panel.pairs) for panel in shown.panels if panel.is_skewed):
+    if note := skewed_note(len(panel.pairs) for panel in data.panels if panel.is_skewed):
         text += f" {note} The table marks it."
-    if len(shown.shown) < len(shown.panels):
+    if len(data.visible_panels) < len(data.panels):
         text += f" The first {MOST_PANELS} panels are drawn; the table has all."
     return text
 
 
-def write_alt_text(shown: NormData) -> str:
-    described = [f"{panel.condition}, {panel.asked.title}: {panel.r_text}" for panel in shown.shown]
-    return "Scatter plots of model means over human means. " + "; ".join(described[:6])
+def write_alt_text(data: NormData) -> str:
+    texts = [f"{panel.condition}, {panel.asked.title}: {panel.r_text}" for panel in data.visible_panels]
+    return "Scatter plots of model means over human means. " + "; ".join(texts[:6])
 
 
 FIGURE = FigureKind(

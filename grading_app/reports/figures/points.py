@@ -56,30 +56,30 @@ def _get_value(line: PointLine) -> float | None:
     return line.accuracy if line.scale is None else line.mean
 
 
-def compute_size(shown: PointData, width: int) -> tuple[int, int]:
-    return share_rows.compute_size(_make_panels(shown), width)
+def compute_size(data: PointData, width: int) -> tuple[int, int]:
+    return share_rows.compute_size(_make_panels(data), width)
 
 
-def draw_figure(shown: PointData, width: int) -> Figure:
-    return share_rows.draw_panels(_make_panels(shown), width)
+def draw_figure(data: PointData, width: int) -> Figure:
+    return share_rows.draw_panels(_make_panels(data), width)
 
 
-def _make_panels(shown: PointData) -> list[RowPanel]:
+def _make_panels(data: PointData) -> list[RowPanel]:
     return [
         RowPanel(
             title,
             [ShareRow(line.label, _get_value(line) or 0.0, line.low, line.high) for line in lines],
             lines[0].scale,
         )
-        for title, lines in shown.groups
+        for title, lines in data.groups
     ]
 
 
-def make_table(shown: PointData) -> FigureTable:
-    return _make_mean_table(shown) if shown.are_rated else _make_share_table(shown)
+def make_table(data: PointData) -> FigureTable:
+    return _make_mean_table(data) if data.are_rated else _make_share_table(data)
 
 
-def _make_mean_table(shown: PointData) -> FigureTable:
+def _make_mean_table(data: PointData) -> FigureTable:
     head = ("Condition", "Point", "Status", "Items", "n", "Mean", "Interval", "Half-width", "Rounds")
     rows = [
         (
@@ -93,14 +93,14 @@ def _make_mean_table(shown: PointData) -> FigureTable:
             format_number(line.half_width),
             str(line.rounds),
         )
-        for title, lines in shown.groups
+        for title, lines in data.groups
         for line in lines
     ]
     return FigureTable(head, rows, first_number=3)
 
 
-def _make_share_table(shown: PointData) -> FigureTable:
-    beyond = ("Beyond guessing",) if any(line.guesses for line in shown.lines) else ()
+def _make_share_table(data: PointData) -> FigureTable:
+    beyond = ("Beyond guessing",) if any(line.guesses for line in data.lines) else ()
     head = ("Condition", "Point", "Status", "n", "Correct", *beyond, "Interval", "Half-width", "Rounds")
     rows = [
         (
@@ -114,28 +114,28 @@ def _make_share_table(shown: PointData) -> FigureTable:
             format_points(line.half_width),
             str(line.rounds),
         )
-        for title, lines in shown.groups
+        for title, lines in data.groups
         for line in lines
     ]
     return FigureTable(head, rows, first_number=3)
 
 
-def write_caption(shown: PointData) -> str:
-    known = "Mean rating" if shown.are_rated else "Share of right answers"
-    text = f"{known} at each point, with the interval at its last decision"
-    if any(line.guesses for line in shown.lines):
+def write_caption(data: PointData) -> str:
+    what = "Mean rating" if data.are_rated else "Share of right answers"
+    text = f"{what} at each point, with the interval at its last decision"
+    if any(line.guesses for line in data.lines):
         text += "; both beyond guessing: 0 is what guessing gives, 100 % is all right"
-    still = sum(line.is_open for line in shown.lines)
+    still = sum(line.is_open for line in data.lines)
     return f"{text}. " + (
-        f"{still} of {len(shown.lines)} points are still open." if still else "Every point is decided."
+        f"{still} of {len(data.lines)} points are still open." if still else "Every point is decided."
     )
 
 
-def write_alt_text(shown: PointData) -> str:
-    values = [(format_number(line.mean) if line.scale else format_share(line.accuracy)) for line in shown.lines]
-    names = [f"{title}, {line.label}" for title, lines in shown.groups for line in lines]
-    described = [f"{name}: {value}" for name, value in zip(names, values, strict=True)]
-    return ("Mean rating" if shown.are_rated else "Accuracy") + " by point. " + "; ".join(described[:8])
+def write_alt_text(data: PointData) -> str:
+    values = [(format_number(line.mean) if line.scale else format_share(line.accuracy)) for line in data.lines]
+    names = [f"{title}, {line.label}" for title, lines in data.groups for line in lines]
+    texts = [f"{name}: {value}" for name, value in zip(names, values, strict=True)]
+    return ("Mean rating" if data.are_rated else "Accuracy") + " by point. " + "; ".join(texts[:8])
 
 
 FIGURE = FigureKind(

@@ -146,7 +146,9 @@ def test_a_panel_with_a_member_of_the_answering_models_family_is_flagged(web, an
     panel = Panel.objects.create(name="bench", rule="mean")
     panel.graders.set([cousin, stranger])
     panels.convene(answered, panel)
-    kin = {line.condition.grade_condition_id.partition("--")[0]: line.kin for line in list_grader_rows(answered)}
+    kin = {
+        line.condition.grade_condition_id.partition("--")[0]: line.related_models for line in list_grader_rows(answered)
+    }
     assert kin == {
         "cousin_standard": ("large", "small"),
         "stranger_standard": (),
