@@ -2,9 +2,10 @@
 
 To add one:
 
-1. Define a module constant `NAME = Aggregate(...)` beside its computation, and list it in `AGGREGATES` below.
-2. Call `get(NAME, experiment.pk, query)` in the view. It returns a `Cached`: the value, its time, and whether a worker
-   computes a newer one.
+1. Define a module constant `NAME = Aggregate(...)` beside its computation, and list it in `AGGREGATES` below. Over
+   answers or verdicts, use `make_answer_aggregate` or `make_verdict_aggregate`.
+2. Call `get_aggregate(NAME, experiment.pk, query)` in the view. It returns a `Cached`: the value, its time, and whether
+   a worker computes a newer one.
 3. Include `grading_app/partials/aggregate_state.html` in the template, with `cached` as the result.
 
 A value is valid while its fingerprint is that of the rows. A fingerprint is read from counters, in a constant number of
@@ -73,7 +74,7 @@ class Aggregate(Generic[QueryT, ValueT]):
     is_large: True if the rows of these queries are too many for a request.
     compute: the values of these queries, in their order.
     version: increase it when the same rows give another value.
-    steps: the steps that `compute` tells, the first of which is told for it.
+    steps: the steps that `compute` reports; the first one is reported for it.
     kept: how many rows stay for each experiment, the most recently computed ones; None for all.
     write: stores further rows that belong to the cached row, in the transaction that stores the value.
     """
