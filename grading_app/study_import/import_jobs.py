@@ -39,6 +39,7 @@ SOURCES = {
     DESIGN: "Bundle of a design",
     ANALYSIS: "Bundle of an analysis",
 }
+LABELS = {"assets": "Images"}
 LINKS = "relationships"  # In the names of tables that only link rows.
 
 
@@ -147,7 +148,11 @@ def _take_snapshot(path: Path, job: Job, user: User) -> StudyReport:
         source=SOURCES[made.kind],
         experiment=made.experiment.slug if made.experiment else "",
         dataset=[] if made.experiment else [dataset.slug, dataset.version],
-        counts=[(name.capitalize(), number) for name, number in made.rows.items() if number and LINKS not in name],
+        counts=[
+            (LABELS.get(name, name.capitalize()), number)
+            for name, number in made.rows.items()
+            if number and LINKS not in name
+        ],
         notes=[*notes, *made.remarks],
         renamed=made.renamed,
     )

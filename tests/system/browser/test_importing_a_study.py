@@ -1,13 +1,19 @@
 """Earlier work brought along in the browser: recorded trials of another tool, from the files to their results."""
 
+import re
+
 import pytest
 from django.urls import reverse
 from playwright.sync_api import expect
 
+from datasets_app import curation
+from datasets_app.models import Dataset
 from runs_app.models import Experiment, Trial
 from tests.factories.files import archive
+from tests.factories.queues import make_numbered_items
 from tests.factories.recordings import recording
 from tests.integration.dataset_pages.conftest import do_now
+from tests.system.browser.page_checks import see_pictures
 
 
 @pytest.fixture(autouse=True)
@@ -33,7 +39,8 @@ def test_recorded_trials_are_checked_imported_and_read(owner, visitor, checked_i
     assert not Experiment.objects.exists()
     page.get_by_role("button", name="Import study").click()
     expect(page.get_by_text("uniform40 was imported.")).to_be_visible()
-    expect(page.get_by_role("heading", name="Results").first).to_be_visible()
+    expect(page).to_have_url(re.compile(r"/experiments/uniform40/results/$"))
+    expect(page.get_by_role("heading", name="Snapshots")).to_be_visible()
     assert Trial.objects.count() == 1600
 
 
@@ -54,3 +61,33 @@ def test_files_that_cannot_be_imported_say_why_and_keep_the_entries(owner, visit
     page.get_by_role("link", name="Change entries or files").click()
     expect(page.get_by_label("Name")).to_have_value("pilot")
     expect(page.get_by_text("Already uploaded: pilot.zip")).to_be_visible()
+
+
+@pytest.fixture
+def media(settings, monkeypatch, tmp_path):
+    """A folder of images that the process which writes a bundle finds, too."""
+    settings.MEDIA_ROOT = tmp_path / "media"
+    monkeypatch.setenv("EVALSITE_DATA_DIR", str(tmp_path))
+
+
+def test_a_dataset_goes_from_its_page_into_a_bundle_and_back(owner, visitor, checked_in_all_views, tmp_path, media):
+    original = make_numbered_items("photos", 4, images=True, approved=False)
+    curation.approve(original, by=owner, reason="Looked through")
+    page = visitor(owner)
+    page.goto(original.get_absolute_url())
+    with page.expect_download() as download:
+        page.get_by_role("link", name="Download bundle").click()
+    download.value.save_as(tmp_path / "photos.zip")
+    page.goto(reverse("study_import_new"))
+    page.get_by_label("Files", exact=True).set_input_files(tmp_path / "photos.zip")
+    page.get_by_role("button", name="Check files").click()
+    expect(page.get_by_text("Bundle of a dataset")).to_be_visible()
+    expect(page.locator("dl.facts").first).to_contain_text("Images4")
+    expect(page.get_by_text("dataset photos", exact=True)).to_be_visible()
+    checked_in_all_views(page, "import-bundle")
+    page.get_by_role("button", name="Import").click()
+    expect(page.get_by_text("photos-2@1 was imported.")).to_be_visible()
+    expect(page.locator(".card-item")).to_have_count(4)
+    see_pictures(page)
+    copy = Dataset.objects.get(slug="photos-2")
+    assert (copy.status, copy.content_hash) == ("approved", original.content_hash)
