@@ -1,4 +1,4 @@
-"""`manage.py import_study PATH [--format F] [--name SLUG]`: results of other tools, without a call."""
+"""`manage.py import_study PATH [--format F] [--name SLUG]`: results and designs of other tools, without a call."""
 
 from __future__ import annotations
 
@@ -6,15 +6,20 @@ from argparse import ArgumentParser
 from pathlib import Path
 from typing import Any
 
+from django.contrib.auth.models import User
 from django.db import transaction
 
 from datasets_app.models import Dataset
 from evalsite.lib.ops.commands import OutputCommand, add_user, refuse_input, resolve_owner
 from evalsite.lib.text.hashing import slugify_name
 from grading_app.study_import.importers import FORMATS, read_study
+from grading_app.study_import.oasis_run_config import is_run_config, read_run_config
 from grading_app.study_import.study import StudyError
 from grading_app.study_import.trial_rows import ImportReport
 from grading_app.study_import.writer import write_study
+from runs_app.models import Experiment
+from runs_app.planning.spec_errors import SpecError
+from runs_app.planning.spec_io import create_experiment
 
 
 class Command(OutputCommand):
@@ -31,20 +36,38 @@ class Command(OutputCommand):
             metavar="SLUG@V",
             help="an approved dataset with its items; default: created",
         )
+        parser.add_argument("--endpoint", default="", metavar="NAME", help="of the models of an OASIS-LLM run config")
         add_user(parser, "who owns the experiment; default: the only superuser")
 
     def handle(self, *args: Any, **options: Any) -> None:
         owner = resolve_owner(options["user"])
         try:
+            if is_run_config(options["path"]):
+                self._create_design(owner, **options)
+                return
             study = read_study(options["path"], options["format"])
             with transaction.atomic():
                 report = write_study(
                     study, options["name"] or slugify_name(study.name), owner, _find_dataset(options["dataset"])
                 )
                 transaction.set_rollback(options["dry_run"])
-        except StudyError as error:
+        except (StudyError, SpecError) as error:
             refuse_input(str(error))
         self._say(report, study.tool, dry=options["dry_run"])
+
+    def _create_design(self, owner: User, path: Path, dry_run: bool, **options: Any) -> None:
+        names = {name: options[name] for name in ("name", "dataset", "endpoint")}
+        spec, notes = read_run_config(path, **names)
+        if Experiment.objects.filter(slug=spec.experiment).exists():
+            refuse_input(f"the experiment {spec.experiment} exists: choose another name")
+        with transaction.atomic():
+            experiment = create_experiment(spec, by=owner, trusted=True)
+            transaction.set_rollback(dry_run)
+        self.say(
+            f"{experiment.slug}: {'would be created' if dry_run else 'created'} as a draft, from a design of OASIS-LLM"
+        )
+        for note in notes:
+            self.say(f"  {note}")
 
     def _say(self, report: ImportReport, tool: str, *, dry: bool) -> None:
         said = "would be imported" if dry else "imported"

@@ -1,0 +1,206 @@
+"""OASIS-LLM: a run's configuration, or an experiment of several, as the design of an experiment of this site.
+
+The tool has the text of its prompts in its code. Without an override in the file, the prompt is worded here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from evalsite.lib.text.hashing import canonical_json, slugify_name
+from evalsite.lib.text.strict_yaml import MOST_CHARS, FileError, parse_yaml
+from grading_app.study_import.study import StudyError
+from runs_app.planning.spec_reader import read_spec
+from runs_app.planning.specs import ExperimentSpec
+
+SUFFIXES = (".yaml", ".yml")
+RUN, EXPERIMENT = {"name", "provider", "model"}, {"name", "dataset", "configs"}
+DEFAULTS: dict[str, Any] = {
+    "modality": "vision", "dimensions": ["valence", "arousal"], "image_set": "pilot_30", "samples_per_image": 5,
+    "max_concurrency": 4, "request_timeout_s": 60, "max_retries": 3, "retry_backoff_base_s": 1.0,
+    "max_permanent_failure_rate": 0.05, "permanent_failure_warmup": 20, "capture_reasoning": True,
+    "cache_buster": True, "extra_params": {}, "temperature": None, "max_tokens": None,
+    "system_prompt_override": None, "format_hint_suffix": None,
+}  # fmt: skip
+NOT_TAKEN = {
+    "api_base": "an endpoint of this site has the address",
+    "retry_backoff_coef": "the wait doubles here",
+    "ollama_evict_threshold": "this site does not unload models",
+}
+SHARED = (
+    "dimensions", "samples_per_image", "max_concurrency", "request_timeout_s", "max_retries", "retry_backoff_base_s",
+    "max_permanent_failure_rate", "permanent_failure_warmup", "cache_buster", "image_set", "provider",
+)  # fmt: skip
+SYSTEM = (
+    "You take part in a study of how people feel when they look at photographs. Answer as a typical adult would, from "
+    "the first impression."
+)
+QUESTION = "{{dimension_instructions}}\n\nRate the photograph from {{scale_min}} to {{scale_max}}:\n{{scale_labels}}"
+DIMENSIONS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "valence": (
+        "Valence: how negative or positive does this photograph make you feel?",
+        (
+            "Very negative", "Moderately negative", "Somewhat negative", "Neutral", "Somewhat positive",
+            "Moderately positive", "Very positive",
+        ),
+    ),
+    "arousal": (
+        "Arousal: how calm or excited does this photograph make you feel, whether in a good way or a bad way?",
+        (
+            "Very low", "Moderately low", "Somewhat low", "Neither low nor high", "Somewhat high",
+            "Moderately high", "Very high",
+        ),
+    ),
+}  # fmt: skip
+
+
+def is_run_config(path: Path) -> bool:
+    """Return whether the file is a run's configuration, or an experiment of the tool. Raise StudyError for bad YAML."""
+    if path.suffix.lower() not in SUFFIXES or not path.is_file():
+        return False
+    content = _read(path)
+    return isinstance(content, dict) and (content.keys() >= RUN or content.keys() >= EXPERIMENT)
+
+
+def read_run_config(
+    path: Path, *, name: str = "", dataset: str = "", endpoint: str = ""
+) -> tuple[ExperimentSpec, list[str]]:
+    """Return the design, and notes on what is not taken.
+
+    By default the dataset has the name of the image set, and the endpoint that of the provider. Raise StudyError.
+    """
+    content = _read(path)
+    if not isinstance(content, dict):
+        raise StudyError([f"{path.name}: no mapping"])
+    given = content.get("configs") if "configs" in content else [content]
+    if not isinstance(given, list) or not given or not all(isinstance(one, dict) for one in given):
+        raise StudyError([f"{path.name}: configs must be a list of mappings"])
+    configs = [_complete(path, at, one, content) for at, one in enumerate(given)]
+    _check_shared(path, configs)
+    design = _design(configs)
+    design["experiment"] = name or slugify_name(str(content["name"]))
+    design["title"] = str(content["name"])[:200]
+    design["description"] = str(content.get("description") or "")
+    design["dataset"] = dataset or slugify_name(str(content.get("dataset") or configs[0]["image_set"]))
+    for model in design["models"]:
+        model["endpoint"] = endpoint or slugify_name(str(configs[0]["provider"]))
+    return read_spec(design), [*_notes(configs), *_unknown(given)]
+
+
+def _read(path: Path) -> Any:
+    try:
+        with path.open(encoding="utf-8-sig") as text:
+            return parse_yaml(text.read(MOST_CHARS + 1))
+    except (FileError, UnicodeError) as error:
+        raise StudyError([f"{path.name}: {error}"]) from error
+
+
+def _complete(path: Path, at: int, one: Mapping[str, Any], content: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a configuration with the tool's defaults. Null is a default, too."""
+    config = DEFAULTS | {key: value for key, value in one.items() if value is not None}
+    where = f"{path.name}, configs[{at}]" if "configs" in content else path.name
+    if missing := [key for key in ("provider", "model") if not config.get(key)]:
+        raise StudyError([f"{where}: {', '.join(missing)} is missing"])
+    if not isinstance(config["dimensions"], list) or not set(map(str, config["dimensions"])) <= DIMENSIONS.keys():
+        raise StudyError([f"{where}: dimensions must be a list of {', '.join(DIMENSIONS)}"])
+    if config["modality"] not in ("vision", "text"):
+        raise StudyError([f"{where}: modality is {config['modality']!r}, not vision or text"])
+    if type(config["max_retries"]) is not int:
+        raise StudyError([f"{where}: max_retries is {config['max_retries']!r}, not a whole number"])
+    return config
+
+
+def _check_shared(path: Path, configs: Sequence[Mapping[str, Any]]) -> None:
+    """Raise StudyError if the configurations differ in a setting that an experiment has only once."""
+    different = [key for key in SHARED if any(one.get(key) != configs[0].get(key) for one in configs)]
+    if different:
+        raise StudyError([
+            f"{path.name}: the configs differ in {', '.join(different)}, which an experiment has once; import each one "
+            "from a file of its own"
+        ])  # fmt: skip
+
+
+def _design(configs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the design whose conditions are the configurations. Raise StudyError if they are no full crossing."""
+    first = configs[0]
+    models, prompts, samplers = (_unique(map(build, configs)) for build in (_model, _prompt, _sampler))
+    if len(_unique([_model(one), _prompt(one), _sampler(one)] for one in configs)) < (
+        len(models) * len(prompts) * len(samplers)
+    ):
+        raise StudyError([
+            "configs: they are not every model with every prompt and sampler; import each one from a file of its own"
+        ])  # fmt: skip
+    return {
+        "models": models,
+        "prompts": _numbered(prompts),
+        "samplers": _numbered(samplers),
+        "dimensions": [_dimension(str(name)) for name in first["dimensions"]],
+        "samples": first["samples_per_image"],
+        "cache_buster": first["cache_buster"],
+        "max_concurrency": first["max_concurrency"],
+        "request_timeout_s": first["request_timeout_s"],
+        "max_attempts": first["max_retries"] + 1,
+        "backoff_s": first["retry_backoff_base_s"],
+        "stop_failure_rate": first["max_permanent_failure_rate"],
+        "stop_after_attempts": first["permanent_failure_warmup"],
+    }
+
+
+def _unique(values: Any) -> list[Any]:
+    return list({canonical_json(value): value for value in values}.values())
+
+
+def _numbered(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the rows with different names."""
+    return [row | ({"name": f"{row['name']}-{number}"} if number > 1 else {}) for number, row in enumerate(rows, 1)]
+
+
+def _model(config: Mapping[str, Any]) -> dict[str, Any]:
+    model = str(config["model"]).removeprefix("openrouter/")
+    return {"name": slugify_name(model.rpartition("/")[2]), "model": model}
+
+
+def _prompt(config: Mapping[str, Any]) -> dict[str, Any]:
+    shown = "{{image}}" if config["modality"] == "vision" else "{{input}}"
+    suffix = f"\n\n{config['format_hint_suffix']}" if config["format_hint_suffix"] else ""
+    return {
+        "name": "oasis-llm-design",
+        "system": str(config["system_prompt_override"] or SYSTEM),
+        "user": f"{shown}\n{QUESTION}{suffix}",
+        "answer_format": "rating_with_reasoning" if config["capture_reasoning"] else "rating",
+    }
+
+
+def _sampler(config: Mapping[str, Any]) -> dict[str, Any]:
+    settings = {key: config[key] for key in ("temperature", "max_tokens") if config[key] is not None}
+    extra = {"extra": config["extra_params"]} if config["extra_params"] else {}
+    return {"name": "oasis-llm-design", **settings, **extra}
+
+
+def _dimension(name: str) -> dict[str, Any]:
+    instructions, labels = DIMENSIONS[name]
+    return {
+        "name": name,
+        "title": name.capitalize(),
+        "instructions": instructions,
+        "min": 1,
+        "max": len(labels),
+        "labels": dict(enumerate(labels, start=1)),
+    }
+
+
+def _notes(configs: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    if not all(one["system_prompt_override"] for one in configs):
+        yield "The tool's own prompt is not in the file: the prompt and the dimensions are worded here; check them."
+    yield "A trial is tried max_retries + 1 times here; the tool does that up to three times over."
+    for key, reason in NOT_TAKEN.items():
+        if any(one.get(key) is not None for one in configs):
+            yield f"{key} is not taken: {reason}."
+
+
+def _unknown(given: Sequence[Mapping[str, Any]]) -> list[str]:
+    known = {*DEFAULTS, *NOT_TAKEN, *RUN, *EXPERIMENT, "config_name", "description"}
+    names = sorted({str(key) for one in given for key in one} - known)
+    return [f"Unknown keys are not taken: {', '.join(names)[:300]}."] if names else []
