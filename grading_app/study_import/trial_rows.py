@@ -27,7 +27,10 @@ USAGE = (
 
 @dataclass
 class ImportReport:
-    """The counts of an import. skipped: trials that were there already. notes: what was not taken, and why."""
+    """The counts of an import. skipped: trials that were there already. notes: what was not taken, and why.
+
+    recovered: trials that failed here and are done in the files. samples: the largest number of repetitions.
+    """
 
     experiment: Experiment
     items: int = 0
@@ -37,6 +40,8 @@ class ImportReport:
     attempts: int = 0
     gradings: int = 0
     skipped: int = 0
+    recovered: int = 0
+    samples: int = 1
     notes: list[str] = field(default_factory=list)
 
 
@@ -44,14 +49,14 @@ class ImportReport:
 class StudyRows:
     """The rows that the trials of a study refer to, by the keys of the study.
 
-    known: the trials that are there, by their identity. graders: the parameters of scorers.
+    known: key and success of the trials that are there, by their identity. graders: the parameters of scorers.
     """
 
     items: dict[str, int]
     dimensions: dict[str, int]
     conditions: dict[str, Condition]
     waves: dict[int, Wave]
-    known: dict[Identity, int]
+    known: dict[Identity, tuple[int, bool]]
     runs: dict[tuple[str, int], Run] = field(default_factory=dict)
     graders: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     scorers: dict[str, GradeCondition] = field(default_factory=dict)
@@ -88,16 +93,19 @@ def write_batch(batch: list[StudyTrial], rows: StudyRows, experiment: Experiment
     seen: set[Identity] = set()
     for one in batch:
         trial = _trial(one, rows)
-        identity = (trial.run_id, trial.item_id, trial.dimension_id, trial.sample_idx)
+        identity = _identity(trial)
         if identity in seen:
             report.skipped += 1
         elif identity in rows.known:
-            old.append((one, rows.known[identity]))
+            pk, is_done = rows.known[identity]
+            old.append((one, pk))
+            report.recovered += one.is_done and not is_done
         else:
             seen.add(identity)
             new.append((one, trial))
     Trial.objects.bulk_create([trial for _, trial in new])
-    rows.known |= {(trial.run_id, trial.item_id, trial.dimension_id, trial.sample_idx): trial.pk for _, trial in new}
+    rows.known |= {_identity(trial): (trial.pk, one.is_done) for one, trial in new}
+    report.samples = max(report.samples, *(one.sample_idx + 1 for one in batch))
     attempts = [attempt for one, trial in new for attempt in _attempts(one, trial)]
     Attempt.objects.bulk_create(attempts)
     gradings = [_grading(score, trial.pk, rows, experiment) for one, trial in new for score in one.scores]
@@ -110,14 +118,21 @@ def write_batch(batch: list[StudyTrial], rows: StudyRows, experiment: Experiment
     report.gradings += len(gradings)
 
 
+def _identity(trial: Trial) -> Identity:
+    return trial.run_id, trial.item_id, trial.dimension_id, trial.sample_idx
+
+
 def _later_gradings(old: list[tuple[StudyTrial, int]], rows: StudyRows, experiment: Experiment) -> list[Grading]:
     """Return the scores that a tool gave after the trials were imported."""
     scored = [(score, trial) for one, trial in old for score in one.scores]
     if not scored:
         return []
     there = set(Grading.objects.filter(trial__in={trial for _, trial in scored}).values_list("trial", "condition"))
-    gradings = [_grading(score, trial, rows, experiment) for score, trial in scored]
-    return [one for one in gradings if (one.trial_id, one.condition_id) not in there]
+    gradings = {
+        (one.trial_id, one.condition_id): one
+        for one in (_grading(score, trial, rows, experiment) for score, trial in scored)
+    }
+    return [one for key, one in gradings.items() if key not in there]
 
 
 def _trial(one: StudyTrial, rows: StudyRows) -> Trial:
@@ -204,6 +219,11 @@ def refresh_counters(run: Run) -> None:
         output_tokens=Sum("output_tokens", default=0),
     )
     Run.objects.filter(pk=run.pk).update(n_done=statuses["done"], n_failed=statuses["failed"], **calls)
+
+
+def refresh_samples(experiment: Experiment, samples: int) -> None:
+    """Raise the number of repetitions if the files have more than at the first import."""
+    Experiment.objects.filter(pk=experiment.pk, samples__lt=samples).update(samples=samples)
 
 
 def refresh_spending(experiment: Experiment) -> None:

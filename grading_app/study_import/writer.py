@@ -23,6 +23,7 @@ from grading_app.study_import.trial_rows import (
     ImportReport,
     StudyRows,
     refresh_counters,
+    refresh_samples,
     refresh_spending,
     write_batch,
 )
@@ -78,7 +79,13 @@ def _write_study(study: Study, slug: str, owner: User, dataset: Dataset | None) 
         write_batch(batch, rows, experiment, report)
     for run in rows.runs.values():
         refresh_counters(run)
+    refresh_samples(experiment, report.samples)
     refresh_spending(experiment)
+    if report.recovered:
+        report.notes.append(
+            f"{report.recovered} trials failed here and are done in the files: they stay failed. Import the files "
+            "under another name to take their answers."
+        )
     return report
 
 
@@ -157,11 +164,11 @@ def _referenced_rows(study: Study, experiment: Experiment, owner: User) -> Study
             getattr(experiment, axis).add(row)
         conditions[one.key] = _condition(experiment, model, prompt, sampler)
     items = dict(experiment.dataset.items.values_list("key", "pk"))
-    trials = Trial.objects.filter(run__experiment=experiment).values_list(
-        "run", "item", "dimension", "sample_idx", "pk"
-    )
-    known: dict[Identity, int] = {
-        (run, item, dimension, sample): pk for run, item, dimension, sample, pk in trials.iterator()
+    columns = ("run", "item", "dimension", "sample_idx", "pk", "status")
+    trials = Trial.objects.filter(run__experiment=experiment).values_list(*columns).iterator()
+    known: dict[Identity, tuple[int, bool]] = {
+        (run, item, dimension, sample): (pk, status == Trial.Status.DONE)
+        for run, item, dimension, sample, pk, status in trials
     }
     waves = {one.number: _wave(experiment, one) for one in study.waves}
     rated = {name: row.pk for name, row in dimensions.items()}

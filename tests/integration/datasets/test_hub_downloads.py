@@ -65,6 +65,7 @@ def test_a_branch_is_resolved_and_its_commit_is_recorded(hub, capsys):
     assert all(f"/resolve/{SECOND}/" in path for path in fetched), "a branch that moves must change nothing"
 
 
+@pytest.mark.slow
 def test_an_older_commit_gives_its_own_rows(hub):
     dataset = download("--split", "test", "--revision", FIRST, "--source", "The lab", "--licence", "CC0")
     assert dataset.item_count == 2
@@ -72,6 +73,7 @@ def test_an_older_commit_gives_its_own_rows(hub):
     assert dataset.licence == "CC0"
 
 
+@pytest.mark.slow
 def test_a_configuration_of_the_card_names_its_files(hub):
     hub.card = {
         "license": "mit",
@@ -92,6 +94,7 @@ def test_a_configuration_of_the_card_names_its_files(hub):
     assert "configuration hard" in dataset.source
 
 
+@pytest.mark.slow
 def test_the_usual_names_of_shards_are_found(hub):
     hub.files[SECOND] = {
         "main/train-00000-of-00001.parquet": parquet_of({"id": "t", "question": "no"}),
@@ -101,6 +104,7 @@ def test_the_usual_names_of_shards_are_found(hub):
     assert list(dataset.items.values_list("key", flat=True)) == ["a"]
 
 
+@pytest.mark.slow
 def test_a_file_can_be_named_where_no_split_is_found(hub):
     hub.files[SECOND] = {"strange/name.jsonl": b'{"id": "a", "question": "1 + 1?"}\n', "other.csv": CSV.encode()}
     message = refused("--split", "test")
@@ -108,12 +112,14 @@ def test_a_file_can_be_named_where_no_split_is_found(hub):
     assert download("--data-file", "strange/name.jsonl").item_count == 1
 
 
+@pytest.mark.slow
 def test_a_dry_run_saves_nothing(hub, capsys):
     call_command("dataset", "download", "lab/sums", "--name", "sums", "--split", "test", "--dry-run")
     assert "3 items could be imported" in capsys.readouterr().out
     assert not Dataset.objects.exists()
 
 
+@pytest.mark.slow
 def test_errors_of_rows_name_the_row(hub, capsys):
     hub.files[SECOND]["data/test.csv"] = (CSV + "a,again,1\n").encode()
     assert "1 error; nothing was saved" in refused("--split", "test")

@@ -1,6 +1,7 @@
 """The database file of OASIS-LLM, made here with the tables and columns of the tool."""
 
 import json
+import shutil
 
 import pytest
 from django.core.management import CommandError, call_command
@@ -11,6 +12,7 @@ from grading_app.study_import.importers import read_study
 from grading_app.study_import.upload_reader import read_study_upload
 from runs_app.models import Attempt, Experiment, Trial
 from tests import factories
+from tests.factories.recordings import recording
 
 duckdb = pytest.importorskip("duckdb", reason="the optional package duckdb is not installed")
 pytestmark = pytest.mark.django_db
@@ -110,6 +112,7 @@ def test_trials_costs_and_failures_are_taken_and_the_rest_is_unknown(folder):
     call_command("reconcile")
 
 
+@pytest.mark.slow
 def test_image_set_and_norms_become_the_dataset(folder):
     call_command("import_study", str(folder))
     dataset = Experiment.objects.get().dataset
@@ -123,6 +126,7 @@ def test_image_set_and_norms_become_the_dataset(folder):
     assert list(norms) == [("arousal", 3.2, 1.1, 99), ("valence", 6.1, 0.9, 101)]
 
 
+@pytest.mark.slow
 def test_the_report_names_what_was_not_taken(folder, capsys):
     call_command("import_study", str(folder))
     said = capsys.readouterr().out
@@ -131,6 +135,33 @@ def test_the_report_names_what_was_not_taken(folder, capsys):
     assert "1 experiments are not taken" in said
     assert "Times have no zone" in said
     assert "1 images have no human means" in said
+
+
+@pytest.mark.slow
+def test_the_database_and_the_csv_files_of_the_same_trials_give_the_same_rows(tmp_path):
+    folders = [tmp_path / "csv", tmp_path / "duckdb"]
+    for folder in folders:
+        folder.mkdir()
+        shutil.copy(recording("uniform40-items.csv"), folder)
+    files = [shutil.copy(recording(f"uniform40-trials-{name}.csv"), folders[0]) for name in ("gemma", "qwen")]
+    with duckdb.connect(str(folders[1] / "llm_runs.duckdb")) as database:
+        database.execute(SCHEMA)
+        for file in files:
+            table = f"read_csv('{file}', header = true, all_varchar = true)"
+            database.execute(f"INSERT INTO trials BY NAME SELECT * EXCLUDE (model) FROM {table}")
+        rows = database.execute(f"SELECT DISTINCT run_id, model FROM read_csv({files}, all_varchar = true)").fetchall()
+        for at, (name, model) in enumerate(sorted(rows)):
+            run(database, name, {"provider": "openrouter", "model": model}, f"2026-04-{at + 1:02}")
+    columns = (
+        "item__key", "dimension__name", "sample_idx", "status", "rating", "attempts", "answer", "reasoning", "error",
+        "finish_reason", "latency_ms", "input_tokens", "output_tokens", "cost_usd", "claimed_at", "completed_at",
+        "run__condition__model__name",
+    )  # fmt: skip
+    for folder in folders:
+        call_command("import_study", str(folder))
+    stored = [set(Trial.objects.filter(run__experiment__slug=folder.name).values_list(*columns)) for folder in folders]
+    assert len(stored[0]) == 3200
+    assert stored[0] == stored[1]
 
 
 def test_the_same_database_twice_gives_the_same_rows_once(folder, capsys):
@@ -211,6 +242,7 @@ def test_a_missing_duckdb_says_how_to_install_it(folder, monkeypatch):
     assert "pip install duckdb" in refused(folder)
 
 
+@pytest.mark.slow
 def test_the_database_is_read_by_a_process_of_its_own(folder, monkeypatch):
     def fail(*args, **options):
         raise AssertionError("the site's own process must not open an uploaded database")

@@ -114,6 +114,15 @@ def test_the_same_files_twice_are_the_same_rows_once(folder, capsys):
     call_command("reconcile")
 
 
+def test_more_repetitions_and_later_successes_are_told(folder, capsys):
+    imported(folder)
+    text = (folder / "trials.csv").read_text().replace("Wall 2,valence,0,failed,,3", "Wall 2,valence,0,done,4,1")
+    (folder / "trials.csv").write_text(text + "large,exp__large,Wall 2,valence,6,done,3,1,stop,0.002,,three\n")
+    assert imported(folder).samples == 7
+    assert Trial.objects.get(item__key="Wall 2", sample_idx=0).status == "failed"
+    assert "1 trials failed here and are done in the files: they stay failed" in capsys.readouterr().out
+
+
 def test_nothing_imported_is_ever_called_or_retried(folder, owner):
     experiment = imported(folder)
     assert set(experiment.runs.values_list("status", flat=True)) == {"done"}
