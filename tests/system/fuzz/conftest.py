@@ -10,6 +10,7 @@ from evalsite.lib import permissions
 from grading_app.study_report.build import get_report
 from runs_app.models import Run
 from tests import factories
+from tests.factories.files import run_in_this_process
 from tests.integration.dataset_pages.conftest import worker  # noqa: F401
 from tests.integration.pages.conftest import lab, people  # noqa: F401
 from tests.integration.pages.test_access_matrix import MATRIX, served, values_of
@@ -17,6 +18,12 @@ from tests.system.fuzz.attack import Attack
 
 PRIVATE = "zqprivate"
 OUTSIDERS = ("researcher", "viewer", "rater", None)
+
+
+@pytest.fixture(autouse=True)
+def bundles_in_this_process(monkeypatch):
+    """Another process would not see the rows of the test."""
+    monkeypatch.setattr("grading_app.views.bundles.stream_command", run_in_this_process)
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """Every upload takes any file: damaged, of another kind than its name says, or of two kinds at once."""
 
 import json
+from pathlib import Path
 
 import pytest
 from django.test.client import BOUNDARY, MULTIPART_CONTENT, encode_multipart
@@ -11,6 +12,12 @@ from tests.integration.datasets.test_damaged_files import WHOLE
 from tests.system.fuzz.pages import parse_page
 
 pytestmark = pytest.mark.django_db
+IMPORTS = Path(__file__).parents[2] / "integration" / "study_import"
+OASIS = (
+    b"model,run_id,image_id,dimension,sample_idx,status,rating,attempts,cost_usd,completed_at,error,raw_response\n"
+    b"small,one,Cat 1,valence,0,done,6,1,0.001,2026-04-26 18:20:19,,six\n"
+    b"small,one,Wall 2,valence,0,failed,,3,,,Error: lost,\n"
+)
 PIECES = [
     b"\x00",
     b"\xff\xfe",
@@ -183,3 +190,27 @@ def test_an_uploaded_design_is_never_a_server_error(attack, world, requests_want
             break
         offer(attack, address, "design.yaml", data, field, others)
     assert not attack.findings, attack.report()
+
+
+def test_an_uploaded_study_is_never_a_server_error(attack, requests_wanted, chance):
+    """Each file is offered, and its report is opened and sent as each button would."""
+    address = reverse("study_import_new")
+    field, _ = field_of(attack, address)
+    studies = {
+        "trials.csv": OASIS, "trials.zip": archive({"pilot/trials.csv": OASIS}).getvalue(),
+        "sums.eval": (IMPORTS / "logs" / "sums.eval").read_bytes(),
+        "snapshot.zip": (IMPORTS / "snapshots" / "schema-2.zip").read_bytes(),
+    }  # fmt: skip
+    files = [*studies.items(), *chance.sample(sorted(HANDMADE.items()), 6)]
+    files += [(name, damaged(studies[name], chance)) for name in sorted(studies) * max(1, requests_wanted // 100)]
+    imported = 0
+    for name, data in files:
+        report = offer(attack, address, name, data, field, {"slug": "fuzzed"}).location
+        for form in parse_page(report, attack.get("owner", report).text).forms if report else []:
+            for variant in (each for each in form.variants() if {"import", "again"} & set(each.names)):
+                body = encode_multipart(BOUNDARY, dict(variant.fields))
+                attack.post("owner", report, body, MULTIPART_CONTENT, keep=True)
+                imported += "/experiments/" in attack.get("owner", report).location
+    assert imported >= len(studies) - 1, "no study was imported"
+    findings = [one for one in attack.findings if not one.endswith(" queries")]  # The worker of tests works at once.
+    assert not findings, findings
