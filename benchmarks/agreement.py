@@ -76,15 +76,15 @@ def computed(client: Client, address: str) -> None:
 
 def pages(experiment: Experiment, row: CachedAggregate) -> dict[str, str]:
     agreement = reverse("experiment_agreement", args=[experiment.slug])
-    splits = reverse("experiment_disagreements", args=[experiment.slug])
-    middle = row.splits.order_by("minus_range", "unit")[row.value // 2]  # type: ignore[attr-defined]
+    listed = reverse("experiment_disagreements", args=[experiment.slug])
+    middle = row.disagreements.order_by("minus_range", "unit")[row.value // 2]  # type: ignore[attr-defined]
     cursor = f"{-middle.minus_range!r}_{middle.unit}"
     return {
         "agreement": agreement,
-        "disagreements": splits,
-        "by variance": f"{splits}?by=variance",
-        "from the middle": f"{splits}?after={cursor}",
-        "and back": f"{splits}?before={cursor}",
+        "disagreements": listed,
+        "by variance": f"{listed}?by=variance",
+        "from the middle": f"{listed}?after={cursor}",
+        "and back": f"{listed}?before={cursor}",
         "grading": reverse("experiment_grading", args=[experiment.slug]),
         "length": reverse("grading_length", args=[experiment.slug]),
         "the middle one": reverse("disagreement", args=[experiment.slug, middle.unit]),

@@ -28,12 +28,12 @@ DIFFERING_UNITS = (
 # Sizes are negated. In ascending order, as an index is read, the largest come first and then units by their key.
 POSITIONS = {by: f"row_number() OVER (ORDER BY -{size}, scaled.unit)" for by, size in SPREADS.items()}
 COMPUTED = {
-    by: f"""splits AS MATERIALIZED (
+    by: f"""ranked AS MATERIALIZED (
         SELECT scaled.unit, -{size} AS minus, count(*) AS n, {POSITIONS[by]} AS place {DIFFERING_UNITS})"""
     for by, size in SPREADS.items()
 }
 STORED: dict[SpreadMeasure, str] = {
-    by: f"""splits AS NOT MATERIALIZED (SELECT unit, minus_{by} AS minus, n, place_by_{by} AS place
+    by: f"""ranked AS NOT MATERIALIZED (SELECT unit, minus_{by} AS minus, n, place_by_{by} AS place
         FROM grading_app_split WHERE aggregate_id = %(aggregate)s)"""  # noqa: S608
     for by in SPREADS
 }
@@ -88,13 +88,13 @@ def store_disagreements(aggregate: CachedAggregate, selection: RatingSelection) 
 def count_disagreements(selection: RatingSelection) -> int:
     """Return the number of units on which the raters differ."""
     statement, parameters = _select_disagreements(selection, "range", None)
-    return int(fetch_rows(f"{statement} SELECT count(*) FROM splits", parameters)[0][0])  # noqa: S608 - the text above
+    return int(fetch_rows(f"{statement} SELECT count(*) FROM ranked", parameters)[0][0])  # noqa: S608 - the text above
 
 
 def _select_disagreements(
     selection: RatingSelection, by: SpreadMeasure, aggregate: CachedAggregate | None
 ) -> tuple[str, dict[str, Any]]:
-    """Return SQL for `splits` (unit, minus, n), with its parameters: from the stored rows, or computed."""
+    """Return SQL for `ranked` (unit, minus, n, place), with its parameters: from the stored rows, or computed."""
     if aggregate is not None:
         return f"WITH {STORED[by]}", {"aggregate": aggregate.pk}
     ratings, parameters = build_ratings_sql(selection)
@@ -121,7 +121,7 @@ def list_disagreements(
         beyond, order = beyond.replace(">", "<"), "minus DESC, unit DESC"
     size, unit = edge or (0.0, None)
     rows = fetch_rows(
-        f"{statement} SELECT unit, -minus, n FROM splits{beyond} ORDER BY {order} LIMIT %(limit)s",  # noqa: S608
+        f"{statement} SELECT unit, -minus, n FROM ranked{beyond} ORDER BY {order} LIMIT %(limit)s",  # noqa: S608
         {**parameters, "minus": -size, "unit": unit, "limit": PAGE + 1},
     )
     shown = [Disagreement(*row) for row in rows]
@@ -140,10 +140,10 @@ def _make_page(found: list[Disagreement], *, backwards: bool, has_cursor: bool) 
 
 
 NEIGHBOURS = """SELECT here.unit, -here.minus, here.n, here.place,
-        coalesce(%(total)s::bigint, (SELECT count(*) FROM splits)),
-        (SELECT unit FROM splits WHERE (minus, unit) < (here.minus, here.unit) ORDER BY minus DESC, unit DESC LIMIT 1),
-        (SELECT unit FROM splits WHERE (minus, unit) > (here.minus, here.unit) ORDER BY minus, unit LIMIT 1)
-    FROM splits AS here WHERE here.unit = %(unit)s"""
+        coalesce(%(total)s::bigint, (SELECT count(*) FROM ranked)),
+        (SELECT unit FROM ranked WHERE (minus, unit) < (here.minus, here.unit) ORDER BY minus DESC, unit DESC LIMIT 1),
+        (SELECT unit FROM ranked WHERE (minus, unit) > (here.minus, here.unit) ORDER BY minus, unit LIMIT 1)
+    FROM ranked AS here WHERE here.unit = %(unit)s"""
 
 
 def find_position(

@@ -1140,7 +1140,7 @@ class Migration(migrations.Migration):
             },
         ),
         migrations.CreateModel(
-            name="Split",
+            name="StoredDisagreement",
             fields=[
                 (
                     "pk",
@@ -1153,7 +1153,7 @@ class Migration(migrations.Migration):
                     models.ForeignKey(
                         db_index=False,
                         on_delete=django.db.models.deletion.CASCADE,
-                        related_name="splits",
+                        related_name="disagreements",
                         to="grading_app.cachedaggregate",
                     ),
                 ),
@@ -1168,6 +1168,7 @@ class Migration(migrations.Migration):
                 ("place_by_variance", models.PositiveBigIntegerField()),
             ],
             options={
+                "db_table": "grading_app_split",
                 "indexes": [
                     models.Index(fields=["aggregate", "minus_range", "unit"], name="split_by_range"),
                     models.Index(fields=["aggregate", "minus_variance", "unit"], name="split_by_variance"),

@@ -1,6 +1,6 @@
 """Scores of stored answers by rules, judges and people, and ratings by people."""
 
-from grading_app.models.aggregates import CachedAggregate, Split
+from grading_app.models.aggregates import CachedAggregate, StoredDisagreement
 from grading_app.models.blind import BlindReading
 from grading_app.models.gradings import Adjudication, GradeCondition, Grading, Preference, SupersededVerdict
 from grading_app.models.rating import RatedAnswer, RaterAssignment, RaterInvitation, Rating, RatingQueue
@@ -26,6 +26,6 @@ __all__ = [
     "Rubric",
     "ShareLink",
     "Snapshot",
-    "Split",
+    "StoredDisagreement",
     "SupersededVerdict",
 ]

@@ -35,15 +35,17 @@ class CachedAggregate(models.Model):
         return f"{self.experiment}: {self.name} {self.key[:12]}"
 
 
-class Split(models.Model):
-    """A unit on which the raters of a comparison differ. It belongs to an aggregate of disagreements.
+class StoredDisagreement(models.Model):
+    """A unit on which the raters of a comparison differ, as a row of the stored list of disagreements.
 
     Sizes are stored as negative numbers, so that ascending order is the largest first. Units of equal size follow by
     their key. So one index serves pages in both directions.
     """
 
     pk = models.CompositePrimaryKey("aggregate", "unit")
-    aggregate = models.ForeignKey(CachedAggregate, on_delete=models.CASCADE, related_name="splits", db_index=False)
+    aggregate = models.ForeignKey(
+        CachedAggregate, on_delete=models.CASCADE, related_name="disagreements", db_index=False
+    )
     unit = models.BigIntegerField(help_text="An answer or an item")
     n = models.PositiveSmallIntegerField(help_text="How many rated it")
     minus_range = models.FloatField()
@@ -52,6 +54,7 @@ class Split(models.Model):
     place_by_variance = models.PositiveBigIntegerField()
 
     class Meta:
+        db_table = "grading_app_split"
         indexes = [
             models.Index(fields=["aggregate", "minus_range", "unit"], name="split_by_range"),
             models.Index(fields=["aggregate", "minus_variance", "unit"], name="split_by_variance"),

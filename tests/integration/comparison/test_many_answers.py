@@ -16,7 +16,7 @@ from grading_app.comparison import rating_selection as query_module
 from grading_app.comparison.agreement_cache import assign_roles, compare_raters
 from grading_app.comparison.rating_selection import RatingSelectionForm
 from grading_app.comparison.unit_counts import load_unit_counts
-from grading_app.models import CachedAggregate, Grading, Split
+from grading_app.models import CachedAggregate, Grading, StoredDisagreement
 from grading_app.reports import cached_aggregates
 from grading_app.tasks import compute_aggregates
 from grading_app.verdict_history import superseding
@@ -178,7 +178,7 @@ def test_splits_that_are_kept_are_those_that_are_worked_out_page_by_page(experim
                 break
             pages = {"after": "", "before": "", way: cursor}
         pages = {"after": "", "before": expected.before or expected.disagreements[0].cursor}
-    assert row.value == disagreements.count_disagreements(selection) == Split.objects.count() > 14
+    assert row.value == disagreements.count_disagreements(selection) == StoredDisagreement.objects.count() > 14
 
 
 @pytest.mark.slow
@@ -190,7 +190,7 @@ def test_the_list_of_disagreements_waits_for_a_worker_as_well(client, experiment
     assert len(page.context["rows"]) == disagreements.PAGE
     unit = page.context["rows"][0]["disagreement"].unit
     told = client.get(reverse("disagreement", args=["pilot", unit])).content.decode()
-    assert f"Disagreement 1 of {Split.objects.count()}" in told
+    assert f"Disagreement 1 of {StoredDisagreement.objects.count()}" in told
 
 
 def test_old_questions_are_forgotten_with_their_splits(client, experiment, asked, monkeypatch):
@@ -198,7 +198,7 @@ def test_old_questions_are_forgotten_with_their_splits(client, experiment, asked
     for query in ("", "category=odd"):
         opened(client, experiment, "disagreements", query)
         work(asked)
-    assert set(Split.objects.values_list("aggregate", flat=True)) == {CachedAggregate.objects.get().pk}
+    assert set(StoredDisagreement.objects.values_list("aggregate", flat=True)) == {CachedAggregate.objects.get().pk}
 
 
 @pytest.mark.slow
@@ -206,13 +206,13 @@ def test_an_experiment_goes_with_its_comparisons(client, experiment, asked):
     for page in ("agreement", "disagreements"):
         opened(client, experiment, page)
         work(asked)
-    assert Split.objects.exists()
+    assert StoredDisagreement.objects.exists()
     with deleting_anything():
         experiment.runs.all().delete()
     with deleting_anything():
         type(experiment).objects.filter(pk=experiment.pk).delete()
     assert not CachedAggregate.objects.exists()
-    assert not Split.objects.exists()
+    assert not StoredDisagreement.objects.exists()
 
 
 @pytest.mark.slow
