@@ -70,7 +70,7 @@ class DisagreementPosition:
     """The position of a unit in the order of disagreements, and its neighbours. None at the ends, or if it is none."""
 
     disagreement: Disagreement | None
-    position: int | None
+    rank: int | None
     total: int
     previous: int | None
     next: int | None

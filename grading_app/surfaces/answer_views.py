@@ -40,10 +40,10 @@ class ViewContent:
     note: str = ""
 
 
-def show_compression(question: ExplorerQuery) -> ViewContent:
+def show_compression(query: ExplorerQuery) -> ViewContent:
     """Show how far answers compress, right, wrong and cut-off ones apart."""
-    cached = get_texts(TextQuery(question.experiment, question.grader, "compression", question.wave))
-    found = [one for one in cached.value.compressions if one.condition in question.labels] if cached.value else []
+    cached = get_texts(TextQuery(query.experiment, query.grader, "compression", query.wave))
+    found = [one for one in cached.value.compressions if one.condition in query.labels] if cached.value else []
     note = (
         f"At most {ANSWERS} answers of each condition, task and outcome, chosen by a hash of their items, of at least "
         f"{LEAST_BYTES} bytes with their reasoning."
@@ -51,22 +51,22 @@ def show_compression(question: ExplorerQuery) -> ViewContent:
     if not found:
         note = "No answer is long enough to be compressed." if cached.value else ""
         return ViewContent([], [], cached, note)
-    chosen = [one for one in found if one.condition == question.condition][:MOST_ROWS]
+    chosen = [one for one in found if one.condition == query.condition][:MOST_ROWS]
     figure = SurfaceFigure(
         "compression",
         "Compression",
-        f"Mean of compressed by original bytes, with 95 % intervals: {question.labels[question.condition]}.",
+        f"Mean of compressed by original bytes, with 95 % intervals: {query.labels[query.condition]}.",
         lambda _, width: (width, 70 + 24 * max(1, len(chosen))),
         lambda _, width: _draw_compression(chosen, width),
         lambda _: f"Compression of {len(chosen)} groups of answers. The table holds the numbers.",
     )
-    return ViewContent([_make_compression_table(question, found)], [figure] if chosen else [], cached, note)
+    return ViewContent([_make_compression_table(query, found)], [figure] if chosen else [], cached, note)
 
 
-def _make_compression_table(question: ExplorerQuery, found: Sequence[Compression]) -> ResultTable:
+def _make_compression_table(query: ExplorerQuery, found: Sequence[Compression]) -> ResultTable:
     rows: list[Row] = [
         {
-            "condition": question.labels[one.condition],
+            "condition": query.labels[one.condition],
             "task": one.task,
             "outcome": one.outcome,
             "ratio": one.mean,
@@ -106,10 +106,10 @@ def _draw_compression(found: Sequence[Compression], width: int) -> Figure:
     return figure
 
 
-def show_lengths(question: ExplorerQuery) -> ViewContent:
+def show_lengths(query: ExplorerQuery) -> ViewContent:
     """Show the chance that an answer is finished, right or cut off as its tokens grow."""
-    query = LengthQuery(question.experiment, question.grader, question.condition, question.task, question.wave)
-    cached = get_lengths(query)
+    length_query = LengthQuery(query.experiment, query.grader, query.condition, query.task, query.wave)
+    cached = get_lengths(length_query)
     lengths = cached.value
     if lengths is None or not lengths.answers:
         return ViewContent([], [], cached, "No answer has a number of tokens." if lengths else "")
@@ -121,10 +121,10 @@ def show_lengths(question: ExplorerQuery) -> ViewContent:
         lambda _, width: _draw_lengths(lengths, width),
         lambda _: "Shares of answers that are finished, right and cut off by tokens. The table holds the numbers.",
     )
-    return ViewContent([_make_length_table(question, lengths)], [figure], cached)
+    return ViewContent([_make_length_table(query, lengths)], [figure], cached)
 
 
-def _make_length_table(question: ExplorerQuery, lengths: AnswerLengths) -> ResultTable:
+def _make_length_table(query: ExplorerQuery, lengths: AnswerLengths) -> ResultTable:
     rows: list[Row] = []
     for step in thin_steps(lengths.finished_curve(), 60):
         right, cut = (lengths.shares_until(counts, step.time) for counts in (lengths.right, lengths.cut))
@@ -155,7 +155,7 @@ def _make_length_table(question: ExplorerQuery, lengths: AnswerLengths) -> Resul
         "log(−log) band. Right and cut off: shares of all answers, with Wilson's intervals. Each interval is for "
         "itself."
     )
-    title = f"{question.task}, {question.labels[question.condition]}"
+    title = f"{query.task}, {query.labels[query.condition]}"
     return ResultTable("hazard", title, columns, rows, formula=formula)
 
 
@@ -170,10 +170,10 @@ def _draw_lengths(lengths: AnswerLengths, width: int) -> Figure:
     return figure
 
 
-def show_spectra(question: ExplorerQuery) -> ViewContent:
+def show_spectra(query: ExplorerQuery) -> ViewContent:
     """Show the spectra of the token ids of the questions at each point of the task."""
-    cached = get_texts(TextQuery(question.experiment, question.grader, "spectrum", question.wave))
-    found = [one for one in cached.value.spectra if one.task == question.task] if cached.value else []
+    cached = get_texts(TextQuery(query.experiment, query.grader, "spectrum", query.wave))
+    found = [one for one in cached.value.spectra if one.task == query.task] if cached.value else []
     if not found:
         return ViewContent(
             [], [], cached, (cached.value.problem or "No question has a spectrum.") if cached.value else ""
@@ -188,10 +188,10 @@ def show_spectra(question: ExplorerQuery) -> ViewContent:
         lambda _: f"Spectra of {len(drawn)} points. The table holds the numbers.",
     )
     note = f"At most {PROMPTS} questions of each point, without the prompt around them; tokenizer {TOKENIZER}."
-    return ViewContent([_make_spectrum_table(question, found)], [figure], cached, note)
+    return ViewContent([_make_spectrum_table(query, found)], [figure], cached, note)
 
 
-def _make_spectrum_table(question: ExplorerQuery, found: Sequence[PromptSpectrum]) -> ResultTable:
+def _make_spectrum_table(query: ExplorerQuery, found: Sequence[PromptSpectrum]) -> ResultTable:
     mean = [sum(one.power[band] for one in found) / len(found) for band in range(BINS)]
     whole = Spectrum(len(found), 0.0, tuple(mean), 0.0, 0.0)
     names = list(dict.fromkeys(name for one in found for name in one.params))
@@ -221,7 +221,7 @@ def _make_spectrum_table(question: ExplorerQuery, found: Sequence[PromptSpectrum
         f"question, in {BINS} bands, averaged. Entropy: of the bands, 1 for noise. Flatness: geometric by arithmetic "
         "mean of the bands. Distance: half the sum of absolute differences from the mean over points, 0 to 1."
     )
-    return ResultTable("spectrum", f"Questions of {question.task} by point", columns, rows, formula=formula)
+    return ResultTable("spectrum", f"Questions of {query.task} by point", columns, rows, formula=formula)
 
 
 def _draw_spectra(found: Sequence[PromptSpectrum], width: int) -> Figure:

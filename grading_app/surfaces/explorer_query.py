@@ -153,8 +153,8 @@ class ExplorerForm(forms.Form):
         return [field for field in self.visible_fields() if field.name not in left_out]
 
     @property
-    def query(self) -> dict[str, str]:
-        """Return the choices that differ from nothing, for addresses."""
+    def parameters(self) -> dict[str, str]:
+        """Return the choices of this page as parameters of an address."""
         names = ("task", "condition", "against", "x", "y", "rule", "wave")
         return {
             name: value
@@ -162,8 +162,8 @@ class ExplorerForm(forms.Form):
             if value and (name in names or name.startswith(FIXED)) and name in self.fields and name in self.submitted
         }
 
-    def selected(self, experiment: Experiment, grader: int, wave: Wave | None) -> ExplorerQuery | None:
-        """Return the question; None without any answer or parameter."""
+    def read_query(self, experiment: Experiment, grader: int, wave: Wave | None) -> ExplorerQuery | None:
+        """Return the query; None without any answer or parameter."""
         axes = {axis.name: axis for axis in self.axes}
         if not self.labels or self.chosen["x"] not in axes:
             return None

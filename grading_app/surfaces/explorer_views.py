@@ -24,7 +24,7 @@ class ViewPage:
 def _show_table(
     name: str, table: Callable[[ExplorerQuery], ResultTable], *figures: str
 ) -> Callable[[ExplorerQuery], ViewContent]:
-    return lambda question: ViewContent([table(question)], [FIGURES[figure] for figure in figures or (name,)])
+    return lambda query: ViewContent([table(query)], [FIGURES[figure] for figure in figures or (name,)])
 
 
 VIEW_PAGES: dict[str, ViewPage] = {

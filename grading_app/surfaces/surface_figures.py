@@ -25,7 +25,7 @@ KEY = 18  # CSS pixels of a line of the key.
 
 @dataclass(frozen=True, slots=True)
 class SurfaceFigure:
-    """A picture of one view. `size` and `draw` take the question and a width in CSS pixels."""
+    """A picture of one view. `size` and `draw` take the query and a width in CSS pixels."""
 
     name: str
     title: str
@@ -33,87 +33,85 @@ class SurfaceFigure:
     size: Callable[[ExplorerQuery, int], tuple[int, int]]
     draw: Callable[[ExplorerQuery, int], Figure]
     alt: Callable[[ExplorerQuery], str]
-    is_shown: Callable[[ExplorerQuery], bool] = lambda question: True
+    is_shown: Callable[[ExplorerQuery], bool] = lambda query: True
 
 
-def _compute_surface_size(question: ExplorerQuery, width: int) -> tuple[int, int]:
+def _compute_surface_size(query: ExplorerQuery, width: int) -> tuple[int, int]:
     return width, round(width * 0.82)
 
 
-def _draw_surface(question: ExplorerQuery, width: int) -> Figure:
+def _draw_surface(query: ExplorerQuery, width: int) -> Figure:
     """Draw the accuracy as a surface, and the lower ends of its intervals as a translucent one below it."""
     import numpy as np
     from mpl_toolkits.mplot3d.axes3d import Axes3D  # type: ignore[import-untyped]
 
-    assert question.y is not None  # noqa: S101 - `_has_surface`
-    figure = plot_style.make_figure(*_compute_surface_size(question, width))
+    assert query.y is not None  # noqa: S101 - `_has_surface`
+    figure = plot_style.make_figure(*_compute_surface_size(query, width))
     axes: Any = Axes3D(figure, auto_add_to_figure=False, computed_zorder=False)
     figure.add_axes(axes)
     axes.set_position((0.0, 0.04, 0.96, 0.96))
     axes.patch.set_visible(False)
-    cells = question.cells(question.condition)
-    xs, ys = question.x.positions(), question.y.positions()
+    cells = query.cells(query.condition)
+    xs, ys = query.x.positions(), query.y.positions()
     grid_x, grid_y = np.meshgrid(xs, ys)
     value, low = np.full(grid_x.shape, np.nan), np.full(grid_x.shape, np.nan)
-    for row, y in enumerate(question.y.labels):
-        for column, x in enumerate(question.x.labels):
+    for row, y in enumerate(query.y.labels):
+        for column, x in enumerate(query.x.labels):
             cell = cells.get((x, y))
             if cell and cell.value is not None and cell.interval is not None:
                 value[row, column], low[row, column] = cell.value, cell.interval.low
     edge: dict[str, Any] = {"linewidth": PIXEL, "shade": False, "rstride": 1, "cstride": 1, "antialiased": True}
     axes.plot_surface(grid_x, grid_y, low, color=plot_style.HUMAN, alpha=0.28, edgecolor=plot_style.HUMAN, **edge)
     axes.plot_surface(grid_x, grid_y, value, color=plot_style.DATA, alpha=0.6, edgecolor=plot_style.DATA, **edge)
-    cut = [
-        (row, column) for row in range(len(ys)) for column in range(len(xs)) if _is_cut(question, cells, row, column)
-    ]
+    cut = [(row, column) for row in range(len(ys)) for column in range(len(xs)) if _is_cut(query, cells, row, column)]
     for row, column in cut:
         if not np.isnan(value[row, column]):
             axes.scatter(
                 [xs[column]], [ys[row]], [value[row, column]], color=LINES[4], s=40, marker="X", depthshade=False
             )
-    _style_space(axes, question)
+    _style_space(axes, query)
     return figure
 
 
-def _is_cut(question: ExplorerQuery, cells: Mapping[tuple[str, str], Estimate], row: int, column: int) -> bool:
-    cell = cells.get((question.x.labels[column], question.y.labels[row] if question.y else ""))
+def _is_cut(query: ExplorerQuery, cells: Mapping[tuple[str, str], Estimate], row: int, column: int) -> bool:
+    cell = cells.get((query.x.labels[column], query.y.labels[row] if query.y else ""))
     return cell is not None and cell.is_cut
 
 
-def _style_space(axes: Any, question: ExplorerQuery) -> None:
-    assert question.y is not None  # noqa: S101
+def _style_space(axes: Any, query: ExplorerQuery) -> None:
+    assert query.y is not None  # noqa: S101
     for axis in (axes.xaxis, axes.yaxis, axes.zaxis):
         axis.set_pane_color((1, 1, 1, 0))
         axis.line.set_color(plot_style.RULE)
         axis._axinfo["grid"].update(color=plot_style.LINE, linewidth=PIXEL)
     axes.tick_params(labelsize=SMALL, labelcolor=MUTED, color=plot_style.RULE, pad=1)
-    axes.set_xticks(question.x.positions(), question.x.labels)
-    axes.set_yticks(question.y.positions(), question.y.labels)
+    axes.set_xticks(query.x.positions(), query.x.labels)
+    axes.set_yticks(query.y.positions(), query.y.labels)
     axes.set_zlim(0, 1)
-    for write, text in ((axes.set_xlabel, question.x.name), (axes.set_ylabel, question.y.name)):
+    for write, text in ((axes.set_xlabel, query.x.name), (axes.set_ylabel, query.y.name)):
         write(text, fontsize=SMALL, color=MUTED)
     axes.set_zlabel("accuracy beyond guessing", fontsize=SMALL, color=MUTED)
     axes.view_init(elev=26, azim=-122)
 
 
-def _has_surface(question: ExplorerQuery) -> bool:
-    return question.y is not None and len(question.x.labels) > 1 and len(question.y.labels) > 1
+def _has_surface(query: ExplorerQuery) -> bool:
+    return query.y is not None and len(query.x.labels) > 1 and len(query.y.labels) > 1
 
 
-def _compute_curves_size(question: ExplorerQuery, width: int) -> tuple[int, int]:
-    return width, 320 + KEY * len(question.in_order[:MOST_LINES])
+def _compute_curves_size(query: ExplorerQuery, width: int) -> tuple[int, int]:
+    return width, 320 + KEY * len(query.in_order[:MOST_LINES])
 
 
-def _draw_curves(question: ExplorerQuery, width: int) -> Figure:
+def _draw_curves(query: ExplorerQuery, width: int) -> Figure:
     lines = []
-    for condition in question.in_order[:MOST_LINES]:
-        cells = estimate_cells(question.counts, question.line, condition)
-        places = dict(zip(question.x.labels, question.x.positions(), strict=True))
-        found = [(places[x], one) for x in question.x.labels if (one := cells.get((x, ""))) and one.ends]
+    for condition in query.in_order[:MOST_LINES]:
+        cells = estimate_cells(query.counts, query.line, condition)
+        places = dict(zip(query.x.labels, query.x.positions(), strict=True))
+        found = [(places[x], one) for x in query.x.labels if (one := cells.get((x, ""))) and one.ends]
         steps = [(place, one.value or 0.0, *(one.ends or (0.0, 0.0))) for place, one in found]
-        lines.append((question.labels[condition], steps))
-    figure, axes = draw_lines(lines, width, question.x.name, "Accuracy beyond guessing")
-    axes.set_xticks(question.x.positions(), question.x.labels)
+        lines.append((query.labels[condition], steps))
+    figure, axes = draw_lines(lines, width, query.x.name, "Accuracy beyond guessing")
+    axes.set_xticks(query.x.positions(), query.x.labels)
     return figure
 
 
@@ -156,33 +154,33 @@ def _write_key(figure: Figure, at: int, label: str, colour: str, dash: Any, box:
     figure.text(92 / width, y, text, fontsize=plot_style.NORMAL, color=plot_style.TEXT, va="center")
 
 
-def _make_panels(question: ExplorerQuery) -> list[HeatPanel]:
+def _make_panels(query: ExplorerQuery) -> list[HeatPanel]:
     panels = []
-    for condition in question.in_order[:MOST_PANELS]:
-        cells = question.cells(condition)
+    for condition in query.in_order[:MOST_PANELS]:
+        cells = query.cells(condition)
         rows = [
-            (y, [(one.text, one.level) if (one := cells.get((x, y))) else ("–", None) for x in question.x.labels])
-            for y in question.grid.rows
+            (y, [(one.text, one.level) if (one := cells.get((x, y))) else ("–", None) for x in query.x.labels])
+            for y in query.grid.rows
         ]
-        panels.append(HeatPanel(question.labels[condition], question.x.labels, rows))
+        panels.append(HeatPanel(query.labels[condition], query.x.labels, rows))
     return panels
 
 
-def _draw_panels(question: ExplorerQuery, width: int) -> Figure:
-    return heat_figure.draw_heat_map(_make_panels(question), width)
+def _draw_panels(query: ExplorerQuery, width: int) -> Figure:
+    return heat_figure.draw_heat_map(_make_panels(query), width)
 
 
-def _make_difference_panel(question: ExplorerQuery) -> HeatPanel:
-    one, other = question.cells(question.condition), question.cells(question.against)
+def _make_difference_panel(query: ExplorerQuery) -> HeatPanel:
+    one, other = query.cells(query.condition), query.cells(query.against)
     rows = []
-    for y in question.grid.rows:
+    for y in query.grid.rows:
         cells: list[tuple[str, int | None]] = []
-        for x in question.x.labels:
+        for x in query.x.labels:
             a, b = one.get((x, y)), other.get((x, y))
             found = subtract(a, b) if a and b else None
             cells.append((describe_difference(*found), get_difference_level(*found)) if found else ("–", None))
         rows.append((y, cells))
-    return HeatPanel("B − A", question.x.labels, rows)
+    return HeatPanel("B − A", query.x.labels, rows)
 
 
 def describe_difference(value: float, low: float, high: float) -> str:
@@ -200,32 +198,32 @@ def get_difference_level(value: float, low: float, high: float) -> int | None:
     return 0 if value <= -0.3 else 1
 
 
-def _compute_spider_size(question: ExplorerQuery, width: int) -> tuple[int, int]:
-    return width, min(width, 460) + KEY * len(question.in_order[:MOST_LINES]) + 12
+def _compute_spider_size(query: ExplorerQuery, width: int) -> tuple[int, int]:
+    return width, min(width, 460) + KEY * len(query.in_order[:MOST_LINES]) + 12
 
 
-def _draw_spider(question: ExplorerQuery, width: int) -> Figure:
+def _draw_spider(query: ExplorerQuery, width: int) -> Figure:
     """Draw a web with a spoke for each task, a line for each condition, and its interval as a band."""
     import numpy as np
 
-    _, height = _compute_spider_size(question, width)
+    _, height = _compute_spider_size(query, width)
     figure = plot_style.make_figure(width, height)
-    lines = question.in_order[:MOST_LINES]
+    lines = query.in_order[:MOST_LINES]
     key = KEY * len(lines) + 12
     side = height - key - 70
     box = ((width - side) / 2 / width, (key + 35) / height, side / width, side / height)
     axes: Any = figure.add_axes(box, projection="polar")
     axes.set_facecolor("none")
-    tasks = question.counts.task_names
+    tasks = query.counts.task_names
     angles = np.linspace(0, 2 * np.pi, len(tasks), endpoint=False)
     closed = [*angles, angles[0]]
     for at, condition in enumerate(lines):
-        found = estimate_tasks(question.counts, condition)
+        found = estimate_tasks(query.counts, condition)
         values, lows, highs = ([_get_spoke(found.get(task), part) for task in tasks] for part in range(3))
         colour, dash = LINES[at], DASHES[at]
         axes.plot(closed, [*values, values[0]], color=colour, linestyle=dash, linewidth=2 * PIXEL)
         axes.fill_between(closed, [*lows, lows[0]], [*highs, highs[0]], color=colour, alpha=0.14, linewidth=0)
-        _write_key(figure, at, question.labels[condition], colour, dash, (width, height, key))
+        _write_key(figure, at, query.labels[condition], colour, dash, (width, height, key))
     axes.set_ylim(0, 1)
     axes.set_xticks(angles, tasks, fontsize=plot_style.NORMAL, color=plot_style.TEXT)
     axes.set_yticks([0.25, 0.5, 0.75, 1], [".25", ".5", ".75", "1"], fontsize=SMALL, color=MUTED)
@@ -240,12 +238,12 @@ def _get_spoke(one: Estimate | None, part: int) -> float:
     return (one.value, *one.ends)[part]
 
 
-def _compute_clusters_size(question: ExplorerQuery, width: int) -> tuple[int, int]:
-    return width, 70 + 24 * max(1, len(make_clusters_table(question).rows[:MOST_ROWS]))
+def _compute_clusters_size(query: ExplorerQuery, width: int) -> tuple[int, int]:
+    return width, 70 + 24 * max(1, len(make_clusters_table(query).rows[:MOST_ROWS]))
 
 
-def _draw_clusters(question: ExplorerQuery, width: int) -> Figure:
-    rows = make_clusters_table(question).rows[:MOST_ROWS]
+def _draw_clusters(query: ExplorerQuery, width: int) -> Figure:
+    rows = make_clusters_table(query).rows[:MOST_ROWS]
     left = 190 if width >= plot_style.WIDE else width // 3
     grid = plot_style.Grid(1, 1, width, 24 * max(1, len(rows)), left=left, right=70)
     figure, (axes,) = grid.figure()
@@ -261,7 +259,7 @@ def _draw_clusters(question: ExplorerQuery, width: int) -> Figure:
 
 
 def _write_alt_text(text: str) -> Callable[[ExplorerQuery], str]:
-    return lambda question: f"{text}: {question.task}. The table holds the numbers."
+    return lambda query: f"{text}: {query.task}. The table holds the numbers."
 
 
 FIGURES: dict[str, SurfaceFigure] = {
@@ -289,7 +287,7 @@ FIGURES: dict[str, SurfaceFigure] = {
             "models",
             "Side by side",
             "The same cells for each condition, at most twelve, with 95 % intervals and the share of cut-off answers.",
-            lambda question, width: heat_figure.compute_size(_make_panels(question), width),
+            lambda query, width: heat_figure.compute_size(_make_panels(query), width),
             _draw_panels,
             _write_alt_text("Heat maps of the conditions"),
         ),
@@ -297,8 +295,8 @@ FIGURES: dict[str, SurfaceFigure] = {
             "difference",
             "Difference",
             "B − A with its 95 % interval. Cells whose interval holds 0 have no colour.",
-            lambda question, width: heat_figure.compute_size([_make_difference_panel(question)], width),
-            lambda question, width: heat_figure.draw_heat_map([_make_difference_panel(question)], width),
+            lambda query, width: heat_figure.compute_size([_make_difference_panel(query)], width),
+            lambda query, width: heat_figure.draw_heat_map([_make_difference_panel(query)], width),
             _write_alt_text("Differences of two conditions"),
         ),
         SurfaceFigure(
@@ -309,7 +307,7 @@ FIGURES: dict[str, SurfaceFigure] = {
             _compute_spider_size,
             _draw_spider,
             _write_alt_text("Accuracy by task as a web"),
-            lambda question: len(question.counts.task_names) > 2,
+            lambda query: len(query.counts.task_names) > 2,
         ),
         SurfaceFigure(
             "clusters",

@@ -26,65 +26,63 @@ NUMBERS = (
 )
 
 
-def make_map_table(question: ExplorerQuery) -> ResultTable:
+def make_map_table(query: ExplorerQuery) -> ResultTable:
     """Return one row for each cell of the heat map."""
-    grid, cells = question.grid, question.cells(question.condition)
-    columns = [*_list_axis_columns(question), *NUMBERS]
+    grid, cells = query.grid, query.cells(query.condition)
+    columns = [*_list_axis_columns(query), *NUMBERS]
     rows: list[Row] = [
-        {question.x.name: x, **({question.y.name: y} if question.y else {}), **_list_numbers(cells[x, y])}
+        {query.x.name: x, **({query.y.name: y} if query.y else {}), **_list_numbers(cells[x, y])}
         for y in grid.rows
         for x in grid.x.labels
         if (x, y) in cells
     ]
-    title = f"{question.task}, {question.labels[question.condition]}"
-    return ResultTable("surface", title, columns, rows, formula=FORMULA, notes=_list_notes(question))
+    title = f"{query.task}, {query.labels[query.condition]}"
+    return ResultTable("surface", title, columns, rows, formula=FORMULA, notes=_list_notes(query))
 
 
-def make_curve_table(question: ExplorerQuery) -> ResultTable:
+def make_curve_table(query: ExplorerQuery) -> ResultTable:
     """Return one row for each condition and value of x."""
     from grading_app.surfaces.surface import estimate_cells
 
     rows: list[Row] = []
-    for condition in question.in_order:
-        cells = estimate_cells(question.counts, question.line, condition)
+    for condition in query.in_order:
+        cells = estimate_cells(query.counts, query.line, condition)
         rows += [
-            {"condition": question.labels[condition], question.x.name: x, **_list_numbers(cells[x, ""])}
-            for x in question.x.labels
+            {"condition": query.labels[condition], query.x.name: x, **_list_numbers(cells[x, ""])}
+            for x in query.x.labels
             if (x, "") in cells
         ]
-    columns = [ResultColumn("condition", "Condition"), ResultColumn(question.x.name, question.x.name), *NUMBERS]
-    title = f"{question.task} along {question.x.name}"
-    note = describe_grid(question.line)
+    columns = [ResultColumn("condition", "Condition"), ResultColumn(query.x.name, query.x.name), *NUMBERS]
+    title = f"{query.task} along {query.x.name}"
+    note = describe_grid(query.line)
     return ResultTable("curves", title, columns, rows, formula=FORMULA, notes=[note] if note else [])
 
 
-def make_models_table(question: ExplorerQuery) -> ResultTable:
+def make_models_table(query: ExplorerQuery) -> ResultTable:
     """Return one row for each condition and cell."""
     rows: list[Row] = []
-    for condition in question.labels:
-        cells = question.cells(condition)
+    for condition in query.labels:
+        cells = query.cells(condition)
         rows += [
             {
-                "condition": question.labels[condition],
-                question.x.name: x,
-                **({question.y.name: y} if question.y else {}),
+                "condition": query.labels[condition],
+                query.x.name: x,
+                **({query.y.name: y} if query.y else {}),
                 **_list_numbers(cells[x, y]),
             }
-            for y in question.grid.rows
-            for x in question.x.labels
+            for y in query.grid.rows
+            for x in query.x.labels
             if (x, y) in cells
         ]
-    columns = [ResultColumn("condition", "Condition"), *_list_axis_columns(question), *NUMBERS]
-    return ResultTable(
-        "models", f"{question.task} by condition", columns, rows, formula=FORMULA, notes=_list_notes(question)
-    )
+    columns = [ResultColumn("condition", "Condition"), *_list_axis_columns(query), *NUMBERS]
+    return ResultTable("models", f"{query.task} by condition", columns, rows, formula=FORMULA, notes=_list_notes(query))
 
 
-def make_difference_table(question: ExplorerQuery) -> ResultTable:
+def make_difference_table(query: ExplorerQuery) -> ResultTable:
     """Return one row for each cell that both conditions have: the compared condition minus the chosen one."""
-    rows = _list_difference_rows(question)
+    rows = _list_difference_rows(query)
     columns = [
-        *_list_axis_columns(question),
+        *_list_axis_columns(query),
         ResultColumn("difference", "Difference", "signed"),
         ResultColumn("interval", "95 % interval", "interval"),
         ResultColumn("a", "A", "coefficient"),
@@ -95,7 +93,7 @@ def make_difference_table(question: ExplorerQuery) -> ResultTable:
     apart = sum(1 for row in rows if row["interval"][0] > 0 or row["interval"][1] < 0)
     return ResultTable(
         "difference",
-        f"{question.task}: B minus A",
+        f"{query.task}: B minus A",
         columns,
         rows,
         formula=FORMULA,
@@ -104,25 +102,25 @@ def make_difference_table(question: ExplorerQuery) -> ResultTable:
             "Both answered the same items, so they are rather too wide."
         ),
         sentence=(
-            f"A: {question.labels[question.condition]}. B: {question.labels[question.against]}. {apart} of {len(rows)} "
+            f"A: {query.labels[query.condition]}. B: {query.labels[query.against]}. {apart} of {len(rows)} "
             "intervals do not hold 0; each is for itself, so that about one of twenty would without any difference."
         ),
-        notes=_list_notes(question),
+        notes=_list_notes(query),
     )
 
 
-def _list_difference_rows(question: ExplorerQuery) -> list[Row]:
-    one, other = question.cells(question.condition), question.cells(question.against)
+def _list_difference_rows(query: ExplorerQuery) -> list[Row]:
+    one, other = query.cells(query.condition), query.cells(query.against)
     rows: list[Row] = []
-    for y in question.grid.rows:
-        for x in question.x.labels:
+    for y in query.grid.rows:
+        for x in query.x.labels:
             a, b = one.get((x, y)), other.get((x, y))
             found = subtract(a, b) if a and b else None
             if a and b and found:
                 rows.append(
                     {
-                        question.x.name: x,
-                        **({question.y.name: y} if question.y else {}),
+                        query.x.name: x,
+                        **({query.y.name: y} if query.y else {}),
                         "difference": found[0],
                         "interval": found[1:],
                         "a": a.value,
@@ -134,23 +132,23 @@ def _list_difference_rows(question: ExplorerQuery) -> list[Row]:
     return rows
 
 
-def make_tasks_table(question: ExplorerQuery) -> ResultTable:
+def make_tasks_table(query: ExplorerQuery) -> ResultTable:
     """Return one row for each condition and task."""
     rows: list[Row] = [
         {"condition": label, "task": task, **_list_numbers(found)}
-        for condition, label in question.labels.items()
-        for task, found in estimate_tasks(question.counts, condition).items()
+        for condition, label in query.labels.items()
+        for task, found in estimate_tasks(query.counts, condition).items()
     ]
     columns = [ResultColumn("condition", "Condition"), ResultColumn("task", "Task"), *NUMBERS]
     return ResultTable("tasks", "Accuracy by task", columns, rows, formula=FORMULA)
 
 
-def make_clusters_table(question: ExplorerQuery) -> ResultTable:
+def make_clusters_table(query: ExplorerQuery) -> ResultTable:
     """Return the conditions of the task from the highest accuracy, with the groups whose intervals all overlap."""
     found = {
-        condition: estimates[question.task]
-        for condition in question.labels
-        if question.task in (estimates := estimate_tasks(question.counts, condition)) and estimates[question.task].ends
+        condition: estimates[query.task]
+        for condition in query.labels
+        if query.task in (estimates := estimate_tasks(query.counts, condition)) and estimates[query.task].ends
     }
     ordered = sorted(found, key=lambda condition: -(found[condition].value or 0.0))
     groups = overlap_groups([found[condition].ends or (0.0, 0.0) for condition in ordered])
@@ -158,13 +156,13 @@ def make_clusters_table(question: ExplorerQuery) -> ResultTable:
         at: [_get_letter(number) for number, group in enumerate(groups) if at in group] for at in range(len(ordered))
     }
     rows: list[Row] = [
-        {"condition": question.labels[condition], "clusters": " ".join(names[at]), **_list_numbers(found[condition])}
+        {"condition": query.labels[condition], "clusters": " ".join(names[at]), **_list_numbers(found[condition])}
         for at, condition in enumerate(ordered)
     ]
     columns = [ResultColumn("condition", "Condition"), ResultColumn("clusters", "Clusters"), *NUMBERS]
     return ResultTable(
         "clusters",
-        f"Clusters of conditions in {question.task}",
+        f"Clusters of conditions in {query.task}",
         columns,
         rows,
         formula=FORMULA,
@@ -181,8 +179,8 @@ def _get_letter(number: int) -> str:
     return chr(ord("A") + letter) + (str(turn + 1) if turn else "")
 
 
-def _list_axis_columns(question: ExplorerQuery) -> list[ResultColumn]:
-    axes = [question.x, *([question.y] if question.y else [])]
+def _list_axis_columns(query: ExplorerQuery) -> list[ResultColumn]:
+    axes = [query.x, *([query.y] if query.y else [])]
     return [ResultColumn(axis.name, axis.name) for axis in axes]
 
 
@@ -199,6 +197,6 @@ def _list_numbers(one: Estimate) -> Row:
     }
 
 
-def _list_notes(question: ExplorerQuery) -> Sequence[str]:
-    note = describe_grid(question.grid)
+def _list_notes(query: ExplorerQuery) -> Sequence[str]:
+    note = describe_grid(query.grid)
     return [note] if note else []

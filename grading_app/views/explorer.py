@@ -36,10 +36,10 @@ MOST_ROWS = 60  # Of a table on the page.
 
 @dataclass(frozen=True, slots=True)
 class ExplorerState:
-    """The form and question of an address. cached: the state of the counts; None without a rule that graded answers."""
+    """The form and query of an address. cached: the state of the counts; None without a rule that graded answers."""
 
     form: ExplorerForm | None
-    question: ExplorerQuery | None
+    query: ExplorerQuery | None
     cached: Cached[PointCounts] | None
     rules: dict[int, str]
 
@@ -50,26 +50,24 @@ def explorer(request: HttpRequest, slug: str) -> HttpResponse:
     experiment = visible_experiment(request, slug)
     loaded = _load_state(request, experiment)
     context: dict[str, Any] = {"experiment": experiment, "state": get_page_state(experiment), "loaded": loaded}
-    question = loaded.question
-    if question is None or loaded.form is None:
+    query = loaded.query
+    if query is None or loaded.form is None:
         return render(request, "grading_app/explorer.html", {**context, "here": request.get_full_path()})
-    page = VIEW_PAGES[question.view]
-    found = page.load(question)
+    page = VIEW_PAGES[query.view]
+    found = page.load(query)
     tables = list(found.tables)
     if (file := make_requested_file(request, tables, f"{slug}-explorer")) is not None:
         return file
     context |= {
         "form": loaded.form,
-        "question": question,
+        "query": query,
         "page": page,
         "cached": loaded.cached,
         "more_cached": found.cached,
         "here": request.get_full_path(),
         "views": _list_views(loaded.form),
-        "heat": _make_heat_map(experiment, question) if question.view in ("map", "difference") else None,
-        "figures": [
-            _make_figure(request, experiment, question, one) for one in found.figures if one.is_shown(question)
-        ],
+        "heat": _make_heat_map(experiment, query) if query.view in ("map", "difference") else None,
+        "figures": [_make_figure(request, experiment, query, one) for one in found.figures if one.is_shown(query)],
         "tables": [get_table_context(_shorten_table(table)) for table in tables],
         "sampled": found.note,
     }
@@ -83,16 +81,16 @@ def explorer_figure(request: HttpRequest, slug: str, name: str) -> HttpResponse:
     """Return a figure of the explorer as SVG, for the choices in the address."""
     experiment = visible_experiment(request, slug)
     loaded = _load_state(request, experiment)
-    question = loaded.question
+    query = loaded.query
     theme, width = read_theme(request), read_width(request)
-    if question is None or loaded.cached is None:
+    if query is None or loaded.cached is None:
         raise Http404
-    drawn = next((one for one in VIEW_PAGES[question.view].load(question).figures if one.name == name), None)
-    if drawn is None or not drawn.is_shown(question):
+    drawn = next((one for one in VIEW_PAGES[query.view].load(query).figures if one.name == name), None)
+    if drawn is None or not drawn.is_shown(query):
         raise Http404
     key = content_hash([LOOKS, loaded.cached.fingerprint, slug, name, width, theme, sorted(request.GET.items())])
     picture = cache.get_or_set(
-        f"explorer_figure:{key}", lambda: render_svg(lambda: drawn.draw(question, width), theme), SECONDS
+        f"explorer_figure:{key}", lambda: render_svg(lambda: drawn.draw(query, width), theme), SECONDS
     )
     return HttpResponse(picture, content_type="image/svg+xml")
 
@@ -110,7 +108,7 @@ def _load_state(request: HttpRequest, experiment: Experiment) -> ExplorerState:
     if cached.value is None:
         return ExplorerState(None, None, cached, rules)
     form = ExplorerForm(request.GET, cached.value, load_condition_labels(experiment, wave), rules=rules, waves=waves)
-    return ExplorerState(form, form.selected(experiment, grader, wave), cached, rules)
+    return ExplorerState(form, form.read_query(experiment, grader, wave), cached, rules)
 
 
 def _shorten_table(table: ResultTable) -> ResultTable:
@@ -125,7 +123,7 @@ def _list_views(form: ExplorerForm) -> list[dict[str, Any]]:
     return [
         {
             "label": label,
-            "address": f"?{urlencode({'view': name, **form.query})}",
+            "address": f"?{urlencode({'view': name, **form.parameters})}",
             "is_current": name == form.chosen["view"],
             "starts_analyses": name == "tasks",
         }
@@ -133,32 +131,32 @@ def _list_views(form: ExplorerForm) -> list[dict[str, Any]]:
     ]
 
 
-def _make_heat_map(experiment: Experiment, question: ExplorerQuery) -> dict[str, Any]:
+def _make_heat_map(experiment: Experiment, query: ExplorerQuery) -> dict[str, Any]:
     """Return the heat map: a row of cells for each value of y, each cell with the address of its trials."""
-    shown = _make_difference_cells(question) if question.view == "difference" else _make_plain_cells(question)
-    condition = question.against if question.view == "difference" else question.condition
-    where: dict[str, Any] = {"experiment": experiment.slug, "condition": condition, "category": question.task}
-    if question.wave:
-        where["run"] = Run.objects.filter(condition=condition, wave=question.wave).values_list("pk", flat=True).first()
+    shown = _make_difference_cells(query) if query.view == "difference" else _make_plain_cells(query)
+    condition = query.against if query.view == "difference" else query.condition
+    where: dict[str, Any] = {"experiment": experiment.slug, "condition": condition, "category": query.task}
+    if query.wave:
+        where["run"] = Run.objects.filter(condition=condition, wave=query.wave).values_list("pk", flat=True).first()
     stem = reverse("trial_list")
     rows = []
-    for y in question.grid.rows:
+    for y in query.grid.rows:
         cells: list[dict[str, Any] | None] = []
-        for x in question.x.labels:
+        for x in query.x.labels:
             cell = shown.get((x, y))
-            point = urlencode(question.grid.where(x, y))
-            query = urlencode({**where, **({"point": point} if point else {})})
-            cells.append({**cell, "address": f"{stem}?{query}"} if cell else None)
+            point = urlencode(query.grid.where(x, y))
+            parameters = urlencode({**where, **({"point": point} if point else {})})
+            cells.append({**cell, "address": f"{stem}?{parameters}"} if cell else None)
         rows.append({"label": y, "cells": cells})
     return {
         "rows": rows,
-        "columns": question.x.labels,
-        "x": question.x.name,
-        "y": question.y.name if question.y else "",
+        "columns": query.x.labels,
+        "x": query.x.name,
+        "y": query.y.name if query.y else "",
     }
 
 
-def _make_plain_cells(question: ExplorerQuery) -> dict[tuple[str, str], dict[str, Any]]:
+def _make_plain_cells(query: ExplorerQuery) -> dict[tuple[str, str], dict[str, Any]]:
     return {
         place: {
             "tone": "none" if one.level is None else f"level-{one.level}",
@@ -167,12 +165,12 @@ def _make_plain_cells(question: ExplorerQuery) -> dict[tuple[str, str], dict[str
             "n": one.tally.total,
             "truncation": one.tally.truncation if one.is_cut else None,
         }
-        for place, one in question.cells(question.condition).items()
+        for place, one in query.cells(query.condition).items()
     }
 
 
-def _make_difference_cells(question: ExplorerQuery) -> dict[tuple[str, str], dict[str, Any]]:
-    one, other = question.cells(question.condition), question.cells(question.against)
+def _make_difference_cells(query: ExplorerQuery) -> dict[tuple[str, str], dict[str, Any]]:
+    one, other = query.cells(query.condition), query.cells(query.against)
     found = {place: subtract(cell, other[place]) for place, cell in one.items() if place in other}
     return {
         place: {
@@ -186,18 +184,18 @@ def _make_difference_cells(question: ExplorerQuery) -> dict[tuple[str, str], dic
 
 
 def _make_figure(
-    request: HttpRequest, experiment: Experiment, question: ExplorerQuery, figure: SurfaceFigure
+    request: HttpRequest, experiment: Experiment, query: ExplorerQuery, figure: SurfaceFigure
 ) -> dict[str, Any]:
-    query = {
+    parameters = {
         name: str(value) for name, value in request.GET.items() if name not in ("theme", "width", "table", "format")
     }
     return make_figure_context(
         figure.name,
         reverse("explorer_figure", args=[experiment.slug, figure.name]),
-        query,
+        parameters,
         title=figure.title,
         caption=figure.caption,
-        alt=figure.alt(question),
-        size=figure.size(question, WIDE),
-        narrow_size=figure.size(question, NARROW),
+        alt=figure.alt(query),
+        size=figure.size(query, WIDE),
+        narrow_size=figure.size(query, NARROW),
     )

@@ -71,11 +71,11 @@ def test_neighbours_follow_the_order_of_the_list(experiment):
     selection = read_selection(experiment)
     units = [one.unit for one in disagreements.list_disagreements(selection).disagreements]
     positions = [disagreements.find_position(selection, unit) for unit in units]
-    assert [one.position for one in positions] == [1, 2, 3, 4, 5, 6, 7, 8]
+    assert [one.rank for one in positions] == [1, 2, 3, 4, 5, 6, 7, 8]
     assert [one.next for one in positions] == [*units[1:], None]
     assert [one.previous for one in positions] == [None, *units[:-1]]
     agreed = next(trial for trial in trials_of(experiment) if trial.pk not in units)
-    assert disagreements.find_position(selection, agreed.pk).position is None
+    assert disagreements.find_position(selection, agreed.pk).rank is None
 
 
 @pytest.mark.parametrize("cursor", ["", "x", "1_", "_1", "1e400_x", "nan_3", "9" * 80])

@@ -128,7 +128,7 @@ def test_where_they_differ_is_listed_and_opens_to_both_answers_and_every_verdict
     assert sides["Judge"].text == "neither"
     assert "Shown first, second: the first. It is short." in sides["Judge"].words
     assert "Shown second, first: the second. It is short." in sides["Judge"].words
-    assert (one.context["position"].position, one.context["position"].total) == (3, 3)
+    assert (one.context["position"].rank, one.context["position"].total) == (3, 3)
     assert one.context["position"].previous == rows[1]["disagreement"].unit
 
 

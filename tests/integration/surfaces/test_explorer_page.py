@@ -219,7 +219,7 @@ def test_unknown_choices_fall_back_to_what_there_is(experiment, client_of):
     client = client_of(experiment.owner)
     page = get(client, experiment, task="nothing", condition="999999", x="?", y="zz", view="what", rule="x", wave="7")
     assert page.status_code == 200
-    assert page.context["question"].task == "brackets"
+    assert page.context["query"].task == "brackets"
     assert client.get(reverse("explorer_figure", args=[experiment.slug, "nothing"])).status_code == 404
 
 
