@@ -168,16 +168,16 @@ class PairwiseRater:
     people: int = 0
 
 
-def list_pairwise_raters(lines: Sequence[GraderRow]) -> list[PairwiseRater]:
+def list_pairwise_raters(rows: Sequence[GraderRow]) -> list[PairwiseRater]:
     """Return judges that gave a verdict, then people. The choices of all people of one queue are combined."""
-    pairwise = [line for line in lines if line.in_pairs and (line.totals.done or line.scores.preferred)]
-    judges = [line for line in pairwise if line.condition.kind != GradeCondition.Kind.PERSON]
+    pairwise = [row for row in rows if row.in_pairs and (row.totals.done or row.scores.preferred)]
+    judges = [row for row in pairwise if row.condition.kind != GradeCondition.Kind.PERSON]
     queues: dict[str, list[GradeCondition]] = {}
-    for line in pairwise:
-        if line.condition.kind == GradeCondition.Kind.PERSON:
-            queues.setdefault(line.condition.parameters["queue"], []).append(line.condition)
+    for row in pairwise:
+        if row.condition.kind == GradeCondition.Kind.PERSON:
+            queues.setdefault(row.condition.parameters["queue"], []).append(row.condition)
     return [
-        *(PairwiseRater(str(line.condition.pk), line.label, (line.condition,)) for line in judges),
+        *(PairwiseRater(str(row.condition.pk), row.label, (row.condition,)) for row in judges),
         *(
             PairwiseRater(f"people-{name}", f"people of {name} ({people[0].rubric})", tuple(people), len(people))
             for name, people in queues.items()
@@ -185,8 +185,8 @@ def list_pairwise_raters(lines: Sequence[GraderRow]) -> list[PairwiseRater]:
     ]
 
 
-def list_standings(lines: Sequence[GraderRow]) -> list[tuple[PairwiseRater, Cached[PairwiseStanding]]]:
+def list_standings(rows: Sequence[GraderRow]) -> list[tuple[PairwiseRater, Cached[PairwiseStanding]]]:
     """Return each rater with its result, so that people's and judges' wins are shown side by side."""
-    all_conditions, raters = [line.condition for line in lines], list_pairwise_raters(lines)
-    found = get_by_condition(PAIRS, [chooser.conditions[0] for chooser in raters], all_conditions)
-    return [(chooser, found[chooser.conditions[0].pk]) for chooser in raters]
+    all_conditions, raters = [row.condition for row in rows], list_pairwise_raters(rows)
+    found = get_by_condition(PAIRS, [rater.conditions[0] for rater in raters], all_conditions)
+    return [(rater, found[rater.conditions[0].pk]) for rater in raters]

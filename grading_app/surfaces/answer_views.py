@@ -175,9 +175,8 @@ def show_spectra(query: ExplorerQuery) -> ViewContent:
     cached = get_texts(TextQuery(query.experiment, query.grader, "spectrum", query.wave))
     found = [one for one in cached.value.spectra if one.task == query.task] if cached.value else []
     if not found:
-        return ViewContent(
-            [], [], cached, (cached.value.problem or "No question has a spectrum.") if cached.value else ""
-        )
+        problem = cached.value.problem or "No question has a spectrum." if cached.value else ""
+        return ViewContent([], [], cached, problem)
     drawn = [found[round(at * (len(found) - 1) / max(1, MOST_LINES - 1))] for at in range(min(MOST_LINES, len(found)))]
     figure = SurfaceFigure(
         "spectrum",

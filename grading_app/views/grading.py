@@ -42,20 +42,20 @@ POLLED_S = 60  # The page refreshes for this time after a judge's last call, unt
 @readers_only
 def experiment_grading(request: HttpRequest, slug: str) -> HttpResponse:
     experiment = visible_experiment(request, slug)
-    lines = list_grader_rows(experiment)
+    rows = list_grader_rows(experiment)
     editable = may_edit(request, experiment)
-    newer = find_rubric_upgrades(experiment, [line.condition for line in lines]) if editable else {}
-    chose = list_standings(lines)
+    newer = find_rubric_upgrades(experiment, [row.condition for row in rows]) if editable else {}
+    chose = list_standings(rows)
     names = AnswerNames(load_condition_labels(experiment), load_dimensions(experiment))
-    is_added_up = any(line.cached.is_under_way for line in lines) or any(one.is_under_way for _, one in chose)
+    is_added_up = any(row.cached.is_under_way for row in rows) or any(one.is_under_way for _, one in chose)
     context = {
         "experiment": experiment,
         "state": find_experiment_state(experiment, Totals.of(experiment.runs.generating())),
-        "lines": [_make_row_context(experiment, line, editable, newer, names) for line in lines],
-        "shares_note": _describe_shares(lines),
-        "is_live": is_added_up or is_changing((run for line in lines for run in line.runs), POLLED_S),
+        "rows": [_make_row_context(experiment, row, editable, newer, names) for row in rows],
+        "shares_note": _describe_shares(rows),
+        "is_live": is_added_up or is_changing((run for row in rows for run in row.runs), POLLED_S),
         "standings": chose,
-        "tries": list_rubric_tests(experiment),
+        "rubric_tests": list_rubric_tests(experiment),
         "editable": editable,
         "has_panels": editable and Panel.objects.exists(),
         "panel_form": PanelForm(user=request.user),
@@ -66,27 +66,27 @@ def experiment_grading(request: HttpRequest, slug: str) -> HttpResponse:
     return render(request, f"grading_app/{page}", context)
 
 
-def _describe_shares(lines: Sequence[GraderRow]) -> str:
-    shown = [one.estimate for line in lines if not line.is_adjudication for one in line.scores.means if one.estimate]
+def _describe_shares(rows: Sequence[GraderRow]) -> str:
+    shown = [one.estimate for row in rows if not row.is_adjudication for one in row.scores.means if one.estimate]
     return share_note(one.clusters for one in shown if one.is_share and one.low is not None and one.n == one.clusters)
 
 
 def _make_row_context(
-    experiment: Experiment, line: GraderRow, editable: bool, newer: Mapping[int, RubricUpgrade], names: AnswerNames
+    experiment: Experiment, row: GraderRow, editable: bool, newer: Mapping[int, RubricUpgrade], names: AnswerNames
 ) -> dict[str, Any]:
-    """Return a line with its scores, its links and the buttons of its runs."""
-    means = () if line.is_adjudication else line.scores.means
+    """Return a row with its scores, its links and the buttons of its runs."""
+    means = () if row.is_adjudication else row.scores.means
     return {
-        "line": line,
+        "row": row,
         "means": AnswerScoreTable(means, names) if means else None,
-        "totals": line.totals,
-        "runs": [(run, _list_actions(run) if editable else []) for run in line.runs],
-        "again": _get_repeat_url(experiment, line) if editable else "",
-        "newer": newer.get(line.condition.pk) if editable else None,
-        "codes": [(code, n, _get_answers_url(experiment, line, code)) for code, n in line.scores.codes],
-        "splits": _get_disagreements_url(experiment, line),
-        "unasked": [(what, n) for what, n in line.scores.noted if what not in FLAGS],
-        "flagged": [(what, n) for what, n in line.scores.noted if what in FLAGS],
+        "totals": row.totals,
+        "runs": [(run, _list_actions(run) if editable else []) for run in row.runs],
+        "again": _get_repeat_url(experiment, row) if editable else "",
+        "newer": newer.get(row.condition.pk) if editable else None,
+        "codes": [(code, n, _get_answers_url(experiment, row, code)) for code, n in row.scores.codes],
+        "disagreements": _get_disagreements_url(experiment, row),
+        "unasked": [(what, n) for what, n in row.scores.noted if what not in FLAGS],
+        "flagged": [(what, n) for what, n in row.scores.noted if what in FLAGS],
     }
 
 
@@ -94,23 +94,23 @@ def _list_actions(run: Any) -> list[Action]:
     return actions_for([run])
 
 
-def _get_repeat_url(experiment: Experiment, line: GraderRow) -> str:
-    if line.condition.grader is None or not line.runs:
+def _get_repeat_url(experiment: Experiment, row: GraderRow) -> str:
+    if row.condition.grader is None or not row.runs:
         return ""
-    return get_judge_form_url(experiment, grader=line.condition.grader.name, force="on")
+    return get_judge_form_url(experiment, grader=row.condition.grader.name, force="on")
 
 
-def _get_answers_url(experiment: Experiment, line: GraderRow, code: str) -> str:
+def _get_answers_url(experiment: Experiment, row: GraderRow, code: str) -> str:
     """Return the address of the answers with this error code; for pairs, of the calls."""
-    if line.in_pairs:
-        return f"{reverse('trial_list')}?{urlencode({'run': line.runs[0].pk})}" if line.runs else ""
-    query: dict[str, Any] = {"experiment": experiment.slug, "graded_by": line.condition.pk, "unread": code}
+    if row.in_pairs:
+        return f"{reverse('trial_list')}?{urlencode({'run': row.runs[0].pk})}" if row.runs else ""
+    query: dict[str, Any] = {"experiment": experiment.slug, "graded_by": row.condition.pk, "unread": code}
     return f"{reverse('trial_list')}?{urlencode(query)}"
 
 
-def _get_disagreements_url(experiment: Experiment, line: GraderRow) -> str:
+def _get_disagreements_url(experiment: Experiment, row: GraderRow) -> str:
     """Return the address of the panel members' disagreements, largest first."""
-    members = line.condition.parameters.get("members", []) if line.condition.panel_id else []
+    members = row.condition.parameters.get("members", []) if row.condition.panel_id else []
     if not members:
         return ""
     query = urlencode({"rater": [f"g{pk}" for pk in members]}, doseq=True)

@@ -45,8 +45,8 @@ def corrected(texts, curator, key="item-1"):
 
 
 def offers(client, experiment):
-    shown = client.get(reverse("experiment_grading", args=[experiment.slug])).context["lines"]
-    return {line["line"].condition.grader.name: line["newer"] for line in shown}
+    shown = client.get(reverse("experiment_grading", args=[experiment.slug])).context["rows"]
+    return {line["row"].condition.grader.name: line["newer"] for line in shown}
 
 
 @pytest.mark.slow

@@ -60,7 +60,7 @@ def test_a_judge_is_added_and_its_scores_are_seen(web, answered, wave):
     read_verdicts(answered)
 
     done = web.get(tab(answered))
-    (line,) = (shown["line"] for shown in done.context["lines"])
+    (line,) = (shown["row"] for shown in done.context["rows"])
     assert line.scores.n == 12
     assert {(one.estimate.clusters, one.estimate.mean) for one in line.scores.means} == {(3, 0.25)}
     assert line.spent == judge_run(answered).spent_usd > 0
@@ -77,12 +77,12 @@ def test_replies_that_are_read_after_the_last_call_are_still_seen(web, answered)
     judge(answered, [make_grader()], list(answered.waves.all()), by="test")
     drain(judging(0.5))
     before = web.get(tab(answered))
-    assert before.context["lines"][0]["line"].scores.means == ()
+    assert before.context["rows"][0]["row"].scores.means == ()
     assert "hx-trigger" in before.content.decode()
     read_verdicts(answered)
     with time_machine.travel(timezone.now() + timedelta(seconds=30)):
         after = web.get(tab(answered))
-    assert after.context["lines"][0]["line"].scores.n == 12
+    assert after.context["rows"][0]["row"].scores.n == 12
 
 
 @pytest.mark.slow
@@ -109,7 +109,7 @@ def test_failures_are_counted_by_code_with_a_link_to_their_answers(web, answered
     judged(
         answered, make_grader(), judging(lambda request: "No idea." if "What is 1 plus" in str(request.messages) else 1)
     )
-    (shown,) = web.get(tab(answered)).context["lines"]
+    (shown,) = web.get(tab(answered)).context["rows"]
     ((code, n, address),) = shown["codes"]
     assert (code, n) == ("no_json_object", 4)
     found = web.get(address)
@@ -194,10 +194,10 @@ def test_rules_judges_and_panels_stand_side_by_side(web, answered):
     panel = Panel.objects.create(name="bench", rule="mean")
     panel.graders.set([low, high])
     told = web.post(reverse("experiment_convene", args=[answered.slug]), {"panel": "bench"}, follow=True)
-    lines = [shown["line"] for shown in told.context["lines"]]
+    lines = [shown["row"] for shown in told.context["rows"]]
     assert [line.condition.kind for line in lines] == ["rule", "judge", "judge", "panel"]
     assert {one.estimate.mean for one in lines[-1].scores.means} == {0.5}
-    splits = told.context["lines"][-1]["splits"]
+    splits = told.context["rows"][-1]["disagreements"]
     members = {f"g{line.condition.pk}" for line in lines[1:3]}
     assert set(parse_qs(urlsplit(splits).query)["rater"]) == members
     assert web.get(splits).status_code == 200
@@ -217,7 +217,7 @@ def test_a_judges_run_is_paused_and_resumed_from_the_tab(web, answered):
     run = judge_run(answered)
     back = web.post(reverse("run_steer", args=[run.pk, "pause"]), {"next": tab(answered)})
     assert back.url == tab(answered)
-    assert [action.verb for action in web.get(tab(answered)).context["lines"][0]["runs"][0][1]] == ["resume", "cancel"]
+    assert [action.verb for action in web.get(tab(answered)).context["rows"][0]["runs"][0][1]] == ["resume", "cancel"]
     web.post(reverse("run_steer", args=[run.pk, "resume"]), {"next": tab(answered)})
     run.refresh_from_db()
     assert run.status == "running"
@@ -230,7 +230,7 @@ def test_one_who_may_only_read_gets_no_buttons(client, answered):
 
     client.force_login(get_user_model().objects.get(username="teammate"))
     page = client.get(tab(answered))
-    assert (page.context["editable"], page.context["lines"][0]["again"]) == (False, "")
+    assert (page.context["editable"], page.context["rows"][0]["again"]) == (False, "")
     assert "Add a judge" not in page.content.decode()
     assert client.get(asking(answered)).status_code == 404
 

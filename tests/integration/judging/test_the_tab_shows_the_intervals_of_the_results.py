@@ -21,7 +21,7 @@ def tables(client, experiment):
     client.force_login(experiment.owner)
     tab = client.get(reverse("experiment_grading", args=[experiment.slug]))
     results = client.get(reverse("experiment_results", args=[experiment.slug]))
-    of_graders = [texts(shown["means"], "condition", "dimension") for shown in tab.context["lines"]]
+    of_graders = [texts(shown["means"], "condition", "dimension") for shown in tab.context["rows"]]
     return of_graders, texts(results.context["scores"], "measure", "condition")
 
 
@@ -74,5 +74,5 @@ def test_a_decision_has_no_mean_on_the_tab(client):
     made.grade_conditions.update(parameters={"scale_min": 1, "scale_max": 7})
     client.force_login(made.owner)
     page = client.get(reverse("experiment_grading", args=[made.slug]))
-    assert page.context["lines"][0]["means"] is None
+    assert page.context["rows"][0]["means"] is None
     assert "Decided answers" in page.content.decode()
