@@ -94,7 +94,8 @@ def _duckdb_tables(file: Path, tables: Sequence[str], limits: Limits) -> Iterato
 
     try:
         database = duckdb.connect(str(file), read_only=True, config=DUCKDB_CONFIG)
-        query = "SELECT table_name FROM duckdb_tables() WHERE schema_name = 'main' AND NOT internal"
+        # The whole name: the file may hold a macro `duckdb_tables` that lists its views.
+        query = "SELECT table_name FROM system.main.duckdb_tables() WHERE schema_name = 'main' AND NOT internal"
         present = {name for (name,) in database.execute(query).fetchall()}
         for table in tables:
             if table in present:

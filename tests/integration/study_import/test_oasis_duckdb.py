@@ -228,6 +228,9 @@ def test_a_view_in_the_database_is_never_run(folder, tmp_path):
     secret.write_text("run_id,image_id\nx,y\n")
     changed(folder, "DROP TABLE trials", f"CREATE VIEW trials AS SELECT * FROM read_csv('{secret}')")
     assert "no table trials" in refused(folder)
+    macro = "SELECT 'trials' AS table_name, 'main' AS schema_name, false AS internal"
+    changed(folder, f"CREATE MACRO duckdb_tables() AS TABLE {macro}")
+    assert "no table trials" in refused(folder)
 
 
 @pytest.mark.slow
