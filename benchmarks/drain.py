@@ -39,6 +39,7 @@ def drain(database: str, in_flight: int, barrier: Any) -> tuple[int, float]:
     from django.db import connection
 
     connection.settings_dict["NAME"] = database
+    from runs_app.batches.batch_worker import BatchWorker
     from runs_app.engine.worker import Drain, DrainLimits
     from runs_app.engine.worker_registration import WorkerRegistration
     from runs_app.llm import gateway
@@ -48,7 +49,8 @@ def drain(database: str, in_flight: int, barrier: Any) -> tuple[int, float]:
 
     async def run() -> int:
         try:
-            return await Drain(gateway.call, registration, DrainLimits(concurrency=in_flight, until_idle=True)).run()
+            limits = DrainLimits(concurrency=in_flight, until_idle=True)
+            return await Drain(gateway.call, registration, limits, make_batch_worker=BatchWorker).run()
         finally:
             await gateway.close_session()
 

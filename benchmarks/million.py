@@ -33,6 +33,7 @@ def worker(database: str, in_flight: int) -> tuple[int, float]:
     from django.db import connection
 
     connection.settings_dict["NAME"] = database
+    from runs_app.batches.batch_worker import BatchWorker
     from runs_app.engine.worker import Drain, DrainLimits
     from runs_app.engine.worker_registration import WorkerRegistration
     from tests.factories.engine import reply
@@ -42,7 +43,8 @@ def worker(database: str, in_flight: int) -> tuple[int, float]:
     async def call(_request: object) -> Any:
         return answer
 
-    drain = Drain(call, WorkerRegistration(), DrainLimits(concurrency=in_flight, until_idle=True))
+    limits = DrainLimits(concurrency=in_flight, until_idle=True)
+    drain = Drain(call, WorkerRegistration(), limits, make_batch_worker=BatchWorker)
     started = time.process_time()
     return asyncio.run(drain.run()), time.process_time() - started
 

@@ -23,6 +23,7 @@ def one_round(number: int, options: argparse.Namespace) -> float:
     This includes claim, request, record, counters, and two commits for each batch.
     """
     from benchmarks.drain import designed
+    from runs_app.batches.batch_worker import BatchWorker
     from runs_app.engine.worker import Drain, DrainLimits
     from runs_app.engine.worker_registration import WorkerRegistration
     from runs_app.models import Run
@@ -39,7 +40,7 @@ def one_round(number: int, options: argparse.Namespace) -> float:
         return answer
 
     async def run() -> int:
-        return await Drain(call, registration, DrainLimits(until_idle=True)).run()
+        return await Drain(call, registration, DrainLimits(until_idle=True), make_batch_worker=BatchWorker).run()
 
     wall, processor = time.perf_counter(), time.process_time()
     done = asyncio.run(run())

@@ -10,10 +10,10 @@ from django.apps import AppConfig
 if TYPE_CHECKING:
     from django.db.models import Q
 
+    from runs_app.experiment_files.row_builder import RowBuilder
+    from runs_app.experiment_files.specs import GraderSpec
     from runs_app.models import Experiment
-    from runs_app.planning.cost_estimate import Estimate
-    from runs_app.planning.spec_io import ExperimentBuilder
-    from runs_app.planning.specs import GraderSpec
+    from runs_app.pricing.estimated_costs import Estimate
 
 
 class GradingConfig(AppConfig):
@@ -64,7 +64,7 @@ class GradingConfig(AppConfig):
 
         return estimate_conditions(experiment)
 
-    def find_or_create_graders(self, builder: ExperimentBuilder, entries: Sequence[str | GraderSpec]) -> list[str]:
+    def find_or_create_graders(self, builder: RowBuilder, entries: Sequence[str | GraderSpec]) -> list[str]:
         """Return the names of the graders in an experiment file. Create the graders that are written inline."""
         from grading_app.judging.grader_specs import read_grader_names
 

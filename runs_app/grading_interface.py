@@ -13,10 +13,10 @@ from django.apps import apps
 if TYPE_CHECKING:
     from django.db.models import Q
 
+    from runs_app.experiment_files.row_builder import RowBuilder
+    from runs_app.experiment_files.specs import GraderSpec
     from runs_app.models import Experiment
-    from runs_app.planning.cost_estimate import Estimate
-    from runs_app.planning.spec_io import ExperimentBuilder
-    from runs_app.planning.specs import GraderSpec
+    from runs_app.pricing.estimated_costs import Estimate
 
 GRADE = "grading_app.tasks.grade_experiment"  # A task. Its argument is the id of an experiment to grade.
 
@@ -32,7 +32,7 @@ class GradingInterface(Protocol):
 
     def scorer_text(self, stored: str | Mapping[str, Any]) -> str: ...
 
-    def find_or_create_graders(self, builder: ExperimentBuilder, entries: Sequence[str | GraderSpec]) -> list[str]: ...
+    def find_or_create_graders(self, builder: RowBuilder, entries: Sequence[str | GraderSpec]) -> list[str]: ...
 
     def grader_specs(self, names: Sequence[str]) -> list[dict[str, Any]]: ...
 

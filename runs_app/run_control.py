@@ -17,11 +17,11 @@ from runs_app.engine.counters import CounterDeltas, CounterKeys, lock_rows
 from runs_app.engine.run_lifecycle import start_next_queued, start_runs
 from runs_app.models import Experiment, ProviderBatch, Run
 from runs_app.models.runs import RunQuerySet
-from runs_app.planning.cost_estimate import Estimate
 from runs_app.planning.extension import DEFAULT_REASON, Extension, add_rows, extended_design, find_extension_problems
 from runs_app.planning.manifests import write_manifest
 from runs_app.planning.plan import PlanReport, plan
 from runs_app.planning.work import PlanError
+from runs_app.pricing.estimated_costs import Estimate
 from runs_app.taskqueue.enqueue import enqueue_drains
 
 

@@ -23,8 +23,6 @@ from runs_app.taskqueue.supervisor_channel import is_stop_requested
 if TYPE_CHECKING:
     from runs_app.engine.worker import Drain
 
-BATCH_SOON_S = 5.0
-
 
 def drain() -> int:
     """Run one drain for a bounded time, and enqueue the next one if work is left. Return the number of recorded
@@ -32,6 +30,8 @@ def drain() -> int:
 
     Raise SchemaMismatch if this code does not match the database schema; then no further drain is enqueued.
     """
+    from runs_app.processes.worker_process import is_drain_needed
+
     if is_stop_requested():
         return 0
     with drain_slot() as free:
@@ -41,35 +41,12 @@ def drain() -> int:
     return recorded
 
 
-def is_drain_needed() -> bool:
-    """Return True if calls are left, or a batch is due soon. A batch that its provider still processes
-    needs no drain."""
-    from runs_app.batches.batch_worker import has_due_batches
-    from runs_app.engine.worker import has_calls_left
-
-    return has_calls_left() or has_due_batches(BATCH_SOON_S)
-
-
 def _drain_once() -> int:
-    from runs_app.engine.worker import Drain, DrainLimits
-    from runs_app.engine.worker_registration import WorkerRegistration
-    from runs_app.llm import gateway
-    from runs_app.llm.local_servers import evict
+    from runs_app.engine.worker import DrainLimits
+    from runs_app.processes.worker_process import run_worker
 
-    gateway.warm_up()
     limits = DrainLimits(concurrency=settings.DRAIN_CONCURRENCY, seconds=settings.DRAIN_SECONDS, until_idle=True)
-
-    async def run() -> int:
-        drain = Drain(gateway.call, registration, limits, evict=evict)
-        watch = asyncio.create_task(_stop_on_request(drain))
-        try:
-            return await drain.run()
-        finally:
-            watch.cancel()
-            await gateway.close_session()
-
-    registration = WorkerRegistration()
-    return asyncio.run(run())
+    return run_worker(limits, _stop_on_request)
 
 
 async def _stop_on_request(drain: Drain) -> None:
@@ -107,6 +84,7 @@ def tend(queue: str | None = None) -> int:
     Each `up` schedules this on the queue of its own cluster, so each machine restores its own drains.
     """
     from runs_app.engine.leases import sweep_expired
+    from runs_app.processes.worker_process import is_drain_needed
 
     swept = sweep_expired()
     grading().decide_rounds()

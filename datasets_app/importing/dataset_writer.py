@@ -10,7 +10,7 @@ from django.db import transaction
 from django.db.models import Max
 
 from datasets_app.drafts import CurationError, change_draft, list_keys, next_version, note
-from datasets_app.image_storage import store_images
+from datasets_app.importing.image_storage import store_images
 from datasets_app.importing.records import ItemRecord, NormRecord, Reading
 from datasets_app.models import Dataset, Item, Norm
 from datasets_app.models.history import Actor, record_changes

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Self
 
+from django.conf import settings
 from django.db import models
 from django.db.models import F, Func, Value
 from django.db.models.lookups import Exact
@@ -46,6 +48,14 @@ class Asset(models.Model):
     def thumbnail_path(self) -> str:
         """Return the thumbnail's path relative to MEDIA_ROOT. It is a JPEG of at most 320 px on its longest side."""
         return f"thumbs/{self.sha256[:2]}/{self.sha256}.jpeg"
+
+    @property
+    def file(self) -> Path:
+        return Path(settings.MEDIA_ROOT) / self.path
+
+    @property
+    def thumbnail_file(self) -> Path:
+        return Path(settings.MEDIA_ROOT) / self.thumbnail_path
 
     @property
     def url(self) -> str:

@@ -8,7 +8,6 @@ from django.http import FileResponse, Http404, HttpRequest
 from django.shortcuts import get_object_or_404
 from django.views.decorators.http import require_safe
 
-from datasets_app.image_storage import asset_file, thumbnail_file
 from datasets_app.models import Asset, Item
 from evalsite.lib.permissions import readers_only
 
@@ -20,13 +19,13 @@ FOR_EVER = "private, max-age=31536000, immutable"
 @readers_only
 def asset(request: HttpRequest, sha256: str) -> FileResponse:
     image = _visible(request, sha256)
-    return _sent(asset_file(image), image.content_type)
+    return _sent(image.file, image.content_type)
 
 
 @require_safe
 @readers_only
 def thumbnail(request: HttpRequest, sha256: str) -> FileResponse:
-    return _sent(thumbnail_file(_visible(request, sha256)), "image/jpeg")
+    return _sent(_visible(request, sha256).thumbnail_file, "image/jpeg")
 
 
 def _visible(request: HttpRequest, sha256: str) -> Asset:

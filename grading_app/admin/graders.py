@@ -14,8 +14,8 @@ from grading_app.judging import panels
 from grading_app.judging.archive_rules import archive_grader
 from grading_app.judging.default_sampler import default_sampler
 from grading_app.models import GradeCondition, Grader, Panel, Rubric
+from runs_app.experiment_files.specs import JUDGING_SAMPLER
 from runs_app.models import Sampler, TextSet
-from runs_app.planning.specs import JUDGING_SAMPLER
 
 
 class GraderForm(forms.ModelForm):  # type: ignore[type-arg]

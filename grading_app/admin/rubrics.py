@@ -21,14 +21,12 @@ from evalsite.lib.text.number_format import format_money
 from evalsite.lib.web.htmx import wants_part
 from evalsite.lib.web.long_text import numbered_file
 from grading_app.admin.forms import AnswerForm, RubricForm, TryForm, fetch_item_text
-from grading_app.judging import rubric_checks
 from grading_app.judging.default_sampler import default_sampler
 from grading_app.judging.rubric_preview import Try, TryCost, find_tests, request_tests
 from grading_app.models import GradeCondition, Grading, Preference, Rubric
 from runs_app.admin.designs import VersionedAdmin, approving, archiving, copying, shown_turns
-from runs_app.llm import judge_prompt, prompts
+from runs_app.llm import judge_prompt, prompts, rubric_checks
 from runs_app.models import Experiment, Run
-from runs_app.planning.cost_estimate import needs_confirmation
 from runs_app.planning.work import PlanError
 from runs_app.prompt_preview import Turns, preview_verdict, preview_writer
 
@@ -182,7 +180,7 @@ def _try_of(rubric: Rubric, form: TryForm) -> Try:
 
 
 def _asked(request: HttpRequest, tried: Try, cost: TryCost, form: TryForm) -> bool:
-    asks = needs_confirmation(tried.experiment, cost.ceiling_usd) and not any(tried.problems())
+    asks = tried.experiment.needs_confirmation(cost.ceiling_usd) and not any(tried.problems())
     if asks and not form.cleaned_data["confirmed"]:
         limit = format_money(tried.experiment.confirm_above_usd)
         said = (

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from datasets_app.models import Item, Norm
-from grading_app.analysis.scope import FLAGGED, MISSING_WRONG, Scope
 from grading_app.reports.frames import load_condition_labels, load_facets
+from grading_app.reports.scope import FLAGGED, MISSING_WRONG, Scope
 from grading_app.reports.score_matrix import load_item_scores
 from grading_app.statistics.intervals import Bounds
 from grading_app.statistics.item_scores import Floats, ItemScores

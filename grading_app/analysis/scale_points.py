@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from math import ceil
 
 from grading_app.analysis.data import AnalysisData
-from grading_app.analysis.scope import MISSING_WRONG
 from grading_app.reports.result_table import ResultColumn, ResultTable, Row
+from grading_app.reports.scope import MISSING_WRONG
 from grading_app.reports.score_matrix import count_ratings
 
 MOST_COLUMNS = 21

@@ -15,12 +15,12 @@ from django.http import QueryDict
 
 from evalsite.lib.text.hashing import content_hash
 from grading_app.analysis.data import AnalysisData, load_analysis_data
-from grading_app.analysis.scope import Scope, ScopeForm
 from grading_app.analysis.sections import SECTIONS, Section
 from grading_app.models import BlindReading
 from grading_app.reports.cached_aggregates import Aggregate, Cached, StepReporter, get_aggregates
 from grading_app.reports.frame_cache import fingerprint_results
 from grading_app.reports.result_table import ResultTable
+from grading_app.reports.scope import Scope, ScopeForm
 from runs_app.annotations import flagged_items
 from runs_app.models import Experiment
 

@@ -11,19 +11,19 @@ from typing import Any, BinaryIO
 
 from django.db import transaction
 
-from datasets_app.image_storage import asset_file
 from datasets_app.models import Dataset
 from datasets_app.models.history import Actor
+from evalsite.lib.checksummed_zip import ArchiveWriter, read_file
 from grading_app.analysis.data import AnalysisData, load_analysis_data
-from grading_app.analysis.scope import Scope
 from grading_app.analysis.sections import section_tables
 from grading_app.export.bundle_kinds import ANALYSIS, DATASET, KINDS
 from grading_app.export.card_counts import Counts
 from grading_app.export.formats import export_chunks
-from grading_app.export.snapshot_archive import IMAGES, ArchiveWriter, read_file
+from grading_app.export.snapshot_check import IMAGES
 from grading_app.export.snapshots import SnapshotError, count_chunks, json_part, refuse_while_live
 from grading_app.export.study_rows import SCHEMA, StudyRows
 from grading_app.reports.result_table import ResultColumn, ResultTable
+from grading_app.reports.scope import Scope
 from runs_app.models import Experiment
 from runs_app.planning.manifests import build_manifest
 from runs_app.planning.spec_io import to_yaml
@@ -61,7 +61,7 @@ def write_bundle(
             writer.add(part.part, rows.chunks(part))
         writer.add("names.json", [rows.names()])
         for image in rows.images():
-            writer.add(f"{IMAGES}{image.sha256}.{image.format}", read_file(asset_file(image)))
+            writer.add(f"{IMAGES}{image.sha256}.{image.format}", read_file(image.file))
     writer.add("schema.json", [json_part({"schema": SCHEMA, "kind": kind})])
     if isinstance(source, Experiment):
         writer.add("design.yaml", [to_yaml(source).encode()])

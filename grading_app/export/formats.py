@@ -18,11 +18,11 @@ from typing import Any, BinaryIO
 
 from django.db import connection
 
+from evalsite.lib.key_ranges import PAGE_ROWS, bare_cursor, key_ranges
 from evalsite.lib.text.pg_text import describe_unstorable
 from grading_app.export.columns import Column, exact_cell, json_members, spreadsheet_cell
 from grading_app.export.design_columns import SHARED_BY_A_RUN
 from grading_app.export.export_tables import TABLES, ExportTable
-from grading_app.export.key_ranges import PAGE_ROWS, bare_cursor, key_ranges
 from grading_app.export.task_records import RECORDS, record_chunks
 from grading_app.export.trial_filters import FILTERS
 from grading_app.export.wide_tables import BUILDERS, OPTIONS, WideTableError

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from evalsite.lib.checksummed_zip import SUMS, pieces, sums_text
 from grading_app.export.card_counts import Counts, differences
-from grading_app.export.snapshot_archive import SUMS, content_digest, pieces
 from grading_app.export.study_card import study_card
 
-TABLES = "tables/"
+TABLES, ROWS, IMAGES = "tables/", "rows/", "images/"
 SCHEMA_FILE = "schema.json"
 STUDY = "study"  # The kind of a snapshot. Bundles have other kinds.
 MOST_LINE = 256 * 2**20
@@ -52,6 +52,15 @@ def verify(path: Path) -> Verdict:
         raise SnapshotFileError(f"there is no file {path}") from None
     except (OSError, TypeError, *BROKEN) as error:
         raise SnapshotFileError(f"{path.name} is no whole snapshot: {error}") from None
+
+
+def content_digest(sums: dict[str, str]) -> str:
+    """Return the digest of the rows and images alone: the same on each site that holds the study. Empty for schema 1.
+
+    Names, times of the snapshot and the site's own keys are no part of it.
+    """
+    content = {name: digest for name, digest in sums.items() if name.startswith((ROWS, IMAGES))}
+    return hashlib.sha256(sums_text(content).encode()).hexdigest() if content else ""
 
 
 class _Checking:

@@ -10,17 +10,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from django.conf import settings
 from django.contrib.auth.models import User
 from django.db import transaction
 from django.urls import reverse
 
-from datasets_app.image_storage import asset_file
 from datasets_app.models.history import Actor, record_changes
+from evalsite.lib.checksummed_zip import ArchiveWriter, read_file
 from grading_app.export.card_counts import Counts
 from grading_app.export.formats import TABLES, export_chunks
 from grading_app.export.result_facts import result_facts
-from grading_app.export.snapshot_archive import IMAGES, ArchiveWriter, read_file
+from grading_app.export.snapshot_check import IMAGES
 from grading_app.export.study_card import study_card
 from grading_app.export.study_rows import SCHEMA, StudyRows
 from grading_app.export.study_rows import TABLES as STUDY_TABLES
@@ -30,15 +29,9 @@ from runs_app.models import Attempt, Condition, Experiment
 from runs_app.planning.manifests import build_manifest
 from runs_app.planning.spec_io import to_yaml
 
-FOLDER = "snapshots"  # Beside the images, so that a backup includes them.
-
 
 class SnapshotError(ValueError):
     """A snapshot that cannot be made now. The message says what to do first."""
-
-
-def path_of(snapshot: Snapshot) -> Path:
-    return Path(settings.MEDIA_ROOT) / FOLDER / f"{snapshot.digest}.zip"
 
 
 def make_snapshot(experiment: Experiment, *, label: str = "", reason: str = "", by: Actor) -> Snapshot:
@@ -47,7 +40,7 @@ def make_snapshot(experiment: Experiment, *, label: str = "", reason: str = "", 
     Raise SnapshotError while runs are live, because the tables would be inconsistent.
     """
     refuse_while_live(experiment)
-    folder = Path(settings.MEDIA_ROOT) / FOLDER
+    folder = Snapshot.folder()
     folder.mkdir(parents=True, exist_ok=True)
     handle, draft = tempfile.mkstemp(dir=folder, suffix=".part")
     try:
@@ -78,7 +71,7 @@ def refuse_while_live(experiment: Experiment) -> None:
 def _recorded(
     experiment: Experiment, digest: str, counts: dict[str, Any], *, label: str, reason: str, by: Actor
 ) -> Snapshot:
-    size = (Path(settings.MEDIA_ROOT) / FOLDER / f"{digest}.zip").stat().st_size
+    size = (Snapshot.folder() / f"{digest}.zip").stat().st_size
     with transaction.atomic():
         made = Snapshot.objects.create(
             experiment=experiment,
@@ -104,7 +97,7 @@ def _write(experiment: Experiment, facts: dict[str, Any], out: BinaryIO) -> tupl
             writer.add(part.part, rows.chunks(part))
         writer.add("names.json", [rows.names()])
         for image in rows.images():
-            writer.add(f"{IMAGES}{image.sha256}.{image.format}", read_file(asset_file(image)))
+            writer.add(f"{IMAGES}{image.sha256}.{image.format}", read_file(image.file))
     writer.add("schema.json", [json_part({"schema": SCHEMA})])
     writer.add("design.yaml", [to_yaml(experiment).encode()])
     for condition in experiment.conditions.order_by("pk").iterator():

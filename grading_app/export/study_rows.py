@@ -17,7 +17,8 @@ from django.contrib.auth.models import User
 from django.db import connection, models
 
 from datasets_app.models import Asset, Dataset, Item, Norm, ParametricSpace
-from grading_app.export.key_ranges import PAGE_ROWS, bare_cursor
+from evalsite.lib.key_ranges import PAGE_ROWS, bare_cursor
+from grading_app.export.snapshot_check import ROWS
 from grading_app.models import (
     Adjudication,
     GradeCondition,
@@ -53,7 +54,6 @@ from runs_app.models import (
 )
 
 SCHEMA = 2
-FOLDER = "rows/"
 KEYS = "snapshot_keys_"  # The prefix of temporary tables: (id, n) of each exported table.
 
 OF_E = "experiment_id = %(experiment)s"
@@ -94,7 +94,7 @@ class StudyTable:
 
     @property
     def part(self) -> str:
-        return f"{FOLDER}{self.table}.jsonl"
+        return f"{ROWS}{self.table}.jsonl"
 
     @property
     def has_key(self) -> bool:

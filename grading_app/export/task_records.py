@@ -13,7 +13,7 @@ from typing import Any
 
 from django.db import connection
 
-from grading_app.export.key_ranges import key_ranges
+from evalsite.lib.key_ranges import key_ranges
 from grading_app.models import GradeCondition, Grading
 from grading_app.scoring.scorers import SCORERS, Answer, ScoredItem
 from runs_app.engine.requests import build_messages, build_question, build_run_design

@@ -7,8 +7,8 @@ from typing import Any
 
 from django import forms
 
-from grading_app.analysis.scope import MISSING_WRONG
 from grading_app.comparison.condition_sides import ConditionSide
+from grading_app.reports.scope import MISSING_WRONG
 from grading_app.reports.score_matrix import Measure
 
 FILTERS = {

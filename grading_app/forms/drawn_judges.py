@@ -12,10 +12,10 @@ from evalsite.lib.web.choice_fields import add_create_link, offer_rows
 from grading_app.forms.rating import rubric_label
 from grading_app.judging.judge_draw import draw_graders
 from grading_app.models import Grader, Rubric
+from runs_app.experiment_files.model_draw import Draw
 from runs_app.forms.draws import DrawForm, sign_draw
 from runs_app.models import Experiment, LanguageModel
 from runs_app.planning.drawn_models import DrawLines
-from runs_app.planning.model_draw import Draw
 from runs_app.planning.work import PlanError
 
 

@@ -7,8 +7,8 @@ from typing import Any
 from django import forms
 from django.http import QueryDict
 
-from grading_app.analysis.scope import ScopeForm
 from grading_app.models import BlindReading
+from grading_app.reports.scope import ScopeForm
 from runs_app.models import Experiment
 
 ORDERS = {

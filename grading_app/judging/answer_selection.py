@@ -9,7 +9,7 @@ from typing import Any
 
 from django.db import connection
 
-from grading_app.export.key_ranges import bare_cursor
+from evalsite.lib.key_ranges import bare_cursor
 from grading_app.judging import grade_conditions
 from grading_app.models import Grader, Rubric
 from runs_app.models import Experiment, Run, Wave

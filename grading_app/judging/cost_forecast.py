@@ -14,7 +14,7 @@ from grading_app.judging.judging_costs import (
     sum_estimates,
 )
 from runs_app.models import Experiment, Wave
-from runs_app.planning.cost_estimate import Estimate
+from runs_app.pricing.estimated_costs import Estimate
 
 BYTES_A_TOKEN = 3  # The inverse of the ratio in the token estimate.
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from runs_app.experiment_files.specs import JUDGING_SAMPLER
 from runs_app.models import Sampler
-from runs_app.planning.specs import JUDGING_SAMPLER
 
 
 def default_sampler() -> Sampler:

@@ -8,12 +8,12 @@ from typing import Any
 from grading_app.judging import grader_lookup
 from grading_app.judging.judge_draw import find_or_keep
 from grading_app.models import Grader, Rubric
+from runs_app.experiment_files.model_draw import DrawSpec
+from runs_app.experiment_files.row_builder import RowBuilder
+from runs_app.experiment_files.specs import GraderSpec, RubricSpec
 from runs_app.models import LanguageModel, Sampler, TextSet
 from runs_app.planning.drawn_models import judge_name
-from runs_app.planning.model_draw import DrawSpec
-from runs_app.planning.row_builder import RowBuilder
 from runs_app.planning.spec_io import build_model_spec, build_sampler_spec
-from runs_app.planning.specs import GraderSpec, RubricSpec
 from runs_app.planning.work import PlanError
 
 APPROVE = "grading_app.approve_rubric"

@@ -15,12 +15,13 @@ from datasets_app.models import Item
 from datasets_app.models.history import Actor, record_changes
 from evalsite.lib.text.hashing import condition_id, slugify_name
 from grading_app.models import Rubric
+from runs_app.experiment_files import row_versions
+from runs_app.experiment_files.row_versions import next_version
 from runs_app.llm import prompts
 from runs_app.models import Condition, Experiment, ItemText, LanguageModel, Prompt, Run, Sampler, TextSet
 from runs_app.models.trials import BLANK
-from runs_app.planning import row_versions, token_bounds
+from runs_app.planning import token_bounds
 from runs_app.planning.manifests import write_manifest
-from runs_app.planning.row_versions import next_version
 from runs_app.planning.work import PlanError, add_trials, first_wave, get_or_create_run, refuse_cancelled
 from runs_app.pricing import costs
 from runs_app.taskqueue.enqueue import enqueue_drains

@@ -11,9 +11,9 @@ from datasets_app.models.history import Actor, record_changes
 from grading_app.judging import grader_lookup
 from grading_app.judging.default_sampler import default_sampler
 from grading_app.models import Grader, Rubric
+from runs_app.experiment_files.model_draw import Draw
 from runs_app.models import Experiment, LanguageModel
 from runs_app.planning.drawn_models import judge_name
-from runs_app.planning.model_draw import Draw
 from runs_app.planning.work import PlanError
 
 SAME = ("language_model", "rubric", "sampler", "text_set", "on_empty", "longest_answer")

@@ -17,9 +17,9 @@ from grading_app.judging.answer_selection import Answers, Seen
 from grading_app.models import GradeCondition, Grader
 from runs_app import run_control
 from runs_app.models import Condition, Experiment, Run, Wave
-from runs_app.planning.cost_estimate import Estimate
 from runs_app.planning.manifests import write_manifest
 from runs_app.planning.work import PlanError, add_trials, get_or_create_run
+from runs_app.pricing.estimated_costs import Estimate
 from runs_app.taskqueue.enqueue import enqueue_drains
 
 

@@ -13,9 +13,10 @@ from grading_app.models import Grader
 from runs_app.llm import judge_prompt, prompts
 from runs_app.models import Condition, Experiment, Prompt, Run, Wave
 from runs_app.planning import token_bounds
-from runs_app.planning.cost_estimate import Estimate, describe_price, observed_tokens, sum_costs
+from runs_app.planning.cost_estimate import describe_price, observed_tokens, sum_costs
 from runs_app.pricing import costs
 from runs_app.pricing.costs import Basis, Expectation
+from runs_app.pricing.estimated_costs import Estimate
 
 A_LETTER = "x"
 

@@ -8,8 +8,8 @@ from pydantic import Field
 
 from grading_app.judging import panels
 from grading_app.models import Grader, Panel
-from runs_app.planning.row_builder import RowBuilder
-from runs_app.planning.spec_types import Name, Strict
+from runs_app.experiment_files.row_builder import RowBuilder
+from runs_app.experiment_files.spec_types import Name, Strict
 
 PARTS = ("rubric", "language_model__endpoint", "sampler", "text_set")
 

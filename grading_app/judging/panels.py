@@ -15,8 +15,8 @@ from typing import Any
 
 from django.db import transaction
 
+from evalsite.lib.key_ranges import bare_cursor
 from evalsite.lib.text.hashing import condition_id, slugify_name
-from grading_app.export.key_ranges import bare_cursor
 from grading_app.judging import grade_conditions as grade_conditions_module
 from grading_app.models import GradeCondition, Grader, Panel, Rubric
 from grading_app.verdict_history import superseding

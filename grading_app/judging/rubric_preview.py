@@ -16,8 +16,8 @@ from django.db import transaction
 from django.db.models import Max, QuerySet
 
 from datasets_app.models.history import Actor
+from evalsite.lib.key_ranges import bare_cursor
 from evalsite.lib.text.hashing import condition_id, slugify_name
-from grading_app.export.key_ranges import bare_cursor
 from grading_app.judging import grade_conditions
 from grading_app.judging.judging_costs import longest_text
 from grading_app.judging.verdicts import Verdict, read_verdict

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from grading_app.export.key_ranges import PAGE_ROWS, bare_cursor, key_ranges
+from evalsite.lib.key_ranges import PAGE_ROWS, bare_cursor, key_ranges
 from grading_app.judging import panels
 from grading_app.judging.verdicts import Verdict, read_verdict
 from grading_app.models import GradeCondition, Rubric

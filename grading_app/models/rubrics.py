@@ -14,6 +14,7 @@ from datasets_app.models.datasets import slug_validator
 from evalsite.lib.choice_constraints import constrain_choices
 from evalsite.lib.permissions import is_member
 from grading_app.models.scales import Scale
+from runs_app.llm import rubric_checks
 from runs_app.models import LanguageModel, Sampler, TextSet
 from runs_app.models.designs import Versioned, approval_constraint
 
@@ -90,8 +91,6 @@ class Rubric(Versioned):
         return Scale(points[0][0], points[-1][0], tuple(points))
 
     def clean(self) -> None:
-        from grading_app.judging import rubric_checks
-
         if self.kind not in self.Kind.values:
             return  # The field itself reports the error.
         kind = cast(rubric_checks.AnyKind, self.kind)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, Self
 
 from django.conf import settings
@@ -35,6 +36,15 @@ class Snapshot(models.Model):
 
     def __str__(self) -> str:
         return self.label or self.digest[:12]
+
+    @property
+    def path(self) -> Path:
+        """The snapshot's file. It lies beside the images, so that a backup includes it."""
+        return self.folder() / f"{self.digest}.zip"
+
+    @staticmethod
+    def folder() -> Path:
+        return Path(settings.MEDIA_ROOT) / "snapshots"
 
     @property
     def rows(self) -> dict[str, int]:

@@ -7,12 +7,12 @@ from typing import TypeVar
 
 from django.http import QueryDict
 
-from grading_app.analysis.scope import Scope, ScopeForm
 from grading_app.analysis.stored import get_analysis
 from grading_app.reports.frame_cache import fingerprint_results, get_frames
 from grading_app.reports.frames import Frames
 from grading_app.reports.leaderboard import BoardQuery, Leaderboard, get_leaderboard
 from grading_app.reports.result_table import ResultTable
+from grading_app.reports.scope import Scope, ScopeForm
 from grading_app.reports.score_matrix import Measure, list_measures
 from grading_app.reports.stored_scores import get_item_scores
 from grading_app.statistics.item_scores import ItemScores

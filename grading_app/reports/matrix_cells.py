@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from evalsite.lib.sql import fetch_rows
-from grading_app.analysis.scope import MISSING_WRONG, Scope
 from grading_app.reports.frames import BY_PEOPLE, BY_RULES, IN_SCOPE
+from grading_app.reports.scope import MISSING_WRONG, Scope
 from grading_app.reports.score_matrix import EXCLUSIONS
 from runs_app.models import Run
 

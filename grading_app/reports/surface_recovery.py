@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from datasets_app.models import Dataset
+from evalsite.lib.key_ranges import bare_cursor
 from evalsite.lib.stats.wilson import Interval
-from grading_app.export.key_ranges import bare_cursor
 from grading_app.models import GradeCondition
 from grading_app.reports.result_table import ResultColumn, ResultTable
 from runs_app.models import Experiment

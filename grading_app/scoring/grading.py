@@ -20,8 +20,8 @@ from typing import Any
 from django.db.models import Count, Sum
 
 from datasets_app.models.history import Actor, record_changes
+from evalsite.lib.key_ranges import PAGE_ROWS, bare_cursor, key_ranges
 from evalsite.lib.text.hashing import condition_id, slugify_name
-from grading_app.export.key_ranges import PAGE_ROWS, bare_cursor, key_ranges
 from grading_app.models import GradeCondition, Grading
 from grading_app.scoring.scorers import SCORERS, Answer, Score, ScoredItem, read_scorer, scorer_text
 from grading_app.verdict_history import superseding

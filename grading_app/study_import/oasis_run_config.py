@@ -12,8 +12,8 @@ from typing import Any
 from evalsite.lib.text.hashing import canonical_json, slugify_name
 from evalsite.lib.text.strict_yaml import MOST_CHARS, FileError, parse_yaml
 from grading_app.study_import.study import StudyError
-from runs_app.planning.spec_reader import read_spec
-from runs_app.planning.specs import ExperimentSpec
+from runs_app.experiment_files.spec_reader import read_spec
+from runs_app.experiment_files.specs import ExperimentSpec
 
 SUFFIXES = (".yaml", ".yml")
 RUN, EXPERIMENT = {"name", "provider", "model"}, {"name", "dataset", "configs"}

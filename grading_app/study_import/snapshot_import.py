@@ -28,16 +28,15 @@ from django.utils import timezone
 from PIL import Image
 
 from datasets_app.curation import hash_stored_items
-from datasets_app.image_storage import store_images
+from datasets_app.importing.image_storage import store_images
 from datasets_app.importing.records import StashedImage
 from datasets_app.models import Asset, Dataset, ParametricSpace
 from datasets_app.models.datasets import slug_validator
 from datasets_app.models.history import record_changes
+from evalsite.lib.key_ranges import bare_cursor
 from evalsite.lib.text.hashing import content_hash
 from grading_app.export.bundle_kinds import DATASET, DESIGN, KINDS
-from grading_app.export.key_ranges import bare_cursor
-from grading_app.export.snapshot_archive import IMAGES, ROWS
-from grading_app.export.snapshot_check import MOST_LINE, STUDY, SnapshotFileError, Verdict, verify
+from grading_app.export.snapshot_check import IMAGES, MOST_LINE, ROWS, STUDY, SnapshotFileError, Verdict, verify
 from grading_app.export.snapshot_check import TABLES as TABLE_PARTS
 from grading_app.export.study_rows import SCHEMA, TABLES, StudyTable, translate
 from grading_app.models import RatedAnswer, RaterAssignment, Rating, RatingQueue

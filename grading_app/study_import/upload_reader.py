@@ -20,7 +20,7 @@ from datasets_app.importing.limited_reader import FileToRead, Watch, run_reader
 from datasets_app.importing.limits import LIMITS, MIB, Limits
 from datasets_app.importing.reader_process import report_progress
 from datasets_app.importing.records import ScratchFolder
-from grading_app.export.snapshot_archive import SUMS
+from evalsite.lib.checksummed_zip import SUMS
 from grading_app.study_import.study import Study, StudyError
 from grading_app.study_import.study_files import load_study_files, write_study_files
 

@@ -27,6 +27,7 @@ from grading_app.study_import.trial_rows import (
     refresh_spending,
     write_batch,
 )
+from runs_app.experiment_files.row_versions import next_version
 from runs_app.models import (
     Condition,
     Dimension,
@@ -39,7 +40,6 @@ from runs_app.models import (
     Wave,
 )
 from runs_app.planning.conditions import Cell, Facet
-from runs_app.planning.row_versions import next_version
 
 BATCH = 2000
 ENDPOINT = "imported"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import re
 
-from grading_app.export.snapshot_archive import ArchiveWriter
+from evalsite.lib.checksummed_zip import ArchiveWriter
 from grading_app.reports.plot_style import apply_theme
 from grading_app.study_report.document import Document, FigureBlock, TableBlock
 from grading_app.study_report.html import render_html

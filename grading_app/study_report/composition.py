@@ -7,7 +7,7 @@ import zipfile
 from dataclasses import replace
 from typing import Any
 
-from grading_app.export.snapshot_archive import SUMS
+from evalsite.lib.checksummed_zip import SUMS
 from grading_app.models import ReportChoices, Snapshot
 from grading_app.study_report.build import build_document
 from grading_app.study_report.document import Document, Section
@@ -41,10 +41,8 @@ def freeze_report(experiment: Experiment) -> dict[str, Any]:
 
 def read_frozen(snapshot: Snapshot) -> Document | None:
     """Return the report that a snapshot froze; None for a snapshot without one, or whose file is gone."""
-    from grading_app.export.snapshots import path_of
-
     try:
-        with zipfile.ZipFile(path_of(snapshot)) as archive:
+        with zipfile.ZipFile(snapshot.path) as archive:
             if SUMS not in archive.namelist() or PART not in archive.namelist():
                 return None
             return Document.load(json.loads(archive.read(PART)))

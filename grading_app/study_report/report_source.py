@@ -13,11 +13,11 @@ from django.urls import reverse
 from django.utils.http import urlencode
 
 from grading_app.analysis.data import AnalysisData, load_analysis_data
-from grading_app.analysis.scope import Scope
 from grading_app.models import GradeCondition
 from grading_app.paper_figures.figure_source import FigureSource
 from grading_app.reports.frames import Frames, list_graders, load_frames
 from grading_app.reports.leaderboard import BoardQuery, Leaderboard, compute_leaderboard
+from grading_app.reports.scope import Scope
 from grading_app.reports.score_matrix import Measure, list_measures
 from grading_app.study_report.document import Section
 from runs_app.models import Attempt, Condition, Experiment, Run

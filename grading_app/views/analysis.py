@@ -15,12 +15,12 @@ from evalsite.lib.permissions import readers_only
 from evalsite.lib.text.number_format import format_score
 from evalsite.lib.web.model_names import hides_model_names
 from grading_app.analysis.figures import TableFigure, figures_of
-from grading_app.analysis.scope import Scope, ScopeForm
 from grading_app.analysis.sections import SECTIONS
 from grading_app.analysis.stored import get_analysis
 from grading_app.reports.matrix_cells import MatrixCell, load_cells
 from grading_app.reports.plot_style import NARROW, WIDE, render_svg
 from grading_app.reports.result_table import ResultTable
+from grading_app.reports.scope import Scope, ScopeForm
 from grading_app.views.agreement import get_page_state
 from grading_app.views.blind import get_blind_context
 from grading_app.views.result_tables import get_table_context, make_requested_file

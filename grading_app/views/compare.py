@@ -14,7 +14,6 @@ from django.views.decorators.http import require_safe
 
 from evalsite.lib.permissions import readers_only
 from evalsite.lib.web.model_names import hides_model_names
-from grading_app.analysis.scope import MISSING_WRONG
 from grading_app.comparison.compared_answers import load_compared_items
 from grading_app.comparison.comparison_tables import make_comparison_tables
 from grading_app.comparison.condition_scores import PairedScores, get_side_scores, pair_scores
@@ -28,6 +27,7 @@ from grading_app.comparison.condition_sides import (
 from grading_app.comparison.design_differences import compare_designs
 from grading_app.forms.compare import FILTERS, CompareForm
 from grading_app.models import BlindReading
+from grading_app.reports.scope import MISSING_WRONG
 from grading_app.reports.score_matrix import Measure
 from grading_app.views.result_tables import get_table_context, make_requested_file
 from runs_app.models import Experiment

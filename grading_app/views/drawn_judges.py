@@ -16,8 +16,8 @@ from grading_app.judging.judge_plan import judge
 from grading_app.judging.judging_costs import estimate_judging
 from grading_app.models import Grader
 from grading_app.views.grading import describe_reports
-from runs_app.planning.cost_estimate import Estimate
 from runs_app.planning.work import PlanError
+from runs_app.pricing.estimated_costs import Estimate
 from runs_app.views.permissions import editable_experiment
 
 
@@ -36,13 +36,13 @@ def experiment_draw_judges(request: HttpRequest, slug: str) -> HttpResponse:
         return redirect("experiment_grading", slug)
     context = {"experiment": experiment, "form": form, "made": form.lines, "estimate": estimate}
     if estimate is not None:
-        context["needs_confirmation"] = estimate.needs_confirmation(experiment)
-        context["is_over_budget"] = estimate.exceeds_budget(experiment)
+        context["needs_confirmation"] = experiment.needs_confirmation(estimate.ceiling_usd)
+        context["is_over_budget"] = experiment.may_exceed_budget(estimate.ceiling_usd)
     return render(request, "grading_app/draw_judges.html", context)
 
 
 def _ask_judges(request: HttpRequest, form: DrawnJudgesForm, graders: Sequence[Grader], estimate: Estimate) -> bool:
-    if estimate.needs_confirmation(form.experiment) and not form.cleaned_data["confirmed"]:
+    if form.experiment.needs_confirmation(estimate.ceiling_usd) and not form.cleaned_data["confirmed"]:
         form.add_error("confirmed", "Confirm the maximum cost.")
         return False
     made, name = form.made, form.cleaned_data["name"]

@@ -23,7 +23,7 @@ from grading_app.views import results
 from grading_app.views.agreement import get_page_state
 from grading_app.views.svg_figures import svg_policy
 from runs_app.models import Experiment
-from runs_app.views.permissions import visible_experiment
+from runs_app.views.permissions import get_chosen_wave, visible_experiment
 
 FILES = ("svg", "png", "pdf", "csv")
 
@@ -33,7 +33,7 @@ FILES = ("svg", "png", "pdf", "csv")
 def experiment_figures(request: HttpRequest, slug: str) -> HttpResponse:
     """Show every figure in the chosen style, with its files. Every choice is in the address."""
     experiment = visible_experiment(request, slug)
-    source = FigureSource(experiment, request.GET, results.get_chosen_wave(request, experiment))
+    source = FigureSource(experiment, request.GET, get_chosen_wave(request, experiment))
     form = FigureForm(request.GET, source)
     figures = list_figures(source) if form.is_valid() else []
     context = {
@@ -77,7 +77,7 @@ def figure_file(request: HttpRequest, slug: str, name: str, file_format: str) ->
         shown: HttpResponse = results.experiment_figure(request, slug, name)
         return shown
     experiment = visible_experiment(request, slug)
-    source = FigureSource(experiment, request.GET, results.get_chosen_wave(request, experiment))
+    source = FigureSource(experiment, request.GET, get_chosen_wave(request, experiment))
     form = FigureForm(request.GET, source)
     if not form.is_valid():
         return HttpResponseBadRequest(get_first_error(form), content_type="text/plain; charset=utf-8")

@@ -29,8 +29,8 @@ from grading_app.statistics.known_coverage import share_note
 from grading_app.tables.grading import AnswerNames, AnswerScoreTable
 from runs_app.models import Experiment
 from runs_app.monitoring.progress import Totals, find_experiment_state
-from runs_app.planning.cost_estimate import Estimate
 from runs_app.planning.work import PlanError
+from runs_app.pricing.estimated_costs import Estimate
 from runs_app.views.permissions import editable_experiment, may_edit, visible_experiment
 from runs_app.views.run_control import Action, actions_for
 
@@ -133,13 +133,13 @@ def experiment_judge(request: HttpRequest, slug: str) -> HttpResponse:
             experiment=experiment,
             user=request.user,
             initial={**choice.cleaned_data, "grader": choice.cleaned_data["grader"].name},
-            needs_confirmation=estimate.needs_confirmation(experiment),
+            needs_confirmation=experiment.needs_confirmation(estimate.ceiling_usd),
         )
         if sent is not None and form.is_valid() and _ask_judge(request, experiment, form, estimate):
             return redirect("experiment_grading", experiment.slug)
     context = {"experiment": experiment, "choice": choice, "form": form, "estimate": estimate}
     if estimate is not None:
-        context["is_over_budget"] = estimate.exceeds_budget(experiment)
+        context["is_over_budget"] = experiment.may_exceed_budget(estimate.ceiling_usd)
     context["has_graders"] = Grader.objects.usable().exists()
     return render(request, "grading_app/experiment_judge.html", context)
 

@@ -20,10 +20,9 @@ from evalsite.lib.web.form_errors import get_first_error
 from grading_app.forms.item_rubrics import ConfirmForm, CorrectionForm, ReasonForm, WriterForm
 from grading_app.judging.item_rubrics import approve, collect, correct, find_missing, request_rubrics
 from grading_app.tables.item_rubrics import TextSetTable
+from runs_app.experiment_files import row_versions
 from runs_app.models import Run, TextSet
 from runs_app.monitoring.progress import Totals
-from runs_app.planning import row_versions
-from runs_app.planning.cost_estimate import needs_confirmation
 from runs_app.planning.work import PlanError
 from runs_app.views.permissions import editable_experiment
 
@@ -162,7 +161,7 @@ def experiment_write(request: HttpRequest, slug: str) -> HttpResponse:
         writer = form.writer(experiment)
         n, each = writer.to_do, writer.ceiling
         ceiling = None if each is None else n * each
-        asks = needs_confirmation(experiment, ceiling)
+        asks = experiment.needs_confirmation(ceiling)
         confirm = ConfirmForm(request.POST if request.method == "POST" else None) if asks else None
         context |= {"to_do": n, "ceiling": ceiling, "problems": list(writer.problems()), "confirm": confirm}
         if request.method == "POST" and (confirm is None or confirm.is_valid()):

@@ -13,7 +13,6 @@ from django_tables2 import RequestConfig
 
 from evalsite.lib.permissions import readers_only
 from evalsite.lib.web.model_names import hides_model_names
-from grading_app.analysis.scope import MISSING_WRONG
 from grading_app.models import BlindReading
 from grading_app.reports import cost_figure
 from grading_app.reports.cached_aggregates import Cached
@@ -22,12 +21,13 @@ from grading_app.reports.leaderboard import BoardMeasure, BoardQuery, BoardRow, 
 from grading_app.reports.leaderboard_tables import BEST_NOTE, make_baseline_table, make_leaderboard_table
 from grading_app.reports.plot_style import NARROW, WIDE, render_svg
 from grading_app.reports.result_table import ResultTable
+from grading_app.reports.scope import MISSING_WRONG
 from grading_app.tables.leaderboard import LeaderboardTable
 from grading_app.views.compare import get_compare_url
 from grading_app.views.result_tables import get_table_context
 from grading_app.views.svg_figures import make_figure_context, read_theme, read_width, svg_policy
 from runs_app.models import Experiment, Wave
-from runs_app.views.permissions import visible_experiment
+from runs_app.views.permissions import get_chosen_wave, visible_experiment
 
 
 class BoardForm(forms.Form):
@@ -122,8 +122,6 @@ def _make_figure(
 @hides_model_names()
 def cost_figure_view(request: HttpRequest, slug: str) -> HttpResponse:
     """Return the figure of a measure against cost as SVG."""
-    from grading_app.views.results import get_chosen_wave
-
     experiment = visible_experiment(request, slug)
     wave = get_chosen_wave(request, experiment)
     theme, width = read_theme(request), read_width(request)

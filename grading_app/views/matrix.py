@@ -18,7 +18,6 @@ from evalsite.lib.permissions import readers_only
 from evalsite.lib.web.htmx import wants_part
 from evalsite.lib.web.model_names import hides_model_names
 from grading_app.analysis.data import narrow_scores
-from grading_app.analysis.scope import Scope
 from grading_app.forms.matrix import MatrixForm
 from grading_app.models import Grading
 from grading_app.reports.item_matrix import (
@@ -29,6 +28,7 @@ from grading_app.reports.item_matrix import (
     select_items,
 )
 from grading_app.reports.matrix_cells import AMOUNTS, load_cells
+from grading_app.reports.scope import Scope
 from grading_app.reports.stored_scores import get_item_scores
 from grading_app.statistics.item_scores import ItemScores
 from grading_app.tables.matrix import CellStyle

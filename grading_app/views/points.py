@@ -18,16 +18,16 @@ from grading_app.reports.frame_cache import fingerprint_results, get_frames
 from grading_app.reports.frames import Frames
 from grading_app.reports.stored_results import describe_figure
 from grading_app.tables.results import PointTable
-from grading_app.views.results import get_chosen_wave, make_result_figure
+from grading_app.views.results import make_result_figure
+from runs_app.experiment_files.adaptive_spec import AdaptiveSpec
 from runs_app.models import Experiment, Point, Wave
 from runs_app.monitoring.point_status import PointLine, compute_savings, describe_rule
 from runs_app.monitoring.progress import Totals, find_experiment_state
-from runs_app.planning.adaptive_spec import AdaptiveSpec
 from runs_app.planning.points import read_adaptive_spec
 from runs_app.stopping import rating_coverage
 from runs_app.stopping.coverage import Covered, find_nearest_coverage
 from runs_app.stopping.repeated_coverage import RepeatedCoverage, RepeatedDesign, find_coverage
-from runs_app.views.permissions import visible_experiment
+from runs_app.views.permissions import get_chosen_wave, visible_experiment
 
 PER_PAGE = 100
 

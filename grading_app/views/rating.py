@@ -22,7 +22,6 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from datasets_app.image_storage import asset_file
 from evalsite.lib.permissions import is_member, is_reader
 from evalsite.lib.web.long_text import text_file
 from grading_app.forms.rating import AliasForm
@@ -180,7 +179,7 @@ def rating_image(request: HttpRequest, name: str, position: int) -> FileResponse
     if shown is None or shown.item.image is None:
         raise Http404
     try:
-        file = asset_file(shown.item.image).open("rb")
+        file = shown.item.image.file.open("rb")
     except FileNotFoundError:
         raise Http404 from None
     response = FileResponse(file, content_type=shown.item.image.content_type, filename="image")

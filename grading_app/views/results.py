@@ -35,7 +35,7 @@ from grading_app.views.svg_figures import make_figure_context, read_theme, read_
 from runs_app.grading_interface import GRADE
 from runs_app.models import Experiment, Wave
 from runs_app.monitoring.progress import Totals, find_experiment_state
-from runs_app.views.permissions import editable_experiment, may_edit, visible_experiment
+from runs_app.views.permissions import editable_experiment, get_chosen_wave, may_edit, visible_experiment
 
 CONTENT_TYPES = {
     "csv": "text/csv; charset=utf-8",
@@ -175,16 +175,6 @@ def _make_participants_context(experiment: Experiment) -> dict[str, Any]:
             for form, label in formats.items()
         ],
     }
-
-
-def get_chosen_wave(request: HttpRequest, experiment: Experiment) -> Wave | None:
-    number = request.GET.get("wave", "")
-    if not number:
-        return None
-    wave = experiment.waves.filter(number=int(number)).first() if number.isdecimal() and len(number) < 9 else None
-    if wave is None:
-        raise Http404
-    return wave
 
 
 def _make_answer_table(experiment: Experiment, frames: Frames) -> AnswerTable | None:

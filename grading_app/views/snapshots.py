@@ -11,7 +11,7 @@ from django.views.decorators.http import require_POST, require_safe
 from evalsite.lib.permissions import members_only, readers_only
 from evalsite.lib.web.form_errors import get_first_error
 from evalsite.lib.web.model_names import hides_model_names
-from grading_app.export.snapshots import SnapshotError, path_of, refuse_while_live
+from grading_app.export.snapshots import SnapshotError, refuse_while_live
 from grading_app.models import Snapshot
 from runs_app.views.permissions import editable_experiment, visible_experiment
 
@@ -56,7 +56,7 @@ def snapshot_file(request: HttpRequest, slug: str, digest: str) -> FileResponse:
     if snapshot is None:
         raise Http404
     try:
-        file = path_of(snapshot).open("rb")
+        file = snapshot.path.open("rb")
     except FileNotFoundError:
         raise Http404 from None
     name = f"{slug}-{digest[:12]}.zip"

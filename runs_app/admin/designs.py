@@ -22,10 +22,10 @@ from evalsite.lib.bounded_json import BoundedJSONField
 from evalsite.lib.web.admin import history_list
 from evalsite.lib.web.long_text import numbered_file
 from runs_app.admin.forms import MappingsForm, PreviewForm, PromptForm
+from runs_app.experiment_files import row_versions
 from runs_app.llm import prompts
 from runs_app.models import Dimension, Experiment, Prompt, Sampler
 from runs_app.models.designs import Versioned
-from runs_app.planning import row_versions
 from runs_app.prompt_preview import Turns, preview_draft
 
 SAVING = ("show_save", "show_save_and_continue", "show_save_and_add_another")

@@ -14,13 +14,12 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from django.conf import settings
 from django.db import close_old_connections, connection, connections
 
 from evalsite.lib.ops.versions import SchemaMismatch
-from runs_app.batches.batch_worker import BatchWorker
 from runs_app.engine import outcomes, requests
 from runs_app.engine.adaptive_rounds import RoundScheduler
 from runs_app.engine.admission import Claim, WorkerCapacity
@@ -66,15 +65,28 @@ class DrainLimits:
     grace_s: float = 10.0
 
 
+class BackgroundWork(Protocol):
+    """Work beside the calls, until it is cancelled. `recorded` counts the results that it wrote."""
+
+    recorded: int
+
+    async def run(self) -> None: ...
+
+
 @dataclass(slots=True)
 class Drain:
-    """One worker's drain. `call` is the gateway's `call`, or another function that answers requests."""
+    """One worker's drain. `call` is the gateway's `call`, or another function that answers requests.
+
+    `make_batch_worker` gets a function that runs work in the database thread, and the worker's id. Without it, this
+    drain handles no provider batches.
+    """
 
     call: Caller
     registration: WorkerRegistration
     limits: DrainLimits = field(default_factory=DrainLimits)
     recorded: int = 0
     evict: Evictor | None = None
+    make_batch_worker: Callable[[Callable[..., Awaitable[Any]], int], BackgroundWork] | None = None
     _tasks: dict[asyncio.Task[bool], Claim] = field(default_factory=dict)
     _in_flight: Counter[int] = field(default_factory=Counter)  # By endpoint.
     _prefetched: PrefetchQueue = field(default_factory=PrefetchQueue)
@@ -88,10 +100,11 @@ class Drain:
     _thread: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "drain-db"))
     _watchdog: LeaseWatchdog = field(init=False)
     _spool: ResultSpool = field(init=False)
-    _batch_worker: BatchWorker = field(init=False)
+    _batch_worker: BackgroundWork | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
-        self._batch_worker = BatchWorker(self._sql, self.registration.worker_id)
+        if self.make_batch_worker:
+            self._batch_worker = self.make_batch_worker(self._sql, self.registration.worker_id)
         self._watchdog = LeaseWatchdog(self.registration.worker_id, lambda: self._designs.shortest_lease_s)
         self._spool = ResultSpool(settings.JOURNAL_DIR, self.registration.name)
 
@@ -108,7 +121,8 @@ class Drain:
         deadline = time.monotonic() + self.limits.seconds if self.limits.seconds is not None else None
         self._watchdog.start()
         background_tasks = [asyncio.create_task(self._keep_alive())]
-        background_tasks.append(asyncio.create_task(self._batch_worker.run()))
+        if self._batch_worker:
+            background_tasks.append(asyncio.create_task(self._batch_worker.run()))
         try:
             while not self._stop.is_set() and (deadline is None or time.monotonic() < deadline):
                 if not await self._run_cycle():
@@ -130,7 +144,7 @@ class Drain:
     @property
     def total_recorded(self) -> int:
         """Return the number of results written, of calls and of batches."""
-        return self.recorded + self._batch_worker.recorded
+        return self.recorded + (self._batch_worker.recorded if self._batch_worker else 0)
 
     async def _run_cycle(self) -> bool:
         """Write, claim and wait for results. Return False when there is nothing left to do."""

@@ -11,8 +11,8 @@ from pydantic import ValidationError
 from evalsite.lib.text.strict_yaml import FileError, parse_yaml
 from evalsite.lib.web.choice_fields import get_choice_field
 from runs_app.bounds import ADAPTIVE
+from runs_app.experiment_files.adaptive_spec import CATEGORY, POINT, AdaptiveSpec
 from runs_app.forms.fields import bounded_integer, bounded_number, split_names
-from runs_app.planning.adaptive_spec import CATEGORY, POINT, AdaptiveSpec
 
 USUAL = {name: field.default for name, field in AdaptiveSpec.model_fields.items() if not field.is_required()}
 

@@ -10,10 +10,11 @@ from django.core import signing
 from pydantic import ValidationError
 
 from evalsite.lib.web.choice_fields import get_offered_rows
+from runs_app.experiment_files.model_draw import DEFAULT_BANDS, DEFAULT_SEED, MOST, Draw, DrawError, DrawSpec
+from runs_app.experiment_files.row_builder import draw_models
 from runs_app.forms.fields import split_names
 from runs_app.models import LanguageModel
-from runs_app.planning.drawn_models import DrawLines, compare_draw, draw_models
-from runs_app.planning.model_draw import DEFAULT_BANDS, DEFAULT_SEED, MOST, Draw, DrawError, DrawSpec
+from runs_app.planning.drawn_models import DrawLines, compare_draw
 
 SALT = "runs_app.draw"
 FIELDS = {"from": "wanted"}  # Keys of an experiment file whose fields have another name here.

@@ -12,7 +12,6 @@ from datasets_app.models.history import Actor, record_changes
 from runs_app.forms.experiments import ExperimentForm
 from runs_app.forms.fields import PriorityField
 from runs_app.models import Experiment, Run
-from runs_app.models.reservations import find_unbounded_runs_under, update_reservations
 
 NOTED = {
     "max_usd": "budget",
@@ -92,9 +91,16 @@ class LaunchedExperimentForm(forms.ModelForm):  # type: ignore[type-arg]
 
     def clean_max_usd(self) -> Decimal | None:
         budget: Decimal | None = self.cleaned_data["max_usd"]
-        if budget != self.former["max_usd"] and (problems := find_unbounded_runs_under(budget, self.instance)):
+        if budget != self.former["max_usd"] and (problems := self._find_unbounded(budget)):
             raise forms.ValidationError(problems)
         return budget
+
+    def _find_unbounded(self, budget: Decimal | None) -> list[str]:
+        def set_budget(run: Run) -> None:
+            run.experiment.max_usd = budget
+
+        problems: list[str] = self.instance.runs.find_unbounded(set_budget)
+        return problems
 
     def save(self, commit: bool = True) -> Experiment:
         """Save the changed fields, and record their old and new values with the user. Title and description are not
@@ -115,7 +121,7 @@ class LaunchedExperimentForm(forms.ModelForm):  # type: ignore[type-arg]
                 if getattr(experiment, name) != self.former[name]:
                     record_changes([(experiment, before, after)], by=self.user, reason=reason, what=what)
             if experiment.max_usd != self.former["max_usd"]:
-                update_reservations(Run.objects.filter(experiment=experiment))
+                experiment.runs.update_reservations()
         return experiment
 
 

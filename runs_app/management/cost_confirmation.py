@@ -7,7 +7,7 @@ from django.core.management.base import CommandError
 from evalsite.lib.ops.commands import OVER_BUDGET, OutputCommand
 from evalsite.lib.text.number_format import format_count, format_money
 from runs_app.models import Experiment
-from runs_app.planning.cost_estimate import Estimate, Price
+from runs_app.pricing.estimated_costs import Estimate, Price
 
 
 def print_estimate(command: OutputCommand, found: Estimate) -> None:
@@ -56,7 +56,7 @@ def confirm_cost(
                 f"{what.lower()} with --yes and let the budget end it. Nothing was launched",
                 returncode=OVER_BUDGET,
             )
-    if found.needs_confirmation(experiment):
+    if experiment.needs_confirmation(found.ceiling_usd):
         limit = format_money(experiment.confirm_above_usd)
         command.confirm(f"This may cost {format_money(found.ceiling_usd)}, more than {limit}. {what}?", yes)
 

@@ -12,6 +12,8 @@ from datasets_app.models.history import Actor
 from evalsite.lib.ops.commands import VerbCommand, add_reason, resolve_actor, resolve_owner
 from evalsite.lib.text.number_format import format_count, format_money
 from runs_app import run_control
+from runs_app.experiment_files.spec_reader import read_extension_yaml
+from runs_app.experiment_files.specs import ExtensionSpec
 from runs_app.management.cost_confirmation import confirm_cost, print_estimate
 from runs_app.management.experiment_lookup import add_experiment_verb, get_experiment, read_file
 from runs_app.management.progress_bar import wait_for
@@ -25,8 +27,6 @@ from runs_app.planning.extension import (
     read_extension,
 )
 from runs_app.planning.plan import PlanReport
-from runs_app.planning.spec_reader import read_extension_yaml
-from runs_app.planning.specs import ExtensionSpec
 from runs_app.planning.work import PlanError
 
 EXTENDED = ("models", "prompts", "samplers", "dimensions")

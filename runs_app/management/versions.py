@@ -15,13 +15,13 @@ from evalsite.lib.ops.commands import (
     resolve_actor,
     resolve_owner,
 )
+from runs_app.experiment_files import row_versions
+from runs_app.experiment_files.row_builder import RowBuilder
+from runs_app.experiment_files.spec_errors import SpecError
+from runs_app.experiment_files.spec_reader import read_section
+from runs_app.experiment_files.spec_types import Strict
 from runs_app.models.designs import Versioned
-from runs_app.planning import row_versions
-from runs_app.planning.row_builder import RowBuilder
-from runs_app.planning.spec_errors import SpecError
 from runs_app.planning.spec_io import dump_yaml
-from runs_app.planning.spec_reader import read_section
-from runs_app.planning.spec_types import Strict
 
 REFERENCE = "NAME for its newest version, or NAME@VERSION"
 

@@ -3,10 +3,11 @@
 from runs_app.models.annotations import Annotation
 from runs_app.models.batches import ProviderBatch
 from runs_app.models.cache import CachedAnswer
+from runs_app.models.conditions import Condition, Manifest, Wave
 from runs_app.models.deleted_runs import DeletedRun
 from runs_app.models.designs import Dimension, Prompt, Sampler
 from runs_app.models.endpoints import Endpoint, EndpointTick, LanguageModel
-from runs_app.models.experiments import Condition, Experiment, Manifest, Wave
+from runs_app.models.experiments import Experiment
 from runs_app.models.ledger import LedgerEntry
 from runs_app.models.points import Point
 from runs_app.models.preflights import Preflight

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 from zoneinfo import available_timezones
 
 from django.conf import settings
@@ -21,9 +21,6 @@ from runs_app.llm.url_allowlist import find_url_problem
 from runs_app.models.bounded import InRange, RangeConstraint, range_constraints
 from runs_app.models.priced_resource import PricedResource
 from runs_app.pricing.costs import Prices
-
-if TYPE_CHECKING:
-    from runs_app.models.experiments import Condition
 
 
 def key_name_validator(name: str) -> None:
@@ -164,9 +161,6 @@ class Endpoint(PricedResource):
 
     def __str__(self) -> str:
         return self.name
-
-    def serve(self, condition: Condition) -> None:
-        condition.model.endpoint = self
 
     @property
     def is_paused(self) -> bool:
@@ -311,9 +305,6 @@ class LanguageModel(PricedResource):
 
     def __str__(self) -> str:
         return self.name
-
-    def serve(self, condition: Condition) -> None:
-        condition.model = self
 
     @property
     def is_in_use(self) -> bool:

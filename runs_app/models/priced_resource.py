@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
+from django.apps import apps
 from django.core.exceptions import ValidationError
 from django.db import models, transaction
 
 from datasets_app.models.history import StatusChange
 from runs_app.models.engine_owned_columns import EngineOwnedColumns
-
-if TYPE_CHECKING:
-    from runs_app.models.experiments import Condition
 
 
 class PricedResource(EngineOwnedColumns):
@@ -24,9 +22,7 @@ class PricedResource(EngineOwnedColumns):
         abstract = True
 
     def clean(self) -> None:
-        from runs_app.models.reservations import find_unbounded_runs_after  # Avoids an import cycle.
-
-        if not self._state.adding and (problems := find_unbounded_runs_after(self)):
+        if not self._state.adding and (problems := self.priced_runs.find_unbounded(self._use_for)):
             raise ValidationError({self.PRICED_BY: problems})
 
     def save(self, **how: Any) -> None:
@@ -34,17 +30,24 @@ class PricedResource(EngineOwnedColumns):
 
         Raise Unbounded if a budgeted experiment would lose its cost ceiling. `clean()` reports this earlier.
         """
-        from runs_app.models.reservations import select_affected_runs, update_reservations
-
         is_new = self._state.adding
         with transaction.atomic():
             super().save(**how)
             if not is_new:
-                update_reservations(select_affected_runs(self))
+                self.priced_runs.update_reservations()
 
-    def serve(self, condition: Condition) -> None:
-        """Make the condition use this row as it is in memory, saved or not."""
-        raise NotImplementedError
+    @property
+    def priced_runs(self) -> Any:
+        """The runs whose calls use this row, as a RunQuerySet."""
+        return apps.get_model("runs_app", "Run").objects.filter(**{f"condition__{self.CONDITION_LOOKUP}": self.pk})
+
+    def _use_for(self, run: Any) -> None:
+        """Make the run's condition use this row as it is in memory, saved or not."""
+        *path, last = self.CONDITION_LOOKUP.split("__")
+        owner = run.condition
+        for name in path:
+            owner = getattr(owner, name)
+        setattr(owner, last, self)
 
     @property
     def history(self) -> models.QuerySet[StatusChange]:

@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from decimal import Decimal
 from typing import Any, Self
 
-from django.db import models
+from django.db import models, transaction
 from django.db.models.functions import Coalesce
 from django.urls import reverse
 
 from datasets_app.models import StatusChange, TransitionQuerySet
 from evalsite.lib.choice_constraints import constrain_choices
 from runs_app.models.bounded import InRange, range_constraints
+from runs_app.models.conditions import Condition, Wave
 from runs_app.models.engine_owned_columns import EngineOwnedColumns
-from runs_app.models.experiments import Condition, Experiment, Wave
+from runs_app.models.experiments import Experiment
+from runs_app.pricing import costs
+
+
+class Unbounded(ValueError):
+    """Calls under a budget without a cost ceiling. Each of `problems` is a sentence that names the missing value."""
+
+    def __init__(self, problems: list[str]) -> None:
+        self.problems = problems
+        super().__init__("; ".join(problems))
 
 
 class RunQuerySet(TransitionQuerySet):
@@ -31,6 +43,40 @@ class RunQuerySet(TransitionQuerySet):
         return self.select_related(
             "experiment", "wave", "condition__model__endpoint", "condition__prompt", "condition__sampler"
         )
+
+    def unfinished(self) -> Self:
+        """Return the runs that may still make calls as planned. A done run is planned again before it gets trials."""
+        ended = models.Q(status=Run.Status.CANCELLED) | models.Q(status=Run.Status.DONE, n_failed=0)
+        return self.exclude(ended)
+
+    def find_unbounded(self, change: Callable[[Run], object] = lambda run: None) -> list[str]:
+        """Return why future calls under a budget would have no ceiling, if `change` was made to each run."""
+        runs = list(self.unfinished().with_design().order_by("pk"))
+        for run in runs:
+            change(run)
+        return _find_ceiling_problems(runs)
+
+    def update_reservations(self) -> None:
+        """Set the reservations of future calls to their current ceilings. Calls in flight keep theirs.
+
+        Prices and limits may change while runs are active. With outdated reservations, calls could exceed the budget.
+        Raise Unbounded, and change nothing, if a call under a budget would have no ceiling. Locks the experiments, then
+        the runs. Workers use the new values from their next claim on.
+        """
+        with transaction.atomic():
+            keys = self.order_by().values("experiment")
+            list(Experiment.objects.filter(pk__in=keys).order_by("pk").select_for_update(no_key=True).values_list("pk"))
+            runs = self.unfinished().with_design().order_by("pk")
+            rows = list(runs.select_for_update(of=("self",), no_key=True))
+            if problems := _find_ceiling_problems(rows):
+                raise Unbounded(problems)
+            for run in rows:
+                run.reserve_usd = costs.round_reservation(run.ceiling_usd)
+            Run.objects.bulk_update(rows, ["reserve_usd"])
+
+
+def _find_ceiling_problems(runs: list[Run]) -> list[str]:
+    return list(dict.fromkeys(problem for run in runs if (problem := run.ceiling_problem)))
 
 
 @constrain_choices
@@ -126,6 +172,27 @@ class Run(EngineOwnedColumns):
         if experiment.max_usd is None:
             return True
         return self.reserve_usd <= experiment.max_usd - experiment.spent_usd - experiment.reserved_usd
+
+    @property
+    def ceiling_usd(self) -> Decimal | None:
+        """Return the largest cost of one call at current prices and limits; None if unknown."""
+        model = self.condition.model
+        prices = model.prices.in_batch(model.batch_discount if self.is_batched else Decimal(0))
+        limit = self.condition.sampler.output_ceiling(model.max_output_tokens)
+        return costs.ceiling_per_call(prices, self.request_tokens, limit)
+
+    @property
+    def ceiling_problem(self) -> str:
+        """Return why its calls have no ceiling although the experiment has a budget; empty if there is no problem."""
+        model, sampler, experiment = self.condition.model, self.condition.sampler, self.experiment
+        if experiment.max_usd is None or self.ceiling_usd is not None:
+            return ""
+        if not model.prices.known:
+            return f"unknown price: model {model} has no price, and experiment {experiment} has a budget"
+        return (
+            f"no ceiling: sampler {sampler} sets no max_tokens, model {model} has no max_output_tokens, "
+            f"and experiment {experiment} has a budget"
+        )
 
     @property
     def current_stop_reason(self) -> str:

@@ -11,8 +11,9 @@ from django.urls import reverse
 from datasets_app.models import Item
 from evalsite.lib.choice_constraints import constrain_choices
 from runs_app.models.call_record import CallRecord
+from runs_app.models.conditions import Condition
 from runs_app.models.designs import Dimension
-from runs_app.models.experiments import Condition, Experiment
+from runs_app.models.experiments import Experiment
 from runs_app.models.runs import Run
 
 # Answers without text or with incomplete text. They are results, not errors, and are counted separately. An answer may

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
+from runs_app.experiment_files.adaptive_spec import AdaptiveSpec
 from runs_app.models import Experiment, Point, Wave
-from runs_app.planning.adaptive_spec import AdaptiveSpec
 from runs_app.planning.points import read_adaptive_spec
 from runs_app.stopping.rules import Scale
 

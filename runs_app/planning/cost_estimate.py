@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date
 from decimal import Decimal
 
 from django.db.models import Count
@@ -20,75 +19,7 @@ from runs_app.planning.drift import find_drift_warnings
 from runs_app.planning.judge_estimate import add_judge_costs
 from runs_app.pricing import costs
 from runs_app.pricing.costs import Basis, Expectation, ObservedTokens
-
-
-@dataclass(frozen=True, slots=True)
-class Price:
-    """The US dollars per million tokens of one model, and their source. None is unknown.
-
-    `counted` names the rules by which the ceiling counts the model's tokens.
-    """
-
-    model: str
-    input: Decimal | None
-    output: Decimal | None
-    source: str
-    as_of: date | None
-    free: bool
-    counted: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Estimate:
-    """Costs in US dollars of the trials still to do in one wave. None if any part is unknown.
-
-    The ceiling assumes the largest request and the longest answer for every call, and one call per trial. `basis`
-    counts the trials whose expected cost rests on each kind of observation. `coverage` is the share that rests on any.
-    If points stop early, `to_do` is the most trials and `likely` the expected number. `foreseen` trials will be
-    answered by the response cache at no cost. `full_usd` is the expected cost of the whole design from scratch.
-    `batched` trials go out in batches and are priced at the batch price. `batches_save_usd` is the expected saving.
-    `verdicts` is the number of verdicts of the design's judges; the costs include them. `policy_text` describes the
-    part of the design that the budget policy `dev` asks.
-    """
-
-    trials: int
-    to_do: int
-    spent_usd: Decimal
-    ceiling_usd: Decimal | None
-    expected_usd: Decimal | None
-    basis: dict[Basis, int]
-    coverage: float
-    prices: list[Price]
-    unknown_prices: list[str]
-    problems: list[str]
-    warnings: list[str]
-    likely: int | None = None
-    verdicts: int = 0
-    foreseen: int = 0
-    full_usd: Decimal | None = None
-    batched: int = 0
-    batches_save_usd: Decimal | None = None
-    policy_text: str = ""
-
-    def exceeds_budget(self, experiment: Experiment) -> bool:
-        """Return whether the ceiling exceeds the remaining budget.
-
-        Runs may then stop early, but never exceed the budget.
-        """
-        if experiment.max_usd is None or self.ceiling_usd is None:
-            return False
-        return experiment.spent_usd + self.ceiling_usd > experiment.max_usd
-
-    def needs_confirmation(self, experiment: Experiment) -> bool:
-        """Return whether the ceiling needs a confirmation. An unknown ceiling does."""
-        return needs_confirmation(experiment, self.ceiling_usd)
-
-
-def needs_confirmation(experiment: Experiment, ceiling_usd: Decimal | None) -> bool:
-    """Return whether this ceiling is above the amount that the design asks to confirm. An unknown ceiling is."""
-    if experiment.confirm_above_usd is None:
-        return False
-    return ceiling_usd is None or ceiling_usd > experiment.confirm_above_usd
+from runs_app.pricing.estimated_costs import Estimate, Price
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,10 +12,10 @@ from typing import Any
 from django.db.models import QuerySet
 
 from datasets_app.models import Dataset, Item
+from runs_app.experiment_files.adaptive_spec import AdaptiveSpec
 from runs_app.llm import parameters, prompts
 from runs_app.models import Dimension, Experiment, LanguageModel, Prompt, Sampler
 from runs_app.planning import points, token_bounds
-from runs_app.planning.adaptive_spec import AdaptiveSpec
 from runs_app.planning.conditions import Cell, Facet, condition_identity, cross_facets
 from runs_app.planning.points import PointSize
 from runs_app.pricing import costs

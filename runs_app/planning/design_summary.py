@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 from runs_app.models import Experiment
 from runs_app.planning.conditions import Facet, condition_identity
-from runs_app.planning.cost_estimate import Estimate, estimate_design
+from runs_app.planning.cost_estimate import estimate_design
 from runs_app.planning.design import Design
 from runs_app.planning.power import Detectable, find_detectable
+from runs_app.pricing.estimated_costs import Estimate
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +70,8 @@ def summarise_design(design: Design, *, wave_label: str = "", pilot: int | None 
         samples=design.samples,
         policy_text=design.policy_text,
         estimate=estimate,
-        is_over_budget=estimate.exceeds_budget(design.experiment),
-        needs_confirmation=estimate.needs_confirmation(design.experiment),
+        is_over_budget=design.experiment.may_exceed_budget(estimate.ceiling_usd),
+        needs_confirmation=design.experiment.needs_confirmation(estimate.ceiling_usd),
     )
 
 

@@ -4,38 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from decimal import Decimal
-from typing import Any
+from datetime import datetime
 
+from runs_app.experiment_files.model_draw import Candidate, Draw
 from runs_app.grading_interface import grading
-from runs_app.models import Experiment, LanguageModel
-from runs_app.planning.model_draw import Candidate, Draw, DrawSpec, draw
-
-
-def draw_models(spec: DrawSpec, visible: Any) -> Draw:
-    """Draw from the active models of the QuerySet `visible`, at current prices. Raise DrawError if it is impossible."""
-    rows = visible.filter(is_active=True, endpoint__is_active=True).select_related("endpoint")
-    return draw(spec, map(build_candidate, rows), at=datetime.now(UTC).isoformat(timespec="seconds"))
-
-
-def build_candidate(model: LanguageModel) -> Candidate:
-    prices = model.prices
-    return Candidate(
-        name=model.name,
-        endpoint=model.endpoint.name,
-        provider=model.endpoint.provider,
-        model=model.model,
-        input_price=_text(prices.input),
-        output_price=_text(prices.output),
-        price_source=prices.source,
-        price_date=prices.as_of.isoformat() if prices.as_of else "",
-        sees_images=model.sees_images,
-    )
-
-
-def _text(price: Decimal | None) -> str | None:
-    return None if price is None else f"{price.normalize():f}"
+from runs_app.models import Experiment
 
 
 @dataclass(frozen=True)

@@ -11,12 +11,13 @@ from typing import Any
 from django.contrib.auth.models import User
 
 from datasets_app.models.history import Actor, record_changes
+from runs_app.experiment_files.spec_errors import SpecError
+from runs_app.experiment_files.specs import ExperimentSpec, ExtensionSpec
 from runs_app.models import Dimension, Experiment, LanguageModel, Prompt, Run, Sampler
-from runs_app.planning.cost_estimate import Estimate, estimate_design, needs_confirmation
+from runs_app.planning.cost_estimate import estimate_design
 from runs_app.planning.design import Design
-from runs_app.planning.spec_errors import SpecError
 from runs_app.planning.spec_io import SETTINGS, ExperimentBuilder
-from runs_app.planning.specs import ExperimentSpec, ExtensionSpec
+from runs_app.pricing.estimated_costs import Estimate
 
 VERSIONED_AXES = ("prompts", "samplers", "dimensions")
 DEFAULT_REASON = "The design was extended"
@@ -86,11 +87,11 @@ class ExtensionPreview:
 
     @property
     def is_over_budget(self) -> bool:
-        return self.after.exceeds_budget(self.experiment)
+        return self.experiment.may_exceed_budget(self.after.ceiling_usd)
 
     @property
     def needs_confirmation(self) -> bool:
-        return needs_confirmation(self.experiment, self.after.ceiling_usd)
+        return self.experiment.needs_confirmation(self.after.ceiling_usd)
 
     @property
     def digest(self) -> str:

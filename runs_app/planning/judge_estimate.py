@@ -10,7 +10,7 @@ from runs_app.grading_interface import grading
 from runs_app.planning.design import Design
 
 if TYPE_CHECKING:
-    from runs_app.planning.cost_estimate import Estimate
+    from runs_app.pricing.estimated_costs import Estimate
 
 
 def add_judge_costs(found: Estimate, design: Design, wave_label: str, pilot: int | None) -> Estimate:

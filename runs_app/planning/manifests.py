@@ -16,9 +16,9 @@ from datasets_app.models.history import Actor
 from evalsite.lib.ops.versions import get_commit, get_version
 from runs_app.grading_interface import grading
 from runs_app.models import Condition, Experiment, LanguageModel, Manifest
-from runs_app.planning.cost_estimate import Estimate
 from runs_app.planning.drift import find_drift_warnings
 from runs_app.planning.spec_io import SETTINGS, build_spec
+from runs_app.pricing.estimated_costs import Estimate
 
 PACKAGES = ("django", "litellm", "psycopg", "numpy", "scipy", "pillow", "pydantic")
 # Fields of an estimate.

@@ -11,9 +11,9 @@ from typing import Any
 from django.db import connection
 
 from runs_app.engine.adaptive_rounds import add_cases
+from runs_app.experiment_files.adaptive_spec import CATEGORY, POINT, RATING, AdaptiveSpec, task_of
 from runs_app.models import Dimension, Experiment, Run
 from runs_app.models.points import format_point_label
-from runs_app.planning.adaptive_spec import CATEGORY, POINT, RATING, AdaptiveSpec, task_of
 from runs_app.stopping.rules import WIDTHS, expect_cases, expect_ratings
 
 SEED = 42  # For the order of a point's items. Every condition uses the same order, so that they are comparable.

@@ -9,10 +9,10 @@ from typing import Any
 
 from django.db import transaction
 
+from runs_app.experiment_files.row_versions import approve
 from runs_app.llm.prompts import Turn
 from runs_app.models import Prompt, Sampler
 from runs_app.models.designs import Versioned
-from runs_app.planning.row_versions import approve
 
 EXAMPLES = (1, 2, 3)
 ACTOR = "shipped with the site"

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from datasets_app.models import Dataset, ParametricSpace
 from runs_app.bounds import ADAPTIVE
-from runs_app.planning.adaptive_spec import POINT, AdaptiveSpec
+from runs_app.experiment_files.adaptive_spec import POINT, AdaptiveSpec
 
 SCORER = "final_answer"
 STOPS = ("targetci", "abortht")  # A task with one of these has a stopping rule.

@@ -11,13 +11,13 @@ from django.core.exceptions import ValidationError
 from django.db import models, transaction
 
 from datasets_app.models import Dataset
+from runs_app.experiment_files.model_draw import DrawSpec
+from runs_app.experiment_files.row_builder import RowBuilder
+from runs_app.experiment_files.spec_errors import SpecError
+from runs_app.experiment_files.specs import PROVIDER_DEFAULT, BudgetSpec, ExperimentSpec, PromptSpec
 from runs_app.grading_interface import grading, scorer_name
 from runs_app.models import Dimension, Experiment, LanguageModel, Prompt, Sampler
-from runs_app.planning.model_draw import DrawSpec
-from runs_app.planning.row_builder import RowBuilder
 from runs_app.planning.space_rules import NoSpaceRules, read_space_rules
-from runs_app.planning.spec_errors import SpecError
-from runs_app.planning.specs import PROVIDER_DEFAULT, BudgetSpec, ExperimentSpec, PromptSpec
 
 SETTINGS = (
     "samples",

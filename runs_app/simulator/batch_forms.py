@@ -5,16 +5,40 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from runs_app.simulator.request_parser import ChatRequest
 from runs_app.simulator.responses import Reply, completion_body, count_usage
 
-if TYPE_CHECKING:
-    from runs_app.simulator.batches import Batch
-
 DAY_S = 86_400
+
+
+@dataclass(slots=True)
+class Batch:
+    """A submitted batch: its calls, and their results after it has ended."""
+
+    id: str
+    form: str  # openai or anthropic
+    calls: list[tuple[str, bytes]]  # custom id, body in OpenAI's form
+    created: float
+    fault: str | None
+    metadata: dict[str, str] = field(default_factory=dict)
+    input_file: str = ""
+    cancelled_at: float | None = None
+    made: int | None = None  # Calls made before a cancellation
+    lines: list[bytes] | None = None
+    counts: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def share_done(self) -> int:
+        """Return how many of its calls are made by now, or by its end."""
+        if self.made is not None:
+            return self.made
+        if self.fault in ("invalid", "full"):
+            return 0
+        return len(self.calls) // 2 if self.fault == "expired" else len(self.calls)
 
 
 def parse_calls(form: str, asked: Mapping[str, Any], files: Mapping[str, tuple[str, bytes]]) -> list[tuple[str, bytes]]:

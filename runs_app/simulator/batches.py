@@ -7,52 +7,38 @@ import json
 import time
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from aiohttp import web
 
 from runs_app.simulator import batch_forms as forms
+from runs_app.simulator.batch_forms import Batch
+from runs_app.simulator.config import SimulatorConfig
 from runs_app.simulator.faults import error_object
+from runs_app.simulator.request_counters import Counters
+from runs_app.simulator.request_parser import ChatRequest
+from runs_app.simulator.responses import Reply
 from runs_app.simulator.seeded_random import draw_uniforms
-
-if TYPE_CHECKING:
-    from runs_app.simulator.server import Simulator
 
 PAGE = 100
 CANCEL_S = 0.2  # Seconds between a cancellation and its end.
 
 
-@dataclass(slots=True)
-class Batch:
-    """A submitted batch: its calls, and their results after it has ended."""
+class ChatServer(Protocol):
+    """The parts of the simulator that batches use."""
 
-    id: str
-    form: str  # openai or anthropic
-    calls: list[tuple[str, bytes]]  # custom id, body in OpenAI's form
-    created: float
-    fault: str | None
-    metadata: dict[str, str] = field(default_factory=dict)
-    input_file: str = ""
-    cancelled_at: float | None = None
-    made: int | None = None  # Calls made before a cancellation
-    lines: list[bytes] | None = None
-    counts: dict[str, int] = field(default_factory=dict)
+    config: SimulatorConfig
+    counters: Counters
 
-    @property
-    def share_done(self) -> int:
-        """Return how many of its calls are made by now, or by its end."""
-        if self.made is not None:
-            return self.made
-        if self.fault in ("invalid", "full"):
-            return 0
-        return len(self.calls) // 2 if self.fault == "expired" else len(self.calls)
+    def find_refusal(self, request: web.Request) -> web.Response | None: ...
+
+    async def answer_one(self, body: bytes) -> tuple[int, ChatRequest | None, Reply | dict[str, object]]: ...
 
 
 class BatchDesk:
     """Files and batches of one simulator, in memory."""
 
-    def __init__(self, simulator: Simulator) -> None:
+    def __init__(self, simulator: ChatServer) -> None:
         self._simulator = simulator
         self._files: dict[str, tuple[str, bytes]] = {}
         self._batches: dict[str, Batch] = {}

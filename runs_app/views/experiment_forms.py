@@ -14,11 +14,12 @@ from django.views.decorators.http import require_http_methods, require_POST
 from evalsite.lib.permissions import members_only
 from evalsite.lib.web.choice_fields import fetch_choices
 from evalsite.lib.web.model_names import hides_model_names
+from runs_app.experiment_files import spec_errors, spec_reader
 from runs_app.forms.draws import draw_again
 from runs_app.forms.experiments import ExperimentFileForm, ExperimentForm
 from runs_app.forms.launched_experiment import LaunchedExperimentForm
 from runs_app.models import Experiment
-from runs_app.planning import spec_errors, spec_io, spec_reader
+from runs_app.planning import spec_io
 from runs_app.planning.design import Design
 from runs_app.planning.design_summary import DesignSummary, summarise_design
 from runs_app.views.permissions import editable_experiment, get_posted_data

@@ -17,11 +17,12 @@ from evalsite.lib.web.choice_fields import fetch_choices
 from evalsite.lib.web.form_errors import get_first_error
 from evalsite.lib.web.model_names import hides_model_names
 from runs_app import deletion
+from runs_app.experiment_files import spec_errors
 from runs_app.forms.audience import ShareForm
 from runs_app.forms.experiments import DuplicateForm
 from runs_app.forms.run_control import SteeringForm
 from runs_app.models import Experiment
-from runs_app.planning import spec_errors, spec_io
+from runs_app.planning import spec_io
 from runs_app.views.permissions import editable_experiment, get_posted_data, visible_experiment
 
 

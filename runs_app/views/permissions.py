@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.http import HttpRequest
+from django.http import Http404, HttpRequest
 from django.shortcuts import get_object_or_404
 
-from runs_app.models import Experiment, ProviderBatch, Run
+from runs_app.models import Experiment, ProviderBatch, Run, Wave
 
 
 def visible_experiment(request: HttpRequest, slug: str) -> Experiment:
@@ -26,6 +26,17 @@ def editable_experiment(request: HttpRequest, slug: str) -> Experiment:
 
 def may_edit(request: HttpRequest, experiment: Experiment) -> bool:
     return Experiment.objects.editable_by(request.user).filter(pk=experiment.pk).exists()
+
+
+def get_chosen_wave(request: HttpRequest, experiment: Experiment) -> Wave | None:
+    """Return the wave of the parameter `wave`; None without it. An unknown wave is 404."""
+    number = request.GET.get("wave", "")
+    if not number:
+        return None
+    wave = experiment.waves.filter(number=int(number)).first() if number.isdecimal() and len(number) < 9 else None
+    if wave is None:
+        raise Http404
+    return wave
 
 
 def visible_run(request: HttpRequest, pk: int) -> Run:

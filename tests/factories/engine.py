@@ -9,6 +9,7 @@ from decimal import Decimal
 from django.db import connection
 from django.utils import timezone
 
+from runs_app.batches.batch_worker import BatchWorker
 from runs_app.engine import outcomes as outcomes_module
 from runs_app.engine.recorder import Result
 from runs_app.engine.worker import Drain, DrainLimits
@@ -52,7 +53,8 @@ def drain(call, **limits):
 
     async def go():
         try:
-            return await Drain(call, registration, DrainLimits(**{"until_idle": True, **limits})).run()
+            drain_limits = DrainLimits(**{"until_idle": True, **limits})
+            return await Drain(call, registration, drain_limits, make_batch_worker=BatchWorker).run()
         finally:
             await close_session()  # Whatever answers the calls, batches go over HTTP.
 

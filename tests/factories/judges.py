@@ -3,8 +3,8 @@
 import json
 from decimal import Decimal
 
-from grading_app.judging.rubric_checks import STARTERS
 from grading_app.models import Grader, Rubric
+from runs_app.llm.rubric_checks import STARTERS
 from runs_app.models import ItemText, Run, Sampler, TextSet
 from tests import factories
 from tests.factories import make_experiment, make_model, make_runs, make_sampler, plan_trials

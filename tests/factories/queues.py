@@ -7,7 +7,6 @@ from itertools import count
 from django.test import Client
 from PIL import Image
 
-from datasets_app.image_storage import asset_file, thumbnail_file
 from datasets_app.models import Asset
 from evalsite.lib import permissions
 from grading_app.models import RatingQueue, Rubric
@@ -27,7 +26,7 @@ def make_image(number):
         sha256=sha256,
         defaults={"format": "png", "width": 80, "height": 60, "size": 99, "original_name": f"filed-{number}.png"},
     )
-    for path in (asset_file(asset), thumbnail_file(asset)):
+    for path in (asset.file, asset.thumbnail_file):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(buffer.getvalue())
     return asset

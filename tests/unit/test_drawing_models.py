@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from datasets_app.sampling import stratified_shares
-from runs_app.planning.model_draw import Candidate, Draw, DrawError, DrawSpec, draw
+from runs_app.experiment_files.model_draw import Candidate, Draw, DrawError, DrawSpec, draw
 
 NOON = "2026-03-01T12:00:00+00:00"
 PROVIDERS = ("openai", "anthropic", "hosted_vllm")

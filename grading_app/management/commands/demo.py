@@ -31,9 +31,9 @@ from grading_app.demo_data import (
 )
 from runs_app.management.progress_bar import wait_for
 from runs_app.models import Experiment, Run
+from runs_app.processes.site_processes import AddressError, migrate, open_listener, serve
 from runs_app.simulator import SimulatorConfig, SimulatorProcess, simulator_process
 from runs_app.simulator.options import build_arguments
-from runs_app.taskqueue.site_processes import AddressError, migrate, open_listener, serve
 
 SAMPLES = Path("samples")
 IMPORTS = {

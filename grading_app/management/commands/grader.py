@@ -13,12 +13,12 @@ from grading_app.judging.archive_rules import archive_grader
 from grading_app.judging.grader_specs import build_graders, grader_spec
 from grading_app.judging.panel_specs import PanelSpec, build_panel, panel_spec
 from grading_app.models import Grader, Panel
+from runs_app.experiment_files.row_builder import RowBuilder
+from runs_app.experiment_files.spec_errors import SpecError
+from runs_app.experiment_files.spec_reader import read_section
+from runs_app.experiment_files.specs import GraderSpec
 from runs_app.management.versions import add_create, add_list_and_show, print_history, read_text
-from runs_app.planning.row_builder import RowBuilder
-from runs_app.planning.spec_errors import SpecError
 from runs_app.planning.spec_io import dump_yaml
-from runs_app.planning.spec_reader import read_section
-from runs_app.planning.specs import GraderSpec
 
 PARTS = ("language_model__endpoint", "rubric", "sampler", "text_set", "created_by")
 

@@ -17,8 +17,8 @@ from grading_app.study_import.oasis_run_config import is_run_config, read_run_co
 from grading_app.study_import.study import StudyError
 from grading_app.study_import.trial_rows import ImportReport
 from grading_app.study_import.writer import write_study
+from runs_app.experiment_files.spec_errors import SpecError
 from runs_app.models import Experiment
-from runs_app.planning.spec_errors import SpecError
 from runs_app.planning.spec_io import create_experiment
 
 

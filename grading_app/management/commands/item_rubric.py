@@ -13,11 +13,10 @@ from evalsite.lib.text.number_format import format_count, format_money
 from grading_app.judging.default_sampler import default_sampler
 from grading_app.judging.item_rubrics import Writer, approve, collect, correct, find_missing, request_rubrics
 from grading_app.models import Rubric
+from runs_app.experiment_files import row_versions
 from runs_app.management.progress_bar import wait_for
 from runs_app.management.versions import REFERENCE, add_list_and_show, print_history, read_text
 from runs_app.models import Experiment, LanguageModel, Run, Sampler, TextSet
-from runs_app.planning import row_versions
-from runs_app.planning.cost_estimate import needs_confirmation
 from runs_app.planning.work import PlanError
 
 
@@ -69,7 +68,7 @@ class Command(VerbCommand):
         n, each = writer.to_do, writer.ceiling
         ceiling = None if each is None else n * each
         self.say(f"{format_count(n)} rubrics to write; cost: at most {format_money(ceiling)}")
-        if needs_confirmation(found, ceiling):
+        if found.needs_confirmation(ceiling):
             limit = format_money(found.confirm_above_usd)
             self.confirm(f"This may cost {format_money(ceiling)}, more than {limit}. Write?", yes)
         texts = request_rubrics(writer, name=options["name"] or f"{found.slug}-rubrics", by=resolve_owner(user))

@@ -6,8 +6,8 @@ from typing import Any
 
 from grading_app.judging.grader_specs import rubric_row, rubric_spec
 from grading_app.models import Rubric
+from runs_app.experiment_files.specs import WrittenRubricSpec
 from runs_app.management.versions import VersionCommand
-from runs_app.planning.specs import WrittenRubricSpec
 
 
 class Command(VersionCommand):

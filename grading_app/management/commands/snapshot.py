@@ -5,10 +5,10 @@ from __future__ import annotations
 from argparse import ArgumentParser
 from typing import Any
 
+from evalsite.lib.checksummed_zip import read_file
 from evalsite.lib.ops.commands import OutputCommand, refuse_input, resolve_actor
 from grading_app.export.formats import write_export
-from grading_app.export.snapshot_archive import read_file
-from grading_app.export.snapshots import SnapshotError, make_snapshot, path_of
+from grading_app.export.snapshots import SnapshotError, make_snapshot
 from runs_app.models import Experiment
 
 
@@ -32,7 +32,7 @@ class Command(OutputCommand):
                 refuse_input(f"--{name}: at most {most} characters")
         try:
             made = make_snapshot(experiment, by=resolve_actor(options["user"]), **said)
-            write_export(read_file(path_of(made)), options["out"])
+            write_export(read_file(made.path), options["out"])
         except BrokenPipeError:
             raise  # The reader of the standard output has left. manage.py then ends without a message.
         except (SnapshotError, OSError) as error:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from runs_app.experiment_files.row_builder import build_dimension
+from runs_app.experiment_files.specs import DimensionSpec
 from runs_app.management.versions import VersionCommand
 from runs_app.models import Dimension
-from runs_app.planning.row_builder import build_dimension
 from runs_app.planning.spec_io import build_dimension_spec
-from runs_app.planning.specs import DimensionSpec
 
 
 class Command(VersionCommand):

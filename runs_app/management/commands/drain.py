@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import signal
 from argparse import ArgumentParser
-from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 from django.core.management.base import BaseCommand
@@ -32,27 +31,19 @@ class Command(BaseCommand):
         parser.add_argument("--until-idle", action="store_true", help="end when no run has work left")
 
     def handle(self, *args: Any, concurrency: int, grace: float, until_idle: bool, **options: Any) -> None:
-        from runs_app.engine.worker import Drain, DrainLimits
-        from runs_app.engine.worker_registration import WorkerRegistration
-        from runs_app.llm import gateway
-        from runs_app.llm.local_servers import evict
+        from runs_app.engine.worker import DrainLimits
+        from runs_app.processes.worker_process import run_worker
 
-        gateway.warm_up()
-        limits = DrainLimits(concurrency=concurrency, until_idle=until_idle, grace_s=grace)
         try:
-            registration = WorkerRegistration()
-            drain = Drain(gateway.call, registration, limits, evict=evict)
-            recorded = asyncio.run(self._drain(drain, registration.name, gateway.close_session))
+            recorded = run_worker(
+                DrainLimits(concurrency=concurrency, until_idle=until_idle, grace_s=grace), self._watch
+            )
         except SchemaMismatch as mismatch:
             refuse_input(str(mismatch))
         self.stdout.write(f"{recorded} results recorded")
 
-    async def _drain(self, drain: Drain, name: str, close: Callable[[], Awaitable[None]]) -> int:
+    async def _watch(self, drain: Drain) -> None:
         for signal_number in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(signal_number, drain.stop)
-        self.stdout.write(f"draining as {name}")
+        self.stdout.write(f"draining as {drain.registration.name}")
         self.stdout.flush()
-        try:
-            return await drain.run()
-        finally:
-            await close()

@@ -18,6 +18,8 @@ from evalsite.lib.ops.commands import (
 )
 from evalsite.lib.text.number_format import format_count, format_money
 from runs_app import deletion, run_control
+from runs_app.experiment_files.spec_errors import SpecError
+from runs_app.experiment_files.spec_reader import read_yaml
 from runs_app.management.condition_options import add_condition_option
 from runs_app.management.cost_confirmation import confirm_cost, print_estimate
 from runs_app.management.experiment_list import print_experiments
@@ -35,9 +37,7 @@ from runs_app.management.steering_verbs import SteeringVerbs, add_steering_verbs
 from runs_app.models import Experiment, Run
 from runs_app.monitoring.progress import annotate_totals, read_totals
 from runs_app.planning.cost_estimate import estimate
-from runs_app.planning.spec_errors import SpecError
 from runs_app.planning.spec_io import build_spec, create_experiment, duplicate, to_yaml
-from runs_app.planning.spec_reader import read_yaml
 from runs_app.planning.work import PlanError
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from runs_app.experiment_files.row_builder import build_prompt
+from runs_app.experiment_files.specs import PromptSpec
 from runs_app.management.versions import VersionCommand
 from runs_app.models import Prompt
-from runs_app.planning.row_builder import build_prompt
 from runs_app.planning.shipped_designs import create_shipped_designs
 from runs_app.planning.spec_io import build_prompt_spec
-from runs_app.planning.specs import PromptSpec
 
 
 class Command(VersionCommand):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from runs_app.experiment_files.row_builder import build_sampler
+from runs_app.experiment_files.specs import SamplerSpec
 from runs_app.management.versions import VersionCommand
 from runs_app.models import Sampler
-from runs_app.planning.row_builder import build_sampler
 from runs_app.planning.spec_io import build_sampler_spec
-from runs_app.planning.specs import SamplerSpec
 
 
 class Command(VersionCommand):

@@ -10,7 +10,7 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
 from evalsite.lib.ops.supervisor import GivingUp
-from runs_app.taskqueue.site_processes import LOOPBACK, AddressError, migrate, open_listener, serve
+from runs_app.processes.site_processes import LOOPBACK, AddressError, migrate, open_listener, serve
 
 WORK_FAILED, BAD_INPUT = 1, 2
 AS_ROOT = (

@@ -5,8 +5,8 @@ from django.db import IntegrityError, connection, transaction
 from django.utils import timezone
 
 from grading_app.models import Rubric
+from runs_app.experiment_files import row_versions
 from runs_app.models import Dimension, Prompt, Sampler
-from runs_app.planning import row_versions
 from tests import factories
 from tests.factories.judges import make_item_texts, make_starter_rubric
 

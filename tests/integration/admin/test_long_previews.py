@@ -6,8 +6,8 @@ from html import unescape
 import pytest
 from django.urls import reverse
 
-from grading_app.judging.rubric_checks import STARTERS
 from grading_app.judging.rubric_preview import Try, request_tests
+from runs_app.llm.rubric_checks import STARTERS
 from runs_app.models import Prompt, Trial
 from tests import factories
 from tests.factories.judges import make_starter_rubric

@@ -5,8 +5,8 @@ import pytest
 from datasets_app.models import TransitionError
 from grading_app.judging.archive_rules import archive_grader
 from grading_app.models import GradeCondition
+from runs_app.experiment_files import row_versions
 from runs_app.models import Experiment
-from runs_app.planning import row_versions
 from tests import factories
 from tests.factories.judges import make_starter_grader, make_starter_rubric
 from tests.integration.admin.conftest import staff

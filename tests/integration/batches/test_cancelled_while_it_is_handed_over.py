@@ -9,7 +9,7 @@ from runs_app import run_control
 from runs_app.batches.batch_worker import APIS
 from runs_app.models import Endpoint, ProviderBatch, Run
 from runs_app.monitoring.consistency_check import find_differences
-from runs_app.tasks import is_drain_needed
+from runs_app.processes.worker_process import is_drain_needed
 from tests.factories.batches import Killed, drive_batches, kill_at, make_batched_run
 
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -12,7 +12,7 @@ import pytest
 from datasets_app.importing import read_items, read_norms
 from datasets_app.parametric.spaces import resolve
 from datasets_app.parametric.spec import read_space
-from runs_app.planning.spec_reader import read_yaml
+from runs_app.experiment_files.spec_reader import read_yaml
 from runs_app.simulator.skill_profiles import read_profiles
 
 SAMPLES = Path(__file__).resolve().parents[3] / "samples"

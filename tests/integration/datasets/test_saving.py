@@ -5,7 +5,6 @@ from PIL import Image
 
 from datasets_app.curation import hash_stored_items
 from datasets_app.drafts import CurationError
-from datasets_app.image_storage import asset_file, thumbnail_file
 from datasets_app.importing import dataset_hash, read_items, read_norms
 from datasets_app.importing.dataset_writer import create_dataset, save_items, save_norms
 from datasets_app.models import Asset, Dataset, Item, Norm, TransitionError
@@ -56,10 +55,10 @@ def test_images_are_stored_once_under_their_hash_with_a_thumbnail(media):
     for slug in ("first", "second"):
         create_dataset(reading, slug=slug, by="a test")
     asset = Asset.objects.get()
-    assert asset_file(asset).read_bytes() == reading.items[0].image.path.read_bytes()
-    assert asset_file(asset) == media / "assets" / asset.pk[:2] / f"{asset.pk}.jpeg"
-    assert asset.size == asset_file(asset).stat().st_size
-    with Image.open(thumbnail_file(asset)) as small:
+    assert asset.file.read_bytes() == reading.items[0].image.path.read_bytes()
+    assert asset.file == media / "assets" / asset.pk[:2] / f"{asset.pk}.jpeg"
+    assert asset.size == asset.file.stat().st_size
+    with Image.open(asset.thumbnail_file) as small:
         assert small.size == (320, 213)
     assert not list(media.rglob(".*"))
 

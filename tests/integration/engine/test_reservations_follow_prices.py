@@ -14,7 +14,7 @@ from runs_app.forms.endpoints import EndpointForm, LanguageModelForm
 from runs_app.forms.launched_experiment import LaunchedExperimentForm
 from runs_app.llm.parameters import EXTRA_NAMES
 from runs_app.models import Endpoint, Experiment, LanguageModel, Run, Sampler
-from runs_app.models.reservations import Unbounded, update_reservations
+from runs_app.models.runs import Unbounded
 from runs_app.monitoring.consistency_check import find_differences
 from runs_app.price_list import Repricing, apply_repricings
 from tests import factories
@@ -117,7 +117,7 @@ def test_a_model_that_becomes_dearer_is_claimed_at_its_new_price(launched):
 
 def test_an_endpoint_that_is_free_no_more_sets_aside_what_its_models_cost(launched):
     Endpoint.objects.update(is_free=True)
-    update_reservations(Run.objects.all())
+    Run.objects.all().update_reservations()
     assert Run.objects.get().reserve_usd == 0
     endpoint = Endpoint.objects.get()
     endpoint.is_free = False

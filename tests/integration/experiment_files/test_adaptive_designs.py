@@ -6,13 +6,13 @@ import pytest
 from django.urls import reverse
 
 from runs_app import run_control
+from runs_app.experiment_files.adaptive_spec import AdaptiveSpec
+from runs_app.experiment_files.spec_errors import SpecError
+from runs_app.experiment_files.spec_reader import read_spec
 from runs_app.models import Endpoint, Experiment, Point, Run
 from runs_app.planning import spec_io
-from runs_app.planning.adaptive_spec import AdaptiveSpec
 from runs_app.planning.cost_estimate import estimate
 from runs_app.planning.design import Design
-from runs_app.planning.spec_errors import SpecError
-from runs_app.planning.spec_reader import read_spec
 from tests import factories
 
 pytestmark = pytest.mark.django_db

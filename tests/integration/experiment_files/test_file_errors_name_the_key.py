@@ -1,8 +1,8 @@
 import pytest
 
-from runs_app.planning import spec_errors
-from runs_app.planning.spec_errors import SpecError
-from runs_app.planning.spec_reader import read_yaml
+from runs_app.experiment_files import spec_errors
+from runs_app.experiment_files.spec_errors import SpecError
+from runs_app.experiment_files.spec_reader import read_yaml
 
 GOOD = """
 experiment: pilot

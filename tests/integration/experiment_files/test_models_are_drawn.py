@@ -8,10 +8,10 @@ import yaml
 from django.db import IntegrityError, transaction
 
 from runs_app import run_control
+from runs_app.experiment_files.spec_errors import SpecError
+from runs_app.experiment_files.spec_reader import read_spec, read_yaml
 from runs_app.models import Experiment, LanguageModel
-from runs_app.planning.spec_errors import SpecError
 from runs_app.planning.spec_io import build_spec, create_experiment, duplicate, to_yaml
-from runs_app.planning.spec_reader import read_spec, read_yaml
 from tests.factories.drafts import (
     get_or_make_user,
     make_draft_experiment,

@@ -13,7 +13,7 @@ from django.urls import reverse
 from evalsite.lib.ops.versions import get_commit, get_version
 from evalsite.lib.stats.wilson import wilson
 from grading_app.export.formats import TABLES, export_chunks
-from grading_app.export.snapshots import SnapshotError, make_snapshot, path_of
+from grading_app.export.snapshots import SnapshotError, make_snapshot
 from grading_app.models import Grading, Snapshot
 from grading_app.scoring.grading import grade
 from grading_app.tasks import snapshot_experiment
@@ -39,7 +39,7 @@ def experiment():
 
 
 def parts(snapshot):
-    with zipfile.ZipFile(path_of(snapshot)) as archive:
+    with zipfile.ZipFile(snapshot.path) as archive:
         return {name: archive.read(name) for name in archive.namelist()}
 
 
@@ -136,11 +136,11 @@ def test_the_same_rows_give_the_same_tables_to_the_byte(experiment):
 @pytest.mark.slow
 def test_a_whole_one_is_verified_and_its_digest_is_said(experiment):
     made = make_snapshot(experiment, by="test")
-    code, said = verified(path_of(made))
+    code, said = verified(made.path)
     assert code == 0
     assert said.startswith(made.digest)
     with pytest.raises(CommandError) as refused:
-        call_command("verify_snapshot", str(path_of(made)), "--digest", "0" * 64, stdout=io.StringIO())
+        call_command("verify_snapshot", str(made.path), "--digest", "0" * 64, stdout=io.StringIO())
     assert refused.value.returncode == 1
 
 
@@ -199,7 +199,7 @@ def test_the_command_writes_the_file_and_says_its_digest(experiment, tmp_path):
     said = io.StringIO()
     call_command("snapshot", "pilot", "--out", str(tmp_path / "a.zip"), "--label", "one", stderr=said)
     made = Snapshot.objects.get()
-    assert (tmp_path / "a.zip").read_bytes() == path_of(made).read_bytes()
+    assert (tmp_path / "a.zip").read_bytes() == made.path.read_bytes()
     assert made.digest in said.getvalue()
     with pytest.raises(CommandError) as refused:
         call_command("snapshot", "nobody", "--out", "-")
@@ -215,7 +215,7 @@ def test_the_owner_asks_on_the_page_and_those_who_see_the_experiment_get_the_fil
     assert (made.label, made.reason, made.created_by) == ("one", "To read", experiment.owner)
     assert made.digest[:16] in page.content.decode()
     answer = client.get(reverse("snapshot_file", args=["pilot", made.digest]))
-    assert b"".join(answer.streaming_content) == path_of(made).read_bytes()
+    assert b"".join(answer.streaming_content) == made.path.read_bytes()
     client.force_login(factories.make_user("stranger", "Researcher"))
     assert client.get(reverse("snapshot_file", args=["pilot", made.digest])).status_code == 404
 
@@ -231,9 +231,9 @@ def test_a_reason_is_wanted(experiment, client, said):
 @pytest.mark.slow
 def test_a_snapshot_stays_when_more_is_asked(experiment):
     made = make_snapshot(experiment, by="test")
-    before = path_of(made).read_bytes()
+    before = made.path.read_bytes()
     Trial.objects.filter(status="failed").update(status="pending", error_class="", error="")
     later = make_snapshot(experiment, by="test")
-    assert path_of(made).read_bytes() == before
+    assert made.path.read_bytes() == before
     assert "failed" not in later.counts
-    assert verified(path_of(made))[0] == verified(path_of(later))[0] == 0
+    assert verified(made.path)[0] == verified(later.path)[0] == 0

@@ -8,10 +8,10 @@ from evalsite.lib import permissions
 from grading_app.judging import item_rubrics
 from grading_app.judging.item_rubrics import Writer, collect, request_rubrics
 from grading_app.judging.judge_plan import judge
-from grading_app.judging.rubric_checks import STARTERS
 from grading_app.judging.verdict_reader import read_verdicts
 from grading_app.models import Grading, Rubric
 from grading_app.tasks import grade_experiment
+from runs_app.llm.rubric_checks import STARTERS
 from runs_app.models import Attempt, Experiment, Run, TextSet, Trial
 from runs_app.monitoring.consistency_check import find_differences
 from runs_app.planning.plan import PlanError

@@ -9,7 +9,6 @@ from django.db import transaction
 from django.test import override_settings
 from django.utils import timezone
 
-from datasets_app.image_storage import asset_file, thumbnail_file
 from datasets_app.models import Asset
 from evalsite.lib import permissions
 from grading_app.rating import queues, session
@@ -90,7 +89,7 @@ def make_lab(people):
 def _draft(curator):
     """A dataset that may still change, with an image."""
     image = Asset.objects.create(sha256="ab" * 32, format="png", width=1, height=1, size=4)
-    for path in (asset_file(image), thumbnail_file(image)):
+    for path in (image.file, image.thumbnail_file):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(b"\x89PNG")
     items = [{"key": "one", "image": image}, {"key": "two", "input": "Two?"}]

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 import pytest
 from django.urls import URLPattern, URLResolver, get_resolver, reverse
 
-from grading_app.export.snapshots import path_of
 from runs_app.annotations import annotate
 from runs_app.models import TextSet
 from tests.factories.gradings import make_scale_rubric
@@ -255,8 +254,8 @@ def a_pair(lab):
 def a_snapshot(experiment):
     """Its digest; with a file, which says nothing."""
     made = experiment.snapshots.create(digest="ab" * 32, counts={"rows": {"trials": 0, "gradings": 0}}, size=1)
-    path_of(made).parent.mkdir(parents=True, exist_ok=True)
-    path_of(made).write_bytes(b".")
+    made.path.parent.mkdir(parents=True, exist_ok=True)
+    made.path.write_bytes(b".")
     return made.digest
 
 

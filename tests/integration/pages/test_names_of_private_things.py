@@ -9,9 +9,9 @@ from django.urls import reverse
 from datasets_app.models import StatusChange
 from evalsite.lib import permissions
 from grading_app.models import RaterAssignment, RatingQueue
+from runs_app.experiment_files.spec_errors import SpecError
 from runs_app.models import Experiment
 from runs_app.planning.plan import plan
-from runs_app.planning.spec_errors import SpecError
 from runs_app.planning.spec_io import duplicate
 from tests import factories
 

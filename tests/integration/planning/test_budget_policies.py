@@ -5,8 +5,9 @@ from django.urls import reverse
 
 from evalsite.lib import permissions
 from runs_app import run_control
+from runs_app.experiment_files import spec_reader
 from runs_app.models import Experiment, Manifest, Point, Run, Trial
-from runs_app.planning import spec_io, spec_reader
+from runs_app.planning import spec_io
 from runs_app.planning.cost_estimate import estimate
 from runs_app.planning.design import Design
 from runs_app.planning.design_summary import summarise_experiment

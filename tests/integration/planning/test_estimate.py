@@ -102,7 +102,8 @@ def test_an_unknown_price_makes_an_unknown_cost_and_is_named():
     experiment = make_draft_experiment(models=[make_rehearsal_model("a"), make_rehearsal_model("b", output_price=None)])
     found = estimate(experiment)
     assert (found.ceiling_usd, found.expected_usd, found.unknown_prices) == (None, None, ["b"])
-    assert found.needs_confirmation(make_draft_experiment("c", models=[], prompts=[], samplers=[], confirm_above_usd=9))
+    strict = make_draft_experiment("c", models=[], prompts=[], samplers=[], confirm_above_usd=9)
+    assert strict.needs_confirmation(found.ceiling_usd)
 
 
 def test_prices_are_told_with_their_source_and_date():
@@ -146,9 +147,9 @@ def test_a_new_wave_is_to_do_in_full():
 
 def test_the_budget_is_compared_with_what_is_left_of_it():
     experiment = make_draft_experiment(max_usd=1, spent_usd=Decimal("0.99999"))
-    assert estimate(experiment).exceeds_budget(experiment)
+    assert experiment.may_exceed_budget(estimate(experiment).ceiling_usd)
     experiment.spent_usd = Decimal(0)
-    assert not estimate(experiment).exceeds_budget(experiment)
+    assert not experiment.may_exceed_budget(estimate(experiment).ceiling_usd)
 
 
 def test_a_draft_that_cannot_run_is_estimated_all_the_same():

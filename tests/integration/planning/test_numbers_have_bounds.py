@@ -12,10 +12,10 @@ from django.db import DatabaseError, connection, transaction
 from django.db.models import DecimalField
 
 from runs_app.bounds import ADAPTIVE, BOUNDS
+from runs_app.experiment_files.spec_errors import SpecError
+from runs_app.experiment_files.spec_reader import read_yaml
 from runs_app.forms.adaptive import AdaptiveForm
 from runs_app.models import Dimension, Endpoint, Experiment, LanguageModel, Run, Sampler
-from runs_app.planning.spec_errors import SpecError
-from runs_app.planning.spec_reader import read_yaml
 from tests import factories
 
 TABLES = {

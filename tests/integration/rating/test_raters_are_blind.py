@@ -175,9 +175,8 @@ def test_the_image_is_the_one_that_is_rated(study):
 
 
 def make_image_bytes(rating):
-    from datasets_app.image_storage import asset_file
 
-    return asset_file(rating.item.image).read_bytes()
+    return rating.item.image.file.read_bytes()
 
 
 def test_an_image_is_kept_by_no_cache(study):

@@ -7,8 +7,8 @@ from django.core.management import call_command
 from django.http import QueryDict
 
 from grading_app.analysis.data import load_analysis_data
-from grading_app.analysis.scope import ScopeForm
 from grading_app.analysis.sections import SECTIONS, section_tables
+from grading_app.reports.scope import ScopeForm
 from grading_app.scoring.grading import grade
 from tests import factories
 

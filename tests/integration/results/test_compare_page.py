@@ -13,11 +13,11 @@ from django.urls import reverse
 
 from evalsite.lib import permissions
 from grading_app.analysis.data import load_analysis_data
-from grading_app.analysis.scope import ScopeForm
 from grading_app.analysis.sections import section_tables
 from grading_app.models import CachedAggregate
 from grading_app.reports import answer_aggregates
 from grading_app.reports.cached_aggregates import compute_rows
+from grading_app.reports.scope import ScopeForm
 from grading_app.scoring.grading import grade
 from tests import factories
 

@@ -5,8 +5,8 @@ from django.core.cache import cache
 from django.urls import reverse
 
 from grading_app.analysis.data import load_analysis_data
-from grading_app.analysis.scope import ScopeForm
 from grading_app.analysis.sections import section_tables
+from grading_app.reports.scope import ScopeForm
 from grading_app.statistics.known_coverage import share_note, skewed_note
 from tests import factories
 from tests.factories.gradings import make_answered_experiment, make_gradings, make_scale_rubric, numbered_answer

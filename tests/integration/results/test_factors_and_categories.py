@@ -12,8 +12,8 @@ from grading_app.analysis.descriptives import descriptive_tables
 from grading_app.analysis.factors import factor_tables
 from grading_app.analysis.figures import figures_of
 from grading_app.analysis.norms import norm_tables
-from grading_app.analysis.scope import ScopeForm
 from grading_app.reports import plot_style
+from grading_app.reports.scope import ScopeForm
 from tests import factories
 
 pytestmark = pytest.mark.django_db

@@ -8,10 +8,10 @@ from django.http import QueryDict
 from grading_app.analysis.data import load_analysis_data
 from grading_app.analysis.dendrogram import leaf_order
 from grading_app.analysis.figures import figures_of
-from grading_app.analysis.scope import ScopeForm
 from grading_app.analysis.sections import section_tables
 from grading_app.reports.plot_style import NARROW, WIDE, render_svg
 from grading_app.reports.result_table import ResultTable
+from grading_app.reports.scope import ScopeForm
 from tests import factories
 
 pytestmark = pytest.mark.django_db

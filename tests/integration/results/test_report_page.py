@@ -10,7 +10,7 @@ from django.core.management import CommandError, call_command
 from django.urls import reverse
 
 from evalsite.lib import permissions
-from grading_app.export.snapshots import make_snapshot, path_of
+from grading_app.export.snapshots import make_snapshot
 from grading_app.models import CachedAggregate, ReportChoices
 from grading_app.study_report import build, figure_blocks, files
 from grading_app.study_report.build import build_document
@@ -225,7 +225,7 @@ def test_a_snapshot_freezes_it(owner, study, plain_pictures):
     assert [one.name for one in page.context["document"].sections][-1] == "text-end"
     assert "costs" not in [one.name for one in page.context["document"].sections]
     out = io.StringIO()
-    call_command("verify_snapshot", str(path_of(made)), stdout=out)
+    call_command("verify_snapshot", str(made.path), stdout=out)
     assert out.getvalue().startswith(made.digest)
     assert owner.get(address(snapshot="0" * 64)).status_code == 404
 

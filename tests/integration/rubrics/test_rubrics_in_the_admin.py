@@ -4,9 +4,9 @@ import pytest
 from django.urls import reverse
 
 from evalsite.lib.text.hashing import content_hash
-from grading_app.judging.rubric_checks import STARTERS
 from grading_app.models import GradeCondition, Rubric
 from runs_app.llm import judge_prompt
+from runs_app.llm.rubric_checks import STARTERS
 from runs_app.models import Condition
 from tests.factories import make_model, make_user
 from tests.factories.judges import make_item_texts, make_same_answers, make_starter_rubric, starter_turns

@@ -16,7 +16,7 @@ from datasets_app.importing.limited_reader import FileToRead
 from datasets_app.importing.limits import LIMITS
 from datasets_app.models import Dataset
 from evalsite.lib import permissions
-from grading_app.export.snapshots import make_snapshot, path_of
+from grading_app.export.snapshots import make_snapshot
 from grading_app.study_import.import_jobs import TASK
 from grading_app.study_import.importers import FORMATS
 from grading_app.study_import.study import StudyError
@@ -243,7 +243,7 @@ def snapshot(tmp_path):
     dataset = factories.make_dataset("sums", [{"key": "a"}], approved=False)
     curation.approve(dataset, by="test", reason="ready")
     experiment = factories.make_experiment("first", dataset=dataset)
-    shutil.copy(path_of(make_snapshot(experiment, by="test")), tmp_path / "sent.zip")
+    shutil.copy(make_snapshot(experiment, by="test").path, tmp_path / "sent.zip")
     return tmp_path / "sent.zip"
 
 

@@ -15,7 +15,7 @@ from django.urls import reverse
 from datasets_app import curation
 from datasets_app.models import Asset, Dataset, Item
 from grading_app.export.snapshot_check import SnapshotFileError, verify
-from grading_app.export.snapshots import make_snapshot, path_of
+from grading_app.export.snapshots import make_snapshot
 from grading_app.models import GradeCondition, Grading, Preference, Rating, RatingQueue
 from grading_app.scoring.grading import grade
 from grading_app.study_import.snapshot_import import import_snapshot
@@ -72,7 +72,7 @@ def sent(tmp_path, settings):
     settings.MEDIA_ROOT = tmp_path / "media"
     with transaction.atomic():
         made = make_snapshot(make_study(), by="test")
-        shutil.copy(path_of(made), tmp_path / "sent.zip")
+        shutil.copy(made.path, tmp_path / "sent.zip")
         transaction.set_rollback(True)
     shutil.rmtree(settings.MEDIA_ROOT)
     assert not Experiment.objects.exists()
@@ -102,7 +102,7 @@ def rewritten(path, tmp_path, **changes):
 
 def test_an_imported_study_has_the_same_content_and_the_same_results(sent, owner):
     made = import_snapshot(sent, owner)
-    again = path_of(make_snapshot(made.experiment, by="test"))
+    again = make_snapshot(made.experiment, by="test").path
     assert verify(again).problems == []
     assert verify(again).content == verify(sent).content == made.content
     before, after = (json.loads(parts(path)["facts.json"]) for path in (sent, again))
@@ -154,7 +154,7 @@ def test_names_in_use_are_changed_and_nothing_is_overwritten(sent, owner):
     assert sorted(Prompt.objects.values_list("name", "version")) == [(prompt.name, 1), (prompt.name, 2)]
     assert ("experiment pilot", "pilot-2") in second.renamed
     assert first.renamed == []
-    contents = [verify(path_of(make_snapshot(one.experiment, by="test"))).content for one in (first, second)]
+    contents = [verify(make_snapshot(one.experiment, by="test").path).content for one in (first, second)]
     assert contents[0] == contents[1] == first.content
 
 

@@ -11,7 +11,6 @@ from django.urls import reverse
 from django.utils import timezone
 from PIL import Image
 
-from datasets_app.image_storage import asset_file, thumbnail_file
 from datasets_app.models import Asset
 from datasets_app.models.history import record_changes
 from grading_app.models import GradeCondition, Grading
@@ -34,7 +33,7 @@ def make_photograph():
     asset = Asset.objects.create(
         sha256=sha256, format="jpeg", width=width, height=height, size=PHOTOGRAPH.stat().st_size
     )
-    for path in (asset_file(asset), thumbnail_file(asset)):
+    for path in (asset.file, asset.thumbnail_file):
         path.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(PHOTOGRAPH, path)
     return asset

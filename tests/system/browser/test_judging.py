@@ -8,9 +8,9 @@ from playwright.sync_api import expect
 from evalsite.lib import permissions
 from grading_app.judging import item_rubrics
 from grading_app.judging.item_rubrics import Writer, collect, request_rubrics
-from grading_app.judging.rubric_checks import STARTERS
 from grading_app.judging.verdict_reader import read_verdicts
 from grading_app.models import Grader, Rubric
+from runs_app.llm.rubric_checks import STARTERS
 from runs_app.models import Experiment
 from tests import factories
 from tests.factories.engine import reply

@@ -8,7 +8,6 @@ import pytest
 from PIL import Image
 from playwright.sync_api import expect
 
-from datasets_app.image_storage import asset_file, thumbnail_file
 from datasets_app.models import Asset
 from grading_app.models import Rating
 from grading_app.rating import queue_results, queues, session
@@ -26,7 +25,7 @@ def make_photograph(path):
         width, height = image.size
     name = sha256(path.read_bytes()).hexdigest()
     asset = Asset.objects.create(sha256=name, format="jpeg", width=width, height=height, size=path.stat().st_size)
-    for place in (asset_file(asset), thumbnail_file(asset)):
+    for place in (asset.file, asset.thumbnail_file):
         place.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(path, place)
     return asset

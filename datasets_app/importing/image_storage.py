@@ -7,9 +7,7 @@ import secrets
 from collections.abc import Iterable
 from pathlib import Path
 
-from django.conf import settings
-
-from datasets_app.importing import make_thumbnail
+from datasets_app.importing.image_reader import make_thumbnail
 from datasets_app.importing.records import StashedImage
 from datasets_app.models import Asset
 
@@ -28,16 +26,6 @@ def store_images(images: Iterable[StashedImage]) -> None:
     Asset.objects.bulk_create(assets, ignore_conflicts=True, batch_size=1000)
 
 
-def asset_file(asset: Asset) -> Path:
-    """Return the path of the image's file."""
-    return Path(settings.MEDIA_ROOT) / asset.path
-
-
-def thumbnail_file(asset: Asset) -> Path:
-    """Return the path of the image's thumbnail."""
-    return Path(settings.MEDIA_ROOT) / asset.thumbnail_path
-
-
 def _asset(image: StashedImage) -> Asset:
     return Asset(
         sha256=image.sha256,
@@ -50,10 +38,10 @@ def _asset(image: StashedImage) -> Asset:
 
 
 def _write_files(asset: Asset, data: bytes) -> None:
-    if not asset_file(asset).exists():
-        _write(asset_file(asset), data)
-    if not thumbnail_file(asset).exists():
-        _write(thumbnail_file(asset), make_thumbnail(data))
+    if not asset.file.exists():
+        _write(asset.file, data)
+    if not asset.thumbnail_file.exists():
+        _write(asset.thumbnail_file, make_thumbnail(data))
 
 
 def _write(path: Path, data: bytes) -> None:

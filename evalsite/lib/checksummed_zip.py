@@ -1,4 +1,4 @@
-"""The file of a snapshot: a zip with the sha256 of each part, written in constant memory.
+"""A zip with the sha256 of each part, written in constant memory.
 
 The same content gives the same bytes.
 """
@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import BinaryIO
 
 SUMS = "SHA256SUMS"
-ROWS, IMAGES = "rows/", "images/"
 EPOCH = (1980, 1, 1, 0, 0, 0)  # The earliest date of the zip format. The time of writing must not change the bytes.
 PIECE = 256 * 2**10
 
@@ -42,15 +41,6 @@ class ArchiveWriter:
 def sums_text(sums: dict[str, str]) -> str:
     """Return the checksums in the format of `sha256sum`."""
     return "".join(f"{sums[name]}  {name}\n" for name in sorted(sums))
-
-
-def content_digest(sums: dict[str, str]) -> str:
-    """Return the digest of the rows and images alone: the same on each site that holds the study. Empty for schema 1.
-
-    Names, times of the snapshot and the site's own keys are no part of it.
-    """
-    content = {name: digest for name, digest in sums.items() if name.startswith((ROWS, IMAGES))}
-    return hashlib.sha256(sums_text(content).encode()).hexdigest() if content else ""
 
 
 def _entry(name: str) -> zipfile.ZipInfo:

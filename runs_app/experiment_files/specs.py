@@ -7,9 +7,9 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import Discriminator, Field, Tag, model_validator
 
 from runs_app.bounds import BOUNDS
-from runs_app.planning.adaptive_spec import AdaptiveSpec
-from runs_app.planning.model_draw import Draw, DrawSpec
-from runs_app.planning.spec_types import (
+from runs_app.experiment_files.adaptive_spec import AdaptiveSpec
+from runs_app.experiment_files.model_draw import Draw, DrawSpec
+from runs_app.experiment_files.spec_types import (
     DRAWN,
     INLINE,
     NAMED,

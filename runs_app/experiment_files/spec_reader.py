@@ -7,11 +7,11 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from evalsite.lib.text.strict_yaml import FileError, parse_yaml
-from runs_app.planning.adaptive_spec import AdaptiveSpec
-from runs_app.planning.model_draw import DrawSpec
-from runs_app.planning.spec_errors import SpecError, describe_problems
-from runs_app.planning.spec_types import Strict
-from runs_app.planning.specs import ExperimentSpec, ExtensionSpec
+from runs_app.experiment_files.adaptive_spec import AdaptiveSpec
+from runs_app.experiment_files.model_draw import DrawSpec
+from runs_app.experiment_files.spec_errors import SpecError, describe_problems
+from runs_app.experiment_files.spec_types import Strict
+from runs_app.experiment_files.specs import ExperimentSpec, ExtensionSpec
 
 Spec = TypeVar("Spec", bound=Strict)
 Part = TypeVar("Part", bound=Strict)

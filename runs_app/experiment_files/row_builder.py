@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Any
 
 from django.contrib.auth.models import User
@@ -11,12 +13,11 @@ from django.db import models
 
 from datasets_app.models.history import record_changes
 from evalsite.lib.text.hashing import content_hash
+from runs_app.experiment_files.model_draw import Candidate, Draw, DrawError, DrawSpec, draw
+from runs_app.experiment_files.row_versions import next_version
+from runs_app.experiment_files.specs import PROVIDER_DEFAULT, DimensionSpec, ModelSpec, PromptSpec, SamplerSpec
 from runs_app.models import Dimension, Endpoint, LanguageModel, Prompt, Sampler
 from runs_app.models.designs import Versioned
-from runs_app.planning.drawn_models import draw_models
-from runs_app.planning.model_draw import Draw, DrawError, DrawSpec
-from runs_app.planning.row_versions import next_version
-from runs_app.planning.specs import PROVIDER_DEFAULT, DimensionSpec, ModelSpec, PromptSpec, SamplerSpec
 
 APPROVE = "runs_app.approve_prompt"
 CREATED_WITH_EXPERIMENT = "Made for an experiment"  # No experiment name: the whole group can read a prompt's history.
@@ -50,6 +51,31 @@ def build_dimension(spec: DimensionSpec) -> Dimension:
         scale_max=spec.max,
         labels={str(point): label for point, label in spec.labels.items()},
     )
+
+
+def draw_models(spec: DrawSpec, visible: Any) -> Draw:
+    """Draw from the active models of the QuerySet `visible`, at current prices. Raise DrawError if it is impossible."""
+    rows = visible.filter(is_active=True, endpoint__is_active=True).select_related("endpoint")
+    return draw(spec, map(build_candidate, rows), at=datetime.now(UTC).isoformat(timespec="seconds"))
+
+
+def build_candidate(model: LanguageModel) -> Candidate:
+    prices = model.prices
+    return Candidate(
+        name=model.name,
+        endpoint=model.endpoint.name,
+        provider=model.endpoint.provider,
+        model=model.model,
+        input_price=_text(prices.input),
+        output_price=_text(prices.output),
+        price_source=prices.source,
+        price_date=prices.as_of.isoformat() if prices.as_of else "",
+        sees_images=model.sees_images,
+    )
+
+
+def _text(price: Decimal | None) -> str | None:
+    return None if price is None else f"{price.normalize():f}"
 
 
 class RowBuilder:

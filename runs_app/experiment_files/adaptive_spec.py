@@ -10,7 +10,7 @@ from pydantic import Discriminator, Field, Tag, ValidationInfo, field_validator,
 from pydantic_core import PydanticCustomError
 
 from runs_app.bounds import ADAPTIVE
-from runs_app.planning.spec_types import INLINE, NAMED, Name, Strict, Text, tag_of_form, within
+from runs_app.experiment_files.spec_types import INLINE, NAMED, Name, Strict, Text, tag_of_form, within
 from runs_app.stopping.rules import SHARES, WIDTHS, Correction, StoppingRule
 
 RATING = "rating"  # This scorer gives points of a scale; other scorers give right or wrong.

@@ -10,8 +10,8 @@ from pydantic import ValidationError
 
 from evalsite.lib.hints import did_you_mean
 from evalsite.lib.text.strict_yaml import join_path
-from runs_app.planning.model_draw import DrawSpec
-from runs_app.planning.spec_types import DRAWN, INLINE, NAMED, Strict
+from runs_app.experiment_files.model_draw import DrawSpec
+from runs_app.experiment_files.spec_types import DRAWN, INLINE, NAMED, Strict
 
 MOST_PROBLEMS = 20
 MOST_PLACES = 3  # Places named in a hint about a misplaced key.

@@ -15,8 +15,8 @@ from typing import Annotated, Any, Literal, get_args
 from pydantic import AfterValidator, Field, model_validator
 
 from datasets_app.sampling import sample
+from runs_app.experiment_files.spec_types import Name, Strict, Text
 from runs_app.llm.model_families import find_family
-from runs_app.planning.spec_types import Name, Strict, Text
 
 By = Literal["price", "provider", "family", "none"]
 STRATA: tuple[By, ...] = get_args(By)

@@ -1,0 +1,118 @@
+"""The conditions, waves and manifests of experiments."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+from django.conf import settings
+from django.db import models
+
+from evalsite.lib.choice_constraints import constrain_choices
+from runs_app.models.designs import Prompt, Sampler
+from runs_app.models.endpoints import LanguageModel
+from runs_app.models.experiments import Experiment
+
+
+class Wave(models.Model):
+    """A labelled observation of the design. Its epochs are `epoch_offset + 1` to `epoch_offset + samples`."""
+
+    experiment = models.ForeignKey(Experiment, on_delete=models.CASCADE, related_name="waves")
+    number = models.PositiveIntegerField(default=0)
+    label = models.CharField(max_length=80, blank=True)
+    epoch_offset = models.PositiveIntegerField(default=0)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        ordering = ["number"]
+        constraints = [
+            models.UniqueConstraint(fields=["experiment", "number"], name="wave_number_in_experiment"),
+            models.UniqueConstraint(fields=["experiment", "label"], name="wave_label_in_experiment"),
+        ]
+
+    def __str__(self) -> str:
+        return self.label or f"wave {self.number}"
+
+
+class ConditionQuerySet(models.QuerySet["Condition"]):
+    def generating(self) -> Self:
+        """Return the conditions of the design itself, without judges and rubric writers."""
+        return self.filter(stage=Condition.Stage.GENERATE)
+
+
+@constrain_choices
+class Condition(models.Model):
+    """One combination of model, prompt and sampler, or a judge of the answers.
+
+    `content` is the snapshot that is sent to the model. The database refuses to change it.
+    """
+
+    class Stage(models.TextChoices):
+        GENERATE = "generate", "Answers"
+        JUDGE = "judge", "Verdicts on answers"
+        RUBRIC = "rubric", "Rubrics of items"
+
+    stage = models.CharField(max_length=10, choices=Stage, default=Stage.GENERATE, db_default="generate")
+    experiment = models.ForeignKey(Experiment, on_delete=models.CASCADE, related_name="conditions")
+    model = models.ForeignKey(LanguageModel, on_delete=models.PROTECT, related_name="conditions")
+    prompt = models.ForeignKey(
+        Prompt, on_delete=models.PROTECT, null=True, related_name="conditions", help_text="Empty for a judge"
+    )
+    sampler = models.ForeignKey(Sampler, on_delete=models.PROTECT, related_name="conditions")
+    condition_id = models.CharField(max_length=255)
+    content = models.JSONField(help_text="Model, prompt and sampler as they were when this was planned")
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    objects = ConditionQuerySet.as_manager()
+
+    class Meta:
+        ordering = ["pk"]
+        constraints = [models.UniqueConstraint(fields=["experiment", "condition_id"], name="condition_in_experiment")]
+
+    def __str__(self) -> str:
+        return self.condition_id
+
+    @property
+    def prompt_label(self) -> str:
+        """Return the prompt's name, or the kind of stage for a judge, which has no prompt."""
+        return self.prompt.name if self.prompt else self.get_stage_display().lower()
+
+    @property
+    def label(self) -> str:
+        """Return the names of model, prompt and sampler, for people."""
+        return f"{self.model.name} / {self.prompt_label} / {self.sampler.name}"
+
+
+class Manifest(models.Model):
+    """The record of a launch: design, hashes, prices and package versions.
+
+    Each launch adds a row, which never changes.
+    """
+
+    experiment = models.ForeignKey(Experiment, on_delete=models.CASCADE, related_name="manifests")
+    content = models.JSONField()
+    created_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, blank=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        ordering = ["-pk"]
+
+    def __str__(self) -> str:
+        return f"{self.experiment} at {self.created_at:%Y-%m-%d %H:%M}"
+
+    @property
+    def launch(self) -> dict[str, Any]:
+        """Return the launched wave or pilot, its user and its estimate. Empty in manifests that did not record them."""
+        found: dict[str, Any] = self.content.get("launch", {})
+        return found
+
+    @property
+    def summary(self) -> str:
+        """Return a description such as `a pilot of 20, wave march, by ada`."""
+        what = f"a pilot of {self.launch['pilot']}" if self.launch.get("pilot") else "all trials"
+        if self.launch.get("policy") == Experiment.BudgetPolicy.DEV:
+            what = f"{what} of the policy dev"
+        if only := self.launch.get("conditions"):
+            what = f"{what} of {len(only)} condition{'' if len(only) == 1 else 's'}"
+        wave = f", wave {self.launch['wave']}" if self.launch.get("wave") else ""
+        who = self.launch.get("by") or self.created_by
+        return f"{what}{wave}" + (f", by {who}" if who else "")
