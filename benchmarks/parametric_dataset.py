@@ -19,9 +19,9 @@ from benchmarks.generators import HARDER
 def build(cases: int, *, profiled: bool) -> None:
     from benchmarks.stored import connection  # noqa: F401 - sets Django up
     from datasets_app import curation
+    from datasets_app.parametric.dataset_builder import SpaceFiles, create_parametric_dataset
     from datasets_app.parametric.spaces import resolve
     from datasets_app.parametric.spec import read_space
-    from datasets_app.parametric_datasets import SpaceFiles, create_parametric_dataset
 
     tasks = [{"name": name, "mode": "list", "params": [{}, *points]} for name, points in HARDER.items()]
     each = -(-cases // sum(len(task["params"]) for task in tasks))

@@ -23,10 +23,10 @@ from datasets_app.importing.records import Report
 from datasets_app.importing.table_readers import hash_file
 from datasets_app.models import Dataset, TransitionError
 from datasets_app.models.history import Actor
+from datasets_app.parametric.dataset_builder import SpaceFiles, create_parametric_dataset
 from datasets_app.parametric.seeds import SEED
 from datasets_app.parametric.spaces import resolve
 from datasets_app.parametric.spec import SpaceError, read_space
-from datasets_app.parametric_datasets import SpaceFiles, create_parametric_dataset
 from datasets_app.pending_uploads import READ_UPLOAD, Job, PendingUpload, find_upload
 
 FAILED = "the worker failed; its log says why"

@@ -30,7 +30,7 @@ from runs_app.models import (
 from runs_app.models.batches import ProviderBatchQuerySet
 from runs_app.models.trials import CHANNELS, REFUSED
 from runs_app.monitoring import ledger_report
-from runs_app.trial_pagination import Search
+from runs_app.trial_list.trial_pagination import Search
 
 MOST_ITEMS = 20_000  # Of one choice of parameters, so that the list of a search stays small.
 FEW_ITEMS = 200

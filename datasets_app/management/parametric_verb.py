@@ -9,11 +9,16 @@ from typing import Any
 from datasets_app import curation
 from datasets_app.drafts import CurationError
 from datasets_app.models import Dataset
+from datasets_app.parametric.dataset_builder import (
+    SpaceFiles,
+    compare_with_newest,
+    create_parametric_dataset,
+    list_answers,
+)
 from datasets_app.parametric.manifolds import DENSITIES
 from datasets_app.parametric.seeds import SEED
 from datasets_app.parametric.spaces import Space, resolve
 from datasets_app.parametric.spec import SpaceError, find_task_files, read_space
-from datasets_app.parametric_datasets import SpaceFiles, compare_with_newest, create_parametric_dataset, list_answers
 
 MOST_BYTES = 5_000_000
 

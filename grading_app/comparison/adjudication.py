@@ -15,7 +15,7 @@ from evalsite.lib.permissions import CURATOR, get_roles
 from evalsite.lib.text.hashing import condition_id
 from grading_app.models import Adjudication, GradeCondition, Grading
 from grading_app.models.scales import Scale
-from grading_app.verdict_history import superseding
+from grading_app.models.verdict_history import superseding
 from runs_app.models import Experiment, Trial
 
 LONGEST_REASON = 4_000

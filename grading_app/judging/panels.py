@@ -19,7 +19,7 @@ from evalsite.lib.key_ranges import bare_cursor
 from evalsite.lib.text.hashing import condition_id, slugify_name
 from grading_app.judging import grade_conditions as grade_conditions_module
 from grading_app.models import GradeCondition, Grader, Panel, Rubric
-from grading_app.verdict_history import superseding
+from grading_app.models.verdict_history import superseding
 from runs_app.models import Experiment
 from runs_app.planning.conditions import condition_identity
 from runs_app.planning.work import PlanError

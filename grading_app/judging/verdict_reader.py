@@ -18,7 +18,7 @@ from evalsite.lib.key_ranges import PAGE_ROWS, bare_cursor, key_ranges
 from grading_app.judging import panels
 from grading_app.judging.verdicts import Verdict, read_verdict
 from grading_app.models import GradeCondition, Rubric
-from grading_app.verdict_history import superseding
+from grading_app.models.verdict_history import superseding
 from runs_app.models import Experiment, Run
 
 DONE = "FROM runs_app_trial v WHERE v.run_id = %(run)s AND v.status = 'done'"

@@ -9,8 +9,8 @@ from __future__ import annotations
 from evalsite.lib.text.hashing import condition_id, slugify_name
 from grading_app.judging.verdicts import Verdict, parse_verdict
 from grading_app.models import GradeCondition, Grading, Preference, RaterAssignment, Rating, RatingQueue, Rubric
+from grading_app.models.verdict_history import superseding
 from grading_app.rating.questions import build_verdict_object, list_aspects
-from grading_app.verdict_history import superseding
 from runs_app.models import Experiment
 
 

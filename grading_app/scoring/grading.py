@@ -23,8 +23,8 @@ from datasets_app.models.history import Actor, record_changes
 from evalsite.lib.key_ranges import PAGE_ROWS, bare_cursor, key_ranges
 from evalsite.lib.text.hashing import condition_id, slugify_name
 from grading_app.models import GradeCondition, Grading
+from grading_app.models.verdict_history import superseding
 from grading_app.scoring.scorers import SCORERS, Answer, Score, ScoredItem, read_scorer, scorer_text
-from grading_app.verdict_history import superseding
 from runs_app.models import Experiment, Run, Trial, Wave
 from runs_app.models.trials import ODD
 

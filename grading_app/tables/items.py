@@ -14,7 +14,7 @@ from django.utils.safestring import SafeString
 from datasets_app.models import Item, Norm
 from evalsite.lib.text import number_format
 from grading_app.reports.item_answers import ItemAnswers
-from runs_app.tables import NUMBER, TIGHT
+from runs_app.tables.columns import NUMBER, TIGHT
 
 
 class ItemAnswerTable(tables.Table):

@@ -17,6 +17,7 @@ from evalsite.lib.text.number_format import format_count
 from evalsite.lib.web.form_errors import get_first_error
 from evalsite.lib.web.htmx import wants_part
 from grading_app.forms.judges import ConfirmedJudgeForm, JudgeForm, PanelForm
+from grading_app.forms.rules import RuleForm
 from grading_app.judging import grader_lookup, panels
 from grading_app.judging.judge_plan import JudgingReport, judge
 from grading_app.judging.judging_costs import estimate_judging
@@ -24,7 +25,6 @@ from grading_app.models import Grader, Panel
 from grading_app.reports.frames import load_condition_labels, load_dimensions
 from grading_app.reports.grader_rows import GraderRow, is_changing, list_grader_rows, list_rubric_tests, list_standings
 from grading_app.reports.rubric_upgrades import RubricUpgrade, find_rubric_upgrades, get_judge_form_url
-from grading_app.rule_form import RuleForm
 from grading_app.statistics.known_coverage import share_note
 from grading_app.tables.grading import AnswerNames, AnswerScoreTable
 from runs_app.models import Experiment

@@ -17,13 +17,13 @@ from evalsite.lib.web.model_names import hides_model_names
 from grading_app.export.formats import RECORDS, ExportError, export_chunks
 from grading_app.export.parquet_process import parquet_from_process
 from grading_app.export.wide_tables import NO_PARTICIPANTS, PARTICIPANT_ITEMS, PARTICIPANT_SEED
+from grading_app.forms.rules import RuleForm
 from grading_app.models import BlindReading, Rubric, Snapshot, SupersededVerdict
 from grading_app.reports.figures import FIGURES
 from grading_app.reports.frame_cache import fingerprint_results, get_figure_svg, get_frames
 from grading_app.reports.frames import Frames, load_condition_labels
 from grading_app.reports.score_summaries import ScoreSummary, summarize_scores
 from grading_app.reports.stored_results import FigureTexts, get_results
-from grading_app.rule_form import RuleForm
 from grading_app.scoring.grading import read_rules
 from grading_app.statistics.known_coverage import share_note
 from grading_app.tables.results import AnswerTable, ScoreTable

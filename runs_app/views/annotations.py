@@ -19,12 +19,12 @@ from evalsite.lib.pagination import paginate_table
 from evalsite.lib.permissions import is_member, members_only, readers_only
 from evalsite.lib.web.htmx import wants_part
 from evalsite.lib.web.model_names import hides_model_names
-from runs_app.annotation_table import AnnotationTable
 from runs_app.annotations import AnnotationError, annotate, change_text, list_annotations, remove
 from runs_app.filters import AnnotationFilter
 from runs_app.forms.annotations import AnnotatedDatasetForm, AnnotationForm
 from runs_app.models import Annotation, Experiment, Trial
 from runs_app.monitoring.progress import Totals, find_experiment_state
+from runs_app.tables.annotations import AnnotationTable
 from runs_app.views.permissions import may_edit, visible_experiment
 
 READ_OR_WRITE = ["GET", "HEAD", "POST"]

@@ -15,7 +15,7 @@ from runs_app import run_control
 from runs_app.filters import BatchFilter
 from runs_app.forms.run_control import SteeringForm
 from runs_app.models import ProviderBatch
-from runs_app.tables import BatchListTable
+from runs_app.tables.batches import BatchListTable
 from runs_app.views.permissions import editable_experiment, may_edit, visible_batch
 
 PER_PAGE = 50

@@ -29,7 +29,7 @@ from runs_app.planning.drawn_models import compare_stored_draws
 from runs_app.planning.points import forecast_points
 from runs_app.planning.power import find_detectable
 from runs_app.prompt_preview import Turn, preview_draft
-from runs_app.tables import ExperimentTable
+from runs_app.tables.experiments import ExperimentTable
 from runs_app.views.permissions import may_edit, visible_experiment
 
 PER_PAGE = 25

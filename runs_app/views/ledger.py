@@ -16,7 +16,7 @@ from runs_app.filters import LabLedgerFilter, LedgerFilter
 from runs_app.models import LedgerEntry
 from runs_app.monitoring import ledger_report
 from runs_app.monitoring.progress import Totals, find_experiment_state
-from runs_app.tables import LedgerTable
+from runs_app.tables.ledger import LedgerTable
 from runs_app.views.permissions import visible_experiment
 
 PER_PAGE = 100

@@ -11,8 +11,8 @@ from django.views.decorators.http import require_http_methods
 
 from datasets_app import pending_uploads
 from datasets_app.generators.registry import all_generators
+from datasets_app.parametric.dataset_builder import compare_with_newest
 from datasets_app.parametric.manifolds import DENSITIES
-from datasets_app.parametric_datasets import compare_with_newest
 from evalsite.lib.permissions import members_only
 from evalsite.lib.web.choice_fields import fetch_choices
 from evalsite.lib.web.htmx import wants_part

@@ -19,7 +19,9 @@ from runs_app.monitoring.blockers import find_blockers, find_stop_reasons
 from runs_app.monitoring.sparklines import throughput_curve
 from runs_app.planning.design import Design
 from runs_app.planning.drift import sample_served_models
-from runs_app.tables import BatchTable, RecentAttemptTable, RunTable
+from runs_app.tables.attempts import RecentAttemptTable
+from runs_app.tables.batches import BatchTable
+from runs_app.tables.experiments import RunTable
 from runs_app.views.permissions import may_edit, visible_experiment, visible_run
 from runs_app.views.run_control import Action, actions_for, build_deletion_action
 

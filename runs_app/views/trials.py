@@ -15,16 +15,17 @@ from evalsite.lib.text.number_format import format_count
 from evalsite.lib.web.choice_fields import fetch_choices
 from evalsite.lib.web.filter_chips import list_filter_chips
 from evalsite.lib.web.long_text import text_file
-from runs_app import trial_pagination
 from runs_app.annotations import annotations_of_trials
 from runs_app.filters import TrialFilter
 from runs_app.models import Condition, Experiment, Run, Trial
 from runs_app.monitoring.progress import Totals, find_experiment_state
 from runs_app.prompt_preview import rebuild_turns
-from runs_app.same_item import list_same_item
-from runs_app.sort_limits import suggest_narrower
-from runs_app.tables import AttemptTable
-from runs_app.trial_order import (
+from runs_app.tables.attempts import AttemptTable
+from runs_app.tables.trials import ScoreColumn, TrialTable
+from runs_app.trial_list import trial_pagination
+from runs_app.trial_list.same_item import list_same_item
+from runs_app.trial_list.sort_limits import suggest_narrower
+from runs_app.trial_list.trial_order import (
     MOST_SORTED,
     TrialOrder,
     count_matches,
@@ -32,7 +33,6 @@ from runs_app.trial_order import (
     make_cursor,
     read_order,
 )
-from runs_app.trial_table import ScoreColumn, TrialTable
 from runs_app.views.annotations import panel_context
 
 CURSORS = ("after", "before")

@@ -12,7 +12,8 @@ from evalsite.lib.permissions import members_only
 from evalsite.lib.web.htmx import wants_part
 from runs_app.models import ProviderBatch, Worker
 from runs_app.monitoring.progress import find_worker_state
-from runs_app.tables import BatchTable, WorkerTable
+from runs_app.tables.batches import BatchTable
+from runs_app.tables.workers import WorkerTable
 
 SHOWN = 100  # The most recently seen workers: drains of a task queue start and end each minute.
 

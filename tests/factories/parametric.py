@@ -2,9 +2,9 @@
 
 import json
 
+from datasets_app.parametric.dataset_builder import SpaceFiles, create_parametric_dataset, list_answers
 from datasets_app.parametric.spaces import resolve
 from datasets_app.parametric.spec import read_space
-from datasets_app.parametric_datasets import SpaceFiles, create_parametric_dataset, list_answers
 from runs_app.simulator.answer_key import AnswerKey
 from runs_app.simulator.model_behaviour import Answerer
 from runs_app.simulator.request_parser import read_chat

@@ -18,8 +18,8 @@ from django.core.management.base import CommandError
 from datasets_app.models import Dataset
 from evalsite.lib.ops.commands import BAD_INPUT, WORK_FAILED, OutputCommand
 from evalsite.lib.ops.supervisor import Child, GivingUp, run_forever
-from grading_app import demo_data
-from grading_app.demo_data import (
+from grading_app.management import demo_data
+from grading_app.management.demo_data import (
     DATASETS,
     ENDPOINT,
     EXPERIMENTS,

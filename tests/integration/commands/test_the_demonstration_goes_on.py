@@ -2,7 +2,7 @@
 
 import pytest
 
-from grading_app import demo_data
+from grading_app.management import demo_data
 from runs_app.models import Condition
 from tests import factories
 

@@ -6,7 +6,7 @@ from django.urls import reverse
 
 from grading_app.comparison import disagreements
 from grading_app.comparison.rating_selection import RatingSelectionForm
-from grading_app.verdict_history import superseding
+from grading_app.models.verdict_history import superseding
 from tests import factories
 from tests.factories.gradings import make_answered_experiment, make_gradings, make_scale_rubric, trials_of
 from tests.factories.queues import make_queue, make_rater, rate_all

@@ -17,9 +17,9 @@ from grading_app.comparison.agreement_cache import assign_roles, compare_raters
 from grading_app.comparison.rating_selection import RatingSelectionForm
 from grading_app.comparison.unit_counts import load_unit_counts
 from grading_app.models import CachedAggregate, Grading, StoredDisagreement
+from grading_app.models.verdict_history import superseding
 from grading_app.reports import cached_aggregates
 from grading_app.tasks import compute_aggregates
-from grading_app.verdict_history import superseding
 from tests import factories
 from tests.factories.gradings import make_answered_experiment, make_gradings, make_scale_rubric
 from tests.factories.queues import make_queue, make_rater, rate_all

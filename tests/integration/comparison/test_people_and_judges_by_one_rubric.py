@@ -7,8 +7,8 @@ from django.http import QueryDict
 from grading_app.comparison import unit_counts
 from grading_app.comparison.rating_selection import RatingSelectionForm
 from grading_app.models import GradeCondition, Grading
+from grading_app.models.verdict_history import superseding
 from grading_app.rating import queues, session
-from grading_app.verdict_history import superseding
 from tests.factories.gradings import make_answered_experiment, make_gradings
 from tests.factories.queues import make_answer_queue, make_rater, make_strict_rubric, rate_all
 

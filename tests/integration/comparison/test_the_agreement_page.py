@@ -12,10 +12,10 @@ from grading_app.comparison import disagreements, unit_counts
 from grading_app.comparison.raters import list_raters
 from grading_app.comparison.rating_selection import RatingSelectionForm
 from grading_app.models import Grader, Grading, Panel
+from grading_app.models.verdict_history import superseding
 from grading_app.rating import queues, session
 from grading_app.statistics.alpha import krippendorff_alpha
 from grading_app.statistics.ratings import ratings_from
-from grading_app.verdict_history import superseding
 from tests import factories
 from tests.factories.gradings import (
     make_answered_experiment,

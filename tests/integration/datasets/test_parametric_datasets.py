@@ -5,14 +5,15 @@ import json
 import pytest
 from django.db import DatabaseError, transaction
 
-from datasets_app import curation, parametric_datasets
+from datasets_app import curation
 from datasets_app.generators.registry import get_generator
 from datasets_app.models import Dataset, Item, ParametricSpace
+from datasets_app.parametric import dataset_builder
+from datasets_app.parametric.dataset_builder import SpaceFiles, create_parametric_dataset, rebuild_items
 from datasets_app.parametric.items import EXAMPLES_SEED, draw_cases, generate_point
 from datasets_app.parametric.prompt_parts import prompt_parts
 from datasets_app.parametric.spaces import resolve
 from datasets_app.parametric.spec import SpaceError, read_space
-from datasets_app.parametric_datasets import SpaceFiles, create_parametric_dataset, rebuild_items
 from runs_app import run_control
 from runs_app.models import Prompt, Run, Sampler, Trial
 from tests import factories
@@ -214,7 +215,7 @@ def test_a_task_file_beside_the_space_is_read_and_stored(tmp_path):
 
 @pytest.mark.django_db
 def test_items_are_saved_in_batches_and_each_batch_is_reported(monkeypatch):
-    monkeypatch.setattr(parametric_datasets, "BATCH", 5)
+    monkeypatch.setattr(dataset_builder, "BATCH", 5)
     reported = []
     text = SPACE
     create_parametric_dataset(

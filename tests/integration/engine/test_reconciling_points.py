@@ -9,8 +9,8 @@ from grading_app.adaptive import audit
 from grading_app.adaptive.audit import told_of
 from grading_app.adaptive.decisions import decide_due
 from grading_app.models import GradeCondition, Grading
+from grading_app.models.verdict_history import superseding
 from grading_app.scoring import grading
-from grading_app.verdict_history import superseding
 from runs_app.models import Experiment, Point, Run, Trial
 from runs_app.monitoring.consistency_check import find_differences
 from tests.factories.engine import drain, reply

@@ -5,8 +5,8 @@ from django.db import connection
 
 from grading_app.export.formats import TABLES, export_chunks
 from grading_app.models import Grading
+from grading_app.models.verdict_history import superseding
 from grading_app.scoring.grading import grade
-from grading_app.verdict_history import superseding
 from runs_app.annotations import annotate, change_text
 from runs_app.models import Point, Trial
 from tests import factories

@@ -2,9 +2,9 @@
 
 import pytest
 
+from datasets_app.parametric.dataset_builder import SpaceFiles, create_parametric_dataset
 from datasets_app.parametric.spaces import resolve
 from datasets_app.parametric.spec import read_space
-from datasets_app.parametric_datasets import SpaceFiles, create_parametric_dataset
 from grading_app.models import GradeCondition, Grading
 from grading_app.scoring import grading
 from grading_app.scoring.grading import grade, grade_trials, read_rule

@@ -4,10 +4,10 @@ import pytest
 
 from datasets_app.models import StatusChange
 from grading_app.models import GradeCondition, Grading
+from grading_app.models.verdict_history import superseding
 from grading_app.scoring.grading import grade
 from grading_app.scoring.scorers import ScorerError
 from grading_app.tasks import grade_experiment
-from grading_app.verdict_history import superseding
 from runs_app.models import Trial
 from tests import factories
 

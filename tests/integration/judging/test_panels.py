@@ -7,7 +7,7 @@ import pytest
 from grading_app.export.formats import export_chunks
 from grading_app.judging import grade_conditions, panels
 from grading_app.models import Grading, Panel
-from grading_app.verdict_history import superseding
+from grading_app.models.verdict_history import superseding
 from runs_app.models import Trial
 from runs_app.planning.plan import PlanError
 from tests import factories

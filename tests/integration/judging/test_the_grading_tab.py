@@ -13,11 +13,11 @@ from grading_app.judging import panels
 from grading_app.judging.judge_plan import judge
 from grading_app.judging.verdict_reader import read_verdicts
 from grading_app.models import GradeCondition, Grading, Panel, Preference
+from grading_app.models.verdict_history import superseding
 from grading_app.reports.grader_rows import list_grader_rows
 from grading_app.reports.pairwise_stats import compute_standing
 from grading_app.scoring.grading import grade
 from grading_app.statistics.clusters import clustered_share_of
-from grading_app.verdict_history import superseding
 from runs_app.models import Run, Trial
 from tests.factories import make_dataset, make_experiment, make_model, make_runs, make_team, plan_trials
 from tests.factories.engine import drain

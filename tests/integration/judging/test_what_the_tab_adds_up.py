@@ -10,11 +10,11 @@ from grading_app.judging import grade_conditions, panels
 from grading_app.judging.judge_plan import judge
 from grading_app.judging.verdict_reader import read_verdicts
 from grading_app.models import CachedAggregate, GradeCondition, Grading, Panel
+from grading_app.models.verdict_history import superseding
 from grading_app.reports import verdict_aggregates
 from grading_app.reports.frame_cache import fingerprint_results
 from grading_app.reports.grader_rows import list_grader_rows
 from grading_app.tasks import compute_aggregates
-from grading_app.verdict_history import superseding
 from runs_app.models import Run, Trial
 from tests import factories
 from tests.factories.engine import drain

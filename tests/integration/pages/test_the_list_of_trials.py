@@ -6,8 +6,8 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from runs_app import trial_pagination
 from runs_app.models import Run, Trial
+from runs_app.trial_list import trial_pagination
 from tests import factories
 
 ADDRESS = "/trials/"
@@ -160,7 +160,7 @@ def test_the_number_of_queries_does_not_grow_with_the_rows(many, as_, monkeypatc
 @pytest.mark.slow
 def test_no_page_counts_or_skips_trials_of_a_large_search(many, as_, monkeypatch):
     """The counters of the runs say that it is large."""
-    monkeypatch.setattr("runs_app.trial_order.MOST_SORTED", 50)
+    monkeypatch.setattr("runs_app.trial_list.trial_order.MOST_SORTED", 50)
     with CaptureQueriesContext(connection) as queries:
         as_("owner").get(ADDRESS, {"contains": "Answer", "after": "3"})
     said = [query["sql"].upper() for query in queries if "RUNS_APP_TRIAL" in query["sql"].upper()]

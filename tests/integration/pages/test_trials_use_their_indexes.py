@@ -78,7 +78,7 @@ def test_the_trials_of_one_item_are_found_by_index_and_at_once(sixty_thousand, a
 
 
 def test_a_search_for_words_reads_one_stretch_only(sixty_thousand, as_, monkeypatch):
-    monkeypatch.setattr("runs_app.trial_pagination.SEARCHED", 1000)
+    monkeypatch.setattr("runs_app.trial_list.trial_pagination.SEARCHED", 1000)
     response = as_("viewer").get("/trials/?contains=nowhere")
     first = sixty_thousand[0].trials.order_by("pk").first().pk
     assert response.context["page"].searched_to == first + 999

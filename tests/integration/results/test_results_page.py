@@ -11,10 +11,10 @@ from django.urls import reverse
 
 from evalsite.lib import permissions
 from grading_app.models import CachedAggregate, Grading
+from grading_app.models.verdict_history import superseding
 from grading_app.reports import answer_aggregates
 from grading_app.reports.cached_aggregates import compute_rows
 from grading_app.scoring.grading import grade
-from grading_app.verdict_history import superseding
 from runs_app.models import Trial
 from tests import factories
 

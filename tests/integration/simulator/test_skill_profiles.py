@@ -7,10 +7,10 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from datasets_app.generators.registry import get_generator
+from datasets_app.parametric.dataset_builder import SpaceFiles, create_parametric_dataset, list_answers
 from datasets_app.parametric.items import draw_cases
 from datasets_app.parametric.spaces import resolve
 from datasets_app.parametric.spec import read_space
-from datasets_app.parametric_datasets import SpaceFiles, create_parametric_dataset, list_answers
 from grading_app.scoring.grading import grade
 from runs_app.models import Trial
 from runs_app.simulator.answer_key import AnswerKey

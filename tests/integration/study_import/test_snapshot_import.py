@@ -17,9 +17,9 @@ from datasets_app.models import Asset, Dataset, Item
 from grading_app.export.snapshot_check import SnapshotFileError, verify
 from grading_app.export.snapshots import make_snapshot
 from grading_app.models import GradeCondition, Grading, Preference, Rating, RatingQueue
+from grading_app.models.verdict_history import superseding
 from grading_app.scoring.grading import grade
 from grading_app.study_import.snapshot_import import import_snapshot
-from grading_app.verdict_history import superseding
 from runs_app.annotations import annotate
 from runs_app.models import Attempt, Endpoint, Experiment, LanguageModel, Prompt, Run, Trial
 from tests import factories

@@ -4,12 +4,12 @@ import pytest
 from playwright.sync_api import expect
 
 from grading_app.models import Grading, Preference, Rubric
+from grading_app.models.verdict_history import superseding
 from grading_app.rating import session
 from grading_app.reports.statistic_format import format_number
 from grading_app.statistics.alpha import krippendorff_alpha
 from grading_app.statistics.kappas import percent_agreement
 from grading_app.statistics.ratings import ratings_from
-from grading_app.verdict_history import superseding
 from tests.factories.gradings import APPLE_ITEMS, make_apple_answers, make_gradings
 from tests.factories.queues import make_answer_queue, make_rater, rate_all
 from tests.system.browser.answer_pages import TOUCH, apples_left, shown

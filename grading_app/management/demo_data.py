@@ -18,7 +18,7 @@ from django.conf import settings
 from django.contrib.auth.models import User
 
 from datasets_app.models import Dataset, Item, Norm
-from datasets_app.parametric_datasets import list_answers
+from datasets_app.parametric.dataset_builder import list_answers
 from grading_app.reports.frames import Frames, load_frames
 from grading_app.reports.score_summaries import summarize_scores
 from grading_app.reports.statistic_format import (

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from runs_app import trial_order
 from runs_app.models import Condition, Experiment, Trial
-from runs_app.trial_pagination import Search
+from runs_app.trial_list import trial_order
+from runs_app.trial_list.trial_pagination import Search
 
 MOST_OFFERED = 5
 

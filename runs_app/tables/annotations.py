@@ -9,7 +9,7 @@ from django.utils.safestring import SafeString
 
 from evalsite.lib.text import number_format
 from runs_app.models import Annotation
-from runs_app.tables import TIGHT, TimeColumn
+from runs_app.tables.columns import TIGHT, TimeColumn
 
 EXCERPT = 300
 

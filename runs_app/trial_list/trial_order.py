@@ -15,7 +15,7 @@ from django.db.models.functions import Cast, Coalesce, Length
 
 from runs_app.models import Trial
 from runs_app.monitoring.progress import Totals
-from runs_app.trial_pagination import PAGE, Page, Search, Unnest, array_of_keys
+from runs_app.trial_list.trial_pagination import PAGE, Page, Search, Unnest, array_of_keys
 
 MOST_SORTED = 50_000
 INDEXED = {"item": F("item_id"), "status": F("status")}

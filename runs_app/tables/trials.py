@@ -14,9 +14,9 @@ from django_tables2.data import TableListData
 from evalsite.lib.templatetags import evalsite_tags as tags
 from evalsite.lib.text import number_format
 from runs_app.models import Trial
-from runs_app.tables import NUMBER, TIGHT
-from runs_app.trial_order import COLUMNS as SORTED_COLUMNS
-from runs_app.trial_order import INDEXED, TrialOrder
+from runs_app.tables.columns import NUMBER, TIGHT
+from runs_app.trial_list.trial_order import COLUMNS as SORTED_COLUMNS
+from runs_app.trial_list.trial_order import INDEXED, TrialOrder
 
 USUAL = ("id", "item", "dimension", "sample_idx", "condition", "status", "rating", "score", "answer", "cost_usd")
 """Columns that are shown unless the reader chooses others. `score` stands for the columns of all graders."""

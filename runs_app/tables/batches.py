@@ -1,0 +1,62 @@
+"""The tables of provider batches."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import django_tables2 as tables
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+from evalsite.lib.templatetags import evalsite_tags as tags
+from evalsite.lib.text import number_format
+from runs_app.models import ProviderBatch
+from runs_app.tables.columns import NUMBER, TIGHT, CountColumn, TimeColumn
+
+
+class BatchTable(tables.Table):
+    """The batches of one run, latest first."""
+
+    id = tables.Column(verbose_name="Batch", linkify=True, attrs=TIGHT)
+    status = tables.Column(attrs=TIGHT)
+    provider_id = tables.Column(verbose_name="At the provider", attrs={"td": {"class": "mono clip clip-short"}})
+    n_requests = CountColumn(verbose_name="Calls")
+    n_answered = CountColumn(verbose_name="Answered")
+    n_failed = CountColumn(verbose_name="Failed")
+    spent_usd = tables.Column(verbose_name="Spent", attrs=NUMBER)
+    saved_usd = tables.Column(verbose_name="Saved", attrs=NUMBER)
+    submitted_at = TimeColumn(verbose_name="Submitted")
+
+    class Meta:
+        model = ProviderBatch
+        fields = ()
+        default = number_format.MISSING
+        orderable = False
+
+    def render_id(self, value: int) -> str:
+        return f"batch {value}"
+
+    def render_status(self, record: ProviderBatch) -> SafeString:
+        badge = tags.status_badge(record.status, title=record.error, label=record.get_status_display())
+        if record.sought_until is None:
+            return badge
+        return format_html(
+            '{} <small class="muted">searched until {}</small>', badge, tags.local_time(record.sought_until)
+        )
+
+    def render_spent_usd(self, value: Any) -> SafeString:
+        return tags.money(value)
+
+    def render_saved_usd(self, value: Any) -> SafeString:
+        return tags.money(value)
+
+
+class BatchListTable(BatchTable):
+    """Batches of several runs and endpoints."""
+
+    run = tables.Column(linkify=True, attrs=TIGHT)
+    experiment = tables.Column(verbose_name="Experiment", accessor="run__experiment__slug")
+    endpoint = tables.Column()
+
+    class Meta(BatchTable.Meta):
+        sequence = ("id", "status", "run", "experiment", "endpoint", "...")

@@ -1,0 +1,124 @@
+"""The tables of experiments and of their runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import django_tables2 as tables
+from django.urls import reverse
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+from evalsite.lib.templatetags import evalsite_tags as tags
+from evalsite.lib.text import number_format
+from runs_app.models import Experiment, Run
+from runs_app.monitoring.progress import find_experiment_state, read_totals
+from runs_app.tables.columns import NUMBER, TIGHT, CountColumn, TimeColumn
+
+
+class ExperimentTable(tables.Table):
+    """Experiments with their headline scores, which `headlines` holds by primary key. Two can be ticked to compare."""
+
+    tick = tables.Column(verbose_name="Compare", empty_values=(), orderable=False, attrs=TIGHT)
+    slug = tables.Column(verbose_name="Experiment", linkify=True)
+    status = tables.Column()
+    dataset = tables.Column(order_by=("dataset__slug", "-dataset__version"))
+    owner = tables.Column(order_by="owner__username")
+    n_conditions = CountColumn(verbose_name="Conditions", orderable=True)
+    trials = CountColumn(empty_values=())
+    progress = tables.Column(empty_values=(), orderable=False)
+    score = tables.Column(empty_values=(), orderable=False, attrs=NUMBER)
+    spent_usd = tables.Column(verbose_name="Spent", attrs=NUMBER)
+    created_at = TimeColumn(verbose_name="Created")
+
+    class Meta:
+        model = Experiment
+        fields = ()
+        default = number_format.MISSING
+        order_by = "-created_at"
+        sequence = ("slug", "...", "tick")
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.headlines: Mapping[int, Any] = {}
+
+    def render_tick(self, record: Any) -> SafeString | str:
+        if record.pk not in self.headlines:
+            return ""
+        return format_html(
+            '<label class="tick"><input type="checkbox" name="experiment" value="{}">'
+            '<span class="visually-hidden">Compare {}</span></label>',
+            record.slug,
+            record.slug,
+        )
+
+    def render_score(self, record: Any) -> SafeString | str:
+        found = self.headlines.get(record.pk)
+        if found is None:
+            return number_format.MISSING
+        return format_html(
+            '<span class="board-score"><a href="{}">{}</a> <small class="muted">{}</small></span>',
+            reverse("experiment_results", args=[record.slug]),
+            found.text,
+            found.measure,
+        )
+
+    def render_status(self, record: Any) -> SafeString:
+        return tags.status_badge(find_experiment_state(record, read_totals(record)))
+
+    def render_trials(self, record: Any) -> str:
+        return number_format.format_count(read_totals(record).trials)
+
+    def render_progress(self, record: Any) -> SafeString | str:
+        totals = read_totals(record)
+        if not totals.trials:
+            return number_format.MISSING
+        return progress_bar(totals, record.slug)
+
+    def render_spent_usd(self, record: Any) -> SafeString:
+        limit = f"of {number_format.format_money(record.max_usd)}" if record.max_usd is not None else "no budget"
+        return format_html('{} <span class="muted">{}</span>', tags.money(record.spent_usd), limit)
+
+
+class RunTable(tables.Table):
+    condition = tables.Column(verbose_name="Run", linkify=True)
+    wave = tables.Column()
+    status = tables.Column()
+    progress = tables.Column(empty_values=(), orderable=False)
+    n_done = CountColumn(verbose_name="Done")
+    n_failed = CountColumn(verbose_name="Failed")
+    n_attempts = CountColumn(verbose_name="Attempts")
+    spent_usd = tables.Column(verbose_name="Spent", attrs=NUMBER)
+
+    class Meta:
+        model = Run
+        fields = ()
+        default = number_format.MISSING
+        orderable = False
+
+    def render_condition(self, record: Run) -> str:
+        return record.condition.label
+
+    def render_status(self, record: Run) -> SafeString:
+        return tags.status_badge(record.status, title=record.current_stop_reason, label=record.get_status_display())
+
+    def render_progress(self, record: Run) -> SafeString:
+        return tags.progress(
+            record.n_done,
+            record.n_running,
+            record.n_failed,
+            record.n_pending,
+            record.n_cancelled,
+            legend=False,
+            label=f"Run {record.pk}",
+        )
+
+    def render_spent_usd(self, record: Run) -> SafeString:
+        return tags.money(record.spent_usd)
+
+
+def progress_bar(totals: Any, label: str) -> SafeString:
+    return tags.progress(
+        totals.done, totals.running, totals.failed, totals.pending, totals.cancelled, legend=False, label=label
+    )

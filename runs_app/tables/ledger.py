@@ -1,0 +1,79 @@
+"""The table of the ledger."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import django_tables2 as tables
+from django.urls import reverse
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+from evalsite.lib.templatetags import evalsite_tags as tags
+from evalsite.lib.text import number_format
+from runs_app.tables.columns import NUMBER, TIGHT, CountColumn
+
+
+class LedgerTable(tables.Table):
+    """Lines of the ledger. `by` is the key that groups them."""
+
+    label = tables.Column(attrs=TIGHT)
+    calls = CountColumn(accessor="sums__calls")
+    input_tokens = CountColumn(accessor="sums__input_tokens", verbose_name="Tokens in")
+    output_tokens = CountColumn(accessor="sums__output_tokens", verbose_name="Tokens out")
+    list_usd = tables.Column(accessor="sums__list_usd", verbose_name="List price", attrs=NUMBER)
+    saved_usd = tables.Column(accessor="sums__saved_usd", verbose_name="Saved", attrs=NUMBER)
+    paid_usd = tables.Column(accessor="sums__paid_usd", verbose_name="Paid", attrs=NUMBER)
+    unpriced = CountColumn(accessor="sums__unpriced", verbose_name="Unknown cost")
+
+    class Meta:
+        default = number_format.MISSING
+        orderable = False
+
+    def __init__(self, lines: Any, *, by: str, **kwargs: Any) -> None:
+        super().__init__(lines, **kwargs)
+        self.by = by
+        self.columns["label"].column.verbose_name = by.capitalize()
+
+    def render_label(self, record: Any) -> SafeString | str:
+        """Return the label, linked if the group is a run or an experiment. A preflight has no run and may have no
+        experiment."""
+        page = {"run": "run_detail", "experiment": "experiment_ledger"}.get(self.by)
+        if page is None or record.key is None:
+            return str(record.label)
+        return format_html('<a href="{}">{}</a>', reverse(page, args=[record.key]), record.label)
+
+    def render_calls(self, record: Any) -> SafeString:
+        return _with_parts(record.sums.calls, (("reused", record.sums.reused),))
+
+    def render_input_tokens(self, record: Any) -> SafeString:
+        sums = record.sums
+        return _with_parts(
+            sums.input_tokens, (("from cache", sums.cache_read_tokens), ("into cache", sums.cache_write_tokens))
+        )
+
+    def render_output_tokens(self, record: Any) -> SafeString:
+        return _with_parts(record.sums.output_tokens, (("reasoning", record.sums.reasoning_tokens),))
+
+    def render_list_usd(self, value: Any) -> SafeString:
+        return tags.money(value)
+
+    def render_saved_usd(self, record: Any) -> SafeString | str:
+        return tags.money(record.sums.saved_usd) if record.sums.saved_usd else number_format.MISSING
+
+    def render_paid_usd(self, value: Any) -> SafeString:
+        return tags.money(value)
+
+    def render_unpriced(self, record: Any) -> SafeString | str:
+        if not record.sums.unpriced:
+            return number_format.MISSING
+        kept = f"{number_format.format_money(record.sums.kept_usd)} kept" if record.sums.kept_usd else "nothing kept"
+        return format_html('{} <span class="muted">{}</span>', number_format.format_count(record.sums.unpriced), kept)
+
+
+def _with_parts(total: int, parts: tuple[tuple[str, int], ...]) -> SafeString:
+    """Return a total with its non-zero parts, for example `1,200 (300 from cache)`."""
+    parts_text = ", ".join(f"{number_format.format_count(n)} {name}" for name, n in parts if n)
+    if not parts_text:
+        return format_html("{}", number_format.format_count(total))
+    return format_html('{} <span class="muted">{}</span>', number_format.format_count(total), parts_text)
