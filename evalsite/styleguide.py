@@ -11,8 +11,8 @@ from django.contrib.auth import get_user_model
 from django.http import HttpRequest
 from django.utils.safestring import SafeString
 
-from evalsite.lib.pagination import paginate_table
 from evalsite.lib.templatetags import evalsite_tags as tags
+from evalsite.lib.web.list_page import paginate_table
 
 STATUSES = ["draft", "approved", "pending", "running", "paused", "done", "failed", "cancelled", "archived"]
 STARTED = datetime(2025, 3, 14, 9, 26, 53, tzinfo=UTC)

@@ -304,9 +304,15 @@ def _kind(name: str, kind: Q) -> Q:
     return REFUSED if name == "refused" else Q(status=Trial.Status.DONE) & kind
 
 
-class AnnotationFilter(df.FilterSet):
-    """Invalid parameters select nothing instead of everything."""
+class StrictFilterSet(df.FilterSet):
+    """A filter whose invalid parameters select nothing instead of everything."""
 
+    def filter_queryset(self, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        found: QuerySet[Any] = super().filter_queryset(queryset) if self.form.is_valid() else queryset.none()
+        return found
+
+
+class AnnotationFilter(StrictFilterSet):
     KINDS = Annotation.Kind.choices
     ON = (("trial", "Trials"), ("item", "Items"))
 
@@ -320,16 +326,11 @@ class AnnotationFilter(df.FilterSet):
         model = Annotation
         fields: list[str] = []
 
-    @property
-    def found(self) -> QuerySet[Annotation]:
-        found: QuerySet[Annotation] = self.qs if self.form.is_valid() else Annotation.objects.none()
-        return found
-
     def put_on(self, annotations: QuerySet[Annotation], _name: str, subject: str) -> QuerySet[Annotation]:
         return annotations.filter(trial__isnull=subject == "item")
 
 
-class LedgerFilter(df.FilterSet):
+class LedgerFilter(StrictFilterSet):
     """The range of days, in the reader's time zone, and the grouping of the sums."""
 
     GROUPS = (("day", "Day"), ("model", "Model"), ("stage", "Stage"), ("run", "Run"))

@@ -25,12 +25,12 @@ from datasets_app.forms import AboutForm, draw_seed
 from datasets_app.models import Dataset, Item
 from datasets_app.tables import DatasetTable, ItemTable
 from datasets_app.views.permissions import dataset_context, visible_dataset
-from evalsite.lib.pagination import paginate_table
 from evalsite.lib.permissions import is_member, members_only, readers_only
 from evalsite.lib.text.number_format import format_count
+from evalsite.lib.web.list_page import ListPage
 
 READ_OR_WRITE = ["GET", "HEAD", "POST"]
-PER_PAGE = 25
+DATASETS = ListPage(DatasetTable, "datasets_app/dataset_list.html", DatasetFilter)
 CURSORS = ("after", "before")
 
 
@@ -38,12 +38,8 @@ CURSORS = ("after", "before")
 @readers_only
 def dataset_list(request: HttpRequest) -> HttpResponse:
     visible = Dataset.objects.visible_to(request.user).annotate(n_categories=_number_of_categories())
-    filter_ = DatasetFilter(request.GET, queryset=visible, request=request)
-    table = DatasetTable(filter_.qs)
-    paginate_table(request, table, PER_PAGE)
-    shown = len(table.paginated_rows)  # Fetch the rows now, not while the template renders.
-    context = {"filter": filter_, "table": table, "shown": shown, "may_curate": is_member(request.user)}
-    return render(request, "datasets_app/dataset_list.html", context)
+    context = {**DATASETS.load(request, visible), "may_curate": is_member(request.user)}
+    return DATASETS.render(request, context)
 
 
 @require_safe

@@ -26,8 +26,7 @@ from grading_app.tables.agreement import (
     list_mean_estimates,
 )
 from grading_app.views.svg_figures import make_figure_context, read_theme, read_width, svg_policy
-from runs_app.models import Experiment
-from runs_app.monitoring.progress import Totals, find_experiment_state
+from runs_app.monitoring.progress import load_experiment_state
 from runs_app.views.permissions import may_edit, visible_experiment
 
 if TYPE_CHECKING:
@@ -43,7 +42,12 @@ def experiment_agreement(request: HttpRequest, slug: str) -> HttpResponse:
     experiment = visible_experiment(request, slug)
     form = RatingSelectionForm(request.GET, experiment)
     selection = form.selection()
-    context = {"experiment": experiment, "form": form, "state": get_page_state(experiment), "selection": selection}
+    context = {
+        "experiment": experiment,
+        "form": form,
+        "state": load_experiment_state(experiment),
+        "selection": selection,
+    }
     context["may_ask"] = may_edit(request, experiment)
     if selection is not None:
         roles = assign_roles(selection, request.GET.dict())
@@ -80,10 +84,6 @@ def agreement_figure(request: HttpRequest, slug: str, name: str) -> HttpResponse
 
 def _get_result(selection: RatingSelection, roles: RaterRoles) -> Cached[AgreementResult]:
     return get_aggregate(AGREEMENT, selection.experiment.pk, AgreementQuery(selection, roles))
-
-
-def get_page_state(experiment: Experiment) -> str:
-    return find_experiment_state(experiment, Totals.of(experiment.runs.generating()))
 
 
 def _make_report_context(

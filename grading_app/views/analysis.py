@@ -21,10 +21,10 @@ from grading_app.reports.matrix_cells import MatrixCell, load_cells
 from grading_app.reports.plot_style import NARROW, WIDE, render_svg
 from grading_app.reports.result_table import ResultTable
 from grading_app.reports.scope import Scope, ScopeForm
-from grading_app.views.agreement import get_page_state
 from grading_app.views.blind import get_blind_context
 from grading_app.views.result_tables import get_table_context, make_requested_file
 from grading_app.views.svg_figures import make_figure_context, read_theme, read_width, svg_policy
+from runs_app.monitoring.progress import load_experiment_state
 from runs_app.views.permissions import visible_experiment
 
 MOST_CARDS, MOST_SCORES = 8, 12
@@ -39,7 +39,13 @@ def experiment_analysis(request: HttpRequest, slug: str) -> HttpResponse:
     blind = get_blind_context(request, experiment)
     form = ScopeForm(request.GET, experiment, blind["blind"])
     scope = form.scope()
-    context = {"experiment": experiment, "state": get_page_state(experiment), "form": form, "scope": scope, **blind}
+    context = {
+        "experiment": experiment,
+        "state": load_experiment_state(experiment),
+        "form": form,
+        "scope": scope,
+        **blind,
+    }
     if scope is None:
         return render(request, "grading_app/experiment_analysis.html", context)
     cached = get_analysis(scope)

@@ -22,8 +22,8 @@ from grading_app.comparison.rater_verdicts import RaterVerdict, list_verdicts, l
 from grading_app.comparison.rating_selection import RatingSelection, RatingSelectionForm
 from grading_app.forms.adjudication import AdjudicationForm, list_scales
 from grading_app.reports.cached_aggregates import Cached, get_aggregate
-from grading_app.views.agreement import get_page_state
 from runs_app.models import Trial
+from runs_app.monitoring.progress import load_experiment_state
 from runs_app.prompt_preview import rebuild_turns
 from runs_app.views.permissions import visible_experiment
 
@@ -38,7 +38,12 @@ def experiment_disagreements(request: HttpRequest, slug: str) -> HttpResponse:
     experiment = visible_experiment(request, slug)
     form = RatingSelectionForm(request.GET, experiment)
     selection = form.selection()
-    context = {"experiment": experiment, "form": form, "state": get_page_state(experiment), "selection": selection}
+    context = {
+        "experiment": experiment,
+        "form": form,
+        "state": load_experiment_state(experiment),
+        "selection": selection,
+    }
     if selection is not None:
         cached, by = get_stored_disagreements(selection), get_spread_measure(request)
         context |= {"cached": cached, "here": request.get_full_path(), "by": by}

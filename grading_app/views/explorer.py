@@ -23,10 +23,10 @@ from grading_app.surfaces.explorer_views import VIEW_PAGES
 from grading_app.surfaces.point_counts import POINT_COUNTS, PointCounts, PointQuery, list_graders
 from grading_app.surfaces.surface import subtract
 from grading_app.surfaces.surface_figures import SurfaceFigure, describe_difference, get_difference_level
-from grading_app.views.agreement import get_page_state
 from grading_app.views.result_tables import get_table_context, make_requested_file
 from grading_app.views.svg_figures import make_figure_context, read_theme, read_width, svg_policy
 from runs_app.models import Experiment, Run
+from runs_app.monitoring.progress import load_experiment_state
 from runs_app.views.permissions import visible_experiment
 
 LOOKS = 1  # Increase it when figures are drawn differently.
@@ -49,7 +49,7 @@ class ExplorerState:
 def explorer(request: HttpRequest, slug: str) -> HttpResponse:
     experiment = visible_experiment(request, slug)
     loaded = _load_state(request, experiment)
-    context: dict[str, Any] = {"experiment": experiment, "state": get_page_state(experiment), "loaded": loaded}
+    context: dict[str, Any] = {"experiment": experiment, "state": load_experiment_state(experiment), "loaded": loaded}
     query = loaded.query
     if query is None or loaded.form is None:
         return render(request, "grading_app/explorer.html", {**context, "here": request.get_full_path()})

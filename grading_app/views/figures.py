@@ -20,9 +20,9 @@ from grading_app.paper_figures.figure_source import FigureSource
 from grading_app.paper_figures.kinds import PaperFigure
 from grading_app.paper_figures.print_style import CONTENT_TYPES
 from grading_app.views import results
-from grading_app.views.agreement import get_page_state
 from grading_app.views.svg_figures import svg_policy
 from runs_app.models import Experiment
+from runs_app.monitoring.progress import load_experiment_state
 from runs_app.views.permissions import get_chosen_wave, visible_experiment
 
 FILES = ("svg", "png", "pdf", "csv")
@@ -38,7 +38,7 @@ def experiment_figures(request: HttpRequest, slug: str) -> HttpResponse:
     figures = list_figures(source) if form.is_valid() else []
     context = {
         "experiment": experiment,
-        "state": get_page_state(experiment),
+        "state": load_experiment_state(experiment),
         "form": form,
         "figures": [_make_figure_context(request, experiment, one) for one in figures],
         "is_waiting": source.is_waiting,

@@ -28,7 +28,7 @@ from grading_app.reports.rubric_upgrades import RubricUpgrade, find_rubric_upgra
 from grading_app.statistics.known_coverage import share_note
 from grading_app.tables.grading import AnswerNames, AnswerScoreTable
 from runs_app.models import Experiment
-from runs_app.monitoring.progress import Totals, find_experiment_state
+from runs_app.monitoring.progress import load_experiment_state
 from runs_app.planning.work import PlanError
 from runs_app.pricing.estimated_costs import Estimate
 from runs_app.views.permissions import editable_experiment, may_edit, visible_experiment
@@ -50,7 +50,7 @@ def experiment_grading(request: HttpRequest, slug: str) -> HttpResponse:
     is_added_up = any(row.cached.is_under_way for row in rows) or any(one.is_under_way for _, one in chose)
     context = {
         "experiment": experiment,
-        "state": find_experiment_state(experiment, Totals.of(experiment.runs.generating())),
+        "state": load_experiment_state(experiment),
         "rows": [_make_row_context(experiment, row, editable, newer, names) for row in rows],
         "shares_note": _describe_shares(rows),
         "is_live": is_added_up or is_changing((run for row in rows for run in row.runs), POLLED_S),

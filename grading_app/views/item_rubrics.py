@@ -13,10 +13,10 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from datasets_app.models import Item, TransitionError
-from evalsite.lib.pagination import paginate_table
 from evalsite.lib.permissions import members_only, uses_admin
 from evalsite.lib.text.number_format import format_count
 from evalsite.lib.web.form_errors import get_first_error
+from evalsite.lib.web.list_page import ListPage
 from grading_app.forms.item_rubrics import ConfirmForm, CorrectionForm, ReasonForm, WriterForm
 from grading_app.judging.item_rubrics import approve, collect, correct, find_missing, request_rubrics
 from grading_app.tables.item_rubrics import TextSetTable
@@ -27,6 +27,7 @@ from runs_app.planning.work import PlanError
 from runs_app.views.permissions import editable_experiment
 
 PER_PAGE = 25
+TEXT_SETS = ListPage(TextSetTable, "grading_app/writing/text_sets.html")
 EDIT, APPROVE = "runs_app.change_textset", "grading_app.approve_rubric"
 
 
@@ -34,10 +35,7 @@ EDIT, APPROVE = "runs_app.change_textset", "grading_app.approve_rubric"
 @members_only
 def text_sets(request: HttpRequest) -> HttpResponse:
     visible = TextSet.objects.visible_to(request.user).select_related("dataset", "created_by")
-    table = TextSetTable(visible.annotate(n_texts=Count("texts")))
-    paginate_table(request, table, PER_PAGE)
-    shown = len(table.paginated_rows)  # Fetches the page here, not while the template renders.
-    return render(request, "grading_app/writing/text_sets.html", {"table": table, "shown": shown})
+    return TEXT_SETS.render(request, TEXT_SETS.load(request, visible.annotate(n_texts=Count("texts"))))
 
 
 @require_safe

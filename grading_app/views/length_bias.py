@@ -17,9 +17,9 @@ from grading_app.reports.frames import make_condition_labels
 from grading_app.reports.length_bias import LENGTHS, LongerWins, ScoresByLength
 from grading_app.reports.plot_style import NARROW, WIDE, render_svg
 from grading_app.reports.verdict_aggregates import get_by_condition
-from grading_app.views.agreement import get_page_state
 from grading_app.views.svg_figures import make_figure_context, read_theme, read_width, svg_policy
 from runs_app.models import Experiment
+from runs_app.monitoring.progress import load_experiment_state
 from runs_app.views.permissions import visible_experiment
 
 
@@ -31,7 +31,7 @@ def grading_length(request: HttpRequest, slug: str) -> HttpResponse:
     chosen = _get_chosen_condition(request, conditions)
     context: dict[str, Any] = {
         "experiment": experiment,
-        "state": get_page_state(experiment),
+        "state": load_experiment_state(experiment),
         "choices": [(one.pk, one.label) for one in conditions],
         "chosen": chosen,
         "is_unknown": chosen is None and bool(conditions),

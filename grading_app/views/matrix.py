@@ -32,11 +32,11 @@ from grading_app.reports.scope import Scope
 from grading_app.reports.stored_scores import get_item_scores
 from grading_app.statistics.item_scores import ItemScores
 from grading_app.tables.matrix import CellStyle
-from grading_app.views.agreement import get_page_state
 from grading_app.views.blind import get_blind_context
 from grading_app.views.result_tables import make_requested_file
 from runs_app.annotations import annotations_of_trials, group_by_item
 from runs_app.models import Annotation, Condition, Trial
+from runs_app.monitoring.progress import load_experiment_state
 from runs_app.views.permissions import visible_experiment
 
 MOST_ANSWERS = 50
@@ -53,9 +53,8 @@ def experiment_matrix(request: HttpRequest, slug: str) -> HttpResponse:
     blind = get_blind_context(request, experiment)
     form = MatrixForm(request.GET, experiment, blind["blind"])
     scope = form.scope()
-    context = {
-        "experiment": experiment, "state": get_page_state(experiment), "filter": {"form": form}, "scope": scope, **blind
-    }  # fmt: skip
+    context = {"experiment": experiment, "filter": {"form": form}, "scope": scope, **blind}
+    context["state"] = load_experiment_state(experiment)
     cached = get_item_scores(experiment, scope.measure, scope.wave, scope.excluded_answers) if scope else None
     if scope is None or cached is None or cached.value is None:
         if "format" in request.GET:
@@ -172,7 +171,7 @@ def matrix_cell(request: HttpRequest, slug: str, item: int, condition: int) -> H
     if wants_part(request):
         panel = render(request, "grading_app/partials/matrix_cell.html", context)
         return push_url(panel, False)  # The address stays that of the matrix.
-    return render(request, "grading_app/matrix_cell.html", {**context, "state": get_page_state(experiment)})
+    return render(request, "grading_app/matrix_cell.html", {**context, "state": load_experiment_state(experiment)})
 
 
 def _list_cell_trials(scope: Scope, item: Item, condition: Condition) -> list[Trial]:

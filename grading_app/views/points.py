@@ -10,8 +10,8 @@ from django.shortcuts import render
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
-from evalsite.lib.pagination import paginate_table
 from evalsite.lib.permissions import readers_only
+from evalsite.lib.web.list_page import paginate_table
 from grading_app.adaptive.audit import told_of
 from grading_app.reports.figures import FIGURES
 from grading_app.reports.frame_cache import fingerprint_results, get_frames

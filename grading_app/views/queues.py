@@ -14,10 +14,10 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from datasets_app.drafts import CurationError
 from datasets_app.models import TransitionError
-from evalsite.lib.pagination import paginate_table
 from evalsite.lib.permissions import members_only
 from evalsite.lib.web.choice_fields import fetch_choices
 from evalsite.lib.web.form_errors import get_first_error
+from evalsite.lib.web.list_page import ListPage, paginate_table
 from evalsite.lib.web.model_names import hides_model_names
 from grading_app.forms.rating import AnswerQueueForm, AssignForm, InviteForm, QueueForm, ReasonForm
 from grading_app.models import RaterAssignment, RatingQueue
@@ -29,6 +29,7 @@ from runs_app.views.permissions import editable_experiment
 
 READ_OR_WRITE = ["GET", "HEAD", "POST"]
 PER_PAGE = 50
+QUEUES = ListPage(QueueTable, "grading_app/rating/queue_list.html", per_page=50)
 
 
 # --- reading ---------------------------------------------------------------------------------------------------------
@@ -38,16 +39,9 @@ PER_PAGE = 50
 @members_only
 @hides_model_names()
 def queue_list(request: HttpRequest) -> HttpResponse:
-    table = QueueTable(
-        RatingQueue.objects.visible_to(request.user).select_related("dataset", "owner", "experiment").with_counts()
-    )
-    paginate_table(request, table, PER_PAGE)
-    context = {
-        "table": table,
-        "shown": len(table.paginated_rows),  # Fetches the page here, not while the template renders.
-        "mine": RaterAssignment.objects.of(request.user).exists(),
-    }
-    return render(request, "grading_app/rating/queue_list.html", context)
+    visible = RatingQueue.objects.visible_to(request.user).select_related("dataset", "owner", "experiment")
+    mine = RaterAssignment.objects.of(request.user).exists()
+    return QUEUES.render(request, {**QUEUES.load(request, visible.with_counts()), "mine": mine})
 
 
 @require_safe

@@ -23,9 +23,9 @@ from grading_app.study_report.document import Block, Document, FigureBlock, Tabl
 from grading_app.study_report.files import FILE_TYPES, get_file
 from grading_app.study_report.section_names import SECTION_NAMES
 from grading_app.study_report.typst_process import TypesettingError
-from grading_app.views.agreement import get_page_state
 from grading_app.views.svg_figures import read_theme, svg_policy
 from runs_app.models import Experiment
+from runs_app.monitoring.progress import load_experiment_state
 from runs_app.views.permissions import editable_experiment, get_posted_data, may_edit, visible_experiment
 
 MOST_FROZEN = 20  # Snapshots on the page.
@@ -40,7 +40,7 @@ def experiment_report(request: HttpRequest, slug: str) -> HttpResponse:
     query = _get_figure_query(request)
     context: dict[str, Any] = {
         "experiment": experiment,
-        "state": get_page_state(experiment),
+        "state": load_experiment_state(experiment),
         "cached": cached,
         "document": document,
         "here": request.get_full_path(),

@@ -34,7 +34,7 @@ from grading_app.views.snapshots import SnapshotForm
 from grading_app.views.svg_figures import make_figure_context, read_theme, read_width, svg_policy
 from runs_app.grading_interface import GRADE
 from runs_app.models import Experiment, Wave
-from runs_app.monitoring.progress import Totals, find_experiment_state
+from runs_app.monitoring.progress import load_experiment_state
 from runs_app.views.permissions import editable_experiment, get_chosen_wave, may_edit, visible_experiment
 
 CONTENT_TYPES = {
@@ -68,7 +68,7 @@ def _results_page(request: HttpRequest, experiment: Experiment, rules: RuleForm 
     cached = get_results(experiment, wave, reading)
     context = {
         "experiment": experiment,
-        "state": find_experiment_state(experiment, Totals.of(experiment.runs.generating())),
+        "state": load_experiment_state(experiment),
         "waves": list(experiment.waves.all()),
         "wave": wave,
         **board,

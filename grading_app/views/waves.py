@@ -13,8 +13,8 @@ from grading_app.reports.frame_cache import get_wave_comparison
 from grading_app.reports.waves import WaveComparison
 from grading_app.statistics.paired import FEW
 from grading_app.tables.waves import WaveOutcomeTable, WaveScoreTable
-from grading_app.views.agreement import get_page_state
 from runs_app.models import Experiment, Wave
+from runs_app.monitoring.progress import load_experiment_state
 from runs_app.views.permissions import visible_experiment
 
 
@@ -24,7 +24,7 @@ def experiment_waves(request: HttpRequest, slug: str) -> HttpResponse:
     """Show two waves. `a` and `b` are labels or numbers; by default the first wave and the last."""
     experiment = visible_experiment(request, slug)
     waves = list(experiment.waves.all())
-    context: dict[str, Any] = {"experiment": experiment, "state": get_page_state(experiment), "waves": waves}
+    context: dict[str, Any] = {"experiment": experiment, "state": load_experiment_state(experiment), "waves": waves}
     if len(waves) > 1:
         a, b = (_choose_wave(waves, request.GET.get(side, ""), at) for side, at in (("a", 0), ("b", -1)))
         context |= {"a": a, "b": b, "sides": _list_choices(waves, a, b)}

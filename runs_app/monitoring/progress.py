@@ -98,6 +98,11 @@ def find_experiment_state(experiment: Experiment, totals: Totals) -> str:
     return experiment.status
 
 
+def load_experiment_state(experiment: Experiment) -> str:
+    """Return the state that the pages of an experiment show, from the counters of the runs that answer its items."""
+    return find_experiment_state(experiment, Totals.of(experiment.runs.generating()))
+
+
 @dataclass(frozen=True)
 class Pace:
     """Trials ended per minute over the last minute, the seconds left at that pace, and the points of the curve."""

@@ -15,20 +15,21 @@ from datasets_app import curation
 from datasets_app.drafts import CurationError
 from datasets_app.models import Item
 from datasets_app.views.permissions import redirect_back
-from evalsite.lib.pagination import paginate_table
 from evalsite.lib.permissions import is_member, members_only, readers_only
 from evalsite.lib.web.htmx import wants_part
+from evalsite.lib.web.list_page import ListPage
 from evalsite.lib.web.model_names import hides_model_names
 from runs_app.annotations import AnnotationError, annotate, change_text, list_annotations, remove
 from runs_app.filters import AnnotationFilter
 from runs_app.forms.annotations import AnnotatedDatasetForm, AnnotationForm
 from runs_app.models import Annotation, Experiment, Trial
-from runs_app.monitoring.progress import Totals, find_experiment_state
+from runs_app.models.annotations import AnnotationQuerySet
+from runs_app.monitoring.progress import load_experiment_state
 from runs_app.tables.annotations import AnnotationTable
 from runs_app.views.permissions import may_edit, visible_experiment
 
 READ_OR_WRITE = ["GET", "HEAD", "POST"]
-PER_PAGE = 50
+ANNOTATIONS = ListPage(AnnotationTable, "runs_app/experiment_annotations.html", AnnotationFilter, per_page=50)
 Kind = Annotation.Kind
 
 
@@ -148,22 +149,17 @@ def _changeable(request: HttpRequest, pk: int) -> Annotation:
 @readers_only
 def experiment_annotations(request: HttpRequest, slug: str) -> HttpResponse:
     experiment = visible_experiment(request, slug)
-    filter_ = _filter(request, experiment)
     parts = [f"trial__run__condition__{name}" for name in ("model", "prompt", "sampler")]
-    found = filter_.found.select_related("item", "author", *parts)
-    table = AnnotationTable(found)
-    paginate_table(request, table, PER_PAGE)
+    listed = ANNOTATIONS.load(request, _of_experiment(experiment).select_related("item", "author", *parts))
     context = {
+        **listed,
         "experiment": experiment,
-        "state": find_experiment_state(experiment, Totals.of(experiment.runs.generating())),
-        "filter": filter_,
-        "table": table,
-        "shown": len(table.paginated_rows),
+        "state": load_experiment_state(experiment),
         "may_edit": may_edit(request, experiment),
-        "n_items": filter_.found.order_by().values("item").distinct().count(),
+        "n_items": listed["filter"].qs.order_by().values("item").distinct().count(),
         "query": request.GET.urlencode(),
     }
-    return render(request, "runs_app/experiment_annotations.html", context)
+    return ANNOTATIONS.render(request, context)
 
 
 @require_http_methods(READ_OR_WRITE)
@@ -194,11 +190,10 @@ def annotated_dataset(request: HttpRequest, slug: str) -> HttpResponse:
 
 def annotated_keys(request: HttpRequest, experiment: Experiment) -> list[str]:
     """Return the keys of the active items with an annotation that the address selects, in the dataset's order."""
-    items = Item.objects.active().filter(pk__in=_filter(request, experiment).found.order_by().values("item"))
+    found = AnnotationFilter(request.GET, queryset=_of_experiment(experiment), request=request).qs
+    items = Item.objects.active().filter(pk__in=found.order_by().values("item"))
     return list(items.order_by("position", "pk").values_list("key", flat=True))
 
 
-def _filter(request: HttpRequest, experiment: Experiment) -> AnnotationFilter:
-    return AnnotationFilter(
-        request.GET, queryset=Annotation.objects.current().of_experiment(experiment), request=request
-    )
+def _of_experiment(experiment: Experiment) -> AnnotationQuerySet:
+    return Annotation.objects.current().of_experiment(experiment)

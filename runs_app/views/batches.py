@@ -7,10 +7,10 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_POST, require_safe
 
-from evalsite.lib.pagination import paginate_table
 from evalsite.lib.permissions import is_member, members_only, readers_only
 from evalsite.lib.web.form_errors import get_first_error
 from evalsite.lib.web.htmx import wants_part
+from evalsite.lib.web.list_page import ListPage
 from runs_app import run_control
 from runs_app.filters import BatchFilter
 from runs_app.forms.run_control import SteeringForm
@@ -18,7 +18,7 @@ from runs_app.models import ProviderBatch
 from runs_app.tables.batches import BatchListTable
 from runs_app.views.permissions import editable_experiment, may_edit, visible_batch
 
-PER_PAGE = 50
+BATCHES = ListPage(BatchListTable, "runs_app/batch_list.html", BatchFilter, per_page=50)
 
 
 @require_safe
@@ -26,11 +26,8 @@ PER_PAGE = 50
 def batch_list(request: HttpRequest) -> HttpResponse:
     """Show the batches of all experiments that the user may see, latest first."""
     visible = ProviderBatch.objects.visible_to(request.user).select_related("run__experiment", "endpoint")
-    filter_ = BatchFilter(request.GET, queryset=visible, request=request)
-    table = BatchListTable(filter_.qs, exclude=() if is_member(request.user) else ("endpoint",))
-    paginate_table(request, table, PER_PAGE)
-    shown = len(table.paginated_rows)  # Fetch the page here, not while the template renders.
-    return render(request, "runs_app/batch_list.html", {"filter": filter_, "table": table, "shown": shown})
+    hidden = () if is_member(request.user) else ("endpoint",)
+    return BATCHES.render(request, BATCHES.load(request, visible, exclude=hidden))
 
 
 @require_safe

@@ -12,8 +12,8 @@ from django.utils.http import urlencode
 from django.views.decorators.http import require_safe
 
 from datasets_app.models import Dataset
-from evalsite.lib.pagination import paginate_table
 from evalsite.lib.permissions import is_member, readers_only
+from evalsite.lib.web.list_page import ListPage
 from evalsite.lib.web.long_text import numbered_file
 from evalsite.lib.web.model_names import hides_model_names
 from runs_app.filters import ExperimentFilter
@@ -32,7 +32,7 @@ from runs_app.prompt_preview import Turn, preview_draft
 from runs_app.tables.experiments import ExperimentTable
 from runs_app.views.permissions import may_edit, visible_experiment
 
-PER_PAGE = 25
+EXPERIMENTS = ListPage(ExperimentTable, "runs_app/experiment_list.html", ExperimentFilter)
 KEYS = 200
 MANIFESTS = 20
 
@@ -42,19 +42,11 @@ MANIFESTS = 20
 @hides_model_names()
 def experiment_list(request: HttpRequest) -> HttpResponse:
     visible = Experiment.objects.visible_to(request.user).select_related("dataset", "owner")
-    filter_ = ExperimentFilter(request.GET, queryset=annotate_totals(visible), request=request)
-    table = ExperimentTable(filter_.qs)
-    paginate_table(request, table, PER_PAGE)
-    rows = [row.record for row in table.paginated_rows]  # Fetch the page here, not while the template renders.
-    table.headlines = grading().headlines(rows)
-    context = {
-        "filter": filter_,
-        "table": table,
-        "shown": len(rows),
-        "has_scores": bool(table.headlines),
-        "may_design": is_member(request.user),
-    }
-    return render(request, "runs_app/experiment_list.html", context)
+    context = EXPERIMENTS.load(request, annotate_totals(visible))
+    table = context["table"]
+    table.headlines = grading().headlines([row.record for row in table.paginated_rows])
+    context |= {"has_scores": bool(table.headlines), "may_design": is_member(request.user)}
+    return EXPERIMENTS.render(request, context)
 
 
 @require_safe

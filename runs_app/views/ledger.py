@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
-from evalsite.lib.pagination import paginate_table
 from evalsite.lib.permissions import operators_only, readers_only
 from evalsite.lib.web.choice_fields import fetch_choices
+from evalsite.lib.web.list_page import paginate_table
 from runs_app.filters import LabLedgerFilter, LedgerFilter
 from runs_app.models import LedgerEntry
 from runs_app.monitoring import ledger_report
@@ -46,9 +45,7 @@ def lab_ledger(request: HttpRequest) -> HttpResponse:
 
 def _sums(request: HttpRequest, filter_: LedgerFilter) -> dict[str, Any]:
     by = filter_.grouping
-    # Invalid parameters show nothing instead of everything.
-    entries: QuerySet[LedgerEntry] = filter_.qs if filter_.form.is_valid() else LedgerEntry.objects.none()
-    lines = ledger_report.sum_by_group(entries, by)
+    lines = ledger_report.sum_by_group(filter_.qs, by)
     table = LedgerTable(lines, by=by)
     paginate_table(request, table, PER_PAGE)
     fetch_choices(filter_.form)
