@@ -1,0 +1,62 @@
+"""The files and names in the recipes of CONTRIBUTING and in the figure of a trial's path are those of the code."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+APPS = ("evalsite", "datasets_app", "runs_app", "grading_app")
+# Files that each app has, and names that are not the project's.
+BY_KIND = {"urls.py", "tasks.py", "triggers.sql"}
+FOREIGN = {"makemigrations", "RunSQL", "Meta", "Status", "NAME", "FORMAT", "transaction"}
+NAME = re.compile(r"^@?([A-Za-z_]\w*)(?:\(.*\)|\.\w+| = .*)?$", re.DOTALL)
+
+
+def recipes():
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    chapter = text[text.index("## Recipes") : text.index("## Dependencies")]
+    parts = re.split(r"^### (.+)$", chapter, flags=re.MULTILINE)[1:]
+    return dict(zip(parts[::2], parts[1::2], strict=True))
+
+
+def test_there_is_a_recipe_for_each_part_that_people_add():
+    wanted = {"A scorer", "A figure", "A parametric task", "A task for the queue", "A provider", "A format of datasets"}
+    assert wanted | {"A format of studies", "A figure for papers, or a section of the report"} <= set(recipes())
+
+
+@pytest.mark.parametrize("name", recipes())
+def test_every_file_of_a_recipe_has_its_whole_path_and_exists(name):
+    files = re.findall(r"`([\w./-]+\.(?:py|sql|html|md|toml))`", recipes()[name])
+    assert [file for file in files if file not in BY_KIND and not (ROOT / file).is_file()] == []
+
+
+def code_of(quoted):
+    """The text of the files and folders among these words."""
+    paths = [ROOT / one for one in quoted if "/" in one]
+    files = [file for path in paths for file in (path.glob("*.py") if path.is_dir() else [path]) if file.is_file()]
+    return "".join(file.read_text(encoding="utf-8") for file in files)
+
+
+@pytest.mark.parametrize("name", recipes())
+def test_every_name_in_a_recipe_is_in_one_of_its_files(name):
+    quoted = re.findall(r"`([^`]+)`", recipes()[name])
+    names = {found[1] for one in quoted if (found := NAME.match(one))} - FOREIGN
+    code = code_of(quoted)
+    assert [one for one in sorted(names) if not re.search(rf"\b{one}\b", code)] == []
+
+
+def test_the_figure_of_a_trials_path_names_modules_that_exist():
+    picture = (ROOT / "docs" / "images" / "path-of-a-trial.svg").read_text(encoding="utf-8")
+    named = re.findall(r">([\w/]+\.py)<", picture)
+    modules = [str(file.relative_to(ROOT)) for app in APPS for file in (ROOT / app).rglob("*.py")]
+    assert len(named) > 10
+    assert [one for one in named if not any(module.endswith(f"/{one}") for module in modules)] == []
+
+
+def test_the_readme_lists_the_modules_of_a_trials_path_that_its_figure_shows():
+    picture = (ROOT / "docs" / "images" / "path-of-a-trial.svg").read_text(encoding="utf-8")
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    listed = re.findall(r"^\d+\. \[([\w/]+\.py)\]", readme, re.MULTILINE)
+    assert len(listed) == 10
+    assert [one for one in listed if f">{one}<" not in picture] == []
