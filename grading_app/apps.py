@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from runs_app.experiment_files.row_builder import RowBuilder
     from runs_app.experiment_files.specs import GraderSpec
+    from runs_app.grading_interface import GradingInterface
     from runs_app.models import Experiment
     from runs_app.pricing.estimated_costs import Estimate
 
@@ -129,3 +130,8 @@ class GradingConfig(AppConfig):
         from grading_app.reports.stored_scores import list_items_that_differ
 
         return list_items_that_differ(experiment, key)
+
+
+if TYPE_CHECKING:
+    # mypy fails here if a method of the interface is missing or has another signature.
+    IMPLEMENTATION: type[GradingInterface] = GradingConfig

@@ -241,7 +241,7 @@ class TrialFilter(df.FilterSet):
 
     def _differing(self, wanted: dict[str, Any]) -> list[int]:
         """Return the items that the conditions score differently, by the chosen scorer, else by the first measure."""
-        items = grading().items_that_differ(wanted["experiment"], wanted.get("scorer", ""))
+        items = grading().list_items_that_differ(wanted["experiment"], wanted.get("scorer", ""))
         self._waits_for_scores = items is None
         return items or []
 
