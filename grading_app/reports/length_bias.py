@@ -117,10 +117,12 @@ def _count_longer_wins(condition: GradeCondition) -> LongerWins:
     return LongerWins(clustered_share_of(ClusterSums(*map(float, sums))), ties, equal)
 
 
-def _read(conditions: Sequence[GradeCondition], _among: GradeConditions) -> dict[int, ScoresByLength | LongerWins]:
+def _measure_all(
+    conditions: Sequence[GradeCondition], _among: GradeConditions
+) -> dict[int, ScoresByLength | LongerWins]:
     return {one.pk: measure_length_bias(one) for one in conditions}
 
 
 LENGTHS = make_verdict_aggregate(
-    "lengths", ScoresByLength | LongerWins, _read, lambda condition, _among: [condition.pk]
+    "lengths", ScoresByLength | LongerWins, _measure_all, lambda condition, _among: [condition.pk]
 )

@@ -177,7 +177,7 @@ def list_pooled_conditions(condition: GradeCondition, among: GradeConditions) ->
     return [one for one in people if one.parameters["queue"] == queue]
 
 
-def _read(conditions: Sequence[GradeCondition], among: GradeConditions) -> dict[int, PairwiseStanding]:
+def _compute_standings(conditions: Sequence[GradeCondition], among: GradeConditions) -> dict[int, PairwiseStanding]:
     experiment = conditions[0].experiment
     answered = experiment.conditions.generating().select_related("model", "prompt", "sampler").order_by("pk")
     labels = make_condition_labels(list(answered))
@@ -187,7 +187,7 @@ def _read(conditions: Sequence[GradeCondition], among: GradeConditions) -> dict[
 PAIRS = make_verdict_aggregate(
     "pairs",
     PairwiseStanding,
-    _read,
+    _compute_standings,
     lambda condition, among: [one.pk for one in list_pooled_conditions(condition, among)],
 )
 

@@ -10,7 +10,7 @@ from typing import Any
 from django import forms
 
 from grading_app.surfaces.point_counts import PointCounts
-from grading_app.surfaces.surface import Axis, Estimate, Grid, choose_axes, estimate_cells, list_axes, make_grid
+from grading_app.surfaces.surface import Axis, Estimate, SurfaceGrid, choose_axes, estimate_cells, list_axes, make_grid
 from runs_app.models import Experiment, Wave
 
 VIEWS = {
@@ -47,11 +47,11 @@ class ExplorerQuery:
     fixed: Mapping[str, str]
 
     @cached_property
-    def grid(self) -> Grid:
+    def grid(self) -> SurfaceGrid:
         return make_grid(self.counts, self.task, self.x, self.y, self.fixed)
 
     @cached_property
-    def line(self) -> Grid:
+    def line(self) -> SurfaceGrid:
         """Return the points along x alone."""
         return make_grid(self.counts, self.task, self.x, None, self.fixed)
 

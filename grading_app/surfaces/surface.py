@@ -69,7 +69,7 @@ class Estimate:
 
 
 @dataclass(frozen=True, slots=True)
-class Grid:
+class SurfaceGrid:
     """The points of a task by the labels of two parameters. y is None for a curve over x alone.
 
     fixed: the values to which other parameters are held. averaged: the varying parameters over which a cell adds up.
@@ -113,7 +113,7 @@ def _make_axis(name: str, values: Mapping[str, Any]) -> Axis:
     return Axis(name, tuple(labels), is_number)
 
 
-def make_grid(counts: PointCounts, task: str, x: Axis, y: Axis | None, fixed: Mapping[str, str]) -> Grid:
+def make_grid(counts: PointCounts, task: str, x: Axis, y: Axis | None, fixed: Mapping[str, str]) -> SurfaceGrid:
     """Return the points of each cell. Parameters that are neither an axis nor fixed are averaged over."""
     points: dict[tuple[str, str], tuple[int, ...]] = {}
     for number, (name, params) in enumerate(zip(counts.tasks, counts.params, strict=True)):
@@ -124,10 +124,10 @@ def make_grid(counts: PointCounts, task: str, x: Axis, y: Axis | None, fixed: Ma
         points[place] = (*points.get(place, ()), number)
     used = {x.name, *fixed, *([y.name] if y else [])}
     averaged = tuple(axis.name for axis in list_axes(counts, task) if axis.varies and axis.name not in used)
-    return Grid(task, x, y, points, dict(fixed), averaged)
+    return SurfaceGrid(task, x, y, points, dict(fixed), averaged)
 
 
-def estimate_cells(counts: PointCounts, grid: Grid, condition: int) -> dict[tuple[str, str], Estimate]:
+def estimate_cells(counts: PointCounts, grid: SurfaceGrid, condition: int) -> dict[tuple[str, str], Estimate]:
     """Return the estimate of each cell with answers."""
     by_point = {cell.point: cell for cell in counts.by_condition.get(condition, [])}
     found = {}
@@ -175,7 +175,7 @@ def _compute_raw_accuracy(tally: Tally) -> float:
     return (tally.correct - tally.guess_chances) / (tally.total - tally.guess_chances)
 
 
-def describe_grid(grid: Grid) -> str:
+def describe_grid(grid: SurfaceGrid) -> str:
     """Return one sentence on what is held and what is averaged."""
     held = [f"{name} {label}" for name, label in grid.fixed.items()]
     parts = [f"Held: {', '.join(held)}."] if held else []

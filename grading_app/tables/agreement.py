@@ -271,13 +271,13 @@ class JudgeEstimateTable(tables.Table):
         return format_count(record.estimate.units)
 
 
-def format_interval(estimate: Estimate | None) -> str:
+def format_ends(estimate: Estimate | None) -> str:
     return MISSING if estimate is None else statistic_format.format_interval(estimate.low, estimate.high, 3)
 
 
 def render_estimate_interval(estimate: Estimate | None) -> str | SafeString:
     """Return the interval with a note if its simulated coverage is low, or with the reason why there is none."""
-    shown = format_interval(estimate)
+    shown = format_ends(estimate)
     if estimate is None:
         return shown
     if estimate.low is None:
