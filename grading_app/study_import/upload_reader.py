@@ -11,7 +11,7 @@ import re
 import shutil
 import zipfile
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -50,7 +50,7 @@ def read_study_upload(
         raise StudyError(json.loads((scratch.path / PROBLEMS).read_text(encoding="utf-8")))
     if (scratch.path / IS_SNAPSHOT).exists():
         return StudyReading(None, scratch)
-    return StudyReading(load_study_files(scratch.path), scratch)
+    return StudyReading(replace(load_study_files(scratch.path), scratch=(scratch,)), scratch)
 
 
 def read(request: Mapping[str, Any], out: Path, limits: Limits) -> None:

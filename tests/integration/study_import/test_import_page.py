@@ -3,7 +3,8 @@
 import shutil
 import time
 import zipfile
-from dataclasses import replace
+from dataclasses import fields, replace
+from pathlib import Path
 
 import pytest
 from django.contrib.auth.models import User
@@ -18,8 +19,9 @@ from datasets_app.models import Dataset
 from evalsite.lib import permissions
 from grading_app.export.snapshots import make_snapshot
 from grading_app.study_import.import_jobs import TASK
-from grading_app.study_import.importers import FORMATS
-from grading_app.study_import.study import StudyError
+from grading_app.study_import.importers import FORMATS, read_study
+from grading_app.study_import.study import Study, StudyError
+from grading_app.study_import.study_files import _plain
 from grading_app.study_import.upload_reader import read_study_upload
 from runs_app.models import Experiment, Trial
 from runs_app.taskqueue.task_payloads import FUNCTIONS
@@ -31,6 +33,7 @@ from tests.page_text import page_text
 pytestmark = pytest.mark.django_db
 HEAD = "model,run_id,image_id,dimension,sample_idx,status,rating,attempts,finish_reason,cost_usd,error,raw_response\n"
 ROWS = "small,one,Cat 1,valence,0,done,6,1,stop,0.001,,six\nsmall,one,Wall 2,valence,0,failed,,3,,,Error: lost,\n"
+SOURCES = Path(__file__).parent
 ITEMS = "image_id,human_valence_mean,Category\nCat 1,6.1,Animal\nWall 2,3.9,Object\n"
 
 
@@ -159,6 +162,19 @@ def test_every_format_of_the_registry_is_offered(member):
     for one in FORMATS.values():
         assert f'<option value="{one.name}">{one.label}</option>' in page
     assert reverse("study_import_new") in page_text(member.get(reverse("experiment_list")))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["logs/sums.eval", "itemeval.zip"])
+def test_the_limited_process_hands_over_exactly_what_the_format_reads(name, tmp_path):
+    path = SOURCES / name
+    if name.endswith(".zip"):
+        path = Path(shutil.make_archive(str(tmp_path / "itemeval"), "zip", SOURCES / "itemeval"))
+    here, there = read_study(path), read_study_upload({"study-1": FileToRead(path, path.name)}, "").study
+    assert list(there.trials()) == list(here.trials())
+    for one in fields(Study):
+        if one.name not in ("trials", "scratch"):
+            assert _plain(getattr(there, one.name)) == _plain(getattr(here, one.name)), one.name
 
 
 @pytest.mark.slow
