@@ -109,15 +109,15 @@ class GradingConfig(AppConfig):
 
     def recount_points(self) -> list[tuple[Any, ...]]:
         """Return each decided point's key, and pairs of its counters and the counts of its rows."""
-        from grading_app.adaptive.audit import recounted
+        from grading_app.adaptive.audit import recount_decided_points
 
-        return recounted()
+        return recount_decided_points()
 
     def find_points_of_earlier_rules(self) -> list[str]:
         """Return sentences about experiments with points that were decided by an earlier version of their rule."""
-        from grading_app.adaptive.audit import told_of_all
+        from grading_app.adaptive.audit import describe_earlier_rules
 
-        return told_of_all()
+        return describe_earlier_rules()
 
     def select_disagreement(self) -> Q:
         """Return the condition on trials whose answers two raters scored differently."""

@@ -10,8 +10,7 @@ from typing import Any
 from django.db import connection, transaction
 from django.db.models.functions import Now
 
-from datasets_app.models.history import Actor, record_changes
-from runs_app.bounds import BOUNDS
+from datasets_app.models.history import Actor
 from runs_app.engine.adaptive_rounds import reopen_points
 from runs_app.engine.counters import CounterDeltas, CounterKeys, lock_rows
 from runs_app.engine.run_lifecycle import start_next_queued, start_runs
@@ -256,16 +255,6 @@ def revive(runs: RunQuerySet, *, by: Actor, reason: str) -> dict[int, int]:
                     sources=[Run.Status.CANCELLED], target=Run.Status.DONE, by=by, reason=reason, stop_reason=""
                 )
     return revived
-
-
-def set_concurrency(run: Run, n: int, *, by: Actor) -> None:
-    """Set how many calls of this run may be in flight, from the next claim on. Raise ValueError outside the bound."""
-    BOUNDS["run"]["max_concurrency"].check(n)
-    with transaction.atomic():
-        row = Run.objects.select_for_update().get(pk=run.pk)
-        record_changes([(row, str(row.max_concurrency), str(n))], by=by, reason="", what="max_concurrency")
-        Run.objects.filter(pk=run.pk).update(max_concurrency=n)
-    run.max_concurrency = n
 
 
 def _list_counter_keys(runs: RunQuerySet) -> list[CounterKeys]:

@@ -7,14 +7,14 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from evalsite.lib.text.number_format import format_count
-from grading_app.adaptive.decisions import Counted, counts_of, rule_of
+from grading_app.adaptive.decisions import Counted, count_answers, find_rule
 from grading_app.models import GradeCondition
 from grading_app.scoring.grading import RULES_VERSION
 from runs_app.models import Experiment, Point
 from runs_app.planning.points import read_adaptive_spec
 
 
-def recounted() -> list[tuple[Any, ...]]:
+def recount_decided_points() -> list[tuple[Any, ...]]:
     """Return the stored and the recomputed counts of all decided points, in pairs.
 
     The pairs follow `consistency_check.POINT_COUNTERS`, after the key of the point.
@@ -22,16 +22,16 @@ def recounted() -> list[tuple[Any, ...]]:
     Scored and unread answers form one number. A blank answer that was left out of grading may be graded later, and a
     decision made without it stays right. A cancelled point may have been closed without counts.
     """
-    return [row for experiment in _with_decided() for row in _recounted_of(experiment)]
+    return [row for experiment in _with_decided() for row in _recount(experiment)]
 
 
-def told_of_all() -> list[str]:
-    """Return the text of `told_of` for each experiment that has one."""
-    told = ((experiment, told_of(experiment)) for experiment in _with_decided())
+def describe_earlier_rules() -> list[str]:
+    """Return the text of `describe_earlier_rule` for each experiment that has one."""
+    told = ((experiment, describe_earlier_rule(experiment)) for experiment in _with_decided())
     return [f"{experiment}: {text}" for experiment, text in told if text]
 
 
-def told_of(experiment: Experiment) -> str:
+def describe_earlier_rule(experiment: Experiment) -> str:
     """Return a note on points that another version of the rule decided, or an empty text if there are none."""
     names = _names(experiment)
     decided = _decided(experiment).only("rounds", "decided_at") if names else []
@@ -55,7 +55,7 @@ def _decided(experiment: Experiment) -> Any:
     return Point.objects.filter(run__experiment=experiment, status__in=Point.DECIDED)
 
 
-def _recounted_of(experiment: Experiment) -> list[tuple[Any, ...]]:
+def _recount(experiment: Experiment) -> list[tuple[Any, ...]]:
     points = _decided(experiment).defer("items").in_bulk()
     names = _names(experiment)
     conditions = _conditions(experiment, names)
@@ -63,14 +63,14 @@ def _recounted_of(experiment: Experiment) -> list[tuple[Any, ...]]:
     for point in points.values():
         by_rule[_decided_by(point, names, conditions)].append(point.pk)
     keys = {name: made.pk for name, made in conditions.items()}
-    found = [one for name, of_rule in by_rule.items() for one in counts_of(of_rule, keys.get(name))]
+    found = [one for name, of_rule in by_rule.items() for one in count_answers(of_rule, keys.get(name))]
     return [_beside(points[one.point], one) for one in found]
 
 
 def _names(experiment: Experiment) -> list[str]:
     """Return the grade condition ids of the design's rule, newest version first; empty if the design has no rule."""
     spec = read_adaptive_spec(experiment)
-    rule = rule_of(experiment, spec) if spec else None
+    rule = find_rule(experiment, spec) if spec else None
     return [rule.named(version) for version in range(RULES_VERSION, 0, -1)] if rule else []
 
 

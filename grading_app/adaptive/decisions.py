@@ -79,18 +79,18 @@ def _decide(counter_keys: CounterKeys, points: Mapping[int, int]) -> int:
     if spec is None:
         raise ValueError("the experiment says no rule")
     answered = [trial for (trial,) in _rows(ANSWERED, {"points": list(points)})]
-    rule = rule_of(experiment, spec)
-    counted = counts_of(points, grade_trials(experiment, rule, answered))
+    rule = find_rule(experiment, spec)
+    counted = count_answers(points, grade_trials(experiment, rule, answered))
     decisions = [one.decide(spec, points, experiment.samples, rule) for one in counted]
     return adaptive_rounds.write_decisions(counter_keys, decisions)
 
 
-def counts_of(points: Iterable[int], rule: int | None) -> list[Counted]:
+def count_answers(points: Iterable[int], rule: int | None) -> list[Counted]:
     """Return the current counts of these points from the rows, by the gradings of this condition."""
     return [Counted(*row) for row in _rows(COUNTS, {"points": list(points), "rule": rule})]
 
 
-def rule_of(experiment: Experiment, spec: AdaptiveSpec) -> Rule:
+def find_rule(experiment: Experiment, spec: AdaptiveSpec) -> Rule:
     """Return the design's rule with this scorer, including its parameters, so that each answer is graded once."""
     return next((rule for rule in list_rules(experiment) if rule.scorer == spec.scorer), Rule(spec.scorer))
 

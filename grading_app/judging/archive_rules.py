@@ -8,8 +8,8 @@ from django.utils import timezone
 from datasets_app.models import TransitionError
 from datasets_app.models.history import Actor, record_changes
 from grading_app.models import Grader
-from runs_app.experiment_files.row_versions import refuse_to_archive
 from runs_app.models import Experiment
+from runs_app.models.designs import refuse_to_archive
 
 
 def archive_grader(grader: Grader, *, by: Actor, reason: str) -> None:

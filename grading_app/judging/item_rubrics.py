@@ -15,14 +15,12 @@ from datasets_app.models import Item
 from datasets_app.models.history import Actor, record_changes
 from evalsite.lib.text.hashing import condition_id, slugify_name
 from grading_app.models import Rubric
-from runs_app.experiment_files import row_versions
-from runs_app.experiment_files.row_versions import next_version
 from runs_app.llm import prompts
 from runs_app.models import Condition, Experiment, ItemText, LanguageModel, Prompt, Run, Sampler, TextSet
 from runs_app.models.trials import BLANK
 from runs_app.planning import token_bounds
 from runs_app.planning.manifests import write_manifest
-from runs_app.planning.work import PlanError, add_trials, first_wave, get_or_create_run, refuse_cancelled
+from runs_app.planning.work import PlanError, add_trials, get_or_create_run, refuse_cancelled
 from runs_app.pricing import costs
 from runs_app.taskqueue.enqueue import enqueue_drains
 
@@ -128,7 +126,7 @@ def _condition(writer: Writer) -> Condition:
 
 
 def _start(writer: Writer, condition: Condition, by: Actor) -> None:
-    run = get_or_create_run(condition, first_wave(writer.experiment), writer.bounds)
+    run = get_or_create_run(condition, writer.experiment.first_wave(), writer.bounds)
     refuse_cancelled(run, "delete that run to ask again")
     if add_trials(run, partial(_insert, writer), by=by, reason="{n} rubrics were asked for"):
         write_manifest(writer.experiment, by=by, wave=run.wave.label)
@@ -148,7 +146,7 @@ def _draft(writer: Writer, condition: Condition, name: str, by: Any) -> TextSet:
         return known
     made: TextSet = TextSet.objects.create(
         name=name,
-        version=next_version(TextSet, name),
+        version=TextSet.next_version(name),
         dataset=writer.experiment.dataset,
         written_by=condition,
         created_by=by,
@@ -220,13 +218,12 @@ def _takes_corrections(texts: TextSet) -> bool:
 
 
 def _next(texts: TextSet, *, by: Any, reason: str) -> TextSet:
-    new = row_versions.new_version(texts, by=by)
+    new = texts.new_version(by=by)
     with connection.cursor() as cursor:
         cursor.execute(COPY, {"new": new.pk, "old": texts.pk})
     if texts.status == TextSet.Status.DRAFT:
-        row_versions.retire(texts, by=by, reason=f"corrected as {new}: {reason}")
-    made: TextSet = new  # type: ignore[assignment]
-    return made
+        texts.retire(by=by, reason=f"corrected as {new}: {reason}")
+    return new
 
 
 def _write(texts: TextSet, item: Item, said: str, by: Any, reason: str) -> None:
@@ -257,5 +254,5 @@ def approve(texts: TextSet, *, by: Any, reason: str) -> None:
             raise ValueError(f"{locked} cannot be approved: no text for {', '.join(missing[:NAMED])}{more}.")
         if locked.status == TextSet.Status.DRAFT:
             locked.save(update_fields=["content_hash"])
-        row_versions.approve(locked, by=by, reason=reason)
+        locked.approve(by=by, reason=reason)
     texts.refresh_from_db()

@@ -26,7 +26,7 @@ from runs_app.llm import judge_prompt
 from runs_app.models import Condition, Experiment, LanguageModel, Prompt, Run, Sampler, TextSet, Trial
 from runs_app.models.trials import BLANK
 from runs_app.planning import token_bounds
-from runs_app.planning.work import PlanError, add_trials, first_wave, get_or_create_run, refuse_cancelled
+from runs_app.planning.work import PlanError, add_trials, get_or_create_run, refuse_cancelled
 from runs_app.pricing import costs
 from runs_app.taskqueue.enqueue import enqueue_drains
 
@@ -157,7 +157,7 @@ def _run(tried: Try, answers: list[tuple[Trial, Trial | None]]) -> Run:
     )
     tokens = _request_tokens(tried, answers)
     bounds = costs.CallBounds(_ceiling(tried, tokens), tokens, grade_conditions.output_limit(tried.grader))
-    return get_or_create_run(condition, first_wave(tried.experiment), bounds)
+    return get_or_create_run(condition, tried.experiment.first_wave(), bounds)
 
 
 def _request_tokens(tried: Try, answers: list[tuple[Trial, Trial | None]]) -> int:

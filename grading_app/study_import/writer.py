@@ -27,7 +27,6 @@ from grading_app.study_import.trial_rows import (
     refresh_spending,
     write_batch,
 )
-from runs_app.experiment_files.row_versions import next_version
 from runs_app.models import (
     Condition,
     Dimension,
@@ -207,7 +206,7 @@ def _versioned(row: Any, owner: User, tool: str) -> Any:
     same = kind.objects.filter(name=row.name, content_hash=content_hash(row.content), status="approved")
     if (found := same.order_by("-version").first()) is not None:
         return found
-    row.version, row.created_by = next_version(kind, row.name), owner
+    row.version, row.created_by = kind.next_version(row.name), owner
     row.save()
     kind.objects.transition_one(row, sources=["draft"], target="approved", by=owner, reason=REASON.format(tool=tool))
     return row

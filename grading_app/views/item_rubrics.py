@@ -20,7 +20,6 @@ from evalsite.lib.web.list_page import ListPage
 from grading_app.forms.item_rubrics import ConfirmForm, CorrectionForm, ReasonForm, WriterForm
 from grading_app.judging.item_rubrics import approve, collect, correct, find_missing, request_rubrics
 from grading_app.tables.item_rubrics import TextSetTable
-from runs_app.experiment_files import row_versions
 from runs_app.models import Run, TextSet
 from runs_app.monitoring.progress import Totals
 from runs_app.planning.work import PlanError
@@ -118,7 +117,7 @@ def _approve(texts: TextSet, by: Any, reason: str) -> str:
 
 
 def _archive(texts: TextSet, by: Any, reason: str) -> str:
-    row_versions.archive(texts, by=by, reason=reason)
+    texts.archive(by=by, reason=reason)
     return f"{texts} is archived."
 
 

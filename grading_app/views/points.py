@@ -12,7 +12,7 @@ from django.views.decorators.http import require_safe
 
 from evalsite.lib.permissions import readers_only
 from evalsite.lib.web.list_page import paginate_table
-from grading_app.adaptive.audit import told_of
+from grading_app.adaptive.audit import describe_earlier_rule
 from grading_app.reports.figures import FIGURES
 from grading_app.reports.frame_cache import fingerprint_results, get_frames
 from grading_app.reports.frames import Frames
@@ -60,7 +60,7 @@ def experiment_points(request: HttpRequest, slug: str) -> HttpResponse:
         "repeated": _find_repeated_coverage(experiment, spec) if spec else None,
         "statuses": _list_statuses(frames.points),
         "table": table if shown else None,
-        "earlier_rule": told_of(experiment),
+        "earlier_rule": describe_earlier_rule(experiment),
         "figure": _make_figure(experiment, frames, wave, state),
         "export": reverse("experiment_export", args=[slug, "points", "csv"]),
     }

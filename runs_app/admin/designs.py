@@ -22,7 +22,6 @@ from evalsite.lib.bounded_json import BoundedJSONField
 from evalsite.lib.web.admin import history_list
 from evalsite.lib.web.long_text import numbered_file
 from runs_app.admin.forms import MappingsForm, PreviewForm, PromptForm
-from runs_app.experiment_files import row_versions
 from runs_app.llm import prompts
 from runs_app.models import Dimension, Experiment, Prompt, Sampler
 from runs_app.models.designs import Versioned
@@ -37,17 +36,17 @@ MOST_USES = 100
 
 def _approve(rows: list[Versioned], by: Any, reason: str) -> None:
     for row in rows:
-        row_versions.approve(row, by=by, reason=reason)
+        row.approve(by=by, reason=reason)
 
 
 def _archive(rows: list[Versioned], by: Any, reason: str) -> None:
     for row in rows:
-        row_versions.archive(row, by=by, reason=reason)
+        row.archive(by=by, reason=reason)
 
 
 def _new_version(rows: list[Versioned], by: Any, reason: str) -> None:
     for row in rows:
-        row_versions.new_version(row, by=by)
+        row.new_version(by=by)
 
 
 def archiving(permission: str) -> Verb:
@@ -108,7 +107,7 @@ class VersionedAdmin(VerbAdmin):
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
         if not change:
-            obj.version = row_versions.next_version(type(obj), obj.name)
+            obj.version = type(obj).next_version(obj.name)
             obj.created_by = request.user
         if form.changed_data:
             super().save_model(request, obj, form, change)

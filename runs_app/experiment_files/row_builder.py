@@ -14,7 +14,6 @@ from django.db import models
 from datasets_app.models.history import record_changes
 from evalsite.lib.text.hashing import content_hash
 from runs_app.experiment_files.model_draw import Candidate, Draw, DrawError, DrawSpec, draw
-from runs_app.experiment_files.row_versions import next_version
 from runs_app.experiment_files.specs import PROVIDER_DEFAULT, DimensionSpec, ModelSpec, PromptSpec, SamplerSpec
 from runs_app.models import Dimension, Endpoint, LanguageModel, Prompt, Sampler
 from runs_app.models.designs import Versioned
@@ -160,7 +159,7 @@ class RowBuilder:
         existing = next((one for one in same if one in self.used), None) or same.exclude(status="archived").first()
         if existing is not None:
             return existing, False
-        row.version = next_version(kind, row.name)
+        row.version = kind.next_version(row.name)
         row.created_by = self.by
         return (row, True) if self.save(path, row) else (None, False)
 

@@ -15,7 +15,6 @@ from evalsite.lib.ops.commands import (
     resolve_actor,
     resolve_owner,
 )
-from runs_app.experiment_files import row_versions
 from runs_app.experiment_files.row_builder import RowBuilder
 from runs_app.experiment_files.spec_errors import SpecError
 from runs_app.experiment_files.spec_reader import read_section
@@ -89,12 +88,12 @@ class VersionCommand(VerbCommand):
 
     def do_approve(self, reference: str, reason: str, user: str, **options: Any) -> None:
         row = self.get_row(reference)
-        row_versions.approve(row, by=resolve_actor(user), reason=reason)
+        row.approve(by=resolve_actor(user), reason=reason)
         self.say(f"{row} is approved: nothing changes it")
 
     def do_archive(self, reference: str, reason: str, user: str, **options: Any) -> None:
         row = self.get_row(reference)
-        row_versions.archive(row, by=resolve_actor(user), reason=reason)
+        row.archive(by=resolve_actor(user), reason=reason)
         self.say(f"{row} is archived; what was asked with it stays")
 
     def get_row(self, reference: str) -> Any:

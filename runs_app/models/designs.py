@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Any, Self
 
 from django.conf import settings
 from django.core.exceptions import ValidationError
-from django.db import models
+from django.db import models, transaction
 from django.db.models.functions import Now
 from django.utils import timezone
 
 from datasets_app.models.datasets import slug_validator
-from datasets_app.models.history import StatusChange, TransitionQuerySet
+from datasets_app.models.history import Actor, StatusChange, TransitionError, TransitionQuerySet
 from evalsite.lib.choice_constraints import constrain_choices
-from evalsite.lib.permissions import is_member
+from evalsite.lib.permissions import is_curator, is_member
 from evalsite.lib.text.hashing import content_hash
 from evalsite.lib.text.pg_text import describe_unstorable
 from runs_app.llm import parameters
 from runs_app.models.bounded import HasOnlyKeys, InRange, RangeConstraint, range_constraints
 
+NOT_COPIED = frozenset({"id", "version", "status", "content_hash", "created_by", "created_at", "approved_at"})
 WHOLE_NUMBER = re.compile(r"(0|-?[1-9][0-9]{0,9})\Z")
 
 
@@ -98,9 +100,84 @@ class Versioned(models.Model):
         """Return the part that identifies this version: everything that a model sees of it."""
         raise NotImplementedError
 
+    @classmethod
+    def next_version(cls, name: str) -> int:
+        """Return the number after the newest version of this name; 1 for a new name."""
+        newest = cls._default_manager.filter(name=name).aggregate(last=models.Max("version"))["last"]
+        return int(newest or 0) + 1
+
+    def new_version(self, *, by: Any) -> Self:
+        """Create and return a draft with the same content."""
+        names = [field.name for field in self._meta.concrete_fields if field.name not in NOT_COPIED]
+        copied = {name: getattr(self, name) for name in names}
+        kind: Any = type(self)
+        made: Self = kind.objects.create(version=self.next_version(self.name), created_by=by, **copied)
+        return made
+
+    def approve(self, *, by: Actor, reason: str) -> None:
+        """Approve and freeze this version.
+
+        Raise ValueError for a problem in its content, TransitionError if it is no draft.
+        """
+        kind: Any = type(self)
+        with transaction.atomic():
+            locked = kind.objects.select_for_update().get(pk=self.pk)
+            try:
+                locked.clean()
+            except ValidationError as problems:
+                raise ValueError(f"{self} cannot be approved: {' '.join(problems.messages)}") from None
+            kind.objects.transition_one(self, sources=["draft"], target="approved", by=by, reason=reason)
+
+    def archive(self, *, by: Actor, reason: str) -> None:
+        """Archive this version, so that new plans cannot use it. Trials that used it stay.
+
+        Raise TransitionError if it is archived already, or if `by` may not archive it.
+        """
+        refuse_to_archive(self, by)
+        self.retire(by=by, reason=reason)
+
+    def retire(self, *, by: Actor, reason: str) -> None:
+        """Archive a version that another one replaces, without a check of its author.
+
+        Raise TransitionError if it is archived already.
+        """
+        kind: Any = type(self)
+        kind.objects.transition_one(self, sources=["draft", "approved"], target="archived", by=by, reason=reason)
+
     @property
     def history(self) -> models.QuerySet[StatusChange]:
         return StatusChange.objects.of(self).select_related("by")
+
+
+def refuse_to_archive(row: Any, by: Actor, named_by: models.QuerySet[Any] | None = None) -> None:
+    """Raise TransitionError unless `by` may archive a row that the group shares.
+
+    Curators may. The author may if no row of other people uses it. A string instead of a user is a program or the
+    shell, and may too. `named_by` are experiments that refer to it by name. The message names no rows of other people,
+    because they may be private.
+    """
+    if isinstance(by, str) or is_curator(by):
+        return
+    kind = row._meta.verbose_name
+    if row.created_by is None or row.created_by != by:
+        raise TransitionError(f"{kind} {row} was made by somebody else: its author or a curator can archive it")
+    by_name = named_by is not None and named_by.exclude(owner_id=row.created_by_id).exists()
+    if used := "experiments" if by_name else next(_uses_by_others(row, by), ""):
+        raise TransitionError(f"{kind} {row} is used by {used} of other people: a curator can archive it")
+
+
+def _uses_by_others(row: Any, by: Any) -> Iterator[str]:
+    """Yield plural names of other people's rows that use this row. Checks every relation to rows with an owner."""
+    for relation in row._meta.related_objects:
+        users: Any = relation.related_model
+        names = {field.name for field in users._meta.get_fields()}
+        owned = next((path for path in ("owner", "experiment", "created_by") if path in names), None)
+        if owned is None:
+            continue
+        theirs = users._base_manager.filter(**{relation.field.name: row})
+        if theirs.exclude(**{"experiment__owner" if owned == "experiment" else owned: by}).exists():
+            plural = "experiments" if owned == "experiment" else users._meta.verbose_name_plural
+            yield str(plural)
 
 
 @constrain_choices

@@ -286,6 +286,10 @@ class Experiment(EngineOwnedColumns):
         self.priority = priority
         return True
 
+    def first_wave(self) -> Any:
+        """Return the wave with number 0. It holds the work that belongs to no repetition of the design."""
+        return self.waves.get_or_create(number=0)[0]
+
     def may_exceed_budget(self, ceiling_usd: Decimal | None) -> bool:
         """Return whether calls up to this ceiling exceed the remaining budget.
 

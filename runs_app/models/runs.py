@@ -11,7 +11,9 @@ from django.db.models.functions import Coalesce
 from django.urls import reverse
 
 from datasets_app.models import StatusChange, TransitionQuerySet
+from datasets_app.models.history import Actor, record_changes
 from evalsite.lib.choice_constraints import constrain_choices
+from runs_app.bounds import BOUNDS
 from runs_app.models.bounded import InRange, range_constraints
 from runs_app.models.conditions import Condition, Wave
 from runs_app.models.engine_owned_columns import EngineOwnedColumns
@@ -200,6 +202,15 @@ class Run(EngineOwnedColumns):
         if self.is_paused_by_budget and self.fits_budget:
             return "Paused because the budget was used up. The budget now allows more calls. Resume the run."
         return self.stop_reason
+
+    def change_concurrency(self, n: int, *, by: Actor) -> None:
+        """Set how many of its calls may be in flight, from the next claim on. Raise ValueError outside the bound."""
+        BOUNDS["run"]["max_concurrency"].check(n)
+        with transaction.atomic():
+            row = Run.objects.select_for_update().get(pk=self.pk)
+            record_changes([(row, str(row.max_concurrency), str(n))], by=by, reason="", what="max_concurrency")
+            Run.objects.filter(pk=self.pk).update(max_concurrency=n)
+        self.max_concurrency = n
 
     @property
     def n_trials(self) -> int:

@@ -9,7 +9,6 @@ from typing import Any
 
 from django.db import transaction
 
-from runs_app.experiment_files.row_versions import approve
 from runs_app.llm.prompts import Turn
 from runs_app.models import Prompt, Sampler
 from runs_app.models.designs import Versioned
@@ -80,6 +79,6 @@ def create_shipped_designs() -> list[str]:
             continue
         row.full_clean()
         row.save()
-        approve(row, by=ACTOR, reason=REASON)
+        row.approve(by=ACTOR, reason=REASON)
         created.append(str(row))
     return created

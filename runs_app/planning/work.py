@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from datasets_app.models.history import Actor
 from runs_app.engine.counters import add_pending
 from runs_app.engine.run_lifecycle import start_runs
-from runs_app.models import Condition, Experiment, Run, Wave
+from runs_app.models import Condition, Run, Wave
 from runs_app.pricing.costs import CallBounds
 
 
@@ -21,11 +21,6 @@ class PlanError(Exception):
     def __init__(self, problems: Iterable[str]) -> None:
         self.problems = list(problems)
         super().__init__("; ".join(self.problems))
-
-
-def first_wave(experiment: Experiment) -> Wave:
-    """Return the wave with number 0. It holds the work that belongs to no repetition of the design."""
-    return Wave.objects.get_or_create(experiment=experiment, number=0)[0]
 
 
 def get_or_create_run(condition: Condition, wave: Wave, bounds: CallBounds, *, is_batched: bool = False) -> Run:

@@ -187,7 +187,7 @@ def _set_concurrency(request: HttpRequest, run: Run) -> None:
         messages.error(request, get_first_error(form))
         return
     n = form.cleaned_data["max_concurrency"]
-    run_control.set_concurrency(run, n, by=request.user)
+    run.change_concurrency(n, by=request.user)
     messages.success(request, f"The limit is {n} calls in flight from the next claim on.")
 
 

@@ -13,7 +13,6 @@ from evalsite.lib.text.number_format import format_count, format_money
 from grading_app.judging.default_sampler import default_sampler
 from grading_app.judging.item_rubrics import Writer, approve, collect, correct, find_missing, request_rubrics
 from grading_app.models import Rubric
-from runs_app.experiment_files import row_versions
 from runs_app.management.progress_bar import wait_for
 from runs_app.management.versions import REFERENCE, add_list_and_show, print_history, read_text
 from runs_app.models import Experiment, LanguageModel, Run, Sampler, TextSet
@@ -96,7 +95,7 @@ class Command(VerbCommand):
 
     def do_archive(self, reference: str, reason: str, user: str, **options: Any) -> None:
         texts = _found(reference)
-        row_versions.archive(texts, by=resolve_actor(user), reason=reason)
+        texts.archive(by=resolve_actor(user), reason=reason)
         self.say(f"{texts} is archived")
 
 

@@ -5,7 +5,6 @@ from django.db import IntegrityError, connection, transaction
 from django.utils import timezone
 
 from grading_app.models import Rubric
-from runs_app.experiment_files import row_versions
 from runs_app.models import Dimension, Prompt, Sampler
 from tests import factories
 from tests.factories.judges import make_item_texts, make_starter_rubric
@@ -34,9 +33,9 @@ def test_bare_sql_approves_nothing_without_its_hash_and_the_time(table, missing)
 @pytest.mark.parametrize("table", DRAFTS)
 def test_an_approval_stores_its_time(table):
     row = DRAFTS[table]()
-    row_versions.approve(row, by="a curator", reason="read and tried")
+    row.approve(by="a curator", reason="read and tried")
     assert row.approved_at is not None
-    assert row_versions.new_version(row, by=None).approved_at is None
+    assert row.new_version(by=None).approved_at is None
 
 
 def test_what_is_made_approved_has_its_time_too():

@@ -1,11 +1,12 @@
 """A shared row is archived by a curator, or by its author while nothing of other people uses it: one rule for all."""
 
+from functools import partial
+
 import pytest
 
 from datasets_app.models import TransitionError
 from grading_app.judging.archive_rules import archive_grader
 from grading_app.models import GradeCondition
-from runs_app.experiment_files import row_versions
 from runs_app.models import Experiment
 from tests import factories
 from tests.factories.judges import make_starter_grader, make_starter_rubric
@@ -29,8 +30,8 @@ def _of(row, by):
 
 
 def archive(kind, row, by):
-    archiving = archive_grader if kind == "grader" else row_versions.archive
-    archiving(row, by=by, reason="superseded")
+    archiving = partial(archive_grader, row) if kind == "grader" else row.archive
+    archiving(by=by, reason="superseded")
     row.refresh_from_db()
     return row.archived_at if kind == "grader" else row.status == "archived"
 

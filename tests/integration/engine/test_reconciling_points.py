@@ -6,7 +6,7 @@ from django.db.models import F
 from django.urls import reverse
 
 from grading_app.adaptive import audit
-from grading_app.adaptive.audit import told_of
+from grading_app.adaptive.audit import describe_earlier_rule
 from grading_app.adaptive.decisions import decide_due
 from grading_app.models import GradeCondition, Grading
 from grading_app.models.verdict_history import superseding
@@ -120,10 +120,10 @@ def test_a_point_that_goes_on_after_the_rule_changed_is_decided_by_the_rule_of_t
     first = run.points.get().rounds[-1]["graded_by"]
     assert first == GradeCondition.objects.get().grade_condition_id
     raise_the_version(monkeypatch)
-    assert told_of(run.experiment).startswith("1 point was decided")
+    assert describe_earlier_rule(run.experiment).startswith("1 point was decided")
     Point.objects.update(status="open")
     assert decide_due() == 0  # The run has ended: what was decided stays.
     Run.objects.update(status="running")
     assert decide_due() == 1
     assert run.points.get().rounds[-1]["graded_by"] != first
-    assert (told_of(run.experiment), find_differences()) == ("", [])
+    assert (describe_earlier_rule(run.experiment), find_differences()) == ("", [])

@@ -138,7 +138,7 @@ def test_a_run_without_budget_says_what_all_that_waits_needs_beyond_it(transacti
 @pytest.mark.parametrize("n", [0, 100_001])
 def test_a_concurrency_out_of_range_is_refused(run, n):
     with pytest.raises(ValueError, match="between 1 and 100,000"):
-        run_control.set_concurrency(run, n, by="test")
+        run.change_concurrency(n, by="test")
 
 
 def test_what_failed_in_a_cancelled_run_is_not_tried_again(run):

@@ -4,7 +4,7 @@ import pytest
 import yaml
 from django.urls import reverse
 
-from grading_app.adaptive.decisions import rule_of
+from grading_app.adaptive.decisions import find_rule
 from runs_app.experiment_files.adaptive_spec import AdaptiveSpec
 from runs_app.experiment_files.spec_errors import SpecError
 from runs_app.experiment_files.spec_reader import read_spec
@@ -166,7 +166,7 @@ def test_a_context_limit_of_the_form_is_the_scorer_of_the_rounds(edit):
     assert edit(**{"adaptive-from_dataset": "on", "rules": "final_answer:2000"}).status_code == 302
     made = Experiment.objects.get()
     assert made.scorers == [{"name": "final_answer", "limit": "2000"}]
-    assert rule_of(made, AdaptiveSpec.model_validate(made.adaptive)).text == "final_answer:2000"
+    assert find_rule(made, AdaptiveSpec.model_validate(made.adaptive)).text == "final_answer:2000"
 
 
 def test_the_form_refuses_a_dataset_without_rules(edit):

@@ -177,7 +177,7 @@ def edit():
     endpoint = random.choice(Endpoint.objects.all())
     endpoint.max_concurrency = random.randint(10, 99)
     endpoint.save()
-    run_control.set_concurrency(random.choice(Run.objects.all()), random.randint(10, 99), by="test")
+    random.choice(Run.objects.all()).change_concurrency(random.randint(10, 99), by="test")
 
 
 def remember_and_forget():
