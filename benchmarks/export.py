@@ -18,7 +18,7 @@ def measure(rows: int, table: str, file_format: str, name: str) -> None:
     from benchmarks.stored import connection
 
     connection.settings_dict["NAME"] = name
-    from grading_app.export.formats import export_chunks, write_export
+    from grading_app.export.file_formats import export_chunks, write_export
     from runs_app.models import Experiment
 
     experiment = Experiment.objects.get(slug="stored")

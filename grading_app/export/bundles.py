@@ -18,7 +18,7 @@ from grading_app.analysis.data import AnalysisData, load_analysis_data
 from grading_app.analysis.sections import section_tables
 from grading_app.export.bundle_kinds import ANALYSIS, DATASET, KINDS
 from grading_app.export.card_counts import Counts
-from grading_app.export.formats import export_chunks
+from grading_app.export.file_formats import export_chunks
 from grading_app.export.snapshot_check import IMAGES
 from grading_app.export.snapshots import SnapshotError, count_chunks, json_part, refuse_while_live
 from grading_app.export.study_rows import SCHEMA, StudyRows

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from grading_app.export.command_process import stream_command
-from grading_app.export.formats import Extract
+from grading_app.export.file_formats import Extract
 from runs_app.models import Experiment
 
 

@@ -17,7 +17,7 @@ from django.urls import reverse
 from datasets_app.models.history import Actor, record_changes
 from evalsite.lib.checksummed_zip import ArchiveWriter, read_file
 from grading_app.export.card_counts import Counts
-from grading_app.export.formats import TABLES, export_chunks
+from grading_app.export.file_formats import TABLES, export_chunks
 from grading_app.export.result_facts import result_facts
 from grading_app.export.snapshot_check import IMAGES
 from grading_app.export.study_card import study_card

@@ -14,8 +14,8 @@ from django.utils import timezone
 
 from evalsite.lib.text.hashing import slugify_name
 from grading_app.models import GradeCondition, Grading
-from grading_app.study_import.checks import check_trial
 from grading_app.study_import.study import StudyError, StudyScore, StudyTrial
+from grading_app.study_import.study_checks import check_trial
 from runs_app.models import Attempt, Condition, Experiment, Run, Trial, Wave
 
 Identity = tuple[int, int, int | None, int]  # Run, item, dimension, repetition.

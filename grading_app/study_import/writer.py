@@ -16,8 +16,8 @@ from datasets_app import curation
 from datasets_app.models import Dataset, Item, Norm
 from datasets_app.models.history import record_changes
 from evalsite.lib.text.hashing import condition_id, content_hash, slugify_name
-from grading_app.study_import.checks import MOST_SAMPLES, check_design
 from grading_app.study_import.study import Study, StudyCondition, StudyError, StudyWave
+from grading_app.study_import.study_checks import MOST_SAMPLES, check_design
 from grading_app.study_import.trial_rows import (
     Identity,
     ImportReport,

@@ -14,7 +14,7 @@ from django.views.decorators.http import require_POST, require_safe
 from evalsite.lib.permissions import members_only, readers_only
 from evalsite.lib.text.hashing import content_hash
 from evalsite.lib.web.model_names import hides_model_names
-from grading_app.export.formats import RECORDS, ExportError, export_chunks
+from grading_app.export.file_formats import RECORDS, ExportError, export_chunks
 from grading_app.export.parquet_process import parquet_from_process
 from grading_app.export.wide_tables import NO_PARTICIPANTS, PARTICIPANT_ITEMS, PARTICIPANT_SEED
 from grading_app.forms.rules import RuleForm

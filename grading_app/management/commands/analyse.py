@@ -12,7 +12,7 @@ from django.http import QueryDict
 from evalsite.lib.ops.commands import OutputCommand, add_list_option
 from grading_app.analysis.data import load_analysis_data
 from grading_app.analysis.sections import section_tables
-from grading_app.export.formats import write_export
+from grading_app.export.file_formats import write_export
 from grading_app.reports.result_table import FORMATS, ResultTable
 from grading_app.reports.scope import EXCLUSION_LABELS, Scope, ScopeForm
 from runs_app.models import Experiment

@@ -15,7 +15,7 @@ from evalsite.lib.checksummed_zip import read_file
 from evalsite.lib.ops.commands import OutputCommand, refuse_input, resolve_actor
 from grading_app.export.bundle_kinds import ANALYSIS, DATASET, DESIGN
 from grading_app.export.bundles import write_bundle
-from grading_app.export.formats import write_export
+from grading_app.export.file_formats import write_export
 from grading_app.export.snapshots import SnapshotError, write_study
 from grading_app.reports.scope import Scope, ScopeForm
 from runs_app.models import Experiment

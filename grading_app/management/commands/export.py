@@ -8,7 +8,7 @@ from typing import Any
 from django.core.management.base import CommandError
 
 from evalsite.lib.ops.commands import OutputCommand, add_list_option
-from grading_app.export.formats import FORMATS, TABLE_NAMES, ExportError, export_chunks, write_export
+from grading_app.export.file_formats import FORMATS, TABLE_NAMES, ExportError, export_chunks, write_export
 from runs_app.models import Experiment
 
 NO_PLACE = (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError)

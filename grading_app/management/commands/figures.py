@@ -11,7 +11,7 @@ from django.core.management.base import CommandError
 from django.http import QueryDict
 
 from evalsite.lib.ops.commands import OutputCommand, refuse_input
-from grading_app.export.formats import write_export
+from grading_app.export.file_formats import write_export
 from grading_app.forms.figures import FigureForm
 from grading_app.models import CachedAggregate
 from grading_app.paper_figures.figure_registry import find_figure, list_figures

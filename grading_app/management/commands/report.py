@@ -9,7 +9,7 @@ from typing import Any
 from django.core.management.base import CommandError
 
 from evalsite.lib.ops.commands import OutputCommand, refuse_input
-from grading_app.export.formats import write_export
+from grading_app.export.file_formats import write_export
 from grading_app.models import ReportChoices, Snapshot
 from grading_app.study_report.build import build_document
 from grading_app.study_report.composition import compose, read_frozen

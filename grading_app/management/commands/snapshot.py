@@ -7,7 +7,7 @@ from typing import Any
 
 from evalsite.lib.checksummed_zip import read_file
 from evalsite.lib.ops.commands import OutputCommand, refuse_input, resolve_actor
-from grading_app.export.formats import write_export
+from grading_app.export.file_formats import write_export
 from grading_app.export.snapshots import SnapshotError, make_snapshot
 from runs_app.models import Experiment
 

@@ -9,7 +9,7 @@ from django.core.management import call_command
 from django.urls import reverse
 
 from datasets_app.models import Dataset
-from grading_app.export.formats import export_chunks
+from grading_app.export.file_formats import export_chunks
 from grading_app.models import RatedAnswer, RatingQueue
 from grading_app.rating import queues
 from grading_app.rating.session import list_rated_items

@@ -12,7 +12,7 @@ from grading_app.comparison.agreement_cache import assign_roles, compare_raters
 from grading_app.comparison.agreement_report import compute_agreement
 from grading_app.comparison.rating_selection import RatingSelectionForm
 from grading_app.comparison.unit_counts import load_unit_counts
-from grading_app.export.formats import export_chunks
+from grading_app.export.file_formats import export_chunks
 from grading_app.statistics.ratings import ratings_from
 from tests.factories.gradings import make_answered_experiment, make_gradings, make_scale_rubric
 

@@ -5,7 +5,7 @@ import csv
 import pytest
 from django.core.management import CommandError, call_command
 
-from grading_app.export import formats
+from grading_app.export import file_formats
 from tests import factories
 
 pytestmark = pytest.mark.django_db
@@ -35,7 +35,7 @@ def test_a_broken_export_leaves_the_old_file_and_no_half_one(experiment, tmp_pat
         yield b"half"
         raise ConnectionError("the database went away")
 
-    monkeypatch.setitem(formats.FORMATS, "csv", broken)
+    monkeypatch.setitem(file_formats.FORMATS, "csv", broken)
     with pytest.raises(ConnectionError):
         call_command("export", "pilot", "--out", str(out))
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"trials.csv": "old"}
@@ -69,12 +69,12 @@ def test_bad_input_ends_with_two_and_says_what_exists(experiment, arguments, nam
 
 def test_pieces_are_written_whole_and_in_their_order(tmp_path):
     pieces = [b"%d," % number * (number % 7) for number in range(500)]
-    formats.write_export(iter(pieces), str(tmp_path / "out"))
+    file_formats.write_export(iter(pieces), str(tmp_path / "out"))
     assert (tmp_path / "out").read_bytes() == b"".join(pieces)
 
 
 @pytest.mark.parametrize("pieces", [[b"a", "no bytes", b"b"], [b"a", "no bytes"]])
 def test_a_piece_that_cannot_be_written_ends_the_export_and_leaves_nothing(tmp_path, pieces):
     with pytest.raises(TypeError, match="bytes-like"):
-        formats.write_export(iter(pieces), str(tmp_path / "out"))
+        file_formats.write_export(iter(pieces), str(tmp_path / "out"))
     assert list(tmp_path.iterdir()) == []

@@ -11,7 +11,7 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from grading_app.export.formats import TABLES, export_chunks
+from grading_app.export.file_formats import TABLES, export_chunks
 from runs_app.models import Trial
 from tests import factories
 
@@ -142,7 +142,7 @@ def test_unknown_values_are_empty_and_never_zero():
 
 def test_pages_join_without_a_gap_or_an_overlap(experiment, monkeypatch):
     whole = exported(experiment, "trials", "csv")
-    monkeypatch.setattr("grading_app.export.formats.PAGE_ROWS", 3)
+    monkeypatch.setattr("grading_app.export.file_formats.PAGE_ROWS", 3)
     assert exported(experiment, "trials", "csv") == whole
     assert len(whole.splitlines()) > 1
 

@@ -9,7 +9,7 @@ import pytest
 
 from grading_app.comparison.adjudication import adjudicate
 from grading_app.comparison.raters import Scale
-from grading_app.export.formats import TABLES, export_chunks
+from grading_app.export.file_formats import TABLES, export_chunks
 from grading_app.judging import panels
 from grading_app.judging.judge_plan import judge
 from grading_app.judging.verdict_reader import read_verdicts

@@ -3,7 +3,7 @@
 import pytest
 from django.db import connection
 
-from grading_app.export.formats import TABLES, export_chunks
+from grading_app.export.file_formats import TABLES, export_chunks
 from grading_app.models import Grading
 from grading_app.models.verdict_history import superseding
 from grading_app.scoring.grading import grade

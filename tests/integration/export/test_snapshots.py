@@ -12,7 +12,7 @@ from django.urls import reverse
 
 from evalsite.lib.ops.versions import get_commit, get_version
 from evalsite.lib.stats.wilson import wilson
-from grading_app.export.formats import TABLES, export_chunks
+from grading_app.export.file_formats import TABLES, export_chunks
 from grading_app.export.snapshots import SnapshotError, make_snapshot
 from grading_app.models import Grading, Snapshot
 from grading_app.scoring.grading import grade

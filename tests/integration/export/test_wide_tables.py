@@ -10,8 +10,8 @@ import pytest
 from django.core.management import call_command
 from django.urls import reverse
 
-from grading_app.export import formats
-from grading_app.export.formats import ExportError, export_chunks
+from grading_app.export import file_formats
+from grading_app.export.file_formats import ExportError, export_chunks
 from grading_app.export.wide_tables import NO_PARTICIPANTS, unique_names
 from grading_app.models import Grading
 from grading_app.scoring.grading import grade
@@ -93,7 +93,7 @@ def test_every_row_of_every_format_warns_that_it_is_no_participant(rated):
 
 def test_filters_and_pages_apply_to_participants(rated, monkeypatch):
     whole = rows(rated, "participants")
-    monkeypatch.setattr(formats, "PAGE_ROWS", 2)
+    monkeypatch.setattr(file_formats, "PAGE_ROWS", 2)
     assert rows(rated, "participants") == whole
     assert [row["wave"] for row in rows(rated, "participants", wave="1")] == [1, 1, 1]
 

@@ -5,7 +5,7 @@ import json
 import pytest
 from django.urls import reverse
 
-from grading_app.export.formats import export_chunks
+from grading_app.export.file_formats import export_chunks
 from grading_app.judging.judge_plan import judge
 from grading_app.judging.verdict_reader import count_unread_verdicts, read_verdicts
 from grading_app.models import Preference

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from grading_app.export.formats import export_chunks
+from grading_app.export.file_formats import export_chunks
 from grading_app.judging import grade_conditions, panels
 from grading_app.models import Grading, Panel
 from grading_app.models.verdict_history import superseding

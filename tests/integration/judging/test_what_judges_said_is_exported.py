@@ -5,7 +5,7 @@ from decimal import Decimal
 
 import pytest
 
-from grading_app.export.formats import export_chunks
+from grading_app.export.file_formats import export_chunks
 from grading_app.judging.judge_plan import judge
 from grading_app.judging.verdict_reader import read_verdicts
 from grading_app.models import Rubric

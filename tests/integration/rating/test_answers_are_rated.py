@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from datasets_app.models import TransitionError
 from evalsite.lib import permissions
 from grading_app.admin.forms import AnswerForm
-from grading_app.export.formats import export_chunks
+from grading_app.export.file_formats import export_chunks
 from grading_app.forms.rating import AnswerQueueForm
 from grading_app.judging.answer_selection import Answers
 from grading_app.judging.rubric_preview import Try

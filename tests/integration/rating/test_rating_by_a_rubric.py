@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grading_app.admin.rubrics import uses_of
-from grading_app.export.formats import export_chunks
+from grading_app.export.file_formats import export_chunks
 from grading_app.judging.verdicts import read_verdict
 from grading_app.models import GradeCondition, Grading, Preference, Rating, Rubric
 from grading_app.rating import queue_results, queues, session

@@ -9,7 +9,7 @@ from statistics import mean, stdev
 import pytest
 from scipy.stats import t
 
-from grading_app.export.formats import export_chunks
+from grading_app.export.file_formats import export_chunks
 from grading_app.reports.frames import load_frames
 from grading_app.reports.score_summaries import summarize_scores
 from grading_app.scoring.grading import grade

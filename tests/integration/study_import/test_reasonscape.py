@@ -8,7 +8,7 @@ from django.core.management import CommandError, call_command
 from django.urls import reverse
 
 from datasets_app.models import Item
-from grading_app.export.formats import ExportError, export_chunks
+from grading_app.export.file_formats import ExportError, export_chunks
 from grading_app.models import Grading
 from grading_app.scoring.grading import grade
 from runs_app.models import Attempt, Experiment, Trial
