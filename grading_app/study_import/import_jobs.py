@@ -15,7 +15,7 @@ from typing import Any
 from django.contrib.auth.models import User
 from django.db import DataError, IntegrityError, transaction
 
-from datasets_app.importing.records import FileError
+from datasets_app.importing.records import FileError, ScratchFolder
 from datasets_app.models import Dataset, StatusChange
 from datasets_app.pending_uploads import Job, PendingUpload
 from datasets_app.upload_jobs import FAILED, finish, run_job
@@ -23,11 +23,14 @@ from evalsite.lib.text.hashing import slugify_name
 from grading_app.export.bundle_kinds import ANALYSIS, DATASET, DESIGN
 from grading_app.export.snapshot_check import STUDY, SnapshotFileError
 from grading_app.study_import.importers import FORMATS
+from grading_app.study_import.oasis_run_config import SUFFIXES, is_run_config, read_run_config
 from grading_app.study_import.snapshot_import import WHAT, import_snapshot
 from grading_app.study_import.study import MOST_PROBLEMS, Study, StudyError, StudyTrial
 from grading_app.study_import.upload_reader import place_files, read_study_upload, safe_name
 from grading_app.study_import.writer import write_study
+from runs_app.experiment_files.spec_errors import SpecError
 from runs_app.models import Experiment
+from runs_app.planning.spec_io import create_experiment
 
 TASK = "grading_app.tasks.import_uploaded_study"
 REPORT = "report"
@@ -102,6 +105,9 @@ def _perform(waiting: PendingUpload, job: Job, user: User) -> str:
 
 def _import(waiting: PendingUpload, job: Job, user: User) -> StudyReport:
     wanted = job.mapping or {}
+    if len(waiting.names) == 1 and waiting.table_name.lower().endswith(SUFFIXES):
+        scratch = ScratchFolder()
+        return _take_run_config(place_files(list(waiting.files.values()), scratch.path / "config"), job, user)
     reading = read_study_upload(waiting.files, wanted.get("format", ""), watch=_reading(waiting, job))
     job = replace(job, state="saving", seen_at=time.time(), saving_since=time.time())
     waiting.put_job(job)
@@ -111,6 +117,25 @@ def _import(waiting: PendingUpload, job: Job, user: User) -> StudyReport:
         return _take_study(_watched(reading.study, waiting, job), job, user)
     except (DataError, IntegrityError, ValueError) as error:
         raise StudyError([f"the database refuses a value of the study: {str(error).splitlines()[0][:300]}"]) from error
+
+
+def _take_run_config(path: Path, job: Job, user: User) -> StudyReport:
+    """Create a draft from the design of another tool, with the rows that the user may create."""
+    if not is_run_config(path):
+        raise StudyError([f"{path.name}: neither a run config nor an experiment of OASIS-LLM"])
+    wanted = job.mapping or {}
+    dataset = Dataset.objects.filter(pk=wanted.get("dataset") or 0).first()
+    try:
+        spec, notes = read_run_config(path, name=wanted.get("slug", ""), dataset=str(dataset or ""))
+        if Experiment.objects.filter(slug=spec.experiment).exists():
+            raise StudyError([f"the experiment {spec.experiment} exists: choose another name"])
+        with transaction.atomic():
+            made = create_experiment(spec, by=user)
+            counts = [("Models", made.language_models.count()), ("Prompts", made.prompts.count())]
+            transaction.set_rollback(job.kind == "check")
+    except SpecError as error:
+        raise StudyError(error.problems) from error
+    return StudyReport("Design of OASIS-LLM", made.slug, counts=counts, notes=notes[:MOST_NOTES])
 
 
 def _take_study(study: Study, job: Job, user: User) -> StudyReport:

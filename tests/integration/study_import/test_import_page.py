@@ -7,7 +7,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
-from django.contrib.auth.models import User
+from django.contrib.auth.models import Group, User
 from django.urls import reverse
 from django.utils.module_loading import import_string
 
@@ -175,6 +175,27 @@ def test_the_limited_process_hands_over_exactly_what_the_format_reads(name, tmp_
     for one in fields(Study):
         if one.name not in ("trials", "scratch"):
             assert _plain(getattr(there, one.name)) == _plain(getattr(here, one.name)), one.name
+
+
+@pytest.mark.slow
+def test_a_run_config_becomes_a_draft_on_the_chosen_dataset(member, researcher):
+    dataset = factories.make_dataset("images")
+    factories.make_endpoint("openrouter")
+    config = (
+        "name: gemma pilot\nprovider: openrouter\nmodel: openrouter/google/gemma\nimage_set: pilot_30\nmax_tokens: 99\n"
+    )
+    refused = page_text(member.get(send(member, upload(config, "run.yaml"), dataset=dataset.pk).url))
+    assert "These files cannot be imported." in refused
+    assert "you may not" in refused
+    researcher.groups.add(Group.objects.get(name=permissions.OPERATOR))
+    User.objects.filter(pk=researcher.pk).update(is_superuser=True)
+    address = send(member, upload(config, "run.yaml"), dataset=dataset.pk).url
+    assert "Design of OASIS-LLM" in page_text(member.get(address))
+    assert not Experiment.objects.exists()
+    member.post(address, {"import": "1"})
+    made = Experiment.objects.get()
+    assert (made.status, made.dataset, made.owner) == ("draft", dataset, researcher)
+    assert member.get(address).url == made.get_absolute_url()
 
 
 @pytest.mark.slow
