@@ -1,18 +1,20 @@
 """What every test may rest on."""
 
+import gc
+import itertools
 import os
 from contextlib import ExitStack
 from unittest.mock import patch
 
 import pytest
 from django.conf import settings
-from django.db import connection, transaction
-from django.test import TestCase, TransactionTestCase
+from django.db import DatabaseError, connection, transaction
+from django.test import TestCase, TransactionTestCase, override_settings
 from hypothesis import HealthCheck
 from hypothesis import settings as generated
 from whitenoise.middleware import WhiteNoiseMiddleware
 
-pytest_plugins = ["tests.chromium", "tests.prepared_database"]
+pytest_plugins = ["tests.chromium", "tests.prepared_database", "tests.template_database"]
 
 MADE_BY_MIGRATIONS = {
     "django_migrations",
@@ -21,7 +23,6 @@ MADE_BY_MIGRATIONS = {
     "auth_group",
     "auth_group_permissions",
 }
-
 
 # Generated cases are few, and the same in every run: which they are is no matter of chance, nor how long each takes.
 generated.register_profile(
@@ -53,26 +54,69 @@ def pytest_configure(config):
     config.add_cleanup(stack.close)
 
 
+def count_shared_rows(item):
+    """Return how many fixtures of a whole file this test needs."""
+    return sum(name.endswith("_of_file") for name in getattr(item, "fixturenames", ()))
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items):
-    """Files with browsers or processes take longest and come first: none of them is left to one worker at the end."""
+    """Files with browsers or processes take longest and come first: none of them is left to one worker at the end.
+
+    In a file, tests that make their rows themselves come before those that share some, which stay until its end.
+    """
     slow = {item.path for item in items if item.get_closest_marker("browser") or item.get_closest_marker("processes")}
     items.sort(key=lambda item: item.path not in slow)
+    by_file = itertools.groupby(items, key=lambda item: item.path)
+    items[:] = [item for _, of_file in by_file for item in sorted(of_file, key=count_shared_rows)]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
+    """Look for cycles seldom, and only in what the tests make: what is collected and imported stays."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.set_threshold(10_000, 20, 20)
+        gc.enable()
 
 
 @pytest.fixture(scope="session")
 def django_db_setup(django_db_setup, django_db_blocker):
     """The tests' own database survives no crash of its server, and no commit waits for the disk."""
-    with django_db_blocker.unblock(), connection.cursor() as cursor:
-        name = connection.ops.quote_name(connection.settings_dict["NAME"])
-        cursor.execute(f"ALTER DATABASE {name} SET synchronous_commit = off")
-        cursor.execute("SET synchronous_commit = off")
+    with django_db_blocker.unblock():
+        with connection.cursor() as cursor:
+            name = connection.ops.quote_name(connection.settings_dict["NAME"])
+            cursor.execute(f"ALTER DATABASE {name} SET synchronous_commit = off")
+        connection.close()  # The next session begins with it.
+
+
+NUMBERS = itertools.count(1)
+
+
+def own_folders(tmp_path_factory):
+    """Folders of its own for each test that writes to them: no folder is made for the thousands that do not."""
+    folder = tmp_path_factory.getbasetemp() / "folders" / str(next(NUMBERS))
+    return {"MEDIA_ROOT": folder / "media", "JOURNAL_DIR": folder / "journal"}
 
 
 @pytest.fixture(autouse=True)
-def media_of_its_own(settings, tmp_path):
-    settings.MEDIA_ROOT = tmp_path / "media"
-    settings.JOURNAL_DIR = tmp_path / "journal"
+def media_of_its_own(request, tmp_path_factory):
+    if count_shared_rows(request.node):
+        yield
+        return
+    with override_settings(**own_folders(tmp_path_factory)):
+        yield
+
+
+@pytest.fixture(scope="module")
+def rows_of_file(django_db_setup, django_db_blocker, tmp_path_factory):
+    """Roll back what other fixtures of a whole file made, after its last test (see `shared_rows`)."""
+    with django_db_blocker.unblock(), override_settings(**own_folders(tmp_path_factory)), transaction.atomic():
+        yield
+        transaction.set_rollback(True)
 
 
 @pytest.fixture
@@ -91,12 +135,13 @@ def as_(client, people):
 
 @pytest.fixture(autouse=True, scope="session")
 def quick_ends_of_tests():
-    """Roll back without a new connection, and empty tables without a flush.
+    """Roll back or empty tables without a new connection, and without a flush.
 
     Django closes the connection after each class, and for pytest each test is one: the next would fill the caches of
     another backend. Its flush truncates all tables and makes all permissions anew: half a second.
     """
     with pytest.MonkeyPatch.context() as django_test:
+        django_test.setattr(TransactionTestCase, "_should_reload_connections", begin_session_again)
         django_test.setattr(TestCase, "tearDownClass", classmethod(roll_back))
         django_test.setattr(TransactionTestCase, "_fixture_teardown", empty_tables)
         yield
@@ -121,6 +166,16 @@ def static_files_found_once():
 def roll_back(cls):
     cls._rollback_atomics(cls.cls_atomics)
     super(TestCase, cls).tearDownClass()
+
+
+def begin_session_again(self):
+    """Return whether to connect again after a transactional test: its settings, locks and listening end here."""
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute("RESET ALL; UNLISTEN *; SELECT pg_advisory_unlock_all(); DISCARD TEMP")
+    except DatabaseError:
+        return True
+    return False
 
 
 def empty_tables(self):

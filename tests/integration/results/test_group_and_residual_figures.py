@@ -14,14 +14,12 @@ from grading_app.reports.result_table import ResultTable
 from grading_app.reports.scope import ScopeForm
 from tests import factories
 
-pytestmark = pytest.mark.django_db
-
 ABOVE = {"amber": 0, "birch": 0, "cedar": 1, "dune": 2}
 """How many points each model rates above the norm."""
 
 
-@pytest.fixture
-def tables():
+@pytest.fixture(scope="module")
+def tables(rows_of_file):
     """Four models on 12 pictures; amber is equal to the norm, but for picture-4, which it rates at 9."""
     made = factories.make_experiment(
         "study",

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from django.core.management import CommandError, call_command
 from django.db import transaction
+from django.test import override_settings
 from django.urls import reverse
 
 from datasets_app import curation
@@ -66,17 +67,23 @@ def make_study():
 NASTY = 'back\\slash \\n "quoted" \t 模型 \u2028'
 
 
-@pytest.fixture
-def sent(tmp_path, settings):
-    """The file of a study of another site: its rows and images are gone here. Also its digest and its facts."""
-    settings.MEDIA_ROOT = tmp_path / "media"
-    with transaction.atomic():
+@pytest.fixture(scope="module")
+def snapshot_file(django_db_setup, django_db_blocker, tmp_path_factory):
+    """The file of a study whose rows and images are gone."""
+    folder = tmp_path_factory.mktemp("other_site")
+    with django_db_blocker.unblock(), override_settings(MEDIA_ROOT=folder / "media"), transaction.atomic():
         made = make_snapshot(make_study(), by="test")
-        shutil.copy(made.path, tmp_path / "sent.zip")
+        shutil.copy(made.path, folder / "sent.zip")
         transaction.set_rollback(True)
-    shutil.rmtree(settings.MEDIA_ROOT)
+    shutil.rmtree(folder / "media")
+    return folder / "sent.zip"
+
+
+@pytest.fixture
+def sent(snapshot_file):
+    """The file of a study of another site."""
     assert not Experiment.objects.exists()
-    return tmp_path / "sent.zip"
+    return snapshot_file
 
 
 @pytest.fixture
