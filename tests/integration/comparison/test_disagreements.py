@@ -10,11 +10,12 @@ from grading_app.models.verdict_history import superseding
 from tests import factories
 from tests.factories.gradings import make_answered_experiment, make_gradings, make_scale_rubric, trials_of
 from tests.factories.queues import make_queue, make_rater, rate_all
+from tests.shared_rows import shared_rows
 
 pytestmark = pytest.mark.django_db
 
 
-@pytest.fixture
+@shared_rows
 def experiment():
     """Splits of 0, 1, 2, 3 and 0 again over ten answers, 1.5 apart on one more."""
     made = make_answered_experiment(items=11)

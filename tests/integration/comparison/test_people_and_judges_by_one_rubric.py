@@ -11,11 +11,12 @@ from grading_app.models.verdict_history import superseding
 from grading_app.rating import queues, session
 from tests.factories.gradings import make_answered_experiment, make_gradings
 from tests.factories.queues import make_answer_queue, make_rater, make_strict_rubric, rate_all
+from tests.shared_rows import shared_rows
 
 pytestmark = pytest.mark.django_db
 
 
-@pytest.fixture
+@shared_rows
 def queue():
     """A judge that finds all correct and nothing complete, and two people who differ on completeness."""
     cache.clear()

@@ -25,6 +25,7 @@ from tests.factories.gradings import (
     values_in_counts,
 )
 from tests.factories.queues import make_answer_queue, make_queue, make_rater, rate_all
+from tests.shared_rows import shared_rows
 
 pytestmark = pytest.mark.django_db
 
@@ -34,7 +35,7 @@ def nothing_kept():
     cache.clear()
 
 
-@pytest.fixture
+@shared_rows
 def experiment():
     made = make_answered_experiment(samples=2)
     rubric = make_scale_rubric()

@@ -14,6 +14,7 @@ from runs_app.planning import spec_io
 from runs_app.planning.cost_estimate import estimate
 from runs_app.planning.design import Design
 from tests import factories
+from tests.shared_rows import shared_rows
 
 pytestmark = pytest.mark.django_db
 SAID = {"by": "category", "scorer": "exact_match", "targetci": 0.09}
@@ -23,16 +24,16 @@ def spec_with(adaptive):
     return {"experiment": "rounds", "dataset": "places@1", "models": ["m"], "prompts": ["p"], "adaptive": adaptive}
 
 
-@pytest.fixture
+@shared_rows
 def team():
     return factories.make_team()
 
 
-@pytest.fixture
-def draft(team):
+@shared_rows
+def draft(team_of_file):
     return factories.make_experiment(
         "rounds",
-        owner=team.owner,
+        owner=team_of_file.owner,
         dataset=factories.make_dataset("places", 600),
         models=[factories.make_model("small", max_output_tokens=100)],
         adaptive={**SAID, "max": 256},

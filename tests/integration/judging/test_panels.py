@@ -12,11 +12,12 @@ from runs_app.models import Trial
 from runs_app.planning.plan import PlanError
 from tests import factories
 from tests.factories.judges import make_grader, make_rubric, make_twelve_answers
+from tests.shared_rows import shared_rows
 
 pytestmark = pytest.mark.django_db
 
 
-@pytest.fixture
+@shared_rows
 def stored():
     return make_twelve_answers()
 

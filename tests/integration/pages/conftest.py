@@ -1,12 +1,10 @@
 """A lab with something on every page, and people in each role to look at it."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal
 
 import pytest
-from django.db import transaction
-from django.test import override_settings
 from django.utils import timezone
 
 from datasets_app.models import Asset
@@ -15,6 +13,7 @@ from grading_app.rating import queues, session
 from runs_app.models import Run, Tick, Worker
 from tests import factories
 from tests.factories.queues import make_image, make_queue
+from tests.shared_rows import shared_rows
 
 NASTY = "<script>alert('x')</script>\"'><img src=x onerror=alert(1)>"
 
@@ -29,10 +28,10 @@ class Lab:
     model: object
     draft: object = None
     queue: object = None
-    media: object = None
 
 
-def make_people():
+@shared_rows
+def people():
     return {
         "rater": factories.make_user("rater", permissions.RATER),
         "viewer": factories.make_user("viewer", permissions.VIEWER),
@@ -42,31 +41,10 @@ def make_people():
     }
 
 
-@pytest.fixture
-def people(db):
-    return make_people()
-
-
-@pytest.fixture
-def lab(people, settings, tmp_path):
-    settings.MEDIA_ROOT = tmp_path
-    return make_lab(people)
-
-
-@pytest.fixture(scope="module")
-def shared_lab(django_db_setup, django_db_blocker, tmp_path_factory):
-    """One lab for all tests of a file: after each, what it changed is rolled back to here.
-
-    For files that try every address. The clock of the database stands still within it: not for what is timed.
-    """
-    media = tmp_path_factory.mktemp("media")
-    with django_db_blocker.unblock(), override_settings(MEDIA_ROOT=media), transaction.atomic():
-        yield replace(make_lab(make_people()), media=media)
-        transaction.set_rollback(True)
-
-
-def make_lab(people):
+@shared_rows
+def lab(people_of_file):
     """A private experiment under way, three items rated twice on one dimension, a trial failed; and a draft dataset."""
+    people = people_of_file
     dimension = factories.make_dimension("valence", labels={"1": "Very low", "7": "Very high"})
     prompt = factories.make_prompt(
         "rate", user="{{dimension_instructions}} {{input}}", system="You rate.", answer_format="rating"

@@ -259,17 +259,6 @@ def a_snapshot(experiment):
     return made.digest
 
 
-@pytest.fixture
-def lab(shared_lab, db, settings):
-    settings.MEDIA_ROOT = shared_lab.media
-    return shared_lab
-
-
-@pytest.fixture
-def people(lab):
-    return lab.people
-
-
 def test_every_address_has_a_row():
     assert set(served()) - set(MATRIX) == set(), "a new address needs a row: who may open it?"
 

@@ -9,17 +9,6 @@ from tests.integration.pages.test_access_matrix import MATRIX, served, values_of
 SITE = "http://testserver"
 
 
-@pytest.fixture
-def lab(shared_lab, db, settings):
-    settings.MEDIA_ROOT = shared_lab.media
-    return shared_lab
-
-
-@pytest.fixture
-def people(lab):
-    return lab.people
-
-
 def signed_in_again(client, person, address):
     """Where a person ends who follows the way to the sign-in page and signs in there."""
     person.set_password("long enough to be a password")

@@ -10,12 +10,13 @@ from django.db import connection
 from runs_app.models import Attempt, Run, Trial
 from runs_app.models.trials import CHANNELS, ODD
 from tests import factories
+from tests.shared_rows import shared_rows
 
 KINDS = ("empty", "truncated", "refused", "unparsed")
 
 
-@pytest.fixture
-def experiment(lab):
+@shared_rows
+def experiment(lab_of_file):
     """Four trials, a kind each; one of them is empty as well as truncated."""
     answers = iter(
         [
@@ -27,7 +28,7 @@ def experiment(lab):
             {"answer": "ready"},
         ]
     )
-    experiment = factories.make_experiment("odd", owner=lab.people["owner"], samples=2, status="active")
+    experiment = factories.make_experiment("odd", owner=lab_of_file.people["owner"], samples=2, status="active")
     (run,) = factories.make_runs(experiment)
     for trial in factories.plan_trials(run, answer=lambda *_: next(answers)):
         flags = {"empty": trial.answer == "", "truncated": trial.truncated, "refused": trial.refused}

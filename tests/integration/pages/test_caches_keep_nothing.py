@@ -10,17 +10,6 @@ GET = [name for name in served() if MATRIX[name].method == "get"]
 OPEN = [name for name in GET if name not in KEPT and MATRIX[name].expected[0] == 302]
 
 
-@pytest.fixture
-def lab(shared_lab, db, settings):
-    settings.MEDIA_ROOT = shared_lab.media
-    return shared_lab
-
-
-@pytest.fixture
-def people(lab):
-    return lab.people
-
-
 @pytest.mark.parametrize("name", OPEN)
 def test_pages_and_files_for_signed_in_people_are_not_stored(name, lab, as_):
     row, known = MATRIX[name], values_of(lab)

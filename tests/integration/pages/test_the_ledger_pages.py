@@ -11,15 +11,18 @@ from django.utils import timezone
 from runs_app.models import Attempt, LedgerEntry
 from runs_app.monitoring import ledger_report
 from tests import factories
+from tests.shared_rows import shared_rows
 
 LATE_EVENING = datetime(2026, 3, 1, 23, 30, tzinfo=UTC)
 
 
-@pytest.fixture
-def experiment(lab):
+@shared_rows
+def experiment(lab_of_file):
     """Two models: one called before and after midnight UTC and answered once by reuse, one of unknown cost."""
     dear = factories.make_model("dear")
-    experiment = factories.make_experiment("dearly", owner=lab.people["owner"], models=[factories.make_model(), dear])
+    experiment = factories.make_experiment(
+        "dearly", owner=lab_of_file.people["owner"], models=[factories.make_model(), dear]
+    )
     second, first = factories.make_runs(experiment)  # in the order of their models
     trials = factories.plan_trials(first, answer=lambda *_: "ready")
     for trial, hour in zip(trials, (LATE_EVENING, LATE_EVENING.replace(day=2, hour=1)), strict=False):

@@ -10,11 +10,12 @@ from grading_app.tasks import compute_aggregates
 from runs_app.models import Annotation
 from tests import factories
 from tests.page_text import page_text
+from tests.shared_rows import shared_rows
 
 pytestmark = pytest.mark.django_db
 
 
-@pytest.fixture
+@shared_rows
 def study():
     items = [{"key": f"picture-{n}", "category": "AB"[n % 2], "norms": {"valence": 2 + n % 3}} for n in range(12)]
     made = factories.make_experiment(

@@ -13,6 +13,7 @@ from grading_app.models import BlindReading, CachedAggregate
 from grading_app.scoring.grading import grade
 from grading_app.tasks import compute_aggregates
 from tests import factories
+from tests.shared_rows import shared_rows
 
 pytestmark = pytest.mark.django_db
 
@@ -25,7 +26,7 @@ def empty_cache():
     cache.clear()
 
 
-@pytest.fixture
+@shared_rows
 def study():
     items = [
         {**factories.plain_question(n), "category": "ab"[n % 2], "norms": {"valence": 1 + n % 4}} for n in range(12)

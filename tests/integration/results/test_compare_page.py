@@ -20,6 +20,7 @@ from grading_app.reports.cached_aggregates import compute_rows
 from grading_app.reports.scope import ScopeForm
 from grading_app.scoring.grading import grade
 from tests import factories
+from tests.shared_rows import shared_rows
 
 pytestmark = pytest.mark.django_db
 
@@ -46,12 +47,12 @@ def make_quiz(slug="quiz", *, items=30, right=(12, 24), prompts=None, **fields):
     return made
 
 
-@pytest.fixture
+@shared_rows
 def quiz():
     return make_quiz()
 
 
-@pytest.fixture
+@shared_rows
 def study():
     """Two models rate 12 pictures; b is one point above a on all but two, and cannot be read on one."""
     made = factories.make_experiment(

@@ -14,12 +14,13 @@ from grading_app.scoring.grading import grade
 from runs_app.models import Point
 from tests import factories
 from tests.factories import recordings
+from tests.shared_rows import shared_rows
 
 pytestmark = pytest.mark.django_db
 HOSTILE = "<script>alert(1)</script> & $\\frac{x}{y}$ {0} %s"
 
 
-@pytest.fixture
+@shared_rows
 def frames_with_everything():
     """Rated and graded at once, with norms, categories and names that no renderer should believe."""
     items = [

@@ -26,11 +26,12 @@ from runs_app.models import Trial
 from tests import factories
 from tests.factories.gradings import make_answered_experiment, make_gradings
 from tests.factories.studies import make_rated_study
+from tests.shared_rows import shared_rows
 
 pytestmark = pytest.mark.django_db
 
 
-@pytest.fixture
+@shared_rows
 def study():
     norms = [{"valence": 2 + n % 4, "arousal": 3} for n in range(10)]
     items = [{"key": f"p{n}", "category": "AB"[n % 2], "norms": one} for n, one in enumerate(norms)]

@@ -14,6 +14,7 @@ from grading_app.reports.leaderboard import BoardQuery, compute_leaderboard, fin
 from grading_app.scoring.grading import grade
 from tests import factories
 from tests.factories.gradings import make_gradings
+from tests.shared_rows import shared_rows
 
 pytestmark = pytest.mark.django_db
 RIGHT = {"fast": 18, "small": 20, "steady": 36}
@@ -25,7 +26,7 @@ def empty_cache():
     cache.clear()
 
 
-@pytest.fixture
+@shared_rows
 def quiz():
     """Three models on 40 items: `steady` is right on 36, others on about half; `fast` cannot be read on 4."""
     made = factories.make_experiment(

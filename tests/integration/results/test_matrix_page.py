@@ -15,6 +15,7 @@ from evalsite.lib import permissions
 from grading_app.scoring.grading import grade
 from tests import factories
 from tests.factories.gradings import make_answered_experiment
+from tests.shared_rows import shared_rows
 
 pytestmark = pytest.mark.django_db
 
@@ -43,12 +44,12 @@ def _sum(answers, name, item, _dimension, index):
     return answers.get((item.key, name, index), item.target if index < RIGHT[item.key][name] else "99")
 
 
-@pytest.fixture
+@shared_rows
 def graded():
     return make_sums()
 
 
-@pytest.fixture
+@shared_rows
 def rated():
     """Item n has the norm 4; model a rates it 1 + n in each repetition, model b 4 - n and 4 + n."""
     items = [{**factories.plain_question(n), "norms": {"valence": 4.0}} for n in range(4)]

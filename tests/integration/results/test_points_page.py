@@ -15,6 +15,7 @@ from runs_app.stopping import rating_coverage
 from runs_app.stopping.coverage import COVERAGE
 from tests import factories
 from tests.page_text import page_text
+from tests.shared_rows import shared_rows
 
 pytestmark = pytest.mark.django_db
 ADAPTIVE = {"by": "category", "scorer": "exact_match", "round": 32, "max": 256, "targetci": 0.09}
@@ -37,7 +38,7 @@ def make_points(experiment, *, status="enough", **fields):
             )
 
 
-@pytest.fixture
+@shared_rows
 def experiment():
     team = factories.make_team()
     made = factories.make_experiment(

@@ -17,6 +17,7 @@ from grading_app.reports.cached_aggregates import compute_rows
 from grading_app.scoring.grading import grade
 from runs_app.models import Trial
 from tests import factories
+from tests.shared_rows import shared_rows
 
 pytestmark = pytest.mark.django_db
 
@@ -26,7 +27,7 @@ def nothing_kept():
     cache.clear()
 
 
-@pytest.fixture
+@shared_rows
 def experiment():
     made = factories.make_experiment(samples=2, scorers=["numeric"], dataset=factories.make_dataset(items=6))
     (run,) = factories.make_runs(made)

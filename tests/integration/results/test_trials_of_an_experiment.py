@@ -5,11 +5,12 @@ from django.urls import reverse
 
 from grading_app.scoring.grading import grade
 from tests import factories
+from tests.shared_rows import shared_rows
 
 pytestmark = pytest.mark.django_db
 
 
-@pytest.fixture
+@shared_rows
 def graded():
     made = factories.make_experiment(
         "sums", dataset=factories.make_dataset("sums", 4), samples=2, scorers=["numeric", "exact_match"]

@@ -20,11 +20,12 @@ from runs_app.models import Trial
 from tests import factories
 from tests.factories.spaces import answer_with, make_space_dataset, make_space_experiment
 from tests.page_text import page_text
+from tests.shared_rows import shared_rows
 
 pytestmark = pytest.mark.django_db
 
 
-@pytest.fixture
+@shared_rows
 def experiment():
     return make_space_experiment()
 
