@@ -155,7 +155,9 @@ def test_raters_are_chosen_in_the_address(client, experiment):
     assert both.context["result"].report.confusion.rows == f"g{second.pk}"
 
 
-@pytest.mark.parametrize("query", ["rater=g999999", "rater=nonsense", "units=items:beauty", "condition=7", "wave=x"])
+@pytest.mark.parametrize(
+    "query", ["rater=g999999", "rater=nonsense", "units=items:beauty", "condition=99999", "wave=x"]
+)
 def test_an_address_that_asks_for_what_is_not_there_shows_no_number(client, experiment, query):
     page = opened(client, experiment, query)
     assert page.status_code == 200
