@@ -37,6 +37,7 @@ from runs_app.models import (
     Annotation,
     Attempt,
     Condition,
+    DeletedRun,
     Dimension,
     Endpoint,
     Experiment,
@@ -44,6 +45,7 @@ from runs_app.models import (
     LanguageModel,
     Manifest,
     Point,
+    Preflight,
     Prompt,
     Run,
     Sampler,
@@ -53,14 +55,16 @@ from runs_app.models import (
     Worker,
 )
 
-SCHEMA = 2
+SCHEMA = 3
 KEYS = "snapshot_keys_"  # The prefix of temporary tables: (id, n) of each exported table.
 
 OF_E = "experiment_id = %(experiment)s"
 CONDITIONS = f"(SELECT id FROM runs_app_condition WHERE {OF_E})"
 RUNS = f"(SELECT id FROM runs_app_run WHERE {OF_E})"
 RULES = f"(SELECT id FROM grading_app_gradecondition WHERE {OF_E})"
-QUEUES = f"(SELECT id FROM grading_app_ratingqueue WHERE {OF_E})"
+# Nothing was rated in a queue that is a draft. It may still change, and so may its rubric.
+QUEUES = f"(SELECT id FROM grading_app_ratingqueue WHERE {OF_E} AND status <> 'draft')"
+PREFLIGHTS = f"(SELECT id FROM runs_app_preflight WHERE {OF_E} AND finished_at IS NOT NULL)"
 SEATS = f"(SELECT id FROM grading_app_raterassignment WHERE queue_id IN {QUEUES})"
 PANELS = f"(SELECT panel_id FROM grading_app_gradecondition WHERE {OF_E})"
 GRADERS = f"""(SELECT grader_id FROM grading_app_gradecondition WHERE {OF_E}
@@ -139,6 +143,7 @@ TABLES: tuple[StudyTable, ...] = (
         Endpoint,
         f"""t.id IN (SELECT m.endpoint_id FROM runs_app_languagemodel m WHERE m.id IN (
             {_axis("language_models", "languagemodel_id")}
+            UNION SELECT model_id FROM runs_app_preflight WHERE id IN {PREFLIGHTS}
             UNION SELECT language_model_id FROM grading_app_grader WHERE id IN {GRADERS}))""",
         "name",
         {"is_active": False, "base_url": "https://imported.invalid/v1"},
@@ -147,6 +152,7 @@ TABLES: tuple[StudyTable, ...] = (
     StudyTable(
         LanguageModel,
         f"""t.id IN ({_axis("language_models", "languagemodel_id")}
+            UNION SELECT model_id FROM runs_app_preflight WHERE id IN {PREFLIGHTS}
             UNION SELECT language_model_id FROM grading_app_grader WHERE id IN {GRADERS})""",
         "name",
         {"is_active": False, "stalls": 0, "route_changed_at": None},
@@ -176,6 +182,14 @@ TABLES: tuple[StudyTable, ...] = (
         StudyTable(_through(getattr(Experiment, axis)), f"t.{OF_E}")
         for axis in ("language_models", "prompts", "samplers", "dimensions")
     ),
+    # Their costs are part of what the experiment spent.
+    StudyTable(
+        Preflight,
+        f"t.id IN {PREFLIGHTS}",
+        "",
+        {"endpoint_id": None, "actor": "imported", "reserved_usd": 0, "lease_until": None},
+    ),
+    StudyTable(DeletedRun, f"t.{OF_E}", "", {"number": None}),
     StudyTable(Condition, f"t.{OF_E}"),
     StudyTable(Manifest, f"t.{OF_E}"),
     StudyTable(Wave, f"t.{OF_E}"),
@@ -192,20 +206,20 @@ TABLES: tuple[StudyTable, ...] = (
         TextSet,
         f"""t.dataset_id = %(dataset)s AND t.id IN (
             SELECT text_set_id FROM grading_app_grader WHERE id IN {GRADERS}
-            UNION SELECT text_set_id FROM grading_app_ratingqueue WHERE {OF_E})""",
+            UNION SELECT text_set_id FROM grading_app_ratingqueue WHERE id IN {QUEUES})""",
         "name",
         {"version": None, "status": "draft"},
     ),
     StudyTable(
         ItemText,
         f"""t.text_set_id IN (SELECT text_set_id FROM grading_app_grader WHERE id IN {GRADERS}
-            UNION SELECT text_set_id FROM grading_app_ratingqueue WHERE {OF_E}) AND t.item_id IN {ITEMS}""",
+            UNION SELECT text_set_id FROM grading_app_ratingqueue WHERE id IN {QUEUES}) AND t.item_id IN {ITEMS}""",
     ),
     StudyTable(
         Rubric,
         f"""t.id IN (SELECT rubric_id FROM grading_app_gradecondition WHERE {OF_E}
             UNION SELECT rubric_id FROM grading_app_grader WHERE id IN {GRADERS}
-            UNION SELECT rubric_id FROM grading_app_ratingqueue WHERE {OF_E})""",
+            UNION SELECT rubric_id FROM grading_app_ratingqueue WHERE id IN {QUEUES})""",
         "name",
         VERSIONED,
     ),
@@ -213,7 +227,7 @@ TABLES: tuple[StudyTable, ...] = (
     StudyTable(Panel, f"t.id IN {PANELS}", "name"),
     StudyTable(_through(Panel.graders), f"t.panel_id IN {PANELS}"),
     # Its raters are placeholders, so an imported queue is closed.
-    StudyTable(RatingQueue, f"t.{OF_E}", "name", {"status": "draft"}),
+    StudyTable(RatingQueue, f"t.id IN {QUEUES}", "name", {"status": "draft"}),
     StudyTable(_through(RatingQueue.conditions), f"t.ratingqueue_id IN {QUEUES}"),
     StudyTable(_through(RatingQueue.dimensions), f"t.ratingqueue_id IN {QUEUES}"),
     StudyTable(RatedAnswer, f"t.queue_id IN {QUEUES}"),
@@ -255,6 +269,12 @@ def translate(column: models.Field[Any, Any], row: str, lookup: str, source: str
         items = f"{lookup}{Item._meta.db_table}"
         return f"""(SELECT coalesce(array_agg(k.{target} ORDER BY u.place), '{{}}') FROM unnest({value})
             WITH ORDINALITY AS u(key, place) JOIN {items} k ON k.{source} = u.key)"""
+    if (column.model, column.attname) == (GradeCondition, "parameters"):
+        rules = f"{lookup}{GradeCondition._meta.db_table}"
+        return f"""(CASE WHEN {row}.kind = 'panel' THEN {value} || jsonb_build_object('members', (
+            SELECT coalesce(jsonb_agg(k.{target} ORDER BY u.place), '[]')
+            FROM jsonb_array_elements_text({value} -> 'members') WITH ORDINALITY AS u(key, place)
+            JOIN {rules} k ON k.{source} = u.key::bigint)) ELSE {value} END)"""
     if (column.model, column.attname) == (SupersededVerdict, "content"):
         pairs = ", ".join(
             f"'{name}', {found(model, f'({value} ->> {name!r})::bigint')}" for name, model in INNER_KEYS.items()

@@ -41,7 +41,8 @@ from grading_app.export.snapshot_check import TABLES as TABLE_PARTS
 from grading_app.export.study_rows import SCHEMA, TABLES, StudyTable, translate
 from grading_app.models import RatedAnswer, RaterAssignment, Rating, RatingQueue
 from grading_app.study_import.design_bundle import KEYS, ROWS_OF, complete_design, reuse_rows
-from runs_app.models import Experiment, ItemText, TextSet
+from grading_app.study_import.study_completion import complete_study
+from runs_app.models import DeletedRun, Experiment, ItemText, TextSet
 from runs_app.models.designs import Versioned
 
 MOST_BYTES = 64 * 2**30  # Unpacked, of all parts.
@@ -124,7 +125,7 @@ class _Import:
     def __init__(self, archive: zipfile.ZipFile, owner: User, verdict: Verdict, file_name: str) -> None:
         self.archive = archive
         self.owner = owner
-        self.kind, self.content = verdict.kind, verdict.content
+        self.kind, self.content, self.schema = verdict.kind, verdict.content, verdict.schema
         self.tables = KINDS[self.kind]
         self.file_name = file_name
         self.names: Mapping[str, Mapping[str, str]] = json.loads(archive.read("names.json"))
@@ -151,6 +152,8 @@ class _Import:
             self._name_rows(one)
             self._insert(one)
             self._after(one)
+        if self.tables is TABLES:
+            complete_study(self._only(Experiment), self.schema)
         self._check_hashes()
         dataset: Dataset = self._only(Dataset)
         experiment: Experiment | None = None if self.kind == DATASET else self._only(Experiment)
@@ -284,6 +287,10 @@ class _Import:
             return "m.name"
         if column.attname == "version" and issubclass(one.model, Versioned):
             return "m.version"
+        if column.attname == "status" and issubclass(one.model, Versioned):
+            return f"CASE WHEN r.approved_at IS NULL THEN 'draft' ELSE '{one.local['status']}' END"
+        if (one.model, column.attname) == (DeletedRun, "number"):
+            return "-m.new"  # The key that the run had belongs to another site.
         value: Any = one.local.get(column.attname, column.get_default())
         if getattr(column, "auto_now_add", False):
             value = timezone.now()
@@ -337,8 +344,10 @@ class _Import:
         if (move := moves.get(one.model)) is not None:
             model, status = move
             table = model._meta.db_table
+            approved = "AND approved_at IS NOT NULL" if status == "approved" else ""
             self._execute(
-                f"UPDATE {table} SET status = %s WHERE status <> %s AND id IN (SELECT new FROM {KEYS}{table})",
+                f"""UPDATE {table} SET status = %s
+                WHERE status <> %s AND id IN (SELECT new FROM {KEYS}{table}) {approved}""",
                 [status, status],
             )
 
@@ -350,7 +359,7 @@ class _Import:
                 if content_hash(row.content) != row.content_hash:  # type: ignore[attr-defined]
                     raise SnapshotFileError(f"{self.file_name}: {row} is not what its hash says")
         for dataset in Dataset.objects.filter(pk__in=self._column(f"SELECT new FROM {KEYS}{Dataset._meta.db_table}")):
-            if hash_stored_items(dataset) != dataset.content_hash:
+            if dataset.approved_at and hash_stored_items(dataset) != dataset.content_hash:
                 raise SnapshotFileError(f"{self.file_name}: the items of {dataset} are not what its hash says")
 
     # --- SQL ----------------------------------------------------------------------------------------------------------

@@ -1,7 +1,36 @@
 """Finished rating studies."""
 
+import re
+from decimal import Decimal
+
+from django.db.models import F
+
+from datasets_app import curation
+from grading_app.comparison.adjudication import adjudicate
+from grading_app.comparison.raters import Scale
+from grading_app.judging import panels
+from grading_app.judging.judge_plan import judge
+from grading_app.judging.verdict_reader import read_verdicts
+from grading_app.models import Panel
+from grading_app.rating import queues
+from grading_app.scoring.grading import grade
+from grading_app.models.verdict_history import superseding
+from runs_app import run_control
+from runs_app.annotations import annotate
+from runs_app.llm.calls import CallFailure, ErrorClass
+from runs_app.models import DeletedRun, Preflight, Trial
 from tests import factories
-from tests.factories.queues import make_image
+from tests.factories.engine import drain, reply
+from tests.factories.judges import judging, make_grader, make_item_texts, make_rubric
+from tests.factories.people import NOON
+from tests.factories.queues import (
+    CRITERIA,
+    make_answer_queue,
+    make_image,
+    make_rater,
+    make_strict_rubric,
+    rate_all,
+)
 
 
 def make_rated_study(slug="study", *, dimensions=("valence",), images=False, **fields):
@@ -27,3 +56,114 @@ def _rating(item, above, index):
         return factories.failed("content_refused")
     number = 1 + item.position % 3 + above + index
     return {"answer": str(number), "rating": number}
+
+
+ADAPTIVE = {"by": "category", "scorer": "exact_match", "round": 8, "max": 24, "targetci": 0.15}
+
+
+def make_whole_study(slug="whole"):
+    """A study with rows in every table that a study may have.
+
+    Two models answer questions on images in adaptive rounds, with failures. Answers are graded by a rule, by two judges
+    (one with item texts) and their panel, compared in pairs, rated by two people, adjudicated and annotated. It has
+    replaced verdicts, an unpriced call, a paid preflight and a deleted run. Needs `transactional_db`.
+    """
+    items = [
+        {"key": f"{kind}-{n}", "input": f"{kind} question {n}", "target": "right", "category": kind,
+         "image": make_image(n)}
+        for kind in ("easy", "hard") for n in range(8)
+    ]  # fmt: skip
+    dataset = factories.make_dataset(
+        f"{slug}-photos", items, approved=False, source="Photographs of the lab", licence="CC0"
+    )
+    curation.approve(dataset, by="test", reason="ready")  # With the hash of its items.
+    made = factories.make_experiment(
+        slug, dataset=dataset, samples=3, adaptive=ADAPTIVE, scorers=["exact_match"], cache=False, max_usd=None,
+        stop_after_attempts=1000, models=[factories.make_model("small"), factories.make_model("large")],
+        title="Everything at once", description="Which model describes the photographs better?",
+        owner=factories.make_team().owner,
+    )  # fmt: skip
+    run_control.launch(made, by=made.owner, wave="", reason="first")
+    drain(_answer_photograph)
+    _spend_outside_runs(made)
+    _judge_study(made)
+    _rate_study(made)
+    return type(made).objects.get(pk=made.pk)
+
+
+async def _answer_photograph(request):
+    kind, digits = re.search(r"(easy|hard) question (\d+)", str(request.messages)).groups()
+    number = int(digits)
+    if number == 7:
+        raise CallFailure(ErrorClass.CONTENT_REFUSED, "refused by a filter", http_status=400)
+    is_right = kind == "easy" or number % 2 == 0 or "large" in request.model
+    cost = None if number == 6 else Decimal("0.001")
+    return reply("right" if is_right else f"wrong, said {number}", cost_usd=cost, served_model=f"{request.model}-2026")
+
+
+def _spend_outside_runs(experiment):
+    """A preflight that the experiment paid for, and a run that was deleted."""
+    model = experiment.language_models.order_by("pk").first()
+    Preflight.objects.create(
+        model=model, endpoint=model.endpoint, experiment=experiment, status="ok", actor="somebody",
+        started_at=NOON, finished_at=NOON, cost_usd=Decimal("0.002"), input_tokens=9, output_tokens=3,
+    )  # fmt: skip
+    DeletedRun.objects.create(
+        experiment=experiment, number=10**6, label="small, wave 1", trials=2, attempts=2,
+        spent_usd=Decimal("0.003"), kept_usd=Decimal("0.001"),
+    )  # fmt: skip
+    change_money(experiment, spent="0.005", reserved="0.001")
+
+
+def change_money(experiment, *, spent, reserved):
+    """Add to the experiment's counters what the engine adds for calls outside its runs."""
+    type(experiment).objects.filter(pk=experiment.pk).update(
+        spent_usd=F("spent_usd") + Decimal(spent), reserved_usd=F("reserved_usd") + Decimal(reserved)
+    )
+
+
+def _judge_study(experiment):
+    texts = make_item_texts(experiment.dataset, "own")
+    turns = [{"role": "user", "content": "{{item_rubric}} {{criteria}} {{verdict_form}} {{answer}}"}]
+    strict = make_rubric("own", "criteria", messages=turns, criteria=CRITERIA)
+    plain = make_rubric("plain", "criteria", messages=[{**turns[0], "content": turns[0]["content"][16:]}],
+                        criteria=CRITERIA)  # fmt: skip
+    graders = [
+        make_grader("strict", rubric=strict, text_set=texts, model=factories.make_model("judge-a")),
+        make_grader("kind", rubric=plain, model=factories.make_model("judge-b")),
+        make_grader("pairs", rubric=make_rubric("pairs", "pairwise")),
+    ]
+    judge(experiment, graders, list(experiment.waves.all()), by="test")
+    drain(judging(_give_verdict))
+    read_verdicts(experiment)
+    panel = Panel.objects.create(name="both", rule="mean")
+    panel.graders.set(graders[:2])
+    panels.convene(experiment, panel)
+    grade(experiment, scorers=["exact_match", {"name": "regex", "pattern": "said"}], by="test")
+    rule = experiment.grade_conditions.get(scorer="regex")
+    with superseding():
+        rule.gradings.filter(trial=rule.gradings.order_by("pk").first().trial).update(score=0.5)
+
+
+def _give_verdict(request):
+    text = str(request.messages)
+    if "criteria" not in text and "correct" not in text:
+        return {"winner": "a" if "wrong" in text else "tie", "reasoning": "The first is shorter."}
+    return {"criteria": {"correct": "wrong" not in text, "complete": "said 3" not in text}, "reasoning": "Read."}
+
+
+def _rate_study(experiment):
+    queue = make_answer_queue(
+        f"{experiment.slug}-people", experiment=experiment, dimensions=[], by=make_strict_rubric("score"),
+        sample_items=4, answers_each=1, raters_wanted=3,
+    )  # fmt: skip
+    for value in (2, 4):
+        rate_all(make_rater(queue, started=True), value=lambda due, value=value: 1 + (due.position + value) % 5)
+    left = make_rater(queue, started=True)
+    rate_all(left)
+    queues.exclude(left, by=experiment.owner, reason="answered at random")
+    trial = Trial.objects.generating().filter(run__experiment=experiment, status="done").order_by("pk").first()
+    for score in (2, 3):
+        adjudicate(trial, scale=Scale(1, 5), score=score, reason="I looked it up", by=experiment.owner)
+    for kind, text in (("note", "Look at this"), ("flag", "Odd"), ("tag", "photo")):
+        annotate(trial, kind, text, by=experiment.owner)

@@ -17,7 +17,7 @@ from datasets_app import curation
 from datasets_app.models import Asset, Dataset, Item
 from grading_app.export.snapshot_check import SnapshotFileError, verify
 from grading_app.export.snapshots import make_snapshot
-from grading_app.models import GradeCondition, Grading, Preference, Rating, RatingQueue
+from grading_app.models import GradeCondition, Grading, Panel, Preference, Rating, RatingQueue
 from grading_app.models.verdict_history import superseding
 from grading_app.scoring.grading import grade
 from grading_app.study_import.snapshot_import import import_snapshot
@@ -59,6 +59,14 @@ def make_study():
     Preference.objects.create(condition=judge, trial_a=done[0], trial_b=done[-1], winner="a")
     queue = make_answer_queue("reading", experiment=experiment, dimensions=[], by=make_strict_rubric("score"))
     rate_all(make_rater(queue, started=True))
+    panel = Panel.objects.create(name="both", rule="mean")
+    panel.graders.set([one])
+    GradeCondition.objects.create(
+        experiment=experiment, grade_condition_id="both--1", kind="panel", panel=panel,
+        parameters={"rule": "mean", "members": [judge.pk]},
+    )  # fmt: skip
+    draft = make_strict_rubric("label", status="draft")
+    make_answer_queue("unfinished", experiment=experiment, dimensions=[], by=draft, opened=False)
     annotate(done[0], "note", "Look at this", by=experiment.owner)
     experiment.manifests.create(content={"launch": {"by": "owner"}})
     return experiment
@@ -165,6 +173,33 @@ def test_names_in_use_are_changed_and_nothing_is_overwritten(sent, owner):
     assert contents[0] == contents[1] == first.content
 
 
+@pytest.mark.parametrize("file", ["sent", "schema-2-panel"])
+def test_the_members_of_an_imported_panel_are_conditions_of_its_own_study(sent, owner, tmp_path, file):
+    if file != "sent":  # Schema 2 held the keys of the other site.
+        part = "rows/grading_app_gradecondition.jsonl"
+        lines = (
+            parts(sent)[part]
+            .replace(b'"members":[2]', b'"members":[77]')
+            .replace(b'"members": [2]', b'"members": [77]')
+        )
+        assert b"[77]" in lines
+        sent = rewritten(sent, tmp_path, **{part: lines, "schema.json": b'{"schema": 2}'})
+    for slug in ("pilot", "pilot-2"):
+        import_snapshot(sent, owner)
+        rules = GradeCondition.objects.filter(experiment__slug=slug)
+        assert rules.get(kind="panel").parameters["members"] == [rules.get(grade_condition_id="judge--1").pk]
+
+
+def test_what_was_a_draft_stays_a_draft(owner, tmp_path, settings):
+    settings.MEDIA_ROOT = tmp_path / "media"
+    with transaction.atomic():
+        made = factories.make_experiment("plan", prompts=[factories.make_prompt("unread", status="draft")])
+        shutil.copy(make_snapshot(made, by="test").path, tmp_path / "sent.zip")
+        transaction.set_rollback(True)
+    import_snapshot(tmp_path / "sent.zip", owner)
+    assert Prompt.objects.get().status == "draft"
+
+
 def test_a_dry_run_reports_everything_and_writes_nothing(sent, owner, settings):
     said = io.StringIO()
     call_command("import_snapshot", str(sent), "--dry-run", "--user", owner.username, stdout=said)
@@ -251,9 +286,10 @@ def test_a_snapshot_of_schema_1_is_verified_and_its_import_is_refused_in_words(o
         import_snapshot(RECORDED / "schema-1.zip", owner)
 
 
-def test_a_snapshot_of_schema_2_is_verified_and_imported(owner, tmp_path, settings):
+@pytest.mark.parametrize("schema", [2, 3])
+def test_a_snapshot_of_a_later_schema_is_verified_and_imported(owner, tmp_path, settings, schema):
     settings.MEDIA_ROOT = tmp_path
-    found = verify(RECORDED / "schema-2.zip")
-    assert (found.problems, found.schema) == ([], 2)
-    assert import_snapshot(RECORDED / "schema-2.zip", owner).experiment.slug == "pilot"
+    found = verify(RECORDED / f"schema-{schema}.zip")
+    assert (found.problems, found.schema) == ([], schema)
+    assert import_snapshot(RECORDED / f"schema-{schema}.zip", owner).experiment.slug == "pilot"
     assert Trial.objects.count() == 16

@@ -1,0 +1,124 @@
+"""A study that moves to another site by its snapshot has the same content, numbers and pages there."""
+
+import csv
+import io
+import json
+import re
+import shutil
+
+import pytest
+from django.core.management import call_command
+from django.test import Client
+from django.urls import reverse
+
+from evalsite.lib.ops.postgres import Embedded
+from grading_app.export.study_rows import TABLES
+from grading_app.judging import panels
+from grading_app.models import CachedAggregate
+from grading_app.study_report import figure_blocks
+from grading_app.study_report.build import build_document
+from grading_app.study_report.document import Paragraph, TableBlock
+from grading_app.tasks import compute_aggregates
+from runs_app.models import Experiment
+from runs_app.monitoring.consistency_check import find_differences
+from tests import factories
+from tests.factories.studies import make_whole_study
+from tests.page_text import page_text
+from tests.system.faults.conftest import served_by
+from tests.system.postgres.conftest import open_folder
+
+EMPTY = {"Norm", "ParametricSpace", "Dimension", "Experiment_dimensions", "RatingQueue_dimensions",
+         "RatingQueue_conditions"}  # fmt: skip
+"""Tables that the study does not use. The recorded snapshots of tests/integration/study_import have their rows."""
+TIMES = r"\d{4}-\d\d-\d\d \d\d:\d\d(:\d\d)?( UTC)?"
+OWN_TABLES = {"launches", "snapshots", "software"}
+"""Tables of a report about the site and its moment."""
+
+
+def command(*arguments):
+    said = io.StringIO()
+    call_command(*map(str, arguments), stdout=said, stderr=io.StringIO())
+    return said.getvalue()
+
+
+def written(folder, name, *arguments):
+    """The content of the file that a command writes."""
+    command(name, *arguments, "--out", folder / "written")
+    return (folder / "written").read_text()
+
+
+def points_of(experiment, folder):
+    """The table of points, without the keys of this site's runs."""
+    rows = csv.DictReader(io.StringIO(written(folder, "export", experiment.slug, "--table", "points")))
+    return [{name: value for name, value in row.items() if name != "run_id"} for row in rows]
+
+
+def numbers_of_report(experiment):
+    """Each sentence and each table of the report, but what is about the site or its keys."""
+    document = build_document(experiment)
+    assert not document.failed
+    spans = [span.text for block in document.blocks(Paragraph) for span in block.spans]
+    sentences = [text for text in spans if not text.startswith("The answers were imported from")]
+    tables = [one.content for one in document.blocks(TableBlock) if one.table.name not in OWN_TABLES]
+    return json.loads(re.sub(r"\b(g|people)\d+", r"\1", json.dumps([sentences, tables])))
+
+
+def text_of_page(client, name, experiment):
+    """The words of a page, after a worker computed what it shows."""
+    address = reverse(name, args=[experiment.slug])
+    page = client.get(address)
+    while CachedAggregate.objects.exclude(step="").exists():
+        compute_aggregates(list(CachedAggregate.objects.values_list("pk", flat=True)))
+        page = client.get(address)
+    assert page.status_code == 200
+    shown = re.sub(r"<(script|style|svg).*?</\1>|<[^>]+>", " ", page_text(page).partition("<main")[2])
+    return " ".join(re.sub(rf"{TIMES}|Run -?\d+|[0-9a-f]{{16}}|zip, [0-9.]+ KB", "", shown).split())
+
+
+def facts_of(experiment, folder):
+    """The facts that must be the same on each site."""
+    client = Client()
+    client.force_login(experiment.owner)
+    command("snapshot", experiment.slug, "--out", folder / "made.zip")
+    verified = command("verify_snapshot", folder / "made.zip")
+    return {
+        "content": re.search(r"(\w{64})  content", verified).group(1),
+        "report": numbers_of_report(experiment),
+        "analysis": written(folder, "analyse", experiment.slug, "--format", "json"),
+        "points": points_of(experiment, folder),
+        "results": text_of_page(client, "experiment_results", experiment),
+        "grading": text_of_page(client, "experiment_grading", experiment),
+        "agreement": text_of_page(client, "experiment_agreement", experiment),
+        "points page": text_of_page(client, "experiment_points", experiment),
+        "ledger": text_of_page(client, "experiment_ledger", experiment),
+    }
+
+
+@pytest.fixture
+def second_server():
+    with open_folder() as folder:
+        embedded = Embedded(folder / "postgres")
+        embedded.start()
+        yield embedded
+
+
+def test_a_second_database_has_the_same_content_numbers_and_pages(
+    transactional_db, second_server, settings, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(figure_blocks, "draw_picture", lambda figure: ("<svg></svg>", (560, 100)))
+    study = make_whole_study()
+    assert {one.model.__name__ for one in TABLES if not one.model._default_manager.exists()} == EMPTY
+    assert find_differences() == []
+    here = facts_of(study, tmp_path)
+    shutil.move(tmp_path / "made.zip", tmp_path / "sent.zip")
+    settings.MEDIA_ROOT = tmp_path / "second" / "media"
+    with served_by(second_server):
+        command("migrate", "-v0")
+        factories.make_user("importer", superuser=True)
+        said = command("import_snapshot", tmp_path / "sent.zip")
+        assert f"whole: imported, content {here['content']}" in said
+        assert find_differences() == []
+        assert panels.refresh_all(Experiment.objects.get()) == 0, "members of panels are conditions of another study"
+        there = facts_of(Experiment.objects.get(), tmp_path)
+    for name in here:
+        assert there[name] == here[name], name
