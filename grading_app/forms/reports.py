@@ -55,6 +55,11 @@ class ShareLinkForm(forms.Form):
     label = forms.CharField(
         label="For", max_length=80, required=False, help_text="Such as reviewers; only you and co-authors see it"
     )
+    shows_costs = forms.BooleanField(
+        label="Show what the calls cost",
+        required=False,
+        help_text="Otherwise readers see no section, column or figure of costs",
+    )
 
     @property
     def expires_at(self) -> datetime:

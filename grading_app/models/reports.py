@@ -80,6 +80,7 @@ class ShareLink(models.Model):
     created_at = models.DateTimeField(auto_now_add=True)
     expires_at = models.DateTimeField()
     revoked_at = models.DateTimeField(null=True, blank=True)
+    shows_costs = models.BooleanField(default=False, help_text="Without it, its pages leave out what the calls cost")
 
     objects = ShareLinkQuerySet.as_manager()
 
@@ -101,7 +102,14 @@ class ShareLink(models.Model):
 
     @classmethod
     def create(
-        cls, experiment: Experiment, scope: str, expires_at: datetime, *, label: str = "", by: Any
+        cls,
+        experiment: Experiment,
+        scope: str,
+        expires_at: datetime,
+        *,
+        label: str = "",
+        shows_costs: bool = False,
+        by: Any,
     ) -> tuple[ShareLink, str]:
         """Create a link and return it with its token, which cannot be shown again."""
         token = secrets.token_urlsafe(TOKEN_BYTES)
@@ -113,8 +121,10 @@ class ShareLink(models.Model):
                 token_hash=hash_token(token),
                 expires_at=expires_at,
                 created_by=by,
+                shows_costs=shows_costs,
             )
-            text = f"link {link.pk} to the {scope} until {expires_at:%Y-%m-%d %H:%M} UTC"
+            costs = " with costs" if shows_costs else ""
+            text = f"link {link.pk} to the {scope}{costs} until {expires_at:%Y-%m-%d %H:%M} UTC"
             record_changes([(experiment, "", text)], by=by, reason=label, what="share link")
         return link, token
 

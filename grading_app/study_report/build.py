@@ -18,7 +18,7 @@ from grading_app.comparison.rating_selection import RatingSelectionForm
 from grading_app.models import Snapshot
 from grading_app.reports.cached_aggregates import Aggregate, Cached, StepReporter, get_aggregate
 from grading_app.reports.frame_cache import fingerprint_results
-from grading_app.study_report.document import Block, Document, Paragraph, Section, Span
+from grading_app.study_report.document import Document, Paragraph, Section, Span
 from grading_app.study_report.section_names import SECTION_NAMES
 from runs_app.models import Experiment
 
@@ -64,7 +64,7 @@ def build_document(experiment: Experiment, tell: StepReporter = lambda _: None) 
     state, source = compute_fingerprint(experiment), ReportSource(experiment)
     for name, title in SECTION_NAMES.items():
         tell(title.lower())
-        source.built.append(Section(name, title, _write_section(name, source)))
+        source.built.append(_write_section(name, title, source))
     return Document(
         experiment.slug,
         experiment.title or experiment.slug,
@@ -75,16 +75,17 @@ def build_document(experiment: Experiment, tell: StepReporter = lambda _: None) 
     )
 
 
-def _write_section(name: str, source: ReportSource) -> list[Block]:
-    """Return the blocks of a section. A fault of ours in one section does not take the others away."""
+def _write_section(name: str, title: str, source: ReportSource) -> Section:
+    """Return a section. A fault of ours in one section does not take the others away; the document names it."""
     from grading_app.study_report.sections import WRITERS
 
     try:
         with transaction.atomic():
-            return [block for block in WRITERS[name](source) if block is not None]
+            return Section(name, title, [block for block in WRITERS[name](source) if block is not None])
     except Exception:
         logger.exception("experiment %s: the section %s of the report was not written", source.experiment, name)
-        return [Paragraph([Span("This section could not be written. The log of the worker says why.")], "note")]
+        fault = Paragraph([Span("This section could not be written. The log of the worker says why.")], "note")
+        return Section(name, title, [fault], failed=True)
 
 
 def _compute(experiments: Sequence[Experiment], tell: StepReporter) -> list[StoredReport]:

@@ -9,24 +9,70 @@ from typing import Any
 
 from evalsite.lib.checksummed_zip import SUMS
 from grading_app.models import ReportChoices, Snapshot
+from grading_app.reports.result_table import ResultTable
 from grading_app.study_report.build import build_document
-from grading_app.study_report.document import Document, Section
+from grading_app.study_report.document import (
+    Block,
+    Document,
+    Paragraph,
+    Section,
+    Span,
+    TableBlock,
+)
 from grading_app.study_report.markdown import read_markdown
 from runs_app.models import Experiment
 
 END = "end"
+COST_FIGURES = "cost-"  # The prefix of their names.
 PART = "report.json"
 """The part of a snapshot that holds the report as it was then."""
 
 
 def compose(document: Document, choices: ReportChoices) -> Document:
-    """Return the document with the author's choices. A text is a section without a title."""
+    """Return the document with the author's choices. A text is a section without a title.
+
+    A document with a section that could not be written says so before everything else.
+    """
     sections: list[Section] = []
     for section in document.sections:
         sections += _text_section(choices, section.name)
         if section.name not in choices.left_out:
             sections.append(section)
-    return replace(document, sections=[*sections, *_text_section(choices, END)])
+    composed = replace(document, sections=[*sections, *_text_section(choices, END)])
+    return replace(composed, sections=[*_problem_section(composed.failed), *composed.sections])
+
+
+def _problem_section(failed: list[str]) -> list[Section]:
+    if not failed:
+        return []
+    text = f"This report is incomplete. These sections could not be written: {', '.join(failed)}. "
+    advice = "Do not publish it. The log of the site says why; write the report again after the fault is mended."
+    return [Section("incomplete", "", [Paragraph([Span(text, strong=True), Span(advice)], "note")])]
+
+
+def leave_out_costs(document: Document) -> Document:
+    """Return the document without the section on costs, the figures of costs, and the columns of money in tables."""
+    sections = [
+        replace(one, blocks=[_without_money(block) for block in one.blocks if not is_cost_figure(block)])
+        for one in document.sections
+        if one.name != "costs"
+    ]
+    return replace(document, sections=sections)
+
+
+def is_cost_figure(figure: Any) -> bool:
+    """Return whether a figure, or the block of a report with it, shows scores against costs."""
+    return str(getattr(figure, "name", "")).startswith(COST_FIGURES)
+
+
+def without_money(table: ResultTable) -> ResultTable:
+    return replace(table, columns=[one for one in table.columns if one.kind != "money"])
+
+
+def _without_money(block: Block) -> Block:
+    if not isinstance(block, TableBlock):
+        return block
+    return replace(block, content=without_money(block.table).content())
 
 
 def _text_section(choices: ReportChoices, name: str) -> list[Section]:

@@ -106,9 +106,12 @@ Block = Paragraph | Heading | Listing | Code | TableBlock | FigureBlock
 
 @dataclass(frozen=True, slots=True)
 class Section:
+    """A part of a report. failed: a fault of the program kept it from being written, so its numbers are missing."""
+
     name: str
     title: str
     blocks: list[Block]
+    failed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +124,11 @@ class Document:
     state: str
     software: str
     sections: list[Section]
+
+    @property
+    def failed(self) -> list[str]:
+        """Return the titles of the sections that could not be written."""
+        return [one.title for one in self.sections if one.failed]
 
     def blocks(self, kind: type) -> Iterator[Any]:
         for section in self.sections:

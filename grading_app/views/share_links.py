@@ -27,10 +27,13 @@ from grading_app.forms.reports import ShareLinkForm
 from grading_app.models import ShareLink
 from grading_app.paper_figures.figure_registry import find_figure, list_figures
 from grading_app.paper_figures.figure_source import FigureSource
+from grading_app.paper_figures.kinds import PaperFigure
 from grading_app.reports.leaderboard import BoardQuery, get_leaderboard
 from grading_app.reports.leaderboard_tables import BEST_NOTE, make_leaderboard_table
 from grading_app.reports.plot_style import WIDE, render_svg
 from grading_app.study_report.build import get_report
+from grading_app.study_report.composition import is_cost_figure, leave_out_costs, without_money
+from grading_app.study_report.document import Document
 from grading_app.study_report.files import FILE_TYPES
 from grading_app.tables.result_table import make_html_table
 from grading_app.views.reports import (
@@ -63,9 +66,8 @@ def share_links(request: HttpRequest, slug: str) -> HttpResponse:
     form, address = ShareLinkForm(get_posted_data(request)[0]), ""
     if request.method == "POST" and form.is_valid():
         cleaned = form.cleaned_data
-        _, token = ShareLink.create(
-            experiment, cleaned["scope"], form.expires_at, label=cleaned["label"], by=request.user
-        )
+        chosen = {name: cleaned[name] for name in ("label", "shows_costs")}
+        _, token = ShareLink.create(experiment, cleaned["scope"], form.expires_at, by=request.user, **chosen)
         address = request.build_absolute_uri(reverse("shared", args=[token]))
         form = ShareLinkForm()
     links = list(ShareLink.objects.filter(experiment=experiment).select_related("created_by")[:MOST_SHOWN])
@@ -145,9 +147,15 @@ def _make_context(link: ShareLink, token: str, **more: Any) -> dict[str, Any]:
     return {"link": link, "experiment": link.experiment, "token": token, "is_whole": whole, **more}
 
 
+def _get_document(link: ShareLink) -> Document | None:
+    """Return the report as the readers of the link see it; None before a worker has written it."""
+    document = get_stored_document(link.experiment)[1]
+    return document if document is None or link.shows_costs else leave_out_costs(document)
+
+
 @link_required(ShareLink.Scope.REPORT)
 def shared_report(request: HttpRequest, link: ShareLink, token: str) -> HttpResponse:
-    _, document = get_stored_document(link.experiment)
+    document = _get_document(link)
     context = _make_context(link, token, document=document, formats=list(FILE_TYPES))
     if document is not None:
         stem = reverse("shared_report_figure", args=[token, "NAME"])
@@ -158,18 +166,20 @@ def shared_report(request: HttpRequest, link: ShareLink, token: str) -> HttpResp
 @link_required(ShareLink.Scope.REPORT)
 @svg_policy
 def shared_report_figure(request: HttpRequest, link: ShareLink, token: str, name: str) -> HttpResponse:
-    return make_figure_response(request, get_stored_document(link.experiment)[1], name)
+    return make_figure_response(request, _get_document(link), name)
 
 
 @link_required(ShareLink.Scope.REPORT)
 def shared_report_file(request: HttpRequest, link: ShareLink, token: str, file_format: str) -> HttpResponse:
-    return make_file_response(get_stored_document(link.experiment)[1], file_format)
+    return make_file_response(_get_document(link), file_format)
 
 
 @link_required(ShareLink.Scope.LEADERBOARD)
 def shared_leaderboard(request: HttpRequest, link: ShareLink, token: str) -> HttpResponse:
     board = get_leaderboard(BoardQuery(link.experiment)).value
     table = make_leaderboard_table(board) if board and board.measures else None
+    if table is not None and not link.shows_costs:
+        table = without_money(table)
     context = _make_context(link, token, table=table, html=make_html_table(table) if table else None, note=BEST_NOTE)
     return _render_page(request, "leaderboard", context)
 
@@ -186,9 +196,13 @@ def shared_design(request: HttpRequest, link: ShareLink, token: str) -> HttpResp
     return _render_page(request, "report", context)
 
 
+def _shows_figure(link: ShareLink, figure: PaperFigure) -> bool:
+    return link.shows_costs or not is_cost_figure(figure)
+
+
 @link_required(ShareLink.Scope.EXPERIMENT)
 def shared_figures(request: HttpRequest, link: ShareLink, token: str) -> HttpResponse:
-    figures = list_figures(FigureSource(link.experiment))
+    figures = [one for one in list_figures(FigureSource(link.experiment)) if _shows_figure(link, one)]
     return _render_page(request, "figures", _make_context(link, token, figures=figures))
 
 
@@ -197,6 +211,6 @@ def shared_figures(request: HttpRequest, link: ShareLink, token: str) -> HttpRes
 def shared_figure(request: HttpRequest, link: ShareLink, token: str, name: str) -> HttpResponse:
     figure = find_figure(FigureSource(link.experiment), name)
     theme = read_theme(request)
-    if figure is None:
+    if figure is None or not _shows_figure(link, figure):
         raise Http404
     return HttpResponse(render_svg(lambda: figure.draw(WIDE), theme), content_type="image/svg+xml")

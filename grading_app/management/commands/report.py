@@ -44,6 +44,9 @@ class Command(OutputCommand):
             raise  # The reader of the standard output has left. manage.py then ends without a message.
         except OSError as error:
             refuse_input(str(error))
+        if document.failed:
+            titles = ", ".join(document.failed)
+            raise CommandError(f"the report is incomplete: these sections could not be written: {titles}", returncode=1)
 
 
 def _present(experiment: Experiment) -> Document:

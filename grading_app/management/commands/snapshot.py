@@ -9,6 +9,7 @@ from evalsite.lib.checksummed_zip import read_file
 from evalsite.lib.ops.commands import OutputCommand, refuse_input, resolve_actor
 from grading_app.export.file_formats import write_export
 from grading_app.export.snapshots import SnapshotError, make_snapshot
+from grading_app.study_report.composition import read_frozen
 from runs_app.models import Experiment
 
 
@@ -37,4 +38,7 @@ class Command(OutputCommand):
             raise  # The reader of the standard output has left. manage.py then ends without a message.
         except (SnapshotError, OSError) as error:
             refuse_input(str(error))
+        if (report := read_frozen(made)) and report.failed:
+            titles = ", ".join(report.failed)
+            self.stderr.write(f"the report in it is incomplete: these sections could not be written: {titles}")
         self.stderr.write(f"{made.digest}  {sum(made.rows.values()):,} rows, {made.size:,} bytes")

@@ -61,7 +61,7 @@ def _leaderboard(source: ReportSource) -> Iterator[Block | None]:
     table = make_leaderboard_table(source.board)
     yield from (_board_part(table, measure.key, page) for measure in source.board.measures)
     totals = ("condition", "cost_usd", "input_tokens", "output_tokens", "latency_s")
-    yield table_block(_select_columns(table, "effort", "Cost, tokens and latency by condition", totals), (), page)
+    yield table_block(_select_columns(table, "effort", "Effort by condition", totals), (), page)
 
 
 def _board_part(table: ResultTable, key: str, page: str) -> Block:

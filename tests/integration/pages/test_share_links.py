@@ -86,6 +86,41 @@ def test_a_link_shows_its_part_and_nothing_else(client, study, scope):
     assert not client.session.items(), "a link signs nobody in"
 
 
+COST_WORDS = ("cost by", "costs by stage", "$0.00", "paid", "score against cost", "median cost")
+
+
+def shown_costs(client, token):
+    """Words about money in each part of a link."""
+    found = {}
+    for name in PARTS:
+        answer = client.get(part(name, token))
+        text = (b"".join(answer) if answer.streaming else answer.content).decode().lower()
+        found[name] = [word for word in COST_WORDS if word in text]
+    return {name: words for name, words in found.items() if words}
+
+
+@pytest.mark.slow
+def test_costs_are_left_out_of_shared_pages_unless_the_author_ticks_them(client, study):
+    _, token = make_link(study, "experiment")
+    compute(client, token)
+    assert shown_costs(client, token) == {}
+    cost_figures = [
+        name
+        for name in ("cost-d1", "cost-valence")
+        if client.get(reverse("shared_figure", args=[token, name])).status_code == 200
+    ]
+    assert cost_figures == []
+    client.force_login(study.owner)
+    form = {"scope": "experiment", "days": "7", "label": "", "shows_costs": "on"}
+    page = client.post(reverse("share_links", args=["study"]), form)
+    assert ", with costs" in page_text(page)
+    assert ShareLink.objects.filter(shows_costs=True).count() == 1
+    client.logout()
+    _, token = make_link(study, "experiment", shows_costs=True)
+    shown = shown_costs(client, token)
+    assert {"shared_report", "shared_report_file", "shared_leaderboard"} <= set(shown)
+
+
 def test_guessed_expired_revoked_and_foreign_links_give_the_same_answer(client, study):
     other = make_answered_experiment("other", items=2)
     _, expired = make_link(study, "experiment", days=-1)

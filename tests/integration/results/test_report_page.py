@@ -263,6 +263,43 @@ def test_a_fault_in_one_section_leaves_the_others(study, monkeypatch, caplog, pl
     assert "could not be written" in texts(document, "costs")
     assert "32 trials" in texts(document, "methods")
     assert "costs of the report was not written" in caplog.text
+    assert "ZeroDivisionError" in caplog.text
+
+
+@pytest.fixture
+def broken_costs(monkeypatch):
+    def fail(source):
+        raise ZeroDivisionError
+
+    monkeypatch.setitem(WRITERS, "costs", fail)
+
+
+def test_an_incomplete_report_says_so_at_its_top_in_every_format(study, broken_costs, plain_pictures):
+    document = compose(build_document(study), ReportChoices.of(study))
+    assert (document.failed, document.sections[0].name) == (["Costs"], "incomplete")
+    html = write_report(document, "html").decode()
+    assert 0 < html.index("These sections could not be written: Costs.") < html.index('id="question"')
+    assert b"%PDF" in write_report(document, "pdf")[:8]
+    without = compose(build_document(study), ReportChoices(experiment=study, left_out=["costs"]))
+    assert (without.failed, without.sections[0].name) == ([], "question")
+
+
+def test_the_command_writes_an_incomplete_report_and_fails(study, broken_costs, plain_pictures, tmp_path):
+    out = tmp_path / "report.html"
+    with pytest.raises(CommandError, match="could not be written: Costs") as failed:
+        call_command("report", "study", "--out", str(out))
+    assert failed.value.returncode == 1
+    assert "This report is incomplete" in out.read_text()
+
+
+def test_a_snapshot_with_an_incomplete_report_says_so(owner, study, broken_costs, plain_pictures, tmp_path):
+    said = io.StringIO()
+    call_command("snapshot", "study", "--out", str(tmp_path / "made.zip"), stderr=said)
+    assert "the report in it is incomplete: these sections could not be written: Costs" in said.getvalue()
+    digest = study.snapshots.get().digest
+    assert "This report is incomplete" in page_text(owner.get(address(snapshot=digest)))
+    with pytest.raises(CommandError, match="could not be written: Costs"):
+        call_command("report", "study", "--out", str(tmp_path / "report.html"), "--snapshot", digest[:12])
 
 
 def test_the_command_writes_each_format(study, tmp_path, plain_pictures):
