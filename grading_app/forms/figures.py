@@ -9,11 +9,12 @@ from django.http import QueryDict
 
 from grading_app.paper_figures.figure_source import FigureSource
 from grading_app.paper_figures.print_style import MM_PER_INCH, PALETTES, PrintStyle
+from grading_app.paper_figures.space_figures import PREFIX
 
 MOST_PIXELS = 40_000_000
 DEFAULTS = PrintStyle()
-NO_STYLE = ("measure", "second", "images", "wave", "by")
-"""Parameters that choose what a figure shows; the others choose how."""
+MOST_HIDDEN = 40
+"""Choices of the explorer and of the wave that the form passes on."""
 
 
 class FigureForm(forms.Form):
@@ -44,6 +45,9 @@ class FigureForm(forms.Form):
             del self.fields["second"]
         if not ratings:
             del self.fields["images"]
+        passed_on = [name for name in data if name == "wave" or name.startswith(PREFIX)]
+        for name in passed_on[:MOST_HIDDEN]:
+            self.fields[name] = forms.CharField(required=False, max_length=200, widget=forms.HiddenInput())
         examples = {"mm": DEFAULTS.width_mm, "font": DEFAULTS.font_pt, "dpi": DEFAULTS.dpi, "height": "as drawn"}
         for name, example in examples.items():
             self.fields[name].widget.attrs["placeholder"] = f"{example:g}" if not isinstance(example, str) else example

@@ -12,6 +12,7 @@ from grading_app.paper_figures.plane_figures import plane_figures
 from grading_app.paper_figures.rating_figures import rating_figures
 from grading_app.paper_figures.reliability_figure import reliability_figures
 from grading_app.paper_figures.site_figures import analysis_figures, board_figures, frame_figures
+from grading_app.paper_figures.space_figures import space_figures
 
 Provider = Callable[[FigureSource], Iterator[PaperFigure]]
 PROVIDERS: tuple[Provider, ...] = (
@@ -24,6 +25,7 @@ PROVIDERS: tuple[Provider, ...] = (
     calibration_figures,
     agreement_figures,
     length_figures,
+    space_figures,
 )
 
 

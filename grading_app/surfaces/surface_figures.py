@@ -154,9 +154,9 @@ def _write_key(figure: Figure, at: int, label: str, colour: str, dash: Any, box:
     figure.text(92 / width, y, text, fontsize=plot_style.NORMAL, color=plot_style.TEXT, va="center")
 
 
-def _make_panels(query: ExplorerQuery) -> list[HeatPanel]:
+def _make_panels(query: ExplorerQuery, most: int = MOST_PANELS) -> list[HeatPanel]:
     panels = []
-    for condition in query.in_order[:MOST_PANELS]:
+    for condition in query.in_order[:most]:
         cells = query.cells(condition)
         rows = [
             (y, [(one.text, one.level) if (one := cells.get((x, y))) else ("–", None) for x in query.x.labels])
@@ -265,6 +265,14 @@ def _write_alt_text(text: str) -> Callable[[ExplorerQuery], str]:
 FIGURES: dict[str, SurfaceFigure] = {
     figure.name: figure
     for figure in (
+        SurfaceFigure(
+            "map",
+            "Heat map",
+            "Accuracy beyond guessing with its 95 % interval, and the share of cut-off answers in brackets.",
+            lambda query, width: heat_figure.compute_size(_make_panels(query, 1), width),
+            lambda query, width: heat_figure.draw_heat_map(_make_panels(query, 1), width),
+            _write_alt_text("Accuracy over two parameters"),
+        ),
         SurfaceFigure(
             "surface",
             "Surface",

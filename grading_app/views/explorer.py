@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from django.core.cache import cache
@@ -14,13 +14,12 @@ from django.views.decorators.http import require_safe
 
 from evalsite.lib.permissions import readers_only
 from evalsite.lib.text.hashing import content_hash
-from grading_app.reports.cached_aggregates import Cached, get_aggregate
-from grading_app.reports.frames import load_condition_labels
+from grading_app.paper_figures.space_figures import make_figures_query
 from grading_app.reports.plot_style import NARROW, WIDE, render_svg
 from grading_app.reports.result_table import ResultTable
+from grading_app.surfaces.explorer_load import load_explorer
 from grading_app.surfaces.explorer_query import VIEWS, ExplorerForm, ExplorerQuery
 from grading_app.surfaces.explorer_views import VIEW_PAGES
-from grading_app.surfaces.point_counts import POINT_COUNTS, PointCounts, PointQuery, list_graders
 from grading_app.surfaces.surface import subtract
 from grading_app.surfaces.surface_figures import SurfaceFigure, describe_difference, get_difference_level
 from grading_app.views.result_tables import get_table_context, make_requested_file
@@ -34,21 +33,11 @@ SECONDS = 24 * 3600
 MOST_ROWS = 60  # Of a table on the page.
 
 
-@dataclass(frozen=True, slots=True)
-class ExplorerState:
-    """The form and query of an address. cached: the state of the counts; None without a rule that graded answers."""
-
-    form: ExplorerForm | None
-    query: ExplorerQuery | None
-    cached: Cached[PointCounts] | None
-    rules: dict[int, str]
-
-
 @require_safe
 @readers_only
 def explorer(request: HttpRequest, slug: str) -> HttpResponse:
     experiment = visible_experiment(request, slug)
-    loaded = _load_state(request, experiment)
+    loaded = load_explorer(experiment, request.GET)
     context: dict[str, Any] = {"experiment": experiment, "state": load_experiment_state(experiment), "loaded": loaded}
     query = loaded.query
     if query is None or loaded.form is None:
@@ -70,6 +59,7 @@ def explorer(request: HttpRequest, slug: str) -> HttpResponse:
         "figures": [_make_figure(request, experiment, query, one) for one in found.figures if one.is_shown(query)],
         "tables": [get_table_context(_shorten_table(table)) for table in tables],
         "sampled": found.note,
+        "figures_query": make_figures_query(loaded.form.parameters),
     }
     return render(request, "grading_app/explorer.html", context)
 
@@ -80,7 +70,7 @@ def explorer(request: HttpRequest, slug: str) -> HttpResponse:
 def explorer_figure(request: HttpRequest, slug: str, name: str) -> HttpResponse:
     """Return a figure of the explorer as SVG, for the choices in the address."""
     experiment = visible_experiment(request, slug)
-    loaded = _load_state(request, experiment)
+    loaded = load_explorer(experiment, request.GET)
     query = loaded.query
     theme, width = read_theme(request), read_width(request)
     if query is None or loaded.cached is None:
@@ -93,22 +83,6 @@ def explorer_figure(request: HttpRequest, slug: str, name: str) -> HttpResponse:
         f"explorer_figure:{key}", lambda: render_svg(lambda: drawn.draw(query, width), theme), SECONDS
     )
     return HttpResponse(picture, content_type="image/svg+xml")
-
-
-def _load_state(request: HttpRequest, experiment: Experiment) -> ExplorerState:
-    """Read the stored counts and the choices of the address."""
-    rules = {rule.pk: rule.label for rule in list_graders([experiment])[experiment.pk]}
-    if not rules:
-        return ExplorerState(None, None, None, rules)
-    wanted = request.GET.get("rule", "")
-    grader = int(wanted) if wanted.isdecimal() and int(wanted) in rules else next(iter(rules))
-    waves = list(experiment.waves.all())
-    wave = next((one for one in waves if str(one.number) == request.GET.get("wave")), None)
-    cached = get_aggregate(POINT_COUNTS, experiment.pk, PointQuery(experiment, grader, wave))
-    if cached.value is None:
-        return ExplorerState(None, None, cached, rules)
-    form = ExplorerForm(request.GET, cached.value, load_condition_labels(experiment, wave), rules=rules, waves=waves)
-    return ExplorerState(form, form.read_query(experiment, grader, wave), cached, rules)
 
 
 def _shorten_table(table: ResultTable) -> ResultTable:

@@ -12,9 +12,9 @@ from grading_app.judging import panels
 from grading_app.judging.judge_plan import judge
 from grading_app.judging.verdict_reader import read_verdicts
 from grading_app.models import Panel
+from grading_app.models.verdict_history import superseding
 from grading_app.rating import queues
 from grading_app.scoring.grading import grade
-from grading_app.models.verdict_history import superseding
 from runs_app import run_control
 from runs_app.annotations import annotate
 from runs_app.llm.calls import CallFailure, ErrorClass

@@ -1,0 +1,38 @@
+"""The stored counts of an experiment with the choices of the explorer, for pages, figures and the command."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from grading_app.reports.cached_aggregates import Cached, get_aggregate
+from grading_app.reports.frames import load_condition_labels
+from grading_app.surfaces.explorer_query import ExplorerForm, ExplorerQuery
+from grading_app.surfaces.point_counts import POINT_COUNTS, PointCounts, PointQuery, list_graders
+from runs_app.models import Experiment
+
+
+@dataclass(frozen=True, slots=True)
+class ExplorerState:
+    """The form and query of an address. cached: the state of the counts; None without a rule that graded answers."""
+
+    form: ExplorerForm | None
+    query: ExplorerQuery | None
+    cached: Cached[PointCounts] | None
+    rules: dict[int, str]
+
+
+def load_explorer(experiment: Experiment, data: Mapping[str, str]) -> ExplorerState:
+    """Read the stored counts and the choices of an address. An unknown choice falls back to its default."""
+    rules = {rule.pk: rule.label for rule in list_graders([experiment])[experiment.pk]}
+    if not rules:
+        return ExplorerState(None, None, None, rules)
+    given = data.get("rule", "")
+    grader = int(given) if given.isdecimal() and int(given) in rules else next(iter(rules))
+    waves = list(experiment.waves.all())
+    wave = next((one for one in waves if str(one.number) == data.get("wave")), None)
+    cached = get_aggregate(POINT_COUNTS, experiment.pk, PointQuery(experiment, grader, wave))
+    if cached.value is None:
+        return ExplorerState(None, None, cached, rules)
+    form = ExplorerForm(data, cached.value, load_condition_labels(experiment, wave), rules=rules, waves=waves)
+    return ExplorerState(form, form.read_query(experiment, grader, wave), cached, rules)
