@@ -1,0 +1,139 @@
+"""Time and memory of snapshots and of records: `python -m benchmarks.snapshot [TRIALS ...] [--steps NAME ...]`.
+
+For each number of trials, each with a call and a grading: make a snapshot, check it, import it into the same database
+as a second study, and export the answers to a parametric task as records. Each step runs in a process of its own, so
+that its peak of memory is measured alone. The peak must not grow with the number of trials. Without `DATABASE_URL` the
+script starts the embedded PostgreSQL.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import os
+import resource
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import nullcontext
+from pathlib import Path
+
+SIZES = (100_000, 1_000_000)
+STEPS = ("snapshot", "verify", "import", "records")
+GRADED = """INSERT INTO grading_app_grading
+        (condition_id, trial_id, score, score_raw, parse_ok, parse_error, reasoning, detail, created_at)
+    SELECT %s, t.id, t.id %% 2, '1', true, '', '', '{"extracted": "1", "normalised": "1", "valid": true}', now()
+    FROM runs_app_trial t JOIN runs_app_run r ON r.id = t.run_id WHERE r.experiment_id = %s"""
+CALLED = """INSERT INTO runs_app_attempt (trial_id, run_id, token, call, outcome, started_at, finished_at, empty,
+        truncated, refused, unparsed, batched, input_tokens, output_tokens, cost_usd, list_usd, error_class, error,
+        finish_reason, response_id, served_model, served_provider, trace_id, request_hash)
+    SELECT t.id, t.run_id, gen_random_uuid(), 0, 'ok', t.claimed_at, t.completed_at, false, false, false, false, false,
+        t.input_tokens, t.output_tokens, t.cost_usd, t.cost_usd, '', '', 'stop', '', 'vendor/model-2026', '', '', ''
+    FROM runs_app_trial t JOIN runs_app_run r ON r.id = t.run_id WHERE r.experiment_id = %s"""
+PARAMETRIC = """UPDATE datasets_app_item SET metadata = jsonb_build_object('task', 'arithmetic', 'number', position,
+    'point', 'length ' || position %% 10, 'params', jsonb_build_object('length', position %% 10), 'guess_chance', 0)
+    WHERE dataset_id = %s"""
+
+
+def fill(trials: int) -> tuple[str, int]:
+    """Store a study with a call and a grading of each trial. Return its name and its number of trials."""
+    from benchmarks.stored import connection, stored_answers
+    from datasets_app.curation import hash_stored_items
+    from datasets_app.models import Dataset
+    from grading_app.models import GradeCondition
+
+    experiment = stored_answers(trials, f"stored-{trials}")
+    rule = GradeCondition.objects.create(
+        experiment=experiment, grade_condition_id="final_answer--benchmark", kind="rule", scorer="final_answer"
+    )
+    with connection.cursor() as cursor:
+        cursor.execute(CALLED, [experiment.pk])
+        cursor.execute(GRADED, [rule.pk, experiment.pk])
+        cursor.execute("SET session_replication_role = replica")  # The dataset is frozen.
+        cursor.execute(PARAMETRIC, [experiment.dataset_id])
+        dataset = Dataset.objects.filter(pk=experiment.dataset_id)
+        dataset.update(content_hash=hash_stored_items(dataset.get()), recipe={"strategy": "parametric"})
+        cursor.execute("SET session_replication_role = origin")
+        cursor.execute("VACUUM ANALYZE")
+    return experiment.slug, sum(run.n_done for run in experiment.runs.all())
+
+
+def step(name: str, slug: str, folder: str, database: str, results: object) -> None:
+    """Run one step in this process and print its time and its peak of memory."""
+    from benchmarks.stored import connection
+
+    connection.settings_dict["NAME"] = database
+    from django.conf import settings
+
+    settings.MEDIA_ROOT = Path(folder) / "media"
+    work = prepare(name, slug, Path(folder))
+    before = peak_mb()
+    started = time.perf_counter()
+    work()
+    results.put((time.perf_counter() - started, before, peak_mb()))  # type: ignore[attr-defined]
+
+
+def prepare(name: str, slug: str, folder: Path) -> Callable[[], object]:
+    """Import what the step needs, and return the step."""
+    from django.contrib.auth.models import User
+
+    from grading_app.export.formats import export_chunks, write_export
+    from grading_app.export.snapshot_archive import read_file
+    from grading_app.export.snapshot_check import verify
+    from grading_app.export.snapshots import make_snapshot, path_of
+    from grading_app.study_import.snapshot_import import import_snapshot
+    from runs_app.models import Experiment
+
+    experiment, made = Experiment.objects.get(slug=slug), folder / "made.zip"
+    if name == "snapshot":
+        return lambda: write_export(read_file(path_of(make_snapshot(experiment, by="benchmark"))), str(made))
+    if name == "verify":
+        return lambda: verify(made)
+    if name == "import":
+        owner = User.objects.get_or_create(username="benchmark")[0]
+        return lambda: import_snapshot(made, owner)
+    return lambda: write_export(export_chunks(experiment, "records", "jsonl"), str(folder / "records.jsonl"))
+
+
+def peak_mb() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+
+
+def main(sizes: list[int], steps: list[str]) -> None:
+    from django.conf import settings
+
+    from benchmarks.stored import connection, database_of_its_own
+    from evalsite.lib.ops.postgres import Embedded
+
+    fresh = multiprocessing.get_context("spawn")
+    server = nullcontext() if os.environ.get("DATABASE_URL") else Embedded(settings.DATA_DIR / "postgres").running()
+    with server, database_of_its_own():
+        database = connection.settings_dict["NAME"]
+        for size in sizes:
+            slug, trials = fill(size)
+            connection.close()
+            with tempfile.TemporaryDirectory() as folder:
+                for name in steps:
+                    results = fresh.Queue()
+                    process = fresh.Process(target=step, args=(name, slug, folder, database, results))
+                    process.start()
+                    process.join()
+                    if process.exitcode:
+                        sys.exit(f"{name} failed")
+                    seconds, before, peak = results.get()
+                    each = seconds / trials * 1e6
+                    print(
+                        f"{name}: {trials:,} trials in {seconds:.1f} s, {each:.0f} us each; "
+                        f"memory {peak} MB, {before} MB before",
+                        flush=True,
+                    )
+                print(f"snapshot file: {(Path(folder) / 'made.zip').stat().st_size / 2**20:,.0f} MB", flush=True)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("trials", type=int, nargs="*", default=list(SIZES))
+    parser.add_argument("--steps", nargs="+", choices=STEPS, default=list(STEPS))
+    given = parser.parse_args()
+    main(given.trials, given.steps)
