@@ -78,16 +78,16 @@ def prepare(name: str, slug: str, folder: Path) -> Callable[[], object]:
     """Import what the step needs, and return the step."""
     from django.contrib.auth.models import User
 
+    from evalsite.lib.checksummed_zip import read_file
     from grading_app.export.formats import export_chunks, write_export
-    from grading_app.export.snapshot_archive import read_file
     from grading_app.export.snapshot_check import verify
-    from grading_app.export.snapshots import make_snapshot, path_of
+    from grading_app.export.snapshots import make_snapshot
     from grading_app.study_import.snapshot_import import import_snapshot
     from runs_app.models import Experiment
 
     experiment, made = Experiment.objects.get(slug=slug), folder / "made.zip"
     if name == "snapshot":
-        return lambda: write_export(read_file(path_of(make_snapshot(experiment, by="benchmark"))), str(made))
+        return lambda: write_export(read_file(make_snapshot(experiment, by="benchmark").path), str(made))
     if name == "verify":
         return lambda: verify(made)
     if name == "import":

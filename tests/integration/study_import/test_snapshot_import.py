@@ -193,11 +193,13 @@ def test_the_members_of_an_imported_panel_are_conditions_of_its_own_study(sent, 
 def test_what_was_a_draft_stays_a_draft(owner, tmp_path, settings):
     settings.MEDIA_ROOT = tmp_path / "media"
     with transaction.atomic():
-        made = factories.make_experiment("plan", prompts=[factories.make_prompt("unread", status="draft")])
+        dataset = make_numbered_items("unfinished", 2, approved=False)
+        prompt = factories.make_prompt("unread", status="draft")
+        made = factories.make_experiment("plan", dataset=dataset, prompts=[prompt])
         shutil.copy(make_snapshot(made, by="test").path, tmp_path / "sent.zip")
         transaction.set_rollback(True)
     import_snapshot(tmp_path / "sent.zip", owner)
-    assert Prompt.objects.get().status == "draft"
+    assert (Prompt.objects.get().status, Dataset.objects.get().status) == ("draft", "draft")
 
 
 def test_a_dry_run_reports_everything_and_writes_nothing(sent, owner, settings):
