@@ -75,7 +75,7 @@ def test_a_choice_that_does_not_exist_is_refused(study, tmp_path, options, said)
 
 
 @pytest.fixture
-def page(client, study):
+def listed(client, study):
     client.force_login(study.owner)
     for _ in range(2):
         found = client.get(reverse("experiment_figures", args=["space"]), {"space-task": "swaps", "mm": "120"})
@@ -86,7 +86,7 @@ def page(client, study):
 FIGURES = ("map", "surface", "curves", "models", "difference", "leaderboard")
 
 
-def test_the_figures_page_lists_them_and_keeps_the_choices(client, study, page):
+def test_the_figures_page_lists_them_and_keeps_the_choices(client, study, listed):
     page = client.get(reverse("experiment_figures", args=["space"]), {"space-task": "swaps", "mm": "120"})
     text = page_text(page)
     assert re.findall(r'id="figure-space-(\w+)"', text) == list(FIGURES)
@@ -100,7 +100,7 @@ def test_the_figures_page_lists_them_and_keeps_the_choices(client, study, page):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FIGURES)
-def test_each_figure_has_every_format_and_its_numbers(client, study, page, name):
+def test_each_figure_has_every_format_and_its_numbers(client, study, listed, name):
     starts = {"svg": b"<?xml", "png": b"\x89PNG", "pdf": b"%PDF", "csv": b""}
     for file_format, start in starts.items():
         address = reverse("figure_file", args=["space", f"space-{name}", file_format])
@@ -114,7 +114,7 @@ def test_each_figure_has_every_format_and_its_numbers(client, study, page, name)
             assert len(answer.content.splitlines()) > 1
 
 
-def test_an_experiment_without_parametric_tasks_has_none_of_them(client, study, page):
+def test_an_experiment_without_parametric_tasks_has_none_of_them(client, study, listed):
     from tests.factories.studies import make_rated_study
 
     other = make_rated_study()
