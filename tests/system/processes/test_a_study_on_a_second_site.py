@@ -72,7 +72,7 @@ def text_of_page(client, name, experiment):
         page = client.get(address)
     assert page.status_code == 200
     shown = re.sub(r"<(script|style|svg).*?</\1>|<[^>]+>", " ", page_text(page).partition("<main")[2])
-    return " ".join(re.sub(rf"{TIMES}|Run -?\d+|A run|[0-9a-f]{{16}}|zip, [0-9.]+ KB", "", shown).split())
+    return " ".join(re.sub(rf"{TIMES}|Run -?\d+|A run|[0-9a-f]{{16}}|zip, [0-9.]+\sKB", "", shown).split())
 
 
 def facts_of(experiment, folder):
