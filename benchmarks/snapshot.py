@@ -79,7 +79,7 @@ def prepare(name: str, slug: str, folder: Path) -> Callable[[], object]:
     from django.contrib.auth.models import User
 
     from evalsite.lib.checksummed_zip import read_file
-    from grading_app.export.formats import export_chunks, write_export
+    from grading_app.export.file_formats import export_chunks, write_export
     from grading_app.export.snapshot_check import verify
     from grading_app.export.snapshots import make_snapshot
     from grading_app.study_import.snapshot_import import import_snapshot

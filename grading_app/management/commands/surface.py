@@ -8,7 +8,7 @@ from typing import Any
 from django.core.management.base import CommandError
 
 from evalsite.lib.ops.commands import OutputCommand, add_list_option, refuse_input
-from grading_app.export.formats import write_export
+from grading_app.export.file_formats import write_export
 from grading_app.models import CachedAggregate
 from grading_app.reports.cached_aggregates import compute_rows
 from grading_app.reports.result_table import FORMATS
