@@ -178,6 +178,22 @@ class TrialFilter(df.FilterSet):
         model = Trial
         fields: list[str] = []
 
+    USUAL = ("contains", "experiment", "condition", "status", "item", "category", "scorer", "score", "differs", "flag")
+
+    @property
+    def usual_fields(self) -> list[forms.BoundField]:
+        return [self.form[name] for name in self.USUAL]
+
+    @property
+    def rare_fields(self) -> list[forms.BoundField]:
+        """Return the fields that are folded, because with all of them no row would be on a laptop's first screen."""
+        return [field for field in self.form.visible_fields() if field.name not in self.USUAL]
+
+    @property
+    def uses_rare_fields(self) -> bool:
+        changed = set(self.form.changed_data) | set(self.form.errors)
+        return any(field.name in changed for field in self.rare_fields)
+
     @property
     def search(self) -> Search | None:
         """Return the search, or None if the parameters are invalid; the page then shows no trials instead of all."""

@@ -42,6 +42,7 @@ def make_answer_aggregate(
     load: Callable[[Experiment, Wave | None, list[Any]], QueryT | None],
     step: str,
     kept: int = 20,
+    version: int = 1,
     is_large: Callable[[Sequence[QueryT]], bool] | None = None,
     fingerprint: Callable[[QueryT], str] | None = None,
 ) -> Aggregate[QueryT, ValueT]:
@@ -67,6 +68,7 @@ def make_answer_aggregate(
 
     return Aggregate(
         name=name,
+        version=version,
         value_type=lambda: value_type,
         dump=dump_query,
         load=load_query,

@@ -66,8 +66,29 @@ class BaselineScore:
 
 
 @dataclass(frozen=True, slots=True)
+class Lead:
+    """The two conditions with the highest means, by their keys: the difference with its interval and test.
+
+    is_best: the first is better than each other condition by a corrected paired test.
+    """
+
+    first: int
+    second: int
+    items: int
+    difference: float
+    low: float | None
+    high: float | None
+    test: str
+    p: float | None
+    is_best: bool
+
+
+@dataclass(frozen=True, slots=True)
 class BoardMeasure:
-    """A measure of the board. is_share: all scores are 0 or 1. is_rating: more is not better."""
+    """A measure of the board. is_share: all scores are 0 or 1. is_rating: more is not better.
+
+    lead: None for ratings, for one condition, and where the first two have no common items.
+    """
 
     key: str
     label: str
@@ -75,6 +96,7 @@ class BoardMeasure:
     grader: int | None
     is_share: bool
     is_rating: bool
+    lead: Lead | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +179,8 @@ def compute_leaderboard(query: BoardQuery) -> Leaderboard:
             scores[key][measure.key] = replace(score, is_best=key == best)
         for key, comparison in _compare_with_baseline(loaded, query.baseline, bounds).items():
             against[key][measure.key] = comparison
-        measures.append(_describe_measure(measure, is_share))
+        lead = None if measure.is_rating else _find_lead(loaded, found, bounds, best)
+        measures.append(replace(_describe_measure(measure, is_share), lead=lead))
     spent, latencies = _load_usage(query), _load_latencies(query)
     rows = [
         BoardRow(key, label, scores=scores[key], baseline=against[key], latency_s=latencies.get(key), **spent[key])
@@ -189,6 +212,23 @@ def _find_best(scores: ItemScores, found: dict[int, BoardScore], bounds: Bounds 
     pairs = [compare_conditions(scores, other, top, bounds) for other in means if other != top]
     ps = [_get_p(pair) if pair and pair.change.mean > 0 else 1.0 for pair in pairs]
     return top if max(holm(ps)) < LEVEL else None
+
+
+def _find_lead(
+    scores: ItemScores, found: dict[int, BoardScore], bounds: Bounds | None, best: int | None
+) -> Lead | None:
+    """Return the comparison of the highest mean with the next one; of equal means, the first in the design leads."""
+    means = {key: score.mean for key, score in found.items() if score.mean is not None}
+    if len(means) < 2:
+        return None
+    first, second = sorted(means, key=lambda key: -means[key])[:2]
+    pair = compare_conditions(scores, second, first, bounds)
+    if pair is None:
+        return None
+    change = pair.change
+    return Lead(
+        first, second, pair.items, change.mean, change.low, change.high, change.test, change.p, is_best=first == best
+    )
 
 
 def _get_p(pair: ConditionPair) -> float:
@@ -252,6 +292,7 @@ LEADERBOARD = make_answer_aggregate(
     dump=lambda query: [query.missing_is_wrong, query.baseline],
     load=lambda experiment, wave, values: BoardQuery(experiment, wave, *values),
     step="comparing conditions",
+    version=2,
 )
 
 

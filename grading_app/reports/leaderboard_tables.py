@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from grading_app.reports.leaderboard import BoardMeasure, BoardRow, Leaderboard
+from grading_app.reports import statistic_format
+from grading_app.reports.leaderboard import LEVEL, BoardMeasure, BoardRow, Leaderboard
 from grading_app.reports.result_table import Kind, ResultColumn, ResultTable, Row
 from grading_app.statistics.known_coverage import share_note
 
@@ -13,6 +14,28 @@ BEST_NOTE = (
     "Best: higher than each other condition by a paired test over common items, p < 0.05 after Holm's correction over "
     "these tests. Ratings have no best."
 )
+
+
+def describe_lead(board: Leaderboard, measure: BoardMeasure) -> str:
+    """Return which condition is ahead on a measure, by how much and how surely; "" where no two can be compared."""
+    lead, labels = measure.lead, {row.condition: row.label for row in board.rows}
+    if lead is None or not {lead.first, lead.second} <= set(labels):
+        return ""
+    first, second = labels[lead.first], labels[lead.second]
+    amount = statistic_format.format_points if measure.is_share else statistic_format.format_number
+    size = amount(lead.difference)
+    between = statistic_format.format_points_interval if measure.is_share else statistic_format.format_interval
+    interval = f" ({between(lead.low, lead.high)})" if lead.low is not None else ""
+    p = statistic_format.format_p(lead.p)
+    test = "no test" if lead.p is None else f"{lead.test}, p {p if p.startswith('<') else f'= {p}'}"
+    ahead = f"by {size}{interval} over {second} on {lead.items} common items"
+    if lead.difference <= 0:
+        return f"{measure.label}: {first} has the highest mean, but is not ahead of {second} on their common items."
+    if lead.is_best:
+        return f"{measure.label}: {first} is the best, {ahead}."
+    if lead.p is None or lead.p >= LEVEL:
+        return f"{measure.label}: {first} is ahead {ahead}, but the difference is not significant ({test})."
+    return f"{measure.label}: {first} is ahead {ahead} ({test}), but not of every condition after Holm's correction."
 
 
 def make_leaderboard_table(board: Leaderboard) -> ResultTable:

@@ -18,7 +18,7 @@ from grading_app.reports import cost_figure
 from grading_app.reports.cached_aggregates import Cached
 from grading_app.reports.frames import load_condition_labels
 from grading_app.reports.leaderboard import BoardMeasure, BoardQuery, BoardRow, Leaderboard, get_leaderboard
-from grading_app.reports.leaderboard_tables import BEST_NOTE, make_baseline_table, make_leaderboard_table
+from grading_app.reports.leaderboard_tables import BEST_NOTE, describe_lead, make_baseline_table, make_leaderboard_table
 from grading_app.reports.plot_style import NARROW, WIDE, render_svg
 from grading_app.reports.result_table import ResultTable
 from grading_app.reports.scope import MISSING_WRONG
@@ -53,6 +53,10 @@ class BoardForm(forms.Form):
         return BoardQuery(experiment, wave, is_wrong, self.cleaned_data["baseline"])
 
 
+MOST_LEADS = 3
+"""Measures whose leading conditions the page describes in words."""
+
+
 def get_leaderboard_context(
     request: HttpRequest, experiment: Experiment, wave: Wave | None, labels: dict[int, str]
 ) -> tuple[dict[str, Any], list[ResultTable]]:
@@ -75,6 +79,7 @@ def get_leaderboard_context(
     context |= {
         "board": board,
         "board_html": html,
+        "board_leads": [text for one in board.measures[:MOST_LEADS] if (text := describe_lead(board, one))],
         "board_table": make_leaderboard_table(board),
         "best_note": BEST_NOTE if len(board.rows) > 1 else "",
         "board_baselines": [get_table_context(table) for table in baselines],

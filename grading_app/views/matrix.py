@@ -195,7 +195,7 @@ def _list_answers(
             wanted = Grading.objects.filter(
                 condition__assignment__queue=-scope.measure.grader, condition__experiment=scope.experiment
             )
-        for grading in wanted.filter(trial__in=trials).order_by("pk"):
+        for grading in wanted.filter(trial__in=trials).select_related("condition").order_by("pk"):
             gradings.setdefault(grading.trial_id, []).append(grading)
     return [
         {

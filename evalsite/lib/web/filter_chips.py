@@ -35,6 +35,8 @@ def _text(form: BaseForm, name: str) -> str:
     if choices is not None and not hasattr(value, "pk"):
         given = str(form[name].data)
         value = next((label for key, label in choices if str(key) == given), given)
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)  # As it was typed: 0, not 0.0.
     label = getattr(form.fields[name], "label_from_instance", None)
     text = label(value) if label is not None and hasattr(value, "pk") else str(value)
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"

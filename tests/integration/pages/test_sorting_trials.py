@@ -7,6 +7,7 @@ from django.urls import reverse
 
 from grading_app.scoring.grading import grade
 from runs_app.annotations import annotate
+from runs_app.filters import TrialFilter
 from runs_app.models import Trial
 from runs_app.trial_list import trial_order, trial_pagination
 from tests import factories
@@ -186,6 +187,22 @@ def test_each_filter_has_a_chip_that_removes_it(sums, as_):
     assert chips["Experiment"][0] == "sums"
     assert chips["Category"] == ("even", "?experiment=sums&status=done&sort=rating")
     assert page_text(response).count("Remove this filter") == 3
+
+
+def test_a_chip_shows_a_number_as_it_was_typed(sums, as_):
+    for typed, shown in (("0", "0"), ("0.5", "0.5"), ("1.0", "1")):
+        chips = as_("owner").get(f"{ADDRESS}?experiment=sums&score={typed}").context["chips"]
+        assert {chip.label: chip.text for chip in chips}["Score"] == shown
+
+
+def test_rare_filters_are_folded_unless_one_of_them_is_used(sums, as_):
+    client = as_("owner")
+    assert '<details class="more-filters">' in page_text(client.get(f"{ADDRESS}?experiment=sums&status=done"))
+    for query in ("error=timeout", "truncated=true", "rating=x"):
+        page = page_text(client.get(f"{ADDRESS}?experiment=sums&{query}"))
+        assert '<details class="more-filters" open>' in page, query
+        for name in TrialFilter.base_filters:
+            assert page.partition('role="search"')[2].partition("</form>")[0].count(f'name="{name}"') == 1, name
 
 
 def test_the_address_holds_the_chosen_columns(sums, as_):

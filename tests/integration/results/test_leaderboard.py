@@ -2,7 +2,9 @@
 
 import csv
 import io
+import re
 from decimal import Decimal
+from html import unescape
 
 import pytest
 from django.core.cache import cache
@@ -10,10 +12,12 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
+from grading_app.models import BlindReading
 from grading_app.reports.leaderboard import BoardQuery, compute_leaderboard, find_efficient_frontier
 from grading_app.scoring.grading import grade
 from tests import factories
 from tests.factories.gradings import make_gradings
+from tests.page_text import page_text
 from tests.shared_rows import shared_rows
 
 pytestmark = pytest.mark.django_db
@@ -119,6 +123,19 @@ def test_no_condition_is_the_best_where_the_first_two_do_not_differ(client):
         factories.plan_trials(run, answer=lambda item, *_, n=right: item.target if item.position < n else "-1")
     grade(made, scorers=["numeric"], by="test")
     assert not any(row["numeric_best"] for row in records(client, made).values())
+    text = unescape(page_text(opened(client, made)))
+    assert "numeric: a is ahead by 2.5 pp" in text
+    assert "over b on 40 common items, but the difference is not significant (McNemar's score test, p = 0.317)." in text
+
+
+def test_the_page_says_first_who_is_best_and_by_how_much(client, quiz):
+    text = unescape(page_text(opened(client, quiz)))
+    said = r"numeric: steady is the best, by 50\.0 pp \([\d.]+ to [\d.]+ pp\) over fast on 36 common items\."
+    assert re.search(said, text)
+    assert text.index("steady is the best") < text.index('aria-label="Leaderboard"')
+    blind = BlindReading.start(quiz, quiz.owner)
+    letter = blind.letters()[quiz.language_models.get(name="steady").pk]
+    assert f"numeric: {letter} is the best" in page_text(opened(client, quiz))
 
 
 def test_more_is_not_better_for_ratings(client):
@@ -133,6 +150,7 @@ def test_more_is_not_better_for_ratings(client):
         factories.plan_trials(run, answer=lambda *_, rating=rating: {"answer": str(rating), "rating": rating})
     assert "valence_best" not in records(client, made)["b"]
     assert "board-best" not in opened(client, made).content.decode()
+    assert "board-lead" not in opened(client, made).content.decode(), "more is not better"
 
 
 @pytest.mark.slow
