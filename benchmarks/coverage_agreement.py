@@ -16,15 +16,15 @@ from grading_app.comparison.reference_report import compare_with_references
 from grading_app.statistics.alpha import krippendorff_alpha
 from grading_app.statistics.bland_altman import limits_of_agreement
 from grading_app.statistics.bootstrap import bootstrap
-from grading_app.statistics.bradley_terry import Tally, bradley_terry_by_items, comparisons_from_tallies
+from grading_app.statistics.bradley_terry import Comparisons, PairTally, bradley_terry_by_items
 from grading_app.statistics.concordance import lins_concordance
 from grading_app.statistics.intraclass import Form, intraclass_correlation
-from grading_app.statistics.judge_bias import judge_bias, judge_slope, standing_coefficients
+from grading_app.statistics.judge_bias import compute_comparison, judge_bias, judge_slope
 from grading_app.statistics.kappas import cohens_kappa, fleiss_kappa, percent_agreement
 from grading_app.statistics.measures import Coefficient
 from grading_app.statistics.prediction_powered import corrected_mean
 from grading_app.statistics.ranks import kendalls_w
-from grading_app.statistics.ratings import Ratings, ratings_of
+from grading_app.statistics.ratings import Ratings
 
 RESAMPLES = 200
 CATEGORIES = (0.6, 0.3, 0.1)
@@ -42,19 +42,21 @@ def draw_names(draw: Draw, sure: float, items: int, raters: int = 3, shares: tup
     """
     own = draw.choice(len(shares), p=shares, size=(items, 1))
     guesses = draw.choice(len(shares), p=shares, size=(items, raters))
-    return ratings_of(np.where(draw.random((items, raters)) < sure, own, guesses).astype(float))
+    return Ratings.from_table(np.where(draw.random((items, raters)) < sure, own, guesses).astype(float))
 
 
 def draw_numbers(draw: Draw, noise: float, items: int, levels: Any = 0.0, raters: int = 3) -> Ratings:
     """Return normal ratings with a variance of 1 between items."""
-    return ratings_of(draw.standard_normal((items, 1)) + levels + noise * draw.standard_normal((items, raters)))
+    return Ratings.from_table(draw.standard_normal((items, 1)) + levels + noise * draw.standard_normal((items, raters)))
 
 
 def bias(draw: Draw, items: int, each: int) -> Truths:
     def once() -> Ends:
         judge = draw.normal(0.3, 0.5, (items, 1)) + draw.normal(0, 0.5, (items, each))
         table = np.stack([judge.ravel(), np.zeros(items * each)], axis=1)
-        return ends_of(judge_bias(ratings_of(table), 0, {at: at // each for at in range(items * each)}).result())
+        return ends_of(
+            judge_bias(Ratings.from_table(table), 0, {at: at // each for at in range(items * each)}).result()
+        )
 
     yield 0.3, once
 
@@ -129,7 +131,7 @@ def slope(draw: Draw, items: int, each: int) -> Truths:
         def once(noise: float = noise) -> Ends:
             own = draw.standard_normal(items)
             table = np.stack([0.8 * own, own], axis=1) + noise * draw.standard_normal((items, 2))
-            return interval(judge_slope(ratings_of(table), 0))
+            return interval(judge_slope(Ratings.from_table(table), 0))
 
         yield 0.8, once
 
@@ -139,7 +141,9 @@ def limits(draw: Draw, items: int, each: int) -> Truths:
 
         def once(side: str = side) -> Ends:
             table = np.stack([draw.normal(0.3, 1, items), np.zeros(items)], axis=1)
-            return ends_of(getattr(limits_of_agreement(ratings_of(table), 0, seed=1, resamples=RESAMPLES), side))
+            return ends_of(
+                getattr(limits_of_agreement(Ratings.from_table(table), 0, seed=1, resamples=RESAMPLES), side)
+            )
 
         yield truth, once
 
@@ -147,11 +151,11 @@ def limits(draw: Draw, items: int, each: int) -> Truths:
 def standing(draw: Draw, items: int, each: int) -> Truths:
     """Yield the agreement of a judge with three people, theirs with each other, and the difference."""
     for measure in ("concordance", "same answer"):
-        whole = standing_coefficients(_judged(draw, 40_000), 0, measure)  # type: ignore[arg-type]
+        whole = compute_comparison(_judged(draw, 40_000), 0, measure)  # type: ignore[arg-type]
         for at, one in enumerate(whole):
             yield (
                 one.estimate or 0.0,
-                lambda measure=measure, at=at: interval(standing_coefficients(_judged(draw, items), 0, measure)[at]),
+                lambda measure=measure, at=at: interval(compute_comparison(_judged(draw, items), 0, measure)[at]),
             )
 
 
@@ -159,7 +163,7 @@ def _judged(draw: Draw, items: int) -> Ratings:
     """Return ratings from 1 to 7 by a judge and three people."""
     own = draw.normal(4, 1.3, (items, 1))
     noise = draw.standard_normal((items, 4)) * np.array([1.0, 0.8, 0.8, 0.8])
-    return ratings_of((own + noise + np.array([0.3, 0, 0, 0])).round().clip(1, 7))
+    return Ratings.from_table((own + noise + np.array([0.3, 0, 0, 0])).round().clip(1, 7))
 
 
 def corrected(share: bool, which: str = "corrected") -> Callable[[Draw, int, int], Truths]:
@@ -178,7 +182,7 @@ def corrected(share: bool, which: str = "corrected") -> Callable[[Draw, int, int
             def once(table_of: Any = table_of) -> Ends:
                 table = table_of(5 * items)
                 table[items:, 1] = np.nan
-                found = corrected_mean(ratings_of(table), 0, tuned=True)
+                found = corrected_mean(Ratings.from_table(table), 0, tuned=True)
                 fitted = int(found.judge_share > 0) if which == "corrected" else 0
                 one = getattr(found, which)
                 return ends_of(keep_on_scale(one, (0, 1) if share else (1, 7), one.clusters - fitted))
@@ -197,7 +201,7 @@ def against_reference(field: str) -> Callable[[Draw, int, int], Truths]:
         def once() -> Ends:
             norm = draw.standard_normal(items)
             table = np.stack([norm + 0.3 + 0.5 * draw.standard_normal(items), norm], axis=1)
-            (line,) = compare_with_references(ratings_of(table), [1], [0], [], {}, seed=1)
+            (line,) = compare_with_references(Ratings.from_table(table), [1], [0], [], {}, seed=1)
             return ends_of(getattr(line, field))
 
         yield truth, once
@@ -218,10 +222,10 @@ def strength(draw: Draw, items: int, each: int) -> Truths:
                 for one, other in (("a", "b"), ("a", "c"), ("b", "c")):
                     chance = 1 / (1 + np.exp(of_item[other][at] - of_item[one][at]))
                     won = int(draw.binomial(each, chance))
-                    wins.append(Tally(one, other, won, each - won))
+                    wins.append(PairTally(one, other, won, each - won))
                 tallies.append((1, wins))
             try:
-                fitted = bradley_terry_by_items(comparisons_from_tallies(tallies), seed=1, resamples=RESAMPLES)
+                fitted = bradley_terry_by_items(Comparisons.from_tallies(tallies), seed=1, resamples=RESAMPLES)
             except ValueError:
                 return NONE
             return ends_of(next(found for found in fitted.strengths if found.name == name))

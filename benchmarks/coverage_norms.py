@@ -8,7 +8,7 @@ from benchmarks.coverage_scores import NONE, Draw, Ends, Truths, ends_of
 from grading_app.statistics import reference
 from grading_app.statistics.concordance import lins_concordance
 from grading_app.statistics.correlation import pearson
-from grading_app.statistics.ratings import ratings_of
+from grading_app.statistics.ratings import Ratings
 from grading_app.statistics.variance_components import Components, paired_power
 
 
@@ -79,7 +79,7 @@ def lin_by_formula(draw: Draw, items: int, each: int) -> Truths:
 
         def once(shift: float = shift) -> Ends:
             table = draw.standard_normal((items, 1)) + 0.5 * draw.standard_normal((items, 2)) + np.array([shift, 0])
-            return ends_of(lins_concordance(ratings_of(table)).result())
+            return ends_of(lins_concordance(Ratings.from_table(table)).result())
 
         yield 2 / (2.5 + shift**2), once
 

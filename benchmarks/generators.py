@@ -11,7 +11,7 @@ import json
 import resource
 import time
 
-from datasets_app.generators.registry import all_generators
+from datasets_app.generators.registry import load_generators
 from datasets_app.parametric.items import generate_point
 from datasets_app.parametric.spaces import Point
 
@@ -55,7 +55,7 @@ def main():
     parser.add_argument("--cases", type=int, default=100_000, help="cases of all tasks together")
     parser.add_argument("--hard", action="store_true", help="the largest value of every number")
     options = parser.parse_args()
-    generators = all_generators()
+    generators = load_generators()
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     total = drawn = 0
     processor = time.process_time()

@@ -19,8 +19,8 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from datasets_app import curation
-from datasets_app.admin_transitions import Verb, VerbAdmin
-from datasets_app.drafts import change_draft, note
+from datasets_app.admin_transitions import RowAction, RowActionAdmin
+from datasets_app.drafts import change_draft
 from datasets_app.forms import AboutForm
 from datasets_app.models import Dataset, Item, Norm, StatusChange
 
@@ -50,8 +50,8 @@ def _include(rows: list[Item], by: Any, reason: str) -> None:
     curation.include_items(rows[0].dataset, [row.key for row in rows], by=by, reason=reason)
 
 
-DATASET_VERBS = (
-    Verb(
+DATASET_ACTIONS = (
+    RowAction(
         "approve",
         "Approve",
         "Freezes the items permanently for experiments. To change items later, duplicate the dataset.",
@@ -59,7 +59,7 @@ DATASET_VERBS = (
         _approve,
         sources=[DRAFT],
     ),
-    Verb(
+    RowAction(
         "archive",
         "Archive",
         "New experiments cannot use the dataset. Existing experiments keep it.",
@@ -67,7 +67,7 @@ DATASET_VERBS = (
         _archive,
         sources=[APPROVED],
     ),
-    Verb(
+    RowAction(
         "duplicate",
         "Duplicate",
         "Creates the next version as a draft, with copies of the active items.",
@@ -76,15 +76,15 @@ DATASET_VERBS = (
         needs_reason=False,
     ),
 )
-ITEM_VERBS = (
-    Verb(
+ITEM_ACTIONS = (
+    RowAction(
         "exclude",
         "Exclude",
         "Keeps the items in the draft but does not use them in samples or experiments.",
         "datasets_app.change_item",
         _exclude,
     ),
-    Verb(
+    RowAction(
         "include",
         "Include",
         "Makes excluded items active again.",
@@ -96,8 +96,8 @@ ITEM_VERBS = (
 
 
 @admin.register(Dataset)
-class DatasetAdmin(VerbAdmin):
-    verbs = DATASET_VERBS
+class DatasetAdmin(RowActionAdmin):
+    row_actions = DATASET_ACTIONS
     form = AboutForm
     list_display = ["__str__", "title", "status", "active_count", "item_count", "created_by", "created_at"]
     list_filter = ["status", "created_at", ("created_by", admin.RelatedOnlyFieldListFilter)]
@@ -134,7 +134,7 @@ class DatasetAdmin(VerbAdmin):
 
     def save_model(self, request: HttpRequest, obj: Dataset, form: Any, change: bool) -> None:
         """Save the changes with a line in the dataset's history, as the site's own pages do."""
-        curation.describe(obj, form.cleaned_data, by=request.user, reason=form.cleaned_data.get("reason", ""))
+        curation.change_description(obj, form.cleaned_data, by=request.user, reason=form.cleaned_data.get("reason", ""))
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         """Return False: datasets come from files on the site's own pages, or from other datasets."""
@@ -183,8 +183,8 @@ class NormInline(admin.TabularInline):  # type: ignore[type-arg]
 
 
 @admin.register(Item)
-class ItemAdmin(VerbAdmin):
-    verbs = ITEM_VERBS
+class ItemAdmin(RowActionAdmin):
+    row_actions = ITEM_ACTIONS
     list_display = ["key", "image_link", "dataset", "category", "text", "target", "excluded", "note"]
     list_filter = ["excluded", ("dataset", admin.RelatedOnlyFieldListFilter)]
     list_select_related = ["dataset"]
@@ -221,7 +221,7 @@ class ItemAdmin(VerbAdmin):
     def has_delete_permission(self, request: HttpRequest, obj: Item | None = None) -> bool:
         return False
 
-    def batches(self, rows: Iterable[Item]) -> Iterable[list[Item]]:
+    def group_rows(self, rows: Iterable[Item]) -> Iterable[list[Item]]:
         """Group the items by dataset, so that each dataset has one change and one line of history."""
         together: dict[int, list[Item]] = defaultdict(list)
         for row in rows:
@@ -233,7 +233,9 @@ class ItemAdmin(VerbAdmin):
         if form.changed_data:
             with change_draft(obj.dataset):
                 obj.save(update_fields=form.changed_data)
-                note(obj.dataset, "items", f"edited {obj.key}: {', '.join(form.changed_data)}", by=request.user)
+                obj.dataset.add_history_line(
+                    "items", f"edited {obj.key}: {', '.join(form.changed_data)}", by=request.user
+                )
 
     @admin.display(description="input")
     def text(self, item: Item) -> str:

@@ -22,7 +22,7 @@ from datasets_app.models import TransitionError
 
 
 @dataclass(frozen=True)
-class Verb:
+class RowAction:
     """An action on rows whose state is in `sources`. Empty `sources` allow any state.
 
     `act(rows, by, reason)` performs it, or raises TransitionError or ValueError with a message for the person.
@@ -36,46 +36,54 @@ class Verb:
     sources: Collection[str] = ()
     needs_reason: bool = True
 
-    def fits(self, row: Any) -> bool:
+    def allows(self, row: Any) -> bool:
         return not self.sources or row.status in self.sources
 
 
-class VerbAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
-    """An admin whose only bulk actions are its `verbs`. It offers no bulk deletion."""
+class RowActionAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
+    """An admin whose only bulk actions are its `row_actions`. It offers no bulk deletion."""
 
-    verbs: ClassVar[Sequence[Verb]] = ()
-    change_form_template = "admin/change_form_with_verbs.html"
+    row_actions: ClassVar[Sequence[RowAction]] = ()
+    change_form_template = "admin/change_form_with_actions.html"
 
-    def batches(self, rows: Iterable[Any]) -> Iterable[list[Any]]:
+    def group_rows(self, rows: Iterable[Any]) -> Iterable[list[Any]]:
         """Group the rows so that each group succeeds or fails together. By default each row is its own group."""
         return ([row] for row in rows)
 
-    def allowed_verbs(self, request: HttpRequest) -> list[Verb]:
-        return [verb for verb in self.verbs if request.user.has_perm(verb.permission)]
+    def list_allowed_actions(self, request: HttpRequest) -> list[RowAction]:
+        return [action for action in self.row_actions if request.user.has_perm(action.permission)]
 
     def get_actions(self, request: HttpRequest) -> dict[str, Any]:
-        return {verb.name: (_action(verb), verb.name, f"{verb.label} selected") for verb in self.allowed_verbs(request)}
+        return {
+            action.name: (_make_bulk_action(action), action.name, f"{action.label} selected")
+            for action in self.list_allowed_actions(request)
+        }
 
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
         row = self.get_object(request, object_id)
-        verbs = [verb for verb in self.allowed_verbs(request) if row is not None and verb.fits(row)]
-        return super().change_view(request, object_id, form_url, {**(extra_context or {}), "verbs": verbs})
+        row_actions = [
+            action for action in self.list_allowed_actions(request) if row is not None and action.allows(row)
+        ]
+        return super().change_view(request, object_id, form_url, {**(extra_context or {}), "row_actions": row_actions})
 
     def response_change(self, request: HttpRequest, obj: Any) -> HttpResponse:
-        """Answer after the form was saved. If a verb's button was pressed, ask for the reason."""
-        verb = next((verb for verb in self.allowed_verbs(request) if verb.name == request.POST.get("_verb")), None)
-        if verb is None:
+        """Answer after the form was saved. If the button of a row action was pressed, ask for the reason."""
+        action = next(
+            (action for action in self.list_allowed_actions(request) if action.name == request.POST.get("_row_action")),
+            None,
+        )
+        if action is None:
             return super().response_change(request, obj)
-        return self.ask_reason(request, verb, [obj])
+        return self.ask_reason(request, action, [obj])
 
-    def ask_reason(self, request: HttpRequest, verb: Verb, rows: list[Any], error: str = "") -> HttpResponse:
+    def ask_reason(self, request: HttpRequest, action: RowAction, rows: list[Any], error: str = "") -> HttpResponse:
         context = {
             **self.admin_site.each_context(request),
-            "title": f"{verb.label}: reason",
+            "title": f"{action.label}: reason",
             "opts": self.opts,
-            "verb": verb,
+            "action": action,
             "rows": rows,
             "error": error,
             "checkbox": ACTION_CHECKBOX_NAME,
@@ -83,37 +91,37 @@ class VerbAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         }
         return TemplateResponse(request, "admin/ask_reason.html", context)
 
-    def perform(self, request: HttpRequest, verb: Verb, rows: list[Any]) -> HttpResponse | None:
-        """Perform the verb if the person has confirmed it with a reason; otherwise ask for the reason."""
-        if not request.user.has_perm(verb.permission):
+    def perform(self, request: HttpRequest, action: RowAction, rows: list[Any]) -> HttpResponse | None:
+        """Perform the action if the person has confirmed it with a reason; otherwise ask for the reason."""
+        if not request.user.has_perm(action.permission):
             raise PermissionDenied
         if "confirmed" not in request.POST:
-            return self.ask_reason(request, verb, rows)
+            return self.ask_reason(request, action, rows)
         try:
-            reason = _reason_of(request, verb)
+            reason = _read_reason(request, action)
         except ValidationError as error:
-            return self.ask_reason(request, verb, rows, error=" ".join(error.messages))
-        done = sum(self._try(request, verb, batch, reason) for batch in self.batches(rows))
+            return self.ask_reason(request, action, rows, error=" ".join(error.messages))
+        done = sum(self._perform_on_group(request, action, group, reason) for group in self.group_rows(rows))
         if done:
-            self.message_user(request, f"{verb.label}: {done} done.", messages.SUCCESS)
+            self.message_user(request, f"{action.label}: {done} done.", messages.SUCCESS)
         return None
 
-    def _try(self, request: HttpRequest, verb: Verb, batch: list[Any], reason: str) -> int:
+    def _perform_on_group(self, request: HttpRequest, action: RowAction, group: list[Any], reason: str) -> int:
         try:
-            verb.act(batch, request.user, reason)
+            action.act(group, request.user, reason)
         except (TransitionError, ValueError) as error:
             self.message_user(request, str(error), messages.ERROR)
             return 0
-        return len(batch)
+        return len(group)
 
 
-def _reason_of(request: HttpRequest, verb: Verb) -> str:
+def _read_reason(request: HttpRequest, action: RowAction) -> str:
     needed = {"required": "Enter a reason. It is stored in the history."}
-    return str(forms.CharField(required=verb.needs_reason, error_messages=needed).clean(request.POST.get("reason")))
+    return str(forms.CharField(required=action.needs_reason, error_messages=needed).clean(request.POST.get("reason")))
 
 
-def _action(verb: Verb) -> Callable[[VerbAdmin, HttpRequest, Any], HttpResponse | None]:
-    def action(modeladmin: VerbAdmin, request: HttpRequest, queryset: Any) -> HttpResponse | None:
-        return modeladmin.perform(request, verb, list(queryset))
+def _make_bulk_action(action: RowAction) -> Callable[[RowActionAdmin, HttpRequest, Any], HttpResponse | None]:
+    def perform_selected(modeladmin: RowActionAdmin, request: HttpRequest, queryset: Any) -> HttpResponse | None:
+        return modeladmin.perform(request, action, list(queryset))
 
-    return action
+    return perform_selected

@@ -16,9 +16,9 @@ from django.db.models import Max
 from django.db.models.deletion import ProtectedError
 from django.utils import timezone
 
-from datasets_app.drafts import CurationError, change_draft, list_keys, lock_draft, note
-from datasets_app.importing import dataset_hash, item_content
-from datasets_app.importing.dataset_writer import new_draft
+from datasets_app.drafts import CurationError, change_draft, list_keys, lock_draft
+from datasets_app.importing import describe_item_content, hash_contents
+from datasets_app.importing.dataset_writer import create_draft
 from datasets_app.models import Dataset, Item, Norm
 from datasets_app.models.history import Actor, record_changes, save_with_history
 from datasets_app.sampling import SamplingError, Strategy, replace_one, reshuffle, sample
@@ -33,11 +33,11 @@ BATCH = 2000
 def hash_stored_items(dataset: Dataset) -> str:
     """Return the hash of the active items and their norms as they are in the database now."""
     items = dataset.items.active().order_by("pk").prefetch_related("norms")
-    return dataset_hash(_content(item) for item in items.iterator(chunk_size=BATCH))
+    return hash_contents(_describe_content(item) for item in items.iterator(chunk_size=BATCH))
 
 
-def _content(item: Item) -> dict[str, Any]:
-    return item_content(
+def _describe_content(item: Item) -> dict[str, Any]:
+    return describe_item_content(
         key=item.key,
         input=item.input,
         image_sha256=item.image_id,
@@ -88,7 +88,7 @@ def duplicate(dataset: Dataset, *, by: Actor, reason: str = "", slug: str = "") 
     """Create a new draft with the active items, as the next version of the same name or of `slug`."""
     keys = list(dataset.items.active().values_list("key", flat=True))
     if not keys:
-        raise CurationError(_explain_nothing_to_copy(dataset))
+        raise CurationError(_explain_empty_dataset(dataset))
     recipe = {"strategy": "duplicate", "from": str(dataset)}
     return _create_sample(dataset, keys, slug=slug or dataset.slug, by=by, reason=reason, recipe=recipe)
 
@@ -100,7 +100,7 @@ def select_items(dataset: Dataset, keys: Sequence[str], *, slug: str, by: Actor,
     return _create_sample(dataset, keys, slug=slug, by=by, reason=reason, recipe=recipe)
 
 
-def _explain_nothing_to_copy(dataset: Dataset) -> str:
+def _explain_empty_dataset(dataset: Dataset) -> str:
     excluded = dataset.items.count()
     if not excluded:
         return f"{dataset} has no items, so there is nothing to copy; add items to it first"
@@ -115,11 +115,11 @@ def delete_draft(dataset: Dataset, *, by: Actor, reason: str = "") -> None:
             record_changes([(dataset, Dataset.Status.DRAFT, "deleted")], by=by, reason=reason or str(dataset))
             dataset.delete()
     except ProtectedError as error:
-        users = ", ".join(sorted({_dependent_label(row) for row in error.protected_objects})[:5])
+        users = ", ".join(sorted({_label_dependent(row) for row in error.protected_objects})[:5])
         raise CurationError(f"{dataset} is in use by {users}") from None
 
 
-def _dependent_label(row: Any) -> str:
+def _label_dependent(row: Any) -> str:
     """Return the name of a row that uses the dataset. Hide the names of experiments, because they may be private."""
     return str(row) if isinstance(row, Dataset) else f"another {row._meta.verbose_name}"
 
@@ -127,7 +127,7 @@ def _dependent_label(row: Any) -> str:
 ABOUT = ("title", "description", "source", "licence")
 
 
-def describe(dataset: Dataset, about: Mapping[str, str], *, by: Actor, reason: str = "") -> list[str]:
+def change_description(dataset: Dataset, about: Mapping[str, str], *, by: Actor, reason: str = "") -> list[str]:
     """Change title, description, source or licence, and return the names of the changed fields.
 
     History records the old and the new values. These fields are not frozen, but people cite them. A reason is therefore
@@ -162,9 +162,9 @@ def _require_reason(reason: str, verb: str, dataset: Dataset) -> None:
 
 
 @transaction.atomic
-def generate(parent: Dataset, *, slug: str, strategy: Strategy, n: int | None, seed: int, by: Actor) -> Dataset:
+def sample_dataset(parent: Dataset, *, slug: str, strategy: Strategy, n: int | None, seed: int, by: Actor) -> Dataset:
     """Create a draft sampled from the active items of `parent`, with the recipe to repeat the draw."""
-    keys = _run_sampling(sample, _pool(parent), strategy, n, seed)
+    keys = _draw_keys(sample, _load_pool(parent), strategy, n, seed)
     recipe = {"strategy": strategy, "n": n, "seed": seed, "from": str(parent), "from_hash": parent.content_hash}
     return _create_sample(parent, keys, slug=slug, by=by, recipe=recipe)
 
@@ -173,13 +173,13 @@ def replace_item(dataset: Dataset, key: str, *, by: Actor, seed: int, reason: st
     """Replace one item of a sampled draft by another of its category, at the same position. Return the new key."""
     parent = _get_parent(dataset)
     with change_draft(dataset):
-        chosen = _keys(dataset)
-        after = _run_sampling(replace_one, _pool(parent, extra=dataset), chosen, key, seed)
+        chosen = _list_active_keys(dataset)
+        after = _draw_keys(replace_one, _load_pool(parent, extra=dataset), chosen, key, seed)
         new = after[chosen.index(key)]
         position = dataset.items.get(key=key).position
         dataset.items.filter(key=key).delete()
         _copy_items(parent, dataset, [new], start=position)
-        note(dataset, "items", f"replaced {key} by {new}", by=by, reason=reason)
+        dataset.add_history_line("items", f"replaced {key} by {new}", by=by, reason=reason)
     return new
 
 
@@ -195,14 +195,14 @@ def reshuffle_items(dataset: Dataset, *, by: Actor, seed: int, reason: str = "")
         chosen = list(dataset.items.active().values_list("key", flat=True))
         if not chosen:
             raise CurationError(f"{dataset} has no active item to draw anew")
-        pool = [(key, category) for key, category in _redraw_pool(parent, dataset) if key not in out_of_use]
-        keys = _run_sampling(reshuffle, pool, chosen, seed)
+        pool = [(key, category) for key, category in _load_redraw_pool(parent, dataset) if key not in out_of_use]
+        keys = _draw_keys(reshuffle, pool, chosen, seed)
         dataset.items.active().delete()
         _copy_items(parent, dataset, keys)
         _move_behind(excluded, len(keys))
         dataset.recipe = {**dataset.recipe, "seed": seed}
         dataset.save(update_fields=["recipe"])
-        note(dataset, "items", f"drawn again with seed {seed}", by=by, reason=reason)
+        dataset.add_history_line("items", f"drawn again with seed {seed}", by=by, reason=reason)
     return keys
 
 
@@ -214,7 +214,7 @@ def _move_behind(items: Any, start: int) -> None:
     Item.objects.bulk_update(rows, ["position"], batch_size=BATCH)
 
 
-def _run_sampling(draw: Any, *how: Any) -> list[str]:
+def _draw_keys(draw: Any, *how: Any) -> list[str]:
     try:
         return list(draw(*how))
     except SamplingError as error:
@@ -227,11 +227,11 @@ def _get_parent(dataset: Dataset) -> Dataset:
     return dataset.parent
 
 
-def _keys(dataset: Dataset) -> list[str]:
+def _list_active_keys(dataset: Dataset) -> list[str]:
     return list(dataset.items.values_list("key", flat=True))
 
 
-def _pool(parent: Dataset, extra: Dataset | None = None) -> list[tuple[str, str]]:
+def _load_pool(parent: Dataset, extra: Dataset | None = None) -> list[tuple[str, str]]:
     """Return (key, category) of the parent's active items.
 
     Include the items of `extra` that are no longer active in the parent.
@@ -241,7 +241,7 @@ def _pool(parent: Dataset, extra: Dataset | None = None) -> list[tuple[str, str]
     return list((dict(gone) | pool).items())
 
 
-def _redraw_pool(parent: Dataset, dataset: Dataset) -> list[tuple[str, str]]:
+def _load_redraw_pool(parent: Dataset, dataset: Dataset) -> list[tuple[str, str]]:
     """Return (key, category) of the parent's active items.
 
     Raise CurationError if the parent lacks an active item of the draft.
@@ -259,19 +259,19 @@ def _redraw_pool(parent: Dataset, dataset: Dataset) -> list[tuple[str, str]]:
 def add_items(dataset: Dataset, keys: Sequence[str], *, source: Dataset, by: Actor, reason: str = "") -> None:
     """Copy active items of another dataset, with their norms, to the end of a draft."""
     with change_draft(dataset):
-        known = sorted(set(keys) & set(_keys(dataset)))
+        known = sorted(set(keys) & set(_list_active_keys(dataset)))
         if known:
             raise CurationError(f"{dataset} has these keys already: {list_keys(known)}")
         newest = dataset.items.aggregate(last=Max("position"))["last"]
         _copy_items(source, dataset, keys, start=0 if newest is None else newest + 1)
-        note(dataset, "items", f"added from {source} {list_keys(keys)}", by=by, reason=reason)
+        dataset.add_history_line("items", f"added from {source} {list_keys(keys)}", by=by, reason=reason)
 
 
 def remove_items(dataset: Dataset, keys: Sequence[str], *, by: Actor, reason: str = "") -> None:
     """Delete items from a draft. To keep them with a reason instead, use `exclude_items`."""
     with change_draft(dataset):
         _find_items(dataset, keys).delete()
-        note(dataset, "items", f"removed {list_keys(keys)}", by=by, reason=reason)
+        dataset.add_history_line("items", f"removed {list_keys(keys)}", by=by, reason=reason)
 
 
 def exclude_items(dataset: Dataset, keys: Sequence[str], *, by: Actor, reason: str) -> None:
@@ -280,14 +280,14 @@ def exclude_items(dataset: Dataset, keys: Sequence[str], *, by: Actor, reason: s
         raise CurationError("note: say why the items are excluded")
     with change_draft(dataset):
         _find_items(dataset, keys).update(excluded=True, note=reason)
-        note(dataset, "excluded", list_keys(keys), by=by, reason=reason)
+        dataset.add_history_line("excluded", list_keys(keys), by=by, reason=reason)
 
 
 def include_items(dataset: Dataset, keys: Sequence[str], *, by: Actor, reason: str = "") -> None:
     """Include excluded items of a draft again."""
     with change_draft(dataset):
         _find_items(dataset, keys).update(excluded=False, note="")
-        note(dataset, "included", list_keys(keys), by=by, reason=reason)
+        dataset.add_history_line("included", list_keys(keys), by=by, reason=reason)
 
 
 def _find_items(dataset: Dataset, keys: Collection[str]) -> Any:
@@ -295,11 +295,11 @@ def _find_items(dataset: Dataset, keys: Collection[str]) -> Any:
     if not keys:
         raise CurationError("no item was named")
     known = set(dataset.items.filter(key__in=keys).values_list("key", flat=True))
-    _refuse_missing(dataset, [key for key in keys if key not in known])
+    _require_all_found(dataset, [key for key in keys if key not in known])
     return dataset.items.filter(key__in=keys)
 
 
-def _refuse_missing(dataset: Dataset, missing: Collection[str]) -> None:
+def _require_all_found(dataset: Dataset, missing: Collection[str]) -> None:
     if missing:
         raise CurationError(f"not among the items of {dataset}: {list_keys(missing)}")
 
@@ -311,7 +311,7 @@ def _create_sample(
     parent: Dataset, keys: Sequence[str], *, slug: str, by: Actor, recipe: Mapping[str, Any], reason: str = ""
 ) -> Dataset:
     """Create a new draft with copies of these items of another dataset."""
-    draft = new_draft(
+    draft = create_draft(
         slug,
         by=by,
         title=parent.title,
@@ -323,7 +323,7 @@ def _create_sample(
     )
     with change_draft(draft):
         _copy_items(parent, draft, keys)
-        note(draft, "items", f"{recipe['strategy']}: {len(keys)} items from {parent}", by=by, reason=reason)
+        draft.add_history_line("items", f"{recipe['strategy']}: {len(keys)} items from {parent}", by=by, reason=reason)
     return draft
 
 
@@ -332,14 +332,14 @@ def _copy_items(source: Dataset, target: Dataset, keys: Sequence[str], *, start:
     if not keys:
         raise CurationError(f"no item of {source} was named")
     originals = {item.key: item for item in source.items.active().filter(key__in=keys).prefetch_related("norms")}
-    _refuse_missing(source, [key for key in keys if key not in originals])
+    _require_all_found(source, [key for key in keys if key not in originals])
     copies = Item.objects.bulk_create(
-        (_copy(originals[key], target, start + offset) for offset, key in enumerate(keys)), batch_size=BATCH
+        (_make_copy(originals[key], target, start + offset) for offset, key in enumerate(keys)), batch_size=BATCH
     )
     Norm.objects.bulk_create(_copy_norms((originals[copy.key], copy) for copy in copies), batch_size=BATCH)
 
 
-def _copy(item: Item, target: Dataset, position: int) -> Item:
+def _make_copy(item: Item, target: Dataset, position: int) -> Item:
     return Item(dataset=target, key=item.key, position=position, **{name: getattr(item, name) for name in COPIED})
 
 

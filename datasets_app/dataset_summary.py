@@ -85,7 +85,7 @@ def describe_recipe(dataset: Dataset) -> list[tuple[str, str]]:
 MOST_USES = 50
 
 
-def find_relatives(dataset: Dataset, user: Any) -> dict[str, list[Any]]:
+def find_related_datasets(dataset: Dataset, user: Any) -> dict[str, list[Any]]:
     """Return other versions of the name, datasets drawn from this one, and experiments on it that the user may see."""
     experiments: Any = dataset.experiments  # Of an app above this one.
     visible = Dataset.objects.visible_to(user)

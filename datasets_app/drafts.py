@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
-from django.db import connection, transaction
-from django.db.models import Max
+from django.db import transaction
 
 from datasets_app.models import Dataset, TransitionError
-from datasets_app.models.history import Actor, record_changes
-
-SUMMARY_CHARS = 200
+from datasets_app.models.datasets import SUMMARY_CHARS
 
 
 class CurationError(ValueError):
@@ -42,21 +39,6 @@ def lock_draft(dataset: Dataset) -> None:
         raise CurationError(f"{dataset} does not exist any more")
     if not locked.is_draft:
         raise TransitionError(f"{dataset} is {locked.status}; only a draft can change: duplicate it to a new one")
-
-
-def next_version(slug: str) -> int:
-    """Return the newest version of the name plus one.
-
-    An advisory lock keeps other transactions from taking a version of this name until this transaction ends.
-    """
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [f"dataset {slug}"])
-    return 1 + (Dataset.objects.filter(slug=slug).aggregate(newest=Max("version"))["newest"] or 0)
-
-
-def note(dataset: Dataset, what: str, message: str, *, by: Actor, reason: str = "") -> None:
-    """Write a line of the dataset's history that is not a change of its status."""
-    record_changes([(dataset, "", message[:SUMMARY_CHARS])], by=by, reason=reason, what=what)
 
 
 def list_keys(keys: Collection[str]) -> str:

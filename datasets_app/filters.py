@@ -16,14 +16,16 @@ NO_CATEGORY = " "  # No category has this name, because the import strips names.
 
 
 class DatasetFilter(df.FilterSet):
-    q = df.CharFilter(label="Name, title or source", method="named", widget=forms.TextInput(attrs={"type": "search"}))
+    q = df.CharFilter(
+        label="Name, title or source", method="filter_names", widget=forms.TextInput(attrs={"type": "search"})
+    )
     status = df.ChoiceFilter(choices=Dataset.Status.choices, empty_label="Any")
 
     class Meta:
         model = Dataset
         fields = ["q", "status"]
 
-    def named(self, datasets: QuerySet[Dataset], _name: str, text: str) -> QuerySet[Dataset]:
+    def filter_names(self, datasets: QuerySet[Dataset], _name: str, text: str) -> QuerySet[Dataset]:
         return datasets.filter(Q(slug__icontains=text) | Q(title__icontains=text) | Q(source__icontains=text))
 
 
@@ -33,10 +35,10 @@ class YesNoFilter(df.TypedChoiceFilter):
 
 
 class ItemFilter(df.FilterSet):
-    q = df.CharFilter(label="Key or text", method="holding", widget=forms.TextInput(attrs={"type": "search"}))
-    category = df.CharFilter(label="Category", method="in_category", strip=False, widget=forms.Select)
+    q = df.CharFilter(label="Key or text", method="filter_texts", widget=forms.TextInput(attrs={"type": "search"}))
+    category = df.CharFilter(label="Category", method="filter_category", strip=False, widget=forms.Select)
     excluded = YesNoFilter(label="Excluded", field_name="excluded")
-    image = YesNoFilter(label="Image", method="with_image")
+    image = YesNoFilter(label="Image", method="filter_image")
 
     class Meta:
         model = Item
@@ -47,11 +49,11 @@ class ItemFilter(df.FilterSet):
         choices = [("", "Any"), *((name or NO_CATEGORY, name or "No category") for name in categories)]
         self.form.fields["category"].widget.choices = choices
 
-    def holding(self, items: QuerySet[Item], _name: str, text: str) -> QuerySet[Item]:
+    def filter_texts(self, items: QuerySet[Item], _name: str, text: str) -> QuerySet[Item]:
         return items.filter(Q(key__icontains=text) | Q(input__icontains=text))
 
-    def in_category(self, items: QuerySet[Item], _name: str, name: str) -> QuerySet[Item]:
+    def filter_category(self, items: QuerySet[Item], _name: str, name: str) -> QuerySet[Item]:
         return items.filter(category=name.strip())
 
-    def with_image(self, items: QuerySet[Item], _name: str, wanted: bool) -> QuerySet[Item]:
+    def filter_image(self, items: QuerySet[Item], _name: str, wanted: bool) -> QuerySet[Item]:
         return items.filter(image__isnull=not wanted)

@@ -47,7 +47,7 @@ class SlugField(forms.CharField):
         return super().clean(value)
 
 
-class TableField(forms.FileField):
+class UploadField(forms.FileField):
     """An upload field with a limit on the size of the file."""
 
     def __init__(self, part: str, accept: str, **kwargs: Any) -> None:
@@ -67,16 +67,16 @@ PART_FIELDS = {"items": "file", "images": "images", "norms": "norms"}
 class UploadForm(forms.Form):
     """The first step of an import: the files and the name of the dataset. The second step maps the columns."""
 
-    file = TableField(
+    file = UploadField(
         "items",
         f"{TABLES},.zip",
         label="Items",
         help_text="CSV, TSV, JSON lines, JSON, Parquet, or a zip of images with or without a table",
     )
-    images = TableField(
+    images = UploadField(
         "images", ".zip", required=False, label="Images", help_text="A zip file with the images named in the table"
     )
-    norms = TableField(
+    norms = UploadField(
         "norms",
         TABLES,
         required=False,
@@ -93,17 +93,17 @@ class UploadForm(forms.Form):
     )
     licence = forms.CharField(max_length=200, required=False, help_text="The terms of use, such as CC BY 4.0")
 
-    def __init__(self, *args: Any, kept: PendingUpload | None = None, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, previous: PendingUpload | None = None, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.kept: PendingUpload | None = None
-        if kept:
-            self.keep(kept)
+        self.previous: PendingUpload | None = None
+        if previous:
+            self.reuse_files(previous)
 
-    def keep(self, kept: PendingUpload) -> None:
+    def reuse_files(self, previous: PendingUpload) -> None:
         """Reuse the files of an earlier upload, so that the person need not choose them again."""
-        self.kept = kept
+        self.previous = previous
         for part, name in PART_FIELDS.items():
-            if part in kept.names:
+            if part in previous.names:
                 self.fields[name].required = False
 
     def clean_images(self) -> Any:
@@ -112,11 +112,11 @@ class UploadForm(forms.Form):
             raise forms.ValidationError("This file is not a zip archive. Choose a .zip file.")
         return images
 
-    def parts(self) -> dict[str, Any]:
+    def list_files(self) -> dict[str, Any]:
         """Return the valid files that were sent, by part."""
         return {part: self.cleaned_data[name] for part, name in PART_FIELDS.items() if self.cleaned_data.get(name)}
 
-    def about(self) -> dict[str, str]:
+    def read_description(self) -> dict[str, str]:
         """Return title, source and licence. If there is no title, use a name that was not a valid slug as the title."""
         about = {name: self.cleaned_data.get(name, "") for name in ("title", "source", "licence")}
         typed = " ".join(self.data.get("slug", "").split())
@@ -125,21 +125,21 @@ class UploadForm(forms.Form):
         return about
 
 
-class Meaning(NamedTuple):
+class FieldLabel(NamedTuple):
     label: str
     help: str
 
 
-MEANINGS = {
-    "key": Meaning("Key", "Identifies the item. Without a column, rows are numbered"),
-    "input": Meaning("Input", "The text for the model"),
-    "image": Meaning("Image", "The file name in the zip, or the image data"),
-    "target": Meaning("Target", "The correct answer"),
-    "choices": Meaning("Choices", "A list, or several columns: a+b+c"),
-    "grading_scheme": Meaning("Grading scheme", "How a judge should grade the answer"),
-    "category": Meaning("Category", "The stratum for stratified samples"),
-    "metadata": Meaning("Metadata", "Stored with the item; for several columns: a+b"),
-    "dims": Meaning("Norms in this table", "Dimensions with a column of means: valence+arousal"),
+FIELD_LABELS = {
+    "key": FieldLabel("Key", "Identifies the item. Without a column, rows are numbered"),
+    "input": FieldLabel("Input", "The text for the model"),
+    "image": FieldLabel("Image", "The file name in the zip, or the image data"),
+    "target": FieldLabel("Target", "The correct answer"),
+    "choices": FieldLabel("Choices", "A list, or several columns: a+b+c"),
+    "grading_scheme": FieldLabel("Grading scheme", "How a judge should grade the answer"),
+    "category": FieldLabel("Category", "The stratum for stratified samples"),
+    "metadata": FieldLabel("Metadata", "Stored with the item; for several columns: a+b"),
+    "dims": FieldLabel("Norms in this table", "Dimensions with a column of means: valence+arousal"),
 }
 LEFT_OUT, THE_REST, NONE = "", "*", "-"
 
@@ -147,7 +147,7 @@ LEFT_OUT, THE_REST, NONE = "", "*", "-"
 class MappingRow(NamedTuple):
     """A row of the mapping form: a column to choose, and an expression that overrides it."""
 
-    meaning: Meaning
+    meaning: FieldLabel
     column: BoundField | None
     expression: BoundField
 
@@ -162,11 +162,11 @@ class MappingForm(forms.Form):
         super().__init__(*args, **kwargs)
         self.columns = columns
         for field in FIELDS:
-            self._add(field, guess.get(field, ""))
+            self._add_fields(field, guess.get(field, ""))
 
-    def _add(self, field: str, guessed: str) -> None:
+    def _add_fields(self, field: str, guessed: str) -> None:
         known = guessed in self.columns
-        label = MEANINGS[field].label
+        label = FIELD_LABELS[field].label
         if field != "dims":
             first = [(THE_REST, "All other columns"), (NONE, "None")] if field == "metadata" else [(LEFT_OUT, "–")]
             self.fields[f"column_{field}"] = forms.ChoiceField(
@@ -186,7 +186,7 @@ class MappingForm(forms.Form):
         )
 
     def rows(self) -> Iterator[MappingRow]:
-        for field, meaning in MEANINGS.items():
+        for field, meaning in FIELD_LABELS.items():
             column = self[f"column_{field}"] if field != "dims" else None
             yield MappingRow(meaning, column, self[f"expression_{field}"])
 
@@ -196,12 +196,12 @@ class MappingForm(forms.Form):
 
         `metadata` is missing from the mapping if it means all other columns.
         """
-        expressions = {field: self._chosen(field) for field in FIELDS}
+        expressions = {field: self._read_expression(field) for field in FIELDS}
         if expressions["metadata"] == THE_REST:
             del expressions["metadata"]
         return expressions
 
-    def _chosen(self, field: str) -> str:
+    def _read_expression(self, field: str) -> str:
         written: str = self.cleaned_data[f"expression_{field}"]
         if written.strip():
             return written
@@ -210,7 +210,7 @@ class MappingForm(forms.Form):
             return self.columns[int(chosen)]
         return THE_REST if chosen == THE_REST else ""
 
-    def point_at(self, problems: Mapping[str, str]) -> None:
+    def add_mapping_errors(self, problems: Mapping[str, str]) -> None:
         """Add each problem as an error to the field of its expression."""
         for field, message in problems.items():
             name = f"expression_{field}"
@@ -267,14 +267,14 @@ class SampleForm(forms.Form):
         super().__init__(*args, **kwargs)
         self.fields["n"].required = self.data.get("strategy") != "all"
 
-    def refuse(self, message: str) -> None:
+    def add_draw_error(self, message: str) -> None:
         """Add the error of a failed draw to the field that it concerns: the name or the number."""
         field, _, rest = message.partition(": ")
         self.add_error("slug" if field == "name" else "n", rest if field == "name" else message)
 
 
 class NormsForm(forms.Form):
-    norms = TableField(
+    norms = UploadField(
         "norms",
         TABLES,
         label="Table of norms",

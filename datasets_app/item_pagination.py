@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from django.db.models import BooleanField, ExpressionWrapper, Q, QuerySet
-from django.db.models.functions import Left, Length
+from django.db.models import Q
 
 from datasets_app.models import Item
+from datasets_app.models.items import ItemQuerySet
 
 PAGE = 48
-EXCERPT = 240
 
 
 class Cursor(NamedTuple):
@@ -42,7 +41,7 @@ def parse_cursor(text: str) -> Cursor | None:
 
 
 def fetch_page(
-    items: QuerySet[Item], *, after: Cursor | None = None, before: Cursor | None = None, size: int = PAGE
+    items: ItemQuerySet, *, after: Cursor | None = None, before: Cursor | None = None, size: int = PAGE
 ) -> Page:
     """Return the items after a cursor, else those before a cursor, else the first items, each as from `with_excerpts`.
 
@@ -50,48 +49,37 @@ def fetch_page(
     carry them along.
     """
     if before is not None and after is None:
-        keys = [Cursor(*key) for key in _backwards(items, before)[: size + 1]]
+        keys = [Cursor(*key) for key in _list_backwards(items, before)[: size + 1]]
         shown = keys[:size][::-1]
-        return _page(items, shown, after=shown[-1:], before=shown[:1] if len(keys) > size else [])
-    keys = [Cursor(*key) for key in _forwards(items, after)[: size + 1]]
+        return _load_page(items, shown, after=shown[-1:], before=shown[:1] if len(keys) > size else [])
+    keys = [Cursor(*key) for key in _list_forwards(items, after)[: size + 1]]
     shown = keys[:size]
-    return _page(items, shown, after=shown[-1:] if len(keys) > size else [], before=shown[:1] if after else [])
+    return _load_page(items, shown, after=shown[-1:] if len(keys) > size else [], before=shown[:1] if after else [])
 
 
-def _page(items: QuerySet[Item], keys: list[Cursor], *, after: list[Cursor], before: list[Cursor]) -> Page:
-    rows = with_excerpts(items.filter(pk__in=[key.pk for key in keys])).order_by("position", "pk") if keys else []
+def _load_page(items: ItemQuerySet, keys: list[Cursor], *, after: list[Cursor], before: list[Cursor]) -> Page:
+    rows = items.filter(pk__in=[key.pk for key in keys]).with_excerpts().order_by("position", "pk") if keys else []
     return Page(list(rows), after=next(iter(after), None), before=next(iter(before), None))
 
 
-def find_neighbours(items: QuerySet[Item], item: Item) -> tuple[int | None, int | None]:
+def find_neighbours(items: ItemQuerySet, item: Item) -> tuple[int | None, int | None]:
     """Return the primary keys of the items before and after this one, or None."""
     here = Cursor(item.position, item.pk)
-    before, after = _backwards(items, here).first(), _forwards(items, here).first()
+    before, after = _list_backwards(items, here).first(), _list_forwards(items, here).first()
     return Cursor(*before).pk if before else None, Cursor(*after).pk if after else None
 
 
-def with_excerpts(items: QuerySet[Item]) -> QuerySet[Item]:
-    """Add the start of the input as `excerpt` and the flag `is_cut`. Defer the columns that a list never shows."""
-    is_cut = ExpressionWrapper(Q(length__gt=EXCERPT), output_field=BooleanField())
-    return (
-        items.select_related("image")
-        .defer("input", "choices", "grading_scheme", "metadata")
-        .annotate(excerpt=Left("input", EXCERPT), target_excerpt=Left("target", 80), length=Length("input"))
-        .annotate(is_cut=is_cut)
-    )
-
-
-def _forwards(items: QuerySet[Item], cursor: Cursor | None) -> Any:
+def _list_forwards(items: ItemQuerySet, cursor: Cursor | None) -> Any:
     beyond = Q()
     if cursor is not None:
         beyond = Q(position__gt=cursor.position) | Q(position=cursor.position, pk__gt=cursor.pk)
-    return _keys(items.filter(beyond).order_by("position", "pk"))
+    return _select_keys(items.filter(beyond).order_by("position", "pk"))
 
 
-def _backwards(items: QuerySet[Item], cursor: Cursor) -> Any:
+def _list_backwards(items: ItemQuerySet, cursor: Cursor) -> Any:
     beyond = Q(position__lt=cursor.position) | Q(position=cursor.position, pk__lt=cursor.pk)
-    return _keys(items.filter(beyond).order_by("-position", "-pk"))
+    return _select_keys(items.filter(beyond).order_by("-position", "-pk"))
 
 
-def _keys(items: QuerySet[Item]) -> Any:
+def _select_keys(items: ItemQuerySet) -> Any:
     return items.values_list("position", "pk")

@@ -24,16 +24,16 @@ from typing import Any
 from django.conf import settings
 
 from datasets_app.importing import LIMITS, guess_mapping
-from datasets_app.importing.file_reader import report_from_json
 from datasets_app.importing.limited_reader import FileToRead, TableColumns
-from datasets_app.importing.records import Remark, Report
+from datasets_app.importing.reading_files import report_from_json
+from datasets_app.importing.records import ImportReport, Remark
 
 TOKEN = re.compile(r"[0-9a-f]{32}\Z")
 PARTS = ("items", "images", "norms")
 MOST_BYTES = {"items": LIMITS.file_bytes, "images": LIMITS.file_bytes, "norms": LIMITS.table_bytes}
 RESULTS = ("columns", "report", "job")
-KEPT_SECONDS = 24 * 3600
-KEPT_PER_USER = 5
+UPLOAD_LIFETIME_S = 24 * 3600
+MOST_UPLOADS_PER_USER = 5
 MIB = 2**20
 READ_UPLOAD = "datasets_app.tasks.read_upload"
 TASK_SECONDS = LIMITS.reader_seconds + 900  # Time to read the upload, and to store 100,000 items.
@@ -55,7 +55,7 @@ def get_most_bytes(part: str) -> int:
 
 
 @dataclass(frozen=True)
-class Job:
+class UploadJob:
     """A request to find an upload's "columns", to "check" its content, to "import" it, or to import "norms".
 
     The kind "parametric" builds the space in the file; `mapping` then has how it is resolved, and `total` its cases.
@@ -84,23 +84,23 @@ class Job:
         return self.state in ("queued", "reading", "saving")
 
     @property
-    def waited_s(self) -> int:
+    def queued_s(self) -> int:
         return int(time.time() - self.asked_at)
 
     @property
     def is_late(self) -> bool:
         """Return whether the job has been queued for longer than a free worker needs to start it."""
-        return self.state == "queued" and self.waited_s >= SLOW_START_S
+        return self.state == "queued" and self.queued_s >= SLOW_START_S
 
 
 @dataclass(frozen=True)
-class Outcome:
+class JobResult:
     """The result of a check or an import, with the form input that it used."""
 
     items: int
     norms: int
-    report: Report
-    norms_report: Report
+    report: ImportReport
+    norms_report: ImportReport
     entered: Mapping[str, str]
     error: str = ""
 
@@ -152,17 +152,17 @@ class PendingUpload:
         return TableColumns(**content) if content else None
 
     @property
-    def job(self) -> Job | None:
+    def job(self) -> UploadJob | None:
         content = self.load("job")
-        return Job(**content) if content else None
+        return UploadJob(**content) if content else None
 
     @property
-    def outcome(self) -> Outcome | None:
+    def outcome(self) -> JobResult | None:
         content = self.load("report")
         if content is None:
             return None
         content |= {name: report_from_json(content[name]) for name in ("report", "norms_report")}
-        return Outcome(**content)
+        return JobResult(**content)
 
     @property
     def is_orphaned(self) -> bool:
@@ -170,10 +170,10 @@ class PendingUpload:
         job = self.job
         if job is None or job.state not in ("reading", "saving") or time.time() - job.seen_at < SILENT_S:
             return False
-        with self.held() as free:
+        with self.try_lock() as free:
             return free
 
-    def guess(self, table: TableColumns) -> dict[str, str]:
+    def guess_mapping(self, table: TableColumns) -> dict[str, str]:
         """Return a mapping guessed from the columns' names. Guess an image column only if the upload has images."""
         guessed = guess_mapping(table.columns)
         if "images" in self.names or table.brings_images:
@@ -193,31 +193,31 @@ class PendingUpload:
         changed.store("about", content)
         return changed
 
-    def ask(
+    def request_job(
         self, kind: str, mapping: Mapping[str, str] | None = None, entered: Mapping[str, str] | None = None
     ) -> None:
         """Queue a job. Do nothing if another job of this upload is active and has not lost its worker."""
         job = self.job
         if job and job.is_active and not self.is_orphaned:
             return
-        asked = Job(secrets.token_hex(8), kind, asked_at=time.time(), mapping=mapping, entered=entered)
-        self.put_job(asked)
+        asked = UploadJob(secrets.token_hex(8), kind, asked_at=time.time(), mapping=mapping, entered=entered)
+        self.store_job(asked)
         self._enqueue(asked)
 
-    def ask_again(self) -> None:
+    def retry_job(self) -> None:
         """Queue the last job again if it has ended, is late in the queue, or lost its worker."""
         job = self.job
         if job and (not job.is_active or job.is_late or self.is_orphaned):
             again = replace(job, key=secrets.token_hex(8), state="queued", asked_at=time.time(), error="", rows=0)
-            self.put_job(again)
+            self.store_job(again)
             self._enqueue(again)
 
-    def _enqueue(self, job: Job) -> None:
+    def _enqueue(self, job: UploadJob) -> None:
         from django_q.tasks import async_task
 
         async_task(self.task, self.folder.parent.name, self.token, job.key, save=False, timeout=TASK_SECONDS)
 
-    def put_job(self, job: Job) -> None:
+    def store_job(self, job: UploadJob) -> None:
         self.store("job", asdict(job))
 
     def store(self, name: str, content: Any) -> None:
@@ -233,7 +233,7 @@ class PendingUpload:
         except FileNotFoundError:
             return None
 
-    def forget_result(self) -> None:
+    def delete_result(self) -> None:
         """Delete the columns, the report and the job of earlier files, before new files are read."""
         for name in RESULTS:
             (self.folder / f"{name}.json").unlink(missing_ok=True)
@@ -246,7 +246,7 @@ class PendingUpload:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     @contextmanager
-    def held(self) -> Iterator[bool]:
+    def try_lock(self) -> Iterator[bool]:
         """Try to lock this upload for the block, and yield whether this succeeded.
 
         The kernel releases the lock if the process dies.
@@ -266,7 +266,7 @@ def stage_upload(
     *,
     slug: str,
     about: Mapping[str, str],
-    kept: PendingUpload | None = None,
+    previous: PendingUpload | None = None,
     norms_of: int | None = None,
     task: str = READ_UPLOAD,
 ) -> PendingUpload:
@@ -275,12 +275,12 @@ def stage_upload(
     With `kept`, an earlier upload, the files replace its files of the same parts. If a file is too large, raise
     TooLarge and store nothing.
     """
-    if kept is None:
-        _sweep(user)
-    folder = kept.folder if kept else _folder_of(user) / secrets.token_hex(16)
+    if previous is None:
+        _delete_old_uploads(user)
+    folder = previous.folder if previous else _user_folder(user) / secrets.token_hex(16)
     folder.mkdir(parents=True, mode=0o700, exist_ok=True)
-    names = {**(kept.names if kept else {}), **{part: file.name for part, file in files.items()}}
-    waiting = PendingUpload(folder, slug, names, about, norms_of, task)
+    names = {**(previous.names if previous else {}), **{part: file.name for part, file in files.items()}}
+    upload = PendingUpload(folder, slug, names, about, norms_of, task)
     try:
         for part, file in files.items():
             (folder / f".{part}.new").unlink(missing_ok=True)
@@ -288,37 +288,37 @@ def stage_upload(
     except BaseException:
         for part in files:
             (folder / f".{part}.new").unlink(missing_ok=True)
-        if kept is None:
-            waiting.discard()
+        if previous is None:
+            upload.discard()
         raise
     for part in files:
         (folder / f".{part}.new").replace(folder / part)
     if files:
-        waiting.forget_result()
-    return waiting.describe(slug, about)
+        upload.delete_result()
+    return upload.describe(slug, about)
 
 
 def find_upload(user_key: Any, token: str, task: str = READ_UPLOAD) -> PendingUpload | None:
     """Return the user's own upload with this token for this task, or None if it does not exist."""
-    folder = _uploads() / str(int(user_key)) / token
+    folder = _uploads_folder() / str(int(user_key)) / token
     if not TOKEN.match(token) or not (folder / "about.json").is_file():
         return None
     found = PendingUpload(folder, **json.loads((folder / "about.json").read_text()))
     return found if found.task == task else None
 
 
-def mapping_errors(remarks: list[Remark]) -> dict[str, str]:
+def collect_mapping_errors(remarks: list[Remark]) -> dict[str, str]:
     """Return field -> message for remarks about the mapping, such as "map key: no column 'x'"."""
     found = (re.match(r"map (\w+): (.+)", remark.message, re.DOTALL) for remark in remarks if remark.row is None)
     return {match[1]: match[2] for match in found if match}
 
 
-def _uploads() -> Path:
+def _uploads_folder() -> Path:
     return Path(settings.MEDIA_ROOT) / "uploads"
 
 
-def _folder_of(user: Any) -> Path:
-    return _uploads() / str(int(user.pk))
+def _user_folder(user: Any) -> Path:
+    return _uploads_folder() / str(int(user.pk))
 
 
 def copy_file(part: str, file: Any, target: Path) -> None:
@@ -332,19 +332,19 @@ def copy_file(part: str, file: Any, target: Path) -> None:
             out.write(chunk)
 
 
-def _sweep(user: Any) -> None:
+def _delete_old_uploads(user: Any) -> None:
     """Delete every upload older than a day, and the user's oldest uploads.
 
     With the next new upload, the user then has at most KEPT_PER_USER.
     """
-    mine = sorted(_folder_of(user).glob("*"), key=_age)
-    everyone = _uploads().glob("*/*")
-    old = [folder for folder in everyone if _age(folder) > KEPT_SECONDS]
-    for folder in {*old, *mine[KEPT_PER_USER - 1 :]}:
+    mine = sorted(_user_folder(user).glob("*"), key=_measure_age)
+    everyone = _uploads_folder().glob("*/*")
+    old = [folder for folder in everyone if _measure_age(folder) > UPLOAD_LIFETIME_S]
+    for folder in {*old, *mine[MOST_UPLOADS_PER_USER - 1 :]}:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _age(folder: Path) -> float:
+def _measure_age(folder: Path) -> float:
     try:
         return time.time() - folder.stat().st_mtime
     except FileNotFoundError:

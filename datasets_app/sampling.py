@@ -29,23 +29,23 @@ def sample(pool: Iterable[tuple[str, str]], strategy: Strategy, n: int | None, s
 
     Raise SamplingError if the draw is impossible.
     """
-    categories = _categories_by_key(pool)
+    categories = _index_categories(pool)
     if strategy == "all":
         return sorted(categories)
     if n is None or not 1 <= n <= len(categories):
         raise SamplingError(f"cannot draw {n} of {len(categories)} items")
-    order = _shuffled(categories, seed)
+    order = _shuffle(categories, seed)
     if strategy == "random":
         return order[:n]
     sizes = Counter(categories.values())
     if strategy == "uniform":
-        return _take(order, categories, uniform_shares(sizes, n))
+        return _take_first(order, categories, allocate_uniformly(sizes, n))
     if strategy == "stratified":
-        return _take(order, categories, stratified_shares(sizes, n))
+        return _take_first(order, categories, allocate_proportionally(sizes, n))
     raise SamplingError(f"unknown strategy {strategy!r}: choose one of {', '.join(STRATEGIES)}")
 
 
-def stratified_shares(sizes: Mapping[str, int], n: int) -> dict[str, int]:
+def allocate_proportionally(sizes: Mapping[str, int], n: int) -> dict[str, int]:
     """Return the number of items per category: max(1, round(n * size / total)).
 
     If the sum exceeds n, the excess is taken, one by one, from the largest share. If the sum is below n, items are
@@ -65,7 +65,7 @@ def stratified_shares(sizes: Mapping[str, int], n: int) -> dict[str, int]:
     return shares
 
 
-def uniform_shares(sizes: Mapping[str, int], n: int) -> dict[str, int]:
+def allocate_uniformly(sizes: Mapping[str, int], n: int) -> dict[str, int]:
     """Return n / (number of categories) for each category.
 
     Raise SamplingError if that is not a whole number or a category has fewer items.
@@ -81,12 +81,12 @@ def uniform_shares(sizes: Mapping[str, int], n: int) -> dict[str, int]:
 
 def replace_one(pool: Iterable[tuple[str, str]], chosen: Sequence[str], key: str, seed: int) -> list[str]:
     """Return the chosen keys with `key` replaced, at its position, by an unchosen key of the same category."""
-    categories = _categories_by_key(pool)
+    categories = _index_categories(pool)
     _require_known(categories, chosen)
     if key not in chosen:
         raise SamplingError(f"{key} is not among the chosen items")
     taken, category = set(chosen), categories[key]
-    spare = [other for other in _shuffled(categories, seed) if categories[other] == category and other not in taken]
+    spare = [other for other in _shuffle(categories, seed) if categories[other] == category and other not in taken]
     if not spare:
         raise SamplingError(f"no other item of the category {category or '(none)'} is left to replace {key}")
     return [spare[0] if old == key else old for old in chosen]
@@ -94,12 +94,12 @@ def replace_one(pool: Iterable[tuple[str, str]], chosen: Sequence[str], key: str
 
 def reshuffle(pool: Iterable[tuple[str, str]], chosen: Sequence[str], seed: int) -> list[str]:
     """Return a new draw with the same number of each category as in `chosen`."""
-    categories = _categories_by_key(pool)
+    categories = _index_categories(pool)
     _require_known(categories, chosen)
-    return _take(_shuffled(categories, seed), categories, Counter(categories[key] for key in chosen))
+    return _take_first(_shuffle(categories, seed), categories, Counter(categories[key] for key in chosen))
 
 
-def _categories_by_key(pool: Iterable[tuple[str, str]]) -> dict[str, str]:
+def _index_categories(pool: Iterable[tuple[str, str]]) -> dict[str, str]:
     categories: dict[str, str] = {}
     for key, category in pool:
         if key in categories:
@@ -116,13 +116,13 @@ def _require_known(categories: Mapping[str, str], chosen: Sequence[str]) -> None
         raise SamplingError("an item is chosen twice")
 
 
-def _shuffled(keys: Iterable[str], seed: int) -> list[str]:
+def _shuffle(keys: Iterable[str], seed: int) -> list[str]:
     order = sorted(keys)
     random.Random(seed).shuffle(order)  # noqa: S311 - the draw must be repeatable, not secret
     return order
 
 
-def _take(order: Sequence[str], categories: Mapping[str, str], shares: Mapping[str, int]) -> list[str]:
+def _take_first(order: Sequence[str], categories: Mapping[str, str], shares: Mapping[str, int]) -> list[str]:
     left = dict(shares)
     taken = []
     for key in order:

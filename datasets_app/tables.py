@@ -76,7 +76,7 @@ class ItemTable(tables.Table):
         super().__init__(items, *args, exclude=empty, **kwargs)
 
     def render_key(self, record: Item) -> SafeString:
-        link = item_link(record, self.query)
+        link = render_item_link(record, self.query)
         if record.image is None:
             return link
         image = '<img class="thumb" src="{}" alt="" width="56" height="42" loading="lazy">'
@@ -91,7 +91,7 @@ class ItemTable(tables.Table):
         return format_html('{} <span class="muted">{}</span>', tags.status_badge("excluded"), record.note)
 
 
-def item_link(item: Item, query: str) -> SafeString:
+def render_item_link(item: Item, query: str) -> SafeString:
     """Return a link with the item's key, and with the data that the page's script needs to exclude or include it."""
     return format_html(
         '<a href="{}{}" id="link-{}" data-item="{}" data-excluded="{}">{}</a>',

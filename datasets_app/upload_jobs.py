@@ -14,12 +14,12 @@ from typing import Any
 from django.contrib.auth.models import User
 from django.db import transaction
 
-from datasets_app.drafts import CurationError, note
-from datasets_app.importing import FileError, NormReading, Reading
+from datasets_app.drafts import CurationError
+from datasets_app.importing import FileError, ItemReading, NormReading
 from datasets_app.importing.dataset_writer import create_dataset, save_norms
-from datasets_app.importing.file_reader import report_to_json
 from datasets_app.importing.limited_reader import Watch, read_norm_table, read_table_columns, read_upload
-from datasets_app.importing.records import Report
+from datasets_app.importing.reading_files import report_to_json
+from datasets_app.importing.records import ImportReport
 from datasets_app.importing.table_readers import hash_file
 from datasets_app.models import Dataset, TransitionError
 from datasets_app.models.history import Actor
@@ -27,10 +27,10 @@ from datasets_app.parametric.dataset_builder import SpaceFiles, create_parametri
 from datasets_app.parametric.seeds import SEED
 from datasets_app.parametric.spaces import resolve
 from datasets_app.parametric.spec import SpaceError, read_space
-from datasets_app.pending_uploads import READ_UPLOAD, Job, PendingUpload, find_upload
+from datasets_app.pending_uploads import READ_UPLOAD, PendingUpload, UploadJob, find_upload
 
 FAILED = "the worker failed; its log says why"
-Perform = Callable[[PendingUpload, Job, User], str]
+Perform = Callable[[PendingUpload, UploadJob, User], str]
 
 
 def run_job(user_key: int, token: str, key: str, *, task: str = READ_UPLOAD, perform: Perform | None = None) -> str:
@@ -38,90 +38,90 @@ def run_job(user_key: int, token: str, key: str, *, task: str = READ_UPLOAD, per
 
     A second call for the same job does nothing. perform: for uploads of another task than datasets have.
     """
-    waiting = find_upload(user_key, token, task)
-    if waiting is None:
+    upload = find_upload(user_key, token, task)
+    if upload is None:
         return "discarded"
-    with waiting.held() as free:
-        job = waiting.job
+    with upload.try_lock() as free:
+        job = upload.job
         if not free or job is None or job.key != key or not job.is_active:
             return "done by another worker"
         try:
-            return (perform or _perform)(waiting, job, User.objects.get(pk=user_key))
+            return (perform or _perform)(upload, job, User.objects.get(pk=user_key))
         except FileNotFoundError:
-            if waiting.folder.exists():
+            if upload.folder.exists():
                 raise
             return "discarded"  # The user discarded it during the job.
 
 
-def _perform(waiting: PendingUpload, job: Job, user: User) -> str:
-    stored = _stored_before(waiting, job, user)
+def _perform(upload: PendingUpload, job: UploadJob, user: User) -> str:
+    stored = _find_stored_dataset(upload, job, user)
     if stored:
-        return finish(waiting, job, dataset=[stored.slug, stored.version])
+        return finish(upload, job, dataset=[stored.slug, stored.version])
     job = replace(job, state="reading", seen_at=time.time())
-    waiting.put_job(job)
+    upload.store_job(job)
 
     def watch(rows: int) -> None:
-        waiting.put_job(replace(job, rows=rows, seen_at=time.time()))
+        upload.store_job(replace(job, rows=rows, seen_at=time.time()))
 
     try:
         if job.kind == "columns":
-            waiting.store("columns", read_table_columns(waiting.files["items"], watch=watch)._asdict())
-            return finish(waiting, job)
+            upload.store("columns", read_table_columns(upload.files["items"], watch=watch)._asdict())
+            return finish(upload, job)
         if job.kind == "norms":
-            return _import_norms(waiting, job, user, watch)
+            return _import_norms(upload, job, user, watch)
         if job.kind == "parametric":
-            return _build_space(waiting, job, user)
-        reading, norms = read_upload(waiting.files, job.mapping or {}, watch=watch)
-        return _conclude(waiting, job, user, reading, norms)
+            return _build_space(upload, job, user)
+        reading, norms = read_upload(upload.files, job.mapping or {}, watch=watch)
+        return _finish_reading(upload, job, user, reading, norms)
     except FileError as error:
-        return finish(waiting, job, state="failed", error=str(error))
+        return finish(upload, job, state="failed", error=str(error))
     except FileNotFoundError:
         raise
     except Exception:
-        _report(waiting, job, Reading([], [], {}, "", "", Report()), NormReading(), FAILED)
-        finish(waiting, job, state="failed", error=FAILED)
+        _store_result(upload, job, ItemReading([], [], {}, "", "", ImportReport()), NormReading(), FAILED)
+        finish(upload, job, state="failed", error=FAILED)
         raise
 
 
-def _conclude(waiting: PendingUpload, job: Job, user: User, reading: Reading, norms: NormReading) -> str:
+def _finish_reading(upload: PendingUpload, job: UploadJob, user: User, reading: ItemReading, norms: NormReading) -> str:
     """Save the dataset if this is an import without errors, and store the report."""
     error, dataset = "", None
     if job.kind == "import" and reading.ok and norms.ok:
         job = replace(job, state="saving", seen_at=time.time(), saving_since=time.time())
-        waiting.put_job(job)
+        upload.store_job(job)
         try:
-            dataset = save(waiting, reading, norms, by=user)
+            dataset = save_reading(upload, reading, norms, by=user)
         except CurationError as refusal:
             error = str(refusal)
-    _report(waiting, job, reading, norms, error)
-    return finish(waiting, job, dataset=[dataset.slug, dataset.version] if dataset else None)
+    _store_result(upload, job, reading, norms, error)
+    return finish(upload, job, dataset=[dataset.slug, dataset.version] if dataset else None)
 
 
-def _import_norms(waiting: PendingUpload, job: Job, user: User, watch: Watch) -> str:
+def _import_norms(upload: PendingUpload, job: UploadJob, user: User, watch: Watch) -> str:
     """Import the norms of the upload into its draft. If the reading has an error, nothing is saved.
 
     A second import of the same table, after a worker was killed, stores the same norms again.
     """
-    dataset = Dataset.objects.filter(pk=waiting.norms_of or 0).first()
+    dataset = Dataset.objects.filter(pk=upload.norms_of or 0).first()
     if dataset is None:
         raise FileError("the dataset was deleted")
     known = dict(dataset.items.values_list("key", "category"))
-    norms, error = read_norm_table(waiting.files["norms"], known, watch=watch), ""
+    norms, error = read_norm_table(upload.files["norms"], known, watch=watch), ""
     if norms.ok and norms.norms:
-        waiting.put_job(replace(job, state="saving", seen_at=time.time()))
+        upload.store_job(replace(job, state="saving", seen_at=time.time()))
         try:
             with transaction.atomic():
                 save_norms(dataset, norms.norms, by=user)
-                store_warnings(dataset, norms.report, waiting.names["norms"], by=user)
+                store_warnings(dataset, norms.report, upload.names["norms"], by=user)
         except (CurationError, TransitionError) as refusal:
             error = str(refusal)
-    _report(waiting, job, Reading([], [], {}, "", "", Report()), norms, error)
-    return finish(waiting, job)
+    _store_result(upload, job, ItemReading([], [], {}, "", "", ImportReport()), norms, error)
+    return finish(upload, job)
 
 
-def _build_space(waiting: PendingUpload, job: Job, user: User) -> str:
+def _build_space(upload: PendingUpload, job: UploadJob, user: User) -> str:
     """Create a draft from the space in the upload. Its cases are counted while they are stored."""
-    text = waiting.files["items"].path.read_text(encoding="utf-8")
+    text = upload.files["items"].path.read_text(encoding="utf-8")
     how = job.mapping or {}
     try:
         space = resolve(
@@ -131,56 +131,56 @@ def _build_space(waiting: PendingUpload, job: Job, user: User) -> str:
             density=how.get("density", "normal"),
             seed=int(how.get("seed", SEED)),
         )
-        job = replace(job, state="saving", total=space.most_cases, seen_at=time.time(), saving_since=time.time())
-        waiting.put_job(job)
+        job = replace(job, state="saving", total=space.max_cases, seen_at=time.time(), saving_since=time.time())
+        upload.store_job(job)
 
         def watch(saved: int) -> None:
-            waiting.put_job(replace(job, rows=saved, seen_at=time.time()))
+            upload.store_job(replace(job, rows=saved, seen_at=time.time()))
 
-        files = SpaceFiles(text, waiting.table_name)
-        dataset = create_parametric_dataset(space, files, slug=waiting.slug, by=user, watch=watch, **waiting.about)
+        files = SpaceFiles(text, upload.table_name)
+        dataset = create_parametric_dataset(space, files, slug=upload.slug, by=user, watch=watch, **upload.about)
     except (SpaceError, CurationError) as refusal:
-        return finish(waiting, job, state="failed", error=str(refusal))
-    return finish(waiting, job, dataset=[dataset.slug, dataset.version])
+        return finish(upload, job, state="failed", error=str(refusal))
+    return finish(upload, job, dataset=[dataset.slug, dataset.version])
 
 
-def _report(waiting: PendingUpload, job: Job, reading: Reading, norms: NormReading, error: str) -> None:
+def _store_result(upload: PendingUpload, job: UploadJob, reading: ItemReading, norms: NormReading, error: str) -> None:
     counts = {"items": len(reading.items), "norms": len(norms.norms), "error": error, "entered": job.entered or {}}
     reports = {"report": report_to_json(reading.report), "norms_report": report_to_json(norms.report)}
-    waiting.store("report", counts | reports)
+    upload.store("report", counts | reports)
 
 
-def finish(waiting: PendingUpload, job: Job, **how: Any) -> str:
+def finish(upload: PendingUpload, job: UploadJob, **how: Any) -> str:
     """Record the end of a job, and delete the files of an upload that was imported. Return the state as text."""
     ended = replace(job, **{"state": "done", **how}, seen_at=time.time())
-    waiting.put_job(ended)
+    upload.store_job(ended)
     if ended.dataset or ended.experiment or (ended.kind == "norms" and ended.state == "done"):
-        waiting.remove_files()
+        upload.remove_files()
     return f"{ended.kind}: {ended.state}"
 
 
-def _stored_before(waiting: PendingUpload, job: Job, user: User) -> Dataset | None:
+def _find_stored_dataset(upload: PendingUpload, job: UploadJob, user: User) -> Dataset | None:
     """Return the dataset that a killed worker stored before it could record it in the job, or None."""
     if not job.saving_since:
         return None
-    with (waiting.folder / "items").open("rb") as file:
+    with (upload.folder / "items").open("rb") as file:
         source_sha256 = hash_file(file)
     since = datetime.fromtimestamp(job.saving_since, UTC)
-    rows: Any = Dataset.objects.filter(created_by=user, slug=waiting.slug, source_sha256=source_sha256)
+    rows: Any = Dataset.objects.filter(created_by=user, slug=upload.slug, source_sha256=source_sha256)
     found: Dataset | None = rows.filter(created_at__gte=since).first()
     return found
 
 
-def save(waiting: PendingUpload, reading: Reading, norms: NormReading, *, by: Actor) -> Dataset:
+def save_reading(upload: PendingUpload, reading: ItemReading, norms: NormReading, *, by: Actor) -> Dataset:
     """Create a draft from a reading without errors, with the warnings in its history."""
     with transaction.atomic():
-        dataset = create_dataset(reading, slug=waiting.slug, by=by, norms=norms.norms, **waiting.about)
-        store_warnings(dataset, reading.report, waiting.names["items"], by=by)
-        store_warnings(dataset, norms.report, waiting.names.get("norms", ""), by=by)
+        dataset = create_dataset(reading, slug=upload.slug, by=by, norms=norms.norms, **upload.about)
+        store_warnings(dataset, reading.report, upload.names["items"], by=by)
+        store_warnings(dataset, norms.report, upload.names.get("norms", ""), by=by)
     return dataset
 
 
-def store_warnings(dataset: Dataset, report: Report, name: str, *, by: Actor) -> None:
+def store_warnings(dataset: Dataset, report: ImportReport, name: str, *, by: Actor) -> None:
     """Write one line of history with every stored warning of the report."""
     if not report.warning_total:
         return
@@ -188,4 +188,6 @@ def store_warnings(dataset: Dataset, report: Report, name: str, *, by: Actor) ->
     if report.warning_total > len(lines):
         lines.append(f"and {report.warning_total - len(lines)} more")
     total = report.warning_total
-    note(dataset, "warnings", f"{total} warning{'' if total == 1 else 's'} in {name}", by=by, reason="\n".join(lines))
+    dataset.add_history_line(
+        "warnings", f"{total} warning{'' if total == 1 else 's'} in {name}", by=by, reason="\n".join(lines)
+    )

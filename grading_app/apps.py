@@ -24,17 +24,17 @@ class GradingConfig(AppConfig):
     verbose_name = "Grading"
     default_auto_field = "django.db.models.BigAutoField"
 
-    def scorer_choices(self) -> list[tuple[str, str]]:
+    def list_scorer_choices(self) -> list[tuple[str, str]]:
         """Return the scorers that a design may name, with labels."""
-        from grading_app.scoring.grading import scorer_choices
+        from grading_app.scoring.grading import list_scorer_choices
 
-        return scorer_choices()
+        return list_scorer_choices()
 
-    def scorers_with_parameter(self) -> list[tuple[str, str]]:
+    def list_scorers_with_parameter(self) -> list[tuple[str, str]]:
         """Return the syntax of scorers with a parameter, with labels."""
-        from grading_app.scoring.grading import scorers_with_parameter
+        from grading_app.scoring.grading import list_scorers_with_parameter
 
-        return scorers_with_parameter()
+        return list_scorers_with_parameter()
 
     def stored_scorer(self, written: str | Mapping[str, Any]) -> str | dict[str, str]:
         """Return the scorer in the format of a design, from `regex:PATTERN` or a mapping.
@@ -45,13 +45,13 @@ class GradingConfig(AppConfig):
 
         return read_rule(written).stored
 
-    def scorer_text(self, stored: str | Mapping[str, Any]) -> str:
+    def format_scorer(self, stored: str | Mapping[str, Any]) -> str:
         """Return a design's scorer as people write it. For an unknown scorer return its name."""
-        from grading_app.scoring.scorers import scorer_text
+        from grading_app.scoring.scorers import format_scorer
 
         if isinstance(stored, str):
             return stored
-        return scorer_text(str(stored.get("name", "")), {key: str(value) for key, value in stored.items()})
+        return format_scorer(str(stored.get("name", "")), {key: str(value) for key, value in stored.items()})
 
     def headlines(self, experiments: Sequence[Experiment]) -> Mapping[int, Any]:
         """Return the headline score of each experiment from `annotate_totals`, by primary key."""
@@ -71,11 +71,11 @@ class GradingConfig(AppConfig):
 
         return read_grader_names(builder, entries)
 
-    def grader_specs(self, names: Sequence[str]) -> list[dict[str, Any]]:
+    def write_grader_specs(self, names: Sequence[str]) -> list[dict[str, Any]]:
         """Return these graders in the format of an experiment file, with all that they refer to written out."""
-        from grading_app.judging.grader_specs import grader_specs
+        from grading_app.judging.grader_specs import write_grader_specs
 
-        return grader_specs(names)
+        return write_grader_specs(names)
 
     def unread_verdicts(self, experiment: Experiment) -> dict[tuple[int, int], dict[str, int]]:
         """Return the number of unreadable verdicts by error code, for each judge's condition and wave."""
@@ -83,11 +83,11 @@ class GradingConfig(AppConfig):
 
         return count_unread_verdicts(experiment)
 
-    def rule_scores(self, experiment: Experiment) -> list[dict[str, Any]]:
+    def load_rule_scores(self, experiment: Experiment) -> list[dict[str, Any]]:
         """Return the number of scored answers of each rule, and of its unreadable answers by error code."""
-        from grading_app.scoring.grading import rule_scores
+        from grading_app.scoring.grading import load_rule_scores
 
-        return rule_scores(experiment)
+        return load_rule_scores(experiment)
 
     def list_judges_in_use(self, experiment: Experiment) -> list[dict[str, Any]]:
         """Return the judges of the design and the added ones for a manifest: their texts and prices."""

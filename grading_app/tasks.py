@@ -9,8 +9,8 @@ from django.contrib.auth.models import User
 from datasets_app.models.history import record_changes
 from grading_app.export.snapshots import SnapshotError, make_snapshot
 from grading_app.judging import grader_lookup
-from grading_app.judging.item_rubrics import collect_all
-from grading_app.judging.judge_plan import judge
+from grading_app.judging.item_rubrics import collect_all_texts
+from grading_app.judging.judge_plan import request_verdicts
 from grading_app.judging.verdict_reader import read_verdicts
 from grading_app.reports.cached_aggregates import TASK, compute_rows
 from grading_app.scoring.grading import grade
@@ -34,7 +34,7 @@ def grade_experiment(
         return {}
     report = grade(experiment, scorers=scorers, seconds=SECONDS, by=by)
     verdicts = read_verdicts(experiment, seconds=SECONDS)
-    collect_all(experiment)
+    collect_all_texts(experiment)
     ask_judges(experiment, by=by)
     if not (all(rule.is_complete for rule in report) and all(one.is_complete for one in verdicts)):
         async_task(GRADE, pk, scorers, by)
@@ -76,7 +76,7 @@ def ask_judges(experiment: Experiment, *, by: str) -> int:
     added = 0
     for grader in grader_lookup.find_design_graders(experiment):
         try:
-            added += sum(one.added for one in judge(experiment, [grader], _ended(experiment), by=by))
+            added += sum(one.added for one in request_verdicts(experiment, [grader], _ended(experiment), by=by))
         except PlanError as problem:
             logger.warning("experiment %s: judge %s did not start: %s", experiment, grader, problem)
     return added

@@ -54,4 +54,4 @@ def purge(*, by: Actor, reason: str = "") -> int:
 
 def list_purges() -> QuerySet[StatusChange]:
     """Return the recorded purges, latest first, each with its user."""
-    return StatusChange.objects.of(WHOLE).select_related("by")
+    return StatusChange.objects.for_row(WHOLE).select_related("by")

@@ -20,7 +20,7 @@ LONGEST = 2_000  # Characters of a final answer that are read. The longest targe
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ParsedAnswer:
     """The answer read from a text.
 
     normalised: the final answer as written, without decoration. extracted: the part that the pattern found, in its
@@ -42,23 +42,23 @@ class AnswerRule:
     pattern: str
     canonical: Callable[[str], str] = str.strip
 
-    def read(self, text: str, choices: Sequence[str] | None = None) -> Reading:
+    def read(self, text: str, choices: Sequence[str] | None = None) -> ParsedAnswer:
         """Return the answer in a model's text. The text holds no thoughts; the caller removes them."""
-        found, marked = final_answer(text)
-        search = _compiled(self.pattern).search if marked else _compiled(self.pattern).fullmatch
+        found, marked = extract_final_answer(text)
+        search = _compile(self.pattern).search if marked else _compile(self.pattern).fullmatch
         match = search(found)
         if match is None:
-            return Reading(found, None, valid=False)
+            return ParsedAnswer(found, None, valid=False)
         extracted = self.canonical(match.group(match.lastindex or 0))
         allowed = choices is None or extracted in {self.canonical(choice) for choice in choices}
-        return Reading(found, extracted, valid=allowed)
+        return ParsedAnswer(found, extracted, valid=allowed)
 
-    def is_correct(self, reading: Reading, target: str) -> bool:
+    def is_correct(self, reading: ParsedAnswer, target: str) -> bool:
         """Return whether the answer equals the target. Both are compared in their canonical form."""
         return reading.valid and reading.extracted == self.canonical(target)
 
 
-def final_answer(text: str) -> tuple[str, bool]:
+def extract_final_answer(text: str) -> tuple[str, bool]:
     """Return the final answer without decoration, and whether "Final Answer:" stands before it."""
     end = max((mark.end() for mark in MARK.finditer(text)), default=None)
     if end is None:
@@ -66,41 +66,41 @@ def final_answer(text: str) -> tuple[str, bool]:
     return text[end:].lstrip(DECORATION + "\n").partition("\n")[0][:LONGEST].rstrip(DECORATION), True
 
 
-def plain_integer(text: str) -> str:
+def normalize_integer(text: str) -> str:
     """Return an integer as Python writes it: "1,234" is 1234, "−5" (a minus sign) is -5, "+7" and "007" are 7."""
     digits = re.sub(r"[,\s]", "", text).replace("−", "-")
     sign = "-" if digits.startswith("-") else ""
     return f"{sign}{digits.lstrip('+-').lstrip('0')}" if digits.lstrip("+-").strip("0") else "0"
 
 
-def folded(text: str) -> str:
+def normalize_text(text: str) -> str:
     """Return a text for comparison, without differences of case and white space, and without a final full stop."""
     return " ".join(text.casefold().split()).rstrip(".").rstrip()
 
 
-def letter_choices(count: int) -> tuple[str, ...]:
+def list_letters(count: int) -> tuple[str, ...]:
     """Return ("(A)", "(B)", ...), the choices of a question with lettered options. At most 26."""
     if not 2 <= count <= 26:
         raise ValueError(f"{count} options have no letters: 2 to 26 have")
     return tuple(f"({chr(ord('A') + index)})" for index in range(count))
 
 
-def lettered(options: Sequence[str]) -> str:
+def format_options(options: Sequence[str]) -> str:
     """Return the options as lines, as the seed's record writes them: "Options:", "(A) first", "(B) second"."""
-    lines = (f"{letter} {option}" for letter, option in zip(letter_choices(len(options)), options, strict=True))
+    lines = (f"{letter} {option}" for letter, option in zip(list_letters(len(options)), options, strict=True))
     return "Options:\n" + "\n".join(lines)
 
 
-def _letter(text: str) -> str:
+def _normalize_letter(text: str) -> str:
     return f"({text.strip('() .').upper()})"
 
 
 @lru_cache(maxsize=64)
-def _compiled(pattern: str) -> re.Pattern[str]:
+def _compile(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern)
 
 
 # The integer after the last "=" that one follows, else the first integer.
-INTEGER = AnswerRule(r"(?:.*=[ \t]{0,4})?(?<![0-9.,])([-−+]?[0-9][0-9,]*)(?![0-9,]*[.][0-9])\.?", plain_integer)
-LETTER = AnswerRule(r"(\([A-Za-z]\)|(?<![A-Za-z0-9])[A-Z](?=[).:]|\s*$)).{0,200}", _letter)
-TEXT = AnswerRule(r".*[^\s.].*", folded)
+INTEGER = AnswerRule(r"(?:.*=[ \t]{0,4})?(?<![0-9.,])([-−+]?[0-9][0-9,]*)(?![0-9,]*[.][0-9])\.?", normalize_integer)
+LETTER = AnswerRule(r"(\([A-Za-z]\)|(?<![A-Za-z0-9])[A-Z](?=[).:]|\s*$)).{0,200}", _normalize_letter)
+TEXT = AnswerRule(r".*[^\s.].*", normalize_text)

@@ -21,8 +21,8 @@ from random import Random
 from pydantic import model_validator
 
 from datasets_app.generators.answers import INTEGER
-from datasets_app.generators.base import Case, Generator, Instructions, Params, param
-from datasets_app.generators.expressions import OPEN, assemble, depth_of, draw_groups, evaluate
+from datasets_app.generators.base import Case, Generator, Instructions, Params, declare_param
+from datasets_app.generators.expressions import OPEN, assemble, draw_groups, evaluate, measure_depth
 
 PRECEDENCE = {"+": 1, "-": 1, "*": 2}
 OPERATIONS: dict[str, Callable[[int, int], int]] = {"+": operator.add, "-": operator.sub, "*": operator.mul}
@@ -30,19 +30,19 @@ PROB_CLOSE = 0.5
 
 
 class ArithmeticParams(Params):
-    length: int = param(8, "Number of integers in the expression.", harder="higher", ge=3, le=100)
-    max_depth: int = param(2, "Deepest nesting of parentheses.", harder="higher", ge=0, le=16)
-    min_number: int = param(-9, "Smallest integer that may occur.", harder="lower", ge=-1000, le=1000)
-    max_number: int = param(9, "Largest integer that may occur.", harder="higher", ge=-1000, le=1000)
-    prob_open: float = param(
+    length: int = declare_param(8, "Number of integers in the expression.", harder="higher", ge=3, le=100)
+    max_depth: int = declare_param(2, "Deepest nesting of parentheses.", harder="higher", ge=0, le=16)
+    min_number: int = declare_param(-9, "Smallest integer that may occur.", harder="lower", ge=-1000, le=1000)
+    max_number: int = declare_param(9, "Largest integer that may occur.", harder="higher", ge=-1000, le=1000)
+    prob_open: float = declare_param(
         0.4, "Probability that a parenthesis opens before an integer.", harder="higher", ge=0.0, le=1.0
     )
-    prob_dewhitespace: float = param(
+    prob_dewhitespace: float = declare_param(
         0.0, "Probability that a space beside an operator is left out.", harder="higher", ge=0.0, le=1.0
     )
 
     @model_validator(mode="after")
-    def _numbers_exist(self) -> ArithmeticParams:
+    def _check_numbers(self) -> ArithmeticParams:
         if self.min_number > self.max_number:
             raise ValueError(f"min_number must not be above max_number ({self.max_number})")
         return self
@@ -54,8 +54,8 @@ def draw(params: ArithmeticParams, rng: Random) -> Case:
     groups = draw_groups(rng, params.length, params.max_depth, params.prob_open, PROB_CLOSE)
     tokens = assemble(numbers, operators, groups)
     value, _ = evaluate(tokens, PRECEDENCE, apply_operator)
-    facts = {"depth": depth_of(groups), "multiplications": operators.count("*")}
-    return Case(_write(tokens, params.prob_dewhitespace, rng), str(value), genresult=facts)
+    facts = {"depth": measure_depth(groups), "multiplications": operators.count("*")}
+    return Case(_write_expression(tokens, params.prob_dewhitespace, rng), str(value), genresult=facts)
 
 
 def apply_operator(name: str, left: int, right: int) -> int:
@@ -63,7 +63,7 @@ def apply_operator(name: str, left: int, right: int) -> int:
     return OPERATIONS[name](left, right)
 
 
-def _write(tokens: list[int | str], prob_dewhitespace: float, rng: Random) -> str:
+def _write_expression(tokens: list[int | str], prob_dewhitespace: float, rng: Random) -> str:
     """Return the expression as text. A space is drawn on each side of each operator."""
 
     def space() -> str:
@@ -74,7 +74,7 @@ def _write(tokens: list[int | str], prob_dewhitespace: float, rng: Random) -> st
     )  # fmt: skip
 
 
-def _read(text: str) -> list[int | str]:
+def _tokenize(text: str) -> list[int | str]:
     """Return the tokens of an expression. A minus is a sign unless an integer or a group ends before it."""
     tokens: list[int | str] = []
     sign = ""
@@ -92,7 +92,7 @@ def _read(text: str) -> list[int | str]:
 
 def explain(case: Case) -> str:
     """Return every operation in order of evaluation."""
-    _, steps = evaluate(_read(case.input), PRECEDENCE, apply_operator)
+    _, steps = evaluate(_tokenize(case.input), PRECEDENCE, apply_operator)
     return "\n".join(f"{left} {name} {right} = {result}" for left, name, right, result in steps)
 
 

@@ -37,7 +37,7 @@ class Params(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
 
 
-def param(default: Any, description: str, *, harder: Harder, **bounds: Any) -> Any:
+def declare_param(default: Any, description: str, *, harder: Harder, **bounds: Any) -> Any:
     """Return a parameter: its default, one line of help, and which values make a case harder.
 
     harder: "higher" or "lower" values; "other" if some options are harder, as the help says; "neutral" if the effect
@@ -109,7 +109,7 @@ class Instructions:
         return f"{self.task} Reason as in the examples, then respond with Final Answer: {self.form}"
 
 
-def final_line(target: str) -> str:
+def format_final_line(target: str) -> str:
     """Return the line in which an example states its answer."""
     return f"Final Answer: {target}"
 
@@ -151,7 +151,7 @@ class Generator:
 
     def describe_params(self) -> list[ParamInfo]:
         """Return the parameters in the order of the module, for a form."""
-        return [_info_of(name, model_field) for name, model_field in self.params.model_fields.items()]
+        return [_describe_param(name, model_field) for name, model_field in self.params.model_fields.items()]
 
     def definition(self) -> dict[str, Any]:
         """Return the content that fixes this task's cases beside parameters and seed. Datasets store and hash it."""
@@ -173,7 +173,7 @@ def digest_cases(cases: list[Case]) -> str:
     return hashlib.sha256(json.dumps(rows, sort_keys=True).encode()).hexdigest()
 
 
-def _info_of(name: str, model_field: Any) -> ParamInfo:
+def _describe_param(name: str, model_field: Any) -> ParamInfo:
     bounds = {key: getattr(item, key) for item in model_field.metadata for key in ("ge", "le") if hasattr(item, key)}
     if model_field.default is PydanticUndefined:
         raise TypeError(f"{name}: every parameter needs a default")

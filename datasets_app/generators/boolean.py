@@ -19,8 +19,8 @@ from typing import Any, Literal, get_args
 from pydantic import field_validator
 
 from datasets_app.generators.answers import AnswerRule
-from datasets_app.generators.base import Case, Generator, Instructions, Params, param
-from datasets_app.generators.expressions import OPEN, assemble, depth_of, draw_groups, evaluate
+from datasets_app.generators.base import Case, Generator, Instructions, Params, declare_param
+from datasets_app.generators.expressions import OPEN, assemble, draw_groups, evaluate, measure_depth
 
 Format = Literal["TRUE_FALSE", "T_F", "ON_OFF", "BINARY", "YES_NO"]
 WORDS: dict[str, tuple[str, str]] = {
@@ -37,25 +37,27 @@ UNLIKE = "unlike"  # Exclusive or, which never occurs in a text.
 
 
 class BooleanParams(Params):
-    length: int = param(8, "Number of truth values in the expression.", harder="higher", ge=3, le=100)
-    max_depth: int = param(2, "Deepest nesting of parentheses.", harder="higher", ge=0, le=16)
-    prob_open: float = param(
+    length: int = declare_param(8, "Number of truth values in the expression.", harder="higher", ge=3, le=100)
+    max_depth: int = declare_param(2, "Deepest nesting of parentheses.", harder="higher", ge=0, le=16)
+    prob_open: float = declare_param(
         0.4, "Probability that a parenthesis opens before a value.", harder="higher", ge=0.0, le=1.0
     )
-    prob_close: float = param(
+    prob_close: float = declare_param(
         0.5, "Probability that a group closes after each further value.", harder="lower", ge=0.0, le=1.0
     )
-    prob_not: float = param(
+    prob_not: float = declare_param(
         0.8, "Probability of a not before a value or a parenthesis.", harder="higher", ge=0.0, le=1.0
     )
-    prob_not_after_not: float = param(
+    prob_not_after_not: float = declare_param(
         0.1, "Probability that another not follows a not.", harder="higher", ge=0.0, le=1.0
     )
-    format: Format = param("TRUE_FALSE", "Notation of the truth values; rare notations are harder.", harder="other")
+    format: Format = declare_param(
+        "TRUE_FALSE", "Notation of the truth values; rare notations are harder.", harder="other"
+    )
 
     @field_validator("format", mode="before")
     @classmethod
-    def _name_of_number(cls, value: Any) -> Any:
+    def _convert_number(cls, value: Any) -> Any:
         names = get_args(Format)
         return names[value] if type(value) is int and 0 <= value < len(names) else value
 
@@ -64,15 +66,15 @@ def draw(params: BooleanParams, rng: Random) -> Case:
     values = [rng.random() < 0.5 for _ in range(params.length)]
     operators = [rng.choice(("and", "or")) for _ in range(params.length - 1)]
     groups = draw_groups(rng, params.length, params.max_depth, params.prob_open, params.prob_close)
-    tokens = _with_nots(assemble(values, operators, groups), params, rng)
+    tokens = _insert_nots(assemble(values, operators, groups), params, rng)
     true, false = words = WORDS[params.format]
     text = " ".join(token if isinstance(token, str) else words[not token] for token in tokens)
     value, _ = evaluate_tokens(tokens)
-    facts = {"depth": depth_of(groups), "nots": tokens.count(NOT), "words": list(words)}
+    facts = {"depth": measure_depth(groups), "nots": tokens.count(NOT), "words": list(words)}
     return Case(text.replace("( ", "(").replace(" )", ")"), true if value else false, words, facts)
 
 
-def _with_nots(tokens: list[Any], params: BooleanParams, rng: Random) -> list[Any]:
+def _insert_nots(tokens: list[Any], params: BooleanParams, rng: Random) -> list[Any]:
     """Return the tokens with "not" drawn before values and opening parentheses."""
     result: list[Any] = []
     for token in tokens:
@@ -99,10 +101,10 @@ def evaluate_tokens(tokens: list[Any]) -> tuple[bool, list[tuple[bool, str, bool
             infix[-2] = not infix[-2]
         else:
             infix += [True, UNLIKE]
-    return evaluate(infix, PRECEDENCE | {UNLIKE: 3}, _apply)
+    return evaluate(infix, PRECEDENCE | {UNLIKE: 3}, _apply_operator)
 
 
-def _apply(name: str, left: bool, right: bool) -> bool:
+def _apply_operator(name: str, left: bool, right: bool) -> bool:
     if name == UNLIKE:
         return left != right
     return left and right if name == "and" else left or right

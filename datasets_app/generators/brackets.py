@@ -16,17 +16,17 @@ import re
 from random import Random
 
 from datasets_app.generators.answers import AnswerRule
-from datasets_app.generators.base import Case, Generator, Instructions, Params, param
+from datasets_app.generators.base import Case, Generator, Instructions, Params, declare_param
 
 PAIRS = ("()", "[]", "{}", "<>")
 CLOSING = {pair[0]: pair[1] for pair in PAIRS}
 
 
 class BracketsParams(Params):
-    length: int = param(12, "Number of brackets shown.", harder="higher", ge=1, le=400)
-    max_depth: int = param(4, "Deepest nesting of brackets.", harder="higher", ge=2, le=64)
-    kinds: int = param(3, "Number of kinds of brackets: (), [], {}, <>.", harder="higher", ge=1, le=4)
-    close_weight_multiplier: float = param(
+    length: int = declare_param(12, "Number of brackets shown.", harder="higher", ge=1, le=400)
+    max_depth: int = declare_param(4, "Deepest nesting of brackets.", harder="higher", ge=2, le=64)
+    kinds: int = declare_param(3, "Number of kinds of brackets: (), [], {}, <>.", harder="higher", ge=1, le=4)
+    close_weight_multiplier: float = declare_param(
         2.0, "Weight of a closing bracket against an opening kind; low values nest deeper.", harder="lower",
         ge=0.0, le=100.0,
     )  # fmt: skip
@@ -37,7 +37,7 @@ def draw(params: BracketsParams, rng: Random) -> Case:
     shown: list[str] = []
     deepest = 0
     for position in range(params.length):
-        if _closes(params, len(stack), is_last=position == params.length - 1, rng=rng):
+        if _draw_closing(params, len(stack), is_last=position == params.length - 1, rng=rng):
             shown.append(CLOSING[stack.pop()])
         else:
             stack.append(PAIRS[rng.randrange(params.kinds)][0])
@@ -47,7 +47,7 @@ def draw(params: BracketsParams, rng: Random) -> Case:
     return Case(" ".join(shown), target, genresult={"open": stack, "depth": deepest})
 
 
-def _closes(params: BracketsParams, depth: int, *, is_last: bool, rng: Random) -> bool:
+def _draw_closing(params: BracketsParams, depth: int, *, is_last: bool, rng: Random) -> bool:
     """Return whether the next bracket closes. The last one must not close the only open bracket."""
     weight = params.close_weight_multiplier
     draws = rng.random() < weight / (weight + params.kinds)
@@ -63,7 +63,7 @@ def explain(case: Case) -> str:
     return f"Still open, from first to last: {' '.join(stack)}\nClosed from last to first: {partners}."
 
 
-def _spaced(text: str) -> str:
+def _insert_spaces(text: str) -> str:
     return " ".join(re.sub(r"\s", "", text))
 
 
@@ -79,5 +79,5 @@ GENERATOR = Generator(
         "Give only the closing brackets that are missing.",
         "(the missing brackets, separated by spaces)",
     ),
-    answer=AnswerRule(r"([()\[\]{}<>](?:\s{0,4}[()\[\]{}<>])*)", _spaced),
+    answer=AnswerRule(r"([()\[\]{}<>](?:\s{0,4}[()\[\]{}<>])*)", _insert_spaces),
 )

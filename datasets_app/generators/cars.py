@@ -19,7 +19,7 @@ from random import Random
 from typing import NamedTuple
 
 from datasets_app.generators.answers import INTEGER
-from datasets_app.generators.base import Case, Generator, Instructions, Params, param
+from datasets_app.generators.base import Case, Generator, Instructions, Params, declare_param
 from datasets_app.generators.vocabulary import PEOPLE
 
 COLOURS = (
@@ -31,13 +31,13 @@ BRANDS = (
 
 
 class CarsParams(Params):
-    entities: int = param(4, "Number of people, and of cars.", harder="higher", ge=2, le=12)
-    moves: int = param(4, "Number of moves.", harder="higher", ge=1, le=100)
-    complexity: int = param(
+    entities: int = declare_param(4, "Number of people, and of cars.", harder="higher", ge=2, le=12)
+    moves: int = declare_param(4, "Number of moves.", harder="higher", ge=1, le=100)
+    complexity: int = declare_param(
         2, "Kinds of moves: 1 number, 2 also left or right, 3 also colour or brand, 4 also people.", harder="higher",
         ge=1, le=4,
     )  # fmt: skip
-    confounders: int = param(0, "Number of sentences that move nobody.", harder="higher", ge=0, le=100)
+    confounders: int = declare_param(0, "Number of sentences that move nobody.", harder="higher", ge=0, le=100)
 
 
 class Row(NamedTuple):
@@ -55,7 +55,7 @@ def draw(params: CarsParams, rng: Random) -> Case:
     row = Row(rng.sample(COLOURS, number), rng.sample(BRANDS, number), dict(zip(people, places, strict=True)))
     cars = [f"Car {at + 1} is the {row.colours[at]} {row.brands[at]}." for at in range(number)]
     seats = [f"{who} sits in car {place + 1}." for who, place in row.people.items()]
-    kinds = (_by_number, _by_distance, _by_attribute, _by_person)[: params.complexity]
+    kinds = (_move_by_number, _move_by_distance, _move_by_attribute, _move_by_person)[: params.complexity]
     lines, trace = [], []
     for _ in range(params.moves):
         who = rng.choice(people)
@@ -64,7 +64,7 @@ def draw(params: CarsParams, rng: Random) -> Case:
         lines.append(f"{who} {sentence}.")
         trace.append([who, place + 1])
     for _ in range(params.confounders):
-        lines.insert(rng.randint(0, len(lines)), _confound(row, people, rng))
+        lines.insert(rng.randint(0, len(lines)), _draw_distractor(row, people, rng))
     asked = rng.choice(people)
     text = "\n".join([
         f"{number} cars stand in a row and have the numbers 1 to {number} from left to right. {' '.join(cars)}",
@@ -76,12 +76,12 @@ def draw(params: CarsParams, rng: Random) -> Case:
     return Case(text, choices[row.people[asked]], choices, {"asked": asked, "trace": trace})
 
 
-def _by_number(row: Row, who: str, rng: Random) -> tuple[str, int]:
+def _move_by_number(row: Row, who: str, rng: Random) -> tuple[str, int]:
     place = rng.choice([at for at in range(len(row.colours)) if at != row.people[who]])
     return f"moves to car {place + 1}", place
 
 
-def _by_distance(row: Row, who: str, rng: Random) -> tuple[str, int]:
+def _move_by_distance(row: Row, who: str, rng: Random) -> tuple[str, int]:
     here = row.people[who]
     place = rng.choice([at for at in range(len(row.colours)) if at != here])
     distance = abs(place - here)
@@ -89,12 +89,12 @@ def _by_distance(row: Row, who: str, rng: Random) -> tuple[str, int]:
     return f"moves {cars} to the {'left' if place < here else 'right'}", place
 
 
-def _by_attribute(row: Row, who: str, rng: Random) -> tuple[str, int]:
+def _move_by_attribute(row: Row, who: str, rng: Random) -> tuple[str, int]:
     place = rng.randrange(len(row.colours))
     return f"moves to the {row.brands[place] if rng.random() < 0.5 else f'{row.colours[place]} car'}", place
 
 
-def _by_person(row: Row, who: str, rng: Random) -> tuple[str, int]:
+def _move_by_person(row: Row, who: str, rng: Random) -> tuple[str, int]:
     other = rng.choice([one for one in row.people if one != who])
     there = row.people[other]
     sides = [(0, "")]
@@ -104,7 +104,7 @@ def _by_person(row: Row, who: str, rng: Random) -> tuple[str, int]:
     return f"moves to the car {side}that {other} is in" if not side else f"moves to the car {side}{other}", there + step
 
 
-def _confound(row: Row, people: list[str], rng: Random) -> str:
+def _draw_distractor(row: Row, people: list[str], rng: Random) -> str:
     """Return a sentence that moves nobody."""
     who, other = rng.sample(people, 2)
     place = rng.randrange(len(row.colours))

@@ -25,8 +25,8 @@ from random import Random
 from typing import Any, Literal
 
 from datasets_app.generators.answers import AnswerRule
-from datasets_app.generators.base import Case, Generator, Instructions, Params, param
-from datasets_app.generators.vocabulary import PEOPLE, ordinal
+from datasets_app.generators.base import Case, Generator, Instructions, Params, declare_param
+from datasets_app.generators.vocabulary import PEOPLE, format_ordinal
 
 Format = Literal["ISO", "US", "EU", "LONG"]
 MONTHS = (
@@ -48,8 +48,8 @@ Question = Callable[[Random, date], tuple[str, date]]
 
 
 class DatesParams(Params):
-    tier: int = param(1, "Tier of the stories, from 1 to 4.", harder="higher", ge=1, le=4)
-    format: Format = param("ISO", "Notation of the dates; EU and LONG differ most from ISO.", harder="other")
+    tier: int = declare_param(1, "Tier of the stories, from 1 to 4.", harder="higher", ge=1, le=4)
+    format: Format = declare_param("ISO", "Notation of the dates; EU and LONG differ most from ISO.", harder="other")
 
 
 def write_date(day: date, notation: str) -> str:
@@ -61,158 +61,164 @@ def write_date(day: date, notation: str) -> str:
     return f"{day:%m/%d/%Y}" if notation == "US" else f"{day:%d.%m.%Y}"
 
 
-def _any_day(rng: Random) -> date:
+def _draw_day(rng: Random) -> date:
     return FIRST + timedelta(days=rng.randint(0, (LAST - FIRST).days))
 
 
-def _days(number: int, noun: str = "day") -> str:
+def _format_count(number: int, noun: str = "day") -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-def _stated(template: str, shift: int) -> Opening:
+def _make_opening(template: str, shift: int) -> Opening:
     """Return an opening whose date lies `shift` days before today."""
 
     def opening(rng: Random, write: Write) -> tuple[str, date]:
-        day = _any_day(rng)
+        day = _draw_day(rng)
         return template.format(d=write(day)), day + timedelta(days=shift)
 
     return opening
 
 
-def _nth_weekday(rng: Random, write: Write) -> tuple[str, date]:
-    first = _any_day(rng).replace(day=1)
+def _open_with_nth_weekday(rng: Random, write: Write) -> tuple[str, date]:
+    first = _draw_day(rng).replace(day=1)
     nth, weekday = rng.randint(1, 4), rng.randrange(7)
     today = first + timedelta(days=(weekday - first.weekday()) % 7 + 7 * (nth - 1))
-    return f"Today is the {ordinal(nth)} {WEEKDAYS[weekday]} of {MONTHS[first.month - 1]} {first.year}.", today
+    return f"Today is the {format_ordinal(nth)} {WEEKDAYS[weekday]} of {MONTHS[first.month - 1]} {first.year}.", today
 
 
-def _countdown_to_new_year(rng: Random, write: Write) -> tuple[str, date]:
-    today = _common_day(rng)
+def _open_with_new_year(rng: Random, write: Write) -> tuple[str, date]:
+    today = _draw_common_day(rng)
     left = (date(today.year + 1, 1, 1) - today).days
-    return f"New Year's Day of {today.year + 1} is {_days(left)} from today.", today
+    return f"New Year's Day of {today.year + 1} is {_format_count(left)} from today.", today
 
 
-def _day_of_year(rng: Random, write: Write) -> tuple[str, date]:
-    today = _common_day(rng)
-    return f"Today is the {ordinal(today.timetuple().tm_yday)} day of the year {today.year}.", today
+def _open_with_day_of_year(rng: Random, write: Write) -> tuple[str, date]:
+    today = _draw_common_day(rng)
+    return f"Today is the {format_ordinal(today.timetuple().tm_yday)} day of the year {today.year}.", today
 
 
-def _common_day(rng: Random) -> date:
-    while (day := _any_day(rng)).day > LAST_COMMON_DAY:
+def _draw_common_day(rng: Random) -> date:
+    while (day := _draw_day(rng)).day > LAST_COMMON_DAY:
         pass
     return day
 
 
-def _moved(rng: Random, write: Write) -> tuple[str, date]:
-    day, earlier = _any_day(rng), rng.randint(2, 30)
+def _open_with_moved_flight(rng: Random, write: Write) -> tuple[str, date]:
+    day, earlier = _draw_day(rng), rng.randint(2, 30)
     who = rng.choice(PEOPLE)
-    text = f"{who} booked a flight for {write(day)}. The flight was moved to today, {_days(earlier)} earlier."
+    text = f"{who} booked a flight for {write(day)}. The flight was moved to today, {_format_count(earlier)} earlier."
     return text, day - timedelta(days=earlier)
 
 
-def _contract(rng: Random, write: Write) -> tuple[str, date]:
-    day, length = _any_day(rng), rng.randint(10, 400)
-    text = f"The first day of a contract of {_days(length)} was {write(day)}, and today is its last day."
+def _open_with_contract(rng: Random, write: Write) -> tuple[str, date]:
+    day, length = _draw_day(rng), rng.randint(10, 400)
+    text = f"The first day of a contract of {_format_count(length)} was {write(day)}, and today is its last day."
     return text, day + timedelta(days=length - 1)
 
 
-def _weeks_old(rng: Random, write: Write) -> tuple[str, date]:
-    day, weeks = _any_day(rng), rng.randint(2, 100)
-    text = f"{rng.choice(PEOPLE)} planted a tree on {write(day)}. Today the tree is exactly {_days(weeks, 'week')} old."
-    return text, day + timedelta(weeks=weeks)
+def _open_with_tree(rng: Random, write: Write) -> tuple[str, date]:
+    day, weeks = _draw_day(rng), rng.randint(2, 100)
+    age = _format_count(weeks, "week")
+    return (
+        f"{rng.choice(PEOPLE)} planted a tree on {write(day)}. Today the tree is exactly {age} old.",
+        day + timedelta(weeks=weeks),
+    )
 
 
-def _away(template: str, low: int, high: int, days: int, noun: str) -> Question:
+def _make_days_question(template: str, low: int, high: int, days: int, noun: str) -> Question:
     """Return a question about a date that lies `low` to `high` times `days` days from today."""
 
     def question(rng: Random, today: date) -> tuple[str, date]:
         number = rng.randint(low, high)
-        return template.format(n=_days(number, noun)), today + timedelta(days=number * days)
+        return template.format(n=_format_count(number, noun)), today + timedelta(days=number * days)
 
     return question
 
 
-def _months_away(template: str, low: int, high: int, months: int, noun: str) -> Question:
+def _make_months_question(template: str, low: int, high: int, months: int, noun: str) -> Question:
     """Return a question about the same day of another month."""
 
     def question(rng: Random, today: date) -> tuple[str, date]:
         number = rng.randint(low, high)
         years, month = divmod(today.month - 1 + number * months, 12)
-        return template.format(n=_days(number, noun)), today.replace(year=today.year + years, month=month + 1)
+        return template.format(n=_format_count(number, noun)), today.replace(year=today.year + years, month=month + 1)
 
     return question
 
 
-def _mixed(rng: Random, today: date) -> tuple[str, date]:
+def _ask_weeks_and_days(rng: Random, today: date) -> tuple[str, date]:
     weeks, days = rng.randint(1, 9), rng.randint(1, 6)
-    text = f"What is the date {_days(weeks, 'week')} and {_days(days)} from today?"
+    text = f"What is the date {_format_count(weeks, 'week')} and {_format_count(days)} from today?"
     return text, today + timedelta(weeks=weeks, days=days)
 
 
-def _after_tomorrow(rng: Random, today: date) -> tuple[str, date]:
+def _ask_weeks_after_tomorrow(rng: Random, today: date) -> tuple[str, date]:
     weeks = rng.randint(2, 30)
-    return f"What is the date {_days(weeks, 'week')} after tomorrow?", today + timedelta(weeks=weeks, days=1)
+    return f"What is the date {_format_count(weeks, 'week')} after tomorrow?", today + timedelta(weeks=weeks, days=1)
 
 
-def _next_weekday(rng: Random, today: date) -> tuple[str, date]:
+def _ask_weeks_after_weekday(rng: Random, today: date) -> tuple[str, date]:
     weekday, weeks = rng.randrange(7), rng.randint(1, 8)
     first = today + timedelta(days=(weekday - today.weekday() - 1) % 7 + 1)
-    text = f"What is the date {_days(weeks, 'week')} after the first {WEEKDAYS[weekday]} after today?"
+    text = f"What is the date {_format_count(weeks, 'week')} after the first {WEEKDAYS[weekday]} after today?"
     return text, first + timedelta(weeks=weeks)
 
 
-def _before_end_of_month(rng: Random, today: date) -> tuple[str, date]:
+def _ask_days_before_month_end(rng: Random, today: date) -> tuple[str, date]:
     days = rng.randint(2, 60)
     next_month = (today.replace(day=1) + timedelta(days=31)).replace(day=1)
-    text = f"What is the date {_days(days)} before the last day of the present month?"
+    text = f"What is the date {_format_count(days)} before the last day of the present month?"
     return text, next_month - timedelta(days=1 + days)
 
 
 TIERS: dict[int, tuple[tuple[Opening, ...], tuple[Question, ...]]] = {
     1: (
         (
-            _stated("Today is {d}.", 0),
-            _stated("It is {d} today.", 0),
-            _stated("The calendar on the wall shows today's date, {d}.", 0),
+            _make_opening("Today is {d}.", 0),
+            _make_opening("It is {d} today.", 0),
+            _make_opening("The calendar on the wall shows today's date, {d}.", 0),
         ),
         (
-            _away("What is the date {n} from today?", 1, 10, 1, "day"),
-            _away("What was the date {n} ago?", 1, 10, -1, "day"),
-            _away("A parcel arrives in {n}. On which date does it arrive?", 11, 40, 1, "day"),
+            _make_days_question("What is the date {n} from today?", 1, 10, 1, "day"),
+            _make_days_question("What was the date {n} ago?", 1, 10, -1, "day"),
+            _make_days_question("A parcel arrives in {n}. On which date does it arrive?", 11, 40, 1, "day"),
         ),
     ),
     2: (
         (
-            _stated("Yesterday was {d}.", 1),
-            _stated("Tomorrow is {d}.", -1),
-            _stated("The day before yesterday was {d}.", 2),
+            _make_opening("Yesterday was {d}.", 1),
+            _make_opening("Tomorrow is {d}.", -1),
+            _make_opening("The day before yesterday was {d}.", 2),
         ),
         (
-            _away("What is the date {n} from today?", 1, 12, 7, "week"),
-            _away("What was the date {n} ago?", 1, 12, -7, "week"),
-            _mixed,
+            _make_days_question("What is the date {n} from today?", 1, 12, 7, "week"),
+            _make_days_question("What was the date {n} ago?", 1, 12, -7, "week"),
+            _ask_weeks_and_days,
         ),
     ),
     3: (
-        (_nth_weekday, _countdown_to_new_year, _day_of_year),
+        (_open_with_nth_weekday, _open_with_new_year, _open_with_day_of_year),
         (
-            _months_away("What is the date {n} from today?", 1, 30, 1, "month"),
-            _months_away("What was the date {n} ago?", 1, 30, -1, "month"),
-            _months_away("What is the date {n} from today?", 1, 20, 12, "year"),
+            _make_months_question("What is the date {n} from today?", 1, 30, 1, "month"),
+            _make_months_question("What was the date {n} ago?", 1, 30, -1, "month"),
+            _make_months_question("What is the date {n} from today?", 1, 20, 12, "year"),
         ),
     ),
-    4: ((_moved, _contract, _weeks_old), (_after_tomorrow, _next_weekday, _before_end_of_month)),
+    4: (
+        (_open_with_moved_flight, _open_with_contract, _open_with_tree),
+        (_ask_weeks_after_tomorrow, _ask_weeks_after_weekday, _ask_days_before_month_end),
+    ),
 }
 
 
 def draw(params: DatesParams, rng: Random) -> Case:
     openings, questions = TIERS[params.tier]
     opening, question = rng.randrange(len(openings)), rng.randrange(len(questions))
-    told, today = openings[opening](rng, lambda day: write_date(day, params.format))
-    asked, answer = questions[question](rng, today)
+    opening_text, today = openings[opening](rng, lambda day: write_date(day, params.format))
+    question_text, answer = questions[question](rng, today)
     scenario = 9 * (params.tier - 1) + 3 * opening + question
     facts: dict[str, Any] = {"scenario": scenario, "today": today.isoformat(), "answer": answer.isoformat()}
-    text = f"{told} {asked} Write the date as {FORMS[params.format]}."
+    text = f"{opening_text} {question_text} Write the date as {FORMS[params.format]}."
     return Case(text, write_date(answer, params.format), genresult=facts)
 
 
@@ -230,7 +236,7 @@ def explain(case: Case) -> str:
     """Return today's date, and the days from there to the answer."""
     today, answer = (date.fromisoformat(case.genresult[key]) for key in ("today", "answer"))
     days = (answer - today).days
-    way = f"{_days(abs(days))} {'after' if days > 0 else 'before'} today" if days else "today"
+    way = f"{_format_count(abs(days))} {'after' if days > 0 else 'before'} today" if days else "today"
     return f"Today is {WEEKDAYS[today.weekday()]}, {write_date(today, 'LONG')}. The date asked for is {way}."
 
 

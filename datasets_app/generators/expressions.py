@@ -78,7 +78,7 @@ def evaluate(
     return values[0], steps
 
 
-def depth_of(groups: Iterable[tuple[int, int]]) -> int:
+def measure_depth(groups: Iterable[tuple[int, int]]) -> int:
     """Return how deep the parentheses nest."""
     depth = deepest = 0
     for opened, closed in groups:

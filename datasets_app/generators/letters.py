@@ -16,19 +16,19 @@ from random import Random
 from typing import Literal
 
 from datasets_app.generators.answers import INTEGER
-from datasets_app.generators.base import Case, Generator, Instructions, Params, param
-from datasets_app.generators.vocabulary import dictionary, join_phrases
+from datasets_app.generators.base import Case, Generator, Instructions, Params, declare_param
+from datasets_app.generators.vocabulary import join_phrases, load_dictionary
 
 POOLS = {"common": "aeilnorst", "uncommon": "bcdghmpuy", "rare": "fjkqvwxz"}
 
 
 class LettersParams(Params):
-    words: int = param(4, "Number of words with a target letter.", harder="higher", ge=1, le=100)
-    target_letters: int = param(1, "Number of letters to count.", harder="higher", ge=1, le=4)
-    rarity: Literal["common", "uncommon", "rare"] = param(
+    words: int = declare_param(4, "Number of words with a target letter.", harder="higher", ge=1, le=100)
+    target_letters: int = declare_param(1, "Number of letters to count.", harder="higher", ge=1, le=4)
+    rarity: Literal["common", "uncommon", "rare"] = declare_param(
         "common", "Pool of the letters; common letters occur more often.", harder="other"
     )
-    confounders: int = param(0, "Number of words without any target letter.", harder="higher", ge=0, le=100)
+    confounders: int = declare_param(0, "Number of words without any target letter.", harder="higher", ge=0, le=100)
 
 
 def draw(params: LettersParams, rng: Random) -> Case:
@@ -48,8 +48,8 @@ def draw(params: LettersParams, rng: Random) -> Case:
 def _split(letters: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the dictionary's words with one of the letters, and its words without any."""
     wanted = set(letters)
-    found = tuple(word for word in dictionary() if wanted & set(word))
-    return found, tuple(word for word in dictionary() if not wanted & set(word))
+    found = tuple(word for word in load_dictionary() if wanted & set(word))
+    return found, tuple(word for word in load_dictionary() if not wanted & set(word))
 
 
 def explain(case: Case) -> str:

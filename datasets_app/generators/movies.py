@@ -29,8 +29,8 @@ from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
-from datasets_app.generators.answers import LETTER, letter_choices, lettered
-from datasets_app.generators.base import Case, Generator, Instructions, Params, param
+from datasets_app.generators.answers import LETTER, format_options, list_letters
+from datasets_app.generators.base import Case, Generator, Instructions, Params, declare_param
 from datasets_app.generators.vocabulary import DATA, join_phrases
 
 FILMS = DATA / "movies.csv"
@@ -62,7 +62,7 @@ class FilmTable:
     films: tuple[Film, ...]
 
     @lru_cache(maxsize=64)  # noqa: B019 - a process has one table, and tests few.
-    def selections(self, reference_count: int) -> list[Selection]:
+    def list_selections(self, reference_count: int) -> list[Selection]:
         """Return one or two properties with the films that have them, if there are enough."""
         matching: dict[tuple[tuple[str, str], ...], list[Film]] = {}
         for film in self.films:
@@ -73,7 +73,7 @@ class FilmTable:
         return [(choice, films) for choice, films in ordered if len(films) >= reference_count]
 
     @lru_cache(maxsize=4096)  # noqa: B019
-    def films_without(self, properties: frozenset[tuple[str, str]]) -> list[Film]:
+    def list_films_without(self, properties: frozenset[tuple[str, str]]) -> list[Film]:
         """Return the films that have none of the properties."""
         return [film for film in self.films if properties.isdisjoint(film.properties)]
 
@@ -83,9 +83,11 @@ class FilmsError(ValueError):
 
 
 class MoviesParams(Params):
-    reference_count: int = param(4, "Films that match, the right option among them.", harder="lower", ge=2, le=8)
-    choice_count: int = param(4, "Number of options.", harder="higher", ge=2, le=10)
-    hints: bool = param(False, "Whether the question names what the films have in common.", harder="lower")
+    reference_count: int = declare_param(
+        4, "Films that match, the right option among them.", harder="lower", ge=2, le=8
+    )
+    choice_count: int = declare_param(4, "Number of options.", harder="higher", ge=2, le=10)
+    hints: bool = declare_param(False, "Whether the question names what the films have in common.", harder="lower")
 
 
 def read_films(text: str) -> tuple[Film, ...]:
@@ -115,7 +117,7 @@ def _read_film(number: int, row: Sequence[str]) -> Film:
 
 
 @cache
-def shipped_films(path: Path = FILMS) -> FilmTable:
+def load_installed_films(path: Path = FILMS) -> FilmTable:
     """Return the films of the installed table."""
     return FilmTable(read_films(path.read_text(encoding="utf-8")))
 
@@ -126,25 +128,25 @@ def hash_films(path: Path = FILMS) -> str:
 
 
 def draw(params: MoviesParams, rng: Random) -> Case:
-    return draw_from(shipped_films(), params, rng)
+    return draw_from(load_installed_films(), params, rng)
 
 
 def draw_from(table: FilmTable, params: MoviesParams, rng: Random) -> Case:
     """Return a case from these films. Raise FilmsError if they are too few or too much alike."""
-    selections = table.selections(params.reference_count)
+    selections = table.list_selections(params.reference_count)
     for _ in range(MOST_DRAWS if selections else 0):
         selected, matching = rng.choice(selections)
         *shown, target = rng.sample(matching, params.reference_count)
         shared = frozenset.intersection(*(film.properties for film in shown))
-        others = table.films_without(shared)
+        others = table.list_films_without(shared)
         if len(others) >= params.choice_count - 1:
             options = [target, *rng.sample(others, params.choice_count - 1)]
             rng.shuffle(options)
-            return _case(shown, target, options, selected, params, rng)
+            return _make_case(shown, target, options, selected, params, rng)
     raise FilmsError("the table has too few films, or too similar ones, for these parameters")
 
 
-def _case(
+def _make_case(
     shown: list[Film], target: Film, options: list[Film], selected: tuple[tuple[str, str], ...], params: MoviesParams,
     rng: Random,
 ) -> Case:  # fmt: skip
@@ -153,7 +155,7 @@ def _case(
     question = TEMPLATES[template].format(films=", ".join(film.title for film in shown))
     if params.hints:
         question += f"\nHint: they have in common {join_phrases([f'the {kind} {name}' for kind, name in selected])}."
-    choices = letter_choices(len(options))
+    choices = list_letters(len(options))
     facts = {
         "reference_movies": [film.title for film in shown],
         "choices": titles,
@@ -161,7 +163,7 @@ def _case(
         "selected_themes": [name for kind, name in selected if kind == "theme"],
         "template": template,
     }
-    return Case(f"{question}\n\n{lettered(titles)}", choices[options.index(target)], choices, facts)
+    return Case(f"{question}\n\n{format_options(titles)}", choices[options.index(target)], choices, facts)
 
 
 def explain(case: Case) -> str:

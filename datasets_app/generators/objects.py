@@ -17,8 +17,8 @@ from __future__ import annotations
 from random import Random
 
 from datasets_app.generators.answers import INTEGER
-from datasets_app.generators.base import Case, Generator, Instructions, Params, param
-from datasets_app.generators.vocabulary import join_phrases, number_word
+from datasets_app.generators.base import Case, Generator, Instructions, Params, declare_param
+from datasets_app.generators.vocabulary import join_phrases, spell_number
 
 # Category -> (singular, plural) of twelve things each.
 CATEGORIES: dict[str, tuple[tuple[str, str], ...]] = {
@@ -68,11 +68,13 @@ MOST_GROUPS = 4
 
 
 class ObjectsParams(Params):
-    target_items: int = param(4, "Number of different things that are counted.", harder="higher", ge=1, le=12)
-    max_count: int = param(5, "Largest quantity of one thing.", harder="higher", ge=0, le=99)
-    distractor_count: int = param(2, "Number of different things of other categories.", harder="higher", ge=0, le=48)
-    target_groups: int = param(1, "Number of categories asked for.", harder="higher", ge=1, le=MOST_GROUPS)
-    prob_adjective: float = param(
+    target_items: int = declare_param(4, "Number of different things that are counted.", harder="higher", ge=1, le=12)
+    max_count: int = declare_param(5, "Largest quantity of one thing.", harder="higher", ge=0, le=99)
+    distractor_count: int = declare_param(
+        2, "Number of different things of other categories.", harder="higher", ge=0, le=48
+    )
+    target_groups: int = declare_param(1, "Number of categories asked for.", harder="higher", ge=1, le=MOST_GROUPS)
+    prob_adjective: float = declare_param(
         0.0, "Probability that a thing has an adjective, which changes nothing.", harder="higher", ge=0.0, le=1.0
     )
 
@@ -86,7 +88,7 @@ def draw(params: ObjectsParams, rng: Random) -> Case:
     quantities = [(thing, rng.randint(low, params.max_count), True) for thing in counted]
     quantities += [(thing, rng.randint(0, params.max_count), False) for thing in ignored]
     rng.shuffle(quantities)
-    phrases = [_phrase(thing, number, params.prob_adjective, rng) for thing, number, _ in quantities]
+    phrases = [_write_phrase(thing, number, params.prob_adjective, rng) for thing, number, _ in quantities]
     total = sum(number for _, number, counts in quantities if counts)
     question = f"I have {join_phrases(phrases)}. How many {join_phrases(asked)} do I have?"
     facts = {
@@ -97,12 +99,12 @@ def draw(params: ObjectsParams, rng: Random) -> Case:
     return Case(question, str(total), genresult=facts)
 
 
-def _phrase(thing: tuple[str, str], number: int, prob_adjective: float, rng: Random) -> str:
+def _write_phrase(thing: tuple[str, str], number: int, prob_adjective: float, rng: Random) -> str:
     """Return "three dogs", "a red apple" or "no mice"."""
     noun = thing[0] if number == 1 else thing[1]
     words = f"{rng.choice(ADJECTIVES)} {noun}" if rng.random() < prob_adjective else noun
     if number != 1:
-        return f"{number_word(number)} {words}"
+        return f"{spell_number(number)} {words}"
     return f"{'an' if words[0] in 'aeiou' else 'a'} {words}"
 
 

@@ -16,7 +16,7 @@ class UnknownTask(ValueError):
 
 
 @cache
-def all_generators() -> dict[str, Generator]:
+def load_generators() -> dict[str, Generator]:
     """Return every task by its name, in alphabetical order."""
     modules = (import_module(f"{package.__name__}.{found.name}") for found in iter_modules(package.__path__))
     found = [module.GENERATOR for module in modules if hasattr(module, "GENERATOR")]
@@ -28,7 +28,7 @@ def all_generators() -> dict[str, Generator]:
 
 def get_generator(name: str) -> Generator:
     """Return the task of this name. Raise UnknownTask."""
-    generators = all_generators()
+    generators = load_generators()
     if name not in generators:
         hint = did_you_mean(name[:80], generators)
         raise UnknownTask(f"{name[:80]!r} is no task" + (f"; {hint}" if hint else f": choose {', '.join(generators)}"))

@@ -18,7 +18,7 @@ from random import Random
 from typing import Literal, NamedTuple
 
 from datasets_app.generators.answers import INTEGER
-from datasets_app.generators.base import Case, Generator, Instructions, Params, param
+from datasets_app.generators.base import Case, Generator, Instructions, Params, declare_param
 
 Base = Literal["constant", "growing", "multiply", "fibonacci"]
 SHOWN = 3  # Terms that the input shows.
@@ -49,10 +49,10 @@ Rule = tuple[Condition, int]  # The condition, and the number to add if it holds
 
 
 class SequenceParams(Params):
-    base: Base = param("constant", "Base rule; multiply and fibonacci grow fastest.", harder="other")
-    interference: int = param(1, "Number of rules that apply under a condition.", harder="higher", ge=0, le=4)
-    length: int = param(6, "Position of the term asked for.", harder="higher", ge=4, le=60)
-    max_step: int = param(9, "Largest number that a rule adds or subtracts.", harder="higher", ge=2, le=999)
+    base: Base = declare_param("constant", "Base rule; multiply and fibonacci grow fastest.", harder="other")
+    interference: int = declare_param(1, "Number of rules that apply under a condition.", harder="higher", ge=0, le=4)
+    length: int = declare_param(6, "Position of the term asked for.", harder="higher", ge=4, le=60)
+    max_step: int = declare_param(9, "Largest number that a rule adds or subtracts.", harder="higher", ge=2, le=999)
 
 
 def draw(params: SequenceParams, rng: Random) -> Case:
@@ -64,8 +64,8 @@ def draw(params: SequenceParams, rng: Random) -> Case:
     ]
     terms = list(starts)
     while len(terms) < params.length:
-        terms.append(next_term(terms, params.base, step, rules))
-    lines = [_base_text(params.base, step), *(_rule_text(*rule) for rule in rules)]
+        terms.append(compute_next_term(terms, params.base, step, rules))
+    lines = [_describe_base(params.base, step), *(_describe_rule(*rule) for rule in rules)]
     text = "\n".join([
         f"A sequence begins with {' and '.join(map(str, starts))}. Each next term follows these rules, in this order:",
         *(f"{number}. {line}" for number, line in enumerate(lines, 1)),
@@ -74,7 +74,7 @@ def draw(params: SequenceParams, rng: Random) -> Case:
     return Case(text, str(terms[-1]), genresult={"terms": terms, "step": step})
 
 
-def next_term(terms: list[int], base: str, step: int, rules: list[Rule]) -> int:
+def compute_next_term(terms: list[int], base: str, step: int, rules: list[Rule]) -> int:
     """Return the term after these."""
     position = len(terms) + 1
     values = {
@@ -89,7 +89,7 @@ def next_term(terms: list[int], base: str, step: int, rules: list[Rule]) -> int:
     return value
 
 
-def _base_text(base: str, step: int) -> str:
+def _describe_base(base: str, step: int) -> str:
     return {
         "constant": f"Add {step} to the term before.",
         "growing": f"Add {step} times the position of the new term to the term before.",
@@ -98,7 +98,7 @@ def _base_text(base: str, step: int) -> str:
     }[base]
 
 
-def _rule_text(condition: Condition, change: int) -> str:
+def _describe_rule(condition: Condition, change: int) -> str:
     return f"If {condition.text}, {'add' if change > 0 else 'subtract'} {abs(change)}."
 
 

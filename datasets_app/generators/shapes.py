@@ -20,8 +20,8 @@ from collections.abc import Callable
 from random import Random
 from typing import Literal
 
-from datasets_app.generators.answers import LETTER, letter_choices, lettered
-from datasets_app.generators.base import Case, Generator, Instructions, Params, param
+from datasets_app.generators.answers import LETTER, format_options, list_letters
+from datasets_app.generators.base import Case, Generator, Instructions, Params, declare_param
 
 Kind = Literal[
     "any", "circle", "heptagon", "hexagon", "kite", "line", "octagon", "pentagon", "rectangle", "sector", "triangle"
@@ -34,11 +34,13 @@ Place = Callable[[float, float], str]
 
 
 class ShapesParams(Params):
-    kind: Kind = param("any", "Shape to draw; polygons with many corners are harder.", harder="other")
-    rotation: float = param(0.0, "Largest turn either way, in degrees.", harder="higher", ge=0.0, le=180.0)
-    scale: float = param(1.0, "Size of the shape, as a factor.", harder="neutral", ge=0.1, le=100.0)
-    offset: float = param(0.0, "Largest distance from the origin on each axis.", harder="higher", ge=0.0, le=10000.0)
-    choice_count: int = param(10, "Number of options.", harder="higher", ge=2, le=10)
+    kind: Kind = declare_param("any", "Shape to draw; polygons with many corners are harder.", harder="other")
+    rotation: float = declare_param(0.0, "Largest turn either way, in degrees.", harder="higher", ge=0.0, le=180.0)
+    scale: float = declare_param(1.0, "Size of the shape, as a factor.", harder="neutral", ge=0.1, le=100.0)
+    offset: float = declare_param(
+        0.0, "Largest distance from the origin on each axis.", harder="higher", ge=0.0, le=10000.0
+    )
+    choice_count: int = declare_param(10, "Number of options.", harder="higher", ge=2, le=10)
 
 
 def draw(params: ShapesParams, rng: Random) -> Case:
@@ -51,18 +53,18 @@ def draw(params: ShapesParams, rng: Random) -> Case:
         """Return a point of the upright shape around the origin, turned and moved, as SVG writes it."""
         across = centre[0] + size * (x * math.cos(turn) - y * math.sin(turn))
         down = centre[1] + size * (x * math.sin(turn) + y * math.cos(turn))
-        return f"{_number(across)},{_number(down)}"
+        return f"{_format_number(across)},{_format_number(down)}"
 
     path = _draw_path(kind, place, size, rng)
     others = rng.sample([name for name in NAMES if name != kind], params.choice_count - 1)
     options = rng.sample([kind, *others], params.choice_count)
-    choices = letter_choices(params.choice_count)
-    text = f'Which shape does this SVG path element draw?\n\n<path d="{path}"/>\n\n{lettered(options)}'
+    choices = list_letters(params.choice_count)
+    text = f'Which shape does this SVG path element draw?\n\n<path d="{path}"/>\n\n{format_options(options)}'
     facts = {"kind": kind, "options": options, "degrees": round(math.degrees(turn), 3), "corners": CORNERS.get(kind)}
     return Case(text, choices[options.index(kind)], choices, facts)
 
 
-def _number(value: float) -> str:
+def _format_number(value: float) -> str:
     return f"{value:.2f}".replace("-0.00", "0.00")
 
 
@@ -70,16 +72,16 @@ def _draw_path(kind: str, place: Place, size: float, rng: Random) -> str:
     if kind == "line":
         return f"M {place(-1, 0)} L {place(1, 0)}"
     if kind == "circle":
-        arc = f"A {_number(size)},{_number(size)} 0 1,1"
+        arc = f"A {_format_number(size)},{_format_number(size)} 0 1,1"
         return f"M {place(-1, 0)} {arc} {place(1, 0)} {arc} {place(-1, 0)}"
     if kind == "sector":
         angle = math.radians(rng.uniform(40, 140))
         end = place(math.cos(angle), math.sin(angle))
-        return f"M {place(0, 0)} L {place(1, 0)} A {_number(size)},{_number(size)} 0 0,1 {end} Z"
-    return _draw_polygon([place(*corner) for corner in _corners(kind, rng)], rng)
+        return f"M {place(0, 0)} L {place(1, 0)} A {_format_number(size)},{_format_number(size)} 0 0,1 {end} Z"
+    return _draw_polygon([place(*corner) for corner in _draw_corners(kind, rng)], rng)
 
 
-def _corners(kind: str, rng: Random) -> list[Point]:
+def _draw_corners(kind: str, rng: Random) -> list[Point]:
     """Return the corners of a polygon in the unit circle."""
     if kind == "rectangle":
         height = rng.uniform(0.4, 0.8)

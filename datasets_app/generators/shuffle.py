@@ -22,8 +22,8 @@ from typing import Any, Literal, NamedTuple, get_args
 
 from pydantic import field_validator
 
-from datasets_app.generators.answers import LETTER, letter_choices, lettered
-from datasets_app.generators.base import Case, Generator, Instructions, Params, param
+from datasets_app.generators.answers import LETTER, format_options, list_letters
+from datasets_app.generators.base import Case, Generator, Instructions, Params, declare_param
 from datasets_app.generators.vocabulary import PEOPLE, join_phrases
 
 Anchors = Literal["NONE", "NUMERIC", "ASCII", "ROMAN", "ALPHA", "SKIP_2", "REVERSE", "HEX", "ELEMENTS"]
@@ -112,17 +112,19 @@ NUMERALS = ((100, "C"), (90, "XC"), (50, "L"), (40, "XL"), (10, "X"), (9, "IX"),
 
 
 class ShuffleParams(Params):
-    length: int = param(3, "Number of people.", harder="higher", ge=3, le=MOST_PEOPLE)
-    max_depth: int = param(3, "Number of swaps.", harder="higher", ge=1, le=100)
-    confounding_count: int = param(0, "Number of sentences that change nothing.", harder="higher", ge=0, le=100)
-    domain: Literal["dancing", "books", "soccer", "gifts", "balls"] = param(
+    length: int = declare_param(3, "Number of people.", harder="higher", ge=3, le=MOST_PEOPLE)
+    max_depth: int = declare_param(3, "Number of swaps.", harder="higher", ge=1, le=100)
+    confounding_count: int = declare_param(0, "Number of sentences that change nothing.", harder="higher", ge=0, le=100)
+    domain: Literal["dancing", "books", "soccer", "gifts", "balls"] = declare_param(
         "dancing", "Subject of the story.", harder="neutral"
     )
-    anchors: Anchors = param("NONE", "Labels of the events; labels out of the usual order are harder.", harder="other")
+    anchors: Anchors = declare_param(
+        "NONE", "Labels of the events; labels out of the usual order are harder.", harder="other"
+    )
 
     @field_validator("anchors", mode="before")
     @classmethod
-    def _name_of_number(cls, value: Any) -> Any:
+    def _convert_number(cls, value: Any) -> Any:
         names = get_args(Anchors)
         return names[value] if type(value) is int and 0 <= value < len(names) else value
 
@@ -139,18 +141,18 @@ def draw(params: ShuffleParams, rng: Random) -> Case:
         trace.append([a, held[a], b, held[b]])
     asked = rng.choice(people)
     options = rng.sample(things, len(things))
-    choices = letter_choices(len(options))
+    choices = list_letters(len(options))
     starts = [domain.start.format(who=who, thing=thing) for who, thing in zip(people, things, strict=True)]
     text = "\n".join([
         f"{domain.opening.format(people=join_phrases(people))} At the start, {join_phrases(starts)}.",
-        *_events(domain, swaps, people, params, rng),
-        f"{domain.question.format(who=asked)}\n\n{lettered(options)}",
+        *_write_events(domain, swaps, people, params, rng),
+        f"{domain.question.format(who=asked)}\n\n{format_options(options)}",
     ])  # fmt: skip
     facts = {"asked": asked, "start": dict(zip(people, things, strict=True)), "trace": trace, "options": options}
     return Case(text, choices[options.index(held[asked])], choices, facts)
 
 
-def _events(
+def _write_events(
     domain: Domain, swaps: list[tuple[str, ...]], people: list[str], params: ShuffleParams, rng: Random
 ) -> list[str]:
     """Return the lines about swaps, with gossip at random places, each with its label."""
@@ -158,17 +160,17 @@ def _events(
     for _ in range(params.confounding_count):
         a, b = rng.sample(people, 2)
         lines.insert(rng.randint(0, len(lines)), rng.choice(GOSSIP).format(a=a, b=b))
-    return [f"{label(params.anchors, index, len(lines))}{line}" for index, line in enumerate(lines)]
+    return [f"{write_label(params.anchors, index, len(lines))}{line}" for index, line in enumerate(lines)]
 
 
-def label(anchors: str, index: int, total: int) -> str:
+def write_label(anchors: str, index: int, total: int) -> str:
     """Return the label of the event at a place that counts from 0, with the space after it."""
     labels = {
         "NONE": "",
         "NUMERIC": f"{index + 1}. ",
         "ASCII": f"{'*-+'[index % 3]} ",
-        "ROMAN": f"{_roman(index + 1)}. ",
-        "ALPHA": f"{_alphabetic(index)}. ",
+        "ROMAN": f"{_format_roman(index + 1)}. ",
+        "ALPHA": f"{_format_alphabetic(index)}. ",
         "SKIP_2": f"{2 * (index + 1)}. ",
         "REVERSE": f"{total - index}. ",
         "HEX": f"{index + 1:#x}. ",
@@ -177,7 +179,7 @@ def label(anchors: str, index: int, total: int) -> str:
     return labels[anchors]
 
 
-def _roman(number: int) -> str:
+def _format_roman(number: int) -> str:
     text = ""
     for value, numeral in NUMERALS:
         text += numeral * (number // value)
@@ -185,7 +187,7 @@ def _roman(number: int) -> str:
     return text
 
 
-def _alphabetic(index: int) -> str:
+def _format_alphabetic(index: int) -> str:
     """Return A, B, ... Z, AA, AB, as a spreadsheet names its columns."""
     text = ""
     while index >= 0:

@@ -17,17 +17,17 @@ import re
 from random import Random
 
 from datasets_app.generators.answers import AnswerRule
-from datasets_app.generators.base import Case, Generator, Instructions, Params, param
-from datasets_app.generators.vocabulary import dictionary
+from datasets_app.generators.base import Case, Generator, Instructions, Params, declare_param
+from datasets_app.generators.vocabulary import load_dictionary
 
 
 class SortParams(Params):
-    length: int = param(8, "Number of words.", harder="higher", ge=1, le=150)
-    run_length: int = param(1, "Most neighbours of the dictionary in a row.", harder="higher", ge=1, le=50)
-    prob_mutation: float = param(
+    length: int = declare_param(8, "Number of words.", harder="higher", ge=1, le=150)
+    run_length: int = declare_param(1, "Most neighbours of the dictionary in a row.", harder="higher", ge=1, le=50)
+    prob_mutation: float = declare_param(
         0.3, "Probability that a word is written in another case.", harder="higher", ge=0.0, le=1.0
     )
-    prob_duplication: float = param(
+    prob_duplication: float = declare_param(
         0.2, "Probability that a word repeats an earlier one.", harder="higher", ge=0.0, le=1.0
     )
 
@@ -50,8 +50,8 @@ def draw(params: SortParams, rng: Random) -> Case:
 def _draw_run(run_length: int, rng: Random) -> list[str]:
     """Return 1 to `run_length` words that are neighbours in the dictionary."""
     size = rng.randint(1, run_length)
-    start = rng.randrange(len(dictionary()) - size + 1)
-    return list(dictionary()[start : start + size])
+    start = rng.randrange(len(load_dictionary()) - size + 1)
+    return list(load_dictionary()[start : start + size])
 
 
 def _mutate(word: str, rng: Random) -> str:
@@ -70,7 +70,7 @@ def explain(case: Case) -> str:
     return "\n".join(f"{first}: {' '.join(word for word in words if word[0] == first)}" for first in firsts)
 
 
-def _listed(text: str) -> str:
+def _join_words(text: str) -> str:
     return " ".join(re.findall(r"[a-z]+", text.casefold()))
 
 
@@ -85,5 +85,5 @@ GENERATOR = Generator(
         "Sort the words in alphabetical order. Ignore case, and keep repeated words.",
         "(all words in lower case, separated by spaces)",
     ),
-    answer=AnswerRule(r".*[A-Za-z].*", _listed),
+    answer=AnswerRule(r".*[A-Za-z].*", _join_words),
 )

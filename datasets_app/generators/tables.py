@@ -22,9 +22,9 @@ from collections.abc import Callable
 from random import Random
 from typing import Any, Literal
 
-from datasets_app.generators.answers import AnswerRule, folded, plain_integer
-from datasets_app.generators.base import Case, Generator, Instructions, Params, param
-from datasets_app.generators.vocabulary import dictionary
+from datasets_app.generators.answers import AnswerRule, normalize_integer, normalize_text
+from datasets_app.generators.base import Case, Generator, Instructions, Params, declare_param
+from datasets_app.generators.vocabulary import load_dictionary
 
 COLUMNS = ("price", "stock", "weight", "height", "age", "score", "sales", "visits", "points", "orders")
 REGIONS = ("north", "south", "east", "west")
@@ -33,12 +33,12 @@ Answer = tuple[str, str, str]  # The question, its target, and the reasoning.
 
 
 class TablesParams(Params):
-    rows: int = param(6, "Number of rows.", harder="higher", ge=2, le=200)
-    columns: int = param(3, "Number of columns of integers.", harder="higher", ge=1, le=len(COLUMNS))
-    format: Literal["markdown", "csv", "tsv", "json", "html"] = param(
+    rows: int = declare_param(6, "Number of rows.", harder="higher", ge=2, le=200)
+    columns: int = declare_param(3, "Number of columns of integers.", harder="higher", ge=1, le=len(COLUMNS))
+    format: Literal["markdown", "csv", "tsv", "json", "html"] = declare_param(
         "markdown", "Notation of the table; the effect differs between models.", harder="neutral"
     )
-    operation: Literal["lookup", "count", "sum", "max", "difference"] = param(
+    operation: Literal["lookup", "count", "sum", "max", "difference"] = declare_param(
         "lookup", "Kind of question; count and sum read the most rows.", harder="other"
     )
 
@@ -53,7 +53,7 @@ def draw(params: TablesParams, rng: Random) -> Case:
 
 
 def _draw_table(params: TablesParams, rng: Random) -> Table:
-    names = [word.capitalize() for word in rng.sample(dictionary(), params.rows)]
+    names = [word.capitalize() for word in rng.sample(load_dictionary(), params.rows)]
     columns = rng.sample(COLUMNS, params.columns)
     values = {column: rng.sample(range(1000), params.rows) for column in columns}
     return [
@@ -62,7 +62,7 @@ def _draw_table(params: TablesParams, rng: Random) -> Table:
     ]
 
 
-def _lookup(table: Table, column: str, rng: Random) -> Answer:
+def _ask_lookup(table: Table, column: str, rng: Random) -> Answer:
     row = rng.choice(table)
     return (
         f"What is the value of {column} for {row['name']}?",
@@ -71,7 +71,7 @@ def _lookup(table: Table, column: str, rng: Random) -> Answer:
     )
 
 
-def _count(table: Table, column: str, rng: Random) -> Answer:
+def _ask_count(table: Table, column: str, rng: Random) -> Answer:
     limit = rng.choice(table)[column] + rng.randint(-20, 20)
     found = [row["name"] for row in table if row[column] > limit]
     return (
@@ -81,7 +81,7 @@ def _count(table: Table, column: str, rng: Random) -> Answer:
     )
 
 
-def _sum(table: Table, column: str, rng: Random) -> Answer:
+def _ask_sum(table: Table, column: str, rng: Random) -> Answer:
     region = rng.choice(table)["region"]
     values = [row[column] for row in table if row["region"] == region]
     total = sum(values)
@@ -89,35 +89,35 @@ def _sum(table: Table, column: str, rng: Random) -> Answer:
     return question, str(total), f"{' + '.join(map(str, values))} = {total}"
 
 
-def _max(table: Table, column: str, rng: Random) -> Answer:
+def _ask_max(table: Table, column: str, rng: Random) -> Answer:
     row = max(table, key=lambda one: one[column])
     return f"Which name has the highest value of {column}?", row["name"], f"The highest {column} is {row[column]}."
 
 
-def _difference(table: Table, column: str, rng: Random) -> Answer:
+def _ask_difference(table: Table, column: str, rng: Random) -> Answer:
     low, high = sorted(rng.sample(table, 2), key=lambda one: one[column])
     result = high[column] - low[column]
     question = f"How much higher is the value of {column} for {high['name']} than for {low['name']}?"
     return question, str(result), f"{high[column]} - {low[column]} = {result}"
 
 
-def _separated(mark: str) -> Callable[[Table], str]:
+def _make_separated_writer(mark: str) -> Callable[[Table], str]:
     def write(table: Table) -> str:
         return "\n".join(mark.join(map(str, row)) for row in [list(table[0]), *(list(row.values()) for row in table)])
 
     return write
 
 
-def _markdown(table: Table) -> str:
+def _write_markdown(table: Table) -> str:
     head, *body = (f"| {' | '.join(map(str, row))} |" for row in [list(table[0]), *(row.values() for row in table)])
     return "\n".join([head, f"|{' --- |' * len(table[0])}", *body])
 
 
-def _json(table: Table) -> str:
+def _write_json(table: Table) -> str:
     return "[\n" + ",\n".join(f"  {json.dumps(row)}" for row in table) + "\n]"
 
 
-def _html(table: Table) -> str:
+def _write_html(table: Table) -> str:
     def line(values: list[Any], tag: str) -> str:
         return "  <tr>" + "".join(f"<{tag}>{value}</{tag}>" for value in values) + "</tr>"
 
@@ -126,18 +126,18 @@ def _html(table: Table) -> str:
 
 
 OPERATIONS: dict[str, Callable[[Table, str, Random], Answer]] = {
-    "lookup": _lookup,
-    "count": _count,
-    "sum": _sum,
-    "max": _max,
-    "difference": _difference,
+    "lookup": _ask_lookup,
+    "count": _ask_count,
+    "sum": _ask_sum,
+    "max": _ask_max,
+    "difference": _ask_difference,
 }
 FORMATS: dict[str, Callable[[Table], str]] = {
-    "markdown": _markdown,
-    "csv": _separated(","),
-    "tsv": _separated("\t"),
-    "json": _json,
-    "html": _html,
+    "markdown": _write_markdown,
+    "csv": _make_separated_writer(","),
+    "tsv": _make_separated_writer("\t"),
+    "json": _write_json,
+    "html": _write_html,
 }
 
 
@@ -146,8 +146,8 @@ def explain(case: Case) -> str:
     return str(case.genresult["reasoning"])
 
 
-def _canonical(text: str) -> str:
-    return plain_integer(text) if any(sign.isdigit() for sign in text) else folded(text)
+def _normalize_answer(text: str) -> str:
+    return normalize_integer(text) if any(sign.isdigit() for sign in text) else normalize_text(text)
 
 
 GENERATOR = Generator(
@@ -158,5 +158,5 @@ GENERATOR = Generator(
     draw=draw,
     explain=explain,
     instructions=Instructions("Answer the question about the table.", "(an integer or a name, and nothing else)"),
-    answer=AnswerRule(r"(?<![0-9.,])([-−+]?[0-9][0-9,]*(?![0-9,]*[.][0-9])|[A-Za-z]+)\.?", _canonical),
+    answer=AnswerRule(r"(?<![0-9.,])([-−+]?[0-9][0-9,]*(?![0-9,]*[.][0-9])|[A-Za-z]+)\.?", _normalize_answer),
 )

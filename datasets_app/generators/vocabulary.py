@@ -23,12 +23,12 @@ TENS = ("twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "nin
 
 
 @cache
-def dictionary() -> tuple[str, ...]:
+def load_dictionary() -> tuple[str, ...]:
     """Return the shipped English words in alphabetical order, in lower case."""
     return tuple((DATA / "words.txt").read_text(encoding="utf-8").split())
 
 
-def number_word(number: int) -> str:
+def spell_number(number: int) -> str:
     """Return a number from 0 to 99 in words. 0 is "no", as in "no apples"."""
     if number < len(ONES):
         return ONES[number]
@@ -36,7 +36,7 @@ def number_word(number: int) -> str:
     return TENS[tens - 2] + (f"-{ONES[ones]}" if ones else "")
 
 
-def ordinal(number: int) -> str:
+def format_ordinal(number: int) -> str:
     """Return a positive number such as 3 as "3rd"."""
     suffix = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
     return f"{number}{suffix}"

@@ -45,7 +45,7 @@ class ZipMembers:
             self.archive = zipfile.ZipFile(file)
         except DAMAGED as error:
             raise FileError(f"the archive cannot be opened: {error}") from None
-        self.members = self._checked(self.archive.infolist())
+        self.members = self._check_members(self.archive.infolist())
 
     def names(self) -> list[str]:
         return list(self.members)
@@ -64,7 +64,7 @@ class ZipMembers:
     def _read(self, name: str, most: int) -> bytes:
         """Return at most `most` + 1 bytes of a member.
 
-        Raise Refused if the member contains more than its declared size, because that size may be forged.
+        Raise FileError if the member contains more than its declared size, because that size may be forged.
         """
         member = self.members[name]
         try:
@@ -92,7 +92,7 @@ class ZipMembers:
             except DAMAGED as error:
                 raise FileError(f"{name!r} in the archive cannot be unpacked: {error}") from None
 
-    def _checked(self, members: list[zipfile.ZipInfo]) -> dict[str, zipfile.ZipInfo]:
+    def _check_members(self, members: list[zipfile.ZipInfo]) -> dict[str, zipfile.ZipInfo]:
         limits = self.limits
         if len(members) > limits.zip_members:
             raise FileError(f"the archive has {len(members):,} members; at most {limits.zip_members:,} are read")
@@ -173,9 +173,11 @@ class ImageFinder:
             return found[0]
         if found:
             raise NotFound(f"image {wanted!r} could be {' or '.join(sorted(found)[:3])}; give its path")
-        raise NotFound(f"image {wanted!r} is not among the {len(self.paths)} images{self._hint(asked.casefold())}")
+        raise NotFound(
+            f"image {wanted!r} is not among the {len(self.paths)} images{self._suggest_name(asked.casefold())}"
+        )
 
-    def _hint(self, asked: str) -> str:
+    def _suggest_name(self, asked: str) -> str:
         """Return a similar name as the end of a message. Return "" if there is none or no `hints` are left.
 
         Only names of similar length are compared.

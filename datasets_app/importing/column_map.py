@@ -51,12 +51,12 @@ def guess_mapping(columns: Sequence[str]) -> dict[str, str]:
         found = next((plain_names[name] for name in names if name in plain_names), None)
         if found is not None:
             guess[field] = found
-    dimensions = norm_dimensions(columns)
+    dimensions = find_norm_dimensions(columns)
     return guess | ({"dims": "+".join(dimensions)} if dimensions else {})
 
 
 def parse_mapping(pairs: Sequence[str]) -> dict[str, str]:
-    """Parse pairs such as `["key=id", "target={answer|after:####}"]`. Raise Refused with the field's name on error."""
+    """Parse pairs such as `["key=id", "target={answer|after:####}"]`. A FileError names the field."""
     mapping: dict[str, str] = {}
     for pair in pairs:
         field, equals, expression = pair.partition("=")
@@ -74,14 +74,14 @@ def _check_field(field: str) -> None:
         raise FileError(f"map {field}: unknown field; the fields are {', '.join(FIELDS)}")
 
 
-def norm_dimensions(columns: Sequence[str]) -> list[str]:
+def find_norm_dimensions(columns: Sequence[str]) -> list[str]:
     """Return the dimensions with a column of means, in lower case: "Valence_mean", "human_valence_mean"."""
     matches = (NORM_COLUMN.match(column.strip()) for column in columns)
     means = (m["dimension"].strip().lower() for m in matches if m and m["statistic"].lower() == "mean")
     return list(dict.fromkeys(means))
 
 
-def norm_columns(columns: Sequence[str]) -> dict[str, tuple[str, str]]:
+def find_norm_columns(columns: Sequence[str]) -> dict[str, tuple[str, str]]:
     """Return each norm column with its dimension in lower case and its statistic: "mean", "sd" or "n"."""
     matches = {column: NORM_COLUMN.match(column.strip()) for column in columns}
     return {
@@ -92,10 +92,10 @@ def norm_columns(columns: Sequence[str]) -> dict[str, tuple[str, str]]:
 
 
 class BoundMapping:
-    """A mapping checked against the columns of a table. `value(field, row)` evaluates the field's expression.
+    """A mapping checked against the columns of a table. `evaluate(field, row)` computes the field's expression.
 
     `metadata` lists the columns stored as metadata: the named columns, or all columns that no field uses. `norms` lists
-    the columns with norms of the chosen dimensions. Raise Refused if a field or a column does not exist.
+    the columns with norms of the chosen dimensions. Raise FileError if a field or a column does not exist.
     """
 
     def __init__(self, mapping: Mapping[str, str], columns: Sequence[str]) -> None:
@@ -105,34 +105,34 @@ class BoundMapping:
         self.used: set[str] = set()
         chosen = {field: expression for field, expression in mapping.items() if expression}
         self.values = {
-            field: self._expression(field, chosen[field])
+            field: self._compile_expression(field, chosen[field])
             for field in FIELDS
             if field in chosen and field not in ("metadata", "dims")
         }
-        self.norms = self._norms(chosen.get("dims", ""))
-        self.metadata = self._metadata(mapping.get("metadata"))
+        self.norms = self._select_norms(chosen.get("dims", ""))
+        self.metadata = self._select_metadata(mapping.get("metadata"))
 
     def __contains__(self, field: str) -> bool:
         return field in self.values
 
-    def value(self, field: str, row: Mapping[str, Any]) -> Any:
+    def evaluate(self, field: str, row: Mapping[str, Any]) -> Any:
         """Return the field's value in this row, or None if the field is not mapped or the row lacks the column."""
         return self.values[field](row) if field in self.values else None
 
-    def _expression(self, field: str, text: str) -> Value:
+    def _compile_expression(self, field: str, text: str) -> Value:
         if text in self.columns:
             self.used.add(text)
             return lambda row: row.get(text)
         if "{" in text:
-            return self._template(field, text)
-        names = [self._column(field, name) for name in text.split("+")]
+            return self._compile_template(field, text)
+        names = [self._require_column(field, name) for name in text.split("+")]
         if field == "choices":
             return lambda row: [row[name] for name in names if row.get(name) not in (None, "")]
-        return lambda row: ":".join(_bound(to_text(row.get(name)) for name in names))
+        return lambda row: ":".join(_limit_length(to_text(row.get(name)) for name in names))
 
-    def _template(self, field: str, text: str) -> Value:
+    def _compile_template(self, field: str, text: str) -> Value:
         names = {
-            match[1]: self._column(field, match[1].strip(), in_full=match[2] is None)
+            match[1]: self._require_column(field, match[1].strip(), in_full=match[2] is None)
             for match in PLACEHOLDER.finditer(text)
         }
         filters = {match[2] for match in PLACEHOLDER.finditer(text) if match[2] is not None}
@@ -143,14 +143,14 @@ class BoundMapping:
         matches = list(PLACEHOLDER.finditer(text))
         between = PLACEHOLDER.split(text)[:: PLACEHOLDER.groups + 1]
 
-        def filled(row: Mapping[str, Any]) -> str:
-            values = _bound(_apply_filters(to_text(row.get(names[match[1]])), match, names) for match in matches)
+        def fill(row: Mapping[str, Any]) -> str:
+            values = _limit_length(_apply_filters(to_text(row.get(names[match[1]])), match, names) for match in matches)
             return between[0] + "".join(chain.from_iterable(zip(values, between[1:], strict=True)))
 
-        return filled
+        return fill
 
-    def _column(self, field: str, name: str, *, in_full: bool = True) -> str:
-        """Return the column's name if it exists, else raise Refused.
+    def _require_column(self, field: str, name: str, *, in_full: bool = True) -> str:
+        """Return the column's name if it exists, else raise FileError.
 
         A column of which a field uses only a part (`in_full` is False) also stays in the metadata.
         """
@@ -162,31 +162,31 @@ class BoundMapping:
             self.used.add(name)
         return name
 
-    def _norms(self, dims: str) -> dict[str, tuple[str, str]]:
+    def _select_norms(self, dims: str) -> dict[str, tuple[str, str]]:
         wanted = {name.strip().lower() for name in dims.split("+") if name.strip()}
-        known = norm_dimensions(self.columns)
+        known = find_norm_dimensions(self.columns)
         unknown = sorted(wanted - set(known))
         if unknown:
             raise FileError(f"map dims: no column {unknown[0]}_mean; means exist for {', '.join(known) or 'nothing'}")
-        norms = {column: target for column, target in norm_columns(self.columns).items() if target[0] in wanted}
+        norms = {column: target for column, target in find_norm_columns(self.columns).items() if target[0] in wanted}
         self.used |= set(norms)
         return norms
 
-    def _metadata(self, named: str | None) -> list[str]:
+    def _select_metadata(self, named: str | None) -> list[str]:
         if named is None:
             return [column for column in self.columns if column not in self.used]
-        return [self._column("metadata", name) for name in named.split("+") if name]
+        return [self._require_column("metadata", name) for name in named.split("+") if name]
 
 
-def _bound(texts: Iterable[str]) -> list[str]:
+def _limit_length(texts: Iterable[str]) -> list[str]:
     """Return the texts. Raise NoValue as soon as their total length exceeds the limit of a field."""
-    taken, size = [], 0
+    accepted, size = [], 0
     for text in texts:
         size += len(text)
         if size > LIMITS.text_chars:
             raise NoValue(f"comes to more than {LIMITS.text_chars:,} characters")
-        taken.append(text)
-    return taken
+        accepted.append(text)
+    return accepted
 
 
 def _apply_filters(value: str, match: re.Match[str], names: Mapping[str, str]) -> str:

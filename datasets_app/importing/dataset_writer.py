@@ -9,9 +9,9 @@ from django.core.exceptions import ValidationError
 from django.db import transaction
 from django.db.models import Max
 
-from datasets_app.drafts import CurationError, change_draft, list_keys, next_version, note
+from datasets_app.drafts import CurationError, change_draft, list_keys
 from datasets_app.importing.image_storage import store_images
-from datasets_app.importing.records import ItemRecord, NormRecord, Reading
+from datasets_app.importing.records import ItemReading, ItemRecord, NormRecord
 from datasets_app.models import Dataset, Item, Norm
 from datasets_app.models.history import Actor, record_changes
 
@@ -20,15 +20,15 @@ BATCH = 2000
 
 @transaction.atomic
 def create_dataset(
-    reading: Reading, *, slug: str, by: Actor, norms: Collection[NormRecord] = (), **about: Any
+    reading: ItemReading, *, slug: str, by: Actor, norms: Collection[NormRecord] = (), **about: Any
 ) -> Dataset:
     """Create a new draft with the whole reading: version 1 of a new name, or the next version of a known name.
 
     `about` contains fields of Dataset (title, description, source, licence). Raise CurationError, and save nothing, if
     the reading has errors or a field is invalid.
     """
-    _require_ok(reading)
-    dataset = new_draft(
+    _require_valid(reading)
+    dataset = create_draft(
         slug,
         by=by,
         source_name=reading.source_name[-255:],
@@ -42,10 +42,10 @@ def create_dataset(
     return dataset
 
 
-def new_draft(slug: str, *, by: Actor, **fields: Any) -> Dataset:
+def create_draft(slug: str, *, by: Actor, **fields: Any) -> Dataset:
     """Create an empty draft as the next version of its name, with the first line of its history."""
     author: Any = None if by is None or isinstance(by, str) or not by.pk else by
-    dataset = Dataset(slug=slug, version=next_version(slug), created_by=author, **fields)
+    dataset = Dataset(slug=slug, version=Dataset.objects.next_version(slug), created_by=author, **fields)
     try:
         dataset.clean_fields(exclude=["created_by", "parent"])
     except ValidationError as error:
@@ -56,22 +56,23 @@ def new_draft(slug: str, *, by: Actor, **fields: Any) -> Dataset:
     return dataset
 
 
-def save_items(dataset: Dataset, reading: Reading, *, by: Actor) -> list[Item]:
+def save_items(dataset: Dataset, reading: ItemReading, *, by: Actor) -> list[Item]:
     """Append the items of a reading to a draft.
 
     Raise CurationError if the reading has errors or the draft already has one of the keys.
     """
-    _require_ok(reading)
+    _require_valid(reading)
     with change_draft(dataset):
-        _refuse_known_keys(dataset, [record.key for record in reading.items])
+        _require_new_keys(dataset, [record.key for record in reading.items])
         store_images(record.image for record in reading.items if record.image)
         newest = dataset.items.aggregate(last=Max("position"))["last"]
         start = 0 if newest is None else newest + 1
         items = Item.objects.bulk_create(
-            (_item(dataset, record, start + offset) for offset, record in enumerate(reading.items)), batch_size=BATCH
+            (_make_item(dataset, record, start + offset) for offset, record in enumerate(reading.items)),
+            batch_size=BATCH,
         )
         _write_norms({item.key: item for item in items}, _collect_norms(reading.items))
-        note(dataset, "items", f"imported {len(items)} items from {reading.source_name}", by=by)
+        dataset.add_history_line("items", f"imported {len(items)} items from {reading.source_name}", by=by)
     return items
 
 
@@ -86,22 +87,22 @@ def save_norms(dataset: Dataset, norms: Collection[NormRecord], *, by: Actor) ->
         if unknown:
             raise CurationError(f"norms for keys that {dataset} does not have: {list_keys(unknown)}")
         _write_norms(items, norms)
-        note(dataset, "norms", f"{len(norms)} norms for {len(items)} items", by=by)
+        dataset.add_history_line("norms", f"{len(norms)} norms for {len(items)} items", by=by)
     return len(norms)
 
 
-def _require_ok(reading: Reading) -> None:
+def _require_valid(reading: ItemReading) -> None:
     if not reading.ok:
         raise CurationError(f"{reading.report.error_total} errors in {reading.source_name}; nothing was saved")
 
 
-def _refuse_known_keys(dataset: Dataset, keys: list[str]) -> None:
+def _require_new_keys(dataset: Dataset, keys: list[str]) -> None:
     known = sorted(dataset.items.filter(key__in=keys).values_list("key", flat=True))
     if known:
         raise CurationError(f"{dataset} has these keys already: {list_keys(known)}")
 
 
-def _item(dataset: Dataset, record: ItemRecord, position: int) -> Item:
+def _make_item(dataset: Dataset, record: ItemRecord, position: int) -> Item:
     return Item(
         dataset=dataset,
         key=record.key,

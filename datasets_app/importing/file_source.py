@@ -15,7 +15,7 @@ Openable = Path | str | BinaryIO
 
 @contextmanager
 def open_source(source: Openable) -> Iterator[tuple[BinaryIO, str]]:
-    """Yield the file, positioned at its start, and its name. Raise Refused if the path cannot be read.
+    """Yield the file, positioned at its start, and its name. Raise FileError if the path cannot be read.
 
     An already open file stays open.
     """

@@ -8,41 +8,41 @@ from pathlib import PurePosixPath
 from datasets_app.importing.archives import ImageFinder, NotFound
 from datasets_app.importing.image_reader import BadImage, read_image
 from datasets_app.importing.limits import MIB, Limits
-from datasets_app.importing.records import FileError, ScratchFolder, StashedImage
+from datasets_app.importing.records import BufferedImage, FileError, ScratchFolder
 
 
-class Stash:
+class ImageBuffer:
     def __init__(self, finder: ImageFinder | None, limits: Limits, scratch: ScratchFolder) -> None:
         self.finder = finder
         self.limits = limits
         self.scratch = scratch
-        self.by_name: dict[str, StashedImage | BadImage] = {}
+        self.by_name: dict[str, BufferedImage | BadImage] = {}
         self.stored: set[str] = set()
         self.bytes = 0
 
-    def by_path(self, wanted: str) -> StashedImage:
+    def get_named(self, wanted: str) -> BufferedImage:
         """Return the image that a row names. Raise NotFound or BadImage with the reason."""
         if self.finder is None:
             raise NotFound(f"image {wanted!r} is named, but no images were given")
         name = self.finder.find(wanted)
         if name not in self.by_name:
-            self.by_name[name] = self._tried(self.finder.source.read(name), PurePosixPath(name).name)
-        return self._taken(name)
+            self.by_name[name] = self._decode(self.finder.source.read(name), PurePosixPath(name).name)
+        return self._get(name)
 
-    def by_content(self, data: bytes) -> StashedImage:
+    def get_embedded(self, data: bytes) -> BufferedImage:
         """Return the image whose bytes are in the table itself. Raise BadImage with the reason."""
         name = f"sha256:{hashlib.sha256(data).hexdigest()}"
         if name not in self.by_name:
-            self.by_name[name] = self._tried(data, "")
-        return self._taken(name)
+            self.by_name[name] = self._decode(data, "")
+        return self._get(name)
 
-    def _taken(self, name: str) -> StashedImage:
+    def _get(self, name: str) -> BufferedImage:
         image = self.by_name[name]
         if isinstance(image, BadImage):
             raise BadImage(*image.args)
         return image
 
-    def _tried(self, data: bytes, original_name: str) -> StashedImage | BadImage:
+    def _decode(self, data: bytes, original_name: str) -> BufferedImage | BadImage:
         try:
             image = read_image(data, self.limits)
         except BadImage as error:
@@ -54,6 +54,6 @@ class Stash:
             if self.bytes > self.limits.unpacked_bytes:
                 raise FileError(f"the images take more than {self.limits.unpacked_bytes // MIB} MiB once encoded again")
             path.write_bytes(image.data)
-        return StashedImage(
+        return BufferedImage(
             image.sha256, path, image.format, image.width, image.height, len(image.data), original_name[-255:]
         )

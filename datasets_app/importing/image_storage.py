@@ -8,11 +8,11 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from datasets_app.importing.image_reader import make_thumbnail
-from datasets_app.importing.records import StashedImage
+from datasets_app.importing.records import BufferedImage
 from datasets_app.models import Asset
 
 
-def store_images(images: Iterable[StashedImage]) -> None:
+def store_images(images: Iterable[BufferedImage]) -> None:
     """Write the files and rows of new images. Skip images that have a row already.
 
     Files are written before rows, so no row ever names a missing file. A failed transaction leaves files without rows.
@@ -20,13 +20,13 @@ def store_images(images: Iterable[StashedImage]) -> None:
     """
     distinct = {image.sha256: image for image in images}
     known = set(Asset.objects.filter(pk__in=distinct).values_list("pk", flat=True))
-    assets = [_asset(image) for sha256, image in distinct.items() if sha256 not in known]
+    assets = [_make_asset(image) for sha256, image in distinct.items() if sha256 not in known]
     for asset in assets:
         _write_files(asset, distinct[asset.sha256].path.read_bytes())
     Asset.objects.bulk_create(assets, ignore_conflicts=True, batch_size=1000)
 
 
-def _asset(image: StashedImage) -> Asset:
+def _make_asset(image: BufferedImage) -> Asset:
     return Asset(
         sha256=image.sha256,
         format=image.format,

@@ -80,7 +80,7 @@ def _split_choices(text: str) -> list[Any]:
     return [part.strip() for part in text.split("|")]
 
 
-def names_a_choice(target: str, choices: tuple[str, ...]) -> bool:
+def is_choice(target: str, choices: tuple[str, ...]) -> bool:
     """Return whether the target names a choice by its letter, its text, or its number from 0."""
     letters = string.ascii_uppercase[: len(choices)]
     numbers = {str(number) for number in range(len(choices))}

@@ -11,19 +11,20 @@ from typing import Any, BinaryIO
 from datasets_app.importing.archives import FolderMembers, ImageFinder, NotFound, ZipMembers
 from datasets_app.importing.column_map import BoundMapping, NoValue, guess_mapping, to_text
 from datasets_app.importing.file_source import Openable, open_source, read_name
-from datasets_app.importing.image_buffer import Stash
+from datasets_app.importing.image_buffer import ImageBuffer
 from datasets_app.importing.image_reader import BadImage
-from datasets_app.importing.item_fields import (
-    BadField,
-    clean_choices,
-    clean_key,
-    clean_metadata,
-    clean_text,
-    names_a_choice,
-)
+from datasets_app.importing.item_fields import BadField, clean_choices, clean_key, clean_metadata, clean_text, is_choice
 from datasets_app.importing.limits import LIMITS, MIB, Limits
 from datasets_app.importing.norm_reader import read_row_norms
-from datasets_app.importing.records import FileError, ItemRecord, Reading, Report, Row, ScratchFolder, StashedImage
+from datasets_app.importing.records import (
+    BufferedImage,
+    FileError,
+    ImportReport,
+    ItemReading,
+    ItemRecord,
+    Row,
+    ScratchFolder,
+)
 from datasets_app.importing.table_readers import TABLE_SUFFIXES, detect_kind, hash_file, measure_file, read_rows
 
 IMAGE_ONLY_COLUMNS = ["key", "image", "category"]
@@ -38,15 +39,15 @@ def read_items(
     limits: Limits = LIMITS,
     scratch: ScratchFolder | None = None,
     watch: Callable[[int], None] | None = None,
-) -> Reading:
+) -> ItemReading:
     """Read a table, or a zip of images with or without a table in it, into items.
 
     `images` is a folder or a zip beside the table. A given mapping is merged over the guessed mapping; a field mapped
     to "" is left out. Images are written to `scratch`. `watch` is called with the number of each row.
     Every problem becomes an error in the reading, never an exception. Only a reading that is `ok` may be saved.
     """
-    report = Report(limits.remarks)
-    reading = Reading([], [], dict(mapping or {}), read_name(source), "", report, scratch)
+    report = ImportReport(limits.remarks)
+    reading = ItemReading([], [], dict(mapping or {}), read_name(source), "", report, scratch)
     with ExitStack() as stack:
         try:
             file, _ = stack.enter_context(open_source(source))
@@ -59,19 +60,20 @@ def read_items(
 
 
 def read_columns(source: Openable, *, limits: Limits = LIMITS, first: int = 5) -> tuple[list[str], list[list[str]]]:
-    """Return the columns and the first rows as text, for the mapping form. Raise Refused if the file is unreadable."""
+    """Return the columns and the first rows as text, for the mapping form. Raise FileError."""
     with open_source(source) as (file, name):
         file, name, _ = _split_archive(file, name, limits)
         if not name:
             return IMAGE_ONLY_COLUMNS, []
-        columns, rows = read_rows(file, name, Report(), limits)
+        columns, rows = read_rows(file, name, ImportReport(), limits)
         preview = [
-            [_preview(row.values.get(column)) for column in columns] for row, _ in zip(rows, range(first), strict=False)
+            [_make_preview(row.values.get(column)) for column in columns]
+            for row, _ in zip(rows, range(first), strict=False)
         ]
         return columns, preview
 
 
-def _preview(value: Any) -> str:
+def _make_preview(value: Any) -> str:
     try:
         text = to_text(value)
     except NoValue:
@@ -89,7 +91,7 @@ def _open_images(images: Openable | None, stack: ExitStack, limits: Limits) -> I
 
 
 def _read_file(
-    reading: Reading,
+    reading: ItemReading,
     file: BinaryIO,
     finder: ImageFinder | None,
     limits: Limits,
@@ -100,13 +102,13 @@ def _read_file(
     reading.source_sha256 = hash_file(file)
     table, name, inside = _split_archive(file, reading.source_name, limits)
     reading.scratch = reading.scratch or ScratchFolder()
-    stash = Stash(finder or inside, limits, reading.scratch)
+    image_buffer = ImageBuffer(finder or inside, limits, reading.scratch)
     if name:
         reading.columns, rows = read_rows(table, name, reading.report, limits)
     else:
-        reading.columns, rows = IMAGE_ONLY_COLUMNS, _image_rows(stash.finder)
-    reading.mapping = _complete_mapping(reading, stash.finder is not None)
-    _Assembly(reading, stash, limits).read(_report_progress(rows, watch) if watch else rows)
+        reading.columns, rows = IMAGE_ONLY_COLUMNS, _iterate_images(image_buffer.finder)
+    reading.mapping = _complete_mapping(reading, image_buffer.finder is not None)
+    _ItemBuilder(reading, image_buffer, limits).read(_report_progress(rows, watch) if watch else rows)
 
 
 def _report_progress(rows: Iterator[Row], watch: Callable[[int], None]) -> Iterator[Row]:
@@ -134,7 +136,7 @@ def _split_archive(file: BinaryIO, name: str, limits: Limits) -> tuple[BinaryIO,
     return io.BytesIO(archive.read_table(tables[0])), tables[0], finder
 
 
-def _image_rows(finder: ImageFinder | None) -> Iterator[Row]:
+def _iterate_images(finder: ImageFinder | None) -> Iterator[Row]:
     """Yield one row per image of a zip without a table.
 
     The key is the name without its suffix. The category is the name of the folder.
@@ -144,29 +146,29 @@ def _image_rows(finder: ImageFinder | None) -> Iterator[Row]:
         yield Row(number, None, {"key": pure.stem, "image": path, "category": pure.parent.name})
 
 
-def _complete_mapping(reading: Reading, has_images: bool) -> dict[str, str]:
+def _complete_mapping(reading: ItemReading, has_images: bool) -> dict[str, str]:
     """Return the given mapping merged over the guessed one.
 
     A column that the given mapping uses for a field is not guessed for another field, except for the key.
     """
     asked = reading.mapping
     guessed = guess_mapping(reading.columns)
-    if not has_images and "image" in guessed and "image" not in asked and not _has_bytes(reading):
+    if not has_images and "image" in guessed and "image" not in asked and not _may_hold_bytes(reading):
         del guessed["image"]
     taken = {text for field, text in asked.items() if field != "key"}
     guessed = {field: text for field, text in guessed.items() if text not in taken or field == "key"}
     return guessed | asked
 
 
-def _has_bytes(reading: Reading) -> bool:
+def _may_hold_bytes(reading: ItemReading) -> bool:
     return reading.source_name.lower().endswith(".parquet")
 
 
-class _Assembly:
+class _ItemBuilder:
     """A builder that turns rows into items one by one and records the keys already used."""
 
-    def __init__(self, reading: Reading, stash: Stash, limits: Limits) -> None:
-        self.reading, self.stash, self.limits, self.report = reading, stash, limits, reading.report
+    def __init__(self, reading: ItemReading, image_buffer: ImageBuffer, limits: Limits) -> None:
+        self.reading, self.image_buffer, self.limits, self.report = reading, image_buffer, limits, reading.report
         self.bound = BoundMapping(reading.mapping, reading.columns)
         self.first_row: dict[str, int] = {}
 
@@ -176,29 +178,29 @@ class _Assembly:
             self.report.warning(None, "key", "no column holds keys; rows are numbered row-00001, row-00002, ...")
         for row in rows:
             try:
-                item = self._item(row)
+                item = self._build_item(row)
             except BadField as error:
                 self.report.error(row, error.field, str(error))
             else:
                 self.reading.items.append(item)
 
     def _check_mapping(self) -> None:
-        """Raise Refused if no column holds an input or an image. This check runs once per file, not per row."""
-        if "input" in self.bound or "image" in self.bound or self.stash.finder is not None:
+        """Raise FileError if no column holds an input or an image. This check runs once per file, not per row."""
+        if "input" in self.bound or "image" in self.bound or self.image_buffer.finder is not None:
             return
         images = guess_mapping(self.reading.columns).get("image")
         hint = f"column {images!r} may name images, but none were given" if images else "map one of them"
         raise FileError(f"map input: no column; there are {', '.join(self.reading.columns[:20])}: {hint}")
 
-    def _item(self, row: Row) -> ItemRecord:
-        key = self._key(row)
-        image = self._image(row, key)
-        text = self._text(row, "input")
+    def _build_item(self, row: Row) -> ItemRecord:
+        key = self._read_key(row)
+        image = self._find_image(row, key)
+        text = self._read_text(row, "input")
         if not text.strip() and image is None:
             raise BadField("input", "neither an input nor an image")
-        choices = clean_choices(self._value(row, "choices"), self.limits)
-        target = self._text(row, "target")
-        if choices and target and not names_a_choice(target, choices):
+        choices = clean_choices(self._evaluate(row, "choices"), self.limits)
+        target = self._read_text(row, "target")
+        if choices and target and not is_choice(target, choices):
             self.report.warning(row, "target", f"{target[:60]!r} is none of the choices")
         return ItemRecord(
             key=key,
@@ -206,26 +208,26 @@ class _Assembly:
             image=image,
             target=target,
             choices=choices,
-            grading_scheme=self._text(row, "grading_scheme"),
-            category=self._category(row),
+            grading_scheme=self._read_text(row, "grading_scheme"),
+            category=self._read_category(row),
             metadata=clean_metadata(row.values, self.bound.metadata, self.limits),
             norms=tuple(read_row_norms(key, row, self.bound.norms, self.report)),
         )
 
-    def _value(self, row: Row, field: str) -> Any:
+    def _evaluate(self, row: Row, field: str) -> Any:
         try:
-            return self.bound.value(field, row.values)
+            return self.bound.evaluate(field, row.values)
         except NoValue as error:
             raise BadField(field, str(error)) from None
 
-    def _text(self, row: Row, field: str) -> str:
-        return clean_text(field, self._value(row, field), self.limits.text_chars)
+    def _read_text(self, row: Row, field: str) -> str:
+        return clean_text(field, self._evaluate(row, field), self.limits.text_chars)
 
-    def _category(self, row: Row) -> str:
-        return clean_text("category", self._value(row, "category"), self.limits.category_chars).strip()
+    def _read_category(self, row: Row) -> str:
+        return clean_text("category", self._evaluate(row, "category"), self.limits.category_chars).strip()
 
-    def _key(self, row: Row) -> str:
-        written = self._value(row, "key") if "key" in self.bound else f"row-{row.number:05}"
+    def _read_key(self, row: Row) -> str:
+        written = self._evaluate(row, "key") if "key" in self.bound else f"row-{row.number:05}"
         key = clean_key(written, self.limits)
         if isinstance(written, str) and written != key:
             self.report.warning(row, "key", f"{written!r} is read as {key!r}")
@@ -234,21 +236,21 @@ class _Assembly:
             raise BadField("key", f"{key!r} is the key of row {earlier} already")
         return key
 
-    def _image(self, row: Row, key: str) -> StashedImage | None:
+    def _find_image(self, row: Row, key: str) -> BufferedImage | None:
         """Return the image named by the image column, or None.
 
         Use the key as the name if images were given but neither an image nor an input column is mapped.
         """
-        value = self._value(row, "image")
-        if "image" not in self.bound and self.stash.finder is not None and "input" not in self.bound:
+        value = self._evaluate(row, "image")
+        if "image" not in self.bound and self.image_buffer.finder is not None and "input" not in self.bound:
             value = key
         if isinstance(value, dict):  # Published image sets use this form: bytes and path.
             value = value.get("bytes") or value.get("path")
         try:
             if isinstance(value, bytes):
-                return self.stash.by_content(value)
+                return self.image_buffer.get_embedded(value)
             wanted = clean_text("image", value, self.limits.text_chars).strip()
-            return self.stash.by_path(wanted) if wanted else None
+            return self.image_buffer.get_named(wanted) if wanted else None
         except NotFound as error:
             raise BadField("image", str(error)) from None
         except BadImage as error:

@@ -18,11 +18,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from datasets_app.importing.file_reader import load_readings
 from datasets_app.importing.limits import LIMITS, MIB, Limits
 from datasets_app.importing.norm_reader import NormReading
 from datasets_app.importing.reader_process import COLUMNS, DONE, OUT_OF_MEMORY, OUT_OF_SPACE, PROGRESS, REFUSAL
-from datasets_app.importing.records import FileError, Reading, Report, ScratchFolder
+from datasets_app.importing.reading_files import load_readings
+from datasets_app.importing.records import FileError, ImportReport, ItemReading, ScratchFolder
 
 logger = logging.getLogger(__name__)
 
@@ -52,24 +52,24 @@ class TableColumns(NamedTuple):
 
 
 def read_table_columns(file: FileToRead, limits: Limits = LIMITS, watch: Watch | None = None) -> TableColumns:
-    """Return the data that the mapping form needs. Raise Refused if the file cannot be read."""
+    """Return the data that the mapping form needs. Raise FileError if the file cannot be read."""
     scratch = ScratchFolder()
-    _run(scratch, "columns", {"items": file}, limits, limits.preview_seconds, watch)
+    _run_task(scratch, "columns", {"items": file}, limits, limits.preview_seconds, watch)
     return TableColumns(**json.loads((scratch.path / COLUMNS).read_text(encoding="utf-8")))
 
 
 def read_upload(
     files: Mapping[str, FileToRead], mapping: Mapping[str, str], limits: Limits = LIMITS, watch: Watch | None = None
-) -> tuple[Reading, NormReading]:
+) -> tuple[ItemReading, NormReading]:
     """Read the parts "items", "images" and "norms". Errors are in the reports, as with `read_items`."""
     scratch = ScratchFolder()
     try:
-        _run(scratch, "items", files, limits, limits.reader_seconds, watch, mapping=dict(mapping))
+        _run_task(scratch, "items", files, limits, limits.reader_seconds, watch, mapping=dict(mapping))
         return load_readings(scratch)
     except FileError as error:
-        report = Report()
+        report = ImportReport()
         report.error(None, "file", str(error))
-        return Reading([], [], dict(mapping), files["items"].name, "", report), NormReading()
+        return ItemReading([], [], dict(mapping), files["items"].name, "", report), NormReading()
 
 
 def read_norm_table(
@@ -83,7 +83,7 @@ def read_norm_table(
     scratch = ScratchFolder()
     request = {"items": dict(items), "mapping": dict(mapping or {})}
     try:
-        _run(scratch, "norms", {"norms": file}, limits, limits.preview_seconds, watch, **request)
+        _run_task(scratch, "norms", {"norms": file}, limits, limits.preview_seconds, watch, **request)
         return load_readings(scratch)[1]
     except FileError as error:
         reading = NormReading()
@@ -104,10 +104,10 @@ def run_reader(
     It reads the files that the request names, and writes its results into the scratch folder. Raise FileError if the
     process fails.
     """
-    _run(scratch, function, files, limits, limits.reader_seconds, watch, **more)
+    _run_task(scratch, function, files, limits, limits.reader_seconds, watch, **more)
 
 
-def _run(
+def _run_task(
     scratch: ScratchFolder,
     task: str,
     files: Mapping[str, FileToRead],
@@ -116,7 +116,7 @@ def _run(
     watch: Watch | None,
     **more: Any,
 ) -> None:
-    """Run the task in a separate process. Raise Refused if it fails.
+    """Run the task in a separate process. Raise FileError if it fails.
 
     `watch` is called with the number of rows read so far. An exception that it raises ends the process.
     """
@@ -130,7 +130,7 @@ def _run(
         **more,
     }
     with (scratch.path / "stderr").open("w+b") as stderr:
-        code = _exit_code(request, stderr, seconds, watch or (lambda rows: None), scratch.path)
+        code = _run_process(request, stderr, seconds, watch or (lambda rows: None), scratch.path)
         stderr.seek(0)
         said = stderr.read(STDERR_CHARS).decode(errors="replace")
     if code != DONE:
@@ -146,7 +146,7 @@ def _require_readable(files: Mapping[str, FileToRead]) -> None:
             raise FileError(f"{file.path}: no file that can be read")
 
 
-def _exit_code(request: dict[str, Any], stderr: Any, seconds: int, watch: Watch, folder: Path) -> int:
+def _run_process(request: dict[str, Any], stderr: Any, seconds: int, watch: Watch, folder: Path) -> int:
     """Run the process and return its exit code. Kill it if it exceeds `seconds` or the caller raises."""
     environment = {name: os.environ[name] for name in PASSED_ON if name in os.environ} | ENVIRONMENT
     process = subprocess.Popen(

@@ -8,10 +8,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from datasets_app.importing.column_map import BoundMapping, NoValue, norm_columns, to_text
+from datasets_app.importing.column_map import BoundMapping, NoValue, find_norm_columns, to_text
 from datasets_app.importing.file_source import open_source
 from datasets_app.importing.limits import LIMITS, Limits
-from datasets_app.importing.records import FileError, NormRecord, Report, Row
+from datasets_app.importing.records import FileError, ImportReport, NormRecord, Row
 from datasets_app.importing.table_readers import read_rows
 
 KEY_NAMES = ("key", "id", "item", "item_id", "image_id", "image", "theme", "name", "stimulus", "item_key")
@@ -25,7 +25,7 @@ class NormReading:
     """Norms for the keys of a dataset. If it has an error, none of it may be saved."""
 
     norms: list[NormRecord] = field(default_factory=list)
-    report: Report = field(default_factory=Report)
+    report: ImportReport = field(default_factory=ImportReport)
 
     @property
     def ok(self) -> bool:
@@ -58,26 +58,28 @@ def read_norms(
     return reading
 
 
-def read_row_norms(key: str, row: Row, columns: Mapping[str, tuple[str, str]], report: Report) -> Iterator[NormRecord]:
+def read_row_norms(
+    key: str, row: Row, columns: Mapping[str, tuple[str, str]], report: ImportReport
+) -> Iterator[NormRecord]:
     """Yield the norms in one row of a wide table. Skip a dimension whose cells are all blank."""
     cells: dict[str, dict[str, Any]] = {}
     for column, (dimension, statistic) in columns.items():
         cells.setdefault(dimension, {})[statistic] = (column, row.values.get(column))
     for dimension, statistics in cells.items():
         if any(value is not None and str(value).strip() for _, value in statistics.values()):
-            norm = _norm(key, dimension, statistics, row, report)
+            norm = _read_norm(key, dimension, statistics, row, report)
             if norm:
                 yield norm
 
 
-def _norm(
-    key: str, dimension: str, statistics: Mapping[str, tuple[str, Any]], row: Row, report: Report
+def _read_norm(
+    key: str, dimension: str, statistics: Mapping[str, tuple[str, Any]], row: Row, report: ImportReport
 ) -> NormRecord | None:
     values: dict[str, float | None] = {}
     for statistic in STATISTICS:
         column, cell = statistics.get(statistic, (statistic, None))
         try:
-            values[statistic] = _number(statistic, cell)
+            values[statistic] = _parse_number(statistic, cell)
         except ValueError as error:
             report.error(row, column, str(error))
             return None
@@ -88,7 +90,7 @@ def _norm(
     return NormRecord(key, dimension, mean, sd, None if n is None else int(n))
 
 
-def _number(statistic: str, cell: Any) -> float | None:
+def _parse_number(statistic: str, cell: Any) -> float | None:
     """Return a finite number, or None for a blank cell. Raise ValueError if it is invalid for the statistic."""
     text = to_text(cell).strip()
     if not text:
@@ -124,7 +126,7 @@ class _NormTable:
             raise FileError(f"no column holds the keys; looked for {', '.join(KEY_NAMES)}")
         category = mapping.get("category", lower.get("category", ""))
         self.bound = BoundMapping({"key": key, "category": category}, columns)
-        self.statistics = norm_columns(columns)
+        self.statistics = find_norm_columns(columns)
         long = {"dimension", "mean"} <= set(lower)
         self.long = {name: lower[name] for name in ("dimension", *STATISTICS) if name in lower} if long else None
         if not long and not any(statistic == "mean" for _, statistic in self.statistics.values()):
@@ -142,15 +144,15 @@ class _NormTable:
         self._report_keys()
 
     def _read_row(self, row: Row) -> None:
-        key = self._key(row)
+        key = self._find_key(row)
         if key is None:
             return
         self._compare_category(row, key)
-        for norm in self._norms(row, key):
-            self._take(row, norm)
+        for norm in self._iterate_norms(row, key):
+            self._add_norm(row, norm)
 
-    def _key(self, row: Row) -> str | None:
-        written = to_text(self.bound.value("key", row.values))
+    def _find_key(self, row: Row) -> str | None:
+        written = to_text(self.bound.evaluate("key", row.values))
         if written in self.items:
             return written
         key = self.loose.get(_normalize_name(written))
@@ -163,14 +165,14 @@ class _NormTable:
         return key
 
     def _compare_category(self, row: Row, key: str) -> None:
-        written, known = to_text(self.bound.value("category", row.values)), self.items[key]
+        written, known = to_text(self.bound.evaluate("category", row.values)), self.items[key]
         if not written.strip() or not known or written == known:
             return
         same = _normalize_name(written).removesuffix("s") == _normalize_name(known).removesuffix("s")
         what = "is another spelling of" if same else "differs from"
         self.report.warning(row, "category", f"{written!r} {what} the dataset's {known!r}, which is kept")
 
-    def _norms(self, row: Row, key: str) -> Iterator[NormRecord]:
+    def _iterate_norms(self, row: Row, key: str) -> Iterator[NormRecord]:
         if self.long is None:
             yield from read_row_norms(key, row, self.statistics, self.report)
             return
@@ -179,11 +181,11 @@ class _NormTable:
             self.report.error(row, "dimension", "is empty" if not dimension else "is too long")
             return
         cells = {name: (column, row.values.get(column)) for name, column in self.long.items() if name != "dimension"}
-        norm = _norm(key, dimension, cells, row, self.report)
+        norm = _read_norm(key, dimension, cells, row, self.report)
         if norm:
             yield norm
 
-    def _take(self, row: Row, norm: NormRecord) -> None:
+    def _add_norm(self, row: Row, norm: NormRecord) -> None:
         earlier = self.first_row.setdefault((norm.key, norm.dimension), row.number)
         if earlier != row.number:
             self.report.error(row, norm.dimension, f"{norm.key!r} has this norm in row {earlier} already")
@@ -192,11 +194,11 @@ class _NormTable:
 
     def _report_keys(self) -> None:
         if self.unknown:
-            self.report.warning(None, "key", f"{len(self.unknown)} not in the dataset: {_list_some(self.unknown)}")
+            self.report.warning(None, "key", f"{len(self.unknown)} not in the dataset: {_join_some(self.unknown)}")
         found = {key for key, _ in self.first_row}
         missing = [repr(key) for key in self.items if key not in found]
         if missing:
-            self.report.warning(None, "key", f"{len(missing)} items have no norms: {_list_some(missing)}")
+            self.report.warning(None, "key", f"{len(missing)} items have no norms: {_join_some(missing)}")
 
 
 def _index_unique_spellings(items: Mapping[str, str]) -> dict[str, str]:
@@ -207,6 +209,6 @@ def _index_unique_spellings(items: Mapping[str, str]) -> dict[str, str]:
     return {spelling: keys[0] for spelling, keys in spellings.items() if len(keys) == 1}
 
 
-def _list_some(names: list[str]) -> str:
+def _join_some(names: list[str]) -> str:
     more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
     return ", ".join(names[:SHOWN]) + more

@@ -9,13 +9,13 @@ from collections.abc import Iterator
 from typing import Any, BinaryIO
 
 from datasets_app.importing.limits import MIB, Limits
-from datasets_app.importing.records import FileError, Report, Row
+from datasets_app.importing.records import FileError, ImportReport, Row
 
 BATCH_ROWS = 256
 BROKEN = (OSError, ValueError, OverflowError, RecursionError)  # Most pyarrow errors derive from these.
 
 
-def read_parquet(file: BinaryIO, report: Report, limits: Limits) -> tuple[list[str], Iterator[Row]]:
+def read_parquet(file: BinaryIO, report: ImportReport, limits: Limits) -> tuple[list[str], Iterator[Row]]:
     """Return columns and rows. Times become ISO text, decimals become text, and non-finite numbers become None."""
     import pyarrow
     from pyarrow import parquet
@@ -33,11 +33,11 @@ def read_parquet(file: BinaryIO, report: Report, limits: Limits) -> tuple[list[s
     columns = list(table.schema_arrow.names)
     if len(set(columns)) < len(columns):
         raise FileError("the table names a column twice")
-    return columns, _rows(table, limits)
+    return columns, _iterate_rows(table, limits)
 
 
 def check_size(metadata: Any, columns: int, limits: Limits) -> None:
-    """Raise Refused if the header declares too much, before any page is decoded.
+    """Raise FileError if the header declares too much, before any page is decoded.
 
     A few kilobytes of Parquet can decode to gigabytes.
     """
@@ -51,7 +51,7 @@ def check_size(metadata: Any, columns: int, limits: Limits) -> None:
         raise FileError(f"the table holds more than {limits.decoded_bytes // MIB} MiB of data once decoded")
 
 
-def _rows(table: Any, limits: Limits) -> Iterator[Row]:
+def _iterate_rows(table: Any, limits: Limits) -> Iterator[Row]:
     import pyarrow
 
     number = 0

@@ -64,7 +64,7 @@ def _read_columns(request: dict[str, Any], out: Path, limits: Any) -> None:
     from datasets_app.importing.table_readers import detect_kind
 
     path, name = request["files"]["items"]
-    with _open(path, name) as file:
+    with _open_file(path, name) as file:
         columns, rows = read_columns(file, limits=limits)
         file.seek(0)
         brings_images = detect_kind(file, name) in ("zip", "parquet")
@@ -73,40 +73,40 @@ def _read_columns(request: dict[str, Any], out: Path, limits: Any) -> None:
 
 
 def _read_items(request: dict[str, Any], out: Path, limits: Any) -> None:
-    from datasets_app.importing.file_reader import write_readings
     from datasets_app.importing.item_reader import read_items
     from datasets_app.importing.norm_reader import NormReading, read_norms
+    from datasets_app.importing.reading_files import write_readings
     from datasets_app.importing.records import ScratchFolder
 
     files = request["files"]
     images = files.get("images")
-    with _open(*files["items"]) as file:
+    with _open_file(*files["items"]) as file:
         reading = read_items(
             file,
             mapping=request["mapping"],
-            images=images and (Path(images[0]) if Path(images[0]).is_dir() else _open(*images)),
+            images=images and (Path(images[0]) if Path(images[0]).is_dir() else _open_file(*images)),
             limits=limits,
             scratch=ScratchFolder.at(out),
             watch=report_progress(out),
         )
     norms = NormReading()
     if reading.ok and "norms" in files:
-        with _open(*files["norms"]) as file:
+        with _open_file(*files["norms"]) as file:
             norms = read_norms(file, {item.key: item.category for item in reading.items}, limits=limits)
     write_readings(out, reading, norms)
 
 
 def _read_norms(request: dict[str, Any], out: Path, limits: Any) -> None:
-    from datasets_app.importing.file_reader import write_readings
     from datasets_app.importing.norm_reader import read_norms
-    from datasets_app.importing.records import Reading, Report
+    from datasets_app.importing.reading_files import write_readings
+    from datasets_app.importing.records import ImportReport, ItemReading
 
-    with _open(*request["files"]["norms"]) as file:
+    with _open_file(*request["files"]["norms"]) as file:
         norms = read_norms(file, request["items"], request["mapping"], limits)
-    write_readings(out, Reading([], [], {}, "", "", Report()), norms)
+    write_readings(out, ItemReading([], [], {}, "", "", ImportReport()), norms)
 
 
-def _open(path: str, name: str) -> Any:
+def _open_file(path: str, name: str) -> Any:
     """Return the file under the name that it was uploaded with."""
     raw = io.FileIO(path)
     raw.name = name

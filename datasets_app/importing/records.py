@@ -44,7 +44,7 @@ class Remark:
 
 
 @dataclass(slots=True)
-class Report:
+class ImportReport:
     """The errors and warnings of a file. The first `keep` of each are stored; all are counted."""
 
     keep: int = LIMITS.remarks
@@ -79,7 +79,7 @@ class ImageRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class StashedImage:
+class BufferedImage:
     """An image whose bytes are in a temporary file, so that an import has only one image in memory."""
 
     sha256: str
@@ -106,7 +106,7 @@ class NormRecord:
 class ItemRecord:
     key: str
     input: str = ""
-    image: StashedImage | None = None
+    image: BufferedImage | None = None
     target: str = ""
     choices: tuple[str, ...] = ()
     grading_scheme: str = ""
@@ -116,7 +116,7 @@ class ItemRecord:
 
     def content(self) -> dict[str, Any]:
         """Return the content that identifies the item, in the form of `item_content`."""
-        return item_content(
+        return describe_item_content(
             key=self.key,
             input=self.input,
             image_sha256=self.image.sha256 if self.image else None,
@@ -145,7 +145,7 @@ class ScratchFolder:
 
 
 @dataclass(slots=True)
-class Reading:
+class ItemReading:
     """The result of reading a whole file. If it has an error, none of it may be saved.
 
     `mapping` is the mapping that was used, given or guessed. `columns` are the columns of the table. The images are in
@@ -157,7 +157,7 @@ class Reading:
     mapping: dict[str, str]
     source_name: str
     source_sha256: str
-    report: Report
+    report: ImportReport
     scratch: ScratchFolder | None = None
 
     @property
@@ -173,7 +173,7 @@ class Reading:
         return self.report.warnings
 
 
-def item_content(
+def describe_item_content(
     *,
     key: str,
     input: str,
@@ -199,7 +199,7 @@ def item_content(
     }
 
 
-def dataset_hash(contents: Iterable[dict[str, Any]]) -> str:
+def hash_contents(contents: Iterable[dict[str, Any]]) -> str:
     """Return the SHA-256 over (key, hash of the content) of the items, in 64 hexadecimal digits.
 
     The order of the items does not matter. A hash of hashes needs only one item's content in memory at a time.

@@ -15,7 +15,7 @@ from typing import Any, BinaryIO, cast
 
 from datasets_app.importing.limits import MIB, Limits
 from datasets_app.importing.parquet_reader import read_parquet
-from datasets_app.importing.records import FileError, Report, Row
+from datasets_app.importing.records import FileError, ImportReport, Row
 from evalsite.lib.text.pg_text import describe_unstorable
 
 TABLE_SUFFIXES = frozenset({".csv", ".tsv", ".txt", ".jsonl", ".ndjson", ".json", ".parquet"})
@@ -40,7 +40,7 @@ def measure_file(file: BinaryIO) -> int:
 def detect_kind(file: BinaryIO, name: str) -> str:
     """Return "zip", "parquet", "json", "jsonl" or "csv".
 
-    The first bytes decide if they are clear, else the suffix of the name. Raise Refused for an empty file.
+    The first bytes decide if they are clear, else the suffix of the name. Raise FileError for an empty file.
     """
     head = file.read(4096)
     file.seek(0)
@@ -57,10 +57,10 @@ def detect_kind(file: BinaryIO, name: str) -> str:
     return {b"{": "jsonl", b"[": "json"}.get(start, "jsonl" if suffix in {".jsonl", ".ndjson"} else "csv")
 
 
-def read_rows(file: BinaryIO, name: str, report: Report, limits: Limits) -> tuple[list[str], Iterator[Row]]:
+def read_rows(file: BinaryIO, name: str, report: ImportReport, limits: Limits) -> tuple[list[str], Iterator[Row]]:
     """Return the columns of a table and an iterator over its rows.
 
-    Raise Refused if the table cannot be read. The iterator may raise it too.
+    Raise FileError if the table cannot be read. The iterator may raise it too.
     """
     size = measure_file(file)
     if size > limits.table_bytes:
@@ -75,7 +75,7 @@ def read_rows(file: BinaryIO, name: str, report: Report, limits: Limits) -> tupl
 
 
 def check_number_of_columns(number: int, limits: Limits) -> None:
-    """Raise Refused if there are too many columns. Readers call this before any work per column."""
+    """Raise FileError if there are too many columns. Readers call this before any work per column."""
     if number > limits.columns:
         raise FileError(f"the table has {number:,} columns; at most {limits.columns} are read")
 
@@ -89,7 +89,7 @@ def _check_names(columns: list[str], limits: Limits) -> None:
             raise FileError(f"the name of column {position} {fault}")
 
 
-def _limit_rows(rows: Iterator[Row], name: str, report: Report, limits: Limits) -> Iterator[Row]:
+def _limit_rows(rows: Iterator[Row], name: str, report: ImportReport, limits: Limits) -> Iterator[Row]:
     """Yield the rows within the limits. Report a row with unstorable text as an error and skip it."""
     decoded = 0
     for row in rows:
@@ -97,7 +97,7 @@ def _limit_rows(rows: Iterator[Row], name: str, report: Report, limits: Limits) 
             raise FileError(f"the table has more than {limits.rows:,} rows; split it into several datasets")
         faults = {}
         for column, value in row.values.items():
-            size, faults[column] = _measure(value)
+            size, faults[column] = _measure_value(value)
             decoded += size
         if decoded > limits.decoded_bytes:
             most = limits.decoded_bytes // MIB
@@ -106,10 +106,10 @@ def _limit_rows(rows: Iterator[Row], name: str, report: Report, limits: Limits) 
         if bad is None:
             yield row
         else:
-            report.error(row, _printable(bad), faults[bad])
+            report.error(row, _replace_unstorable(bad), faults[bad])
 
 
-def _measure(value: Any) -> tuple[int, str]:
+def _measure_value(value: Any) -> tuple[int, str]:
     """Return the decoded bytes of a value, and the reason why it cannot be stored ("" if it can)."""
     size, fault, left = 0, "", [value]
     while left:
@@ -127,7 +127,7 @@ def _measure(value: Any) -> tuple[int, str]:
     return size, fault
 
 
-def _printable(name: str) -> str:
+def _replace_unstorable(name: str) -> str:
     """Return a column's name with question marks for characters that cannot be stored."""
     return name.replace("\x00", "?").encode("utf-8", "replace").decode()
 
@@ -135,10 +135,10 @@ def _printable(name: str) -> str:
 # --- text ---------------------------------------------------------------------------------------------------------
 
 
-def detect_encoding(file: BinaryIO, report: Report) -> str:
+def detect_encoding(file: BinaryIO, report: ImportReport) -> str:
     """Return "utf-8-sig" or "utf-16", or "cp1252" with a warning if the bytes are neither.
 
-    Raise Refused if they are not cp1252 either.
+    Raise FileError if they are not cp1252 either.
     """
     head = file.read(4)
     file.seek(0)
@@ -165,7 +165,7 @@ def _can_decode(file: BinaryIO, encoding: str) -> bool:
     return True
 
 
-def _text(file: BinaryIO, encoding: str) -> io.TextIOWrapper:
+def _open_text(file: BinaryIO, encoding: str) -> io.TextIOWrapper:
     # newline="" splits lines at CR, LF and CR LF, and preserves line ends inside quotes.
     return io.TextIOWrapper(io.BufferedReader(_UnclosableFile(file), MIB), encoding=encoding, newline="")
 
@@ -188,18 +188,18 @@ class _UnclosableFile(io.RawIOBase):
 # --- CSV ----------------------------------------------------------------------------------------------------------
 
 
-def read_csv(file: BinaryIO, report: Report, limits: Limits) -> tuple[list[str], Iterator[Row]]:
+def read_csv(file: BinaryIO, report: ImportReport, limits: Limits) -> tuple[list[str], Iterator[Row]]:
     encoding = detect_encoding(file, report)
-    delimiter = sniff_delimiter(_text(file, encoding).read(64 * 1024))
+    delimiter = sniff_delimiter(_open_text(file, encoding).read(64 * 1024))
     file.seek(0)
     csv.field_size_limit(limits.text_chars)  # Applies to the whole process. No other code reads uploaded CSV.
-    reader = csv.reader(_lines(_text(file, encoding), limits), delimiter=delimiter, strict=True)
-    columns = _header(_records(reader), report, limits)
-    return [name for name in columns if name], _csv_body(reader, columns, report)
+    reader = csv.reader(_iterate_lines(_open_text(file, encoding), limits), delimiter=delimiter, strict=True)
+    columns = _read_header(_iterate_records(reader), report, limits)
+    return [name for name in columns if name], _iterate_csv_rows(reader, columns, report)
 
 
-def _lines(text: io.TextIOWrapper, limits: Limits) -> Iterator[str]:
-    """Yield lines with their line ends. Raise Refused for an overlong line before all of it is in memory."""
+def _iterate_lines(text: io.TextIOWrapper, limits: Limits) -> Iterator[str]:
+    """Yield lines with their line ends. Raise FileError for an overlong line before all of it is in memory."""
     number = 0
     while line := text.readline(limits.line_chars + 1):
         number += 1
@@ -224,7 +224,7 @@ def sniff_delimiter(sample: str) -> str:
     return max(DELIMITERS, key=columns_by)
 
 
-def _records(reader: Any) -> Iterator[tuple[int, list[str]]]:
+def _iterate_records(reader: Any) -> Iterator[tuple[int, list[str]]]:
     """Yield the first line and the cells of each record that is not blank."""
     while True:
         line = reader.line_num + 1
@@ -238,7 +238,7 @@ def _records(reader: Any) -> Iterator[tuple[int, list[str]]]:
             yield line, cells
 
 
-def _header(records: Iterator[tuple[int, list[str]]], report: Report, limits: Limits) -> list[str]:
+def _read_header(records: Iterator[tuple[int, list[str]]], report: ImportReport, limits: Limits) -> list[str]:
     """Return the names of the columns, with "" for an unnamed column, which is left out."""
     _, cells = next(records, (0, []))
     if not cells:
@@ -256,8 +256,8 @@ def _header(records: Iterator[tuple[int, list[str]]], report: Report, limits: Li
     return names
 
 
-def _csv_body(reader: Any, columns: list[str], report: Report) -> Iterator[Row]:
-    for number, (line, cells) in enumerate(_records(reader), 1):
+def _iterate_csv_rows(reader: Any, columns: list[str], report: ImportReport) -> Iterator[Row]:
+    for number, (line, cells) in enumerate(_iterate_records(reader), 1):
         row = Row(number, line, {name: cell for name, cell in zip(columns, cells, strict=False) if name})
         if len(cells) != len(columns):
             report.error(row, "row", f"has {len(cells)} cells where the header has {len(columns)}")
@@ -280,25 +280,27 @@ def parse_json(text: str) -> Any:
         raise ValueError("nested too deeply") from None
 
 
-def read_json_lines(file: BinaryIO, report: Report, limits: Limits) -> tuple[list[str], Iterator[Row]]:
+def read_json_lines(file: BinaryIO, report: ImportReport, limits: Limits) -> tuple[list[str], Iterator[Row]]:
     encoding = detect_encoding(file, report)
-    columns = _collect_columns(islice(_json_objects(_text(file, encoding), Report(), limits), 200), limits)
+    columns = _collect_columns(
+        islice(_iterate_json_rows(_open_text(file, encoding), ImportReport(), limits), 200), limits
+    )
     file.seek(0)
-    return columns, _json_objects(_text(file, encoding), report, limits)
+    return columns, _iterate_json_rows(_open_text(file, encoding), report, limits)
 
 
-def _json_objects(lines: io.TextIOWrapper, report: Report, limits: Limits) -> Iterator[Row]:
+def _iterate_json_rows(lines: io.TextIOWrapper, report: ImportReport, limits: Limits) -> Iterator[Row]:
     number = 0
-    for line, text in enumerate(_lines(lines, limits), 1):
+    for line, text in enumerate(_iterate_lines(lines, limits), 1):
         if not text.strip():
             continue
         number += 1
-        row = _object_row(number, line, text, report)
+        row = _parse_row(number, line, text, report)
         if row:
             yield row
 
 
-def _object_row(number: int, line: int, text: str, report: Report) -> Row | None:
+def _parse_row(number: int, line: int, text: str, report: ImportReport) -> Row | None:
     empty = Row(number, line, {})
     try:
         value = parse_json(text)
@@ -311,11 +313,11 @@ def _object_row(number: int, line: int, text: str, report: Report) -> Row | None
     return Row(number, line, value)
 
 
-def read_json_array(file: BinaryIO, report: Report, limits: Limits) -> tuple[list[str], Iterator[Row]]:
+def read_json_array(file: BinaryIO, report: ImportReport, limits: Limits) -> tuple[list[str], Iterator[Row]]:
     if measure_file(file) > limits.json_array_bytes:
         raise FileError(f"a JSON array of more than {limits.json_array_bytes // MIB} MiB; save it as JSON lines")
     try:
-        values = parse_json(_text(file, detect_encoding(file, report)).read())
+        values = parse_json(_open_text(file, detect_encoding(file, report)).read())
     except ValueError as error:
         raise FileError(f"the file is not JSON: {error}") from None
     if not isinstance(values, list):
@@ -328,7 +330,7 @@ def read_json_array(file: BinaryIO, report: Report, limits: Limits) -> tuple[lis
 
 
 def _collect_columns(rows: Iterator[Row], limits: Limits) -> list[str]:
-    """Return every name in the order of its first occurrence. Raise Refused if there are too many."""
+    """Return every name in the order of its first occurrence. Raise FileError if there are too many."""
     names: dict[str, None] = {}
     for row in rows:
         names |= dict.fromkeys(row.values)

@@ -79,8 +79,8 @@ def describe_space(space: Space) -> list[str]:
     """Return lines with the points and cases of each task, and of all."""
     how = [f"precision {space.precision}"] if space.precision else []
     how += [f"degree {space.degree}", f"density {space.density}", f"seed {space.seed}"]
-    rows = [(task, points, *_cases(space, task)) for task, points in space.points_by_task.items()]
-    rows.append(("total", len(space.points), space.cases, space.most_cases))
+    rows = [(task, points, *_count_cases(space, task)) for task, points in space.points_by_task.items()]
+    rows.append(("total", len(space.points), space.cases, space.max_cases))
     lines = [f"{space.spec.name}: {', '.join(how)}", f"{'task':<30} {'points':>8} {'a round':>10} {'cases':>10}"]
     lines += [f"{task:<30} {points:>8,} {cases:>10,} {most:>10,}" for task, points, cases, most in rows]
     if space.duplicates:
@@ -88,7 +88,7 @@ def describe_space(space: Space) -> list[str]:
     return lines
 
 
-def _cases(space: Space, task: str) -> tuple[int, int]:
+def _count_cases(space: Space, task: str) -> tuple[int, int]:
     """Return the cases of a task in the first round, and all that are built: up to the maximum of each point."""
     points = [point for point in space.points if point.task == task]
     return sum(point.count for point in points), sum(point.most for point in points)
@@ -96,13 +96,13 @@ def _cases(space: Space, task: str) -> tuple[int, int]:
 
 def _read_files(path: Path) -> SpaceFiles:
     """Return the space's text, with the task files that stand beside it or in the folder above."""
-    text = _read(path)
+    text = _read_text(path)
     places = {name: (path.parent / name, path.parent.parent / name) for name in find_task_files(text)}
     found = {name: next((place for place in both if place.is_file()), None) for name, both in places.items()}
-    return SpaceFiles(text, path.name, {name: _read(place) for name, place in found.items() if place})
+    return SpaceFiles(text, path.name, {name: _read_text(place) for name, place in found.items() if place})
 
 
-def _read(path: Path) -> str:
+def _read_text(path: Path) -> str:
     try:
         with path.open("rb") as file:
             content = file.read(MOST_BYTES + 1)

@@ -6,12 +6,14 @@ from typing import Any, Self
 
 from django.conf import settings
 from django.core.validators import RegexValidator
-from django.db import models
+from django.db import connection, models
 from django.urls import reverse
 
-from datasets_app.models.history import StatusChange, TransitionQuerySet
+from datasets_app.models.history import Actor, StatusChange, TransitionQuerySet, record_changes
 from evalsite.lib.choice_constraints import constrain_choices
 from evalsite.lib.permissions import is_member, is_viewer
+
+SUMMARY_CHARS = 200  # Of a line of history
 
 slug_validator = RegexValidator(
     r"^[a-z0-9][a-z0-9_-]*\Z", "Use small letters, digits, - and _, starting with a letter or digit."
@@ -38,6 +40,15 @@ class DatasetQuerySet(TransitionQuerySet):
             return self.filter(slug=slug, version=int(version)) if version.isdecimal() else self.none()
         newest = self.filter(slug=slug).order_by("-version").values("pk")[:1]
         return self.filter(pk__in=newest)
+
+    def next_version(self, slug: str) -> int:
+        """Return the newest version of the name plus one.
+
+        An advisory lock keeps other transactions from taking a version of this name until this transaction ends.
+        """
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [f"dataset {slug}"])
+        return 1 + (self.filter(slug=slug).aggregate(newest=models.Max("version"))["newest"] or 0)
 
 
 @constrain_choices
@@ -99,7 +110,11 @@ class Dataset(models.Model):
 
     @property
     def history(self) -> models.QuerySet[StatusChange]:
-        return StatusChange.objects.of(self).select_related("by")
+        return StatusChange.objects.for_row(self).select_related("by")
+
+    def add_history_line(self, what: str, message: str, *, by: Actor, reason: str = "") -> None:
+        """Write a line of the dataset's history that is not a change of its status."""
+        record_changes([(self, "", message[:SUMMARY_CHARS])], by=by, reason=reason, what=what)
 
     def refresh_counts(self) -> None:
         """Count and store the number of all items and of active items."""

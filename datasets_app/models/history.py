@@ -21,7 +21,7 @@ class TransitionError(Exception):
 
 
 class StatusChangeQuerySet(models.QuerySet["StatusChange"]):
-    def of(self, row: models.Model) -> Self:
+    def for_row(self, row: models.Model) -> Self:
         return self.filter(content_type=ContentType.objects.get_for_model(row), object_id=row.pk)
 
     def visible_to(self, user: Any) -> Self:
@@ -68,7 +68,7 @@ class StatusChange(models.Model):
         return f"{self.from_value} → {self.to_value}" if self.from_value else self.to_value
 
 
-def author_columns(by: Actor) -> tuple[User | None, str]:
+def make_author_columns(by: Actor) -> tuple[User | None, str]:
     """Return the user, or None, and the author's name, which remains when the user is deleted."""
     user = by if isinstance(by, User) else None
     return user, by if isinstance(by, str) else (user.get_username() if user else "unknown")
@@ -78,7 +78,7 @@ def record_changes(
     rows: Collection[tuple[models.Model, str, str]], *, by: Actor, reason: str, what: str = "status"
 ) -> None:
     """Create one StatusChange for each (row, from, to)."""
-    user, actor = author_columns(by)
+    user, actor = make_author_columns(by)
     StatusChange.objects.bulk_create(
         StatusChange(
             content_type=ContentType.objects.get_for_model(row),
@@ -109,10 +109,10 @@ def save_with_history(row: models.Model, *, by: Actor, reason: str = "", fields:
             return
         for field in kind._meta.concrete_fields:
             if field.editable and (fields is None or field.name in fields):
-                _note(field, former, row, by=by, reason=reason)
+                _make_change(field, former, row, by=by, reason=reason)
 
 
-def _note(field: Any, former: models.Model, row: models.Model, *, by: Actor, reason: str) -> None:
+def _make_change(field: Any, former: models.Model, row: models.Model, *, by: Actor, reason: str) -> None:
     if getattr(former, field.attname) == getattr(row, field.attname):
         return
     before, after = (format_for_history(getattr(one, field.name)) for one in (former, row))

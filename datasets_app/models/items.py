@@ -8,12 +8,15 @@ from typing import Any, Self
 
 from django.conf import settings
 from django.db import models
-from django.db.models import F, Func, Value
+from django.db.models import BooleanField, ExpressionWrapper, F, Func, Q, Value
+from django.db.models.functions import Left, Length
 from django.db.models.lookups import Exact
 from django.urls import reverse
 
 from datasets_app.models.datasets import Dataset
 from evalsite.lib.choice_constraints import constrain_choices
+
+EXCERPT_CHARS = 240
 
 
 @constrain_choices
@@ -79,6 +82,16 @@ class ItemQuerySet(models.QuerySet["Item"]):
             stored = Func(*path, function="jsonb_extract_path_text", output_field=models.TextField())
             found = found.filter(Exact(stored, Value(value)))
         return found
+
+    def with_excerpts(self) -> Self:
+        """Add the start of the input as `excerpt` and the flag `is_cut`. Defer the columns that a list never shows."""
+        is_cut = ExpressionWrapper(Q(length__gt=EXCERPT_CHARS), output_field=BooleanField())
+        return (
+            self.select_related("image")
+            .defer("input", "choices", "grading_scheme", "metadata")
+            .annotate(excerpt=Left("input", EXCERPT_CHARS), target_excerpt=Left("target", 80), length=Length("input"))
+            .annotate(is_cut=is_cut)
+        )
 
     def visible_to(self, user: Any) -> Self:
         return self.filter(dataset__in=Dataset.objects.visible_to(user))

@@ -15,12 +15,12 @@ from typing import Any
 
 from django.db import connection, transaction
 
-from datasets_app.drafts import CurationError, change_draft, note
-from datasets_app.importing.dataset_writer import new_draft
+from datasets_app.drafts import CurationError, change_draft
+from datasets_app.importing.dataset_writer import create_draft
 from datasets_app.models import Dataset, Item, ParametricSpace
 from datasets_app.models.history import Actor
 from datasets_app.parametric.items import GeneratedItem, generate_point, read_points
-from datasets_app.parametric.prompt_parts import prompt_parts
+from datasets_app.parametric.prompt_parts import make_prompt_parts
 from datasets_app.parametric.spaces import Point, Space
 
 BATCH = 5000
@@ -72,13 +72,13 @@ def create_parametric_dataset(
     if extension and not extension.added + extension.dropped:
         raise CurationError(f"name: {extension.former} has all of these {extension.common:,} items and no others")
     digest = space.definition_hash()
-    dataset = new_draft(
+    dataset = create_draft(
         slug,
         by=by,
         source_name=files.name[-255:],
         source_sha256=hashlib.sha256(files.text.encode()).hexdigest(),
         parent=extension.former if extension else None,
-        recipe=_recipe(space, digest, extension),
+        recipe=_make_recipe(space, digest, extension),
         **about,
     )
     ParametricSpace.objects.create(
@@ -90,8 +90,8 @@ def create_parametric_dataset(
     )
     with change_draft(dataset):
         _save_items(dataset, space.points, seed=space.seed, watch=watch)
-        summary = f"generated {space.most_cases:,} items at {len(space.points):,} points"
-        note(dataset, "items", f"{summary}: {extension}" if extension else summary, by=by)
+        summary = f"generated {space.max_cases:,} items at {len(space.points):,} points"
+        dataset.add_history_line("items", f"{summary}: {extension}" if extension else summary, by=by)
     return dataset
 
 
@@ -119,7 +119,7 @@ def rebuild_items(dataset: Dataset) -> Iterator[Item]:
     Raise SpaceError if an installed task has another version or other facts than the definition names.
     """
     definition = dataset.parametric_space.read_definition()
-    return _items(dataset, read_points(definition), seed=definition["seed"])
+    return _iterate_items(dataset, read_points(definition), seed=definition["seed"])
 
 
 def list_answers(dataset: Dataset) -> Iterator[dict[str, Any]]:
@@ -133,7 +133,7 @@ def list_answers(dataset: Dataset) -> Iterator[dict[str, Any]]:
 
 def _save_items(dataset: Dataset, points: Iterable[Point], *, seed: int, watch: Watch | None) -> None:
     """Write the items with COPY, a batch at a time."""
-    saved, rows = 0, _rows(dataset, points, seed=seed)
+    saved, rows = 0, _iterate_rows(dataset, points, seed=seed)
     while batch := list(islice(rows, BATCH)):
         with connection.cursor() as cursor, cursor.copy(COPY) as copy:
             for row in batch:
@@ -143,10 +143,10 @@ def _save_items(dataset: Dataset, points: Iterable[Point], *, seed: int, watch: 
             watch(saved)
 
 
-def _rows(dataset: Dataset, points: Iterable[Point], *, seed: int) -> Iterator[tuple[Any, ...]]:
+def _iterate_rows(dataset: Dataset, points: Iterable[Point], *, seed: int) -> Iterator[tuple[Any, ...]]:
     """Yield the values of COLUMNS. The texts that the cases of a point share are written as JSON once."""
     position = 0
-    for shared, cases in _cases_of(points, seed=seed):
+    for shared, cases in _iterate_cases(points, seed=seed):
         ending = f", {json.dumps(shared)[1:]}"
         for generated in cases:
             case = generated.case
@@ -166,19 +166,19 @@ def _rows(dataset: Dataset, points: Iterable[Point], *, seed: int) -> Iterator[t
             position += 1
 
 
-def _cases_of(points: Iterable[Point], *, seed: int) -> Iterator[tuple[dict[str, str], Iterable[GeneratedItem]]]:
+def _iterate_cases(points: Iterable[Point], *, seed: int) -> Iterator[tuple[dict[str, str], Iterable[GeneratedItem]]]:
     """Yield the texts and the cases of each point. Only a large point is drawn twice, to keep memory flat."""
     for point in points:
         if point.most > MOST_HELD:
-            yield prompt_parts(point, seed=seed), generate_point(point, seed=seed)
+            yield make_prompt_parts(point, seed=seed), generate_point(point, seed=seed)
         else:
             cases = list(generate_point(point, seed=seed))
-            yield prompt_parts(point, seed=seed, inputs={one.case.input for one in cases}), cases
+            yield make_prompt_parts(point, seed=seed, inputs={one.case.input for one in cases}), cases
 
 
-def _items(dataset: Dataset, points: Iterable[Point], *, seed: int) -> Iterator[Item]:
+def _iterate_items(dataset: Dataset, points: Iterable[Point], *, seed: int) -> Iterator[Item]:
     for position, (dataset_id, key, _, text, target, choices, category, metadata, *_rest) in enumerate(
-        _rows(dataset, points, seed=seed)
+        _iterate_rows(dataset, points, seed=seed)
     ):
         yield Item(
             dataset_id=dataset_id,
@@ -206,10 +206,10 @@ def _count_items(definition: Mapping[str, Any]) -> dict[tuple[str, ...], int]:
     }
 
 
-def _recipe(space: Space, digest: str, extension: Extension | None) -> dict[str, Any]:
+def _make_recipe(space: Space, digest: str, extension: Extension | None) -> dict[str, Any]:
     return {
         "strategy": STRATEGY,
-        "n": space.most_cases,
+        "n": space.max_cases,
         "seed": space.seed,
         "space": space.spec.name,
         "points": len(space.points),

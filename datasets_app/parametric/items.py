@@ -9,7 +9,7 @@ from typing import Any
 
 from datasets_app.generators.base import Case
 from datasets_app.generators.registry import get_generator
-from datasets_app.parametric.seeds import SEED, point_stream
+from datasets_app.parametric.seeds import SEED, make_point_rng
 from datasets_app.parametric.spaces import Point, Space
 from datasets_app.parametric.spec import SpaceError
 
@@ -87,7 +87,7 @@ def generate_point(
 def draw_cases(base_task: str, params: Mapping[str, Any], *, seed: int = SEED) -> Iterator[Case]:
     """Yield the cases at these parameters without end. Raise ParamError for wrong parameters."""
     generator = get_generator(base_task)
-    return generator.cases(generator.read_params(params), point_stream(params, seed))
+    return generator.cases(generator.read_params(params), make_point_rng(params, seed))
 
 
 def draw_examples(

@@ -29,7 +29,7 @@ DEGREE = "degree"
 MOST_DEGREE = 99
 
 
-class Strict(BaseModel):
+class StrictModel(BaseModel):
     """The base of every part of a file: unknown fields are errors, and the text "3" is not the number 3."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False, populate_by_name=True)
@@ -52,14 +52,14 @@ Step = Annotated[Any, AfterValidator(_check_step)]
 Values = Annotated[list[Scalar], Field(min_length=1, max_length=MOST_VALUES)]
 
 
-class Window(Strict):
+class Window(StrictModel):
     head: Step = 0
     skip: Step = 0
     body: Step = None
 
     @model_validator(mode="before")
     @classmethod
-    def _takes_something(cls, content: Any) -> Any:
+    def _require_size(cls, content: Any) -> Any:
         if isinstance(content, dict) and not content:
             raise ValueError("a window has at least one of head, skip and body")
         return content
@@ -72,12 +72,12 @@ class Window(Strict):
         return values[:head] + values[start : None if body is None else start + body]
 
 
-class Resample(Strict):
+class Resample(StrictModel):
     first: int = Field(0, ge=0, le=MOST_VALUES)
     last: int = Field(0, ge=0, le=MOST_VALUES)
 
     @model_validator(mode="after")
-    def _takes_something(self) -> Resample:
+    def _require_size(self) -> Resample:
         if not self.first + self.last:
             raise ValueError("first or last must be above 0")
         return self
@@ -87,24 +87,24 @@ class Resample(Strict):
         return [value for at, value in enumerate(values) if at < self.first or at >= len(values) - self.last]
 
 
-class Axis(Strict):
+class Axis(StrictModel):
     """One parameter of a grid: a value, a list of values, or {"from": 8, "to": 48, "step": 8} with both ends."""
 
     range: Values
 
     @model_validator(mode="before")
     @classmethod
-    def _as_mapping(cls, content: Any) -> Any:
+    def _wrap_values(cls, content: Any) -> Any:
         if not isinstance(content, dict):
             return {"range": content if isinstance(content, list) else [content]}
         if "from" in content or "to" in content:
             rest = {key: value for key, value in content.items() if key not in ("from", "to", "step")}
-            return rest | {"range": _count_up(content)}
+            return rest | {"range": _expand_range(content)}
         return content
 
     def resolve(self, degree: int, density: str) -> list[Any]:
         """Return the values at a degree and a density. A grid has the same at all."""
-        return _unique(self.range)
+        return _drop_duplicates(self.range)
 
 
 class ManifoldAxis(Axis):
@@ -133,7 +133,7 @@ class ManifoldAxis(Axis):
         """Return the values at a degree and a density. The list may be empty."""
         values = self.range if self.window is None else self.window.take(self.range, degree)
         sample: Mapping[Any, Resample] = self.resample
-        return _unique(sample[density].take(values) if density in sample else values)
+        return _drop_duplicates(sample[density].take(values) if density in sample else values)
 
 
 def resolve_manifold(manifold: Mapping[str, Any], degree: int, density: str = "normal") -> dict[str, list[Any]]:
@@ -142,12 +142,12 @@ def resolve_manifold(manifold: Mapping[str, Any], degree: int, density: str = "n
     return {name: axis.resolve(degree, density) for name, axis in axes.items()}
 
 
-def _unique(values: list[Any]) -> list[Any]:
+def _drop_duplicates(values: list[Any]) -> list[Any]:
     """Return the values in order, each once. True, 1 and 1.0 are three values here."""
     return list({(type(value), value): value for value in values}.values())
 
 
-def _count_up(content: Mapping[str, Any]) -> list[Any]:
+def _expand_range(content: Mapping[str, Any]) -> list[Any]:
     """Return the numbers of {"from": 8, "to": 48, "step": 8}. Numbers with decimals are rounded to nine digits."""
     missing = [key for key in ("from", "to") if key not in content]
     if missing:

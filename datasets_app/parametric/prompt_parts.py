@@ -12,7 +12,7 @@ import hashlib
 from collections.abc import Container, Iterable
 from typing import Any
 
-from datasets_app.generators.base import Case, final_line
+from datasets_app.generators.base import Case, format_final_line
 from datasets_app.generators.registry import get_generator
 from datasets_app.parametric.items import draw_examples, generate_point
 from datasets_app.parametric.spaces import Point
@@ -25,13 +25,13 @@ class InputDigests:
     """The inputs of many cases, 16 bytes each: a point may have 100,000."""
 
     def __init__(self, inputs: Iterable[str]) -> None:
-        self._digests = {_digest(text) for text in inputs}
+        self._digests = {_hash_input(text) for text in inputs}
 
     def __contains__(self, text: object) -> bool:
-        return _digest(str(text)) in self._digests
+        return _hash_input(str(text)) in self._digests
 
 
-def prompt_parts(point: Point, *, seed: int, inputs: Container[str] | None = None) -> dict[str, str]:
+def make_prompt_parts(point: Point, *, seed: int, inputs: Container[str] | None = None) -> dict[str, str]:
     """Return the metadata for prompts that all cases of a point share.
 
     inputs: the inputs of all cases of the point; without them, the cases are drawn again.
@@ -42,7 +42,7 @@ def prompt_parts(point: Point, *, seed: int, inputs: Container[str] | None = Non
     for number, case in enumerate(_choose_examples(point, seed, inputs), 1):
         parts[f"example_{number}_input"] = case.input
         parts[f"example_{number}_reasoning"] = generator.explain(case)
-        parts[f"example_{number}_answer"] = final_line(case.target)
+        parts[f"example_{number}_answer"] = format_final_line(case.target)
     return parts
 
 
@@ -51,18 +51,18 @@ def _choose_examples(point: Point, seed: int, inputs: Container[str] | None) -> 
     if inputs is None:
         inputs = InputDigests(item.case.input for item in generate_point(point, seed=seed))
     found: dict[str, Case] = {}
-    for params in (_formats(point), {}):
+    for params in (_select_options(point), {}):
         if len(found) < EXAMPLES:
             drawn = draw_examples(point.base_task, params, 2 * EXAMPLES, avoid=inputs)
             found |= {case.input: case for case in drawn if case.input not in found}
     return list(found.values())[:EXAMPLES]
 
 
-def _formats(point: Point) -> dict[str, Any]:
+def _select_options(point: Point) -> dict[str, Any]:
     """Return the point's parameters that are options, not numbers. The numbers of examples are the task's defaults."""
     kinds = {info.name: info.kind for info in get_generator(point.base_task).describe_params()}
     return {name: value for name, value in point.params.items() if kinds[name] in ("choice", "switch")}
 
 
-def _digest(text: str) -> bytes:
+def _hash_input(text: str) -> bytes:
     return hashlib.blake2b(text.encode(), digest_size=16).digest()

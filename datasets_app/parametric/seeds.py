@@ -19,12 +19,12 @@ from datasets_app.generators.base import COUNT
 SEED = 42
 
 
-def seed_base(params: Mapping[str, Any]) -> int:
+def compute_seed_base(params: Mapping[str, Any]) -> int:
     """Return the number that the parameters add to the seed: the last eight digits of a SHA-256, base 16."""
     text = json.dumps({name: value for name, value in params.items() if name != COUNT}, sort_keys=True)
     return int(hashlib.sha256(text.encode()).hexdigest()[-8:], 16)
 
 
-def point_stream(params: Mapping[str, Any], seed: int = SEED) -> Random:
+def make_point_rng(params: Mapping[str, Any], seed: int = SEED) -> Random:
     """Return a new random stream at the start of a point's cases."""
-    return Random(seed + seed_base(params))  # noqa: S311 - cases are to be reproduced, not kept secret.
+    return Random(seed + compute_seed_base(params))  # noqa: S311 - cases are to be reproduced, not kept secret.

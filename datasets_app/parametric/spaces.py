@@ -14,7 +14,7 @@ from typing import Any
 from datasets_app.generators.base import COUNT, ParamError
 from datasets_app.generators.registry import get_generator
 from datasets_app.parametric.manifolds import DENSITIES, Axis
-from datasets_app.parametric.seeds import SEED, seed_base
+from datasets_app.parametric.seeds import SEED
 from datasets_app.parametric.spec import (
     MOST_COUNT,
     MOST_PROBLEMS,
@@ -70,10 +70,6 @@ class Point:
         """Return what two points with the same cases have in common."""
         return self.base_task, json.dumps(self.params, sort_keys=True)
 
-    @property
-    def seed_base(self) -> int:
-        return seed_base(self.params)
-
 
 @dataclass(frozen=True)
 class Space:
@@ -93,7 +89,7 @@ class Space:
         return sum(point.count for point in self.points)
 
     @cached_property
-    def most_cases(self) -> int:
+    def max_cases(self) -> int:
         """Return the number of cases that are built: those of every point up to its maximum."""
         return sum(point.most for point in self.points)
 
@@ -157,7 +153,7 @@ def resolve(
         raise SpaceError(unique[:MOST_PROBLEMS] + more)
     points = tuple(replace(point, index=index) for index, point in enumerate(found.values()))
     space = Space(spec, name, degree, density, seed, points, total - len(points))
-    _check_size(len(points), space.most_cases)
+    _check_size(len(points), space.max_cases)
     return space
 
 
@@ -179,17 +175,17 @@ def count_points(
 
 def _count_task(task: TaskSpec, degree: int, density: str) -> int | None:
     if isinstance(task, ListTask):
-        return len({json.dumps(_without_count(params), sort_keys=True) for params in task.params})
+        return len({json.dumps(_drop_count(params), sort_keys=True) for params in task.params})
     own_degree = degree if task.degree is None else task.degree
     own_density = task.density or density
     sizes = [
         math.prod(len(axis.resolve(own_degree, own_density)) for name, axis in axes.items() if name != COUNT)
-        for _, axes in _grids(task)
+        for _, axes in _list_grids(task)
     ]
     return sum(sizes) or None
 
 
-def _grids(task: TaskSpec) -> list[tuple[str, Mapping[str, Axis]]]:
+def _list_grids(task: TaskSpec) -> list[tuple[str, Mapping[str, Axis]]]:
     """Return the axes of a task with their path: one grid, or each of the manifolds."""
     if isinstance(task, GridTask):
         return [("params", task.params)]
@@ -214,8 +210,8 @@ class _Resolver:
     def points(self) -> Iterator[Point]:
         """Yield the points of this task in the order of the file; the last axis of a grid changes fastest."""
         generator = get_generator(self.task.generator_name)
-        for path, params in self._settings():
-            count = self._count_of(path, params)
+        for path, params in self._iterate_settings():
+            count = self._count_cases(path, params)
             try:
                 generator.read_params(params)
             except ParamError as error:
@@ -227,20 +223,20 @@ class _Resolver:
                 index=0,
                 task=self.task.name,
                 base_task=generator.name,
-                params=_without_count(params),
+                params=_drop_count(params),
                 count=count,
                 degree=self.degree,
                 density=self.density,
                 stopping=self.stopping,
             )
 
-    def _settings(self) -> Iterator[tuple[str, dict[str, Any]]]:
+    def _iterate_settings(self) -> Iterator[tuple[str, dict[str, Any]]]:
         """Yield every set of parameters with its path."""
         if isinstance(self.task, ListTask):
             for at, params in enumerate(self.task.params):
                 yield f"{self.path}.params[{at}]", params
             return
-        for place, axes in _grids(self.task):
+        for place, axes in _list_grids(self.task):
             path = f"{self.path}.{place}"
             values = {name: axis.resolve(self.degree, self.density) for name, axis in axes.items()}
             for name, found in values.items():
@@ -250,7 +246,7 @@ class _Resolver:
             for combination in product(*values.values()):
                 yield path, dict(zip(values, combination, strict=True))
 
-    def _count_of(self, path: str, params: Mapping[str, Any]) -> int | None:
+    def _count_cases(self, path: str, params: Mapping[str, Any]) -> int | None:
         """Return the number of cases at a point: its own, or that of the precision block."""
         count = params.get(COUNT, self.block.count if self.block else None)
         if count is None:
@@ -264,7 +260,7 @@ class _Resolver:
         return None
 
 
-def _without_count(params: Mapping[str, Any]) -> dict[str, Any]:
+def _drop_count(params: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in params.items() if name != COUNT}
 
 

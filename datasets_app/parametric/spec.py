@@ -47,7 +47,7 @@ from datasets_app.parametric.manifolds import (
     ManifoldAxis,
     Resample,
     Scalar,
-    Strict,
+    StrictModel,
     Window,
 )
 from evalsite.lib.hints import did_you_mean
@@ -73,7 +73,7 @@ class SpaceError(ValueError):
         super().__init__("; ".join(self.problems))
 
 
-class Stopping(Strict):
+class StoppingFields(StrictModel):
     """When a point has enough cases. The fields are those of `runs_app.stopping.rules.StoppingRule`.
 
     targetci: the wanted half-width of the 95 % interval. targetciht: the one to use if the share of truncated answers
@@ -90,16 +90,16 @@ class Stopping(Strict):
 
     def stopping(self) -> dict[str, Any]:
         """Return the stopping fields that are set."""
-        return {name: value for name in Stopping.model_fields if (value := getattr(self, name)) is not None}
+        return {name: value for name in StoppingFields.model_fields if (value := getattr(self, name)) is not None}
 
 
-class Precision(Stopping):
+class Precision(StoppingFields):
     """A named block: the cases of each point in a round, and when to stop."""
 
     count: Count
 
 
-class TaskSpec(Stopping):
+class TaskSpec(StoppingFields):
     """The fields that tasks of every mode have."""
 
     name: Name
@@ -115,7 +115,7 @@ class TaskSpec(Stopping):
         return self.task or (PurePosixPath(self.file).stem if self.file else self.name)
 
     @model_validator(mode="after")
-    def _generator_exists(self) -> TaskSpec:
+    def _check_generator(self) -> TaskSpec:
         try:
             get_generator(self.generator_name)
         except UnknownTask as error:
@@ -149,13 +149,13 @@ class ManifoldTask(TaskSpec):
     manifold: dict[str, ManifoldAxis] | None = None
     manifolds: list[dict[str, ManifoldAxis]] = Field(default_factory=list, max_length=100)
 
-    def all_manifolds(self) -> list[dict[str, ManifoldAxis]]:
+    def list_manifolds(self) -> list[dict[str, ManifoldAxis]]:
         """Return the manifolds in the order of the file."""
         return ([self.manifold] if self.manifold is not None else []) + self.manifolds
 
     @model_validator(mode="after")
-    def _has_a_manifold(self) -> ManifoldTask:
-        if not self.all_manifolds():
+    def _require_manifold(self) -> ManifoldTask:
+        if not self.list_manifolds():
             raise ValueError("mode manifold needs a manifold, here or in the task's file")
         return self
 
@@ -163,7 +163,7 @@ class ManifoldTask(TaskSpec):
 KINDS: dict[str, type[TaskSpec]] = {"grid": GridTask, "list": ListTask, "manifold": ManifoldTask}
 
 
-def _mode_of(content: Any) -> str:
+def _read_mode(content: Any) -> str:
     """Return the mode that decides a task's fields. A wrong mode is an error of a grid's field `mode`."""
     mode = content.get("mode", "grid") if isinstance(content, dict) else getattr(content, "mode", "grid")
     return mode if isinstance(mode, str) and mode in MODES else "grid"
@@ -171,11 +171,11 @@ def _mode_of(content: Any) -> str:
 
 Task = Annotated[
     Annotated[GridTask, Tag("grid")] | Annotated[ListTask, Tag("list")] | Annotated[ManifoldTask, Tag("manifold")],
-    Discriminator(_mode_of),
+    Discriminator(_read_mode),
 ]
 
 
-class SpaceSpec(Strict):
+class SpaceSpec(StrictModel):
     """The whole file."""
 
     MOST_TASKS: ClassVar[int] = 100
@@ -186,7 +186,7 @@ class SpaceSpec(Strict):
 
     @field_validator("tasks")
     @classmethod
-    def _names_differ(cls, tasks: list[Any], info: ValidationInfo) -> list[Any]:
+    def _check_names(cls, tasks: list[Any], info: ValidationInfo) -> list[Any]:
         names = [task.name for task in tasks]
         if repeated := sorted({name for name in names if names.count(name) > 1}):
             raise ValueError(f"two tasks have the name {repeated[0]!r}")
@@ -204,7 +204,7 @@ class SpaceSpec(Strict):
         return name, self.precision[name]
 
 
-class TaskFile(Stopping):
+class TaskFile(StoppingFields):
     """The fields of ReasonScape's task file that are known."""
 
     name: Name
@@ -239,7 +239,7 @@ def parse_space(content: Any) -> SpaceSpec:
     return _validate(SpaceSpec, content, "")
 
 
-Spec = TypeVar("Spec", bound=Strict)
+Spec = TypeVar("Spec", bound=StrictModel)
 
 
 def _parse(text: str) -> Any:
@@ -255,7 +255,7 @@ def _validate(kind: type[Spec], content: Any, prefix: str) -> Spec:
     except ValidationError as error:
         problems = error.errors(include_url=False, include_context=False, include_input=False)
         more = [f"and {len(problems) - MOST_PROBLEMS:,} more problems"] if len(problems) > MOST_PROBLEMS else []
-        raise SpaceError([prefix + _describe(one, kind) for one in problems[:MOST_PROBLEMS]] + more) from None
+        raise SpaceError([prefix + _describe_problem(one, kind) for one in problems[:MOST_PROBLEMS]] + more) from None
 
 
 def _merge_files(content: dict[str, Any], task_files: Mapping[str, str]) -> dict[str, Any]:
@@ -275,18 +275,18 @@ def _merge_file(task: Any, task_files: Mapping[str, str]) -> Any:
     return {"task": parsed["name"]} | {key: value for key, value in parsed.items() if key != "name"} | task
 
 
-def _describe(problem: Any, root: type[Strict]) -> str:
+def _describe_problem(problem: Any, root: type[StrictModel]) -> str:
     """Return a sentence such as `tasks[2].manifold.length.windw: unknown field; did you mean window?`."""
     steps = list(problem["loc"])
-    path = join_path(_path_steps(steps))
+    path = join_path(_shorten_path(steps))
     if problem["type"] == "extra_forbidden":
-        hint = did_you_mean(str(steps[-1]).strip()[:80], _known_fields(steps, root))
+        hint = did_you_mean(str(steps[-1]).strip()[:80], _list_fields(steps, root))
         return f"{path}: unknown field" + (f"; {hint}" if hint else "")
     message = problem["msg"].removeprefix("Value error, ")
     return f"{path or 'the file'}: {message[:1].lower()}{message[1:]}"
 
 
-def _path_steps(steps: list[str | int]) -> list[str | int]:
+def _shorten_path(steps: list[str | int]) -> list[str | int]:
     """Return the steps as the file has them: without the mode, and with "resample:corner" as one field."""
     if steps[:1] == ["tasks"] and len(steps) > 2:
         steps = [*steps[:2], *steps[3:]]
@@ -299,7 +299,7 @@ def _path_steps(steps: list[str | int]) -> list[str | int]:
     return shown
 
 
-def _known_fields(steps: list[str | int], root: type[Strict]) -> list[str]:
+def _list_fields(steps: list[str | int], root: type[StrictModel]) -> list[str]:
     """Return the fields that the mapping of an unknown field may have."""
     place = steps[:-1]
     if "window" in place:

@@ -18,24 +18,24 @@ FOR_EVER = "private, max-age=31536000, immutable"
 @require_safe
 @readers_only
 def asset(request: HttpRequest, sha256: str) -> FileResponse:
-    image = _visible(request, sha256)
-    return _sent(image.file, image.content_type)
+    image = _get_visible_asset(request, sha256)
+    return _send_file(image.file, image.content_type)
 
 
 @require_safe
 @readers_only
 def thumbnail(request: HttpRequest, sha256: str) -> FileResponse:
-    return _sent(_visible(request, sha256).thumbnail_file, "image/jpeg")
+    return _send_file(_get_visible_asset(request, sha256).thumbnail_file, "image/jpeg")
 
 
-def _visible(request: HttpRequest, sha256: str) -> Asset:
+def _get_visible_asset(request: HttpRequest, sha256: str) -> Asset:
     image = get_object_or_404(Asset, pk=sha256)
     if not Item.objects.visible_to(request.user).filter(image=image).exists():
         raise Http404
     return image
 
 
-def _sent(path: Path, content_type: str) -> FileResponse:
+def _send_file(path: Path, content_type: str) -> FileResponse:
     """Return the response with the file, or raise Http404 if the file is missing.
 
     Its path and its content type come from the row, never from an uploaded name.

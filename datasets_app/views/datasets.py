@@ -16,15 +16,16 @@ from datasets_app.dataset_summary import (
     Categories,
     count_categories,
     describe_recipe,
-    find_relatives,
+    find_related_datasets,
     select_warnings,
     summarize_norms,
 )
 from datasets_app.filters import DatasetFilter, ItemFilter
 from datasets_app.forms import AboutForm, draw_seed
 from datasets_app.models import Dataset, Item
+from datasets_app.models.items import ItemQuerySet
 from datasets_app.tables import DatasetTable, ItemTable
-from datasets_app.views.permissions import dataset_context, visible_dataset
+from datasets_app.views.permissions import make_dataset_context, visible_dataset
 from evalsite.lib.permissions import is_member, members_only, readers_only
 from evalsite.lib.text.number_format import format_count
 from evalsite.lib.web.list_page import ListPage
@@ -37,7 +38,7 @@ CURSORS = ("after", "before")
 @require_safe
 @readers_only
 def dataset_list(request: HttpRequest) -> HttpResponse:
-    visible = Dataset.objects.visible_to(request.user).annotate(n_categories=_number_of_categories())
+    visible = Dataset.objects.visible_to(request.user).annotate(n_categories=_count_categories())
     context = {**DATASETS.load(request, visible), "may_curate": is_member(request.user)}
     return DATASETS.render(request, context)
 
@@ -45,14 +46,14 @@ def dataset_list(request: HttpRequest) -> HttpResponse:
 @require_safe
 @readers_only
 def dataset_detail(request: HttpRequest, slug: str, version: int) -> HttpResponse:
-    context = _items_page(request, visible_dataset(request, slug, version))
+    context = _make_items_context(request, visible_dataset(request, slug, version))
     return render(request, "datasets_app/dataset_gallery.html", context)
 
 
 @require_safe
 @readers_only
 def dataset_table(request: HttpRequest, slug: str, version: int) -> HttpResponse:
-    context = _items_page(request, visible_dataset(request, slug, version))
+    context = _make_items_context(request, visible_dataset(request, slug, version))
     table = ItemTable(context["page"].items, query=context["query"])
     return render(request, "datasets_app/dataset_table.html", {**context, "table": table})
 
@@ -64,8 +65,8 @@ def dataset_about(request: HttpRequest, slug: str, version: int) -> HttpResponse
     dataset = visible_dataset(request, slug, version)
     history = list(dataset.history[:100])
     context = {
-        **dataset_context(request, dataset),
-        **find_relatives(dataset, request.user),
+        **make_dataset_context(request, dataset),
+        **find_related_datasets(dataset, request.user),
         "norms": summarize_norms(dataset),
         "history": [change for change in history if change.what != "warnings"],
         "warnings": select_warnings(history),
@@ -88,57 +89,59 @@ def dataset_edit(request: HttpRequest, slug: str, version: int) -> HttpResponse:
         raise Http404
     form = AboutForm(request.POST or None, instance=dataset)
     if request.method == "POST" and form.is_valid():
-        curation.describe(dataset, form.cleaned_data, by=request.user, reason=form.cleaned_data.get("reason", ""))
+        curation.change_description(
+            dataset, form.cleaned_data, by=request.user, reason=form.cleaned_data.get("reason", "")
+        )
         messages.success(request, f"{dataset} is saved.")
         return redirect(dataset)
     return render(request, "datasets_app/dataset_form.html", {"form": form, "dataset": dataset})
 
 
-def _number_of_categories() -> Subquery:
+def _count_categories() -> Subquery:
     items = Item.objects.filter(dataset=OuterRef("pk")).order_by().values("dataset")
     number = items.annotate(number=Count("category", distinct=True)).values("number")
     return Subquery(number, output_field=IntegerField())
 
 
-def _items_page(request: HttpRequest, dataset: Dataset) -> dict[str, Any]:
+def _make_items_context(request: HttpRequest, dataset: Dataset) -> dict[str, Any]:
     """Return the context of both item views: one page of items under the filter of the query string."""
     categories = count_categories(dataset)
-    filter_ = item_filter(request, dataset, categories)
-    found: QuerySet[Item] = filter_.qs
+    filter_ = make_item_filter(request, dataset, categories)
+    found: ItemQuerySet = filter_.qs
     after, before = (item_pagination.parse_cursor(request.GET.get(name, "")) for name in CURSORS)
     page = item_pagination.fetch_page(found, after=after, before=before)
-    query = query_without_cursors(request)
+    query = drop_cursors(request)
     return {
-        **dataset_context(request, dataset),
+        **make_dataset_context(request, dataset),
         "categories": categories,
         "filter": filter_,
-        "count_label": _count_label(found if filter_.form.changed_data else None, dataset),
+        "count_label": _describe_count(found if filter_.form.changed_data else None, dataset),
         "page": page,
         "query": query,
-        "next_url": _stepped(query, "after", page.after),
-        "previous_url": _stepped(query, "before", page.before),
+        "next_url": _make_page_url(query, "after", page.after),
+        "previous_url": _make_page_url(query, "before", page.before),
     }
 
 
-def _count_label(filtered: QuerySet[Item] | None, dataset: Dataset) -> str:
+def _describe_count(filtered: QuerySet[Item] | None, dataset: Dataset) -> str:
     if filtered is None:
         return f"{format_count(dataset.item_count)} item{pluralize(dataset.item_count)}"
     return f"{format_count(filtered.count())} of {format_count(dataset.item_count)} match the filter"
 
 
-def item_filter(request: HttpRequest, dataset: Dataset, categories: Categories | None = None) -> ItemFilter:
+def make_item_filter(request: HttpRequest, dataset: Dataset, categories: Categories | None = None) -> ItemFilter:
     names = categories.names if categories else []
     return ItemFilter(request.GET, queryset=dataset.items.all(), request=request, categories=names)
 
 
-def query_without_cursors(request: HttpRequest) -> str:
+def drop_cursors(request: HttpRequest) -> str:
     query = request.GET.copy()
     for name in CURSORS:
         query.pop(name, None)
     return query.urlencode()
 
 
-def _stepped(query: str, name: str, cursor: item_pagination.Cursor | None) -> str:
+def _make_page_url(query: str, name: str, cursor: item_pagination.Cursor | None) -> str:
     if cursor is None:
         return ""
     return f"?{query}&{name}={cursor}" if query else f"?{name}={cursor}"

@@ -30,9 +30,9 @@ def dataset_sample(request: HttpRequest, slug: str, version: int) -> HttpRespons
     form = SampleForm(request.POST or None, initial={"seed": draw_seed()})
     if request.method == "POST" and form.is_valid():
         try:
-            draft = curation.generate(parent, by=request.user, **form.cleaned_data)
+            draft = curation.sample_dataset(parent, by=request.user, **form.cleaned_data)
         except CurationError as error:
-            form.refuse(str(error))
+            form.add_draw_error(str(error))
         else:
             messages.success(request, f"{draft} is a draft of {draft.item_count} items.")
             return redirect(draft)
@@ -81,7 +81,7 @@ def _add(dataset: Dataset, entered: dict[str, Any], by: Any) -> ActionResult:
     return ActionResult(f"Added {list_keys(entered['keys'])}", dataset)
 
 
-VERBS: dict[str, Callable[[Dataset, dict[str, Any], Any], ActionResult]] = {
+ACTIONS: dict[str, Callable[[Dataset, dict[str, Any], Any], ActionResult]] = {
     "approve": _approve,
     "archive": _archive,
     "duplicate": _duplicate,
@@ -89,23 +89,23 @@ VERBS: dict[str, Callable[[Dataset, dict[str, Any], Any], ActionResult]] = {
     "reshuffle": _reshuffle,
     "add": _add,
 }
-CURATORS_VERBS = frozenset({"approve", "archive"})
+CURATOR_ACTIONS = frozenset({"approve", "archive"})
 
 
 @require_POST
 @members_only
 def dataset_act(request: HttpRequest, slug: str, version: int, verb: str) -> HttpResponse:
     dataset = visible_dataset(request, slug, version)
-    if verb not in VERBS:
+    if verb not in ACTIONS:
         raise Http404
-    if verb in CURATORS_VERBS and not request.user.has_perm("datasets_app.approve_dataset"):
+    if verb in CURATOR_ACTIONS and not request.user.has_perm("datasets_app.approve_dataset"):
         raise PermissionDenied
     form = ReasonForm(request.POST)
     if not form.is_valid():
         messages.error(request, get_first_error(form))
         return redirect(dataset)
     try:
-        done = VERBS[verb](dataset, form.cleaned_data, request.user)
+        done = ACTIONS[verb](dataset, form.cleaned_data, request.user)
     except (CurationError, TransitionError) as error:
         messages.error(request, str(error))
         return redirect(dataset)

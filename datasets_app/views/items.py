@@ -17,8 +17,8 @@ from datasets_app.drafts import CurationError
 from datasets_app.forms import ReasonForm, draw_seed
 from datasets_app.importing.column_map import to_text
 from datasets_app.models import Dataset, Item, TransitionError
-from datasets_app.views.datasets import item_filter, query_without_cursors
-from datasets_app.views.permissions import dataset_context, redirect_back, visible_dataset, visible_item
+from datasets_app.views.datasets import drop_cursors, make_item_filter
+from datasets_app.views.permissions import make_dataset_context, redirect_back, visible_dataset, visible_item
 from evalsite.lib.permissions import members_only, readers_only
 from evalsite.lib.web.form_errors import get_first_error
 from evalsite.lib.web.htmx import wants_part
@@ -31,13 +31,13 @@ def item_detail(request: HttpRequest, slug: str, version: int, pk: int) -> HttpR
     """Show the item with all its data, and link its neighbours under the list's filter."""
     dataset = visible_dataset(request, slug, version)
     item = visible_item(request, dataset, pk)
-    previous, following = item_pagination.find_neighbours(item_filter(request, dataset).qs, item)
+    previous, following = item_pagination.find_neighbours(make_item_filter(request, dataset).qs, item)
     context = {
-        **dataset_context(request, dataset),
+        **make_dataset_context(request, dataset),
         "item": item,
         "norms": list(item.norms.all()),
         "metadata": [(name, to_text(value)) for name, value in item.metadata.items()],
-        "query": query_without_cursors(request),
+        "query": drop_cursors(request),
         "previous": previous,
         "next": following,
         "seed": draw_seed(),
@@ -83,13 +83,13 @@ def _remove(dataset: Dataset, item: Item, entered: dict[str, Any], by: Any) -> s
     return f"{item.key} is removed from {dataset}."
 
 
-VERBS: dict[str, Callable[[Dataset, Item, dict[str, Any], Any], str]] = {
+ACTIONS: dict[str, Callable[[Dataset, Item, dict[str, Any], Any], str]] = {
     "exclude": _exclude,
     "include": _include,
     "replace": _replace,
     "remove": _remove,
 }
-LEAVING = frozenset({"replace", "remove"})
+REMOVING_ACTIONS = frozenset({"replace", "remove"})
 
 
 @require_POST
@@ -97,21 +97,21 @@ LEAVING = frozenset({"replace", "remove"})
 def item_act(request: HttpRequest, slug: str, version: int, pk: int, verb: str) -> HttpResponse:
     dataset = visible_dataset(request, slug, version)
     item = visible_item(request, dataset, pk)
-    if verb not in VERBS:
+    if verb not in ACTIONS:
         raise Http404
     form = ReasonForm(request.POST)
     try:
-        done = VERBS[verb](dataset, item, form.cleaned_data, request.user) if form.is_valid() else ""
+        done = ACTIONS[verb](dataset, item, form.cleaned_data, request.user) if form.is_valid() else ""
     except (CurationError, TransitionError) as error:
         messages.error(request, str(error))
     else:
-        _say(request, form, done)
-    if verb in LEAVING:  # The item and its page no longer exist.
+        _show_result(request, form, done)
+    if verb in REMOVING_ACTIONS:  # The item and its page no longer exist.
         return redirect(dataset)
     return redirect_back(request, reverse("item_detail", args=[slug, version, pk]))
 
 
-def _say(request: HttpRequest, form: ReasonForm, done: str) -> None:
+def _show_result(request: HttpRequest, form: ReasonForm, done: str) -> None:
     if form.errors:
         messages.error(request, get_first_error(form))
     elif not wants_part(request):  # With htmx, the page shows the result itself.

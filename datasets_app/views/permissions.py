@@ -30,7 +30,7 @@ def visible_item(request: HttpRequest, dataset: Dataset, pk: int) -> Item:
     return get_object_or_404(dataset.items.select_related("image"), pk=pk)
 
 
-def dataset_context(request: HttpRequest, dataset: Dataset) -> dict[str, Any]:
+def make_dataset_context(request: HttpRequest, dataset: Dataset) -> dict[str, Any]:
     """Return the template context with the dataset and the user's current rights on it."""
     member = is_member(request.user)
     return {

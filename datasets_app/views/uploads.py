@@ -16,7 +16,7 @@ from datasets_app import pending_uploads
 from datasets_app.forms import MappingForm, NormsForm, UploadForm
 from datasets_app.importing.limited_reader import TableColumns
 from datasets_app.models import Dataset
-from datasets_app.pending_uploads import Job, Outcome, PendingUpload
+from datasets_app.pending_uploads import JobResult, PendingUpload, UploadJob
 from datasets_app.views.permissions import visible_draft
 from evalsite.lib.permissions import members_only
 from evalsite.lib.web.htmx import wants_part
@@ -28,127 +28,131 @@ READ_OR_WRITE = ["GET", "HEAD", "POST"]
 @members_only
 def dataset_new(request: HttpRequest) -> HttpResponse:
     """Store the files in the first step, without database rows. The files remain if another field has an error."""
-    kept = _items_upload(request, request.POST.get("upload", request.GET.get("upload", "")))
-    initial = {"slug": kept.slug, **kept.about} if kept else None
+    previous = _find_items_upload(request, request.POST.get("upload", request.GET.get("upload", "")))
+    initial = {"slug": previous.slug, **previous.about} if previous else None
     sent = (request.POST, request.FILES) if request.method == "POST" else ()  # Bind the form even if no field was sent.
-    form = UploadForm(*sent, kept=kept, initial=initial)
+    form = UploadForm(*sent, previous=previous, initial=initial)
     if request.method == "POST":
         valid = form.is_valid()
-        waiting = _stage(request, form, kept)
-        if valid and waiting and form.is_valid():
-            waiting.ask("columns")
-            return redirect("dataset_import", waiting.token)
-        if waiting:
-            form.keep(waiting)
+        upload = _stage(request, form, previous)
+        if valid and upload and form.is_valid():
+            upload.request_job("columns")
+            return redirect("dataset_import", upload.token)
+        if upload:
+            form.reuse_files(upload)
     return render(request, "datasets_app/dataset_new.html", {"form": form})
 
 
-def _items_upload(request: HttpRequest, token: str) -> PendingUpload | None:
-    waiting = pending_uploads.find_upload(request.user.pk, token)
-    return waiting if waiting and waiting.norms_of is None else None
+def _find_items_upload(request: HttpRequest, token: str) -> PendingUpload | None:
+    upload = pending_uploads.find_upload(request.user.pk, token)
+    return upload if upload and upload.norms_of is None else None
 
 
-def _stage(request: HttpRequest, form: UploadForm, kept: PendingUpload | None) -> PendingUpload | None:
+def _stage(request: HttpRequest, form: UploadForm, previous: PendingUpload | None) -> PendingUpload | None:
     """Store the valid files that were sent and return the upload.
 
     Return None if there is nothing to store. If a file is too large, add an error to the form.
     """
-    parts = form.parts()
-    if not parts and kept is None:
+    parts = form.list_files()
+    if not parts and previous is None:
         return None
     slug = form.cleaned_data.get("slug", "")
     try:
-        return pending_uploads.stage_upload(request.user, parts, slug=slug, about=form.about(), kept=kept)
+        return pending_uploads.stage_upload(
+            request.user, parts, slug=slug, about=form.read_description(), previous=previous
+        )
     except pending_uploads.TooLarge as error:
         form.add_error("file" if error.part == "items" else error.part, f"This file {error}.")
-        return kept
+        return previous
 
 
 @require_http_methods(READ_OR_WRITE)
 @members_only
 def dataset_import(request: HttpRequest, token: str) -> HttpResponse:
     """Map the columns in the second step, check the reading, and import it."""
-    waiting = _items_upload(request, token)
-    if waiting is None:
+    upload = _find_items_upload(request, token)
+    if upload is None:
         raise Http404
     if request.method == "POST":
-        return _asked(request, waiting)
-    job, table = waiting.job, waiting.table
+        return _handle_import_button(request, upload)
+    job, table = upload.job, upload.table
     if job and job.dataset:
-        return _imported(request, waiting, job)
+        return _redirect_to_import(request, upload, job)
     if job is None or job.is_active or table is None:
-        return _progress(request, waiting, job)
+        return _render_progress(request, upload, job)
     if wants_part(request):
         return HttpResponseClientRefresh()
-    return _mapping_page(request, waiting, table, _form_of(waiting, table, waiting.outcome))
+    return _render_mapping(request, upload, table, _make_mapping_form(upload, table, upload.outcome))
 
 
-def _asked(request: HttpRequest, waiting: PendingUpload) -> HttpResponse:
+def _handle_import_button(request: HttpRequest, upload: PendingUpload) -> HttpResponse:
     """Perform the action of a button: discard the upload, retry, check or import it."""
     if "discard" in request.POST:
-        waiting.discard()
+        upload.discard()
         messages.success(request, "The upload was discarded; nothing was saved.")
         return redirect("dataset_new")
-    table = waiting.table
+    table = upload.table
     if "again" in request.POST:
-        waiting.ask_again()
-    elif table is not None and not (waiting.job and waiting.job.dataset):
-        form = MappingForm(request.POST, columns=table.columns, guess=waiting.guess(table))
+        upload.retry_job()
+    elif table is not None and not (upload.job and upload.job.dataset):
+        form = MappingForm(request.POST, columns=table.columns, guess=upload.guess_mapping(table))
         if not form.is_valid():
-            return _mapping_page(request, waiting, table, form)
+            return _render_mapping(request, upload, table, form)
         entered = {name: request.POST[name] for name in form.fields if name in request.POST}
-        waiting.ask("check" if "check" in request.POST else "import", form.mapping, entered)
-    return redirect("dataset_import", waiting.token)
+        upload.request_job("check" if "check" in request.POST else "import", form.mapping, entered)
+    return redirect("dataset_import", upload.token)
 
 
-def _progress(
-    request: HttpRequest, waiting: PendingUpload, job: Job | None, norms_of: Dataset | None = None
+def _render_progress(
+    request: HttpRequest, upload: PendingUpload, job: UploadJob | None, norms_of: Dataset | None = None
 ) -> HttpResponse:
     """Show the worker's progress, or the reason why there is none. htmx reloads this part while the job is active."""
     context = {
-        "waiting": waiting,
+        "upload": upload,
         "job": job,
-        "orphaned": waiting.is_orphaned,
+        "orphaned": upload.is_orphaned,
         "norms_of": norms_of,
-        "address": _norms_url(norms_of, waiting) if norms_of else reverse("dataset_import", args=[waiting.token]),
-        "other_files": _other_files(waiting, norms_of),
+        "address": _make_norms_url(norms_of, upload) if norms_of else reverse("dataset_import", args=[upload.token]),
+        "other_files": _make_replacement_url(upload, norms_of),
     }
     part = "datasets_app/partials/upload_progress.html"
     return render(request, part if wants_part(request) else "datasets_app/dataset_reading.html", context)
 
 
-def _other_files(waiting: PendingUpload, norms_of: Dataset | None) -> str:
+def _make_replacement_url(upload: PendingUpload, norms_of: Dataset | None) -> str:
     """Return the address of the form that replaces the files."""
     if norms_of:
         return reverse("dataset_norms", args=[norms_of.slug, norms_of.version])
-    if waiting.job and waiting.job.kind == "parametric":
-        return f"{reverse('parametric_new')}?upload={waiting.token}"
-    return f"{reverse('dataset_new')}?upload={waiting.token}"
+    if upload.job and upload.job.kind == "parametric":
+        return f"{reverse('parametric_new')}?upload={upload.token}"
+    return f"{reverse('dataset_new')}?upload={upload.token}"
 
 
-def _form_of(waiting: PendingUpload, table: TableColumns, outcome: Outcome | None) -> MappingForm:
+def _make_mapping_form(upload: PendingUpload, table: TableColumns, outcome: JobResult | None) -> MappingForm:
     """Return the mapping form with the last input and its errors, or with the guessed mapping."""
     sent = outcome.entered if outcome else None
-    form = MappingForm(sent or None, columns=table.columns, guess=waiting.guess(table))
+    form = MappingForm(sent or None, columns=table.columns, guess=upload.guess_mapping(table))
     if outcome and sent and form.is_valid():
-        form.point_at(pending_uploads.mapping_errors(outcome.report.errors))
+        form.add_mapping_errors(pending_uploads.collect_mapping_errors(outcome.report.errors))
         if outcome.error:
             form.add_error(None, outcome.error)
     return form
 
 
-def _mapping_page(request: HttpRequest, waiting: PendingUpload, table: TableColumns, form: MappingForm) -> HttpResponse:
+def _render_mapping(
+    request: HttpRequest, upload: PendingUpload, table: TableColumns, form: MappingForm
+) -> HttpResponse:
     context = {
-        "waiting": waiting,
+        "upload": upload,
         "form": form,
         "columns": table.columns,
         "first_rows": table.first_rows,
-        "outcome": waiting.outcome,
+        "outcome": upload.outcome,
     }
     return render(request, "datasets_app/dataset_import.html", context)
 
 
-def _imported(request: HttpRequest, waiting: PendingUpload, job: Job) -> HttpResponse:
+def _redirect_to_import(request: HttpRequest, upload: PendingUpload, job: UploadJob) -> HttpResponse:
     """Redirect to the dataset, or to its details page if there are warnings. htmx then loads the whole page."""
     if wants_part(request):
         return HttpResponseClientRefresh()
@@ -157,7 +161,7 @@ def _imported(request: HttpRequest, waiting: PendingUpload, job: Job) -> HttpRes
     if dataset is None:
         raise Http404
     messages.success(request, f"{dataset} is a draft of {dataset.item_count} items.")
-    outcome = waiting.outcome
+    outcome = upload.outcome
     if outcome and (outcome.report.warning_total or outcome.norms_report.warning_total):
         return redirect("dataset_about", slug, version)
     return redirect(dataset)
@@ -168,69 +172,69 @@ def _imported(request: HttpRequest, waiting: PendingUpload, job: Job) -> HttpRes
 def dataset_norms(request: HttpRequest, slug: str, version: int) -> HttpResponse:
     """Import a table of norms into a draft. The URL's `upload` names the table that a worker reads."""
     dataset = visible_draft(request, slug, version)
-    waiting = _norms_upload(request, dataset)
-    if waiting is None:
-        return _norms_sent(request, dataset) if request.method == "POST" else _norms_page(request, dataset, NormsForm())
+    upload = _find_norms_upload(request, dataset)
+    if upload is None:
+        return (
+            _store_norms(request, dataset) if request.method == "POST" else _render_norms(request, dataset, NormsForm())
+        )
     if request.method == "POST":
-        return _norms_asked(request, dataset, waiting)
-    job = waiting.job
+        return _handle_norms_button(request, dataset, upload)
+    job = upload.job
     if job is None or job.is_active or job.state == "failed":
-        return _progress(request, waiting, job, dataset)
+        return _render_progress(request, upload, job, dataset)
     if wants_part(request):
         return HttpResponseClientRefresh()
-    return _norms_read(request, dataset, waiting)
+    return _show_norms_result(request, dataset, upload)
 
 
-def _norms_upload(request: HttpRequest, dataset: Dataset) -> PendingUpload | None:
-    waiting = pending_uploads.find_upload(request.user.pk, request.GET.get("upload", ""))
-    return waiting if waiting and waiting.norms_of == dataset.pk else None
+def _find_norms_upload(request: HttpRequest, dataset: Dataset) -> PendingUpload | None:
+    upload = pending_uploads.find_upload(request.user.pk, request.GET.get("upload", ""))
+    return upload if upload and upload.norms_of == dataset.pk else None
 
 
-def _norms_sent(request: HttpRequest, dataset: Dataset) -> HttpResponse:
+def _store_norms(request: HttpRequest, dataset: Dataset) -> HttpResponse:
     """Store the table for a worker."""
     form = NormsForm(request.POST, request.FILES)
     if form.is_valid():
         try:
             files = {"norms": form.cleaned_data["norms"]}
-            waiting = pending_uploads.stage_upload(
-                request.user, files, slug=dataset.slug, about={}, norms_of=dataset.pk
-            )
+            upload = pending_uploads.stage_upload(request.user, files, slug=dataset.slug, about={}, norms_of=dataset.pk)
         except pending_uploads.TooLarge as error:
             form.add_error("norms", f"This file {error}.")
         else:
-            waiting.ask("norms")
-            return redirect(_norms_url(dataset, waiting))
-    return _norms_page(request, dataset, form)
+            upload.request_job("norms")
+            return redirect(_make_norms_url(dataset, upload))
+    return _render_norms(request, dataset, form)
 
 
-def _norms_asked(request: HttpRequest, dataset: Dataset, waiting: PendingUpload) -> HttpResponse:
+def _handle_norms_button(request: HttpRequest, dataset: Dataset, upload: PendingUpload) -> HttpResponse:
     """Perform the action of a button: discard the table or read it again. A new table replaces the upload."""
     if "again" in request.POST:
-        waiting.ask_again()
-        return redirect(_norms_url(dataset, waiting))
-    waiting.discard()
+        upload.retry_job()
+        return redirect(_make_norms_url(dataset, upload))
+    upload.discard()
     if "discard" not in request.POST:
-        return _norms_sent(request, dataset)
+        return _store_norms(request, dataset)
     messages.success(request, "The upload was discarded; nothing was saved.")
     return redirect("dataset_norms", dataset.slug, dataset.version)
 
 
-def _norms_read(request: HttpRequest, dataset: Dataset, waiting: PendingUpload) -> HttpResponse:
+def _show_norms_result(request: HttpRequest, dataset: Dataset, upload: PendingUpload) -> HttpResponse:
     """Redirect to the dataset's details after an import, or show the errors of the table above the form."""
-    outcome = waiting.outcome
+    outcome = upload.outcome
     if outcome and outcome.ok and outcome.norms:
-        waiting.discard()
+        upload.discard()
         messages.success(request, f"{outcome.norms} norms are stored.")
         return redirect("dataset_about", dataset.slug, dataset.version)
-    return _norms_page(request, dataset, NormsForm(), outcome, waiting.table_name)
+    return _render_norms(request, dataset, NormsForm(), outcome, upload.table_name)
 
 
-def _norms_page(
-    request: HttpRequest, dataset: Dataset, form: NormsForm, outcome: Outcome | None = None, name: str = ""
+def _render_norms(
+    request: HttpRequest, dataset: Dataset, form: NormsForm, outcome: JobResult | None = None, name: str = ""
 ) -> HttpResponse:
     context = {"form": form, "dataset": dataset, "outcome": outcome, "table_name": name}
     return render(request, "datasets_app/dataset_norms.html", context)
 
 
-def _norms_url(dataset: Dataset, waiting: PendingUpload) -> str:
-    return f"{reverse('dataset_norms', args=[dataset.slug, dataset.version])}?upload={waiting.token}"
+def _make_norms_url(dataset: Dataset, upload: PendingUpload) -> str:
+    return f"{reverse('dataset_norms', args=[dataset.slug, dataset.version])}?upload={upload.token}"

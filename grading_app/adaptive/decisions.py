@@ -63,31 +63,31 @@ def decide_due() -> int:
     decided = 0
     for counter_keys, points in adaptive_rounds.find_due_points().items():
         try:
-            decided += _decide(counter_keys, points)
+            decided += _decide_points(counter_keys, points)
         except OUTAGES:
             raise
         except Exception as fault:
             # One undecidable design must not block the others, and must not be retried forever.
             logger.exception("the rounds of run %s cannot be decided", counter_keys.run_id)
-            _stop(counter_keys, fault)
+            _stop_run(counter_keys, fault)
     return decided
 
 
-def _decide(counter_keys: CounterKeys, points: Mapping[int, int]) -> int:
+def _decide_points(counter_keys: CounterKeys, points: Mapping[int, int]) -> int:
     experiment = Experiment.objects.get(pk=counter_keys.experiment_id)
     spec = read_adaptive_spec(experiment)
     if spec is None:
         raise ValueError("the experiment says no rule")
-    answered = [trial for (trial,) in _rows(ANSWERED, {"points": list(points)})]
+    answered = [trial for (trial,) in _fetch_rows(ANSWERED, {"points": list(points)})]
     rule = find_rule(experiment, spec)
     counted = count_answers(points, grade_trials(experiment, rule, answered))
     decisions = [one.decide(spec, points, experiment.samples, rule) for one in counted]
     return adaptive_rounds.write_decisions(counter_keys, decisions)
 
 
-def count_answers(points: Iterable[int], rule: int | None) -> list[Counted]:
+def count_answers(points: Iterable[int], rule: int | None) -> list[CountedPoint]:
     """Return the current counts of these points from the rows, by the gradings of this condition."""
-    return [Counted(*row) for row in _rows(COUNTS, {"points": list(points), "rule": rule})]
+    return [CountedPoint(*row) for row in _fetch_rows(COUNTS, {"points": list(points), "rule": rule})]
 
 
 def find_rule(experiment: Experiment, spec: AdaptiveSpec) -> Rule:
@@ -96,7 +96,7 @@ def find_rule(experiment: Experiment, spec: AdaptiveSpec) -> Rule:
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
+class CountedPoint:
     """The counts of a point from the rows. An answer without a score is no case; `unread` counts it."""
 
     point: int
@@ -145,7 +145,7 @@ class Counted:
         return PointDecision(self.point, asked, tally, self.unread, self.failed, decision, upto, name)
 
 
-def _stop(counter_keys: CounterKeys, fault: Exception) -> None:
+def _stop_run(counter_keys: CounterKeys, fault: Exception) -> None:
     """Stop the run, so that no process retries each second. Close the points of a cancelled run without counts."""
     reason = f"Its rounds cannot be decided: {fault}"[:500]
     Point.objects.open().filter(run=counter_keys.run_id, run__status=Run.Status.CANCELLED).update(
@@ -156,7 +156,7 @@ def _stop(counter_keys: CounterKeys, fault: Exception) -> None:
     )
 
 
-def _rows(statement: str, parameters: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+def _fetch_rows(statement: str, parameters: Mapping[str, Any]) -> list[tuple[Any, ...]]:
     with bare_cursor() as cursor:
         cursor.execute(statement, parameters)
         rows: list[tuple[Any, ...]] = cursor.fetchall()

@@ -9,10 +9,10 @@ from django.contrib import admin
 from django.db.models import Q
 from django.http import HttpRequest
 
-from datasets_app.admin_transitions import Verb, VerbAdmin
+from datasets_app.admin_transitions import RowAction, RowActionAdmin
 from grading_app.judging import panels
 from grading_app.judging.archive_rules import archive_grader
-from grading_app.judging.default_sampler import default_sampler
+from grading_app.judging.default_sampler import get_default_sampler
 from grading_app.models import GradeCondition, Grader, Panel, Rubric
 from runs_app.experiment_files.specs import JUDGING_SAMPLER
 from runs_app.models import Sampler, TextSet
@@ -41,7 +41,7 @@ class GraderForm(forms.ModelForm):  # type: ignore[type-arg]
         fields["sampler"].help_text = f"Empty: {JUDGING_SAMPLER.name}, temperature 0"
 
     def clean_sampler(self) -> Sampler:
-        return self.cleaned_data["sampler"] or default_sampler()
+        return self.cleaned_data["sampler"] or get_default_sampler()
 
 
 def _archive(rows: list[Grader], by: Any, reason: str) -> None:
@@ -49,7 +49,7 @@ def _archive(rows: list[Grader], by: Any, reason: str) -> None:
         archive_grader(row, by=by, reason=reason)
 
 
-class UntilUsedAdmin(VerbAdmin):
+class UntilUsedAdmin(RowActionAdmin):
     """An admin of rows that can be changed and deleted until a grade condition uses them."""
 
     content: tuple[str, ...] = ()
@@ -77,8 +77,8 @@ class UntilUsedAdmin(VerbAdmin):
 @admin.register(Grader)
 class GraderAdmin(UntilUsedAdmin):
     form = GraderForm
-    verbs = (
-        Verb(
+    row_actions = (
+        RowAction(
             "archive",
             "Archive",
             "The judge cannot be used for new gradings. Existing gradings stay.",
@@ -103,7 +103,7 @@ class PanelForm(forms.ModelForm):  # type: ignore[type-arg]
         quorum, graders = cleaned.get("quorum"), cleaned.get("graders")
         if graders is not None and len(graders) < 2:
             self.add_error("graders", "Choose at least two judges.")
-        elif graders is not None and (problem := next(panels.member_problems(list(graders)), "")):
+        elif graders is not None and (problem := next(panels.find_member_problems(list(graders)), "")):
             self.add_error("graders", f"{problem[:1].upper()}{problem[1:]}.")
         elif quorum and graders is not None and quorum > len(graders):
             self.add_error("quorum", f"The panel has {len(graders)} members: so many at most.")

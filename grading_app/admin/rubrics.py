@@ -21,8 +21,8 @@ from evalsite.lib.text.number_format import format_money
 from evalsite.lib.web.htmx import wants_part
 from evalsite.lib.web.long_text import numbered_file
 from grading_app.admin.forms import AnswerForm, RubricForm, TryForm, fetch_item_text
-from grading_app.judging.default_sampler import default_sampler
-from grading_app.judging.rubric_preview import Try, TryCost, find_tests, request_tests
+from grading_app.judging.default_sampler import get_default_sampler
+from grading_app.judging.rubric_preview import PreviewCost, RubricPreview, list_previewed_verdicts, request_preview
 from grading_app.models import GradeCondition, Grading, Preference, Rubric
 from runs_app.admin.designs import VersionedAdmin, approving, archiving, copying, shown_turns
 from runs_app.llm import judge_prompt, prompts, rubric_checks
@@ -37,7 +37,7 @@ MOST_USES = 50
 class RubricAdmin(VersionedAdmin):
     form = RubricForm
     add_form_template = change_form_template = "admin/grading_app/rubric/change_form.html"
-    verbs = (
+    row_actions = (
         approving("grading_app.approve_rubric", "judges can grade with it"),
         archiving("grading_app.change_rubric"),
         copying("grading_app.add_rubric"),
@@ -155,7 +155,7 @@ class RubricAdmin(VersionedAdmin):
             cost = attempt.cost()
             if "look" not in request.POST and _asked(request, attempt, cost, form):
                 return redirect("admin:grading_app_rubric_try", pk)
-        tried = find_tests(rubric, Experiment.objects.visible_to(request.user))
+        tried = list_previewed_verdicts(rubric, Experiment.objects.visible_to(request.user))
         shown = {"tried": tried, "waits": any(one.verdict is None and not one.trial.error_class for one in tried)}
         if wants_part(request):
             return TemplateResponse(request, "admin/grading_app/rubric/tried.html", {"rubric": rubric, **shown})
@@ -174,12 +174,14 @@ def _whole_turn(request: HttpRequest, shown: dict[str, Any] | None, name: str) -
     return numbered_file((turn.text for turn in turns), request.GET["whole"], f"{name}-message")
 
 
-def _try_of(rubric: Rubric, form: TryForm) -> Try:
+def _try_of(rubric: Rubric, form: TryForm) -> RubricPreview:
     said = form.cleaned_data
-    return Try(rubric, said["experiment"], said["model"], said["sampler"] or default_sampler(), said.get("texts"))
+    return RubricPreview(
+        rubric, said["experiment"], said["model"], said["sampler"] or get_default_sampler(), said.get("texts")
+    )
 
 
-def _asked(request: HttpRequest, tried: Try, cost: TryCost, form: TryForm) -> bool:
+def _asked(request: HttpRequest, tried: RubricPreview, cost: PreviewCost, form: TryForm) -> bool:
     asks = tried.experiment.needs_confirmation(cost.ceiling_usd) and not any(tried.problems())
     if asks and not form.cleaned_data["confirmed"]:
         limit = format_money(tried.experiment.confirm_above_usd)
@@ -189,7 +191,7 @@ def _asked(request: HttpRequest, tried: Try, cost: TryCost, form: TryForm) -> bo
         form.add_error("confirmed", said)
         return False
     try:
-        request_tests(tried, by=request.user)
+        request_preview(tried, by=request.user)
     except PlanError as problem:
         form.add_error(None, [f"{sentence[:1].upper()}{sentence[1:]}." for sentence in problem.problems])
         return False

@@ -17,29 +17,29 @@ MOST_ROWS = 300
 LEVEL = 0.05
 
 
-def category_tables(data: AnalysisData) -> list[ResultTable]:
+def build_category_tables(data: AnalysisData) -> list[ResultTable]:
     """Return no table for a single category or condition."""
     names = sorted(set(data.categories) - {""})
     if len(names) < 2 or len(data.conditions) < 2:
         return []
     found = category_interaction(data.scores.mean, data.categories)
-    tables = [_differences(data, names), *([_interaction(found)] if found else [])]
+    tables = [_compare_within_categories(data, names), *([_build_interaction_table(found)] if found else [])]
     return [table for table in tables if table.rows]
 
 
-def _differences(data: AnalysisData, names: list[str]) -> ResultTable:
+def _compare_within_categories(data: AnalysisData, names: list[str]) -> ResultTable:
     chosen = data.scope.baseline
     baseline = chosen if chosen in data.conditions else data.conditions[0]
     pairs: list[tuple[str, ConditionPair]] = []
     for name in names:
-        scores = data.scores.of_items(np.array([one == name for one in data.categories], dtype=np.bool_))
+        scores = data.scores.select_items(np.array([one == name for one in data.categories], dtype=np.bool_))
         others = [one for one in data.conditions if one != baseline]
         compared = [compare_conditions(scores, baseline, other, data.bounds) for other in others]
         pairs += [(name, pair) for pair in compared if pair]
-    corrected = holm([_p(pair) for _, pair in pairs])
+    corrected = holm([_get_p(pair) for _, pair in pairs])
     rows = [
-        _row(data, name, pair, p_holm)
-        for (name, pair), p_holm in sorted(zip(pairs, corrected, strict=True), key=lambda one: _p(one[0][1]))
+        _build_row(data, name, pair, p_holm)
+        for (name, pair), p_holm in sorted(zip(pairs, corrected, strict=True), key=lambda one: _get_p(one[0][1]))
     ]
     signed: Kind = "signed_share" if data.is_share else "signed"
     ends: Kind = "points_interval" if data.is_share else "interval"
@@ -62,16 +62,16 @@ def _differences(data: AnalysisData, names: list[str]) -> ResultTable:
         rows[:MOST_ROWS],
         formula="Mean over the category's common items of the condition's cell mean minus the baseline's.",
         correction=f"Holm over the {len(rows)} comparisons of this table.",
-        sentence=_sentence(data, rows, data.labels[baseline]),
+        sentence=_describe_result(data, rows, data.labels[baseline]),
         notes=notes,
     )
 
 
-def _p(pair: ConditionPair) -> float:
+def _get_p(pair: ConditionPair) -> float:
     return 1.0 if pair.change.p is None else pair.change.p
 
 
-def _row(data: AnalysisData, category: str, pair: ConditionPair, p_holm: float) -> dict[str, Any]:
+def _build_row(data: AnalysisData, category: str, pair: ConditionPair, p_holm: float) -> dict[str, Any]:
     change = pair.change
     return {
         "category": category,
@@ -85,7 +85,7 @@ def _row(data: AnalysisData, category: str, pair: ConditionPair, p_holm: float) 
     }
 
 
-def _sentence(data: AnalysisData, rows: list[dict[str, Any]], baseline: str) -> str:
+def _describe_result(data: AnalysisData, rows: list[dict[str, Any]], baseline: str) -> str:
     clear = [row for row in rows if row["p_holm"] is not None and row["p_holm"] < LEVEL]
     if not clear:
         return f"In no category does a condition differ from {baseline} at the 5 % level after Holm's correction."
@@ -98,7 +98,7 @@ def _sentence(data: AnalysisData, rows: list[dict[str, Any]], baseline: str) -> 
     )
 
 
-def _interaction(found: Interaction) -> ResultTable:
+def _build_interaction_table(found: Interaction) -> ResultTable:
     differ = "differ between categories" if found.p < LEVEL else "show no difference between categories in this test"
     return ResultTable(
         "category_interaction",

@@ -21,26 +21,26 @@ MOST_PAIRS = 300  # More pairs are cut to those with the smallest p, and the tab
 LEVEL = 0.05
 
 
-def condition_tables(data: AnalysisData) -> list[ResultTable]:
+def build_condition_tables(data: AnalysisData) -> list[ResultTable]:
     """Return no table for a single condition."""
-    pairs = [found for a, b in _pairs(data) if (found := compare_conditions(data.scores, a, b, data.bounds))]
+    pairs = [found for a, b in _compare_pairs(data) if (found := compare_conditions(data.scores, a, b, data.bounds))]
     if not pairs:
         return []
-    corrected = holm([_p(pair) for pair in pairs])
-    tables = [_differences(data, pairs, corrected)]
+    corrected = holm([_get_p(pair) for pair in pairs])
+    tables = [_build_difference_table(data, pairs, corrected)]
     if any(pair.two_by_two for pair in pairs):
-        tables.append(_right_and_wrong(data, pairs))
+        tables.append(_build_two_by_two_table(data, pairs))
     return tables
 
 
-def _pairs(data: AnalysisData) -> list[tuple[int, int]]:
+def _compare_pairs(data: AnalysisData) -> list[tuple[int, int]]:
     baseline = data.scope.baseline
     if baseline in data.conditions:
         return [(baseline, other) for other in data.conditions if other != baseline]
     return list(combinations(data.conditions, 2))
 
 
-def _differences(data: AnalysisData, pairs: list[ConditionPair], corrected: list[float]) -> ResultTable:
+def _build_difference_table(data: AnalysisData, pairs: list[ConditionPair], corrected: list[float]) -> ResultTable:
     notes = ["The unit of each test is the item: repetitions are averaged first."]
     if len(pairs) > MOST_PAIRS:
         notes.append(
@@ -49,16 +49,16 @@ def _differences(data: AnalysisData, pairs: list[ConditionPair], corrected: list
     return ResultTable(
         "differences",
         "Differences between conditions",
-        _difference_columns(data),
-        _difference_rows(data, pairs, corrected),
+        _list_columns(data),
+        _build_rows(data, pairs, corrected),
         formula="B − A: mean over common items of the difference of cell means.",
         correction=f"Holm and Benjamini–Hochberg over the {len(pairs)} comparisons of this table.",
-        sentence=_sentence(data, pairs, corrected),
+        sentence=_describe_result(data, pairs, corrected),
         notes=notes,
     )
 
 
-def _difference_columns(data: AnalysisData) -> list[ResultColumn]:
+def _list_columns(data: AnalysisData) -> list[ResultColumn]:
     signed, ends = ("signed_share", "points_interval") if data.is_share else ("signed", "interval")
     return [
         ResultColumn("a", "A"),
@@ -81,30 +81,30 @@ def _difference_columns(data: AnalysisData) -> list[ResultColumn]:
     ]
 
 
-def _difference_rows(data: AnalysisData, pairs: list[ConditionPair], corrected: list[float]) -> list[dict[str, Any]]:
+def _build_rows(data: AnalysisData, pairs: list[ConditionPair], corrected: list[float]) -> list[dict[str, Any]]:
     """Return the rows of the pairs with the smallest p, at most MOST_PAIRS."""
-    rates = benjamini_hochberg([_p(pair) for pair in pairs])
-    found = sorted(zip(pairs, corrected, rates, strict=True), key=lambda one: _p(one[0]))
+    rates = benjamini_hochberg([_get_p(pair) for pair in pairs])
+    found = sorted(zip(pairs, corrected, rates, strict=True), key=lambda one: _get_p(one[0]))
     found = found[:MOST_PAIRS]  # Resampling is slow, so only the pairs of the table are resampled.
-    differences = [data.scores.paired(pair.a, pair.b)[1] for pair, _, _ in found]
+    differences = [data.scores.pair_conditions(pair.a, pair.b)[1] for pair, _, _ in found]
     resampled = permutation_ps(differences)
     return [
         {
-            **_row(data, pair),
+            **_build_row(data, pair),
             "p_holm": p_holm,
             "p_bh": p_bh,
-            "p_permutation": p if len(apart) > 1 else None,
-            "p_wilcoxon": wilcoxon_p(apart),
+            "p_permutation": p if len(by_item) > 1 else None,
+            "p_wilcoxon": wilcoxon_p(by_item),
         }
-        for (pair, p_holm, p_bh), apart, p in zip(found, differences, resampled, strict=True)
+        for (pair, p_holm, p_bh), by_item, p in zip(found, differences, resampled, strict=True)
     ]
 
 
-def _p(pair: ConditionPair) -> float:
+def _get_p(pair: ConditionPair) -> float:
     return 1.0 if pair.change.p is None else pair.change.p
 
 
-def _row(data: AnalysisData, pair: ConditionPair) -> dict[str, Any]:
+def _build_row(data: AnalysisData, pair: ConditionPair) -> dict[str, Any]:
     change = pair.change
     return {
         "a": data.labels[pair.a],
@@ -123,7 +123,7 @@ def _row(data: AnalysisData, pair: ConditionPair) -> dict[str, Any]:
     }
 
 
-def _sentence(data: AnalysisData, pairs: list[ConditionPair], corrected: list[float]) -> str:
+def _describe_result(data: AnalysisData, pairs: list[ConditionPair], corrected: list[float]) -> str:
     """Return the clearest difference in words, with its uncertainty."""
     p, pair = min(zip(corrected, pairs, strict=True), key=lambda found: found[0])
     if p >= LEVEL:
@@ -144,7 +144,7 @@ def _sentence(data: AnalysisData, pairs: list[ConditionPair], corrected: list[fl
     )
 
 
-def _right_and_wrong(data: AnalysisData, pairs: list[ConditionPair]) -> ResultTable:
+def _build_two_by_two_table(data: AnalysisData, pairs: list[ConditionPair]) -> ResultTable:
     rows: list[dict[str, Any]] = [
         {
             "a": data.labels[pair.a],

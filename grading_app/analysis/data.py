@@ -26,7 +26,7 @@ class Norms:
     n: Floats
 
     @property
-    def known(self) -> NDArray[np.bool_]:
+    def has_norm(self) -> NDArray[np.bool_]:
         return ~np.isnan(self.mean)
 
 
@@ -66,12 +66,12 @@ def load_analysis_data(scope: Scope) -> AnalysisData:
     """Read the scores of the scope, and the items, conditions and norms that belong to them."""
     loaded = load_item_scores(scope.experiment, scope.measure, scope.wave, scope.excluded_answers)
     scores = narrow_scores(scope, loaded)
-    letters = scope.blind.letters() if scope.blind else None
+    letters = scope.blind.assign_letters() if scope.blind else None
     labels, facets = (
         load_condition_labels(scope.experiment, scope.wave, letters),
         load_facets(scope.experiment, letters),
     )
-    scores = scores.of_conditions([key for key in labels if key in scores.conditions])
+    scores = scores.select_conditions([key for key in labels if key in scores.conditions])
     described = Item.objects.filter(dataset=scope.experiment.dataset_id).values_list("pk", "key", "category")
     items = {pk: (key, category) for pk, key, category in described.iterator()}
     return AnalysisData(
@@ -81,7 +81,7 @@ def load_analysis_data(scope: Scope) -> AnalysisData:
         facets={key: facets[key] for key in scores.conditions.tolist()},
         keys=[items[int(pk)][0] for pk in scores.items],
         categories=[items[int(pk)][1] for pk in scores.items],
-        norms=_norms(scope, scores),
+        norms=_load_norms(scope, scores),
     )
 
 
@@ -93,20 +93,20 @@ def narrow_scores(scope: Scope, scores: ItemScores) -> ItemScores:
     ends = (scope.measure.low, scope.measure.high)
     scores = replace(scores, is_binary=scores.is_binary and ends in ((None, None), (0.0, 1.0)))
     if scope.missing == MISSING_WRONG:
-        scores = scores.counting_missing_as(scope.measure.low if scope.measure.low is not None else 0.0)
+        scores = scores.fill_missing(scope.measure.low if scope.measure.low is not None else 0.0)
     if scope.conditions:
-        scores = scores.of_conditions([key for key in scores.conditions.tolist() if key in scope.conditions])
+        scores = scores.select_conditions([key for key in scores.conditions.tolist() if key in scope.conditions])
     if FLAGGED in scope.exclude:
-        scores = scores.of_items(~np.isin(scores.items, flagged_items(scope.experiment)))
+        scores = scores.select_items(~np.isin(scores.items, flagged_items(scope.experiment)))
     if scope.without:
-        scores = scores.of_items(~np.isin(scores.items, scope.without))
+        scores = scores.select_items(~np.isin(scores.items, scope.without))
     if scope.category:
         of_category = Item.objects.filter(dataset=scope.experiment.dataset_id, category=scope.category)
-        scores = scores.of_items(np.isin(scores.items, list(of_category.values_list("pk", flat=True))))
+        scores = scores.select_items(np.isin(scores.items, list(of_category.values_list("pk", flat=True))))
     return scores
 
 
-def _norms(scope: Scope, scores: ItemScores) -> Norms | None:
+def _load_norms(scope: Scope, scores: ItemScores) -> Norms | None:
     """Return the norms of the measure's dimension, matched by name; None if no item has one."""
     if scope.measure.dimension is None or not scope.measure.is_rating:
         return None

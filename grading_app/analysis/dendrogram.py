@@ -58,7 +58,7 @@ class Dendrogram:
         labels, joins = self.rows(table), table.data["joins"]
         grid = self._grid(table, width)
         figure, (axis,) = grid.figure()
-        order = leaf_order(len(labels), joins)
+        order = order_leaves(len(labels), joins)
         places = {leaf: (0.0, float(-at)) for at, leaf in enumerate(order)}
         for step, (one, other, distance) in enumerate(joins):
             (x, y), (other_x, other_y) = places[one], places[other]
@@ -79,7 +79,7 @@ class Dendrogram:
         return figure
 
 
-def leaf_order(leaves: int, joins: list[Any]) -> list[int]:
+def order_leaves(leaves: int, joins: list[Any]) -> list[int]:
     """Return the conditions from the top down, in an order in which no two branches cross."""
     members = {leaf: [leaf] for leaf in range(leaves)}
     for step, (one, other, _) in enumerate(joins):

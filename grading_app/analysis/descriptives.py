@@ -7,18 +7,18 @@ import numpy as np
 from grading_app.analysis.data import AnalysisData
 from grading_app.reports.result_table import ResultColumn, ResultTable, Row
 from grading_app.statistics.intervals import estimate_mean
-from grading_app.statistics.known_coverage import share_note
+from grading_app.statistics.known_coverage import describe_share_coverage
 
 QUANTILES = {0.25: "Lower quartile", 0.5: "Median", 0.75: "Upper quartile"}
 
 
-def descriptive_tables(data: AnalysisData) -> list[ResultTable]:
-    by_condition = _table(data, "descriptives", "Scores by condition", [None])
+def build_descriptive_tables(data: AnalysisData) -> list[ResultTable]:
+    by_condition = _build_table(data, "descriptives", "Scores by condition", [None])
     names = sorted(set(data.categories) - {""})
-    return [by_condition, *([_table(data, "categories", "Scores by category", names)] if len(names) > 1 else [])]
+    return [by_condition, *([_build_table(data, "categories", "Scores by category", names)] if len(names) > 1 else [])]
 
 
-def _table(data: AnalysisData, name: str, title: str, categories: list[str] | list[None]) -> ResultTable:
+def _build_table(data: AnalysisData, name: str, title: str, categories: list[str] | list[None]) -> ResultTable:
     kind, ends = ("share", "share_interval") if data.is_share else ("number", "interval")
     columns = [
         ResultColumn("condition", "Condition"),
@@ -33,21 +33,21 @@ def _table(data: AnalysisData, name: str, title: str, categories: list[str] | li
         ResultColumn("within_sd", "SD within items", "number"),
         ResultColumn("constant", "Items without variance", "share"),
     ]
-    rows = [_row(data, condition, category) for condition in data.conditions for category in categories]
+    rows = [_build_row(data, condition, category) for condition in data.conditions for category in categories]
     estimates = (
         "Mean of scores, with a standard error that treats each item as a cluster. SD, quartiles and median are of "
         "item means."
     )
-    return ResultTable(name, title, columns, rows, formula=estimates, notes=_notes(rows, data.is_share))
+    return ResultTable(name, title, columns, rows, formula=estimates, notes=_list_notes(rows, data.is_share))
 
 
-def _row(data: AnalysisData, condition: int, category: str | None) -> Row:
-    at = data.scores.column_of(condition)
+def _build_row(data: AnalysisData, condition: int, category: str | None) -> Row:
+    at = data.scores.find_column(condition)
     in_category = np.array([category is None or one == category for one in data.categories], dtype=np.bool_)
     use = in_category & (data.scores.n[:, at] > 0)
     means, n, within = data.scores.mean[use, at], data.scores.n[use, at], data.scores.within[use, at]
     repeated = n > 1
-    found = estimate_mean(data.scores.sums(condition, in_category), data.bounds)
+    found = estimate_mean(data.scores.sum_condition(condition, in_category), data.bounds)
     freedom = int((n - 1).sum())
     return {
         "condition": data.labels[condition],
@@ -65,8 +65,8 @@ def _row(data: AnalysisData, condition: int, category: str | None) -> Row:
     }
 
 
-def _notes(rows: list[Row], is_share: bool) -> list[str]:
+def _list_notes(rows: list[Row], is_share: bool) -> list[str]:
     methods = dict.fromkeys(str(row["method"]) for row in rows if row["method"])
     once = [row["items"] for row in rows if is_share and row["interval"] and row["items"] == row["n"]]
     made = f"Interval: {', '.join(methods)}." if methods else ""
-    return [note for note in (made, share_note(once)) if note]
+    return [note for note in (made, describe_share_coverage(once)) if note]

@@ -18,9 +18,9 @@ METHOD = (
 )
 
 
-def factor_tables(data: AnalysisData) -> list[ResultTable]:
+def build_factor_tables(data: AnalysisData) -> list[ResultTable]:
     """Return no table if no facet of the design varies, or for fewer than three items."""
-    names = {factor: _levels(data, at) for at, factor in enumerate(FACTORS)}
+    names = {factor: _list_levels(data, at) for at, factor in enumerate(FACTORS)}
     places = {
         factor: [found.index(data.facets[one][at]) for one in data.conditions]
         for at, (factor, found) in enumerate(names.items())
@@ -28,20 +28,20 @@ def factor_tables(data: AnalysisData) -> list[ResultTable]:
     fit = fit_factors(data.scores.mean, places, data.bounds)
     if fit is None:
         return []
-    return [_terms(fit), _means(data, fit, names)]
+    return [_build_term_table(fit), _build_mean_table(data, fit, names)]
 
 
-def _levels(data: AnalysisData, at: int) -> list[str]:
+def _list_levels(data: AnalysisData, at: int) -> list[str]:
     """Return the names of the facet's levels in the order of the design."""
     return list(dict.fromkeys(data.facets[one][at] for one in data.conditions))
 
 
-def _terms(fit: FactorFit) -> ResultTable:
+def _build_term_table(fit: FactorFit) -> ResultTable:
     tested = [one for one in fit.tests if one.p is not None]
     corrected = dict(zip([one.factors for one in tested], holm([one.p or 0.0 for one in tested]), strict=True))
     rows = [
         {
-            "term": _name(one.factors),
+            "term": _name_term(one.factors),
             "f": one.f,
             "df1": one.df[0] if one.df else None,
             "df2": one.df[1] if one.df else None,
@@ -64,7 +64,7 @@ def _terms(fit: FactorFit) -> ResultTable:
     if not fit.complete:
         notes.append("Some items lack a score in some conditions, so the F tests are approximate.")
     if fit.left_out:
-        terms = ", ".join(map(_name, fit.left_out))
+        terms = ", ".join(map(_name_term, fit.left_out))
         notes.append(f"Left out, because the conditions do not determine them: {terms}.")
     return ResultTable(
         "factors",
@@ -74,23 +74,23 @@ def _terms(fit: FactorFit) -> ResultTable:
         formula=METHOD,
         test="Hotelling's T² over items as F, as in the multivariate analysis of variance for repeated measures.",
         correction=f"Holm over the {len(tested)} terms of this table." if len(tested) > 1 else "",
-        sentence=_sentence(tested, corrected),
+        sentence=_describe_result(tested, corrected),
         notes=notes,
     )
 
 
-def _name(factors: tuple[str, ...]) -> str:
+def _name_term(factors: tuple[str, ...]) -> str:
     return " × ".join(factors)
 
 
-def _sentence(tested: list[TermTest], corrected: dict[tuple[str, ...], float]) -> str:
+def _describe_result(tested: list[TermTest], corrected: dict[tuple[str, ...], float]) -> str:
     if not tested:
         return ""
     found = [one for one in tested if corrected[one.factors] < LEVEL]
     if not found:
         return "No term has an effect by a test at the 5 % level after Holm's correction."
     shown = "; ".join(
-        f"{_name(one.factors)} (F({one.df[0]}, {one.df[1]}) = {statistic_format.format_number(one.f)}, "
+        f"{_name_term(one.factors)} (F({one.df[0]}, {one.df[1]}) = {statistic_format.format_number(one.f)}, "
         f"p {statistic_format.format_p_equation(corrected[one.factors])})"
         for one in found
         if one.df
@@ -98,7 +98,7 @@ def _sentence(tested: list[TermTest], corrected: dict[tuple[str, ...], float]) -
     return f"After Holm's correction, these terms have an effect: {shown}."
 
 
-def _means(data: AnalysisData, fit: FactorFit, names: dict[str, list[str]]) -> ResultTable:
+def _build_mean_table(data: AnalysisData, fit: FactorFit, names: dict[str, list[str]]) -> ResultTable:
     mean: Kind = "share" if data.is_share else "number"
     ends: Kind = "share_interval" if data.is_share else "interval"
     rows: list[dict[str, Any]] = [

@@ -96,20 +96,20 @@ class HeatMap:
 
     def rows(self, table: ResultTable) -> list[Row]:
         found = [row for row in table.rows if row.get("mean") is not None]
-        return found if len(_unique(found, "condition")) > 1 else []
+        return found if len(_list_unique(found, "condition")) > 1 else []
 
     def alt(self, table: ResultTable) -> str:
         rows = self.rows(table)
-        sizes = f"{len(_unique(rows, 'condition'))} conditions by {len(_unique(rows, 'category'))} categories"
+        sizes = f"{len(_list_unique(rows, 'condition'))} conditions by {len(_list_unique(rows, 'category'))} categories"
         return f"{self.title}: {sizes}. The table holds the numbers."
 
     def size(self, table: ResultTable, width: int) -> tuple[int, int]:
-        return width, HEADS + FOOT + ROW * len(_unique(self.rows(table), "condition")[:MOST_ROWS])
+        return width, HEADS + FOOT + ROW * len(_list_unique(self.rows(table), "condition")[:MOST_ROWS])
 
     def draw(self, table: ResultTable, width: int) -> Figure:
         rows = self.rows(table)
-        conditions = _unique(rows, "condition")[:MOST_ROWS]
-        categories = _unique(rows, "category")[:MOST_COLUMNS]
+        conditions = _list_unique(rows, "condition")[:MOST_ROWS]
+        categories = _list_unique(rows, "category")[:MOST_COLUMNS]
         means = {(row["condition"], row["category"]): row["mean"] for row in rows}
         low, high = min(means.values()), max(means.values())
         is_share = next(column for column in table.columns if column.name == "mean").kind == "share"
@@ -205,33 +205,35 @@ def _draw_regression(axis: Axes, panel: Row) -> None:
     axis.spines["left"].set(visible=True, color=plot_style.RULE, linewidth=plot_style.PIXEL)
 
 
-def _unique(rows: Sequence[Row], name: str) -> list[Any]:
+def _list_unique(rows: Sequence[Row], name: str) -> list[Any]:
     return list(dict.fromkeys(row[name] for row in rows))
 
 
-def _of_condition(row: Row) -> str:
+def _label_condition(row: Row) -> str:
     category = row.get("category")
     return f"{row['condition']} · {category}" if category else str(row["condition"])
 
 
-def _of_pair(row: Row) -> str:
+def _label_pair(row: Row) -> str:
     return f"{row['b']} − {row['a']}"
 
 
 FIGURES: Sequence[TableFigure] = (
-    IntervalFigure("means", "descriptives", "Scores by condition", _of_condition, "mean", "interval", "Mean score"),
+    IntervalFigure("means", "descriptives", "Scores by condition", _label_condition, "mean", "interval", "Mean score"),
     IntervalFigure(
-        "category-means", "categories", "Scores by category", _of_condition, "mean", "interval", "Mean score"
+        "category-means", "categories", "Scores by category", _label_condition, "mean", "interval", "Mean score"
     ),
     HeatMap("category-map", "categories", "Condition by category"),
     IntervalFigure(
-        "norm-differences", "norm_differences", "Difference from the norms", _of_condition, "difference",
+        "norm-differences", "norm_differences", "Difference from the norms", _label_condition, "difference",
         "difference_ci", "Model minus norm", zero=True,
     ),
     RegressionFigure("norm-regression", "norm_regression", "Regression on the norms"),
-    IntervalFigure("norm-r", "norm_agreement", "Correlation with the norms", _of_condition, "r", "r_ci", "Pearson's r"),
     IntervalFigure(
-        "differences", "differences", "Differences between conditions", _of_pair, "difference", "difference_ci",
+        "norm-r", "norm_agreement", "Correlation with the norms", _label_condition, "r", "r_ci", "Pearson's r"
+    ),
+    IntervalFigure(
+        "differences", "differences", "Differences between conditions", _label_pair, "difference", "difference_ci",
         "B − A", zero=True,
     ),
     IntervalFigure(
@@ -255,7 +257,7 @@ FIGURES: Sequence[TableFigure] = (
 )  # fmt: skip
 
 
-def figures_of(tables: Mapping[str, ResultTable]) -> list[tuple[TableFigure, ResultTable]]:
+def select_figures(tables: Mapping[str, ResultTable]) -> list[tuple[TableFigure, ResultTable]]:
     """Return the figures for which there is a table with a value."""
     pairs = [(figure, tables[figure.table]) for figure in FIGURES if figure.table in tables]
     return [(figure, table) for figure, table in pairs if figure.rows(table)]

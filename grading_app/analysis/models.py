@@ -11,24 +11,24 @@ from grading_app.analysis.data import AnalysisData
 from grading_app.reports.result_table import ResultColumn, ResultTable
 from grading_app.statistics.correlation import pearson
 from grading_app.statistics.item_scores import Floats
-from grading_app.statistics.known_coverage import skewed_note
+from grading_app.statistics.known_coverage import describe_skewed_coverage
 
 MOST_PAIRS = 300
 MOST_ITEMS = 50
 FEWEST_ITEMS = 3
 
 
-def model_tables(data: AnalysisData) -> list[ResultTable]:
+def build_model_tables(data: AnalysisData) -> list[ResultTable]:
     """Return no table for a single condition."""
     if len(data.conditions) < 2:
         return []
-    tables = [_similarity(data), _clusters(data), _spread(data)]
+    tables = [_build_similarity_table(data), _build_cluster_table(data), _build_spread_table(data)]
     if data.is_share:
-        tables.append(_failed_by_all(data))
+        tables.append(_build_failure_table(data))
     return [table for table in tables if table.rows]
 
 
-def _similarity(data: AnalysisData) -> ResultTable:
+def _build_similarity_table(data: AnalysisData) -> ResultTable:
     rows = []
     for a, b in combinations(range(len(data.conditions)), 2):
         both = (data.scores.n[:, a] > 0) & (data.scores.n[:, b] > 0)
@@ -49,7 +49,7 @@ def _similarity(data: AnalysisData) -> ResultTable:
             }
         )
     rows.sort(key=lambda row: -(row["r"] if row["r"] is not None else -2.0))  # type: ignore[operator]
-    skewed = skewed_note(row["items"] for row in rows if row["skewed"])  # type: ignore[misc]
+    skewed = describe_skewed_coverage(row["items"] for row in rows if row["skewed"])  # type: ignore[misc]
     cut = [f"{MOST_PAIRS} of {len(rows)} pairs, the most alike."] if len(rows) > MOST_PAIRS else []
     return ResultTable(
         "similarity",
@@ -69,7 +69,7 @@ def _similarity(data: AnalysisData) -> ResultTable:
     )
 
 
-def _clusters(data: AnalysisData) -> ResultTable:
+def _build_cluster_table(data: AnalysisData) -> ResultTable:
     """Return the steps of a hierarchical clustering of conditions, nearest first."""
     from scipy.cluster.hierarchy import linkage
 
@@ -102,7 +102,7 @@ def _clusters(data: AnalysisData) -> ResultTable:
     )
 
 
-def _spread(data: AnalysisData) -> ResultTable:
+def _build_spread_table(data: AnalysisData) -> ResultTable:
     """Return the items on which the conditions differ most."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # Items with a single score have no SD.
@@ -132,9 +132,9 @@ def _spread(data: AnalysisData) -> ResultTable:
     )
 
 
-def _failed_by_all(data: AnalysisData) -> ResultTable:
-    tried = (data.scores.n > 0).sum(axis=1)
-    failed = (tried > 1) & (np.nan_to_num(data.scores.mean).max(axis=1, initial=0.0) == 0)
+def _build_failure_table(data: AnalysisData) -> ResultTable:
+    has_score = (data.scores.n > 0).sum(axis=1)
+    failed = (has_score > 1) & (np.nan_to_num(data.scores.mean).max(axis=1, initial=0.0) == 0)
     at = np.flatnonzero(failed)
     rows = [
         {"item": data.keys[row], "category": data.categories[row] or None, "answers": int(data.scores.n[row].sum())}

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from grading_app.analysis.data import AnalysisData, Norms
-from grading_app.analysis.regression_panels import MOST_PANELS, regression_panels
+from grading_app.analysis.regression_panels import MOST_PANELS, build_regression_panels
 from grading_app.reports import statistic_format
 from grading_app.reports.result_table import ResultColumn, ResultTable, Row
 from grading_app.statistics import reference
@@ -23,9 +23,9 @@ from grading_app.statistics.concordance import lins_concordance
 from grading_app.statistics.correlation import pearson
 from grading_app.statistics.intraclass import intraclass_correlation
 from grading_app.statistics.item_scores import Floats
-from grading_app.statistics.known_coverage import RMSE, coverage_note, skewed_note
+from grading_app.statistics.known_coverage import RMSE, describe_coverage, describe_skewed_coverage
 from grading_app.statistics.paired import holm
-from grading_app.statistics.ratings import ratings_of
+from grading_app.statistics.ratings import Ratings
 
 SEED = 1
 POOLED = "Mean of conditions"
@@ -34,7 +34,7 @@ LIMIT = 1.96
 
 
 @dataclass(frozen=True, eq=False)
-class Matched:
+class MatchedItems:
     """The items that a condition rated and that have a norm: both means, item by item."""
 
     label: str
@@ -42,18 +42,22 @@ class Matched:
     people: Floats
 
 
-def norm_tables(data: AnalysisData) -> list[ResultTable]:
+def build_norm_tables(data: AnalysisData) -> list[ResultTable]:
     """Return no table without norms. With several conditions, the last row is the mean of all conditions by item."""
     if data.norms is None:
         return []
-    matched = [one for one in _matched(data, data.norms) if len(one.model)]
+    matched = [one for one in _match_items(data, data.norms) if len(one.model)]
     if not matched:
         return []
-    builders: list[Callable[[AnalysisData, Norms, list[Matched]], ResultTable]] = [
-        _differences, _agreement, _errors, _regression, _distribution
-    ]  # fmt: skip
+    builders: list[Callable[[AnalysisData, Norms, list[MatchedItems]], ResultTable]] = [
+        _build_difference_table,
+        _build_agreement_table,
+        _build_error_table,
+        _build_regression_table,
+        _build_distribution_table,
+    ]
     tables = [build(data, data.norms, matched) for build in builders]
-    return [_leaderboard(matched, tables), *tables]
+    return [_build_leaderboard(matched, tables), *tables]
 
 
 LEADERS = (
@@ -71,7 +75,7 @@ LEADERS = (
 )
 
 
-def _leaderboard(matched: list[Matched], tables: list[ResultTable]) -> ResultTable:
+def _build_leaderboard(matched: list[MatchedItems], tables: list[ResultTable]) -> ResultTable:
     """Return every measure of agreement in one row for each condition, from the tables that hold their intervals."""
     merged: dict[str, dict[str, Any]] = {
         one.label: {"condition": one.label, "items": len(one.model)} for one in matched
@@ -97,17 +101,17 @@ def _leaderboard(matched: list[Matched], tables: list[ResultTable]) -> ResultTab
     )
 
 
-def _matched(data: AnalysisData, norms: Norms) -> Iterator[Matched]:
+def _match_items(data: AnalysisData, norms: Norms) -> Iterator[MatchedItems]:
     for at, condition in enumerate(data.conditions):
-        both = norms.known & (data.scores.n[:, at] > 0)
-        yield Matched(data.labels[condition], data.scores.mean[both, at], norms.mean[both])
+        both = norms.has_norm & (data.scores.n[:, at] > 0)
+        yield MatchedItems(data.labels[condition], data.scores.mean[both, at], norms.mean[both])
     if len(data.conditions) > 1:
-        rated = norms.known & (data.scores.n > 0).any(axis=1)
+        rated = norms.has_norm & (data.scores.n > 0).any(axis=1)
         means = np.nanmean(data.scores.mean[rated], axis=1) if rated.any() else np.array([])
-        yield Matched(POOLED, means, norms.mean[rated])
+        yield MatchedItems(POOLED, means, norms.mean[rated])
 
 
-def _differences(data: AnalysisData, norms: Norms, matched: list[Matched]) -> ResultTable:
+def _build_difference_table(data: AnalysisData, norms: Norms, matched: list[MatchedItems]) -> ResultTable:
     columns = [
         ResultColumn("condition", "Condition"),
         ResultColumn("items", "Items", "count"),
@@ -125,7 +129,7 @@ def _differences(data: AnalysisData, norms: Norms, matched: list[Matched]) -> Re
         ResultColumn("welch_p", "p (Welch)", "p"),
         *([ResultColumn("equivalence_p", "p of equivalence", "p")] if data.scope.margin else []),
     ]
-    rows = [_difference(one, data.scope.margin) for one in matched]
+    rows = [_build_difference_row(one, data.scope.margin) for one in matched]
     of_conditions = [row for row in rows if row["condition"] != POOLED and row["p"] is not None]
     for row, p in zip(of_conditions, holm([row["p"] for row in of_conditions]), strict=True):
         row["p_holm"] = p
@@ -140,12 +144,12 @@ def _differences(data: AnalysisData, norms: Norms, matched: list[Matched]) -> Re
         test="Paired t-test over items; Welch's test takes both as independent samples."
         + (f" Equivalence: two one-sided t-tests within ±{data.scope.margin:g}." if data.scope.margin else ""),
         correction=family,
-        sentence=_sentence(rows[0]),
+        sentence=_describe_difference(rows[0]),
         notes=[TOO_FEW],
     )
 
 
-def _difference(one: Matched, margin: float | None) -> dict[str, Any]:
+def _build_difference_row(one: MatchedItems, margin: float | None) -> dict[str, Any]:
     row: dict[str, Any] = {
         "condition": one.label,
         "items": len(one.model),
@@ -168,7 +172,7 @@ def _difference(one: Matched, margin: float | None) -> dict[str, Any]:
     return row
 
 
-def _sentence(row: Row) -> str:
+def _describe_difference(row: Row) -> str:
     if row.get("difference_ci") is None:
         return ""
     low, high = row["difference_ci"]
@@ -182,7 +186,7 @@ def _sentence(row: Row) -> str:
     return f"{row['condition']} {found} (95 % interval {interval}, {row['items']} items)."
 
 
-def _agreement(data: AnalysisData, norms: Norms, matched: list[Matched]) -> ResultTable:
+def _build_agreement_table(data: AnalysisData, norms: Norms, matched: list[MatchedItems]) -> ResultTable:
     columns = [
         ResultColumn("condition", "Condition"),
         ResultColumn("items", "Items", "count"),
@@ -198,9 +202,9 @@ def _agreement(data: AnalysisData, norms: Norms, matched: list[Matched]) -> Resu
     ]
     reliability = reference.reference_reliability(norms.mean, norms.sd, norms.n)
     ceiling = math.sqrt(reliability) if reliability else None
-    rows = sorted((_coefficients(one, ceiling) for one in matched), key=lambda row: -(row["r"] or -2))
+    rows = sorted((_build_agreement_row(one, ceiling) for one in matched), key=lambda row: -(row["r"] or -2))
     notes = [TOO_FEW]
-    if skewed := skewed_note(row["items"] for row in rows if row["skewed"]):
+    if skewed := describe_skewed_coverage(row["items"] for row in rows if row["skewed"]):
         notes.append(skewed)
     if ceiling:
         notes.append(
@@ -220,10 +224,10 @@ def _agreement(data: AnalysisData, norms: Norms, matched: list[Matched]) -> Resu
     )
 
 
-def _coefficients(one: Matched, ceiling: float | None) -> dict[str, Any]:
+def _build_agreement_row(one: MatchedItems, ceiling: float | None) -> dict[str, Any]:
     r = pearson(one.model, one.people)
     rho = reference.spearman(one.model, one.people)
-    table = ratings_of(np.column_stack([one.model, one.people]))
+    table = Ratings.from_table(np.column_stack([one.model, one.people]))
     ccc = bootstrap(lins_concordance(table), seed=SEED)
     return {
         "condition": one.label,
@@ -241,7 +245,7 @@ def _coefficients(one: Matched, ceiling: float | None) -> dict[str, Any]:
     }
 
 
-def _errors(data: AnalysisData, norms: Norms, matched: list[Matched]) -> ResultTable:
+def _build_error_table(data: AnalysisData, norms: Norms, matched: list[MatchedItems]) -> ResultTable:
     columns = [
         ResultColumn("condition", "Condition"),
         ResultColumn("items", "Items", "count"),
@@ -252,8 +256,8 @@ def _errors(data: AnalysisData, norms: Norms, matched: list[Matched]) -> ResultT
         ResultColumn("rmse", "RMSE", "number", 3),
         ResultColumn("rmse_ci", "95 % interval", "interval"),
     ]
-    rows = sorted((_error(one) for one in matched), key=lambda row: row["mae"])
-    note = coverage_note(RMSE, min((row["items"] for row in rows if row["rmse_ci"]), default=0))
+    rows = sorted((_build_error_row(one) for one in matched), key=lambda row: row["mae"])
+    note = describe_coverage(RMSE, min((row["items"] for row in rows if row["rmse_ci"]), default=0))
     return ResultTable(
         "norm_errors",
         "Error against the norms",
@@ -266,29 +270,29 @@ def _errors(data: AnalysisData, norms: Norms, matched: list[Matched]) -> ResultT
     )
 
 
-def _error(one: Matched) -> dict[str, Any]:
-    apart = one.model - one.people
-    bias = float(apart.mean())
-    reach = LIMIT * float(apart.std(ddof=1)) if len(apart) > 1 else None
+def _build_error_row(one: MatchedItems) -> dict[str, Any]:
+    differences = one.model - one.people
+    bias = float(differences.mean())
+    reach = LIMIT * float(differences.std(ddof=1)) if len(differences) > 1 else None
     return {
         "condition": one.label,
-        "items": len(apart),
+        "items": len(differences),
         "bias": bias,
         "limits": (bias - reach, bias + reach) if reach is not None else None,
-        "mae": reference.mean_absolute(apart),
+        "mae": reference.mean_absolute(differences),
         "mae_ci": reference.error_interval(one.model, one.people, "mae"),
-        "rmse": reference.root_mean_square(apart),
+        "rmse": reference.root_mean_square(differences),
         "rmse_ci": reference.error_interval(one.model, one.people, "rmse"),
     }
 
 
-def _regression(data: AnalysisData, norms: Norms, matched: list[Matched]) -> ResultTable:
+def _build_regression_table(data: AnalysisData, norms: Norms, matched: list[MatchedItems]) -> ResultTable:
     columns = [
         ResultColumn("condition", "Condition"),
         ResultColumn("items", "Items", "count"),
-        *_line_columns("ols", "least squares"),
+        *_list_line_columns("ols", "least squares"),
         ResultColumn("r_squared", "R²", "coefficient"),
-        *_line_columns("deming", "Deming"),
+        *_list_line_columns("deming", "Deming"),
     ]
     drawn = [(one.label, one.people, one.model) for one in sorted(matched, key=lambda one: one.label == POOLED)]
     rows = []
@@ -298,9 +302,9 @@ def _regression(data: AnalysisData, norms: Norms, matched: list[Matched]) -> Res
             {
                 "condition": one.label,
                 "items": len(one.model),
-                **_line("ols", ols),
+                **_build_line_cells("ols", ols),
                 "r_squared": ols.r_squared if ols else None,
-                **_line("deming", both),
+                **_build_line_cells("deming", both),
             }
         )
     return ResultTable(
@@ -315,11 +319,11 @@ def _regression(data: AnalysisData, norms: Norms, matched: list[Matched]) -> Res
             f"The figure shows at most {MOST_PANELS} conditions, the mean of conditions among them.",
             TOO_FEW,
         ],
-        data={"panels": regression_panels(drawn, data.bounds)},
+        data={"panels": build_regression_panels(drawn, data.bounds)},
     )
 
 
-def _line_columns(name: str, label: str) -> list[ResultColumn]:
+def _list_line_columns(name: str, label: str) -> list[ResultColumn]:
     return [
         ResultColumn(f"{name}_a", f"a ({label})", "signed"),
         ResultColumn(f"{name}_a_ci", "95 % interval", "interval"),
@@ -328,7 +332,7 @@ def _line_columns(name: str, label: str) -> list[ResultColumn]:
     ]
 
 
-def _line(name: str, line: reference.Line | None) -> dict[str, Any]:
+def _build_line_cells(name: str, line: reference.Line | None) -> dict[str, Any]:
     if line is None:
         return {}
     return {
@@ -339,7 +343,7 @@ def _line(name: str, line: reference.Line | None) -> dict[str, Any]:
     }
 
 
-def _distribution(data: AnalysisData, norms: Norms, matched: list[Matched]) -> ResultTable:
+def _build_distribution_table(data: AnalysisData, norms: Norms, matched: list[MatchedItems]) -> ResultTable:
     columns = [
         ResultColumn("condition", "Condition"),
         ResultColumn("items", "Items", "count"),

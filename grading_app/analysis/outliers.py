@@ -18,7 +18,7 @@ MOST_POINTS = 800  # Near and far residuals each, in the figure.
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Scaled:
+class _ScaledResiduals:
     """Residuals with their median and median absolute deviation."""
 
     residuals: Floats
@@ -42,15 +42,15 @@ class Outlier:
     z: float | None
 
 
-def outlier_tables(data: AnalysisData) -> list[ResultTable]:
+def build_outlier_tables(data: AnalysisData) -> list[ResultTable]:
     """Return the items with the largest residuals; no table for fewer than three items."""
-    expected, what = _expected(data)
+    expected, what = _estimate_expected(data)
     residuals = np.where(np.isnan(expected), np.nan, data.scores.mean - expected)
     flat = residuals[~np.isnan(residuals)]
     if len(flat) < 3 or not np.ptp(flat):
         return []
     center = float(np.median(flat))
-    scaled = _Scaled(residuals, center, float(np.median(np.abs(flat - center))))
+    scaled = _ScaledResiduals(residuals, center, float(np.median(np.abs(flat - center))))
     low, high = data.bounds or (-np.inf, np.inf)
     on_scale = np.clip(expected, low, high)
     outliers = _find_outliers(data, scaled, on_scale)
@@ -68,20 +68,20 @@ def outlier_tables(data: AnalysisData) -> list[ResultTable]:
                 ResultColumn("residual", "Residual", "signed"),
                 ResultColumn("z", "Modified z", "signed"),
             ],
-            [_row(data, one) for one in outliers],
+            [_build_row(data, one) for one in outliers],
             formula="Modified z: 0.6745 × (residual − median) / median absolute deviation (Iglewicz and Hoaglin 1993); "
             f"above {FAR} is far. An expected score beside the scale is shown as its end; z uses it unchanged.",
             sentence=f"{far} of the {len(outliers)} items shown lie far from the {what}.",
-            links=[{"item": _trials_url(data, one)} for one in outliers],
+            links=[{"item": _make_trials_url(data, one)} for one in outliers],
             data={
                 "cells": [[int(data.scores.items[one.item]), one.condition] for one in outliers],
-                "residuals": _points(data, scaled, expected, on_scale),
+                "residuals": _list_points(data, scaled, expected, on_scale),
             },
         )
     ]
 
 
-def _find_outliers(data: AnalysisData, scaled: _Scaled, on_scale: Floats) -> list[Outlier]:
+def _find_outliers(data: AnalysisData, scaled: _ScaledResiduals, on_scale: Floats) -> list[Outlier]:
     """Return the largest residuals, furthest first."""
     from_center = np.abs(np.nan_to_num(scaled.residuals - scaled.center))
     order = np.argsort(-from_center, axis=None)[:SHOWN]
@@ -99,31 +99,31 @@ def _find_outliers(data: AnalysisData, scaled: _Scaled, on_scale: Floats) -> lis
     ]
 
 
-def _points(data: AnalysisData, scaled: _Scaled, expected: Floats, on_scale: Floats) -> dict[str, Any]:
+def _list_points(data: AnalysisData, scaled: _ScaledResiduals, expected: Floats, on_scale: Floats) -> dict[str, Any]:
     """Return what `ResidualFigure` draws: evenly spread near residuals, and the furthest of the far ones."""
     shown = data.scores.mean - on_scale
     z = np.zeros_like(shown) if scaled.z is None else np.abs(np.nan_to_num(scaled.z))
-    known = ~np.isnan(scaled.residuals)
-    far = np.flatnonzero(known & (z > FAR))
-    near = np.flatnonzero(known & (z <= FAR))
+    scored = ~np.isnan(scaled.residuals)
+    far = np.flatnonzero(scored & (z > FAR))
+    near = np.flatnonzero(scored & (z <= FAR))
     drawn = {
         "near": near[:: -(-len(near) // MOST_POINTS) or 1],
         "far": far[np.argsort(-z.flat[far], kind="stable")][:MOST_POINTS],
     }
     reach = FAR * scaled.spread / 0.6745
-    is_one_limit = scaled.spread > 0 and np.array_equal(expected[known], on_scale[known])
+    is_one_limit = scaled.spread > 0 and np.array_equal(expected[scored], on_scale[scored])
     return {
         **{
             name: np.round(np.column_stack([on_scale.flat[at], shown.flat[at]]), 4).tolist()
             for name, at in drawn.items()
         },
-        "cells": int(known.sum()),
+        "cells": int(scored.sum()),
         "far_cells": len(far),
         "limits": [scaled.center - reach, scaled.center + reach] if is_one_limit else None,
     }
 
 
-def _row(data: AnalysisData, outlier: Outlier) -> Row:
+def _build_row(data: AnalysisData, outlier: Outlier) -> Row:
     return {
         "item": data.keys[outlier.item],
         "category": data.categories[outlier.item] or None,
@@ -135,23 +135,23 @@ def _row(data: AnalysisData, outlier: Outlier) -> Row:
     }
 
 
-def _trials_url(data: AnalysisData, outlier: Outlier) -> str:
+def _make_trials_url(data: AnalysisData, outlier: Outlier) -> str:
     item = int(data.scores.items[outlier.item])
     query = f"?experiment={data.scope.experiment.slug}&condition={outlier.condition}&item={item}"
     return f"{reverse('trial_list')}{query}"
 
 
-def _expected(data: AnalysisData) -> tuple[Floats, str]:
+def _estimate_expected(data: AnalysisData) -> tuple[Floats, str]:
     """Return the expected score of each cell, and what it is: the norm, or the mean of the other conditions."""
     shape = data.scores.mean.shape
     if data.norms is not None:
         return np.broadcast_to(data.norms.mean[:, None], shape), "norm"
-    known = ~np.isnan(data.scores.mean)
-    others = known.sum(axis=1, keepdims=True) - known
+    scored = ~np.isnan(data.scores.mean)
+    others = scored.sum(axis=1, keepdims=True) - scored
     totals = np.nansum(data.scores.mean, axis=1, keepdims=True) - np.nan_to_num(data.scores.mean)
     # A condition that is higher everywhere is no outlier on every item, so its level is taken out.
-    compared = known & (others > 0)
+    compared = scored & (others > 0)
     expected = np.where(compared, totals / np.maximum(others, 1), np.nan)
-    apart = np.where(compared, data.scores.mean - expected, 0.0)
-    level = apart.sum(axis=0, keepdims=True) / np.maximum(compared.sum(axis=0, keepdims=True), 1)
+    differences = np.where(compared, data.scores.mean - expected, 0.0)
+    level = differences.sum(axis=0, keepdims=True) / np.maximum(compared.sum(axis=0, keepdims=True), 1)
     return expected + level, "other conditions"

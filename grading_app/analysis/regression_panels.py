@@ -14,13 +14,13 @@ from grading_app.statistics.item_scores import Floats
 MOST_PANELS, MOST_POINTS, PLACES = 6, 500, 41
 
 
-def regression_panels(found: Sequence[tuple[str, Floats, Floats]], bounds: Bounds | None) -> list[dict[str, Any]]:
+def build_regression_panels(found: Sequence[tuple[str, Floats, Floats]], bounds: Bounds | None) -> list[dict[str, Any]]:
     """Return the panels of (label, norms, ratings), the last one always among them, as JSON can hold them."""
     drawn = found if len(found) <= MOST_PANELS else [*found[: MOST_PANELS - 1], found[-1]]
-    return [panel for label, people, model in drawn if (panel := _panel(label, people, model, bounds))]
+    return [panel for label, people, model in drawn if (panel := _build_panel(label, people, model, bounds))]
 
 
-def _panel(label: str, people: Floats, model: Floats, bounds: Bounds | None) -> dict[str, Any] | None:
+def _build_panel(label: str, people: Floats, model: Floats, bounds: Bounds | None) -> dict[str, Any] | None:
     """Return one panel; None where a line is not defined."""
     if len(people) < 3:
         return None
@@ -34,15 +34,15 @@ def _panel(label: str, people: Floats, model: Floats, bounds: Bounds | None) -> 
     step = max(1, len(people) // MOST_POINTS)
     return {
         "label": label,
-        "x": _rounded(people[::step]),
-        "y": _rounded(model[::step]),
-        **{name: _rounded(values) for name, values in zip(names, (at, *found), strict=True)},
-        "deming": _rounded(both.intercept + both.slope * at) if both else None,
+        "x": _round(people[::step]),
+        "y": _round(model[::step]),
+        **{name: _round(values) for name, values in zip(names, (at, *found), strict=True)},
+        "deming": _round(both.intercept + both.slope * at) if both else None,
         "low": float(low),
         "high": float(high),
     }
 
 
-def _rounded(values: Floats) -> list[float]:
+def _round(values: Floats) -> list[float]:
     found: list[float] = np.round(values, 4).tolist()
     return found

@@ -18,12 +18,12 @@ from runs_app.annotations import flagged_items
 MOST_CATEGORIES = 20
 
 
-def robustness_tables(data: AnalysisData) -> list[ResultTable]:
+def build_robustness_tables(data: AnalysisData) -> list[ResultTable]:
     """Return the headline under each choice: the difference of two conditions, or the mean of a single one."""
     if not data.conditions:
         return []
-    pair = _headline_pair(data)
-    rows = [row for name, variant in _variants(data) if (row := _row(name, variant, pair)) is not None]
+    pair = _choose_headline_pair(data)
+    rows = [row for name, variant in _iterate_variants(data) if (row := _build_row(name, variant, pair)) is not None]
     if len(rows) < 2:
         return []
     shown, ends = ("share", "share_interval") if data.is_share else ("number", "interval")
@@ -56,14 +56,14 @@ def robustness_tables(data: AnalysisData) -> list[ResultTable]:
     ]
 
 
-def _headline_pair(data: AnalysisData) -> tuple[int, int] | None:
+def _choose_headline_pair(data: AnalysisData) -> tuple[int, int] | None:
     """Return the baseline and the first other condition, or the first two conditions; None for a single one."""
     baseline = data.scope.baseline if data.scope.baseline in data.conditions else data.conditions[0]
     others = [one for one in data.conditions if one != baseline]
     return (baseline, others[0]) if others else None
 
 
-def _variants(data: AnalysisData) -> Iterator[tuple[str, AnalysisData]]:
+def _iterate_variants(data: AnalysisData) -> Iterator[tuple[str, AnalysisData]]:
     scope = data.scope
     yield "As chosen", data
     for name, label in (("retried", "First attempts only"), ("truncated", "Without truncated answers")):
@@ -79,32 +79,32 @@ def _variants(data: AnalysisData) -> Iterator[tuple[str, AnalysisData]]:
         yield "Without flagged items", load_analysis_data(replace(scope, exclude=scope.exclude | {FLAGGED}))
     if scope.without:
         yield "With the items that are left out", load_analysis_data(replace(scope, without=()))
-    yield from _without_one_category(data)
-    yield from _other_measures(scope)
+    yield from _iterate_without_category(data)
+    yield from _iterate_other_measures(scope)
 
 
-def _without_one_category(data: AnalysisData) -> Iterator[tuple[str, AnalysisData]]:
+def _iterate_without_category(data: AnalysisData) -> Iterator[tuple[str, AnalysisData]]:
     names = sorted(set(data.categories) - {""})
     if not 1 < len(names) <= MOST_CATEGORIES:
         return
     for name in names:
-        kept = [one != name for one in data.categories]
-        yield f"Without category {name}", _of_items(data, kept)
+        chosen = [one != name for one in data.categories]
+        yield f"Without category {name}", _select_items(data, chosen)
 
 
-def _of_items(data: AnalysisData, kept: list[bool]) -> AnalysisData:
+def _select_items(data: AnalysisData, chosen: list[bool]) -> AnalysisData:
     import numpy as np
 
     return replace(
         data,
-        scores=data.scores.of_items(np.array(kept, dtype=np.bool_)),
-        keys=[key for key, keep in zip(data.keys, kept, strict=True) if keep],
-        categories=[one for one, keep in zip(data.categories, kept, strict=True) if keep],
+        scores=data.scores.select_items(np.array(chosen, dtype=np.bool_)),
+        keys=[key for key, keep in zip(data.keys, chosen, strict=True) if keep],
+        categories=[one for one, keep in zip(data.categories, chosen, strict=True) if keep],
         norms=None,
     )
 
 
-def _other_measures(scope: Scope) -> Iterator[tuple[str, AnalysisData]]:
+def _iterate_other_measures(scope: Scope) -> Iterator[tuple[str, AnalysisData]]:
     """Yield the same answers under other graders on the same scale; other dimensions are other questions."""
     now = scope.measure
     for measure in list_measures(scope.experiment):
@@ -113,12 +113,12 @@ def _other_measures(scope: Scope) -> Iterator[tuple[str, AnalysisData]]:
             yield f"Measure {measure.label}", load_analysis_data(replace(scope, measure=measure))
 
 
-def _row(name: str, data: AnalysisData, pair: tuple[int, int] | None) -> dict[str, Any] | None:
+def _build_row(name: str, data: AnalysisData, pair: tuple[int, int] | None) -> dict[str, Any] | None:
     scores: ItemScores = data.scores
     if not set(pair or data.conditions[:1]) <= set(data.conditions) or not data.conditions:
         return None
     if pair is None:
-        found = estimate_mean(scores.sums(data.conditions[0]), data.bounds)
+        found = estimate_mean(scores.sum_condition(data.conditions[0]), data.bounds)
         if found is None:
             return None
         interval = (found.low, found.high) if found.low is not None else None
@@ -131,7 +131,7 @@ def _row(name: str, data: AnalysisData, pair: tuple[int, int] | None) -> dict[st
     return {
         "variant": name,
         "items": compared.items,
-        "n": int(scores.of_conditions(list(pair)).n.sum()),
+        "n": int(scores.select_conditions(list(pair)).n.sum()),
         "value": change.mean,
         "interval": (change.low, change.high) if change.low is not None else None,
         "p": change.p,

@@ -18,15 +18,15 @@ Counts = Mapping[tuple[int, str], Mapping[int, int]]
 """The number of ratings by point of the scale, for each condition and category."""
 
 
-def scale_point_tables(data: AnalysisData) -> list[ResultTable]:
+def build_scale_point_tables(data: AnalysisData) -> list[ResultTable]:
     """Return no table for grades: only ratings have points of a scale."""
     if not data.scope.measure.is_rating or data.bounds is None or not data.conditions:
         return []
     counts = _count_points(data)
     names = sorted(set(data.categories) - {""})
-    tables = [_table(data, counts, "scale_points", "Share of each scale point by condition", None)]
+    tables = [_build_table(data, counts, "scale_points", "Share of each scale point by condition", None)]
     if len(names) > 1:
-        tables.append(_table(data, counts, "category_points", "Share of each scale point by category", names))
+        tables.append(_build_table(data, counts, "category_points", "Share of each scale point by category", names))
     return tables
 
 
@@ -38,33 +38,35 @@ def _count_points(data: AnalysisData) -> Counts:
         scope.experiment, scope.measure, items, scope.wave, scope.excluded_answers
     ):
         if rating is not None or wrong:
-            found[condition, category][_ends(data)[0] if rating is None else rating] += n
+            found[condition, category][_find_ends(data)[0] if rating is None else rating] += n
     return found
 
 
-def _ends(data: AnalysisData) -> tuple[int, int]:
+def _find_ends(data: AnalysisData) -> tuple[int, int]:
     low, high = data.bounds or (0.0, 0.0)
     return int(low), int(high)
 
 
-def _ranges(data: AnalysisData) -> list[range]:
+def _list_ranges(data: AnalysisData) -> list[range]:
     """Return the points of each column: one point, or several if the scale has more than MOST_COLUMNS."""
-    low, high = _ends(data)
+    low, high = _find_ends(data)
     step = ceil((high - low + 1) / MOST_COLUMNS)
     return [range(start, min(start + step, high + 1)) for start in range(low, high + 1, step)]
 
 
-def _table(data: AnalysisData, counts: Counts, name: str, title: str, categories: list[str] | None) -> ResultTable:
-    ranges = _ranges(data)
+def _build_table(
+    data: AnalysisData, counts: Counts, name: str, title: str, categories: list[str] | None
+) -> ResultTable:
+    ranges = _list_ranges(data)
     columns = [
         ResultColumn("condition", "Condition"),
         *([] if categories is None else [ResultColumn("category", "Category")]),
         ResultColumn("n", "Scores", "count"),
-        *(ResultColumn(_name(points), _label(points), "share") for points in ranges),
+        *(ResultColumn(_name_column(points), _label_column(points), "share") for points in ranges),
     ]
     chosen: list[str | None] = [None] if categories is None else [*categories]
-    rows = [_row(data, counts, one, of, ranges) for one in data.conditions for of in chosen]
-    grouped = f"The scale has {len(range(*_ends(data))) + 1} points: each column holds a range of them."
+    rows = [_build_row(data, counts, one, of, ranges) for one in data.conditions for of in chosen]
+    grouped = f"The scale has {len(range(*_find_ends(data))) + 1} points: each column holds a range of them."
     return ResultTable(
         name,
         title,
@@ -75,7 +77,7 @@ def _table(data: AnalysisData, counts: Counts, name: str, title: str, categories
     )
 
 
-def _row(data: AnalysisData, counts: Counts, condition: int, category: str | None, ranges: list[range]) -> Row:
+def _build_row(data: AnalysisData, counts: Counts, condition: int, category: str | None, ranges: list[range]) -> Row:
     times: defaultdict[int, int] = defaultdict(int)
     for (of, named), points in counts.items():
         if of == condition and category in (None, named):
@@ -86,14 +88,14 @@ def _row(data: AnalysisData, counts: Counts, condition: int, category: str | Non
         "condition": data.labels[condition],
         "category": category,
         "n": total,
-        **{_name(points): sum(times[at] for at in points) / total if total else None for points in ranges},
+        **{_name_column(points): sum(times[at] for at in points) / total if total else None for points in ranges},
     }
 
 
-def _name(points: range) -> str:
+def _name_column(points: range) -> str:
     return f"point_{points[0]}" if len(points) == 1 else f"points_{points[0]}_to_{points[-1]}"
 
 
-def _label(points: range) -> str:
+def _label_column(points: range) -> str:
     first, last = (str(one).replace("-", "−") for one in (points[0], points[-1]))
     return first if len(points) == 1 else f"{first} to {last}"

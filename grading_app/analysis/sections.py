@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from grading_app.analysis.category_differences import category_tables
-from grading_app.analysis.condition_differences import condition_tables
+from grading_app.analysis.category_differences import build_category_tables
+from grading_app.analysis.condition_differences import build_condition_tables
 from grading_app.analysis.data import AnalysisData
-from grading_app.analysis.descriptives import descriptive_tables
-from grading_app.analysis.factors import factor_tables
-from grading_app.analysis.models import model_tables
-from grading_app.analysis.norms import norm_tables
-from grading_app.analysis.outliers import outlier_tables
-from grading_app.analysis.robustness import robustness_tables
-from grading_app.analysis.scale_points import scale_point_tables
-from grading_app.analysis.variance import variance_tables
+from grading_app.analysis.descriptives import build_descriptive_tables
+from grading_app.analysis.factors import build_factor_tables
+from grading_app.analysis.models import build_model_tables
+from grading_app.analysis.norms import build_norm_tables
+from grading_app.analysis.outliers import build_outlier_tables
+from grading_app.analysis.robustness import build_robustness_tables
+from grading_app.analysis.scale_points import build_scale_point_tables
+from grading_app.analysis.variance import build_variance_tables
 from grading_app.reports.result_table import ResultTable
 
 
@@ -37,27 +37,27 @@ SECTIONS = (
         "descriptives",
         "Descriptives",
         "How are the scores distributed?",
-        lambda data: [*descriptive_tables(data), *scale_point_tables(data)],
+        lambda data: [*build_descriptive_tables(data), *build_scale_point_tables(data)],
     ),
-    Section("norms", "Against norms", "How close are the ratings to those of people?", norm_tables),
+    Section("norms", "Against norms", "How close are the ratings to those of people?", build_norm_tables),
     Section(
         "conditions",
         "Between conditions",
         "Which conditions differ, and by how much?",
-        lambda data: [*condition_tables(data), *factor_tables(data), *category_tables(data)],
+        lambda data: [*build_condition_tables(data), *build_factor_tables(data), *build_category_tables(data)],
     ),
     Section(
         "variance",
         "Variance and design",
         "Where does the variance lie, and what would a larger design gain?",
-        variance_tables,
+        build_variance_tables,
     ),
-    Section("outliers", "Outliers", "Which items lie far from what was expected?", outlier_tables),
-    Section("robustness", "Robustness", "Does the headline depend on what counts?", robustness_tables),
-    Section("models", "Between models", "Which conditions score alike, and where do all fail?", model_tables),
+    Section("outliers", "Outliers", "Which items lie far from what was expected?", build_outlier_tables),
+    Section("robustness", "Robustness", "Does the headline depend on what counts?", build_robustness_tables),
+    Section("models", "Between models", "Which conditions score alike, and where do all fail?", build_model_tables),
 )
 
 
-def section_tables(data: AnalysisData) -> dict[str, list[ResultTable]]:
+def build_section_tables(data: AnalysisData) -> dict[str, list[ResultTable]]:
     """Return the tables of every section by its name. Names of tables are unique over all sections."""
     return {section.name: section.tables(data) for section in SECTIONS}

@@ -8,7 +8,7 @@ from grading_app.reports.result_table import ResultColumn, ResultTable
 from grading_app.statistics.variance_components import (
     FEWEST,
     Components,
-    needed_items,
+    find_needed_items,
     paired_power,
     share_intervals,
     variance_components,
@@ -22,15 +22,15 @@ PARTS = {
 }
 
 
-def variance_tables(data: AnalysisData) -> list[ResultTable]:
+def build_variance_tables(data: AnalysisData) -> list[ResultTable]:
     """Return no table for a single condition or item."""
     found = variance_components(data.scores)
     if found is None or found.total == 0:
         return []
-    return [_components(data, found), _designs(data, found)]
+    return [_build_component_table(data, found), _build_design_table(data, found)]
 
 
-def _components(data: AnalysisData, found: Components) -> ResultTable:
+def _build_component_table(data: AnalysisData, found: Components) -> ResultTable:
     intervals = share_intervals(data.scores)
     single = found.repetition is None
     rows = [
@@ -66,7 +66,7 @@ def _components(data: AnalysisData, found: Components) -> ResultTable:
     )
 
 
-def _designs(data: AnalysisData, found: Components) -> ResultTable:
+def _build_design_table(data: AnalysisData, found: Components) -> ResultTable:
     """Return the precision of larger designs, and their power for the difference that the reader named."""
     wanted = data.scope.margin
     now = max(1, round(found.repetitions))
@@ -91,7 +91,7 @@ def _designs(data: AnalysisData, found: Components) -> ResultTable:
         rows.append(row)
     notes = []
     if wanted:
-        enough = needed_items(found, wanted, now)
+        enough = find_needed_items(found, wanted, now)
         needed = "more than ten million" if enough is None else f"{enough:,}".replace(",", "\u202f")
         notes.append(f"To find a difference of {wanted:g} with a power of 80 % at {now} repetitions: {needed} items.")
     else:

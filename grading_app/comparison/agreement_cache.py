@@ -80,7 +80,7 @@ def compare_raters(selection: RatingSelection, roles: RaterRoles, counts: UnitCo
         AgreementResult,
         compute_agreement,
     )  # numpy, which other pages do not need.
-    from grading_app.statistics.ratings import tallied
+    from grading_app.statistics.ratings import Ratings
 
     if not counts.counts:
         return AgreementResult(0, 0, None)
@@ -88,7 +88,7 @@ def compare_raters(selection: RatingSelection, roles: RaterRoles, counts: UnitCo
     keys = [*(rater.key for rater in selection.all_raters), *(key for found in singles.values() for key in found)]
     present = {rater for ratings in counts.patterns.values() for rater in ratings}
     report = compute_agreement(
-        tallied(counts.counts, counts.patterns, [key for key in keys if key in present]),
+        Ratings.from_counts(counts.counts, counts.patterns, [key for key in keys if key in present]),
         raters=[rater.key for rater in selection.raters],
         references=[rater.key for rater in selection.references if rater.key in present],
         singles={mean: [key for key in found if key in present] for mean, found in singles.items()},

@@ -18,7 +18,13 @@ from grading_app.statistics.concordance import concordance, correlation, lins_co
 from grading_app.statistics.estimates import Estimate
 from grading_app.statistics.intervals import Bounds, bounded_score_interval
 from grading_app.statistics.intraclass import FORMS, Form, intraclass_correlation
-from grading_app.statistics.judge_bias import Measure, Standing, judge_bias, judge_slope, judge_standing
+from grading_app.statistics.judge_bias import (
+    AgreementWithPeople,
+    Measure,
+    compare_judge_with_people,
+    judge_bias,
+    judge_slope,
+)
 from grading_app.statistics.kappas import (
     ConfusionMatrix,
     cohens_kappa,
@@ -90,7 +96,7 @@ class JudgeComparison:
     bias: Estimate
     slope: Estimate | None
     limits: LimitsOfAgreement | None
-    standings: list[Standing]
+    standings: list[AgreementWithPeople]
     mean: CorrectedMean
 
 
@@ -143,7 +149,7 @@ def compute_agreement(
     raters' common scale; intervals of means and differences stay on it.
     """
     present = [rater for rater in raters if rater in ratings.raters]
-    own, single = ratings.of(*present), {} if singles is None else singles
+    own, single = ratings.select_raters(*present), {} if singles is None else singles
     level, reason = choose_level(own, are_names)
     judged_people = [person for person in people if person in present]
     judge_comparison = _compare_with_people(ratings, judge, judged_people, are_names, single)
@@ -170,7 +176,7 @@ def compute_agreement(
 
 def _use_first_ratings(ratings: Ratings, raters: Sequence[str], singles: SingleRatings) -> Ratings:
     """Return the raters with the first rating in place of each mean of repeated ratings."""
-    return ratings.of(*(singles[rater][0] if singles.get(rater) else rater for rater in raters))
+    return ratings.select_raters(*(singles[rater][0] if singles.get(rater) else rater for rater in raters))
 
 
 def choose_level(ratings: Ratings, are_names: bool = False) -> tuple[Level, str]:
@@ -269,7 +275,7 @@ def _compute_coverage(ratings: Ratings, rater: str) -> RaterCoverage:
 
 
 def _compare_pair(ratings: Ratings, first: str, second: str, are_names: bool, singles: SingleRatings) -> RaterPair:
-    both = ratings.of(first, second).complete()
+    both = ratings.select_raters(first, second).drop_incomplete()
     n = both.n_units
     if not n:
         return RaterPair(first, second, 0, None, None, None, None, None)
@@ -293,7 +299,7 @@ def _cross_ratings(ratings: Ratings, pair: tuple[str, str] | None) -> ConfusionM
     """Return None if the raters share no unit, or if there are more distinct ratings than a table can show."""
     if pair is None or not set(pair) <= set(ratings.raters):
         return None
-    both = ratings.of(*pair).complete()
+    both = ratings.select_raters(*pair).drop_incomplete()
     return confusion_matrix(ratings, *pair) if 0 < len(both.categories) <= MOST_CATEGORIES else None
 
 
@@ -302,9 +308,9 @@ def _compare_with_people(
 ) -> JudgeComparison | None:
     if judge is None or judge not in ratings.raters or not people:
         return None
-    repeated = ratings.of(*singles[judge]).values if singles.get(judge) else None
-    table = ratings.of(judge, *people)
-    among_people = table.without(judge).per_unit
+    repeated = ratings.select_raters(*singles[judge]).values if singles.get(judge) else None
+    table = ratings.select_raters(judge, *people)
+    among_people = table.drop_rater(judge).per_unit
     if not ((among_people > 0) & table.given[:, 0]).any():
         return None
     slope = None if are_names else bootstrap(judge_slope(table, judge), seed=SEED, resamples=RESAMPLES)
@@ -358,7 +364,9 @@ def keep_on_scale(estimate: Estimate, scale: Bounds, clusters: int) -> Estimate:
     return replace(estimate, estimate=value, low=ends[0], high=ends[1], interval=how)
 
 
-def _compute_standings(table: Ratings, judge: str, are_names: bool, repeated: Floats | None) -> Iterator[Standing]:
+def _compute_standings(
+    table: Ratings, judge: str, are_names: bool, repeated: Floats | None
+) -> Iterator[AgreementWithPeople]:
     measures: tuple[Measure, ...] = ("same answer",) if are_names else ("concordance", "same answer")
     for measure in measures:
-        yield judge_standing(table, judge, measure, seed=SEED, resamples=RESAMPLES, repeated=repeated)
+        yield compare_judge_with_people(table, judge, measure, seed=SEED, resamples=RESAMPLES, repeated=repeated)

@@ -98,8 +98,8 @@ def pair_scores(
     low = measure.low if measure.low is not None else 0.0
     missing = int(one.missing.sum()), int(other.missing.sum())
     if missing_is_wrong:
-        one, other = one.counting_missing_as(low), other.counting_missing_as(low)
-    one, other = one.pooled(), other.pooled()
+        one, other = one.fill_missing(low), other.fill_missing(low)
+    one, other = one.pool(), other.pool()
     at_a, at_b, unlike = _match_items(a, b, one.items, other.items)
     joined = ItemScores(
         items=one.items[at_a],
@@ -126,7 +126,7 @@ def _select_side(side: ConditionSide, scores: ItemScores) -> ItemScores:
     keys = [one.pk for one in side.conditions if one.pk in scores.conditions]
     if not keys:
         return ItemScores.from_rows([], [], [side.conditions[0].pk], is_binary=scores.is_binary)
-    return scores.of_conditions(keys)
+    return scores.select_conditions(keys)
 
 
 def _match_items(

@@ -69,7 +69,7 @@ def list_sides(
     for experiment in by_key.values():
         of_design = conditions[experiment.pk]
         reading = (readings or {}).get(experiment.pk)
-        letters = reading.letters([one.model_id for one in of_design]) if reading else None
+        letters = reading.assign_letters([one.model_id for one in of_design]) if reading else None
         sides[experiment.slug] = _list_experiment_sides(experiment, of_design, waves[experiment.pk], set(ran), letters)
     return sides
 

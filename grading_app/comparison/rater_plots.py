@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from grading_app.reports import plot_style
 from grading_app.reports.figures.kinds import FigureTable
 from grading_app.reports.statistic_format import format_interval, format_number
-from grading_app.statistics.known_coverage import coverage_note
+from grading_app.statistics.known_coverage import describe_coverage
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -44,7 +44,7 @@ def plot_differences(limits: LimitsOfAgreement, judge: str, width: int) -> Rater
         ("Mean difference", format_number(limits.mean), ""),
         ("Lower limit", format_number(limits.low.estimate), format_interval(limits.low.low, limits.low.high)),
     ]
-    n, note = sum(limits.times), coverage_note(limits.low.formula, limits.low.clusters)
+    n, note = sum(limits.times), describe_coverage(limits.low.formula, limits.low.clusters)
     return RaterPlot(
         "differences",
         f"{judge} less people",

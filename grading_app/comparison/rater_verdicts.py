@@ -56,7 +56,7 @@ def _make_verdict(
     if grading is not None:
         label = str((grading.detail or {}).get("label", ""))
         reasoning = grading.reasoning or grading.score_raw
-        return RaterVerdict(rater, grading.level(criterion), reasoning, grading.parse_error, label)
+        return RaterVerdict(rater, grading.get_level(criterion), reasoning, grading.parse_error, label)
     return RaterVerdict(rater, trial.rating if rater.key == "own" else value)
 
 

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from grading_app.statistics.bootstrap import bootstrap, cluster_sums, clusters_of
+from grading_app.statistics.bootstrap import bootstrap, group_by_item, sum_by_item
 from grading_app.statistics.concordance import concordance, correlation
 from grading_app.statistics.estimates import Estimate
 from grading_app.statistics.intervals import SHARE_BOUNDS, estimate_mean
-from grading_app.statistics.judge_bias import compared, judge_bias
+from grading_app.statistics.judge_bias import judge_bias, select_common_units
 from grading_app.statistics.measures import Coefficient
 from grading_app.statistics.ratings import Floats, Ratings
 
@@ -58,8 +58,8 @@ def compare_with_references(
     for reference in references:
         for rater in named:
             columns: Sequence[Hashable] = singles.get(str(rater)) or [rater]
-            both = ratings.of(rater, reference)
-            if (comparison := _compare_columns(both, ratings.of(*columns).values, 0, seed)) is not None:
+            both = ratings.select_raters(rater, reference)
+            if (comparison := _compare_columns(both, ratings.select_raters(*columns).values, 0, seed)) is not None:
                 yield comparison
         if len(people) > 1:
             both = _average_people(ratings, people, reference)
@@ -70,14 +70,14 @@ def compare_with_references(
 def _compare_columns(both: Ratings, single: Floats | None, people: int, seed: int) -> ReferenceComparison | None:
     """Return the comparison of the first column with the second; single: (units, repetitions) of the first."""
     rater, reference = both.raters
-    used, left_out = compared(both, rater)
+    used, left_out = select_common_units(both, rater)
     if not used.units:
         return None
     x, y = used.values.T
     kept = both.given.all(axis=1)
 
-    def estimate(name: str, of: Callable[[Floats], Floats]) -> Estimate:
-        return bootstrap(Coefficient(name, used, left_out, of, bounds=(-1.0, 1.0)), seed=seed, resamples=RESAMPLES)
+    def estimate(name: str, compute: Callable[[Floats], Floats]) -> Estimate:
+        return bootstrap(Coefficient(name, used, left_out, compute, bounds=(-1.0, 1.0)), seed=seed, resamples=RESAMPLES)
 
     same = None
     if single is not None:
@@ -101,7 +101,7 @@ def _compute_concordance(x: Floats, y: Floats, times: Floats) -> Floats:
 
 def _estimate_equal_share(used: Ratings, left_out: int, equal: Floats) -> Estimate:
     """Return the share of equal ratings (units,) with its interval clustered by item."""
-    found = estimate_mean(cluster_sums(clusters_of(used, None), used.times, equal), SHARE_BOUNDS)
+    found = estimate_mean(sum_by_item(group_by_item(used, None), used.times, equal), SHARE_BOUNDS)
     counts = ("share of equal ratings", found.mean if found else None, used.n_units, 1, used.n_ratings, left_out)
     if found is None or found.low is None:
         return Estimate(*counts)
@@ -110,11 +110,11 @@ def _estimate_equal_share(used: Ratings, left_out: int, equal: Floats) -> Estima
 
 def _average_people(ratings: Ratings, people: Sequence[Hashable], reference: Hashable) -> Ratings:
     """Return two columns: the mean of the people who rated the unit, and the reference."""
-    table = ratings.of(*people)
+    table = ratings.select_raters(*people)
     n = table.per_unit
     means = np.where(n > 0, np.nansum(table.values, axis=1) / np.maximum(n, 1), np.nan)
-    values = np.column_stack([means, ratings.of(reference).values[:, 0]])
-    return Ratings(values, ratings.units, (PEOPLE, reference), (), ratings.holding)
+    values = np.column_stack([means, ratings.select_raters(reference).values[:, 0]])
+    return Ratings(values, ratings.units, (PEOPLE, reference), (), ratings.row_items)
 
 
 def compute_equal_share(
@@ -124,10 +124,10 @@ def compute_equal_share(
 
     A mean of repeated ratings is replaced by its single ratings: each is compared with each of the other rater.
     """
-    both = ratings.of(first, second).given.all(axis=1)
+    both = ratings.select_raters(first, second).given.all(axis=1)
     if not both.any():
         return None
-    one, other = (ratings.of(*(singles.get(rater) or [rater])).values[both] for rater in (first, second))
+    one, other = (ratings.select_raters(*(singles.get(rater) or [rater])).values[both] for rater in (first, second))
     shares = np.stack([_compute_unit_shares(one, other[:, [at]]) for at in range(other.shape[1])])
     given = ~np.isnan(shares)
     of_unit = np.where(given, shares, 0.0).sum(axis=0) / np.maximum(given.sum(axis=0), 1)

@@ -15,7 +15,7 @@ from datasets_app.models import Dataset
 from datasets_app.models.history import Actor
 from evalsite.lib.checksummed_zip import ArchiveWriter, read_file
 from grading_app.analysis.data import AnalysisData, load_analysis_data
-from grading_app.analysis.sections import section_tables
+from grading_app.analysis.sections import build_section_tables
 from grading_app.export.bundle_kinds import ANALYSIS, DATASET, KINDS
 from grading_app.export.card_counts import Counts
 from grading_app.export.file_formats import export_chunks
@@ -82,7 +82,7 @@ def _facts(kind: str, source: Experiment | Dataset, by: Actor) -> dict[str, Any]
 def _analysis_parts(data: AnalysisData) -> Iterator[tuple[str, bytes]]:
     """Yield the scope, the scores of items that the tables rest on, and each table as CSV and as JSON."""
     yield f"{FOLDER}scope.json", json_part(describe_scope(data))
-    tables = [table for section in section_tables(data).values() for table in section]
+    tables = [table for section in build_section_tables(data).values() for table in section]
     for table in (_item_scores(data), *tables):
         for file_format in ("csv", "json"):
             yield f"{FOLDER}{table.name}.{file_format}", table.render(file_format).encode()

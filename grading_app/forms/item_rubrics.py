@@ -9,8 +9,8 @@ from django.urls import reverse
 
 from datasets_app.models.datasets import slug_validator
 from evalsite.lib.web.choice_fields import add_create_link
-from grading_app.judging.default_sampler import default_sampler
-from grading_app.judging.item_rubrics import LONGEST_TEXT, Writer
+from grading_app.judging.default_sampler import get_default_sampler
+from grading_app.judging.item_rubrics import LONGEST_TEXT, RubricWriter
 from grading_app.models import Rubric
 from runs_app.models import Experiment, LanguageModel, Sampler
 
@@ -37,10 +37,10 @@ class WriterForm(forms.Form):
         new_sampler = reverse("admin:runs_app_sampler_add")
         add_create_link(self, "sampler", user, "runs_app.add_sampler", new_sampler, "Make another sampler")
 
-    def writer(self, experiment: Experiment) -> Writer:
+    def writer(self, experiment: Experiment) -> RubricWriter:
         """Return the writer of a valid form."""
         said = self.cleaned_data
-        return Writer(experiment, said["template"], said["model"], said["sampler"] or default_sampler())
+        return RubricWriter(experiment, said["template"], said["model"], said["sampler"] or get_default_sampler())
 
 
 class ConfirmForm(forms.Form):

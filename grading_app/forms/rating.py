@@ -15,7 +15,7 @@ from evalsite.lib.permissions import RATER
 from evalsite.lib.web.choice_fields import offer_rows
 from grading_app.judging.grade_conditions import find_rubric_problems
 from grading_app.models import RatingQueue, Rubric
-from grading_app.rating.questions import Aspect, build_aspects
+from grading_app.rating.questions import RaterQuestion, build_questions
 from grading_app.rating.queues import MOST_INVITATIONS
 from runs_app.models import Condition, Dimension, Experiment, TextSet
 
@@ -126,7 +126,7 @@ class QueueForm(forms.ModelForm):  # type: ignore[type-arg]
             self._see_items(dataset, entered["only_items"])
         if dataset and {"dimensions", "attention_checks"} <= set(entered):
             self._see_checks(
-                dataset, build_aspects(entered["dimensions"], entered.get("rubric")), entered["attention_checks"]
+                dataset, build_questions(entered["dimensions"], entered.get("rubric")), entered["attention_checks"]
             )
         if dataset and {"practice_items", "attention_checks"} <= set(entered):
             apart = (entered["practice_items"] or 0) + len(entered["attention_checks"])
@@ -143,12 +143,12 @@ class QueueForm(forms.ModelForm):  # type: ignore[type-arg]
             more = f" and {len(unknown) - 5} more" if len(unknown) > 5 else ""
             self.add_error("only_items", f"{dataset} has no active item {', '.join(unknown[:5])}{more}.")
 
-    def _see_checks(self, dataset: Dataset, aspects: list[Aspect], checks: dict[str, list[int]]) -> None:
+    def _see_checks(self, dataset: Dataset, questions: list[RaterQuestion], checks: dict[str, list[int]]) -> None:
         known = set(dataset.items.active().filter(key__in=checks).values_list("key", flat=True))
         for key, ratings in checks.items():
             if key not in known:
                 self.add_error("attention_checks", f"{dataset} has no item {key}.")
-            elif not all(aspect.takes(rating) for aspect in aspects for rating in ratings):
+            elif not all(question.accepts(rating) for question in questions for rating in ratings):
                 self.add_error(
                     "attention_checks", f"{key}: ratings must be on the scale of every dimension or criterion."
                 )

@@ -7,7 +7,7 @@ from typing import Any
 from django import forms
 
 from evalsite.lib.web.choice_fields import get_choice_field
-from grading_app.scoring.grading import scorer_choices
+from grading_app.scoring.grading import list_scorer_choices
 from runs_app.forms.fields import RulesField
 
 
@@ -21,7 +21,7 @@ class RuleForm(forms.Form):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        get_choice_field(self, "scorer").choices = scorer_choices()
+        get_choice_field(self, "scorer").choices = list_scorer_choices()
         self.fields["rules"].help_text = RulesField.usage()
 
     def clean(self) -> dict[str, Any]:

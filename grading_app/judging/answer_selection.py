@@ -20,7 +20,7 @@ FITS = f"(%(judges_empty)s OR NOT {BLANK}) AND (%(longest)s::int IS NULL OR NOT 
 
 # A pending or running verdict is never requested twice, not even with `force`. A cancelled verdict counts as not
 # requested.
-ASKED = """EXISTS (SELECT FROM runs_app_trial v
+REQUESTED = """EXISTS (SELECT FROM runs_app_trial v
     WHERE v.run_id = %(run)s AND v.subject_id = a.id AND v.rival_id IS NOT DISTINCT FROM {rival}
     AND v.status <> 'cancelled' AND (NOT %(force)s OR v.status IN ('pending', 'running')))"""
 
@@ -34,17 +34,17 @@ WHERE a.run_id = ANY(%(runs)s) AND a.status = 'done' AND {FITS.format(t="a")}
 AND b.run_id = ANY(%(runs)s) AND b.status = 'done' AND {FITS.format(t="b")}"""
 
 INSERT = """INSERT INTO runs_app_trial (run_id, sample_idx, item_id, dimension_id, subject_id, rival_id)
-SELECT %(run)s, %(sample_idx)s, a.item_id, a.dimension_id, a.id, {rival} {answers} AND NOT {asked}
+SELECT %(run)s, %(sample_idx)s, a.item_id, a.dimension_id, a.id, {rival} {answers} AND NOT {requested}
 ORDER BY a.sample_idx, a.item_id, a.dimension_id, a.id"""
-COUNT = "SELECT count(*), count(*) FILTER (WHERE NOT {asked}) {answers}"
-SEEN = f"""SELECT count(*), count(*) FILTER (WHERE {BLANK.format(t="a")}),
+COUNT_VERDICTS = "SELECT count(*), count(*) FILTER (WHERE NOT {requested}) {answers}"
+COUNT_ANSWERS = f"""SELECT count(*), count(*) FILTER (WHERE {BLANK.format(t="a")}),
     count(*) FILTER (WHERE %(longest)s::int IS NOT NULL AND {LONG.format(t="a")}),
     count(*) FILTER (WHERE a.truncated), count(*) FILTER (WHERE a.refused), coalesce(max(octet_length(a.answer)), 0)
 FROM runs_app_trial a WHERE a.run_id = ANY(%(runs)s) AND a.status = 'done'"""  # noqa: S608 - the texts above
 NEXT_SAMPLE = "SELECT coalesce(max(sample_idx) + 1, 0) FROM runs_app_trial WHERE run_id = %(run)s"
 
 # These answers get the lowest score without a call, with a code for the reason.
-SCORE_UNASKED = f"""INSERT INTO grading_app_grading
+SCORE_WITHOUT_CALL = f"""INSERT INTO grading_app_grading
     (condition_id, trial_id, score, score_raw, parse_ok, parse_error, reasoning, detail, created_at)
 SELECT %(condition)s, a.id, %(lowest)s, '', true, '', '', jsonb_build_object('code', code), now()
 FROM (SELECT id, CASE WHEN {BLANK.format(t="t")} THEN 'empty_answer' ELSE 'answer_too_long' END AS code
@@ -54,7 +54,7 @@ ON CONFLICT (condition_id, trial_id) DO NOTHING"""  # noqa: S608 - the texts abo
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class AnswerCounts:
     """Counts of done answers by property. `longest` is in bytes."""
 
     answers: int
@@ -66,7 +66,7 @@ class Seen:
 
 
 @dataclass
-class Answers:
+class AnswerSelection:
     """The done answers of one wave of an experiment, selected for one grader."""
 
     experiment: Experiment
@@ -104,20 +104,20 @@ class Answers:
         }
 
     @cached_property
-    def seen(self) -> Seen:
+    def counts(self) -> AnswerCounts:
         """Return the counts of the answers. `longest` covers the whole wave.
 
         One run holds all verdicts of the wave, and its reservation must cover each of them.
         """
-        seen = Seen(*self._row(SEEN, {}))
+        counts = AnswerCounts(*self._row(COUNT_ANSWERS, {}))
         if self.conditions is None:
-            return seen
-        return replace(seen, longest=replace(self, conditions=None).seen.longest)
+            return counts
+        return replace(counts, longest=replace(self, conditions=None).counts.longest)
 
-    def counted(self) -> tuple[int, int]:
+    def count_verdicts(self) -> tuple[int, int]:
         """Return the number of verdicts that the answers need, and the number not requested yet."""
         run = self.run()
-        wanted, new = self._row(self._sql(COUNT), {"run": run.pk if run else None})
+        wanted, new = self._row(self._sql(COUNT_VERDICTS), {"run": run.pk if run else None})
         return wanted, new
 
     def insert_trials(self, run: Run) -> int:
@@ -125,19 +125,19 @@ class Answers:
         sample_idx = self._row(NEXT_SAMPLE, {"run": run.pk})[0] if self.force else 0
         return self._execute(self._sql(INSERT), {"run": run.pk, "sample_idx": sample_idx})
 
-    def score_unasked(self, condition_id: int) -> int:
+    def score_without_call(self, condition_id: int) -> int:
         """Insert gradings with the lowest score for answers that need no call, and return their number.
 
         Return 0 for pairwise rubrics.
         """
         if self.in_pairs:
             return 0
-        return self._execute(SCORE_UNASKED, {"condition": condition_id, "lowest": lowest_score(self.grader.rubric)})
+        return self._execute(SCORE_WITHOUT_CALL, {"condition": condition_id, "lowest": self.grader.rubric.lowest_score})
 
     def _sql(self, template: str) -> str:
         rival = "b.id" if self.in_pairs else "NULL"
         answers = IN_PAIRS if self.in_pairs else ONE_BY_ONE
-        return template.format(answers=answers, asked=ASKED.format(rival=rival), rival=rival)
+        return template.format(answers=answers, requested=REQUESTED.format(rival=rival), rival=rival)
 
     def _execute(self, statement: str, more: dict[str, Any]) -> int:
         with connection.cursor() as cursor:
@@ -148,12 +148,3 @@ class Answers:
         with bare_cursor() as cursor:
             cursor.execute(statement, self._parameters | more)
             return cursor.fetchone()
-
-
-def lowest_score(rubric: Rubric) -> float:
-    """Return the lowest score that a verdict by this rubric can have."""
-    if rubric.kind == Rubric.Kind.SCORE:
-        return rubric.scale_min
-    if rubric.kind == Rubric.Kind.LABEL:
-        return min(float(one.get("score", place)) for place, one in enumerate(rubric.labels))
-    return 0.0

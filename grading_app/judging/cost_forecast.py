@@ -5,9 +5,9 @@ from __future__ import annotations
 from decimal import Decimal
 
 from grading_app.judging import grader_lookup
-from grading_app.judging.answer_selection import Answers
+from grading_app.judging.answer_selection import AnswerSelection
 from grading_app.judging.judging_costs import (
-    Part,
+    GraderEstimate,
     compute_ceiling,
     compute_expected,
     find_largest_request,
@@ -27,26 +27,26 @@ def forecast_judging(experiment: Experiment, wave_label: str, answers: int, long
     """
     wave = experiment.waves.filter(label=wave_label).first() or Wave(experiment=experiment, label=wave_label)
     graders = grader_lookup.find_design_graders(experiment)
-    parts = [_part(Answers(experiment, grader, wave), answers, longest) for grader in graders]
+    parts = [_forecast_part(AnswerSelection(experiment, grader, wave), answers, longest) for grader in graders]
     return sum_estimates(experiment, graders, parts)
 
 
-def _part(found: Answers, answers: int, longest: int | None) -> Part:
+def _forecast_part(found: AnswerSelection, answers: int, longest: int | None) -> GraderEstimate:
     run = found.run()
-    wanted = _verdicts(found, answers)
+    wanted = _count_verdicts(found, answers)
     to_do = max(0, wanted - (run.n_trials if run else 0)) + (run.n_pending + run.n_running if run else 0)
-    ceiling = _ceiling(found, longest) if to_do else Decimal(0)
-    return Part(wanted, to_do, ceiling, compute_expected(found, ceiling))
+    ceiling = _compute_ceiling(found, longest) if to_do else Decimal(0)
+    return GraderEstimate(wanted, to_do, ceiling, compute_expected(found, ceiling))
 
 
-def _verdicts(found: Answers, answers: int) -> int:
+def _count_verdicts(found: AnswerSelection, answers: int) -> int:
     """Return the number of verdicts: one per answer; for pairs, one per answer, other condition and order."""
     experiment = found.experiment
     cells = experiment.language_models.count() * experiment.prompts.count() * experiment.samplers.count()
     return answers * (cells - 1) if found.in_pairs else answers
 
 
-def _ceiling(found: Answers, longest: int | None) -> Decimal | None:
+def _compute_ceiling(found: AnswerSelection, longest: int | None) -> Decimal | None:
     if longest is None:
         return Decimal(0) if found.grader.language_model.prices.free else None
     return compute_ceiling(found, find_largest_request(found, longest * BYTES_A_TOKEN))

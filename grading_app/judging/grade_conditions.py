@@ -6,7 +6,6 @@ The judge's request and the answers that it skips identify the condition.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 from evalsite.lib.text.hashing import condition_id, slugify_name
 from grading_app.models import GradeCondition, Grader, Rubric
@@ -19,25 +18,9 @@ from runs_app.planning.conditions import condition_identity
 KIND = GradeCondition.Kind.JUDGE
 
 
-def judge_content(grader: Grader) -> dict[str, Any]:
-    """Return the snapshot that identifies the judge, without names: model, sampler, the rubric's turns and its form."""
-    rubric = {name: value for name, value in grader.rubric.content.items() if name != "messages"}
-    answers = {"on_empty": grader.on_empty, "longest": grader.longest_answer}
-    usual = {"on_empty": Grader.OnEmpty.SKIP, "longest": None}
-    return {
-        "model": grader.language_model.identity,
-        "sampler": grader.sampler.content,
-        "prompt": {"messages": grader.rubric.messages, "answer_format": "text"},
-        "rubric": rubric,
-        "verdict_form": judge_prompt.verdict_form(rubric),
-        **({"texts": grader.text_set.content_hash} if grader.text_set else {}),
-        **({"answers": answers} if answers != usual else {}),
-    }
-
-
 def build_grade_condition_id(grader: Grader) -> str:
     """Return the id `grader_rubric--hash12`."""
-    return condition_id(f"{slugify_name(grader.name)}_{slugify_name(grader.rubric.name)}", judge_content(grader))
+    return condition_id(f"{slugify_name(grader.name)}_{slugify_name(grader.rubric.name)}", grader.content)
 
 
 def find_condition(experiment: Experiment, grader: Grader) -> GradeCondition | None:
@@ -62,7 +45,7 @@ def get_or_create_condition(experiment: Experiment, grader: Grader) -> GradeCond
         model=grader.language_model,
         sampler=grader.sampler,
         condition_id=key,
-        content=judge_content(grader),
+        content=grader.content,
     )
     return GradeCondition.objects.create(
         experiment=experiment,
@@ -87,7 +70,7 @@ def find_problems(experiment: Experiment, grader: Grader) -> Iterator[str]:
     if prompts.uses_variable(rubric.messages, prompts.IMAGE) and not model.sees_images:
         yield f"rubric {rubric} shows an image, and model {model} does not see images"
     yield from find_rubric_problems(experiment, rubric, texts, whom="grader", name=grader.name)
-    yield from _problems_with_money(experiment, grader, model)
+    yield from _find_price_problems(experiment, grader, model)
 
 
 def find_rubric_problems(
@@ -104,39 +87,36 @@ def find_rubric_problems(
         yield f"texts {texts} are of {texts.dataset}, and the experiment is over {experiment.dataset}"
 
 
-def _problems_with_money(experiment: Experiment, grader: Grader, model: LanguageModel) -> Iterator[str]:
+def _find_price_problems(experiment: Experiment, grader: Grader, model: LanguageModel) -> Iterator[str]:
     """Yield the problems of prices. Under a budget, every call needs a ceiling."""
     if experiment.max_usd is None or model.prices.free:
         return
     if not model.prices.known:
         yield f"unknown price: model {model} has no price, and the experiment has a budget"
-    elif output_limit(grader) is None:
+    elif grader.output_limit is None:
         yield (
             f"no ceiling: sampler {grader.sampler} sets no max_tokens, model {model} has no max_output_tokens, "
             "and the experiment has a budget"
         )
 
 
-def output_limit(grader: Grader) -> int | None:
-    """Return the output limit of a verdict in tokens, or None."""
-    return grader.sampler.output_ceiling(grader.language_model.max_output_tokens)
-
-
 def list_solvers(experiment: Experiment) -> list[LanguageModel]:
     return list(experiment.language_models.select_related("endpoint").order_by("name"))
 
 
-def find_kin(solvers: Iterable[LanguageModel], grader: Grader) -> list[LanguageModel]:
+def find_same_family(solvers: Iterable[LanguageModel], grader: Grader) -> list[LanguageModel]:
     """Return the models of the judge's own family. A judge may prefer their answers."""
-    return [model for model in solvers if is_same_family(_named(grader.language_model), _named(model))]
+    return [
+        model for model in solvers if is_same_family(_describe_model(grader.language_model), _describe_model(model))
+    ]
 
 
 def find_warnings(experiment: Experiment, grader: Grader) -> Iterator[str]:
     """Yield warnings about combinations that are allowed but may mislead."""
-    if kin := find_kin(list_solvers(experiment), grader):
+    if kin := find_same_family(list_solvers(experiment), grader):
         names = ", ".join(str(model) for model in kin)
         yield f"grader {grader}: {grader.language_model} is of one family with {names}, whose answers it may prefer"
 
 
-def _named(model: LanguageModel) -> tuple[str, str]:
+def _describe_model(model: LanguageModel) -> tuple[str, str]:
     return model.endpoint.provider, model.model

@@ -22,35 +22,35 @@ def choose_graders(names: Sequence[str], rubric: str | None, texts: str | None =
     With names and a rubric or texts, return variants of the named graders that use them.
     New variants are not saved; `saved` saves them. Raise PlanError with every name that does not exist.
     """
-    by_rubric = None if rubric is None else _rubric(rubric)
-    with_texts = None if texts is None else _texts(texts)
+    by_rubric = None if rubric is None else _find_rubric(rubric)
+    with_texts = None if texts is None else _find_texts(texts)
     if names:
         return [make_variant(grader, by_rubric, with_texts) for grader in find_by_names(names)]
     if with_texts is not None:
         raise PlanError(["texts: name a grader as well, which is to judge with them"])
     if by_rubric is None:
         return []
-    found = list(_graders().filter(rubric=by_rubric, archived_at=None))
+    found = list(_select_graders().filter(rubric=by_rubric, archived_at=None))
     if not found:
         raise PlanError([f"rubric: no grader has {by_rubric}; name one as well, to judge by this rubric"])
     return found
 
 
 def find_by_names(names: Sequence[str]) -> list[Grader]:
-    found = {grader.name: grader for grader in _graders().filter(name__in=names)}
+    found = {grader.name: grader for grader in _select_graders().filter(name__in=names)}
     if missing := [name for name in names if name not in found]:
-        known = ", ".join(_graders().filter(archived_at=None).values_list("name", flat=True)) or "none yet"
-        raise PlanError([f"grader: there is no grader {name}; there are {known}" for name in missing])
+        existing = ", ".join(_select_graders().filter(archived_at=None).values_list("name", flat=True)) or "none yet"
+        raise PlanError([f"grader: there is no grader {name}; there are {existing}" for name in missing])
     return [found[name] for name in dict.fromkeys(names)]
 
 
 def find_grader(name: str) -> Grader | None:
-    return _graders().filter(name=name).first()
+    return _select_graders().filter(name=name).first()
 
 
 def find_design_graders(experiment: Experiment) -> list[Grader]:
     """Return the graders of the design, which judge automatically. Deleted graders are left out."""
-    found = {grader.name: grader for grader in _graders().filter(name__in=experiment.graders)}
+    found = {grader.name: grader for grader in _select_graders().filter(name__in=experiment.graders)}
     return [found[name] for name in experiment.graders if name in found]
 
 
@@ -61,18 +61,18 @@ def find_panel(name: str) -> Panel:
     return found
 
 
-def _graders() -> QuerySet[Grader]:
+def _select_graders() -> QuerySet[Grader]:
     return Grader.objects.select_related("language_model__endpoint", "rubric", "sampler", "text_set__dataset")
 
 
-def _rubric(reference: str) -> Rubric:
+def _find_rubric(reference: str) -> Rubric:
     found: Rubric | None = Rubric.objects.named(reference).exclude(kind=Rubric.Kind.WRITER).first()
     if found is None:
         raise PlanError([f"rubric: there is no rubric {reference}"])
     return found
 
 
-def _texts(reference: str) -> TextSet:
+def _find_texts(reference: str) -> TextSet:
     found: TextSet | None = TextSet.objects.named(reference).select_related("dataset").first()
     if found is None:
         raise PlanError([f"texts: there is no set of texts {reference}"])
@@ -85,8 +85,8 @@ def make_variant(grader: Grader, rubric: Rubric | None, texts: TextSet | None) -
     if (grader.rubric, grader.text_set) == (rubric, texts):
         return grader
     same = {name: getattr(grader, name) for name in SAME} | {"rubric": rubric, "text_set": texts}
-    known: Grader | None = _graders().filter(archived_at=None, **same).first()
-    return known or Grader(name=_name(grader, rubric, texts), **same)
+    existing: Grader | None = _select_graders().filter(archived_at=None, **same).first()
+    return existing or Grader(name=_make_name(grader, rubric, texts), **same)
 
 
 def save_graders(graders: Sequence[Grader], by: Actor) -> list[Grader]:
@@ -98,13 +98,13 @@ def save_graders(graders: Sequence[Grader], by: Actor) -> list[Grader]:
     return list(graders)
 
 
-def _name(grader: Grader, rubric: Rubric, texts: TextSet | None) -> str:
+def _make_name(grader: Grader, rubric: Rubric, texts: TextSet | None) -> str:
     """Return a free name such as `judge-a-strict-v2-own-v3`: the judge, then the changed parts.
 
     A number is appended if the name is taken.
     """
     endings = [
-        (_ending(old), _ending(new))
+        (_make_suffix(old), _make_suffix(new))
         for old, new in ((grader.rubric, rubric), (grader.text_set, texts))
         if new is not None and new != old
     ]
@@ -119,5 +119,5 @@ def _name(grader: Grader, rubric: Rubric, texts: TextSet | None) -> str:
     return name
 
 
-def _ending(part: Rubric | TextSet | None) -> str:
+def _make_suffix(part: Rubric | TextSet | None) -> str:
     return f"-{part.name}-v{part.version}" if part else ""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from grading_app.judging import grader_lookup
-from grading_app.judging.judge_draw import find_or_keep
+from grading_app.judging.judge_draw import reuse_saved_grader
 from grading_app.models import Grader, Rubric
 from runs_app.experiment_files.model_draw import DrawSpec
 from runs_app.experiment_files.row_builder import RowBuilder
@@ -19,19 +19,21 @@ from runs_app.planning.work import PlanError
 APPROVE = "grading_app.approve_rubric"
 
 
-def read_grader_names(builder: RowBuilder, said: Sequence[str | GraderSpec]) -> list[str]:
+def read_grader_names(builder: RowBuilder, entry: Sequence[str | GraderSpec]) -> list[str]:
     """Return the names of the graders in a file. Add each problem to the builder's problems."""
     names: list[str] = []
-    for at, one in enumerate(said):
+    for at, one in enumerate(entry):
         path = f"grade.graders[{at}]"
-        for grader in [_known(builder, path, one)] if isinstance(one, str) else build_graders(builder, path, one):
+        for grader in (
+            [_find_or_report(builder, path, one)] if isinstance(one, str) else build_graders(builder, path, one)
+        ):
             if grader is not None and grader.name in names:
                 builder.problems.append(f"{path}: {grader} is named twice")
             names += [grader.name] if grader else []
     return names
 
 
-def _known(builder: RowBuilder, path: str, name: str) -> Grader | None:
+def _find_or_report(builder: RowBuilder, path: str, name: str) -> Grader | None:
     grader: Grader | None = Grader.objects.filter(name=name, archived_at=None).first()
     if grader is None:
         builder.problems.append(f"{path}: there is no grader {name}")
@@ -40,29 +42,33 @@ def _known(builder: RowBuilder, path: str, name: str) -> Grader | None:
 
 def build_graders(builder: RowBuilder, path: str, spec: GraderSpec) -> list[Grader | None]:
     """Return the grader of this definition, or one grader per model if its models are drawn."""
-    parts = _parts(builder, path, spec)
+    parts = _build_parts(builder, path, spec)
     if not isinstance(spec.model, DrawSpec):
-        model = _part(builder, f"{path}.model", LanguageModel, spec.model, builder.model)
-        return [_grader(builder, path, spec, spec.name, parts | {"language_model": model})]
+        model = _build_part(builder, f"{path}.model", LanguageModel, spec.model, builder.model)
+        return [_find_or_build_grader(builder, path, spec, spec.name, parts | {"language_model": model})]
     if (made := builder.make_draw(f"{path}.model", spec.model)) is None:
         return []
     builder.draws.setdefault("judges", {})[spec.name] = made.content
     return [
-        _grader(builder, path, spec, judge_name(spec.name, model.name), parts | {"language_model": model})
+        _find_or_build_grader(builder, path, spec, judge_name(spec.name, model.name), parts | {"language_model": model})
         for model in builder.find_drawn_models(made)
     ]
 
 
-def _parts(builder: RowBuilder, path: str, spec: GraderSpec) -> dict[str, Any]:
+def _build_parts(builder: RowBuilder, path: str, spec: GraderSpec) -> dict[str, Any]:
     """Return the parts of a grader except its model."""
     return {
-        "rubric": _part(builder, f"{path}.rubric", Rubric, spec.rubric, lambda at, said: _rubric(builder, at, said)),
-        "sampler": _part(builder, f"{path}.sampler", Sampler, spec.sampler, builder.sampler),
+        "rubric": _build_part(
+            builder, f"{path}.rubric", Rubric, spec.rubric, lambda at, entry: _build_rubric(builder, at, entry)
+        ),
+        "sampler": _build_part(builder, f"{path}.sampler", Sampler, spec.sampler, builder.sampler),
         "text_set": builder.named(f"{path}.texts", TextSet, spec.texts) if spec.texts else None,
     }
 
 
-def _grader(builder: RowBuilder, path: str, spec: GraderSpec, name: str, parts: dict[str, Any]) -> Grader | None:
+def _find_or_build_grader(
+    builder: RowBuilder, path: str, spec: GraderSpec, name: str, parts: dict[str, Any]
+) -> Grader | None:
     """Return the grader with this name if its content is equal, or a new one."""
     if any(part is None for field, part in parts.items() if field != "text_set"):
         return None
@@ -74,20 +80,20 @@ def _grader(builder: RowBuilder, path: str, spec: GraderSpec, name: str, parts: 
         **parts,
     )
     try:
-        known = find_or_keep(grader)
+        existing = reuse_saved_grader(grader)
     except PlanError as problem:
-        builder.problems += [f"{path}: {said}" for said in problem.problems]
+        builder.problems += [f"{path}: {entry}" for entry in problem.problems]
         return grader_lookup.find_grader(name)
-    if known.pk is not None:
-        return known
+    if existing.pk is not None:
+        return existing
     return grader if builder.save(path, grader) else None
 
 
-def _part(builder: RowBuilder, path: str, kind: Any, said: Any, inline: Any) -> Any:
-    return builder.named(path, kind, said) if isinstance(said, str) else inline(path, said)
+def _build_part(builder: RowBuilder, path: str, kind: Any, entry: Any, inline: Any) -> Any:
+    return builder.named(path, kind, entry) if isinstance(entry, str) else inline(path, entry)
 
 
-def rubric_row(spec: RubricSpec) -> Rubric:
+def build_rubric_row(spec: RubricSpec) -> Rubric:
     return Rubric(
         name=spec.name,
         kind=spec.kind,
@@ -99,8 +105,8 @@ def rubric_row(spec: RubricSpec) -> Rubric:
     )
 
 
-def _rubric(builder: RowBuilder, path: str, spec: RubricSpec) -> Any:
-    rubric, is_new = builder.version(path, rubric_row(spec))
+def _build_rubric(builder: RowBuilder, path: str, spec: RubricSpec) -> Any:
+    rubric, is_new = builder.version(path, build_rubric_row(spec))
     if is_new and builder.may(APPROVE):
         Rubric.objects.transition_one(
             rubric, sources=["draft"], target="approved", by=builder.by, reason=builder.reason
@@ -108,28 +114,28 @@ def _rubric(builder: RowBuilder, path: str, spec: RubricSpec) -> Any:
     return rubric
 
 
-def grader_specs(names: Sequence[str]) -> list[dict[str, Any]]:
+def write_grader_specs(names: Sequence[str]) -> list[dict[str, Any]]:
     """Return these graders in the form of a file, with all their parts inline."""
     rows = Grader.objects.filter(name__in=names).select_related(
         "language_model__endpoint", "rubric", "sampler", "text_set"
     )
     found = {grader.name: grader for grader in rows}
-    return [grader_spec(found[name]) for name in names if name in found]
+    return [write_grader_spec(found[name]) for name in names if name in found]
 
 
-def grader_spec(grader: Grader) -> dict[str, Any]:
+def write_grader_spec(grader: Grader) -> dict[str, Any]:
     usual = {"on_empty": Grader.OnEmpty.SKIP, "longest_answer": None}
     unusual = {name: getattr(grader, name) for name in usual if getattr(grader, name) != usual[name]}
     return {
         "name": grader.name,
         "model": build_model_spec(grader.language_model),
-        "rubric": rubric_spec(grader.rubric),
+        "rubric": write_rubric_spec(grader.rubric),
         "sampler": build_sampler_spec(grader.sampler),
         **({"texts": str(grader.text_set)} if grader.text_set else {}),
         **unusual,
     }
 
 
-def rubric_spec(rubric: Rubric) -> dict[str, Any]:
+def write_rubric_spec(rubric: Rubric) -> dict[str, Any]:
     content = {name: value for name, value in rubric.content.items() if name != "messages"}
     return {"name": rubric.name, **content, "messages": rubric.messages}

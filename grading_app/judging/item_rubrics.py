@@ -32,7 +32,7 @@ ORDER BY i.position, i.id"""
 
 
 @dataclass(frozen=True)
-class Writer:
+class RubricWriter:
     """A model that writes rubrics from a template for the items of an experiment."""
 
     experiment: Experiment
@@ -94,7 +94,7 @@ class Writer:
             yield f"no ceiling: model {model} has no price or no longest answer, and the experiment has a budget"
 
 
-def request_rubrics(writer: Writer, *, name: str, by: Any) -> TextSet:
+def request_rubrics(writer: RubricWriter, *, name: str, by: Any) -> TextSet:
     """Request a rubric for every item that has none by this writer, start the run, and return the draft text set.
 
     The draft is this writer's waiting draft with this name, or a new version.
@@ -104,14 +104,14 @@ def request_rubrics(writer: Writer, *, name: str, by: Any) -> TextSet:
         Experiment.objects.select_for_update(no_key=True).get(pk=writer.experiment.pk)
         if problems := list(writer.problems()):
             raise PlanError(problems)
-        condition = _condition(writer)
-        _start(writer, condition, by)
-        texts = _draft(writer, condition, name, by)
+        condition = _get_or_create_condition(writer)
+        _start_run(writer, condition, by)
+        texts = _create_draft(writer, condition, name, by)
     enqueue_drains()
     return texts
 
 
-def _condition(writer: Writer) -> Condition:
+def _get_or_create_condition(writer: RubricWriter) -> Condition:
     made, _ = Condition.objects.get_or_create(
         experiment=writer.experiment,
         condition_id=writer.condition_id,
@@ -125,25 +125,25 @@ def _condition(writer: Writer) -> Condition:
     return made
 
 
-def _start(writer: Writer, condition: Condition, by: Actor) -> None:
+def _start_run(writer: RubricWriter, condition: Condition, by: Actor) -> None:
     run = get_or_create_run(condition, writer.experiment.first_wave(), writer.bounds)
     refuse_cancelled(run, "delete that run to ask again")
-    if add_trials(run, partial(_insert, writer), by=by, reason="{n} rubrics were asked for"):
+    if add_trials(run, partial(_insert_trials, writer), by=by, reason="{n} rubrics were asked for"):
         write_manifest(writer.experiment, by=by, wave=run.wave.label)
 
 
-def _insert(writer: Writer, run: Run) -> int:
+def _insert_trials(writer: RubricWriter, run: Run) -> int:
     with connection.cursor() as cursor:
         cursor.execute(INSERT, {"run": run.pk, "dataset": writer.experiment.dataset_id})
         return int(cursor.rowcount)
 
 
-def _draft(writer: Writer, condition: Condition, name: str, by: Any) -> TextSet:
-    known: TextSet | None = TextSet.objects.filter(
+def _create_draft(writer: RubricWriter, condition: Condition, name: str, by: Any) -> TextSet:
+    existing: TextSet | None = TextSet.objects.filter(
         name=name, written_by=condition, status=TextSet.Status.DRAFT, texts=None
     ).first()
-    if known is not None:
-        return known
+    if existing is not None:
+        return existing
     made: TextSet = TextSet.objects.create(
         name=name,
         version=TextSet.next_version(name),
@@ -163,7 +163,7 @@ ORDER BY t.item_id, t.id
 ON CONFLICT (text_set_id, item_id) DO NOTHING"""  # noqa: S608 - fixed text
 
 
-def collect(texts: TextSet) -> int:
+def collect_texts(texts: TextSet) -> int:
     """Add the texts that the writer has produced since, and return their number.
 
     Empty, truncated and refused texts stay missing.
@@ -180,10 +180,10 @@ def collect(texts: TextSet) -> int:
     return added
 
 
-def collect_all(experiment: Experiment) -> int:
+def collect_all_texts(experiment: Experiment) -> int:
     """Collect the texts of all drafts whose writer runs in this experiment. Return their number."""
     drafts = TextSet.objects.filter(written_by__experiment=experiment, status=TextSet.Status.DRAFT)
-    return sum(collect(texts) for texts in drafts)
+    return sum(collect_texts(texts) for texts in drafts)
 
 
 LONGEST_TEXT = 50_000  # Characters.
@@ -192,32 +192,32 @@ COPY = """INSERT INTO runs_app_itemtext (text_set_id, item_id, text, trial_id, e
 SELECT %(new)s, item_id, text, trial_id, edited_by_id, edited_at FROM runs_app_itemtext WHERE text_set_id = %(old)s"""
 
 
-def correct(texts: TextSet, item: Item, text: str, *, by: Any, reason: str) -> TextSet:
+def correct_text(texts: TextSet, item: Item, text: str, *, by: Any, reason: str) -> TextSet:
     """Replace the text of this item, and return the version that holds the correction.
 
     A draft with corrections takes one more. A model's own draft and an approved version stay unchanged; their
     correction goes to the next version.
     Raise ValueError for a blank or too long text, or if a newer version exists.
     """
-    said = text.replace("\r\n", "\n").strip()
-    if not said or len(said) > LONGEST_TEXT:
+    cleaned = text.replace("\r\n", "\n").strip()
+    if not cleaned or len(cleaned) > LONGEST_TEXT:
         raise ValueError(f"A text has at least one and at most {LONGEST_TEXT:,} characters.")
     with transaction.atomic():
         locked: TextSet = TextSet.objects.select_for_update().get(pk=texts.pk)
         if newer := TextSet.objects.filter(name=locked.name, version__gt=locked.version).order_by("-version").first():
             raise ValueError(f"{newer} is newer: correct that one.")
-        target = locked if _takes_corrections(locked) else _next(locked, by=by, reason=reason)
-        _write(target, item, said, by, reason)
+        target = locked if _allows_corrections(locked) else _create_next_version(locked, by=by, reason=reason)
+        _write_text(target, item, cleaned, by, reason)
     return target
 
 
-def _takes_corrections(texts: TextSet) -> bool:
+def _allows_corrections(texts: TextSet) -> bool:
     if texts.status != TextSet.Status.DRAFT:
         return False
     return texts.written_by_id is None or texts.texts.exclude(edited_at=None).exists()
 
 
-def _next(texts: TextSet, *, by: Any, reason: str) -> TextSet:
+def _create_next_version(texts: TextSet, *, by: Any, reason: str) -> TextSet:
     new = texts.new_version(by=by)
     with connection.cursor() as cursor:
         cursor.execute(COPY, {"new": new.pk, "old": texts.pk})
@@ -226,14 +226,14 @@ def _next(texts: TextSet, *, by: Any, reason: str) -> TextSet:
     return new
 
 
-def _write(texts: TextSet, item: Item, said: str, by: Any, reason: str) -> None:
-    known = texts.texts.filter(item=item).first()
-    before = known.text if known else ""
+def _write_text(texts: TextSet, item: Item, cleaned: str, by: Any, reason: str) -> None:
+    existing = texts.texts.filter(item=item).first()
+    before = existing.text if existing else ""
     ItemText.objects.update_or_create(
-        text_set=texts, item=item, defaults={"text": said, "edited_by": by, "edited_at": timezone.now()}
+        text_set=texts, item=item, defaults={"text": cleaned, "edited_by": by, "edited_at": timezone.now()}
     )
     texts.save(update_fields=["content_hash"])
-    record_changes([(texts, before[:200], said[:200])], by=by, reason=reason, what=f"text of {item.key}"[:40])
+    record_changes([(texts, before[:200], cleaned[:200])], by=by, reason=reason, what=f"text of {item.key}"[:40])
 
 
 def find_missing(texts: TextSet) -> list[str]:
@@ -242,7 +242,7 @@ def find_missing(texts: TextSet) -> list[str]:
     return list(lacking.values_list("key", flat=True))
 
 
-def approve(texts: TextSet, *, by: Any, reason: str) -> None:
+def approve_texts(texts: TextSet, *, by: Any, reason: str) -> None:
     """Freeze the text set for judges.
 
     Raise ValueError if an item has no text, and TransitionError if the set is not a draft.

@@ -9,7 +9,7 @@ from django.db import transaction
 
 from datasets_app.models.history import Actor, record_changes
 from grading_app.judging import grader_lookup
-from grading_app.judging.default_sampler import default_sampler
+from grading_app.judging.default_sampler import get_default_sampler
 from grading_app.models import Grader, Rubric
 from runs_app.experiment_files.model_draw import Draw
 from runs_app.models import Experiment, LanguageModel
@@ -28,33 +28,33 @@ def draw_graders(made: Draw, *, name: str, rubric: Rubric) -> list[Grader]:
     models = {one.name: one for one in LanguageModel.objects.filter(name__in=made.drawn).select_related("endpoint")}
     if missing := [model for model in made.drawn if model not in models]:
         raise PlanError([f"draw: the site has no model {model} any more; draw again" for model in missing])
-    sampler = default_sampler()
+    sampler = get_default_sampler()
     named = [
         Grader(name=judge_name(name, model), language_model=models[model], rubric=rubric, sampler=sampler)
         for model in made.drawn
     ]
-    found = [find_or_keep(grader) for grader in named]
+    found = [reuse_saved_grader(grader) for grader in named]
     for grader in found:
-        _refuse_odd_names(grader)
+        _require_plain_name(grader)
     return found
 
 
-def _refuse_odd_names(grader: Grader) -> None:
+def _require_plain_name(grader: Grader) -> None:
     try:
         grader.clean_fields(exclude=["created_by"])
     except ValidationError as refused:
         raise PlanError([f"grader {grader.name}: {' '.join(refused.messages)}"]) from None
 
 
-def find_or_keep(grader: Grader) -> Grader:
+def reuse_saved_grader(grader: Grader) -> Grader:
     """Return the grader with this name, or this grader if the name is new.
 
     Raise PlanError if the grader with this name has other content.
     """
-    known: Grader | None = grader_lookup.find_grader(grader.name)
-    if known is not None and any(getattr(known, field) != getattr(grader, field) for field in SAME):
+    existing: Grader | None = grader_lookup.find_grader(grader.name)
+    if existing is not None and any(getattr(existing, field) != getattr(grader, field) for field in SAME):
         raise PlanError([f"grader {grader.name} is another one here; give this one another name"])
-    return known or grader
+    return existing or grader
 
 
 @transaction.atomic

@@ -13,7 +13,7 @@ from django.db import transaction
 
 from datasets_app.models.history import Actor
 from grading_app.judging import grade_conditions, judging_costs, panels
-from grading_app.judging.answer_selection import Answers, Seen
+from grading_app.judging.answer_selection import AnswerCounts, AnswerSelection
 from grading_app.models import GradeCondition, Grader
 from runs_app import run_control
 from runs_app.models import Condition, Experiment, Run, Wave
@@ -34,7 +34,7 @@ class JudgingReport:
     run: Run
     added: int
     unasked: int
-    seen: Seen
+    counts: AnswerCounts
     revived: int = 0
 
     def __str__(self) -> str:
@@ -45,20 +45,20 @@ class JudgingReport:
         unasked = f", {self.unasked} scored without a call" if self.unasked else ""
         revived = f" ({self.revived} of them had been cancelled)" if self.revived else ""
         counts = f"{self.added} verdicts asked for{revived}{unasked}"
-        return f"{self.condition}: {counts}" + (f"; {self.odd}" if self.odd else "")
+        return f"{self.condition}: {counts}" + (f"; {self.unusual_answers}" if self.unusual_answers else "")
 
     @property
-    def odd(self) -> str:
+    def unusual_answers(self) -> str:
         """Return counts such as `of 42 answers 2 are empty, 1 is truncated`, or an empty text if no answer is
         unusual."""
-        seen = self.seen
-        odd = [("empty", seen.empty), ("too long", seen.too_long), ("truncated", seen.truncated)]
-        odd += [("refused", seen.refused)]
-        counts = ", ".join(f"{n} {'is' if n == 1 else 'are'} {what}" for what, n in odd if n)
+        seen = self.counts
+        unusual_answers = [("empty", seen.empty), ("too long", seen.too_long), ("truncated", seen.truncated)]
+        unusual_answers += [("refused", seen.refused)]
+        counts = ", ".join(f"{n} {'is' if n == 1 else 'are'} {what}" for what, n in unusual_answers if n)
         return f"of {seen.answers} answers {counts}" if counts else ""
 
 
-def judge(
+def request_verdicts(
     experiment: Experiment,
     graders: Sequence[Grader],
     waves: Sequence[Wave],
@@ -78,35 +78,39 @@ def judge(
     """
     for grader in graders:
         for wave in waves:  # Counted before the lock and cached: it may take seconds, and claims wait for the lock.
-            judging_costs.find_largest_request(Answers(experiment, grader, wave, force, only))
+            judging_costs.find_largest_request(AnswerSelection(experiment, grader, wave, force, only))
     with transaction.atomic():
-        revived = _revive(experiment, graders, waves, by) if revive else {}
+        revived = _reset_failed_verdicts(experiment, graders, waves, by) if revive else {}
         locked = Experiment.objects.select_for_update(no_key=True).get(pk=experiment.pk)
         problems = [one for grader in graders for one in grade_conditions.find_problems(locked, grader)]
         if problems:
             raise PlanError(problems)
         report = [
-            _plan(Answers(locked, grader, wave, force, only), by, revived) for grader in graders for wave in waves
+            _plan_verdicts(AnswerSelection(locked, grader, wave, force, only), by, revived)
+            for grader in graders
+            for wave in waves
         ]
         if any(one.unasked for one in report):
-            panels.refresh_all(locked)
+            panels.refresh_all_panels(locked)
         if any(one.added for one in report):
             write_manifest(locked, by=by, wave=", ".join(wave.label for wave in waves), approved=approved)
     enqueue_drains()
     return report
 
 
-def _revive(experiment: Experiment, graders: Sequence[Grader], waves: Sequence[Wave], by: Actor) -> Mapping[int, int]:
+def _reset_failed_verdicts(
+    experiment: Experiment, graders: Sequence[Grader], waves: Sequence[Wave], by: Actor
+) -> Mapping[int, int]:
     """Return the number of verdicts that are pending again, by run id.
 
     This must run first, because it locks endpoints, and endpoints are locked before the experiment.
     """
-    known = [condition for grader in graders if (condition := grade_conditions.find_condition(experiment, grader))]
-    runs = Run.objects.filter(wave__in=waves, condition__grade_condition__in=known)
+    conditions = [condition for grader in graders if (condition := grade_conditions.find_condition(experiment, grader))]
+    runs = Run.objects.filter(wave__in=waves, condition__grade_condition__in=conditions)
     return run_control.revive(runs, by=by, reason="its verdicts were asked for again")
 
 
-def _plan(answers: Answers, by: Actor, revived: Mapping[int, int]) -> JudgingReport:
+def _plan_verdicts(answers: AnswerSelection, by: Actor, revived: Mapping[int, int]) -> JudgingReport:
     condition = grade_conditions.get_or_create_condition(answers.experiment, answers.grader)
     run = get_or_create_run(
         cast(Condition, condition.judge_condition),
@@ -116,4 +120,6 @@ def _plan(answers: Answers, by: Actor, revived: Mapping[int, int]) -> JudgingRep
     )
     before = revived.get(run.pk, 0)
     added = add_trials(run, answers.insert_trials, by=by, reason="{n} verdicts were asked for")
-    return JudgingReport(condition, run, added + before, answers.score_unasked(condition.pk), answers.seen, before)
+    return JudgingReport(
+        condition, run, added + before, answers.score_without_call(condition.pk), answers.counts, before
+    )

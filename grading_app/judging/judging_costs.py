@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from grading_app.judging import grade_conditions
-from grading_app.judging.answer_selection import Answers
+from grading_app.judging.answer_selection import AnswerSelection
 from grading_app.models import Grader
 from runs_app.llm import judge_prompt, prompts
 from runs_app.models import Condition, Experiment, Prompt, Run, Wave
@@ -21,47 +21,41 @@ from runs_app.pricing.estimated_costs import Estimate
 A_LETTER = "x"
 
 
-def find_largest_request(answers: Answers, longest: int | None = None) -> int:
+def find_largest_request(answers: AnswerSelection, longest: int | None = None) -> int:
     """Return the tokens of the largest request, with the longest answer of the wave or one of `longest` bytes."""
     grader = answers.grader
-    answer = A_LETTER * (answers.seen.longest if longest is None else longest)
-    content = grade_conditions.judge_content(grader)
-    told = {
+    answer = A_LETTER * (answers.counts.longest if longest is None else longest)
+    content = grader.content
+    variables = {
         **judge_prompt.rubric_variables(content["rubric"]),
         **judge_prompt.answer_variables(answer, answer if answers.in_pairs else None),
-        judge_prompt.ITEM_RUBRIC: A_LETTER * longest_text(grader),
+        judge_prompt.ITEM_RUBRIC: A_LETTER * grader.measure_longest_text(),
     }
     closing = {"role": "user", "content": content["verdict_form"]}
     prompt = Prompt(messages=[*grader.rubric.messages, closing], answer_format="text")
     experiment = answers.experiment
     dimensions = list(experiment.dimensions.all())
-    return token_bounds.bound_input_tokens(grader.language_model, prompt, experiment.dataset, dimensions, told)
+    return token_bounds.bound_input_tokens(grader.language_model, prompt, experiment.dataset, dimensions, variables)
 
 
-def longest_text(grader: Grader) -> int:
-    """Return the bytes of the longest text for {{item_rubric}}, or 0 without a text set."""
-    texts = grader.text_set.texts.values_list("text", flat=True) if grader.text_set else ()
-    return max((len(text.encode()) for text in texts), default=0)
-
-
-def compute_bounds(answers: Answers) -> costs.CallBounds:
+def compute_bounds(answers: AnswerSelection) -> costs.CallBounds:
     """Return the bounds of one verdict. They cover the longest answer so far."""
     tokens = find_largest_request(answers)
-    return costs.CallBounds(compute_ceiling(answers, tokens), tokens, grade_conditions.output_limit(answers.grader))
+    return costs.CallBounds(compute_ceiling(answers, tokens), tokens, answers.grader.output_limit)
 
 
-def is_batched(answers: Answers) -> bool:
+def is_batched(answers: AnswerSelection) -> bool:
     """Return True if verdicts go out in batches, as the answers did. The judge's endpoint must take batches."""
     return answers.experiment.batch and answers.grader.language_model.endpoint.takes_batches
 
 
-def find_prices(answers: Answers) -> costs.Prices:
+def find_prices(answers: AnswerSelection) -> costs.Prices:
     model = answers.grader.language_model
     return model.prices.in_batch(model.batch_discount if is_batched(answers) else Decimal(0))
 
 
-def compute_ceiling(answers: Answers, input_tokens: int) -> Decimal | None:
-    return costs.ceiling_per_call(find_prices(answers), input_tokens, grade_conditions.output_limit(answers.grader))
+def compute_ceiling(answers: AnswerSelection, input_tokens: int) -> Decimal | None:
+    return costs.ceiling_per_call(find_prices(answers), input_tokens, answers.grader.output_limit)
 
 
 def estimate_judging(
@@ -77,20 +71,24 @@ def estimate_judging(
     `conditions` holds the ids of the conditions whose answers count; None means all.
     """
     waves = list(waves)
-    parts = [_part_of(Answers(experiment, grader, wave, force, conditions)) for grader in graders for wave in waves]
+    parts = [
+        _estimate_part(AnswerSelection(experiment, grader, wave, force, conditions))
+        for grader in graders
+        for wave in waves
+    ]
     return sum_estimates(experiment, graders, parts)
 
 
-def _part_of(answers: Answers) -> Part:
+def _estimate_part(answers: AnswerSelection) -> GraderEstimate:
     run = answers.run()
-    wanted, new = answers.counted()
+    wanted, new = answers.count_verdicts()
     to_do = new + (run.n_pending + run.n_running if run else 0)
     ceiling = compute_ceiling(answers, find_largest_request(answers)) if to_do else Decimal(0)
-    return Part(wanted, to_do, ceiling, compute_expected(answers, ceiling))
+    return GraderEstimate(wanted, to_do, ceiling, compute_expected(answers, ceiling))
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class GraderEstimate:
     """One grader in one wave: the verdicts wanted, the calls to make, and the cost of a call."""
 
     wanted: int
@@ -99,7 +97,7 @@ class Part:
     expected: Expectation | None
 
 
-def sum_estimates(experiment: Experiment, graders: Sequence[Grader], parts: Sequence[Part]) -> Estimate:
+def sum_estimates(experiment: Experiment, graders: Sequence[Grader], parts: Sequence[GraderEstimate]) -> Estimate:
     basis: Counter[Basis] = Counter()
     for part in parts:
         if part.expected:
@@ -123,7 +121,7 @@ def sum_estimates(experiment: Experiment, graders: Sequence[Grader], parts: Sequ
     )
 
 
-def compute_expected(answers: Answers, ceiling: Decimal | None) -> Expectation | None:
+def compute_expected(answers: AnswerSelection, ceiling: Decimal | None) -> Expectation | None:
     """Return the expected cost of a call from this judge's own calls, else its model's calls, else all
     judges' calls."""
     judges = Run.objects.filter(experiment=answers.experiment, condition__stage=Condition.Stage.JUDGE)

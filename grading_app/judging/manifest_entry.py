@@ -20,10 +20,10 @@ def list_judges(experiment: Experiment) -> list[dict[str, Any]]:
         grade_conditions_module.build_grade_condition_id(grader): grader
         for grader in [*grader_lookup.find_design_graders(experiment), *related]
     }
-    return [_facts(key, grader) for key, grader in found.items()]
+    return [_describe_grader(key, grader) for key, grader in found.items()]
 
 
-def _facts(key: str, grader: Grader) -> dict[str, Any]:
+def _describe_grader(key: str, grader: Grader) -> dict[str, Any]:
     texts = grader.text_set
     return {
         "id": key,

@@ -26,11 +26,11 @@ class PanelSpec(Strict):
 def build_panel(builder: RowBuilder, spec: PanelSpec) -> tuple[Panel | None, bool]:
     """Return the panel of this definition, and whether it is new. Add each problem to the builder's problems."""
     graders = _find_graders(builder, spec)
-    known: Panel | None = Panel.objects.filter(name=spec.name).prefetch_related("graders").first()
-    if known is not None and panel_spec(known) != _normalise(spec):
+    existing: Panel | None = Panel.objects.filter(name=spec.name).prefetch_related("graders").first()
+    if existing is not None and write_panel_spec(existing) != _normalise(spec):
         builder.problems.append(f"panel.name: there is another panel {spec.name}; give this one another name")
-    if builder.problems or known is not None:
-        return known, False
+    if builder.problems or existing is not None:
+        return existing, False
     panel = Panel(name=spec.name, rule=spec.rule, quorum=spec.quorum, created_by=builder.by)
     if not builder.save("panel", panel):
         return None, False
@@ -48,13 +48,13 @@ def _find_graders(builder: RowBuilder, spec: PanelSpec) -> list[Grader]:
             builder.problems.append(f"panel.graders[{at}]: {name} is named twice")
     if not builder.problems:
         graders = [found[name] for name in spec.graders]
-        builder.problems += [f"panel.graders: {problem}" for problem in panels.member_problems(graders)]
+        builder.problems += [f"panel.graders: {problem}" for problem in panels.find_member_problems(graders)]
         if spec.quorum and spec.quorum > len(graders):
             builder.problems.append(f"panel.quorum: the panel has {len(graders)} graders; ask for so many at most")
     return list(found.values())
 
 
-def panel_spec(panel: Panel) -> dict[str, Any]:
+def write_panel_spec(panel: Panel) -> dict[str, Any]:
     """Return the panel in the form of a file."""
     return {
         "name": panel.name,

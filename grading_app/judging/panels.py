@@ -53,13 +53,13 @@ WHERE (known.score, known.detail, known.parse_error)
     IS DISTINCT FROM (excluded.score, excluded.detail, excluded.parse_error)"""
 
 
-def convene(experiment: Experiment, panel: Panel) -> GradeCondition:
+def add_panel(experiment: Experiment, panel: Panel) -> GradeCondition:
     """Return the panel's condition in this experiment, creating it if needed, and refresh its gradings.
 
     Raise PlanError if the members' scores cannot be combined, or if a member does not judge here.
     """
     graders = list(panel.graders.select_related("rubric", "language_model__endpoint", "sampler", "text_set"))
-    members = _members(experiment, graders)
+    members = _find_members(experiment, graders)
     if panel.quorum and panel.quorum > len(members):
         raise PlanError([f"quorum: panel {panel} asks for {panel.quorum} scores and has {len(members)} members"])
     quorum = {"quorum": panel.quorum} if panel.quorum else {}
@@ -74,12 +74,12 @@ def convene(experiment: Experiment, panel: Panel) -> GradeCondition:
                 "parameters": {"rule": panel.rule, "members": [member.pk for member in members], **quorum},
             },
         )
-        refresh(condition)
+        refresh_panel(condition)
     return condition
 
 
-def _members(experiment: Experiment, graders: Sequence[Grader]) -> list[GradeCondition]:
-    for problem in member_problems(graders):
+def _find_members(experiment: Experiment, graders: Sequence[Grader]) -> list[GradeCondition]:
+    for problem in find_member_problems(graders):
         raise PlanError([problem])
     found = {grader: grade_conditions_module.find_condition(experiment, grader) for grader in graders}
     if missing := [str(grader) for grader, condition in found.items() if condition is None]:
@@ -87,20 +87,20 @@ def _members(experiment: Experiment, graders: Sequence[Grader]) -> list[GradeCon
     return [condition for condition in found.values() if condition is not None]
 
 
-def member_problems(graders: Sequence[Grader]) -> Iterator[str]:
+def find_member_problems(graders: Sequence[Grader]) -> Iterator[str]:
     """Yield the reasons why the scores of these graders cannot be combined."""
     rubrics = {grader.rubric for grader in graders}
     if len(graders) < 2:
         yield "a panel has at least two graders"
     if any(rubric.kind == Rubric.Kind.PAIRWISE for rubric in rubrics):
         yield "a panel takes scores together; graders that compare two answers give none"
-    elif len({_scale(rubric) for rubric in rubrics}) > 1:
+    elif len({_get_score_range(rubric) for rubric in rubrics}) > 1:
         yield f"rubrics of one panel have one scale; these differ: {', '.join(sorted(map(str, rubrics)))}"
-    if twins := _twins(graders):
+    if twins := _find_identical_graders(graders):
         yield f"{' and '.join(twins)} ask the same of the same model: a panel counts such a judge once"
 
 
-def _twins(graders: Sequence[Grader]) -> list[str]:
+def _find_identical_graders(graders: Sequence[Grader]) -> list[str]:
     """Return the names of the first graders that are one judge under several names, or an empty list."""
     by_identity: dict[str, list[str]] = {}
     for grader in sorted(graders, key=str):
@@ -110,7 +110,7 @@ def _twins(graders: Sequence[Grader]) -> list[str]:
     return next((names for names in by_identity.values() if len(names) > 1), [])
 
 
-def _scale(rubric: Rubric) -> Any:
+def _get_score_range(rubric: Rubric) -> Any:
     if rubric.kind == Rubric.Kind.SCORE:
         return rubric.scale_min, rubric.scale_max
     if rubric.kind == Rubric.Kind.LABEL:
@@ -119,12 +119,12 @@ def _scale(rubric: Rubric) -> Any:
     return 0.0, 1.0
 
 
-def refresh_all(experiment: Experiment) -> int:
+def refresh_all_panels(experiment: Experiment) -> int:
     """Refresh every panel of the experiment. Return the number of gradings that were added or changed."""
-    return sum(refresh(panel) for panel in experiment.grade_conditions.filter(kind=GradeCondition.Kind.PANEL))
+    return sum(refresh_panel(panel) for panel in experiment.grade_conditions.filter(kind=GradeCondition.Kind.PANEL))
 
 
-def refresh(condition: GradeCondition) -> int:
+def refresh_panel(condition: GradeCondition) -> int:
     """Recompute the panel's gradings from its members' gradings. Return the number of rows added or changed."""
     rule, members, quorum = (condition.parameters.get(name) for name in ("rule", "members", "quorum"))
     with superseding(), bare_cursor() as cursor:

@@ -19,7 +19,6 @@ from datasets_app.models.history import Actor
 from evalsite.lib.key_ranges import bare_cursor
 from evalsite.lib.text.hashing import condition_id, slugify_name
 from grading_app.judging import grade_conditions
-from grading_app.judging.judging_costs import longest_text
 from grading_app.judging.verdicts import Verdict, read_verdict
 from grading_app.models import Grader, Rubric
 from runs_app.llm import judge_prompt
@@ -39,7 +38,7 @@ ORDER BY i.position, i.id"""  # noqa: S608 - fixed text
 
 
 @dataclass(frozen=True, slots=True)
-class TryCost:
+class PreviewCost:
     """The number of calls, and their highest cost in US dollars (None if unknown)."""
 
     calls: int
@@ -47,7 +46,7 @@ class TryCost:
 
 
 @dataclass(frozen=True)
-class Try:
+class RubricPreview:
     """A saved rubric, not necessarily approved, with a model and an experiment whose answers it judges.
 
     `texts` is the text set for {{item_rubric}}.
@@ -72,35 +71,35 @@ class Try:
             return
         yield from grade_conditions.find_problems(self.experiment, self.grader)
 
-    def cost(self) -> TryCost:
+    def cost(self) -> PreviewCost:
         """Return the cost. It is zero without answers, and for a writer's template, which gives no verdict."""
         answers = [] if self.rubric.kind == Rubric.Kind.WRITER else self.answers()
-        each = _ceiling(self, _request_tokens(self, answers)) if answers else Decimal(0)
-        return TryCost(len(answers), None if each is None else len(answers) * each)
+        each = _compute_ceiling(self, _count_request_tokens(self, answers)) if answers else Decimal(0)
+        return PreviewCost(len(answers), None if each is None else len(answers) * each)
 
     def answers(self) -> list[tuple[Trial, Trial | None]]:
         """Return one answer for each of some evenly spaced items, with a rival answer for pairwise rubrics."""
         runs = list(Run.objects.generating().filter(experiment=self.experiment, n_done__gt=0).order_by("pk"))
         in_pairs = self.rubric.kind == Rubric.Kind.PAIRWISE
-        items = _spaced(_answered(self.experiment, runs, 2 if in_pairs else 1))
-        return [pair for at, item in enumerate(items) for pair in _answers_to(item, at, runs, in_pairs)]
+        items = _space_evenly(_find_answered_items(self.experiment, runs, 2 if in_pairs else 1))
+        return [pair for at, item in enumerate(items) for pair in _select_answers(item, at, runs, in_pairs)]
 
 
-def _answered(experiment: Experiment, runs: list[Run], by: int) -> list[int]:
+def _find_answered_items(experiment: Experiment, runs: list[Run], by: int) -> list[int]:
     """Return the items that at least `by` runs have answered, in dataset order."""
     with bare_cursor() as cursor:
         cursor.execute(ANSWERED, {"dataset": experiment.dataset_id, "runs": [run.pk for run in runs], "by": by})
         return [key for (key,) in cursor.fetchall()]
 
 
-def _spaced(keys: list[int]) -> list[int]:
+def _space_evenly(keys: list[int]) -> list[int]:
     """Return at most ANSWERS keys, evenly spaced from the first. The choice is deterministic."""
     if len(keys) <= ANSWERS:
         return keys
     return [keys[at * len(keys) // ANSWERS] for at in range(ANSWERS)]
 
 
-def _answers_to(item: int, at: int, runs: list[Run], in_pairs: bool) -> list[tuple[Trial, Trial | None]]:
+def _select_answers(item: int, at: int, runs: list[Run], in_pairs: bool) -> list[tuple[Trial, Trial | None]]:
     """Return one answer to the item, alternating between runs.
 
     For pairs, add another run's answer to the same question; return nothing if there is none.
@@ -114,87 +113,91 @@ def _answers_to(item: int, at: int, runs: list[Run], in_pairs: bool) -> list[tup
     return [(subject, rival) for rival in rivals.order_by("sample_idx", "run_id")[:1]]
 
 
-def run_prefix(rubric: Rubric) -> str:
+def build_run_prefix(rubric: Rubric) -> str:
     return slugify_name(f"try-{rubric.name}-v{rubric.version}") + "--"
 
 
-def request_tests(tried: Try, *, by: Actor) -> Run:
+def request_preview(preview: RubricPreview, *, by: Actor) -> Run:
     """Request verdicts on five answers. Raise PlanError, and change nothing, if that is impossible."""
     with transaction.atomic():
-        Experiment.objects.select_for_update(no_key=True).get(pk=tried.experiment.pk)
-        answers = tried.answers()
-        problems = list(tried.problems()) or ([] if answers else [f"{tried.experiment} has no answers to judge yet"])
+        Experiment.objects.select_for_update(no_key=True).get(pk=preview.experiment.pk)
+        answers = preview.answers()
+        problems = list(preview.problems()) or (
+            [] if answers else [f"{preview.experiment} has no answers to judge yet"]
+        )
         if problems:
             raise PlanError(problems)
-        run = _run(tried, answers)
+        run = _get_or_create_run(preview, answers)
         refuse_cancelled(run, "delete that run, or change the rubric, to try again")
-        add_trials(run, partial(_insert, answers), by=by, reason=f"{tried.rubric} is tried on {len(answers)} answers")
+        add_trials(
+            run, partial(_insert_trials, answers), by=by, reason=f"{preview.rubric} is tried on {len(answers)} answers"
+        )
     enqueue_drains()
     return run
 
 
-def _insert(answers: list[tuple[Trial, Trial | None]], run: Run) -> int:
+def _insert_trials(answers: list[tuple[Trial, Trial | None]], run: Run) -> int:
     last = run.trials.aggregate(last=Max("sample_idx"))["last"]
     index = 0 if last is None else last + 1
-    asked = [
+    trials = [
         Trial(run=run, item_id=one.item_id, dimension_id=one.dimension_id, sample_idx=index, subject=one, rival=rival)
         for one, rival in answers
     ]
-    return len(Trial.objects.bulk_create(asked))
+    return len(Trial.objects.bulk_create(trials))
 
 
-def _run(tried: Try, answers: list[tuple[Trial, Trial | None]]) -> Run:
-    content = grade_conditions.judge_content(tried.grader)
+def _get_or_create_run(preview: RubricPreview, answers: list[tuple[Trial, Trial | None]]) -> Run:
+    content = preview.grader.content
     condition, _ = Condition.objects.get_or_create(
-        experiment=tried.experiment,
-        condition_id=condition_id(run_prefix(tried.rubric).removesuffix("--"), content),
+        experiment=preview.experiment,
+        condition_id=condition_id(build_run_prefix(preview.rubric).removesuffix("--"), content),
         defaults={
             "stage": Condition.Stage.JUDGE,
-            "model": tried.model,
-            "sampler": tried.sampler,
+            "model": preview.model,
+            "sampler": preview.sampler,
             "content": content,
         },
     )
-    tokens = _request_tokens(tried, answers)
-    bounds = costs.CallBounds(_ceiling(tried, tokens), tokens, grade_conditions.output_limit(tried.grader))
-    return get_or_create_run(condition, tried.experiment.first_wave(), bounds)
+    tokens = _count_request_tokens(preview, answers)
+    bounds = costs.CallBounds(_compute_ceiling(preview, tokens), tokens, preview.grader.output_limit)
+    return get_or_create_run(condition, preview.experiment.first_wave(), bounds)
 
 
-def _request_tokens(tried: Try, answers: list[tuple[Trial, Trial | None]]) -> int:
+def _count_request_tokens(preview: RubricPreview, answers: list[tuple[Trial, Trial | None]]) -> int:
     """Return the tokens of a request with the longest of these answers and the longest item."""
     longest = max((one.answer for pair in answers for one in pair if one), key=lambda text: len(text.encode()))
-    rival = longest if tried.rubric.kind == Rubric.Kind.PAIRWISE else None
-    told = judge_prompt.rubric_variables(tried.rubric.content) | judge_prompt.answer_variables(longest, rival)
-    told[judge_prompt.ITEM_RUBRIC] = "x" * longest_text(tried.grader)
-    closing = {"role": "user", "content": told[judge_prompt.VERDICT_FORM]}
-    prompt = Prompt(messages=[*tried.rubric.messages, closing], answer_format="text")
-    return token_bounds.bound_input_tokens(tried.model, prompt, tried.experiment.dataset, [], told)
+    rival = longest if preview.rubric.kind == Rubric.Kind.PAIRWISE else None
+    variables = judge_prompt.rubric_variables(preview.rubric.content) | judge_prompt.answer_variables(longest, rival)
+    variables[judge_prompt.ITEM_RUBRIC] = "x" * preview.grader.measure_longest_text()
+    closing = {"role": "user", "content": variables[judge_prompt.VERDICT_FORM]}
+    prompt = Prompt(messages=[*preview.rubric.messages, closing], answer_format="text")
+    return token_bounds.bound_input_tokens(preview.model, prompt, preview.experiment.dataset, [], variables)
 
 
-def _ceiling(tried: Try, tokens: int) -> Decimal | None:
-    return costs.ceiling_per_call(tried.model.prices, tokens, grade_conditions.output_limit(tried.grader))
+def _compute_ceiling(preview: RubricPreview, tokens: int) -> Decimal | None:
+    return costs.ceiling_per_call(preview.model.prices, tokens, preview.grader.output_limit)
 
 
 @dataclass(frozen=True)
-class Tried:
+class PreviewedVerdict:
     """A call of a try and its parsed verdict. The verdict is None until the call is done."""
 
     trial: Trial
     verdict: Verdict | None
 
 
-def find_tests(rubric: Rubric, experiments: QuerySet[Experiment]) -> list[Tried]:
+def list_previewed_verdicts(rubric: Rubric, experiments: QuerySet[Experiment]) -> list[PreviewedVerdict]:
     """Return the newest calls that tried this rubric in these experiments."""
     rows = Trial.objects.filter(
         run__experiment__in=experiments,
         run__condition__stage=Condition.Stage.JUDGE,
         run__condition__grade_condition=None,
-        run__condition__condition_id__startswith=run_prefix(rubric),
+        run__condition__condition_id__startswith=build_run_prefix(rubric),
     ).select_related("run__experiment", "run__condition__model", "item", "subject", "rival")
-    return [Tried(row, _verdict(row)) for row in rows.order_by("-pk")[:SHOWN]]
+    return [PreviewedVerdict(row, _read_trial_verdict(row)) for row in rows.order_by("-pk")[:SHOWN]]
 
 
-def _verdict(trial: Trial) -> Verdict | None:
+def _read_trial_verdict(trial: Trial) -> Verdict | None:
     if trial.status != Trial.Status.DONE:
         return None
     return read_verdict(trial.answer, trial.run.condition.content["rubric"])

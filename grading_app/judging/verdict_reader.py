@@ -55,7 +55,7 @@ WHERE known.judged_by_id <= excluded.judged_by_id"""
 
 
 @dataclass(slots=True)
-class ReadingReport:
+class VerdictReport:
     """The verdicts of one grade condition that this reading parsed, and the codes of unreadable ones."""
 
     condition: GradeCondition
@@ -70,7 +70,7 @@ class ReadingReport:
         )
 
 
-def read_verdicts(experiment: Experiment, *, again: bool = False, seconds: float = math.inf) -> list[ReadingReport]:
+def read_verdicts(experiment: Experiment, *, again: bool = False, seconds: float = math.inf) -> list[VerdictReport]:
     """Convert the judges' replies to gradings, and refresh the panels.
 
     `again` also reads replies that were read before. After `seconds` the reading stops between two pages and reports
@@ -79,14 +79,14 @@ def read_verdicts(experiment: Experiment, *, again: bool = False, seconds: float
     end = time.monotonic() + seconds
     judges = experiment.grade_conditions.filter(kind=GradeCondition.Kind.JUDGE, rubric__isnull=False)
     conditions = judges.select_related("rubric", "judge_condition").order_by("pk")
-    report = [_Reading(condition, again, end).run() for condition in conditions]
+    report = [_JudgeReplies(condition, again, end).run() for condition in conditions]
     if any(one.read for one in report):
-        panels.refresh_all(experiment)
+        panels.refresh_all_panels(experiment)
     return report
 
 
 @dataclass
-class _Reading:
+class _JudgeReplies:
     """The replies of one judge."""
 
     condition: GradeCondition
@@ -103,8 +103,8 @@ class _Reading:
             return DONE
         return UNREAD_PAIRS if self._in_pairs else UNREAD
 
-    def run(self) -> ReadingReport:
-        report = ReadingReport(self.condition)
+    def run(self) -> VerdictReport:
+        report = VerdictReport(self.condition)
         for run in Run.objects.filter(condition=self.condition.judge_condition, n_done__gt=0).order_by("pk"):
             for page in self._pages(run.pk):
                 if time.monotonic() >= self.end:
@@ -123,10 +123,10 @@ class _Reading:
                 page: list[tuple[Any, ...]] = cursor.fetchall()
             yield page
 
-    def _read(self, page: Sequence[tuple[Any, ...]], report: ReadingReport) -> None:
+    def _read(self, page: Sequence[tuple[Any, ...]], report: VerdictReport) -> None:
         rubric = (self.condition.judge_condition.content if self.condition.judge_condition else {})["rubric"]
         verdicts = [read_verdict(answer, rubric) for _, _, _, answer, _, _ in page]
-        rows = [_row(reply, verdict) for reply, verdict in zip(page, verdicts, strict=True)]
+        rows = [_build_row(reply, verdict) for reply, verdict in zip(page, verdicts, strict=True)]
         with superseding(), bare_cursor() as cursor:
             statement = WRITE_PAIRS if self._in_pairs else WRITE
             cursor.execute(statement, {"condition": self.condition.pk, "rows": json.dumps(rows)})
@@ -134,7 +134,7 @@ class _Reading:
         report.unread.update(verdict.error for verdict in verdicts if verdict.error)
 
 
-def _row(reply: tuple[Any, ...], verdict: Verdict) -> Mapping[str, Any]:
+def _build_row(reply: tuple[Any, ...], verdict: Verdict) -> Mapping[str, Any]:
     trial, subject, rival, _, truncated, refused = reply
     flags = [name for name, is_so in (("truncated", truncated), ("refused", refused)) if is_so]
     detail = {**(verdict.detail or {}), **({"flags": flags} if flags else {})}

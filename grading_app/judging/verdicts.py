@@ -67,8 +67,8 @@ def read_verdict(reply: str, rubric: Mapping[str, Any]) -> Verdict:
     """
     key = KEYS[rubric["kind"]]
     has_object = False
-    mended = _with_stray_backslashes_doubled(reply)
-    for found in _objects(_without_leading_thoughts(mended)[-LONGEST_READ:]):
+    mended = _double_stray_backslashes(reply)
+    for found in _iterate_objects(_strip_leading_thoughts(mended)[-LONGEST_READ:]):
         has_object = True
         lowered = {name.lower(): value for name, value in found.items()}
         if key in lowered:
@@ -79,14 +79,14 @@ def read_verdict(reply: str, rubric: Mapping[str, Any]) -> Verdict:
 def parse_verdict(found: Mapping[str, Any], rubric: Mapping[str, Any]) -> Verdict:
     """Return the verdict in an object with the verdict's key: a judge's, or one built from a person's ratings."""
     key = KEYS[rubric["kind"]]
-    said = READERS[rubric["kind"]](found[key], rubric)
+    verdict = READERS[rubric["kind"]](found[key], rubric)
     reasoning = found.get("reasoning")
     raw = json.dumps(found[key], ensure_ascii=False)[:LONGEST_RAW]
     return Verdict(
-        score=said.score,
-        winner=said.winner,
-        error=said.error,
-        detail=said.detail,
+        score=verdict.score,
+        winner=verdict.winner,
+        error=verdict.error,
+        detail=verdict.detail,
         raw=replace_unstorable(raw),
         reasoning=replace_unstorable(reasoning[:LONGEST_REASONING]) if isinstance(reasoning, str) else "",
     )
@@ -95,11 +95,11 @@ def parse_verdict(found: Mapping[str, Any], rubric: Mapping[str, Any]) -> Verdic
 # --- the kinds of verdicts -------------------------------------------------------------------------------------------
 
 
-def _score(value: Any, rubric: Mapping[str, Any]) -> Verdict:
+def _read_score(value: Any, rubric: Mapping[str, Any]) -> Verdict:
     """Return the score. Codes: score_not_numeric (also for booleans), score_not_finite, score_out_of_scale."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return Verdict(error="score_not_numeric")
-    number = _as_float(value)
+    number = _convert_to_float(value)
     if not math.isfinite(number):
         return Verdict(error="score_not_finite")
     if not rubric["min"] <= number <= rubric["max"]:
@@ -107,15 +107,15 @@ def _score(value: Any, rubric: Mapping[str, Any]) -> Verdict:
     return Verdict(score=number)
 
 
-def _criteria(value: Any, rubric: Mapping[str, Any]) -> Verdict:
+def _read_criteria(value: Any, rubric: Mapping[str, Any]) -> Verdict:
     """Return the share of the total weight whose criteria are met.
 
     Codes: criteria_not_object, criterion_missing, criterion_not_binary.
     """
     if not isinstance(value, dict):
         return Verdict(error="criteria_not_object")
-    said = {_plain(name): _truth(verdict) for name, verdict in value.items()}
-    met = {one["name"]: said.get(_plain(one["name"]), "missing") for one in rubric["criteria"]}
+    verdict = {_normalize_name(name): _read_truth(verdict) for name, verdict in value.items()}
+    met = {one["name"]: verdict.get(_normalize_name(one["name"]), "missing") for one in rubric["criteria"]}
     if "missing" in met.values():
         return Verdict(error="criterion_missing")
     if None in met.values():
@@ -125,57 +125,57 @@ def _criteria(value: Any, rubric: Mapping[str, Any]) -> Verdict:
     return Verdict(score=share, detail={"criteria": met})
 
 
-def _label(value: Any, rubric: Mapping[str, Any]) -> Verdict:
+def _read_label(value: Any, rubric: Mapping[str, Any]) -> Verdict:
     """Return the score of the label, by default its index in the list. Codes: label_not_text, label_unknown."""
     if not isinstance(value, str):
         return Verdict(error="label_not_text")
     for place, one in enumerate(rubric["labels"]):
-        if _plain(one["name"]) == _plain(value):
+        if _normalize_name(one["name"]) == _normalize_name(value):
             return Verdict(score=float(one.get("score", place)), detail={"label": one["name"]})
     return Verdict(error="label_unknown")
 
 
-def _winner(value: Any, rubric: Mapping[str, Any]) -> Verdict:
+def _read_winner(value: Any, rubric: Mapping[str, Any]) -> Verdict:
     """Return the winner. Code: winner_unknown, if the value is neither A nor B nor a tie."""
-    winner = WINNERS.get(_plain(value)) if isinstance(value, str) else None
+    winner = WINNERS.get(_normalize_name(value)) if isinstance(value, str) else None
     return Verdict(winner=winner) if winner else Verdict(error="winner_unknown")
 
 
 READERS: Mapping[str, Callable[[Any, Mapping[str, Any]], Verdict]] = {
-    "score": _score,
-    "criteria": _criteria,
-    "label": _label,
-    "pairwise": _winner,
+    "score": _read_score,
+    "criteria": _read_criteria,
+    "label": _read_label,
+    "pairwise": _read_winner,
 }
 
 
-def _as_float(value: float) -> float:
+def _convert_to_float(value: float) -> float:
     try:
         return float(value)
     except OverflowError:
         return math.inf
 
 
-def _truth(value: Any) -> bool | None:
+def _read_truth(value: Any) -> bool | None:
     if isinstance(value, bool):
         return value
-    return WORDS.get(_plain(value)) if isinstance(value, str) else None
+    return WORDS.get(_normalize_name(value)) if isinstance(value, str) else None
 
 
-def _plain(text: str) -> str:
+def _normalize_name(text: str) -> str:
     return " ".join(text.split()).casefold()
 
 
 # --- the thoughts before a verdict -----------------------------------------------------------------------------------
 
 
-def _without_leading_thoughts(text: str) -> str:
+def _strip_leading_thoughts(text: str) -> str:
     """Return the text after its leading think blocks, or an empty text if the last block is not closed.
 
     A block ends at its first closing tag outside a JSON object; a tag within an object is a quotation.
     """
     start, thinking = 0, False
-    quoted = [(begin, end) for begin, end, _ in _bare_objects(text)]
+    quoted = [(begin, end) for begin, end, _ in _iterate_bare_objects(text)]
     for tag in THINK_TAG.finditer(text):
         closes = bool(tag.group(1))
         if not thinking and (closes or text[start : tag.start()].strip()):
@@ -188,15 +188,15 @@ def _without_leading_thoughts(text: str) -> str:
 # --- the objects in a text -------------------------------------------------------------------------------------------
 
 
-def _objects(text: str) -> Iterator[dict[str, Any]]:
+def _iterate_objects(text: str) -> Iterator[dict[str, Any]]:
     """Yield the JSON objects of a reply: fenced blocks, last first, then bare {...}, last first."""
-    for block in reversed(_fenced_blocks(text)):
-        if (found := _object(block)) is not None:
+    for block in reversed(_list_fenced_blocks(text)):
+        if (found := _parse_object(block)) is not None:
             yield found
-    yield from reversed([found for _, _, found in _bare_objects(text)])
+    yield from reversed([found for _, _, found in _iterate_bare_objects(text)])
 
 
-def _fenced_blocks(text: str) -> list[str]:
+def _list_fenced_blocks(text: str) -> list[str]:
     """Return the content of each fenced block, without the language name. An unclosed fence has no content.
 
     One pass is enough: a reply with endless blanks after a fence must not slow the reader down.
@@ -205,12 +205,12 @@ def _fenced_blocks(text: str) -> list[str]:
     return [LANGUAGE.sub("", block, count=1) for block in between]
 
 
-def _with_stray_backslashes_doubled(text: str) -> str:
+def _double_stray_backslashes(text: str) -> str:
     """Double each backslash that starts no JSON escape, mostly from LaTeX. Valid JSON does not change."""
     return STRAY_BACKSLASH.sub(lambda match: match.group(0) if match.group(1) else "\\\\", text)
 
 
-def _object(text: str) -> dict[str, Any] | None:
+def _parse_object(text: str) -> dict[str, Any] | None:
     try:
         found = json.loads(text, strict=False)
     except (ValueError, RecursionError):
@@ -218,7 +218,7 @@ def _object(text: str) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
-def _bare_objects(text: str) -> Iterator[tuple[int, int, dict[str, Any]]]:
+def _iterate_bare_objects(text: str) -> Iterator[tuple[int, int, dict[str, Any]]]:
     """Yield the outermost objects among the text's last braces, in order, each with its start and end."""
     decoder = json.JSONDecoder(strict=False)
     end = 0

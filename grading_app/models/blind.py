@@ -50,7 +50,7 @@ class BlindReading(models.Model):
     @classmethod
     def start(cls, experiment: Experiment, reader: Any) -> BlindReading:
         """Return the reader's present blind reading, or a new one with the models in a random order."""
-        order = list(dict.fromkeys(_models_of(experiment)))
+        order = list(dict.fromkeys(_list_models(experiment)))
         random.SystemRandom().shuffle(order)
         found, _ = cls.objects.get_or_create(
             experiment=experiment, reader=reader, revealed_at=None, defaults={"order": order}
@@ -62,21 +62,21 @@ class BlindReading(models.Model):
         hidden = BlindReading.objects.filter(pk=self.pk, revealed_at=None)
         return bool(hidden.update(revealed_at=timezone.now()))
 
-    def letters(self, models: Iterable[int] | None = None) -> dict[int, str]:
+    def assign_letters(self, models: Iterable[int] | None = None) -> dict[int, str]:
         """Return the letter of each model by its key, in the order of the letters. Later models come last.
 
         models: the keys of the experiment's models, if the caller has read them.
         """
-        keys = dict.fromkeys([*self.order, *(_models_of(self.experiment) if models is None else models)])
-        return {key: f"Model {_letter(at)}" for at, key in enumerate(keys)}
+        keys = dict.fromkeys([*self.order, *(_list_models(self.experiment) if models is None else models)])
+        return {key: f"Model {_format_letter(at)}" for at, key in enumerate(keys)}
 
 
-def _models_of(experiment: Experiment) -> Any:
+def _list_models(experiment: Experiment) -> Any:
     conditions = Condition.objects.filter(experiment=experiment, stage=Condition.Stage.GENERATE)
     return conditions.order_by("pk").values_list("model", flat=True)
 
 
-def _letter(at: int) -> str:
+def _format_letter(at: int) -> str:
     """Return A to Z, then AA, AB and so on."""
     text = ""
     at += 1

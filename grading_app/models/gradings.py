@@ -170,7 +170,7 @@ class Grading(models.Model):
         """True if the text that the grader read says more than the score."""
         return self.score_raw not in ("", self.score_text)
 
-    def level(self, criterion: str = "") -> float | None:
+    def get_level(self, criterion: str = "") -> float | None:
         """Return the score, or 1 or 0 for one criterion, met or not met; None if the verdict does not mention it."""
         if not criterion:
             return self.score
@@ -178,7 +178,7 @@ class Grading(models.Model):
         return None if met is None else float(met)
 
     @property
-    def told(self) -> list[tuple[str, str]]:
+    def details(self) -> list[tuple[str, str]]:
         """The details of the score as (name, text): criteria, label, flags, the members of a panel."""
         detail = self.detail or {}
         criteria = [(name, "met" if met else "not met") for name, met in detail.get("criteria", {}).items()]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
 from typing import Any, Self
 
 from django.conf import settings
@@ -186,7 +188,24 @@ class RatingQueue(models.Model):
 
     @property
     def history(self) -> models.QuerySet[StatusChange]:
-        return StatusChange.objects.of(self).select_related("by")
+        return StatusChange.objects.for_row(self).select_related("by")
+
+    def list_practice_and_checks(self) -> tuple[list[Item], list[Item]]:
+        """Return the practice items and the attention checks. Everybody rates them, and they never count."""
+        checks = list(self.dataset.items.active().filter(key__in=self.attention_checks))
+        ordinary = self.dataset.items.active().exclude(key__in=self.attention_checks)
+        return list(ordinary.order_by("position", "pk")[: self.practice_items]), checks
+
+    def select_rated_items(self) -> Any:
+        """Return the items whose ratings count."""
+        practice, checks = self.list_practice_and_checks()
+        rated = self.dataset.items.active().exclude(pk__in=[item.pk for item in (*practice, *checks)])
+        return rated.filter(key__in=self.only_items) if self.only_items else rated
+
+    def list_rated_keys(self) -> list[int]:
+        """Return the keys of the items, or of the drawn answers or pairs, whose ratings count."""
+        rated = self.answers.filter(kind=Rating.Kind.ITEM) if self.rates_answers else self.select_rated_items()
+        return list(rated.values_list("pk", flat=True))
 
 
 class RatedAnswer(models.Model):
@@ -213,13 +232,25 @@ class RatedAnswer(models.Model):
 
 
 class RaterAssignmentQuerySet(models.QuerySet["RaterAssignment"]):
-    def of(self, user: Any) -> Self:
+    def for_user(self, user: Any) -> Self:
         """Return the assignments of this user in open queues, unless the rater was excluded."""
         return self.filter(user=user, excluded_at=None, queue__status=RatingQueue.Status.OPEN)
 
     def counted(self) -> Self:
         """Return the assignments without excluded raters."""
         return self.filter(excluded_at=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """The number of given ratings of a rater, and of all their ratings."""
+
+    done: int
+    total: int
+
+    @property
+    def percent(self) -> int:
+        return math.floor(100 * self.done / self.total) if self.total else 0
 
 
 class RaterAssignment(models.Model):
@@ -255,7 +286,27 @@ class RaterAssignment(models.Model):
 
     @property
     def history(self) -> models.QuerySet[StatusChange]:
-        return StatusChange.objects.of(self).select_related("by")
+        return StatusChange.objects.for_row(self).select_related("by")
+
+    @property
+    def progress(self) -> Progress:
+        return Progress(self.ratings.given().count(), self.ratings.count())
+
+    def find_next_rating(self) -> Rating | None:
+        """Return the next rating: the first in the rater's order without a value."""
+        due = self.ratings.filter(value=None).select_related("item__image", "dimension")
+        return due.order_by("position").first()
+
+    def find_reached_rating(self, position: int) -> Rating | None:
+        """Return the rating at a position that the rater has reached, or None beyond the next one."""
+        here = self.ratings.select_related("item__image").filter(position=position).first()
+        if here is None or here.value is not None:
+            return here
+        due = self.find_next_rating()
+        return here if due is not None and due.position == position else None
+
+    def find_last_rating(self) -> Rating | None:
+        return self.ratings.given().order_by("-position").first()
 
 
 NEITHER, FIRST, SECOND = 0, 1, 2
@@ -270,7 +321,7 @@ class RatingQuerySet(models.QuerySet["Rating"]):
         """Return the ratings that means, norms and agreement use: no practice, no checks, no excluded raters."""
         return self.given().filter(kind=Rating.Kind.ITEM, assignment__excluded_at=None)
 
-    def levelled(self) -> Any:
+    def with_levels(self) -> Any:
         """Annotate each rating with `one`, `other` and `level`: the rated answers in a fixed order, and the rating.
 
         For two answers, `one` has the lower key, and `level` is 1 if it won, 0 if it lost, and 0.5 for neither.

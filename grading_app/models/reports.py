@@ -33,7 +33,7 @@ class ReportChoices(models.Model):
         return f"report of {self.experiment}"
 
     @classmethod
-    def of(cls, experiment: Experiment) -> ReportChoices:
+    def load(cls, experiment: Experiment) -> ReportChoices:
         """Return the stored choices, or the default ones: every section and no text."""
         return cls.objects.filter(experiment=experiment).first() or cls(experiment=experiment)
 
@@ -41,7 +41,7 @@ class ReportChoices(models.Model):
         """Store new choices, and one line of the experiment's history. Return False if nothing changed."""
         with transaction.atomic():
             Experiment.objects.select_for_update(no_key=True).get(pk=self.experiment_id)
-            row = type(self).of(self.experiment)
+            row = type(self).load(self.experiment)
             if (row.left_out, row.texts) == (left_out, texts):
                 return False
             row.left_out, row.texts = left_out, texts

@@ -14,7 +14,7 @@ from datasets_app.models.datasets import slug_validator
 from evalsite.lib.choice_constraints import constrain_choices
 from evalsite.lib.permissions import is_member
 from grading_app.models.scales import Scale
-from runs_app.llm import rubric_checks
+from runs_app.llm import judge_prompt, rubric_checks
 from runs_app.models import LanguageModel, Sampler, TextSet
 from runs_app.models.designs import Versioned, approval_constraint
 
@@ -75,6 +75,15 @@ class Rubric(Versioned):
         return self.scale_min, self.scale_max
 
     @property
+    def lowest_score(self) -> float:
+        """The lowest score of a verdict. A label without a score counts as its place in the list."""
+        if self.kind == self.Kind.SCORE:
+            return self.scale_min
+        if self.kind == self.Kind.LABEL:
+            return min(float(label.get("score", place)) for place, label in enumerate(self.labels))
+        return 0.0
+
+    @property
     def can_judge(self) -> bool:
         return self.status == self.Status.APPROVED and self.kind != self.Kind.WRITER
 
@@ -94,10 +103,10 @@ class Rubric(Versioned):
         if self.kind not in self.Kind.values:
             return  # The field itself reports the error.
         kind = cast(rubric_checks.AnyKind, self.kind)
-        found = rubric_checks.content_problems(
+        found = rubric_checks.find_content_problems(
             kind, low=self.scale_min, high=self.scale_max, criteria=self.criteria, labels=self.labels
         )
-        if problems := rubric_checks.template_problems(kind, self.messages):
+        if problems := rubric_checks.find_template_problems(kind, self.messages):
             found["messages"] = problems
         if found:
             raise ValidationError(found)
@@ -154,8 +163,34 @@ class Grader(models.Model):
         return self.name
 
     @property
+    def content(self) -> dict[str, Any]:
+        """The content that identifies the judge, without names: model, sampler, the rubric's turns and its form."""
+        rubric = {name: value for name, value in self.rubric.content.items() if name != "messages"}
+        answers = {"on_empty": self.on_empty, "longest": self.longest_answer}
+        usual = {"on_empty": self.OnEmpty.SKIP, "longest": None}
+        return {
+            "model": self.language_model.identity,
+            "sampler": self.sampler.content,
+            "prompt": {"messages": self.rubric.messages, "answer_format": "text"},
+            "rubric": rubric,
+            "verdict_form": judge_prompt.verdict_form(rubric),
+            **({"texts": self.text_set.content_hash} if self.text_set else {}),
+            **({"answers": answers} if answers != usual else {}),
+        }
+
+    @property
+    def output_limit(self) -> int | None:
+        """The output limit of a verdict in tokens, or None."""
+        return self.sampler.output_ceiling(self.language_model.max_output_tokens)
+
+    def measure_longest_text(self) -> int:
+        """Return the bytes of the longest text for {{item_rubric}}, or 0 without a text set."""
+        texts = self.text_set.texts.values_list("text", flat=True) if self.text_set else ()
+        return max((len(text.encode()) for text in texts), default=0)
+
+    @property
     def history(self) -> models.QuerySet[StatusChange]:
-        return StatusChange.objects.of(self).select_related("by")
+        return StatusChange.objects.for_row(self).select_related("by")
 
 
 class PanelQuerySet(TransitionQuerySet):
@@ -197,4 +232,4 @@ class Panel(models.Model):
 
     @property
     def history(self) -> models.QuerySet[StatusChange]:
-        return StatusChange.objects.of(self).select_related("by")
+        return StatusChange.objects.for_row(self).select_related("by")

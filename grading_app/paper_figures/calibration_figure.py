@@ -56,10 +56,12 @@ class Calibration:
     def error(self) -> float:
         """The expected calibration error: the mean distance of both scores, as shares of their scales, over answers."""
         n = sum(one.n for one in self.bins)
-        return sum(one.n * abs(_share(one.score, self.own) - _share(one.mean, self.others)) for one in self.bins) / n
+        return (
+            sum(one.n * abs(_rescale(one.score, self.own) - _rescale(one.mean, self.others)) for one in self.bins) / n
+        )
 
 
-def _share(value: float, ends: Bounds) -> float:
+def _rescale(value: float, ends: Bounds) -> float:
     return (value - ends[0]) / (ends[1] - ends[0])
 
 
@@ -71,7 +73,7 @@ def calibration_figures(source: FigureSource) -> Iterator[PaperFigure]:
         "calibration",
         f"Calibration of judges against {found[0].reference}",
         partial(_draw, found),
-        partial(_table, found),
+        partial(_build_table, found),
         "Mean score of the reference for the answers that the judge scored alike, with 95 % intervals clustered by "
         "item. On the dashed line both agree. ECE: the mean distance as a share of the scale.",
         "; ".join(f"{one.judge}: calibration error {one.error:.3f}" for one in found),
@@ -88,15 +90,15 @@ def load_calibrations(experiment: Any) -> list[Calibration]:
         for one in graders
         if one.kind in (GradeCondition.Kind.JUDGE, GradeCondition.Kind.PANEL) and not one.is_pairwise
     ]
-    found = _reference(experiment, graders) if judges else None
+    found = _find_reference(experiment, graders) if judges else None
     if found is None:
         return []
     key, label, ends = found
-    made = [_calibration(experiment, judge, key, label, ends) for judge in judges[:MOST_PANELS]]
+    made = [_estimate_calibration(experiment, judge, key, label, ends) for judge in judges[:MOST_PANELS]]
     return [one for one in made if one is not None]
 
 
-def _reference(experiment: Any, graders: list[GradeCondition]) -> tuple[int, str, Bounds] | None:
+def _find_reference(experiment: Any, graders: list[GradeCondition]) -> tuple[int, str, Bounds] | None:
     """Return the key, label and scale of the reference; people have the negated key of their queue."""
     kind = GradeCondition.Kind
     for one in (one for one in graders if one.kind == kind.ADJUDICATED and one.scale):
@@ -110,7 +112,7 @@ def _reference(experiment: Any, graders: list[GradeCondition]) -> tuple[int, str
     return None
 
 
-def _calibration(
+def _estimate_calibration(
     experiment: Any, judge: GradeCondition, reference: int, label: str, ends: Bounds
 ) -> Calibration | None:
     low, high = judge.score_range
@@ -133,7 +135,7 @@ def _calibration(
     return Calibration(judge.label, label, (low, high), ends, bins) if bins else None
 
 
-def _table(found: list[Calibration]) -> ResultTable:
+def _build_table(found: list[Calibration]) -> ResultTable:
     columns = [
         ResultColumn("judge", "Judge"),
         ResultColumn("score", "Judge's score", "number"),

@@ -60,7 +60,7 @@ def summarise(experiment: Experiment) -> dict[str, Any]:
         "dataset": str(experiment.dataset),
         "dataset_hash": experiment.dataset.content_hash,
         "items": experiment.dataset.active_count,
-        "dimensions": {data.measure.key: _dimension(data) for data in found},
+        "dimensions": {data.measure.key: _summarize_dimension(data) for data in found},
         "between_dimensions": [
             entry
             for at, one in enumerate(found)
@@ -70,15 +70,15 @@ def summarise(experiment: Experiment) -> dict[str, Any]:
     }
 
 
-def _dimension(data: RatingData) -> dict[str, Any]:
+def _summarize_dimension(data: RatingData) -> dict[str, Any]:
     return {
         "scale": list(data.ends),
-        "conditions": {one.label: _condition(one, data.norms) for one in data.conditions},
+        "conditions": {one.label: _summarize_condition(one, data.norms) for one in data.conditions},
         "norms": None if data.norms is None else {"items": int(data.norms.rated.sum())},
     }
 
 
-def _condition(one: Series, norms: Series | None) -> dict[str, Any]:
+def _summarize_condition(one: Series, norms: Series | None) -> dict[str, Any]:
     rated = one.rated
     content: dict[str, Any] = {
         "items": int(rated.sum()),
@@ -89,11 +89,11 @@ def _condition(one: Series, norms: Series | None) -> dict[str, Any]:
     }  # fmt: skip
     if norms is not None:
         both = rated & norms.rated
-        content["with_norms"] = _correlation(one.mean[both], norms.mean[both])
+        content["with_norms"] = _summarize_correlation(one.mean[both], norms.mean[both])
     return content
 
 
-def _correlation(x: Floats, y: Floats) -> dict[str, Any]:
+def _summarize_correlation(x: Floats, y: Floats) -> dict[str, Any]:
     found = pearson(list(x), list(y)) if len(x) else None
     if found is None:
         return {"items": len(x), "r": None}
@@ -110,5 +110,5 @@ def _correlate_conditions(one: RatingData, other: RatingData) -> Iterator[dict[s
             yield {
                 "rated_by": series.label,
                 "dimensions": [one.measure.key, other.measure.key],
-                **_correlation(x[both], y[both]),
+                **_summarize_correlation(x[both], y[both]),
             }

@@ -60,7 +60,7 @@ def plane_figures(source: FigureSource) -> Iterator[PaperFigure]:
     x, y = load_rating_data(source, first), load_rating_data(source, second)
     if x is None or y is None:
         return
-    plane = Plane(x, y, _thumbnails(x) if source.data.get("images") else {})
+    plane = Plane(x, y, _find_thumbnails(x) if source.data.get("images") else {})
     yield from make_plane_figures(plane)
 
 
@@ -69,7 +69,7 @@ def make_plane_figures(plane: Plane) -> Iterator[PaperFigure]:
         return
     alt = f"{plane.title}, item by item: {', '.join(one.label for one, _ in plane.pairs)}."
     caption = "Each point is an item, by its mean rating on both dimensions, with Pearson's r over items."
-    table = partial(_table, plane)
+    table = partial(_build_table, plane)
     yield PaperFigure("plane", plane.title, partial(_draw, plane), table, caption, alt, in_report=True)
     if len(plane.x.category_names) > 1:
         yield PaperFigure(
@@ -90,7 +90,7 @@ def _find_second(source: FigureSource, first: Measure | None) -> Measure | None:
     return next((one for one in ratings if wanted in ("", one.key)), None) if is_rating else None
 
 
-def _thumbnails(data: RatingData) -> dict[int, Path]:
+def _find_thumbnails(data: RatingData) -> dict[int, Path]:
     """Return the files of the images of the items, by the place of the item; none for too many items."""
     if len(data.items) > MOST_IMAGES:
         return {}
@@ -103,7 +103,7 @@ def _thumbnails(data: RatingData) -> dict[int, Path]:
     return {at: path for at, path in paths.items() if path.is_file()}
 
 
-def _table(plane: Plane) -> ResultTable:
+def _build_table(plane: Plane) -> ResultTable:
     columns = [
         ResultColumn("item", "Item"),
         ResultColumn("category", "Category"),
@@ -124,7 +124,7 @@ def _draw(plane: Plane, width: int) -> Figure:
     figure, axes = grid.figure()
     for place, (axis, pair) in enumerate(zip(axes, plane.pairs[: len(shown)], strict=True)):
         x, y, at = plane.places(pair)
-        _frame(axis, place, plane, pair, grid)
+        _draw_frame(axis, place, plane, pair, grid)
         if plane.thumbnails:
             _draw_images(axis, x, y, [plane.thumbnails.get(int(one)) for one in at])
         else:
@@ -132,7 +132,7 @@ def _draw(plane: Plane, width: int) -> Figure:
     return figure
 
 
-def _frame(axis: Axes, place: int, plane: Plane, pair: tuple[Series, Series], grid: plot_style.Grid) -> None:
+def _draw_frame(axis: Axes, place: int, plane: Plane, pair: tuple[Series, Series], grid: plot_style.Grid) -> None:
     x, y, _ = plane.places(pair)
     found = pearson(list(x), list(y)) if len(x) > 2 else None
     text = f"r = {format_coefficient(found.r)}, {len(x)} items" if found else f"{len(x)} items"
@@ -171,19 +171,19 @@ def _are_many(plane: Plane) -> bool:
     return len(plane.x.category_names) > MOST_CATEGORIES
 
 
-def _colors(plane: Plane) -> dict[str, str]:
+def _choose_colors(plane: Plane) -> dict[str, str]:
     """Return the colours of the largest categories."""
     names = sorted(plane.x.category_names, key=lambda name: (-plane.x.categories.count(name), name))
     return dict(zip(sorted(names[:MOST_CATEGORIES]), plot_style.SERIES, strict=False))
 
 
 def _draw_categories(plane: Plane, width: int) -> Figure:
-    colors = _colors(plane)
+    colors = _choose_colors(plane)
     grid, shown = arrange_panels([one for one, _ in plane.pairs], width, height=190, top=44 + 20 * -(-len(colors) // 4))
     figure, axes = grid.figure()
     for place, (axis, pair) in enumerate(zip(axes, plane.pairs[: len(shown)], strict=True)):
         x, y, at = plane.places(pair)
-        _frame(axis, place, plane, pair, grid)
+        _draw_frame(axis, place, plane, pair, grid)
         of = np.array([plane.x.categories[one] for one in at])
         for name, color in colors.items():
             scatter(axis, x[of == name], y[of == name], color)

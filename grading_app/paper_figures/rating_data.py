@@ -98,11 +98,11 @@ def load_rating_data(source: FigureSource, measure: Measure) -> RatingData | Non
         [items[pk][0] for pk in keys],
         [items[pk][1] for pk in keys],
         conditions,
-        _norms(source, measure, keys),
+        _load_norms(source, measure, keys),
     )
 
 
-def _norms(source: FigureSource, measure: Measure, items: list[int]) -> Series | None:
+def _load_norms(source: FigureSource, measure: Measure, items: list[int]) -> Series | None:
     if measure.dimension is None:
         return None
     name = Dimension.objects.values_list("name", flat=True).get(pk=measure.dimension)

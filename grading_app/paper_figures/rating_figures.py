@@ -61,7 +61,7 @@ def make_dimension_figures(data: RatingData, suffix: str = "") -> Iterator[Paper
                 f"dimension-{name}{suffix}",
                 f"{title}: {what}",
                 partial(draw, data),
-                partial(_item_table, data, f"dimension-{name}", title),
+                partial(_build_item_table, data, f"dimension-{name}", title),
                 caption,
                 f"{title}: {what}. {labels}. The table holds the numbers.",
                 in_report=name in ("mean-sd", "conditions"),
@@ -72,7 +72,7 @@ def _has_sds(data: RatingData) -> bool:
     return any(not np.isnan(one.sd).all() for one in data.all_series)
 
 
-def _item_table(data: RatingData, name: str, title: str) -> ResultTable:
+def _build_item_table(data: RatingData, name: str, title: str) -> ResultTable:
     """Return the numbers behind every figure of a dimension: a row for each item and condition."""
     columns = [
         ResultColumn("item", "Item"),
@@ -210,13 +210,13 @@ def _draw_human(data: RatingData, width: int) -> Figure:
         x, y = norms.mean[both], one.mean[both]
         axis.plot([low, high], [low, high], color=plot_style.RULE, linewidth=plot_style.PIXEL, dashes=(4, 4), zorder=1)
         scatter(axis, x, y)
-        _name_panel(axis, one.label, _regression(axis, x, y), grid)
+        _name_panel(axis, one.label, _draw_regression(axis, x, y), grid)
         axis.set(xlim=_pad(data.ends), ylim=_pad(data.ends))
         _label_sides(axis, place, grid, "Human mean", "Model mean")
     return figure
 
 
-def _regression(axis: Axes, x: Any, y: Any) -> str:
+def _draw_regression(axis: Axes, x: Any, y: Any) -> str:
     """Draw the least-squares line of y over x, and return the text of r and of the line."""
     found = pearson(list(x), list(y)) if len(x) >= FEWEST else None
     if found is None:

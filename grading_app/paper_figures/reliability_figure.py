@@ -47,7 +47,7 @@ def reliability_figure(
         f"reliability{suffix}",
         f"{measure}: reliability by number of repetitions",
         partial(_draw, found),
-        partial(_table, found, measure),
+        partial(_build_table, found, measure),
         "Reliability of an item's mean over k repetitions by Spearman and Brown's formula, from the one-way intraclass "
         "correlation of single scores. The dot marks the repetitions of this experiment.",
         f"Reliability over repetitions. {'; '.join(f'{name}: {one.single:.2f}' for name, one in found.items())}",
@@ -56,7 +56,7 @@ def reliability_figure(
     )
 
 
-def _table(found: Found, measure: str) -> ResultTable:
+def _build_table(found: Found, measure: str) -> ResultTable:
     columns = [
         ResultColumn("condition", "Condition"),
         ResultColumn("items", "Items", "count"),
@@ -65,7 +65,7 @@ def _table(found: Found, measure: str) -> ResultTable:
     ]
     rows = [
         {"condition": name, "items": one.items, "observed": one.repetitions}
-        | {f"k{k}": one.of_mean(k) for k in REPETITIONS}
+        | {f"k{k}": one.reliability_of_mean(k) for k in REPETITIONS}
         for name, one in found.items()
     ]
     return ResultTable(
@@ -83,10 +83,10 @@ def _draw(found: Found, width: int) -> Figure:
     along = [10 ** (at / 40) for at in range(81)]
     ends = []
     for (name, one), color in zip(list(found.items())[:MOST_CONDITIONS], plot_style.SERIES, strict=False):
-        axis.plot(along, [one.of_mean(k) for k in along], color=color, linewidth=1.6 * plot_style.PIXEL)
-        axis.plot([one.repetitions], [one.of_mean(one.repetitions)], marker="o", color=color,
+        axis.plot(along, [one.reliability_of_mean(k) for k in along], color=color, linewidth=1.6 * plot_style.PIXEL)
+        axis.plot([one.repetitions], [one.reliability_of_mean(one.repetitions)], marker="o", color=color,
                   markersize=6 * plot_style.PIXEL)  # fmt: skip
-        ends.append((one.of_mean(along[-1]), name, color))
+        ends.append((one.reliability_of_mean(along[-1]), name, color))
     axis.set_xscale("log")
     axis.set_xticks(REPETITIONS, [str(k) for k in REPETITIONS])
     axis.minorticks_off()

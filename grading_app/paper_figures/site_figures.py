@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
-from grading_app.analysis.figures import figures_of
+from grading_app.analysis.figures import select_figures
 from grading_app.paper_figures.figure_source import FigureSource
 from grading_app.paper_figures.kinds import PaperFigure, text_table
 from grading_app.reports import cost_figure
@@ -28,19 +28,19 @@ def frame_figures(source: FigureSource) -> Iterator[PaperFigure]:
             kind.name,
             kind.title,
             partial(kind.draw, frame),
-            partial(_numbers, kind, frame),
+            partial(_list_numbers, kind, frame),
             kind.caption(frame),
             kind.alt(frame),
             in_report=kind.name in IN_REPORT,
         )
 
 
-def _numbers(kind: Any, frame: Any) -> ResultTable:
+def _list_numbers(kind: Any, frame: Any) -> ResultTable:
     exact: dict[str, Callable[[str, str, Any], ResultTable]] = {
-        "ratings": _rating_counts,
-        "norms": _norm_points,
-        "accuracy": lambda name, title, shown: _score_lines(name, title, shown.lines),
-        "categories": lambda name, title, shown: _score_lines(
+        "ratings": _build_rating_counts,
+        "norms": _build_norm_points,
+        "accuracy": lambda name, title, shown: _build_score_lines(name, title, shown.lines),
+        "categories": lambda name, title, shown: _build_score_lines(
             name, title, [line for panel in shown.panels for line in panel.lines.values()]
         ),
     }
@@ -49,7 +49,7 @@ def _numbers(kind: Any, frame: Any) -> ResultTable:
     return text_table(kind.name, kind.title, kind.table(frame))
 
 
-def _rating_counts(name: str, title: str, shown: Any) -> ResultTable:
+def _build_rating_counts(name: str, title: str, shown: Any) -> ResultTable:
     columns = [
         ResultColumn("condition", "Condition"),
         ResultColumn("dimension", "Dimension"),
@@ -65,7 +65,7 @@ def _rating_counts(name: str, title: str, shown: Any) -> ResultTable:
     return ResultTable(name, title, columns, rows)
 
 
-def _norm_points(name: str, title: str, shown: Any) -> ResultTable:
+def _build_norm_points(name: str, title: str, shown: Any) -> ResultTable:
     columns = [
         ResultColumn("condition", "Condition"),
         ResultColumn("dimension", "Dimension"),
@@ -89,7 +89,7 @@ def _norm_points(name: str, title: str, shown: Any) -> ResultTable:
     return ResultTable(name, title, columns, rows)
 
 
-def _score_lines(name: str, title: str, lines: list[ScoreSummary]) -> ResultTable:
+def _build_score_lines(name: str, title: str, lines: list[ScoreSummary]) -> ResultTable:
     columns = [
         ResultColumn("measure", "Measure"),
         ResultColumn("condition", "Condition"),
@@ -129,7 +129,7 @@ def board_figures(source: FigureSource) -> Iterator[PaperFigure]:
             name,
             f"{cost_figure.TITLE}: {measure.label}",
             partial(cost_figure.draw_cost_figure, board, measure),
-            partial(_costs, name, board, measure),
+            partial(_build_cost_table, name, board, measure),
             "A point for each condition, with its 95 % interval. The line is the efficient frontier: no cheaper "
             "condition scores as high.",
             cost_figure.write_alt_text(board, measure),
@@ -137,7 +137,7 @@ def board_figures(source: FigureSource) -> Iterator[PaperFigure]:
         )
 
 
-def _costs(name: str, board: Leaderboard, measure: BoardMeasure) -> ResultTable:
+def _build_cost_table(name: str, board: Leaderboard, measure: BoardMeasure) -> ResultTable:
     columns = [
         ResultColumn("condition", "Condition"),
         ResultColumn("cost_per_answer", "Cost per answer", "money"),
@@ -156,7 +156,7 @@ def _costs(name: str, board: Leaderboard, measure: BoardMeasure) -> ResultTable:
 
 def analysis_figures(source: FigureSource) -> Iterator[PaperFigure]:
     """Yield the figures of the analysis page for the measure in the address, among them the forest of differences."""
-    for figure, table in figures_of(source.tables):
+    for figure, table in select_figures(source.tables):
         yield table_figure(figure, table)
 
 

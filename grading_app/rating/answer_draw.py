@@ -23,7 +23,7 @@ Unit = tuple[int, int | None, int]
 """An answer, the answer that it is compared with, and their item."""
 
 
-class DrawingError(ValueError):
+class AnswerDrawError(ValueError):
     """A design with nothing or too much to draw; the message says which."""
 
 
@@ -36,17 +36,17 @@ def draw_answers(queue: RatingQueue) -> list[RatedAnswer]:
     checks = [pk for pk, key in items if key in queue.attention_checks]
     practice = [pk for pk, _ in items if pk not in set(checks)][: queue.practice_items]
     apart = {**dict.fromkeys(practice, Rating.Kind.PRACTICE), **dict.fromkeys(checks, Rating.Kind.CHECK)}
-    firsts = _firsts(queue, list(apart))
+    firsts = _draw_first_units(queue, list(apart))
     if unanswered := len(set(apart) - set(firsts)):
         what = "two answers to compare" if queue.rates_pairs else "answer"
-        raise DrawingError(f"{unanswered} items of practice or attention checks have no {what}")
+        raise AnswerDrawError(f"{unanswered} items of practice or attention checks have no {what}")
     answered = set(list_answers(queue).values_list("item", flat=True).distinct())
     if queue.only_items:
         answered &= {pk for pk, key in items if key in set(queue.only_items)}
     drawn = draw_keys(sorted(answered - set(apart)), queue.sample_items, seed=queue.sample_seed)
-    shown = _units(queue, drawn, queue.answers_each)
+    shown = _draw_units(queue, drawn, queue.answers_each)
     if not 0 < len(shown) <= MOST_ANSWERS:
-        raise DrawingError(_too_few_or_many(len(shown), in_pairs=queue.rates_pairs))
+        raise AnswerDrawError(_explain_number(len(shown), in_pairs=queue.rates_pairs))
     rows = [(unit, Rating.Kind.ITEM) for unit in shown]
     rows += [(unit, apart[item]) for item, unit in firsts.items()]
     return RatedAnswer.objects.bulk_create(
@@ -55,18 +55,18 @@ def draw_answers(queue: RatingQueue) -> list[RatedAnswer]:
     )
 
 
-def _units(queue: RatingQueue, items: Sequence[int], each: int) -> list[Unit]:
+def _draw_units(queue: RatingQueue, items: Sequence[int], each: int) -> list[Unit]:
     """Return the units to show for these items: answers, or pairs of answers for comparisons."""
-    cells = _cells(list_answers(queue).filter(item__in=items))
+    cells = _group_by_cell(list_answers(queue).filter(item__in=items))
     if queue.rates_pairs:
         return draw_pairs(cells, each, seed=queue.sample_seed)
     return [(trial, None, item) for trial, item in draw_single_answers(cells, each, seed=queue.sample_seed)]
 
 
-def _firsts(queue: RatingQueue, items: Sequence[int]) -> dict[int, Unit]:
+def _draw_first_units(queue: RatingQueue, items: Sequence[int]) -> dict[int, Unit]:
     """Return the first unit of each item, by item. Items without a unit are missing."""
     firsts: dict[int, Unit] = {}
-    for unit in sorted(_units(queue, items, MOST_ANSWERS), key=lambda unit: (unit[0], unit[1] or 0)):
+    for unit in sorted(_draw_units(queue, items, MOST_ANSWERS), key=lambda unit: (unit[0], unit[1] or 0)):
         firsts.setdefault(unit[2], unit)
     return firsts
 
@@ -112,14 +112,14 @@ def draw_pairs(cells: Mapping[Cell, Sequence[tuple[int, int]]], each: int, *, se
     ]
 
 
-def _cells(trials: Any) -> dict[Cell, list[tuple[int, int]]]:
+def _group_by_cell(trials: Any) -> dict[Cell, list[tuple[int, int]]]:
     cells: dict[Cell, list[tuple[int, int]]] = {}
     for pk, item, condition, dimension in trials.values_list("pk", "item", "run__condition", "dimension"):
         cells.setdefault((item, condition, dimension), []).append((pk, item))
     return cells
 
 
-def _too_few_or_many(n: int, *, in_pairs: bool) -> str:
+def _explain_number(n: int, *, in_pairs: bool) -> str:
     if n:
         return f"{n:,} answers are more than {MOST_ANSWERS:,}; draw fewer items"
     if in_pairs:

@@ -10,7 +10,7 @@ from evalsite.lib.text.hashing import condition_id, slugify_name
 from grading_app.judging.verdicts import Verdict, parse_verdict
 from grading_app.models import GradeCondition, Grading, Preference, RaterAssignment, Rating, RatingQueue, Rubric
 from grading_app.models.verdict_history import superseding
-from grading_app.rating.questions import build_verdict_object, list_aspects
+from grading_app.rating.questions import build_verdict_object, list_questions
 from runs_app.models import Experiment
 
 
@@ -22,10 +22,10 @@ def write_grading(rating: Rating) -> None:
     queue = rating.assignment.queue
     if queue.rubric is None or rating.kind != Rating.Kind.ITEM:
         return
-    verdict = _verdict(rating, queue, queue.rubric)
+    verdict = _build_verdict(rating, queue, queue.rubric)
     with superseding():
         if verdict is None:
-            _delete(rating)
+            _delete_verdict(rating)
         elif queue.rates_pairs:
             _write_preference(rating, verdict)
         else:
@@ -41,11 +41,11 @@ def delete_gradings(assignment: RaterAssignment) -> int:
     return graded + preferred
 
 
-def _verdict(rating: Rating, queue: RatingQueue, rubric: Rubric) -> Verdict | None:
-    """Return the verdict, or None until every aspect of the rubric has a rating."""
+def _build_verdict(rating: Rating, queue: RatingQueue, rubric: Rubric) -> Verdict | None:
+    """Return the verdict, or None until every question of the rubric has a rating."""
     same = Rating.objects.filter(assignment=rating.assignment_id, trial=rating.trial_id, rival=rating.rival_id)
     values = {criterion: value or 0.0 for criterion, value in same.given().values_list("criterion", "value")}
-    if len(values) < len(list_aspects(queue)):
+    if len(values) < len(list_questions(queue)):
         return None
     return parse_verdict(build_verdict_object(rubric, values), rubric.content)
 
@@ -53,7 +53,7 @@ def _verdict(rating: Rating, queue: RatingQueue, rubric: Rubric) -> Verdict | No
 def get_or_create_condition(assignment: RaterAssignment) -> GradeCondition:
     """Return this rater's grade condition in this queue, creating it if needed."""
     queue = assignment.queue
-    rubric, experiment = _asked_by(queue)
+    rubric, experiment = _require_rubric(queue)
     content = {"kind": "person", "rubric": rubric.content, "queue": queue.name, "rater": assignment.number}
     if queue.text_set is not None:
         content["texts"] = queue.text_set.content_hash
@@ -70,7 +70,7 @@ def get_or_create_condition(assignment: RaterAssignment) -> GradeCondition:
     return made
 
 
-def _asked_by(queue: RatingQueue) -> tuple[Rubric, Experiment]:
+def _require_rubric(queue: RatingQueue) -> tuple[Rubric, Experiment]:
     if queue.rubric is None or queue.experiment is None:
         raise ValueError(f"{queue} names no rubric")
     return queue.rubric, queue.experiment
@@ -94,7 +94,7 @@ def _write_preference(rating: Rating, verdict: Verdict) -> None:
     )
 
 
-def _delete(rating: Rating) -> None:
+def _delete_verdict(rating: Rating) -> None:
     theirs = {"condition__assignment": rating.assignment_id}
     Grading.objects.filter(**theirs, trial=rating.trial).delete()
     Preference.objects.filter(**theirs, trial_a=rating.trial, trial_b=rating.rival).delete()

@@ -29,11 +29,11 @@ def render_rubric(queue: RatingQueue) -> str:
     """Return the rubric's turns in order, or "" if the queue rates dimensions."""
     if queue.rubric is None:
         return ""
-    told = {**judge_prompt.rubric_variables(queue.rubric.content), judge_prompt.VERDICT_FORM: ""}
+    variables = {**judge_prompt.rubric_variables(queue.rubric.content), judge_prompt.VERDICT_FORM: ""}
 
     def word(match: re.Match[str]) -> str:
         name = match.group(1)
-        return told[name] if name in told else f"[{NAMES.get(name, 'a detail of the question')}]"
+        return variables[name] if name in variables else f"[{NAMES.get(name, 'a detail of the question')}]"
 
     turns = [prompts.VARIABLE.sub(word, turn["content"]).strip() for turn in queue.rubric.messages]
     return BLANK_LINES.sub("\n\n", "\n\n".join(turn for turn in turns if turn))

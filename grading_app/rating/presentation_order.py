@@ -13,15 +13,15 @@ Kind = Literal["practice", "item", "check"]
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One item or answer to rate on one aspect, given by its index. Steps come in session order."""
+    """One item or answer to rate on one question, given by its index. Steps come in session order."""
 
     item: int
-    aspect: int
+    question: int
     kind: Kind
 
 
 @dataclass(frozen=True, slots=True)
-class Material:
+class SessionItems:
     """Keys of practice (in this order), of rated things, and of attention checks. No key occurs twice.
 
     `alike` maps a key to its group (the answers to one item). Keys of one group are not shown in a row.
@@ -33,28 +33,28 @@ class Material:
     alike: Mapping[int, int] = field(default_factory=dict)
 
     @property
-    def empty(self) -> bool:
+    def is_empty(self) -> bool:
         return not self.items
 
 
-def steps(material: Material, aspects: Sequence[int], *, seed: int, in_blocks: bool) -> list[Step]:
+def order_steps(material: SessionItems, questions: Sequence[int], *, seed: int, in_blocks: bool) -> list[Step]:
     """Return the steps: practice first, then the items in random order with the checks spread among them.
 
-    With `in_blocks`, each aspect (a dimension, a criterion) has its own practice and its own order.
-    Otherwise each item is rated on all aspects, in the given order, before the next item.
+    With `in_blocks`, each question (a dimension, a criterion) has its own practice and its own order.
+    Otherwise each item is rated on all questions, in the given order, before the next item.
     """
     rng = Random(seed)  # noqa: S311 - the order of a study, not a secret.
     if not in_blocks:
-        return list(_crossed(_session(material, rng), aspects))
-    return [step for aspect in aspects for step in _crossed(_session(material, rng), [aspect])]
+        return list(_cross_with_questions(_order_items(material, rng), questions))
+    return [step for question in questions for step in _cross_with_questions(_order_items(material, rng), [question])]
 
 
-def _session(material: Material, rng: Random) -> list[tuple[int, Kind]]:
+def _order_items(material: SessionItems, rng: Random) -> list[tuple[int, Kind]]:
     practice: list[tuple[int, Kind]] = [(item, "practice") for item in material.practice]
-    items = _shuffled(material.items, rng)
+    items = _shuffle(material.items, rng)
     if material.alike:
         items = shuffle_apart(items, material.alike, rng)
-    return practice + _mixed(items, _shuffled(material.checks, rng), rng)
+    return practice + _insert_checks(items, _shuffle(material.checks, rng), rng)
 
 
 def shuffle_apart(shuffled: Sequence[int], alike: Mapping[int, int], rng: Random) -> list[int]:
@@ -86,20 +86,20 @@ def _next_group(left: Counter[int], last: int | None, rng: Random) -> int:
     return rng.choices(groups, [left[group] for group in groups])[0]
 
 
-def _crossed(session: Sequence[tuple[int, Kind]], aspects: Sequence[int]) -> Iterator[Step]:
+def _cross_with_questions(session: Sequence[tuple[int, Kind]], questions: Sequence[int]) -> Iterator[Step]:
     for item, kind in session:
-        for aspect in aspects:
-            yield Step(item, aspect, kind)
+        for question in questions:
+            yield Step(item, question, kind)
 
 
-def _shuffled(keys: Sequence[int], rng: Random) -> list[int]:
+def _shuffle(keys: Sequence[int], rng: Random) -> list[int]:
     """Return the keys shuffled. Sorting first makes the result independent of the row order."""
     order = sorted(keys)
     rng.shuffle(order)
     return order
 
 
-def _mixed(items: Sequence[int], checks: Sequence[int], rng: Random) -> list[tuple[int, Kind]]:
+def _insert_checks(items: Sequence[int], checks: Sequence[int], rng: Random) -> list[tuple[int, Kind]]:
     """Insert one check at a random position in each of equal stretches of the items, never before the first item."""
     mixed: list[tuple[int, Kind]] = [(item, "item") for item in items]
     stretch = len(items) / max(1, len(checks))
@@ -115,7 +115,7 @@ def choose_most_wanted(missing: Mapping[int, int], *, most: int | None, seed: in
     `missing` maps each item to the number of raters that it still needs. Items that need none are left out.
     """
     rng = Random(seed)  # noqa: S311 - as above.
-    open_items = _shuffled([item for item, count in missing.items() if count > 0], rng)
+    open_items = _shuffle([item for item, count in missing.items() if count > 0], rng)
     return sorted(open_items, key=lambda item: -missing[item])[:most]
 
 

@@ -1,4 +1,4 @@
-"""The questions that raters answer: dimensions, or the aspects of a rubric, in numbers and in words.
+"""The questions that raters answer: dimensions, or those of a rubric, in numbers and in words.
 
 By a rubric, people answer like a judge: one score, whether each criterion is met, one label, or the better answer.
 `build_verdict_object` converts their numbers to the form of a judge's verdict, so that one function reads both.
@@ -20,7 +20,7 @@ Key = tuple[int | None, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class ScalePoint:
     """A point of a scale as a button. `key` is its keyboard key as browsers name it, or empty."""
 
     value: float
@@ -29,7 +29,7 @@ class Point:
     key: str = ""
 
     @property
-    def sent(self) -> str:
+    def form_value(self) -> str:
         return f"{self.value:g}"
 
     @property
@@ -43,103 +43,105 @@ class Point:
 
 
 ARROWS = {"ArrowLeft": "←", "ArrowRight": "→"}
-PASS_OR_FAIL = (Point(1, "Pass", "", "p"), Point(0, "Fail", "", "f"))
+PASS_OR_FAIL = (ScalePoint(1, "Pass", "", "p"), ScalePoint(0, "Fail", "", "f"))
 BETTER = (
-    Point(FIRST, "A", "is better", "ArrowLeft"),
-    Point(NEITHER, "Neither", "is better", "n"),
-    Point(SECOND, "B", "is better", "ArrowRight"),
+    ScalePoint(FIRST, "A", "is better", "ArrowLeft"),
+    ScalePoint(NEITHER, "Neither", "is better", "n"),
+    ScalePoint(SECOND, "B", "is better", "ArrowRight"),
 )
 WINNERS = {FIRST: "A", SECOND: "B", NEITHER: "tie"}
 
 
 @dataclass(frozen=True, slots=True)
-class Aspect:
+class RaterQuestion:
     """One question with its scale.
 
     `points` are the buttons; without points, the rater types a number. `whole` allows only whole numbers.
     """
 
     name: str
-    question: str
+    text: str
     instructions: str
     low: float
     high: float
-    points: tuple[Point, ...]
+    points: tuple[ScalePoint, ...]
     key: Key = (None, "")
     whole: bool = True
 
-    def takes(self, value: float) -> bool:
+    def accepts(self, value: float) -> bool:
         return self.low <= value <= self.high and (not self.whole or float(value).is_integer())
 
 
-def list_aspects(queue: RatingQueue) -> list[Aspect]:
-    """Return the aspects in question order: dimensions by name, criteria in the rubric's order."""
-    return build_aspects(list(queue.dimensions.order_by("name", "version")), queue.rubric)
+def list_questions(queue: RatingQueue) -> list[RaterQuestion]:
+    """Return the questions in order: dimensions by name, criteria in the rubric's order."""
+    return build_questions(list(queue.dimensions.order_by("name", "version")), queue.rubric)
 
 
-def build_aspects(dimensions: Iterable[Dimension], rubric: Rubric | None) -> list[Aspect]:
-    return rubric_aspects(rubric) if rubric else [dimension_aspect(dimension) for dimension in dimensions]
+def build_questions(dimensions: Iterable[Dimension], rubric: Rubric | None) -> list[RaterQuestion]:
+    return (
+        build_rubric_questions(rubric) if rubric else [build_dimension_question(dimension) for dimension in dimensions]
+    )
 
 
-def find_aspect(rating: Rating, queue: RatingQueue) -> Aspect:
+def find_question(rating: Rating, queue: RatingQueue) -> RaterQuestion:
     if rating.dimension is not None:
-        return dimension_aspect(rating.dimension)
-    (found,) = [aspect for aspect in list_aspects(queue) if aspect.key == (None, rating.criterion)]
+        return build_dimension_question(rating.dimension)
+    (found,) = [question for question in list_questions(queue) if question.key == (None, rating.criterion)]
     return found
 
 
-def dimension_aspect(dimension: Dimension) -> Aspect:
+def build_dimension_question(dimension: Dimension) -> RaterQuestion:
     title, (low, high) = dimension.title or dimension.name, (dimension.scale_min, dimension.scale_max)
-    points = _whole_points(low, high, dimension.labels)
-    return Aspect(dimension.name, title, dimension.instructions, low, high, points, (dimension.pk, ""))
+    points = _list_whole_points(low, high, dimension.labels)
+    return RaterQuestion(dimension.name, title, dimension.instructions, low, high, points, (dimension.pk, ""))
 
 
-def _whole_points(low: float, high: float, labels: Mapping[str, Any]) -> tuple[Point, ...]:
+def _list_whole_points(low: float, high: float, labels: Mapping[str, Any]) -> tuple[ScalePoint, ...]:
     """Return the whole points of a scale, or none if it is so long that the rater types a number."""
     if high - low >= MOST_BUTTONS:
         return ()
     return tuple(
-        Point(value, str(value), str(labels.get(str(value), "")), str(value) if 0 <= value < 10 else "")
+        ScalePoint(value, str(value), str(labels.get(str(value), "")), str(value) if 0 <= value < 10 else "")
         for value in range(int(low), int(high) + 1)
     )
 
 
-def rubric_aspects(rubric: Rubric) -> list[Aspect]:
+def build_rubric_questions(rubric: Rubric) -> list[RaterQuestion]:
     asking = {
-        Rubric.Kind.SCORE: _score,
-        Rubric.Kind.CRITERIA: _criteria,
-        Rubric.Kind.LABEL: _label,
-        Rubric.Kind.PAIRWISE: _better,
+        Rubric.Kind.SCORE: _build_score_question,
+        Rubric.Kind.CRITERIA: _build_criterion_questions,
+        Rubric.Kind.LABEL: _build_label_question,
+        Rubric.Kind.PAIRWISE: _build_preference_question,
     }
     return asking[Rubric.Kind(rubric.kind)](rubric)
 
 
-def _score(rubric: Rubric) -> list[Aspect]:
+def _build_score_question(rubric: Rubric) -> list[RaterQuestion]:
     """Return buttons for a scale of several whole numbers. Otherwise the rater types any number, as a judge may."""
     low, high = rubric.scale_min, rubric.scale_max
     has_points = float(low).is_integer() and float(high).is_integer() and high - low > 1
-    points = _whole_points(low, high, {}) if has_points else ()
-    return [Aspect("score", "Which score does this answer get?", "", low, high, points,
+    points = _list_whole_points(low, high, {}) if has_points else ()
+    return [RaterQuestion("score", "Which score does this answer get?", "", low, high, points,
                    whole=bool(points))]  # fmt: skip
 
 
-def _criteria(rubric: Rubric) -> list[Aspect]:
+def _build_criterion_questions(rubric: Rubric) -> list[RaterQuestion]:
     return [
-        Aspect(one["name"], one["name"], one.get("description", ""), 0, 1, PASS_OR_FAIL, (None, one["name"]))
+        RaterQuestion(one["name"], one["name"], one.get("description", ""), 0, 1, PASS_OR_FAIL, (None, one["name"]))
         for one in rubric.criteria
     ]
 
 
-def _label(rubric: Rubric) -> list[Aspect]:
+def _build_label_question(rubric: Rubric) -> list[RaterQuestion]:
     points = tuple(
-        Point(number, one["name"], one.get("description", ""), str(number) if number < 10 else "")
+        ScalePoint(number, one["name"], one.get("description", ""), str(number) if number < 10 else "")
         for number, one in enumerate(rubric.labels, start=1)
     )
-    return [Aspect("label", "Which label fits this answer best?", "", 1, len(points), points)]
+    return [RaterQuestion("label", "Which label fits this answer best?", "", 1, len(points), points)]
 
 
-def _better(rubric: Rubric) -> list[Aspect]:
-    return [Aspect("better", "Which answer is better?", "", NEITHER, SECOND, BETTER)]
+def _build_preference_question(rubric: Rubric) -> list[RaterQuestion]:
+    return [RaterQuestion("better", "Which answer is better?", "", NEITHER, SECOND, BETTER)]
 
 
 def build_verdict_object(rubric: Rubric, values: Mapping[str, float]) -> dict[str, Any]:
@@ -156,7 +158,7 @@ def build_verdict_object(rubric: Rubric, values: Mapping[str, float]) -> dict[st
     return {"winner": WINNERS[int(value)]} if rubric.kind == Rubric.Kind.PAIRWISE else {"score": value}
 
 
-def end_keys(points: Sequence[Point]) -> list[str]:
+def find_end_keys(points: Sequence[ScalePoint]) -> list[str]:
     """Return the first and the last key of a number scale, or an empty list if the buttons show their keys."""
     keys = [point.key for point in points if point.key and not point.is_word]
     return [keys[0], keys[-1]] if len(keys) > 1 else []

@@ -14,8 +14,7 @@ from django.utils import timezone
 
 from evalsite.lib.text.spreadsheet import csv_line
 from grading_app.models import Grading, RaterAssignment, Rating, RatingQueue
-from grading_app.rating.questions import Key, list_aspects
-from grading_app.rating.session import list_rated_keys
+from grading_app.rating.questions import Key, list_questions
 
 if TYPE_CHECKING:
     from grading_app.statistics.alpha import Level
@@ -27,7 +26,7 @@ Triple = tuple[Thing, int, float]
 
 
 @dataclass(frozen=True, slots=True)
-class RaterLine:
+class RaterProgress:
     """The progress of one rater.
 
     `seconds` is the median time of a rating. `passed` of `checked` attention checks were passed.
@@ -44,7 +43,7 @@ class RaterLine:
 
 
 @dataclass(frozen=True, slots=True)
-class AspectLine:
+class QuestionResult:
     """The results of one dimension or criterion over the whole queue, or of all criteria in total.
 
     For pairs, the level of a rating is the share of wins of the answer with the lower key.
@@ -91,15 +90,15 @@ def passes_check(queue: RatingQueue, key: str, value: float | None) -> bool:
     return value in queue.attention_checks.get(key, [])
 
 
-def rater_lines(queue: RatingQueue) -> list[RaterLine]:
-    checks, seconds = _checks(queue), _seconds(queue)
+def list_rater_progress(queue: RatingQueue) -> list[RaterProgress]:
+    checks, seconds = _list_checks(queue), _measure_seconds(queue)
     counted: Any = (
         queue.assignments.select_related("user", "dimension")
         .order_by("number")
         .annotate(total=Count("ratings"), done=Count("ratings", filter=~Q(ratings__value=None)))
     )
     return [
-        RaterLine(
+        RaterProgress(
             row,
             row.done,
             row.total,
@@ -112,7 +111,7 @@ def rater_lines(queue: RatingQueue) -> list[RaterLine]:
     ]
 
 
-def _checks(queue: RatingQueue) -> dict[int, list[tuple[str, bool]]]:
+def _list_checks(queue: RatingQueue) -> dict[int, list[tuple[str, bool]]]:
     """Return, by rater, each check's item key and whether the rater passed it."""
     given = Rating.objects.given().filter(assignment__queue=queue, kind=Rating.Kind.CHECK).order_by("position")
     found: dict[int, list[tuple[str, bool]]] = defaultdict(list)
@@ -121,7 +120,7 @@ def _checks(queue: RatingQueue) -> dict[int, list[tuple[str, bool]]]:
     return found
 
 
-def _seconds(queue: RatingQueue) -> dict[int, list[float]]:
+def _measure_seconds(queue: RatingQueue) -> dict[int, list[float]]:
     given = Rating.objects.given().filter(assignment__queue=queue).exclude(kind=Rating.Kind.PRACTICE)
     found: dict[int, list[float]] = defaultdict(list)
     for rater, seconds in given.values_list("assignment", "seconds"):
@@ -129,9 +128,9 @@ def _seconds(queue: RatingQueue) -> dict[int, list[float]]:
     return found
 
 
-def item_means(queue: RatingQueue) -> list[ItemMeans]:
+def list_item_means(queue: RatingQueue) -> list[ItemMeans]:
     """Return the means per item, answer or pair, and per dimension or criterion, over the ratings that count."""
-    counted = Rating.objects.counted().levelled().filter(assignment__queue=queue)
+    counted = Rating.objects.counted().with_levels().filter(assignment__queue=queue)
     by_thing = ("item", "one", "other", "dimension", "criterion")
     grouped = (
         counted.order_by("dimension", "criterion", "item", "one", "other")
@@ -143,10 +142,10 @@ def item_means(queue: RatingQueue) -> list[ItemMeans]:
             seconds_each=Percentile(0.5, "seconds"),
         )
     )
-    return [_item_means(**row) for row in grouped]
+    return [_build_item_means(**row) for row in grouped]
 
 
-def _item_means(*, one: int | None, other: int | None, seconds_each: float, **row: Any) -> ItemMeans:
+def _build_item_means(*, one: int | None, other: int | None, seconds_each: float, **row: Any) -> ItemMeans:
     return ItemMeans(trial=one, rival=other if other != one else None, seconds=seconds_each, **row)
 
 
@@ -160,32 +159,36 @@ class Percentile(Aggregate):
         super().__init__(expression, share=share, output_field=FloatField())
 
 
-def aspect_lines(queue: RatingQueue) -> list[AspectLine]:
+def list_question_results(queue: RatingQueue) -> list[QuestionResult]:
     """Return one line per dimension or criterion, and a total line for several criteria."""
     triples: dict[Key, list[Triple]] = defaultdict(list)
-    counted = Rating.objects.counted().levelled().filter(assignment__queue=queue)
+    counted = Rating.objects.counted().with_levels().filter(assignment__queue=queue)
     rows = counted.values_list("dimension", "criterion", "item", "one", "other", "assignment", "level")
     for dimension, criterion, item, one, other, rater, level in rows:
         triples[dimension, criterion].append(((item, one, other), rater, level))
     scale: Level = "nominal" if queue.rates_pairs else "ordinal"
-    lines = [_aspect_line(aspect.name, triples[aspect.key], scale) for aspect in list_aspects(queue)]
-    return [*lines, _aspect_line("in total", _totals(queue), scale)] if len(lines) > 1 and queue.rubric else lines
+    lines = [_summarize_question(question.name, triples[question.key], scale) for question in list_questions(queue)]
+    return (
+        [*lines, _summarize_question("in total", _sum_criteria(queue), scale)]
+        if len(lines) > 1 and queue.rubric
+        else lines
+    )
 
 
-def _totals(queue: RatingQueue) -> list[Triple]:
+def _sum_criteria(queue: RatingQueue) -> list[Triple]:
     graded = Grading.objects.filter(condition__assignment__queue=queue).exclude(score=None)
     rows = graded.values_list("trial__item", "trial", "condition__assignment", "score")
     return [((item, trial, trial), rater, score or 0.0) for item, trial, rater, score in rows]
 
 
-def _aspect_line(name: str, triples: list[Triple], scale: Level) -> AspectLine:
-    alpha, icc = _agreement(triples, scale)
+def _summarize_question(name: str, triples: list[Triple], scale: Level) -> QuestionResult:
+    alpha, icc = _measure_agreement(triples, scale)
     of_thing: dict[Thing, list[float]] = defaultdict(list)
     for thing, _, level in triples:
         of_thing[thing].append(level)
     levels = [fmean(given) for given in of_thing.values()]
     spreads = [stdev(given) for given in of_thing.values() if len(given) > 1]
-    return AspectLine(
+    return QuestionResult(
         name,
         n=len(triples),
         items=len(levels),
@@ -198,15 +201,15 @@ def _aspect_line(name: str, triples: list[Triple], scale: Level) -> AspectLine:
     )
 
 
-def _agreement(triples: list[Triple], scale: Level) -> tuple[Any, Any]:
+def _measure_agreement(triples: list[Triple], scale: Level) -> tuple[Any, Any]:
     """Return alpha and ICC as estimates, or None for both if fewer than two people rated."""
     if len({rater for _, rater, _ in triples}) < 2:
         return None, None
     from grading_app.statistics.alpha import krippendorff_alpha  # Imports numpy, which other pages do not need.
     from grading_app.statistics.intraclass import intraclass_correlation
-    from grading_app.statistics.ratings import ratings_from
+    from grading_app.statistics.ratings import Ratings
 
-    ratings = ratings_from(triples)
+    ratings = Ratings.from_triples(triples)
     icc = None if scale == "nominal" else intraclass_correlation(ratings, "2,1").result()
     return krippendorff_alpha(ratings, scale).result(), icc
 
@@ -220,7 +223,7 @@ COLUMNS = [
 ]  # fmt: skip
 
 
-def csv_lines(queue: RatingQueue) -> Iterator[str]:
+def iterate_csv_lines(queue: RatingQueue) -> Iterator[str]:
     """Yield every given rating as a CSV line for spreadsheets, including practice and excluded raters.
 
     Later columns name the rated answer and the rubric; they are empty if the item itself was rated.
@@ -230,7 +233,7 @@ def csv_lines(queue: RatingQueue) -> Iterator[str]:
     given = Rating.objects.given().filter(assignment__queue=queue).order_by("assignment__number", "position")
     of_queue = [queue.name, str(queue.dataset), queue.dataset.content_hash]
     for row in given.values_list(*STORED, named=True).iterator(chunk_size=2000):
-        yield csv_line([*of_queue, *_cells(queue, row)])
+        yield csv_line([*of_queue, *_build_csv_cells(queue, row)])
 
 
 STORED = [
@@ -241,7 +244,7 @@ STORED = [
 ]  # fmt: skip
 
 
-def _cells(queue: RatingQueue, row: Any) -> Iterator[Any]:
+def _build_csv_cells(queue: RatingQueue, row: Any) -> Iterator[Any]:
     yield from ("" if cell is None else cell for cell in row[:7])
     yield int(row.value) if row.value.is_integer() else row.value
     checked = row.kind == Rating.Kind.CHECK
@@ -262,8 +265,8 @@ def count_missing_raters(queue: RatingQueue, things: int) -> int:
     raters = queue.assignments.counted()
     links = queue.invitations.filter(used_at=None, assignment=None, expires_at__gt=timezone.now()).count()
     asked, begun = raters.count() + links, raters.exclude(started_at=None).count()
-    aspects = len(list_aspects(queue))
-    kinds, each = (aspects, 1) if queue.one_dimension_per_rater else (1, aspects)
+    questions = len(list_questions(queue))
+    kinds, each = (questions, 1) if queue.one_dimension_per_rater else (1, questions)
     by_heads = queue.raters_wanted * kinds - asked
     share = min(queue.items_per_rater or things, things)
     if not share:
@@ -274,9 +277,9 @@ def count_missing_raters(queue: RatingQueue, things: int) -> int:
 
 
 def count_complete(queue: RatingQueue) -> tuple[int, int]:
-    """Return how many items or answers have all their raters on all aspects, and how many there are."""
-    wanted = len(list_aspects(queue))
+    """Return how many items or answers have all their raters on all questions, and how many there are."""
+    wanted = len(list_questions(queue))
     full: dict[Thing, int] = defaultdict(int)
-    for line in item_means(queue):
+    for line in list_item_means(queue):
         full[line.thing] += line.n >= queue.raters_wanted
-    return sum(count >= wanted for count in full.values()), len(list_rated_keys(queue))
+    return sum(count >= wanted for count in full.values()), len(queue.list_rated_keys())

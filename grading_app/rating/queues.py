@@ -23,9 +23,8 @@ from datasets_app.models.history import Actor, record_changes
 from evalsite.lib.permissions import RATER, get_roles
 from grading_app.judging.grade_conditions import find_rubric_problems
 from grading_app.models import RaterAssignment, RaterInvitation, RatingQueue, Rubric
-from grading_app.rating.answer_draw import DrawingError, draw_answers
+from grading_app.rating.answer_draw import AnswerDrawError, draw_answers
 from grading_app.rating.gradings import delete_gradings
-from grading_app.rating.session import list_rated_items
 from runs_app.models import Dimension
 
 INVITATION_LASTS = timedelta(days=14)
@@ -46,7 +45,7 @@ def open_queue(queue: RatingQueue, *, by: Actor, reason: str) -> None:
     for problem in find_problems(queue):
         raise QueueError(f"{queue}: {problem}")
     if queue.status == RatingQueue.Status.DRAFT:
-        _see_what_is_rated(queue)
+        _prepare_rated_units(queue)
     drafts = Dimension.objects.filter(pk__in=queue.dimensions.values("pk"))
     drafts.transition(sources=["draft"], target="approved", by=by, reason=f"people rate on it in {queue}")
     Status = RatingQueue.Status
@@ -69,7 +68,7 @@ def find_problems(queue: RatingQueue) -> Iterator[str]:
         yield from find_rubric_problems(queue.experiment, queue.rubric, queue.text_set, whom="queue", name=queue.name)
 
 
-def _see_what_is_rated(queue: RatingQueue) -> None:
+def _prepare_rated_units(queue: RatingQueue) -> None:
     """Prepare the things to rate before the first rater starts: draw answers, or check that items exist."""
     if queue.rates_answers:
         locked = RatingQueue.objects.select_for_update().get(pk=queue.pk)
@@ -77,12 +76,12 @@ def _see_what_is_rated(queue: RatingQueue) -> None:
             return  # Another request opened it; the transition below reports that.
         try:
             draw_answers(queue)
-        except DrawingError as error:
+        except AnswerDrawError as error:
             raise QueueError(f"{queue}: {error}") from error
         return
     if queue.dataset.status != Dataset.Status.APPROVED:
         raise QueueError(f"{queue.dataset} is {queue.dataset.status}; people rate approved datasets")
-    if not list_rated_items(queue).exists():
+    if not queue.select_rated_items().exists():
         raise QueueError(f"{queue} leaves no item to rate beside practice and attention checks")
 
 
@@ -148,8 +147,8 @@ def exclude(assignment: RaterAssignment, *, by: Actor, reason: str) -> None:
     record_changes([(assignment.queue, "", str(assignment))], by=by, reason=reason, what="excluded")
     gone, experiment = delete_gradings(assignment), assignment.queue.experiment
     if gone and experiment is not None:
-        told = f"{gone} verdicts of {assignment} in {assignment.queue} count no more"
-        record_changes([(experiment, "", told)], by=by, reason=reason, what="gradings")
+        summary = f"{gone} verdicts of {assignment} in {assignment.queue} count no more"
+        record_changes([(experiment, "", summary)], by=by, reason=reason, what="gradings")
 
 
 def _lock_queue_of(assignment: RaterAssignment) -> None:
@@ -169,7 +168,7 @@ def invite(queue: RatingQueue, count: int, *, by: Any) -> list[str]:
     if not 1 <= count <= MOST_INVITATIONS:
         raise QueueError(f"between 1 and {MOST_INVITATIONS} links at a time")
     tokens = [secrets.token_urlsafe(32) for _ in range(count)]
-    RaterInvitation.objects.bulk_create(_invitation(queue, token, by) for token in tokens)
+    RaterInvitation.objects.bulk_create(_build_invitation(queue, token, by) for token in tokens)
     record_changes([(queue, "", f"{count} links")], by=by, reason="", what="invited")
     return tokens
 
@@ -180,12 +179,14 @@ def invite_again(assignment: RaterAssignment, *, by: Any) -> str:
     _refuse_other_accounts(assignment)
     token = secrets.token_urlsafe(32)
     assignment.invitations.filter(used_at=None).update(expires_at=timezone.now())
-    _invitation(assignment.queue, token, by, assignment).save()
+    _build_invitation(assignment.queue, token, by, assignment).save()
     record_changes([(assignment.queue, "", str(assignment))], by=by, reason="", what="invited again")
     return token
 
 
-def _invitation(queue: RatingQueue, token: str, by: Any, assignment: RaterAssignment | None = None) -> RaterInvitation:
+def _build_invitation(
+    queue: RatingQueue, token: str, by: Any, assignment: RaterAssignment | None = None
+) -> RaterInvitation:
     return RaterInvitation(
         queue=queue,
         assignment=assignment,
@@ -218,7 +219,7 @@ def redeem(token: str, alias: str = "") -> RaterAssignment:
         raise QueueError("this link was used, or is too old")
     assignment = invitation.assignment
     if assignment is None:
-        assignment = assign(invitation.queue, _new_rater(), by="an invitation", by_link=True, alias=alias)
+        assignment = assign(invitation.queue, _create_rater(), by="an invitation", by_link=True, alias=alias)
     else:
         _refuse_other_accounts(assignment)
     invitation.assignment, invitation.used_at = assignment, timezone.now()
@@ -226,7 +227,7 @@ def redeem(token: str, alias: str = "") -> RaterAssignment:
     return assignment
 
 
-def _new_rater() -> Any:
+def _create_rater() -> Any:
     """Create an account without a usable password, with only the rater role."""
     user = get_user_model().objects.create_user(f"rater-{secrets.token_hex(6)}")
     user.groups.add(Group.objects.get(name=RATER))

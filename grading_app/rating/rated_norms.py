@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from django.db import transaction
 
 from datasets_app import curation
-from datasets_app.drafts import change_draft, note
+from datasets_app.drafts import change_draft
 from datasets_app.models import Dataset, Norm
 from datasets_app.models.history import Actor, StatusChange, record_changes
 from evalsite.lib.text.hashing import content_hash
 from grading_app.models import Rating, RatingQueue
-from grading_app.rating.queue_results import ItemMeans, item_means
+from grading_app.rating.queue_results import ItemMeans, list_item_means
 from grading_app.rating.queues import QueueError
 
 WHAT = "norms"
@@ -21,7 +21,7 @@ HASH_CHARS = 12  # Same length as in condition ids.
 
 
 @dataclass(frozen=True, slots=True)
-class Basis:
+class NormBasis:
     """The ratings behind norms: their number, and a hash of item, dimension, rater and value."""
 
     n: int
@@ -31,13 +31,13 @@ class Basis:
         return f"{self.n} rating{'' if self.n == 1 else 's'} (hash {self.digest})"
 
 
-def hash_basis(queue: RatingQueue) -> Basis:
+def hash_basis(queue: RatingQueue) -> NormBasis:
     """Return the basis of the ratings that count now, by item key, dimension name and rater number, as in
     the export."""
     counted = Rating.objects.counted().filter(assignment__queue=queue)
     rows = counted.values_list("item__key", "dimension__name", "assignment__number", "value")
     given = sorted([*row] for row in rows)
-    return Basis(len(given), content_hash(given)[:HASH_CHARS])
+    return NormBasis(len(given), content_hash(given)[:HASH_CHARS])
 
 
 def find_outdated_norms(queue: RatingQueue) -> StatusChange | None:
@@ -57,7 +57,7 @@ def make_norms(queue: RatingQueue, *, by: Actor, reason: str) -> Dataset:
         raise QueueError(f"{queue} rates answers; norms are of items")
     if queue.status == RatingQueue.Status.OPEN:
         raise QueueError(f"{queue} is open: raters can still take ratings back. Close it first; it can be opened again")
-    means, basis = item_means(queue), hash_basis(queue)
+    means, basis = list_item_means(queue), hash_basis(queue)
     if not means:
         raise QueueError(f"{queue} has no rating that counts yet")
     draft = curation.duplicate(queue.dataset, by=by, reason=reason)
@@ -65,19 +65,19 @@ def make_norms(queue: RatingQueue, *, by: Actor, reason: str) -> Dataset:
     keys = dict(queue.dataset.items.values_list("pk", "key"))
     with change_draft(draft):
         copies = dict(draft.items.values_list("key", "pk"))
-        norms = list(_norms(means, names, {pk: copies[key] for pk, key in keys.items() if key in copies}))
-        _replace(norms)
-        note(draft, WHAT, f"{len(norms)} means of {basis} in {queue}", by=by, reason=reason)
+        norms = list(_build_norms(means, names, {pk: copies[key] for pk, key in keys.items() if key in copies}))
+        _replace_norms(norms)
+        draft.add_history_line(WHAT, f"{len(norms)} means of {basis} in {queue}", by=by, reason=reason)
     record_changes([(queue, "", f"{basis} to {draft}"[:200])], by=by, reason=reason, what=WHAT)
     return draft
 
 
-def _norms(means: Iterable[ItemMeans], names: dict[int | None, str], copies: dict[int, int]) -> Iterator[Norm]:
+def _build_norms(means: Iterable[ItemMeans], names: dict[int | None, str], copies: dict[int, int]) -> Iterator[Norm]:
     for line in means:
         yield Norm(item_id=copies[line.item], dimension=names[line.dimension], mean=line.mean, sd=line.sd, n=line.n)
 
 
-def _replace(norms: list[Norm]) -> None:
+def _replace_norms(norms: list[Norm]) -> None:
     Norm.objects.bulk_create(
         norms,
         batch_size=1000,

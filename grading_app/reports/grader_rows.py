@@ -9,7 +9,7 @@ from decimal import Decimal
 
 from django.utils import timezone
 
-from grading_app.judging.grade_conditions import find_kin, list_solvers
+from grading_app.judging.grade_conditions import find_same_family, list_solvers
 from grading_app.models import GradeCondition, Rubric
 from grading_app.reports.cached_aggregates import Cached
 from grading_app.reports.pairwise_stats import PAIRS, PairwiseStanding
@@ -141,7 +141,7 @@ def _list_related_models(experiment: Experiment, conditions: Sequence[GradeCondi
     """Return the answering models of the judge's family by condition; for a panel, of any member's family."""
     solvers = list_solvers(experiment)
     found = {
-        condition.pk: tuple(model.name for model in find_kin(solvers, condition.grader))
+        condition.pk: tuple(model.name for model in find_same_family(solvers, condition.grader))
         for condition in conditions
         if condition.grader is not None
     }

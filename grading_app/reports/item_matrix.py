@@ -32,7 +32,7 @@ class ItemSelection:
 
 def select_items(scope: Scope, scores: ItemScores, selection: ItemSelection) -> ItemScores:
     """Return the scores of the selected items only, in the selected order."""
-    chosen = scores.of_items(_filter_items(scope, scores, selection))
+    chosen = scores.select_items(_filter_items(scope, scores, selection))
     if not selection.sort:
         return chosen
     order = _order_items(scope, chosen, selection.sort)
@@ -52,10 +52,10 @@ def _filter_items(scope: Scope, scores: ItemScores, selection: ItemSelection) ->
     if not {a, b} <= {None, *scores.conditions.tolist()}:  # A condition without runs in this wave answers nothing.
         return np.zeros_like(chosen)
     if scores.is_binary:
-        chosen &= item_order.mostly(scores, a, right=True) if a is not None else True
-        chosen &= item_order.mostly(scores, b, right=False) if b is not None else True
+        chosen &= item_order.find_items_mostly_answered(scores, a, right=True) if a is not None else True
+        chosen &= item_order.find_items_mostly_answered(scores, b, right=False) if b is not None else True
     elif a is not None and b is not None:
-        chosen &= item_order.is_higher(scores, a, b)
+        chosen &= item_order.find_higher_items(scores, a, b)
     return chosen
 
 
@@ -73,12 +73,12 @@ def _list_items_with_failed_trials(scope: Scope) -> list[int]:
 
 def _order_items(scope: Scope, scores: ItemScores, sort: str) -> Any:
     if sort == "disagreement":
-        return item_order.order_by(item_order.disagreement(scores))
+        return item_order.sort_positions(item_order.disagreement(scores))
     if sort == "repetitions":
-        return item_order.order_by(item_order.repetition_spread(scores))
+        return item_order.sort_positions(item_order.repetition_spread(scores))
     if sort == "norm":
-        return item_order.order_by(item_order.norm_distance(scores, load_norms(scope, scores)))
-    return item_order.order_by(item_order.item_means(scores), descending=sort == "easiest")
+        return item_order.sort_positions(item_order.norm_distance(scores, load_norms(scope, scores)))
+    return item_order.sort_positions(item_order.item_means(scores), descending=sort == "easiest")
 
 
 def load_norms(scope: Scope, scores: ItemScores) -> Floats:

@@ -169,7 +169,7 @@ def compute_leaderboard(query: BoardQuery) -> Leaderboard:
             continue
         missing = dict(zip(loaded.conditions.tolist(), loaded.missing.sum(axis=0).tolist(), strict=True))
         if query.missing_is_wrong:
-            loaded = loaded.counting_missing_as(measure.low if measure.low is not None else 0.0)
+            loaded = loaded.fill_missing(measure.low if measure.low is not None else 0.0)
         bounds = None if measure.low is None or measure.high is None else (measure.low, measure.high)
         is_share = loaded.is_binary and bounds in (None, SHARE_BOUNDS)
         bounds = SHARE_BOUNDS if is_share else bounds
@@ -196,7 +196,7 @@ def _describe_measure(measure: Measure, is_share: bool) -> BoardMeasure:
 
 
 def _estimate_score(scores: ItemScores, condition: int, missing: int, bounds: Bounds | None) -> BoardScore:
-    sums = scores.sums(condition)
+    sums = scores.sum_condition(condition)
     found = estimate_mean(sums, bounds)
     if found is None:
         return BoardScore(0, 0, missing)

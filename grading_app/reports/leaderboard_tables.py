@@ -7,7 +7,7 @@ from collections.abc import Callable
 from grading_app.reports import statistic_format
 from grading_app.reports.leaderboard import LEVEL, BoardMeasure, BoardRow, Leaderboard
 from grading_app.reports.result_table import Kind, ResultColumn, ResultTable, Row
-from grading_app.statistics.known_coverage import share_note
+from grading_app.statistics.known_coverage import describe_share_coverage
 
 CompareUrl = Callable[[BoardRow, BoardMeasure], str]
 BEST_NOTE = (
@@ -64,7 +64,7 @@ def make_leaderboard_table(board: Leaderboard) -> ResultTable:
         [_make_row(board, row) for row in board.rows],
         formula="Mean or share over answers, with standard errors clustered by item.",
         correction=BEST_NOTE,
-        notes=list(filter(None, [share_note(board.shares_asked_once)])),
+        notes=list(filter(None, [describe_share_coverage(board.shares_asked_once)])),
     )
 
 

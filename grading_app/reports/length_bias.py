@@ -10,7 +10,7 @@ from typing import Any
 from evalsite.lib.sql import fetch_rows
 from grading_app.models import GradeCondition, Rubric
 from grading_app.reports.verdict_aggregates import GradeConditions, make_verdict_aggregate
-from grading_app.statistics.clusters import ClusterSums, Share, clustered_share_of
+from grading_app.statistics.clusters import ClusterSums, Share, clustered_share
 
 BINS = 8
 FEW = 3  # A bin needs at least this number of answers to get a point in the plot.
@@ -114,7 +114,7 @@ def _compute_r(moments: Sequence[Sequence[Any]]) -> float | None:
 
 def _count_longer_wins(condition: GradeCondition) -> LongerWins:
     *sums, ties, equal = fetch_rows(LONGER_WINS, {"condition": condition.pk})[0]
-    return LongerWins(clustered_share_of(ClusterSums(*map(float, sums))), ties, equal)
+    return LongerWins(clustered_share(ClusterSums(*map(float, sums))), ties, equal)
 
 
 def _measure_all(

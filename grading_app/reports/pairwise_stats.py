@@ -14,7 +14,7 @@ from grading_app.reports.statistic_format import format_share, format_share_inte
 from grading_app.reports.verdict_aggregates import GradeConditions, make_verdict_aggregate
 from grading_app.statistics.clusters import ClusterSums
 from grading_app.statistics.intervals import SHARE_BOUNDS, ScoreEstimate, estimate_mean
-from grading_app.statistics.known_coverage import SHARE, coverage_note
+from grading_app.statistics.known_coverage import SHARE, describe_coverage
 
 RESAMPLES = 400
 SEED = 1
@@ -108,7 +108,7 @@ def _format_share(share: ScoreEstimate | None) -> str:
     if share.low is None:
         return f"{format_share(share.mean)}, no interval: {share.reason}"
     ends = format_share_interval(share.low, share.high)
-    note = coverage_note(SHARE, share.clusters) if share.n == share.clusters else ""
+    note = describe_coverage(SHARE, share.clusters) if share.n == share.clusters else ""
     text = f"{format_share(share.mean)}, 95 % interval {ends} over {share.clusters:,} items"
     return f"{text}, which {note} for some shares" if note else text
 
@@ -149,12 +149,15 @@ def compute_standing(conditions: Sequence[GradeCondition], labels: dict[int, str
 
     `labels` names the conditions that answered.
     """
-    from grading_app.statistics.bradley_terry import Tally, comparisons_from_tallies
+    from grading_app.statistics.bradley_terry import Comparisons, PairTally
 
     raters = [one.pk for one in conditions]
     bias = measure_order_bias(raters)
-    comparisons = comparisons_from_tallies(
-        (items, [Tally(labels.get(low, str(low)), labels.get(high, str(high)), *score) for low, high, *score in tally])
+    comparisons = Comparisons.from_tallies(
+        (
+            items,
+            [PairTally(labels.get(low, str(low)), labels.get(high, str(high)), *score) for low, high, *score in tally],
+        )
         for items, tally in (
             (items, json.loads(tally)) for items, tally in fetch_rows(TALLIES, {"conditions": list(raters)})
         )

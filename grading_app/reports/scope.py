@@ -115,7 +115,7 @@ class ScopeForm(forms.Form):
         super().__init__(data)
         self.experiment, self.blind = experiment, blind
         self.measures = list_measures(experiment)
-        self.labels = load_condition_labels(experiment, None, blind.letters() if blind else None)
+        self.labels = load_condition_labels(experiment, None, blind.assign_letters() if blind else None)
         self._offer("measure", [(one.key, one.label) for one in self.measures])
         self._offer("wave", [("", "All"), *((wave.number, str(wave)) for wave in experiment.waves.all())])
         self._offer("condition", list(self.labels.items()))

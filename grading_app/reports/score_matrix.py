@@ -210,7 +210,7 @@ def estimate_conditions(experiment: Experiment) -> list[dict[str, Any]]:
         is_share = scores.is_binary and bounds in (None, SHARE_BOUNDS)
         missing = dict(zip(scores.conditions.tolist(), scores.missing.sum(axis=0).tolist(), strict=True))
         for key, label in labels.items():
-            found = estimate_mean(scores.sums(key), SHARE_BOUNDS if is_share else bounds)
+            found = estimate_mean(scores.sum_condition(key), SHARE_BOUNDS if is_share else bounds)
             if found is None:
                 continue
             records.append(

@@ -149,7 +149,7 @@ class ResultsQuery:
 
 
 def _compute(query: ResultsQuery) -> Results:
-    letters = query.blind.letters() if query.blind else None
+    letters = query.blind.assign_letters() if query.blind else None
     return Results.of(load_frames(query.experiment, query.wave, letters))
 
 

@@ -82,4 +82,4 @@ def list_items_that_differ(experiment: Experiment, key: str = "") -> list[int] |
     if stored is None:
         return None
     scores = stored.scores
-    return [int(item) for item in scores.items[item_order.differs(scores)]]
+    return [int(item) for item in scores.items[item_order.find_differing_items(scores)]]

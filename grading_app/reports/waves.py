@@ -27,7 +27,7 @@ from grading_app.reports.frames import (
 )
 from grading_app.reports.score_matrix import list_measures
 from grading_app.reports.score_summaries import SummaryMeasure, get_sort_key, label_measure
-from grading_app.statistics.paired import FEW, Change, change_of, holm
+from grading_app.statistics.paired import FEW, Change, estimate_change, holm
 from runs_app.models import Experiment, Wave
 from runs_app.planning.drift import ServedModels
 
@@ -126,7 +126,7 @@ def compare_scores(experiment: Experiment, a: Wave, b: Wave) -> list[WaveChange]
             label_measure({**rules, **people}, dimensions, rule, dimension), rule, dimension, is_share
         )
         span = 1.0 if is_share else spans.get((rule, dimension))
-        change = change_of(n, mean, sd, few or (), span=span, once=is_share and once)
+        change = estimate_change(n, mean, sd, few or (), span=span, once=is_share and once)
         lines.append(WaveChange(measure, labels[condition] if condition is not None else None, change, *rest))
     order: dict[str | None, int] = {None: -1} | {label: at for at, label in enumerate(labels.values())}
     return _adjust_p(sorted(lines, key=lambda line: (get_sort_key(line.measure), order[line.condition])))

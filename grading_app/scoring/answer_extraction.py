@@ -63,9 +63,9 @@ def find_last_number(text: str) -> tuple[float, str] | None:
     Reads 1,234.50 and 3,5 (as 3.5) and $5 and 50% (as 50), 3/4 and 1 1/2 and \\frac{3}{4}, -2 and 1e3. A date
     (1/2/2024) is not a number.
     """
-    plain = LATEX_FRACTION.sub(_plain_fraction, text.replace("{,}", ","))
+    plain = LATEX_FRACTION.sub(_rewrite_fraction, text.replace("{,}", ","))
     for match in reversed(list(NUMBER.finditer(plain))):
-        value = _value_of(match)
+        value = _parse_value(match)
         if value is not None:
             return value, match.group().strip()
     return None
@@ -73,12 +73,12 @@ def find_last_number(text: str) -> tuple[float, str] | None:
 
 def find_target_letter(text: str, choices: Sequence[str]) -> str | None:
     """Return the letter of a target: the choice with that text, else a letter on its own ("B", "(B)", "b.")."""
-    by_text = _letter_by_text(text, choices)
+    by_text = _find_letter_by_text(text, choices)
     if by_text is not None:
         return by_text
     alone = LONE_LETTER.fullmatch(text)
     letter = alone.group(1).upper() if alone else None
-    return letter if letter in _letters(choices) else None
+    return letter if letter in _list_letters(choices) else None
 
 
 def find_chosen_letter(text: str, choices: Sequence[str]) -> str | None:
@@ -88,7 +88,7 @@ def find_chosen_letter(text: str, choices: Sequence[str]) -> str | None:
     with "B)"; a letter is marked as "(B)", "**B**" or boxed; a capital stands alone.
     If a sign occurs several times, the last one counts.
     """
-    part, letters = find_final_part(text), _letters(choices)
+    part, letters = find_final_part(text), _list_letters(choices)
     whole = find_target_letter(part, choices)
     if whole is not None:
         return whole
@@ -106,35 +106,35 @@ def find_chosen_letter(text: str, choices: Sequence[str]) -> str | None:
     return None
 
 
-def _letters(choices: Sequence[str]) -> list[str]:
+def _list_letters(choices: Sequence[str]) -> list[str]:
     return [choice_letter(at) for at in range(len(choices) or 26)]
 
 
-def _letter_by_text(text: str, choices: Sequence[str]) -> str | None:
+def _find_letter_by_text(text: str, choices: Sequence[str]) -> str | None:
     wanted = normalize(text)
     matching = [choice_letter(at) for at, choice in enumerate(choices) if normalize(choice) == wanted]
     return matching[0] if len(matching) == 1 and wanted else None
 
 
-def _plain_fraction(match: re.Match[str]) -> str:
+def _rewrite_fraction(match: re.Match[str]) -> str:
     before, over, under = match.groups()
     return f"{before} {over}/{under}" if before else f"{over}/{under}"
 
 
-def _value_of(match: re.Match[str]) -> float | None:
-    body, over = _without_separators(match["body"]), match["over"].split("/")[1:]
+def _parse_value(match: re.Match[str]) -> float | None:
+    body, over = _drop_separators(match["body"]), match["over"].split("/")[1:]
     if len(body) > 300 or len(over) > 1:
         return None
     value = float(body + (match["exponent"] or ""))
     if over:
-        divisor = float(_without_separators(over[0]))
+        divisor = float(_drop_separators(over[0]))
         if not divisor:
             return None
         value = float(match["whole"] or 0) + value / divisor
     return (-value if match["sign"] in ("-", "−") else value) if math.isfinite(value) else None
 
 
-def _without_separators(digits: str) -> str:
+def _drop_separators(digits: str) -> str:
     """Return digits with a decimal point only.
 
     1,234 becomes 1234; 3,5 and 0,123 and 1.234,5 become 3.5, 0.123 and 1234.5. A list such as 1,2,3 gives its last

@@ -24,7 +24,7 @@ from evalsite.lib.key_ranges import PAGE_ROWS, bare_cursor, key_ranges
 from evalsite.lib.text.hashing import condition_id, slugify_name
 from grading_app.models import GradeCondition, Grading
 from grading_app.models.verdict_history import superseding
-from grading_app.scoring.scorers import SCORERS, Answer, Score, ScoredItem, read_scorer, scorer_text
+from grading_app.scoring.scorers import SCORERS, Answer, Score, ScoredItem, format_scorer, read_scorer
 from runs_app.models import Experiment, Run, Trial, Wave
 from runs_app.models.trials import ODD
 
@@ -62,7 +62,7 @@ class Rule:
     @property
     def text(self) -> str:
         """Return the rule as people write it: `exact_match`, `regex:PATTERN`."""
-        return scorer_text(self.scorer, self.parameters)
+        return format_scorer(self.scorer, self.parameters)
 
     @property
     def stored(self) -> str | dict[str, str]:
@@ -71,9 +71,9 @@ class Rule:
 
     @property
     def grade_condition_id(self) -> str:
-        return self.named(RULES_VERSION)
+        return self.build_condition_id(RULES_VERSION)
 
-    def named(self, version: int) -> str:
+    def build_condition_id(self, version: int) -> str:
         """Return the id of the rule's grade condition in this version."""
         content = {"scorer": self.scorer, "parameters": dict(self.parameters), "version": version}
         return condition_id(slugify_name(self.scorer), content)
@@ -106,12 +106,12 @@ class RuleReport:
 GradeReport = list[RuleReport]
 
 
-def scorer_choices() -> list[tuple[str, str]]:
+def list_scorer_choices() -> list[tuple[str, str]]:
     """Return names and labels of the scorers that need no parameter."""
     return [(scorer.name, scorer.label) for scorer in SCORERS.values() if not scorer.needs]
 
 
-def rule_scores(experiment: Experiment) -> list[dict[str, Any]]:
+def load_rule_scores(experiment: Experiment) -> list[dict[str, Any]]:
     """Return a mapping for each rule that graded this experiment: answers scored, and answers not read, by code."""
     rules = experiment.grade_conditions.filter(kind=GradeCondition.Kind.RULE).order_by("pk")
     counted: dict[int, Counter[str]] = {rule.pk: Counter() for rule in rules}
@@ -130,7 +130,7 @@ def rule_scores(experiment: Experiment) -> list[dict[str, Any]]:
     ]
 
 
-def scorers_with_parameter() -> list[tuple[str, str]]:
+def list_scorers_with_parameter() -> list[tuple[str, str]]:
     """Return the written forms of scorers with a parameter, each with its label."""
     return [(scorer.usage, scorer.label) for scorer in SCORERS.values() if scorer.parameter]
 
@@ -175,11 +175,11 @@ def grade(
     report = []
     for rule in rules:
         report.append(_Grading(experiment, rule, wave, force, end, conditions).run())
-        _remember(experiment, report[-1], by, force)
+        _record_grading(experiment, report[-1], by, force)
     return report
 
 
-def _remember(experiment: Experiment, report: RuleReport, by: Actor, force: bool) -> None:
+def _record_grading(experiment: Experiment, report: RuleReport, by: Actor, force: bool) -> None:
     if report.graded:
         reason = "graded again, replacing what was there" if force else ""
         record_changes([(experiment, "", str(report)[:200])], by=by, reason=reason, what="gradings")
@@ -198,11 +198,11 @@ class _Grading:
 
     def run(self) -> RuleReport:
         report = RuleReport(self.rule.scorer, self.rule.grade_condition_id)
-        if (known := self._all_graded()) is not None:
-            report.already = known
+        if (graded := self._all_graded()) is not None:
+            report.already = graded
             return report
         for run in self._runs():
-            done = _count(KEYS, {"run": run, "with_empty": self._with_empty})
+            done = _count_rows(KEYS, {"run": run, "with_empty": self._with_empty})
             for page in self._pages(run):
                 if time.monotonic() >= self.end:
                     report.is_complete = False
@@ -221,7 +221,7 @@ class _Grading:
             return None
         runs = Run.objects.filter(pk__in=self._runs())
         wanted = runs.aggregate(done=Sum("n_done", default=0))["done"]
-        graded = _count(GRADED, {"condition": self._condition})
+        graded = _count_rows(GRADED, {"condition": self._condition})
         if not self._with_empty:  # Blank answers may have gradings from before they were excluded.
             empty = Trial.objects.filter(ODD, run__in=self._runs(), answer="")
             wanted, graded = wanted - empty.count(), graded - empty.filter(gradings__condition=self._condition).count()
@@ -249,13 +249,13 @@ class _Grading:
     @cached_property
     def _items(self) -> dict[int, ScoredItem]:
         rows = self.experiment.dataset.items.values_list("pk", "target", "choices", "metadata__task").iterator()
-        return {pk: _scored_item(*fields) for pk, *fields in rows}
+        return {pk: _build_scored_item(*fields) for pk, *fields in rows}
 
     def _pages(self, run: int) -> Iterator[list[tuple[Any, ...]]]:
         wanted = {"run": run, "condition": self._condition, "with_empty": self._with_empty}
         ungraded = "" if self.force else UNGRADED
         for low, high in key_ranges(KEYS + ungraded, wanted, PAGE_ROWS):
-            yield _rows(ANSWERS + ungraded, {**wanted, "low": low, "high": high})
+            yield _fetch_rows(ANSWERS + ungraded, {**wanted, "low": low, "high": high})
 
     def _grade_page(self, page: list[tuple[Any, ...]], report: RuleReport) -> None:
         scores = [
@@ -272,7 +272,7 @@ class _Grading:
             "scores": [score.value for score in scores],
             "raws": [(score.raw or "")[:LONGEST_RAW] for score in scores],
             "errors": [score.parse_error or "" for score in scores],
-            "details": [_json_text(score.detail) for score in scores],
+            "details": [_dump_detail(score.detail) for score in scores],
         }
         with superseding() if self.force else nullcontext(), bare_cursor() as cursor:
             cursor.execute(WRITE + (REPLACE if self.force else KEEP), columns)
@@ -291,10 +291,11 @@ def grade_trials(experiment: Experiment, rule: Rule, trials: Sequence[int]) -> i
     """
     grading = _Grading(experiment, rule, None, False, math.inf)
     wanted = {"trials": list(trials), "condition": grading._condition, "with_empty": grading._with_empty}
-    rows = _rows(OF_TRIALS, wanted)
+    rows = _fetch_rows(OF_TRIALS, wanted)
     scores = [
         rule.score(
-            Answer(answer, rating, error or None, truncated, tokens), _scored_item(target, json.loads(choices), task)
+            Answer(answer, rating, error or None, truncated, tokens),
+            _build_scored_item(target, json.loads(choices), task),
         )
         for _, answer, rating, error, truncated, tokens, target, choices, task in rows
     ]
@@ -302,11 +303,11 @@ def grade_trials(experiment: Experiment, rule: Rule, trials: Sequence[int]) -> i
     return grading._condition
 
 
-def _scored_item(target: str, choices: Sequence[Any], task: Any) -> ScoredItem:
+def _build_scored_item(target: str, choices: Sequence[Any], task: Any) -> ScoredItem:
     return ScoredItem(target, tuple(map(str, choices)), task if isinstance(task, str) else "")
 
 
-def _json_text(detail: Mapping[str, Any] | None) -> str | None:
+def _dump_detail(detail: Mapping[str, Any] | None) -> str | None:
     """Return JSON for a jsonb column. Texts are cut, because an answer may have any length."""
     if detail is None:
         return None
@@ -314,11 +315,11 @@ def _json_text(detail: Mapping[str, Any] | None) -> str | None:
     return json.dumps(cut)
 
 
-def _count(keys_sql: str, params: Mapping[str, Any]) -> int:
-    return int(_rows(f"SELECT count(*) FROM ({keys_sql}) AS keys", params)[0][0])  # noqa: S608
+def _count_rows(keys_sql: str, params: Mapping[str, Any]) -> int:
+    return int(_fetch_rows(f"SELECT count(*) FROM ({keys_sql}) AS keys", params)[0][0])  # noqa: S608
 
 
-def _rows(statement: str, params: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+def _fetch_rows(statement: str, params: Mapping[str, Any]) -> list[tuple[Any, ...]]:
     with bare_cursor() as cursor:
         cursor.execute(statement, params)
         rows: list[tuple[Any, ...]] = cursor.fetchall()

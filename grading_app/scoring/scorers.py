@@ -111,7 +111,7 @@ class ScorerError(ValueError):
     """An unknown scorer, or invalid parameters; the message says which."""
 
 
-def scorer(
+def register_scorer(
     name: str, label: str, needs: tuple[str, ...] = (), takes: tuple[str, ...] = ()
 ) -> Callable[[ScoringFunction], ScoringFunction]:
     """Register a function under a unique name."""
@@ -137,24 +137,24 @@ def read_scorer(written: str | Mapping[str, Any]) -> tuple[str, dict[str, str]]:
         parameters = {(found.parameter if found else "") or "value": value} if colon else {}
     else:
         name = str(written.get("name", ""))
-        parameters = {key: _parameter_text(value) for key, value in written.items() if key != "name"}
-    if problems := parameter_problems(name, parameters):
+        parameters = {key: _format_parameter(value) for key, value in written.items() if key != "name"}
+    if problems := find_parameter_problems(name, parameters):
         raise ScorerError(" ".join(problems))
     return name, parameters
 
 
-def _parameter_text(value: Any) -> str:
+def _format_parameter(value: Any) -> str:
     """Return the value as text. A number has no exponent, as people write it."""
     return f"{Decimal(str(value)):f}" if isinstance(value, int | float) and not isinstance(value, bool) else str(value)
 
 
-def scorer_text(name: str, parameters: Parameters) -> str:
+def format_scorer(name: str, parameters: Parameters) -> str:
     """Return the scorer as people write it: `exact_match`, `regex:PATTERN`."""
     value = parameters.get(SCORERS[name].parameter) if name in SCORERS else None
     return name if value is None else f"{name}:{value}"
 
 
-def parameter_problems(name: str, parameters: Parameters) -> list[str]:
+def find_parameter_problems(name: str, parameters: Parameters) -> list[str]:
     """Return the reasons why these parameters are invalid for this scorer, as sentences for their author."""
     found = SCORERS.get(name)
     if found is None:
@@ -167,7 +167,7 @@ def parameter_problems(name: str, parameters: Parameters) -> list[str]:
             problems.append(f"The scorer {name} takes no parameter.")
         elif key not in found.needs + found.takes:
             problems.append(f"The scorer {name} has no parameter {key!r}; its parameter is {found.parameter}.")
-        elif key == "pattern" and (problem := pattern_problem(value)):
+        elif key == "pattern" and (problem := find_pattern_problem(value)):
             problems.append(problem)
         elif key == "tolerance" and not re.fullmatch(r"[0-9]{0,12}\.?[0-9]{1,12}", value):
             problems.append(f"The tolerance must be a number from 0 up, not {value!r}.")
@@ -176,83 +176,83 @@ def parameter_problems(name: str, parameters: Parameters) -> list[str]:
     return problems
 
 
-@scorer("rating", "Rating")
+@register_scorer("rating", "Rating")
 def rating(answer: Answer, item: ScoredItem, parameters: Parameters) -> Score:
     """Return the rating as a number. Without one, return the parser's error code."""
     if answer.rating is None:
-        return _unread(answer.rating_error or "no_rating_found")
+        return _make_unreadable_score(answer.rating_error or "no_rating_found")
     return Score(float(answer.rating), str(answer.rating))
 
 
-@scorer("exact_match", "Exact match with the target")
+@register_scorer("exact_match", "Exact match with the target")
 def exact_match(answer: Answer, item: ScoredItem, parameters: Parameters) -> Score:
     """Return 1 if the final part equals the target except case, white space and a final full stop; else 0."""
     if not item.target.strip():
-        return _unread("empty_target")
+        return _make_unreadable_score("empty_target")
     part = find_final_part(answer.text)
-    return _right(normalize(part) == normalize(item.target), part)
+    return _make_score(normalize(part) == normalize(item.target), part)
 
 
-@scorer("multiple_choice", "Chosen letter")
+@register_scorer("multiple_choice", "Chosen letter")
 def multiple_choice(answer: Answer, item: ScoredItem, parameters: Parameters) -> Score:
     """Return 1 if the chosen letter is the target's, else 0. The target is a letter or the text of a choice."""
     if not item.target.strip():
-        return _unread("empty_target")
+        return _make_unreadable_score("empty_target")
     target = find_target_letter(item.target, item.choices)
     if target is None:
-        return _unread("target_not_letter")
+        return _make_unreadable_score("target_not_letter")
     letter = find_chosen_letter(answer.text, item.choices)
-    return _unread("no_letter_found") if letter is None else _right(letter == target, letter)
+    return _make_unreadable_score("no_letter_found") if letter is None else _make_score(letter == target, letter)
 
 
-@scorer("numeric", "Last number", takes=("tolerance",))
+@register_scorer("numeric", "Last number", takes=("tolerance",))
 def numeric(answer: Answer, item: ScoredItem, parameters: Parameters) -> Score:
     """Return 1 if the last number of the final part equals the target's last number within `tolerance`, else 0."""
     if not item.target.strip():
-        return _unread("empty_target")
-    target = _number_of_target(item.target)
+        return _make_unreadable_score("empty_target")
+    target = _read_target_number(item.target)
     if target is None:
-        return _unread("target_not_numeric")
+        return _make_unreadable_score("target_not_numeric")
     found = find_last_number(find_final_part(answer.text))
     if found is None:
-        return _unread("no_number_found")
+        return _make_unreadable_score("no_number_found")
     allowed = max(1e-9, float(parameters.get("tolerance", 0)))
-    return _right(math.isclose(found[0], target[0], rel_tol=1e-9, abs_tol=allowed), found[1])
+    return _make_score(math.isclose(found[0], target[0], rel_tol=1e-9, abs_tol=allowed), found[1])
 
 
 @lru_cache(maxsize=4096)
-def _number_of_target(target: str) -> tuple[float, str] | None:
+def _read_target_number(target: str) -> tuple[float, str] | None:
     """Return the target's last number, cached for all answers to an item."""
     return find_last_number(target)
 
 
-@scorer("set_match", "Same set as the target")
+@register_scorer("set_match", "Same set as the target")
 def set_match(answer: Answer, item: ScoredItem, parameters: Parameters) -> Score:
     """Return 1 if the final part lists the same elements as the target, in any order, repeats allowed; else 0."""
-    wanted = _listed(item.target)
+    wanted = _split_elements(item.target)
     if not wanted:
-        return _unread("empty_target")
+        return _make_unreadable_score("empty_target")
     part = find_final_part(answer.text)
-    return _right(_listed(part) == wanted, part)
+    return _make_score(_split_elements(part) == wanted, part)
 
 
-@scorer("json_field", "A field of the JSON answer", needs=("field",))
+@register_scorer("json_field", "A field of the JSON answer", needs=("field",))
 def json_field(answer: Answer, item: ScoredItem, parameters: Parameters) -> Score:
     """Return 1 if the field (a path such as "result.city") of the JSON answer is the target, as text or
     number; else 0."""
     if not item.target.strip():
-        return _unread("empty_target")
+        return _make_unreadable_score("empty_target")
     objects = [found for _, found in find_json_objects(strip_thinking(answer.text))]
     if not objects:
-        return _unread("no_json_object")
-    values = [value for found in objects if (value := _at_path(found, parameters["field"])) is not None]
+        return _make_unreadable_score("no_json_object")
+    values = [value for found in objects if (value := _get_at_path(found, parameters["field"])) is not None]
     if not values:
-        return _unread("no_such_field")
+        return _make_unreadable_score("no_such_field")
     raw = values[0] if isinstance(values[0], str) else json.dumps(values[0], ensure_ascii=False)
-    return _right(_same_text_or_number(raw, item.target), raw)
+    return _make_score(_is_same_text_or_number(raw, item.target), raw)
 
 
-@scorer("regex", "Regular expression", needs=("pattern",))
+@register_scorer("regex", "Regular expression", needs=("pattern",))
 def regex(answer: Answer, item: ScoredItem, parameters: Parameters) -> Score:
     """Return 1 if the pattern matches, else 0.
 
@@ -260,17 +260,21 @@ def regex(answer: Answer, item: ScoredItem, parameters: Parameters) -> Score:
     Without a group: 1 if the pattern is found at all.
     """
     try:
-        last, has_group = _last_match(parameters["pattern"], strip_thinking(answer.text)[-LONGEST_SEARCH:])
+        last, has_group = _find_last_match(parameters["pattern"], strip_thinking(answer.text)[-LONGEST_SEARCH:])
     except TimeoutError:
-        return _unread("pattern_too_slow")
+        return _make_unreadable_score("pattern_too_slow")
     if not has_group:
-        return _right(last is not None, last)
+        return _make_score(last is not None, last)
     if not item.target.strip():
-        return _unread("empty_target")
-    return _unread("no_match") if last is None else _right(_same_text_or_number(last, item.target), last)
+        return _make_unreadable_score("empty_target")
+    return (
+        _make_unreadable_score("no_match")
+        if last is None
+        else _make_score(_is_same_text_or_number(last, item.target), last)
+    )
 
 
-@scorer("final_answer", "Final answer of a parametric task", takes=("limit",))
+@register_scorer("final_answer", "Final answer of a parametric task", takes=("limit",))
 def final_answer(answer: Answer, item: ScoredItem, parameters: Parameters) -> Score:
     """Return 1 if the answer that the task's pattern reads is the target, else 0.
 
@@ -280,9 +284,9 @@ def final_answer(answer: Answer, item: ScoredItem, parameters: Parameters) -> Sc
     try:
         rule = get_generator(item.task).answer
     except UnknownTask:
-        return _unread("no_parametric_task")
+        return _make_unreadable_score("no_parametric_task")
     if not item.target.strip():
-        return _unread("empty_target")
+        return _make_unreadable_score("empty_target")
     read = rule.read(strip_thinking(answer.text), item.choices or None)
     limit = int(parameters.get("limit") or 0)
     truncated = answer.truncated or bool(limit and answer.output_tokens and answer.output_tokens > limit)
@@ -298,7 +302,7 @@ def final_answer(answer: Answer, item: ScoredItem, parameters: Parameters) -> Sc
     return Score(value, read.extracted, "truncated" if truncated else None, detail)
 
 
-def pattern_problem(pattern: str) -> str | None:
+def find_pattern_problem(pattern: str) -> str | None:
     """Return the reason why a regular expression is refused, for its author, or None if it is valid."""
     import regex as timed_re
 
@@ -314,7 +318,7 @@ def pattern_problem(pattern: str) -> str | None:
     return None
 
 
-def _last_match(pattern: str, text: str) -> tuple[str | None, bool]:
+def _find_last_match(pattern: str, text: str) -> tuple[str | None, bool]:
     """Return the last match (of its first group that took part), and whether the pattern has groups."""
     import regex as timed_re
 
@@ -326,15 +330,15 @@ def _last_match(pattern: str, text: str) -> tuple[str | None, bool]:
     return last, compiled.groups > 0
 
 
-def _right(right: bool, raw: str | None) -> Score:
+def _make_score(right: bool, raw: str | None) -> Score:
     return Score(1.0 if right else 0.0, raw)
 
 
-def _unread(code: str) -> Score:
+def _make_unreadable_score(code: str) -> Score:
     return Score(None, None, code)
 
 
-def _listed(text: str) -> frozenset[str]:
+def _split_elements(text: str) -> frozenset[str]:
     """Return the elements of a JSON list, or of a text separated by commas, semicolons or line ends."""
     try:
         found = json.loads(text)
@@ -346,7 +350,7 @@ def _listed(text: str) -> frozenset[str]:
     return frozenset(element for element in map(normalize, elements) if element)
 
 
-def _at_path(found: Any, path: str) -> Any:
+def _get_at_path(found: Any, path: str) -> Any:
     for name in path.split("."):
         if not isinstance(found, dict) or name not in found:
             return None
@@ -354,7 +358,7 @@ def _at_path(found: Any, path: str) -> Any:
     return found
 
 
-def _same_text_or_number(raw: str, target: str) -> bool:
+def _is_same_text_or_number(raw: str, target: str) -> bool:
     if normalize(raw) == normalize(target):
         return True
     try:

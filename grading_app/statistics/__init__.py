@@ -1,6 +1,6 @@
 """Measures of agreement between raters: people with each other, and judges with people.
 
-The functions are pure: they take tables of numbers and return estimates. `ratings.ratings_from` builds the table of
+The functions are pure: they take tables of numbers and return estimates. `Ratings.from_triples` builds the table of
 units x raters. A measure (for example `alpha.krippendorff_alpha` or `kappas.cohens_kappa`) turns it into a
 `Coefficient`. `Coefficient.result()` returns the estimate, with an interval if a formula gives one.
 `bootstrap.bootstrap` gives an interval to any measure.

@@ -7,7 +7,7 @@ from typing import Literal
 
 import numpy as np
 
-from grading_app.statistics.measures import Coefficient, quotient
+from grading_app.statistics.measures import Coefficient, divide
 from grading_app.statistics.ranks import Ranking
 from grading_app.statistics.ratings import Floats, Ratings, Whole
 
@@ -30,61 +30,61 @@ def krippendorff_alpha(ratings: Ratings, level: Level) -> Coefficient:
     if level == "ratio" and (ratings.values < 0).any():
         raise ValueError("a ratio scale has no negative ratings")
     used = ratings.with_at_least(2)
-    made = _by_distance if level in ("nominal", "ratio") else _by_position
+    made = _compute_by_distance if level in ("nominal", "ratio") else _compute_by_position
     left_out = ratings.n_units - used.n_units
     return Coefficient(f"Krippendorff's alpha, {level}", used, left_out, made(used, level), bounds=(-1.0, 1.0))
 
 
-def _by_distance(used: Ratings, level: Level) -> Callable[[Floats], Floats]:
+def _compute_by_distance(used: Ratings, level: Level) -> Callable[[Floats], Floats]:
     """Return alpha for scales whose distances depend on the categories alone (nominal, ratio)."""
     categories, counts = used.categories, used.counts
-    distances = _nominal(categories) if level == "nominal" else _ratio(categories)
+    distances = _nominal_distances(categories) if level == "nominal" else _ratio_distances(categories)
     within = ((counts @ distances) * counts).sum(axis=1) / (used.per_unit - 1)
 
-    def of(times: Floats) -> Floats:
+    def compute(times: Floats) -> Floats:
         pooled = times @ counts
         n = pooled.sum(axis=1)
-        return 1 - quotient((n - 1) * (times @ within), ((pooled @ distances) * pooled).sum(axis=1))
+        return 1 - divide((n - 1) * (times @ within), ((pooled @ distances) * pooled).sum(axis=1))
 
-    return of
+    return compute
 
 
-def _by_position(used: Ratings, level: Level) -> Callable[[Floats], Floats]:
+def _compute_by_position(used: Ratings, level: Level) -> Callable[[Floats], Floats]:
     """Return alpha for scales whose distances are squared differences: of ratings, or of their mid-ranks (ordinal)."""
     unit, sizes = np.nonzero(used.given)[0], used.per_unit
     starts = np.cumsum(sizes) - sizes
     values = used.values[used.given]
     centred, ranking = (values - values.sum() / max(1, values.size))[None, :], Ranking(values)
 
-    def of(times: Floats) -> Floats:
+    def compute(times: Floats) -> Floats:
         counted = times[:, unit]
         positions = ranking.midranks(counted) if level == "ordinal" else centred
-        within = _squares_by_unit(positions, unit, starts, sizes) * sizes / (sizes - 1)
-        n, spread = counted.sum(axis=1), _squares(positions, counted)
-        return 1 - quotient((n - 1) * (times * within).sum(axis=1), n * spread)
+        within = _sum_squares_by_unit(positions, unit, starts, sizes) * sizes / (sizes - 1)
+        n, spread = counted.sum(axis=1), _sum_squares(positions, counted)
+        return 1 - divide((n - 1) * (times * within).sum(axis=1), n * spread)
 
-    return of
+    return compute
 
 
-def _squares_by_unit(positions: Floats, unit: Whole, starts: Whole, sizes: Whole) -> Floats:
+def _sum_squares_by_unit(positions: Floats, unit: Whole, starts: Whole, sizes: Whole) -> Floats:
     """Return sums of squares about each unit's mean: (resamples, ratings) -> (resamples, units)."""
     means = np.add.reduceat(positions, starts, axis=1) / sizes
     squares: Floats = np.add.reduceat((positions - means[:, unit]) ** 2, starts, axis=1)
     return squares
 
 
-def _squares(positions: Floats, counted: Floats) -> Floats:
+def _sum_squares(positions: Floats, counted: Floats) -> Floats:
     """Return sums of squares about the weighted mean: (resamples,). Values below rounding error become zero."""
     means = (counted * positions).sum(axis=1, keepdims=True) / counted.sum(axis=1, keepdims=True)
     squares = (counted * (positions - means) ** 2).sum(axis=1)
     return np.where(squares > ROUNDING * (counted * positions**2).sum(axis=1), squares, 0.0)
 
 
-def _nominal(categories: Floats) -> Floats:
+def _nominal_distances(categories: Floats) -> Floats:
     return 1 - np.eye(len(categories))
 
 
-def _ratio(categories: Floats) -> Floats:
+def _ratio_distances(categories: Floats) -> Floats:
     sums = categories[:, None] + categories[None, :]
     differences = categories[:, None] - categories[None, :]
     return np.divide(differences, sums, out=np.zeros_like(sums), where=sums > 0) ** 2

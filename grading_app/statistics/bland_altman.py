@@ -9,8 +9,8 @@ import numpy as np
 
 from grading_app.statistics.bootstrap import bootstrap
 from grading_app.statistics.estimates import Estimate
-from grading_app.statistics.judge_bias import compared, people_means
-from grading_app.statistics.measures import Coefficient, quotient
+from grading_app.statistics.judge_bias import compute_people_means, select_common_units
+from grading_app.statistics.measures import Coefficient, divide
 from grading_app.statistics.ratings import Floats, Ratings
 
 REACH = 1.96
@@ -47,14 +47,14 @@ def limits_of_agreement(
     that the judge and a person rated are used. With fewer than two units the limits are None. Raise ValueError if no
     unit has both ratings, and in the cases of `judge_bias`.
     """
-    used, left_out = compared(ratings, judge)
+    used, left_out = select_common_units(ratings, judge)
     if not used.units:
         raise ValueError("no unit was rated by the judge and by people")
-    people, judged = people_means(used, judge), used.values[:, used.column(judge)]
+    people, judged = compute_people_means(used, judge), used.values[:, used.column(judge)]
     apart = judged - people
     low, high = (
         bootstrap(
-            Coefficient(f"{name} limit of agreement", used, left_out, _limit(apart, reach)),
+            Coefficient(f"{name} limit of agreement", used, left_out, _estimate_limit(apart, reach)),
             seed=seed, items=items, resamples=resamples,
         )
         for name, reach in (("lower", -REACH), ("upper", REACH))
@@ -65,13 +65,13 @@ def limits_of_agreement(
     return LimitsOfAgreement(tuple(middles.tolist()), tuple(apart.tolist()), times, mean, low, high)
 
 
-def _limit(apart: Floats, reach: float) -> Callable[[Floats], Floats]:
-    def of(times: Floats) -> Floats:
+def _estimate_limit(apart: Floats, reach: float) -> Callable[[Floats], Floats]:
+    def compute(times: Floats) -> Floats:
         n = times.sum(axis=1)
         means = times @ apart / n
         squares = (times * (apart[None, :] - means[:, None]) ** 2).sum(axis=1)
         # With fewer than two units the quotient is not defined, so the limit is not defined either.
-        limits: Floats = means + reach * np.sqrt(quotient(squares, n - 1))
+        limits: Floats = means + reach * np.sqrt(divide(squares, n - 1))
         return limits
 
-    return of
+    return compute

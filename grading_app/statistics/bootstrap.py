@@ -16,7 +16,7 @@ from evalsite.lib.stats.t_interval import student_quantile
 from grading_app.statistics.clusters import ClusterSums
 from grading_app.statistics.estimates import Estimate
 from grading_app.statistics.intervals import estimate_mean
-from grading_app.statistics.known_coverage import coverage_note
+from grading_app.statistics.known_coverage import describe_coverage
 from grading_app.statistics.measures import Coefficient
 from grading_app.statistics.ratings import Floats, Ratings, Whole
 
@@ -59,48 +59,50 @@ def bootstrap(
     """
     if resamples < 100 or not 0 < confidence < 1:
         raise ValueError("a bootstrap takes 100 resamples or more, and a confidence between 0 and 1")
-    plain, clusters = replace(coefficient, spread=None).result(), clusters_of(coefficient.ratings, items)
+    plain, clusters = replace(coefficient, spread=None).result(), group_by_item(coefficient.ratings, items)
     found = replace(plain, clusters=clusters.n)
     if found.clusters < 2 or plain.estimate is None:
         return found
-    if coefficient.of_units is not None:
-        found = _of_units(found, coefficient, clusters, confidence)
+    if coefficient.unit_values is not None:
+        found = _add_unit_interval(found, coefficient, clusters, confidence)
     elif found.clusters < FEW_ITEMS:
-        found = _with_jackknife(found, coefficient, clusters, confidence)
+        found = _add_jackknife_interval(found, coefficient, clusters, confidence)
     else:
         cells = max(coefficient.ratings.values.size, len(clusters.alike))
-        steps = draws_of_kinds(clusters.alike, resamples, seed, cells)
-        drawn = np.concatenate([coefficient.of(clusters.times(times)) for times in steps])
-        found = with_percentiles(replace(found, resamples=resamples), drawn, confidence)
-    note = coverage_note(found.formula, found.clusters)
+        steps = draw_kind_counts(clusters.alike, resamples, seed, cells)
+        drawn = np.concatenate([coefficient.compute(clusters.times(times)) for times in steps])
+        found = add_percentile_interval(replace(found, resamples=resamples), drawn, confidence)
+    note = describe_coverage(found.formula, found.clusters)
     return replace(found, interval=f"{found.interval}; {note}") if note and found.low is not None else found
 
 
-def _of_units(found: Estimate, coefficient: Coefficient, clusters: Clusters, confidence: float) -> Estimate:
+def _add_unit_interval(found: Estimate, coefficient: Coefficient, clusters: Clusters, confidence: float) -> Estimate:
     """Return the estimate with the interval of a mean over units."""
-    sums = cluster_sums(clusters, coefficient.ratings.times, coefficient.of_units)  # type: ignore[arg-type]
+    sums = sum_by_item(clusters, coefficient.ratings.times, coefficient.unit_values)  # type: ignore[arg-type]
     mean = estimate_mean(sums, coefficient.bounds, confidence)
     if mean is None or mean.low is None:
         return found
     return replace(found, se=mean.se, low=mean.low, high=mean.high, confidence=confidence, interval=mean.method)
 
 
-def cluster_sums(clusters: Clusters, times: Floats, values: Floats) -> ClusterSums:
+def sum_by_item(clusters: Clusters, times: Floats, values: Floats) -> ClusterSums:
     """Return the sums of the units' values, over all units and over items. Each value counts `times` units."""
     n = float(times.sum())
     origin = float(np.round(times @ values / n)) if n else 0.0
     values = values - origin
     totals, sizes, alike = clusters.totals(values), clusters.sizes, clusters.alike
     over_items = alike @ totals**2, alike @ (totals * sizes), alike @ sizes**2
-    of_units = n, float(times @ values), float(times @ values**2)
-    return ClusterSums(*[*of_units, clusters.n, *map(float, over_items), origin])
+    unit_values = n, float(times @ values), float(times @ values**2)
+    return ClusterSums(*[*unit_values, clusters.n, *map(float, over_items), origin])
 
 
-def _with_jackknife(found: Estimate, coefficient: Coefficient, clusters: Clusters, confidence: float) -> Estimate:
+def _add_jackknife_interval(
+    found: Estimate, coefficient: Coefficient, clusters: Clusters, confidence: float
+) -> Estimate:
     """Return the estimate with Student's interval, from the values without one item each."""
     used = clusters.sizes > 0
     alike = clusters.alike * used
-    without = coefficient.of(clusters.times((alike[None, :] - np.eye(len(alike)))[used]))
+    without = coefficient.compute(clusters.times((alike[None, :] - np.eye(len(alike)))[used]))
     n, times, estimate = found.clusters, alike[used], found.estimate or 0.0
     least, most = coefficient.bounds
     if np.isnan(without).any():
@@ -119,18 +121,18 @@ def _with_jackknife(found: Estimate, coefficient: Coefficient, clusters: Cluster
     return replace(found, se=float(se), low=low, high=high, confidence=confidence, interval=how)
 
 
-def with_percentiles(told: Estimate, drawn: Floats, confidence: float) -> Estimate:
+def add_percentile_interval(estimate: Estimate, drawn: Floats, confidence: float) -> Estimate:
     """Return the estimate with the interval that holds the middle of the drawn values (NaN: not defined)."""
     defined = drawn[~np.isnan(drawn)]
-    told = replace(told, degenerate=len(drawn) - len(defined))
-    if told.degenerate > MOST_DEGENERATE * len(drawn):
-        return told
+    estimate = replace(estimate, degenerate=len(drawn) - len(defined))
+    if estimate.degenerate > MOST_DEGENERATE * len(drawn):
+        return estimate
     low, high = np.quantile(defined, [(1 - confidence) / 2, (1 + confidence) / 2])
     if np.ptp(defined) <= ALIKE * max(1.0, float(np.abs(defined).max())):
-        return replace(told, interval=NO_SPREAD)
+        return replace(estimate, interval=NO_SPREAD)
     se = float(defined.std(ddof=1))
-    how = f"percentile bootstrap of {told.clusters:,} items"
-    return replace(told, se=se, low=float(low), high=float(high), confidence=confidence, interval=how)
+    how = f"percentile bootstrap of {estimate.clusters:,} items"
+    return replace(estimate, se=se, low=float(low), high=float(high), confidence=confidence, interval=how)
 
 
 @dataclass(frozen=True, eq=False)
@@ -164,10 +166,10 @@ class Clusters:
         """The number of items that have units."""
         return round(float(self.alike[self.sizes > 0].sum()))
 
-    def where(self, kept: NDArray[np.bool_]) -> Clusters:
+    def select_units(self, chosen: NDArray[np.bool_]) -> Clusters:
         """Return the clusters of these units alone. All kinds stay, also kinds without any unit."""
-        codes = None if self.codes is None else self.codes[kept]
-        return Clusters(self.alike, codes, None if self.held is None else self.held[:, kept])
+        codes = None if self.codes is None else self.codes[chosen]
+        return Clusters(self.alike, codes, None if self.held is None else self.held[:, chosen])
 
     def times(self, drawn: Floats) -> Floats:
         """Return how often each unit was drawn: (resamples, kinds) draws of items -> (resamples, units)."""
@@ -175,20 +177,20 @@ class Clusters:
         return found
 
 
-def clusters_of(ratings: Ratings, items: Mapping[Hashable, Hashable] | None) -> Clusters:
+def group_by_item(ratings: Ratings, items: Mapping[Hashable, Hashable] | None) -> Clusters:
     """Return the items of these units. `items` maps a unit to its item; without it each unit is an item.
 
     Rows that stand for many units hold their items themselves. Raise ValueError for a unit without an item.
     """
-    if ratings.holding is not None:
-        held, alike = ratings.holding.units, ratings.holding.alike
+    if ratings.row_items is not None:
+        held, alike = ratings.row_items.units, ratings.row_items.alike
         some = held.sum(axis=1) > 0
         return Clusters(alike[some], None, held[some])
-    codes = _codes(ratings.units, items)
+    codes = _number_items(ratings.units, items)
     return Clusters(np.ones(int(codes.max()) + 1 if codes.size else 0), codes, None)
 
 
-def _codes(units: Sequence[Hashable], items: Mapping[Hashable, Hashable] | None) -> Whole:
+def _number_items(units: Sequence[Hashable], items: Mapping[Hashable, Hashable] | None) -> Whole:
     """Return the number of each unit's item, from 0: (units,). Raise ValueError for a unit without an item."""
     if items is None:
         return np.arange(len(units))
@@ -199,7 +201,7 @@ def _codes(units: Sequence[Hashable], items: Mapping[Hashable, Hashable] | None)
     return np.array([numbers.setdefault(items[unit], len(numbers)) for unit in units], dtype=np.intp)
 
 
-def draws_of_kinds(alike: Floats, resamples: int, seed: int, cells: int) -> Iterator[Floats]:
+def draw_kind_counts(alike: Floats, resamples: int, seed: int, cells: int) -> Iterator[Floats]:
     """Yield how many clusters of each kind were drawn: (some resamples, kinds) at a time.
 
     alike: (kinds,), the number of interchangeable clusters of each kind. Only the number drawn of a kind matters.

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from evalsite.lib.stats.t_interval import student_quantile
 from evalsite.lib.stats.wilson import normal_quantile
-from grading_app.statistics.bootstrap import ALIKE, FEW_ITEMS, MOST_DEGENERATE, NO_SPREAD, draws_of_kinds
+from grading_app.statistics.bootstrap import ALIKE, FEW_ITEMS, MOST_DEGENERATE, NO_SPREAD, draw_kind_counts
 from grading_app.statistics.ratings import Floats, Whole
 
 NOT_FINITE = "no interval: without one of the items some never lost"
@@ -34,7 +34,7 @@ class Comparison(NamedTuple):
     item: Hashable = None
 
 
-class Tally(NamedTuple):
+class PairTally(NamedTuple):
     """The sums of the comparisons of two names on one item. A tie is half a win for each."""
 
     first: Hashable
@@ -59,6 +59,55 @@ class Comparisons:
     pair: Whole
     wins: Floats
 
+    @classmethod
+    def from_rows(cls, rows: Iterable[Comparison | tuple[Hashable, Hashable, float]]) -> Comparisons:
+        """Return the comparisons of these rows. Names keep the order in which they first appear.
+
+        Raise ValueError for an outcome outside 0 to 1, or for a name compared with itself.
+        """
+        names: dict[Hashable, int] = {}
+        items: dict[Hashable, int] = {}
+        found: list[tuple[int, int, int, float]] = []  # item, winner, loser, wins
+        for at, row in enumerate(rows):
+            first, second, outcome, item = Comparison(*row)
+            if first == second or not 0 <= outcome <= 1:
+                raise ValueError(f"{first!r} against {second!r} with {outcome} for the first is no comparison")
+            number = items.setdefault(("its own", at) if item is None else ("item", item), len(items))
+            one, other = names.setdefault(first, len(names)), names.setdefault(second, len(names))
+            found += [(number, one, other, outcome), (number, other, one, 1 - outcome)]
+        return _build_comparisons(names, np.ones(len(items)), found)
+
+    @classmethod
+    def from_tallies(cls, tallies: Iterable[tuple[int, Iterable[PairTally]]]) -> Comparisons:
+        """Return the comparisons of tallies. Each entry is the number of items with a tally, and the tally.
+
+        The result equals that of the single comparisons: items are drawn, and the items of one kind are alike. Raise
+        ValueError for a name compared with itself, or for a negative number of wins.
+        """
+        names: dict[Hashable, int] = {}
+        alike: list[float] = []
+        found: list[tuple[int, int, int, float]] = []
+        for items, tally in tallies:
+            for first, second, won, lost in tally:
+                if first == second or min(won, lost) < 0:
+                    raise ValueError(f"{first!r} against {second!r}, {won} to {lost}, is no tally")
+                one, other = names.setdefault(first, len(names)), names.setdefault(second, len(names))
+                found += [(len(alike), one, other, won), (len(alike), other, one, lost)]
+            alike.append(items)
+        return _build_comparisons(names, np.array(alike), found)
+
+    @classmethod
+    def from_table(cls, wins: ArrayLike, names: Sequence[Hashable]) -> Comparisons:
+        """Return the comparisons of a table: how often the row beat the column, with half a win for a tie.
+
+        Raise ValueError unless it is a square table of counts with a name for each row.
+        """
+        table = np.array(wins, dtype=np.float64)
+        if table.shape != (len(names), len(names)) or not (table >= 0).all() or np.trace(table):
+            raise ValueError("wins are a square table of counts, with a name a row and nothing against itself")
+        pairs = np.arange(table.size)
+        return Comparisons(tuple(names), np.ones(1), np.zeros_like(pairs), pairs, table.ravel())
+
     @property
     def items(self) -> int:
         return int(self.alike.sum())
@@ -66,10 +115,10 @@ class Comparisons:
     @property
     def total(self) -> Floats:
         """The number of times the row beat the column: (names, names)."""
-        total: Floats = self.drawn(self.alike[None])[0]
+        total: Floats = self.resample(self.alike[None])[0]
         return total
 
-    def drawn(self, times: Floats) -> Floats:
+    def resample(self, times: Floats) -> Floats:
         """Return how often the row beat the column for each resample: (resamples, names, names).
 
         times: (resamples, kinds), how many items count of each kind.
@@ -105,8 +154,8 @@ class Odds:
     @property
     def chances(self) -> tuple[float, float | None, float | None]:
         """The chance that `first` wins, and the ends of its interval (0 to 1)."""
-        low, high = (None if end is None else _chance(end) for end in (self.low, self.high))
-        return _chance(self.difference), low, high
+        low, high = (None if end is None else _convert_to_chance(end) for end in (self.low, self.high))
+        return _convert_to_chance(self.difference), low, high
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,60 +194,13 @@ class BradleyTerry:
         return Odds(first, second, difference, se, difference - reach, difference + reach)
 
 
-def comparisons_from(rows: Iterable[Comparison | tuple[Hashable, Hashable, float]]) -> Comparisons:
-    """Return the comparisons of these rows. Names keep the order in which they first appear.
-
-    Raise ValueError for an outcome outside 0 to 1, or for a name compared with itself.
-    """
-    names: dict[Hashable, int] = {}
-    items: dict[Hashable, int] = {}
-    found: list[tuple[int, int, int, float]] = []  # item, winner, loser, wins
-    for at, row in enumerate(rows):
-        first, second, outcome, item = Comparison(*row)
-        if first == second or not 0 <= outcome <= 1:
-            raise ValueError(f"{first!r} against {second!r} with {outcome} for the first is no comparison")
-        number = items.setdefault(("its own", at) if item is None else ("item", item), len(items))
-        one, other = names.setdefault(first, len(names)), names.setdefault(second, len(names))
-        found += [(number, one, other, outcome), (number, other, one, 1 - outcome)]
-    return _comparisons(names, np.ones(len(items)), found)
-
-
-def comparisons_from_tallies(tallies: Iterable[tuple[int, Iterable[Tally]]]) -> Comparisons:
-    """Return the comparisons of tallies. Each entry is the number of items with a tally, and the tally.
-
-    The result equals that of the single comparisons: items are drawn, and the items of one kind are alike. Raise
-    ValueError for a name compared with itself, or for a negative number of wins.
-    """
-    names: dict[Hashable, int] = {}
-    alike: list[float] = []
-    found: list[tuple[int, int, int, float]] = []
-    for items, tally in tallies:
-        for first, second, won, lost in tally:
-            if first == second or min(won, lost) < 0:
-                raise ValueError(f"{first!r} against {second!r}, {won} to {lost}, is no tally")
-            one, other = names.setdefault(first, len(names)), names.setdefault(second, len(names))
-            found += [(len(alike), one, other, won), (len(alike), other, one, lost)]
-        alike.append(items)
-    return _comparisons(names, np.array(alike), found)
-
-
-def _comparisons(names: Iterable[Hashable], alike: Floats, found: list[tuple[int, int, int, float]]) -> Comparisons:
+def _build_comparisons(
+    names: Iterable[Hashable], alike: Floats, found: list[tuple[int, int, int, float]]
+) -> Comparisons:
     """Return the comparisons of rows (kind of item, winner, loser, wins)."""
     every, lines = tuple(names), np.array(found, dtype=np.float64).reshape(-1, 4)
     kind, winner, loser = lines[:, :3].astype(np.intp).T
     return Comparisons(every, alike, kind, winner * len(every) + loser, lines[:, 3])
-
-
-def comparisons_of(wins: ArrayLike, names: Sequence[Hashable]) -> Comparisons:
-    """Return the comparisons of a table: how often the row beat the column, with half a win for a tie.
-
-    Raise ValueError unless it is a square table of counts with a name for each row.
-    """
-    table = np.array(wins, dtype=np.float64)
-    if table.shape != (len(names), len(names)) or not (table >= 0).all() or np.trace(table):
-        raise ValueError("wins are a square table of counts, with a name a row and nothing against itself")
-    pairs = np.arange(table.size)
-    return Comparisons(tuple(names), np.ones(1), np.zeros_like(pairs), pairs, table.ravel())
 
 
 def bradley_terry(comparisons: Comparisons, confidence: float = 0.95, smoothing: float = 0.0) -> BradleyTerry:
@@ -213,16 +215,16 @@ def bradley_terry(comparisons: Comparisons, confidence: float = 0.95, smoothing:
     Raise ValueError if the strengths have no finite estimate (L. R. Ford 1957): some names were never compared with the
     others, or never lost to them. The error lists these names.
     """
-    wins = _smoothed(comparisons.total, smoothing)
-    refuse_unbounded(wins, comparisons.names)
+    wins = _add_smoothing(comparisons.total, smoothing)
+    require_bounded(wins, comparisons.names)
     strengths = maximum_likelihood(wins[None])[0]
     if np.isnan(strengths).any():
         raise ValueError(f"no strengths were found in {STEPS:,} steps: some were hardly compared with the others")
-    covariance: Floats = np.linalg.pinv(information(wins, strengths), hermitian=True).astype(np.float64)
+    covariance: Floats = np.linalg.pinv(fisher_information(wins, strengths), hermitian=True).astype(np.float64)
     ses, z = np.sqrt(np.maximum(np.diag(covariance), 0)), normal_quantile(confidence)
-    told = _told(comparisons.names, strengths, ses, strengths - z * ses, strengths + z * ses)
+    told = _make_result(comparisons.names, strengths, ses, strengths - z * ses, strengths + z * ses)
     total = float(comparisons.total.sum())
-    return BradleyTerry(_formula(smoothing), told, covariance, confidence, "information matrix", total)
+    return BradleyTerry(_describe_formula(smoothing), told, covariance, confidence, "information matrix", total)
 
 
 def bradley_terry_by_items(
@@ -240,10 +242,12 @@ def bradley_terry_by_items(
     fitted = bradley_terry(comparisons, confidence, smoothing)
     items, strengths = comparisons.items, np.array([strength.strength for strength in fitted.strengths])
     if items < FEW_ITEMS:
-        return _with_jackknife(replace(fitted, items=items), comparisons, strengths, confidence, smoothing)
+        return _add_jackknife_intervals(replace(fitted, items=items), comparisons, strengths, confidence, smoothing)
     cells = len(comparisons.alike) + len(comparisons.names) ** 2
-    steps = draws_of_kinds(comparisons.alike, resamples, seed, cells)
-    drawn = np.concatenate([maximum_likelihood(_smoothed(comparisons.drawn(times), smoothing)) for times in steps])
+    steps = draw_kind_counts(comparisons.alike, resamples, seed, cells)
+    drawn = np.concatenate(
+        [maximum_likelihood(_add_smoothing(comparisons.resample(times), smoothing)) for times in steps]
+    )
     drawn = drawn[~np.isnan(drawn).any(axis=1)]
     degenerate = resamples - len(drawn)
     fitted = replace(fitted, items=items, resamples=resamples, degenerate=degenerate)
@@ -253,18 +257,18 @@ def bradley_terry_by_items(
         return replace(fitted.without_intervals(), interval=NO_SPREAD)
     low, high = np.quantile(drawn, [(1 - confidence) / 2, (1 + confidence) / 2], axis=0)
     covariance = np.cov(drawn, rowvar=False)
-    rows = _told(comparisons.names, strengths, np.sqrt(np.diag(covariance)), low, high)
+    rows = _make_result(comparisons.names, strengths, np.sqrt(np.diag(covariance)), low, high)
     return replace(fitted, strengths=rows, covariance=covariance, interval=f"percentile bootstrap of {items:,} items")
 
 
-def _with_jackknife(
+def _add_jackknife_intervals(
     fitted: BradleyTerry, comparisons: Comparisons, strengths: Floats, confidence: float, smoothing: float
 ) -> BradleyTerry:
     """Return the fit with Student's intervals, from the strengths without one item each."""
     alike, n = comparisons.alike, fitted.items
     if n < 2:
         return fitted.without_intervals()
-    without = maximum_likelihood(_smoothed(comparisons.drawn(alike[None, :] - np.eye(len(alike))), smoothing))
+    without = maximum_likelihood(_add_smoothing(comparisons.resample(alike[None, :] - np.eye(len(alike))), smoothing))
     if np.isnan(without).any():
         return replace(fitted.without_intervals(), interval=NOT_FINITE)
     if np.ptp(without, axis=0).min() <= ALIKE:
@@ -273,7 +277,7 @@ def _with_jackknife(
     covariance: Floats = (n - 1) / n * (alike[:, None] * off).T @ off
     errors = np.sqrt(np.diag(covariance))
     reach = student_quantile(confidence, n - 1) * errors
-    rows = _told(comparisons.names, strengths, errors, strengths - reach, strengths + reach)
+    rows = _make_result(comparisons.names, strengths, errors, strengths - reach, strengths + reach)
     return replace(fitted, strengths=rows, covariance=covariance, interval=f"jackknife of {n:,} items, Student's t")
 
 
@@ -299,7 +303,7 @@ def maximum_likelihood(wins: Floats) -> Floats:
     return found
 
 
-def information(wins: Floats, strengths: Floats) -> Floats:
+def fisher_information(wins: Floats, strengths: Floats) -> Floats:
     """Return Fisher's information about the log-strengths: (names, names). Its rows add up to 0."""
     chances = 1 / (1 + np.exp(strengths[None, :] - strengths[:, None]))
     weights = (wins + wins.T) * chances * (1 - chances)
@@ -312,34 +316,34 @@ def strongly_connected(wins: Floats) -> NDArray[np.bool_]:
 
     (tables, names, names) -> (tables,).
     """
-    connected: NDArray[np.bool_] = np.all(_reached(wins), axis=(1, 2))
+    connected: NDArray[np.bool_] = np.all(_find_reachable(wins), axis=(1, 2))
     return connected
 
 
-def refuse_unbounded(wins: Floats, names: Sequence[Hashable]) -> None:
+def require_bounded(wins: Floats, names: Sequence[Hashable]) -> None:
     """Raise ValueError if some names were never compared with the others, or never lost to them.
 
     The error lists them.
     """
     if len(names) < 2:
         raise ValueError("a comparison takes two")
-    groups = np.unique(_reached((wins + wins.T)[None])[0], axis=0)
+    groups = np.unique(_find_reachable((wins + wins.T)[None])[0], axis=0)
     if len(groups) > 1:
-        told = "; ".join(sorted(_listed(names, group) for group in groups))
+        told = "; ".join(sorted(_join_names(names, group) for group in groups))
         raise ValueError(f"groups that were never compared with each other: {told}")
-    reached = _reached(wins[None])[0]
+    reached = _find_reachable(wins[None])[0]
     if reached.all():
         return
     # Find a name that is reached only by names that it reaches itself: it belongs to a group at the top.
     top = next(at for at in range(len(names)) if (reached[:, at] <= reached[at]).all())
     group = reached[:, top] & reached[top]
     raise ValueError(
-        f"never lost to any of the others, so that nothing bounds their strength: {_listed(names, group)}; "
+        f"never lost to any of the others, so that nothing bounds their strength: {_join_names(names, group)}; "
         "more comparisons or some smoothing would"
     )
 
 
-def _reached(wins: Floats) -> NDArray[np.bool_]:
+def _find_reachable(wins: Floats) -> NDArray[np.bool_]:
     """Return where the row beat the column, directly or through others: (tables, names, names).
 
     Each name reaches itself.
@@ -352,24 +356,26 @@ def _reached(wins: Floats) -> NDArray[np.bool_]:
     return reached
 
 
-def _smoothed(wins: Floats, smoothing: float) -> Floats:
+def _add_smoothing(wins: Floats, smoothing: float) -> Floats:
     if smoothing < 0:
         raise ValueError("smoothing adds wins, it takes none")
     return wins + smoothing * ((wins + wins.swapaxes(-1, -2)) > 0)
 
 
-def _formula(smoothing: float) -> str:
+def _describe_formula(smoothing: float) -> str:
     return "Bradley-Terry" + (f", {smoothing:g} wins added each way for each pair" if smoothing else "")
 
 
-def _told(names: Sequence[Hashable], strengths: Floats, ses: Floats, low: Floats, high: Floats) -> tuple[Strength, ...]:
+def _make_result(
+    names: Sequence[Hashable], strengths: Floats, ses: Floats, low: Floats, high: Floats
+) -> tuple[Strength, ...]:
     columns = (strengths.tolist(), ses.tolist(), low.tolist(), high.tolist())
     return tuple(Strength(name, *row) for name, *row in zip(names, *columns, strict=True))
 
 
-def _listed(names: Sequence[Hashable], chosen: NDArray[np.bool_]) -> str:
+def _join_names(names: Sequence[Hashable], chosen: NDArray[np.bool_]) -> str:
     return ", ".join(str(name) for name, is_chosen in zip(names, chosen, strict=True) if is_chosen)
 
 
-def _chance(log_odds: float) -> float:
+def _convert_to_chance(log_odds: float) -> float:
     return 1 / (1 + math.exp(-log_odds))

@@ -44,19 +44,19 @@ def category_interaction(scores: Floats, categories: Sequence[str], seed: int = 
     apart = apart - apart.mean(axis=0)
     order = np.argsort(of_item, kind="stable")
     sizes = np.bincount(of_item)
-    total, between = float((apart**2).sum()), _between(apart[order], sizes)
+    total, between = float((apart**2).sum()), _sum_squares_between(apart[order], sizes)
     if total - between <= ALIKE * max(1.0, total):
         return None
     df = (len(names) - 1) * (conditions - 1), (items - len(names)) * (conditions - 1)
     resamples = max(FEWEST_RESAMPLES, min(RESAMPLES, MOST_SUMS // apart.size))
     random, extreme = np.random.default_rng(seed), 1
     for _ in range(resamples):
-        extreme += _between(apart[random.permutation(items)], sizes) >= between * (1 - ALIKE)
+        extreme += _sum_squares_between(apart[random.permutation(items)], sizes) >= between * (1 - ALIKE)
     f = (between / df[0]) / ((total - between) / df[1])
     return Interaction(items, len(names), conditions, f, df, extreme / (resamples + 1), resamples)
 
 
-def _between(apart: Floats, sizes: Sequence[int] | np.ndarray[tuple[int], np.dtype[np.int64]]) -> float:
+def _sum_squares_between(apart: Floats, sizes: Sequence[int] | np.ndarray[tuple[int], np.dtype[np.int64]]) -> float:
     """Return the sum of squares between categories. Rows are in the order of the categories."""
     starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
     sums = np.add.reduceat(apart, starts, axis=0)

@@ -62,14 +62,14 @@ class ClusterSums:
         """The sample standard deviation of the scores (n - 1); None below two scores."""
         if self.n < 2:
             return None
-        return math.sqrt(_not_negative(self.squares - self.total**2 / self.n, self.squares) / (self.n - 1))
+        return math.sqrt(_drop_rounding_error(self.squares - self.total**2 / self.n, self.squares) / (self.n - 1))
 
     @property
     def residuals_squared(self) -> float:
         """The sum over clusters of (S_i - n_i mean)^2."""
         m = self.total / self.n
         found = self.totals_squared - 2 * m * self.sizes_by_totals + m * m * self.sizes_squared
-        return _not_negative(found, self.totals_squared)
+        return _drop_rounding_error(found, self.totals_squared)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ class Share:
     effective_n: float | None
 
 
-def clustered_mean_of(sums: ClusterSums, confidence: float = 0.95) -> Mean | None:
+def clustered_mean(sums: ClusterSums, confidence: float = 0.95) -> Mean | None:
     """Return the mean, with a standard error that allows the scores of one cluster (an item) to be correlated.
 
     se^2 = G / (G - 1) * sum over clusters of (sum of residuals in the cluster)^2 / n^2, for G clusters. The interval is
@@ -118,13 +118,13 @@ def clustered_mean_of(sums: ClusterSums, confidence: float = 0.95) -> Mean | Non
     return Mean(n, groups, sums.mean, se, sums.mean - reach, sums.mean + reach)
 
 
-def clustered_share_of(sums: ClusterSums, confidence: float = 0.95) -> Share | None:
+def clustered_share(sums: ClusterSums, confidence: float = 0.95) -> Share | None:
     """Return the share of ones among scores of 0 and 1, with Wilson's interval at the effective sample size.
 
     The interval is `modified_wilson`. E. L. Korn & B. I. Graubard (1998), Survey Methodology 24, 193-201, with Wilson's
     interval in place of theirs; `estimate_effective_size` has the formula.
     """
-    mean = clustered_mean_of(sums, confidence)
+    mean = clustered_mean(sums, confidence)
     if mean is None:
         return None
     if mean.se is None:
@@ -138,6 +138,6 @@ def clustered_share_of(sums: ClusterSums, confidence: float = 0.95) -> Share | N
     return Share(mean.n, mean.clusters, mean.mean, mean.se, low, high, effective)
 
 
-def _not_negative(difference: float, scale: float) -> float:
+def _drop_rounding_error(difference: float, scale: float) -> float:
     """Return the difference, or zero if it is below the rounding noise of large sums."""
     return difference if difference > 1e-12 * scale else 0.0

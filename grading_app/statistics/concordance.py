@@ -9,7 +9,7 @@ import numpy as np
 
 from evalsite.lib.stats.wilson import normal_quantile
 from grading_app.statistics.estimates import Spread
-from grading_app.statistics.measures import Coefficient, quotient
+from grading_app.statistics.measures import Coefficient, divide
 from grading_app.statistics.ratings import Floats, Ratings
 
 ROUNDING = 1e-24
@@ -66,13 +66,13 @@ def _variance(values: Floats, off: Floats, shares: Floats) -> Floats:
 def concordance(x: Floats, y: Floats, times: Floats) -> Floats:
     """Return Lin's coefficient for each resample; NaN if neither column varies and their means are equal."""
     found = moments(x, y, times)
-    return quotient(2 * found.covariance, found.variance_x + found.variance_y + found.difference**2)
+    return divide(2 * found.covariance, found.variance_x + found.variance_y + found.difference**2)
 
 
 def correlation(x: Floats, y: Floats, times: Floats) -> Floats:
     """Return Pearson's r for each resample; NaN if a column does not vary."""
     found = moments(x, y, times)
-    return np.clip(quotient(found.covariance, np.sqrt(found.variance_x * found.variance_y)), -1.0, 1.0)
+    return np.clip(divide(found.covariance, np.sqrt(found.variance_x * found.variance_y)), -1.0, 1.0)
 
 
 def lins_concordance(ratings: Ratings) -> Coefficient:
@@ -86,20 +86,20 @@ def lins_concordance(ratings: Ratings) -> Coefficient:
     """
     if len(ratings.raters) != 2:
         raise ValueError(f"Lin's coefficient is of two raters, not of {len(ratings.raters)}")
-    both = ratings.complete()
+    both = ratings.drop_incomplete()
     x, y = both.values.T
 
-    def of(times: Floats) -> Floats:
+    def compute(times: Floats) -> Floats:
         return concordance(x, y, times)
 
     def spread(confidence: float) -> Spread | None:
-        return _transformed(x, y, both.times, confidence)
+        return _estimate_by_fisher_z(x, y, both.times, confidence)
 
     left_out = ratings.n_units - both.n_units
-    return Coefficient("Lin's concordance correlation coefficient", both, left_out, of, spread, (-1.0, 1.0))
+    return Coefficient("Lin's concordance correlation coefficient", both, left_out, compute, spread, (-1.0, 1.0))
 
 
-def _transformed(x: Floats, y: Floats, times: Floats, confidence: float) -> Spread | None:
+def _estimate_by_fisher_z(x: Floats, y: Floats, times: Floats, confidence: float) -> Spread | None:
     n, once = float(times.sum()), times[None]
     rho_c, r = float(concordance(x, y, once)[0]), float(correlation(x, y, once)[0])
     if n < 3 or math.isnan(r) or r == 0:

@@ -11,7 +11,7 @@ import numpy as np
 from evalsite.lib.stats.wilson import normal_quantile
 from grading_app.statistics.intervals import Bounds
 from grading_app.statistics.item_scores import Floats, ItemScores
-from grading_app.statistics.paired import FEW, Change, change_of
+from grading_app.statistics.paired import FEW, Change, estimate_change
 
 ALIKE = 1e-9
 
@@ -64,8 +64,8 @@ class ConditionPair:
 
 def compare_conditions(scores: ItemScores, a: int, b: int, bounds: Bounds | None = None) -> ConditionPair | None:
     """Return the comparison of b with a; None without a common item. Raise KeyError for an unknown condition."""
-    one, other = scores.column_of(a), scores.column_of(b)
-    both, apart = scores.paired(a, b)
+    one, other = scores.find_column(a), scores.find_column(b)
+    both, apart = scores.pair_conditions(a, b)
     n = len(apart)
     if not n:
         return None
@@ -73,7 +73,7 @@ def compare_conditions(scores: ItemScores, a: int, b: int, bounds: Bounds | None
     once = scores.is_binary and bool((scores.n[both][:, [one, other]] == 1).all())
     span = 1.0 if scores.is_binary else bounds[1] - bounds[0] if bounds else None
     sd = float(apart.std(ddof=1)) if n > 1 else None
-    change = change_of(n, float(apart.mean()), sd, list(apart) if n <= FEW else (), span=span, once=once)
+    change = estimate_change(n, float(apart.mean()), sd, list(apart) if n <= FEW else (), span=span, once=once)
     if change is None:
         return None
     return ConditionPair(

@@ -82,7 +82,7 @@ def fit_factors(
     y, present = scores[present.any(axis=1)], present[present.any(axis=1)]
     if int(several.sum()) < 3:
         return None
-    terms, left_out = _estimable(_terms(levels), present)
+    terms, left_out = _select_estimable_terms(_list_terms(levels), present)
     if not terms:
         return None
     x = np.hstack([term.columns for term in terms])
@@ -92,17 +92,17 @@ def fit_factors(
         places.append(range(start, start + term.columns.shape[1]))
         start += term.columns.shape[1]
     n = int(several.sum())
-    tests = [_test(term, list(at), theta, covariance, n) for term, at in zip(terms, places, strict=True)]
+    tests = [_test_term(term, list(at), theta, covariance, n) for term, at in zip(terms, places, strict=True)]
     means = [
         one
         for term, at in zip(terms, places, strict=True)
         if len(term.factors) == 1
-        for one in _means(term.factors[0], list(at), theta, covariance, len(y), bounds, confidence)
+        for one in _estimate_means(term.factors[0], list(at), theta, covariance, len(y), bounds, confidence)
     ]
     return FactorFit(len(y), bool(present.all()), tests, means, left_out)
 
 
-def _terms(levels: Mapping[str, Sequence[int]]) -> list[_Term]:
+def _list_terms(levels: Mapping[str, Sequence[int]]) -> list[_Term]:
     """Return main effects, then interactions, in effect coding: the effects of a factor's levels add up to zero."""
     varying = {name: np.asarray(found) for name, found in levels.items() if len(set(found)) > 1}
     coded = {name: _effect_coding(found) for name, found in varying.items()}
@@ -123,11 +123,11 @@ def _effect_coding(found: np.ndarray[tuple[int], np.dtype[np.int64]]) -> Floats:
     return columns
 
 
-def _estimable(
+def _select_estimable_terms(
     terms: list[_Term], present: np.ndarray[tuple[int, int], np.dtype[np.bool_]]
 ) -> tuple[list[_Term], list[tuple[str, ...]]]:
     """Return the terms whose effects are determined beside those before them, and the names of the others."""
-    within = _within(present.astype(np.float64))
+    within = _sum_within_items(present.astype(np.float64))
     kept: list[_Term] = []
     left_out: list[tuple[str, ...]] = []
     for term in terms:
@@ -144,7 +144,7 @@ def _estimable(
     return kept, left_out
 
 
-def _within(m: Floats) -> Floats:
+def _sum_within_items(m: Floats) -> Floats:
     """Return the matrix of sums of products over items, each about the item's mean, of present conditions m."""
     found: Floats = np.diag(m.sum(axis=0)) - (m / m.sum(axis=1, keepdims=True)).T @ m
     return found
@@ -159,7 +159,7 @@ def _fit(y: Floats, present: np.ndarray[tuple[int, int], np.dtype[np.bool_]], x:
     n, items = m.sum(axis=1), len(y)
     level = np.nansum(y, axis=1) / n
     centered = np.where(present, y - level[:, None], 0.0)
-    whole = x.T @ _within(m) @ x
+    whole = x.T @ _sum_within_items(m) @ x
     beta = np.linalg.solve(whole, x.T @ centered.sum(axis=0))
     x_mean = m @ x / n[:, None]
     left = centered - m * ((x @ beta)[None, :] - (x_mean @ beta)[:, None])
@@ -169,7 +169,7 @@ def _fit(y: Floats, present: np.ndarray[tuple[int, int], np.dtype[np.bool_]], x:
     patterns, at = np.unique(present, axis=0, return_inverse=True)
     for number, pattern in enumerate(patterns):
         rows = np.flatnonzero(at.ravel() == number)
-        rest = whole - x.T @ _within(pattern[None, :].astype(np.float64)) @ x
+        rest = whole - x.T @ _sum_within_items(pattern[None, :].astype(np.float64)) @ x
         moved[rows] = -np.linalg.lstsq(rest, scores[rows].T, rcond=None)[0].T
     grand = (alpha.sum() - alpha - ((x_mean.sum(axis=0) - x_mean) * moved).sum(axis=1)) / (items - 1)
     without = np.column_stack([grand, beta + moved])
@@ -177,7 +177,7 @@ def _fit(y: Floats, present: np.ndarray[tuple[int, int], np.dtype[np.bool_]], x:
     return np.concatenate([[alpha.mean()], beta]), (items - 1) / items * apart.T @ apart
 
 
-def _test(term: _Term, at: list[int], theta: Floats, covariance: Floats, n: int) -> TermTest:
+def _test_term(term: _Term, at: list[int], theta: Floats, covariance: Floats, n: int) -> TermTest:
     from scipy.special import fdtrc
 
     q = len(at)
@@ -192,7 +192,7 @@ def _test(term: _Term, at: list[int], theta: Floats, covariance: Floats, n: int)
     return TermTest(term.factors, f, (q, n - q), float(fdtrc(q, n - q, f)))
 
 
-def _means(
+def _estimate_means(
     factor: str, at: list[int], theta: Floats, covariance: Floats, n: int, bounds: Bounds | None, confidence: float
 ) -> list[MarginalMean]:
     found = []

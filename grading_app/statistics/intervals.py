@@ -11,7 +11,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 
 from evalsite.lib.stats.t_interval import student_quantile
-from grading_app.statistics.clusters import ClusterSums, clustered_mean_of, clustered_share_of
+from grading_app.statistics.clusters import ClusterSums, clustered_mean, clustered_share
 
 Bounds = tuple[float, float]
 ONE_ITEM = "an interval needs at least two items"
@@ -54,8 +54,8 @@ def estimate_mean(sums: ClusterSums, bounds: Bounds | None = None, confidence: f
     if not sums.n:
         return None
     if is_share(sums, bounds):
-        return _share(sums, confidence)
-    found = clustered_mean_of(sums, confidence)
+        return _estimate_share(sums, confidence)
+    found = clustered_mean(sums, confidence)
     if found is None:
         return None
     common = {"n": found.n, "clusters": found.clusters, "mean": found.mean, "is_share": False, "sd": sums.sd}
@@ -106,18 +106,18 @@ def bounded_score_interval(
     squares = clusters * (clusters - 1) * (se / span) ** 2 + clusters * (p - shrunk) ** 2
     squares += AT_EACH_END * (shrunk**2 + (1 - shrunk) ** 2)
     n = clusters * many * shrunk * (1 - shrunk) / squares
-    center, margin = _score(p, n, student_quantile(confidence, clusters - 1))
+    center, margin = _score_interval(p, n, student_quantile(confidence, clusters - 1))
     return low + span * max(0.0, center - margin), low + span * min(1.0, center + margin)
 
 
-def _score(p: float, n: float, t: float) -> tuple[float, float]:
+def _score_interval(p: float, n: float, t: float) -> tuple[float, float]:
     """Return center and half-width of the score interval of a share p of n answers, with quantile t."""
     shrink = 1 + t * t / n
     return (p + t * t / (2 * n)) / shrink, t * math.sqrt(p * (1 - p) / n + t * t / (4 * n * n)) / shrink
 
 
-def _share(sums: ClusterSums, confidence: float) -> ScoreEstimate | None:
-    found = clustered_share_of(sums, confidence)
+def _estimate_share(sums: ClusterSums, confidence: float) -> ScoreEstimate | None:
+    found = clustered_share(sums, confidence)
     if found is None:
         return None
     counts = (found.n, found.clusters, found.share, True, sums.sd, found.se)

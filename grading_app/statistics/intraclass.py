@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 
 from grading_app.statistics.estimates import Spread
-from grading_app.statistics.measures import Coefficient, quotient
+from grading_app.statistics.measures import Coefficient, divide
 from grading_app.statistics.ratings import Floats, Ratings
 
 Form = Literal["1,1", "2,1", "3,1", "1,k", "2,k", "3,k"]
@@ -49,15 +49,15 @@ def intraclass_correlation(ratings: Ratings, form: Form) -> Coefficient:
         raise ValueError(f"an intraclass correlation is one of {', '.join(FORMS)}, not {form}")
     if len(ratings.raters) < 2:
         raise ValueError("an intraclass correlation takes two raters or more")
-    used = ratings.complete()
+    used = ratings.drop_incomplete()
 
-    def of(times: Floats) -> Floats:
+    def compute(times: Floats) -> Floats:
         return _correlation(form, mean_squares(used, times))
 
     def spread(confidence: float) -> Spread | None:
         return _spread(form, mean_squares(used, used.times[None]), confidence)
 
-    return Coefficient(f"ICC({form})", used, ratings.n_units - used.n_units, of, spread, (-math.inf, 1.0))
+    return Coefficient(f"ICC({form})", used, ratings.n_units - used.n_units, compute, spread, (-math.inf, 1.0))
 
 
 def mean_squares(complete: Ratings, times: Floats) -> MeanSquares:
@@ -85,7 +85,7 @@ def _correlation(form: Form, ms: MeanSquares) -> Floats:
     below = ms.rows if form[2] == "k" else ms.rows + (ms.k - 1) * noise
     if form[0] == "2":
         below = below + (1 if form[2] == "k" else ms.k) * (ms.columns - ms.error) / ms.n
-    return quotient(ms.rows - noise, np.where(ms.n > 1, below, 0.0))
+    return divide(ms.rows - noise, np.where(ms.n > 1, below, 0.0))
 
 
 def _spread(form: Form, ms: MeanSquares, confidence: float) -> Spread | None:
@@ -99,17 +99,19 @@ def _spread(form: Form, ms: MeanSquares, confidence: float) -> Spread | None:
     if {"1": within, "2": max(columns, error), "3": error}[form[0]] == 0:
         return None  # Nothing disagrees, so the limits would be 1 and 1. Other units may differ.
     if form[0] == "2":
-        low, high = _absolute(ms, confidence)
+        low, high = _limits_of_absolute_agreement(ms, confidence)
     elif form[0] == "1":
-        low, high = _by_ratio(rows, within, (n - 1, n * (k - 1)), k, confidence)
+        low, high = _limits_by_ratio(rows, within, (n - 1, n * (k - 1)), k, confidence)
     else:
-        low, high = _by_ratio(rows, error, (n - 1, (n - 1) * (k - 1)), k, confidence)
+        low, high = _limits_by_ratio(rows, error, (n - 1, (n - 1) * (k - 1)), k, confidence)
     if form[2] == "k":
         low, high = (k * end / (1 + (k - 1) * end) for end in (low, high))
     return Spread(None, low, high, "F distribution (Shrout & Fleiss 1979)")
 
 
-def _by_ratio(rows: float, noise: float, df: tuple[float, float], k: int, confidence: float) -> tuple[float, float]:
+def _limits_by_ratio(
+    rows: float, noise: float, df: tuple[float, float], k: int, confidence: float
+) -> tuple[float, float]:
     """Return the limits of (1,1) and (3,1): (F / f - 1) / (F / f + k - 1) for F = rows / noise.
 
     The formula is written without a division by noise.
@@ -119,7 +121,7 @@ def _by_ratio(rows: float, noise: float, df: tuple[float, float], k: int, confid
     return low, high
 
 
-def _absolute(ms: MeanSquares, confidence: float) -> tuple[float, float]:
+def _limits_of_absolute_agreement(ms: MeanSquares, confidence: float) -> tuple[float, float]:
     """Return the limits of (2,1): Shrout & Fleiss, p. 424, with F_J E in place of C to avoid a division by E."""
     n, k, rho = float(ms.n[0]), ms.k, float(_correlation("2,1", ms)[0])
     rows, columns, error = float(ms.rows[0]), float(ms.columns[0]), float(ms.error[0])

@@ -47,7 +47,7 @@ def norm_distance(scores: ItemScores, norms: Floats) -> Floats:
         return np.asarray(distances.sum(axis=1) / has_score.sum(axis=1))
 
 
-def differs(scores: ItemScores) -> Chosen:
+def find_differing_items(scores: ItemScores) -> Chosen:
     """Return the items that two conditions score differently."""
     has_score = scores.n > 0
     highest = np.where(has_score, scores.mean, -np.inf).max(axis=1, initial=-np.inf)
@@ -55,7 +55,7 @@ def differs(scores: ItemScores) -> Chosen:
     return np.asarray(highest - lowest > SAME)
 
 
-def fails(scores: ItemScores) -> Chosen:
+def find_failing_items(scores: ItemScores) -> Chosen:
     """Return the items with an answer that has no score or, if answers are right or wrong, that is wrong."""
     failed = scores.missing > 0
     if scores.is_binary:
@@ -63,36 +63,36 @@ def fails(scores: ItemScores) -> Chosen:
     return np.asarray(failed.any(axis=1))
 
 
-def solved_by_none(scores: ItemScores) -> Chosen:
+def find_unsolved_items(scores: ItemScores) -> Chosen:
     """Return the items that have answers, none of which is right."""
     answered = (scores.n + scores.missing > 0).any(axis=1)
     return np.asarray(answered & ~((scores.n > 0) & (scores.mean > SAME)).any(axis=1))
 
 
-def mostly(scores: ItemScores, condition: int, *, right: bool) -> Chosen:
+def find_items_mostly_answered(scores: ItemScores, condition: int, *, right: bool) -> Chosen:
     """Return the items that a condition answers right, or wrong, in more than half of its scored repetitions."""
-    column = scores.column_of(condition)
+    column = scores.find_column(condition)
     mean = np.where(scores.n[:, column] > 0, scores.mean[:, column], np.nan)
     with np.errstate(invalid="ignore"):
         return np.asarray(mean > 0.5 + SAME if right else mean < 0.5 - SAME)
 
 
-def is_higher(scores: ItemScores, a: int, b: int) -> Chosen:
+def find_higher_items(scores: ItemScores, a: int, b: int) -> Chosen:
     """Return the items whose mean score is higher in condition a than in b."""
-    both, change = scores.paired(a, b)
+    both, change = scores.pair_conditions(a, b)
     chosen = np.zeros(len(scores.items), dtype=np.bool_)
     chosen[both] = change < -SAME
     return chosen
 
 
-def order_by(values: Floats, *, descending: bool = True) -> NDArray[np.intp]:
+def sort_positions(values: Floats, *, descending: bool = True) -> NDArray[np.intp]:
     """Return the positions sorted by value. Equal values keep their order; items without a value come last."""
     keys = -values if descending else values
     return np.argsort(np.where(np.isnan(keys), np.inf, keys), kind="stable")
 
 
 SELECTIONS: dict[str, Callable[[ItemScores], Chosen]] = {
-    "failures": fails,
-    "different": differs,
-    "unsolved": solved_by_none,
+    "failures": find_failing_items,
+    "different": find_differing_items,
+    "unsolved": find_unsolved_items,
 }

@@ -75,7 +75,7 @@ class ItemScores:
             is_binary,
         )
 
-    def counting_missing_as(self, score: float) -> ItemScores:
+    def fill_missing(self, score: float) -> ItemScores:
         """Return the scores with each answer without a score counted as this score (for example wrong: 0)."""
         added, n = self.missing, self.n + self.missing
         old = np.where(self.n > 0, np.nan_to_num(self.mean), score)
@@ -85,18 +85,18 @@ class ItemScores:
         still_binary = self.is_binary and score in (0.0, 1.0)
         return replace(self, n=n, missing=np.zeros_like(added), mean=mean, within=within, is_binary=still_binary)
 
-    def of_items(self, chosen: NDArray[np.bool_]) -> ItemScores:
+    def select_items(self, chosen: NDArray[np.bool_]) -> ItemScores:
         """Return only these items; chosen is (items,)."""
         parts = {name: getattr(self, name)[chosen] for name in ("items", "n", "missing", "mean", "within")}
         return replace(self, **parts)
 
-    def of_conditions(self, chosen: Sequence[int]) -> ItemScores:
+    def select_conditions(self, chosen: Sequence[int]) -> ItemScores:
         """Return only these conditions (primary keys), in this order. Raise KeyError for one without a column."""
-        at = [self.column_of(key) for key in chosen]
+        at = [self.find_column(key) for key in chosen]
         parts = {name: getattr(self, name)[:, at] for name in ("n", "missing", "mean", "within")}
         return replace(self, conditions=self.conditions[at], **parts)
 
-    def pooled(self) -> ItemScores:
+    def pool(self) -> ItemScores:
         """Return all conditions as one, with the key of the first. Each has the same weight in an item's mean."""
         if len(self.conditions) == 1:
             return self
@@ -110,15 +110,15 @@ class ItemScores:
         missing = self.missing.sum(axis=1, keepdims=True)
         return replace(self, conditions=self.conditions[:1], n=n, missing=missing, mean=mean, within=within)
 
-    def column_of(self, condition: int) -> int:
+    def find_column(self, condition: int) -> int:
         found = np.flatnonzero(self.conditions == condition)
         if not len(found):
             raise KeyError(condition)
         return int(found[0])
 
-    def sums(self, condition: int, chosen: NDArray[np.bool_] | None = None) -> ClusterSums:
+    def sum_condition(self, condition: int, chosen: NDArray[np.bool_] | None = None) -> ClusterSums:
         """Return the sums of one condition, with its items as clusters; if `chosen` is given, over these items only."""
-        at = self.column_of(condition)
+        at = self.find_column(condition)
         use = self.n[:, at] > 0
         if chosen is not None:
             use &= chosen
@@ -137,9 +137,9 @@ class ItemScores:
             origin=origin,
         )
 
-    def paired(self, a: int, b: int) -> tuple[NDArray[np.bool_], Floats]:
+    def pair_conditions(self, a: int, b: int) -> tuple[NDArray[np.bool_], Floats]:
         """Return the items that both conditions have scores of, (items,), and their differences b - a of cell means."""
-        one, other = self.column_of(a), self.column_of(b)
+        one, other = self.find_column(a), self.find_column(b)
         both = (self.n[:, one] > 0) & (self.n[:, other] > 0)
         return both, self.mean[both, other] - self.mean[both, one]
 
@@ -150,8 +150,8 @@ class ItemScores:
             buffer,
             items=self.items,
             conditions=self.conditions,
-            n=_narrow(self.n),
-            missing=_narrow(self.missing),
+            n=_shrink_counts(self.n),
+            missing=_shrink_counts(self.missing),
             mean=self.mean,
             within=self.within,
             is_binary=np.array(self.is_binary),
@@ -172,6 +172,6 @@ class ItemScores:
             )
 
 
-def _narrow(counts: Whole) -> NDArray[np.integer]:
+def _shrink_counts(counts: Whole) -> NDArray[np.integer]:
     """Return the counts in the smallest unsigned type that holds them."""
     return counts.astype(np.min_scalar_type(int(counts.max(initial=0))))

@@ -9,11 +9,11 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from grading_app.statistics.bootstrap import bootstrap, cluster_sums, clusters_of
-from grading_app.statistics.clusters import clustered_mean_of
+from grading_app.statistics.bootstrap import bootstrap, group_by_item, sum_by_item
+from grading_app.statistics.clusters import clustered_mean
 from grading_app.statistics.concordance import concordance, correlation, moments
 from grading_app.statistics.estimates import Estimate, Spread
-from grading_app.statistics.measures import Coefficient, quotient
+from grading_app.statistics.measures import Coefficient, divide
 from grading_app.statistics.ratings import Floats, Ratings, Whole
 
 Line = Literal["deming", "ols"]
@@ -26,7 +26,7 @@ MEASURES: dict[Measure, str] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class AgreementWithPeople:
     """The judge's agreement with people, the people's with each other, and the difference."""
 
     judge: Estimate
@@ -41,19 +41,19 @@ def judge_bias(ratings: Ratings, judge: Hashable, items: Mapping[Hashable, Hasha
     73, 13-22. `items` maps a unit to its item; without it each unit is an item. Only units rated by the judge and a
     person are used. Raise ValueError if the judge is not among the raters, or a unit has no item.
     """
-    used, left_out = compared(ratings, judge)
-    excess = used.values[:, used.column(judge)] - people_means(used, judge)
+    used, left_out = select_common_units(ratings, judge)
+    excess = used.values[:, used.column(judge)] - compute_people_means(used, judge)
 
-    def of(times: Floats) -> Floats:
-        return quotient(times @ excess, times.sum(axis=1))
+    def compute(times: Floats) -> Floats:
+        return divide(times @ excess, times.sum(axis=1))
 
     def spread(confidence: float) -> Spread | None:
-        mean = clustered_mean_of(cluster_sums(clusters_of(used, items), used.times, excess), confidence)
+        mean = clustered_mean(sum_by_item(group_by_item(used, items), used.times, excess), confidence)
         if mean is None or mean.low is None or mean.high is None or not mean.se:
             return None
         return Spread(mean.se, mean.low, mean.high, f"Student's t, clustered by {mean.clusters:,} items")
 
-    return Coefficient("judge's bias: judge less the mean of the people", used, left_out, of, spread)
+    return Coefficient("judge's bias: judge less the mean of the people", used, left_out, compute, spread)
 
 
 def judge_slope(ratings: Ratings, judge: Hashable, line: Line = "deming", error_ratio: float = 1.0) -> Coefficient:
@@ -70,22 +70,22 @@ def judge_slope(ratings: Ratings, judge: Hashable, line: Line = "deming", error_
     """
     if not 0 < error_ratio < np.inf:
         raise ValueError(f"an error ratio is above 0, not {error_ratio}")
-    used, left_out = compared(ratings, judge)
-    x, y = people_means(used, judge), used.values[:, used.column(judge)]
+    used, left_out = select_common_units(ratings, judge)
+    x, y = compute_people_means(used, judge), used.values[:, used.column(judge)]
 
-    def of(times: Floats) -> Floats:
+    def compute(times: Floats) -> Floats:
         found = moments(x, y, times)
         if line == "ols":
-            return quotient(found.covariance, found.variance_x)
+            return divide(found.covariance, found.variance_x)
         excess = found.variance_y - error_ratio * found.variance_x
         root = np.sqrt(excess**2 + 4 * error_ratio * found.covariance**2)
-        return np.sign(found.covariance) * quotient(excess + root, 2 * np.abs(found.covariance))
+        return np.sign(found.covariance) * divide(excess + root, 2 * np.abs(found.covariance))
 
-    told = "least squares" if line == "ols" else f"Deming, error ratio {error_ratio:g}"
-    return Coefficient(f"slope of the judge over the mean of the people ({told})", used, left_out, of)
+    measure_name = "least squares" if line == "ols" else f"Deming, error ratio {error_ratio:g}"
+    return Coefficient(f"slope of the judge over the mean of the people ({measure_name})", used, left_out, compute)
 
 
-def judge_standing(
+def compare_judge_with_people(
     ratings: Ratings,
     judge: Hashable,
     measure: Measure,
@@ -95,7 +95,7 @@ def judge_standing(
     resamples: int = 2000,
     confidence: float = 0.95,
     repeated: Floats | None = None,
-) -> Standing:
+) -> AgreementWithPeople:
     """Compare the judge's agreement with people to the people's agreement with each other.
 
     Each person in turn is left out. Then both that person and the judge are compared with the other people who rated
@@ -109,38 +109,40 @@ def judge_standing(
     Units need the judge and two people; others are left out. All three intervals come from `bootstrap`.
     Raise ValueError if the judge is not among the raters, and in the cases of `bootstrap`.
     """
-    three = standing_coefficients(ratings, judge, measure, repeated)
-    return Standing(
+    three = compute_comparison(ratings, judge, measure, repeated)
+    return AgreementWithPeople(
         *(bootstrap(one, seed=seed, items=items, resamples=resamples, confidence=confidence) for one in three)
     )
 
 
-def standing_coefficients(
+def compute_comparison(
     ratings: Ratings, judge: Hashable, measure: Measure, repeated: Floats | None = None
 ) -> tuple[Coefficient, ...]:
-    """Return the three measures of a `Standing`, without intervals."""
-    enough = _rated_by(ratings, judge, people=2)
-    used, left_out = compared(ratings, judge, people=2)
-    table = used.without(judge)
+    """Return the three measures of a `AgreementWithPeople`, without intervals."""
+    enough = _mark_common_units(ratings, judge, people=2)
+    used, left_out = select_common_units(ratings, judge, people=2)
+    table = used.drop_rater(judge)
     unit, person = np.nonzero(table.given)
     own, judged = table.values[unit, person], used.values[unit, used.column(judge)]
     if repeated is not None and measure == "same answer":
         judged = repeated[enough][unit].T
     share = 1 / table.per_unit[unit]
     if measure == "same answer":
-        of_judge, of_people = (np.bincount(unit, share * _same(table, unit, person, said)) for said in (judged, own))
-        return _mean_shares(used, left_out, of_judge.astype(np.float64), of_people.astype(np.float64))
-    by_judge, by_person = (_agreement(measure, table, unit, person, said) for said in (judged, own))
+        of_judge, of_people = (
+            np.bincount(unit, share * _share_of_equal_ratings(table, unit, person, values)) for values in (judged, own)
+        )
+        return _compute_mean_shares(used, left_out, of_judge.astype(np.float64), of_people.astype(np.float64))
+    by_judge, by_person = (_compute_agreement(measure, table, unit, person, values) for values in (judged, own))
 
-    def of(measured: Callable[[Floats], Floats]) -> Callable[[Floats], Floats]:
+    def compute(measured: Callable[[Floats], Floats]) -> Callable[[Floats], Floats]:
         return lambda times: measured(times[:, unit] * share)
 
     def gap(times: Floats) -> Floats:
         return by_judge(times) - by_person(times)
 
-    told = MEASURES[measure]
+    measure_name = MEASURES[measure]
     return tuple(
-        Coefficient(f"{who}: {told}", used, left_out, of(measured), bounds=bounds)
+        Coefficient(f"{who}: {measure_name}", used, left_out, compute(measured), bounds=bounds)
         for who, measured, bounds in (
             ("judge", by_judge, (-1.0, 1.0)),
             ("people", by_person, (-1.0, 1.0)),
@@ -149,14 +151,16 @@ def standing_coefficients(
     )
 
 
-def _mean_shares(used: Ratings, left_out: int, judge: Floats, people: Floats) -> tuple[Coefficient, ...]:
+def _compute_mean_shares(used: Ratings, left_out: int, judge: Floats, people: Floats) -> tuple[Coefficient, ...]:
     """Return the mean shares of equal ratings, and their difference. judge, people: (units,)."""
 
     def coefficient(who: str, values: Floats, bounds: tuple[float, float]) -> Coefficient:
-        def of(times: Floats) -> Floats:
-            return quotient(times @ values, times.sum(axis=1))
+        def compute(times: Floats) -> Floats:
+            return divide(times @ values, times.sum(axis=1))
 
-        return Coefficient(f"{who}: {MEASURES['same answer']}", used, left_out, of, bounds=bounds, of_units=values)
+        return Coefficient(
+            f"{who}: {MEASURES['same answer']}", used, left_out, compute, bounds=bounds, unit_values=values
+        )
 
     return (
         coefficient("judge", judge, (0.0, 1.0)),
@@ -165,37 +169,37 @@ def _mean_shares(used: Ratings, left_out: int, judge: Floats, people: Floats) ->
     )
 
 
-def compared(ratings: Ratings, judge: Hashable, people: int = 1) -> tuple[Ratings, int]:
+def select_common_units(ratings: Ratings, judge: Hashable, people: int = 1) -> tuple[Ratings, int]:
     """Return the units that the judge and at least `people` people rated, and the number of other units."""
-    used = ratings.where(_rated_by(ratings, judge, people))
+    used = ratings.select_units(_mark_common_units(ratings, judge, people))
     return used, ratings.n_units - used.n_units
 
 
-def _rated_by(ratings: Ratings, judge: Hashable, people: int) -> NDArray[np.bool_]:
+def _mark_common_units(ratings: Ratings, judge: Hashable, people: int) -> NDArray[np.bool_]:
     """Return True for each unit that the judge and at least `people` people rated: (units,)."""
     found: NDArray[np.bool_] = ratings.given[:, ratings.column(judge)]
-    return found & (ratings.without(judge).per_unit >= people)
+    return found & (ratings.drop_rater(judge).per_unit >= people)
 
 
-def people_means(ratings: Ratings, judge: Hashable) -> Floats:
+def compute_people_means(ratings: Ratings, judge: Hashable) -> Floats:
     """Return the mean over the people who rated each unit: (units,). Every unit has at least one."""
-    people = ratings.without(judge)
+    people = ratings.drop_rater(judge)
     means: Floats = np.nansum(people.values, axis=1) / np.maximum(people.per_unit, 1)
     return means
 
 
-def _same(table: Ratings, unit: Whole, person: Whole, values: Floats) -> Floats:
+def _share_of_equal_ratings(table: Ratings, unit: Whole, person: Whole, values: Floats) -> Floats:
     """Return the share of the other raters of the unit who gave this value, when a person is left out.
 
     values: (left-out persons,), or (repetitions, left-out persons); the repetitions share the weight of one rating.
     """
     own, others = table.values[unit, person], table.per_unit[unit] - 1
-    same = np.where(np.isnan(values), np.nan, _times_said(table, unit, values) - (values == own))
+    same = np.where(np.isnan(values), np.nan, _count_equal_ratings(table, unit, values) - (values == own))
     shares: Floats = (np.nanmean(same, axis=0) if same.ndim > 1 else same) / others
     return shares
 
 
-def _agreement(
+def _compute_agreement(
     measure: Measure, table: Ratings, unit: Whole, person: Whole, values: Floats
 ) -> Callable[[Floats], Floats]:
     """Return the agreement of `values` with the mean of the other raters of the unit, when a person is left out.
@@ -209,7 +213,7 @@ def _agreement(
     return lambda times: pair(values, means, times)
 
 
-def _times_said(table: Ratings, unit: Whole, values: Floats) -> Floats:
+def _count_equal_ratings(table: Ratings, unit: Whole, values: Floats) -> Floats:
     """Return how many raters of the unit gave this value: (..., left-out persons)."""
     categories, counts = table.categories, table.counts
     at = np.searchsorted(categories, values).clip(max=len(categories) - 1)

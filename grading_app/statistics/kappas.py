@@ -11,7 +11,7 @@ import numpy as np
 
 from evalsite.lib.stats.wilson import normal_quantile
 from grading_app.statistics.estimates import Spread
-from grading_app.statistics.measures import Coefficient, quotient
+from grading_app.statistics.measures import Coefficient, divide
 from grading_app.statistics.ratings import Floats, Ratings, Whole
 
 Weights = Literal["none", "linear", "quadratic"]
@@ -41,8 +41,8 @@ class ConfusionMatrix:
 
 def confusion_matrix(ratings: Ratings, rows: Hashable, columns: Hashable) -> ConfusionMatrix:
     """Return two raters' categories crossed, over the units that both rated. Raise ValueError for an unknown rater."""
-    both = ratings.of(rows, columns).complete()
-    categories, codes = _codes(both)
+    both = ratings.select_raters(rows, columns).drop_incomplete()
+    categories, codes = _number_categories(both)
     counts = np.zeros((len(categories), len(categories)), dtype=np.intp)
     np.add.at(counts, (codes[:, 0], codes[:, 1]), np.rint(both.times).astype(np.intp))
     names = tuple(both.labels[int(value)] if both.labels else float(value) for value in categories)
@@ -58,13 +58,13 @@ def percent_agreement(ratings: Ratings) -> Coefficient:
     two ratings are left out.
     """
     used = ratings.with_at_least(2)
-    agreeing = _agreeing_pairs(used)
+    agreeing = _count_agreeing_pairs(used)
 
-    def of(times: Floats) -> Floats:
-        return quotient(times @ agreeing, times.sum(axis=1))
+    def compute(times: Floats) -> Floats:
+        return divide(times @ agreeing, times.sum(axis=1))
 
     left_out = ratings.n_units - used.n_units
-    return Coefficient("percent agreement", used, left_out, of, bounds=(0.0, 1.0), of_units=agreeing)
+    return Coefficient("percent agreement", used, left_out, compute, bounds=(0.0, 1.0), unit_values=agreeing)
 
 
 def cohens_kappa(ratings: Ratings, weights: Weights = "none") -> Coefficient:
@@ -81,22 +81,22 @@ def cohens_kappa(ratings: Ratings, weights: Weights = "none") -> Coefficient:
     """
     if len(ratings.raters) != 2:
         raise ValueError(f"Cohen's kappa is of two raters, not of {len(ratings.raters)}")
-    both = ratings.complete()
-    categories, codes = _codes(both)
-    distances = _distances(categories, weights)
+    both = ratings.drop_incomplete()
+    categories, codes = _number_categories(both)
+    distances = _compute_distances(categories, weights)
     apart = distances[codes[:, 0], codes[:, 1]]
-    shown = np.stack([_indicators(codes[:, rater], len(categories)) for rater in (0, 1)])
+    shown = np.stack([_make_indicators(codes[:, rater], len(categories)) for rater in (0, 1)])
 
-    def of(times: Floats) -> Floats:
+    def compute(times: Floats) -> Floats:
         n, (first, second) = times.sum(axis=1), times @ shown
         expected = ((first @ distances) * second).sum(axis=1)
-        return 1 - quotient(times @ apart * n, _of_several(n, expected))
+        return 1 - divide(times @ apart * n, _require_several_units(n, expected))
 
     def spread(confidence: float) -> Spread | None:
-        return _large_sample(distances, codes, both.times, confidence)
+        return _large_sample_interval(distances, codes, both.times, confidence)
 
     formula = f"Cohen's kappa{WEIGHTED[weights]}"
-    return Coefficient(formula, both, ratings.n_units - both.n_units, of, spread, BOUNDS)
+    return Coefficient(formula, both, ratings.n_units - both.n_units, compute, spread, BOUNDS)
 
 
 def fleiss_kappa(ratings: Ratings, weights: Weights = "none") -> Coefficient:
@@ -113,22 +113,22 @@ def fleiss_kappa(ratings: Ratings, weights: Weights = "none") -> Coefficient:
     """
     used = ratings.with_at_least(1)
     counts, sizes = used.counts, used.per_unit
-    distances, shares = _distances(used.categories, weights), counts / sizes[:, None]
+    distances, shares = _compute_distances(used.categories, weights), counts / sizes[:, None]
     paired = (sizes > 1).astype(np.float64)
     apart = paired * ((counts @ distances) * counts).sum(axis=1) / (sizes * np.maximum(sizes - 1, 1))
 
-    def of(times: Floats) -> Floats:
+    def compute(times: Floats) -> Floats:
         pooled = times @ shares / times.sum(axis=1, keepdims=True)
-        observed = quotient(times @ apart, times @ paired)
+        observed = divide(times @ apart, times @ paired)
         expected = ((pooled @ distances) * pooled).sum(axis=1)
-        return 1 - quotient(observed, _of_several(times.sum(axis=1), expected))
+        return 1 - divide(observed, _require_several_units(times.sum(axis=1), expected))
 
     return Coefficient(
-        f"Fleiss' kappa{WEIGHTED[weights]}", used, ratings.n_units - used.n_units, of, bounds=(-1.0, 1.0)
+        f"Fleiss' kappa{WEIGHTED[weights]}", used, ratings.n_units - used.n_units, compute, bounds=(-1.0, 1.0)
     )
 
 
-def fleiss_kappa_of(ratings: Ratings, category: float) -> Coefficient:
+def fleiss_kappa_for_category(ratings: Ratings, category: float) -> Coefficient:
     """Return Fleiss' kappa for one category against all others.
 
     1 - sum over units of n_uc (m - n_uc) / (N m (m - 1) p_c (1 - p_c)), of N units with m ratings each; J. L. Fleiss
@@ -144,38 +144,42 @@ def fleiss_kappa_of(ratings: Ratings, category: float) -> Coefficient:
     chosen = (used.values == category).sum(axis=1).astype(np.float64)
     mixed = chosen * (m - chosen)
 
-    def of(times: Floats) -> Floats:
+    def compute(times: Floats) -> Floats:
         n = times.sum(axis=1)
         share = times @ chosen / (n * m)
-        return 1 - quotient(times @ mixed, _of_several(n, n * m * (m - 1) * share * (1 - share)))
+        return 1 - divide(times @ mixed, _require_several_units(n, n * m * (m - 1) * share * (1 - share)))
 
     return Coefficient(
-        f"Fleiss' kappa of {_name(used, category)}", used, ratings.n_units - used.n_units, of, bounds=(-1.0, 1.0)
+        f"Fleiss' kappa of {_name_category(used, category)}",
+        used,
+        ratings.n_units - used.n_units,
+        compute,
+        bounds=(-1.0, 1.0),
     )
 
 
-def _of_several(n: Floats, expected: Floats) -> Floats:
+def _require_several_units(n: Floats, expected: Floats) -> Floats:
     """Return the expected disagreement; 0, so that kappa is not defined, for a single unit."""
     return np.where(n > 1, expected, 0.0)
 
 
-def _name(ratings: Ratings, category: float) -> str:
+def _name_category(ratings: Ratings, category: float) -> str:
     return ratings.labels[int(category)] if ratings.labels else f"{category:g}"
 
 
-def _codes(ratings: Ratings) -> tuple[Floats, Whole]:
+def _number_categories(ratings: Ratings) -> tuple[Floats, Whole]:
     """Return the categories, ascending, and (for complete ratings) the number of each rating's category."""
     categories = ratings.categories
     return categories, np.searchsorted(categories, ratings.values)
 
 
-def _agreeing_pairs(ratings: Ratings) -> Floats:
+def _count_agreeing_pairs(ratings: Ratings) -> Floats:
     counts, sizes = ratings.counts, ratings.per_unit
     shares: Floats = (counts * (counts - 1)).sum(axis=1) / (sizes * (sizes - 1))
     return shares
 
 
-def _distances(categories: Floats, weights: Weights) -> Floats:
+def _compute_distances(categories: Floats, weights: Weights) -> Floats:
     between = np.abs(categories[:, None] - categories[None, :])
     powers: dict[Weights, Floats] = {
         "none": (between > 0).astype(np.float64),
@@ -185,12 +189,12 @@ def _distances(categories: Floats, weights: Weights) -> Floats:
     return powers[weights]
 
 
-def _indicators(codes: Whole, categories: int) -> Floats:
+def _make_indicators(codes: Whole, categories: int) -> Floats:
     indicators: Floats = (codes[:, None] == np.arange(categories)).astype(np.float64)
     return indicators
 
 
-def _large_sample(distances: Floats, codes: Whole, times: Floats, confidence: float) -> Spread | None:
+def _large_sample_interval(distances: Floats, codes: Whole, times: Floats, confidence: float) -> Spread | None:
     """Return the interval by the large-sample standard error.
 
     The formula uses distances d in place of the paper's weights, w = 1 - d / max d. The result is the same.

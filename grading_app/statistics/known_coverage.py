@@ -1,6 +1,6 @@
 """Intervals whose simulated coverage is below 93 %, and for how many items.
 
-`docs/statistics.md` has the simulation. Pages show `coverage_note` beside such an interval.
+`docs/statistics.md` has the simulation. Pages show `describe_coverage` beside such an interval.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ LOW_COVERAGE = (
 )
 
 
-def coverage_note(name: str, items: int) -> str:
+def describe_coverage(name: str, items: int) -> str:
     """Return a text such as 'covers about 92 % ...'; nothing if intervals of this measure cover 93 % or more."""
     for start, least, end, per_cent in LOW_COVERAGE:
         if name.startswith(start) and least <= items < end:
@@ -38,17 +38,17 @@ def coverage_note(name: str, items: int) -> str:
     return ""
 
 
-def share_note(items: Iterable[int]) -> str:
+def describe_share_coverage(items: Iterable[int]) -> str:
     """Return a sentence on shares of so many items that were asked once each; nothing if there are enough items."""
-    note = coverage_note(SHARE, min(items, default=0))
+    note = describe_coverage(SHARE, min(items, default=0))
     return f"The interval of a share of items asked once {note}, for some shares." if note else ""
 
 
-def skewed_note(items: Iterable[int]) -> str:
+def describe_skewed_coverage(items: Iterable[int]) -> str:
     """Return sentences on the correlations of skewed values over so many items; nothing for none."""
     fewest = min(items, default=0)
     if not fewest:
         return ""
-    note = coverage_note(SKEWED_R, fewest)
+    note = describe_coverage(SKEWED_R, fewest)
     made = "Where values are skewed, the interval of r uses the jackknife's error if that is larger."
     return f"{made} It {note}." if note else made

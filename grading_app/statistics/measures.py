@@ -18,27 +18,27 @@ class Coefficient:
 
     ratings: the ratings that the measure can use.
     left_out: the number of units that the measure cannot use.
-    of: a function from weights (resamples, units) to values (resamples,). A weight counts how often a unit was drawn.
-    The value is NaN where the measure is not defined. With the weights `ratings.times` it computes the sample itself,
-    so one function serves the estimate and the bootstrap.
+    compute: a function from weights (resamples, units) to values (resamples,). A weight counts how often a unit was
+    drawn. The value is NaN where the measure is not defined. With the weights `ratings.times` it computes the sample
+    itself, so one function serves the estimate and the bootstrap.
     spread: a function from a confidence to the interval by formula. It is None if the measure has no formula. It
     returns None if these ratings have no interval.
     bounds: the lowest and the highest value that the measure can have. No interval leaves them.
-    of_units: (units,), if the measure is their mean over units, each within the bounds; else None.
+    unit_values: (units,), if the measure is their mean over units, each within the bounds; else None.
     """
 
     formula: str
     ratings: Ratings
     left_out: int
-    of: Callable[[Floats], Floats]
+    compute: Callable[[Floats], Floats]
     spread: Callable[[float], Spread | None] | None = None
     bounds: tuple[float, float] = (-math.inf, math.inf)
-    of_units: Floats | None = None
+    unit_values: Floats | None = None
 
     @property
     def estimate(self) -> float | None:
         """The measure of the sample; None if it is not defined (no units, or no variation at all)."""
-        value = float(self.of(self.ratings.times[None])[0]) if self.ratings.units else np.nan
+        value = float(self.compute(self.ratings.times[None])[0]) if self.ratings.units else np.nan
         return None if np.isnan(value) else value
 
     def result(self, confidence: float = 0.95) -> Estimate:
@@ -54,7 +54,7 @@ class Coefficient:
         return Estimate(self.formula, estimate, *counts, spread.se, spread.low, spread.high, confidence, spread.how)
 
 
-def quotient(above: Floats, below: Floats) -> Floats:
+def divide(above: Floats, below: Floats) -> Floats:
     """Return above / below, and NaN (without a warning) wherever `below` is not above zero."""
     found: Floats = np.divide(above, below, out=np.full(np.shape(below), np.nan), where=below > 0)
     return found

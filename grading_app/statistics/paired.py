@@ -43,7 +43,7 @@ class Change:
     reason: str = ""
 
 
-def change_of(
+def estimate_change(
     n: int,
     mean: float,
     sd: float | None,
@@ -71,30 +71,30 @@ def change_of(
         span = None  # These scores are not on that scale.
     se = sd / math.sqrt(n)
     if n > FEW:
-        return _of_many(n, mean, sd, confidence, span, once)
+        return _estimate_many(n, mean, sd, confidence, span, once)
     if len(few) != n:
         raise ValueError(f"a test of {n} items needs their {n} differences, not {len(few)}")
-    p, ends = sign_flip_p(few), _interval_of_few(few, mean, sd, confidence, span)
+    p, ends = sign_flip_p(few), _interval_for_few(few, mean, sd, confidence, span)
     if ends is None:
         return Change(n, mean, se, p=p, test=SIGN_FLIPS, reason=TOO_FEW if sd else NO_SPREAD)
     return Change(n, mean, se, *ends, p, SIGN_FLIPS)
 
 
-def _of_many(n: int, mean: float, sd: float, confidence: float, span: float | None, once: bool) -> Change:
+def _estimate_many(n: int, mean: float, sd: float, confidence: float, span: float | None, once: bool) -> Change:
     se = sd / math.sqrt(n)
     if once and span == 1:
-        gained, lost = _gained_and_lost(n, mean, sd)
+        gained, lost = _count_gained_and_lost(n, mean, sd)
         return Change(n, mean, se, *tango_interval(gained, lost, n, confidence), mcnemar_p(gained, lost), MCNEMAR)
     if span is not None:
-        low, high = _with_two_more(n, mean, sd, span, confidence)
-        return Change(n, mean, se, low, high, _student_p(*_two_more(n, mean, sd, span)), STUDENT)
+        low, high = _interval_with_two_steps(n, mean, sd, span, confidence)
+        return Change(n, mean, se, low, high, _student_p(*_append_two_steps(n, mean, sd, span)), STUDENT)
     if sd <= ALIKE * abs(mean):
         return Change(n, mean, se, p=_student_p(n, mean, sd), test=STUDENT, reason=NO_SPREAD)
     reach = student_quantile(confidence, n - 1) * se
     return Change(n, mean, se, mean - reach, mean + reach, _student_p(n, mean, sd), STUDENT)
 
 
-def _interval_of_few(
+def _interval_for_few(
     few: Sequence[float], mean: float, sd: float, confidence: float, span: float | None
 ) -> tuple[float, float] | None:
     """Return the differences that the sign-flip test does not reject, widened for unseen differences.
@@ -109,9 +109,9 @@ def _interval_of_few(
     if span is None:
         return tested if tested is not None and tested[1] - tested[0] > ALIKE * abs(mean) else None
     if span == 1 and all(value in (-1, 0, 1) for value in few):
-        wide = tango_interval(*_gained_and_lost(len(few), mean, sd), len(few), confidence)
+        wide = tango_interval(*_count_gained_and_lost(len(few), mean, sd), len(few), confidence)
     else:
-        wide = _with_two_more(len(few), mean, sd, span, confidence)
+        wide = _interval_with_two_steps(len(few), mean, sd, span, confidence)
     low, high = tested or (min(0.0, mean), max(0.0, mean))
     return (low if low > 0 else min(low, wide[0])), (high if high < 0 else max(high, wide[1]))
 
@@ -126,7 +126,7 @@ def sign_flip_interval(differences: Sequence[float], confidence: float = 0.95) -
     """
     import numpy as np
 
-    values, groups = _patterns(differences)
+    values, groups = _flip_signs(differences)
     at = int((1 - confidence) * len(groups) + 1e-9) - 1
     if at < 0:
         return None
@@ -137,13 +137,13 @@ def sign_flip_interval(differences: Sequence[float], confidence: float = 0.95) -
     return float(low), float(-high)
 
 
-def _gained_and_lost(n: int, mean: float, sd: float) -> tuple[int, int]:
+def _count_gained_and_lost(n: int, mean: float, sd: float) -> tuple[int, int]:
     """Return how many differences are 1 and how many are -1, if all others are 0."""
     more, either = n * mean, (n - 1) * sd**2 + n * mean**2
     return round((either + more) / 2), round((either - more) / 2)
 
 
-def _two_more(n: int, mean: float, sd: float, span: float) -> tuple[int, float, float]:
+def _append_two_steps(n: int, mean: float, sd: float, span: float) -> tuple[int, float, float]:
     """Return n, mean and sd of the differences and of two more: a usual step up, and one down."""
     step, many = min(span, max(1.0, span / STEPS)), n + 2
     center = n * mean / many
@@ -151,14 +151,14 @@ def _two_more(n: int, mean: float, sd: float, span: float) -> tuple[int, float, 
     return many, center, math.sqrt(squares / (many - 1))
 
 
-def _with_two_more(n: int, mean: float, sd: float, span: float, confidence: float) -> tuple[float, float]:
+def _interval_with_two_steps(n: int, mean: float, sd: float, span: float, confidence: float) -> tuple[float, float]:
     """Return Student's interval over the differences and two more: a usual step up, and one down.
 
     So it has a width also if all differences are equal. For differences of -1, 0 and 1 it is the interval of D. G.
     Bonett & R. M. Price (2012), "Adjusted Wald confidence interval for a difference of binomial proportions based on
     paired data", Journal of Educational and Behavioral Statistics 37, 479-488, with t in place of z.
     """
-    many, center, spread = _two_more(n, mean, sd, span)
+    many, center, spread = _append_two_steps(n, mean, sd, span)
     reach = student_quantile(confidence, many - 1) * spread / math.sqrt(many)
     return max(-span, min(mean, center - reach)), min(span, max(mean, center + reach))
 
@@ -172,24 +172,24 @@ def sign_flip_p(differences: Sequence[float]) -> float:
     """
     import numpy as np
 
-    values, groups = _patterns(differences)
+    values, groups = _flip_signs(differences)
     # Sums that differ only by rounding error count as equally far from zero.
     room = ALIKE * float(np.abs(values).sum())
     total = float(values.sum())
     return float(np.mean(np.abs(total - 2 * (groups @ values)) >= abs(total) - room))
 
 
-def _patterns(differences: Sequence[float]) -> tuple[Any, Any]:
+def _flip_signs(differences: Sequence[float]) -> tuple[Any, Any]:
     """Return the differences as an array, and the patterns of flipped signs."""
     import numpy as np
 
     if not 0 < len(differences) <= FEW:
         raise ValueError(f"{len(differences)} differences; signs are flipped of 1 to {FEW}")
-    return np.asarray(differences, dtype=np.float64), _groups(len(differences))
+    return np.asarray(differences, dtype=np.float64), _list_sign_patterns(len(differences))
 
 
 @lru_cache(maxsize=4)
-def _groups(n: int) -> Any:
+def _list_sign_patterns(n: int) -> Any:
     """Return the patterns of flipped signs: (2^(n - 1), n) of 0 and 1, the first without any.
 
     The last sign stays: the other half of the patterns mirrors this half.

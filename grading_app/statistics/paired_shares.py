@@ -22,8 +22,8 @@ def tango_interval(gained: float, lost: float, n: float, confidence: float = 0.9
     if not (n > 0 and gained >= 0 and lost >= 0 and gained + lost <= n + 1e-9):
         raise ValueError(f"no pairs: {gained} gained and {lost} lost of {n}")
     z = normal_quantile(confidence)
-    high = _highest(gained, lost, n, z)
-    return -_highest(lost, gained, n, z), high
+    high = _find_highest_difference(gained, lost, n, z)
+    return -_find_highest_difference(lost, gained, n, z), high
 
 
 def mcnemar_p(gained: float, lost: float) -> float:
@@ -36,7 +36,7 @@ def mcnemar_p(gained: float, lost: float) -> float:
     return math.erfc(abs(gained - lost) / math.sqrt(2 * (gained + lost)))
 
 
-def _highest(gained: float, lost: float, n: float, z: float) -> float:
+def _find_highest_difference(gained: float, lost: float, n: float, z: float) -> float:
     """Return the highest difference that is not rejected, by bisection between the estimate and 1."""
     low, high = (gained - lost) / n, 1.0
     for _ in range(HALVINGS):

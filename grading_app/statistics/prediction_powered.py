@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from evalsite.lib.stats.t_interval import student_quantile
-from grading_app.statistics.bootstrap import Clusters, clusters_of
+from grading_app.statistics.bootstrap import Clusters, group_by_item
 from grading_app.statistics.estimates import Estimate
 from grading_app.statistics.intervals import bounded_score_interval
-from grading_app.statistics.judge_bias import people_means
+from grading_app.statistics.judge_bias import compute_people_means
 from grading_app.statistics.ratings import Floats, Ratings
 
 # Items. With three, one degree of freedom is left, and intervals are twice as wide as the people's own.
@@ -84,17 +84,19 @@ def corrected_mean(
     judge's rating are left out. Raise ValueError if no unit has both ratings, the judge is not among the raters, or a
     unit has no item.
     """
-    known = ratings.where(ratings.given[:, ratings.column(judge)])
-    sample = _sample(known, judge, items)
+    known = ratings.select_units(ratings.given[:, ratings.column(judge)])
+    sample = _collect_sample(known, judge, items)
     if not sample.y.size:
         raise ValueError("no unit was rated by the judge and by people")
-    share = (_best_share(sample) if tuned else 1.0) if sample.f.size else 0.0
+    share = (_find_best_share(sample) if tuned else 1.0) if sample.f.size else 0.0
     fitted = int(tuned and share > 0)
-    people = known.without(judge)
+    people = known.drop_rater(judge)
     common = Estimate("", None, known.n_units, people.n_raters, people.n_ratings, ratings.n_units - known.n_units)
     how = ", tuned" if tuned else ""
-    corrected = replace(_told(common, sample, share, confidence, fitted), formula=f"prediction-powered mean{how}")
-    alone = replace(_told(common, sample, 0.0, confidence), formula="mean of the people",
+    corrected = replace(
+        _make_estimate(common, sample, share, confidence, fitted), formula=f"prediction-powered mean{how}"
+    )
+    alone = replace(_make_estimate(common, sample, 0.0, confidence), formula="mean of the people",
                     units=round(float(sample.times_y.sum())))  # fmt: skip
     judged_mean = float(np.average(known.values[:, known.column(judge)], weights=known.times))
     judged = replace(common, formula="mean of the judge", estimate=judged_mean, raters=1, ratings=known.n_units)
@@ -102,17 +104,17 @@ def corrected_mean(
     return CorrectedMean(corrected, alone, judged, share, rectifier)
 
 
-def _sample(known: Ratings, judge: Hashable, items: Mapping[Hashable, Hashable] | None) -> _Sample:
-    clusters, times = clusters_of(known, items), known.times
-    rated = known.without(judge).per_unit > 0
-    judged, means = known.values[:, known.column(judge)], people_means(known, judge)
+def _collect_sample(known: Ratings, judge: Hashable, items: Mapping[Hashable, Hashable] | None) -> _Sample:
+    clusters, times = group_by_item(known, items), known.times
+    rated = known.drop_rater(judge).per_unit > 0
+    judged, means = known.values[:, known.column(judge)], compute_people_means(known, judge)
     return _Sample(
-        judged[~rated], means[rated], judged[rated], times[~rated], times[rated], clusters.where(~rated),
-        clusters.where(rated), set(known.categories.tolist()) <= {0.0, 1.0},
+        judged[~rated], means[rated], judged[rated], times[~rated], times[rated], clusters.select_units(~rated),
+        clusters.select_units(rated), set(known.categories.tolist()) <= {0.0, 1.0},
     )  # fmt: skip
 
 
-def _told(common: Estimate, sample: _Sample, share: float, confidence: float, fitted: int = 0) -> Estimate:
+def _make_estimate(common: Estimate, sample: _Sample, share: float, confidence: float, fitted: int = 0) -> Estimate:
     """Return the estimate with its interval.
 
     fitted: how many numbers, besides the mean, were fitted to the people's ratings.
@@ -123,9 +125,9 @@ def _told(common: Estimate, sample: _Sample, share: float, confidence: float, fi
     groups = sample.rated.n
     if groups < 2:
         return replace(common, estimate=estimate, clusters=groups)
-    residuals = _by_cluster(sample.rated, rectified, sample.times_y)
+    residuals = _sum_by_item(sample.rated, rectified, sample.times_y)
     if share:
-        residuals = residuals + share * _by_cluster(sample.unrated, sample.f, sample.times_f)
+        residuals = residuals + share * _sum_by_item(sample.unrated, sample.f, sample.times_f)
     free = groups - 1 - fitted
     se = math.sqrt(groups / free * float(sample.rated.alike @ residuals**2))
     reach = student_quantile(confidence, free) * se
@@ -142,17 +144,17 @@ def _told(common: Estimate, sample: _Sample, share: float, confidence: float, fi
     )  # fmt: skip
 
 
-def _best_share(sample: _Sample) -> float:
+def _find_best_share(sample: _Sample) -> float:
     """Return the share that minimises the sum of squared residuals of all items, a parabola in the share."""
     if sample.rated.n < FEWEST_FITTED:
         return 0.0
-    fixed, alike = _by_cluster(sample.rated, sample.y, sample.times_y), sample.rated.alike
-    moving = _by_cluster(sample.unrated, sample.f, sample.times_f)
-    moving = moving - _by_cluster(sample.rated, sample.g, sample.times_y)
+    fixed, alike = _sum_by_item(sample.rated, sample.y, sample.times_y), sample.rated.alike
+    moving = _sum_by_item(sample.unrated, sample.f, sample.times_f)
+    moving = moving - _sum_by_item(sample.rated, sample.g, sample.times_y)
     squares = float(alike @ moving**2)
     return min(1.0, max(0.0, -float(alike @ (fixed * moving)) / squares)) if squares > 0 else 0.0
 
 
-def _by_cluster(clusters: Clusters, values: Floats, times: Floats) -> Floats:
+def _sum_by_item(clusters: Clusters, values: Floats, times: Floats) -> Floats:
     """Return the residuals of a mean, as parts of it, added up over each item: (kinds of items,)."""
     return clusters.totals((values - np.average(values, weights=times)) / times.sum())

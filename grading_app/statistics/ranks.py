@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from grading_app.statistics.measures import Coefficient, quotient
+from grading_app.statistics.measures import Coefficient, divide
 from grading_app.statistics.ratings import Floats, Ratings, Whole
 
 
@@ -45,14 +45,16 @@ def kendalls_w(ratings: Ratings) -> Coefficient:
     raters = len(ratings.raters)
     if raters < 2:
         raise ValueError("concordance takes two raters or more")
-    used = ratings.complete()
+    used = ratings.drop_incomplete()
     rankings = [Ranking(column) for column in used.values.T]
 
-    def of(times: Floats) -> Floats:
+    def compute(times: Floats) -> Floats:
         n = times.sum(axis=1)
         sums = sum((ranking.midranks(times) for ranking in rankings), np.zeros(times.shape))
         squares = (times * (sums - raters * (n[:, None] + 1) / 2) ** 2).sum(axis=1)
         ties = sum(((t**3 - t).sum(axis=1) for t in (ranking.tie_sizes(times) for ranking in rankings)), 0 * n)
-        return quotient(12 * squares, raters**2 * (n**3 - n) - raters * ties)
+        return divide(12 * squares, raters**2 * (n**3 - n) - raters * ties)
 
-    return Coefficient("Kendall's W, corrected for ties", used, ratings.n_units - used.n_units, of, bounds=(0.0, 1.0))
+    return Coefficient(
+        "Kendall's W, corrected for ties", used, ratings.n_units - used.n_units, compute, bounds=(0.0, 1.0)
+    )

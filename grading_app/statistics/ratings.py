@@ -16,7 +16,7 @@ Rater = TypeVar("Rater", bound=Hashable)
 
 
 @dataclass(frozen=True, eq=False)
-class Holding:
+class RowItems:
     """The items of rows that stand for many units that are alike.
 
     units: (kinds of items, rows), how many units of each row an item of this kind has.
@@ -26,9 +26,9 @@ class Holding:
     units: Floats
     alike: Floats
 
-    def where(self, kept: NDArray[np.bool_]) -> Holding:
+    def select_units(self, chosen: NDArray[np.bool_]) -> RowItems:
         """Return only these rows. Items that lose all their units stay, with none."""
-        return Holding(self.units[:, kept], self.alike)
+        return RowItems(self.units[:, chosen], self.alike)
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,7 +38,7 @@ class Ratings:
     values: (units, raters), a number for each rating, NaN where a rater did not rate the unit.
     units, raters: the names of the rows and the columns, each name once.
     labels: if the numbers stand for labels, value v is labels[v]; empty if they are plain numbers.
-    holding: set if each row stands for all units that were rated alike (`tallied`); None if each row is one unit.
+    row_items: set if each row stands for all units that were rated alike (`from_counts`); None if each row is one unit.
     Raise ValueError for a table of another shape, a repeated name, or an infinite rating.
     """
 
@@ -46,7 +46,7 @@ class Ratings:
     units: tuple[Hashable, ...]
     raters: tuple[Hashable, ...]
     labels: tuple[str, ...] = ()
-    holding: Holding | None = None
+    row_items: RowItems | None = None
 
     def __post_init__(self) -> None:
         if self.values.shape != (len(self.units), len(self.raters)):
@@ -57,6 +57,66 @@ class Ratings:
                 raise ValueError("a unit or a rater comes twice")
         if np.isinf(self.values).any():
             raise ValueError("a rating is infinite")
+
+    @classmethod
+    def from_table(cls, table: ArrayLike) -> Ratings:
+        """Return the ratings of a table of units x raters (NaN for none), with units and raters named 0, 1, 2 ..."""
+        values = np.array(table, dtype=np.float64)
+        if values.ndim != 2:
+            raise ValueError(f"ratings are a table of units x raters, not of {values.ndim} dimensions")
+        return Ratings(values, tuple(range(values.shape[0])), tuple(range(values.shape[1])))
+
+    @classmethod
+    def from_triples(
+        cls, triples: Iterable[tuple[Hashable, Hashable, float | str | None]], labels: Sequence[str] | None = None
+    ) -> Ratings:
+        """Return the ratings of (unit, rater, value) triples in any order; a value of None or NaN is no rating.
+
+        With `labels` the values are labels, numbered 0, 1, 2 ... in the given order. The order matters for weighted
+        kappa and ordinal alpha. Units and raters keep the order in which they first appear. Raise ValueError for a
+        second rating of one unit by one rater, a value that is not a number, or an unknown label.
+        """
+        codes = None if labels is None else {label: code for code, label in enumerate(labels)}
+        found: dict[tuple[int, int], float] = {}
+        units: dict[Hashable, int] = {}
+        raters: dict[Hashable, int] = {}
+        for unit, rater, value in triples:
+            row, column = units.setdefault(unit, len(units)), raters.setdefault(rater, len(raters))
+            if (row, column) in found:
+                raise ValueError(f"{rater!r} rated {unit!r} twice")
+            found[row, column] = _convert_value(value, codes, f"the rating of {unit!r} by {rater!r}")
+        values = np.full((len(units), len(raters)), np.nan)
+        for place, number in found.items():
+            values[place] = number
+        return Ratings(values, tuple(units), tuple(raters), tuple(labels or ()))
+
+    @classmethod
+    def from_counts(
+        cls,
+        lines: Iterable[tuple[Hashable, Kind, int]],
+        values_by_kind: Mapping[Kind, Mapping[Rater, float]],
+        raters: Sequence[Rater],
+    ) -> Ratings:
+        """Return ratings from counts: lines of (item, kind of unit, number of units of the kind in the item).
+
+        values_by_kind: kind of unit -> rater -> value. A row stands for all units of its kind. Items with the same
+        units form one kind of item. So a million units take only as many rows as there are distinct ways to rate a
+        unit. Raise ValueError in the cases of `Ratings`.
+        """
+        rows = {kind: at for at, kind in enumerate(values_by_kind)}
+        items: dict[Hashable, int] = {}
+        found = np.array(
+            [(items.setdefault(item, len(items)), rows[kind], n) for item, kind, n in lines], dtype=np.float64
+        )
+        item, row = found.reshape(-1, 3)[:, :2].astype(np.intp).T
+        units = np.zeros((len(items), len(rows)))
+        np.add.at(units, (item, row), found.reshape(-1, 3)[:, 2])
+        kinds, alike = np.unique(units, axis=0, return_counts=True) if units.size else (units, np.ones(len(items)))
+        values = np.array(
+            [[values.get(rater, np.nan) for rater in raters] for values in values_by_kind.values()], dtype=np.float64
+        )
+        table = values.reshape(len(rows), len(raters))
+        return Ratings(table, tuple(rows), tuple(raters), (), RowItems(kinds, alike.astype(np.float64)))
 
     @property
     def given(self) -> NDArray[np.bool_]:
@@ -72,7 +132,7 @@ class Ratings:
     @property
     def times(self) -> Floats:
         """The number of units that each row stands for: (units,)."""
-        return np.ones(len(self.units)) if self.holding is None else self.holding.alike @ self.holding.units
+        return np.ones(len(self.units)) if self.row_items is None else self.row_items.alike @ self.row_items.units
 
     @property
     def n_units(self) -> int:
@@ -100,89 +160,35 @@ class Ratings:
 
     def with_at_least(self, ratings: int) -> Ratings:
         """Return only the units with at least this number of ratings."""
-        return self.where(self.per_unit >= ratings)
+        return self.select_units(self.per_unit >= ratings)
 
-    def complete(self) -> Ratings:
+    def drop_incomplete(self) -> Ratings:
         """Return only the units that every rater rated."""
-        return self.where(self.per_unit == len(self.raters))
+        return self.select_units(self.per_unit == len(self.raters))
 
-    def of(self, *raters: Hashable) -> Ratings:
+    def select_raters(self, *raters: Hashable) -> Ratings:
         """Return only these raters, in this order. Raise ValueError for a rater who is not in the table."""
         columns = [self.column(rater) for rater in raters]
-        return Ratings(self.values[:, columns], self.units, tuple(raters), self.labels, self.holding)
+        return Ratings(self.values[:, columns], self.units, tuple(raters), self.labels, self.row_items)
 
-    def without(self, rater: Hashable) -> Ratings:
+    def drop_rater(self, rater: Hashable) -> Ratings:
         """Return all raters but this one. Raise ValueError for a rater who is not in the table."""
         self.column(rater)
-        return self.of(*(name for name in self.raters if name != rater))
+        return self.select_raters(*(name for name in self.raters if name != rater))
 
     def column(self, rater: Hashable) -> int:
         if rater not in self.raters:
             raise ValueError(f"no ratings by {rater!r}")
         return self.raters.index(rater)
 
-    def where(self, kept: NDArray[np.bool_]) -> Ratings:
-        """Return only these units; kept is (units,)."""
-        units = tuple(unit for unit, keep in zip(self.units, kept, strict=True) if keep)
-        holding = self.holding and self.holding.where(kept)
-        return Ratings(self.values[kept], units, self.raters, self.labels, holding)
+    def select_units(self, chosen: NDArray[np.bool_]) -> Ratings:
+        """Return only these units; chosen is (units,)."""
+        units = tuple(unit for unit, keep in zip(self.units, chosen, strict=True) if keep)
+        row_items = self.row_items and self.row_items.select_units(chosen)
+        return Ratings(self.values[chosen], units, self.raters, self.labels, row_items)
 
 
-def ratings_of(table: ArrayLike) -> Ratings:
-    """Return the ratings of a table of units x raters (NaN for none), with units and raters named 0, 1, 2 ..."""
-    values = np.array(table, dtype=np.float64)
-    if values.ndim != 2:
-        raise ValueError(f"ratings are a table of units x raters, not of {values.ndim} dimensions")
-    return Ratings(values, tuple(range(values.shape[0])), tuple(range(values.shape[1])))
-
-
-def ratings_from(
-    triples: Iterable[tuple[Hashable, Hashable, float | str | None]], labels: Sequence[str] | None = None
-) -> Ratings:
-    """Return the ratings of (unit, rater, value) triples in any order; a value of None or NaN is no rating.
-
-    With `labels` the values are labels, numbered 0, 1, 2 ... in the given order. The order matters for weighted kappa
-    and ordinal alpha.
-    Units and raters keep the order in which they first appear. Raise ValueError for a second rating of one unit by one
-    rater, a value that is not a number, or an unknown label.
-    """
-    codes = None if labels is None else {label: code for code, label in enumerate(labels)}
-    found: dict[tuple[int, int], float] = {}
-    units: dict[Hashable, int] = {}
-    raters: dict[Hashable, int] = {}
-    for unit, rater, value in triples:
-        row, column = units.setdefault(unit, len(units)), raters.setdefault(rater, len(raters))
-        if (row, column) in found:
-            raise ValueError(f"{rater!r} rated {unit!r} twice")
-        found[row, column] = _number(value, codes, f"the rating of {unit!r} by {rater!r}")
-    values = np.full((len(units), len(raters)), np.nan)
-    for place, number in found.items():
-        values[place] = number
-    return Ratings(values, tuple(units), tuple(raters), tuple(labels or ()))
-
-
-def tallied(
-    lines: Iterable[tuple[Hashable, Kind, int]], said: Mapping[Kind, Mapping[Rater, float]], raters: Sequence[Rater]
-) -> Ratings:
-    """Return ratings from counts: lines of (item, kind of unit, number of units of the kind in the item).
-
-    said: kind of unit -> rater -> value. A row stands for all units of its kind. Items with the same units form one
-    kind of item. So a million units take only as many rows as there are distinct ways to rate a unit. Raise ValueError
-    in the cases of `Ratings`.
-    """
-    rows = {kind: at for at, kind in enumerate(said)}
-    items: dict[Hashable, int] = {}
-    found = np.array([(items.setdefault(item, len(items)), rows[kind], n) for item, kind, n in lines], dtype=np.float64)
-    item, row = found.reshape(-1, 3)[:, :2].astype(np.intp).T
-    units = np.zeros((len(items), len(rows)))
-    np.add.at(units, (item, row), found.reshape(-1, 3)[:, 2])
-    kinds, alike = np.unique(units, axis=0, return_counts=True) if units.size else (units, np.ones(len(items)))
-    values = np.array([[values.get(rater, np.nan) for rater in raters] for values in said.values()], dtype=np.float64)
-    table = values.reshape(len(rows), len(raters))
-    return Ratings(table, tuple(rows), tuple(raters), (), Holding(kinds, alike.astype(np.float64)))
-
-
-def _number(value: float | str | None, codes: dict[str, int] | None, what: str) -> float:
+def _convert_value(value: float | str | None, codes: dict[str, int] | None, what: str) -> float:
     if value is None:
         return np.nan
     if codes is not None:

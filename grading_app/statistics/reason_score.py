@@ -98,7 +98,7 @@ def reason_score(tallies: Mapping[str, Tally], *, incomplete: Iterable[str] = ()
     incomplete: tasks with planned cases that have no answer. Tasks without any answer are left out and make the score
     incomplete; None if all are. A single task of 0 makes the score 0.
     """
-    answered, missing = _answered(tallies)
+    answered, missing = _split_by_answers(tallies)
     if not answered:
         return None
     score = FULL * geometric_mean([score_task(tally).optimistic for tally in answered.values()])
@@ -130,7 +130,7 @@ def bootstrap_score(
     how the score depends on the choice of tasks. It does not hold the error of each task's own cases, and with few
     tasks it is too narrow. With one task there is none. The same tallies and seed give the same interval.
     """
-    answered, missing = _answered(tallies)
+    answered, missing = _split_by_answers(tallies)
     if not answered:
         return None
     chances = [chance_correct(answered[name]) for name in sorted(answered)]
@@ -157,18 +157,18 @@ def bootstrap_geometric_mean(
     import numpy as np
 
     logs = np.log(np.asarray(values, dtype=float))
-    means = [weights @ logs for weights in _drawn_weights(len(logs), resamples, seed)]
+    means = [weights @ logs for weights in _get_weights(len(logs), resamples, seed)]
     low, high = np.quantile(np.concatenate(means), [(1 - confidence) / 2, (1 + confidence) / 2])
     return float(np.exp(low)), float(np.exp(high))
 
 
-def _drawn_weights(n: int, resamples: int, seed: int) -> Iterable[Any]:
+def _get_weights(n: int, resamples: int, seed: int) -> Iterable[Any]:
     """Return arrays (resamples, n) with the share of each value in each resample. Those of few values are kept."""
-    return _kept_weights(n, resamples, seed) if n * resamples <= CHUNK else _draw_weights(n, resamples, seed)
+    return _get_cached_weights(n, resamples, seed) if n * resamples <= CHUNK else _draw_weights(n, resamples, seed)
 
 
 @lru_cache(maxsize=4)
-def _kept_weights(n: int, resamples: int, seed: int) -> list[Any]:
+def _get_cached_weights(n: int, resamples: int, seed: int) -> list[Any]:
     return list(_draw_weights(n, resamples, seed))
 
 
@@ -183,7 +183,7 @@ def _draw_weights(n: int, resamples: int, seed: int) -> Iterator[Any]:
         yield np.bincount(flat, minlength=drawn.size).reshape(drawn.shape) / n
 
 
-def _answered(tallies: Mapping[str, Tally]) -> tuple[dict[str, Tally], tuple[str, ...]]:
+def _split_by_answers(tallies: Mapping[str, Tally]) -> tuple[dict[str, Tally], tuple[str, ...]]:
     """Return the tasks with answers, and the names of those without."""
     answered = {name: tally for name, tally in tallies.items() if tally.cases}
     return answered, tuple(sorted(set(tallies) - set(answered)))

@@ -58,8 +58,8 @@ def paired_difference(x: Floats, y: Floats, confidence: float = 0.95) -> MeanDif
         return None
     mean, sd = float(apart.mean()), float(apart.std(ddof=1))
     t, df = mean / (sd / math.sqrt(n)), float(n - 1)
-    found = _test(mean, sd / math.sqrt(n), t, df, confidence)
-    low, high = _noncentral(t, df, confidence)
+    found = _test_difference(mean, sd / math.sqrt(n), t, df, confidence)
+    low, high = _find_noncentrality(t, df, confidence)
     return MeanDifference(n, mean, *found, mean / sd, (low / math.sqrt(n), high / math.sqrt(n)))
 
 
@@ -79,12 +79,14 @@ def welch_difference(x: Floats, y: Floats, confidence: float = 0.95) -> MeanDiff
     df = (a + b) ** 2 / (a * a / (n - 1) + b * b / (m - 1))
     pooled = math.sqrt(((n - 1) * n * a + (m - 1) * m * b) / (n + m - 2))
     scale = math.sqrt(1 / n + 1 / m)
-    low, high = _noncentral(mean / (pooled * scale), n + m - 2, confidence)
-    found = _test(mean, se, mean / se, df, confidence)
+    low, high = _find_noncentrality(mean / (pooled * scale), n + m - 2, confidence)
+    found = _test_difference(mean, se, mean / se, df, confidence)
     return MeanDifference(n + m, mean, *found, mean / pooled, (low * scale, high * scale))
 
 
-def _test(mean: float, se: float, t: float, df: float, confidence: float) -> tuple[Interval, float, float, float]:
+def _test_difference(
+    mean: float, se: float, t: float, df: float, confidence: float
+) -> tuple[Interval, float, float, float]:
     """Return the interval, t, df and the two-sided p."""
     from scipy.special import stdtr, stdtrit
 
@@ -92,7 +94,7 @@ def _test(mean: float, se: float, t: float, df: float, confidence: float) -> tup
     return (mean - reach, mean + reach), t, df, float(2 * stdtr(df, -abs(t)))
 
 
-def _noncentral(t: float, df: float, confidence: float) -> Interval:
+def _find_noncentrality(t: float, df: float, confidence: float) -> Interval:
     """Return the noncentrality parameters under which t is at the ends of its central range."""
     from scipy.special import nctdtrinc
 
@@ -128,14 +130,14 @@ def spearman(x: Floats, y: Floats, confidence: float = 0.95) -> tuple[float, Int
     """
     if len(x) < 2 or _is_constant(x, x) or _is_constant(y, y):
         return None
-    rho = float(np.clip(np.corrcoef(_ranks(x), _ranks(y))[0, 1], -1.0, 1.0))
+    rho = float(np.clip(np.corrcoef(_rank(x), _rank(y))[0, 1], -1.0, 1.0))
     if len(x) < 10 or abs(rho) > 1 - ALIKE:
         return rho, None
     reach = normal_quantile(confidence) * math.sqrt((1 + rho * rho / 2) / (len(x) - 3))
     return rho, (math.tanh(math.atanh(rho) - reach), math.tanh(math.atanh(rho) + reach))
 
 
-def _ranks(values: Floats) -> Floats:
+def _rank(values: Floats) -> Floats:
     """Return mid-ranks, from 1."""
     _, at, counts = np.unique(values, return_inverse=True, return_counts=True)
     last = np.cumsum(counts)
@@ -202,7 +204,7 @@ def deming(x: Floats, y: Floats, ratio: float = 1.0, confidence: float = 0.95) -
     from scipy.special import stdtrit
 
     n = len(x)
-    whole = _deming(x, y, ratio)
+    whole = _fit_deming(x, y, ratio)
     if n < 4 or whole is None:
         return None
     parts = _deming_without_each(x, y, ratio)
@@ -218,7 +220,7 @@ def deming(x: Floats, y: Floats, ratio: float = 1.0, confidence: float = 0.95) -
     )
 
 
-def _deming(x: Floats, y: Floats, ratio: float) -> tuple[float, float] | None:
+def _fit_deming(x: Floats, y: Floats, ratio: float) -> tuple[float, float] | None:
     """Return intercept and slope; None if the covariance is zero."""
     a, b = float(np.var(x)), float(np.var(y))
     shared = float(((x - np.mean(x)) * (y - np.mean(y))).mean())

@@ -17,7 +17,7 @@ class Repeatability:
     items: int
     repetitions: float
 
-    def of_mean(self, repetitions: float) -> float:
+    def reliability_of_mean(self, repetitions: float) -> float:
         return spearman_brown(self.single, repetitions)
 
 
@@ -38,7 +38,7 @@ def repeatability(scores: ItemScores, condition: int) -> Repeatability | None:
     J. L. Fleiss (1979), Psychological Bulletin 86, 420-428. For unequal numbers of scores, n0 is
     (N - sum n_i^2 / N) / (G - 1): S. R. Searle (1971), Linear Models, ch. 9. It needs two items and one repeated item.
     """
-    at = scores.column_of(condition)
+    at = scores.find_column(condition)
     use = scores.n[:, at] > 0
     n, means, within = scores.n[use, at].astype(np.float64), scores.mean[use, at], scores.within[use, at]
     return _one_way(n, means, within)

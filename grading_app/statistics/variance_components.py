@@ -81,12 +81,12 @@ def share_intervals(scores: ItemScores, confidence: float = 0.95) -> dict[str, t
     review", Biometrika 61, 1-15, who recommends such transformations for variances. A share without an interval of some
     width is left out.
     """
-    complete = scores.of_items(np.asarray((scores.n > 0).all(axis=1)))
+    complete = scores.select_items(np.asarray((scores.n > 0).all(axis=1)))
     items, conditions = complete.mean.shape
     if items < FEWEST or conditions < 2:
         return {}
     names = ("item", "condition", "interaction", *(("repetition",) if (complete.n > 1).any() else ()))
-    shares = _shares_without(complete)
+    shares = _jackknife_shares(complete)
     reach = student_quantile(confidence, items - 1) * math.sqrt((items - 1) / items)
     found = {}
     for name, whole, without in zip(names, shares[-1], shares[:-1].T, strict=False):
@@ -100,7 +100,7 @@ def share_intervals(scores: ItemScores, confidence: float = 0.95) -> dict[str, t
     return found
 
 
-def _shares_without(scores: ItemScores) -> Floats:
+def _jackknife_shares(scores: ItemScores) -> Floats:
     """Return the shares of the components (negative ones too) without each item, and then with all.
 
     (items + 1, 4), for complete scores; NaN where nothing varies.
@@ -164,7 +164,7 @@ def paired_power(difference: float, se: float, items: int, alpha: float = 0.05) 
     return float(1 - below + opposite)
 
 
-def needed_items(components: Components, difference: float, repetitions: int, power: float = 0.8) -> int | None:
+def find_needed_items(components: Components, difference: float, repetitions: int, power: float = 0.8) -> int | None:
     """Return the smallest number of items that finds the difference with this power; None above ten million.
 
     Raise ValueError unless the difference is above zero.

@@ -17,7 +17,7 @@ from django.db import DataError, IntegrityError, transaction
 
 from datasets_app.importing.records import FileError, ScratchFolder
 from datasets_app.models import Dataset, StatusChange
-from datasets_app.pending_uploads import Job, PendingUpload
+from datasets_app.pending_uploads import PendingUpload, UploadJob
 from datasets_app.upload_jobs import FAILED, finish, run_job
 from evalsite.lib.text.hashing import slugify_name
 from grading_app.export.bundle_kinds import ANALYSIS, DATASET, DESIGN
@@ -82,11 +82,11 @@ def run_import(user_key: int, token: str, key: str) -> str:
     return run_job(user_key, token, key, task=TASK, perform=_perform)
 
 
-def _perform(waiting: PendingUpload, job: Job, user: User) -> str:
+def _perform(waiting: PendingUpload, job: UploadJob, user: User) -> str:
     if (stored := _stored_before(waiting, job, user)) is not None:
         return finish(waiting, job, **stored)
     job = replace(job, state="reading", seen_at=time.time())
-    waiting.put_job(job)
+    waiting.store_job(job)
     try:
         report = _import(waiting, job, user)
     except (StudyError, SnapshotFileError, FileError) as error:
@@ -103,14 +103,14 @@ def _perform(waiting: PendingUpload, job: Job, user: User) -> str:
     return finish(waiting, waiting.job or job, **done)
 
 
-def _import(waiting: PendingUpload, job: Job, user: User) -> StudyReport:
+def _import(waiting: PendingUpload, job: UploadJob, user: User) -> StudyReport:
     wanted = job.mapping or {}
     if len(waiting.names) == 1 and waiting.table_name.lower().endswith(SUFFIXES):
         scratch = ScratchFolder()
         return _take_run_config(place_files(list(waiting.files.values()), scratch.path / "config"), job, user)
     reading = read_study_upload(waiting.files, wanted.get("format", ""), watch=_reading(waiting, job))
     job = replace(job, state="saving", seen_at=time.time(), saving_since=time.time())
-    waiting.put_job(job)
+    waiting.store_job(job)
     if reading.study is None:
         return _take_snapshot(place_files(list(waiting.files.values()), reading.scratch.path / "archive"), job, user)
     try:
@@ -119,7 +119,7 @@ def _import(waiting: PendingUpload, job: Job, user: User) -> StudyReport:
         raise StudyError([f"the database refuses a value of the study: {str(error).splitlines()[0][:300]}"]) from error
 
 
-def _take_run_config(path: Path, job: Job, user: User) -> StudyReport:
+def _take_run_config(path: Path, job: UploadJob, user: User) -> StudyReport:
     """Create a draft from the design of another tool, with the rows that the user may create."""
     if not is_run_config(path):
         raise StudyError([f"{path.name}: neither a run config nor an experiment of OASIS-LLM"])
@@ -138,7 +138,7 @@ def _take_run_config(path: Path, job: Job, user: User) -> StudyReport:
     return StudyReport("Design of OASIS-LLM", made.slug, counts=counts, notes=notes[:MOST_NOTES])
 
 
-def _take_study(study: Study, job: Job, user: User) -> StudyReport:
+def _take_study(study: Study, job: UploadJob, user: User) -> StudyReport:
     wanted = job.mapping or {}
     dataset = Dataset.objects.filter(pk=wanted.get("dataset") or 0).first()
     if wanted.get("dataset") and dataset is None:
@@ -163,7 +163,7 @@ def _take_study(study: Study, job: Job, user: User) -> StudyReport:
     )
 
 
-def _take_snapshot(path: Path, job: Job, user: User) -> StudyReport:
+def _take_snapshot(path: Path, job: UploadJob, user: User) -> StudyReport:
     made = import_snapshot(path, user, dry_run=job.kind == "check")
     notes = []
     if (job.mapping or {}).get("slug") or (job.mapping or {}).get("dataset"):
@@ -183,14 +183,14 @@ def _take_snapshot(path: Path, job: Job, user: User) -> StudyReport:
     )
 
 
-def _reading(waiting: PendingUpload, job: Job) -> Callable[[int], None]:
+def _reading(waiting: PendingUpload, job: UploadJob) -> Callable[[int], None]:
     def watch(rows: int) -> None:
-        waiting.put_job(replace(job, rows=rows, seen_at=time.time()))
+        waiting.store_job(replace(job, rows=rows, seen_at=time.time()))
 
     return watch
 
 
-def _watched(study: Study, waiting: PendingUpload, job: Job) -> Study:
+def _watched(study: Study, waiting: PendingUpload, job: UploadJob) -> Study:
     """Return the study; reading its trials updates the progress of the job."""
 
     def trials() -> Iterator[StudyTrial]:
@@ -198,13 +198,13 @@ def _watched(study: Study, waiting: PendingUpload, job: Job) -> Study:
         for number, one in enumerate(study.trials(), start=1):
             if time.monotonic() >= due:
                 due = time.monotonic() + EVERY_S
-                waiting.put_job(replace(job, rows=number, seen_at=time.time()))
+                waiting.store_job(replace(job, rows=number, seen_at=time.time()))
             yield one
 
     return replace(study, trials=trials)
 
 
-def _stored_before(waiting: PendingUpload, job: Job, user: User) -> dict[str, Any] | None:
+def _stored_before(waiting: PendingUpload, job: UploadJob, user: User) -> dict[str, Any] | None:
     """Return what a killed worker imported from a snapshot before it could record it in the job, or None.
 
     Studies of other tools need no such check: a second import of the same trials adds nothing.

@@ -29,7 +29,7 @@ from PIL import Image
 
 from datasets_app.curation import hash_stored_items
 from datasets_app.importing.image_storage import store_images
-from datasets_app.importing.records import StashedImage
+from datasets_app.importing.records import BufferedImage
 from datasets_app.models import Asset, Dataset, ParametricSpace
 from datasets_app.models.datasets import slug_validator
 from datasets_app.models.history import record_changes
@@ -221,7 +221,7 @@ class _Import:
         with tempfile.NamedTemporaryFile(suffix=f".{row['format']}") as file:
             file.write(data)
             file.flush()
-            store_images([StashedImage(path=Path(file.name), original_name="", **known)])
+            store_images([BufferedImage(path=Path(file.name), original_name="", **known)])
 
     # --- names --------------------------------------------------------------------------------------------------------
 

@@ -82,7 +82,7 @@ def _text_section(choices: ReportChoices, name: str) -> list[Section]:
 
 def freeze_report(experiment: Experiment) -> dict[str, Any]:
     """Return the report of the present rows with the author's choices, as JSON for a snapshot."""
-    return compose(build_document(experiment), ReportChoices.of(experiment)).dump()
+    return compose(build_document(experiment), ReportChoices.load(experiment)).dump()
 
 
 def read_frozen(snapshot: Snapshot) -> Document | None:

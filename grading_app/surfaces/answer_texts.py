@@ -71,7 +71,7 @@ class PromptSpectrum:
 
 
 @dataclass(frozen=True, slots=True)
-class Texts:
+class TextMeasures:
     """problem: why there are no spectra, in words for a reader."""
 
     compressions: list[Compression]
@@ -131,19 +131,19 @@ def measure_spectra(query: TextQuery) -> list[PromptSpectrum]:
     return found
 
 
-def _measure(query: TextQuery) -> Texts:
+def _measure_texts(query: TextQuery) -> TextMeasures:
     if query.kind == "compression":
-        return Texts(measure_compression(query), [])
+        return TextMeasures(measure_compression(query), [])
     try:
-        return Texts([], measure_spectra(query))
+        return TextMeasures([], measure_spectra(query))
     except CountError as error:
-        return Texts([], [], f"The tokenizer could not be run: {error}.")
+        return TextMeasures([], [], f"The tokenizer could not be run: {error}.")
 
 
 ANSWER_TEXTS = make_answer_aggregate(
     "answer_texts",
-    Texts,
-    _measure,
+    TextMeasures,
+    _measure_texts,
     dump=lambda query: [query.grader, query.kind],
     load=lambda experiment, wave, values: TextQuery(experiment, values[0], values[1], wave),
     step="reading texts",
@@ -151,6 +151,6 @@ ANSWER_TEXTS = make_answer_aggregate(
 )
 
 
-def get_texts(query: TextQuery) -> Cached[Texts]:
+def get_texts(query: TextQuery) -> Cached[TextMeasures]:
     """Return the measures of a sample of texts. A worker computes them, because they read texts or need a tokenizer."""
     return get_aggregate(ANSWER_TEXTS, query.experiment.pk, query)

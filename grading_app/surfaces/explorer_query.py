@@ -10,7 +10,7 @@ from typing import Any
 from django import forms
 
 from grading_app.surfaces.point_counts import PointCounts
-from grading_app.surfaces.surface import Axis, Estimate, SurfaceGrid, choose_axes, estimate_cells, list_axes, make_grid
+from grading_app.surfaces.surface import Axis, Estimate, SurfaceGrid, build_grid, choose_axes, estimate_cells, list_axes
 from runs_app.models import Experiment, Wave
 
 VIEWS = {
@@ -48,12 +48,12 @@ class ExplorerQuery:
 
     @cached_property
     def grid(self) -> SurfaceGrid:
-        return make_grid(self.counts, self.task, self.x, self.y, self.fixed)
+        return build_grid(self.counts, self.task, self.x, self.y, self.fixed)
 
     @cached_property
     def line(self) -> SurfaceGrid:
         """Return the points along x alone."""
-        return make_grid(self.counts, self.task, self.x, None, self.fixed)
+        return build_grid(self.counts, self.task, self.x, None, self.fixed)
 
     def cells(self, condition: int) -> dict[tuple[str, str], Estimate]:
         return estimate_cells(self.counts, self.grid, condition)

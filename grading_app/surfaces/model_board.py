@@ -137,16 +137,16 @@ def load_board(experiments: Sequence[Any], limit: str = "") -> BoardState:
     graders = {key: choose_grader(rules, limit) for key, rules in list_graders(experiments).items()}
     graded = [one for one in experiments if graders[one.pk] is not None]
     states = fingerprint_many_results(graded)
-    queries = [PointQuery(one, _key(graders[one.pk]), state=states[one.pk], answers=one.answers) for one in graded]
+    queries = [PointQuery(one, _get_key(graders[one.pk]), state=states[one.pk], answers=one.answers) for one in graded]
     caches = get_aggregates_across(POINT_COUNTS, [(one.experiment.pk, one) for one in queries])
     found = list(zip(graded, caches, strict=True))
     ready = [(one, cached.value) for one, cached in found if cached.value is not None]
     waiting = [one.slug for one, cached in found if cached.value is None]
-    identity = [VERSION, [[one.pk, _key(graders[one.pk]), cached.fingerprint] for one, cached in found]]
+    identity = [VERSION, [[one.pk, _get_key(graders[one.pk]), cached.fingerprint] for one, cached in found]]
     key = f"model_board:{content_hash(identity)}:{len(ready)}"
     board: ModelBoard | None = cache.get(key)
     if board is None:
-        board = make_board(ready)
+        board = build_board(ready)
         cache.set(key, board, SECONDS)
     return BoardState(board, waiting, [one.slug for one in experiments if graders[one.pk] is None], caches)
 
@@ -158,11 +158,11 @@ def choose_grader(rules: Sequence[GradeCondition], limit: str = "") -> GradeCond
     return rules[0] if rules else None
 
 
-def _key(grader: GradeCondition | None) -> int | None:
+def _get_key(grader: GradeCondition | None) -> int | None:
     return grader.pk if grader else None
 
 
-def make_board(found: Sequence[tuple[Experiment, PointCounts]]) -> ModelBoard:
+def build_board(found: Sequence[tuple[Experiment, PointCounts]]) -> ModelBoard:
     """Return the rows of these experiments, ranked. Of equal conditions the one with most answers has the row."""
     condition_keys = {cell.condition for _, counts in found for cell in counts.rows}
     described = Condition.objects.filter(pk__in=condition_keys).select_related("model__endpoint", "prompt", "sampler")

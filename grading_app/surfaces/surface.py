@@ -113,7 +113,7 @@ def _make_axis(name: str, values: Mapping[str, Any]) -> Axis:
     return Axis(name, tuple(labels), is_number)
 
 
-def make_grid(counts: PointCounts, task: str, x: Axis, y: Axis | None, fixed: Mapping[str, str]) -> SurfaceGrid:
+def build_grid(counts: PointCounts, task: str, x: Axis, y: Axis | None, fixed: Mapping[str, str]) -> SurfaceGrid:
     """Return the points of each cell. Parameters that are neither an axis nor fixed are averaged over."""
     points: dict[tuple[str, str], tuple[int, ...]] = {}
     for number, (name, params) in enumerate(zip(counts.tasks, counts.params, strict=True)):
@@ -134,7 +134,7 @@ def estimate_cells(counts: PointCounts, grid: SurfaceGrid, condition: int) -> di
     for place, points in grid.points.items():
         cells = [by_point[point] for point in points if point in by_point]
         if any(cell.done for cell in cells):
-            found[place] = estimate(cells)
+            found[place] = estimate_accuracy(cells)
     return found
 
 
@@ -144,10 +144,10 @@ def estimate_tasks(counts: PointCounts, condition: int) -> dict[str, Estimate]:
     for cell in counts.by_condition.get(condition, []):
         if cell.done:
             cells.setdefault(counts.tasks[cell.point], []).append(cell)
-    return {task: estimate(cells[task]) for task in counts.task_names if task in cells}
+    return {task: estimate_accuracy(cells[task]) for task in counts.task_names if task in cells}
 
 
-def estimate(cells: Iterable[CellCounts]) -> Estimate:
+def estimate_accuracy(cells: Iterable[CellCounts]) -> Estimate:
     found = list(cells)
     tally = sum_cells(found)
     interval = tally.interval(correction="mapped") if tally.total else None
@@ -157,7 +157,7 @@ def estimate(cells: Iterable[CellCounts]) -> Estimate:
     return Estimate(tally, value, interval, sum(cell.output_tokens for cell in found) / done if done else None)
 
 
-def subtract(one: Estimate, other: Estimate) -> Difference | None:
+def subtract_estimates(one: Estimate, other: Estimate) -> Difference | None:
     """Return the other accuracy minus this one, with Newcombe's interval from the two mapped Wilson intervals."""
     if one.interval is None or other.interval is None:
         return None

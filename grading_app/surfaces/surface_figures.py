@@ -12,7 +12,7 @@ from grading_app.reports.statistic_format import format_coefficient
 from grading_app.surfaces import heat_figure
 from grading_app.surfaces.explorer_query import ExplorerQuery
 from grading_app.surfaces.heat_figure import HeatPanel
-from grading_app.surfaces.surface import Estimate, estimate_cells, estimate_tasks, subtract
+from grading_app.surfaces.surface import Estimate, estimate_cells, estimate_tasks, subtract_estimates
 from grading_app.surfaces.surface_tables import make_clusters_table
 
 if TYPE_CHECKING:
@@ -177,7 +177,7 @@ def _make_difference_panel(query: ExplorerQuery) -> HeatPanel:
         cells: list[tuple[str, int | None]] = []
         for x in query.x.labels:
             a, b = one.get((x, y)), other.get((x, y))
-            found = subtract(a, b) if a and b else None
+            found = subtract_estimates(a, b) if a and b else None
             cells.append((describe_difference(*found), get_difference_level(*found)) if found else ("–", None))
         rows.append((y, cells))
     return HeatPanel("B − A", query.x.labels, rows)

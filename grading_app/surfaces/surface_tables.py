@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from grading_app.reports.result_table import ResultColumn, ResultTable, Row
 from grading_app.statistics.stratified_shares import overlap_groups
 from grading_app.surfaces.explorer_query import ExplorerQuery
-from grading_app.surfaces.surface import Estimate, describe_grid, estimate_tasks, subtract
+from grading_app.surfaces.surface import Estimate, describe_grid, estimate_tasks, subtract_estimates
 
 FORMULA = (
     "Accuracy beyond guessing: (correct − G) / (n − G), with G the sum of guess chances and n the answers that were "
@@ -115,7 +115,7 @@ def _list_difference_rows(query: ExplorerQuery) -> list[Row]:
     for y in query.grid.rows:
         for x in query.x.labels:
             a, b = one.get((x, y)), other.get((x, y))
-            found = subtract(a, b) if a and b else None
+            found = subtract_estimates(a, b) if a and b else None
             if a and b and found:
                 rows.append(
                     {

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from grading_app.comparison.agreement_report import JudgeComparison, MeasureResult, RaterCoverage, RaterPair
     from grading_app.comparison.reference_report import ReferenceComparison
     from grading_app.statistics.estimates import Estimate
-from grading_app.statistics.known_coverage import coverage_note
+from grading_app.statistics.known_coverage import describe_coverage
 
 BELOW_ZERO = "below 0: ratings of one unit differ more than the units do. Report it as no reliability."
 
@@ -225,7 +225,7 @@ def format_with_interval(estimate: Estimate) -> str | SafeString:
     shown = statistic_format.format_number(estimate.estimate)
     if estimate.low is None:
         return shown
-    note = coverage_note(estimate.formula, estimate.clusters)
+    note = describe_coverage(estimate.formula, estimate.clusters)
     ends = statistic_format.format_interval(estimate.low, estimate.high)
     text = f"{shown} ({ends})"
     return format_html('{} <span class="muted why">{}</span>', text, note) if note else text
@@ -282,7 +282,7 @@ def render_estimate_interval(estimate: Estimate | None) -> str | SafeString:
         return shown
     if estimate.low is None:
         return estimate.interval.removeprefix("no interval: ") or shown
-    note = coverage_note(estimate.formula, estimate.clusters)
+    note = describe_coverage(estimate.formula, estimate.clusters)
     return format_html('{} <span class="muted why">{}</span>', shown, note) if note else shown
 
 

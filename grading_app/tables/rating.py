@@ -12,8 +12,8 @@ from django.utils.safestring import SafeString
 from evalsite.lib.templatetags import evalsite_tags as tags
 from evalsite.lib.text import number_format
 from grading_app.models import RatingQueue
-from grading_app.rating.questions import list_aspects
-from grading_app.rating.queue_results import ItemMeans, item_means
+from grading_app.rating.questions import list_questions
+from grading_app.rating.queue_results import ItemMeans, list_item_means
 from runs_app.models import Trial
 
 NUMBER = {"th": {"class": "num"}, "td": {"class": "num"}}
@@ -86,7 +86,7 @@ def list_item_rows(queue: RatingQueue) -> list[dict[str, Any]]:
     """Return the rated items, those with the fewest ratings first."""
     items = {row[0]: row for row in queue.dataset.items.values_list("pk", "key", "category")}
     answers = _list_answer_labels(queue) if queue.rates_answers else {}
-    names = {aspect.key: aspect.name for aspect in list_aspects(queue)}
+    names = {aspect.key: aspect.name for aspect in list_questions(queue)}
     rows = [
         {
             "key": items[line.item][1],
@@ -99,7 +99,7 @@ def list_item_rows(queue: RatingQueue) -> list[dict[str, Any]]:
             "answer": " or ".join(answers[key] for key in (line.trial, line.rival) if key),
             "address": _get_item_url(queue, line),
         }
-        for line in item_means(queue)
+        for line in list_item_means(queue)
     ]
     return sorted(rows, key=lambda row: (row["n"], row["key"], row["aspect"]))
 

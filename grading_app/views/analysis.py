@@ -14,7 +14,7 @@ from datasets_app.models import Item
 from evalsite.lib.permissions import readers_only
 from evalsite.lib.text.number_format import format_score
 from evalsite.lib.web.model_names import hides_model_names
-from grading_app.analysis.figures import TableFigure, figures_of
+from grading_app.analysis.figures import TableFigure, select_figures
 from grading_app.analysis.sections import SECTIONS
 from grading_app.analysis.stored import get_analysis
 from grading_app.reports.matrix_cells import MatrixCell, load_cells
@@ -81,7 +81,7 @@ def analysis_figure(request: HttpRequest, slug: str, name: str) -> HttpResponse:
         raise Http404
     found = get_analysis(scope).tables
     tables = {table.name: table for of_section in found.values() for table in of_section}
-    drawn = next(((figure, table) for figure, table in figures_of(tables) if figure.name == name), None)
+    drawn = next(((figure, table) for figure, table in select_figures(tables) if figure.name == name), None)
     if drawn is None:
         raise Http404
     figure, table = drawn
@@ -90,7 +90,7 @@ def analysis_figure(request: HttpRequest, slug: str, name: str) -> HttpResponse:
 
 
 def _make_section_context(section: Any, tables: list[ResultTable], scope: Scope, order: str) -> dict[str, Any]:
-    figures = figures_of({table.name: table for table in tables})
+    figures = select_figures({table.name: table for table in tables})
     return {
         "name": section.name,
         "title": section.title,

@@ -12,7 +12,7 @@ from django.views.decorators.http import require_http_methods
 from evalsite.lib.permissions import members_only
 from grading_app.forms.drawn_judges import DrawnJudgesForm
 from grading_app.judging.judge_draw import pin_judges
-from grading_app.judging.judge_plan import judge
+from grading_app.judging.judge_plan import request_verdicts
 from grading_app.judging.judging_costs import estimate_judging
 from grading_app.models import Grader
 from grading_app.views.grading import describe_reports
@@ -51,8 +51,8 @@ def _ask_judges(request: HttpRequest, form: DrawnJudgesForm, graders: Sequence[G
         return False
     try:
         judges = pin_judges(form.experiment, made, graders, name=name, by=request.user)
-        report = judge(form.experiment, judges, list(form.experiment.waves.all()), by=request.user, approved=estimate,
-                       revive=True)  # fmt: skip
+        waves = list(form.experiment.waves.all())
+        report = request_verdicts(form.experiment, judges, waves, by=request.user, approved=estimate, revive=True)
     except PlanError as problem:
         form.add_error(None, problem.problems)
         return False

@@ -20,7 +20,7 @@ from grading_app.reports.result_table import ResultTable
 from grading_app.surfaces.explorer_load import load_explorer
 from grading_app.surfaces.explorer_query import VIEWS, ExplorerForm, ExplorerQuery
 from grading_app.surfaces.explorer_views import VIEW_PAGES
-from grading_app.surfaces.surface import subtract
+from grading_app.surfaces.surface import subtract_estimates
 from grading_app.surfaces.surface_figures import SurfaceFigure, describe_difference, get_difference_level
 from grading_app.views.result_tables import get_table_context, make_requested_file
 from grading_app.views.svg_figures import make_figure_context, read_theme, read_width, svg_policy
@@ -145,7 +145,7 @@ def _make_plain_cells(query: ExplorerQuery) -> dict[tuple[str, str], dict[str, A
 
 def _make_difference_cells(query: ExplorerQuery) -> dict[tuple[str, str], dict[str, Any]]:
     one, other = query.cells(query.condition), query.cells(query.against)
-    found = {place: subtract(cell, other[place]) for place, cell in one.items() if place in other}
+    found = {place: subtract_estimates(cell, other[place]) for place, cell in one.items() if place in other}
     return {
         place: {
             "tone": "" if (level := get_difference_level(*difference)) is None else f"level-{level}",

@@ -19,13 +19,13 @@ from evalsite.lib.web.htmx import wants_part
 from grading_app.forms.judges import ConfirmedJudgeForm, JudgeForm, PanelForm
 from grading_app.forms.rules import RuleForm
 from grading_app.judging import grader_lookup, panels
-from grading_app.judging.judge_plan import JudgingReport, judge
+from grading_app.judging.judge_plan import JudgingReport, request_verdicts
 from grading_app.judging.judging_costs import estimate_judging
 from grading_app.models import Grader, Panel
 from grading_app.reports.frames import load_condition_labels, load_dimensions
 from grading_app.reports.grader_rows import GraderRow, is_changing, list_grader_rows, list_rubric_tests, list_standings
 from grading_app.reports.rubric_upgrades import RubricUpgrade, find_rubric_upgrades, get_judge_form_url
-from grading_app.statistics.known_coverage import share_note
+from grading_app.statistics.known_coverage import describe_share_coverage
 from grading_app.tables.grading import AnswerNames, AnswerScoreTable
 from runs_app.models import Experiment
 from runs_app.monitoring.progress import load_experiment_state
@@ -68,7 +68,9 @@ def experiment_grading(request: HttpRequest, slug: str) -> HttpResponse:
 
 def _describe_shares(rows: Sequence[GraderRow]) -> str:
     shown = [one.estimate for row in rows if not row.is_adjudication for one in row.scores.means if one.estimate]
-    return share_note(one.clusters for one in shown if one.is_share and one.low is not None and one.n == one.clusters)
+    return describe_share_coverage(
+        one.clusters for one in shown if one.is_share and one.low is not None and one.n == one.clusters
+    )
 
 
 def _make_row_context(
@@ -153,7 +155,7 @@ def _ask_judge(request: HttpRequest, experiment: Experiment, form: JudgeForm, es
         form.add_error(None, estimate.problems)
         return False
     try:
-        report = judge(
+        report = request_verdicts(
             experiment,
             grader_lookup.save_graders([form.chosen()], request.user),
             form.waves,
@@ -177,7 +179,7 @@ def describe_reports(report: Sequence[JudgingReport]) -> str:
         answers = "answer got its score" if unasked == 1 else "answers got their scores"
         sentences.append(f"{format_count(unasked)} {answers} without a call.")
     sentences = sentences or ["Nothing was requested: every answer already has a verdict."]
-    return " ".join([*sentences, *(f"{one.odd.capitalize()}." for one in report if one.odd)])
+    return " ".join([*sentences, *(f"{one.unusual_answers.capitalize()}." for one in report if one.unusual_answers)])
 
 
 @require_POST
@@ -190,7 +192,7 @@ def experiment_convene(request: HttpRequest, slug: str) -> HttpResponse:
         messages.error(request, get_first_error(form))
     else:
         try:
-            panels.convene(experiment, form.cleaned_data["panel"])
+            panels.add_panel(experiment, form.cleaned_data["panel"])
         except PlanError as problem:
             messages.error(request, f"{problem}".capitalize())
         else:

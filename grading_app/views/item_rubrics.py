@@ -18,7 +18,7 @@ from evalsite.lib.text.number_format import format_count
 from evalsite.lib.web.form_errors import get_first_error
 from evalsite.lib.web.list_page import ListPage
 from grading_app.forms.item_rubrics import ConfirmForm, CorrectionForm, ReasonForm, WriterForm
-from grading_app.judging.item_rubrics import approve, collect, correct, find_missing, request_rubrics
+from grading_app.judging.item_rubrics import approve_texts, collect_texts, correct_text, find_missing, request_rubrics
 from grading_app.tables.item_rubrics import TextSetTable
 from runs_app.models import Run, TextSet
 from runs_app.monitoring.progress import Totals
@@ -95,7 +95,7 @@ def text_of_item(request: HttpRequest, name: str, version: int, pk: int) -> Http
     form = CorrectionForm(request.POST if request.method == "POST" else None, initial={"text": known and known.text})
     if request.method == "POST" and form.is_valid():
         try:
-            corrected = correct(
+            corrected = correct_text(
                 texts, item, form.cleaned_data["text"], by=request.user, reason=form.cleaned_data["reason"]
             )
         except ValueError as problem:
@@ -108,11 +108,11 @@ def text_of_item(request: HttpRequest, name: str, version: int, pk: int) -> Http
 
 
 def _collect(texts: TextSet, by: Any, reason: str) -> str:
-    return f"{format_count(collect(texts))} new texts."
+    return f"{format_count(collect_texts(texts))} new texts."
 
 
 def _approve(texts: TextSet, by: Any, reason: str) -> str:
-    approve(texts, by=by, reason=reason)
+    approve_texts(texts, by=by, reason=reason)
     return f"{texts} is approved: judges can read it, and nothing changes it."
 
 

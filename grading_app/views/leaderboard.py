@@ -134,7 +134,7 @@ def cost_figure_view(request: HttpRequest, slug: str) -> HttpResponse:
     board = get_leaderboard(query).value if query else None
     blind = BlindReading.objects.hidden_for(request.user).filter(experiment=experiment).first()
     if board is not None and blind is not None:
-        board = board.with_labels(load_condition_labels(experiment, wave, blind.letters()))
+        board = board.with_labels(load_condition_labels(experiment, wave, blind.assign_letters()))
     measures = [one for one in board.measures if one.key == request.GET.get("measure")] if board else []
     if board is None or not measures or not cost_figure.has_costs(board, measures[0]):
         raise Http404

@@ -63,7 +63,7 @@ def experiment_matrix(request: HttpRequest, slug: str) -> HttpResponse:
             request, "grading_app/matrix.html", {**context, "cached": cached, "here": request.get_full_path()}
         )
     whole = narrow_scores(scope, cached.value.scores)
-    whole = whole.of_conditions([key for key in form.labels if key in whole.conditions])
+    whole = whole.select_conditions([key for key in form.labels if key in whole.conditions])
     found = form.cleaned_data
     scores = select_items(scope, whole, ItemSelection(found["sort"], found["show"], found["a"], found["b"]))
     if "format" in request.GET:
@@ -87,7 +87,7 @@ def _make_page_context(request: HttpRequest, scope: Scope, scores: ItemScores, f
     """Return one page of rows, in two queries for its items and its cells, and one for norms."""
     pages = Paginator(range(len(scores.items)), get_items_per_page(scores))
     page = pages.get_page(request.GET.get("page"))
-    of_page = scores.of_items(_describe_range(scores, page.start_index() - 1, page.end_index()))
+    of_page = scores.select_items(_describe_range(scores, page.start_index() - 1, page.end_index()))
     items, conditions = of_page.items.tolist(), of_page.conditions.tolist()
     display = form.cleaned_data["display"]
     cells = load_cells(scope, items, conditions, display if display in AMOUNTS else "")

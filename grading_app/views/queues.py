@@ -40,7 +40,7 @@ QUEUES = ListPage(QueueTable, "grading_app/rating/queue_list.html", per_page=50)
 @hides_model_names()
 def queue_list(request: HttpRequest) -> HttpResponse:
     visible = RatingQueue.objects.visible_to(request.user).select_related("dataset", "owner", "experiment")
-    mine = RaterAssignment.objects.of(request.user).exists()
+    mine = RaterAssignment.objects.for_user(request.user).exists()
     return QUEUES.render(request, {**QUEUES.load(request, visible.with_counts()), "mine": mine})
 
 
@@ -55,8 +55,8 @@ def queue_detail(request: HttpRequest, name: str) -> HttpResponse:
     context = {
         "queue": queue,
         "may_change": may_change,
-        "aspects": queue_results.aspect_lines(queue),
-        "raters": queue_results.rater_lines(queue),
+        "questions": queue_results.list_question_results(queue),
+        "raters": queue_results.list_rater_progress(queue),
         "items": items,
         "full": full,
         "wanted": wanted,
@@ -78,7 +78,7 @@ def queue_detail(request: HttpRequest, name: str) -> HttpResponse:
 @members_only
 def queue_export(request: HttpRequest, name: str) -> StreamingHttpResponse:
     queue = _get_visible_queue(request, name)
-    response = StreamingHttpResponse(queue_results.csv_lines(queue), content_type="text/csv; charset=utf-8")
+    response = StreamingHttpResponse(queue_results.iterate_csv_lines(queue), content_type="text/csv; charset=utf-8")
     response["Content-Disposition"] = f'attachment; filename="{queue.name}-ratings.csv"'
     return response
 

@@ -28,7 +28,7 @@ from grading_app.forms.rating import AliasForm
 from grading_app.models import RaterAssignment, Rating, RatingQueue
 from grading_app.rating import session
 from grading_app.rating.instructions import list_context_parts, render_rubric
-from grading_app.rating.questions import end_keys, find_aspect
+from grading_app.rating.questions import find_end_keys, find_question
 from grading_app.rating.queues import QueueError, find_usable_invitation, redeem
 from runs_app.models import Trial
 
@@ -40,10 +40,10 @@ BACKEND = "django.contrib.auth.backends.ModelBackend"
 @never_cache
 def rating_queue(request: HttpRequest) -> HttpResponse:
     """Show the queues of this rater. Redirect to the queue if there is only one."""
-    mine = list(RaterAssignment.objects.of(request.user).select_related("queue").order_by("queue__created_at"))
+    mine = list(RaterAssignment.objects.for_user(request.user).select_related("queue").order_by("queue__created_at"))
     if len(mine) == 1 and not is_reader(request.user):
         return redirect("rating_item", mine[0].queue.name)
-    rows = [{"queue": row.queue, "assignment": row, "progress": session.measure_progress(row)} for row in mine]
+    rows = [{"queue": row.queue, "assignment": row, "progress": row.progress} for row in mine]
     return render(request, "grading_app/rating/mine.html", {"rows": rows, "may_ask": is_member(request.user)})
 
 
@@ -56,7 +56,7 @@ def assignment_required(
     def wrapped(request: HttpRequest, name: str) -> HttpResponse:
         assignment = _get_own_assignment(request, name)
         if not assignment.queue.is_open:
-            context = {"queue": assignment.queue, "progress": session.measure_progress(assignment)}
+            context = {"queue": assignment.queue, "progress": assignment.progress}
             return render(request, "grading_app/rating/closed.html", context, status=404)
         return view(request, assignment)
 
@@ -76,53 +76,53 @@ def _get_own_assignment(request: HttpRequest, name: str) -> RaterAssignment:
 @assignment_required
 def rating_item(request: HttpRequest, assignment: RaterAssignment) -> HttpResponse:
     """Show the welcome page, the unit that is due, or the thanks."""
-    waiting = session.next_rating(assignment)
-    context = {"queue": assignment.queue, "assignment": assignment, "progress": session.measure_progress(assignment)}
+    due = assignment.find_next_rating()
+    context = {"queue": assignment.queue, "assignment": assignment, "progress": assignment.progress}
     if not assignment.started_at:
         context["rubric"] = render_rubric(assignment.queue)
         return render(request, "grading_app/rating/welcome.html", context)
-    if waiting is None:
-        context["may_undo"] = session.last_given(assignment) is not None
+    if due is None:
+        context["may_undo"] = assignment.find_last_rating() is not None
         return render(request, "grading_app/rating/thanks.html", context)
-    return render(request, "grading_app/rating/item.html", {**context, **_make_unit_context(waiting)})
+    return render(request, "grading_app/rating/item.html", {**context, **_make_unit_context(due)})
 
 
-def _make_unit_context(waiting: Rating) -> dict[str, Any]:
+def _make_unit_context(due: Rating) -> dict[str, Any]:
     """Return everything that a rater sees of a unit.
 
     An item's text is shown only without an image, because with an image it may be a caption. For an answer, the rater
     sees the full question, the answer, and the material that the rubric shows. Nothing shows which model answered.
     """
-    queue = waiting.assignment.queue
-    aspect = find_aspect(waiting, queue)
+    queue = due.assignment.queue
+    question = find_question(due, queue)
     return {
-        "position": waiting.position,
-        "shown": _make_signer(waiting).sign(f"{waiting.position}:{time.time():.3f}"),
-        "has_image": waiting.item.image_id is not None,
-        "text": "" if waiting.item.image_id and not waiting.trial_id else waiting.item.input,
-        **_make_answer_context(waiting),
-        "practice": waiting.kind == Rating.Kind.PRACTICE,
-        "aspect": aspect,
-        "keys": end_keys(aspect.points),
-        "labelled": sum(bool(point.label) for point in aspect.points) > FEW_LABELS,
+        "position": due.position,
+        "shown": _make_signer(due).sign(f"{due.position}:{time.time():.3f}"),
+        "has_image": due.item.image_id is not None,
+        "text": "" if due.item.image_id and not due.trial_id else due.item.input,
+        **_make_answer_context(due),
+        "practice": due.kind == Rating.Kind.PRACTICE,
+        "aspect": question,
+        "keys": find_end_keys(question.points),
+        "labelled": sum(bool(point.label) for point in question.points) > FEW_LABELS,
         "rubric": render_rubric(queue),
     }
 
 
-def _make_answer_context(waiting: Rating) -> dict[str, Any]:
+def _make_answer_context(due: Rating) -> dict[str, Any]:
     """Return the answers, with the question's choices and the material that the rubric shows beside it.
 
     The answers are read separately, without the trial's other columns.
     """
-    if waiting.trial_id is None:
+    if due.trial_id is None:
         return {"is_answer": False}
-    answers = dict(Trial.objects.filter(pk__in=[waiting.trial_id, waiting.rival_id]).values_list("pk", "answer"))
-    shown = [("Answer A" if waiting.rival_id else "Answer", answers[waiting.trial_id])]
+    answers = dict(Trial.objects.filter(pk__in=[due.trial_id, due.rival_id]).values_list("pk", "answer"))
+    shown = [("Answer A" if due.rival_id else "Answer", answers[due.trial_id])]
     return {
         "is_answer": True,
-        "answers": [*shown, *([("Answer B", answers[waiting.rival_id])] if waiting.rival_id else [])],
-        "choices": [str(choice) for choice in waiting.item.choices],
-        "beside": list_context_parts(waiting.item, waiting.assignment.queue),
+        "answers": [*shown, *([("Answer B", answers[due.rival_id])] if due.rival_id else [])],
+        "choices": [str(choice) for choice in due.item.choices],
+        "beside": list_context_parts(due.item, due.assignment.queue),
     }
 
 
@@ -130,7 +130,7 @@ def _make_answer_context(waiting: Rating) -> dict[str, Any]:
 @assignment_required
 def rating_start(request: HttpRequest, assignment: RaterAssignment) -> HttpResponse:
     try:
-        if not session.start(assignment):
+        if not session.start_session(assignment):
             messages.info(request, "All ratings are complete. Thank you for your interest.")
     except session.RatingError as error:
         messages.error(request, str(error))
@@ -175,7 +175,7 @@ def rating_image(request: HttpRequest, name: str, position: int) -> FileResponse
     Later images are not available. The address holds only the position, and the file's name is hidden.
     """
     assignment = _get_own_assignment(request, name)
-    shown = session.reached_rating(assignment, position) if assignment.queue.is_open else None
+    shown = assignment.find_reached_rating(position) if assignment.queue.is_open else None
     if shown is None or shown.item.image is None:
         raise Http404
     try:
@@ -239,10 +239,10 @@ def _read_value(request: HttpRequest) -> float:
 def rating_text(request: HttpRequest, name: str, position: int, part: str) -> HttpResponse:
     """Return the full text of a part that is due: the question, or an answer, without its model."""
     assignment = _get_own_assignment(request, name)
-    waiting = session.next_rating(assignment) if assignment.queue.is_open and assignment.started_at else None
-    if waiting is None or waiting.position != position:
+    due = assignment.find_next_rating() if assignment.queue.is_open and assignment.started_at else None
+    if due is None or due.position != position:
         raise Http404
-    shown = _make_unit_context(waiting)
+    shown = _make_unit_context(due)
     answers = [answer for _, answer in shown.get("answers", [])]
     parts = {"question": shown["text"], **dict(zip(("first", "second"), answers, strict=False))}
     if not parts.get(part):

@@ -77,7 +77,7 @@ def _get_requested_report(
 def get_stored_document(experiment: Experiment) -> tuple[Cached[StoredReport], Document | None]:
     """Return the stored report and its document with the author's choices; None before a worker has written it."""
     cached = get_report(experiment)
-    return cached, compose(cached.value.document, ReportChoices.of(experiment)) if cached.value else None
+    return cached, compose(cached.value.document, ReportChoices.load(experiment)) if cached.value else None
 
 
 def list_page_sections(document: Document, figure_address: Callable[[str], str]) -> list[dict[str, Any]]:
@@ -145,7 +145,7 @@ def make_file_response(document: Document | None, file_format: str) -> HttpRespo
 def report_edit(request: HttpRequest, slug: str) -> HttpResponse:
     """Choose the sections of the report, and write text between them."""
     experiment = editable_experiment(request, slug)
-    choices = ReportChoices.of(experiment)
+    choices = ReportChoices.load(experiment)
     form = ReportForm(get_posted_data(request)[0], choices=choices, sections=list(SECTION_NAMES.items()))
     if request.method == "POST" and form.is_valid():
         changed = form.save(by=request.user)

@@ -25,7 +25,7 @@ from grading_app.reports.frames import Frames, load_condition_labels
 from grading_app.reports.score_summaries import ScoreSummary, summarize_scores
 from grading_app.reports.stored_results import FigureTexts, get_results
 from grading_app.scoring.grading import read_rules
-from grading_app.statistics.known_coverage import share_note
+from grading_app.statistics.known_coverage import describe_share_coverage
 from grading_app.tables.results import AnswerTable, ScoreTable
 from grading_app.views.blind import get_blind_context
 from grading_app.views.leaderboard import get_leaderboard_context
@@ -61,7 +61,7 @@ def _results_page(request: HttpRequest, experiment: Experiment, rules: RuleForm 
     wave = get_chosen_wave(request, experiment)
     blind = get_blind_context(request, experiment)
     reading = blind["blind"]
-    labels = load_condition_labels(experiment, wave, reading.letters() if reading else None)
+    labels = load_condition_labels(experiment, wave, reading.assign_letters() if reading else None)
     board, tables = get_leaderboard_context(request, experiment, wave, labels)
     if (file := make_requested_file(request, tables, f"{slug}-results")) is not None:
         return file
@@ -192,7 +192,7 @@ def _describe_intervals(lines: list[ScoreSummary]) -> str:
         several = any(line.measure.is_share and line.n > line.items for line in lines)
         notes.append(f"Intervals of shares: Wilson's{', at the effective number of answers' if several else ''}.")
         once = [line.items for line in lines if line.measure.is_share and line.n == line.items and line.low is not None]
-        if note := share_note(once):
+        if note := describe_share_coverage(once):
             notes.append(note)
     if any(line.unread for line in lines):
         notes.append("Answers without a score are excluded and counted separately.")

@@ -14,7 +14,7 @@ from django_htmx.http import HttpResponseClientRefresh
 
 from datasets_app import pending_uploads
 from datasets_app.models import Dataset
-from datasets_app.pending_uploads import Job, PendingUpload
+from datasets_app.pending_uploads import PendingUpload, UploadJob
 from evalsite.lib.permissions import members_only
 from evalsite.lib.web.choice_fields import fetch_choices
 from evalsite.lib.web.htmx import wants_part
@@ -39,8 +39,8 @@ def study_import_new(request: HttpRequest) -> HttpResponse:
         valid = form.is_valid()
         waiting = _stage(request, form, kept)
         if valid and waiting and form.is_valid():
-            waiting.forget_result()
-            waiting.ask("check", form.about())
+            waiting.delete_result()
+            waiting.request_job("check", form.about())
             return redirect("study_import", waiting.token)
         if waiting:
             form.keep(waiting)
@@ -79,7 +79,7 @@ def study_import(request: HttpRequest, token: str) -> HttpResponse:
         return _progress(request, waiting, job)
     if wants_part(request):
         return HttpResponseClientRefresh()
-    return render(request, "grading_app/study_import.html", {"waiting": waiting, "report": report})
+    return render(request, "grading_app/study_import.html", {"upload": waiting, "report": report})
 
 
 def _ask(request: HttpRequest, waiting: PendingUpload) -> HttpResponse:
@@ -90,15 +90,15 @@ def _ask(request: HttpRequest, waiting: PendingUpload) -> HttpResponse:
         return redirect("study_import_new")
     report, job = load_report(waiting), waiting.job
     if "again" in request.POST:
-        waiting.ask_again()
+        waiting.retry_job()
     elif "import" in request.POST and report and report.is_ok and job and not (job.experiment or job.dataset):
-        waiting.ask("import", waiting.about)
+        waiting.request_job("import", waiting.about)
     return redirect("study_import", waiting.token)
 
 
-def _progress(request: HttpRequest, waiting: PendingUpload, job: Job | None) -> HttpResponse:
+def _progress(request: HttpRequest, waiting: PendingUpload, job: UploadJob | None) -> HttpResponse:
     context = {
-        "waiting": waiting,
+        "upload": waiting,
         "job": job,
         "orphaned": waiting.is_orphaned,
         "study": True,
@@ -109,7 +109,7 @@ def _progress(request: HttpRequest, waiting: PendingUpload, job: Job | None) -> 
     return render(request, part if wants_part(request) else "grading_app/study_import_reading.html", context)
 
 
-def _imported(request: HttpRequest, job: Job) -> HttpResponse:
+def _imported(request: HttpRequest, job: UploadJob) -> HttpResponse:
     """Redirect to the results of the study, to the page of a design, or to the dataset of a bundle."""
     if job.dataset:
         dataset = Dataset.objects.visible_to(request.user).filter(slug=job.dataset[0], version=job.dataset[1]).first()

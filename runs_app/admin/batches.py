@@ -10,7 +10,7 @@ from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from datasets_app.admin_transitions import Verb, VerbAdmin
+from datasets_app.admin_transitions import RowAction, RowActionAdmin
 from runs_app import run_control
 from runs_app.admin.experiments import VisibleAdmin
 from runs_app.models import Experiment, ProviderBatch
@@ -24,7 +24,7 @@ def _cancel(rows: list[ProviderBatch], by: Any, reason: str) -> None:
             raise ValueError(f"{row} was not cancelled: it had ended, or was being collected or cancelled")
 
 
-CANCEL = Verb(
+CANCEL = RowAction(
     "cancel",
     "Cancel",
     "Cancels the batch at the provider and pauses its run. Answers received so far are paid and kept.",
@@ -34,8 +34,8 @@ CANCEL = Verb(
 
 
 @admin.register(ProviderBatch)
-class ProviderBatchAdmin(VerbAdmin, VisibleAdmin):
-    verbs = (CANCEL,)
+class ProviderBatchAdmin(RowActionAdmin, VisibleAdmin):
+    row_actions = (CANCEL,)
     change_form_template = (
         "admin/change_form.html"  # A read-only form never saves, so its verb buttons would do nothing.
     )

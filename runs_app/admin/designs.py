@@ -17,7 +17,7 @@ from django.urls import URLPattern, path
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from datasets_app.admin_transitions import Verb, VerbAdmin
+from datasets_app.admin_transitions import RowAction, RowActionAdmin
 from evalsite.lib.bounded_json import BoundedJSONField
 from evalsite.lib.web.admin import history_list
 from evalsite.lib.web.long_text import numbered_file
@@ -49,25 +49,25 @@ def _new_version(rows: list[Versioned], by: Any, reason: str) -> None:
         row.new_version(by=by)
 
 
-def archiving(permission: str) -> Verb:
+def archiving(permission: str) -> RowAction:
     consequence = (
         "New designs cannot use this version. Existing experiments keep it. "
         "Its author may do this while nothing of other people uses it; curators always may."
     )
-    return Verb("archive", "Archive", consequence, permission, _archive, sources=["draft", "approved"])
+    return RowAction("archive", "Archive", consequence, permission, _archive, sources=["draft", "approved"])
 
 
-def copying(permission: str) -> Verb:
+def copying(permission: str) -> RowAction:
     consequence = "Creates the next version as a draft with the same content."
-    return Verb("new_version", "New version", consequence, permission, _new_version, needs_reason=False)
+    return RowAction("new_version", "New version", consequence, permission, _new_version, needs_reason=False)
 
 
-def approving(permission: str, purpose: str) -> Verb:
+def approving(permission: str, purpose: str) -> RowAction:
     consequence = f"Freezes this version permanently, so that {purpose}. To change it later, make a new version."
-    return Verb("approve", "Approve", consequence, permission, _approve, sources=["draft"])
+    return RowAction("approve", "Approve", consequence, permission, _approve, sources=["draft"])
 
 
-class VersionedAdmin(VerbAdmin):
+class VersionedAdmin(RowActionAdmin):
     """The admin of versioned rows. A version that is not a draft is read-only, and the database enforces it too."""
 
     list_display: Any = ["__str__", "status", "short_hash", "created_by", "created_at"]
@@ -154,7 +154,7 @@ def _is_draft(row: Any) -> bool:
 class PromptAdmin(DesignPartAdmin):
     form = PromptForm
     change_form_template = "admin/runs_app/prompt/change_form.html"
-    verbs = (
+    row_actions = (
         approving("runs_app.approve_prompt", "experiments can ask with it"),
         archiving("runs_app.change_prompt"),
         copying("runs_app.add_prompt"),
@@ -215,7 +215,7 @@ def _rendered(prompt: Prompt, form: PreviewForm) -> dict[str, Any]:
 @admin.register(Sampler)
 class SamplerAdmin(DesignPartAdmin):
     form = MappingsForm
-    verbs = (archiving("runs_app.change_sampler"), copying("runs_app.add_sampler"))
+    row_actions = (archiving("runs_app.change_sampler"), copying("runs_app.add_sampler"))
     list_display = [*VersionedAdmin.list_display, "settings"]
     content = ("temperature", "top_p", "max_tokens", "seed", "reasoning_effort", "extra")
 
@@ -227,7 +227,7 @@ class SamplerAdmin(DesignPartAdmin):
 @admin.register(Dimension)
 class DimensionAdmin(DesignPartAdmin):
     form = MappingsForm
-    verbs = (archiving("runs_app.change_dimension"), copying("runs_app.add_dimension"))
+    row_actions = (archiving("runs_app.change_dimension"), copying("runs_app.add_dimension"))
     list_display = [*VersionedAdmin.list_display, "title", "scale_min", "scale_max"]
     content = ("title", "instructions", "scale_min", "scale_max", "labels")
     frozen_content = ("title", "instructions", "scale_min", "scale_max", "points")

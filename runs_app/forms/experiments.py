@@ -22,7 +22,7 @@ from runs_app.forms.adaptive import AdaptiveForm
 from runs_app.forms.audience import SharingFields
 from runs_app.forms.draws import DrawForm
 from runs_app.forms.fields import PriorityField, RulesField, list_scorer_names
-from runs_app.grading_interface import grading, scorer_choices, scorer_name
+from runs_app.grading_interface import grading, list_scorer_choices, scorer_name
 from runs_app.models import Dimension, Experiment, LanguageModel, Prompt, Sampler
 from runs_app.planning.space_rules import NoSpaceRules, read_space_rules
 from runs_app.stopping.rules import MIN_FAILURES
@@ -152,7 +152,7 @@ class ExperimentForm(SharingFields, forms.ModelForm):  # type: ignore[type-arg]
 
     def _offer_scorers(self) -> None:
         """Offer scorers without a parameter as checkboxes, and scorers with one as lines of text."""
-        get_choice_field(self, "scorers").choices = scorer_choices()
+        get_choice_field(self, "scorers").choices = list_scorer_choices()
         self.fields["rules"].help_text = RulesField.usage()
         stored = self.instance.scorers
         self.initial["scorers"] = [scorer for scorer in stored if isinstance(scorer, str)]

@@ -8,7 +8,7 @@ from typing import Any
 from django import forms
 
 from runs_app.bounds import BOUNDS, Bound
-from runs_app.grading_interface import grading, scorer_choices, scorers_with_parameter
+from runs_app.grading_interface import grading, list_scorer_choices, list_scorers_with_parameter
 from runs_app.models import Experiment
 
 
@@ -57,11 +57,11 @@ class RulesField(forms.CharField):
 
     @staticmethod
     def usage() -> str:
-        return f"One per line: {', '.join(usage for usage, _ in scorers_with_parameter())}"
+        return f"One per line: {', '.join(usage for usage, _ in list_scorers_with_parameter())}"
 
     @staticmethod
     def format_stored(stored: Iterable[str | Mapping[str, Any]]) -> str:
-        return "\n".join(grading().scorer_text(scorer) for scorer in stored)
+        return "\n".join(grading().format_scorer(scorer) for scorer in stored)
 
     def clean(self, value: Any) -> Any:
         text, found, problems = super().clean(value), [], []
@@ -82,8 +82,8 @@ class RulesField(forms.CharField):
 
 def list_scorer_names() -> list[tuple[str, str]]:
     """Return names and labels of all scorers. A scorer with a parameter takes it from the rules of the design."""
-    with_parameter = [(usage.partition(":")[0], label) for usage, label in scorers_with_parameter()]
-    without = scorer_choices()
+    with_parameter = [(usage.partition(":")[0], label) for usage, label in list_scorers_with_parameter()]
+    without = list_scorer_choices()
     return without + [choice for choice in with_parameter if choice[0] not in dict(without)]
 
 

@@ -8,7 +8,7 @@ from django import forms
 
 from datasets_app.forms import LARGEST_SEED, SlugField
 from datasets_app.generators.base import Generator
-from datasets_app.generators.registry import all_generators, get_generator
+from datasets_app.generators.registry import get_generator, load_generators
 from datasets_app.parametric.manifolds import DENSITIES, MOST_DEGREE
 from datasets_app.parametric.seeds import SEED
 from datasets_app.parametric.spaces import Space, resolve
@@ -88,7 +88,7 @@ class SpaceForm(forms.Form):
     def __init__(self, data: Any = None, files: Any = None, *, initial: Any = None) -> None:
         super().__init__(data, files, initial=self.DEFAULTS | (initial or {}))
         tasks: Any = self.fields["task"]
-        tasks.choices = [("", "Choose a task"), *((name, one.title) for name, one in all_generators().items())]
+        tasks.choices = [("", "Choose a task"), *((name, one.title) for name, one in load_generators().items())]
         models: Any = self.fields["models"]
         models.queryset = LanguageModel.objects.filter(is_active=True, endpoint__is_active=True).select_related(
             "endpoint"

@@ -77,7 +77,7 @@ def list_variables(kind: AnyKind) -> tuple[Variable, ...]:
     return (*OF_KINDS[kind], FORM, ITEM_RUBRIC, *OF_ITEMS)
 
 
-def template_problems(kind: AnyKind, messages: Any) -> list[str]:
+def find_template_problems(kind: AnyKind, messages: Any) -> list[str]:
     """Return the errors that keep a template from being saved, with turn and variable. The list is empty if it is
     valid."""
     listed = [variable.name for variable in list_variables(kind)]
@@ -101,21 +101,21 @@ def find_warnings(messages: Sequence[Turn]) -> list[str]:
     return ["The judge is shown no reference: neither {{target}}, {{grading_scheme}} nor {{item_rubric}}."]
 
 
-def content_problems(kind: AnyKind, *, low: Any, high: Any, criteria: Any, labels: Any) -> dict[str, list[str]]:
+def find_content_problems(kind: AnyKind, *, low: Any, high: Any, criteria: Any, labels: Any) -> dict[str, list[str]]:
     """Return the errors in the parts that this kind of rubric needs, by field."""
     found = {}
     if kind == "score":
-        found["scale_max"] = _scale_problems(low, high)
+        found["scale_max"] = _find_scale_problems(low, high)
     if kind == "criteria":
-        found["criteria"] = criteria_problems(criteria)
+        found["criteria"] = find_criteria_problems(criteria)
     if kind == "label":
-        found["labels"] = label_problems(labels)
+        found["labels"] = find_label_problems(labels)
     return {name: problems for name, problems in found.items() if problems}
 
 
-def criteria_problems(criteria: Any) -> list[str]:
+def find_criteria_problems(criteria: Any) -> list[str]:
     """Return the errors in a list of {"name": ..., "description": ..., "weight": above 0} with at least one entry."""
-    problems = _part_problems(criteria, {"name", "description", "weight"}, "criterion")
+    problems = _find_part_problems(criteria, {"name", "description", "weight"}, "criterion")
     if problems:
         return problems
     return [
@@ -125,9 +125,9 @@ def criteria_problems(criteria: Any) -> list[str]:
     ]
 
 
-def label_problems(labels: Any) -> list[str]:
+def find_label_problems(labels: Any) -> list[str]:
     """Return the errors in a list of {"name": ..., "score": number} with at least two entries."""
-    problems = _part_problems(labels, {"name", "description", "score"}, "label")
+    problems = _find_part_problems(labels, {"name", "description", "score"}, "label")
     if problems:
         return problems
     if len(labels) < 2:
@@ -139,13 +139,13 @@ def label_problems(labels: Any) -> list[str]:
     return ["All labels have the same score, and so all answers would: give two labels different ones."] if same else []
 
 
-def _scale_problems(low: Any, high: Any) -> list[str]:
+def _find_scale_problems(low: Any, high: Any) -> list[str]:
     if not (_is_number(low) and _is_number(high)):
         return [f"Both ends of the scale must be numbers from {LOWEST_TO_LARGEST}."]
     return [] if low < high else ["The scale must end above where it starts."]
 
 
-def _part_problems(parts: Any, keys: set[str], noun: str) -> list[str]:
+def _find_part_problems(parts: Any, keys: set[str], noun: str) -> list[str]:
     plural = "criteria" if noun == "criterion" else "labels"
     if not isinstance(parts, list) or not parts or not all(isinstance(one, dict) for one in parts):
         return [f"Must be a list of at least one {noun}, each a mapping with a name."]
@@ -154,10 +154,10 @@ def _part_problems(parts: Any, keys: set[str], noun: str) -> list[str]:
     strangers = sorted({str(key) for one in parts for key in set(one) - keys})
     if strangers:
         return [f"A {noun} has {', '.join(sorted(keys))}; not {', '.join(strangers)}."]
-    return _name_problems([one.get("name") for one in parts], noun)
+    return _find_name_problems([one.get("name") for one in parts], noun)
 
 
-def _name_problems(names: Sequence[Any], noun: str) -> list[str]:
+def _find_name_problems(names: Sequence[Any], noun: str) -> list[str]:
     """Return the errors in the names. A judge writes names back, so they are plain and differ by more than case."""
     unfit = [repr(name) for name in names if not (isinstance(name, str) and NAME.match(name))]
     if unfit:

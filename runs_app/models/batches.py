@@ -140,4 +140,4 @@ class ProviderBatch(models.Model):
 
     @property
     def history(self) -> models.QuerySet[StatusChange]:
-        return StatusChange.objects.of(self).select_related("by")
+        return StatusChange.objects.for_row(self).select_related("by")

@@ -146,7 +146,7 @@ class Versioned(models.Model):
 
     @property
     def history(self) -> models.QuerySet[StatusChange]:
-        return StatusChange.objects.of(self).select_related("by")
+        return StatusChange.objects.for_row(self).select_related("by")
 
 
 def refuse_to_archive(row: Any, by: Actor, named_by: models.QuerySet[Any] | None = None) -> None:

@@ -10,7 +10,7 @@ from django.conf import settings
 from django.db import models
 from django.db.models.functions import Now
 
-from datasets_app.models.history import Actor, author_columns
+from datasets_app.models.history import Actor, make_author_columns
 from evalsite.lib.choice_constraints import constrain_choices
 from runs_app.models.call_record import CallRecord
 from runs_app.models.endpoints import Endpoint, LanguageModel
@@ -25,7 +25,7 @@ class PreflightQuerySet(models.QuerySet["Preflight"]):
 
     def ask(self, keys: Collection[int], *, by: Actor, experiment: Experiment | None = None) -> list[Preflight]:
         """Create one waiting preflight for each model of these keys. The experiment, if given, pays for them."""
-        user, actor = author_columns(by)
+        user, actor = make_author_columns(by)
         return self.bulk_create(
             Preflight(model_id=key, experiment=experiment, by=user, actor=actor, lease_until=Now() + WAIT_LIMIT)
             for key in keys

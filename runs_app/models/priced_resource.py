@@ -51,4 +51,4 @@ class PricedResource(EngineOwnedColumns):
 
     @property
     def history(self) -> models.QuerySet[StatusChange]:
-        return StatusChange.objects.of(self).select_related("by")
+        return StatusChange.objects.for_row(self).select_related("by")

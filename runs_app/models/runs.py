@@ -218,7 +218,7 @@ class Run(EngineOwnedColumns):
 
     @property
     def history(self) -> models.QuerySet[StatusChange]:
-        return StatusChange.objects.of(self).select_related("by")
+        return StatusChange.objects.for_row(self).select_related("by")
 
 
 class Tick(models.Model):

@@ -40,7 +40,7 @@ def build_status_report(experiment: Experiment) -> dict[str, Any]:
         "waves": [_wave(wave) for wave in sum_by_wave(runs)],
         "runs": [_run(run, channels.get(run.pk, {})) for run in runs],
         "points": report_points(experiment),
-        "rules": grading().rule_scores(experiment),
+        "rules": grading().load_rule_scores(experiment),
         "scores": grading().condition_estimates(experiment),
         "judging": report_judges(experiment),
         "blockers": [

@@ -10,7 +10,7 @@ from typing import Any
 
 from datasets_app.parametric.items import generate_point
 from datasets_app.parametric.manifolds import DENSITIES
-from datasets_app.parametric.prompt_parts import prompt_parts
+from datasets_app.parametric.prompt_parts import make_prompt_parts
 from datasets_app.parametric.spaces import Point, Space, resolve
 from datasets_app.parametric.spec import ManifoldTask, SpaceError, SpaceSpec
 from runs_app.llm.prompts import build_variables, render
@@ -168,7 +168,7 @@ def estimate_costs(rows: Iterable[TaskRow], models: Iterable[LanguageModel], ans
 
 def show_cases(point: Point, seed: int, prompt: str, most: int = SHOWN_CASES) -> list[ShownCase]:
     """Return the first cases of a point as messages of a shipped prompt."""
-    parts = prompt_parts(replace(point, count=min(point.count, EXAMPLE_CASES), stopping={}), seed=seed)
+    parts = make_prompt_parts(replace(point, count=min(point.count, EXAMPLE_CASES), stopping={}), seed=seed)
     shown = []
     for item in generate_point(point, stop=min(point.most, most), seed=seed):
         variables = build_variables(

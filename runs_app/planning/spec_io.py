@@ -270,7 +270,7 @@ def _build_budget_spec(experiment: Experiment) -> dict[str, Any]:
 
 
 def _build_grader_specs(experiment: Experiment) -> list[dict[str, Any]]:
-    return list(grading().grader_specs(experiment.graders)) if experiment.graders else []
+    return list(grading().write_grader_specs(experiment.graders)) if experiment.graders else []
 
 
 def _number(amount: Any) -> int | float | None:

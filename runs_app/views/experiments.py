@@ -67,7 +67,7 @@ def experiment_detail(request: HttpRequest, slug: str) -> HttpResponse:
         "draws": compare_stored_draws(experiment, [model.name for model in design.models]),
         "sees_dataset": Dataset.objects.visible_to(request.user).filter(pk=experiment.dataset_id).exists(),
         "audience": experiment.audience_text,
-        "scorers": [grading().scorer_text(scorer) for scorer in experiment.scorers],
+        "scorers": [grading().format_scorer(scorer) for scorer in experiment.scorers],
         "totals": totals,
         "state": find_experiment_state(experiment, totals),
         "editable": may_edit(request, experiment),

@@ -10,7 +10,7 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods
 
 from datasets_app import pending_uploads
-from datasets_app.generators.registry import all_generators
+from datasets_app.generators.registry import load_generators
 from datasets_app.parametric.dataset_builder import compare_with_newest
 from datasets_app.parametric.manifolds import DENSITIES
 from evalsite.lib.permissions import members_only
@@ -49,17 +49,17 @@ def parametric_new(request: HttpRequest) -> HttpResponse:
 
 def _stored(request: HttpRequest) -> dict[str, Any]:
     """Return the entries of a space that a worker could not build."""
-    waiting = pending_uploads.find_upload(request.user.pk, request.GET.get("upload", ""))
-    job = waiting.job if waiting else None
-    if waiting is None or job is None or job.kind != "parametric" or not waiting.files["items"].path.is_file():
+    upload = pending_uploads.find_upload(request.user.pk, request.GET.get("upload", ""))
+    job = upload.job if upload else None
+    if upload is None or job is None or job.kind != "parametric" or not upload.files["items"].path.is_file():
         return {}
-    text = waiting.files["items"].path.read_text(encoding="utf-8")
-    return {**(job.mapping or {}), **waiting.about, "slug": waiting.slug, "text": text}
+    text = upload.files["items"].path.read_text(encoding="utf-8")
+    return {**(job.mapping or {}), **upload.about, "slug": upload.slug, "text": text}
 
 
 def _shown_values(request: HttpRequest) -> TaskValuesForm | None:
     """Return the form of the parameters that the page showed, with its entries; None if it showed none."""
-    generator = all_generators().get(request.POST.get("shown_task", ""))
+    generator = load_generators().get(request.POST.get("shown_task", ""))
     replaces = request.POST.get("shown_name", "")
     return TaskValuesForm(generator, request.POST, replaces=replaces) if generator else None
 
@@ -74,7 +74,7 @@ def _with_task(request: HttpRequest, values: TaskValuesForm | None) -> tuple[Spa
         name: request.POST.get(name, "") for name in SpaceForm.base_fields if name not in ("models", "file")
     }
     entered["models"] = request.POST.getlist("models")
-    generator = all_generators().get(entered["task"])
+    generator = load_generators().get(entered["task"])
     if "write" in request.POST and values is not None:
         if values.is_valid():
             entered["text"] = f"{start_space(entered['text'])}\n{values.write(entered['text'])}"
@@ -104,14 +104,14 @@ def _replaced(text: str, values: TaskValuesForm) -> str | None:
 
 def _build(request: HttpRequest, form: SpaceForm) -> HttpResponse:
     given = form.cleaned_data
-    waiting = pending_uploads.stage_upload(
+    upload = pending_uploads.stage_upload(
         request.user,
         {"items": ContentFile(given["text"].encode(), name=FILE_NAME)},
         slug=given["slug"],
         about={"title": given["title"]},
     )
-    waiting.ask("parametric", form.options())
-    return redirect("dataset_import", waiting.token)
+    upload.request_job("parametric", form.options())
+    return redirect("dataset_import", upload.token)
 
 
 def _preview(form: SpaceForm) -> dict[str, Any]:

@@ -63,13 +63,13 @@ def make_rater(queue, name=None, *, started=False):
     user = factories.make_user(name or f"person-{next(SERIAL)}", permissions.RATER)
     assignment = queues.assign(queue, user, by=queue.owner)
     if started:
-        assert session.start(assignment)
+        assert session.start_session(assignment)
     return assignment
 
 
 def rate_all(assignment, value=4):
     """Rate what is left; `value` is a number, or a function of the rating that is due."""
-    while waiting := session.next_rating(assignment):
+    while waiting := assignment.find_next_rating():
         chosen = value(waiting) if callable(value) else value
         assert session.rate(assignment, position=waiting.position, value=chosen, seconds=1.5)
 

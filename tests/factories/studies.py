@@ -9,7 +9,7 @@ from datasets_app import curation
 from grading_app.comparison.adjudication import adjudicate
 from grading_app.comparison.raters import Scale
 from grading_app.judging import panels
-from grading_app.judging.judge_plan import judge
+from grading_app.judging.judge_plan import request_verdicts
 from grading_app.judging.verdict_reader import read_verdicts
 from grading_app.models import Panel
 from grading_app.models.verdict_history import superseding
@@ -133,12 +133,12 @@ def _judge_study(experiment):
         make_grader("kind", rubric=plain, model=factories.make_model("judge-b")),
         make_grader("pairs", rubric=make_rubric("pairs", "pairwise")),
     ]
-    judge(experiment, graders, list(experiment.waves.all()), by="test")
+    request_verdicts(experiment, graders, list(experiment.waves.all()), by="test")
     drain(judging(_give_verdict))
     read_verdicts(experiment)
     panel = Panel.objects.create(name="both", rule="mean")
     panel.graders.set(graders[:2])
-    panels.convene(experiment, panel)
+    panels.add_panel(experiment, panel)
     grade(experiment, scorers=["exact_match", {"name": "regex", "pattern": "said"}], by="test")
     rule = experiment.grade_conditions.get(scorer="regex")
     with superseding():

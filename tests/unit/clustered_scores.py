@@ -35,7 +35,7 @@ def sums_of(groups):
     )
 
 
-def clustered_mean(groups, confidence=0.95):
+def expect_clustered_mean(groups, confidence=0.95):
     """Liang and Zeger's, by its definition."""
     flat = [value for group in groups for value in group]
     mean = math.fsum(flat) / len(flat)

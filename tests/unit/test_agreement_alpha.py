@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from grading_app.statistics.alpha import krippendorff_alpha
 from grading_app.statistics.kappas import fleiss_kappa
-from grading_app.statistics.ratings import ratings_from, ratings_of
+from grading_app.statistics.ratings import Ratings
 from tests.unit.published_ratings import KRIPPENDORFF, NAN, tables
 
 LEVELS = ("nominal", "ordinal", "interval", "ratio")
@@ -13,7 +13,7 @@ levels = st.sampled_from(LEVELS)
 
 
 def alpha(table, level):
-    return krippendorff_alpha(ratings_of(table), level).estimate
+    return krippendorff_alpha(Ratings.from_table(table), level).estimate
 
 
 def same(value):
@@ -45,7 +45,7 @@ def by_definition(table, level):
 
 @pytest.mark.parametrize(("level", "published"), list(zip(LEVELS, (0.743, 0.815, 0.849, 0.797), strict=True)))
 def test_krippendorffs_own_example(level, published):
-    found = krippendorff_alpha(ratings_of(KRIPPENDORFF), level).result()
+    found = krippendorff_alpha(Ratings.from_table(KRIPPENDORFF), level).result()
     assert found.estimate == pytest.approx(published, abs=5e-4)
     assert (found.units, found.raters, found.ratings, found.left_out) == (11, 4, 40, 1)
     assert found.formula == f"Krippendorff's alpha, {level}"
@@ -63,7 +63,7 @@ def test_names_of_raters_and_units_change_nothing(table, level, random):
     random.shuffle(rows)
     assert alpha(table[rows][:, columns], level) == same(alpha(table, level))
     triples = [(f"u{row}", f"r{at}", table[row, at]) for row in rows for at in columns]
-    assert krippendorff_alpha(ratings_from(triples), level).estimate == same(alpha(table, level))
+    assert krippendorff_alpha(Ratings.from_triples(triples), level).estimate == same(alpha(table, level))
 
 
 @given(st.lists(st.integers(0, 6), min_size=2, max_size=15), st.integers(2, 4), levels)
@@ -77,8 +77,8 @@ def test_perfect_agreement_is_one(column, raters, level):
 def test_units_that_one_or_nobody_rated_change_nothing(table, level, value):
     lone = np.full((2, table.shape[1]), NAN)
     lone[1, 0] = value
-    found = krippendorff_alpha(ratings_of(np.vstack([table, lone])), level).result()
-    plain = krippendorff_alpha(ratings_of(table), level).result()
+    found = krippendorff_alpha(Ratings.from_table(np.vstack([table, lone])), level).result()
+    plain = krippendorff_alpha(Ratings.from_table(table), level).result()
     assert found.estimate == same(plain.estimate)
     assert (found.units, found.left_out) == (plain.units, plain.left_out + 2)
 
@@ -110,13 +110,13 @@ def test_nominal_alpha_knows_no_order(table, names):
 @given(tables(missing=False))
 def test_nominal_alpha_is_fleiss_kappa_with_its_correction_for_few_ratings(table):
     # K. Krippendorff (2004), "Content analysis", 2nd ed., section 11.3.2: alpha = 1 - (1 - kappa) (n - 1) / n.
-    kappa = fleiss_kappa(ratings_of(table)).estimate
+    kappa = fleiss_kappa(Ratings.from_table(table)).estimate
     assert alpha(table, "nominal") == same(None if kappa is None else 1 - (1 - kappa) * (table.size - 1) / table.size)
 
 
 @given(tables(missing=False))
 def test_interval_alpha_is_fleiss_kappa_with_quadratic_weights_and_the_same_correction(table):
-    kappa = fleiss_kappa(ratings_of(table), "quadratic").estimate
+    kappa = fleiss_kappa(Ratings.from_table(table), "quadratic").estimate
     assert alpha(table, "interval") == same(None if kappa is None else 1 - (1 - kappa) * (table.size - 1) / table.size)
 
 

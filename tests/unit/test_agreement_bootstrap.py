@@ -11,15 +11,15 @@ from grading_app.statistics.bootstrap import (
     NO_SPREAD,
     ONE_DISAGREES,
     bootstrap,
-    clusters_of,
-    draws_of_kinds,
+    draw_kind_counts,
+    group_by_item,
 )
 from grading_app.statistics.concordance import lins_concordance
 from grading_app.statistics.intervals import estimate_mean, sum_clusters
 from grading_app.statistics.intraclass import FORMS, intraclass_correlation
 from grading_app.statistics.kappas import cohens_kappa, fleiss_kappa, percent_agreement
 from grading_app.statistics.ranks import kendalls_w
-from grading_app.statistics.ratings import ratings_from, ratings_of
+from grading_app.statistics.ratings import Ratings
 from tests.unit.published_ratings import KRIPPENDORFF, crossed, tables
 from tests.unit.test_agreement_kappas import COHEN
 
@@ -27,8 +27,8 @@ MEASURES = {
     "percent": percent_agreement,
     "fleiss": fleiss_kappa,
     "w": kendalls_w,
-    "cohen": lambda ratings: cohens_kappa(ratings.of(0, 1), "quadratic"),
-    "lin": lambda ratings: lins_concordance(ratings.of(0, 1)),
+    "cohen": lambda ratings: cohens_kappa(ratings.select_raters(0, 1), "quadratic"),
+    "lin": lambda ratings: lins_concordance(ratings.select_raters(0, 1)),
     **{level: lambda ratings, level=level: krippendorff_alpha(ratings, level) for level in ("nominal", "ordinal")},
     **{level: lambda ratings, level=level: krippendorff_alpha(ratings, level) for level in ("interval", "ratio")},
     **{form: lambda ratings, form=form: intraclass_correlation(ratings, form) for form in FORMS},
@@ -39,20 +39,22 @@ MEASURES = {
 def test_a_unit_drawn_twice_counts_as_two_units(table, name, data):
     size = len(table)
     times = data.draw(st.lists(st.integers(0, 3), min_size=size, max_size=size).filter(any))
-    written = MEASURES[name](ratings_of(np.repeat(table, times, axis=0))).estimate
-    found = MEASURES[name](ratings_of(table)).of(np.array([times, np.ones(size)], dtype=float))
-    expected = [np.nan if value is None else value for value in (written, MEASURES[name](ratings_of(table)).estimate)]
+    written = MEASURES[name](Ratings.from_table(np.repeat(table, times, axis=0))).estimate
+    found = MEASURES[name](Ratings.from_table(table)).compute(np.array([times, np.ones(size)], dtype=float))
+    expected = [
+        np.nan if value is None else value for value in (written, MEASURES[name](Ratings.from_table(table)).estimate)
+    ]
     assert found.tolist() == pytest.approx(expected, abs=1e-7, nan_ok=True)
 
 
 def test_the_same_seed_gives_the_same_interval_in_steps_of_any_size(monkeypatch):
-    coefficient = krippendorff_alpha(ratings_of(KRIPPENDORFF), "ordinal")
+    coefficient = krippendorff_alpha(Ratings.from_table(KRIPPENDORFF), "ordinal")
     one, again, other = (bootstrap(coefficient, seed=seed, resamples=500) for seed in (1, 1, 2))
     assert one == again == other  # The jackknife of 11 items draws nothing.
     assert one.low < one.estimate < one.high
     assert (one.units, one.clusters, one.resamples, one.left_out) == (11, 11, 0, 1)
     assert one.interval.startswith("jackknife of 11 items, Student's t of Fisher's z")
-    many = krippendorff_alpha(ratings_of(list(KRIPPENDORFF) * 91), "ordinal")
+    many = krippendorff_alpha(Ratings.from_table(list(KRIPPENDORFF) * 91), "ordinal")
     drawn = [bootstrap(many, seed=seed, resamples=200) for seed in (1, 1, 2)]
     assert drawn[0] == drawn[1] != drawn[2]
     assert (drawn[0].interval, drawn[0].resamples) == ("percentile bootstrap of 1,001 items", 200)
@@ -62,9 +64,9 @@ def test_the_same_seed_gives_the_same_interval_in_steps_of_any_size(monkeypatch)
 
 def test_the_jackknife_of_alpha_leaves_out_one_item_at_a_time_on_fishers_scale():
     table = np.random.default_rng(4).standard_normal((12, 1)) + np.random.default_rng(5).standard_normal((12, 3))
-    alpha = krippendorff_alpha(ratings_of(table), "interval")
+    alpha = krippendorff_alpha(Ratings.from_table(table), "interval")
     without = np.array(
-        [krippendorff_alpha(ratings_of(np.delete(table, at, 0)), "interval").estimate for at in range(12)]
+        [krippendorff_alpha(Ratings.from_table(np.delete(table, at, 0)), "interval").estimate for at in range(12)]
     )
     found = bootstrap(alpha, seed=1)
     reach = student.ppf(0.975, 11) * np.sqrt(11 * np.var(np.arctanh(without)))
@@ -74,20 +76,22 @@ def test_the_jackknife_of_alpha_leaves_out_one_item_at_a_time_on_fishers_scale()
 
 @pytest.mark.parametrize("name", ["fleiss", "cohen", "nominal"])
 def test_one_item_with_all_disagreement_gives_no_interval(name):
-    found = bootstrap(MEASURES[name](ratings_of([[1, 1], [2, 2]] * 8 + [[1, 2]])), seed=1)
+    found = bootstrap(MEASURES[name](Ratings.from_table([[1, 1], [2, 2]] * 8 + [[1, 2]])), seed=1)
     assert found.estimate < 1
     assert (found.low, found.high, found.interval) == (None, None, ONE_DISAGREES)
 
 
 @pytest.mark.parametrize(("times", "noted"), [(1, True), (10, False), (100, False)])
 def test_an_interval_that_covers_less_than_93_per_cent_says_so(times, noted):
-    found = bootstrap(krippendorff_alpha(ratings_of(list(KRIPPENDORFF) * times), "nominal"), seed=1, resamples=200)
+    found = bootstrap(
+        krippendorff_alpha(Ratings.from_table(list(KRIPPENDORFF) * times), "nominal"), seed=1, resamples=200
+    )
     assert found.low is not None
     assert ("covers about" in found.interval) is noted
 
 
 def test_the_bootstrap_of_kappa_is_near_its_formula():
-    coefficient = cohens_kappa(ratings_of(crossed(COHEN)))
+    coefficient = cohens_kappa(Ratings.from_table(crossed(COHEN)))
     found, formula = bootstrap(coefficient, seed=3, resamples=4000), coefficient.result()
     assert found.se == pytest.approx(formula.se, rel=0.06)
     assert (found.low, found.high) == (pytest.approx(formula.low, abs=0.02), pytest.approx(formula.high, abs=0.02))
@@ -96,10 +100,10 @@ def test_the_bootstrap_of_kappa_is_near_its_formula():
 def test_answers_to_one_item_are_drawn_together():
     # Fifty copies of an item's unit tell no more than one of them.
     table = np.repeat(np.array([[1, 1], [2, 2], [1, 2], [2, 1], [2, 2], [1, 1], [1, 1], [2, 2]]), 50, axis=0)
-    coefficient = percent_agreement(ratings_of(table))
+    coefficient = percent_agreement(Ratings.from_table(table))
     items = {unit: unit // 50 for unit in range(400)}
     clustered, naive = bootstrap(coefficient, seed=1, items=items), bootstrap(coefficient, seed=1)
-    single = bootstrap(percent_agreement(ratings_of(table[::50])), seed=1)
+    single = bootstrap(percent_agreement(Ratings.from_table(table[::50])), seed=1)
     assert (clustered.se, clustered.low, clustered.high) == (
         pytest.approx(single.se),
         pytest.approx(single.low),
@@ -111,9 +115,9 @@ def test_answers_to_one_item_are_drawn_together():
 
 def test_draws_take_as_many_items_as_there_are():
     items = {0: "a", 1: "b", 2: "a", 3: "c"}
-    clusters = clusters_of(ratings_of(np.ones((4, 2))), items)
+    clusters = group_by_item(Ratings.from_table(np.ones((4, 2))), items)
     assert clusters.codes.tolist() == [0, 1, 0, 2]
-    drawn = np.concatenate(list(draws_of_kinds(clusters.alike, 300, 5, 4)))
+    drawn = np.concatenate(list(draw_kind_counts(clusters.alike, 300, 5, 4)))
     times = clusters.times(drawn)
     assert times.shape == (300, 4)
     assert (times[:, 0] == times[:, 2]).all()
@@ -123,24 +127,26 @@ def test_draws_take_as_many_items_as_there_are():
 
 def test_resamples_without_a_measure_are_counted_and_too_many_refuse_the_interval():
     # A resample lacks the one odd unit with probability (1 - 1/n)^n, .37 of 1,500 units, and has then one category.
-    rare = bootstrap(cohens_kappa(ratings_of([[1, 1]] * 1499 + [[2, 2]])), seed=1, resamples=1000)
+    rare = bootstrap(cohens_kappa(Ratings.from_table([[1, 1]] * 1499 + [[2, 2]])), seed=1, resamples=1000)
     assert 300 < rare.degenerate < 430
     assert (rare.estimate, rare.low, rare.high, rare.interval) == (1, None, None, "")
-    some = bootstrap(cohens_kappa(ratings_of([[1, 1]] * 1497 + [[2, 2], [2, 1], [1, 2]])), seed=1, resamples=1000)
+    some = bootstrap(
+        cohens_kappa(Ratings.from_table([[1, 1]] * 1497 + [[2, 2], [2, 1], [1, 2]])), seed=1, resamples=1000
+    )
     assert 0 < some.degenerate < 100
     assert some.low < some.estimate < some.high
 
 
 def test_a_measure_that_one_item_defines_has_no_jackknife():
-    found = bootstrap(cohens_kappa(ratings_of([[1, 1]] * 19 + [[2, 2]])), seed=1)
+    found = bootstrap(cohens_kappa(Ratings.from_table([[1, 1]] * 19 + [[2, 2]])), seed=1)
     assert (found.estimate, found.low, found.interval) == (1, None, NO_JACKKNIFE)
 
 
 def test_one_item_or_no_estimate_has_no_interval():
-    ratings = ratings_of([[1, 1], [1, 2]])
+    ratings = Ratings.from_table([[1, 1], [1, 2]])
     one = bootstrap(percent_agreement(ratings), seed=1, items={0: "a", 1: "a"})
     assert (one.estimate, one.low, one.clusters, one.resamples) == (0.5, None, 1, 0)
-    none = bootstrap(percent_agreement(ratings_from([("u", "r", 1)])), seed=1)
+    none = bootstrap(percent_agreement(Ratings.from_triples([("u", "r", 1)])), seed=1)
     assert (none.estimate, none.low, none.clusters) == (None, None, 0)
 
 
@@ -150,31 +156,34 @@ def test_one_item_or_no_estimate_has_no_interval():
 )
 def test_what_no_interval_can_be_made_of_is_refused(options, told):
     with pytest.raises(ValueError, match=told):
-        bootstrap(percent_agreement(ratings_of([[1, 1], [1, 2]])), seed=1, **options)
+        bootstrap(percent_agreement(Ratings.from_table([[1, 1], [1, 2]])), seed=1, **options)
 
 
 def test_the_bootstrap_of_alpha_covers_nearly_as_often_as_it_says():
     # 60 units, 3 raters: the truth (of the population) is .5 for interval alpha. 150 samples: 4 errors of .95 are .07.
     draw = np.random.default_rng(2)
     samples = draw.standard_normal((150, 60, 1)) + draw.standard_normal((150, 60, 3))
-    found = [bootstrap(krippendorff_alpha(ratings_of(sample), "interval"), seed=1, resamples=400) for sample in samples]
+    found = [
+        bootstrap(krippendorff_alpha(Ratings.from_table(sample), "interval"), seed=1, resamples=400)
+        for sample in samples
+    ]
     assert 0.87 < np.mean([one.low <= 0.5 <= one.high for one in found]) <= 1
 
 
 def test_percent_agreement_has_the_interval_of_every_share():
     # Of two raters it is the mean over items of 0 or 1.
     agreed = [1.0, 0, 1, 1, 0, 1, 1, 1, 0, 1]
-    found = bootstrap(percent_agreement(ratings_of(np.stack([np.ones(10), agreed], axis=1))), seed=1)
+    found = bootstrap(percent_agreement(Ratings.from_table(np.stack([np.ones(10), agreed], axis=1))), seed=1)
     expected = estimate_mean(sum_clusters(agreed), (0, 1))
     assert (found.se, found.low, found.high) == (expected.se, pytest.approx(expected.low), pytest.approx(expected.high))
     assert found.interval.startswith("Wilson")
-    always = bootstrap(percent_agreement(ratings_of([[1, 1]] * 10)), seed=1)
+    always = bootstrap(percent_agreement(Ratings.from_table([[1, 1]] * 10)), seed=1)
     assert (round(always.low, 3), always.high) == (0.722, 1)
 
 
 @pytest.mark.parametrize("name", ["fleiss", "cohen", "lin", "nominal", "interval", "1,1", "2,1", "3,k"])
 def test_raters_who_never_disagree_have_no_interval_of_1_to_1(name):
-    coefficient = MEASURES[name](ratings_of([[value, value] for value in (1, 2, 3, 4, 5) * 3]))
+    coefficient = MEASURES[name](Ratings.from_table([[value, value] for value in (1, 2, 3, 4, 5) * 3]))
     drawn, formula = bootstrap(coefficient, seed=1), coefficient.result()
     assert drawn.estimate == pytest.approx(1)
     assert (drawn.low, drawn.high, drawn.interval) == (None, None, NO_SPREAD)
@@ -183,13 +192,16 @@ def test_raters_who_never_disagree_have_no_interval_of_1_to_1(name):
 
 @pytest.mark.parametrize("name", ["fleiss", "cohen"])
 def test_one_unit_has_no_kappa(name):
-    assert MEASURES[name](ratings_of([[1, 2]])).estimate is None
+    assert MEASURES[name](Ratings.from_table([[1, 2]])).estimate is None
 
 
 @pytest.mark.parametrize("items", [8, 20])
 def test_the_interval_of_alpha_over_few_items_covers_more_often_than_percentiles(items):
     draw = np.random.default_rng(2)
     samples = draw.standard_normal((200, items, 1)) + draw.standard_normal((200, items, 3))
-    found = [bootstrap(krippendorff_alpha(ratings_of(sample), "interval"), seed=1, resamples=100) for sample in samples]
+    found = [
+        bootstrap(krippendorff_alpha(Ratings.from_table(sample), "interval"), seed=1, resamples=100)
+        for sample in samples
+    ]
     covered = np.mean([one.low <= 0.5 <= one.high for one in found])
     assert covered > 0.9 - 2 * 0.021  # .021 is the standard error of a share of .9 of 200.

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from grading_app.statistics.concordance import correlation, lins_concordance
 from grading_app.statistics.correlation import pearson
-from grading_app.statistics.ratings import ratings_of
+from grading_app.statistics.ratings import Ratings
 from tests.unit.published_ratings import NAN, tables
 
 # J. M. Bland & D. G. Altman (1986), Lancet 327, 307-310, table 1: peak flow, first readings of two meters, 17 people.
@@ -14,7 +14,7 @@ MINI = [512, 430, 520, 428, 500, 600, 364, 380, 658, 445, 432, 626, 260, 477, 25
 
 
 def ccc(table):
-    return lins_concordance(ratings_of(table)).estimate
+    return lins_concordance(Ratings.from_table(table)).estimate
 
 
 def same(value):
@@ -23,7 +23,7 @@ def same(value):
 
 def test_bland_and_altmans_meters():
     # T. J. Steichen & N. J. Cox (1998), "Concordance correlation coefficient", Stata Technical Bulletin 43, 35-39.
-    found = lins_concordance(ratings_of(np.array([WRIGHT, MINI]).T)).result()
+    found = lins_concordance(Ratings.from_table(np.array([WRIGHT, MINI]).T)).result()
     assert found.estimate == pytest.approx(0.943, abs=5e-4)
     assert found.low < 0.943 < found.high < 1
     assert (found.units, found.ratings) == (17, 34)
@@ -50,16 +50,16 @@ def test_concordance_is_never_further_from_zero_than_correlation(table):
 
 def test_perfect_agreement_is_one_and_a_shifted_line_is_less():
     perfect, shifted = ([[value, value + shift] for value in (1, 2, 4)] for shift in (0, 1))
-    found = lins_concordance(ratings_of(perfect)).result()
+    found = lins_concordance(Ratings.from_table(perfect)).result()
     assert (found.estimate, found.low, found.high) == (pytest.approx(1), None, None)
     assert ccc(shifted) == pytest.approx(2 * 14 / 9 / (2 * 14 / 9 + 1))
 
 
 def test_few_units_have_no_interval_and_equal_constants_no_concordance():
-    assert lins_concordance(ratings_of([[1, 2], [2, 1]])).result().low is None
+    assert lins_concordance(Ratings.from_table([[1, 2], [2, 1]])).result().low is None
     assert ccc([[0.1, 0.1], [0.1, 0.1]]) is None
     assert ccc([[1, 2], [1, 2]]) == 0
-    found = lins_concordance(ratings_of([[1, 2], [2, 1], [NAN, 2]])).result()
+    found = lins_concordance(Ratings.from_table([[1, 2], [2, 1], [NAN, 2]])).result()
     assert (found.units, found.left_out) == (2, 1)
     with pytest.raises(ValueError, match="two raters, not of 3"):
         ccc([[1, 2, 3]])
@@ -71,6 +71,6 @@ def test_the_interval_covers_as_often_as_it_says(shift):
     draw = np.random.default_rng(15)
     x = draw.standard_normal((800, 40))
     y = 0.8 * x + 0.6 * draw.standard_normal((800, 40)) + shift
-    found = [lins_concordance(ratings_of(np.stack(pair, axis=1))).result() for pair in zip(x, y, strict=True)]
+    found = [lins_concordance(Ratings.from_table(np.stack(pair, axis=1))).result() for pair in zip(x, y, strict=True)]
     truth = 1.6 / (2 + shift**2)
     assert np.mean([one.low <= truth <= one.high for one in found]) == pytest.approx(0.95, abs=0.031)

@@ -4,14 +4,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grading_app.statistics.intraclass import FORMS, intraclass_correlation, mean_squares
-from grading_app.statistics.ratings import ratings_of
+from grading_app.statistics.ratings import Ratings
 from tests.unit.published_ratings import NAN, SHROUT_FLEISS, tables
 
 forms = st.sampled_from(FORMS)
 
 
 def icc(table, form):
-    return intraclass_correlation(ratings_of(table), form).estimate
+    return intraclass_correlation(Ratings.from_table(table), form).estimate
 
 
 def same(value):
@@ -20,7 +20,7 @@ def same(value):
 
 def test_the_analysis_of_variance_of_shrout_and_fleiss():
     # Their table 3: between targets 11.24, within 6.26, between judges 32.49, residual 1.02.
-    found = mean_squares(ratings_of(SHROUT_FLEISS), np.ones((1, 6)))
+    found = mean_squares(Ratings.from_table(SHROUT_FLEISS), np.ones((1, 6)))
     squares = (found.rows, found.within, found.columns, found.error)
     assert [round(float(square[0]), 2) for square in squares] == [11.24, 6.26, 32.49, 1.02]
 
@@ -38,7 +38,7 @@ def test_the_analysis_of_variance_of_shrout_and_fleiss():
     ],
 )
 def test_the_six_correlations_of_shrout_and_fleiss(form, estimate, low, high):
-    found = intraclass_correlation(ratings_of(SHROUT_FLEISS), form).result()
+    found = intraclass_correlation(Ratings.from_table(SHROUT_FLEISS), form).result()
     assert found.estimate == pytest.approx(estimate, abs=5.1e-3)
     assert (found.low, found.high) == (pytest.approx(low, abs=5.1e-3), pytest.approx(high, abs=5.1e-3))
     assert (found.formula, found.units, found.raters, found.ratings) == (f"ICC({form})", 6, 4, 24)
@@ -59,7 +59,7 @@ def test_the_unit_of_measurement_changes_nothing(table, form, shift, scale):
 
 @given(st.lists(st.integers(1, 7), min_size=2, max_size=12), st.integers(2, 5), forms)
 def test_perfect_agreement_is_one(column, raters, form):
-    found = intraclass_correlation(ratings_of([[value] * raters for value in column]), form).result()
+    found = intraclass_correlation(Ratings.from_table([[value] * raters for value in column]), form).result()
     if len(set(column)) > 1:
         # Not an interval of 1 to 1: other units may differ.
         assert (found.estimate, found.low, found.high) == (pytest.approx(1), None, None)
@@ -83,7 +83,7 @@ def test_the_mean_of_all_raters_follows_from_one_by_spearman_and_brown(table, mo
 
 
 def test_units_that_not_all_rated_are_left_out():
-    found = intraclass_correlation(ratings_of([*SHROUT_FLEISS, [1, 2, 3, NAN]]), "3,1").result()
+    found = intraclass_correlation(Ratings.from_table([*SHROUT_FLEISS, [1, 2, 3, NAN]]), "3,1").result()
     assert (found.estimate, found.units, found.left_out) == (pytest.approx(0.715, abs=5e-4), 6, 1)
 
 
@@ -109,5 +109,5 @@ def test_intervals_cover_as_often_as_they_say(form, truth):
     if form == "1,1":
         raters = draw.standard_normal((600, 30, 4))
     samples = units + raters + np.sqrt(5) * draw.standard_normal((600, 30, 4))
-    found = [intraclass_correlation(ratings_of(sample), form).result() for sample in samples]
+    found = [intraclass_correlation(Ratings.from_table(sample), form).result() for sample in samples]
     assert 0.914 <= np.mean([one.low <= truth <= one.high for one in found]) <= 0.986

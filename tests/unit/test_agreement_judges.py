@@ -6,10 +6,10 @@ from hypothesis import strategies as st
 from grading_app.statistics.alpha import krippendorff_alpha
 from grading_app.statistics.bootstrap import bootstrap
 from grading_app.statistics.concordance import lins_concordance
-from grading_app.statistics.judge_bias import judge_bias, judge_slope, judge_standing, standing_coefficients
-from grading_app.statistics.ratings import ratings_from, ratings_of
+from grading_app.statistics.judge_bias import compare_judge_with_people, compute_comparison, judge_bias, judge_slope
+from grading_app.statistics.ratings import Ratings
 from tests.factories.recordings import csv_rows
-from tests.unit.clustered_scores import clustered_mean, grouped
+from tests.unit.clustered_scores import expect_clustered_mean, grouped
 from tests.unit.published_ratings import NAN, tables
 
 MEASURES = ("concordance", "correlation", "same answer")
@@ -20,14 +20,16 @@ def rated(units=80, judge_noise=1.0, shift=0.0, slope=1.0, people=3, seed=1):
     draw = np.random.default_rng(seed)
     truth = 2 * draw.standard_normal((units, 1))
     judge = shift + slope * truth + judge_noise * draw.standard_normal((units, 1))
-    return ratings_of(np.hstack([judge, truth + draw.standard_normal((units, people))]))
+    return Ratings.from_table(np.hstack([judge, truth + draw.standard_normal((units, people))]))
 
 
 def test_bias_by_hand():
     # Judge less people: 5 - 3 = 2, 4 - 4 = 0, 2 - 1 = 1. Mean 1, standard error sqrt(1/3), t(.975, 2) = 4.302653.
     rows = {"a": (5, 2, 4), "b": (4, None, 4), "c": (2, 1, None), "d": (9, None, None), "e": (None, 1, None)}
     raters = ("judge", "p", "q")
-    ratings = ratings_from((unit, *pair) for unit, row in rows.items() for pair in zip(raters, row, strict=True))
+    ratings = Ratings.from_triples(
+        (unit, *pair) for unit, row in rows.items() for pair in zip(raters, row, strict=True)
+    )
     found = judge_bias(ratings, "judge").result()
     assert (found.estimate, found.se) == (pytest.approx(1), pytest.approx(np.sqrt(1 / 3)))
     assert found.high == pytest.approx(1 + 4.302653 * np.sqrt(1 / 3), abs=1e-5)
@@ -39,7 +41,7 @@ def test_answers_to_one_item_make_one_error_of_the_bias():
     items = {unit: unit // 6 for unit in range(60)}
     found = judge_bias(ratings, 0, items).result()
     excess = ratings.values[:, 0] - ratings.values[:, 1:].mean(axis=1)
-    expected = clustered_mean(grouped(excess.tolist(), items.values()))
+    expected = expect_clustered_mean(grouped(excess.tolist(), items.values()))
     told = (found.estimate, found.se, found.low)
     assert told == pytest.approx((expected.mean, expected.se, expected.low), rel=1e-12)
     assert found.interval == "Student's t, clustered by 10 items"
@@ -47,7 +49,7 @@ def test_answers_to_one_item_make_one_error_of_the_bias():
 
 
 def test_one_unit_has_a_bias_and_no_interval():
-    found = judge_bias(ratings_of([[3, 1]]), 0).result()
+    found = judge_bias(Ratings.from_table([[3, 1]]), 0).result()
     assert (found.estimate, found.low) == (2, None)
 
 
@@ -55,20 +57,20 @@ def test_one_unit_has_a_bias_and_no_interval():
 def test_a_straight_line_has_its_slope(slope, shift, falling, line):
     slope = -slope if falling else slope
     table = [[shift + slope * value, value, value] for value in (1, 2, 4, 7)]
-    assert judge_slope(ratings_of(table), 0, line).estimate == pytest.approx(slope, rel=1e-6)
+    assert judge_slope(Ratings.from_table(table), 0, line).estimate == pytest.approx(slope, rel=1e-6)
 
 
 def test_a_judge_that_does_not_go_with_people_at_all_has_no_slope():
     # The products of deviations cancel out, but not to the last digit of a computer.
     table = [[2, 5], [1, 1], [1, 3], [5, 1], [3, 4], [5, 4], [1, 3]]
-    assert judge_slope(ratings_of(table), 0).estimate is None
-    assert judge_slope(ratings_of(table), 1).estimate is None
+    assert judge_slope(Ratings.from_table(table), 0).estimate is None
+    assert judge_slope(Ratings.from_table(table), 1).estimate is None
 
 
 @given(tables(raters=(2, 2), units=(4, 12), missing=False), st.floats(0.2, 5))
 def test_demings_line_is_the_same_seen_from_either_side(table, ratio):
-    one = judge_slope(ratings_of(table), 0, error_ratio=ratio).estimate
-    other = judge_slope(ratings_of(table), 1, error_ratio=1 / ratio).estimate
+    one = judge_slope(Ratings.from_table(table), 0, error_ratio=ratio).estimate
+    other = judge_slope(Ratings.from_table(table), 1, error_ratio=1 / ratio).estimate
     if one is not None and abs(one) > 1e-6:
         assert one * other == pytest.approx(1, rel=1e-5)
 
@@ -91,8 +93,8 @@ def test_deming_minds_the_error_in_peoples_means_and_least_squares_does_not():
 def test_a_slope_has_an_interval_by_bootstrap_and_needs_variation():
     found = bootstrap(judge_slope(rated(slope=0.6), 0, error_ratio=3), seed=1, resamples=500)
     assert found.low < found.estimate < found.high < 1
-    assert judge_slope(ratings_of([[1, 2], [2, 2]]), 0, "ols").estimate is None
-    assert judge_slope(ratings_of([[1, 2], [1, 3]]), 0).estimate is None
+    assert judge_slope(Ratings.from_table([[1, 2], [2, 2]]), 0, "ols").estimate is None
+    assert judge_slope(Ratings.from_table([[1, 2], [1, 3]]), 0).estimate is None
     with pytest.raises(ValueError, match="above 0, not 0"):
         judge_slope(rated(), 0, error_ratio=0)
     with pytest.raises(ValueError, match="no ratings by 'nobody'"):
@@ -101,8 +103,8 @@ def test_a_slope_has_an_interval_by_bootstrap_and_needs_variation():
 
 @pytest.mark.parametrize("measure", MEASURES)
 def test_a_judge_who_is_one_of_the_people_reaches_the_ceiling(measure):
-    ratings = ratings_of(np.round(rated(units=200).values))
-    found = judge_standing(ratings, 0, measure, seed=1, resamples=500)
+    ratings = Ratings.from_table(np.round(rated(units=200).values))
+    found = compare_judge_with_people(ratings, 0, measure, seed=1, resamples=500)
     assert found.gap.low < 0 < found.gap.high
     assert found.gap.estimate == pytest.approx(found.judge.estimate - found.people.estimate)
     assert found.people.low < found.people.estimate < found.people.high
@@ -111,33 +113,35 @@ def test_a_judge_who_is_one_of_the_people_reaches_the_ceiling(measure):
 
 @pytest.mark.parametrize("measure", MEASURES)
 def test_a_noisy_judge_falls_short_of_the_ceiling(measure):
-    ratings = ratings_of(np.round(rated(units=200, judge_noise=3).values))
-    assert judge_standing(ratings, 0, measure, seed=1, resamples=500).gap.high < 0
+    ratings = Ratings.from_table(np.round(rated(units=200, judge_noise=3).values))
+    assert compare_judge_with_people(ratings, 0, measure, seed=1, resamples=500).gap.high < 0
 
 
 def test_a_biased_judge_correlates_but_does_not_concord():
     ratings = rated(units=200, shift=4)
-    assert judge_standing(ratings, 0, "concordance", seed=1, resamples=500).gap.high < 0
-    assert judge_standing(ratings, 0, "correlation", seed=1, resamples=500).gap.high > 0
+    assert compare_judge_with_people(ratings, 0, "concordance", seed=1, resamples=500).gap.high < 0
+    assert compare_judge_with_people(ratings, 0, "correlation", seed=1, resamples=500).gap.high > 0
 
 
 def test_a_judge_who_sees_the_truth_stands_above_any_person():
-    assert judge_standing(rated(units=200, judge_noise=0), 0, "concordance", seed=1, resamples=500).gap.low > 0
+    assert (
+        compare_judge_with_people(rated(units=200, judge_noise=0), 0, "concordance", seed=1, resamples=500).gap.low > 0
+    )
 
 
 def test_of_two_people_the_ceiling_is_the_agreement_of_the_two():
     # Each steps out once before the other: the people's value is the concordance of the pairs, both ways round.
     ratings = rated(people=2)
     both = np.vstack([ratings.values[:, [1, 2]], ratings.values[:, [2, 1]]])
-    people = standing_coefficients(ratings, 0, "concordance")[1]
-    assert people.estimate == pytest.approx(lins_concordance(ratings_of(both)).estimate)
+    people = compute_comparison(ratings, 0, "concordance")[1]
+    assert people.estimate == pytest.approx(lins_concordance(Ratings.from_table(both)).estimate)
 
 
 def test_the_same_answer_by_hand():
     # Unit 0: judge 1, people 1 1 2. Stepping out: 1 (others 1 2), 1 (others 1 2), 2 (others 1 1): people 1/2 1/2 0,
     # judge 1/2 1/2 1. Unit 1: judge 3, people 2 2: people 1 1, judge 0 0. Unit 2 has one person only.
     table = [[1, 1, 1, 2], [3, NAN, 2, 2], [1, 1, NAN, NAN]]
-    judge, people, gap = (one.result() for one in standing_coefficients(ratings_of(table), 0, "same answer"))
+    judge, people, gap = (one.result() for one in compute_comparison(Ratings.from_table(table), 0, "same answer"))
     assert judge.estimate == pytest.approx((2 / 3 + 0) / 2)
     assert people.estimate == pytest.approx((1 / 3 + 1) / 2)
     assert gap.estimate == pytest.approx(1 / 3 - 2 / 3)
@@ -149,8 +153,10 @@ def test_names_of_people_and_units_change_nothing(table, measure, random):
     people, rows = list(range(1, table.shape[1])), list(range(table.shape[0]))
     random.shuffle(people)
     random.shuffle(rows)
-    one = [found.estimate for found in standing_coefficients(ratings_of(table), 0, measure)]
-    other = [found.estimate for found in standing_coefficients(ratings_of(table[rows][:, [0, *people]]), 0, measure)]
+    one = [found.estimate for found in compute_comparison(Ratings.from_table(table), 0, measure)]
+    other = [
+        found.estimate for found in compute_comparison(Ratings.from_table(table[rows][:, [0, *people]]), 0, measure)
+    ]
     assert other == [None if value is None else pytest.approx(value, abs=1e-9) for value in one]
 
 
@@ -158,9 +164,9 @@ def test_names_of_people_and_units_change_nothing(table, measure, random):
 def test_recorded_models_agree_with_themselves_and_go_along_with_people(model):
     means = {row["image_id"]: float(row["human_valence_mean"]) for row in csv_rows("uniform40-items.csv")}
     rows = [row for row in csv_rows(f"uniform40-trials-{model}.csv") if row["dimension"] == "valence" and row["rating"]]
-    samples = ratings_from((row["image_id"], row["sample_idx"], float(row["rating"])) for row in rows)
+    samples = Ratings.from_triples((row["image_id"], row["sample_idx"], float(row["rating"])) for row in rows)
     answers = {(row["image_id"], row["sample_idx"]): float(row["rating"]) for row in rows}
-    pairs = ratings_from(
+    pairs = Ratings.from_triples(
         (answer, who, value)
         for answer, rating in answers.items()
         for who, value in (("model", rating), ("people", means[answer[0]]))

@@ -9,10 +9,10 @@ from grading_app.statistics.kappas import (
     cohens_kappa,
     confusion_matrix,
     fleiss_kappa,
-    fleiss_kappa_of,
+    fleiss_kappa_for_category,
     percent_agreement,
 )
-from grading_app.statistics.ratings import ratings_from, ratings_of
+from grading_app.statistics.ratings import Ratings
 from tests.unit.published_ratings import DIAGNOSES, KRIPPENDORFF, NAN, crossed, tables
 
 # J. Cohen (1960), Educational and Psychological Measurement 20, 37-46, table 2, as frequencies of 200 (also Cohen 1968,
@@ -20,18 +20,18 @@ from tests.unit.published_ratings import DIAGNOSES, KRIPPENDORFF, NAN, crossed, 
 COHEN = [[88, 10, 2], [14, 40, 6], [18, 10, 12]]
 # J. L. Fleiss, J. Cohen & B. S. Everitt (1969), Psychological Bulletin 72, 323-327, tables 1 and 2, as frequencies.
 FLEISS_COHEN_EVERITT = [[106, 10, 4], [22, 28, 10], [2, 12, 6]]
-DIAGNOSED = ratings_of([[int(code) for code in row] for row in DIAGNOSES])
+DIAGNOSED = Ratings.from_table([[int(code) for code in row] for row in DIAGNOSES])
 
 
 def test_cohens_own_example():
-    found = cohens_kappa(ratings_of(crossed(COHEN))).result()
+    found = cohens_kappa(Ratings.from_table(crossed(COHEN))).result()
     assert found.estimate == pytest.approx(0.492, abs=5e-4)
     assert (found.units, found.raters, found.ratings, found.left_out) == (200, 2, 400, 0)
     assert found.formula == "Cohen's kappa"
 
 
 def test_the_large_sample_variance_of_fleiss_cohen_and_everitt():
-    found = cohens_kappa(ratings_of(crossed(FLEISS_COHEN_EVERITT))).result()
+    found = cohens_kappa(Ratings.from_table(crossed(FLEISS_COHEN_EVERITT))).result()
     assert found.estimate == pytest.approx(0.429, abs=5e-4)
     assert found.se**2 == pytest.approx(0.002885, abs=5e-7)
     assert (found.low, found.high) == (
@@ -44,7 +44,7 @@ def test_the_large_sample_variance_of_fleiss_cohen_and_everitt():
 def test_weighted_kappas_by_hand():
     # Of two units in three categories: 0 against 1, and 2 against 2. Observed: linear 1/2, quadratic 1/2.
     # Expected, shares (1/2, 0, 1/2) against (0, 1/2, 1/2): linear (1 + 2 + 1 + 0)/4 = 1, quadratic (1 + 4 + 1)/4 = 1.5.
-    ratings = ratings_of([[0, 1], [2, 2]])
+    ratings = Ratings.from_table([[0, 1], [2, 2]])
     assert cohens_kappa(ratings, "linear").estimate == pytest.approx(1 - 0.5 / 1)
     assert cohens_kappa(ratings, "quadratic").estimate == pytest.approx(1 - 0.5 / 1.5)
     assert cohens_kappa(ratings).estimate == pytest.approx(1 - 0.5 / 0.75)
@@ -52,32 +52,32 @@ def test_weighted_kappas_by_hand():
 
 def test_a_category_that_nobody_chose_keeps_its_neighbours_apart():
     # Of 1, 2 and 5 on a scale of five, 2 and 5 are three steps apart.
-    near, far = ratings_of([[1, 1], [2, 1], [5, 5]]), ratings_of([[1, 1], [2, 1], [3, 3]])
+    near, far = Ratings.from_table([[1, 1], [2, 1], [5, 5]]), Ratings.from_table([[1, 1], [2, 1], [3, 3]])
     assert cohens_kappa(near, "linear").estimate > cohens_kappa(far, "linear").estimate
 
 
 def test_units_that_one_rater_left_out_are_counted_apart():
-    found = cohens_kappa(ratings_of([[1, 1], [2, NAN], [2, 2], [1, 2]])).result()
+    found = cohens_kappa(Ratings.from_table([[1, 1], [2, NAN], [2, 2], [1, 2]])).result()
     assert (found.units, found.left_out, found.ratings) == (3, 1, 6)
 
 
 @pytest.mark.parametrize("table", [[[1, 1], [1, 1]], [[NAN, 1], [1, NAN]]])
 def test_without_variation_kappa_is_not_defined(table):
-    found = cohens_kappa(ratings_of(table)).result()
+    found = cohens_kappa(Ratings.from_table(table)).result()
     assert (found.estimate, found.se, found.low, found.high) == (None, None, None, None)
 
 
 def test_kappa_is_of_two_raters():
     with pytest.raises(ValueError, match="two raters, not of 3"):
-        cohens_kappa(ratings_of([[1, 2, 3]]))
+        cohens_kappa(Ratings.from_table([[1, 2, 3]]))
 
 
 @given(tables(raters=(2, 2)), st.sampled_from(["none", "linear", "quadratic"]), st.permutations(range(12)))
 def test_kappa_does_not_depend_on_the_order_of_raters_and_units(table, weights, order):
     shuffled = table[[at for at in order if at < len(table)]]
-    expected = cohens_kappa(ratings_of(table), weights).result()
+    expected = cohens_kappa(Ratings.from_table(table), weights).result()
     for other in (shuffled, table[:, ::-1]):
-        found = cohens_kappa(ratings_of(other), weights).result()
+        found = cohens_kappa(Ratings.from_table(other), weights).result()
         assert (found.estimate, found.se) == (
             pytest.approx(expected.estimate, abs=1e-9),
             pytest.approx(expected.se, abs=1e-6),
@@ -87,7 +87,7 @@ def test_kappa_does_not_depend_on_the_order_of_raters_and_units(table, weights, 
 @given(st.lists(st.integers(1, 5), min_size=2, max_size=20), st.sampled_from(["none", "linear", "quadratic"]))
 def test_perfect_agreement_is_one(column, weights):
     assume(len(set(column)) > 1)
-    ratings = ratings_of([[value, value] for value in column])
+    ratings = Ratings.from_table([[value, value] for value in column])
     found = cohens_kappa(ratings, weights).result()
     assert (found.estimate, found.low, found.high) == (1, None, None)  # Not 1 to 1: other units may differ.
     assert fleiss_kappa(ratings).estimate == pytest.approx(1)
@@ -96,7 +96,7 @@ def test_perfect_agreement_is_one(column, weights):
 
 @given(st.lists(st.lists(st.integers(1, 40), min_size=2, max_size=2), min_size=2, max_size=2))
 def test_two_categories_have_one_kappa_whatever_the_weights(counts):
-    ratings = ratings_of(crossed(counts))
+    ratings = Ratings.from_table(crossed(counts))
     plain, weighted = cohens_kappa(ratings).result(), cohens_kappa(ratings, "quadratic").result()
     assert (plain.estimate, plain.se) == (pytest.approx(weighted.estimate), pytest.approx(weighted.se))
 
@@ -105,7 +105,7 @@ def test_the_interval_of_kappa_covers_as_often_as_it_says():
     # 400 samples of 150 units from the shares of Cohen's example; 4 standard errors of .95 are .044.
     shares, truth = np.array(COHEN).ravel() / 200, 0.4915254
     draws = np.random.default_rng(4).multinomial(150, shares, size=400).reshape(400, 3, 3)
-    found = [cohens_kappa(ratings_of(crossed(counts.tolist()))).result() for counts in draws]
+    found = [cohens_kappa(Ratings.from_table(crossed(counts.tolist()))).result() for counts in draws]
     assert np.mean([one.low <= truth <= one.high for one in found]) == pytest.approx(0.95, abs=0.044)
 
 
@@ -118,32 +118,34 @@ def test_fleiss_psychiatrists():
 
 @pytest.mark.parametrize(("category", "kappa"), [(1, 0.245), (2, 0.245), (3, 0.520), (4, 0.471), (5, 0.566)])
 def test_fleiss_kappa_of_each_diagnosis(category, kappa):
-    assert fleiss_kappa_of(DIAGNOSED, category).estimate == pytest.approx(kappa, abs=1e-3)
+    assert fleiss_kappa_for_category(DIAGNOSED, category).estimate == pytest.approx(kappa, abs=1e-3)
 
 
 def test_fleiss_kappa_is_the_mean_of_its_categories():
     shares = {code: sum(row.count(str(code)) for row in DIAGNOSES) / 180 for code in range(1, 6)}
     weights = {code: share * (1 - share) for code, share in shares.items()}
-    mean = sum(weights[code] * fleiss_kappa_of(DIAGNOSED, code).estimate for code in shares) / sum(weights.values())
+    mean = sum(weights[code] * fleiss_kappa_for_category(DIAGNOSED, code).estimate for code in shares) / sum(
+        weights.values()
+    )
     assert mean == pytest.approx(fleiss_kappa(DIAGNOSED).estimate)
 
 
 def test_raters_may_differ_from_unit_to_unit_but_not_in_number():
     table = [[1, 1, NAN], [NAN, 2, 2], [1, NAN, 2], [NAN, NAN, NAN]]
-    found = fleiss_kappa(ratings_of(table)).result()
+    found = fleiss_kappa(Ratings.from_table(table)).result()
     # P = 2/3; half of the ratings are 1 and half 2: P_e = 1/2.
     assert found.estimate == pytest.approx((2 / 3 - 1 / 2) / (1 / 2))
     assert (found.units, found.left_out) == (3, 1)
     with pytest.raises(ValueError, match="here they have 2 or 3"):
-        fleiss_kappa_of(ratings_of([[1, 1, 1], [1, 2, NAN]]), 1)
+        fleiss_kappa_for_category(Ratings.from_table([[1, 1, 1], [1, 2, NAN]]), 1)
     with pytest.raises(ValueError, match="here they have 1"):
-        fleiss_kappa_of(ratings_of([[1, NAN], [NAN, 2]]), 1)
+        fleiss_kappa_for_category(Ratings.from_table([[1, NAN], [NAN, 2]]), 1)
 
 
 # As K. L. Gwet's package irrCAC (4th ed. of the "Handbook of inter-rater reliability", 2014) prints for these ratings.
 @pytest.mark.parametrize(("weights", "kappa"), [("none", 0.761), ("linear", 0.818), ("quadratic", 0.865)])
 def test_fleiss_kappa_of_ratings_with_gaps_as_gwet_generalised_it(weights, kappa):
-    found = fleiss_kappa(ratings_of(KRIPPENDORFF), weights).result()
+    found = fleiss_kappa(Ratings.from_table(KRIPPENDORFF), weights).result()
     assert found.estimate == pytest.approx(kappa, abs=5.1e-4)
     assert (found.units, found.raters, found.ratings, found.left_out) == (12, 4, 41, 0)
 
@@ -166,7 +168,7 @@ PATIENTS = [[40, 6, 4, 15], [4, 25, 1, 5], [4, 2, 21, 9], [17, 13, 12, 45]]
     ],
 )
 def test_gwets_tables_of_two_raters(counts, weights, pi, kappa, se):
-    ratings = ratings_of(crossed(counts))
+    ratings = Ratings.from_table(crossed(counts))
     assert fleiss_kappa(ratings, weights).estimate == pytest.approx(pi, abs=5.1e-4)
     found = cohens_kappa(ratings, weights).result()
     assert found.estimate == pytest.approx(kappa, abs=5.1e-4)
@@ -180,46 +182,50 @@ def test_of_a_table_without_gaps_it_is_the_formula_of_fleiss(table):
     units, raters = table.shape
     agreed = ((counts**2).sum(axis=1) - raters).mean() / (raters * (raters - 1))
     by_chance = ((counts.sum(axis=0) / (units * raters)) ** 2).sum()
-    found = fleiss_kappa(ratings_of(table)).estimate
+    found = fleiss_kappa(Ratings.from_table(table)).estimate
     assert found == (pytest.approx((agreed - by_chance) / (1 - by_chance)) if by_chance < 1 else None)
 
 
 @given(tables())
 def test_weights_move_no_kappa_of_two_categories(table):
     two = np.where(np.isnan(table), NAN, np.minimum(np.nan_to_num(table), 2))
-    plain, linear, quadratic = (fleiss_kappa(ratings_of(two), one).estimate for one in ("none", "linear", "quadratic"))
+    plain, linear, quadratic = (
+        fleiss_kappa(Ratings.from_table(two), one).estimate for one in ("none", "linear", "quadratic")
+    )
     assert linear == quadratic == (None if plain is None else pytest.approx(plain))
 
 
 @pytest.mark.parametrize("weights", ["none", "linear", "quadratic"])
 def test_raters_who_never_met_or_never_differed_have_no_fleiss_kappa(weights):
     for table in ([[1, NAN], [NAN, 2]], [[3, 3], [3, 3]], [[NAN, NAN]]):
-        assert fleiss_kappa(ratings_of(table), weights).estimate is None
+        assert fleiss_kappa(Ratings.from_table(table), weights).estimate is None
 
 
 @pytest.mark.slow
 @given(tables(missing=False), st.randoms(use_true_random=False))
 def test_fleiss_kappa_does_not_ask_who_rated(table, random):
     shuffled = np.array([random.sample(row, len(row)) for row in table.tolist()])
-    assert fleiss_kappa(ratings_of(shuffled)).estimate == pytest.approx(fleiss_kappa(ratings_of(table)).estimate)
+    assert fleiss_kappa(Ratings.from_table(shuffled)).estimate == pytest.approx(
+        fleiss_kappa(Ratings.from_table(table)).estimate
+    )
 
 
 def test_percent_agreement_by_hand():
     # 3 of 3 pairs, 1 of 3, 0 of 1; a unit with one rating has no pair.
-    found = percent_agreement(ratings_of([[1, 1, 1], [1, 1, 2], [1, NAN, 2], [NAN, 3, NAN]])).result()
+    found = percent_agreement(Ratings.from_table([[1, 1, 1], [1, 1, 2], [1, NAN, 2], [NAN, 3, NAN]])).result()
     assert found.estimate == pytest.approx((1 + 1 / 3 + 0) / 3)
     assert (found.units, found.left_out) == (3, 1)
 
 
 def test_nothing_to_compare_is_not_defined():
-    assert percent_agreement(ratings_of([[1, NAN]])).estimate is None
-    assert fleiss_kappa(ratings_of([[NAN, NAN]])).estimate is None
-    assert fleiss_kappa(ratings_of([[1, 1], [1, 1]])).estimate is None
-    assert fleiss_kappa_of(DIAGNOSED, 9).estimate is None
+    assert percent_agreement(Ratings.from_table([[1, NAN]])).estimate is None
+    assert fleiss_kappa(Ratings.from_table([[NAN, NAN]])).estimate is None
+    assert fleiss_kappa(Ratings.from_table([[1, 1], [1, 1]])).estimate is None
+    assert fleiss_kappa_for_category(DIAGNOSED, 9).estimate is None
 
 
 def test_a_confusion_matrix_names_its_categories():
-    ratings = ratings_from(
+    ratings = Ratings.from_triples(
         [
             (1, "a", "no"),
             (1, "b", "yes"),
@@ -234,12 +240,14 @@ def test_a_confusion_matrix_names_its_categories():
     found = confusion_matrix(ratings, "a", "b")
     assert (found.categories, found.counts) == (("yes", "no"), ((1, 0), (1, 1)))
     assert (found.units, found.left_out, found.agreed) == (3, 1, 2)
-    assert fleiss_kappa_of(ratings.complete(), 0.0).formula == "Fleiss' kappa of yes"
+    assert fleiss_kappa_for_category(ratings.drop_incomplete(), 0.0).formula == "Fleiss' kappa of yes"
 
 
 @given(tables(raters=(2, 2)))
 def test_a_confusion_matrix_counts_every_unit_once(table):
-    found = confusion_matrix(ratings_of(table), 0, 1)
+    found = confusion_matrix(Ratings.from_table(table), 0, 1)
     assert sum(map(sum, found.counts)) == found.units == len(table) - found.left_out
     assert found.agreed == np.sum(table[:, 0] == table[:, 1])
-    assert math.isclose(found.agreed, found.units * (percent_agreement(ratings_of(table)).estimate or 0), abs_tol=1e-9)
+    assert math.isclose(
+        found.agreed, found.units * (percent_agreement(Ratings.from_table(table)).estimate or 0), abs_tol=1e-9
+    )

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from grading_app.statistics.bland_altman import limits_of_agreement
-from grading_app.statistics.ratings import ratings_of
+from grading_app.statistics.ratings import Ratings
 
 # Peak flow by a large and by a mini meter, first readings: J. M. Bland & D. G. Altman (1986), Lancet 327, table 1.
 LARGE = [494, 395, 516, 434, 476, 557, 413, 442, 650, 433, 417, 656, 267, 478, 178, 423, 427]
@@ -14,7 +14,9 @@ MINI = [512, 430, 520, 428, 500, 600, 364, 380, 658, 445, 432, 626, 260, 477, 25
 
 
 def limits(judge, people, **options):
-    return limits_of_agreement(ratings_of(np.column_stack([judge, people])), 0, seed=1, resamples=200, **options)
+    return limits_of_agreement(
+        Ratings.from_table(np.column_stack([judge, people])), 0, seed=1, resamples=200, **options
+    )
 
 
 def test_the_published_example():
@@ -33,7 +35,7 @@ def test_means_and_differences_are_those_of_each_unit():
 
 
 def test_people_are_taken_by_their_mean_and_units_without_both_are_left_out():
-    ratings = ratings_of([[5, 4, 2], [3, np.nan, np.nan], [np.nan, 1, 1], [2, np.nan, 2]])
+    ratings = Ratings.from_table([[5, 4, 2], [3, np.nan, np.nan], [np.nan, 1, 1], [2, np.nan, 2]])
     found = limits_of_agreement(ratings, 0, seed=1, resamples=100)
     assert found.differences == (2, 0)
     assert (found.low.units, found.low.left_out) == (2, 2)

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grading_app.statistics.prediction_powered import corrected_mean
-from grading_app.statistics.ratings import ratings_of
-from tests.unit.clustered_scores import clustered_mean, grouped
+from grading_app.statistics.ratings import Ratings
+from tests.unit.clustered_scores import expect_clustered_mean, grouped
 from tests.unit.published_ratings import NAN
 
 
@@ -17,13 +17,13 @@ def sample(draw, units=300, rated=60, shift=0.8, noise=0.5, worthless=False):
     truth = draw.standard_normal(units)
     judge = draw.standard_normal(units) * 3 if worthless else truth + noise * draw.standard_normal(units) + shift
     person = np.where(np.arange(units) < rated, truth, NAN)
-    return ratings_of(np.stack([judge, person], axis=1))
+    return Ratings.from_table(np.stack([judge, person], axis=1))
 
 
 def test_the_corrected_mean_by_hand():
     # Rated: judge 4 2, people 3 2; unrated: judge 5 3 4. Mean of the judge 4, rectifier (-1 + 0) / 2.
     # Variances of the means, n below: (1 + 1 + 0) / 9 and (1/4 + 1/4) / 4, together times 2 / 1.
-    found = corrected_mean(ratings_of([[4, 3], [2, 2], [5, NAN], [3, NAN], [4, NAN], [NAN, 7]]), 0)
+    found = corrected_mean(Ratings.from_table([[4, 3], [2, 2], [5, NAN], [3, NAN], [4, NAN], [NAN, 7]]), 0)
     assert (found.corrected.estimate, found.rectifier, found.judge_share) == (3.5, -0.5, 1)
     assert found.corrected.se == pytest.approx(math.sqrt(2 * (2 / 9 + 0.5 / 4)))
     assert (found.people.estimate, found.judge.estimate) == (2.5, 3.6)
@@ -76,7 +76,7 @@ def test_few_items_that_people_rated_promise_no_more_than_they_hold():
 def test_answers_to_one_item_go_together():
     # Each unit five times: with its item named, the error is that of the units once.
     once = sample(np.random.default_rng(3))
-    fivefold = ratings_of(np.repeat(once.values, 5, axis=0))
+    fivefold = Ratings.from_table(np.repeat(once.values, 5, axis=0))
     items = {unit: unit // 5 for unit in fivefold.units}
     single, clustered = corrected_mean(once, 0).corrected, corrected_mean(fivefold, 0, items).corrected
     assert (clustered.estimate, clustered.se, clustered.low) == (
@@ -92,27 +92,27 @@ def test_peoples_own_mean_is_the_clustered_mean():
     ratings = sample(np.random.default_rng(4), units=30, rated=30)
     items = {unit: unit // 3 for unit in ratings.units}
     found = corrected_mean(ratings, 0, items)
-    expected = clustered_mean(grouped(ratings.values[:, 1].tolist(), items.values()))
+    expected = expect_clustered_mean(grouped(ratings.values[:, 1].tolist(), items.values()))
     assert (found.people.se, found.people.high) == (pytest.approx(expected.se), pytest.approx(expected.high))
     # Everything was rated by people: there is nothing that the judge could add.
     assert (found.judge_share, found.corrected.estimate) == (0, found.people.estimate)
 
 
 def test_a_unit_counts_once_however_many_people_rated_it():
-    one = corrected_mean(ratings_of([[4, 3, NAN], [2, 1, NAN], [5, NAN, NAN]]), 0)
-    two = corrected_mean(ratings_of([[4, 2, 4], [2, 1, NAN], [5, NAN, NAN]]), 0)
+    one = corrected_mean(Ratings.from_table([[4, 3, NAN], [2, 1, NAN], [5, NAN, NAN]]), 0)
+    two = corrected_mean(Ratings.from_table([[4, 2, 4], [2, 1, NAN], [5, NAN, NAN]]), 0)
     assert one.corrected.estimate == two.corrected.estimate
     assert (one.corrected.raters, two.corrected.raters, two.corrected.ratings) == (1, 2, 3)
 
 
 def test_what_cannot_be_corrected():
     with pytest.raises(ValueError, match="no unit was rated by the judge and by people"):
-        corrected_mean(ratings_of([[1, NAN], [NAN, 2]]), 0)
+        corrected_mean(Ratings.from_table([[1, NAN], [NAN, 2]]), 0)
     with pytest.raises(ValueError, match="no ratings by 'x'"):
-        corrected_mean(ratings_of([[1, 2]]), "x")
+        corrected_mean(Ratings.from_table([[1, 2]]), "x")
     with pytest.raises(ValueError, match="the unit 1 has no item"):
-        corrected_mean(ratings_of([[1, 2], [1, NAN]]), 0, {0: "a"})
-    lone = corrected_mean(ratings_of([[1, 2], [3, NAN]]), 0)
+        corrected_mean(Ratings.from_table([[1, 2], [1, NAN]]), 0, {0: "a"})
+    lone = corrected_mean(Ratings.from_table([[1, 2], [3, NAN]]), 0)
     assert (lone.corrected.estimate, lone.corrected.low, lone.people.se) == (4, None, None)
 
 
@@ -120,7 +120,7 @@ def test_what_cannot_be_corrected():
 def test_the_interval_of_a_share_stays_within_0_and_1_and_has_a_width(people):
     judge = [1.0] * 11 + [0.0] * 9 + [1.0] * 20
     table = np.stack([judge, people + [np.nan] * 28], axis=1)
-    found = corrected_mean(ratings_of(table), 0)
+    found = corrected_mean(Ratings.from_table(table), 0)
     for estimate in (found.corrected, found.people):
         assert 0 <= estimate.low <= estimate.high <= 1
     assert found.people.high - found.people.low > 0.1
@@ -128,5 +128,5 @@ def test_the_interval_of_a_share_stays_within_0_and_1_and_has_a_width(people):
 
 def test_ratings_without_spread_have_no_interval():
     table = [[4.0, 5.0]] * 12 + [[4.0, np.nan]] * 20
-    found = corrected_mean(ratings_of(table), 0).corrected
+    found = corrected_mean(Ratings.from_table(table), 0).corrected
     assert (found.estimate, found.low, found.high, found.interval) == (5, None, None, "")

@@ -10,12 +10,10 @@ from scipy.stats import t as student
 from grading_app.statistics.bradley_terry import (
     NOT_FINITE,
     Comparison,
-    Tally,
+    Comparisons,
+    PairTally,
     bradley_terry,
     bradley_terry_by_items,
-    comparisons_from,
-    comparisons_from_tallies,
-    comparisons_of,
     maximum_likelihood,
 )
 
@@ -37,7 +35,7 @@ CITATIONS = [[0, 730, 498, 221], [33, 0, 68, 17], [320, 813, 0, 142], [284, 276,
 
 
 def strengths(wins):
-    found = bradley_terry(comparisons_of(wins, range(len(wins))))
+    found = bradley_terry(Comparisons.from_table(wins, range(len(wins))))
     return [strength.strength for strength in found.strengths]
 
 
@@ -49,13 +47,13 @@ def connected(size=4):
 
 @pytest.mark.parametrize(("team", "estimate"), list(zip(TEAMS, (1.58, 1.44, 1.29, 1.25, 1.11, 0.68, 0), strict=True)))
 def test_agrestis_baseball_teams(team, estimate):
-    odds = bradley_terry(comparisons_of(BASEBALL, TEAMS)).odds(team, "Baltimore")
+    odds = bradley_terry(Comparisons.from_table(BASEBALL, TEAMS)).odds(team, "Baltimore")
     assert odds.difference == pytest.approx(estimate, abs=5.1e-3)
     assert odds.se == pytest.approx(0 if team == "Baltimore" else 0.34, abs=0.02)
 
 
 def test_the_chance_of_boston_against_new_york_follows_from_agrestis_estimates():
-    chance, low, high = bradley_terry(comparisons_of(BASEBALL, TEAMS)).odds("Boston", "New York").chances
+    chance, low, high = bradley_terry(Comparisons.from_table(BASEBALL, TEAMS)).odds("Boston", "New York").chances
     assert chance == pytest.approx(1 / (1 + math.exp(1.25 - 1.11)), abs=2e-3)
     assert 0 < low < chance < 0.5 < high < 1
 
@@ -66,7 +64,7 @@ def test_the_chance_of_boston_against_new_york_follows_from_agrestis_estimates()
     [("Comm Statist", -2.94907, 0.10255), ("JASA", -0.47957, 0.06059), ("JRSS-B", 0.26895, 0.07083)],
 )
 def test_citations_of_four_journals(journal, estimate, se):
-    odds = bradley_terry(comparisons_of(CITATIONS, JOURNALS)).odds(journal, "Biometrika")
+    odds = bradley_terry(Comparisons.from_table(CITATIONS, JOURNALS)).odds(journal, "Biometrika")
     assert (odds.difference, odds.se) == (pytest.approx(estimate, abs=5e-6), pytest.approx(se, abs=5e-6))
     assert (odds.low, odds.high) == (
         pytest.approx(estimate - 1.96 * se, abs=1e-4),
@@ -75,7 +73,7 @@ def test_citations_of_four_journals(journal, estimate, se):
 
 
 def test_two_are_as_far_apart_as_the_odds_of_their_wins():
-    odds = bradley_terry(comparisons_of([[0, 6], [2, 0]], "ab")).odds("a", "b")
+    odds = bradley_terry(Comparisons.from_table([[0, 6], [2, 0]], "ab")).odds("a", "b")
     assert (odds.difference, odds.chances[0]) == (pytest.approx(math.log(3)), pytest.approx(0.75))
     assert odds.se == pytest.approx(math.sqrt(1 / 6 + 1 / 2))
 
@@ -97,21 +95,21 @@ def test_everyone_wins_as_often_as_expected_and_strengths_sum_to_zero(wins):
 
 @given(connected(), st.integers(2, 1000))
 def test_more_of_the_same_changes_the_interval_alone(wins, factor):
-    once, often = (bradley_terry(comparisons_of(table, range(4))).odds(0, 1) for table in (wins, factor * wins))
+    once, often = (bradley_terry(Comparisons.from_table(table, range(4))).odds(0, 1) for table in (wins, factor * wins))
     assert often.difference == pytest.approx(once.difference, abs=1e-6)
     assert often.se == pytest.approx(once.se / math.sqrt(factor), rel=1e-4)
 
 
 def test_rows_with_ties_make_the_table_of_half_wins():
     rows = [("a", "b", 1), ("b", "a", 0.5), ("c", "a", 0), ("b", "c", 1), ("c", "b", 1)]
-    found = comparisons_from(rows)
+    found = Comparisons.from_rows(rows)
     assert found.names == ("a", "b", "c")
     assert found.total.tolist() == [[0, 1.5, 1], [0.5, 0, 1], [0, 1, 0]]
     assert found.items == 5
 
 
 def test_a_tie_is_half_a_win_for_each():
-    tied = bradley_terry(comparisons_from([("a", "b", 0.5)] * 4 + [("a", "b", 1)]))
+    tied = bradley_terry(Comparisons.from_rows([("a", "b", 0.5)] * 4 + [("a", "b", 1)]))
     assert tied.odds("a", "b").chances[0] == pytest.approx(3 / 5)
     assert tied.comparisons == 5
 
@@ -119,13 +117,13 @@ def test_a_tie_is_half_a_win_for_each():
 @pytest.mark.parametrize("row", [("a", "a", 1), ("a", "b", 2), ("a", "b", float("nan"))])
 def test_what_is_no_comparison_is_refused(row):
     with pytest.raises(ValueError, match="is no comparison"):
-        comparisons_from([row])
+        Comparisons.from_rows([row])
 
 
 @pytest.mark.parametrize("wins", [[[0, 1]], [[0, -1], [1, 0]], [[1, 1], [1, 0]], [[0, float("nan")], [1, 0]]])
 def test_what_is_no_table_of_wins_is_refused(wins):
     with pytest.raises(ValueError, match="square table"):
-        comparisons_of(wins, "ab")
+        Comparisons.from_table(wins, "ab")
 
 
 @pytest.mark.parametrize(
@@ -139,11 +137,11 @@ def test_what_is_no_table_of_wins_is_refused(wins):
 )
 def test_strengths_without_a_bound_are_refused_by_name(rows, told):
     with pytest.raises(ValueError, match=told):
-        bradley_terry(comparisons_from(rows))
+        bradley_terry(Comparisons.from_rows(rows))
 
 
 def test_smoothing_bounds_whoever_never_lost():
-    comparisons = comparisons_from([("a", "b", 1)] * 3 + [("b", "c", 0.5)])
+    comparisons = Comparisons.from_rows([("a", "b", 1)] * 3 + [("b", "c", 0.5)])
     found = bradley_terry(comparisons, smoothing=0.5)
     assert found.odds("a", "b").difference == pytest.approx(math.log(3.5 / 0.5))
     assert found.formula == "Bradley-Terry, 0.5 wins added each way for each pair"
@@ -151,7 +149,7 @@ def test_smoothing_bounds_whoever_never_lost():
     with pytest.raises(ValueError, match="takes none"):
         bradley_terry(comparisons, smoothing=-1)
     with pytest.raises(ValueError, match="never compared"):
-        bradley_terry(comparisons_from([("a", "b", 1), ("c", "d", 1)]), smoothing=0.5)
+        bradley_terry(Comparisons.from_rows([("a", "b", 1), ("c", "d", 1)]), smoothing=0.5)
 
 
 def test_tables_without_an_estimate_are_told_from_the_others():
@@ -162,7 +160,7 @@ def test_tables_without_an_estimate_are_told_from_the_others():
 
 def test_a_long_chain_is_followed_to_its_ends():
     wins = np.diag([6.0] * 29, 1) + np.diag([4.0] * 29, -1)
-    odds = bradley_terry(comparisons_of(wins, range(30))).odds(0, 29)
+    odds = bradley_terry(Comparisons.from_table(wins, range(30))).odds(0, 29)
     assert odds.difference == pytest.approx(29 * math.log(1.5), abs=1e-4)
 
 
@@ -173,7 +171,7 @@ def season(draw, truth, items, repeats=1):
         one, other = draw.choice(len(truth), 2, replace=False)
         won = float(draw.random() < 1 / (1 + math.exp(truth[other] - truth[one])))
         found += [Comparison(int(one), int(other), won, item)] * repeats
-    return comparisons_from(found)
+    return Comparisons.from_rows(found)
 
 
 @pytest.mark.slow
@@ -183,7 +181,7 @@ def test_intervals_cover_as_often_as_they_say():
     chances = 1 / (1 + np.exp(truth[None, :] - truth[:, None]))
     won = np.triu(np.random.default_rng(12).binomial(33, chances, size=(300, 4, 4)), 1)
     seasons = won + np.tril(33 - won.swapaxes(1, 2), -1)
-    odds = [bradley_terry(comparisons_of(season, range(4))).odds(0, 2) for season in seasons]
+    odds = [bradley_terry(Comparisons.from_table(season, range(4))).odds(0, 2) for season in seasons]
     assert np.mean([one.low <= 1.1 <= one.high for one in odds]) == pytest.approx(0.95, abs=0.05)
 
 
@@ -201,24 +199,24 @@ def test_comparisons_of_one_item_are_drawn_together():
 
 def test_too_many_resamples_without_strengths_refuse_the_interval():
     rows = [Comparison("a", "b", 1, item) for item in range(1199)] + [Comparison("a", "b", 0, 1199)]
-    found = bradley_terry_by_items(comparisons_from(rows), seed=1, resamples=200)
+    found = bradley_terry_by_items(Comparisons.from_rows(rows), seed=1, resamples=200)
     assert 40 < found.degenerate < 110
     assert (found.strengths[0].low, found.covariance, found.interval) == (None, None, "")
     odds = found.odds("a", "b")
     assert (odds.difference, odds.low, odds.chances[1]) == (pytest.approx(math.log(1199)), None, None)
-    assert bradley_terry_by_items(comparisons_from(rows), seed=1, resamples=200, smoothing=0.5).degenerate == 0
+    assert bradley_terry_by_items(Comparisons.from_rows(rows), seed=1, resamples=200, smoothing=0.5).degenerate == 0
 
 
 def test_a_name_that_loses_on_one_item_alone_has_no_interval():
     rows = [Comparison("a", "b", 1, item) for item in range(19)] + [Comparison("a", "b", 0, 19)]
-    found = bradley_terry_by_items(comparisons_from(rows), seed=1)
+    found = bradley_terry_by_items(Comparisons.from_rows(rows), seed=1)
     assert (found.strengths[0].low, found.covariance, found.interval) == (None, None, NOT_FINITE)
     assert found.odds("a", "b").difference == pytest.approx(math.log(19))
 
 
 def test_strengths_of_two_names_have_the_jackknifes_interval_of_the_log_odds():
     won = [1.0] * 11 + [0.0] * 5
-    found = bradley_terry_by_items(comparisons_from(("a", "b", one, at) for at, one in enumerate(won)), seed=1)
+    found = bradley_terry_by_items(Comparisons.from_rows(("a", "b", one, at) for at, one in enumerate(won)), seed=1)
     without = np.array([math.log((11 - one) / (5 - (1 - one))) / 2 for one in won])
     error = math.sqrt(15 * np.var(without))
     (best, _) = found.strengths
@@ -234,10 +232,10 @@ def test_comparisons_that_were_added_up_are_those_one_by_one(rows):
     single = [Comparison(name(order[0]), name(order[1]), outcome, item) for order, outcome, item in rows]
     items = {}
     for one in single:
-        items.setdefault(one.item, []).append(Tally(one.first, one.second, one.outcome, 1 - one.outcome))
+        items.setdefault(one.item, []).append(PairTally(one.first, one.second, one.outcome, 1 - one.outcome))
     alike = Counter(tuple(sorted(tally)) for tally in items.values())
-    added = comparisons_from_tallies((times, tally) for tally, times in alike.items())
-    expected = comparisons_from(single)
+    added = Comparisons.from_tallies((times, tally) for tally, times in alike.items())
+    expected = Comparisons.from_rows(single)
     order = [added.names.index(name) for name in expected.names]
     assert added.total[np.ix_(order, order)].tolist() == expected.total.tolist()
     assert (added.items, len(added.names)) == (expected.items, len(expected.names))
@@ -245,9 +243,9 @@ def test_comparisons_that_were_added_up_are_those_one_by_one(rows):
 
 def test_items_that_tell_the_same_are_drawn_as_they_are_one_by_one():
     single = [("a", "b", float(item % 3 == 0), item) for item in range(60)]
-    kinds = [(20, [Tally("a", "b", 1, 0)]), (40, [Tally("a", "b", 0, 1)])]
-    one = bradley_terry_by_items(comparisons_from(single), seed=1, resamples=4000).odds("a", "b")
-    other = bradley_terry_by_items(comparisons_from_tallies(kinds), seed=2, resamples=4000).odds("a", "b")
+    kinds = [(20, [PairTally("a", "b", 1, 0)]), (40, [PairTally("a", "b", 0, 1)])]
+    one = bradley_terry_by_items(Comparisons.from_rows(single), seed=1, resamples=4000).odds("a", "b")
+    other = bradley_terry_by_items(Comparisons.from_tallies(kinds), seed=2, resamples=4000).odds("a", "b")
     # A bootstrap of 4,000 knows its standard error to one part in 90: three of them, of both.
     assert other.se == pytest.approx(one.se, rel=0.05)
     assert other.difference == pytest.approx(one.difference)
@@ -256,4 +254,4 @@ def test_items_that_tell_the_same_are_drawn_as_they_are_one_by_one():
 @pytest.mark.parametrize("tally", [("a", "a", 1, 0), ("a", "b", -1, 2)])
 def test_a_tally_of_nothing_is_refused(tally):
     with pytest.raises(ValueError, match="is no tally"):
-        comparisons_from_tallies([(1, [Tally(*tally)])])
+        Comparisons.from_tallies([(1, [PairTally(*tally)])])

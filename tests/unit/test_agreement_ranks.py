@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from scipy.stats import friedmanchisquare, rankdata, spearmanr
 
 from grading_app.statistics.ranks import Ranking, kendalls_w
-from grading_app.statistics.ratings import ratings_of
+from grading_app.statistics.ratings import Ratings
 from tests.unit.published_ratings import NAN, tables
 
 # S. Siegel (1956), "Nonparametric statistics for the behavioral sciences", ch. 9: three executives rank six applicants.
@@ -21,11 +21,11 @@ TIED = np.array(
 
 
 def w(table):
-    return kendalls_w(ratings_of(table)).estimate
+    return kendalls_w(Ratings.from_table(table)).estimate
 
 
 def test_siegels_executives():
-    found = kendalls_w(ratings_of(APPLICANTS)).result()
+    found = kendalls_w(Ratings.from_table(APPLICANTS)).result()
     assert found.estimate == pytest.approx(0.16, abs=5e-3)
     assert (found.units, found.raters, found.ratings) == (6, 3, 18)
 
@@ -54,7 +54,7 @@ def test_the_same_order_by_all_is_perfect_concordance(column, raters):
 
 
 def test_units_that_not_all_ranked_are_left_out():
-    found = kendalls_w(ratings_of(np.vstack([TIED, [NAN, 1, 2]]))).result()
+    found = kendalls_w(Ratings.from_table(np.vstack([TIED, [NAN, 1, 2]]))).result()
     assert (found.estimate, found.units, found.left_out) == (pytest.approx(0.828, abs=5e-4), 10, 1)
     with pytest.raises(ValueError, match="two raters"):
         w([[1], [2]])

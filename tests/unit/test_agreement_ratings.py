@@ -4,20 +4,20 @@ import sys
 import numpy as np
 import pytest
 
-from grading_app.statistics.ratings import Ratings, ratings_from, ratings_of
+from grading_app.statistics.ratings import Ratings
 
 NAN = np.nan
 
 
 def test_triples_in_any_order_make_a_table():
-    found = ratings_from([("b", "judge", 2), ("a", "rater", 1.5), ("b", "rater", 3), ("c", "rater", None)])
+    found = Ratings.from_triples([("b", "judge", 2), ("a", "rater", 1.5), ("b", "rater", 3), ("c", "rater", None)])
     assert (found.units, found.raters) == (("b", "a", "c"), ("judge", "rater"))
     np.testing.assert_array_equal(found.values, [[2, 3], [NAN, 1.5], [NAN, NAN]])
     assert (found.n_ratings, found.n_raters, found.per_unit.tolist()) == (3, 2, [2, 1, 0])
 
 
 def test_labels_stand_for_numbers_in_their_order():
-    found = ratings_from([(1, "a", "good"), (1, "b", "bad"), (2, "a", None)], labels=["bad", "fair", "good"])
+    found = Ratings.from_triples([(1, "a", "good"), (1, "b", "bad"), (2, "a", None)], labels=["bad", "fair", "good"])
     np.testing.assert_array_equal(found.values, [[2, 0], [NAN, NAN]])
     assert found.labels == ("bad", "fair", "good")
 
@@ -33,7 +33,7 @@ def test_labels_stand_for_numbers_in_their_order():
 )
 def test_triples_that_make_no_table_are_refused_by_name(triples, labels, told):
     with pytest.raises(ValueError, match=told):
-        ratings_from(triples, labels)
+        Ratings.from_triples(triples, labels)
 
 
 @pytest.mark.parametrize("arguments", [(["u"], ["a", "b"]), (["u", "u"], ["a"]), (["u"], ["a"])])
@@ -44,18 +44,18 @@ def test_names_fit_the_table_and_are_different(arguments):
 
 def test_a_table_has_two_dimensions():
     with pytest.raises(ValueError, match="not of 1 dimensions"):
-        ratings_of([1, 2, 3])
+        Ratings.from_table([1, 2, 3])
 
 
 def test_units_and_raters_are_chosen():
-    found = ratings_of([[1, NAN, 3], [4, 5, 6], [NAN, NAN, 7]])
+    found = Ratings.from_table([[1, NAN, 3], [4, 5, 6], [NAN, NAN, 7]])
     assert found.with_at_least(2).units == (0, 1)
-    assert found.complete().units == (1,)
-    assert found.of(2, 0).values[1].tolist() == [6, 4]
-    assert found.without(1).raters == (0, 2)
+    assert found.drop_incomplete().units == (1,)
+    assert found.select_raters(2, 0).values[1].tolist() == [6, 4]
+    assert found.drop_rater(1).raters == (0, 2)
     assert found.categories.tolist() == [1, 3, 4, 5, 6, 7]
     with pytest.raises(ValueError, match="no ratings by 'x'"):
-        found.without("x")
+        found.drop_rater("x")
 
 
 def test_estimates_can_be_named_without_the_cost_of_computing_them():

@@ -9,7 +9,7 @@ from grading_app.reports.frames import NormPair, RatedDimension
 from grading_app.statistics.estimates import Estimate
 from grading_app.statistics.intervals import estimate_mean, sum_clusters
 from grading_app.statistics.intraclass import intraclass_correlation
-from grading_app.statistics.ratings import Ratings, ratings_of
+from grading_app.statistics.ratings import Ratings
 from grading_app.tables.agreement import BELOW_ZERO, MeasureTable
 
 
@@ -62,7 +62,7 @@ def test_one_unit_gives_no_kappa_and_says_why():
 
 def test_an_icc_below_zero_says_what_it_means():
     values = [[1, 7, 4], [7, 1, 5], [4, 7, 1], [1, 4, 7]]
-    icc = intraclass_correlation(ratings_of(values), "1,k").estimate
+    icc = intraclass_correlation(Ratings.from_table(values), "1,k").estimate
     assert icc < 0
     rows = {row.record.name: row.get_cell("value") for row in MeasureTable(report(values, "abc").measures).rows}
     assert BELOW_ZERO in rows["ICC(1,k)"]

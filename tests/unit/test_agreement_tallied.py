@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from grading_app.statistics.bland_altman import limits_of_agreement
 from grading_app.statistics.bootstrap import bootstrap
-from grading_app.statistics.judge_bias import judge_bias, judge_slope, standing_coefficients
+from grading_app.statistics.judge_bias import compute_comparison, judge_bias, judge_slope
 from grading_app.statistics.kappas import cohens_kappa, confusion_matrix, fleiss_kappa
 from grading_app.statistics.prediction_powered import corrected_mean
-from grading_app.statistics.ratings import Holding, Ratings, ratings_of, tallied
+from grading_app.statistics.ratings import Ratings, RowItems
 from tests.unit.published_ratings import tables
 from tests.unit.test_agreement_bootstrap import MEASURES
 
@@ -27,7 +27,7 @@ def added_up(table, items):
     """The tally of a table of units x raters, as a database would give it."""
     lines = Counter((items[unit], tuple(row)) for unit, row in enumerate(np.nan_to_num(table, nan=-1).tolist()))
     kinds = {kind: {at: value for at, value in enumerate(kind) if value >= 0} for _, kind in lines}
-    return tallied(((item, kind, n) for (item, kind), n in lines.items()), kinds, range(table.shape[1]))
+    return Ratings.from_counts(((item, kind, n) for (item, kind), n in lines.items()), kinds, range(table.shape[1]))
 
 
 def numbers(estimate):
@@ -47,19 +47,19 @@ def result(make, ratings):
 @given(tables(), st.sampled_from(sorted(MEASURES)), st.integers(1, 4))
 def test_each_measure_and_its_interval_by_formula_are_those_of_the_units(table, name, items):
     make = MEASURES[name]
-    assert result(make, added_up(table, items_of(table, items))) == result(make, ratings_of(table))
+    assert result(make, added_up(table, items_of(table, items))) == result(make, Ratings.from_table(table))
 
 
 @pytest.mark.slow
 @given(tables(raters=(3, 5)), st.integers(1, 4))
 def test_a_judge_beside_people_is_the_same(table, items):
     of_item = items_of(table, items)
-    added, plain = added_up(table, of_item), ratings_of(table)
+    added, plain = added_up(table, of_item), Ratings.from_table(table)
     assert result(lambda ratings: judge_slope(ratings, JUDGE), added) == result(
         lambda ratings: judge_slope(ratings, JUDGE), plain
     )
     assert numbers(judge_bias(added, JUDGE).result()) == numbers(judge_bias(plain, JUDGE, of_item).result())
-    for one, other in zip(*(standing_coefficients(r, JUDGE, "same answer") for r in (added, plain)), strict=True):
+    for one, other in zip(*(compute_comparison(r, JUDGE, "same answer") for r in (added, plain)), strict=True):
         assert numbers(one.result()) == numbers(other.result())
 
 
@@ -69,7 +69,7 @@ def test_the_corrected_mean_is_the_same(table, items, tuned):
     assume((given_by_judge & (~np.isnan(table[:, 1:])).any(axis=1)).any())
     of_item = items_of(table, items)
     added = corrected_mean(added_up(table, of_item), JUDGE, tuned=tuned)
-    plain = corrected_mean(ratings_of(table), JUDGE, of_item, tuned=tuned)
+    plain = corrected_mean(Ratings.from_table(table), JUDGE, of_item, tuned=tuned)
     assert (added.judge_share, added.rectifier) == pytest.approx((plain.judge_share, plain.rectifier), abs=1e-7)
     for one, other in ((added.corrected, plain.corrected), (added.people, plain.people), (added.judge, plain.judge)):
         assert numbers(one) == numbers(other)
@@ -77,7 +77,7 @@ def test_the_corrected_mean_is_the_same(table, items, tuned):
 
 @given(tables(raters=(2, 2)), st.integers(1, 4))
 def test_two_raters_cross_as_often(table, items):
-    added, plain = added_up(table, items_of(table, items)), ratings_of(table)
+    added, plain = added_up(table, items_of(table, items)), Ratings.from_table(table)
     assert confusion_matrix(added, 0, 1) == confusion_matrix(plain, 0, 1)
 
 
@@ -88,11 +88,11 @@ def test_the_same_items_drawn_give_the_same_bootstrap():
     kinds, rows = np.unique(table, axis=0, return_inverse=True)
     held = np.zeros((20, len(kinds)))
     np.add.at(held, ([of_item[unit] for unit in range(60)], rows.ravel()), 1)
-    holding = Holding(held, np.ones(20))
-    added = Ratings(kinds, tuple(range(len(kinds))), (0, 1, 2), (), holding)
+    row_items = RowItems(held, np.ones(20))
+    added = Ratings(kinds, tuple(range(len(kinds))), (0, 1, 2), (), row_items)
     for name in ("fleiss", "ordinal", "2,1", "w"):
         one = bootstrap(MEASURES[name](added), seed=4, resamples=300)
-        other = bootstrap(MEASURES[name](ratings_of(table)), seed=4, resamples=300, items=of_item)
+        other = bootstrap(MEASURES[name](Ratings.from_table(table)), seed=4, resamples=300, items=of_item)
         assert numbers(one) == numbers(other)
 
 
@@ -102,9 +102,9 @@ def test_items_that_are_alike_are_drawn_as_often_as_one_by_one():
     table = draw.integers(0, 2, size=(200, 2)).astype(float)
     of_item = {unit: unit // 2 for unit in range(200)}
     added = added_up(table, of_item)
-    assert len(added.holding.alike) <= 10
+    assert len(added.row_items.alike) <= 10
     one = bootstrap(cohens_kappa(added), seed=1, resamples=4000)
-    other = bootstrap(cohens_kappa(ratings_of(table)), seed=2, resamples=4000, items=of_item)
+    other = bootstrap(cohens_kappa(Ratings.from_table(table)), seed=2, resamples=4000, items=of_item)
     assert (one.clusters, one.units) == (other.clusters, other.units) == (100, 200)
     assert one.se == pytest.approx(other.se, rel=0.05)
 
@@ -112,8 +112,8 @@ def test_items_that_are_alike_are_drawn_as_often_as_one_by_one():
 def test_a_million_units_take_as_many_rows_as_there_are_ways_to_rate_one():
     lines = [(item, (a, b), 250 if a == b else 10) for item in range(1000) for a in range(3) for b in range(3)]
     kinds = {(a, b): {"x": a, "y": b} for a in range(3) for b in range(3)}
-    ratings = tallied(lines, kinds, ["x", "y"])
-    assert (ratings.n_units, ratings.n_ratings, len(ratings.units), len(ratings.holding.alike)) == (
+    ratings = Ratings.from_counts(lines, kinds, ["x", "y"])
+    assert (ratings.n_units, ratings.n_ratings, len(ratings.units), len(ratings.row_items.alike)) == (
         810_000,
         1_620_000,
         9,

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from scipy.stats import t as student
 
 from evalsite.lib.stats.wilson import modified_wilson, wilson
-from grading_app.statistics.clusters import ClusterSums, clustered_mean_of, clustered_share_of
+from grading_app.statistics.clusters import ClusterSums, clustered_mean, clustered_share
 from grading_app.statistics.intervals import estimate_mean, sum_clusters
 from tests.factories.recordings import csv_rows
-from tests.unit.clustered_scores import clustered_mean, grouped, sums_of
+from tests.unit.clustered_scores import expect_clustered_mean, grouped, sums_of
 
 ratings = st.lists(st.lists(st.integers(1, 7), min_size=1, max_size=6), min_size=1, max_size=12)
 marks = st.lists(st.lists(st.integers(0, 1), min_size=1, max_size=6), min_size=2, max_size=12)
@@ -22,7 +22,7 @@ marks = st.lists(st.lists(st.integers(0, 1), min_size=1, max_size=6), min_size=2
 @given(ratings)
 @settings(max_examples=100, deadline=None)
 def test_a_mean_from_sums_is_the_mean_from_scores(groups):
-    found, expected = clustered_mean_of(sums_of(groups)), clustered_mean(groups)
+    found, expected = clustered_mean(sums_of(groups)), expect_clustered_mean(groups)
     assert (found.n, found.clusters) == (sum(map(len, groups)), len(groups))
     for name in expected._fields:
         assert getattr(found, name) == pytest.approx(getattr(expected, name), abs=1e-6), name
@@ -31,7 +31,7 @@ def test_a_mean_from_sums_is_the_mean_from_scores(groups):
 def test_a_clustered_error_by_hand():
     # Mean 4. Residual sums of the clusters: (1-4)+(3-4) = -4, (5-4) = 1, (4-4)+(7-4) = 3. 16 + 1 + 9 = 26.
     # se^2 = 3/2 * 26 / 5^2 = 1.56; t(.975, 2) = 4.302653.
-    found = clustered_mean_of(sums_of([[1, 3], [5], [4, 7]]))
+    found = clustered_mean(sums_of([[1, 3], [5], [4, 7]]))
     assert (found.mean, found.clusters, found.n) == (4, 3, 5)
     assert found.se == pytest.approx(math.sqrt(1.56))
     assert found.high - found.mean == pytest.approx(4.302653 * math.sqrt(1.56), abs=1e-5)
@@ -41,14 +41,14 @@ def test_a_clustered_error_by_hand():
 @settings(max_examples=50, deadline=None)
 def test_equal_clusters_give_the_error_of_their_means(groups):
     means = [sum(group) / 3 for group in groups]
-    found = clustered_mean_of(sums_of(groups))
+    found = clustered_mean(sums_of(groups))
     assert found.se == pytest.approx(statistics.stdev(means) / math.sqrt(len(groups)), abs=1e-6)
 
 
 def test_recorded_ratings_of_one_image_go_together():
     rows = [row for row in csv_rows("uniform40-trials-gemma.csv") if row["dimension"] == "valence"]
     sums = sums_of(grouped([int(row["rating"]) for row in rows], [row["image_id"] for row in rows]))
-    found = clustered_mean_of(sums)
+    found = clustered_mean(sums)
     assert (found.n, found.clusters) == (800, 40)
     # Twenty answers that never differ would inflate by sqrt(20) = 4.47, and by sqrt(40/39) for the few clusters.
     assert 4.3 < found.se / (sums.sd / math.sqrt(800)) < 4.53
@@ -63,7 +63,7 @@ def test_sums_of_disjoint_items_add_up(one, other):
 @given(st.lists(st.integers(0, 1), min_size=2, max_size=60))
 @settings(max_examples=50, deadline=None)
 def test_with_one_answer_an_item_the_interval_is_the_modified_wilson_interval(scores):
-    found = clustered_share_of(sums_of([[score] for score in scores]))
+    found = clustered_share(sums_of([[score] for score in scores]))
     assert (found.low, found.high) == pytest.approx(modified_wilson(sum(scores), len(scores)))
     assert found.effective_n == pytest.approx(len(scores))
 
@@ -71,7 +71,7 @@ def test_with_one_answer_an_item_the_interval_is_the_modified_wilson_interval(sc
 def share_with_wrong_answers(wrong, items=10, each=20):
     groups = [[1] * each for _ in range(items)]
     groups[0][:wrong] = [0] * wrong
-    return clustered_share_of(sums_of(groups))
+    return clustered_share(sums_of(groups))
 
 
 def test_one_wrong_answer_of_200_hardly_changes_the_effective_number_of_answers():
@@ -84,13 +84,13 @@ def test_one_wrong_answer_of_200_hardly_changes_the_effective_number_of_answers(
 @given(st.lists(st.lists(st.integers(0, 1), min_size=6, max_size=6), min_size=2, max_size=12))
 @settings(max_examples=100, deadline=None)
 def test_the_effective_number_of_answers_lies_between_the_items_and_the_answers(groups):
-    assert len(groups) - 1e-9 <= clustered_share_of(sums_of(groups)).effective_n <= 6 * len(groups)
+    assert len(groups) - 1e-9 <= clustered_share(sums_of(groups)).effective_n <= 6 * len(groups)
 
 
 def test_few_items_are_charged_for_their_uncertain_design_effect():
     # Half of each item's answers are right, so only the added items differ. A quarter of one at each end, of 10
     # answers: D = 2 * .25 * 10^2 * .25 / ((40 + 5) * .25) = 10/9.
-    found = clustered_share_of(sums_of([[1, 0] * 5] * 4))
+    found = clustered_share(sums_of([[1, 0] * 5] * 4))
     factor = (student.ppf(0.975, 39) / student.ppf(0.975, 3)) ** 2
     assert found.effective_n == pytest.approx(36 * factor)
     assert found.effective_n == pytest.approx(14.54, abs=0.01)
@@ -103,7 +103,7 @@ def test_a_share_of_10_items_asked_20_times_is_covered_in_93_of_100_samples(p, c
     more = 1 / correlation - 1 if correlation else 0
     chances = draw.beta(p * more, (1 - p) * more, (1500, 10)) if correlation else np.full((1500, 10), p)
     right = draw.binomial(20, chances)
-    found = [clustered_share_of(_equal_items(row, 20)) for row in right]
+    found = [clustered_share(_equal_items(row, 20)) for row in right]
     covered = np.mean([one.low - 1e-9 <= p <= one.high + 1e-9 for one in found])
     assert covered > 0.93 - 2 * 0.0066  # .0066 is the standard error of a share of .93 of 1,500.
 
@@ -119,7 +119,7 @@ def _equal_items(right, each):
 @settings(max_examples=100, deadline=None)
 def test_an_interval_holds_its_share_and_is_never_narrower_than_for_independent_answers(groups):
     sums = sums_of(groups)
-    found, (low, high) = clustered_share_of(sums), modified_wilson(sums.total, sums.n)
+    found, (low, high) = clustered_share(sums), modified_wilson(sums.total, sums.n)
     assert 0 <= found.low <= found.share + 1e-12
     assert found.share - 1e-12 <= found.high <= 1
     assert found.high - found.low >= high - low - 1e-9
@@ -127,23 +127,23 @@ def test_an_interval_holds_its_share_and_is_never_narrower_than_for_independent_
 
 def test_repeating_every_answer_adds_no_certainty():
     once = [[1], [0], [1], [1], [0], [0], [1], [1]]
-    found, expected = clustered_share_of(sums_of([group * 10 for group in once])), clustered_share_of(sums_of(once))
+    found, expected = clustered_share(sums_of([group * 10 for group in once])), clustered_share(sums_of(once))
     assert found.n == 80
     assert found.effective_n == pytest.approx(8)
     assert (found.low, found.high) == pytest.approx((expected.low, expected.high))
 
 
 def test_answers_that_are_all_right_count_once_an_item():
-    found, expected = clustered_share_of(sums_of([[1, 1, 1]] * 10)), wilson(10, 10)
+    found, expected = clustered_share(sums_of([[1, 1, 1]] * 10)), wilson(10, 10)
     assert (found.share, found.effective_n) == (1, 10)
     assert (found.low, found.high) == pytest.approx((expected.low, 1))
 
 
 def test_one_item_gives_a_share_without_an_interval_and_none_gives_nothing():
-    found = clustered_share_of(sums_of([[1, 0, 1, 1]]))
+    found = clustered_share(sums_of([[1, 0, 1, 1]]))
     assert (found.share, found.low, found.high, found.se) == (0.75, None, None, None)
-    assert clustered_share_of(ClusterSums()) is None
-    assert clustered_mean_of(ClusterSums()) is None
+    assert clustered_share(ClusterSums()) is None
+    assert clustered_mean(ClusterSums()) is None
 
 
 @pytest.mark.parametrize("start", [0, 3, 1e9, -1e9])
@@ -151,7 +151,7 @@ def test_scores_near_a_billion_have_the_spread_of_scores_near_zero(start):
     items = [0, 0, 1, 1, 2, 2, 3, 3]
     scores = [0, 1, 1, 1, 0, 0, 0, 1]
     found = estimate_mean(sum_clusters([start + score for score in scores], items))
-    expected = clustered_mean(grouped(scores, items))
+    expected = expect_clustered_mean(grouped(scores, items))
     assert found.mean - start == expected.mean == 0.5
     assert found.sd == pytest.approx(statistics.stdev(scores))
     assert found.se == pytest.approx(expected.se)

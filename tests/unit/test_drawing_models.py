@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from datasets_app.sampling import stratified_shares
+from datasets_app.sampling import allocate_proportionally
 from runs_app.experiment_files.model_draw import Candidate, Draw, DrawError, DrawSpec, draw
 
 NOON = "2026-03-01T12:00:00+00:00"
@@ -52,7 +52,7 @@ def test_each_stratum_has_its_share_and_at_least_one(site, seed, by, data):
     n = data.draw(st.integers(fewest, len(site)))
     made = draw(spec(draw=n, seed=seed, by=by), site, at=NOON)
     strata = strata_of(made)
-    shares = stratified_shares({name: len(members) for name, members in strata.items()}, n)
+    shares = allocate_proportionally({name: len(members) for name, members in strata.items()}, n)
     assert {name: len(set(members) & set(made.drawn)) for name, members in strata.items()} == shares
     assert len(set(made.drawn)) == n
     assert min(shares.values()) >= 1

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.coverage import DESIGNS, ITEMS, REPETITIONS, TESTS, coverage
-from grading_app.statistics.known_coverage import RMSE, SHARE, SKEWED_R, coverage_note
+from grading_app.statistics.known_coverage import RMSE, SHARE, SKEWED_R, describe_coverage
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "statistics.md"
 CELL = r"(?:-|-?[\d.]+(?: \(\d+ none\))?)"
@@ -81,4 +81,4 @@ NOTED = {
 
 @pytest.mark.parametrize("name", [name for name in NOTED.values() if not name.startswith(("the Points", "on no"))])
 def test_a_noted_measure_has_its_note_for_ten_items(name):
-    assert coverage_note(name, 10)
+    assert describe_coverage(name, 10)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy.stats import t as student
 
 from evalsite.lib.stats.wilson import wilson
-from grading_app.statistics.clusters import ClusterSums, clustered_share_of
+from grading_app.statistics.clusters import ClusterSums, clustered_share
 from grading_app.statistics.intervals import NO_SPREAD, ONE_ITEM, bounded_score_interval, estimate_mean, sum_clusters
 from tests.unit.clustered_scores import sums_of
 
@@ -24,7 +24,7 @@ def test_ten_right_answers_of_ten_have_wilsons_interval_of_a_share():
 @given(st.lists(st.lists(st.integers(0, 1), min_size=1, max_size=5), min_size=2, max_size=12))
 @settings(max_examples=50, deadline=None)
 def test_scores_of_0_and_1_have_the_clustered_interval_of_a_share(groups):
-    found, expected = estimate_mean(sums_of(groups)), clustered_share_of(sums_of(groups))
+    found, expected = estimate_mean(sums_of(groups)), clustered_share(sums_of(groups))
     assert found.is_share
     assert (found.mean, found.low, found.high) == (expected.share, expected.low, expected.high)
 

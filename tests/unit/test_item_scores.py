@@ -53,7 +53,7 @@ def test_the_sums_of_a_condition_are_those_of_its_scores(answers):
     made = item_scores_of(answers)
     for condition in CONDITIONS:
         expected = sums_by_hand(answers, condition)
-        found = made.sums(condition).about(0.0)
+        found = made.sum_condition(condition).about(0.0)
         for name in ClusterSums.__slots__:
             assert getattr(found, name) == pytest.approx(getattr(expected, name), abs=1e-6), name
 
@@ -61,7 +61,7 @@ def test_the_sums_of_a_condition_are_those_of_its_scores(answers):
 @given(cells, scores)
 def test_a_missing_answer_can_count_as_a_score(answers, score):
     filled = {key: [score if value is None else value for value in values] for key, values in answers.items()}
-    made, expected = item_scores_of(answers).counting_missing_as(score), item_scores_of(filled)
+    made, expected = item_scores_of(answers).fill_missing(score), item_scores_of(filled)
     assert made.n.tolist() == expected.n.tolist()
     assert not made.missing.any()
     np.testing.assert_allclose(made.mean, expected.mean, atol=1e-9)
@@ -71,7 +71,7 @@ def test_a_missing_answer_can_count_as_a_score(answers, score):
 @given(cells)
 def test_pairs_are_the_items_that_both_conditions_have_scores_of(answers):
     made = item_scores_of(answers)
-    both, differences = made.paired(7, 5)
+    both, differences = made.pair_conditions(7, 5)
     expected = {
         item: fmean(b) - fmean(a)
         for item in ITEMS
@@ -93,11 +93,11 @@ def test_the_stored_form_gives_the_same_scores(answers, is_binary):
 
 def test_items_and_conditions_are_chosen_by_mask_and_by_key():
     made = item_scores_of({(item, condition): [float(item + condition)] for item in ITEMS for condition in CONDITIONS})
-    few = made.of_items(np.array([True, False, True])).of_conditions([5])
+    few = made.select_items(np.array([True, False, True])).select_conditions([5])
     assert few.items.tolist() == [30, 20]
     assert few.mean.tolist() == [[35.0], [25.0]]
     with pytest.raises(KeyError):
-        made.of_conditions([6])
+        made.select_conditions([6])
 
 
 def test_scores_near_a_billion_keep_their_spread():

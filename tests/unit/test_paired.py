@@ -15,7 +15,7 @@ from grading_app.statistics.paired import (
     SIGN_FLIPS,
     STUDENT,
     TOO_FEW,
-    change_of,
+    estimate_change,
     holm,
     sign_flip_interval,
     sign_flip_p,
@@ -33,7 +33,7 @@ scores = st.lists(st.floats(-7, 7, allow_subnormal=False), min_size=1, max_size=
 def change(differences, **scale):
     n = len(differences)
     sd = stdev(differences) if n > 1 else None
-    return change_of(n, fmean(differences), sd, differences if n <= FEW else (), **scale)
+    return estimate_change(n, fmean(differences), sd, differences if n <= FEW else (), **scale)
 
 
 def test_fishers_maize_flips_as_he_counted():
@@ -64,12 +64,12 @@ def test_without_spread_the_signs_decide(differences, p):
 def test_one_item_has_a_difference_and_no_test():
     found = change([0.5])
     assert (found.mean, found.se, found.p, found.test) == (0.5, None, None, "")
-    assert change_of(0, 0.0, None) is None
+    assert estimate_change(0, 0.0, None) is None
 
 
 def test_few_items_are_not_tested_without_their_differences():
     with pytest.raises(ValueError, match="5 differences"):
-        change_of(5, 0.1, 0.2)
+        estimate_change(5, 0.1, 0.2)
     with pytest.raises(ValueError, match="17 differences"):
         sign_flip_p([1.0] * (FEW + 1))
 

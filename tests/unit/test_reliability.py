@@ -21,7 +21,7 @@ def test_the_published_correlations_are_reproduced():
     found = repeatability(scores_of(SHROUT_FLEISS), 1)
     assert (found.items, found.repetitions) == (6, 4)
     assert found.single == pytest.approx(0.17, abs=0.005)
-    assert found.of_mean(4) == pytest.approx(0.44, abs=0.005)
+    assert found.reliability_of_mean(4) == pytest.approx(0.44, abs=0.005)
 
 
 def test_unequal_repetitions_use_searles_mean_size():

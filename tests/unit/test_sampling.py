@@ -4,7 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from datasets_app.sampling import SamplingError, replace_one, reshuffle, sample, stratified_shares, uniform_shares
+from datasets_app.sampling import (
+    SamplingError,
+    allocate_proportionally,
+    allocate_uniformly,
+    replace_one,
+    reshuffle,
+    sample,
+)
 from tests.factories.recordings import csv_rows
 
 POOL = [
@@ -42,7 +49,7 @@ def counts(pool, keys):
     ],
 )
 def test_stratified_shares_follow_the_rule(sizes, n, shares):
-    assert stratified_shares(sizes, n) == shares
+    assert allocate_proportionally(sizes, n) == shares
 
 
 def test_draws_are_the_same_on_every_machine():
@@ -59,14 +66,14 @@ def test_stratified_draws_have_the_size_every_category_and_no_key_twice(pool, da
     drawn = sample(pool, "stratified", n, seed)
     assert len(drawn) == len(set(drawn)) == n
     assert set(counts(pool, drawn)) == set(sizes)
-    assert counts(pool, drawn) == stratified_shares(sizes, n)
+    assert counts(pool, drawn) == allocate_proportionally(sizes, n)
 
 
 @given(pools, st.data(), seeds)
 def test_stratified_shares_stay_near_the_proportion(pool, data, seed):
     sizes = counts(pool, dict(pool))
     n = data.draw(st.integers(len(sizes), len(pool)))
-    for name, share in stratified_shares(sizes, n).items():
+    for name, share in allocate_proportionally(sizes, n).items():
         assert 1 <= share <= sizes[name]
         assert abs(share - n * sizes[name] / len(pool)) <= len(sizes)
 
@@ -120,7 +127,7 @@ def test_a_key_twice_in_the_pool_is_refused():
 
 def test_shares_of_an_empty_category_name_it():
     with pytest.raises(SamplingError, match=r"no category \(1\)"):
-        uniform_shares({"": 1, "x": 5}, 4)
+        allocate_uniformly({"": 1, "x": 5}, 4)
 
 
 @given(pools, st.data(), seeds)

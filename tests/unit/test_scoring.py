@@ -10,10 +10,10 @@ from grading_app.scoring.scorers import (
     Score,
     ScoredItem,
     ScorerError,
-    parameter_problems,
+    find_parameter_problems,
+    format_scorer,
     read_scorer,
-    scorer,
-    scorer_text,
+    register_scorer,
 )
 from tests.factories.recordings import json_lines
 
@@ -131,16 +131,16 @@ def test_a_pattern_that_would_run_for_ever_is_given_up():
     ],
 )
 def test_parameters_that_will_not_do_are_refused(name, parameters, problem):
-    assert problem in " ".join(parameter_problems(name, parameters))
+    assert problem in " ".join(find_parameter_problems(name, parameters))
 
 
 def test_every_scorer_accepts_the_parameters_it_needs():
-    assert [parameter_problems(name, PARAMETERS.get(name, {})) for name in SCORERS] == [[]] * len(SCORERS)
+    assert [find_parameter_problems(name, PARAMETERS.get(name, {})) for name in SCORERS] == [[]] * len(SCORERS)
 
 
 def test_a_name_is_registered_once():
     with pytest.raises(ValueError, match="two scorers are called rating"):
-        scorer("rating", "Again")(lambda answer, item, parameters: Score(1.0))
+        register_scorer("rating", "Again")(lambda answer, item, parameters: Score(1.0))
 
 
 @pytest.mark.parametrize("wrong", [(None, "x", None), (1.0, "x", "no_number_found"), (None, None, ""), (float("nan"),)])
@@ -189,7 +189,7 @@ def test_recorded_answers_to_word_problems_score_as_their_authors_scored_them(mo
 )
 def test_a_scorer_is_written_with_its_parameter_after_a_colon_or_as_a_mapping(written, read):
     assert read_scorer(written) == read
-    assert read_scorer(scorer_text(*read)) == read
+    assert read_scorer(format_scorer(*read)) == read
 
 
 @pytest.mark.parametrize("written", ["regex", "regex:", "regex:(", "exact_match:x", "guess:x", "", {"pattern": "x"}])

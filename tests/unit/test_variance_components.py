@@ -7,7 +7,7 @@ from scipy import stats
 from grading_app.statistics.item_scores import ItemScores
 from grading_app.statistics.variance_components import (
     Components,
-    needed_items,
+    find_needed_items,
     paired_power,
     share_intervals,
     variance_components,
@@ -68,7 +68,7 @@ def test_items_that_a_condition_did_not_score_are_left_out():
     scores, _ = simulated(items=10)
     scores.n[0, 1] = 0
     assert variance_components(scores).items == 9
-    assert variance_components(scores.of_conditions([0])) is None
+    assert variance_components(scores.select_conditions([0])) is None
 
 
 COMPONENTS = Components(50, 2, 5, item=2.0, condition=0.1, interaction=0.5, repetition=1.0)
@@ -90,16 +90,16 @@ def test_the_power_is_that_of_the_noncentral_t_test():
 
 
 def test_the_needed_items_are_the_fewest_with_that_power():
-    items = needed_items(COMPONENTS, 0.4, repetitions=5)
+    items = find_needed_items(COMPONENTS, 0.4, repetitions=5)
     assert paired_power(0.4, COMPONENTS.standard_error(items, 5), items) >= 0.8
     assert paired_power(0.4, COMPONENTS.standard_error(items - 1, 5), items - 1) < 0.8
     with pytest.raises(ValueError, match="no number of items"):
-        needed_items(COMPONENTS, 0.0, 5)
+        find_needed_items(COMPONENTS, 0.0, 5)
 
 
 def test_the_interval_of_a_share_of_variance_leaves_out_one_item_at_a_time():
     scores, _ = simulated(items=14, conditions=3, repetitions=4)
-    one_less = [variance_components(scores.of_items(np.arange(14) != at)) for at in range(14)]
+    one_less = [variance_components(scores.select_items(np.arange(14) != at)) for at in range(14)]
     whole = variance_components(scores)
     for name, (low, high) in share_intervals(scores).items():
         shares = np.array([getattr(found, name) / found.total for found in [*one_less, whole]])

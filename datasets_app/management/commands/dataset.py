@@ -12,7 +12,7 @@ from datasets_app.drafts import CurationError
 from datasets_app.importing import FileError, parse_mapping
 from datasets_app.importing.dataset_writer import create_dataset, save_items, save_norms
 from datasets_app.importing.limited_reader import FileToRead, read_norm_table, read_upload
-from datasets_app.importing.records import Report
+from datasets_app.importing.records import ImportReport
 from datasets_app.management.hub_verb import HubVerb, add_hub_verb
 from datasets_app.management.parametric_verb import ParametricVerb, add_parametric_verb
 from datasets_app.models import Dataset, TransitionError
@@ -40,7 +40,7 @@ class Command(ParametricVerb, HubVerb, VerbCommand):
     # --- reading -----------------------------------------------------------------------------------------------------
 
     def do_import(self, file: Path, name: str, **options: Any) -> None:
-        files = _files(items=file, images=options["images"], norms=options["norms"])
+        files = _open_files(items=file, images=options["images"], norms=options["norms"])
         reading, norms = read_upload(files, parse_mapping(options["map"]))
         self._print_remarks(reading.report, reading.source_name)
         if options["norms"]:
@@ -54,13 +54,13 @@ class Command(ParametricVerb, HubVerb, VerbCommand):
         self.say(f"It is a draft. Freeze it with: dataset approve {dataset} --reason TEXT")
 
     def do_norms(self, dataset: str, file: Path, **options: Any) -> None:
-        found = _dataset(dataset)
+        found = _find_dataset(dataset)
         known = dict(found.items.values_list("key", "category"))
         reading = read_norm_table(FileToRead(file, file.name), known, parse_mapping(options["map"]))
         self._print_remarks(reading.report, file.name)
         self.say(f"{found}: {save_norms(found, reading.norms, by=self.by)} norms")
 
-    def _print_remarks(self, report: Report, name: str) -> None:
+    def _print_remarks(self, report: ImportReport, name: str) -> None:
         """Print warnings, then errors. If there are errors, end the command with exit code 2; nothing is saved."""
         for remark in report.warnings:
             self.stderr.write(f"warning: {remark}", self.style.WARNING)
@@ -78,16 +78,16 @@ class Command(ParametricVerb, HubVerb, VerbCommand):
     def do_list(self, status: str | None, **options: Any) -> None:
         datasets = Dataset.objects.filter(status=status) if status else Dataset.objects.all()
         if options["json"]:
-            self.say_json([_facts(dataset) for dataset in datasets])
+            self.say_json([_describe_facts(dataset) for dataset in datasets])
             return
         for dataset in datasets:
             counts = f"{dataset.active_count}/{dataset.item_count}"
             self.say(f"{dataset!s:<30} {dataset.status:<9} {counts:>13}  {dataset.title}")
 
     def do_show(self, dataset: str, **options: Any) -> None:
-        found = _dataset(dataset)
+        found = _find_dataset(dataset)
         if options["json"]:
-            self.say_json(_facts(found))
+            self.say_json(_describe_facts(found))
         else:
             self._describe(found)
             self._show_history(found)
@@ -98,7 +98,7 @@ class Command(ParametricVerb, HubVerb, VerbCommand):
     def _describe(self, dataset: Dataset) -> None:
         excluded = dataset.item_count - dataset.active_count
         self.say(f"{dataset} ({dataset.status}): {dataset.active_count} active items, {excluded} excluded")
-        for category, count in _categories(dataset).items():
+        for category, count in _list_categories(dataset).items():
             self.say(f"  {category or '(no category)'}: {count}")
         if dataset.content_hash:
             holds = "holds" if curation.hash_stored_items(dataset) == dataset.content_hash else "DOES NOT HOLD"
@@ -112,82 +112,82 @@ class Command(ParametricVerb, HubVerb, VerbCommand):
     # --- drawing and changing ----------------------------------------------------------------------------------------
 
     def do_generate(self, dataset: str, name: str, strategy: Any, n: int | None, seed: int, **options: Any) -> None:
-        parent = _dataset(dataset)
-        self._describe(curation.generate(parent, slug=name, strategy=strategy, n=n, seed=seed, by=self.by))
+        parent = _find_dataset(dataset)
+        self._describe(curation.sample_dataset(parent, slug=name, strategy=strategy, n=n, seed=seed, by=self.by))
 
     def do_add(self, dataset: str, keys: list[str], reason: str, **options: Any) -> None:
-        draft = _dataset(dataset)
+        draft = _find_dataset(dataset)
         if options["file"]:
-            files = _files(items=options["file"], images=options["images"])
+            files = _open_files(items=options["file"], images=options["images"])
             reading, _ = read_upload(files, parse_mapping(options["map"]))
             self._print_remarks(reading.report, reading.source_name)
             save_items(draft, reading, by=self.by)
         else:
-            source = _dataset(options["from"]) if options["from"] else draft.parent
+            source = _find_dataset(options["from"]) if options["from"] else draft.parent
             if source is None:
                 raise CurationError(f"from: say which dataset the items are in; {draft} was not drawn from one")
             curation.add_items(draft, keys, source=source, by=self.by, reason=reason)
         self._describe(draft)
 
     def do_remove(self, dataset: str, keys: list[str], reason: str, **options: Any) -> None:
-        draft = _dataset(dataset)
+        draft = _find_dataset(dataset)
         curation.remove_items(draft, keys, by=self.by, reason=reason)
         self._describe(draft)
 
     def do_exclude(self, dataset: str, keys: list[str], note: str, **options: Any) -> None:
-        draft = _dataset(dataset)
+        draft = _find_dataset(dataset)
         curation.exclude_items(draft, keys, by=self.by, reason=note)
         self._describe(draft)
 
     def do_include(self, dataset: str, keys: list[str], note: str, **options: Any) -> None:
-        draft = _dataset(dataset)
+        draft = _find_dataset(dataset)
         curation.include_items(draft, keys, by=self.by, reason=note)
         self._describe(draft)
 
     def do_replace(self, dataset: str, key: str, seed: int, reason: str, **options: Any) -> None:
-        new = curation.replace_item(_dataset(dataset), key, by=self.by, seed=seed, reason=reason)
+        new = curation.replace_item(_find_dataset(dataset), key, by=self.by, seed=seed, reason=reason)
         self.say(f"{dataset}: {key} is replaced by {new}")
 
     def do_reshuffle(self, dataset: str, seed: int, reason: str, **options: Any) -> None:
-        draft = _dataset(dataset)
+        draft = _find_dataset(dataset)
         curation.reshuffle_items(draft, by=self.by, seed=seed, reason=reason)
         self._describe(draft)
 
     # --- states ------------------------------------------------------------------------------------------------------
 
     def do_approve(self, dataset: str, reason: str, **options: Any) -> None:
-        found = _dataset(dataset, exact=True)
+        found = _find_dataset(dataset, exact=True)
         curation.approve(found, by=self.by, reason=reason)
         self._describe(found)
 
     def do_describe(self, dataset: str, reason: str, **options: Any) -> None:
-        found = _dataset(dataset, exact=True)
+        found = _find_dataset(dataset, exact=True)
         about = {field: options[field] for field in curation.ABOUT if options[field] is not None}
         if not about:
             refuse_input(f"say what to change: {', '.join(f'--{field} TEXT' for field in curation.ABOUT)}")
-        changed = curation.describe(found, about, by=self.by, reason=reason)
+        changed = curation.change_description(found, about, by=self.by, reason=reason)
         self.say(f"{found}: changed {', '.join(changed)}" if changed else f"{found}: nothing is different")
 
     def do_archive(self, dataset: str, reason: str, **options: Any) -> None:
-        found = _dataset(dataset, exact=True)
+        found = _find_dataset(dataset, exact=True)
         curation.archive(found, by=self.by, reason=reason)
         self.say(f"{found} is archived")
 
     def do_duplicate(self, dataset: str, name: str, reason: str, **options: Any) -> None:
-        self._describe(curation.duplicate(_dataset(dataset), by=self.by, slug=name, reason=reason))
+        self._describe(curation.duplicate(_find_dataset(dataset), by=self.by, slug=name, reason=reason))
 
     def do_delete(self, dataset: str, reason: str, yes: bool, **options: Any) -> None:
-        found = _dataset(dataset, exact=True)
+        found = _find_dataset(dataset, exact=True)
         self.confirm(f"Delete {found} with its {found.item_count} items?", yes)
         curation.delete_draft(found, by=self.by, reason=reason)
         self.say(f"{dataset} is deleted")
 
 
-def _files(**paths: Path | None) -> dict[str, FileToRead]:
+def _open_files(**paths: Path | None) -> dict[str, FileToRead]:
     return {part: FileToRead(Path(path), Path(path).name) for part, path in paths.items() if path is not None}
 
 
-def _dataset(reference: str, *, exact: bool = False) -> Dataset:
+def _find_dataset(reference: str, *, exact: bool = False) -> Dataset:
     """Return the dataset with this name. With `exact`, the version is required, to avoid changing the wrong one."""
     if exact and "@" not in reference:
         refuse_input(f"which version of {reference!r}? Write {reference}@1")
@@ -197,19 +197,19 @@ def _dataset(reference: str, *, exact: bool = False) -> Dataset:
     return found
 
 
-def _categories(dataset: Dataset) -> dict[str, int]:
+def _list_categories(dataset: Dataset) -> dict[str, int]:
     counts = dataset.items.active().order_by("category").values_list("category").annotate(Count("pk"))
     return dict(counts)
 
 
-def _facts(dataset: Dataset) -> dict[str, Any]:
+def _describe_facts(dataset: Dataset) -> dict[str, Any]:
     return {
         "dataset": str(dataset),
         "status": dataset.status,
         "title": dataset.title,
         "items": dataset.item_count,
         "active": dataset.active_count,
-        "categories": _categories(dataset),
+        "categories": _list_categories(dataset),
         "content_hash": dataset.content_hash,
         "source": dataset.source,
         "licence": dataset.licence,
@@ -232,51 +232,53 @@ def _add_reading_verbs(verbs: Any) -> None:
     parser.add_argument("--dry-run", action="store_true", help="read and report, save nothing")
     for field in curation.ABOUT:
         parser.add_argument(f"--{field}", default="", metavar="TEXT")
-    parser = _verb(verbs, "norms", "human norms from a file to a draft")
+    parser = _add_verb(verbs, "norms", "human norms from a file to a draft")
     parser.add_argument("file", type=Path)
     add_list_option(parser, "--map", metavar="FIELD=COLUMN", help="which column is which field")
     parser = verbs.add_parser("list", help="all datasets")
     parser.add_argument("--status", choices=Dataset.Status.values)
     parser.add_argument("--json", action="store_true")
-    parser = _verb(verbs, "show", "one dataset, its hash and its history")
+    parser = _add_verb(verbs, "show", "one dataset, its hash and its history")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--items", action="store_true")
 
 
 def _add_item_verbs(verbs: Any) -> None:
-    parser = _verb(verbs, "generate", "sample a new draft from a dataset")
+    parser = _add_verb(verbs, "generate", "sample a new draft from a dataset")
     parser.add_argument("--name", required=True, metavar="SLUG")
     parser.add_argument("--strategy", choices=STRATEGIES, default="stratified")
     parser.add_argument("--n", type=int)
     parser.add_argument("--seed", type=int, default=42)
-    parser = _verb(verbs, "add", "items of another dataset, or of a file, to a draft", reason=True)
+    parser = _add_verb(verbs, "add", "items of another dataset, or of a file, to a draft", reason=True)
     parser.add_argument("keys", nargs="*", metavar="KEY")
     parser.add_argument("--from", metavar="SLUG@V", help="default: the dataset it was drawn from")
     parser.add_argument("--file", type=Path)
     _add_source_options(parser)
-    _verb(verbs, "remove", "items from a draft", reason=True).add_argument("keys", nargs="+", metavar="KEY")
+    _add_verb(verbs, "remove", "items from a draft", reason=True).add_argument("keys", nargs="+", metavar="KEY")
     for verb, needed in (("exclude", True), ("include", False)):
-        parser = _verb(verbs, verb, f"{verb} items of a draft")
+        parser = _add_verb(verbs, verb, f"{verb} items of a draft")
         parser.add_argument("keys", nargs="+", metavar="KEY")
         parser.add_argument("--note", required=needed, default="", metavar="TEXT")
-    parser = _verb(verbs, "replace", "one item of a sampled draft by another of its category", reason=True)
+    parser = _add_verb(verbs, "replace", "one item of a sampled draft by another of its category", reason=True)
     parser.add_argument("key", metavar="KEY")
     parser.add_argument("--seed", type=int, default=42)
-    _verb(verbs, "reshuffle", "draw a sampled draft anew", reason=True).add_argument("--seed", type=int, required=True)
+    _add_verb(verbs, "reshuffle", "draw a sampled draft anew", reason=True).add_argument(
+        "--seed", type=int, required=True
+    )
 
 
 def _add_state_verbs(verbs: Any) -> None:
     for verb, what in (("approve", "freeze a draft for ever"), ("archive", "take an approved dataset out of use")):
-        _verb(verbs, verb, what).add_argument("--reason", required=True, metavar="TEXT")
-    parser = _verb(verbs, "describe", "change title, description, source or licence", reason=True)
+        _add_verb(verbs, verb, what).add_argument("--reason", required=True, metavar="TEXT")
+    parser = _add_verb(verbs, "describe", "change title, description, source or licence", reason=True)
     for field in curation.ABOUT:
         parser.add_argument(f"--{field}", metavar="TEXT")
-    parser = _verb(verbs, "duplicate", "a new draft with the active items", reason=True)
+    parser = _add_verb(verbs, "duplicate", "a new draft with the active items", reason=True)
     parser.add_argument("--name", default="", metavar="SLUG", help="default: the next version of the same name")
-    _verb(verbs, "delete", "a draft", reason=True).add_argument("--yes", action="store_true")
+    _add_verb(verbs, "delete", "a draft", reason=True).add_argument("--yes", action="store_true")
 
 
-def _verb(verbs: Any, name: str, what: str, *, reason: bool = False) -> Any:
+def _add_verb(verbs: Any, name: str, what: str, *, reason: bool = False) -> Any:
     parser = verbs.add_parser(name, help=what)
     parser.add_argument("dataset", metavar="SLUG@V")
     if reason:

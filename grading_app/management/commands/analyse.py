@@ -11,7 +11,7 @@ from django.http import QueryDict
 
 from evalsite.lib.ops.commands import OutputCommand, add_list_option
 from grading_app.analysis.data import load_analysis_data
-from grading_app.analysis.sections import section_tables
+from grading_app.analysis.sections import build_section_tables
 from grading_app.export.file_formats import write_export
 from grading_app.reports.result_table import FORMATS, ResultTable
 from grading_app.reports.scope import EXCLUSION_LABELS, Scope, ScopeForm
@@ -46,7 +46,7 @@ class Command(OutputCommand):
         if experiment is None:
             raise CommandError(f"there is no experiment {options['experiment']!r}", returncode=2)
         data = load_analysis_data(read_scope(experiment, options))
-        tables = [table for of_section in section_tables(data).values() for table in of_section]
+        tables = [table for of_section in build_section_tables(data).values() for table in of_section]
         if options["list"]:
             self.say("".join(f"{table.name}  {table.title}\n" for table in tables).rstrip())
             return

@@ -8,7 +8,7 @@ from typing import Any
 
 from evalsite.lib.ops.commands import OutputCommand, refuse_input, resolve_actor
 from grading_app.judging import grader_lookup, panels
-from grading_app.judging.judge_plan import judge
+from grading_app.judging.judge_plan import request_verdicts
 from grading_app.judging.judging_costs import estimate_judging
 from grading_app.judging.verdict_reader import read_verdicts
 from grading_app.models import Grader
@@ -73,7 +73,7 @@ class Command(OutputCommand):
             self._by_judges(experiment, graders, [wave] if wave else list(experiment.waves.all()), options)
         for name in options["panel"]:
             panel = grader_lookup.find_panel(name)
-            self.say(f"{panels.convene(experiment, panel)}: {panel.get_rule_display()}")
+            self.say(f"{panels.add_panel(experiment, panel)}: {panel.get_rule_display()}")
         if is_open and not said and not graders:
             self.say(NOTHING)
 
@@ -100,7 +100,7 @@ class Command(OutputCommand):
         print_estimate(self, found)
         if found.to_do:
             confirm_cost(self, experiment, found, options["yes"], "Judge")
-        report = judge(
+        report = request_verdicts(
             experiment,
             grader_lookup.save_graders(graders, resolve_actor(options["user"])),
             waves,

@@ -10,8 +10,8 @@ from django.db import transaction
 from datasets_app.models import TransitionError
 from evalsite.lib.ops.commands import VerbCommand, add_reason, add_user, refuse_input, resolve_actor, resolve_owner
 from grading_app.judging.archive_rules import archive_grader
-from grading_app.judging.grader_specs import build_graders, grader_spec
-from grading_app.judging.panel_specs import PanelSpec, build_panel, panel_spec
+from grading_app.judging.grader_specs import build_graders, write_grader_spec
+from grading_app.judging.panel_specs import PanelSpec, build_panel, write_panel_spec
 from grading_app.models import Grader, Panel
 from runs_app.experiment_files.row_builder import RowBuilder
 from runs_app.experiment_files.spec_errors import SpecError
@@ -54,10 +54,10 @@ class Command(VerbCommand):
     def do_show(self, reference: str, json: bool, **options: Any) -> None:
         grader = _found(reference)
         if json:
-            self.say_json({**_facts(grader), "content": grader_spec(grader)})
+            self.say_json({**_facts(grader), "content": write_grader_spec(grader)})
             return
         self.say(f"# {grader}, {'archived' if grader.archived_at else 'in use'}, by {grader.created_by or '-'}")
-        self.say(dump_yaml(grader_spec(grader)))
+        self.say(dump_yaml(write_grader_spec(grader)))
         print_history(self, grader)
 
     def do_create(self, file: Path, user: str, **options: Any) -> None:
@@ -83,7 +83,7 @@ class Command(VerbCommand):
             self.say_json([_panel_facts(panel) for panel in panels])
             return
         for panel in panels:
-            self.say(f"{panel.name:<32} {panel.rule:<9} {', '.join(panel_spec(panel)['graders'])}")
+            self.say(f"{panel.name:<32} {panel.rule:<9} {', '.join(write_panel_spec(panel)['graders'])}")
 
     def do_show_panel(self, reference: str, json: bool, **options: Any) -> None:
         panel = Panel.objects.filter(name=reference).select_related("created_by").prefetch_related("graders").first()
@@ -93,7 +93,7 @@ class Command(VerbCommand):
             self.say_json(_panel_facts(panel))
             return
         self.say(f"# {panel}, by {panel.created_by or '-'}")
-        self.say(dump_yaml(panel_spec(panel)))
+        self.say(dump_yaml(write_panel_spec(panel)))
         print_history(self, panel)
 
     def do_create_panel(self, file: Path, user: str, **options: Any) -> None:
@@ -129,7 +129,7 @@ def _facts(grader: Grader) -> dict[str, Any]:
 
 def _panel_facts(panel: Panel) -> dict[str, Any]:
     return {
-        **panel_spec(panel),
+        **write_panel_spec(panel),
         "quorum": panel.quorum,
         "created_by": panel.created_by and panel.created_by.username,
         "created_at": panel.created_at,

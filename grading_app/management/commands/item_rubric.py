@@ -10,8 +10,15 @@ from django.db.models import Count
 from datasets_app.models import TransitionError
 from evalsite.lib.ops.commands import VerbCommand, add_reason, add_user, refuse_input, resolve_actor, resolve_owner
 from evalsite.lib.text.number_format import format_count, format_money
-from grading_app.judging.default_sampler import default_sampler
-from grading_app.judging.item_rubrics import Writer, approve, collect, correct, find_missing, request_rubrics
+from grading_app.judging.default_sampler import get_default_sampler
+from grading_app.judging.item_rubrics import (
+    RubricWriter,
+    approve_texts,
+    collect_texts,
+    correct_text,
+    find_missing,
+    request_rubrics,
+)
 from grading_app.models import Rubric
 from runs_app.management.progress_bar import wait_for
 from runs_app.management.versions import REFERENCE, add_list_and_show, print_history, read_text
@@ -74,23 +81,25 @@ class Command(VerbCommand):
         self.say(f"{texts}: {format_count(n)} rubrics are asked for")
         if wait:
             wait_for(self, Run.objects.filter(condition=texts.written_by))
-            self.say(f"{texts}: {format_count(collect(texts))} new texts")
+            self.say(f"{texts}: {format_count(collect_texts(texts))} new texts")
 
     def do_collect(self, reference: str, **options: Any) -> None:
         texts = _found(reference)
-        self.say(f"{texts}: {format_count(collect(texts))} new texts, {format_count(len(find_missing(texts)))} missing")
+        self.say(
+            f"{texts}: {format_count(collect_texts(texts))} new texts, {format_count(len(find_missing(texts)))} missing"
+        )
 
     def do_correct(self, reference: str, item: str, file: Path, reason: str, user: str, **options: Any) -> None:
         texts = _found(reference)
         row = texts.dataset.items.active().filter(key=item).first()
         if row is None:
             refuse_input(f"item: {texts.dataset} has no active item {item}")
-        corrected = correct(texts, row, read_text(file), by=resolve_owner(user), reason=reason)
+        corrected = correct_text(texts, row, read_text(file), by=resolve_owner(user), reason=reason)
         self.say(f"{item} is corrected, in {corrected}")
 
     def do_approve(self, reference: str, reason: str, user: str, **options: Any) -> None:
         texts = _found(reference)
-        approve(texts, by=resolve_actor(user), reason=reason)
+        approve_texts(texts, by=resolve_actor(user), reason=reason)
         self.say(f"{texts} is approved: judges can read it, and nothing changes it")
 
     def do_archive(self, reference: str, reason: str, user: str, **options: Any) -> None:
@@ -111,17 +120,17 @@ def _add_write(verbs: Any) -> None:
     add_user(parser, "whose it is; default: the only superuser")
 
 
-def _writer(experiment: Experiment, template: str, model: str, sampler: str | None) -> Writer:
+def _writer(experiment: Experiment, template: str, model: str, sampler: str | None) -> RubricWriter:
     by = {
         "template": Rubric.objects.named(template).first(),
         "model": LanguageModel.objects.select_related("endpoint").filter(name=model).first(),
-        "sampler": Sampler.objects.named(sampler).first() if sampler else default_sampler(),
+        "sampler": Sampler.objects.named(sampler).first() if sampler else get_default_sampler(),
     }
     named = {"template": template, "model": model, "sampler": sampler}
     for option, row in by.items():
         if row is None:
             refuse_input(f"--{option}: there is no {'rubric' if option == 'template' else option} {named[option]}")
-    return Writer(experiment, by["template"], by["model"], by["sampler"])  # type: ignore[arg-type]
+    return RubricWriter(experiment, by["template"], by["model"], by["sampler"])  # type: ignore[arg-type]
 
 
 def _found(reference: str) -> TextSet:

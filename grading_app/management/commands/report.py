@@ -50,7 +50,7 @@ class Command(OutputCommand):
 
 
 def _present(experiment: Experiment) -> Document:
-    return compose(build_document(experiment), ReportChoices.of(experiment))
+    return compose(build_document(experiment), ReportChoices.load(experiment))
 
 
 def _frozen(experiment: Experiment, digest: str) -> Document:

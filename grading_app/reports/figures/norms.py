@@ -10,7 +10,7 @@ from grading_app.reports.figures.kinds import FigureKind, FigureTable
 from grading_app.reports.frames import Frames, NormPair, RatedDimension
 from grading_app.reports.statistic_format import format_coefficient, format_number
 from grading_app.statistics.correlation import Correlation, pearson
-from grading_app.statistics.known_coverage import skewed_note
+from grading_app.statistics.known_coverage import describe_skewed_coverage
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -161,7 +161,7 @@ def write_caption(data: NormData) -> str:
         "Each point is an item: the mean of its ratings by the model over the mean of people. On the dashed line both "
         "agree. Pearson's r over items with Fisher's 95 % interval; it tells of order, not of level."
     )
-    if note := skewed_note(len(panel.pairs) for panel in data.panels if panel.is_skewed):
+    if note := describe_skewed_coverage(len(panel.pairs) for panel in data.panels if panel.is_skewed):
         text += f" {note} The table marks it."
     if len(data.visible_panels) < len(data.panels):
         text += f" The first {MOST_PANELS} panels are drawn; the table has all."

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
-from grading_app.statistics.known_coverage import SHARE, coverage_note
+from grading_app.statistics.known_coverage import SHARE, describe_coverage
 from grading_app.study_report.document import Block, Listing, Span, paragraph, sentence
 from grading_app.study_report.report_source import ReportSource
 from grading_app.study_report.words import count_noun, join_words
@@ -31,7 +31,9 @@ def _few_items(source: ReportSource) -> Iterator[Span]:
         return
     shares = any(one.is_share for one in source.board.measures)
     note = (
-        f"A share of items asked once {coverage_note(SHARE, items)}. " if shares and coverage_note(SHARE, items) else ""
+        f"A share of items asked once {describe_coverage(SHARE, items)}. "
+        if shares and describe_coverage(SHARE, items)
+        else ""
     )
     yield sentence(
         f"There are only {count_noun(items, 'item')}: intervals are wide, small differences undetected. {note}",

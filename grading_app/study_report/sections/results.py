@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from grading_app.analysis.condition_differences import condition_tables
-from grading_app.analysis.figures import figures_of
-from grading_app.analysis.norms import norm_tables
+from grading_app.analysis.condition_differences import build_condition_tables
+from grading_app.analysis.figures import select_figures
+from grading_app.analysis.norms import build_norm_tables
 from grading_app.paper_figures.kinds import PaperFigure
 from grading_app.paper_figures.plane_figures import Plane, make_plane_figures
 from grading_app.paper_figures.rating_data import load_rating_data
@@ -92,7 +92,7 @@ def _figures(source: ReportSource) -> Iterator[Block]:
 
 def _measure(source: ReportSource, measure: Measure) -> list[Block | None]:
     data = source.analysis(measure)
-    tables = [one for one in (*condition_tables(data), *norm_tables(data)) if one.name in SHOWN]
+    tables = [one for one in (*build_condition_tables(data), *build_norm_tables(data)) if one.name in SHOWN]
     found: list[Block | None] = [Heading(measure.label)] if tables else []
     suffix = f"-{measure.key.replace(':', '-')}"
     for table in tables:
@@ -102,7 +102,7 @@ def _measure(source: ReportSource, measure: Measure) -> list[Block | None]:
             table_block(_add_suffix(table, suffix), SHOWN[table.name], page),
         ]
     drawn = {table.name: table for table in tables}
-    pictures = [table_figure(figure, table, suffix) for figure, table in figures_of(drawn)]
+    pictures = [table_figure(figure, table, suffix) for figure, table in select_figures(drawn)]
     return [*found, *(figure_block(source, one, measure=measure.key) for one in pictures), *_extra(source, measure)]
 
 

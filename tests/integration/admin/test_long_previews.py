@@ -6,7 +6,7 @@ from html import unescape
 import pytest
 from django.urls import reverse
 
-from grading_app.judging.rubric_preview import Try, request_tests
+from grading_app.judging.rubric_preview import RubricPreview, request_preview
 from runs_app.llm.rubric_checks import STARTERS
 from runs_app.models import Prompt, Trial
 from tests import factories
@@ -83,7 +83,7 @@ def test_a_short_preview_has_no_link(as_user, researcher):
 
 def test_the_verdicts_of_a_try_lead_to_whole_answers(as_user, researcher, answered):
     rubric, sampler = make_starter_rubric("score"), factories.make_sampler("judging", temperature=0.0, max_tokens=200)
-    request_tests(Try(rubric, answered, factories.make_model("judge"), sampler), by=researcher)
+    request_preview(RubricPreview(rubric, answered, factories.make_model("judge"), sampler), by=researcher)
     subject = Trial.objects.get(run__condition__stage="generate")
     text = as_user(researcher).get(reverse("admin:grading_app_rubric_try", args=[rubric.pk])).content.decode()
     assert "The end." not in text

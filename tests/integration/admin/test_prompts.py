@@ -123,7 +123,7 @@ def test_approval_asks_why_and_keeps_the_answer(as_user, curator):
 
 def test_the_button_of_a_page_asks_for_the_reason_too(as_user, curator):
     prompt = make_question_prompt(status="draft")
-    asked = as_user(curator).post(page(prompt), written(user="{{input}}", _verb="approve"))
+    asked = as_user(curator).post(page(prompt), written(user="{{input}}", _row_action="approve"))
     assert "Approve: reason" in asked.content.decode()
 
 

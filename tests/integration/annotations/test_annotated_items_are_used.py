@@ -12,7 +12,6 @@ from datasets_app.models import Dataset
 from grading_app.export.file_formats import export_chunks
 from grading_app.models import RatedAnswer, RatingQueue
 from grading_app.rating import queues
-from grading_app.rating.session import list_rated_items
 from runs_app.annotations import annotate, change_text, remove
 from tests import factories
 from tests.factories.queues import make_queue
@@ -99,7 +98,7 @@ def test_a_queue_of_items_takes_a_choice_too(experiment, people):
         "some", owner=people["owner"], dataset=experiment.dataset, dimensions=[factories.make_dimension("clarity")],
         only_items=["item-2", "item-4"],
     )  # fmt: skip
-    assert [item.key for item in list_rated_items(queue)] == ["item-2", "item-4"]
+    assert [item.key for item in queue.select_rated_items()] == ["item-2", "item-4"]
 
 
 def test_annotations_are_a_table_of_the_export(flagged, experiment, people, tmp_path, trial):

@@ -4,7 +4,7 @@ from decimal import Decimal
 
 import pytest
 
-from grading_app.judging.judge_plan import judge
+from grading_app.judging.judge_plan import request_verdicts
 from grading_app.judging.verdict_reader import read_verdicts
 from grading_app.models import Grading
 from runs_app.models import LanguageModel, ProviderBatch, Run, Trial
@@ -22,7 +22,7 @@ def test_verdicts_are_asked_for_in_a_batch_at_half_the_price(provider, kind):
     drive_batches()
     experiment, before = answers.experiment, provider.counters()["batch_calls"]
     grader = make_grader(model=LanguageModel.objects.get())
-    (report,) = judge(experiment, [grader], list(experiment.waves.all()), by="test")
+    (report,) = request_verdicts(experiment, [grader], list(experiment.waves.all()), by="test")
     assert (report.added, report.run.is_batched) == (6, True)
     drive_batches()
     read_verdicts(experiment)
@@ -42,6 +42,6 @@ def test_verdicts_are_asked_for_in_a_batch_at_half_the_price(provider, kind):
 def test_where_the_judges_endpoint_takes_no_batches_verdicts_are_calls(provider):
     answers = make_batched_run(provider.url)
     drive_batches()
-    (report,) = judge(answers.experiment, [make_grader()], list(answers.experiment.waves.all()), by="test")
+    (report,) = request_verdicts(answers.experiment, [make_grader()], list(answers.experiment.waves.all()), by="test")
     assert not report.run.is_batched
     assert report.run.batches.count() == 0

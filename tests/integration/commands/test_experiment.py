@@ -239,7 +239,7 @@ def test_pause_resume_and_cancel_keep_the_reason_and_the_author(manage, pilot, o
     assert manage("experiment", "cancel", "pilot", "--reason", "wrong prompt", "--yes").code == 0
     run = Run.objects.get()
     assert (run.status, run.n_cancelled) == ("cancelled", 2)
-    reasons = {change.to_value: (change.reason, change.by) for change in StatusChange.objects.of(run)}
+    reasons = {change.to_value: (change.reason, change.by) for change in StatusChange.objects.for_row(run)}
     assert reasons["paused"] == ("lunch", operator)
     assert reasons["cancelled"] == ("wrong prompt", None)
 

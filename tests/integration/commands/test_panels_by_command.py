@@ -52,7 +52,7 @@ def test_a_panel_by_command_takes_the_scores_of_its_judges_together(graders, cre
     create({"name": "three", "graders": FILE["graders"]})
     experiment = factories.make_experiment("pilot")
     with pytest.raises(panels.PlanError, match="did not judge pilot yet"):
-        panels.convene(experiment, Panel.objects.get(name="three"))
+        panels.add_panel(experiment, Panel.objects.get(name="three"))
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from grading_app.comparison.agreement_report import compute_agreement
 from grading_app.comparison.rating_selection import RatingSelectionForm
 from grading_app.comparison.unit_counts import load_unit_counts
 from grading_app.export.file_formats import export_chunks
-from grading_app.statistics.ratings import ratings_from
+from grading_app.statistics.ratings import Ratings
 from tests.factories.gradings import make_answered_experiment, make_gradings, make_scale_rubric
 
 pytestmark = pytest.mark.django_db
@@ -41,7 +41,7 @@ def test_every_measure_is_that_of_the_pure_function_on_the_rows(seed, raters):
     names = dict(experiment.grade_conditions.values_list("grade_condition_id", "pk"))
     exported = csv.DictReader(io.StringIO(b"".join(export_chunks(experiment, "gradings", "csv")).decode(), newline=""))
     scored = sorted((row for row in exported if row["score"]), key=lambda row: int(row["trial_id"]))
-    single = ratings_from(
+    single = Ratings.from_triples(
         (row["trial_id"], f"g{names[row['grade_condition_id']]}", float(row["score"])) for row in scored
     )
     expected = compute_agreement(single, raters=keys, pair=(keys[0], keys[1]), judge=None, people=[])

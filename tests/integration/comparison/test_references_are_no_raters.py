@@ -9,8 +9,8 @@ from grading_app.comparison.adjudication import adjudicate
 from grading_app.comparison.agreement_report import RESAMPLES, SEED
 from grading_app.comparison.raters import Scale
 from grading_app.statistics.alpha import krippendorff_alpha
-from grading_app.statistics.judge_bias import judge_standing
-from grading_app.statistics.ratings import ratings_of
+from grading_app.statistics.judge_bias import compare_judge_with_people
+from grading_app.statistics.ratings import Ratings
 from tests import factories
 from tests.factories.gradings import make_answered_experiment, make_gradings, make_scale_rubric, trials_of
 from tests.factories.queues import make_queue, make_rater, rate_all
@@ -67,11 +67,11 @@ def test_six_people_and_a_norm_are_six_people(client, study, drawn):
     assert against.people == PEOPLE
     assert "6 raters</span>" in text
     model = drawn["model"].mean(axis=1, keepdims=True)
-    with_people = judge_standing(
-        ratings_of(np.hstack([model, drawn["people"]])), 0, "concordance", seed=SEED, resamples=RESAMPLES
+    with_people = compare_judge_with_people(
+        Ratings.from_table(np.hstack([model, drawn["people"]])), 0, "concordance", seed=SEED, resamples=RESAMPLES
     )
-    with_norm = judge_standing(
-        ratings_of(np.hstack([model, drawn["people"], drawn["norm"][:, None]])), 0, "concordance", seed=SEED,
+    with_norm = compare_judge_with_people(
+        Ratings.from_table(np.hstack([model, drawn["people"], drawn["norm"][:, None]])), 0, "concordance", seed=SEED,
         resamples=RESAMPLES,
     )  # fmt: skip
     gap = against.standings[0].gap
@@ -86,7 +86,7 @@ def test_a_norm_does_not_enter_pooled_alpha(client, study, drawn):
     found = lines["Krippendorff's alpha, interval"]
     table = np.hstack([drawn["people"], drawn["model"].mean(axis=1, keepdims=True)])
     assert found.raters == PEOPLE + 1
-    assert found.estimate == pytest.approx(krippendorff_alpha(ratings_of(table), "interval").estimate)
+    assert found.estimate == pytest.approx(krippendorff_alpha(Ratings.from_table(table), "interval").estimate)
 
 
 @pytest.mark.slow
@@ -114,7 +114,7 @@ def test_equal_ratings_are_counted_over_single_answers_and_not_over_their_mean(c
     assert found.confusion is not None  # Of two people. A mean of repetitions has no row of its own.
     nominal = {line.name: line.estimate for line in found.measures}["Krippendorff's alpha, nominal"]
     table = np.hstack([drawn["people"], drawn["model"][:, [0]]])
-    assert nominal.estimate == pytest.approx(krippendorff_alpha(ratings_of(table), "nominal").estimate)
+    assert nominal.estimate == pytest.approx(krippendorff_alpha(Ratings.from_table(table), "nominal").estimate)
 
 
 @pytest.mark.slow

@@ -15,7 +15,7 @@ from grading_app.models import Grader, Grading, Panel
 from grading_app.models.verdict_history import superseding
 from grading_app.rating import queues, session
 from grading_app.statistics.alpha import krippendorff_alpha
-from grading_app.statistics.ratings import ratings_from
+from grading_app.statistics.ratings import Ratings
 from tests import factories
 from tests.factories.gradings import (
     make_answered_experiment,
@@ -72,7 +72,7 @@ def test_a_number_is_that_of_the_pure_measure_on_the_stored_rows(client, experim
     page = opened(client, experiment)
     rows = Grading.objects.values_list("trial", "condition", "score")
     assert all(one.estimate.units == 24 for one in page.context["result"].report.measures)
-    expected = krippendorff_alpha(ratings_from(rows), "ordinal").estimate
+    expected = krippendorff_alpha(Ratings.from_triples(rows), "ordinal").estimate
     shown = line(page, "Krippendorff's alpha, ordinal")
     assert shown.estimate.estimate == pytest.approx(expected)
     assert shown.suits_scale

@@ -11,7 +11,7 @@ from tests.integration.dataset_pages.conftest import act, item_act, of
 
 @pytest.fixture
 def sampled(draft):
-    return curation.generate(draft, slug="few", strategy="uniform", n=3, seed=1, by="a test")
+    return curation.sample_dataset(draft, slug="few", strategy="uniform", n=3, seed=1, by="a test")
 
 
 def said(response):

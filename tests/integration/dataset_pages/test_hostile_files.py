@@ -121,7 +121,7 @@ def test_a_table_that_is_too_large_is_refused_while_it_is_copied(member, setting
 
 
 def test_a_file_that_hides_its_size_is_refused_by_the_form(member, settings):
-    field = forms.TableField("norms", ".csv")
+    field = forms.UploadField("norms", ".csv")
     file = upload("id,joy_mean\n", "norms.csv")
     file.size = pending_uploads.MOST_BYTES["norms"] + 1
     with pytest.raises(forms.forms.ValidationError, match="more than 128 MiB"):

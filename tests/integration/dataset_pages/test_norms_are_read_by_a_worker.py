@@ -51,7 +51,7 @@ def waiting_at(address, people):
 
 
 def test_the_web_server_reads_nothing_of_the_table(member, draft, queue, monkeypatch):
-    monkeypatch.setattr(limited_reader, "_run", None)
+    monkeypatch.setattr(limited_reader, "_run_task", None)
     address = send(member, draft)
     assert address.startswith(f"{of(draft, 'dataset_norms')}?upload=")
     text = text_of(member, address)
@@ -106,7 +106,7 @@ def test_a_worker_that_was_killed_is_noticed_and_replaced(member, draft, queue, 
     address = send(member, draft)
     queue.clear()
     waiting = waiting_at(address, people)
-    waiting.put_job(replace(waiting.job, state="reading", seen_at=time.time() - 60))
+    waiting.store_job(replace(waiting.job, state="reading", seen_at=time.time() - 60))
     assert "The worker that read these files has stopped." in text_of(member, address)
     member.post(address, {"again": "1"})
     work(queue)

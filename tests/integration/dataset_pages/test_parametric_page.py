@@ -8,7 +8,7 @@ from django.contrib.auth.models import User
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.urls import reverse
 
-from datasets_app.generators.registry import all_generators
+from datasets_app.generators.registry import load_generators
 from datasets_app.models import Dataset
 from datasets_app.parametric.spec import read_space
 from datasets_app.pending_uploads import find_upload
@@ -143,7 +143,7 @@ def test_the_progress_page_shows_how_many_cases_are_stored(as_, monkeypatch):
     response = send(client, "build", slug="small")
     token = response.url.rstrip("/").rpartition("/")[2]
     waiting = find_upload(User.objects.get(username="researcher").pk, token)
-    waiting.put_job(replace(waiting.job, state="saving", rows=8, total=32, seen_at=waiting.job.asked_at))
+    waiting.store_job(replace(waiting.job, state="saving", rows=8, total=32, seen_at=waiting.job.asked_at))
     page = client.get(response.url).content.decode()
     assert "8 of 32 cases are stored" in page
     assert '<progress max="32" value="8"' in page
@@ -170,11 +170,11 @@ def test_adding_a_task_appends_its_parameters_with_their_help(as_):
     assert response.context["preview"]["tasks"][-1].name == "tables"
 
 
-@pytest.mark.parametrize("name", all_generators())
+@pytest.mark.parametrize("name", load_generators())
 def test_every_task_can_be_added_at_its_defaults(name):
     (task,) = read_space(append_task("", name)).tasks
     found = {key: axis.range for key, axis in task.params.items()}
-    assert found == {info.name: [info.default] for info in all_generators()[name].describe_params()}
+    assert found == {info.name: [info.default] for info in load_generators()[name].describe_params()}
 
 
 def test_htmx_gets_the_preview_alone(as_):

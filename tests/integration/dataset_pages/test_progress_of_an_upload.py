@@ -47,7 +47,7 @@ def test_the_task_is_on_the_list_of_those_that_workers_do():
 
 
 def test_the_web_server_reads_nothing_of_an_upload(member, queue, monkeypatch):
-    monkeypatch.setattr(limited_reader, "_run", None)
+    monkeypatch.setattr(limited_reader, "_run_task", None)
     address = send(member).url
     text = text_of(member, address)
     assert "Waiting for a worker" in text
@@ -74,16 +74,16 @@ def test_it_is_said_how_many_rows_were_read(member, queue, people):
     work(queue)
     member.post(address, choices(member, address))
     waiting = waiting_at(address, people)
-    waiting.put_job(replace(waiting.job, state="reading", seen_at=time.time(), rows=12_345))
+    waiting.store_job(replace(waiting.job, state="reading", seen_at=time.time(), rows=12_345))
     assert f"{format_count(12_345)} rows so far" in text_of(member, address)
-    waiting.put_job(replace(waiting.job, state="saving", seen_at=time.time()))
+    waiting.store_job(replace(waiting.job, state="saving", seen_at=time.time()))
     assert "Saving the items." in text_of(member, address)
 
 
 def test_the_page_says_when_no_worker_takes_it_and_how_to_start_one(member, queue, people):
     address = send(member).url
     waiting = waiting_at(address, people)
-    waiting.put_job(replace(waiting.job, asked_at=time.time() - 30))
+    waiting.store_job(replace(waiting.job, asked_at=time.time() - 30))
     text = text_of(member, address)
     assert "No worker has started on these files for 30 s." in text
     assert "python manage.py up" in text
@@ -119,9 +119,9 @@ def test_a_worker_that_was_killed_while_reading_is_noticed_and_replaced(member, 
     member.post(address, choices(member, address))
     queue.clear()
     waiting = waiting_at(address, people)
-    waiting.put_job(replace(waiting.job, state="reading", seen_at=time.time() - 60))
+    waiting.store_job(replace(waiting.job, state="reading", seen_at=time.time() - 60))
     assert "The worker that read these files has stopped." in text_of(member, address)
-    with waiting.held() as free:
+    with waiting.try_lock() as free:
         assert free
         assert not waiting.is_orphaned, "somebody is at it, and silent while the database works"
     member.post(address, {"again": "1"})
@@ -138,7 +138,7 @@ def test_a_worker_that_was_killed_after_it_had_stored_the_dataset_makes_no_secon
     def killed(*args, **how):
         raise SystemExit
 
-    monkeypatch.setattr(upload_jobs, "_report", killed)
+    monkeypatch.setattr(upload_jobs, "_store_result", killed)
     with pytest.raises(SystemExit):
         work(queue)
     monkeypatch.undo()

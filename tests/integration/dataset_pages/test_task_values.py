@@ -2,7 +2,7 @@
 
 import pytest
 
-from datasets_app.generators.registry import all_generators
+from datasets_app.generators.registry import load_generators
 from datasets_app.parametric.spaces import resolve
 from datasets_app.parametric.spec import read_space
 from tests.page_text import page_text
@@ -34,10 +34,10 @@ def test_the_parameters_of_a_task_are_shown_with_help_bounds_and_default(as_):
     assert text_of(response) == HEAD
 
 
-@pytest.mark.parametrize("task", sorted(all_generators()))
+@pytest.mark.parametrize("task", sorted(load_generators()))
 def test_every_task_has_a_form(as_, task):
     page = page_text(send(as_("researcher"), "set", task=task))
-    for info in all_generators()[task].describe_params():
+    for info in load_generators()[task].describe_params():
         assert f'name="task-{info.name}"' in page
 
 
@@ -122,10 +122,10 @@ def test_the_form_shows_a_task_of_the_text_and_changes_it_in_its_place(as_):
     assert lengths_at(changed, 1)[0][:6] == [8] * 3 + [32] * 3
 
 
-@pytest.mark.parametrize("task", sorted(all_generators()))
+@pytest.mark.parametrize("task", sorted(load_generators()))
 def test_every_task_comes_back_as_it_was_written(as_, task):
     """Each parameter at its default, numbers with a window, through the form and back."""
-    client, infos = as_("researcher"), all_generators()[task].describe_params()
+    client, infos = as_("researcher"), load_generators()[task].describe_params()
     values = {}
     for info in infos:
         values[info.name] = str(info.default).lower() if isinstance(info.default, bool) else str(info.default)

@@ -235,7 +235,7 @@ def test_files_outlast_an_error_in_another_field(member, settings):
     page = send(member, slug="...", title="A set", norms=norms)
     text = page.content.decode()
     assert "Already uploaded: <strong>items.csv, norms.csv</strong>" in text
-    token = page.context["form"].kept.token
+    token = page.context["form"].previous.token
     assert f'name="upload" value="{token}"' in text
     response = member.post(NEW, {"upload": token, "slug": "Named At Last", "title": "A set"})
     assert response.url == f"{NEW}upload/{token}/"
@@ -248,16 +248,16 @@ def test_files_outlast_an_error_in_another_field(member, settings):
 
 
 def test_a_file_that_is_chosen_again_replaces_the_one_that_was_kept(member):
-    token = send(member, slug="...").context["form"].kept.token
+    token = send(member, slug="...").context["form"].previous.token
     response = member.post(NEW, {"upload": token, "slug": "set", "file": upload("id,question\nz,New?\n", "new.csv")})
     assert member.get(response.url).context["first_rows"] == [["z", "New?"]]
 
 
 def test_a_kept_upload_is_its_owners_alone(member, as_):
-    token = send(member, slug="...").context["form"].kept.token
+    token = send(member, slug="...").context["form"].previous.token
     page = as_("curator").post(NEW, {"upload": token, "slug": "set"})
     assert page.context["form"].errors["file"] == ["This field is required."]
-    assert as_("curator").get(f"{NEW}?upload={token}").context["form"].kept is None
+    assert as_("curator").get(f"{NEW}?upload={token}").context["form"].previous is None
 
 
 @pytest.mark.slow
@@ -293,7 +293,7 @@ def test_the_name_of_a_file_is_text_and_no_path(member, settings):
 def test_an_upload_is_forgotten_after_a_day(member, settings):
     send(member)
     (old,) = waiting_folders(settings)
-    yesterday = time.time() - pending_uploads.KEPT_SECONDS - 60
+    yesterday = time.time() - pending_uploads.UPLOAD_LIFETIME_S - 60
     os.utime(old, (yesterday, yesterday))
     send(member)
     assert old not in waiting_folders(settings)
@@ -302,9 +302,9 @@ def test_an_upload_is_forgotten_after_a_day(member, settings):
 
 @pytest.mark.slow
 def test_one_person_keeps_only_a_handful(member, settings):
-    for _ in range(pending_uploads.KEPT_PER_USER + 3):
+    for _ in range(pending_uploads.MOST_UPLOADS_PER_USER + 3):
         send(member)
-    assert len(waiting_folders(settings)) == pending_uploads.KEPT_PER_USER
+    assert len(waiting_folders(settings)) == pending_uploads.MOST_UPLOADS_PER_USER
 
 
 @pytest.mark.slow

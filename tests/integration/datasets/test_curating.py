@@ -104,8 +104,8 @@ def test_an_approved_dataset_is_not_deleted():
 
 
 def test_a_draw_can_be_made_again_from_its_recipe(draft):
-    one = curation.generate(draft, slug="one", strategy="stratified", n=6, seed=5, by="a test")
-    two = curation.generate(draft, slug="two", strategy="stratified", n=6, seed=5, by="a test")
+    one = curation.sample_dataset(draft, slug="one", strategy="stratified", n=6, seed=5, by="a test")
+    two = curation.sample_dataset(draft, slug="two", strategy="stratified", n=6, seed=5, by="a test")
     assert keys(one) == keys(two)
     assert sorted(item.category for item in one.items.all()) == list("aabbcc")
     assert one.recipe == {"strategy": "stratified", "n": 6, "seed": 5, "from": "set@1", "from_hash": ""}
@@ -114,7 +114,7 @@ def test_a_draw_can_be_made_again_from_its_recipe(draft):
 
 def test_excluded_items_are_not_drawn(draft):
     curation.exclude_items(draft, ["k0", "k3"], by="a test", reason="unclear")
-    assert set(keys(curation.generate(draft, slug="x", strategy="all", n=None, seed=1, by="a test"))) == {
+    assert set(keys(curation.sample_dataset(draft, slug="x", strategy="all", n=None, seed=1, by="a test"))) == {
         "k1",
         "k2",
         "k4",
@@ -127,12 +127,12 @@ def test_excluded_items_are_not_drawn(draft):
 
 def test_a_draw_that_is_too_large_leaves_nothing_behind(draft):
     with pytest.raises(CurationError, match="cannot draw 10 of 9"):
-        curation.generate(draft, slug="x", strategy="random", n=10, seed=1, by="a test")
+        curation.sample_dataset(draft, slug="x", strategy="random", n=10, seed=1, by="a test")
     assert Dataset.objects.count() == 1
 
 
 def test_one_item_is_replaced_by_another_of_its_category_in_its_place(draft):
-    drawn = curation.generate(draft, slug="x", strategy="uniform", n=6, seed=1, by="a test")
+    drawn = curation.sample_dataset(draft, slug="x", strategy="uniform", n=6, seed=1, by="a test")
     before = keys(drawn)
     new = curation.replace_item(drawn, before[2], by="a test", seed=1, reason="too easy")
     assert keys(drawn) == [*before[:2], new, *before[3:]]
@@ -141,14 +141,14 @@ def test_one_item_is_replaced_by_another_of_its_category_in_its_place(draft):
 
 
 def test_there_may_be_no_other_item_to_replace_one(draft):
-    drawn = curation.generate(draft, slug="x", strategy="all", n=None, seed=1, by="a test")
+    drawn = curation.sample_dataset(draft, slug="x", strategy="all", n=None, seed=1, by="a test")
     with pytest.raises(CurationError, match="no other item"):
         curation.replace_item(drawn, "k0", by="a test", seed=1)
     assert len(keys(drawn)) == 9
 
 
 def test_a_reshuffle_keeps_the_shares(draft):
-    drawn = curation.generate(draft, slug="x", strategy="uniform", n=6, seed=1, by="a test")
+    drawn = curation.sample_dataset(draft, slug="x", strategy="uniform", n=6, seed=1, by="a test")
     seen = {tuple(sorted(curation.reshuffle_items(drawn, by="a test", seed=seed))) for seed in range(5)}
     assert len(seen) > 1
     assert sorted(drawn.items.values_list("category", flat=True)) == list("aabbcc")
@@ -157,7 +157,7 @@ def test_a_reshuffle_keeps_the_shares(draft):
 
 
 def test_an_exclusion_survives_every_reshuffle(draft):
-    drawn = curation.generate(draft, slug="x", strategy="uniform", n=6, seed=1, by="a test")
+    drawn = curation.sample_dataset(draft, slug="x", strategy="uniform", n=6, seed=1, by="a test")
     gone = keys(drawn)[0]
     curation.exclude_items(drawn, [gone], by="a test", reason="blurred")
     for seed in range(5):
@@ -168,7 +168,7 @@ def test_an_exclusion_survives_every_reshuffle(draft):
 
 
 def test_a_draft_of_excluded_items_alone_is_not_drawn_anew(draft):
-    drawn = curation.generate(draft, slug="x", strategy="uniform", n=3, seed=1, by="a test")
+    drawn = curation.sample_dataset(draft, slug="x", strategy="uniform", n=3, seed=1, by="a test")
     curation.exclude_items(drawn, keys(drawn), by="a test", reason="all wrong")
     with pytest.raises(CurationError, match="x@1 has no active item to draw anew"):
         curation.reshuffle_items(drawn, by="a test", seed=1)
@@ -185,7 +185,7 @@ def test_a_draft_without_active_items_is_not_duplicated_and_says_why(draft):
 
 
 def test_a_reshuffle_refuses_to_lose_what_the_parent_no_longer_has(draft):
-    drawn = curation.generate(draft, slug="x", strategy="all", n=None, seed=1, by="a test")
+    drawn = curation.sample_dataset(draft, slug="x", strategy="all", n=None, seed=1, by="a test")
     curation.exclude_items(draft, ["k0"], by="a test", reason="wrong")
     with pytest.raises(CurationError, match="k0"):
         curation.reshuffle_items(drawn, by="a test", seed=2)
@@ -203,7 +203,7 @@ def test_what_was_not_drawn_cannot_be_drawn_again(draft):
 
 
 def test_items_are_added_from_another_dataset_with_their_norms(draft):
-    drawn = curation.generate(draft, slug="x", strategy="uniform", n=3, seed=1, by="a test")
+    drawn = curation.sample_dataset(draft, slug="x", strategy="uniform", n=3, seed=1, by="a test")
     left = [key for key in keys(draft) if key not in keys(drawn)][:2]
     curation.add_items(drawn, left, source=draft, by="a test")
     assert keys(drawn)[-2:] == left

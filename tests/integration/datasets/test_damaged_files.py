@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
 
-from datasets_app.importing import FileError, Limits, Reading, read_columns, read_items, read_norms
+from datasets_app.importing import FileError, ItemReading, Limits, read_columns, read_items, read_norms
 from tests.factories.files import archive, messages, picture, upload
 
 
@@ -49,7 +49,7 @@ def damaged(whole: bytes, damage) -> bytes:
 def test_a_damaged_file_gives_a_reading_that_says_what_is_wrong(name, damage):
     data = damaged(WHOLE[name], damage)
     reading = read_items(upload(data, name))
-    assert isinstance(reading, Reading)
+    assert isinstance(reading, ItemReading)
     assert reading.ok or all(str(error) for error in reading.errors)
     norms = read_norms(upload(data, name), {"a": "x", "b": ""})
     assert norms.ok or norms.report.errors

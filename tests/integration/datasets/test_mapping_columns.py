@@ -116,5 +116,5 @@ def test_a_template_of_all_columns_is_the_texts_in_order(row, data):
     columns = list(row)
     order = data.draw(st.permutations(columns))
     bound = BoundMapping({"input": "|".join(f"{{{name}}}" for name in order)}, columns)
-    assert bound.value("input", row) == "|".join(row[name] for name in order)
+    assert bound.evaluate("input", row) == "|".join(row[name] for name in order)
     assert bound.metadata == []

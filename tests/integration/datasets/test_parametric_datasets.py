@@ -11,7 +11,7 @@ from datasets_app.models import Dataset, Item, ParametricSpace
 from datasets_app.parametric import dataset_builder
 from datasets_app.parametric.dataset_builder import SpaceFiles, create_parametric_dataset, rebuild_items
 from datasets_app.parametric.items import EXAMPLES_SEED, draw_cases, generate_point
-from datasets_app.parametric.prompt_parts import prompt_parts
+from datasets_app.parametric.prompt_parts import make_prompt_parts
 from datasets_app.parametric.spaces import resolve
 from datasets_app.parametric.spec import SpaceError, read_space
 from runs_app import run_control
@@ -114,7 +114,7 @@ def test_examples_have_the_formats_of_their_point_and_its_difficulty_does_not_ch
 
 def test_examples_that_equal_a_case_are_replaced():
     point = resolve(read_space("name: n\ntasks: [{name: arithmetic, params: {count: 3}}]")).points[0]
-    parts = prompt_parts(point, seed=EXAMPLES_SEED)
+    parts = make_prompt_parts(point, seed=EXAMPLES_SEED)
     cases = {item.case.input for item in generate_point(point, seed=EXAMPLES_SEED)}
     assert parts["example_1_input"] not in cases
     assert len({parts[f"example_{number}_input"] for number in (1, 2, 3)}) == 3

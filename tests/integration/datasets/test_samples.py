@@ -154,7 +154,7 @@ def test_questions_are_json_lines_in_order():
 def test_the_space_is_small_and_both_simulated_models_have_a_skill_at_each_point():
     space = resolve(read_space((SAMPLES / "reasoning-space.yaml").read_text()))
     assert (len(space.spec.tasks), len(space.points)) == (3, 27)
-    assert space.most_cases < 1500
+    assert space.max_cases < 1500
     profiles = read_profiles(SAMPLES / "reasoning-skills.json")
     assert set(profiles) == {"sim-large", "sim-small"}
     for profile in profiles.values():

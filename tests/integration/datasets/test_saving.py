@@ -5,7 +5,7 @@ from PIL import Image
 
 from datasets_app.curation import hash_stored_items
 from datasets_app.drafts import CurationError
-from datasets_app.importing import dataset_hash, read_items, read_norms
+from datasets_app.importing import hash_contents, read_items, read_norms
 from datasets_app.importing.dataset_writer import create_dataset, save_items, save_norms
 from datasets_app.models import Asset, Dataset, Item, Norm, TransitionError
 from tests import factories
@@ -41,7 +41,7 @@ def test_the_dataset_says_which_file_and_mapping_it_came_from():
 def test_the_hash_of_what_was_read_is_that_of_what_is_stored():
     reading = read_items(archive({"A/cat.jpg": picture(), "B/cup.png": picture(BLUE, form="PNG")}))
     dataset = create_dataset(reading, slug="set", by="a test")
-    assert hash_stored_items(dataset) == dataset_hash(item.content() for item in reading.items)
+    assert hash_stored_items(dataset) == hash_contents(item.content() for item in reading.items)
 
 
 def test_a_known_name_gets_the_next_version():

@@ -80,13 +80,13 @@ def test_a_template_stops_as_soon_as_it_is_longer_than_a_field_may_be():
     for field in ("input", "key"):
         asked.clear()
         with pytest.raises(NoValue, match="comes to more than 200,000 characters"):
-            bound.value(field, Row(text="x" * 150_000))
+            bound.evaluate(field, Row(text="x" * 150_000))
         assert len(asked) == 2
 
 
 def test_a_template_is_filled_as_before():
     bound = BoundMapping({"input": "a{x}b{x|after:#}{y}c"}, ["x", "y"])
-    assert bound.value("input", {"x": "1#2", "y": "3"}) == "a1#2b23c"
+    assert bound.evaluate("input", {"x": "1#2", "y": "3"}) == "a1#2b23c"
 
 
 @pytest.mark.parametrize("name", ["long.csv", "long.jsonl"])

@@ -194,7 +194,7 @@ def test_a_curators_prompt_is_approved_at_once_and_a_researchers_waits(lab, cura
         curator, experiment="b", models=["sim"], prompts=[{"name": "other", "user": "{{key}}"}]
     ).prompts.get()
     assert (waiting.status, ready.status) == ("draft", "approved")
-    assert StatusChange.objects.of(ready).get().reason == "Made for an experiment"
+    assert StatusChange.objects.for_row(ready).get().reason == "Made for an experiment"
 
 
 def test_a_researcher_cannot_add_a_model(lab, researcher):

@@ -11,7 +11,7 @@ from grading_app.comparison.adjudication import adjudicate
 from grading_app.comparison.raters import Scale
 from grading_app.export.file_formats import TABLES, export_chunks
 from grading_app.judging import panels
-from grading_app.judging.judge_plan import judge
+from grading_app.judging.judge_plan import request_verdicts
 from grading_app.judging.verdict_reader import read_verdicts
 from grading_app.models import Adjudication, Grading, Panel
 from grading_app.scoring.grading import grade
@@ -67,15 +67,15 @@ def graded(answered):
     texts = TextSet.objects.create(name="notes", dataset=answered.dataset, status="approved")
     terse = make_grader("terse", rubric=make_rubric("labels", "label", labels=LABELS), longest_answer=50)
     fond = make_grader("fond", rubric=make_rubric(), model=factories.make_model("other"), text_set=texts)
-    judge(answered, [terse, fond], [wave], by="test")
+    request_verdicts(answered, [terse, fond], [wave], by="test")
     drain(judging(lambda request: {"label": "wrong", "score": 0, "reasoning": "No."}, served_model="judge-2026"))
     read_verdicts(answered)
     panel = Panel.objects.create(name="both", rule="mean")
     panel.graders.set([fond, make_grader("kin", model=factories.make_model("third"), rubric=fond.rubric)])
-    judge(answered, [panel.graders.get(name="kin")], [wave], by="test")
+    request_verdicts(answered, [panel.graders.get(name="kin")], [wave], by="test")
     drain(judging(1.0))
     read_verdicts(answered)
-    panels.convene(answered, panel)
+    panels.add_panel(answered, panel)
     grade(answered, scorers=[{"name": "regex", "pattern": "by"}], by="test")
     for score, who in ((0.0, "first"), (1.0, "second")):
         person = factories.make_user(who)

@@ -144,7 +144,7 @@ def test_what_was_graded_by_whom_is_in_the_history():
     experiment = small_experiment()
     grade(experiment, scorers=["numeric"], by=experiment.owner)
     grade(experiment, scorers=["numeric"], by=experiment.owner)
-    (change,) = StatusChange.objects.of(experiment).filter(what="gradings")
+    (change,) = StatusChange.objects.for_row(experiment).filter(what="gradings")
     assert change.by == experiment.owner
     assert "6 graded" in change.to_value
 

@@ -4,7 +4,7 @@ import pytest
 from django.urls import reverse
 
 from grading_app.judging import item_rubrics
-from grading_app.judging.rubric_preview import Try, find_tests, request_tests
+from grading_app.judging.rubric_preview import RubricPreview, list_previewed_verdicts, request_preview
 from grading_app.judging.verdict_reader import read_verdicts
 from grading_app.models import GradeCondition, Grading
 from runs_app import run_control
@@ -23,15 +23,15 @@ def draft(answered):
 
 @pytest.fixture
 def tried(answered, draft):
-    return Try(draft, answered, make_model("judge"), make_sampler("cold", temperature=0, max_tokens=100))
+    return RubricPreview(draft, answered, make_model("judge"), make_sampler("cold", temperature=0, max_tokens=100))
 
 
 def test_a_draft_gets_real_verdicts_and_no_gradings(answered, draft, tried):
-    run = request_tests(tried, by=answered.owner)
+    run = request_preview(tried, by=answered.owner)
     assert run.trials.count() == 3  # An answer for each of the three items there are.
     assert drain(judging(lambda request: 0.5 if "What is 1" in str(request.messages) else "Hm.")) == 3
     read_verdicts(answered)
-    found = find_tests(draft, Experiment.objects.all())
+    found = list_previewed_verdicts(draft, Experiment.objects.all())
     assert sorted(
         (one.verdict.score, one.verdict.error, one.verdict.reasoning) for one in found if one.verdict.score
     ) == [(0.5, "", "It is so.")]
@@ -44,14 +44,14 @@ def test_a_draft_gets_real_verdicts_and_no_gradings(answered, draft, tried):
 def test_the_calls_are_paid_from_the_experiments_budget(answered, tried):
     answered.refresh_from_db()
     before = answered.spent_usd
-    request_tests(tried, by="test")
+    request_preview(tried, by="test")
     drain(judging())
     answered.refresh_from_db()
     assert answered.spent_usd - before == sum(
         Attempt.objects.filter(run__condition__stage="judge").values_list("cost_usd", flat=True)
     )
     Experiment.objects.filter(pk=answered.pk).update(max_usd=answered.spent_usd)
-    run = request_tests(tried, by="test")
+    run = request_preview(tried, by="test")
     drain(judging())
     run.refresh_from_db()
     assert (run.n_done, run.n_pending) == (3, 3)
@@ -84,7 +84,9 @@ def sparsely(answered_items, blank=()):
 @pytest.mark.parametrize("kind", ["score", "pairwise"])
 def test_five_answered_items_are_taken_evenly_however_few_are_answered(db, kind, answers, blank, tried_items):
     experiment = sparsely(answers, blank)
-    tried = Try(make_rubric("fresh", kind, status="draft"), experiment, make_model("judge"), make_sampler("cold"))
+    tried = RubricPreview(
+        make_rubric("fresh", kind, status="draft"), experiment, make_model("judge"), make_sampler("cold")
+    )
     found = tried.answers()
     assert [subject.item.position for subject, _ in found] == tried_items
     assert len({subject.run_id for subject, _ in found}) == min(2, len(found))
@@ -94,20 +96,22 @@ def test_five_answered_items_are_taken_evenly_however_few_are_answered(db, kind,
 
 
 def test_another_try_is_another_draw_on_the_same_answers(answered, draft, tried):
-    run = request_tests(tried, by="test")
+    run = request_preview(tried, by="test")
     drain(judging(0.0))
-    assert request_tests(tried, by="test") == run
+    assert request_preview(tried, by="test") == run
     assert drain(judging(1.0)) == 3
     subjects = [set(run.trials.filter(sample_idx=index).values_list("subject", flat=True)) for index in (0, 1)]
     assert subjects[0] == subjects[1]
-    assert [one.verdict.score for one in find_tests(draft, Experiment.objects.all())] == [1.0] * 3 + [0.0] * 3
+    assert [one.verdict.score for one in list_previewed_verdicts(draft, Experiment.objects.all())] == [1.0] * 3 + [
+        0.0
+    ] * 3
 
 
 def test_a_rubric_whose_tries_were_cancelled_is_not_tried_again(answered, tried):
-    run = request_tests(tried, by="test")
+    run = request_preview(tried, by="test")
     run_control.cancel(Run.objects.filter(pk=run.pk), by="test")
     with pytest.raises(PlanError, match="was cancelled, which is final"):
-        request_tests(tried, by="test")
+        request_preview(tried, by="test")
     assert set(run.trials.values_list("status", flat=True)) == {"cancelled"}
     assert find_differences() == []
 
@@ -148,34 +152,37 @@ def test_a_rubric_that_shows_item_rubrics_is_tried_with_a_set_of_them(web, answe
     address = reverse("admin:grading_app_rubric_try", args=[own.pk])
     choice = {"experiment": answered.pk, "model": tried.model.pk, "sampler": tried.sampler.pk, "texts": texts.pk}
     assert "texts" in web.post(address, choice).context["form"].errors  # A draft.
-    item_rubrics.approve(texts, by=answered.owner, reason="read")
+    item_rubrics.approve_texts(texts, by=answered.owner, reason="read")
     web.post(address, choice)
     asked = []
     drain(judging(lambda request: asked.append(str(request.messages)) or 1))
     assert [sum(f"Rule of item-{n}." in text for text in asked) for n in range(3)] == [1, 1, 1]
     run = Run.objects.get(condition__stage="judge")
     assert run.request_tokens > 200  # The longest text is counted.
-    assert [one.verdict.score for one in find_tests(own, Experiment.objects.all())] == [1.0] * 3
+    assert [one.verdict.score for one in list_previewed_verdicts(own, Experiment.objects.all())] == [1.0] * 3
 
 
 def test_a_comparison_is_tried_on_pairs_of_different_models(answered, tried):
-    pairs = Try(make_rubric("duel", kind="pairwise", status="draft"), answered, tried.model, tried.sampler)
-    run = request_tests(pairs, by="test")
+    pairs = RubricPreview(make_rubric("duel", kind="pairwise", status="draft"), answered, tried.model, tried.sampler)
+    run = request_preview(pairs, by="test")
     for trial in run.trials.select_related("subject__run", "rival__run"):
         assert trial.subject.item_id == trial.rival.item_id
         assert trial.subject.run != trial.rival.run
 
 
 def test_what_cannot_be_tried_says_why_and_asks_nothing(answered, tried, draft):
-    unpriced = Try(draft, answered, make_model("unpriced", input_price=None), tried.sampler)
+    unpriced = RubricPreview(draft, answered, make_model("unpriced", input_price=None), tried.sampler)
     with pytest.raises(PlanError, match="has no price"):
-        request_tests(unpriced, by="test")
+        request_preview(unpriced, by="test")
     writer = make_rubric("author", kind="writer", status="draft", messages=[{"role": "user", "content": "{{input}}"}])
     for nothing in (writer, draft):
-        assert Try(nothing, make_experiment(f"bare-{nothing.name}"), tried.model, tried.sampler).cost().calls == 0
-    bare = Try(draft, make_experiment("bare", dataset=answered.dataset), tried.model, tried.sampler)
+        assert (
+            RubricPreview(nothing, make_experiment(f"bare-{nothing.name}"), tried.model, tried.sampler).cost().calls
+            == 0
+        )
+    bare = RubricPreview(draft, make_experiment("bare", dataset=answered.dataset), tried.model, tried.sampler)
     with pytest.raises(PlanError, match="no answers to judge"):
-        request_tests(bare, by="test")
+        request_preview(bare, by="test")
     assert not Run.objects.filter(condition__stage="judge").exists()
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from grading_app.judging import grade_conditions
 from grading_app.judging.cost_forecast import forecast_judging
-from grading_app.judging.judge_plan import judge
+from grading_app.judging.judge_plan import request_verdicts
 from grading_app.models import Grading
 from grading_app.tasks import ask_judges, grade_experiment
 from runs_app.models import Attempt, Experiment, LanguageModel, Run, Trial
@@ -113,7 +113,7 @@ def test_the_manifest_of_a_launch_holds_the_prices_of_its_judges_and_of_those_ad
     Run.objects.update(status="done")
     factories.plan_trials(factories.make_runs(experiment, wave=1, status="done")[0], answer=lambda *_: "4")
     other = make_grader("judge-b", rubric=grader.rubric, model=factories.make_model("dear", input_price=Decimal(30)))
-    judge(experiment, [other], list(experiment.waves.all()), by="test")
+    request_verdicts(experiment, [other], list(experiment.waves.all()), by="test")
     later = {
         one["grader"]: one["prices"]["input"] for one in experiment.manifests.order_by("-pk").first().content["judges"]
     }

@@ -1,6 +1,6 @@
 """A judge added afterwards grades what is stored, once; the answers stay as they are."""
 
-from grading_app.judging.judge_plan import judge
+from grading_app.judging.judge_plan import request_verdicts
 from grading_app.judging.verdict_reader import read_verdicts
 from grading_app.models import Grading
 from runs_app.models import Attempt, Trial
@@ -11,7 +11,7 @@ from tests.factories.judges import judge_run, judging, make_grader
 
 def test_every_answer_gets_one_grading_with_its_reasoning_and_its_call(answered, wave):
     before = list(Trial.objects.values_list("pk", "status", "answer").order_by("pk"))
-    (report,) = judge(answered, [make_grader()], [wave], by="test")
+    (report,) = request_verdicts(answered, [make_grader()], [wave], by="test")
     assert report.added == 12
 
     assert drain(judging(0.5)) == 12
@@ -31,12 +31,12 @@ def test_every_answer_gets_one_grading_with_its_reasoning_and_its_call(answered,
 
 def test_the_same_judge_twice_asks_and_reads_nothing_more(answered, wave):
     grader = make_grader()
-    judge(answered, [grader], [wave], by="test")
+    request_verdicts(answered, [grader], [wave], by="test")
     drain(judging())
     read_verdicts(answered)
     calls = Attempt.objects.count()
 
-    (report,) = judge(answered, [grader], [wave], by="test")
+    (report,) = request_verdicts(answered, [grader], [wave], by="test")
     assert (report.added, drain(judging())) == (0, 0)
     assert [one.read for one in read_verdicts(answered)] == [0]
     assert Attempt.objects.count() == calls

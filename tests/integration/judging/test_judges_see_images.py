@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from grading_app.judging.judge_plan import judge
+from grading_app.judging.judge_plan import request_verdicts
 from grading_app.judging.verdict_reader import read_verdicts
 from grading_app.models import Grading
 from runs_app.planning.plan import PlanError
@@ -42,7 +42,7 @@ def judged(experiment, provider, user, **model):
         rubric=make_rubric(messages=messages),
         model=factories.make_model("judge", endpoint=endpoint, model="anthropic/claude-x", **model),
     )
-    judge(experiment, [grader], [experiment.waves.get()], by="test")
+    request_verdicts(experiment, [grader], [experiment.waves.get()], by="test")
     drained()
     read_verdicts(experiment)
     return [asked.body["messages"] for asked in provider.asked]

@@ -6,7 +6,7 @@ from django.urls import reverse
 
 from evalsite.lib import permissions
 from grading_app.judging import item_rubrics
-from grading_app.judging.judge_plan import judge
+from grading_app.judging.judge_plan import request_verdicts
 from grading_app.judging.verdict_reader import read_verdicts
 from grading_app.models import Grader, Grading
 from runs_app.models import Attempt, Experiment, ItemText, Run, TextSet
@@ -27,20 +27,20 @@ def texts(answered, curator):
     made = TextSet.objects.create(name="own", dataset=answered.dataset)
     for item in answered.dataset.items.all():
         ItemText.objects.create(text_set=made, item=item, text=f"Right if it says {item.target}.")
-    item_rubrics.approve(made, by=curator, reason="read")
+    item_rubrics.approve_texts(made, by=curator, reason="read")
     return made
 
 
 def judged(experiment, grader):
-    judge(experiment, [grader], list(experiment.waves.all()), by="test")
+    request_verdicts(experiment, [grader], list(experiment.waves.all()), by="test")
     drain(judging(1.0))
     read_verdicts(experiment)
 
 
 def corrected(texts, curator, key="item-1"):
     item = texts.dataset.items.get(key=key)
-    second = item_rubrics.correct(texts, item, "Needs the word.", by=curator, reason="words")
-    item_rubrics.approve(second, by=curator, reason="read")
+    second = item_rubrics.correct_text(texts, item, "Needs the word.", by=curator, reason="words")
+    item_rubrics.approve_texts(second, by=curator, reason="read")
     return second
 
 

@@ -5,7 +5,7 @@ from decimal import Decimal
 
 import pytest
 
-from grading_app.judging.judge_plan import judge
+from grading_app.judging.judge_plan import request_verdicts
 from grading_app.judging.verdict_reader import read_verdicts
 from grading_app.models import Grading, Preference
 from runs_app.engine.worker import Drain, DrainLimits
@@ -54,7 +54,7 @@ def drained():
 def judged_by(experiment, endpoint, **fields):
     model = factories.make_model("judge", endpoint=endpoint, **PRICES)
     grader = make_grader(f"judge-{fields.get('rubric', 'a')}", model=model, **fields)
-    return judge(experiment, [grader], [experiment.waves.get()], by="test")
+    return request_verdicts(experiment, [grader], [experiment.waves.get()], by="test")
 
 
 @pytest.mark.slow
@@ -72,7 +72,7 @@ def test_a_judge_that_is_added_makes_no_generation_call_and_the_same_judge_twice
     assert {name: after[name] for name in before} == before
     assert sum(after.values()) > 6
 
-    judge(experiment, [Grading.objects.first().condition.grader], [experiment.waves.get()], by="test")
+    request_verdicts(experiment, [Grading.objects.first().condition.grader], [experiment.waves.get()], by="test")
     assert drained() == 0
     assert provider.counters()["models"] == after
     assert Grading.objects.filter(parse_ok=True).count() == 6

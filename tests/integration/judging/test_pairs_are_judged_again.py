@@ -6,7 +6,7 @@ import pytest
 from django.urls import reverse
 
 from grading_app.export.file_formats import export_chunks
-from grading_app.judging.judge_plan import judge
+from grading_app.judging.judge_plan import request_verdicts
 from grading_app.judging.verdict_reader import count_unread_verdicts, read_verdicts
 from grading_app.models import Preference
 from grading_app.reports.grader_rows import list_grader_rows
@@ -22,7 +22,7 @@ def duel(answered):
 
 
 def asked(experiment, grader, said, force=False):
-    judge(experiment, [grader], list(experiment.waves.all()), by="test", force=force)
+    request_verdicts(experiment, [grader], list(experiment.waves.all()), by="test", force=force)
     drain(judging(said))
     read_verdicts(experiment)
 

@@ -42,7 +42,7 @@ def convened(experiment, rule, verdicts, quorum=None):
         graded(grade_conditions.get_or_create_condition(experiment, member), said)
     panel = Panel.objects.create(name=f"by-{rule}", rule=rule, quorum=quorum)
     panel.graders.set(members)
-    return panels.convene(experiment, panel), panel
+    return panels.add_panel(experiment, panel), panel
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_with_a_quorum_so_many_members_must_have_given_a_score(stored, rule, quo
     assert set(rows.values_list("score", "parse_error")) == {(score, code)}
     votes = sum(said is not None for said in verdicts)
     assert rows.count() == 12
-    assert ("votes", f"{votes} of {len(verdicts)}") in rows.first().told
+    assert ("votes", f"{votes} of {len(verdicts)}") in rows.first().details
     told = export_chunks(stored, "gradings", "jsonl")
     exported = [json.loads(row) for row in b"".join(told).splitlines()]
     assert {row["votes"] for row in exported if row["grader"] == f"by-{rule}"} == {votes}
@@ -99,12 +99,12 @@ def test_a_quorum_does_not_wait_for_a_member_whose_call_failed_and_falls_with_it
     )
     with superseding():
         Grading.objects.filter(condition=third).delete()
-    assert panels.refresh(condition) == 12
+    assert panels.refresh_panel(condition) == 12
     assert set(Grading.objects.filter(condition=condition).values_list("score", "detail__votes")) == {(2, 2)}
     graded(second, None)
-    panels.refresh(condition)
+    panels.refresh_panel(condition)
     assert set(Grading.objects.filter(condition=condition).values_list("score", "parse_error")) == {(None, "no_quorum")}
-    assert condition.grade_condition_id != panels.convene(stored, _of_all(panel)).grade_condition_id
+    assert condition.grade_condition_id != panels.add_panel(stored, _of_all(panel)).grade_condition_id
     assert first.pk in condition.parameters["members"]
 
 
@@ -121,11 +121,11 @@ def test_a_quorum_above_the_number_of_members_is_refused(stored):
 
 def test_a_panel_that_is_taken_again_changes_nothing_and_follows_its_members(stored):
     condition, panel = convened(stored, "mean", [0, 4])
-    assert panels.refresh(condition) == 0
-    assert panels.convene(stored, panel) == condition
+    assert panels.refresh_panel(condition) == 0
+    assert panels.add_panel(stored, panel) == condition
 
     graded(grade_conditions.find_condition(stored, panel.graders.first()), 6)
-    assert panels.refresh_all(stored) == 12
+    assert panels.refresh_all_panels(stored) == 12
     assert set(Grading.objects.filter(condition=condition).values_list("score", flat=True)) == {5}
 
 
@@ -136,25 +136,25 @@ def test_an_answer_waits_for_all_members(stored):
         Grading.objects.filter(condition=condition).delete()
     with superseding():
         member.delete()
-    assert panels.refresh(condition) == 11
+    assert panels.refresh_panel(condition) == 11
 
 
 def test_members_with_other_scales_are_refused(stored):
     panel = Panel.objects.create(name="odd", rule="mean")
     panel.graders.set([make_grader("a"), make_grader("b", rubric=make_rubric("ten", scale_max=10))])
     with pytest.raises(PlanError, match="one scale"):
-        panels.convene(stored, panel)
+        panels.add_panel(stored, panel)
 
 
 def test_one_judge_is_no_panel_and_comparisons_give_no_score(stored):
     panel = Panel.objects.create(name="odd", rule="mean")
     panel.graders.set([make_grader("a")])
     with pytest.raises(PlanError, match="at least two"):
-        panels.convene(stored, panel)
+        panels.add_panel(stored, panel)
     duel = make_rubric("duel", "pairwise")
     panel.graders.set([make_grader("b", rubric=duel), make_grader("c", rubric=duel)])
     with pytest.raises(PlanError, match="give none"):
-        panels.convene(stored, panel)
+        panels.add_panel(stored, panel)
 
 
 def test_one_judge_under_two_names_is_refused_with_both_names(stored):
@@ -164,4 +164,4 @@ def test_one_judge_under_two_names_is_refused_with_both_names(stored):
     panel = Panel.objects.create(name="twins", rule="mean")
     panel.graders.set([one, twin])
     with pytest.raises(PlanError, match="judge-a and judge-b ask the same"):
-        panels.convene(stored, panel)
+        panels.add_panel(stored, panel)

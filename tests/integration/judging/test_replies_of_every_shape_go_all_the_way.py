@@ -10,7 +10,7 @@ from uuid import uuid4
 
 import pytest
 
-from grading_app.judging.judge_plan import judge
+from grading_app.judging.judge_plan import request_verdicts
 from grading_app.judging.verdict_reader import read_verdicts
 from grading_app.models import Grading, Preference
 from runs_app.llm import judge_prompt, prompts
@@ -100,7 +100,7 @@ def stored():
 def test_eight_thousand_replies_of_every_shape_are_stored_with_their_codes():
     with simulator_process(SimulatorConfig(seed=SEED, judge="assorted")) as provider:
         experiment = make_answers()
-        judge(experiment, make_judges(provider.url), [experiment.waves.get()], by="test")
+        request_verdicts(experiment, make_judges(provider.url), [experiment.waves.get()], by="test")
         assert drained() == 4 * ANSWERS
         assert provider.counters()["requests"] == 4 * ANSWERS
     reports = read_verdicts(experiment)

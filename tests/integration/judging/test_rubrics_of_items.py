@@ -6,8 +6,8 @@ from django.urls import reverse
 from datasets_app.models import TransitionError
 from evalsite.lib import permissions
 from grading_app.judging import item_rubrics
-from grading_app.judging.item_rubrics import Writer, collect, request_rubrics
-from grading_app.judging.judge_plan import judge
+from grading_app.judging.item_rubrics import RubricWriter, collect_texts, request_rubrics
+from grading_app.judging.judge_plan import request_verdicts
 from grading_app.judging.verdict_reader import read_verdicts
 from grading_app.models import Grading, Rubric
 from grading_app.tasks import grade_experiment
@@ -35,7 +35,7 @@ def writer(answered):
     turns = [{"role": "system", "content": starter.system}, {"role": "user", "content": starter.user}]
     template = Rubric.objects.create(name="by-reference", kind="writer", messages=turns, status="approved")
     sampler = make_sampler("writing", temperature=0, max_tokens=300)
-    return Writer(answered, template, make_model("author"), sampler)
+    return RubricWriter(answered, template, make_model("author"), sampler)
 
 
 async def writes(request):
@@ -50,7 +50,7 @@ def texts(writer):
     """Written and collected, as a draft."""
     made = request_rubrics(writer, name="own", by=writer.experiment.owner)
     drain(writes)
-    collect(made)
+    collect_texts(made)
     made.refresh_from_db()
     return made
 
@@ -73,7 +73,7 @@ def test_asking_the_same_writer_again_makes_no_call(writer, texts):
     calls = Attempt.objects.count()
     again = request_rubrics(writer, name="own", by=writer.experiment.owner)
     assert drain(writes) == 0
-    assert collect(again) == 3
+    assert collect_texts(again) == 3
     assert (again.version, Attempt.objects.count()) == (2, calls)
 
 
@@ -98,15 +98,15 @@ def test_what_is_cut_off_or_empty_is_missing_and_keeps_the_set_from_approval(wri
 
     made = request_rubrics(writer, name="own", by=writer.experiment.owner)
     drain(badly)
-    assert collect(made) == 1
+    assert collect_texts(made) == 1
     assert item_rubrics.find_missing(made) == ["item-1", "item-2"]
     with pytest.raises(ValueError, match="no text for item-1, item-2"):
-        item_rubrics.approve(made, by=curator, reason="read")
+        item_rubrics.approve_texts(made, by=curator, reason="read")
 
 
 def test_a_correction_is_a_new_version_with_who_when_and_why(texts, curator):
     item = texts.dataset.items.get(key="item-1")
-    second = item_rubrics.correct(texts, item, "Right if it says two.\r\n", by=curator, reason="words count too")
+    second = item_rubrics.correct_text(texts, item, "Right if it says two.\r\n", by=curator, reason="words count too")
     texts.refresh_from_db()
     assert (second.version, second.status, texts.status) == (2, "draft", "archived")
     assert said(texts)["item-1"] == "Right if it says 2."
@@ -124,35 +124,35 @@ def test_a_correction_is_a_new_version_with_who_when_and_why(texts, curator):
 
 def test_more_corrections_go_into_the_same_draft_until_it_is_approved(texts, curator):
     items = {item.key: item for item in texts.dataset.items.all()}
-    second = item_rubrics.correct(texts, items["item-1"], "two", by=curator, reason="one")
-    assert item_rubrics.correct(second, items["item-2"], "four", by=curator, reason="two") == second
-    item_rubrics.approve(second, by=curator, reason="all read")
-    third = item_rubrics.correct(second, items["item-0"], "zero", by=curator, reason="three")
+    second = item_rubrics.correct_text(texts, items["item-1"], "two", by=curator, reason="one")
+    assert item_rubrics.correct_text(second, items["item-2"], "four", by=curator, reason="two") == second
+    item_rubrics.approve_texts(second, by=curator, reason="all read")
+    third = item_rubrics.correct_text(second, items["item-0"], "zero", by=curator, reason="three")
     second.refresh_from_db()
     assert (second.status, third.version, said(second)["item-0"]) == ("approved", 3, "Right if it says 0.")
     assert said(third) == {"item-0": "zero", "item-1": "two", "item-2": "four"}
     with pytest.raises(ValueError, match="own@3 is newer"):
-        item_rubrics.correct(second, items["item-0"], "nought", by=curator, reason="late")
+        item_rubrics.correct_text(second, items["item-0"], "nought", by=curator, reason="late")
     with pytest.raises(TransitionError):
-        item_rubrics.approve(second, by=curator, reason="again")
+        item_rubrics.approve_texts(second, by=curator, reason="again")
 
 
 @pytest.mark.slow
 def test_a_corrected_item_costs_only_its_own_verdicts(writer, texts, curator):
     """The other items' requests are the same, letter by letter: the response cache has their verdicts."""
     experiment, waves = writer.experiment, list(writer.experiment.waves.all())
-    item_rubrics.approve(texts, by=curator, reason="read")
+    item_rubrics.approve_texts(texts, by=curator, reason="read")
     rubric = make_rubric("own-rubric", messages=OWN)
     first = make_grader("first", rubric=rubric, text_set=texts)
-    judge(experiment, [first], waves, by="test")
+    request_verdicts(experiment, [first], waves, by="test")
     drain(judging(lambda request: 1.0 if "Right if it says" in str(request.messages) else 0.0))
     read_verdicts(experiment)
     assert set(Grading.objects.values_list("score", flat=True)) == {1.0}
 
     item = texts.dataset.items.get(key="item-1")
-    second = item_rubrics.correct(texts, item, "Needs the word two.", by=curator, reason="words")
-    item_rubrics.approve(second, by=curator, reason="read")
-    judge(experiment, [make_grader("second", rubric=rubric, text_set=second)], waves, by="test")
+    second = item_rubrics.correct_text(texts, item, "Needs the word two.", by=curator, reason="words")
+    item_rubrics.approve_texts(second, by=curator, reason="read")
+    request_verdicts(experiment, [make_grader("second", rubric=rubric, text_set=second)], waves, by="test")
     asked = []
 
     async def counted(request):
@@ -174,11 +174,11 @@ def test_a_corrected_item_costs_only_its_own_verdicts(writer, texts, curator):
 def test_a_draft_of_texts_is_not_judged_with(writer, texts):
     grader = make_grader(rubric=make_rubric("own-rubric", messages=OWN), text_set=texts)
     with pytest.raises(PlanError, match="a curator must approve them"):
-        judge(writer.experiment, [grader], list(writer.experiment.waves.all()), by="test")
+        request_verdicts(writer.experiment, [grader], list(writer.experiment.waves.all()), by="test")
 
 
 def test_a_writer_without_a_price_is_refused_under_a_budget(writer):
-    costly = Writer(writer.experiment, writer.template, make_model("free?", input_price=None), writer.sampler)
+    costly = RubricWriter(writer.experiment, writer.template, make_model("free?", input_price=None), writer.sampler)
     with pytest.raises(PlanError, match="no ceiling"):
         request_rubrics(costly, name="own", by=None)
     assert not TextSet.objects.exists()

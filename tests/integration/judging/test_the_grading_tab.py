@@ -10,14 +10,14 @@ from django.utils import timezone
 
 from evalsite.lib.stats.wilson import wilson
 from grading_app.judging import panels
-from grading_app.judging.judge_plan import judge
+from grading_app.judging.judge_plan import request_verdicts
 from grading_app.judging.verdict_reader import read_verdicts
 from grading_app.models import GradeCondition, Grading, Panel, Preference
 from grading_app.models.verdict_history import superseding
 from grading_app.reports.grader_rows import list_grader_rows
 from grading_app.reports.pairwise_stats import compute_standing
 from grading_app.scoring.grading import grade
-from grading_app.statistics.clusters import clustered_share_of
+from grading_app.statistics.clusters import clustered_share
 from runs_app.models import Run, Trial
 from tests.factories import make_dataset, make_experiment, make_model, make_runs, make_team, plan_trials
 from tests.factories.engine import drain
@@ -40,7 +40,7 @@ def web(client, answered):
 
 
 def judged(experiment, grader, call):
-    judge(experiment, [grader], list(experiment.waves.all()), by="test")
+    request_verdicts(experiment, [grader], list(experiment.waves.all()), by="test")
     drain(call)
     read_verdicts(experiment)
 
@@ -74,7 +74,7 @@ def test_a_judge_is_added_and_its_scores_are_seen(web, answered, wave):
 
 @pytest.mark.slow
 def test_replies_that_are_read_after_the_last_call_are_still_seen(web, answered):
-    judge(answered, [make_grader()], list(answered.waves.all()), by="test")
+    request_verdicts(answered, [make_grader()], list(answered.waves.all()), by="test")
     drain(judging(0.5))
     before = web.get(tab(answered))
     assert before.context["rows"][0]["row"].scores.means == ()
@@ -145,7 +145,7 @@ def test_a_panel_with_a_member_of_the_answering_models_family_is_flagged(web, an
     judged(answered, stranger, judging())
     panel = Panel.objects.create(name="bench", rule="mean")
     panel.graders.set([cousin, stranger])
-    panels.convene(answered, panel)
+    panels.add_panel(answered, panel)
     kin = {
         line.condition.grade_condition_id.partition("--")[0]: line.related_models for line in list_grader_rows(answered)
     }
@@ -213,7 +213,7 @@ def test_a_panel_whose_members_did_not_judge_here_is_refused(web, answered):
 
 
 def test_a_judges_run_is_paused_and_resumed_from_the_tab(web, answered):
-    judge(answered, [make_grader()], list(answered.waves.all()), by="test")
+    request_verdicts(answered, [make_grader()], list(answered.waves.all()), by="test")
     run = judge_run(answered)
     back = web.post(reverse("run_steer", args=[run.pk, "pause"]), {"next": tab(answered)})
     assert back.url == tab(answered)
@@ -279,7 +279,7 @@ def test_the_order_of_answers_shows_as_bias_and_the_better_model_as_stronger(web
     bias = standing.bias
     assert (bias.pairs, bias.flipped, bias.for_first, bias.for_second) == (6, 2, 2, 0)
     # Both pairs of item 0 changed, and none of the other two items: as certain as three items, not as six pairs.
-    by_items = clustered_share_of(sums_of([[1, 1], [0, 0], [0, 0]]))
+    by_items = clustered_share(sums_of([[1, 1], [0, 0], [0, 0]]))
     assert (bias.flips.low, bias.flips.high) == pytest.approx((by_items.low, by_items.high))
     assert bias.flips.high - bias.flips.low > wilson(2, 6).high - wilson(2, 6).low
     assert (bias.decided, bias.firsts.clusters) == (12, 3)
@@ -298,6 +298,6 @@ def test_a_panel_is_refreshed_by_what_its_members_say(answered):
     judged(answered, two, judging(1.0))
     panel = Panel.objects.create(name="bench", rule="mean")
     panel.graders.set([one, two])
-    condition = panels.convene(answered, panel)
+    condition = panels.add_panel(answered, panel)
     found = next(line for line in list_grader_rows(answered) if line.condition == condition).scores
     assert {one.estimate.mean for one in found.means} == {0.5}

@@ -6,7 +6,7 @@ import pytest
 from django.core.management import call_command
 from django.urls import reverse
 
-from grading_app.judging.judge_plan import judge
+from grading_app.judging.judge_plan import request_verdicts
 from grading_app.judging.verdict_reader import read_verdicts
 from grading_app.models import Grading
 from runs_app import deletion
@@ -22,7 +22,7 @@ MARK = "VERDICT-OF-THE-JUDGE"
 def judged(answered, wave):
     Run.objects.update(finished_at=None)
     Experiment.objects.update(status="active")
-    judge(answered, [make_grader()], [wave], by="test")
+    request_verdicts(answered, [make_grader()], [wave], by="test")
     drain(judging(lambda request: {"score": 0.5, "reasoning": MARK}))
     read_verdicts(answered)
     answered.refresh_from_db()
@@ -76,7 +76,7 @@ def test_status_says_where_the_judges_stand(judged, capsys):
     assert (line["verdicts"], line["done"], line["status"], line["unread"]) == (12, 12, "done", {})
     assert line["condition_id"].startswith("judge-a_standard--")
 
-    judge(judged, [Grading.objects.first().condition.grader], judged.waves.all(), by="test", force=True)
+    request_verdicts(judged, [Grading.objects.first().condition.grader], judged.waves.all(), by="test", force=True)
     drain(judging("no verdict"))
     read_verdicts(judged)
     call_command("status", "pilot")

@@ -6,7 +6,7 @@ from decimal import Decimal
 import pytest
 
 from grading_app.export.file_formats import export_chunks
-from grading_app.judging.judge_plan import judge
+from grading_app.judging.judge_plan import request_verdicts
 from grading_app.judging.verdict_reader import read_verdicts
 from grading_app.models import Rubric
 from grading_app.scoring.grading import grade
@@ -21,7 +21,7 @@ def rows(experiment, table):
 
 @pytest.fixture
 def judged(answered, wave):
-    judge(answered, [make_grader()], [wave], by="test")
+    request_verdicts(answered, [make_grader()], [wave], by="test")
     drain(judging(0.5, cost_usd=Decimal("0.00003")))
     read_verdicts(answered)
     return answered
@@ -56,7 +56,7 @@ def test_the_trials_are_those_of_generation_and_the_attempts_say_their_stage(jud
 
 
 def test_preferences_have_a_table_of_their_own(answered, wave):
-    judge(answered, [make_grader(rubric=make_rubric("duel", "pairwise"))], [wave], by="test")
+    request_verdicts(answered, [make_grader(rubric=make_rubric("duel", "pairwise"))], [wave], by="test")
     drain(judging(lambda request: {"winner": "B", "reasoning": "Better."}))
     read_verdicts(answered)
     found = rows(answered, "preferences")

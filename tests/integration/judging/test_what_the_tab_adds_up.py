@@ -7,7 +7,7 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from grading_app.judging import grade_conditions, panels
-from grading_app.judging.judge_plan import judge
+from grading_app.judging.judge_plan import request_verdicts
 from grading_app.judging.verdict_reader import read_verdicts
 from grading_app.models import CachedAggregate, GradeCondition, Grading, Panel
 from grading_app.models.verdict_history import superseding
@@ -32,7 +32,7 @@ def mean_of(experiment):
 
 
 def judged(experiment, grader, said, *, force=False):
-    judge(experiment, [grader], list(experiment.waves.all()), by="test", force=force)
+    request_verdicts(experiment, [grader], list(experiment.waves.all()), by="test", force=force)
     drain(judging(said))
     read_verdicts(experiment)
 
@@ -42,7 +42,7 @@ def test_late_forced_verdicts_are_seen_at_once_long_after_the_judge_has_ended(an
     """Nothing that counts calls moves when the replies are read, and no grading is new."""
     grader = make_grader()
     judged(answered, grader, 1.0)
-    judge(answered, [grader], list(answered.waves.all()), by="test", force=True)
+    request_verdicts(answered, [grader], list(answered.waves.all()), by="test", force=True)
     drain(judging(0.25))
     Run.objects.update(finished_at=factories.NOON)
     assert mean_of(answered) == 1.0
@@ -100,7 +100,7 @@ def bench_of_two(answered):
     judged(answered, two, 1.0)
     panel = Panel.objects.create(name="bench", rule="mean")
     panel.graders.set([one, two])
-    return one, two, panels.convene(answered, panel)
+    return one, two, panels.add_panel(answered, panel)
 
 
 @pytest.mark.slow

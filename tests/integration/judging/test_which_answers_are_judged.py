@@ -4,7 +4,7 @@ import pytest
 from django.core.management import call_command
 from django.urls import reverse
 
-from grading_app.judging.judge_plan import judge
+from grading_app.judging.judge_plan import request_verdicts
 from grading_app.judging.judging_costs import estimate_judging
 from grading_app.judging.verdict_reader import read_verdicts
 from grading_app.models import Grading, Preference
@@ -35,7 +35,7 @@ def odd(transactional_db):
 
 
 def judged(experiment, **fields):
-    (report,) = judge(experiment, [make_grader(**fields)], [experiment.waves.get()], by="test")
+    (report,) = request_verdicts(experiment, [make_grader(**fields)], [experiment.waves.get()], by="test")
     drain(judging(1))
     read_verdicts(experiment)
     return report
@@ -48,7 +48,7 @@ def scores():
 def test_empty_answers_are_left_out_and_counted(odd):
     report = judged(odd)
     assert scores() == {"item-1": 1, "item-2": 1}
-    assert (report.added, report.seen.empty, report.seen.truncated, report.seen.refused) == (2, 1, 1, 1)
+    assert (report.added, report.counts.empty, report.counts.truncated, report.counts.refused) == (2, 1, 1, 1)
     assert str(report).endswith("2 verdicts asked for; of 3 answers 1 is empty, 1 is truncated, 1 is refused")
 
 
@@ -70,12 +70,12 @@ def test_an_experiment_that_leaves_empty_answers_out_of_grading_leaves_them_out_
     odd.refresh_from_db()
     report = judged(odd, on_empty=on_empty)
     assert scores() == {"item-1": 1, "item-2": 1}
-    assert (report.added, report.unasked, report.seen.empty) == (2, 0, 1)
+    assert (report.added, report.unasked, report.counts.empty) == (2, 0, 1)
 
 
 def test_answers_that_are_too_long_get_the_lowest_score_without_a_call(odd):
     report = judged(odd, longest_answer=49)
-    assert (report.added, report.unasked, report.seen.too_long) == (1, 1, 1)
+    assert (report.added, report.unasked, report.counts.too_long) == (1, 1, 1)
     row = Grading.objects.get(trial__item__key="item-1")
     assert (row.score, row.judged_by, row.detail) == (0, None, {"code": "answer_too_long"})
     assert not Trial.objects.filter(subject=row.trial).exists()
@@ -90,15 +90,15 @@ def test_truncated_and_refused_answers_are_judged_and_flagged(odd):
 @pytest.mark.slow
 def test_force_asks_again_and_the_newer_verdict_replaces_the_older(answered, wave):
     grader = make_grader()
-    judge(answered, [grader], [wave], by="test")
+    request_verdicts(answered, [grader], [wave], by="test")
     drain(judging("I will not say."))
     (read,) = read_verdicts(answered)
     assert read.unread == {"no_json_object": 12}
 
-    judge(answered, [grader], [wave], by="test")
+    request_verdicts(answered, [grader], [wave], by="test")
     assert judge_run(answered).n_pending == 0  # What could not be read is final, but for force.
-    (again,) = judge(answered, [grader], [wave], by="test", force=True)
-    (twice,) = judge(answered, [grader], [wave], by="test", force=True)
+    (again,) = request_verdicts(answered, [grader], [wave], by="test", force=True)
+    (twice,) = request_verdicts(answered, [grader], [wave], by="test", force=True)
     assert (again.added, twice.added) == (12, 0)  # What waits is not asked for twice.
     drain(judging(0.75))
     read_verdicts(answered)
@@ -108,7 +108,7 @@ def test_force_asks_again_and_the_newer_verdict_replaces_the_older(answered, wav
 
 
 def test_reading_again_from_the_replies_gives_the_same(answered, wave):
-    judge(answered, [make_grader()], [wave], by="test")
+    request_verdicts(answered, [make_grader()], [wave], by="test")
     drain(judging(lambda request: 0.25 if "small" in request.model else 0.5))
     read_verdicts(answered)
     columns = ("trial", "judged_by", "score", "score_raw", "parse_ok", "parse_error", "reasoning", "detail")
@@ -124,17 +124,17 @@ def test_answers_that_come_later_are_added_and_those_that_were_judged_are_left_a
     late = list(run.trials.values_list("pk", flat=True)[:2])
     with deleting_anything():
         Trial.objects.filter(pk__in=late).delete()
-    judge(answered, [grader], [wave], by="test")
+    request_verdicts(answered, [grader], [wave], by="test")
     drain(judging())
     for item in answered.dataset.items.all()[:1]:
         Trial.objects.create(run=run, item=item, sample_idx=9, **factories.answered(answer="late"))
-    (report,) = judge(answered, [grader], [wave], by="test")
+    (report,) = request_verdicts(answered, [grader], [wave], by="test")
     assert report.added == 1
     assert judge_run(answered).status == "running"
 
 
 def test_pairs_are_shown_in_both_orders_and_never_with_themselves(answered, wave):
-    report = judge(answered, [make_grader(rubric=make_rubric("duel", "pairwise"))], [wave], by="test")
+    report = request_verdicts(answered, [make_grader(rubric=make_rubric("duel", "pairwise"))], [wave], by="test")
     assert report[0].added == 12  # Six pairs: three items, two samples.
     asked = []
 
@@ -160,7 +160,7 @@ def test_pairs_are_shown_in_both_orders_and_never_with_themselves(answered, wave
 
 def test_a_judge_is_asked_at_its_own_temperature_without_the_salt_of_the_solvers(answered, wave):
     type(answered).objects.update(cache_buster=True)
-    judge(answered, [make_grader()], [wave], by="test")
+    request_verdicts(answered, [make_grader()], [wave], by="test")
     requests = []
 
     def note(request):
@@ -174,7 +174,7 @@ def test_a_judge_is_asked_at_its_own_temperature_without_the_salt_of_the_solvers
 
 
 def cancelled(experiment, wave, grader):
-    judge(experiment, [grader], [wave], by="test")
+    request_verdicts(experiment, [grader], [wave], by="test")
     run = judge_run(experiment)
     run_control.cancel(Run.objects.filter(pk=run.pk), by="test", reason="too dear")
     return run
@@ -186,7 +186,7 @@ def test_a_cancelled_judge_is_asked_nothing_more_by_itself(answered, wave):
     type(answered).objects.update(graders=["judge-a"])
     answered.refresh_from_db()
     assert ask_judges(answered, by="test") == 0
-    (report,) = judge(answered, [grader], [wave], by="test", force=True)
+    (report,) = request_verdicts(answered, [grader], [wave], by="test", force=True)
     assert report.added == 0
     assert "was cancelled; it goes on when somebody asks" in str(report)
     assert judge_run(answered).status == "cancelled"
@@ -197,7 +197,7 @@ def test_a_cancelled_judge_goes_on_with_what_never_started_when_somebody_asks_fo
     grader = make_grader()
     run = cancelled(answered, wave, grader)
     assert estimate_judging(answered, [grader], [wave]).to_do == 12
-    (report,) = judge(answered, [grader], [wave], by="test", revive=True)
+    (report,) = request_verdicts(answered, [grader], [wave], by="test", revive=True)
     assert (report.added, report.revived, report.run) == (12, 12, run)
     assert drain(judging(1)) == 12
     read_verdicts(answered)
@@ -211,12 +211,12 @@ def test_a_cancelled_judge_goes_on_with_what_never_started_when_somebody_asks_fo
 @pytest.mark.slow
 def test_a_cancelled_judge_of_which_nothing_waits_can_be_asked_by_force(answered, wave):
     grader = make_grader()
-    judge(answered, [grader], [wave], by="test")
+    request_verdicts(answered, [grader], [wave], by="test")
     drain(judging(0))
     Run.objects.filter(condition__stage="judge").update(status="cancelled")
-    (nothing,) = judge(answered, [grader], [wave], by="test", revive=True)
+    (nothing,) = request_verdicts(answered, [grader], [wave], by="test", revive=True)
     assert (nothing.added, judge_run(answered).status) == (0, "done")
-    (again,) = judge(answered, [grader], [wave], by="test", force=True, revive=True)
+    (again,) = request_verdicts(answered, [grader], [wave], by="test", force=True, revive=True)
     assert (again.added, again.revived) == (12, 0)
     assert drain(judging(1)) == 12
 
@@ -237,5 +237,5 @@ def test_a_cancelled_judge_is_asked_again_from_the_page_and_by_command(client, a
 def test_a_rubric_of_items_needs_its_texts(answered, wave):
     rubric = make_rubric(messages=[{"role": "user", "content": "{{item_rubric}} {{answer}}"}])
     with pytest.raises(PlanError, match="has no set of texts"):
-        judge(answered, [make_grader(rubric=rubric)], [wave], by="test")
+        request_verdicts(answered, [make_grader(rubric=rubric)], [wave], by="test")
     assert not Run.objects.filter(condition__stage="judge").exists()

@@ -9,7 +9,7 @@ from evalsite.lib.sql import fetch_rows
 from grading_app.models import GradeCondition, Preference
 from grading_app.reports.frames import make_condition_labels
 from grading_app.reports.pairwise_stats import TALLIES, compute_standing
-from grading_app.statistics.bradley_terry import Comparison, bradley_terry, comparisons_from
+from grading_app.statistics.bradley_terry import Comparison, Comparisons, bradley_terry
 from runs_app.models import Trial
 from tests.factories.gradings import make_answered_experiment
 
@@ -53,7 +53,7 @@ def test_strengths_are_those_of_the_verdicts_one_by_one(experiment):
                    one.trial_a.item_id)
         for one in Preference.objects.exclude(winner="").select_related("trial_a__run", "trial_b__run")
     ]  # fmt: skip
-    expected = bradley_terry(comparisons_from(single))
+    expected = bradley_terry(Comparisons.from_rows(single))
     standing = compute_standing([condition], names)
     assert (standing.comparisons, standing.items) == (len(single), 8)
     assert {one.label: one.strength for one in standing.ranked} == {

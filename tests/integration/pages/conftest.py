@@ -79,7 +79,7 @@ def _queue(people, dimension):
     image = make_image(1)
     dataset = factories.make_dataset("rated", [{"key": "seen", "image": image}])
     queue = make_queue("looking", owner=people["owner"], dataset=dataset, dimensions=[dimension], raters_wanted=2)
-    session.start(queues.assign(queue, people["rater"], by=people["owner"]))
+    session.start_session(queues.assign(queue, people["rater"], by=people["owner"]))
     return queue
 
 

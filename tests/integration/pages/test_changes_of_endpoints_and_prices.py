@@ -21,7 +21,7 @@ def model(people):
 
 
 def noted(row):
-    changes = StatusChange.objects.of(row).order_by("pk")
+    changes = StatusChange.objects.for_row(row).order_by("pk")
     return [(one.what, one.from_value, one.to_value, one.actor, one.reason) for one in changes]
 
 

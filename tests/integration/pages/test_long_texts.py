@@ -109,7 +109,7 @@ def test_a_rater_reads_the_first_part_and_gets_the_rest_as_a_file(people, as_):
     dataset = factories.make_dataset("read", [{"key": "secret-key", "input": LONG}])
     queue = make_queue("reading", owner=people["owner"], dataset=dataset, raters_wanted=1)
     assignment = queues.assign(queue, people["rater"], by=people["owner"])
-    session.start(assignment)
+    session.start_session(assignment)
     page = as_("rater").get(reverse("rating_item", args=["reading"])).content.decode()
     address = reverse("rating_text", args=["reading", 1, "question"])
     assert "The end." not in page

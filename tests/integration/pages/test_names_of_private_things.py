@@ -34,7 +34,7 @@ def secret(lab, people):
 def test_the_reason_why_a_version_is_frozen_names_no_experiment(secret, as_):
     sampler = secret.samplers.get()
     assert sampler.status == "approved"
-    reasons = StatusChange.objects.of(sampler).values_list("reason", flat=True)
+    reasons = StatusChange.objects.for_row(sampler).values_list("reason", flat=True)
     assert list(reasons) == ["Used by an experiment"]
     page = as_("researcher").get(reverse("admin:runs_app_sampler_change", args=[sampler.pk])).content.decode()
     assert SECRET not in page

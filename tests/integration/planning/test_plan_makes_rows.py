@@ -98,7 +98,7 @@ def test_a_done_run_that_gets_new_trials_is_planned_again_and_says_why():
     experiment.save()
     plan_module.plan(experiment, by="the test")
     run = Run.objects.get()
-    change = StatusChange.objects.of(run).get()
+    change = StatusChange.objects.for_row(run).get()
     assert run.status == "planned"
     assert (change.from_value, change.to_value, change.actor) == ("done", "planned", "the test")
     assert "3 trials" in change.reason
@@ -118,7 +118,7 @@ def test_samplers_and_dimensions_are_in_use_from_then_on():
     plan_module.plan(experiment, by="the test")
     for row in (sampler, dimension):
         row.refresh_from_db()
-        change = StatusChange.objects.of(row).get()
+        change = StatusChange.objects.for_row(row).get()
         assert (row.status, change.actor, change.reason) == ("approved", "the test", "Used by an experiment")
 
 

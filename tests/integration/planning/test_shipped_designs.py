@@ -5,9 +5,9 @@ import io
 import pytest
 from django.core.management import call_command
 
-from datasets_app.generators.registry import all_generators
+from datasets_app.generators.registry import load_generators
 from datasets_app.parametric.items import generate_point
-from datasets_app.parametric.prompt_parts import prompt_parts
+from datasets_app.parametric.prompt_parts import make_prompt_parts
 from datasets_app.parametric.spaces import resolve
 from datasets_app.parametric.spec import read_space
 from runs_app.llm.prompts import build_variables, render, validate
@@ -29,13 +29,13 @@ ROLES = {
 def generated(task):
     (point,) = resolve(read_space(f"name: n\ntasks: [{{name: {task}, params: {{count: 2}}}}]")).points
     item = next(generate_point(point))
-    return item, item.metadata() | prompt_parts(point, seed=42)
+    return item, item.metadata() | make_prompt_parts(point, seed=42)
 
 
 @pytest.mark.parametrize("name", PROMPTS)
 def test_a_shipped_prompt_is_valid_and_renders_for_every_task(name):
     assert validate(PROMPTS[name]) == []
-    for task in all_generators():
+    for task in load_generators():
         item, metadata = generated(task)
         variables = build_variables(key=item.key, input=item.case.input, metadata=metadata)
         messages = render(PROMPTS[name], variables)
@@ -43,7 +43,7 @@ def test_a_shipped_prompt_is_valid_and_renders_for_every_task(name):
         assert messages[-1]["content"].endswith(item.case.input)
         texts = "\n".join(message["content"] for message in messages)
         shown = (
-            metadata["instruction_stepwise"] if name == "zerocot-nosys" else all_generators()[task].instructions.task
+            metadata["instruction_stepwise"] if name == "zerocot-nosys" else load_generators()[task].instructions.task
         )
         assert shown in texts
         has_examples = all(metadata[f"example_{number}_input"] in texts for number in (1, 2, 3))

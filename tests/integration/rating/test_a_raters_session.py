@@ -20,7 +20,7 @@ def test_every_item_is_rated_exactly_once():
     assert sorted(keys) == [f"thing-{number}" for number in range(7)]
     rater.refresh_from_db()
     assert rater.finished_at
-    assert session.next_rating(rater) is None
+    assert rater.find_next_rating() is None
 
 
 def test_two_raters_meet_the_same_things_in_different_orders():
@@ -35,7 +35,7 @@ def test_starting_again_changes_nothing():
     rater = make_rater(queue, started=True)
     rate_all(rater)
     before = list(rater.ratings.values())
-    assert session.start(rater)
+    assert session.start_session(rater)
     assert list(rater.ratings.values()) == before
 
 
@@ -70,7 +70,7 @@ def test_taking_back_makes_the_last_one_due_again_and_is_counted():
     for position in (1, 2):
         session.rate(rater, position=position, value=3, seconds=2)
     assert session.undo(rater)
-    assert session.next_rating(rater).position == 2
+    assert rater.find_next_rating().position == 2
     assert session.rate(rater, position=2, value=6, seconds=1)
     last = rater.ratings.get(position=2)
     assert (last.value, last.revisions) == (6, 1)
@@ -81,7 +81,7 @@ def test_taking_back_goes_on_to_the_start_and_no_further():
     for position in (1, 2):
         session.rate(rater, position=position, value=3, seconds=2)
     assert [session.undo(rater) for _ in range(3)] == [True, True, False]
-    assert session.next_rating(rater).position == 1
+    assert rater.find_next_rating().position == 1
 
 
 def test_taking_back_the_very_last_reopens_the_session():
@@ -90,7 +90,7 @@ def test_taking_back_the_very_last_reopens_the_session():
     assert session.undo(rater)
     rater.refresh_from_db()
     assert rater.finished_at is None
-    assert session.next_rating(rater).position == 6
+    assert rater.find_next_rating().position == 6
 
 
 def test_practice_comes_first_and_checks_are_mixed_in():
@@ -107,7 +107,7 @@ def test_practice_comes_first_and_checks_are_mixed_in():
 
 def test_an_item_gets_no_more_raters_than_it_wants():
     queue = make_queue(items=4, raters_wanted=2)
-    makes = [session.start(make_rater(queue)) for _ in range(3)]
+    makes = [session.start_session(make_rater(queue)) for _ in range(3)]
     assert makes == [True, True, False]
     assert Rating.objects.filter(assignment__queue=queue).count() == 8
 
@@ -115,8 +115,8 @@ def test_an_item_gets_no_more_raters_than_it_wants():
 def test_with_a_limit_a_rater_the_items_fill_up_evenly():
     queue = make_queue(items=6, raters_wanted=2, items_per_rater=3)
     for _ in range(4):
-        assert session.start(make_rater(queue))
-    assert not session.start(make_rater(queue))
+        assert session.start_session(make_rater(queue))
+    assert not session.start_session(make_rater(queue))
     counts = [queue.dataset.items.get(pk=pk).ratings.count() for pk in queue.dataset.items.values_list("pk", flat=True)]
     assert counts == [2] * 6
 
@@ -127,7 +127,7 @@ def test_raters_are_spread_evenly_over_the_dimensions():
     raters = [make_rater(queue, started=True) for _ in range(4)]
     assert [rater.dimension.name for rater in raters] == ["arousal", "valence", "arousal", "valence"]
     assert all(set(rater.ratings.values_list("dimension", flat=True)) == {rater.dimension_id} for rater in raters)
-    assert not session.start(make_rater(queue))
+    assert not session.start_session(make_rater(queue))
 
 
 def test_who_stops_early_leaves_the_rest_to_others():
@@ -158,7 +158,7 @@ def test_whoever_was_added_by_mistake_never_begins():
     assert button in asker.get("/ratings/queues/study/").content.decode()
     asker.post(button, {"reason": "the wrong account"})
     with pytest.raises(session.RatingError, match="not open"):
-        session.start(rater)
+        session.start_session(rater)
     assert signed_in(rater.user).get("/ratings/study/").status_code == 404
     assert button not in asker.get("/ratings/queues/study/").content.decode()
 

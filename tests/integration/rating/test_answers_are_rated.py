@@ -18,12 +18,12 @@ from evalsite.lib import permissions
 from grading_app.admin.forms import AnswerForm
 from grading_app.export.file_formats import export_chunks
 from grading_app.forms.rating import AnswerQueueForm
-from grading_app.judging.answer_selection import Answers
-from grading_app.judging.rubric_preview import Try
+from grading_app.judging.answer_selection import AnswerSelection
+from grading_app.judging.rubric_preview import RubricPreview
 from grading_app.models import Grader, RatedAnswer, Rating, RatingQueue
 from grading_app.rating import queue_results, queues, session
 from grading_app.rating.answer_draw import draw_keys, draw_single_answers
-from grading_app.rating.presentation_order import Material, shuffle_apart, steps
+from grading_app.rating.presentation_order import SessionItems, order_steps, shuffle_apart
 from grading_app.rating.rated_norms import make_norms
 from runs_app import deletion
 from runs_app.models import Trial
@@ -84,11 +84,11 @@ def test_blank_answers_are_never_asked_about_by_anybody():
     assert {one.item.key for one in queue.answers.select_related("item")} == said
     assert {trial.item.key for trial in Trial.objects.with_text().select_related("item")} == said
     rubric = make_scale_rubric()
-    tried = Try(rubric, study, factories.make_model(), study.samplers.get())
+    tried = RubricPreview(rubric, study, factories.make_model(), study.samplers.get())
     assert {trial.item.key for trial, _ in tried.answers()} == said
     judge = Grader(name="j", language_model=tried.model, rubric=rubric, sampler=tried.sampler)
-    seen = Answers(study, judge, run.wave)
-    assert (seen.seen.empty, seen.counted()[0]) == (3, 3)
+    seen = AnswerSelection(study, judge, run.wave)
+    assert (seen.counts.empty, seen.count_verdicts()[0]) == (3, 3)
     form = AnswerForm({"experiment": study.pk}, user=study.owner, kind="score", with_texts=False)
     assert form.is_valid()
     assert form.chosen()[0].item.key == "item-3"
@@ -190,10 +190,10 @@ def test_answers_to_one_item_are_never_neighbours_where_that_can_be(groups, seed
 
 def test_orders_differ_between_raters_and_repeat_for_one():
     alike = {key: key // 3 for key in range(30)}
-    material = Material([], list(alike), [], alike)
+    material = SessionItems([], list(alike), [], alike)
 
     def order(seed):
-        return [step.item for step in steps(material, [1], seed=seed, in_blocks=False)]
+        return [step.item for step in order_steps(material, [1], seed=seed, in_blocks=False)]
 
     assert order(4) == order(4)
     assert len({tuple(order(seed)) for seed in range(40)}) == 40
@@ -203,8 +203,8 @@ def test_no_answer_is_first_more_often_than_others():
     alike = {key: key // 2 for key in range(10)}
     firsts = Counter(shuffle_apart(list(alike), alike, Random(seed))[0] for seed in range(2000))
     assert len(firsts) < 6  # The keys come in order: each group begins with its first key, groups at random.
-    material = Material([], list(alike), [], alike)
-    shuffled = Counter(steps(material, [1], seed=seed, in_blocks=False)[0].item for seed in range(2000))
+    material = SessionItems([], list(alike), [], alike)
+    shuffled = Counter(order_steps(material, [1], seed=seed, in_blocks=False)[0].item for seed in range(2000))
     assert max(shuffled.values()) < 300  # 200 are expected; seven standard deviations are 294.
 
 
@@ -221,9 +221,9 @@ def test_a_session_has_every_answer_once_and_no_two_of_an_item_in_a_row():
 def test_no_answer_gets_more_raters_than_it_wants():
     queue = make_answer_queue(raters_wanted=2)
     first, second, third = (make_rater(queue) for _ in range(3))
-    assert session.start(first)
-    assert session.start(second)
-    assert not session.start(third)
+    assert session.start_session(first)
+    assert session.start_session(second)
+    assert not session.start_session(third)
     per_answer = Counter(Rating.objects.values_list("trial", flat=True))
     assert set(per_answer.values()) == {2}
 
@@ -238,15 +238,15 @@ def test_a_given_rating_keeps_its_answer():
 def test_undo_resume_and_checks_work_as_with_items():
     queue = make_answer_queue(attention_checks={"item-3": [1]}, practice_items=1)
     rater = make_rater(queue, started=True)
-    due = session.next_rating(rater)
+    due = rater.find_next_rating()
     assert due.kind == "practice"
     assert session.rate(rater, position=1, value=2, seconds=1)
     assert session.undo(rater)
-    assert session.next_rating(rater).trial_id == due.trial_id
+    assert rater.find_next_rating().trial_id == due.trial_id
     rate_all(rater, value=1)
     rater.refresh_from_db()
     assert rater.finished_at
-    (line,) = queue_results.rater_lines(queue)
+    (line,) = queue_results.list_rater_progress(queue)
     assert (line.passed, line.checked) == (1, 1)
     assert Rating.objects.counted().count() == 8
 
@@ -256,7 +256,7 @@ def test_what_comes_of_it_is_by_answer(client):
     queue = make_answer_queue()
     for value in (2, 4):
         rate_all(make_rater(queue, started=True), lambda due, value=value: value)
-    means = queue_results.item_means(queue)
+    means = queue_results.list_item_means(queue)
     assert len(means) == 12
     assert {(line.n, line.mean) for line in means} == {(2, 3.0)}
     assert queue_results.count_complete(queue) == (12, 12)
@@ -264,7 +264,7 @@ def test_what_comes_of_it_is_by_answer(client):
     text = client.get(queue.get_absolute_url()).content.decode()
     assert "12 of 12 answers have 2 raters" in text
     assert "small / reading-study-prompt" in text
-    rows = list(csv.DictReader(io.StringIO("".join(queue_results.csv_lines(queue)))))
+    rows = list(csv.DictReader(io.StringIO("".join(queue_results.iterate_csv_lines(queue)))))
     assert len(rows) == 24
     assert {row["experiment"] for row in rows} == {"reading-study"}
     assert {row["condition_id"] for row in rows} == set(

@@ -51,11 +51,11 @@ def test_whoever_comes_by_a_link_goes_by_an_alias_of_their_own():
     client.post(f"/ratings/join/{token}/", {"alias": " <b>North</b> wind "})
     rater = queue.assignments.get()
     assert rater.alias == "<b>North</b> wind"
-    session_module.start(rater)
+    session_module.start_session(rater)
     rate_all(rater)
     page = signed_in(queue.owner).get("/ratings/queues/study/").content.decode()
     assert "&lt;b&gt;North&lt;/b&gt; wind" in page
-    (row, *_) = csv.DictReader(io.StringIO("".join(queue_results.csv_lines(queue))))
+    (row, *_) = csv.DictReader(io.StringIO("".join(queue_results.iterate_csv_lines(queue))))
     assert row["alias"] == "<b>North</b> wind"
     other = make_rater(queue, started=True)
     assert "North" not in signed_in(other.user).get("/ratings/study/").content.decode()
@@ -143,7 +143,7 @@ def test_a_new_link_leads_back_to_the_same_session():
     queue = make_queue()
     join(token_of(queue))
     rater = queue.assignments.get()
-    session_module.start(rater)
+    session_module.start_session(rater)
     session_module.rate(rater, position=1, value=3, seconds=1)
     token = queues.invite_again(rater, by=queue.owner)
     client, _ = join(token)

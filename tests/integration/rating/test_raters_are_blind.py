@@ -149,7 +149,7 @@ def test_checks_and_items_look_alike(study):
     """Only practice is marked; a check's page differs from an item's by nothing but its place."""
     me = make_rater(study, started=True)
     pages = {}
-    while waiting := session.next_rating(me):
+    while waiting := me.find_next_rating():
         html = signed_in(me.user).get(f"/ratings/{study.name}/").content.decode()
         html = re.sub(r'(csrfmiddlewaretoken" value|"X-CSRFToken": |name="shown" value)[^>]+', "", html)
         html = re.sub(r"image/\d+/|\d+ of \d+|value=\"\d+\" aria-label|disabled", "", html)
@@ -169,7 +169,7 @@ def test_an_image_is_shown_when_it_is_due_and_never_before(study):
 
 def test_the_image_is_the_one_that_is_rated(study):
     me = make_rater(study, started=True)
-    due = session.next_rating(me)
+    due = me.find_next_rating()
     sent = b"".join(signed_in(me.user).get(f"/ratings/{study.name}/image/{due.position}/").streaming_content)
     assert sent == make_image_bytes(due)
 

@@ -28,7 +28,7 @@ def at_once(work, arguments):
 def test_items_never_get_more_raters_than_they_want():
     queue = make_queue(items=12, raters_wanted=2, items_per_rater=6)
     raters = [make_rater(queue) for _ in range(8)]
-    started = at_once(session.start, raters)
+    started = at_once(session.start_session, raters)
     assert started.count(True) == 4
     counts = Rating.objects.values("item").annotate(n=Count("pk")).values_list("n", flat=True)
     assert list(counts) == [2] * 12
@@ -38,7 +38,7 @@ def test_one_rater_who_starts_twice_has_one_session():
     queue = make_queue(items=5)
     rater = make_rater(queue)
     again = type(rater).objects.get(pk=rater.pk)
-    assert at_once(session.start, [rater, again]) == [True, True]
+    assert at_once(session.start_session, [rater, again]) == [True, True]
     assert rater.ratings.count() == 5
 
 

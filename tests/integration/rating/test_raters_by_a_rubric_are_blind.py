@@ -120,7 +120,7 @@ def test_pairs_look_alike_whoever_stands_first(study):
     me = make_rater(make_study_queue(study, "pairwise"), started=True)
     pages, firsts = set(), set()
     runs = dict(Trial.objects.values_list("pk", "run"))
-    while waiting := session.next_rating(me):
+    while waiting := me.find_next_rating():
         html = signed_in(me.user).get("/ratings/blindly/").content.decode()
         html = re.sub(r'(csrfmiddlewaretoken" value|"X-CSRFToken": |name="shown" value)[^>]+', "", html)
         html = re.sub(r"image/\d+/|\d+ of \d+|value=\"\d+\" aria-label|disabled", "", html)

@@ -127,7 +127,7 @@ def test_answers_of_both_models_look_alike(study):
     """Two pages differ by the words of question and answer, and by nothing else."""
     me = make_rater(study, started=True)
     pages = {}
-    while waiting := session.next_rating(me):
+    while waiting := me.find_next_rating():
         html = signed_in(me.user).get(f"/ratings/{study.name}/").content.decode()
         html = re.sub(r'(csrfmiddlewaretoken" value|"X-CSRFToken": |name="shown" value)[^>]+', "", html)
         html = re.sub(r"image/\d+/|\d+ of \d+|value=\"\d+\" aria-label|disabled", "", html)

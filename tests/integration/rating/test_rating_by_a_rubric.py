@@ -16,7 +16,7 @@ from grading_app.judging.verdicts import read_verdict
 from grading_app.models import GradeCondition, Grading, Preference, Rating, Rubric
 from grading_app.rating import queue_results, queues, session
 from grading_app.rating.answer_draw import draw_pairs
-from grading_app.rating.questions import build_verdict_object, rubric_aspects
+from grading_app.rating.questions import build_rubric_questions, build_verdict_object
 from grading_app.reports.pairwise_stats import compute_standing
 from runs_app.models import Trial
 from tests import factories
@@ -55,18 +55,18 @@ def test_weights_count_as_a_judges_do(met):
 @pytest.mark.parametrize("kind", ["criteria", "label", "score", "pairwise"])
 def test_everything_that_a_person_can_press_is_a_verdict(kind):
     rubric = Rubric(kind=kind, **KINDS[kind])
-    for aspect in rubric_aspects(rubric):
-        assert len({point.key for point in aspect.points}) == len(aspect.points)
-        for point in aspect.points:
-            assert aspect.takes(point.value)
-            values = {one.key[1]: point.value for one in rubric_aspects(rubric)}
+    for question in build_rubric_questions(rubric):
+        assert len({point.key for point in question.points}) == len(question.points)
+        for point in question.points:
+            assert question.accepts(point.value)
+            values = {one.key[1]: point.value for one in build_rubric_questions(rubric)}
             assert not read_verdict(json.dumps(build_verdict_object(rubric, values)), rubric.content).error
 
 
 def test_a_criterion_after_the_other_makes_the_grading_that_a_judge_would_get():
     queue = make_rubric_queue()
     rater = make_rater(queue, started=True)
-    first = session.next_rating(rater)
+    first = rater.find_next_rating()
     assert (first.criterion, first.dimension) == ("correct", None)
     session.rate(rater, position=1, value=1, seconds=1)
     assert not Grading.objects.exists()
@@ -114,7 +114,7 @@ def test_a_score_between_two_whole_numbers_is_typed_where_a_judge_may_give_it():
     assert not Rating.objects.given().exists()
     client.post(f"{address}rate/", {"shown": shown, "rating": "0,12345678"})
     assert Grading.objects.get().score == 0.12345678
-    (exported,) = csv.DictReader(io.StringIO("".join(queue_results.csv_lines(queue))))
+    (exported,) = csv.DictReader(io.StringIO("".join(queue_results.iterate_csv_lines(queue))))
     assert exported["rating"] == "0.12345678"
 
 
@@ -128,7 +128,7 @@ def test_practice_and_attention_checks_are_no_gradings():
     rater = make_rater(queue, started=True)
     rate_all(rater, lambda due: 0 if due.criterion == "complete" else 1)
     assert Grading.objects.count() == 2 * 2
-    (line,) = queue_results.rater_lines(queue)
+    (line,) = queue_results.list_rater_progress(queue)
     assert (line.passed, line.checked, line.failed) == (1, 2, ("item-3",))
 
 
@@ -171,7 +171,7 @@ def test_who_won_is_a_preference_whatever_the_order():
     condition = GradeCondition.objects.filter(kind="person").first()
     labels = {one.pk: one.model.name for one in queue.experiment.conditions.all()}
     assert compute_standing([condition], labels).ranked[0].label == "large"
-    (line,) = queue_results.aspect_lines(queue)
+    (line,) = queue_results.list_question_results(queue)
     assert (line.n, line.items, line.raters) == (12, 6, 2)
     assert queue_results.count_complete(queue) == (6, 6)
     client, study = signed_in(queue.owner), queue.experiment.slug
@@ -302,7 +302,7 @@ def test_the_queues_page_tells_criteria_totals_checks_and_seconds():
     queue = make_rubric_queue(attention_checks={"item-3": [1]})
     for _ in range(2):
         rate_all(make_rater(queue, started=True), level_of)
-    lines = {line.name: line for line in queue_results.aspect_lines(queue)}
+    lines = {line.name: line for line in queue_results.list_question_results(queue)}
     assert list(lines) == ["correct", "complete", "in total"]
     totals = list(Grading.objects.values_list("score", flat=True))
     assert lines["in total"].mean == pytest.approx(sum(totals) / len(totals))
@@ -325,7 +325,7 @@ def test_exports_carry_the_rubric_beside_what_people_gave():
     ratings = exported(queue, "ratings")
     assert {row["rated_on"] for row in ratings} == {"correct", "complete"}
     assert all(by_rubric.items() <= row.items() for row in ratings)
-    rows = list(csv.DictReader(io.StringIO("".join(queue_results.csv_lines(queue)))))
+    rows = list(csv.DictReader(io.StringIO("".join(queue_results.iterate_csv_lines(queue)))))
     assert {(row["criterion"], row["rating"]) for row in rows} <= {
         (c, v) for c in ("correct", "complete") for v in "01"
     }

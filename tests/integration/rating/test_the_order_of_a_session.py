@@ -3,10 +3,10 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grading_app.rating.presentation_order import Material, choose_most_wanted, find_least_used, steps
+from grading_app.rating.presentation_order import SessionItems, choose_most_wanted, find_least_used, order_steps
 
 ITEMS, CHECKS, PRACTICE = list(range(100, 140)), [200, 201, 202], [300, 301]
-MATERIAL = Material(PRACTICE, ITEMS, CHECKS)
+MATERIAL = SessionItems(PRACTICE, ITEMS, CHECKS)
 
 
 def items_of(order, kind="item"):
@@ -14,21 +14,21 @@ def items_of(order, kind="item"):
 
 
 def test_a_seed_always_gives_the_same_order():
-    assert steps(MATERIAL, [1], seed=5, in_blocks=False) == steps(MATERIAL, [1], seed=5, in_blocks=False)
+    assert order_steps(MATERIAL, [1], seed=5, in_blocks=False) == order_steps(MATERIAL, [1], seed=5, in_blocks=False)
 
 
 def test_the_order_in_which_rows_came_does_not_matter():
-    other = Material(PRACTICE, ITEMS[::-1], CHECKS[::-1])
-    assert steps(other, [1], seed=5, in_blocks=False) == steps(MATERIAL, [1], seed=5, in_blocks=False)
+    other = SessionItems(PRACTICE, ITEMS[::-1], CHECKS[::-1])
+    assert order_steps(other, [1], seed=5, in_blocks=False) == order_steps(MATERIAL, [1], seed=5, in_blocks=False)
 
 
 def test_raters_get_different_orders():
-    orders = {tuple(items_of(steps(MATERIAL, [1], seed=seed, in_blocks=False))) for seed in range(50)}
+    orders = {tuple(items_of(order_steps(MATERIAL, [1], seed=seed, in_blocks=False))) for seed in range(50)}
     assert len(orders) == 50
 
 
 def test_every_place_of_the_order_is_equally_likely():
-    first = [items_of(steps(MATERIAL, [1], seed=seed, in_blocks=False))[0] for seed in range(2000)]
+    first = [items_of(order_steps(MATERIAL, [1], seed=seed, in_blocks=False))[0] for seed in range(2000)]
     most = max(first.count(item) for item in ITEMS)
     assert most < 85  # 50 are expected; seven standard deviations are 99 less 50.
 
@@ -36,23 +36,23 @@ def test_every_place_of_the_order_is_equally_likely():
 @given(st.integers(0, 2**31), st.sets(st.integers(0, 500), min_size=1, max_size=40), st.integers(0, 5), st.booleans())
 def test_each_thing_comes_once_on_each_dimension(seed, keys, n_checks, in_blocks):
     keys = sorted(keys)
-    material = Material([1001, 1002], keys, [2000 + at for at in range(n_checks)])
-    order = steps(material, [7, 8], seed=seed, in_blocks=in_blocks)
+    material = SessionItems([1001, 1002], keys, [2000 + at for at in range(n_checks)])
+    order = order_steps(material, [7, 8], seed=seed, in_blocks=in_blocks)
     assert len(order) == len(set(order)) == 2 * (2 + len(keys) + n_checks)
-    assert {(step.item, step.aspect) for step in order if step.kind == "item"} == {
+    assert {(step.item, step.question) for step in order if step.kind == "item"} == {
         (key, dimension) for key in keys for dimension in (7, 8)
     }
 
 
 def test_practice_comes_first_and_in_its_own_order():
-    order = steps(MATERIAL, [1], seed=9, in_blocks=False)
+    order = order_steps(MATERIAL, [1], seed=9, in_blocks=False)
     assert [step.item for step in order[:2]] == PRACTICE
     assert {step.kind for step in order[2:]} == {"item", "check"}
 
 
 @given(st.integers(0, 2**31))
 def test_checks_are_spread_and_never_come_before_the_first_item(seed):
-    order = [step.kind for step in steps(MATERIAL, [1], seed=seed, in_blocks=False)][2:]
+    order = [step.kind for step in order_steps(MATERIAL, [1], seed=seed, in_blocks=False)][2:]
     at = [place for place, kind in enumerate(order) if kind == "check"]
     thirds = [place * 3 // len(order) for place in at]
     assert order[0] == "item"
@@ -62,15 +62,15 @@ def test_checks_are_spread_and_never_come_before_the_first_item(seed):
 
 
 def test_without_blocks_an_item_is_rated_on_every_dimension_before_the_next():
-    order = steps(Material([], ITEMS, []), [1, 2], seed=3, in_blocks=False)
+    order = order_steps(SessionItems([], ITEMS, []), [1, 2], seed=3, in_blocks=False)
     pairs = list(zip(order[::2], order[1::2], strict=True))
-    assert all(one.item == two.item and (one.aspect, two.aspect) == (1, 2) for one, two in pairs)
+    assert all(one.item == two.item and (one.question, two.question) == (1, 2) for one, two in pairs)
 
 
 def test_in_blocks_each_dimension_has_its_practice_and_an_order_of_its_own():
-    order = steps(MATERIAL, [1, 2], seed=3, in_blocks=True)
+    order = order_steps(MATERIAL, [1, 2], seed=3, in_blocks=True)
     half = len(order) // 2
-    assert {step.aspect for step in order[:half]} == {1}
+    assert {step.question for step in order[:half]} == {1}
     assert [step.item for step in order[half : half + 2]] == PRACTICE
     assert items_of(order[:half]) != items_of(order[half:])
     assert sorted(items_of(order[:half])) == sorted(items_of(order[half:])) == ITEMS

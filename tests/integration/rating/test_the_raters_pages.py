@@ -117,7 +117,7 @@ def test_seconds_are_counted_from_the_page_to_the_rating():
 def test_items_without_an_image_show_their_text():
     rater = make_rater(make_queue(), started=True)
     html = signed_in(rater.user).get("/ratings/study/").content.decode()
-    assert session.next_rating(rater).item.input in html
+    assert rater.find_next_rating().item.input in html
     assert "<img" not in html
 
 

@@ -10,7 +10,7 @@ from datasets_app.models import Norm
 from evalsite.lib.text.hashing import content_hash
 from grading_app.rating import queue_results, queues, rated_norms, session
 from grading_app.statistics.alpha import krippendorff_alpha
-from grading_app.statistics.ratings import ratings_of
+from grading_app.statistics.ratings import Ratings
 from tests import factories
 from tests.factories.queues import make_queue, make_rater, rate_all, signed_in
 
@@ -35,7 +35,7 @@ def _value(due, column):
 def test_means_are_of_the_items_alone():
     queue = rated_queue()
     keys = dict(queue.dataset.items.values_list("pk", "key"))
-    found = {keys[line.item]: (line.n, line.mean, line.sd) for line in queue_results.item_means(queue)}
+    found = {keys[line.item]: (line.n, line.mean, line.sd) for line in queue_results.list_item_means(queue)}
     assert found == {
         key: (3, pytest.approx(mean(values)), pytest.approx(stdev(values))) for key, values in TABLE.items()
     }
@@ -43,8 +43,8 @@ def test_means_are_of_the_items_alone():
 
 def test_agreement_is_that_of_the_table():
     queue = rated_queue()
-    (line,) = queue_results.aspect_lines(queue)
-    expected = krippendorff_alpha(ratings_of(list(TABLE.values())), "ordinal").estimate
+    (line,) = queue_results.list_question_results(queue)
+    expected = krippendorff_alpha(Ratings.from_table(list(TABLE.values())), "ordinal").estimate
     assert line.alpha.estimate == pytest.approx(expected)
     assert 0.8 < line.icc.estimate < 1
     assert (line.n, line.items, line.raters) == (12, 4, 3)
@@ -55,7 +55,7 @@ def test_raters_who_always_say_the_same_agree_on_nothing():
     queue = make_queue()
     for value in (2, 5):
         rate_all(make_rater(queue, started=True), value=value)
-    (line,) = queue_results.aspect_lines(queue)
+    (line,) = queue_results.list_question_results(queue)
     assert line.icc.estimate == 0
     assert line.icc.low is None
     assert signed_in(queue.owner).get("/ratings/queues/study/").status_code == 200
@@ -64,7 +64,7 @@ def test_raters_who_always_say_the_same_agree_on_nothing():
 def test_one_rater_alone_agrees_with_nobody():
     queue = make_queue()
     rate_all(make_rater(queue, started=True))
-    (line,) = queue_results.aspect_lines(queue)
+    (line,) = queue_results.list_question_results(queue)
     assert line.alpha is None
     assert line.icc is None
 
@@ -99,10 +99,10 @@ def _page_of(queue):
 def test_checks_passed_and_progress_are_told_for_each_rater():
     queue = rated_queue()
     late = make_rater(make_queue("other", dimensions=[factories.make_dimension("arousal")]))
-    lines = queue_results.rater_lines(queue)
+    lines = queue_results.list_rater_progress(queue)
     assert [(line.passed, line.checked) for line in lines] == [(1, 1), (1, 1), (0, 1)]
     assert [(line.done, line.total, line.seconds) for line in lines] == [(6, 6, 1.5)] * 3
-    assert [(line.done, line.total) for line in queue_results.rater_lines(late.queue)] == [(0, 0)]
+    assert [(line.done, line.total) for line in queue_results.list_rater_progress(late.queue)] == [(0, 0)]
 
 
 def test_excluded_raters_count_nowhere_but_in_the_export():
@@ -110,14 +110,14 @@ def test_excluded_raters_count_nowhere_but_in_the_export():
     last = queue.assignments.last()
     queues.exclude(last, by=queue.owner, reason="failed the check")
     keys = dict(queue.dataset.items.values_list("pk", "key"))
-    assert {keys[line.item]: line.mean for line in queue_results.item_means(queue)}["thing-1"] == 1.5
+    assert {keys[line.item]: line.mean for line in queue_results.list_item_means(queue)}["thing-1"] == 1.5
     assert queue_results.count_complete(queue) == (0, 4)
     rows = exported(queue)
     assert {row["excluded"] for row in rows if row["rater"] == str(last.number)} == {"true"}
 
 
 def exported(queue):
-    return list(csv.DictReader(io.StringIO("".join(queue_results.csv_lines(queue)))))
+    return list(csv.DictReader(io.StringIO("".join(queue_results.iterate_csv_lines(queue)))))
 
 
 def test_the_export_holds_every_rating_and_recomputes_the_means():
@@ -178,7 +178,7 @@ def test_a_rating_taken_back_counts_no_more():
     rater = make_rater(queue, started=True)
     session.rate(rater, position=1, value=3, seconds=1)
     session.undo(rater)
-    assert queue_results.item_means(queue) == []
+    assert queue_results.list_item_means(queue) == []
     assert exported(queue) == []
 
 

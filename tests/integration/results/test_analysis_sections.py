@@ -7,7 +7,7 @@ from django.core.management import call_command
 from django.http import QueryDict
 
 from grading_app.analysis.data import load_analysis_data
-from grading_app.analysis.sections import SECTIONS, section_tables
+from grading_app.analysis.sections import SECTIONS, build_section_tables
 from grading_app.reports.scope import ScopeForm
 from grading_app.scoring.grading import grade
 from tests import factories
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.django_db
 def tables_of(experiment, query=""):
     scope = ScopeForm(QueryDict(query), experiment).scope()
     assert scope is not None
-    found = section_tables(load_analysis_data(scope))
+    found = build_section_tables(load_analysis_data(scope))
     tables = [table for of_section in found.values() for table in of_section]
     assert len({table.name for table in tables}) == len(tables)
     return {table.name: table for table in tables}

@@ -13,7 +13,7 @@ from django.urls import reverse
 
 from evalsite.lib import permissions
 from grading_app.analysis.data import load_analysis_data
-from grading_app.analysis.sections import section_tables
+from grading_app.analysis.sections import build_section_tables
 from grading_app.models import CachedAggregate
 from grading_app.reports import answer_aggregates
 from grading_app.reports.cached_aggregates import compute_rows
@@ -93,7 +93,7 @@ def record_of(client, experiment, table="difference", **query):
 
 
 def differences_of(experiment, query=""):
-    found = section_tables(load_analysis_data(ScopeForm(QueryDict(query), experiment).scope()))
+    found = build_section_tables(load_analysis_data(ScopeForm(QueryDict(query), experiment).scope()))
     return next(table for tables in found.values() for table in tables if table.name == "differences").rows[0]
 
 

@@ -5,9 +5,9 @@ from django.core.cache import cache
 from django.urls import reverse
 
 from grading_app.analysis.data import load_analysis_data
-from grading_app.analysis.sections import section_tables
+from grading_app.analysis.sections import build_section_tables
 from grading_app.reports.scope import ScopeForm
-from grading_app.statistics.known_coverage import share_note, skewed_note
+from grading_app.statistics.known_coverage import describe_share_coverage, describe_skewed_coverage
 from tests import factories
 from tests.factories.gradings import make_answered_experiment, make_gradings, make_scale_rubric, numbered_answer
 from tests.page_text import page_text
@@ -68,7 +68,7 @@ def test_alpha_over_few_items_says_its_coverage_in_its_cell(client):
 def tables_of(experiment):
     form = ScopeForm({}, experiment)
     assert form.is_valid(), form.errors
-    tables = section_tables(load_analysis_data(form.scope()))
+    tables = build_section_tables(load_analysis_data(form.scope()))
     return {table.name: table for group in tables.values() for table in group}
 
 
@@ -88,6 +88,6 @@ def test_the_analysis_marks_correlations_of_skewed_values():
 
 
 def test_notes_are_empty_without_such_numbers():
-    assert share_note([]) == skewed_note([]) == ""
-    assert share_note([150]) == ""
-    assert skewed_note([400]).endswith("larger.")
+    assert describe_share_coverage([]) == describe_skewed_coverage([]) == ""
+    assert describe_share_coverage([150]) == ""
+    assert describe_skewed_coverage([400]).endswith("larger.")

@@ -6,18 +6,18 @@ import pytest
 from django.core.management import call_command
 from django.http import QueryDict
 
-from grading_app.analysis.category_differences import category_tables
+from grading_app.analysis.category_differences import build_category_tables
 from grading_app.analysis.data import load_analysis_data
-from grading_app.analysis.descriptives import descriptive_tables
-from grading_app.analysis.factors import factor_tables
-from grading_app.analysis.figures import figures_of
-from grading_app.analysis.norms import norm_tables
+from grading_app.analysis.descriptives import build_descriptive_tables
+from grading_app.analysis.factors import build_factor_tables
+from grading_app.analysis.figures import select_figures
+from grading_app.analysis.norms import build_norm_tables
 from grading_app.reports import plot_style
 from grading_app.reports.scope import ScopeForm
 from tests import factories
 
 pytestmark = pytest.mark.django_db
-ALL = (descriptive_tables, factor_tables, category_tables, norm_tables)
+ALL = (build_descriptive_tables, build_factor_tables, build_category_tables, build_norm_tables)
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ def tables_of(experiment, *builders, query=""):
 
 
 def test_the_factors_of_the_design_are_tested_in_one_model(crossed):
-    table = tables_of(crossed, factor_tables)["factors"]
+    table = tables_of(crossed, build_factor_tables)["factors"]
     rows = {row["term"]: row for row in table.rows}
     assert set(rows) == {"Model", "Prompt", "Model × Prompt"}
     assert rows["Model"]["df1"] == 1
@@ -65,7 +65,7 @@ def test_the_factors_of_the_design_are_tested_in_one_model(crossed):
 
 
 def test_a_marginal_mean_is_the_mean_of_the_conditions_with_its_level(crossed):
-    tables = tables_of(crossed, descriptive_tables, factor_tables)
+    tables = tables_of(crossed, build_descriptive_tables, build_factor_tables)
     of_conditions = {row["condition"]: row["mean"] for row in tables["descriptives"].rows}
     large = next(row for row in tables["marginal_means"].rows if row["level"] == "large")
     means = [mean for name, mean in of_conditions.items() if name.startswith("large")]
@@ -75,7 +75,7 @@ def test_a_marginal_mean_is_the_mean_of_the_conditions_with_its_level(crossed):
 
 def test_differences_are_given_by_category_with_one_correction(crossed):
     baseline = crossed.conditions.get(model__name="small", prompt__name="short")
-    tables = tables_of(crossed, category_tables, query=f"baseline={baseline.pk}")
+    tables = tables_of(crossed, build_category_tables, query=f"baseline={baseline.pk}")
     table = tables["category_differences"]
     assert table.title == "Differences from small · short by category"
     assert table.correction == "Holm over the 6 comparisons of this table."
@@ -87,7 +87,7 @@ def test_differences_are_given_by_category_with_one_correction(crossed):
 
 
 def test_conditions_are_ranked_by_every_measure_of_agreement(crossed):
-    tables = tables_of(crossed, norm_tables)
+    tables = tables_of(crossed, build_norm_tables)
     table = tables["norm_leaderboard"]
     errors = [row["mae"] for row in table.rows]
     assert errors == sorted(errors)
@@ -99,7 +99,7 @@ def test_conditions_are_ranked_by_every_measure_of_agreement(crossed):
 
 
 def test_the_line_of_the_figure_lies_within_its_band_and_is_that_of_the_table(crossed):
-    tables = tables_of(crossed, norm_tables)
+    tables = tables_of(crossed, build_norm_tables)
     panels = tables["norm_regression"].data["panels"]
     rows = {row["condition"]: row for row in tables["norm_regression"].rows}
     assert len(panels) == 5
@@ -112,7 +112,7 @@ def test_the_line_of_the_figure_lies_within_its_band_and_is_that_of_the_table(cr
 
 @pytest.mark.slow
 def test_figures_show_factors_categories_and_regression(crossed):
-    drawn = {figure.name: (figure, table) for figure, table in figures_of(tables_of(crossed, *ALL))}
+    drawn = {figure.name: (figure, table) for figure, table in select_figures(tables_of(crossed, *ALL))}
     for name in ("marginal-means", "category-differences", "category-map", "norm-regression"):
         figure, table = drawn[name]
         for width in (plot_style.WIDE, plot_style.NARROW):
@@ -131,7 +131,7 @@ def test_the_command_writes_the_same_tables(crossed, tmp_path):
     call_command("analyse", "crossed", "--table", "factors", "--format", "json", "--out", str(out))
     rows = json.loads(out.read_text())["rows"]
     assert [row["term"] for row in rows] == ["Model", "Prompt", "Model × Prompt"]
-    assert rows[0]["f"] == pytest.approx(tables_of(crossed, factor_tables)["factors"].rows[0]["f"])
+    assert rows[0]["f"] == pytest.approx(tables_of(crossed, build_factor_tables)["factors"].rows[0]["f"])
 
 
 def test_a_design_without_a_factor_or_category_has_no_such_table():
@@ -141,5 +141,5 @@ def test_a_design_without_a_factor_or_category_has_no_such_table():
     for run in factories.make_runs(made, status="done"):
         factories.plan_trials(run, answer=lambda item, *_: {"answer": "1", "rating": 1 + item.position})
     assert not {"factors", "marginal_means", "category_differences"} & set(
-        tables_of(made, factor_tables, category_tables)
+        tables_of(made, build_factor_tables, build_category_tables)
     )

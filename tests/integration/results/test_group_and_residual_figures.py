@@ -6,9 +6,9 @@ import pytest
 from django.http import QueryDict
 
 from grading_app.analysis.data import load_analysis_data
-from grading_app.analysis.dendrogram import leaf_order
-from grading_app.analysis.figures import figures_of
-from grading_app.analysis.sections import section_tables
+from grading_app.analysis.dendrogram import order_leaves
+from grading_app.analysis.figures import select_figures
+from grading_app.analysis.sections import build_section_tables
 from grading_app.reports.plot_style import NARROW, WIDE, render_svg
 from grading_app.reports.result_table import ResultTable
 from grading_app.reports.scope import ScopeForm
@@ -34,7 +34,7 @@ def tables(rows_of_file):
         name = run.condition.model.name
         factories.plan_trials(run, answer=lambda item, *_, name=name: _answer(name, item.position))
     scope = ScopeForm(QueryDict("category="), made).scope()
-    found = section_tables(load_analysis_data(scope))
+    found = build_section_tables(load_analysis_data(scope))
     return {
         table.name: ResultTable.from_content(table.content()) for of_section in found.values() for table in of_section
     }
@@ -46,7 +46,7 @@ def _answer(name, position):
 
 
 def drawn(tables, name, width=WIDE):
-    (found,) = [(figure, table) for figure, table in figures_of(tables) if figure.name == name]
+    (found,) = [(figure, table) for figure, table in select_figures(tables) if figure.name == name]
     figure, table = found
     return render_svg(lambda: figure.draw(table, width)).decode(), figure.alt(table), figure, table
 
@@ -73,7 +73,7 @@ def test_the_joins_of_the_tree_are_the_steps_of_the_table(tables):
 
 
 def test_branches_of_the_tree_do_not_cross():
-    assert leaf_order(5, [[0, 3, 1.0], [1, 4, 2.0], [2, 5, 3.0], [6, 7, 4.0]]) == [1, 4, 2, 0, 3]
+    assert order_leaves(5, [[0, 3, 1.0], [1, 4, 2.0], [2, 5, 3.0], [6, 7, 4.0]]) == [1, 4, 2, 0, 3]
 
 
 def test_a_tree_of_a_hundred_conditions_gives_each_a_row():
@@ -89,7 +89,7 @@ def test_a_tree_of_a_hundred_conditions_gives_each_a_row():
 def test_a_tree_too_large_to_read_is_not_drawn():
     labels = [str(at) for at in range(500)]
     table = ResultTable("groups", "Groups", [], [], data={"labels": labels, "joins": [[0, 1, 1.0]]})
-    assert not figures_of({"groups": table})
+    assert not select_figures({"groups": table})
 
 
 def test_the_item_far_from_its_norm_is_marked_and_named(tables):

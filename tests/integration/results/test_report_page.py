@@ -147,7 +147,7 @@ def test_the_same_file_is_made_once(owner, study, plain_pictures, monkeypatch):
     file = reverse("report_file", args=["study", "pdf"])
     assert [owner.get(file).content for _ in range(3)] == [b"%PDF"] * 3
     assert len(made) == 1
-    ReportChoices.of(study).change(left_out=["costs"], texts={}, by=study.owner)
+    ReportChoices.load(study).change(left_out=["costs"], texts={}, by=study.owner)
     owner.get(file)
     assert len(made) == 2
 
@@ -215,7 +215,7 @@ def test_others_get_neither_files_nor_figures(client, study, name):
 
 
 def test_a_snapshot_freezes_it(owner, study, plain_pictures):
-    ReportChoices.of(study).change(left_out=["costs"], texts={"end": "The end."}, by=study.owner)
+    ReportChoices.load(study).change(left_out=["costs"], texts={"end": "The end."}, by=study.owner)
     made = make_snapshot(study, by=study.owner)
     study.title = "Changed afterwards"
     study.save()
@@ -235,8 +235,8 @@ def test_files_of_a_hostile_study_are_data_not_markup(tmp_path):
     study = make_rated_study("hostile", title=HOSTILE, description=HOSTILE)
     condition = study.conditions.first()
     type(condition.model).objects.filter(pk=condition.model_id).update(name=HOSTILE[:80])
-    ReportChoices.of(study).change(left_out=[], texts={"end": f"{HOSTILE} [x](javascript:alert(1))"}, by=study.owner)
-    document = compose(build_document(study), ReportChoices.of(study))
+    ReportChoices.load(study).change(left_out=[], texts={"end": f"{HOSTILE} [x](javascript:alert(1))"}, by=study.owner)
+    document = compose(build_document(study), ReportChoices.load(study))
     html = write_report(document, "html").decode()
     assert "<script" not in html
     assert "onerror" not in re.sub(r"&lt;img.*?&gt;", "", html)

@@ -8,7 +8,7 @@ from django.core.management import call_command
 from django.http import QueryDict
 
 from grading_app.analysis.data import load_analysis_data
-from grading_app.analysis.sections import section_tables
+from grading_app.analysis.sections import build_section_tables
 from grading_app.reports.scope import ScopeForm
 from grading_app.scoring.grading import grade
 from tests import factories
@@ -45,7 +45,7 @@ def _answer(rating):
 def shares(experiment, table, query=""):
     """Return the number of scores and the shares, row by row."""
     scope = ScopeForm(QueryDict(query), experiment).scope()
-    found = section_tables(load_analysis_data(scope))["descriptives"]
+    found = build_section_tables(load_analysis_data(scope))["descriptives"]
     (chosen,) = [one for one in found if one.name == table]
     points = [column.name for column in chosen.columns if column.name.startswith("point")]
     return {(row["condition"], row["category"]): (row["n"], [row[name] for name in points]) for row in chosen.rows}
@@ -107,5 +107,5 @@ def test_right_and_wrong_have_no_scale_points():
         factories.plan_trials(run, answer=lambda item, *_: item.target)
     grade(made, by="test")
     scope = ScopeForm(QueryDict(""), made).scope()
-    names = {one.name for one in section_tables(load_analysis_data(scope))["descriptives"]}
+    names = {one.name for one in build_section_tables(load_analysis_data(scope))["descriptives"]}
     assert names == {"descriptives", "categories"}

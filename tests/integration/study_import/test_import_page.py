@@ -232,13 +232,13 @@ def test_a_text_that_the_database_refuses_is_a_problem_and_not_a_failure(member)
 def test_more_bytes_than_an_upload_may_have_are_refused(member, monkeypatch):
     monkeypatch.setattr("grading_app.forms.study_import.get_most_bytes", lambda part: 10)
     assert "Import them with `manage.py import_study`" in page_text(send(member, trials()))
-    assert not list(pending_uploads._uploads().glob("*/*"))
+    assert not list(pending_uploads._uploads_folder().glob("*/*"))
 
 
 def test_the_web_server_reads_nothing_of_a_study(member, monkeypatch):
     queued = []
     monkeypatch.setattr("django_q.tasks.async_task", lambda function, *args, **how: queued.append((function, args)))
-    monkeypatch.setattr(limited_reader, "_run", None)
+    monkeypatch.setattr(limited_reader, "_run_task", None)
     page = page_text(member.get(send(member, trials()).url))
     assert "Waiting for a worker" in page
     assert 'hx-trigger="every 1s"' in page
@@ -327,7 +327,7 @@ def test_a_worker_that_was_killed_after_the_import_leaves_one_study(member, snap
     waiting = pending_uploads.find_upload(researcher.pk, token_of(address), TASK)
     job = waiting.job
     shutil.copy(snapshot, waiting.folder / "study-1")
-    waiting.put_job(replace(job, state="saving", experiment="", seen_at=time.time() - 60))
+    waiting.store_job(replace(job, state="saving", experiment="", seen_at=time.time() - 60))
     assert waiting.is_orphaned
     member.post(address, {"again": "1"})
     assert Experiment.objects.count() == 2

@@ -7,7 +7,7 @@ from playwright.sync_api import expect
 
 from evalsite.lib import permissions
 from grading_app.judging import item_rubrics
-from grading_app.judging.item_rubrics import Writer, collect, request_rubrics
+from grading_app.judging.item_rubrics import RubricWriter, collect_texts, request_rubrics
 from grading_app.judging.verdict_reader import read_verdicts
 from grading_app.models import Grader, Rubric
 from runs_app.llm.rubric_checks import STARTERS
@@ -144,7 +144,7 @@ def test_rubrics_of_items_are_read_and_corrected(visitor, checked, curator, expe
     turns = [{"role": "system", "content": starter.system}, {"role": "user", "content": starter.user}]
     template = Rubric.objects.create(name="by-reference", kind="writer", messages=turns, status="approved")
     sampler = factories.make_sampler("cold", temperature=0, max_tokens=200)
-    writer = Writer(Experiment.objects.get(), template, factories.make_model("author"), sampler)
+    writer = RubricWriter(Experiment.objects.get(), template, factories.make_model("author"), sampler)
     texts = request_rubrics(writer, name="own", by=experiment.owner)
 
     async def writes(request):
@@ -153,7 +153,7 @@ def test_rubrics_of_items_are_read_and_corrected(visitor, checked, curator, expe
         )
 
     drain_beside(writes)
-    assert collect(texts) == 3
+    assert collect_texts(texts) == 3
     page = visitor(curator)
     page.goto("/item-rubrics/")
     checked(page, "item rubrics, list")

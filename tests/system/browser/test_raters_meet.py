@@ -11,7 +11,7 @@ from grading_app.statistics.alpha import krippendorff_alpha
 from grading_app.statistics.intraclass import intraclass_correlation
 from grading_app.statistics.judge_bias import judge_bias
 from grading_app.statistics.kappas import cohens_kappa, percent_agreement
-from grading_app.statistics.ratings import ratings_from
+from grading_app.statistics.ratings import Ratings
 from tests import factories
 from tests.factories.gradings import APPLE_ITEMS, make_apple_answers, make_gradings, make_scale_rubric
 from tests.factories.queues import make_answer_queue, make_rater, rate_all
@@ -77,7 +77,7 @@ def stored_ratings():
     people = [(row.trial_id, row.assignment_id, row.value) for row in Rating.objects.counted()]
     judged = Grading.objects.select_related("trial")
     items = {row.trial_id: row.trial.item_id for row in judged}
-    return ratings_from([*people, *((row.trial_id, "judge", row.score) for row in judged)]), items
+    return Ratings.from_triples([*people, *((row.trial_id, "judge", row.score) for row in judged)]), items
 
 
 def see_numbers(page):
@@ -93,7 +93,7 @@ def see_numbers(page):
     assert 0 < expected["Krippendorff's alpha, ordinal"].estimate < 1
     assert shown(page, "against", "Bias")[1] == format_number(judge_bias(ratings, "judge", items).estimate, 3)
     first, second = (rater for rater in ratings.raters if rater != "judge")
-    both = cohens_kappa(ratings.of(first, second), "quadratic")
+    both = cohens_kappa(ratings.select_raters(first, second), "quadratic")
     pairs = page.locator("section[aria-labelledby=pairs] tbody tr")
     between_people = pairs.filter(has_text="rater 1").filter(has_text="rater 2").locator("td").all_inner_texts()
     assert between_people[4].strip() == format_number(both.estimate)

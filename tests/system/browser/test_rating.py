@@ -191,7 +191,7 @@ def test_every_page_looks_right(visitor, checked_in_all_views, queue, owner):
         page = visitor(rater.user)
         page.goto("/ratings/first-impressions/")
         checked_in_all_views(page, f"rating {name}")
-    assert queue_results.aspect_lines(queue)[0].alpha.estimate
+    assert queue_results.list_question_results(queue)[0].alpha.estimate
     page = visitor(owner)
     for name, address in (("list", ""), ("new", "new/"), ("detail", "first-impressions/")):
         page.goto(f"/ratings/queues/{address}")

@@ -9,7 +9,7 @@ from grading_app.rating import session
 from grading_app.reports.statistic_format import format_number
 from grading_app.statistics.alpha import krippendorff_alpha
 from grading_app.statistics.kappas import percent_agreement
-from grading_app.statistics.ratings import ratings_from
+from grading_app.statistics.ratings import Ratings
 from tests.factories.gradings import APPLE_ITEMS, make_apple_answers, make_gradings
 from tests.factories.queues import make_answer_queue, make_rater, rate_all
 from tests.system.browser.answer_pages import TOUCH, apples_left, shown
@@ -101,11 +101,11 @@ def test_two_people_and_a_judge_of_one_rubric_meet(visitor, queue, owner):
     page.get_by_label("Unit").select_option(label="Answers, on complete of strict@1")
     page.get_by_role("button", name="Compare raters").click()
     page.wait_for_url("**units=criterion*")
-    see_numbers(page, [(row.trial_id, row.condition_id, row.level("complete")) for row in Grading.objects.all()])
+    see_numbers(page, [(row.trial_id, row.condition_id, row.get_level("complete")) for row in Grading.objects.all()])
 
 
 def see_numbers(page, triples):
-    ratings = ratings_from(triples)
+    ratings = Ratings.from_triples(triples)
     expect(page.get_by_text(f"{2 * APPLE_ITEMS} units with two or more ratings")).to_be_visible()
     for name in ("judge-a", "rater 1", "rater 2"):
         expect(page.get_by_role("cell", name=name).first).to_be_visible()

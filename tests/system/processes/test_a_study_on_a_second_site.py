@@ -118,7 +118,9 @@ def test_a_second_database_has_the_same_content_numbers_and_pages(
         said = command("import_snapshot", tmp_path / "sent.zip")
         assert f"whole: imported, content {here['content']}" in said
         assert find_differences() == []
-        assert panels.refresh_all(Experiment.objects.get()) == 0, "members of panels are conditions of another study"
+        assert panels.refresh_all_panels(Experiment.objects.get()) == 0, (
+            "members of panels are conditions of another study"
+        )
         there = facts_of(Experiment.objects.get(), tmp_path)
     for name in here:
         assert there[name] == here[name], name

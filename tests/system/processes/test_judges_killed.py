@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from grading_app.judging.judge_plan import judge
+from grading_app.judging.judge_plan import request_verdicts
 from grading_app.judging.verdict_reader import read_verdicts
 from grading_app.models import Grading
 from runs_app.models import Attempt, Run, Trial, Worker
@@ -35,7 +35,7 @@ def judged(base_url):
     factories.plan_trials(run, answer=lambda item, dimension, index: f"{item.key} says {index}")
     write_ledger(experiment)
     model = factories.make_model("judge", endpoint=endpoint)
-    (report,) = judge(experiment, [make_grader(model=model)], [experiment.waves.get()], by="test")
+    (report,) = request_verdicts(experiment, [make_grader(model=model)], [experiment.waves.get()], by="test")
     assert report.added == ANSWERS
     return experiment, report.run
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from django.conf import settings
 
-from datasets_app.generators.registry import all_generators
+from datasets_app.generators.registry import load_generators
 from datasets_app.parametric.spaces import resolve
 from datasets_app.parametric.spec import read_space
 
@@ -21,11 +21,11 @@ def described(info):
     return f"`{info.name}` ({info.minimum:g} to {info.maximum:g}, {info.default:g})"
 
 
-@pytest.mark.parametrize("name", all_generators())
+@pytest.mark.parametrize("name", load_generators())
 def test_the_page_has_each_task_with_its_parameters(name):
     text = " ".join(PAGE.read_text(encoding="utf-8").split())
     (entry,) = re.findall(rf"- \*\*{name}\*\*: (.*?)(?= - \*\*| ## )", text)
-    assert entry.endswith(f"Parameters: {', '.join(map(described, all_generators()[name].describe_params()))}.")
+    assert entry.endswith(f"Parameters: {', '.join(map(described, load_generators()[name].describe_params()))}.")
 
 
 def test_the_example_of_the_page_is_a_space_with_the_values_that_the_page_states():

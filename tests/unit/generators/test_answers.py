@@ -4,8 +4,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from datasets_app.generators.answers import INTEGER, LETTER, final_answer, letter_choices, lettered, plain_integer
-from datasets_app.generators.registry import all_generators
+from datasets_app.generators.answers import (
+    INTEGER,
+    LETTER,
+    extract_final_answer,
+    format_options,
+    list_letters,
+    normalize_integer,
+)
+from datasets_app.generators.registry import load_generators
 
 SEED_ANSWER = (
     "(A) **Dark Phoenix**: A superhero film\n(C) **Hacksaw Ridge**: A historical drama\n\n"
@@ -69,19 +76,19 @@ def test_an_answer_outside_the_choices_is_read_but_not_valid():
 
 @given(st.integers(-(10**30), 10**30))
 def test_every_integer_is_read_with_and_without_separators(number):
-    assert plain_integer(f"{number:,}") == plain_integer(str(number)) == str(number)
+    assert normalize_integer(f"{number:,}") == normalize_integer(str(number)) == str(number)
     assert INTEGER.read(f"Final Answer: {number:,}").extracted == str(number)
 
 
-@pytest.mark.parametrize("name", all_generators())
+@pytest.mark.parametrize("name", load_generators())
 @given(text=st.text(max_size=200))
 def test_any_text_is_read_without_an_error(name, text):
     for written in (text, f"Final Answer: {text}"):
-        reading = all_generators()[name].answer.read(written)
+        reading = load_generators()[name].answer.read(written)
         assert reading.valid == (reading.extracted is not None)
 
 
-@pytest.mark.parametrize("name", all_generators())
+@pytest.mark.parametrize("name", load_generators())
 def test_a_hostile_text_is_read_quickly(name):
     for text in (
         "(" * 200_000,
@@ -90,16 +97,16 @@ def test_a_hostile_text_is_read_quickly(name):
         "Final Answer: " + "1," * 100_000,
         " \n" * 100_000,
     ):
-        all_generators()[name].answer.read(text)
+        load_generators()[name].answer.read(text)
 
 
 def test_the_final_answer_is_the_line_after_the_last_mark():
-    assert final_answer("Final Answer: a\nFinal Answer: **b**\nmore") == ("b", True)
-    assert final_answer("one\ntwo\n") == ("two", False)
+    assert extract_final_answer("Final Answer: a\nFinal Answer: **b**\nmore") == ("b", True)
+    assert extract_final_answer("one\ntwo\n") == ("two", False)
 
 
 def test_options_are_lettered_up_to_z():
-    assert lettered(["x", "y"]) == "Options:\n(A) x\n(B) y"
-    assert letter_choices(26)[-1] == "(Z)"
+    assert format_options(["x", "y"]) == "Options:\n(A) x\n(B) y"
+    assert list_letters(26)[-1] == "(Z)"
     with pytest.raises(ValueError, match="2 to 26"):
-        letter_choices(27)
+        list_letters(27)

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from datasets_app.generators.shuffle import label
+from datasets_app.generators.shuffle import write_label
 from tests.unit.generators.solving import cases_at, check, over_points
 
 DONE = "switch partners|swap books|trade positions|swap their gifts|swap balls"
@@ -54,10 +54,10 @@ def test_the_text_has_as_many_swaps_and_gossip_as_asked_for():
     ],
 )
 def test_events_are_labelled_by_their_anchors(anchors, labels):
-    assert [label(anchors, index, 3) for index in range(3)] == labels
+    assert [write_label(anchors, index, 3) for index in range(3)] == labels
 
 
 def test_labels_go_on_after_the_alphabet_and_after_nine():
-    assert label("ALPHA", 26, 99) == "AA. "
-    assert label("ROMAN", 48, 99) == "XLIX. "
-    assert label("HEX", 15, 99) == "0x10. "
+    assert write_label("ALPHA", 26, 99) == "AA. "
+    assert write_label("ROMAN", 48, 99) == "XLIX. "
+    assert write_label("HEX", 15, 99) == "0x10. "

@@ -7,10 +7,10 @@ from random import Random
 import pytest
 
 from datasets_app.generators.base import Case, ParamError
-from datasets_app.generators.registry import UnknownTask, all_generators, get_generator
+from datasets_app.generators.registry import UnknownTask, get_generator, load_generators
 from tests.unit.generators.solving import cases_at
 
-NAMES = list(all_generators())
+NAMES = list(load_generators())
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -171,16 +171,16 @@ def test_stopping_fields_stand_in_the_precision_and_those_of_the_task_win():
     sort, letters = resolve(spec).points
     assert sort.stopping == {"targetci": 0.05, "maximum": 512, "abortht": 0.5}
     assert letters.stopping == {"targetci": 0.1, "maximum": 512, "abortht": 0.5}
-    assert resolve(spec).most_cases == 1024
+    assert resolve(spec).max_cases == 1024
 
 
 def test_stopping_fields_are_those_of_the_stopping_rule():
     from dataclasses import fields
 
-    from datasets_app.parametric.spec import Stopping
+    from datasets_app.parametric.spec import StoppingFields
     from runs_app.stopping.rules import StoppingRule
 
-    assert set(Stopping.model_fields) <= {field.name for field in fields(StoppingRule)}
+    assert set(StoppingFields.model_fields) <= {field.name for field in fields(StoppingRule)}
 
 
 def test_a_file_of_the_runner_without_precision_is_read_if_every_set_has_a_count():

@@ -15,14 +15,14 @@ from typing import Any
 
 from datasets_app.importing.norm_reader import NormReading
 from datasets_app.importing.records import (
+    BufferedImage,
     FileError,
+    ImportReport,
+    ItemReading,
     ItemRecord,
     NormRecord,
-    Reading,
     Remark,
-    Report,
     ScratchFolder,
-    StashedImage,
 )
 
 HEADER, ITEMS = "reading.json", "items.jsonl"
@@ -30,7 +30,7 @@ SHA256 = re.compile(r"[0-9a-f]{64}\Z")
 FORMATS = frozenset({"jpeg", "png"})
 
 
-def write_readings(folder: Path, reading: Reading, norms: NormReading) -> None:
+def write_readings(folder: Path, reading: ItemReading, norms: NormReading) -> None:
     """Write a reading and the norms read with it. The images are in the folder already."""
     with (folder / ITEMS).open("w", encoding="utf-8") as out:
         for item in reading.items:
@@ -48,11 +48,11 @@ def write_readings(folder: Path, reading: Reading, norms: NormReading) -> None:
     (folder / HEADER).write_text(json.dumps(header, ensure_ascii=False), encoding="utf-8")
 
 
-def load_readings(scratch: ScratchFolder) -> tuple[Reading, NormReading]:
-    """Return the readings that `write_readings` wrote. Raise Refused if an image does not match its hash."""
+def load_readings(scratch: ScratchFolder) -> tuple[ItemReading, NormReading]:
+    """Return the readings that `write_readings` wrote. Raise FileError if an image does not match its hash."""
     header = json.loads((scratch.path / HEADER).read_text(encoding="utf-8"))
-    items = list(_items(scratch.path)) if not header["report"]["error_total"] else []
-    reading = Reading(
+    items = list(_load_items(scratch.path)) if not header["report"]["error_total"] else []
+    reading = ItemReading(
         items,
         header["columns"],
         header["mapping"],
@@ -66,7 +66,7 @@ def load_readings(scratch: ScratchFolder) -> tuple[Reading, NormReading]:
     )
 
 
-def report_to_json(report: Report) -> dict[str, Any]:
+def report_to_json(report: ImportReport) -> dict[str, Any]:
     return {
         "errors": [_remark_to_json(remark) for remark in report.errors],
         "warnings": [_remark_to_json(remark) for remark in report.warnings],
@@ -75,8 +75,8 @@ def report_to_json(report: Report) -> dict[str, Any]:
     }
 
 
-def report_from_json(content: dict[str, Any]) -> Report:
-    return Report(
+def report_from_json(content: dict[str, Any]) -> ImportReport:
+    return ImportReport(
         errors=[Remark(*remark) for remark in content["errors"]],
         warnings=[Remark(*remark) for remark in content["warnings"]],
         error_total=content["error_total"],
@@ -107,14 +107,14 @@ def _item_to_json(item: ItemRecord) -> dict[str, Any]:
     }
 
 
-def _items(folder: Path) -> Iterator[ItemRecord]:
-    images: dict[str, StashedImage] = {}
+def _load_items(folder: Path) -> Iterator[ItemRecord]:
+    images: dict[str, BufferedImage] = {}
     with (folder / ITEMS).open(encoding="utf-8", newline="\n") as lines:
         for line in lines:
             content = json.loads(line)
             image = content.pop("image")
             if image and image[0] not in images:
-                images[image[0]] = _image(folder, *image)
+                images[image[0]] = _load_image(folder, *image)
             yield ItemRecord(
                 image=images[image[0]] if image else None,
                 choices=tuple(content.pop("choices")),
@@ -123,12 +123,12 @@ def _items(folder: Path) -> Iterator[ItemRecord]:
             )
 
 
-def _image(
+def _load_image(
     folder: Path, sha256: str, form: str, width: int, height: int, size: int, original_name: str
-) -> StashedImage:
+) -> BufferedImage:
     if not SHA256.match(sha256) or form not in FORMATS:
         raise FileError("the reader named an image that cannot be one")
     path = folder / f"{sha256}.{form}"
     if path.is_symlink() or hashlib.sha256(path.read_bytes()).hexdigest() != sha256:
         raise FileError(f"the image {original_name!r} is not what the reader says it is")
-    return StashedImage(sha256, path, form, width, height, size, original_name)
+    return BufferedImage(sha256, path, form, width, height, size, original_name)
