@@ -6,9 +6,9 @@ negative number carries its sign ("3 - -5"). Spaces stand around each operator; 
 probability `prob_dewhitespace`, which changes how the text splits into tokens but not its value. The target is the
 value as an integer.
 
-Public are the parameters, the operators and the irregular spacing. Ours: the three operators are equally likely, a
-group closes with probability .5 after each of its operands but the first, groups may be redundant, and free text has a
-guess chance of 0.
+Public are the parameters, the operators and the irregular spacing. The rest is ours. The three operators are equally
+likely. A group closes with probability .5 after each of its operands but the first, and groups may be redundant. Free
+text has a guess chance of 0.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Cars: in which car of a row a person sits after a series of moves.
 
-Specification. `entities` cars stand in a row, numbered from 1 at the left, each with its own colour and brand, and
-`entities` people each begin in a car of their own. Then `moves` moves follow, and `confounders` sentences that move
+Specification. `entities` cars stand in a row, numbered from 1 at the left. Each has its own colour and brand. As many
+people each begin in a car of their own. Then `moves` moves follow, and `confounders` sentences that move
 nobody stand at random places among them, each on its own line. A car holds any number of people. The question asks for
 the number of one person's car at the end. So a guess is right with a chance of 1/`entities`.
 

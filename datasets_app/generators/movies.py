@@ -3,7 +3,7 @@
 Specification. The facts come from a table of films with their genres and themes (`data/movies.csv`). One or two of
 these properties are selected. `reference_count` films have all of them: `reference_count` - 1 are named in the question
 and one is the target. The other options have none of the selected properties, and none of the properties that all named
-films happen to share, so the target is the only option that shares one with all of them. There are `choice_count`
+films happen to share. So only the target shares a property with all of them. There are `choice_count`
 lettered options, so a guess is right with a chance of 1/`choice_count`. With `hints` the question names the selected
 properties. The question has one of four wordings.
 

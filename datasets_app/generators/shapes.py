@@ -1,8 +1,8 @@
 """Shapes: the name of the shape that an SVG path draws.
 
 Specification. The input is an SVG path element with absolute commands M, L, A and Z and coordinates to two decimals,
-and lettered options. The shape has the size 20 times `scale` (the radius of its circle), is turned by up to `rotation`
-degrees either way, and its centre lies up to `offset` from the origin on both axes. A polygon begins at any corner and
+and lettered options. The shape has the size 20 times `scale` (the radius of its circle). It turns by up to `rotation`
+degrees either way. Its centre lies up to `offset` from the origin on both axes. A polygon begins at any corner and
 runs either way round. It closes by a line to its first corner or by Z. The options are `choice_count` names, the right
 one among them, so a guess is right with a chance of 1/`choice_count`.
 

@@ -1,7 +1,7 @@
 """The tables of an analysis, computed by a worker and stored, because they need libraries that no page loads.
 
-Each section is an aggregate of its own. So an analysis that a worker cannot end within the time of one task keeps the
-sections that are ready, and the next task goes on with the others.
+Each section is an aggregate of its own. If a worker cannot finish an analysis within the time of one task, the finished
+sections stay, and the next task computes the others.
 """
 
 from __future__ import annotations

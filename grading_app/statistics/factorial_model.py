@@ -5,7 +5,7 @@ so answers to one item may be correlated in any way. Every effect of a complete 
 multivariate analysis of variance for repeated measures, whose F is exact for normal differences: H. Hotelling (1931),
 Annals of Mathematical Statistics 2, 360-378; S. E. Maxwell & H. D. Delaney (2004), Designing experiments and analyzing
 data, chapters 13 and 14. A mixed model with a random level of each item would take all pairs of conditions as equally
-correlated, but two prompts of one model are more alike than two models.
+correlated. But two prompts of one model are more alike than two models.
 """
 
 from __future__ import annotations

@@ -26,9 +26,9 @@ class Spectrum:
 def mean_spectrum(sequences: Sequence[Sequence[int]]) -> Spectrum | None:
     """Return the mean of the normalised power spectra of sequences of token ids; None without a usable one.
 
-    Each sequence loses its mean, is transformed by the fast Fourier transform, and its power over frequencies from 0 to
-    one half cycle per token is added up in BINS bands. Each text counts the same, whatever its length. Sequences of
-    fewer than four tokens, or of one repeated token, have no spectrum.
+    The mean of each sequence is subtracted before the fast Fourier transform. The power over frequencies from 0 to one
+    half cycle per token is added up in BINS bands. Each text counts the same, whatever its length. Sequences of fewer
+    than four tokens, or of one repeated token, have no spectrum.
     """
     import numpy as np
 

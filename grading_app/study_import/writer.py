@@ -50,8 +50,8 @@ def write_study(study: Study, slug: str, owner: User, dataset: Dataset | None = 
     """Write the study under this name, or add the trials that an earlier import of it did not have.
 
     dataset: an approved dataset with the items of the study, by key; None to create one from the study. Raise
-    StudyError, and write nothing, if the name belongs to another experiment or dataset, if a trial names an unknown
-    item, or if the database cannot store a value.
+    StudyError and write nothing in three cases: the name belongs to another experiment or dataset, a trial names an
+    unknown item, or the database cannot store a value.
     """
     check_design(study)
     try:

@@ -67,8 +67,8 @@ def _shown_values(request: HttpRequest) -> TaskValuesForm | None:
 def _with_task(request: HttpRequest, values: TaskValuesForm | None) -> tuple[SpaceForm, TaskValuesForm | None]:
     """Return the unbound form with the entries and one more task, or the form of its parameters.
 
-    "add" appends the task with its defaults, "set" shows its parameters, "write" appends it with their values, and
-    "replace" puts it in the place of the task that "set" found in the text.
+    "add" appends the task with its defaults. "set" shows its parameters, and "write" appends it with their values.
+    "replace" writes it in the place of the task that "set" found in the text.
     """
     entered: dict[str, Any] = {
         name: request.POST.get(name, "") for name in SpaceForm.base_fields if name not in ("models", "file")
