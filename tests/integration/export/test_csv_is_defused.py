@@ -106,7 +106,7 @@ def test_only_one_module_writes_or_escapes_csv_cells():
     writers = {path.name for path in files if "csv.writer(" in (text := path.read_text()) or "DictWriter(" in text}
     copies = {path.name for path in files if "FORMAT csv" in path.read_text()}
     assert writers == {"spreadsheet.py"}
-    assert copies == {"formats.py"}
+    assert copies == {"file_formats.py"}
     for path in files:
         if (path.parent.name, path.name) in {("rating", "queue_results.py"), ("export", "columns.py")}:
             assert "from evalsite.lib.text.spreadsheet import" in path.read_text(), path
