@@ -34,10 +34,10 @@ COMPUTED = {
 }
 STORED: dict[SpreadMeasure, str] = {
     by: f"""ranked AS NOT MATERIALIZED (SELECT unit, minus_{by} AS minus, n, place_by_{by} AS place
-        FROM grading_app_split WHERE aggregate_id = %(aggregate)s)"""  # noqa: S608
+        FROM grading_app_storeddisagreement WHERE aggregate_id = %(aggregate)s)"""  # noqa: S608
     for by in SPREADS
 }
-INSERT = f"""INSERT INTO grading_app_split
+INSERT = f"""INSERT INTO grading_app_storeddisagreement
         (aggregate_id, unit, n, minus_range, minus_variance, place_by_range, place_by_variance)
     SELECT %(aggregate)s, scaled.unit, count(*), -{SPREADS["range"]}, -{SPREADS["variance"]},
         {POSITIONS["range"]}, {POSITIONS["variance"]} {DIFFERING_UNITS}"""
@@ -80,7 +80,7 @@ def store_disagreements(aggregate: CachedAggregate, selection: RatingSelection) 
     """Replace the stored disagreements of an aggregate, within the caller's transaction. Return their number."""
     ratings, parameters = build_ratings_sql(selection)
     with connection.cursor() as cursor:
-        cursor.execute("DELETE FROM grading_app_split WHERE aggregate_id = %s", [aggregate.pk])
+        cursor.execute("DELETE FROM grading_app_storeddisagreement WHERE aggregate_id = %s", [aggregate.pk])
         cursor.execute(f"WITH {ratings} {INSERT}", {**parameters, "aggregate": aggregate.pk})
         return int(cursor.rowcount)
 

@@ -1081,6 +1081,12 @@ class Migration(migrations.Migration):
                     ),
                 ),
                 ("label", models.CharField(blank=True, help_text="For whom it is", max_length=80)),
+                (
+                    "shows_costs",
+                    models.BooleanField(
+                        default=False, help_text="Without it, its pages leave out what the calls cost"
+                    ),
+                ),
                 ("token_hash", models.CharField(editable=False, max_length=64, unique=True)),
                 (
                     "created_by",
@@ -1168,10 +1174,9 @@ class Migration(migrations.Migration):
                 ("place_by_variance", models.PositiveBigIntegerField()),
             ],
             options={
-                "db_table": "grading_app_split",
                 "indexes": [
-                    models.Index(fields=["aggregate", "minus_range", "unit"], name="split_by_range"),
-                    models.Index(fields=["aggregate", "minus_variance", "unit"], name="split_by_variance"),
+                    models.Index(fields=["aggregate", "minus_range", "unit"], name="disagreement_by_range"),
+                    models.Index(fields=["aggregate", "minus_variance", "unit"], name="disagreement_by_variance"),
                 ],
             },
         ),

@@ -54,10 +54,9 @@ class StoredDisagreement(models.Model):
     place_by_variance = models.PositiveBigIntegerField()
 
     class Meta:
-        db_table = "grading_app_split"
         indexes = [
-            models.Index(fields=["aggregate", "minus_range", "unit"], name="split_by_range"),
-            models.Index(fields=["aggregate", "minus_variance", "unit"], name="split_by_variance"),
+            models.Index(fields=["aggregate", "minus_range", "unit"], name="disagreement_by_range"),
+            models.Index(fields=["aggregate", "minus_variance", "unit"], name="disagreement_by_variance"),
         ]
 
     def __str__(self) -> str:
