@@ -25,7 +25,7 @@ from django.conf import settings
 
 from datasets_app.importing import LIMITS, guess_mapping
 from datasets_app.importing.limited_reader import FileToRead, TableColumns
-from datasets_app.importing.reading_files import report_from_json
+from datasets_app.importing.reader_output import report_from_json
 from datasets_app.importing.records import ImportReport, Remark
 
 TOKEN = re.compile(r"[0-9a-f]{32}\Z")

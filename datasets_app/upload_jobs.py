@@ -18,7 +18,7 @@ from datasets_app.drafts import CurationError
 from datasets_app.importing import FileError, ItemReading, NormReading
 from datasets_app.importing.dataset_writer import create_dataset, save_norms
 from datasets_app.importing.limited_reader import Watch, read_norm_table, read_table_columns, read_upload
-from datasets_app.importing.reading_files import report_to_json
+from datasets_app.importing.reader_output import report_to_json
 from datasets_app.importing.records import ImportReport
 from datasets_app.importing.table_readers import hash_file
 from datasets_app.models import Dataset, TransitionError

@@ -20,8 +20,8 @@ from typing import Any, NamedTuple
 
 from datasets_app.importing.limits import LIMITS, MIB, Limits
 from datasets_app.importing.norm_reader import NormReading
+from datasets_app.importing.reader_output import load_readings
 from datasets_app.importing.reader_process import COLUMNS, DONE, OUT_OF_MEMORY, OUT_OF_SPACE, PROGRESS, REFUSAL
-from datasets_app.importing.reading_files import load_readings
 from datasets_app.importing.records import FileError, ImportReport, ItemReading, ScratchFolder
 
 logger = logging.getLogger(__name__)

@@ -75,7 +75,7 @@ def _read_columns(request: dict[str, Any], out: Path, limits: Any) -> None:
 def _read_items(request: dict[str, Any], out: Path, limits: Any) -> None:
     from datasets_app.importing.item_reader import read_items
     from datasets_app.importing.norm_reader import NormReading, read_norms
-    from datasets_app.importing.reading_files import write_readings
+    from datasets_app.importing.reader_output import write_readings
     from datasets_app.importing.records import ScratchFolder
 
     files = request["files"]
@@ -98,7 +98,7 @@ def _read_items(request: dict[str, Any], out: Path, limits: Any) -> None:
 
 def _read_norms(request: dict[str, Any], out: Path, limits: Any) -> None:
     from datasets_app.importing.norm_reader import read_norms
-    from datasets_app.importing.reading_files import write_readings
+    from datasets_app.importing.reader_output import write_readings
     from datasets_app.importing.records import ImportReport, ItemReading
 
     with _open_file(*request["files"]["norms"]) as file:

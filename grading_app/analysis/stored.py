@@ -140,7 +140,7 @@ class Analysis:
 
     @property
     def n_fresh(self) -> int:
-        """How many sections include every answer of now."""
+        """Return the number of sections that include every answer of now."""
         return sum(bool(cached.is_fresh and cached.value) for _, cached in self.sections)
 
     @property

@@ -80,9 +80,8 @@ def corrected_mean(
     because there is too little to fit.
     If all ratings are 0 or 1, the interval is `bounded_score_interval`, which stays within 0 and 1 and never has zero
     width. Other ratings without any spread have no interval.
-    The units that people rated must be a random part of all units. Otherwise the result is wrong. Units without the
-    judge's rating are left out. Raise ValueError if no unit has both ratings, the judge is not among the raters, or a
-    unit has no item.
+    The units that people rated must be a random part of all units, or the result is wrong. Units without the judge's
+    rating are left out. Raise ValueError if no unit has both ratings, the judge is no rater, or a unit has no item.
     """
     known = ratings.select_units(ratings.given[:, ratings.column(judge)])
     sample = _collect_sample(known, judge, items)

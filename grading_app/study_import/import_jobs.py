@@ -48,7 +48,7 @@ LINKS = "relationships"  # In the names of tables that only link rows.
 
 @dataclass
 class StudyReport:
-    """What an import takes, or the problems that prevent it. counts: pairs of a label and a number.
+    """Report of what an import takes, or of the problems that prevent it. counts: pairs of a label and a number.
 
     renamed: pairs of a name in the files and its name here. problem_count: with the problems that are not stored.
     """

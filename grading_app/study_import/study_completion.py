@@ -1,4 +1,4 @@
-"""What follows from all rows of an imported study together: members of panels in old files, and the study's money."""
+"""Completion of an imported study from all its rows: members of panels in old files, and the study's money."""
 
 from __future__ import annotations
 

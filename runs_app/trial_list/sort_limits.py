@@ -1,4 +1,4 @@
-"""What to narrow where a search has too many trials for an order without an index, from the counters of the runs."""
+"""Advice on what to narrow where a search has too many trials for an order without an index."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ import pytest
 from datasets_app.importing import LIMITS, limited_reader, read_items, read_norms
 from datasets_app.importing.limited_reader import FileToRead, read_norm_table, read_table_columns, read_upload
 from datasets_app.importing.limits import MIB
-from datasets_app.importing.reading_files import ITEMS, load_readings
+from datasets_app.importing.reader_output import ITEMS, load_readings
 from datasets_app.importing.records import FileError
 from tests.factories.files import BLUE, RED, archive, messages, picture
 
