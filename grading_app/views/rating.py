@@ -102,7 +102,7 @@ def _make_unit_context(due: Rating) -> dict[str, Any]:
         "text": "" if due.item.image_id and not due.trial_id else due.item.input,
         **_make_answer_context(due),
         "practice": due.kind == Rating.Kind.PRACTICE,
-        "aspect": question,
+        "question": question,
         "keys": find_end_keys(question.points),
         "labelled": sum(bool(point.label) for point in question.points) > FEW_LABELS,
         "rubric": render_rubric(queue),
