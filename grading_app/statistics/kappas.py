@@ -17,6 +17,7 @@ from grading_app.statistics.ratings import Floats, Ratings, Whole
 Weights = Literal["none", "linear", "quadratic"]
 BOUNDS = (-1.0, 1.0)
 WEIGHTED: dict[Weights, str] = {"none": "", "linear": ", linear weights", "quadratic": ", quadratic weights"}
+ROUNDING = 1e-12  # A variance below this share of the squares that it is a difference of is rounding alone.
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,10 +209,11 @@ def _large_sample_interval(distances: Floats, codes: Whole, times: Floats, confi
     shares = times / n
     ratio = float(shares @ apart) / expected
     pulled = apart - ratio * ((distances @ second)[codes[:, 0]] + (first @ distances)[codes[:, 1]])
-    variance = float(shares @ pulled**2) - (ratio * expected) ** 2
-    se = math.sqrt(max(0.0, variance) / n) / expected
-    if se == 0:
+    squares = float(shares @ pulled**2)
+    variance = squares - (ratio * expected) ** 2
+    if variance <= ROUNDING * squares:
         return None  # All units agree, or all disagree: other units may differ.
+    se = math.sqrt(variance / n) / expected
     reach, kappa = normal_quantile(confidence) * se, 1 - ratio
     how = "large-sample standard error (Fleiss, Cohen & Everitt 1969)"
     return Spread(se, max(-1.0, kappa - reach), min(1.0, kappa + reach), how)

@@ -67,6 +67,21 @@ def test_without_variation_kappa_is_not_defined(table):
     assert (found.estimate, found.se, found.low, found.high) == (None, None, None, None)
 
 
+@pytest.mark.parametrize(
+    ("table", "weights"),
+    [
+        ([[0, 1], [0, 1], [1, 2]], "linear"),
+        ([[0, 2], [1, 1], [1, 2]], "linear"),
+        ([[0, 2], [2, 1], [2, 1]], "quadratic"),
+    ],
+)
+def test_a_variance_that_is_rounding_alone_gives_no_interval(table, weights):
+    """Its interval would be a few hundred-millionths wide."""
+    found = cohens_kappa(Ratings.from_table(table), weights).result()
+    assert found.estimate is not None
+    assert (found.se, found.low, found.high) == (None, None, None)
+
+
 def test_kappa_is_of_two_raters():
     with pytest.raises(ValueError, match="two raters, not of 3"):
         cohens_kappa(Ratings.from_table([[1, 2, 3]]))
