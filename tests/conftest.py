@@ -8,6 +8,7 @@ from unittest.mock import patch
 
 import pytest
 from django.conf import settings
+from django.core.cache import cache
 from django.db import DatabaseError, connection, transaction
 from django.test import TestCase, TransactionTestCase, override_settings
 from hypothesis import HealthCheck
@@ -109,6 +110,12 @@ def media_of_its_own(request, tmp_path_factory):
         return
     with override_settings(**own_folders(tmp_path_factory)):
         yield
+
+
+@pytest.fixture(autouse=True)
+def empty_cache():
+    """Keep nothing that another test cached: its rows may have had the same keys."""
+    cache.clear()
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,6 @@ import copy
 import inspect
 
 import pytest
-from django.core.cache import cache
 
 
 def shared_rows(build):
@@ -20,7 +19,6 @@ def shared_rows(build):
         return build(**fixtures)
 
     def give(**fixtures):
-        cache.clear()  # What another test cached has the same keys.
         return copy.deepcopy(fixtures[name])
 
     build.__globals__[name] = pytest.fixture(scope="module", name=name)(taking(make, "rows_of_file", *wanted))

@@ -126,8 +126,8 @@ def test_where_they_differ_is_listed_and_opens_to_both_answers_and_every_verdict
     one = client.get(address)
     sides = {side.rater.kind_label: side for side in one.context["verdicts"]}
     assert sides["Judge"].text == "neither"
-    assert "Shown first, second: the first. It is short." in sides["Judge"].words
-    assert "Shown second, first: the second. It is short." in sides["Judge"].words
+    assert "Shown first, second: the first. It is short." in sides["Judge"].reasoning
+    assert "Shown second, first: the second. It is short." in sides["Judge"].reasoning
     assert (one.context["position"].rank, one.context["position"].total) == (3, 3)
     assert one.context["position"].previous == rows[1]["disagreement"].unit
 

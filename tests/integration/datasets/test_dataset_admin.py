@@ -61,16 +61,22 @@ def test_without_a_reason_it_asks_again(web, draft):
 
 def test_a_button_of_the_form_does_the_same(web, draft):
     page = web.get(change_page(draft)).content.decode()
-    assert 'name="_verb" value="approve"' in page
+    assert 'name="_row_action" value="approve"' in page
     assert 'value="archive"' not in page
-    asked = web.post(change_page(draft), form_of(draft, title="A title", _verb="approve"))
+    asked = web.post(change_page(draft), form_of(draft, title="A title", _row_action="approve"))
     assert "Approve: reason" in asked.content.decode()
     draft.refresh_from_db()
     assert (draft.title, draft.status) == ("A title", "draft")
 
 
 def test_nothing_changes_by_a_get(web, draft):
-    chosen = {"action": "approve", "_selected_action": draft.pk, "confirmed": "yes", "reason": "x", "_verb": "approve"}
+    chosen = {
+        "action": "approve",
+        "_selected_action": draft.pk,
+        "confirmed": "yes",
+        "reason": "x",
+        "_row_action": "approve",
+    }
     for address in (reverse(LIST), change_page(draft), reverse("admin:datasets_app_dataset_delete", args=[draft.pk])):
         web.get(address, chosen)
     web.get(reverse(ITEMS), chosen | {"action": "exclude", "_selected_action": draft.items.first().pk})
@@ -97,7 +103,7 @@ def test_a_researcher_neither_approves_nor_archives(client, researcher, draft):
     assert 'value="approve"' not in client.get(change_page(draft)).content.decode()
     for verb in ("approve", "archive"):
         act(client, verb, draft, confirmed="yes", reason="x")
-    client.post(change_page(draft), form_of(draft, _verb="approve"))
+    client.post(change_page(draft), form_of(draft, _row_action="approve"))
     draft.refresh_from_db()
     assert draft.is_draft
 

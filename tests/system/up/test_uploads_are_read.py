@@ -14,15 +14,15 @@ from django.core.files.uploadedfile import SimpleUploadedFile
 from datasets_app import pending_uploads
 user = User.objects.create_user("reader")
 file = SimpleUploadedFile("items.csv", b"id,question\\nq1,One?\\nq2,Two?\\n")
-waiting = pending_uploads.stage_upload(user, {"items": file}, slug="read", about={})
-waiting.ask("columns")
-print(waiting.folder)
+upload = pending_uploads.stage_upload(user, {"items": file}, slug="read", about={})
+upload.request_job("columns")
+print(upload.folder)
 """
 IMPORT = """
 from django.contrib.auth.models import User
 from datasets_app import pending_uploads
 user = User.objects.get(username="reader")
-pending_uploads.find_upload(user.pk, "{token}").ask("import", {{}})
+pending_uploads.find_upload(user.pk, "{token}").request_job("import", {{}})
 """
 
 
