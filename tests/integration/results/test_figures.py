@@ -118,7 +118,7 @@ def test_nothing_is_shown_where_there_is_nothing_to_show():
 @pytest.mark.slow
 def test_model_means_correlate_with_human_norms_as_computed_from_the_recorded_rows():
     experiment, rows = recordings.rated_photographs()
-    comparison = FIGURES["norms"].frame(load_frames(experiment))
+    comparison = FIGURES["norms"].select_data(load_frames(experiment))
     humans = {
         (item.key, norm.dimension): norm.mean
         for item in experiment.dataset.items.prefetch_related("norms")
@@ -144,7 +144,7 @@ def test_model_means_correlate_with_human_norms_as_computed_from_the_recorded_ro
 def test_accuracy_of_recorded_solutions_is_as_published():
     experiment, _ = recordings.word_problems()
     grade(experiment, by="a test")
-    accuracy = FIGURES["accuracy"].frame(load_frames(experiment))
+    accuracy = FIGURES["accuracy"].select_data(load_frames(experiment))
     assert {line.condition: round(line.mean * line.n) for line in accuracy.lines} == {
         "6b_finetuning": 286,
         "6b_verification": 515,

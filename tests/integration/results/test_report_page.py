@@ -275,7 +275,7 @@ def broken_costs(monkeypatch):
 
 
 def test_an_incomplete_report_says_so_at_its_top_in_every_format(study, broken_costs, plain_pictures):
-    document = compose(build_document(study), ReportChoices.of(study))
+    document = compose(build_document(study), ReportChoices.load(study))
     assert (document.failed, document.sections[0].name) == (["Costs"], "incomplete")
     html = write_report(document, "html").decode()
     assert 0 < html.index("These sections could not be written: Costs.") < html.index('id="question"')

@@ -209,4 +209,4 @@ def test_what_people_said_by_a_rubric_is_a_line_of_its_queue_and_other_ratings_a
     assert "People who rated answers on dimensions (goodness) are compared on" in text
     wave = made.waves.get(number=1)
     assert f"/agreement/?wave={wave.pk}" in text
-    assert client.get(reverse("experiment_agreement", args=[made.slug]), {"wave": wave.pk}).context["question"]
+    assert client.get(reverse("experiment_agreement", args=[made.slug]), {"wave": wave.pk}).context["selection"]
