@@ -4,6 +4,7 @@ import gc
 import itertools
 import os
 from contextlib import ExitStack
+from pathlib import Path
 from unittest.mock import patch
 
 import pytest
@@ -67,9 +68,10 @@ def pytest_collection_modifyitems(items):
     In a file, tests that make their rows themselves come before those that share some, which stay until its end.
     """
     slow = {item.path for item in items if item.get_closest_marker("browser") or item.get_closest_marker("processes")}
-    items.sort(key=lambda item: item.path not in slow)
-    by_file = itertools.groupby(items, key=lambda item: item.path)
-    items[:] = [item for _, of_file in by_file for item in sorted(of_file, key=count_shared_rows)]
+    first: dict[Path, int] = {}
+    for at, item in enumerate(items):  # A parameter of the whole session may have torn a file's tests apart.
+        first.setdefault(item.path, at)
+    items.sort(key=lambda item: (item.path not in slow, first[item.path], count_shared_rows(item)))
 
 
 @pytest.hookimpl(wrapper=True)
@@ -191,6 +193,8 @@ def empty_tables(self):
     The vacuum gives their pages back: the rows of the next test lie, and so come where no order is asked for, as in a
     new table. A TRUNCATE of all tables does the same and takes ten times as long.
     """
+    if connection.connection is not None and not connection.is_usable():
+        connection.close()  # A test that starts or restarts servers ended it.
     names = sorted(set(connection.introspection.table_names()) - MADE_BY_MIGRATIONS)
     with connection.cursor() as cursor:
         cursor.execute(
