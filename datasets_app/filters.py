@@ -10,8 +10,8 @@ from django import forms
 from django.db.models import Q, QuerySet
 
 from datasets_app.models import Dataset, Item
+from evalsite.lib.web.filters import YesNoFilter
 
-YES_NO = (("", "Any"), ("true", "Yes"), ("false", "No"))
 NO_CATEGORY = " "  # No category has this name, because the import strips names.
 
 
@@ -27,11 +27,6 @@ class DatasetFilter(df.FilterSet):
 
     def filter_names(self, datasets: QuerySet[Dataset], _name: str, text: str) -> QuerySet[Dataset]:
         return datasets.filter(Q(slug__icontains=text) | Q(title__icontains=text) | Q(source__icontains=text))
-
-
-class YesNoFilter(df.TypedChoiceFilter):
-    def __init__(self, **kwargs: Any) -> None:
-        super().__init__(choices=YES_NO, coerce=lambda value: value == "true", empty_value=None, **kwargs)
 
 
 class ItemFilter(df.FilterSet):

@@ -14,6 +14,7 @@ from django.utils import timezone
 from datasets_app.models import Item
 from evalsite.lib.permissions import is_member
 from evalsite.lib.text.pg_text import describe_unstorable
+from evalsite.lib.web.filters import StrictFilterSet, YesNoFilter
 from runs_app.grading_interface import grading
 from runs_app.models import (
     Annotation,
@@ -35,12 +36,6 @@ from runs_app.trial_list.trial_pagination import Search
 MOST_ITEMS = 20_000  # Of one choice of parameters, so that the list of a search stays small.
 FEW_ITEMS = 200
 """So many items are looked up by index. Trials of more items are searched for."""
-YES_NO = (("", "Any"), ("true", "Yes"), ("false", "No"))
-
-
-class YesNoFilter(df.TypedChoiceFilter):
-    def __init__(self, **kwargs: Any) -> None:
-        super().__init__(choices=YES_NO, coerce=lambda value: value == "true", empty_value=None, **kwargs)
 
 
 class WholeNumberFilter(df.Filter):
@@ -318,14 +313,6 @@ def _scored(wanted: dict[str, Any]) -> Q:
 def _kind(name: str, kind: Q) -> Q:
     """Return the done trials of this kind. Refusals include the trials that failed by a refusal."""
     return REFUSED if name == "refused" else Q(status=Trial.Status.DONE) & kind
-
-
-class StrictFilterSet(df.FilterSet):
-    """A filter whose invalid parameters select nothing instead of everything."""
-
-    def filter_queryset(self, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        found: QuerySet[Any] = super().filter_queryset(queryset) if self.form.is_valid() else queryset.none()
-        return found
 
 
 class AnnotationFilter(StrictFilterSet):

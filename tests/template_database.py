@@ -17,7 +17,7 @@ PREFIX = "template_of_tests_"
 
 @pytest.fixture(scope="session")
 def django_db_modify_db_settings(django_db_modify_db_settings_parallel_suffix, django_db_blocker, pytestconfig):
-    """Let Django copy the template. What it migrates after that is nothing."""
+    """Let Django copy the template. Its own migration then has nothing to do."""
     if os.environ.get("DATABASE_URL"):
         return
     with django_db_blocker.unblock(), connection._nodb_cursor() as cursor:
@@ -26,19 +26,28 @@ def django_db_modify_db_settings(django_db_modify_db_settings_parallel_suffix, d
 
 
 def make_template(cursor, *, anew):
-    """Return the name of the template. Make it if it is missing, and remove those of other schemas."""
-    wanted = PREFIX + hash_of_schema()
-    cursor.execute("SELECT datname FROM pg_database WHERE starts_with(datname, %s)", [PREFIX])
-    found = {name for (name,) in cursor.fetchall()}
-    for name in found if anew else found - {wanted}:
+    """Return the name of the template. Create it if it is missing, and drop the templates of other schemas.
+
+    anew: replace it once per test run. Its comment names the run, because another process of the run may be copying it.
+    """
+    wanted = PREFIX + hash_schema()
+    test_run = os.environ.get("PYTEST_XDIST_TESTRUNUID", str(os.getpid()))
+    cursor.execute(
+        "SELECT datname, shobj_description(oid, 'pg_database') FROM pg_database WHERE starts_with(datname, %s)",
+        [PREFIX],
+    )
+    stored = dict(cursor.fetchall())
+    usable = wanted in stored and (not anew or stored[wanted] == test_run)
+    for name in stored.keys() - ({wanted} if usable else set()):
         cursor.execute(f'DROP DATABASE "{name}" WITH (FORCE)')
-    if anew or wanted not in found:
+    if not usable:
         migrate_database(PREFIX + "unfinished")
         cursor.execute(f'ALTER DATABASE "{PREFIX}unfinished" RENAME TO "{wanted}"')
+        cursor.execute(f"COMMENT ON DATABASE \"{wanted}\" IS '{test_run}'")
     return wanted
 
 
-def hash_of_schema():
+def hash_schema():
     """Return a hash of the migrations, the models and what they import, and of the versions of other packages."""
     patterns = ("*/migrations/*.py", "*/models/*.py", "*/triggers.sql", "evalsite/lib/**/*.py", "evalsite/lib/*.sql")
     paths = {path for pattern in patterns for path in ROOT.glob(pattern)}

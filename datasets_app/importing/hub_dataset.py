@@ -77,7 +77,7 @@ def download_split(
     """
     endpoint = _read_endpoint()
     token = _read_token(endpoint)
-    with _explained(repository, revision, endpoint):
+    with _translate_errors(repository, revision, endpoint):
         from huggingface_hub import HfApi
 
         api = HfApi(endpoint=endpoint, token=token or False)
@@ -90,7 +90,7 @@ def download_split(
     names = _select_files(repository, sizes, card, configuration, split, data_file)
     _check_sizes({name: sizes[name] for name in names}, limits)
     scratch = ScratchFolder()
-    with _explained(repository, revision, endpoint):
+    with _translate_errors(repository, revision, endpoint):
         paths = [_download(repository, name, commit, endpoint, token, scratch.path, limits) for name in names]
     shown = f"{repository.rpartition('/')[2]}@{commit[:12]}-{Path(names[0]).name}"
     file, folders = FileToRead(paths[0], shown), [scratch]
@@ -125,8 +125,9 @@ def _is_loopback(host: str) -> bool:
 
 
 @contextmanager
-def _explained(repository: str, revision: str, endpoint: str) -> Iterator[None]:
+def _translate_errors(repository: str, revision: str, endpoint: str) -> Iterator[None]:
     """Turn the errors of the hub's client into FileError. Their own texts may hold addresses with signatures."""
+    import httpx
     from huggingface_hub import errors
     from huggingface_hub.utils import disable_progress_bars
 
@@ -146,15 +147,15 @@ def _explained(repository: str, revision: str, endpoint: str) -> Iterator[None]:
     except errors.EntryNotFoundError as error:
         if not isinstance(error, errors.LocalEntryNotFoundError):
             raise FileError(f"{repository}: a file is not in the revision {revision!r}") from None
-        raise FileError(_unreachable(endpoint)) from None
+        raise FileError(_explain_unreachable(endpoint)) from None
     except errors.HfHubHTTPError as error:
         status = error.response.status_code if error.response is not None else "no status"
         raise FileError(f"the hub answered {status} for {repository}: try again later, {ELSEWHERE}") from None
-    except Exception:  # noqa: BLE001 - the client raises the errors of its HTTP library, whichever that is
-        raise FileError(_unreachable(endpoint)) from None
+    except (OSError, httpx.HTTPError):
+        raise FileError(_explain_unreachable(endpoint)) from None
 
 
-def _unreachable(endpoint: str) -> str:
+def _explain_unreachable(endpoint: str) -> str:
     return (
         f"the Hugging Face hub at {urlsplit(endpoint).hostname} cannot be reached: check the network and HTTPS_PROXY, "
         f"set HF_ENDPOINT to a mirror, {ELSEWHERE}"
@@ -172,7 +173,7 @@ def _select_files(
     if data_file:
         found = [name for name in tables if name == data_file]
     else:
-        patterns = _card_patterns(card, configuration, split) or _usual_patterns(configuration, split)
+        patterns = _read_card_patterns(card, configuration, split) or _list_usual_patterns(configuration, split)
         found = [name for name in tables if any(fnmatchcase(name, pattern) for pattern in patterns)]
     parquet = [name for name in found if name.endswith(".parquet")]
     found = parquet or found
@@ -197,7 +198,7 @@ def _describe(configuration: str, split: str, data_file: str) -> str:
     return (f"the split {split!r}" if split else "the dataset") + of
 
 
-def _card_patterns(card: Mapping[str, Any], configuration: str, split: str) -> list[str]:
+def _read_card_patterns(card: Mapping[str, Any], configuration: str, split: str) -> list[str]:
     """Return the paths that the card gives for the split. A path may have * and ?."""
     configs = card.get("configs")
     entries = [one for one in configs if isinstance(one, Mapping)] if isinstance(configs, list) else []
@@ -217,7 +218,7 @@ def _card_patterns(card: Mapping[str, Any], configuration: str, split: str) -> l
     return patterns
 
 
-def _usual_patterns(configuration: str, split: str) -> list[str]:
+def _list_usual_patterns(configuration: str, split: str) -> list[str]:
     """Return the usual paths of a split, such as `data/test-00000-of-00001.parquet` or `main/test.jsonl`."""
     folders = [f"{configuration}/", f"data/{configuration}/"] if configuration else ["", "data/"]
     names = [f"{split}{suffix}" for suffix in SUFFIXES] + [f"{split}-*{suffix}" for suffix in SUFFIXES]

@@ -50,7 +50,11 @@ def dump(request: Mapping[str, Any], out: Path, limits: Limits) -> None:
     for part, (path, name) in request["files"].items():
         file = Path(path)
         has_tables = is_duckdb(file)
-        found = _duckdb_tables(file, request["tables"], limits) if has_tables else _parquet_table(file, part, limits)
+        found = (
+            _read_duckdb_tables(file, request["tables"], limits)
+            if has_tables
+            else _read_parquet_table(file, part, limits)
+        )
         try:
             for table, rows in found:
                 with (out / f"{table}.jsonl").open("w", encoding="utf-8") as lines:
@@ -66,13 +70,13 @@ def _write_rows(where: str, rows: Rows, lines: Any, limits: Limits) -> int:
     """Write the rows, each as a line. Return the number of characters."""
     written = 0
     for number, row in enumerate(rows, start=1):
-        written += lines.write(_line(f"{where}, row {number}", row, limits))
+        written += lines.write(_format_line(f"{where}, row {number}", row, limits))
         if written > limits.unpacked_bytes:
             raise FileError(f"{where}: more than {limits.unpacked_bytes // MIB} MiB")
     return written
 
 
-def _line(where: str, row: Mapping[str, Any], limits: Limits) -> str:
+def _format_line(where: str, row: Mapping[str, Any], limits: Limits) -> str:
     for column, value in row.items():
         if isinstance(value, str) and len(value) > limits.line_chars:
             raise FileError(f"{where}: {column} is longer than {limits.line_chars:,} characters")
@@ -82,13 +86,13 @@ def _line(where: str, row: Mapping[str, Any], limits: Limits) -> str:
         raise FileError(f"{where}: {error}") from None
 
 
-def _parquet_table(file: Path, table: str, limits: Limits) -> Iterator[tuple[str, Rows]]:
+def _read_parquet_table(file: Path, table: str, limits: Limits) -> Iterator[tuple[str, Rows]]:
     with file.open("rb") as content:
         _, rows = read_parquet(content, ImportReport(), limits)
         yield table, (row.values for row in rows)
 
 
-def _duckdb_tables(file: Path, tables: Sequence[str], limits: Limits) -> Iterator[tuple[str, Rows]]:
+def _read_duckdb_tables(file: Path, tables: Sequence[str], limits: Limits) -> Iterator[tuple[str, Rows]]:
     """Yield each table that is there with its rows. Views are not read, because their queries come from the file."""
     import duckdb
 
@@ -99,14 +103,14 @@ def _duckdb_tables(file: Path, tables: Sequence[str], limits: Limits) -> Iterato
         present = {name for (name,) in database.execute(query).fetchall()}
         for table in tables:
             if table in present:
-                yield table, _duckdb_rows(database, table, limits)
+                yield table, _read_duckdb_rows(database, table, limits)
     except duckdb.OutOfMemoryException:
         raise MemoryError from None
     except duckdb.Error as error:
-        raise FileError(f"the database cannot be read: {_first_line(error)}") from None
+        raise FileError(f"the database cannot be read: {_get_first_line(error)}") from None
 
 
-def _duckdb_rows(database: Any, table: str, limits: Limits) -> Rows:
+def _read_duckdb_rows(database: Any, table: str, limits: Limits) -> Rows:
     """Yield the rows of a table in the order in which they were written."""
     import duckdb
 
@@ -125,8 +129,8 @@ def _duckdb_rows(database: Any, table: str, limits: Limits) -> Rows:
     except duckdb.OutOfMemoryException:
         raise MemoryError from None
     except (duckdb.Error, *UNREADABLE) as error:
-        raise FileError(f"{table}, after row {number}: {_first_line(error)}") from None
+        raise FileError(f"{table}, after row {number}: {_get_first_line(error)}") from None
 
 
-def _first_line(error: Exception) -> str:
+def _get_first_line(error: Exception) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0][:300]

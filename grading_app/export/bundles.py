@@ -54,7 +54,7 @@ def write_bundle(
     if scope is not None and isinstance(source, Experiment):
         for table in EXPORTED:
             writer.add(f"tables/{table}.jsonl", count_chunks(counts, table, export_chunks(source, table, "jsonl")))
-        for name, content in _analysis_parts(load_analysis_data(scope)):
+        for name, content in _build_analysis_parts(load_analysis_data(scope)):
             writer.add(name, [content])
     with StudyRows(source, KINDS[kind]) as rows:
         for part in KINDS[kind]:
@@ -65,12 +65,12 @@ def write_bundle(
     writer.add("schema.json", [json_part({"schema": SCHEMA, "kind": kind})])
     if isinstance(source, Experiment):
         writer.add("design.yaml", [to_yaml(source).encode()])
-    writer.add("facts.json", [json_part(_facts(kind, source, by))])
+    writer.add("facts.json", [json_part(_build_facts(kind, source, by))])
     writer.add("counts.json", [json_part(counts.content)])
     return writer.close()
 
 
-def _facts(kind: str, source: Experiment | Dataset, by: Actor) -> dict[str, Any]:
+def _build_facts(kind: str, source: Experiment | Dataset, by: Actor) -> dict[str, Any]:
     return {
         "bundle": {"kind": kind, "by": str(by or ""), "at": datetime.now(UTC).isoformat(timespec="seconds")},
         DATASET if isinstance(source, Dataset) else "experiment": str(source),
@@ -79,11 +79,11 @@ def _facts(kind: str, source: Experiment | Dataset, by: Actor) -> dict[str, Any]
     }
 
 
-def _analysis_parts(data: AnalysisData) -> Iterator[tuple[str, bytes]]:
+def _build_analysis_parts(data: AnalysisData) -> Iterator[tuple[str, bytes]]:
     """Yield the scope, the scores of items that the tables rest on, and each table as CSV and as JSON."""
     yield f"{FOLDER}scope.json", json_part(describe_scope(data))
     tables = [table for section in build_section_tables(data).values() for table in section]
-    for table in (_item_scores(data), *tables):
+    for table in (_build_item_scores(data), *tables):
         for file_format in ("csv", "json"):
             yield f"{FOLDER}{table.name}.{file_format}", table.render(file_format).encode()
 
@@ -106,7 +106,7 @@ def describe_scope(data: AnalysisData) -> dict[str, Any]:
     }
 
 
-def _item_scores(data: AnalysisData) -> ResultTable:
+def _build_item_scores(data: AnalysisData) -> ResultTable:
     """Return a row for each item and condition with a score: number, missing, mean and sum of squared deviations."""
     scores, names = data.scores, dict(data.scope.experiment.conditions.values_list("pk", "condition_id"))
     columns = [

@@ -59,19 +59,19 @@ class StudyUploadForm(forms.Form):
         help_text="An approved dataset of this site if it has the items already, by key",
     )
 
-    def __init__(self, *args: Any, user: Any, kept: PendingUpload | None = None, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, user: Any, previous: PendingUpload | None = None, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         formats = [(name, one.label) for name, one in FORMATS.items()]
         get_choice_field(self, "format").choices = [DETECT, *formats, (SNAPSHOT, "Evalsite snapshot or bundle")]
         datasets = Dataset.objects.visible_to(user).filter(status=Dataset.Status.APPROVED)
         offer_rows(self, "dataset", datasets)
-        self.kept: PendingUpload | None = None
-        if kept:
-            self.keep(kept)
+        self.previous: PendingUpload | None = None
+        if previous:
+            self.reuse_files(previous)
 
-    def keep(self, kept: PendingUpload) -> None:
+    def reuse_files(self, previous: PendingUpload) -> None:
         """Reuse the files of an earlier upload, so that the person need not choose them again."""
-        self.kept = kept
+        self.previous = previous
         self.fields["study"].required = False
 
     def parts(self) -> dict[str, Any]:

@@ -3,7 +3,8 @@
 from grading_app.models.aggregates import CachedAggregate, StoredDisagreement
 from grading_app.models.blind import BlindReading
 from grading_app.models.gradings import Adjudication, GradeCondition, Grading, Preference, SupersededVerdict
-from grading_app.models.rating import RatedAnswer, RaterAssignment, RaterInvitation, Rating, RatingQueue
+from grading_app.models.raters import RaterAssignment, RaterInvitation
+from grading_app.models.rating import RatedAnswer, Rating, RatingQueue
 from grading_app.models.reports import ReportChoices, ShareLink
 from grading_app.models.rubrics import Grader, Panel, Rubric
 from grading_app.models.snapshots import Snapshot

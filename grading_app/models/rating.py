@@ -1,9 +1,7 @@
-"""Ratings by people: a queue of units to rate, its raters, and each requested rating."""
+"""Ratings by people: a queue of units to rate, and each requested rating."""
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
 from typing import Any, Self
 
 from django.conf import settings
@@ -231,84 +229,6 @@ class RatedAnswer(models.Model):
         return f"{self.trial} in queue {self.queue_id}"
 
 
-class RaterAssignmentQuerySet(models.QuerySet["RaterAssignment"]):
-    def for_user(self, user: Any) -> Self:
-        """Return the assignments of this user in open queues, unless the rater was excluded."""
-        return self.filter(user=user, excluded_at=None, queue__status=RatingQueue.Status.OPEN)
-
-    def counted(self) -> Self:
-        """Return the assignments without excluded raters."""
-        return self.filter(excluded_at=None)
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """The number of given ratings of a rater, and of all their ratings."""
-
-    done: int
-    total: int
-
-    @property
-    def percent(self) -> int:
-        return math.floor(100 * self.done / self.total) if self.total else 0
-
-
-class RaterAssignment(models.Model):
-    """One person in one queue, identified there by a number."""
-
-    queue = models.ForeignKey(RatingQueue, on_delete=models.CASCADE, related_name="assignments")
-    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="rating_assignments")
-    number = models.PositiveIntegerField()
-    by_link = models.BooleanField(
-        default=False, help_text="The account was made by an invitation, for this queue alone"
-    )
-    alias = models.CharField(
-        max_length=40, blank=True, default="", db_default="", help_text="What a rater who came by a link goes by"
-    )
-    dimension = models.ForeignKey(Dimension, on_delete=models.PROTECT, null=True, blank=True, related_name="+")
-    seed = models.BigIntegerField(help_text="Of this rater's order")
-    created_at = models.DateTimeField(auto_now_add=True)
-    started_at = models.DateTimeField(null=True, blank=True)
-    finished_at = models.DateTimeField(null=True, blank=True)
-    excluded_at = models.DateTimeField(null=True, blank=True)
-
-    objects = RaterAssignmentQuerySet.as_manager()
-
-    class Meta:
-        ordering = ["number"]
-        constraints = [
-            models.UniqueConstraint(fields=["queue", "user"], name="rater_once_a_queue"),
-            models.UniqueConstraint(fields=["queue", "number"], name="rater_number_in_queue"),
-        ]
-
-    def __str__(self) -> str:
-        return f"rater {self.number}"
-
-    @property
-    def history(self) -> models.QuerySet[StatusChange]:
-        return StatusChange.objects.for_row(self).select_related("by")
-
-    @property
-    def progress(self) -> Progress:
-        return Progress(self.ratings.given().count(), self.ratings.count())
-
-    def find_next_rating(self) -> Rating | None:
-        """Return the next rating: the first in the rater's order without a value."""
-        due = self.ratings.filter(value=None).select_related("item__image", "dimension")
-        return due.order_by("position").first()
-
-    def find_reached_rating(self, position: int) -> Rating | None:
-        """Return the rating at a position that the rater has reached, or None beyond the next one."""
-        here = self.ratings.select_related("item__image").filter(position=position).first()
-        if here is None or here.value is not None:
-            return here
-        due = self.find_next_rating()
-        return here if due is not None and due.position == position else None
-
-    def find_last_rating(self) -> Rating | None:
-        return self.ratings.given().order_by("-position").first()
-
-
 NEITHER, FIRST, SECOND = 0, 1, 2
 """The values of a choice between two answers, in the order in which the rater saw them."""
 
@@ -358,7 +278,9 @@ class Rating(models.Model):
         ITEM = "item", "Item"
         CHECK = "check", "Attention check"
 
-    assignment = models.ForeignKey(RaterAssignment, on_delete=models.CASCADE, related_name="ratings", db_index=False)
+    assignment = models.ForeignKey(
+        "grading_app.RaterAssignment", on_delete=models.CASCADE, related_name="ratings", db_index=False
+    )
     item = models.ForeignKey(Item, on_delete=models.PROTECT, related_name="ratings")
     trial = models.ForeignKey(
         Trial,
@@ -401,23 +323,3 @@ class Rating(models.Model):
 
     def __str__(self) -> str:
         return f"{self.assignment}, {self.position}: {'-' if self.value is None else f'{self.value:g}'}"
-
-
-class RaterInvitation(models.Model):
-    """A link that creates a rater, usable once. The database stores only the hash of its token."""
-
-    queue = models.ForeignKey(RatingQueue, on_delete=models.CASCADE, related_name="invitations")
-    assignment = models.ForeignKey(
-        RaterAssignment, on_delete=models.CASCADE, null=True, blank=True, related_name="invitations"
-    )  # Set before use for a new link of an existing rater. Otherwise it is set by the use.
-    token_hash = models.CharField(max_length=64, unique=True)
-    created_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, related_name="+")
-    created_at = models.DateTimeField(auto_now_add=True)
-    expires_at = models.DateTimeField()
-    used_at = models.DateTimeField(null=True, blank=True)
-
-    class Meta:
-        ordering = ["-created_at", "-pk"]
-
-    def __str__(self) -> str:
-        return f"invitation {self.pk} to {self.queue_id}"

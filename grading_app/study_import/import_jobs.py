@@ -72,8 +72,8 @@ class StudyReport:
         return self.experiment or "@".join(map(str, self.dataset))
 
 
-def load_report(waiting: PendingUpload) -> StudyReport | None:
-    content = waiting.load(REPORT)
+def load_report(upload: PendingUpload) -> StudyReport | None:
+    content = upload.load(REPORT)
     return StudyReport(**content) if content else None
 
 
@@ -82,39 +82,39 @@ def run_import(user_key: int, token: str, key: str) -> str:
     return run_job(user_key, token, key, task=TASK, perform=_perform)
 
 
-def _perform(waiting: PendingUpload, job: UploadJob, user: User) -> str:
-    if (stored := _stored_before(waiting, job, user)) is not None:
-        return finish(waiting, job, **stored)
+def _perform(upload: PendingUpload, job: UploadJob, user: User) -> str:
+    if (stored := _find_earlier_import(upload, job, user)) is not None:
+        return finish(upload, job, **stored)
     job = replace(job, state="reading", seen_at=time.time())
-    waiting.store_job(job)
+    upload.store_job(job)
     try:
-        report = _import(waiting, job, user)
+        report = _import(upload, job, user)
     except (StudyError, SnapshotFileError, FileError) as error:
         found = error.problems if isinstance(error, StudyError) else [str(error)]
-        waiting.store(REPORT, asdict(StudyReport(problems=found[:MOST_PROBLEMS], problem_count=len(found))))
-        return finish(waiting, job)
+        upload.store(REPORT, asdict(StudyReport(problems=found[:MOST_PROBLEMS], problem_count=len(found))))
+        return finish(upload, job)
     except FileNotFoundError:
         raise
     except Exception:
-        finish(waiting, job, state="failed", error=FAILED)
+        finish(upload, job, state="failed", error=FAILED)
         raise
-    waiting.store(REPORT, asdict(report))
+    upload.store(REPORT, asdict(report))
     done = {"experiment": report.experiment, "dataset": report.dataset} if job.kind == "import" else {}
-    return finish(waiting, waiting.job or job, **done)
+    return finish(upload, upload.job or job, **done)
 
 
-def _import(waiting: PendingUpload, job: UploadJob, user: User) -> StudyReport:
+def _import(upload: PendingUpload, job: UploadJob, user: User) -> StudyReport:
     wanted = job.mapping or {}
-    if len(waiting.names) == 1 and waiting.table_name.lower().endswith(SUFFIXES):
+    if len(upload.names) == 1 and upload.table_name.lower().endswith(SUFFIXES):
         scratch = ScratchFolder()
-        return _take_run_config(place_files(list(waiting.files.values()), scratch.path / "config"), job, user)
-    reading = read_study_upload(waiting.files, wanted.get("format", ""), watch=_reading(waiting, job))
+        return _take_run_config(place_files(list(upload.files.values()), scratch.path / "config"), job, user)
+    reading = read_study_upload(upload.files, wanted.get("format", ""), watch=_make_progress_watcher(upload, job))
     job = replace(job, state="saving", seen_at=time.time(), saving_since=time.time())
-    waiting.store_job(job)
+    upload.store_job(job)
     if reading.study is None:
-        return _take_snapshot(place_files(list(waiting.files.values()), reading.scratch.path / "archive"), job, user)
+        return _take_snapshot(place_files(list(upload.files.values()), reading.scratch.path / "archive"), job, user)
     try:
-        return _take_study(_watched(reading.study, waiting, job), job, user)
+        return _take_study(_with_progress(reading.study, upload, job), job, user)
     except (DataError, IntegrityError, ValueError) as error:
         raise StudyError([f"the database refuses a value of the study: {str(error).splitlines()[0][:300]}"]) from error
 
@@ -183,14 +183,14 @@ def _take_snapshot(path: Path, job: UploadJob, user: User) -> StudyReport:
     )
 
 
-def _reading(waiting: PendingUpload, job: UploadJob) -> Callable[[int], None]:
+def _make_progress_watcher(upload: PendingUpload, job: UploadJob) -> Callable[[int], None]:
     def watch(rows: int) -> None:
-        waiting.store_job(replace(job, rows=rows, seen_at=time.time()))
+        upload.store_job(replace(job, rows=rows, seen_at=time.time()))
 
     return watch
 
 
-def _watched(study: Study, waiting: PendingUpload, job: UploadJob) -> Study:
+def _with_progress(study: Study, upload: PendingUpload, job: UploadJob) -> Study:
     """Return the study; reading its trials updates the progress of the job."""
 
     def trials() -> Iterator[StudyTrial]:
@@ -198,13 +198,13 @@ def _watched(study: Study, waiting: PendingUpload, job: UploadJob) -> Study:
         for number, one in enumerate(study.trials(), start=1):
             if time.monotonic() >= due:
                 due = time.monotonic() + EVERY_S
-                waiting.store_job(replace(job, rows=number, seen_at=time.time()))
+                upload.store_job(replace(job, rows=number, seen_at=time.time()))
             yield one
 
     return replace(study, trials=trials)
 
 
-def _stored_before(waiting: PendingUpload, job: UploadJob, user: User) -> dict[str, Any] | None:
+def _find_earlier_import(upload: PendingUpload, job: UploadJob, user: User) -> dict[str, Any] | None:
     """Return what a killed worker imported from a snapshot before it could record it in the job, or None.
 
     Studies of other tools need no such check: a second import of the same trials adds nothing.
@@ -212,7 +212,7 @@ def _stored_before(waiting: PendingUpload, job: UploadJob, user: User) -> dict[s
     if job.kind != "import" or not job.saving_since:
         return None
     since = datetime.fromtimestamp(job.saving_since, UTC)
-    name = safe_name(waiting.file_names[0])
+    name = safe_name(upload.file_names[0])
     mine = StatusChange.objects.filter(what=WHAT, by=user, at__gte=since, reason__endswith=name)
     for change in mine.select_related("content_type").order_by("pk")[:1]:
         row: Any = change.content_type.get_object_for_this_type(pk=change.object_id)

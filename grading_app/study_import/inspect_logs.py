@@ -47,12 +47,12 @@ Log = Mapping[str, Any]
 
 
 def is_inspect(path: Path) -> bool:
-    return any(_looks_like_a_log(file) for file in _log_files(path))
+    return any(_looks_like_a_log(file) for file in _find_log_files(path))
 
 
 def read_inspect(path: Path) -> Study:
     """Return the study of one log, or of all logs in a folder. Raise StudyError for a log that cannot be read."""
-    files = [file for file in _log_files(path) if _looks_like_a_log(file)]
+    files = [file for file in _find_log_files(path) if _looks_like_a_log(file)]
     if not files:
         raise StudyError([f"{path.name}: no log of inspect_ai (.eval or .json)"])
     items: dict[str, StudyItem] = {}
@@ -60,20 +60,20 @@ def read_inspect(path: Path) -> Study:
     notes: list[str] = []
     is_multi_turn = False
     for file in files:
-        header = _header(file)
+        header = _read_header(file)
         with refuse_unreadable(file.name):
-            condition = _condition(header)
+            condition = _build_condition(header)
         conditions.setdefault(condition.key, condition)
         if header.get("status") != "success":
             notes.append(f"{file.name}: status {header.get('status')}; its finished samples are taken.")
-        for where, sample in _samples(file):
+        for where, sample in _read_samples(file):
             with refuse_unreadable(where):
-                item = _item(sample, where)
+                item = _build_item(sample, where)
                 is_multi_turn = is_multi_turn or len(sample.get("messages") or []) > 3
             known = items.setdefault(item.key, item)
             if (known.input, known.target) != (item.input, item.target):
                 raise StudyError([f"{where}: sample {item.key!r} has another input or target than in an earlier log"])
-    task = (_header(files[0]).get("eval") or {}).get("task", path.stem)
+    task = (_read_header(files[0]).get("eval") or {}).get("task", path.stem)
     if is_multi_turn:
         notes.append("Some samples have several turns: only their last answer is taken.")
     notes.append("Costs are taken only if inspect_ai had prices; unknown costs stay unknown.")
@@ -82,7 +82,7 @@ def read_inspect(path: Path) -> Study:
         tool="inspect",
         items=list(items.values()),
         conditions=list(conditions.values()),
-        trials=partial(_trials, files),
+        trials=partial(_read_trials, files),
         notes=notes,
     )
 
@@ -90,7 +90,7 @@ def read_inspect(path: Path) -> Study:
 # --- files ------------------------------------------------------------------------------------------------------------
 
 
-def _log_files(path: Path) -> list[Path]:
+def _find_log_files(path: Path) -> list[Path]:
     return sorted([*path.rglob("*.eval"), *path.rglob("*.json")]) if path.is_dir() else [path]
 
 
@@ -103,21 +103,21 @@ def _looks_like_a_log(file: Path) -> bool:
         return b'"eval"' in start.read(20_000)
 
 
-def _header(file: Path) -> Log:
+def _read_header(file: Path) -> Log:
     if file.suffix == ".json":
-        return {name: value for name, value in _json_log(file).items() if name != "samples"}
+        return {name: value for name, value in _read_json_log(file).items() if name != "samples"}
     with _open(file) as archive:
         names = set(archive.namelist())
         name = "header.json" if "header.json" in names else "_journal/start.json"
         if name not in names:
             raise StudyError([f"{file.name}: neither header.json nor _journal/start.json"])
-        return _parse(_member(file, archive.getinfo(name)), f"{file.name}, {name}")
+        return _parse(_read_member(file, archive.getinfo(name)), f"{file.name}, {name}")
 
 
-def _samples(file: Path) -> Iterator[tuple[str, Log]]:
+def _read_samples(file: Path) -> Iterator[tuple[str, Log]]:
     """Yield each sample with its place. A repeated member counts once, as it was last written."""
     if file.suffix == ".json":
-        samples = _json_log(file).get("samples") or []
+        samples = _read_json_log(file).get("samples") or []
         if not isinstance(samples, list):
             raise StudyError([f"{file.name}: samples is no list"])
         for number, sample in enumerate(samples, start=1):
@@ -130,7 +130,7 @@ def _samples(file: Path) -> Iterator[tuple[str, Log]]:
         members = {info.filename: info for info in archive.infolist() if info.filename.startswith("samples/")}
         for name, info in members.items():
             where = f"{file.name}, {name}"
-            yield where, _parse(_member(file, info), where)
+            yield where, _parse(_read_member(file, info), where)
 
 
 def _open(file: Path) -> zipfile.ZipFile:
@@ -140,7 +140,7 @@ def _open(file: Path) -> zipfile.ZipFile:
         raise StudyError([f"{file.name}: no zip file"]) from error
 
 
-def _member(file: Path, info: zipfile.ZipInfo) -> bytes:
+def _read_member(file: Path, info: zipfile.ZipInfo) -> bytes:
     """Return the content of a member. Raise StudyError if it is too large or damaged."""
     if info.file_size > MOST_BYTES:
         raise StudyError([f"{file.name}, {info.filename}: larger than {MOST_BYTES // 2**20} MB"])
@@ -168,7 +168,7 @@ def _unpack_member(file: Path, info: zipfile.ZipInfo) -> bytes:
     return content
 
 
-def _json_log(file: Path) -> Log:
+def _read_json_log(file: Path) -> Log:
     if file.stat().st_size > MOST_BYTES:
         raise StudyError([f"{file.name}: larger than {MOST_BYTES // 2**20} MB"])
     return _parse(file.read_bytes(), file.name)
@@ -187,7 +187,7 @@ def _parse(content: bytes, where: str) -> Log:
 # --- content ----------------------------------------------------------------------------------------------------------
 
 
-def _condition(header: Log) -> StudyCondition:
+def _build_condition(header: Log) -> StudyCondition:
     """Return the condition of a log: the same model, plan and settings are the same condition."""
     run, plan = header.get("eval") or {}, header.get("plan") or {}
     config = plan.get("config") or {}
@@ -214,20 +214,24 @@ def _condition(header: Log) -> StudyCondition:
     )
 
 
-def _key(sample: Log) -> str:
+def _build_key(sample: Log) -> str:
     return str(sample.get("id"))
 
 
-def _item(sample: Log, where: str) -> StudyItem:
+def _build_item(sample: Log, where: str) -> StudyItem:
     if sample.get("id") is None or sample.get("epoch") is None:
         raise StudyError([f"{where}: id and epoch must not be empty"])
     target = sample.get("target")
     given = sample.get("input")
-    text = given if isinstance(given, str) else "\n\n".join(_text(turn.get("content"), sample) for turn in given or [])
+    text = (
+        given
+        if isinstance(given, str)
+        else "\n\n".join(_read_text(turn.get("content"), sample) for turn in given or [])
+    )
     metadata = sample.get("metadata") or {}
     return StudyItem(
-        key=_key(sample)[:200],
-        input=_attached(text, sample),
+        key=_build_key(sample)[:200],
+        input=_resolve_attachment(text, sample),
         target="\n".join(map(str, target)) if isinstance(target, list) else str(target or ""),
         category=str(metadata.get("category") or "")[:200],
         choices=tuple(map(str, sample.get("choices") or ())),
@@ -235,38 +239,38 @@ def _item(sample: Log, where: str) -> StudyItem:
     )
 
 
-def _trials(files: list[Path]) -> Iterator[StudyTrial]:
+def _read_trials(files: list[Path]) -> Iterator[StudyTrial]:
     taken: set[tuple[str, str, int]] = set()
     for file in files:
-        condition = _condition(_header(file)).key
-        for where, sample in _samples(file):
+        condition = _build_condition(_read_header(file)).key
+        for where, sample in _read_samples(file):
             with refuse_unreadable(where):
-                identity = (condition, _key(sample)[:200], int(sample["epoch"]))
-                trial = _trial(where, condition, sample)
+                identity = (condition, _build_key(sample)[:200], int(sample["epoch"]))
+                trial = _build_trial(where, condition, sample)
             if identity not in taken:  # A retried log repeats the samples that were finished.
                 taken.add(identity)
                 yield trial
 
 
-def _trial(where: str, condition: str, sample: Log) -> StudyTrial:
+def _build_trial(where: str, condition: str, sample: Log) -> StudyTrial:
     output = sample.get("output") or {}
     choice: Log = next(iter(output.get("choices") or []), {})
     message = choice.get("message") or {}
     usage = output.get("usage") or {}
     error = sample.get("error") or {}
-    text = _text(message.get("content"), sample)
+    text = _read_text(message.get("content"), sample)
     stop = str(choice.get("stop_reason") or "")
     cached = usage.get("input_tokens_cache_read")
     tokens = usage.get("input_tokens")
     return StudyTrial(
         where=where,
         condition=condition,
-        item=_key(sample)[:200],
+        item=_build_key(sample)[:200],
         sample_idx=int(sample["epoch"]) - 1,
         is_done=not error,
         answer=text,
         raw_response=None if error else text,
-        reasoning=_text(message.get("content"), sample, kind="reasoning"),
+        reasoning=_read_text(message.get("content"), sample, kind="reasoning"),
         finish_reason={"max_tokens": "length", "model_length": "length"}.get(stop, stop)[:40],
         is_truncated=stop in ("max_tokens", "model_length"),
         is_refused=stop == "content_filter",
@@ -280,19 +284,19 @@ def _trial(where: str, condition: str, sample: Log) -> StudyTrial:
         served_model=str(output.get("model") or "")[:200],
         error_class="unknown" if error else "",
         error=str(error.get("message") or ""),
-        claimed_at=_time(sample.get("started_at")),
-        completed_at=_time(sample.get("completed_at")),
-        scores=() if error else tuple(_scores(sample)),
+        claimed_at=_read_time(sample.get("started_at")),
+        completed_at=_read_time(sample.get("completed_at")),
+        scores=() if error else tuple(_read_scores(sample)),
     )
 
 
-def _scores(sample: Log) -> Iterator[StudyScore]:
+def _read_scores(sample: Log) -> Iterator[StudyScore]:
     """Yield the scores of a sample, one for each key of a score that is an object."""
     for name, score in (sample.get("scores") or {}).items():
         value = score.get("value")
         parts = {f"{name}-{key}": part for key, part in value.items()} if isinstance(value, dict) else {name: value}
         for scorer, part in parts.items():
-            number = _number(part)
+            number = _read_number(part)
             yield StudyScore(
                 scorer=scorer,
                 value=number,
@@ -302,7 +306,7 @@ def _scores(sample: Log) -> Iterator[StudyScore]:
             )
 
 
-def _number(value: Any) -> float | None:
+def _read_number(value: Any) -> float | None:
     if isinstance(value, str) and value in GRADES:
         return GRADES[value]
     if isinstance(value, bool | int | float) and math.isfinite(value):
@@ -310,15 +314,15 @@ def _number(value: Any) -> float | None:
     return None
 
 
-def _text(content: Any, sample: Log, kind: str = "text") -> str:
+def _read_text(content: Any, sample: Log, kind: str = "text") -> str:
     """Return the texts of a message's content: a string, or parts of which only this kind counts."""
     if isinstance(content, str):
-        return _attached(content, sample) if kind == "text" else ""
+        return _resolve_attachment(content, sample) if kind == "text" else ""
     parts = [part for part in content or [] if isinstance(part, dict) and part.get("type") == kind]
-    return "\n".join(_attached(str(part.get(kind) or ""), sample) for part in parts)
+    return "\n".join(_resolve_attachment(str(part.get(kind) or ""), sample) for part in parts)
 
 
-def _attached(text: str, sample: Log) -> str:
+def _resolve_attachment(text: str, sample: Log) -> str:
     """Return the text that a reference to an attachment stands for."""
     for prefix in ("attachment://", "tc://"):
         if text.startswith(prefix):
@@ -326,7 +330,7 @@ def _attached(text: str, sample: Log) -> str:
     return text
 
 
-def _time(text: Any) -> datetime | None:
+def _read_time(text: Any) -> datetime | None:
     found = datetime.fromisoformat(text) if isinstance(text, str) and text else None
     return found.replace(tzinfo=UTC) if found and found.tzinfo is None else found
 

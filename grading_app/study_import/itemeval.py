@@ -64,34 +64,34 @@ class Manifests:
 
 
 def is_itemeval(path: Path) -> bool:
-    return path.is_dir() and bool(_stores(path))
+    return path.is_dir() and bool(_find_stores(path))
 
 
 def read_itemeval(path: Path) -> Study:
     """Return the study of a folder, or of the only study below it. Raise StudyError, which names file and row."""
-    stores = _stores(path) if path.is_dir() else []
+    stores = _find_stores(path) if path.is_dir() else []
     if len(stores) != 1:
         names = ", ".join(store.name for store in stores) or "none"
         raise StudyError([f"{path.name}: one folder must have items.parquet and solutions.parquet; found: {names}"])
     store = stores[0]
     files = {table: store / f"{table}.parquet" for table in STORES}
     tables = read_parquet_files({table: file for table, file in files.items() if file.is_file()})
-    manifests = _manifests(store)
-    items = _items(tables)
-    found, waves = _conditions(tables, {item.key for item in items}, manifests, _templates(path))
+    manifests = _read_manifests(store)
+    items = _read_items(tables)
+    found, waves = _read_conditions(tables, {item.key for item in items}, manifests, _read_templates(path))
     conditions, equal = separate_equal(list(found.values()))
     offsets = {wave.number: wave.epoch_offset for wave in waves}
-    scores = read_scores(tables, _identities(tables))
-    config = _config(path) or manifests.config
+    scores = read_scores(tables, _list_identities(tables))
+    config = _read_config(path) or manifests.config
     return Study(
         name=str(config.get("study") or store.name),
         tool=TOOL,
         items=items,
         conditions=conditions,
-        trials=partial(_trials, tables, offsets, scores, manifests),
+        trials=partial(_read_trials, tables, offsets, scores, manifests),
         waves=waves,
-        notes=[*_notes(tables, found), *equal, *scores.notes, *_ledger_notes(tables)],
-        source=_source(tables),
+        notes=[*_list_notes(tables, found), *equal, *scores.notes, *_list_ledger_notes(tables)],
+        source=_describe_source(tables),
         graders=scores.graders,
         scratch=(tables.scratch,),
     )
@@ -100,7 +100,7 @@ def read_itemeval(path: Path) -> Study:
 # --- files ------------------------------------------------------------------------------------------------------------
 
 
-def _stores(path: Path) -> list[Path]:
+def _find_stores(path: Path) -> list[Path]:
     """Return the folders with the stores of a study, without the copies in its exports."""
     found = [file.parent for file in sorted(path.rglob("solutions.parquet"))]
     return [
@@ -119,7 +119,7 @@ def _read_text(file: Path) -> str:
         raise StudyError([f"{file.name}: {error}"]) from error
 
 
-def _manifests(store: Path) -> Manifests:
+def _read_manifests(store: Path) -> Manifests:
     facts = Manifests()
     for file in sorted((store / "manifests").glob("*.json")):
         with refuse_unreadable(file.name):
@@ -134,7 +134,7 @@ def _manifests(store: Path) -> Manifests:
     return facts
 
 
-def _config(path: Path) -> Mapping[str, Any]:
+def _read_config(path: Path) -> Mapping[str, Any]:
     """Return the study's YAML if it is in the folder: the only file with the keys `study` and `benchmark`."""
     found = []
     for file in sorted([*path.rglob("*.yaml"), *path.rglob("*.yml")]):
@@ -147,13 +147,13 @@ def _config(path: Path) -> Mapping[str, Any]:
     return found[0] if len(found) == 1 else {}
 
 
-def _templates(path: Path) -> dict[str, str]:
+def _read_templates(path: Path) -> dict[str, str]:
     """Return the texts of the template files by the first twelve digits of their hash, as the tool computes it."""
     texts = (_read_text(file).replace("\r\n", "\n") for file in sorted(path.rglob("*.md")))
     return {hashlib.sha256(text.encode()).hexdigest()[:12]: text for text in texts}
 
 
-def _source(tables: StoredTables) -> str:
+def _describe_source(tables: StoredTables) -> str:
     """Return the datasets with their revisions."""
     sources = {f"{row['dataset_id']}@{row['dataset_revision']}": None for _, row in tables.rows(ITEMS)}
     return f"Imported from {TOOL}: " + ", ".join(sources)[:1000]
@@ -162,7 +162,7 @@ def _source(tables: StoredTables) -> str:
 # --- items and conditions ---------------------------------------------------------------------------------------------
 
 
-def _items(tables: StoredTables) -> list[StudyItem]:
+def _read_items(tables: StoredTables) -> list[StudyItem]:
     problems: list[str] = []
     items: dict[str, StudyItem] = {}
     for where, row in tables.rows(ITEMS):
@@ -194,7 +194,7 @@ def _items(tables: StoredTables) -> list[StudyItem]:
     return list(items.values())
 
 
-def _conditions(
+def _read_conditions(
     tables: StoredTables, items: set[str], manifests: Manifests, templates: Mapping[str, str]
 ) -> tuple[dict[str, StudyCondition], list[StudyWave]]:
     """Check all solutions. Return their conditions by id, and their waves."""
@@ -203,7 +203,7 @@ def _conditions(
     first_epochs: dict[int, int] = {}
     seen: set[tuple[str, str, int]] = set()
     for where, row in tables.rows(SOLUTIONS):
-        wrong = list(_solution_problems(where, row, items, seen))
+        wrong = list(_find_solution_problems(where, row, items, seen))
         problems += wrong
         if wrong:
             if len(problems) > 10 * MOST_PROBLEMS:
@@ -211,16 +211,18 @@ def _conditions(
             continue
         wave = row.get("wave") or 0
         first_epochs[wave] = min(row["epoch"], first_epochs.get(wave, row["epoch"]))
-        conditions.setdefault(row["condition_id"], _condition(row, templates))
+        conditions.setdefault(row["condition_id"], _build_condition(row, templates))
     if problems:
         raise StudyError(problems)
     if not conditions:
         raise StudyError(["solutions.parquet: no solution"])
-    waves = [_wave(number, first_epochs[number], manifests) for number in sorted(first_epochs)]
+    waves = [_build_wave(number, first_epochs[number], manifests) for number in sorted(first_epochs)]
     return conditions, waves
 
 
-def _solution_problems(where: str, row: TableRow, items: set[str], seen: set[tuple[str, str, int]]) -> Iterator[str]:
+def _find_solution_problems(
+    where: str, row: TableRow, items: set[str], seen: set[tuple[str, str, int]]
+) -> Iterator[str]:
     wrong = require_columns(where, row, SOLUTION_COLUMNS)
     wrong += [f"{where}: {name} must not be empty" for name in NEVER_NULL if row.get(name) in (None, "")]
     if row.get("wave") is not None and (type(row["wave"]) is not int or row["wave"] < 0):
@@ -240,13 +242,13 @@ def _solution_problems(where: str, row: TableRow, items: set[str], seen: set[tup
         yield f"{where}: created_at cannot be read: {row['created_at']!r}"
 
 
-def _wave(number: int, first_epoch: int, manifests: Manifests) -> StudyWave:
+def _build_wave(number: int, first_epoch: int, manifests: Manifests) -> StudyWave:
     """Return the wave as its manifest has it, or with the epochs before its first one as offset."""
     known = manifests.waves.get(number)
     return known or StudyWave(number, "" if number == 0 else f"wave {number}", first_epoch - 1 if number else 0)
 
 
-def _condition(row: TableRow, templates: Mapping[str, str]) -> StudyCondition:
+def _build_condition(row: TableRow, templates: Mapping[str, str]) -> StudyCondition:
     settings = {name: row[f"{name}_requested"] for name in SETTINGS if row.get(f"{name}_requested") is not None}
     if row.get("reasoning_effort"):
         settings["reasoning_effort"] = row["reasoning_effort"]
@@ -270,7 +272,7 @@ def _condition(row: TableRow, templates: Mapping[str, str]) -> StudyCondition:
 # --- trials -----------------------------------------------------------------------------------------------------------
 
 
-def _identities(tables: StoredTables) -> dict[tuple[str, str, int], str]:
+def _list_identities(tables: StoredTables) -> dict[tuple[str, str, int], str]:
     """Return when each answered solution was written, by condition, item and epoch. Errors have no answer to grade."""
     return {
         (row["condition_id"], row["item_id"], row["epoch"]): row["created_at"]
@@ -279,16 +281,16 @@ def _identities(tables: StoredTables) -> dict[tuple[str, str, int], str]:
     }
 
 
-def _trials(
+def _read_trials(
     tables: StoredTables, offsets: Mapping[int, int], scores: ScoreStore, manifests: Manifests
 ) -> Iterator[StudyTrial]:
     for where, row in tables.rows(SOLUTIONS):
         with refuse_unreadable(where):
-            trial = _trial(where, row, offsets, scores, manifests)
+            trial = _build_trial(where, row, offsets, scores, manifests)
         yield trial
 
 
-def _trial(
+def _build_trial(
     where: str, row: TableRow, offsets: Mapping[int, int], scores: ScoreStore, manifests: Manifests
 ) -> StudyTrial:
     wave = row.get("wave") or 0
@@ -312,7 +314,7 @@ def _trial(
         reasoning_tokens=row["reasoning_tokens"],
         cache_read_tokens=row["cache_read_tokens"],
         cache_write_tokens=row.get("cache_write_tokens"),
-        cost_usd=_cost(row),
+        cost_usd=_read_cost(row),
         latency_ms=round(1000 * row["latency_s"]) if row["latency_s"] is not None else None,
         served_model=manifests.served.get((row["run_id"], row["condition_id"]), "")[:200],
         error_class="" if is_done else "unknown",
@@ -327,7 +329,7 @@ def _sum_known(tokens: int | None, cached: int | None) -> int | None:
     return None if tokens is None else tokens + (cached or 0)
 
 
-def _cost(row: TableRow) -> Decimal | None:
+def _read_cost(row: TableRow) -> Decimal | None:
     """Return the cost, or None if it is unknown.
 
     A row that was repeated from the tool's cache, or that failed, has 0 USD and no tokens: what was paid is not in it.
@@ -340,13 +342,13 @@ def _cost(row: TableRow) -> Decimal | None:
 # --- notes ------------------------------------------------------------------------------------------------------------
 
 
-def _notes(tables: StoredTables, conditions: Mapping[str, StudyCondition]) -> list[str]:
+def _list_notes(tables: StoredTables, conditions: Mapping[str, StudyCondition]) -> list[str]:
     counts: Counter[str] = Counter()
     configs: dict[str, set[str]] = defaultdict(set)
     for _, row in tables.rows(SOLUTIONS):
         counts["error"] += row["error"] is not None
         counts["empty"] += row["error"] is None and not (row["solution"] or "").strip()
-        counts["unknown"] += _cost(row) is None
+        counts["unknown"] += _read_cost(row) is None
         configs[row["prompt_name"] or ""].add(row["prompt_hash"] or "")
     notes = ["Messages, earlier attempts and response ids are in the tool's logs, which are not read."]
     without = sum(not one.messages for one in conditions.values())
@@ -359,7 +361,7 @@ def _notes(tables: StoredTables, conditions: Mapping[str, StudyCondition]) -> li
     return notes
 
 
-def _ledger_notes(tables: StoredTables) -> list[str]:
+def _list_ledger_notes(tables: StoredTables) -> list[str]:
     """Return the sums of the ledger, which has costs that the rows do not have."""
     sums: dict[str, Decimal] = defaultdict(Decimal)
     for where, row in tables.rows(LEDGER):

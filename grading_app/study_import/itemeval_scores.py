@@ -71,8 +71,8 @@ def read_scores(tables: StoredTables, answers: Mapping[Answer, str]) -> ScoreSto
     slugs: dict[str, dict[str, TableRow]] = defaultdict(dict)
     seen: set[tuple[str, Answer]] = set()
     place = 0
-    for (where, row), length in zip(tables.rows(GRADINGS), _line_lengths(tables.file(GRADINGS)), strict=True):
-        wrong = _problems(where, row, seen)
+    for (where, row), length in zip(tables.rows(GRADINGS), _measure_lines(tables.file(GRADINGS)), strict=True):
+        wrong = _find_problems(where, row, seen)
         problems += wrong
         if len(problems) > 10 * MOST_PROBLEMS:
             break
@@ -84,16 +84,16 @@ def read_scores(tables: StoredTables, answers: Mapping[Answer, str]) -> ScoreSto
     if problems:
         raise StudyError(problems)
     _name_scorers(found, slugs)
-    found.notes = _notes(counts)
+    found.notes = _list_notes(counts)
     return found
 
 
-def _line_lengths(file: Path) -> Iterator[int]:
+def _measure_lines(file: Path) -> Iterator[int]:
     with file.open("rb") as lines:
         yield from map(len, lines)
 
 
-def _problems(where: str, row: TableRow, seen: set[tuple[str, Answer]]) -> list[str]:
+def _find_problems(where: str, row: TableRow, seen: set[tuple[str, Answer]]) -> list[str]:
     wrong = require_columns(where, row, COLUMNS)
     required = ("grade_condition_id", "grade_condition_slug", "gen_condition_id", "item_id", "epoch", "parse_ok")
     wrong += [f"{where}: {name} must not be empty" for name in required if row.get(name) in (None, "")]
@@ -133,7 +133,7 @@ def _name_scorers(found: ScoreStore, slugs: Mapping[str, Mapping[str, TableRow]]
             found.graders[scorer] = {fact: row[fact] for fact in FACTS if row.get(fact)}
 
 
-def _notes(counts: Counter[str]) -> list[str]:
+def _list_notes(counts: Counter[str]) -> list[str]:
     said = {
         "pending": "{} gradings failed and are left out: the tool would repeat them.",
         "without answer": "{} gradings are of answers that are not in the store, or that failed: they are left out.",

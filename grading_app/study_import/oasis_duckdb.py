@@ -59,12 +59,12 @@ class ImageSet:
 
 
 def is_oasis_duckdb(path: Path) -> bool:
-    return _database_of(path) is not None
+    return _find_database(path) is not None
 
 
 def read_oasis_duckdb(path: Path) -> Study:
     """Return the study of all runs in a database. Raise StudyError if duckdb is missing or a row cannot be read."""
-    file = _database_of(path)
+    file = _find_database(path)
     if file is None:
         raise StudyError([f"{path.name}: no DuckDB file"])
     if find_spec("duckdb") is None:
@@ -72,12 +72,12 @@ def read_oasis_duckdb(path: Path) -> Study:
     tables = read_database(file, TABLES)
     if not tables.has("trials"):
         raise StudyError([f"{file.name}: no table trials, as OASIS-LLM has it"])
-    rows = partial(_trial_rows, tables)
+    rows = partial(_read_trial_rows, tables)
     facts = check_rows(rows())
-    configs = _configs(tables)
-    sets = _image_sets(tables, {str(config.get("image_set") or "") for config in configs.values()})
+    configs = _read_configs(tables)
+    sets = _read_image_sets(tables, {str(config.get("image_set") or "") for config in configs.values()})
     conditions, equal = separate_equal(
-        [_condition(run, facts, configs.get(run, {})) for run in _in_order(configs, facts)]
+        [_build_condition(run, facts, configs.get(run, {})) for run in _list_runs(configs, facts)]
     )
     folder = path if path.is_dir() else path.parent
     items, missing = find_items(
@@ -86,17 +86,17 @@ def read_oasis_duckdb(path: Path) -> Study:
     return Study(
         name=path.stem if path.is_file() else path.name,
         tool=TOOL,
-        items=[_marked(item, facts, sets) for item in items],
+        items=[_mark_excluded(item, facts, sets) for item in items],
         conditions=conditions,
         trials=partial(read_trials, rows),
         dimensions=[StudyDimension(name, LOW, HIGH) for name in sorted(facts.dimensions)],
-        notes=[*NOTES, *missing, *facts.notes, *equal, *_notes(tables, configs, facts, sets)],
+        notes=[*NOTES, *missing, *facts.notes, *equal, *_list_notes(tables, configs, facts, sets)],
         recipe=next(iter(sets.values())).recipe if len(sets) == 1 else {"image_sets": ", ".join(sorted(sets))},
         scratch=(tables.scratch,),
     )
 
 
-def _database_of(path: Path) -> Path | None:
+def _find_database(path: Path) -> Path | None:
     """Return the database at the path, or the only one in the folder."""
     files = sorted(path.rglob("*.duckdb")) if path.is_dir() else [path]
     found = [file for file in files if file.is_file() and is_duckdb(file)]
@@ -106,7 +106,7 @@ def _database_of(path: Path) -> Path | None:
 # --- rows -------------------------------------------------------------------------------------------------------------
 
 
-def _trial_rows(tables: StoredTables) -> Rows:
+def _read_trial_rows(tables: StoredTables) -> Rows:
     """Yield the trials as texts, as the CSV files have them. An empty text is NULL."""
     for where, row in tables.rows("trials"):
         absent = [name for name in REQUIRED if name not in row]
@@ -115,7 +115,7 @@ def _trial_rows(tables: StoredTables) -> Rows:
         yield where, {name: "" if value is None else str(value) for name, value in row.items()}
 
 
-def _configs(tables: StoredTables) -> dict[str, dict[str, Any]]:
+def _read_configs(tables: StoredTables) -> dict[str, dict[str, Any]]:
     """Return the configuration of each run, in the order of their creation, with the run's status as `run_status`."""
     found: list[tuple[str, str, dict[str, Any]]] = []
     for where, row in tables.rows("runs"):
@@ -130,13 +130,13 @@ def _configs(tables: StoredTables) -> dict[str, dict[str, Any]]:
     return {run: config for _, run, config in sorted(found, key=lambda one: one[:2])}
 
 
-def _in_order(configs: Mapping[str, Any], facts: TrialFacts) -> Iterator[str]:
-    """Yield the runs that have trials."""
+def _list_runs(configs: Mapping[str, Any], facts: TrialFacts) -> Iterator[str]:
+    """Yield the configured runs that have trials, then the runs without a configuration."""
     yield from (run for run in configs if run in facts.models)
     yield from (run for run in facts.models if run not in configs)
 
 
-def _condition(run: str, facts: TrialFacts, config: Mapping[str, Any]) -> StudyCondition:
+def _build_condition(run: str, facts: TrialFacts, config: Mapping[str, Any]) -> StudyCondition:
     model = str(config.get("model") or facts.models[run]).removeprefix("openrouter/")
     settings = {name: config[name] for name in SETTINGS if config.get(name) is not None}
     system = config.get("system_prompt_override")
@@ -156,13 +156,13 @@ def _condition(run: str, facts: TrialFacts, config: Mapping[str, Any]) -> StudyC
 # --- image sets -------------------------------------------------------------------------------------------------------
 
 
-def _image_sets(tables: StoredTables, named: set[str]) -> dict[str, ImageSet]:
+def _read_image_sets(tables: StoredTables, named: set[str]) -> dict[str, ImageSet]:
     """Return the image sets that runs name, as far as the database has them."""
     sets = {}
     for where, row in tables.rows("datasets"):
         with refuse_unreadable(where):
             if row["dataset_id"] in named:
-                sets[str(row["dataset_id"])] = ImageSet(recipe=_recipe(row))
+                sets[str(row["dataset_id"])] = ImageSet(recipe=_build_recipe(row))
     for where, row in tables.rows("dataset_images"):
         with refuse_unreadable(where):
             if (one := sets.get(str(row["dataset_id"]))) is not None:
@@ -172,7 +172,7 @@ def _image_sets(tables: StoredTables, named: set[str]) -> dict[str, ImageSet]:
     return sets
 
 
-def _recipe(row: TableRow) -> dict[str, Any]:
+def _build_recipe(row: TableRow) -> dict[str, Any]:
     params = row.get("generation_params")
     params = json.loads(params) if isinstance(params, str) and params else params or {}
     numbers = {name: params[name] for name in ("n", "seed") if type(params.get(name)) is int}
@@ -180,7 +180,7 @@ def _recipe(row: TableRow) -> dict[str, Any]:
     return {"image_set": str(row["dataset_id"])} | strategy | numbers
 
 
-def _marked(item: StudyItem, facts: TrialFacts, sets: Mapping[str, ImageSet]) -> StudyItem:
+def _mark_excluded(item: StudyItem, facts: TrialFacts, sets: Mapping[str, ImageSet]) -> StudyItem:
     """Return the item with its image sets. It is excluded if it was excluded everywhere, and never asked."""
     within = sorted(name for name, one in sets.items() if item.key in one.images)
     notes = {name: sets[name].excluded[item.key] for name in within if item.key in sets[name].excluded}
@@ -191,7 +191,7 @@ def _marked(item: StudyItem, facts: TrialFacts, sets: Mapping[str, ImageSet]) ->
     return replace(item, metadata=metadata, excluded=is_excluded, note=note)
 
 
-def _notes(
+def _list_notes(
     tables: StoredTables, configs: Mapping[str, Any], facts: TrialFacts, sets: Mapping[str, ImageSet]
 ) -> list[str]:
     notes = ["Of the prompts the database has only an override of the system turn: conditions hold a placeholder."]

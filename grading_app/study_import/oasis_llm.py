@@ -43,7 +43,7 @@ NO_PROMPT = "The prompt's text is not in the files; conditions hold a placeholde
 
 
 def is_oasis_llm(path: Path) -> bool:
-    return any(_columns(file) >= TRIAL_COLUMNS for file in _csv_files(path))
+    return any(_read_columns(file) >= TRIAL_COLUMNS for file in _find_csv_files(path))
 
 
 def read_oasis_llm(path: Path) -> Study:
@@ -52,10 +52,10 @@ def read_oasis_llm(path: Path) -> Study:
     Raise StudyError for rows that cannot be read.
     """
     folder = path if path.is_dir() else path.parent
-    trial_files = [file for file in _csv_files(path) if _columns(file) >= TRIAL_COLUMNS]
+    trial_files = [file for file in _find_csv_files(path) if _read_columns(file) >= TRIAL_COLUMNS]
     if not trial_files:
         raise StudyError([f"{path.name}: no CSV file with the columns {', '.join(sorted(TRIAL_COLUMNS))}"])
-    rows = partial(_rows_of_files, trial_files)
+    rows = partial(_read_files, trial_files)
     found = check_rows(rows())
     template = next(iter(sorted(folder.rglob("prompt_template.md"))), None)
     messages = ({"role": "user", "content": template.read_text(encoding="utf-8")},) if template else ()
@@ -112,8 +112,8 @@ def find_items(folder: Path, images: Iterable[str]) -> tuple[list[StudyItem], li
     """Return the items of the images, with norms and categories from CSV files of the folder, and notes."""
     problems: list[str] = []
     norms: dict[str, StudyItem] = {}
-    for file in _csv_files(folder):
-        for item in _items_with_norms(file, problems):
+    for file in _find_csv_files(folder):
+        for item in _read_items_with_norms(file, problems):
             if len(item.norms) >= len(norms.get(item.key, item).norms):
                 norms[item.key] = item
     if problems:
@@ -125,16 +125,16 @@ def find_items(folder: Path, images: Iterable[str]) -> tuple[list[StudyItem], li
     return items, [f"{without} images have no human means."] if without else []
 
 
-def _csv_files(path: Path) -> list[Path]:
+def _find_csv_files(path: Path) -> list[Path]:
     return sorted(path.rglob("*.csv")) if path.is_dir() else [path] if path.suffix == ".csv" else []
 
 
-def _columns(file: Path) -> set[str]:
+def _read_columns(file: Path) -> set[str]:
     with file.open(newline="", encoding="utf-8-sig", errors="replace") as text:
         return set(next(csv.reader(text), []))
 
 
-def _rows(file: Path) -> Rows:
+def _read_rows(file: Path) -> Rows:
     """Yield each row with its place, such as `trials.csv, row 2`. The header is row 1."""
     number = 1
     try:
@@ -145,30 +145,30 @@ def _rows(file: Path) -> Rows:
         raise StudyError([f"{file.name}, after row {number}: {error}"]) from error
 
 
-def _rows_of_files(files: Iterable[Path]) -> Rows:
+def _read_files(files: Iterable[Path]) -> Rows:
     for file in files:
-        yield from _rows(file)
+        yield from _read_rows(file)
 
 
-def _items_with_norms(file: Path, problems: list[str]) -> Iterator[StudyItem]:
+def _read_items_with_norms(file: Path, problems: list[str]) -> Iterator[StudyItem]:
     """Yield the items of an image set (image_id, human_<dimension>_mean) or of the norms (Theme, <Dimension>_mean)."""
-    columns = _columns(file)
+    columns = _read_columns(file)
     key = next((name for name in ("image_id", "Theme") if name in columns), "")
-    measured = {name: prefix for name in DIMENSIONS if (prefix := _norm_prefix(name, columns))}
+    measured = {name: prefix for name in DIMENSIONS if (prefix := _find_norm_prefix(name, columns))}
     if not key or not measured:
         return
-    for where, row in _rows(file):
-        found = [norm for name, prefix in measured.items() for norm in _norms(where, row, name, prefix, problems)]
+    for where, row in _read_rows(file):
+        found = [norm for name, prefix in measured.items() for norm in _read_norms(where, row, name, prefix, problems)]
         category = row.get("Category", "").strip()
         yield StudyItem(row[key], input=row[key], category=category, norms=tuple(found))
 
 
-def _norm_prefix(dimension: str, columns: set[str]) -> str:
+def _find_norm_prefix(dimension: str, columns: set[str]) -> str:
     prefixes = (f"human_{dimension}", dimension.capitalize())
     return next((prefix for prefix in prefixes if f"{prefix}_mean" in columns), "")
 
 
-def _norms(where: str, row: Row, dimension: str, prefix: str, problems: list[str]) -> Iterator[HumanNorm]:
+def _read_norms(where: str, row: Row, dimension: str, prefix: str, problems: list[str]) -> Iterator[HumanNorm]:
     """Yield the norm of a row. sd and n are unknown if there is no such column, or nothing in it."""
 
     def read(column: str, kind: Callable[[str], T]) -> T | None:
@@ -197,7 +197,7 @@ def _check(where: str, row: Row, problems: list[str]) -> None:
         _read(Decimal, row["cost_usd"], f"{where}: cost_usd", problems)
     for name in ("claimed_at", "completed_at"):
         if row.get(name):
-            _read(_time, row[name], f"{where}: {name}", problems)
+            _read(_read_time, row[name], f"{where}: {name}", problems)
 
 
 def _read(kind: Callable[[str], T], text: str, what: str, problems: list[str]) -> T | None:
@@ -208,7 +208,7 @@ def _read(kind: Callable[[str], T], text: str, what: str, problems: list[str]) -
         return None
 
 
-def _time(text: str) -> datetime:
+def _read_time(text: str) -> datetime:
     found = datetime.fromisoformat(text)
     return found if found.tzinfo else found.replace(tzinfo=UTC)
 
@@ -217,15 +217,15 @@ def read_trials(rows: Callable[[], Rows]) -> Iterator[StudyTrial]:
     """Yield the trials that ended. Pending ones were never answered."""
     for where, row in rows():
         if row["status"] in ("done", "failed"):
-            yield _trial(where, row)
+            yield _build_trial(where, row)
 
 
-def _trial(where: str, row: Row) -> StudyTrial:
+def _build_trial(where: str, row: Row) -> StudyTrial:
     def number(name: str) -> int | None:
         return int(row[name]) if row.get(name) else None
 
     def time(name: str) -> datetime | None:
-        return _time(row[name]) if row.get(name) else None
+        return _read_time(row[name]) if row.get(name) else None
 
     is_done = row["status"] == "done"
     error = row.get("error", "")

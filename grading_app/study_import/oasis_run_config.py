@@ -79,14 +79,14 @@ def read_run_config(
         raise StudyError([f"{path.name}: configs must be a list of mappings"])
     configs = [_complete(path, at, one, content) for at, one in enumerate(given)]
     _check_shared(path, configs)
-    design = _design(configs)
+    design = _build_design(configs)
     design["experiment"] = name or slugify_name(str(content["name"]))
     design["title"] = str(content["name"])[:200]
     design["description"] = str(content.get("description") or "")
     design["dataset"] = dataset or slugify_name(str(content.get("dataset") or configs[0]["image_set"]))
     for model in design["models"]:
         model["endpoint"] = endpoint or slugify_name(str(configs[0]["provider"]))
-    return read_spec(design), [*_notes(configs), *_unknown(given)]
+    return read_spec(design), [*_list_notes(configs), *_find_unknown_keys(given)]
 
 
 def _read(path: Path) -> Any:
@@ -122,11 +122,13 @@ def _check_shared(path: Path, configs: Sequence[Mapping[str, Any]]) -> None:
         ])  # fmt: skip
 
 
-def _design(configs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _build_design(configs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the design whose conditions are the configurations. Raise StudyError if they are no full crossing."""
     first = configs[0]
-    models, prompts, samplers = (_unique(map(build, configs)) for build in (_model, _prompt, _sampler))
-    if len(_unique([_model(one), _prompt(one), _sampler(one)] for one in configs)) < (
+    models, prompts, samplers = (
+        _list_unique(map(build, configs)) for build in (_build_model, _build_prompt, _build_sampler)
+    )
+    if len(_list_unique([_build_model(one), _build_prompt(one), _build_sampler(one)] for one in configs)) < (
         len(models) * len(prompts) * len(samplers)
     ):
         raise StudyError([
@@ -134,9 +136,9 @@ def _design(configs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         ])  # fmt: skip
     return {
         "models": models,
-        "prompts": _numbered(prompts),
-        "samplers": _numbered(samplers),
-        "dimensions": [_dimension(str(name)) for name in first["dimensions"]],
+        "prompts": _add_numbers(prompts),
+        "samplers": _add_numbers(samplers),
+        "dimensions": [_build_dimension(str(name)) for name in first["dimensions"]],
         "samples": first["samples_per_image"],
         "cache_buster": first["cache_buster"],
         "max_concurrency": first["max_concurrency"],
@@ -148,21 +150,21 @@ def _design(configs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     }
 
 
-def _unique(values: Any) -> list[Any]:
+def _list_unique(values: Any) -> list[Any]:
     return list({canonical_json(value): value for value in values}.values())
 
 
-def _numbered(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def _add_numbers(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the rows with different names."""
     return [row | ({"name": f"{row['name']}-{number}"} if number > 1 else {}) for number, row in enumerate(rows, 1)]
 
 
-def _model(config: Mapping[str, Any]) -> dict[str, Any]:
+def _build_model(config: Mapping[str, Any]) -> dict[str, Any]:
     model = str(config["model"]).removeprefix("openrouter/")
     return {"name": slugify_name(model.rpartition("/")[2]), "model": model}
 
 
-def _prompt(config: Mapping[str, Any]) -> dict[str, Any]:
+def _build_prompt(config: Mapping[str, Any]) -> dict[str, Any]:
     shown = "{{image}}" if config["modality"] == "vision" else "{{input}}"
     suffix = f"\n\n{config['format_hint_suffix']}" if config["format_hint_suffix"] else ""
     return {
@@ -173,13 +175,13 @@ def _prompt(config: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _sampler(config: Mapping[str, Any]) -> dict[str, Any]:
+def _build_sampler(config: Mapping[str, Any]) -> dict[str, Any]:
     settings = {key: config[key] for key in ("temperature", "max_tokens") if config[key] is not None}
     extra = {"extra": config["extra_params"]} if config["extra_params"] else {}
     return {"name": "oasis-llm-design", **settings, **extra}
 
 
-def _dimension(name: str) -> dict[str, Any]:
+def _build_dimension(name: str) -> dict[str, Any]:
     instructions, labels = DIMENSIONS[name]
     return {
         "name": name,
@@ -191,7 +193,7 @@ def _dimension(name: str) -> dict[str, Any]:
     }
 
 
-def _notes(configs: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+def _list_notes(configs: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     if not all(one["system_prompt_override"] for one in configs):
         yield "The tool's own prompt is not in the file: the prompt and the dimensions are worded here; check them."
     yield "A trial is tried max_retries + 1 times here; the tool does that up to three times over."
@@ -200,7 +202,7 @@ def _notes(configs: Sequence[Mapping[str, Any]]) -> Iterator[str]:
             yield f"{key} is not taken: {reason}."
 
 
-def _unknown(given: Sequence[Mapping[str, Any]]) -> list[str]:
+def _find_unknown_keys(given: Sequence[Mapping[str, Any]]) -> list[str]:
     known = {*DEFAULTS, *NOT_TAKEN, *RUN, *EXPERIMENT, "config_name", "description"}
     names = sorted({str(key) for one in given for key in one} - known)
     return [f"Unknown keys are not taken: {', '.join(names)[:300]}."] if names else []

@@ -60,7 +60,7 @@ REQUIRED_TO_RECOGNISE = frozenset({"base_task", "params", "template", "sampler",
 
 
 def is_reasonscape(path: Path) -> bool:
-    for file in _record_files(path):
+    for file in _find_record_files(path):
         with file.open(encoding="utf-8", errors="replace") as lines:
             line = lines.readline(LONGEST_LINE)
         try:
@@ -74,21 +74,21 @@ def is_reasonscape(path: Path) -> bool:
 
 def read_reasonscape(path: Path) -> Study:
     """Return the study of a file of records, or of all in a folder. Raise StudyError, which names file and line."""
-    files = _record_files(path)
+    files = _find_record_files(path)
     if not files:
         raise StudyError([f"{path.name}: no file of records (.ndjson or .jsonl)"])
     problems: list[str] = []
     items: dict[str, StudyItem] = {}
     facts: dict[str, dict[str, Any]] = {}
     conditions: dict[str, StudyCondition] = {}
-    for where, record in _records(files):
-        wrong = list(_problems(record))
+    for where, record in _read_records(files):
+        wrong = list(_find_problems(record))
         problems += [f"{where}: {problem}" for problem in wrong]
         if len(problems) > 10 * MOST_PROBLEMS:
             break
         if not wrong:
             _add_item(where, record, items, facts, problems)
-            condition = _condition(record)
+            condition = _build_condition(record)
             conditions.setdefault(condition.key, condition)
     if problems:
         raise StudyError(problems)
@@ -99,19 +99,19 @@ def read_reasonscape(path: Path) -> Study:
         tool="reasonscape",
         items=list(items.values()),
         conditions=list(conditions.values()),
-        trials=partial(_trials, files),
+        trials=partial(_read_trials, files),
         notes=["Seed, degree, density, costs, times and failed calls are not in the records: they stay unknown."],
         recipe={"parametric": True},
     )
 
 
-def _record_files(path: Path) -> list[Path]:
+def _find_record_files(path: Path) -> list[Path]:
     if path.is_dir():
         return sorted([*path.rglob("*.ndjson"), *path.rglob("*.jsonl")])
     return [path] if path.suffix in (".ndjson", ".jsonl") else []
 
 
-def _records(files: list[Path]) -> Iterator[tuple[str, Any]]:
+def _read_records(files: list[Path]) -> Iterator[tuple[str, Any]]:
     """Yield each line with its place, such as `step.ndjson, line 2`. A line without JSON is None."""
     for file in files:
         with file.open(encoding="utf-8-sig", errors="replace") as lines:
@@ -125,7 +125,7 @@ def _records(files: list[Path]) -> Iterator[tuple[str, Any]]:
                         yield f"{file.name}, line {number}", None
 
 
-def _problems(record: Any) -> Iterator[str]:
+def _find_problems(record: Any) -> Iterator[str]:
     if not isinstance(record, dict):
         yield "not a JSON object"
         return
@@ -157,23 +157,23 @@ def _describe(kinds: tuple[type, ...]) -> str:
 # --- items and conditions ---------------------------------------------------------------------------------------------
 
 
-def _params(record: Record) -> dict[str, Any]:
+def _read_params(record: Record) -> dict[str, Any]:
     return {name: value for name, value in record["params"].items() if name != "count"}
 
 
-def _point(record: Record) -> str:
-    params = _params(record)
+def _read_point(record: Record) -> str:
+    params = _read_params(record)
     return "_".join([record["base_task"], *(f"{name}-{params[name]}" for name in sorted(params))])
 
 
-def _number(record: Record) -> int:
+def _read_number(record: Record) -> int:
     match = NUMBER.search(record["key"])
     return int(match[1]) if match else 0
 
 
-def _item_key(record: Record) -> str:
+def _build_item_key(record: Record) -> str:
     """Return the key of the item, as generated datasets have it. A long one ends with its hash."""
-    key = f"{_point(record)}-{_number(record)}"
+    key = f"{_read_point(record)}-{_read_number(record)}"
     if len(key) <= LONGEST_KEY:
         return key
     return f"{key[: LONGEST_KEY - 17]}-{hashlib.sha256(key.encode()).hexdigest()[:16]}"
@@ -183,14 +183,14 @@ def _add_item(
     where: str, record: Record, items: dict[str, StudyItem], facts: dict[str, dict[str, Any]], problems: list[str]
 ) -> None:
     """Add the item of a record, or the texts of its messages if the item is known. `facts`: the items' metadata."""
-    key = _item_key(record)
+    key = _build_item_key(record)
     known = items.get(key)
     if known is None:
         facts[key] = {
             "task": record["base_task"],
-            "point": _point(record),
-            "params": _params(record),
-            "number": _number(record),
+            "point": _read_point(record),
+            "params": _read_params(record),
+            "number": _read_number(record),
             "guess_chance": float(record["guess_chance"]),
             "genresult": record.get("genresult") or {},
         }
@@ -205,11 +205,11 @@ def _add_item(
     elif (known.input, known.target) != (record["input"], record["target"]):
         problems.append(f"{where}: {key} has another input or target than in an earlier record; another seed?")
         return
-    for name, text in _frames(record).items():
+    for name, text in _build_frames(record).items():
         facts[key].setdefault(name, text)
 
 
-def _frames(record: Record) -> dict[str, str]:
+def _build_frames(record: Record) -> dict[str, str]:
     """Return the texts of the messages around the input, by the names under which the prompt refers to them."""
     stem = re.sub(r"\W", "_", record["template"])
     parts: dict[str, str] = {}
@@ -221,7 +221,7 @@ def _frames(record: Record) -> dict[str, str]:
     return parts
 
 
-def _condition(record: Record) -> StudyCondition:
+def _build_condition(record: Record) -> StudyCondition:
     stem, turns = re.sub(r"\W", "_", record["template"]), []
     for place, turn in enumerate(record["messages"]):
         around = f"{{{{meta.{stem}_{place}}}}}"
@@ -229,7 +229,7 @@ def _condition(record: Record) -> StudyCondition:
         content = f"{around}{{{{input}}}}{{{{meta.{stem}_{place}_end}}}}" if is_asked else around
         turns.append({"role": turn["role"], "content": content})
     return StudyCondition(
-        key=_condition_key(record),
+        key=_build_condition_key(record),
         model=record["model"].rpartition("/")[2],
         model_id=record["model"],
         prompt=record["template"],
@@ -238,23 +238,23 @@ def _condition(record: Record) -> StudyCondition:
     )
 
 
-def _condition_key(record: Record) -> str:
+def _build_condition_key(record: Record) -> str:
     return json.dumps([record["model"], slugify_name(record["template"]), slugify_name(record["sampler"])])
 
 
 # --- answers ----------------------------------------------------------------------------------------------------------
 
 
-def _trials(files: list[Path]) -> Iterator[StudyTrial]:
+def _read_trials(files: list[Path]) -> Iterator[StudyTrial]:
     """Yield a trial for each record. A repeated case of a condition is its next repetition."""
     seen: Counter[tuple[str, str]] = Counter()
-    for where, record in _records(files):
-        identity = (_condition_key(record), _item_key(record))
-        yield _trial(where, record, *identity, seen[identity])
+    for where, record in _read_records(files):
+        identity = (_build_condition_key(record), _build_item_key(record))
+        yield _build_trial(where, record, *identity, seen[identity])
         seen[identity] += 1
 
 
-def _trial(where: str, record: Record, condition: str, item: str, sample_idx: int) -> StudyTrial:
+def _build_trial(where: str, record: Record, condition: str, item: str, sample_idx: int) -> StudyTrial:
     usage, timings = record.get("usage") or {}, record.get("timings") or {}
     return StudyTrial(
         where=where,
@@ -266,13 +266,13 @@ def _trial(where: str, record: Record, condition: str, item: str, sample_idx: in
         raw_response=record["answer"],
         finish_reason=str(timings.get("finish_reason") or ("length" if record["is_truncated"] else ""))[:40],
         is_truncated=record["is_truncated"],
-        input_tokens=_count(usage.get("prompt_tokens")),
-        output_tokens=_count(usage.get("completion_tokens")),
-        scores=(_score(record, usage, timings),),
+        input_tokens=_read_count(usage.get("prompt_tokens")),
+        output_tokens=_read_count(usage.get("completion_tokens")),
+        scores=(_build_score(record, usage, timings),),
     )
 
 
-def _score(record: Record, usage: Record, timings: Record) -> StudyScore:
+def _build_score(record: Record, usage: Record, timings: Record) -> StudyScore:
     """Return the record's own verdict. A truncated answer has no score."""
     detail = {
         "extracted": record.get("extracted_answer"),
@@ -300,7 +300,7 @@ def _score(record: Record, usage: Record, timings: Record) -> StudyScore:
     )
 
 
-def _count(value: Any) -> int | None:
+def _read_count(value: Any) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
 
 

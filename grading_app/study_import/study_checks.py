@@ -26,24 +26,24 @@ TEXTS = ("answer", "raw_response", "reasoning", "error", "finish_reason", "respo
 
 def check_design(study: Study) -> None:
     """Raise StudyError if the database could not store an item, a norm or a condition."""
-    problems = [f"item {one.key[:80]!r}: {problem}" for one in study.items for problem in _item_problems(one)]
+    problems = [f"item {one.key[:80]!r}: {problem}" for one in study.items for problem in _find_item_problems(one)]
     for condition in study.conditions:
         texts = [condition.model_id, condition.provider, condition.prompt, list(condition.messages)]
         fault = describe_unstorable([*texts, dict(condition.settings)])
         problems += [f"condition {condition.key[:80]!r}: it {fault}"] if fault else []
-        problems += [f"condition {condition.key[:80]!r}: {problem}" for problem in _setting_problems(condition)]
+        problems += [f"condition {condition.key[:80]!r}: {problem}" for problem in _find_setting_problems(condition)]
     if problems:
         raise StudyError(problems)
 
 
 def check_trial(one: StudyTrial) -> None:
     """Raise StudyError if the database could not store a value of the trial."""
-    problem = next(_trial_problems(one), None)
+    problem = next(_find_trial_problems(one), None)
     if problem:
         raise StudyError([f"{one.where}: {problem}"])
 
 
-def _item_problems(one: StudyItem) -> Iterator[str]:
+def _find_item_problems(one: StudyItem) -> Iterator[str]:
     if not one.key or len(one.key) > LONGEST_KEY:
         yield f"its key must have 1 to {LONGEST_KEY} characters"
     if len(one.category) > LONGEST_KEY:
@@ -51,7 +51,7 @@ def _item_problems(one: StudyItem) -> Iterator[str]:
     texts = {"key": one.key, "input": one.input, "target": one.target, "category": one.category, "note": one.note}
     values: dict[str, Any] = {**texts, "choices": one.choices, "metadata": one.metadata, "scheme": one.grading_scheme}
     for name, value in values.items():
-        yield from _text_problems(name, value)
+        yield from _find_text_problems(name, value)
     for norm in one.norms:
         if not all(math.isfinite(value) for value in (norm.mean, norm.sd or 0)):
             yield f"the norm of {norm.dimension} is not a number"
@@ -59,7 +59,7 @@ def _item_problems(one: StudyItem) -> Iterator[str]:
             yield f"the norm of {norm.dimension} has a negative sd or n"
 
 
-def _setting_problems(one: StudyCondition) -> Iterator[str]:
+def _find_setting_problems(one: StudyCondition) -> Iterator[str]:
     for name, bound in BOUNDS["sampler"].items():
         value = one.settings.get(name)
         if value is not None and (
@@ -71,7 +71,7 @@ def _setting_problems(one: StudyCondition) -> Iterator[str]:
         yield f"reasoning_effort is {effort!r}"
 
 
-def _trial_problems(one: StudyTrial) -> Iterator[str]:
+def _find_trial_problems(one: StudyTrial) -> Iterator[str]:
     if not 0 <= one.sample_idx < MOST_SAMPLES:
         yield f"the repetition {one.sample_idx} is not between 0 and {MOST_SAMPLES - 1:,}"
     if not 1 <= one.attempts <= MOST_ATTEMPTS:
@@ -85,14 +85,14 @@ def _trial_problems(one: StudyTrial) -> Iterator[str]:
     if one.cost_usd is not None and not (one.cost_usd.is_finite() and 0 <= one.cost_usd <= MOST_USD):
         yield f"cost_usd is {one.cost_usd}, not between 0 and {MOST_USD:,}"
     for name in TEXTS:
-        yield from _text_problems(name, getattr(one, name))
+        yield from _find_text_problems(name, getattr(one, name))
     for score in one.scores:
         if score.value is not None and not math.isfinite(score.value):
             yield f"the score {score.scorer} is {score.value}"
-        yield from _text_problems(f"the score {score.scorer}", [score.raw, score.reasoning, score.detail])
+        yield from _find_text_problems(f"the score {score.scorer}", [score.raw, score.reasoning, score.detail])
 
 
-def _text_problems(name: str, value: Any) -> Iterator[str]:
+def _find_text_problems(name: str, value: Any) -> Iterator[str]:
     if isinstance(value, str) and len(value) > MOST_TEXT:
         yield f"{name} is longer than {MOST_TEXT:,} characters"
     elif fault := describe_unstorable(value):

@@ -71,7 +71,7 @@ def _write_study(study: Study, slug: str, owner: User, dataset: Dataset | None) 
         raise StudyError([f"the experiment {slug} has the dataset {experiment.dataset}: choose another name"])
     if dataset is not None:
         _check_items(study, dataset)
-    rows = _referenced_rows(study, experiment, owner)
+    rows = _create_referenced_rows(study, experiment, owner)
     report = ImportReport(experiment, len(rows.items), len(rows.conditions), notes=list(study.notes))
     trials = study.trials()
     while batch := list(islice(trials, BATCH)):
@@ -146,22 +146,24 @@ def _create_experiment(study: Study, slug: str, owner: User, dataset: Dataset) -
     )
 
 
-def _referenced_rows(study: Study, experiment: Experiment, owner: User) -> StudyRows:
+def _create_referenced_rows(study: Study, experiment: Experiment, owner: User) -> StudyRows:
     rating = {} if not study.dimensions else {"answer_format": Prompt.AnswerFormat.RATING}
-    dimensions = {one.name: _versioned(Dimension(
+    dimensions = {one.name: _create_versioned(Dimension(
         name=one.name, title=one.name.capitalize(), instructions=one.instructions or "Not in the imported files.",
         scale_min=one.low, scale_max=one.high,
     ), owner, study.tool) for one in study.dimensions}  # fmt: skip
     experiment.dimensions.add(*dimensions.values())
     conditions = {}
     for one in study.conditions:
-        model = _model(one, study.tool, owner)
+        model = _create_model(one, study.tool, owner)
         messages = [dict(turn) for turn in one.messages or PLACEHOLDER]
-        prompt = _versioned(Prompt(name=slugify_name(one.prompt), messages=messages, **rating), owner, study.tool)
-        sampler = _versioned(Sampler(name=slugify_name(one.sampler), **one.settings), owner, study.tool)
+        prompt = _create_versioned(
+            Prompt(name=slugify_name(one.prompt), messages=messages, **rating), owner, study.tool
+        )
+        sampler = _create_versioned(Sampler(name=slugify_name(one.sampler), **one.settings), owner, study.tool)
         for axis, row in (("language_models", model), ("prompts", prompt), ("samplers", sampler)):
             getattr(experiment, axis).add(row)
-        conditions[one.key] = _condition(experiment, model, prompt, sampler)
+        conditions[one.key] = _create_condition(experiment, model, prompt, sampler)
     items = dict(experiment.dataset.items.values_list("key", "pk"))
     columns = ("run", "item", "dimension", "sample_idx", "pk", "status")
     trials = Trial.objects.filter(run__experiment=experiment).values_list(*columns).iterator()
@@ -169,7 +171,7 @@ def _referenced_rows(study: Study, experiment: Experiment, owner: User) -> Study
         (run, item, dimension, sample): (pk, status == Trial.Status.DONE)
         for run, item, dimension, sample, pk, status in trials
     }
-    waves = {one.number: _wave(experiment, one) for one in study.waves}
+    waves = {one.number: _create_wave(experiment, one) for one in study.waves}
     rated = {name: row.pk for name, row in dimensions.items()}
     rows = StudyRows(items, rated, conditions, waves, known, graders=study.graders)
     for key in conditions:
@@ -177,7 +179,7 @@ def _referenced_rows(study: Study, experiment: Experiment, owner: User) -> Study
     return rows
 
 
-def _wave(experiment: Experiment, one: StudyWave) -> Wave:
+def _create_wave(experiment: Experiment, one: StudyWave) -> Wave:
     return Wave.objects.get_or_create(
         experiment=experiment,
         number=one.number,
@@ -185,7 +187,7 @@ def _wave(experiment: Experiment, one: StudyWave) -> Wave:
     )[0]
 
 
-def _model(one: StudyCondition, tool: str, owner: User) -> LanguageModel:
+def _create_model(one: StudyCondition, tool: str, owner: User) -> LanguageModel:
     endpoint = Endpoint.objects.get_or_create(
         name=ENDPOINT, defaults={"base_url": "https://imported.invalid/v1", "is_active": False}
     )[0]
@@ -200,7 +202,7 @@ def _model(one: StudyCondition, tool: str, owner: User) -> LanguageModel:
     return found
 
 
-def _versioned(row: Any, owner: User, tool: str) -> Any:
+def _create_versioned(row: Any, owner: User, tool: str) -> Any:
     """Return the approved version with this name and content, or create it."""
     kind = type(row)
     same = kind.objects.filter(name=row.name, content_hash=content_hash(row.content), status="approved")
@@ -212,7 +214,7 @@ def _versioned(row: Any, owner: User, tool: str) -> Any:
     return row
 
 
-def _condition(experiment: Experiment, model: LanguageModel, prompt: Prompt, sampler: Sampler) -> Condition:
+def _create_condition(experiment: Experiment, model: LanguageModel, prompt: Prompt, sampler: Sampler) -> Condition:
     cell = Cell(
         Facet(model.name, model.identity, model.pk),
         Facet(prompt.name, prompt.content, prompt.pk),

@@ -32,84 +32,85 @@ READ_OR_WRITE = ["GET", "HEAD", "POST"]
 def study_import_new(request: HttpRequest) -> HttpResponse:
     """Store the files and have a worker check them. The files remain if another field has an error."""
     token = request.POST.get("upload", request.GET.get("upload", ""))
-    kept = pending_uploads.find_upload(request.user.pk, token, TASK)
+    previous = pending_uploads.find_upload(request.user.pk, token, TASK)
     sent = (request.POST, request.FILES) if request.method == "POST" else ()
-    form = StudyUploadForm(*sent, user=request.user, kept=kept, initial=dict(kept.about) if kept else None)
+    initial = dict(previous.about) if previous else None
+    form = StudyUploadForm(*sent, user=request.user, previous=previous, initial=initial)
     if request.method == "POST":
         valid = form.is_valid()
-        waiting = _stage(request, form, kept)
-        if valid and waiting and form.is_valid():
-            waiting.delete_result()
-            waiting.request_job("check", form.about())
-            return redirect("study_import", waiting.token)
-        if waiting:
-            form.keep(waiting)
+        upload = _stage(request, form, previous)
+        if valid and upload and form.is_valid():
+            upload.delete_result()
+            upload.request_job("check", form.about())
+            return redirect("study_import", upload.token)
+        if upload:
+            form.reuse_files(upload)
     fetch_choices(form)
     return render(request, "grading_app/study_import_new.html", {"form": form, "formats": FORMATS.values()})
 
 
-def _stage(request: HttpRequest, form: StudyUploadForm, kept: PendingUpload | None) -> PendingUpload | None:
+def _stage(request: HttpRequest, form: StudyUploadForm, previous: PendingUpload | None) -> PendingUpload | None:
     """Store the valid files that were sent, in place of all former ones, and return the upload; None for no files."""
     parts, about = form.parts(), form.about()
     if not parts:
-        return kept.describe(about["slug"], about) if kept else None
+        return previous.describe(about["slug"], about) if previous else None
     try:
-        waiting = pending_uploads.stage_upload(request.user, parts, slug=about["slug"], about=about, task=TASK)
+        upload = pending_uploads.stage_upload(request.user, parts, slug=about["slug"], about=about, task=TASK)
     except pending_uploads.TooLarge as error:
         form.add_error("study", f"A file {error}.")
-        return kept
-    if kept:
-        kept.discard()
-    return waiting
+        return previous
+    if previous:
+        previous.discard()
+    return upload
 
 
 @require_http_methods(READ_OR_WRITE)
 @members_only
 def study_import(request: HttpRequest, token: str) -> HttpResponse:
     """Show the progress of the worker, then the report of the dry run, and import the study."""
-    waiting = pending_uploads.find_upload(request.user.pk, token, TASK)
-    if waiting is None:
+    upload = pending_uploads.find_upload(request.user.pk, token, TASK)
+    if upload is None:
         raise Http404
     if request.method == "POST":
-        return _ask(request, waiting)
-    job, report = waiting.job, load_report(waiting)
+        return _perform_action(request, upload)
+    job, report = upload.job, load_report(upload)
     if job and (job.experiment or job.dataset):
-        return HttpResponseClientRefresh() if wants_part(request) else _imported(request, job)
+        return HttpResponseClientRefresh() if wants_part(request) else _redirect_to_result(request, job)
     if job is None or job.is_active or report is None:
-        return _progress(request, waiting, job)
+        return _render_progress(request, upload, job)
     if wants_part(request):
         return HttpResponseClientRefresh()
-    return render(request, "grading_app/study_import.html", {"upload": waiting, "report": report})
+    return render(request, "grading_app/study_import.html", {"upload": upload, "report": report})
 
 
-def _ask(request: HttpRequest, waiting: PendingUpload) -> HttpResponse:
+def _perform_action(request: HttpRequest, upload: PendingUpload) -> HttpResponse:
     """Perform the action of a button: discard the upload, check it again, or import it."""
     if "discard" in request.POST:
-        waiting.discard()
+        upload.discard()
         messages.success(request, "The upload was discarded; nothing was saved.")
         return redirect("study_import_new")
-    report, job = load_report(waiting), waiting.job
+    report, job = load_report(upload), upload.job
     if "again" in request.POST:
-        waiting.retry_job()
+        upload.retry_job()
     elif "import" in request.POST and report and report.is_ok and job and not (job.experiment or job.dataset):
-        waiting.request_job("import", waiting.about)
-    return redirect("study_import", waiting.token)
+        upload.request_job("import", upload.about)
+    return redirect("study_import", upload.token)
 
 
-def _progress(request: HttpRequest, waiting: PendingUpload, job: UploadJob | None) -> HttpResponse:
+def _render_progress(request: HttpRequest, upload: PendingUpload, job: UploadJob | None) -> HttpResponse:
     context = {
-        "upload": waiting,
+        "upload": upload,
         "job": job,
-        "orphaned": waiting.is_orphaned,
+        "orphaned": upload.is_orphaned,
         "study": True,
-        "address": reverse("study_import", args=[waiting.token]),
-        "other_files": f"{reverse('study_import_new')}?upload={waiting.token}",
+        "address": reverse("study_import", args=[upload.token]),
+        "other_files": f"{reverse('study_import_new')}?upload={upload.token}",
     }
     part = "datasets_app/partials/upload_progress.html"
     return render(request, part if wants_part(request) else "grading_app/study_import_reading.html", context)
 
 
-def _imported(request: HttpRequest, job: UploadJob) -> HttpResponse:
+def _redirect_to_result(request: HttpRequest, job: UploadJob) -> HttpResponse:
     """Redirect to the results of the study, to the page of a design, or to the dataset of a bundle."""
     if job.dataset:
         dataset = Dataset.objects.visible_to(request.user).filter(slug=job.dataset[0], version=job.dataset[1]).first()

@@ -9,7 +9,7 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from grading_app.models import Grading
-from grading_app.study_import.inspect_logs import _header, _samples, read_inspect
+from grading_app.study_import.inspect_logs import _read_header, _read_samples, read_inspect
 from runs_app.models import Attempt, Experiment, Trial
 from tests import factories
 
@@ -25,7 +25,7 @@ def owner():
 @pytest.fixture
 def as_json(tmp_path):
     """The same log as one JSON document, which is the tool's other format."""
-    document = {**_header(LOG), "samples": [sample for _, sample in _samples(LOG)]}
+    document = {**_read_header(LOG), "samples": [sample for _, sample in _read_samples(LOG)]}
     path = tmp_path / "sums.json"
     path.write_text(json.dumps(document))
     return path
@@ -70,7 +70,7 @@ def test_the_page_says_that_the_results_were_imported_and_offers_no_launch(clien
 def test_scores_are_those_of_the_log():
     imported(LOG)
     logged = {}
-    for _, sample in _samples(LOG):
+    for _, sample in _read_samples(LOG):
         for scorer, score in sample["scores"].items():
             logged[sample["id"], sample["epoch"], scorer] = {"C": 1.0, "I": 0.0}[score["value"]]
     stored = Grading.objects.values_list("trial__item__key", "trial__sample_idx", "condition__scorer", "score")
