@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from datasets_app.models import Item
 from runs_app.models import Annotation, Experiment, Trial
-from runs_app.models.annotations import LONGEST_TAG, LONGEST_TEXT
+from runs_app.models.annotations import MAX_TAG_LENGTH, MAX_TEXT_LENGTH
 
 MOST_TAGS = 20
 """Tags that one form may add."""
@@ -32,8 +32,8 @@ def normalize_tag(text: str) -> str:
     Raise AnnotationError if it is too long.
     """
     tag = re.sub(r"\s+", "-", unicodedata.normalize("NFKC", text).strip().lower())
-    if len(tag) > LONGEST_TAG:
-        raise AnnotationError(f"“{tag[:60]}” is too long for a tag; use at most {LONGEST_TAG} characters.")
+    if len(tag) > MAX_TAG_LENGTH:
+        raise AnnotationError(f"“{tag[:60]}” is too long for a tag; use at most {MAX_TAG_LENGTH} characters.")
     return tag
 
 
@@ -52,8 +52,8 @@ def clean_text(kind: str, text: str) -> str:
     text = text.replace("\r\n", "\n").strip()
     if not text:
         raise AnnotationError(MISSING[Kind(kind)])
-    if len(text) > LONGEST_TEXT:
-        raise AnnotationError(f"Use at most {LONGEST_TEXT:,} characters; these are {len(text):,}.")
+    if len(text) > MAX_TEXT_LENGTH:
+        raise AnnotationError(f"Use at most {MAX_TEXT_LENGTH:,} characters; these are {len(text):,}.")
     return text
 
 

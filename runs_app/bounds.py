@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-MOST_TOKENS = 10_000_000  # Per answer.
-MOST_USD = 10_000_000
+MAX_TOKENS = 10_000_000  # Per answer.
+MAX_USD = 10_000_000
 DAY_S = 86_400
 EXACT_INTEGER = 2**53 - 1  # The largest integer that every JSON reader represents exactly.
 
@@ -31,13 +31,13 @@ class Bound:
             f" {self.unit}" if self.unit else ""
         )
 
-    def holds(self, value: float | Decimal) -> bool:
+    def contains(self, value: float | Decimal) -> bool:
         """Return whether the value is a finite number within the range."""
         return (isinstance(value, int) or math.isfinite(value)) and self.low <= value <= self.high
 
     def check(self, value: Any) -> Any:
         """Return the value, or raise ValueError with the range if the value is a number outside it."""
-        if isinstance(value, int | float | Decimal) and not isinstance(value, bool) and not self.holds(value):
+        if isinstance(value, int | float | Decimal) and not isinstance(value, bool) and not self.contains(value):
             raise ValueError(f"must be {self}")
         return value
 
@@ -46,10 +46,10 @@ def _format_number(number: float) -> str:
     return f"{number:,}" if isinstance(number, int) else f"{number:,g}"
 
 
-PRICE = Bound(0, 100_000, "US dollars a million tokens")
+PRICE = Bound(0, 100_000, "US dollars per million tokens")
 SHARE = Bound(0, 1)
 WIDTH = Bound(0, 1_000_000)
-BUDGET = Bound(0, MOST_USD, "US dollars")
+BUDGET = Bound(0, MAX_USD, "US dollars")
 CALLS = Bound(1, 100_000)
 SCALE_POINT = Bound(-1_000_000, 1_000_000)
 
@@ -75,7 +75,7 @@ BOUNDS: dict[str, dict[str, Bound]] = {
     "sampler": {
         "temperature": Bound(0, 2),
         "top_p": SHARE,
-        "max_tokens": Bound(1, MOST_TOKENS),
+        "max_tokens": Bound(1, MAX_TOKENS),
         "seed": Bound(-EXACT_INTEGER, EXACT_INTEGER),
     },
     "dimension": {"scale_min": SCALE_POINT, "scale_max": SCALE_POINT},
@@ -92,7 +92,7 @@ BOUNDS: dict[str, dict[str, Bound]] = {
         "output_price": PRICE,
         "cache_read_price": PRICE,
         "cache_write_price": PRICE,
-        "max_output_tokens": Bound(1, MOST_TOKENS),
+        "max_output_tokens": Bound(1, MAX_TOKENS),
         "batch_discount": SHARE,
     },
 }

@@ -29,7 +29,7 @@ from runs_app.models import (
     Trial,
 )
 from runs_app.models.batches import ProviderBatchQuerySet
-from runs_app.models.trials import CHANNELS, REFUSED
+from runs_app.models.trials import REFUSED, UNUSABLE_KINDS
 from runs_app.monitoring import ledger_report
 from runs_app.trial_list.trial_pagination import Search
 
@@ -246,7 +246,7 @@ class TrialFilter(df.FilterSet):
     def _odd(wanted: dict[str, Any]) -> Q:
         """Return the condition for the chosen kinds of answers. These kinds are rare, and an index holds them."""
         kinds = Q()
-        for name, kind in CHANNELS.items():
+        for name, kind in UNUSABLE_KINDS.items():
             kinds &= _kind(name, kind) if wanted.get(name) else Q()
         return kinds
 
@@ -261,7 +261,7 @@ class TrialFilter(df.FilterSet):
         others = Q() if items is None else Q(item__in=items)
         others &= grading().select_disagreement() if "disagree" in wanted else Q()
         others &= ~is_annotated({"kind": "flag"}) if wanted.get("flag") is False else Q()
-        for name, kind in CHANNELS.items():
+        for name, kind in UNUSABLE_KINDS.items():
             others &= ~_kind(name, kind) if wanted.get(name) is False else Q()
         named = {
             "category": "item__category",

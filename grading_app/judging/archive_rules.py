@@ -9,7 +9,7 @@ from datasets_app.models import TransitionError
 from datasets_app.models.history import Actor, record_changes
 from grading_app.models import Grader
 from runs_app.models import Experiment
-from runs_app.models.designs import refuse_to_archive
+from runs_app.models.designs import check_archivable
 
 
 def archive_grader(grader: Grader, *, by: Actor, reason: str) -> None:
@@ -18,7 +18,7 @@ def archive_grader(grader: Grader, *, by: Actor, reason: str) -> None:
     Raise TransitionError if it is archived already, or if `by` may not archive it.
     """
     with transaction.atomic():
-        refuse_to_archive(grader, by, named_by=Experiment.objects.filter(graders__contains=[grader.name]))
+        check_archivable(grader, by, named_by=Experiment.objects.filter(graders__contains=[grader.name]))
         if not Grader.objects.filter(pk=grader.pk, archived_at=None).update(archived_at=timezone.now()):
             raise TransitionError(f"grader {grader} is archived already")
         record_changes([(grader, "in use", "archived")], by=by, reason=reason)

@@ -126,7 +126,7 @@ def _get_or_create_condition(writer: RubricWriter) -> Condition:
 
 
 def _start_run(writer: RubricWriter, condition: Condition, by: Actor) -> None:
-    run = get_or_create_run(condition, writer.experiment.first_wave(), writer.bounds)
+    run = get_or_create_run(condition, writer.experiment.get_first_wave(), writer.bounds)
     refuse_cancelled(run, "delete that run to ask again")
     if add_trials(run, partial(_insert_trials, writer), by=by, reason="{n} rubrics were asked for"):
         write_manifest(writer.experiment, by=by, wave=run.wave.label)

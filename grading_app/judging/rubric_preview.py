@@ -160,7 +160,7 @@ def _get_or_create_run(preview: RubricPreview, answers: list[tuple[Trial, Trial 
     )
     tokens = _count_request_tokens(preview, answers)
     bounds = costs.CallBounds(_compute_ceiling(preview, tokens), tokens, preview.grader.output_limit)
-    return get_or_create_run(condition, preview.experiment.first_wave(), bounds)
+    return get_or_create_run(condition, preview.experiment.get_first_wave(), bounds)
 
 
 def _count_request_tokens(preview: RubricPreview, answers: list[tuple[Trial, Trial | None]]) -> int:

@@ -26,7 +26,7 @@ from grading_app.models import GradeCondition, Grading
 from grading_app.models.verdict_history import superseding
 from grading_app.scoring.scorers import SCORERS, Answer, Score, ScoredItem, format_scorer, read_scorer
 from runs_app.models import Experiment, Run, Trial, Wave
-from runs_app.models.trials import ODD
+from runs_app.models.trials import UNUSABLE
 
 RULES_VERSION = 2  # Increase it when a scorer's result for an answer changes. Old gradings keep their condition.
 LONGEST_RAW = 2_000  # Characters of the parsed text to store; the full answer is in the trial.
@@ -223,7 +223,7 @@ class _Grading:
         wanted = runs.aggregate(done=Sum("n_done", default=0))["done"]
         graded = _count_rows(GRADED, {"condition": self._condition})
         if not self._with_empty:  # Blank answers may have gradings from before they were excluded.
-            empty = Trial.objects.filter(ODD, run__in=self._runs(), answer="")
+            empty = Trial.objects.filter(UNUSABLE, run__in=self._runs(), answer="")
             wanted, graded = wanted - empty.count(), graded - empty.filter(gradings__condition=self._condition).count()
         return graded if graded == wanted else None
 

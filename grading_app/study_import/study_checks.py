@@ -63,7 +63,7 @@ def _find_setting_problems(one: StudyCondition) -> Iterator[str]:
     for name, bound in BOUNDS["sampler"].items():
         value = one.settings.get(name)
         if value is not None and (
-            isinstance(value, bool) or not isinstance(value, int | float) or not bound.holds(value)
+            isinstance(value, bool) or not isinstance(value, int | float) or not bound.contains(value)
         ):
             yield f"{name} is {value!r}, not {bound}"
     effort = one.settings.get("reasoning_effort", "")

@@ -8,7 +8,7 @@ from django.http import QueryDict
 from datasets_app.models.datasets import slug_validator
 from runs_app.annotations import MISSING, AnnotationError, clean_text, read_tags
 from runs_app.models import Annotation
-from runs_app.models.annotations import LONGEST_TEXT
+from runs_app.models.annotations import MAX_TEXT_LENGTH
 
 Kind = Annotation.Kind
 LABELS = {Kind.NOTE: "Note", Kind.FLAG: "Reason of the flag", Kind.TAG: "Tags"}
@@ -28,7 +28,7 @@ class AnnotationForm(forms.Form):
         field = self.fields["text"]
         field.label = LABELS[Kind(kind)]
         field.error_messages["required"] = MISSING[Kind(kind)]
-        limits = {"maxlength": LONGEST_TEXT, "autocomplete": "off"}
+        limits = {"maxlength": MAX_TEXT_LENGTH, "autocomplete": "off"}
         field.widget = (
             forms.Textarea(attrs={**limits, "rows": 3}) if kind == Kind.NOTE else forms.TextInput(attrs=limits)
         )

@@ -28,7 +28,7 @@ def bounded_number(bound: Bound, **options: Any) -> forms.FloatField:
 
 def _limit(field: forms.Field, bound: Bound) -> None:
     def check(value: Any) -> None:
-        if not bound.holds(value):
+        if not bound.contains(value):
             raise forms.ValidationError(f"Must be {bound}.", code="out_of_range")
 
     field.validators.append(check)

@@ -19,7 +19,7 @@ def make_preflights(
     from runs_app.tasks import make_preflight
 
     failed = 0
-    for asked in Preflight.objects.ask(models, by=by, experiment=experiment):
+    for asked in Preflight.objects.request(models, by=by, experiment=experiment):
         failed += make_preflight(asked.pk) != Preflight.Status.OK
         done = Preflight.objects.select_related("model__endpoint").get(pk=asked.pk)
         cost = f" {format_money(done.cost_usd)}" if done.was_made else ""

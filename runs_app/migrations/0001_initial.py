@@ -30,8 +30,8 @@ class Migration(migrations.Migration):
                 ("pid", models.IntegerField()),
                 ("version", models.CharField(blank=True, max_length=40)),
                 ("in_flight", models.IntegerField(default=0)),
-                ("recorded", models.BigIntegerField(default=0, help_text="Results written since it started")),
-                ("per_minute", models.FloatField(default=0, help_text="Results written, over the last minute")),
+                ("recorded", models.BigIntegerField(default=0, help_text="Results recorded since the worker started")),
+                ("per_minute", models.FloatField(default=0, help_text="Results recorded in the last minute")),
                 ("started_at", models.DateTimeField(auto_now_add=True)),
                 ("seen_at", models.DateTimeField(auto_now_add=True, db_index=True)),
                 ("left_at", models.DateTimeField(null=True)),
@@ -277,7 +277,7 @@ class Migration(migrations.Migration):
                     models.JSONField(
                         blank=True,
                         default=list,
-                        help_text="Who serves its models there, by OpenRouter's names: each retry goes to the next of them",
+                        help_text="OpenRouter's names of the providers to use. Each retry uses the next one",
                     ),
                 ),
                 (
@@ -298,13 +298,13 @@ class Migration(migrations.Migration):
                 (
                     "throttle",
                     models.JSONField(
-                        default=dict, editable=False, help_text="What is left of its rates; its learned limit"
+                        default=dict, editable=False, help_text="State of its rate limiter and its learned concurrency limit"
                     ),
                 ),
                 (
                     "paused_until",
                     models.DateTimeField(
-                        blank=True, editable=False, help_text="Set by a 429 or an overload", null=True
+                        blank=True, editable=False, help_text="Set after a response with status 429 or an overload", null=True
                     ),
                 ),
                 ("pause_reason", models.CharField(blank=True, editable=False, max_length=200)),
@@ -312,7 +312,7 @@ class Migration(migrations.Migration):
                     "route_changed_at",
                     models.DateTimeField(
                         editable=False,
-                        help_text="When its address, provider or key variable changed; set by a trigger",
+                        help_text="Last change of address, provider or key variable. Set by a trigger",
                         null=True,
                     ),
                 ),
@@ -393,7 +393,7 @@ class Migration(migrations.Migration):
                     ),
                 ),
                 ("at", models.DateTimeField(help_text="Start of the ten seconds")),
-                ("concurrency", models.FloatField(help_text="The learned limit at their end")),
+                ("concurrency", models.FloatField(help_text="Learned limit at the end of the ten seconds")),
                 ("answered", models.IntegerField(default=0)),
                 ("overloaded", models.IntegerField(default=0)),
             ],
@@ -524,7 +524,7 @@ class Migration(migrations.Migration):
                 (
                     "route_changed_at",
                     models.DateTimeField(
-                        editable=False, help_text="When its id or its endpoint changed; set by a trigger", null=True
+                        editable=False, help_text="Time of the last change of ID or endpoint. Set by a trigger", null=True
                     ),
                 ),
             ],
@@ -867,7 +867,7 @@ class Migration(migrations.Migration):
                     models.JSONField(
                         blank=True,
                         default=list,
-                        help_text="Names of graders: judge models that grade the answers once they are in",
+                        help_text="Names of graders: judge models that grade the recorded answers",
                     ),
                 ),
                 (
@@ -875,7 +875,7 @@ class Migration(migrations.Migration):
                     models.JSONField(
                         blank=True,
                         default=dict,
-                        help_text="When a point of the design is known well enough; empty to ask every case",
+                        help_text="Rule that ends a point of the design early. Empty: ask every case",
                     ),
                 ),
                 (
@@ -884,14 +884,14 @@ class Migration(migrations.Migration):
                         blank=True,
                         default=dict,
                         editable=False,
-                        help_text="Draws that its models and judges came from, as made",
+                        help_text="Draws that selected its models and judges",
                     ),
                 ),
                 ("cache", models.BooleanField(default=True, help_text="Reuse cached answers to identical requests")),
                 (
                     "cache_buster",
                     models.BooleanField(
-                        default=False, help_text="Appended to each request, so that the model always answers itself"
+                        default=False, help_text="Unique suffix of each request, which bypasses provider caches"
                     ),
                 ),
                 ("batch", models.BooleanField(default=False, help_text="Only for endpoints with a batch API")),
@@ -981,7 +981,7 @@ class Migration(migrations.Migration):
                     "lease_s",
                     models.FloatField(
                         default=120,
-                        help_text="Seconds after which a silent worker's claims return",
+                        help_text="Seconds after which the claims of a silent worker expire",
                         validators=[runs_app.models.bounded.InRange("experiment", "lease_s")],
                         verbose_name="lease",
                     ),
@@ -998,7 +998,7 @@ class Migration(migrations.Migration):
                     "stop_after_attempts",
                     models.PositiveIntegerField(
                         default=20,
-                        help_text="... once this many attempts were made",
+                        help_text="Attempts before this limit applies",
                         validators=[runs_app.models.bounded.InRange("experiment", "stop_after_attempts")],
                     ),
                 ),
@@ -1038,7 +1038,7 @@ class Migration(migrations.Migration):
                     models.DecimalField(
                         blank=True,
                         decimal_places=4,
-                        help_text="US dollars; never passed",
+                        help_text="US dollars; hard limit",
                         max_digits=12,
                         null=True,
                         validators=[runs_app.models.bounded.InRange("experiment", "max_usd")],
@@ -1062,7 +1062,7 @@ class Migration(migrations.Migration):
                         db_default="",
                         default="",
                         editable=False,
-                        help_text="The tool whose results it holds. Nothing of it is called here. Empty for a study of this site",
+                        help_text="Tool that produced the imported results. Empty for experiments of this site",
                         max_length=40,
                     ),
                 ),
@@ -1181,7 +1181,7 @@ class Migration(migrations.Migration):
                             ),
                         ),
                         name="experiment_adaptive_in_range",
-                        violation_error_message="adaptive has a number that is not allowed.",
+                        violation_error_message="adaptive has a number outside its range.",
                     ),
                     models.CheckConstraint(
                         condition=models.Q(("sharing__in", ["group", "private"])),
@@ -1218,7 +1218,7 @@ class Migration(migrations.Migration):
                         to="runs_app.experiment",
                     ),
                 ),
-                ("number", models.BigIntegerField(help_text="Key that the run had")),
+                ("number", models.BigIntegerField(help_text="Primary key of the deleted run")),
                 ("label", models.CharField(help_text="Its condition and wave", max_length=400)),
                 ("trials", models.IntegerField()),
                 ("attempts", models.IntegerField()),
@@ -1227,7 +1227,7 @@ class Migration(migrations.Migration):
                     "kept_usd",
                     models.DecimalField(
                         decimal_places=8,
-                        help_text="Still reserved for its calls of unknown cost, which may be billed",
+                        help_text="Stays reserved for calls of unknown cost, which may be billed",
                         max_digits=16,
                     ),
                 ),
@@ -1290,7 +1290,7 @@ class Migration(migrations.Migration):
                     "list_usd",
                     models.DecimalField(
                         decimal_places=8,
-                        help_text="Its cost at list price: without the provider's cache, or what reuse spared",
+                        help_text="Cost at list price, without the provider's cache discount. For a reused answer, the cost avoided",
                         max_digits=14,
                         null=True,
                     ),
@@ -1299,7 +1299,7 @@ class Migration(migrations.Migration):
                     "kept_usd",
                     models.DecimalField(
                         decimal_places=8,
-                        help_text="Still reserved, since what it cost is unknown",
+                        help_text="Amount that stays reserved because the cost is unknown",
                         max_digits=14,
                         null=True,
                     ),
@@ -1318,7 +1318,7 @@ class Migration(migrations.Migration):
                 (
                     "endpoint",
                     models.ForeignKey(
-                        help_text="Whose slot it took",
+                        help_text="Endpoint whose slot it uses",
                         null=True,
                         on_delete=django.db.models.deletion.PROTECT,
                         related_name="+",
@@ -1328,7 +1328,7 @@ class Migration(migrations.Migration):
                 (
                     "experiment",
                     models.ForeignKey(
-                        help_text="Whose budget pays; else nobody's",
+                        help_text="Experiment whose budget pays for the call, if any",
                         null=True,
                         on_delete=django.db.models.deletion.CASCADE,
                         related_name="preflights",
@@ -1359,7 +1359,7 @@ class Migration(migrations.Migration):
                         to=settings.AUTH_USER_MODEL,
                     ),
                 ),
-                ("actor", models.CharField(help_text="Who asked for it, by the name at the time", max_length=200)),
+                ("actor", models.CharField(help_text="Name of the requester at the time of the request", max_length=200)),
                 ("reserved_usd", models.DecimalField(decimal_places=8, default=0, max_digits=14)),
                 ("lease_until", models.DateTimeField(null=True)),
                 ("asked_at", models.DateTimeField(auto_now_add=True)),
@@ -1432,7 +1432,7 @@ class Migration(migrations.Migration):
                     ),
                 ),
                 ("condition_id", models.CharField(max_length=255)),
-                ("content", models.JSONField(help_text="Model, prompt and sampler as they were when this was planned")),
+                ("content", models.JSONField(help_text="Model, prompt and sampler at the time of planning")),
                 ("created_at", models.DateTimeField(auto_now_add=True)),
             ],
             options={
@@ -1495,7 +1495,7 @@ class Migration(migrations.Migration):
                     "written_by",
                     models.ForeignKey(
                         blank=True,
-                        help_text="The condition that asked for them; empty where people wrote them",
+                        help_text="Condition whose model wrote the texts. Empty if people wrote them",
                         null=True,
                         on_delete=django.db.models.deletion.SET_NULL,
                         related_name="text_sets",
@@ -1592,7 +1592,7 @@ class Migration(migrations.Migration):
                         db_default=False,
                         default=False,
                         editable=False,
-                        help_text="It was paused since the budget had no room",
+                        help_text="Paused because the budget covers no further call",
                     ),
                 ),
                 (
@@ -1603,7 +1603,7 @@ class Migration(migrations.Migration):
                 ),
                 (
                     "is_batched",
-                    models.BooleanField(default=False, editable=False, help_text="Its trials go out in batches"),
+                    models.BooleanField(default=False, editable=False, help_text="Sends its trials in batches"),
                 ),
                 (
                     "reserve_usd",
@@ -1614,13 +1614,13 @@ class Migration(migrations.Migration):
                 (
                     "reserve_tokens",
                     models.PositiveIntegerField(
-                        default=0, help_text="Expected of each claimed trial, for the rate of tokens"
+                        default=0, help_text="Expected tokens of each claimed trial, for the token rate limit"
                     ),
                 ),
                 (
                     "request_tokens",
                     models.PositiveIntegerField(
-                        db_default=0, default=0, editable=False, help_text="Of its largest request, at most"
+                        db_default=0, default=0, editable=False, help_text="Upper bound of the tokens in its largest request"
                     ),
                 ),
                 ("n_pending", models.IntegerField(default=0, editable=False)),
@@ -1631,7 +1631,7 @@ class Migration(migrations.Migration):
                 ("n_attempts", models.IntegerField(default=0, editable=False)),
                 (
                     "n_permanent",
-                    models.IntegerField(default=0, editable=False, help_text="Attempts that failed for good"),
+                    models.IntegerField(default=0, editable=False, help_text="Attempts that failed permanently"),
                 ),
                 (
                     "attempts_before",
@@ -1639,7 +1639,7 @@ class Migration(migrations.Migration):
                         db_default=0,
                         default=0,
                         editable=False,
-                        help_text="Attempts when it was last started: those count no more ...",
+                        help_text="Attempts before its last start, which the limit ignores",
                     ),
                 ),
                 (
@@ -1648,7 +1648,7 @@ class Migration(migrations.Migration):
                         db_default=0,
                         default=0,
                         editable=False,
-                        help_text="... towards stopping itself, nor do those that failed",
+                        help_text="Permanent failures before its last start, which the limit ignores",
                     ),
                 ),
                 ("errors", models.JSONField(default=dict, editable=False, help_text="Attempts by error class")),
@@ -1706,12 +1706,12 @@ class Migration(migrations.Migration):
                         to="runs_app.dimension",
                     ),
                 ),
-                ("key", models.JSONField(help_text="The category, or each parameter with its value")),
+                ("key", models.JSONField(help_text="Category, or the value of each parameter")),
                 (
                     "items",
                     django.contrib.postgres.fields.ArrayField(
                         base_field=models.BigIntegerField(),
-                        help_text="Keys of its items, in the order in which they are drawn",
+                        help_text="Keys of its items, in drawing order",
                         size=None,
                     ),
                 ),
@@ -1735,34 +1735,34 @@ class Migration(migrations.Migration):
                 ("n_correct", models.PositiveIntegerField(default=0)),
                 (
                     "n_total",
-                    models.PositiveIntegerField(default=0, help_text="Answers that were scored and not cut off"),
+                    models.PositiveIntegerField(default=0, help_text="Scored answers that are not truncated"),
                 ),
                 (
                     "n_truncated",
                     models.PositiveIntegerField(
-                        default=0, help_text="Answers that were cut off: no part of the accuracy"
+                        default=0, help_text="Truncated answers, which the accuracy excludes"
                     ),
                 ),
                 (
                     "n_unread",
-                    models.PositiveIntegerField(default=0, help_text="Answers from which no score could be read"),
+                    models.PositiveIntegerField(default=0, help_text="Answers without a readable score"),
                 ),
                 ("n_failed", models.PositiveIntegerField(default=0, help_text="Trials without an answer")),
                 (
                     "n_rated_items",
-                    models.PositiveIntegerField(default=0, help_text="Items with a rating; 0 where none are rated"),
+                    models.PositiveIntegerField(default=0, help_text="Rated items. 0 if the design has no ratings"),
                 ),
-                ("mean", models.FloatField(help_text="Of the ratings: of the items' own means", null=True)),
-                ("spread", models.FloatField(help_text="Standard deviation of the items' own means", null=True)),
+                ("mean", models.FloatField(help_text="Mean of the items' mean ratings", null=True)),
+                ("spread", models.FloatField(help_text="Standard deviation of the items' mean ratings", null=True)),
                 (
                     "guess_chances",
-                    models.FloatField(default=0, help_text="Chances to guess right, summed over the scored answers"),
+                    models.FloatField(default=0, help_text="Sum of the chances to guess right, over the scored answers"),
                 ),
                 ("half_width", models.FloatField(null=True)),
-                ("reason", models.TextField(blank=True, help_text="Of the last decision")),
+                ("reason", models.TextField(blank=True, help_text="Reason for the last decision")),
                 (
                     "rounds",
-                    models.JSONField(default=list, help_text="Each decision: when, on which counts, what and why"),
+                    models.JSONField(default=list, help_text="Decisions, each with its time, counts, result and reason"),
                 ),
                 ("decided_at", models.DateTimeField(null=True)),
             ],
@@ -1816,7 +1816,7 @@ class Migration(migrations.Migration):
                 ),
                 (
                     "session",
-                    models.IntegerField(db_default=0, default=0, help_text="Process of the database that wrote it"),
+                    models.IntegerField(db_default=0, default=0, help_text="Database process that wrote the entry"),
                 ),
                 ("at", models.DateTimeField(help_text="Start of the quarter of an hour in which the calls ended")),
                 ("attempts", models.BigIntegerField(default=0)),
@@ -1839,7 +1839,7 @@ class Migration(migrations.Migration):
                 (
                     "empty",
                     models.BigIntegerField(
-                        default=0, help_text="Of the answers kept; one may be several of these four"
+                        default=0, help_text="Recorded answers without text. An answer can be in several of these four counts"
                     ),
                 ),
                 ("truncated", models.BigIntegerField(default=0)),
@@ -1911,7 +1911,7 @@ class Migration(migrations.Migration):
                 (
                     "attempts",
                     models.SmallIntegerField(
-                        db_default=0, default=0, help_text="Counted when claimed, so that a crash counts too"
+                        db_default=0, default=0, help_text="Counted at each claim, so that a crash counts too"
                     ),
                 ),
                 (
@@ -1919,17 +1919,17 @@ class Migration(migrations.Migration):
                     models.SmallIntegerField(
                         db_default=0,
                         default=0,
-                        help_text="Times it was given back unspent: the endpoint was overloaded or the worker stopped",
+                        help_text="Times it was released without a result, because the endpoint was overloaded or the worker stopped",
                     ),
                 ),
                 (
                     "token",
                     models.UUIDField(
-                        help_text="Of the claim that holds it; a result is written only while it still does", null=True
+                        help_text="Fencing token of its claim. A result is recorded only while the token matches", null=True
                     ),
                 ),
                 ("lease_until", models.DateTimeField(null=True)),
-                ("not_before", models.DateTimeField(help_text="A retry waits until then", null=True)),
+                ("not_before", models.DateTimeField(help_text="Earliest time of the next attempt", null=True)),
                 (
                     "worker",
                     models.ForeignKey(
@@ -1983,7 +1983,7 @@ class Migration(migrations.Migration):
                     models.ForeignKey(
                         db_constraint=False,
                         db_index=False,
-                        help_text="The trial whose answer is judged; empty where the item itself is asked about",
+                        help_text="Trial whose answer is judged. Empty if the question is about the item",
                         null=True,
                         on_delete=django.db.models.deletion.DO_NOTHING,
                         related_name="verdicts",
@@ -1995,7 +1995,7 @@ class Migration(migrations.Migration):
                     models.ForeignKey(
                         db_constraint=False,
                         db_index=False,
-                        help_text="Where two answers are compared: the one shown second",
+                        help_text="In a comparison of two answers: the trial whose answer is shown second",
                         null=True,
                         on_delete=django.db.models.deletion.DO_NOTHING,
                         related_name="+",
@@ -2014,14 +2014,14 @@ class Migration(migrations.Migration):
                 ),
                 (
                     "parse_error",
-                    models.CharField(db_default="", default="", help_text="Why no rating could be read", max_length=40),
+                    models.CharField(db_default="", default="", help_text="Why the answer has no readable rating", max_length=40),
                 ),
                 (
                     "answer",
-                    models.TextField(db_default="", default="", help_text="What the model said, without its thinking"),
+                    models.TextField(db_default="", default="", help_text="The model's answer, without its reasoning"),
                 ),
                 ("reasoning", models.TextField(db_default="", default="")),
-                ("raw_response", models.TextField(help_text="The model's text as it came", null=True)),
+                ("raw_response", models.TextField(help_text="The model's text before parsing", null=True)),
                 ("finish_reason", models.CharField(db_default="", default="", max_length=40)),
                 ("truncated", models.BooleanField(db_default=False, default=False)),
                 ("refused", models.BooleanField(db_default=False, default=False)),
@@ -2037,7 +2037,7 @@ class Migration(migrations.Migration):
                 (
                     "cost_usd",
                     models.DecimalField(
-                        decimal_places=8, help_text="Unknown is empty, never zero", max_digits=14, null=True
+                        decimal_places=8, help_text="Empty if unknown, never zero", max_digits=14, null=True
                     ),
                 ),
                 ("from_cache", models.BooleanField(db_default=False, default=False)),
@@ -2121,7 +2121,7 @@ class Migration(migrations.Migration):
                     models.ForeignKey(
                         db_constraint=False,
                         db_index=False,
-                        help_text="The call that wrote it; what it wrote then stays there",
+                        help_text="Call that wrote the text. Its trial keeps the original",
                         null=True,
                         on_delete=django.db.models.deletion.SET_NULL,
                         related_name="+",
@@ -2302,14 +2302,14 @@ class Migration(migrations.Migration):
                 ),
                 (
                     "n_requests",
-                    models.IntegerField(default=0, help_text="Trials it was made of; then calls it was sent with"),
+                    models.IntegerField(default=0, help_text="Trials in the batch. After submission: calls in it"),
                 ),
                 ("n_answered", models.IntegerField(default=0)),
                 ("n_failed", models.IntegerField(default=0, help_text="Calls that ended with an error")),
                 (
                     "reserved_usd",
                     models.DecimalField(
-                        decimal_places=8, default=0, help_text="For all of it, when made", max_digits=16
+                        decimal_places=8, default=0, help_text="Reserved for the whole batch when it was created", max_digits=16
                     ),
                 ),
                 ("spent_usd", models.DecimalField(decimal_places=8, default=0, max_digits=16)),
@@ -2321,29 +2321,29 @@ class Migration(migrations.Migration):
                 ),
                 (
                     "input_file",
-                    models.CharField(blank=True, help_text="The provider's id of what was uploaded", max_length=200),
+                    models.CharField(blank=True, help_text="Provider's ID of the uploaded file", max_length=200),
                 ),
                 (
                     "provider_id",
-                    models.CharField(blank=True, help_text="The provider's id of the batch", max_length=200),
+                    models.CharField(blank=True, help_text="Provider's ID of the batch", max_length=200),
                 ),
                 (
                     "provider_status",
-                    models.CharField(blank=True, help_text="The provider's word for it", max_length=40),
+                    models.CharField(blank=True, help_text="Status as reported by the provider", max_length=40),
                 ),
-                ("provider_counts", models.JSONField(default=dict, help_text="Calls as the provider counts them")),
+                ("provider_counts", models.JSONField(default=dict, help_text="Counts of calls as reported by the provider")),
                 (
                     "output_files",
-                    models.JSONField(default=list, help_text="The provider's ids of what is to be collected"),
+                    models.JSONField(default=list, help_text="Provider's IDs of the result files"),
                 ),
                 (
                     "gone_by",
                     models.DateTimeField(
-                        help_text="A submission whose answer was lost was not made if it cannot be found after this",
+                        help_text="A lost submission that is not found by this time was never made",
                         null=True,
                     ),
                 ),
-                ("claim", models.UUIDField(editable=False, help_text="Of the worker that is at it", null=True)),
+                ("claim", models.UUIDField(editable=False, help_text="Token of the worker that processes the batch", null=True)),
                 ("lease_until", models.DateTimeField(editable=False, null=True)),
                 (
                     "worker",
@@ -2358,19 +2358,19 @@ class Migration(migrations.Migration):
                 ),
                 (
                     "tries",
-                    models.SmallIntegerField(default=0, help_text="Failures in a row of what is to be done next"),
+                    models.SmallIntegerField(default=0, help_text="Consecutive failures of the next step"),
                 ),
-                ("error", models.TextField(blank=True, help_text="Of the last of them")),
+                ("error", models.TextField(blank=True, help_text="Error of the last failure")),
                 ("created_at", models.DateTimeField(auto_now_add=True)),
                 ("submitted_at", models.DateTimeField(null=True)),
                 ("last_polled_at", models.DateTimeField(null=True)),
                 (
                     "next_poll_at",
                     models.DateTimeField(
-                        default=django.utils.timezone.now, help_text="When there is something to do or to ask"
+                        default=django.utils.timezone.now, help_text="Time of the next step or poll"
                     ),
                 ),
-                ("expires_at", models.DateTimeField(help_text="The provider answers no more after this", null=True)),
+                ("expires_at", models.DateTimeField(help_text="Time after which the provider stops answering", null=True)),
                 ("ended_at", models.DateTimeField(null=True)),
             ],
             options={
@@ -2429,7 +2429,7 @@ class Migration(migrations.Migration):
                     "list_usd",
                     models.DecimalField(
                         decimal_places=8,
-                        help_text="Its cost at list price: without the provider's cache, or what reuse spared",
+                        help_text="Cost at list price, without the provider's cache discount. For a reused answer, the cost avoided",
                         max_digits=14,
                         null=True,
                     ),
@@ -2438,7 +2438,7 @@ class Migration(migrations.Migration):
                     "kept_usd",
                     models.DecimalField(
                         decimal_places=8,
-                        help_text="Still reserved, since what it cost is unknown",
+                        help_text="Amount that stays reserved because the cost is unknown",
                         max_digits=14,
                         null=True,
                     ),
@@ -2468,7 +2468,7 @@ class Migration(migrations.Migration):
                 ("token", models.UUIDField()),
                 (
                     "call",
-                    models.SmallIntegerField(default=0, help_text="0, then 1 where one claim needed a second call"),
+                    models.SmallIntegerField(default=0, help_text="0, or 1 for the second call of one claim"),
                 ),
                 (
                     "outcome",
@@ -2486,18 +2486,18 @@ class Migration(migrations.Migration):
                         max_length=10,
                     ),
                 ),
-                ("raw_response", models.TextField(help_text="Only where the trial does not hold it", null=True)),
+                ("raw_response", models.TextField(help_text="Set only if the trial does not store it", null=True)),
                 ("request_hash", models.CharField(default="", max_length=64)),
                 (
                     "empty",
                     models.BooleanField(
-                        db_default=False, default=False, help_text="Of an answer that was kept, as the trial's"
+                        db_default=False, default=False, help_text="For a recorded answer, as on its trial"
                     ),
                 ),
                 ("truncated", models.BooleanField(db_default=False, default=False)),
                 ("refused", models.BooleanField(db_default=False, default=False)),
                 ("unparsed", models.BooleanField(db_default=False, default=False)),
-                ("batched", models.BooleanField(db_default=False, default=False, help_text="At the price of a batch")),
+                ("batched", models.BooleanField(db_default=False, default=False, help_text="Billed at the batch price")),
                 (
                     "worker",
                     models.ForeignKey(

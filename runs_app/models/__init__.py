@@ -1,4 +1,4 @@
-"""The tables of the runs app: endpoints, models, designs, experiments, runs, trials and their calls."""
+"""The models of the runs app: endpoints, language models, designs, experiments, runs, trials and their calls."""
 
 from runs_app.models.annotations import Annotation
 from runs_app.models.batches import ProviderBatch

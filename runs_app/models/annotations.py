@@ -17,8 +17,8 @@ from evalsite.lib.permissions import is_member, is_operator
 from runs_app.models.experiments import Experiment
 from runs_app.models.trials import Trial
 
-LONGEST_TEXT = 4_000
-LONGEST_TAG = 40
+MAX_TEXT_LENGTH = 4_000
+MAX_TAG_LENGTH = 40
 
 
 class AnnotationQuerySet(models.QuerySet["Annotation"]):
@@ -29,7 +29,7 @@ class AnnotationQuerySet(models.QuerySet["Annotation"]):
         return self.filter(of_trials | of_items)
 
     def current(self) -> Self:
-        """Return the annotations that nobody removed."""
+        """Return the annotations that are not removed."""
         return self.filter(removed=False)
 
     def of_experiment(self, experiment: Experiment) -> Self:
@@ -82,11 +82,11 @@ class Annotation(models.Model):
                 name="annotation_trial_has_experiment",
             ),
             models.CheckConstraint(
-                condition=models.Q(models.Q(text__regex=r"\S"), LessThanOrEqual(Length("text"), LONGEST_TEXT)),
+                condition=models.Q(models.Q(text__regex=r"\S"), LessThanOrEqual(Length("text"), MAX_TEXT_LENGTH)),
                 name="annotation_has_text",
             ),
             models.CheckConstraint(
-                condition=~models.Q(kind="tag") | models.Q(text__regex=rf"^[^A-Z,\s]{{1,{LONGEST_TAG}}}$"),
+                condition=~models.Q(kind="tag") | models.Q(text__regex=rf"^[^A-Z,\s]{{1,{MAX_TAG_LENGTH}}}$"),
                 name="annotation_tag_is_normalised",
             ),
             models.CheckConstraint(
@@ -106,7 +106,7 @@ class Annotation(models.Model):
         return f"{self.kind} on {self.subject}: {self.text[:60]}"
 
     def get_absolute_url(self) -> str:
-        """Return the address of the page that shows it."""
+        """Return the URL of the page of its trial or item."""
         name, key = ("trial_detail", self.trial_id) if self.trial_id else ("item_page", self.item_id)
         return f"{reverse(name, args=[key])}#annotations"
 

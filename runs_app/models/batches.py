@@ -44,8 +44,8 @@ class ProviderBatch(models.Model):
     """A batch of trials of one run at a provider.
 
     Its `key` is the token of the trials' claims. The provider also stores this key, so that a lost batch can be found.
-    A claim that a batch holds has no lease. Workers claim the batch row instead, renew its lease, and take it over when
-    that lease expires.
+    The claims of a batch have no lease. Instead, a worker claims the batch row and renews its lease. Another worker
+    takes the batch over when that lease expires.
     """
 
     class Status(TextChoices):
@@ -65,35 +65,37 @@ class ProviderBatch(models.Model):
     endpoint = models.ForeignKey(Endpoint, on_delete=models.PROTECT, related_name="batches")
     key = models.UUIDField(default=uuid.uuid4, unique=True, editable=False)
     status = models.CharField(max_length=10, choices=Status, default=Status.PREPARING, editable=False)
-    n_requests = models.IntegerField(default=0, help_text="Trials it was made of; then calls it was sent with")
+    n_requests = models.IntegerField(default=0, help_text="Trials in the batch. After submission: calls in it")
     n_answered = models.IntegerField(default=0)
     n_failed = models.IntegerField(default=0, help_text="Calls that ended with an error")
-    reserved_usd = models.DecimalField(max_digits=16, decimal_places=8, default=0, help_text="For all of it, when made")
+    reserved_usd = models.DecimalField(
+        max_digits=16, decimal_places=8, default=0, help_text="Reserved for the whole batch when it was created"
+    )
     spent_usd = models.DecimalField(max_digits=16, decimal_places=8, default=0)
     discount = models.DecimalField(max_digits=4, decimal_places=3, default=0, help_text="Share of the price it saves")
 
-    input_file = models.CharField(max_length=200, blank=True, help_text="The provider's id of what was uploaded")
-    provider_id = models.CharField(max_length=200, blank=True, help_text="The provider's id of the batch")
-    provider_status = models.CharField(max_length=40, blank=True, help_text="The provider's word for it")
-    provider_counts = models.JSONField(default=dict, help_text="Calls as the provider counts them")
-    output_files = models.JSONField(default=list, help_text="The provider's ids of what is to be collected")
+    input_file = models.CharField(max_length=200, blank=True, help_text="Provider's ID of the uploaded file")
+    provider_id = models.CharField(max_length=200, blank=True, help_text="Provider's ID of the batch")
+    provider_status = models.CharField(max_length=40, blank=True, help_text="Status as reported by the provider")
+    provider_counts = models.JSONField(default=dict, help_text="Counts of calls as reported by the provider")
+    output_files = models.JSONField(default=list, help_text="Provider's IDs of the result files")
     gone_by = models.DateTimeField(
-        null=True, help_text="A submission whose answer was lost was not made if it cannot be found after this"
+        null=True, help_text="A lost submission that is not found by this time was never made"
     )
 
-    claim = models.UUIDField(null=True, editable=False, help_text="Of the worker that is at it")
+    claim = models.UUIDField(null=True, editable=False, help_text="Token of the worker that processes the batch")
     lease_until = models.DateTimeField(null=True, editable=False)
     worker = models.ForeignKey(
         "runs_app.Worker", on_delete=models.SET_NULL, null=True, db_constraint=False, db_index=False, related_name="+"
     )
-    tries = models.SmallIntegerField(default=0, help_text="Failures in a row of what is to be done next")
-    error = models.TextField(blank=True, help_text="Of the last of them")
+    tries = models.SmallIntegerField(default=0, help_text="Consecutive failures of the next step")
+    error = models.TextField(blank=True, help_text="Error of the last failure")
 
     created_at = models.DateTimeField(auto_now_add=True)
     submitted_at = models.DateTimeField(null=True)
     last_polled_at = models.DateTimeField(null=True)
-    next_poll_at = models.DateTimeField(default=timezone.now, help_text="When there is something to do or to ask")
-    expires_at = models.DateTimeField(null=True, help_text="The provider answers no more after this")
+    next_poll_at = models.DateTimeField(default=timezone.now, help_text="Time of the next step or poll")
+    expires_at = models.DateTimeField(null=True, help_text="Time after which the provider stops answering")
     ended_at = models.DateTimeField(null=True)
 
     objects = ProviderBatchQuerySet.as_manager()
@@ -125,13 +127,13 @@ class ProviderBatch(models.Model):
 
     @property
     def sought_until(self) -> datetime | None:
-        """Return until when a lost submission is searched for, or None if nothing is lost.
+        """Return when the search for a lost submission ends, or None if no submission is lost.
 
-        The response to the submission was lost, so the batch may exist at the provider. A worker submits again only
+        If the response to a submission was lost, the batch may exist at the provider. A worker submits it again only
         after this time.
         """
-        is_sought = self.is_open and not self.provider_id and self.tries and self.gone_by
-        return max(filter(None, (self.gone_by, self.expires_at))) if is_sought else None
+        is_lost = self.is_open and not self.provider_id and self.tries and self.gone_by
+        return max(filter(None, (self.gone_by, self.expires_at))) if is_lost else None
 
     @property
     def saved_usd(self) -> Decimal:

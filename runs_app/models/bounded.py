@@ -21,7 +21,7 @@ class InRange:
 
     def __call__(self, value: Any) -> None:
         bound = BOUNDS[self.table][self.column]
-        if not bound.holds(value):
+        if not bound.contains(value):
             raise ValidationError(f"Must be {bound}.", code="out_of_range")
 
     def __eq__(self, other: object) -> bool:
@@ -34,11 +34,11 @@ class RangeConstraint(models.CheckConstraint):
     """A CHECK that duplicates a validator or the model's `clean`. Forms therefore need no query to check it."""
 
     def validate(self, *args: Any, **options: Any) -> None:
-        """Do nothing: the value was checked before, with an error that names its field."""
+        """Do nothing, because a validator has already checked the value and its error names the field."""
 
 
 class HasOnlyKeys(models.Func):
-    """A condition: the JSON column contains an object with none but these keys."""
+    """The condition that a JSON column contains an object with no other keys than these."""
 
     template = (
         "CASE WHEN jsonb_typeof(%(expressions)s) = 'object'"
@@ -66,7 +66,7 @@ def adaptive_constraint(table: str, column: str) -> models.CheckConstraint:
     return models.CheckConstraint(
         condition=condition,
         name=f"{table}_{column}_in_range",
-        violation_error_message=f"{column} has a number that is not allowed.",
+        violation_error_message=f"{column} has a number outside its range.",
     )
 
 

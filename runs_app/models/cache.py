@@ -11,7 +11,7 @@ from runs_app.models.trials import Trial
 
 class CachedAnswerQuerySet(models.QuerySet["CachedAnswer"]):
     def answered(self) -> Self:
-        """Return the entries whose trial is done, without those in flight or waiting."""
+        """Return the entries whose trial is done. Others are in flight or waiting."""
         return self.filter(trial__status=Trial.Status.DONE)
 
 

@@ -1,4 +1,4 @@
-"""The columns of a recorded call. Attempts and preflights share them, so that one ledger adds up both."""
+"""The columns of a recorded call. Attempts and preflights share them, so that one ledger covers both."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ class CallRecord(models.Model):
         max_digits=14,
         decimal_places=8,
         null=True,
-        help_text="Its cost at list price: without the provider's cache, or what reuse spared",
+        help_text="Cost at list price, without the provider's cache discount. For a reused answer, the cost avoided",
     )
     kept_usd = models.DecimalField(
-        max_digits=14, decimal_places=8, null=True, help_text="Still reserved, since what it cost is unknown"
+        max_digits=14, decimal_places=8, null=True, help_text="Amount that stays reserved because the cost is unknown"
     )
     latency_ms = models.IntegerField(null=True)
     trace_id = models.CharField(max_length=64, default="")

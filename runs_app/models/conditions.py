@@ -59,7 +59,7 @@ class Condition(models.Model):
     )
     sampler = models.ForeignKey(Sampler, on_delete=models.PROTECT, related_name="conditions")
     condition_id = models.CharField(max_length=255)
-    content = models.JSONField(help_text="Model, prompt and sampler as they were when this was planned")
+    content = models.JSONField(help_text="Model, prompt and sampler at the time of planning")
     created_at = models.DateTimeField(auto_now_add=True)
 
     objects = ConditionQuerySet.as_manager()
@@ -73,12 +73,12 @@ class Condition(models.Model):
 
     @property
     def prompt_label(self) -> str:
-        """Return the prompt's name, or the kind of stage for a judge, which has no prompt."""
+        """Return the prompt's name. A judge has no prompt: return the label of its stage."""
         return self.prompt.name if self.prompt else self.get_stage_display().lower()
 
     @property
     def label(self) -> str:
-        """Return the names of model, prompt and sampler, for people."""
+        """Return the names of model, prompt and sampler."""
         return f"{self.model.name} / {self.prompt_label} / {self.sampler.name}"
 
 
@@ -102,17 +102,18 @@ class Manifest(models.Model):
     @property
     def launch(self) -> dict[str, Any]:
         """Return the launched wave or pilot, its user and its estimate. Empty in manifests that did not record them."""
-        found: dict[str, Any] = self.content.get("launch", {})
-        return found
+        launch: dict[str, Any] = self.content.get("launch", {})
+        return launch
 
     @property
     def summary(self) -> str:
         """Return a description such as `a pilot of 20, wave march, by ada`."""
-        what = f"a pilot of {self.launch['pilot']}" if self.launch.get("pilot") else "all trials"
-        if self.launch.get("policy") == Experiment.BudgetPolicy.DEV:
-            what = f"{what} of the policy dev"
-        if only := self.launch.get("conditions"):
-            what = f"{what} of {len(only)} condition{'' if len(only) == 1 else 's'}"
-        wave = f", wave {self.launch['wave']}" if self.launch.get("wave") else ""
-        who = self.launch.get("by") or self.created_by
-        return f"{what}{wave}" + (f", by {who}" if who else "")
+        launch = self.launch
+        scope = f"a pilot of {launch['pilot']}" if launch.get("pilot") else "all trials"
+        if launch.get("policy") == Experiment.BudgetPolicy.DEV:
+            scope = f"{scope} under the dev policy"
+        if condition_ids := launch.get("conditions"):
+            scope = f"{scope} of {len(condition_ids)} condition{'' if len(condition_ids) == 1 else 's'}"
+        wave = f", wave {launch['wave']}" if launch.get("wave") else ""
+        author = launch.get("by") or self.created_by
+        return f"{scope}{wave}" + (f", by {author}" if author else "")

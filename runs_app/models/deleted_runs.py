@@ -14,13 +14,13 @@ class DeletedRun(models.Model):
     """
 
     experiment = models.ForeignKey(Experiment, on_delete=models.CASCADE, related_name="deleted_runs")
-    number = models.BigIntegerField(help_text="Key that the run had")
+    number = models.BigIntegerField(help_text="Primary key of the deleted run")
     label = models.CharField(max_length=400, help_text="Its condition and wave")
     trials = models.IntegerField()
     attempts = models.IntegerField()
     spent_usd = models.DecimalField(max_digits=16, decimal_places=8)
     kept_usd = models.DecimalField(
-        max_digits=16, decimal_places=8, help_text="Still reserved for its calls of unknown cost, which may be billed"
+        max_digits=16, decimal_places=8, help_text="Stays reserved for calls of unknown cost, which may be billed"
     )
     deleted_at = models.DateTimeField(auto_now_add=True)
 

@@ -1,4 +1,4 @@
-"""Prompts, samplers and dimensions, in versions. The database freezes a version that is in use."""
+"""Versioned prompts, samplers and dimensions. The database freezes a version that is in use."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ WHOLE_NUMBER = re.compile(r"(0|-?[1-9][0-9]{0,9})\Z")
 
 
 def approval_constraint(table: str) -> models.CheckConstraint:
-    """Return the constraint that an approved version has its content hash and the time of its approval."""
+    """Return the constraint that an approved version has a content hash and an approval time."""
     return models.CheckConstraint(
         condition=~models.Q(status="approved") | ~models.Q(content_hash="") & models.Q(approved_at__isnull=False),
         name=f"{table}_approval_is_complete",
@@ -34,11 +34,11 @@ def approval_constraint(table: str) -> models.CheckConstraint:
 
 
 class VersionedQuerySet(TransitionQuerySet):
-    def transition(self, *, target: str, **how: Any) -> list[int]:
+    def transition(self, *, target: str, **options: Any) -> list[int]:
         """Change the status as for any row with a history. An approval also stores its time."""
         if target == Versioned.Status.APPROVED:
-            how.setdefault("approved_at", Now())
-        return super().transition(target=target, **how)
+            options.setdefault("approved_at", Now())
+        return super().transition(target=target, **options)
 
     def visible_to(self, user: Any) -> Self:
         return self if is_member(user) else self.none()
@@ -53,7 +53,7 @@ class VersionedQuerySet(TransitionQuerySet):
 
 
 class Versioned(models.Model):
-    """A named text in versions. Its content is hashed, and it can change only while it is a draft."""
+    """A version of a named text. Its content is hashed, and can change only while the version is a draft."""
 
     class Status(models.TextChoices):
         DRAFT = "draft", "Draft"
@@ -90,14 +90,14 @@ class Versioned(models.Model):
     def clean_fields(self, exclude: Any = None) -> None:
         """Check the fields, and refuse JSON that cannot be hashed or stored in a column."""
         super().clean_fields(exclude)
-        written = [field.name for field in self._meta.fields if isinstance(field, models.JSONField)]
-        faults = {name: describe_unstorable(getattr(self, name)) for name in written if name not in (exclude or ())}
+        json_fields = [field.name for field in self._meta.fields if isinstance(field, models.JSONField)]
+        faults = {name: describe_unstorable(getattr(self, name)) for name in json_fields if name not in (exclude or ())}
         if any(faults.values()):
-            raise ValidationError({name: f"What is written {fault}." for name, fault in faults.items() if fault})
+            raise ValidationError({name: f"The value {fault}." for name, fault in faults.items() if fault})
 
     @property
     def content(self) -> dict[str, Any]:
-        """Return the part that identifies this version: everything that a model sees of it."""
+        """Return the content that identifies this version: everything that is sent to a model."""
         raise NotImplementedError
 
     @classmethod
@@ -109,80 +109,80 @@ class Versioned(models.Model):
     def new_version(self, *, by: Any) -> Self:
         """Create and return a draft with the same content."""
         names = [field.name for field in self._meta.concrete_fields if field.name not in NOT_COPIED]
-        copied = {name: getattr(self, name) for name in names}
-        kind: Any = type(self)
-        made: Self = kind.objects.create(version=self.next_version(self.name), created_by=by, **copied)
-        return made
+        values = {name: getattr(self, name) for name in names}
+        model: Any = type(self)
+        draft: Self = model.objects.create(version=self.next_version(self.name), created_by=by, **values)
+        return draft
 
     def approve(self, *, by: Actor, reason: str) -> None:
         """Approve and freeze this version.
 
-        Raise ValueError for a problem in its content, TransitionError if it is no draft.
+        Raise ValueError for a problem in its content, TransitionError if it is not a draft.
         """
-        kind: Any = type(self)
+        model: Any = type(self)
         with transaction.atomic():
-            locked = kind.objects.select_for_update().get(pk=self.pk)
+            locked = model.objects.select_for_update().get(pk=self.pk)
             try:
                 locked.clean()
             except ValidationError as problems:
                 raise ValueError(f"{self} cannot be approved: {' '.join(problems.messages)}") from None
-            kind.objects.transition_one(self, sources=["draft"], target="approved", by=by, reason=reason)
+            model.objects.transition_one(self, sources=["draft"], target="approved", by=by, reason=reason)
 
     def archive(self, *, by: Actor, reason: str) -> None:
         """Archive this version, so that new plans cannot use it. Trials that used it stay.
 
         Raise TransitionError if it is archived already, or if `by` may not archive it.
         """
-        refuse_to_archive(self, by)
+        check_archivable(self, by)
         self.retire(by=by, reason=reason)
 
     def retire(self, *, by: Actor, reason: str) -> None:
-        """Archive a version that another one replaces, without a check of its author.
+        """Archive a version that a newer one replaces, without a check of its author.
 
         Raise TransitionError if it is archived already.
         """
-        kind: Any = type(self)
-        kind.objects.transition_one(self, sources=["draft", "approved"], target="archived", by=by, reason=reason)
+        model: Any = type(self)
+        model.objects.transition_one(self, sources=["draft", "approved"], target="archived", by=by, reason=reason)
 
     @property
     def history(self) -> models.QuerySet[StatusChange]:
         return StatusChange.objects.for_row(self).select_related("by")
 
 
-def refuse_to_archive(row: Any, by: Actor, named_by: models.QuerySet[Any] | None = None) -> None:
+def check_archivable(row: Any, by: Actor, named_by: models.QuerySet[Any] | None = None) -> None:
     """Raise TransitionError unless `by` may archive a row that the group shares.
 
-    Curators may. The author may if no row of other people uses it. A string instead of a user is a program or the
-    shell, and may too. `named_by` are experiments that refer to it by name. The message names no rows of other people,
-    because they may be private.
+    A curator may. The author may, unless rows of other users refer to it. `by` may also be a string, which stands for a
+    program or the shell: it may always. `named_by` are the experiments that refer to the row by name. The message does
+    not name rows of other users, because they may be private.
     """
     if isinstance(by, str) or is_curator(by):
         return
-    kind = row._meta.verbose_name
+    label = f"{row._meta.verbose_name} {row}"
     if row.created_by is None or row.created_by != by:
-        raise TransitionError(f"{kind} {row} was made by somebody else: its author or a curator can archive it")
-    by_name = named_by is not None and named_by.exclude(owner_id=row.created_by_id).exists()
-    if used := "experiments" if by_name else next(_uses_by_others(row, by), ""):
-        raise TransitionError(f"{kind} {row} is used by {used} of other people: a curator can archive it")
+        raise TransitionError(f"{label} belongs to another user: only its author or a curator can archive it")
+    is_named = named_by is not None and named_by.exclude(owner_id=row.created_by_id).exists()
+    if used_by := "experiments" if is_named else next(_find_uses_by_others(row, by), ""):
+        raise TransitionError(f"{label} is used by {used_by} of other users: only a curator can archive it")
 
 
-def _uses_by_others(row: Any, by: Any) -> Iterator[str]:
-    """Yield plural names of other people's rows that use this row. Checks every relation to rows with an owner."""
+def _find_uses_by_others(row: Any, by: Any) -> Iterator[str]:
+    """Yield plural names of other users' rows that refer to this row. Check every relation to rows with an owner."""
     for relation in row._meta.related_objects:
-        users: Any = relation.related_model
-        names = {field.name for field in users._meta.get_fields()}
-        owned = next((path for path in ("owner", "experiment", "created_by") if path in names), None)
-        if owned is None:
+        model: Any = relation.related_model
+        names = {field.name for field in model._meta.get_fields()}
+        owner_field = next((name for name in ("owner", "experiment", "created_by") if name in names), None)
+        if owner_field is None:
             continue
-        theirs = users._base_manager.filter(**{relation.field.name: row})
-        if theirs.exclude(**{"experiment__owner" if owned == "experiment" else owned: by}).exists():
-            plural = "experiments" if owned == "experiment" else users._meta.verbose_name_plural
-            yield str(plural)
+        references = model._base_manager.filter(**{relation.field.name: row})
+        lookup = "experiment__owner" if owner_field == "experiment" else owner_field
+        if references.exclude(**{lookup: by}).exists():
+            yield "experiments" if owner_field == "experiment" else str(model._meta.verbose_name_plural)
 
 
 @constrain_choices
 class Prompt(Versioned):
-    """The turns of a conversation, with `{{name}}` as placeholder for a field of the item. Approved before use."""
+    """The turns of a conversation, with placeholders `{{name}}` for fields of the item. Approved before use."""
 
     class AnswerFormat(models.TextChoices):
         TEXT = "text", "Free text"
@@ -257,15 +257,12 @@ class Dimension(Versioned):
             return
         if self.scale_min >= self.scale_max:
             raise ValidationError({"scale_max": "The end of the scale must be above its start."})
-        strangers = sorted(str(point) for point in self.labels if not self._has_point(str(point)))
-        if strangers:
-            raise ValidationError({"labels": f"These points are not on the scale: {', '.join(strangers)}."})
+        outside = sorted(str(point) for point in self.labels if not self._has_point(str(point)))
+        if outside:
+            raise ValidationError({"labels": f"These points are not on the scale: {', '.join(outside)}."})
 
     def _has_point(self, point: str) -> bool:
-        """Return whether `point` lies on the scale.
-
-        Compares numbers, because a list of a long scale's points is too large.
-        """
+        # Compare numbers: a list of all points would be too large for a long scale.
         return bool(WHOLE_NUMBER.match(point)) and self.scale_min <= int(point) <= self.scale_max
 
 
@@ -301,9 +298,9 @@ class Sampler(Versioned):
 
     @property
     def content(self) -> dict[str, Any]:
-        """Return only the settings that have a value.
+        """Return the settings that have a value.
 
-        A parameter added to this class later changes no existing hash.
+        Omitting the others keeps existing hashes when this class gains a parameter.
         """
         named = {
             "temperature": self.temperature,

@@ -40,7 +40,7 @@ class GroupOwnedQuerySet(models.QuerySet[Any]):
         return self if is_member(user) else self.none()
 
 
-KEPT = "the settings of earlier calls never change."
+FROZEN = "the settings of earlier calls cannot change."
 
 
 @constrain_choices
@@ -63,10 +63,10 @@ class Endpoint(PricedResource):
         OPENAI = "openai", "OpenAI's files and batches"
         ANTHROPIC = "anthropic", "Anthropic's message batches"
 
-    PRICED_BY = "is_free"
+    PRICE_ERROR_FIELD = "is_free"
     CONDITION_LOOKUP = "model__endpoint"
     SELF_HOSTED = (Provider.OLLAMA, Provider.VLLM)  # No price list covers them.
-    TAKES_MARKS = (Provider.ANTHROPIC, Provider.OPENROUTER)  # They accept cache marks.
+    CACHE_MARK_PROVIDERS = (Provider.ANTHROPIC, Provider.OPENROUTER)
 
     name = models.CharField(max_length=80, unique=True, validators=[slug_validator])
     provider = models.CharField(max_length=20, choices=Provider, default=Provider.OPENAI)
@@ -127,7 +127,7 @@ class Endpoint(PricedResource):
     provider_routes = models.JSONField(
         default=list,
         blank=True,
-        help_text="Who serves its models there, by OpenRouter's names: each retry goes to the next of them",
+        help_text="OpenRouter's names of the providers to use. Each retry uses the next one",
     )
     local_server = models.CharField(
         max_length=10,
@@ -138,11 +138,17 @@ class Endpoint(PricedResource):
     )
     in_flight = models.IntegerField(default=0, editable=False)
     in_batches = models.IntegerField(default=0, editable=False, help_text="Trials that batches hold, not in flight")
-    throttle = models.JSONField(default=dict, editable=False, help_text="What is left of its rates; its learned limit")
-    paused_until = models.DateTimeField(null=True, blank=True, editable=False, help_text="Set by a 429 or an overload")
+    throttle = models.JSONField(
+        default=dict, editable=False, help_text="State of its rate limiter and its learned concurrency limit"
+    )
+    paused_until = models.DateTimeField(
+        null=True, blank=True, editable=False, help_text="Set after a response with status 429 or an overload"
+    )
     pause_reason = models.CharField(max_length=200, blank=True, editable=False)
     route_changed_at = models.DateTimeField(
-        null=True, editable=False, help_text="When its address, provider or key variable changed; set by a trigger"
+        null=True,
+        editable=False,
+        help_text="Last change of address, provider or key variable. Set by a trigger",
     )
     created_at = models.DateTimeField(auto_now_add=True)
 
@@ -185,9 +191,8 @@ class Endpoint(PricedResource):
     def clean(self) -> None:
         super().clean()
         if self.is_in_use and self.provider != Endpoint.objects.values_list("provider", flat=True).get(pk=self.pk):
-            raise ValidationError({"provider": f"{self} is in use: {KEPT} Create a new endpoint."})
-        problem = find_url_problem(self.base_url, settings.LLM_ALLOWED_HOSTS) if self.base_url else None
-        if problem:
+            raise ValidationError({"provider": f"{self} is in use: {FROZEN} Create a new endpoint."})
+        if self.base_url and (problem := find_url_problem(self.base_url, settings.LLM_ALLOWED_HOSTS)):
             raise ValidationError({"base_url": problem})
         if not isinstance(self.provider_routes, list) or not all(
             isinstance(name, str) for name in self.provider_routes
@@ -196,7 +201,9 @@ class Endpoint(PricedResource):
         if self.provider_routes and self.provider != self.Provider.OPENROUTER:
             raise ValidationError({"provider_routes": "Provider routes work only with OpenRouter."})
         if self.batch_api not in (self.BatchApi.NONE, self.provider):
-            raise ValidationError({"batch_api": f"{self.get_batch_api_display()} are not spoken by {self.provider}."})
+            raise ValidationError(
+                {"batch_api": f"{self.get_provider_display()} does not support {self.get_batch_api_display()}."}
+            )
 
 
 class EndpointTick(models.Model):
@@ -204,7 +211,7 @@ class EndpointTick(models.Model):
 
     endpoint = models.ForeignKey(Endpoint, on_delete=models.CASCADE, related_name="ticks")
     at = models.DateTimeField(help_text="Start of the ten seconds")
-    concurrency = models.FloatField(help_text="The learned limit at their end")
+    concurrency = models.FloatField(help_text="Learned limit at the end of the ten seconds")
     answered = models.IntegerField(default=0)
     overloaded = models.IntegerField(default=0)
 
@@ -219,8 +226,8 @@ class EndpointTick(models.Model):
 PRICES = ("input_price", "output_price", "cache_read_price", "cache_write_price")
 
 
-def _has_source() -> models.Q:
-    """Return the condition that a price has a source and a date."""
+def _prices_have_source() -> models.Q:
+    """Return the condition that a row with a price also has its source and date."""
     unpriced = models.Q(**{f"{name}__isnull": True for name in PRICES})
     return unpriced | models.Q(~models.Q(price_source=""), price_date__isnull=False)
 
@@ -228,7 +235,7 @@ def _has_source() -> models.Q:
 class LanguageModel(PricedResource):
     """A model id at an endpoint, with prices in US dollars per million tokens."""
 
-    PRICED_BY = "input_price"
+    PRICE_ERROR_FIELD = "input_price"
     CONDITION_LOOKUP = "model"
 
     name = models.CharField(max_length=80, unique=True, validators=[slug_validator])
@@ -289,10 +296,10 @@ class LanguageModel(PricedResource):
     )
     is_active = models.BooleanField("active", default=True)
     route_changed_at = models.DateTimeField(
-        null=True, editable=False, help_text="When its id or its endpoint changed; set by a trigger"
+        null=True, editable=False, help_text="Time of the last change of ID or endpoint. Set by a trigger"
     )
 
-    last_preflights: list[Any]  # Only set by `with_last_preflight`: the last preflight, or none.
+    last_preflights: list[Any]  # Set by `prefetch_last_preflights`: at most one.
 
     objects = GroupOwnedQuerySet.as_manager()
 
@@ -300,7 +307,7 @@ class LanguageModel(PricedResource):
         ordering = ["name"]
         constraints = [
             *range_constraints("languagemodel"),
-            RangeConstraint(condition=_has_source(), name="languagemodel_price_has_source"),
+            RangeConstraint(condition=_prices_have_source(), name="languagemodel_price_has_source"),
         ]
 
     def __str__(self) -> str:
@@ -308,7 +315,7 @@ class LanguageModel(PricedResource):
 
     @property
     def is_in_use(self) -> bool:
-        """Return whether conditions exist for it. A condition records its id and provider, so these cannot change."""
+        """Return whether conditions use it. A condition records its id and provider, so these cannot change."""
         return not self._state.adding and self.conditions.exists()
 
     @property
@@ -323,20 +330,20 @@ class LanguageModel(PricedResource):
         if self.has_price and self.price_date is None:
             self.price_date = timezone.now().date()
         if self.is_in_use:
-            former = LanguageModel.objects.select_related("endpoint").get(pk=self.pk)
-            if problems := self._list_lost_prices(former):
-                raise ValidationError(problems)
+            stored = LanguageModel.objects.select_related("endpoint").get(pk=self.pk)
+            if problem := self._find_identity_problem(stored):
+                raise ValidationError(problem)
 
-    def _list_lost_prices(self, former: LanguageModel) -> dict[str, str]:
-        """Return an error for each field of its identity that this change would break.
+    def _find_identity_problem(self, stored: LanguageModel) -> dict[str, str]:
+        """Return the error of a change that would break the identity of earlier calls, by field. Empty if none.
 
-        The database refuses the same.
+        Database triggers refuse the same changes.
         """
-        if self.model != former.model:
-            return {"model": f"{former} is in use: {KEPT} Create a new model."}
-        if self.endpoint.provider != former.endpoint.provider:
-            return {"endpoint": f"{former} is in use, at {former.endpoint.provider}: {KEPT} Create a new model."}
-        if self.endpoint_id != former.endpoint_id and self.conditions.filter(runs__n_running__gt=0).exists():
+        if self.model != stored.model:
+            return {"model": f"{stored} is in use: {FROZEN} Create a new model."}
+        if self.endpoint.provider != stored.endpoint.provider:
+            return {"endpoint": f"{stored} is in use, at {stored.endpoint.provider}: {FROZEN} Create a new model."}
+        if self.endpoint_id != stored.endpoint_id and self.conditions.filter(runs__n_running__gt=0).exists():
             return {"endpoint": "Calls to this model are in flight or in batches. Pause its runs and wait."}
         return {}
 
@@ -358,9 +365,9 @@ class LanguageModel(PricedResource):
     def marks_head(self) -> bool:
         """Return whether requests carry cache marks.
 
-        Other providers may refuse a request that has this unknown field.
+        Other providers may refuse a request with this unknown field.
         """
-        return self.cache_marks and self.endpoint.provider in Endpoint.TAKES_MARKS
+        return self.cache_marks and self.endpoint.provider in Endpoint.CACHE_MARK_PROVIDERS
 
     @property
     def identity(self) -> dict[str, str]:

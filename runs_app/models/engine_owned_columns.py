@@ -14,9 +14,9 @@ from django.db import models
 class EngineOwnedColumns(models.Model):
     """A row whose columns that are not `editable` belong to the engine. The engine updates them under locks.
 
-    A person edits a row that was read some time before. Saving all its columns would restore old counters, pauses and
+    A form saves a row that was read some time before. Saving all its columns would restore old counters, pauses and
     learned limits. So `save()` of an existing row writes only the editable columns, unless `update_fields` names
-    columns. It refuses to run if the caller has set an engine-owned column, because it would not write that value.
+    columns. It raises ValueError if the caller has set an engine-owned column, because it would not write that value.
     """
 
     # The engine's columns as they were when this row was last read or written. Empty for a new row.
@@ -25,24 +25,24 @@ class EngineOwnedColumns(models.Model):
     class Meta:
         abstract = True
 
-    def save(self, **how: Any) -> None:
+    def save(self, **options: Any) -> None:
         """Save the editable columns.
 
         Raise ValueError if an engine-owned column was set but not named in `update_fields`.
         """
-        if how.get("update_fields") is None and not self._state.adding and not how.get("force_insert"):
-            self._refuse_unwritten()
-            how["update_fields"] = [
+        if options.get("update_fields") is None and not self._state.adding and not options.get("force_insert"):
+            self._check_engine_columns()
+            options["update_fields"] = [
                 field.attname
                 for field in self._meta.concrete_fields
                 if field.editable and not field.primary_key and field.attname in self.__dict__
             ]
-        super().save(**how)
-        self._engine_read = {**self._engine_read, **self._engine_columns(how.get("update_fields"))}
+        super().save(**options)
+        self._engine_read = {**self._engine_read, **self._engine_columns(options.get("update_fields"))}
 
     @classmethod
-    def from_db(cls, db: str | None, field_names: Collection[str], values: Collection[Any], **how: Any) -> Self:
-        row = super().from_db(db, field_names, values, **how)
+    def from_db(cls, db: str | None, field_names: Collection[str], values: Collection[Any], **options: Any) -> Self:
+        row = super().from_db(db, field_names, values, **options)
         row._engine_read = row._engine_columns()
         return row
 
@@ -56,12 +56,15 @@ class EngineOwnedColumns(models.Model):
         super().refresh_from_db(using, names, from_queryset)
         self._engine_read = {**self._engine_read, **self._engine_columns(names)}
 
-    def _refuse_unwritten(self) -> None:
-        read = self._engine_read
-        if lost := [name for name, value in self._engine_columns().items() if name not in read or read[name] != value]:
+    def _check_engine_columns(self) -> None:
+        stored = self._engine_read
+        changed = [
+            name for name, value in self._engine_columns().items() if name not in stored or stored[name] != value
+        ]
+        if changed:
             raise ValueError(
-                f"{type(self).__name__} {self.pk}: save() would not write {', '.join(lost)}, which the engine counts "
-                "in: name it in update_fields, or change it by an UPDATE under the lock of its row"
+                f"{type(self).__name__} {self.pk}: save() would not write {', '.join(changed)}, which the engine owns: "
+                "name it in update_fields, or change it by an UPDATE under the lock of its row"
             )
 
     def _engine_columns(self, names: Collection[str] | None = None) -> dict[str, Any]:
@@ -78,6 +81,6 @@ class EngineOwnedColumns(models.Model):
 
 
 @cache
-def _engine_fields(kind: type[EngineOwnedColumns]) -> tuple[tuple[str, str], ...]:
+def _engine_fields(model: type[EngineOwnedColumns]) -> tuple[tuple[str, str], ...]:
     """Return the attribute and the name of each column that belongs to the engine."""
-    return tuple((field.attname, field.name) for field in kind._meta.concrete_fields if not field.editable)
+    return tuple((field.attname, field.name) for field in model._meta.concrete_fields if not field.editable)

@@ -85,18 +85,18 @@ class Experiment(EngineOwnedColumns):
     )
     scorers = models.JSONField(default=list, blank=True, help_text="Scorers that grade the stored answers")
     graders = models.JSONField(
-        default=list, blank=True, help_text="Names of graders: judge models that grade the answers once they are in"
+        default=list, blank=True, help_text="Names of graders: judge models that grade the recorded answers"
     )
     adaptive = models.JSONField(
-        default=dict, blank=True, help_text="When a point of the design is known well enough; empty to ask every case"
+        default=dict, blank=True, help_text="Rule that ends a point of the design early. Empty: ask every case"
     )
     draws = models.JSONField(
-        default=dict, blank=True, editable=False, help_text="Draws that its models and judges came from, as made"
+        default=dict, blank=True, editable=False, help_text="Draws that selected its models and judges"
     )
 
     cache = models.BooleanField(default=True, help_text="Reuse cached answers to identical requests")
     cache_buster = models.BooleanField(
-        default=False, help_text="Appended to each request, so that the model always answers itself"
+        default=False, help_text="Unique suffix of each request, which bypasses provider caches"
     )
     batch = models.BooleanField(
         default=False,
@@ -155,7 +155,7 @@ class Experiment(EngineOwnedColumns):
         "lease",
         default=120,
         validators=[InRange("experiment", "lease_s")],
-        help_text="Seconds after which a silent worker's claims return",
+        help_text="Seconds after which the claims of a silent worker expire",
     )
     stop_failure_rate = models.FloatField(
         default=0.05,
@@ -165,7 +165,7 @@ class Experiment(EngineOwnedColumns):
     stop_after_attempts = models.PositiveIntegerField(
         default=20,
         validators=[InRange("experiment", "stop_after_attempts")],
-        help_text="... once this many attempts were made",
+        help_text="Attempts before this limit applies",
     )
 
     budget_policy = models.CharField(
@@ -194,7 +194,7 @@ class Experiment(EngineOwnedColumns):
         null=True,
         blank=True,
         validators=[InRange("experiment", "max_usd")],
-        help_text="US dollars; never passed",
+        help_text="US dollars; hard limit",
     )
     confirm_above_usd = models.DecimalField(
         max_digits=12,
@@ -209,7 +209,7 @@ class Experiment(EngineOwnedColumns):
         default="",
         db_default="",
         editable=False,
-        help_text="The tool whose results it holds. Nothing of it is called here. Empty for a study of this site",
+        help_text="Tool that produced the imported results. Empty for experiments of this site",
     )
     spent_usd = models.DecimalField(max_digits=16, decimal_places=8, default=0, editable=False)
     reserved_usd = models.DecimalField(max_digits=16, decimal_places=8, default=0, editable=False)
@@ -247,14 +247,14 @@ class Experiment(EngineOwnedColumns):
 
     @property
     def audience_text(self) -> str:
-        """Return the audience for people to read: the names of the chosen people, or the label of `sharing`."""
+        """Return the audience as text: the names of the chosen people, or the label of `sharing`."""
         if self.sharing != self.Sharing.PRIVATE:
             return self.get_sharing_display()
         names = self.shared_with.order_by("username").values_list("username", flat=True)
         return ", ".join(names) or self.get_sharing_display()
 
     def share(self, audience: str, people: Iterable[Any] = (), *, by: Actor, reason: str = "") -> bool:
-        """Share it with one of AUDIENCES and return whether that changed anything. `people` count only for PEOPLE."""
+        """Share it with one of AUDIENCES. Return whether that changed anything. `people` applies only to PEOPLE."""
         chosen = list(people) if audience == self.PEOPLE else []
         sharing = self.Sharing.GROUP if audience == self.Sharing.GROUP else self.Sharing.PRIVATE
         with transaction.atomic():
@@ -286,8 +286,8 @@ class Experiment(EngineOwnedColumns):
         self.priority = priority
         return True
 
-    def first_wave(self) -> Any:
-        """Return the wave with number 0. It holds the work that belongs to no repetition of the design."""
+    def get_first_wave(self) -> Any:
+        """Return the wave with number 0, created if missing. It holds work that no repetition of the design owns."""
         return self.waves.get_or_create(number=0)[0]
 
     def may_exceed_budget(self, ceiling_usd: Decimal | None) -> bool:
@@ -300,7 +300,7 @@ class Experiment(EngineOwnedColumns):
         return self.spent_usd + ceiling_usd > self.max_usd
 
     def needs_confirmation(self, ceiling_usd: Decimal | None) -> bool:
-        """Return whether this ceiling is above the amount that the design asks to confirm. An unknown ceiling is."""
+        """Return whether this ceiling needs a confirmation: it is unknown, or above the amount in the design."""
         if self.confirm_above_usd is None:
             return False
         return ceiling_usd is None or ceiling_usd > self.confirm_above_usd

@@ -1,4 +1,4 @@
-"""The ledger: sums of calls by quarter of an hour, and by run, or by model for preflights. Triggers update it."""
+"""The ledger: sums of calls by quarter of an hour and run, or by model for preflights. Triggers update it."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from runs_app.models.runs import Run
 
 
 class LedgerEntry(models.Model):
-    """A quarter of an hour of one run, as written by one database session.
+    """The sums of one run over a quarter of an hour, written by one database session.
 
-    A quarter of an hour is short enough to add up days in any time zone. It is long enough that few rows need adding
-    up. Each session has its own entry, so no session waits for another session's lock.
+    A quarter of an hour is short enough to add up days in any time zone, and long enough to keep the table small. Each
+    session has its own entry, so no session waits for another session's lock.
 
     Preflights belong to no run. Their entries name the model and, if one paid, the experiment. Triggers on the calls
     update the ledger in the same transaction (`runs_app_enter_attempts`, `runs_app_enter_preflights`). `reconcile`
@@ -24,7 +24,7 @@ class LedgerEntry(models.Model):
     run = models.ForeignKey(Run, on_delete=models.CASCADE, null=True, related_name="ledger", db_index=False)
     model = models.ForeignKey(LanguageModel, on_delete=models.PROTECT, null=True, related_name="+", db_index=False)
     experiment = models.ForeignKey(Experiment, on_delete=models.CASCADE, null=True, related_name="+", db_index=False)
-    session = models.IntegerField(default=0, db_default=0, help_text="Process of the database that wrote it")
+    session = models.IntegerField(default=0, db_default=0, help_text="Database process that wrote the entry")
     at = models.DateTimeField(help_text="Start of the quarter of an hour in which the calls ended")
     attempts = models.BigIntegerField(default=0)
     answered = models.BigIntegerField(default=0)
@@ -40,7 +40,9 @@ class LedgerEntry(models.Model):
     batch_saved_usd = models.DecimalField(max_digits=18, decimal_places=8, default=0)
     reuse_saved_usd = models.DecimalField(max_digits=18, decimal_places=8, default=0)
     unpriced = models.BigIntegerField(default=0)
-    empty = models.BigIntegerField(default=0, help_text="Of the answers kept; one may be several of these four")
+    empty = models.BigIntegerField(
+        default=0, help_text="Recorded answers without text. An answer can be in several of these four counts"
+    )
     truncated = models.BigIntegerField(default=0)
     refused = models.BigIntegerField(default=0)
     unparsed = models.BigIntegerField(default=0)

@@ -1,4 +1,4 @@
-"""Points: the parts of a design that may be decided before every case was asked."""
+"""Points: the parts of an adaptive design. Each can be decided before all of its cases are asked."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from runs_app.stopping.rules import Correction, Ratings, Tally
 def format_point_label(key: dict[str, Any], dimension: Dimension | None = None) -> str:
     """Return a label such as `spatial` or `depth 3, length 16`. With a dimension: `calm, valence`."""
     if set(key) == {"category"}:
-        place = str(key["category"]) or "no category"
+        label = str(key["category"]) or "no category"
     elif set(key) == {"task", "point"}:
-        place = str(key["point"])
+        label = str(key["point"])
     else:
-        place = ", ".join(f"{name} {value}" for name, value in sorted(key.items()))
-    return f"{place}, {dimension.name}" if dimension else place
+        label = ", ".join(f"{name} {value}" for name, value in sorted(key.items()))
+    return f"{label}, {dimension.name}" if dimension else label
 
 
 class PointQuerySet(models.QuerySet["Point"]):
@@ -39,11 +39,9 @@ class PointQuerySet(models.QuerySet["Point"]):
 class Point(models.Model):
     """The items of one category, of one point of a space, or with the same metadata, in one run.
 
-    They are asked in rounds until a rule stops.
-
-    If items are rated, each point belongs to one dimension. Case k (from 0) is repetition k // n_items of item `items[k
-    % n_items]`. Cases 0 to n_planned - 1 have a trial. Other cases have no trial and therefore no reservation. The
-    counts are from the last decision.
+    The items are asked in rounds until a stopping rule applies. If items are rated, each point belongs to one
+    dimension. Case k (from 0) is repetition k // n_items of item `items[k % n_items]`. Cases 0 to n_planned - 1 have a
+    trial. Other cases have no trial and therefore no reservation. The counts are from the last decision.
     """
 
     class Status(models.TextChoices):
@@ -57,23 +55,23 @@ class Point(models.Model):
 
     run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="points", db_index=False)
     dimension = models.ForeignKey(Dimension, on_delete=models.PROTECT, null=True, blank=True, related_name="+")
-    key = models.JSONField(help_text="The category, or each parameter with its value")
-    items = ArrayField(models.BigIntegerField(), help_text="Keys of its items, in the order in which they are drawn")
+    key = models.JSONField(help_text="Category, or the value of each parameter")
+    items = ArrayField(models.BigIntegerField(), help_text="Keys of its items, in drawing order")
     n_items = models.PositiveIntegerField()
     status = models.CharField(max_length=10, choices=Status, default=Status.OPEN, editable=False)
     n_planned = models.PositiveIntegerField(default=0, help_text="Cases that have a trial")
     n_correct = models.PositiveIntegerField(default=0)
-    n_total = models.PositiveIntegerField(default=0, help_text="Answers that were scored and not cut off")
-    n_truncated = models.PositiveIntegerField(default=0, help_text="Answers that were cut off: no part of the accuracy")
-    n_unread = models.PositiveIntegerField(default=0, help_text="Answers from which no score could be read")
+    n_total = models.PositiveIntegerField(default=0, help_text="Scored answers that are not truncated")
+    n_truncated = models.PositiveIntegerField(default=0, help_text="Truncated answers, which the accuracy excludes")
+    n_unread = models.PositiveIntegerField(default=0, help_text="Answers without a readable score")
     n_failed = models.PositiveIntegerField(default=0, help_text="Trials without an answer")
-    n_rated_items = models.PositiveIntegerField(default=0, help_text="Items with a rating; 0 where none are rated")
-    mean = models.FloatField(null=True, help_text="Of the ratings: of the items' own means")
-    spread = models.FloatField(null=True, help_text="Standard deviation of the items' own means")
-    guess_chances = models.FloatField(default=0, help_text="Chances to guess right, summed over the scored answers")
+    n_rated_items = models.PositiveIntegerField(default=0, help_text="Rated items. 0 if the design has no ratings")
+    mean = models.FloatField(null=True, help_text="Mean of the items' mean ratings")
+    spread = models.FloatField(null=True, help_text="Standard deviation of the items' mean ratings")
+    guess_chances = models.FloatField(default=0, help_text="Sum of the chances to guess right, over the scored answers")
     half_width = models.FloatField(null=True)
-    reason = models.TextField(blank=True, help_text="Of the last decision")
-    rounds = models.JSONField(default=list, help_text="Each decision: when, on which counts, what and why")
+    reason = models.TextField(blank=True, help_text="Reason for the last decision")
+    rounds = models.JSONField(default=list, help_text="Decisions, each with its time, counts, result and reason")
     decided_at = models.DateTimeField(null=True)
 
     objects = PointQuerySet.as_manager()
@@ -94,19 +92,19 @@ class Point(models.Model):
 
     @property
     def effective_n(self) -> float | None:
-        """The number of independent answers that the scored answers are worth; None if each item has one."""
-        found: float | None = self.rounds[-1].get("effective") if self.rounds else None
-        return found
+        """Return the effective sample size of the scored answers; None if each item has one answer."""
+        effective: float | None = self.rounds[-1].get("effective") if self.rounds else None
+        return effective
 
     def interval(self, confidence: float, correction: Correction) -> Interval | MeanInterval | None:
-        """Return the interval at the last decision, of the accuracy beyond guessing or of the mean rating.
+        """Return the interval of the accuracy beyond guessing, or of the mean rating, at the last decision.
 
-        Return None before any answer was scored.
+        Return None before the first answer is scored.
         """
         if not self.n_total:
             return None
         if self.dimension is None:
             tally = Tally(self.n_correct, self.n_total, self.n_truncated, self.guess_chances, self.effective_n)
             return tally.interval(confidence, correction)
-        found = (self.n_rated_items, self.n_total, self.mean or 0.0, self.spread or 0.0)
-        return Ratings(*found, scale=self.dimension.scale).interval(confidence)
+        counts = (self.n_rated_items, self.n_total)
+        return Ratings(*counts, self.mean or 0.0, self.spread or 0.0, scale=self.dimension.scale).interval(confidence)

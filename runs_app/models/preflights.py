@@ -1,4 +1,4 @@
-"""Preflights: a preflight is one tiny call that checks whether a model answers. It is recorded like every call."""
+"""Preflights: small calls that check whether a model answers. They are recorded like every other call."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from runs_app.models.call_record import CallRecord
 from runs_app.models.endpoints import Endpoint, LanguageModel
 from runs_app.models.experiments import Experiment
 
-WAIT_LIMIT = timedelta(minutes=10)  # The time that a worker has to claim it.
+WAIT_LIMIT = timedelta(minutes=10)  # The time within which a worker must claim it.
 
 
 class PreflightQuerySet(models.QuerySet["Preflight"]):
     def last_of_each_model(self) -> Self:
         return self.order_by("model_id", "-pk").distinct("model_id")
 
-    def ask(self, keys: Collection[int], *, by: Actor, experiment: Experiment | None = None) -> list[Preflight]:
-        """Create one waiting preflight for each model of these keys. The experiment, if given, pays for them."""
+    def request(self, keys: Collection[int], *, by: Actor, experiment: Experiment | None = None) -> list[Preflight]:
+        """Create a waiting preflight for each model with one of these keys. The experiment, if any, pays for them."""
         user, actor = make_author_columns(by)
         return self.bulk_create(
             Preflight(model_id=key, experiment=experiment, by=user, actor=actor, lease_until=Now() + WAIT_LIMIT)
@@ -34,14 +34,14 @@ class PreflightQuerySet(models.QuerySet["Preflight"]):
 
 @constrain_choices
 class Preflight(CallRecord):
-    """A check of one model. It is not an attempt without a trial, because every attempt belongs to a trial and a run.
+    """A check of one model.
 
-    Counters, exports and pages rely on that.
+    It is not an Attempt, because counters, exports and pages rely on every attempt having a trial and a run.
 
-    A preflight is waiting, then running, then ok, dead or unverified. While it runs it holds a slot of its endpoint and
-    a reservation. It enters each state only once, so its primary key is a sufficient fencing token. `lease_until`
-    limits both waiting and running; after it, the sweep ends the preflight. If `started_at` is empty, no call was made,
-    and the preflight is not in the ledger.
+    A preflight is waiting, then running, then ok, dead or unverified. While it runs, it holds a slot of its endpoint
+    and a reservation. It enters each state only once, so its primary key suffices as a fencing token. `lease_until`
+    limits both waiting and running; after it, the sweep ends the preflight. If `started_at` is empty, no call was made
+    and the ledger does not include the preflight.
     """
 
     class Status(models.TextChoices):
@@ -53,18 +53,18 @@ class Preflight(CallRecord):
 
     model = models.ForeignKey(LanguageModel, on_delete=models.PROTECT, related_name="preflights", db_index=False)
     endpoint = models.ForeignKey(
-        Endpoint, on_delete=models.PROTECT, null=True, related_name="+", help_text="Whose slot it took"
+        Endpoint, on_delete=models.PROTECT, null=True, related_name="+", help_text="Endpoint whose slot it uses"
     )
     experiment = models.ForeignKey(
         Experiment,
         on_delete=models.CASCADE,
         null=True,
         related_name="preflights",
-        help_text="Whose budget pays; else nobody's",
+        help_text="Experiment whose budget pays for the call, if any",
     )
     status = models.CharField(max_length=10, choices=Status, default=Status.WAITING, editable=False)
     by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, related_name="+")
-    actor = models.CharField(max_length=200, help_text="Who asked for it, by the name at the time")
+    actor = models.CharField(max_length=200, help_text="Name of the requester at the time of the request")
     reserved_usd = models.DecimalField(max_digits=14, decimal_places=8, default=0)
     lease_until = models.DateTimeField(null=True)
     asked_at = models.DateTimeField(auto_now_add=True)
@@ -105,19 +105,19 @@ class Preflight(CallRecord):
 
     @property
     def warning(self) -> str:
-        """Return a sentence for commands if the result is outdated, else an empty string."""
+        """Return a sentence for commands if the result is outdated, else ""."""
         at = self.outdated_since
         return f"Checked before the endpoint changed on {at:%Y-%m-%d %H:%M} UTC; check again." if at else ""
 
     @property
     def result_text(self) -> str:
-        """Return the result as a sentence for people; empty until it has ended."""
+        """Return the result as a sentence, or "" while the preflight is open."""
         if self.status == self.Status.OK and self.latency_ms is not None:
             return f"Answered in {self.latency_ms} ms as {self.served_model or 'an unnamed model'}."
         return f"{self.error_class}: {self.error}" if self.was_made and self.error_class else self.error
 
 
-def with_last_preflight(models_: models.QuerySet[Any]) -> models.QuerySet[Any]:
+def prefetch_last_preflights(language_models: models.QuerySet[Any]) -> models.QuerySet[Any]:
     """Add `last_preflights` to each model: a list with its last preflight, or an empty list."""
     latest = Preflight.objects.last_of_each_model()
-    return models_.prefetch_related(models.Prefetch("preflights", latest, to_attr="last_preflights"))
+    return language_models.prefetch_related(models.Prefetch("preflights", latest, to_attr="last_preflights"))

@@ -47,12 +47,12 @@ class RunQuerySet(TransitionQuerySet):
         )
 
     def unfinished(self) -> Self:
-        """Return the runs that may still make calls as planned. A done run is planned again before it gets trials."""
+        """Return the runs that may still make calls under their plan. New trials for a done run need a new plan."""
         ended = models.Q(status=Run.Status.CANCELLED) | models.Q(status=Run.Status.DONE, n_failed=0)
         return self.exclude(ended)
 
     def find_unbounded(self, change: Callable[[Run], object] = lambda run: None) -> list[str]:
-        """Return why future calls under a budget would have no ceiling, if `change` was made to each run."""
+        """Return why future calls under a budget would have no ceiling after `change` is applied to each run."""
         runs = list(self.unfinished().with_design().order_by("pk"))
         for run in runs:
             change(run)
@@ -104,21 +104,24 @@ class Run(EngineOwnedColumns):
     status = models.CharField(max_length=10, choices=Status, default=Status.PLANNED, editable=False)
     stop_reason = models.TextField(blank=True, editable=False)
     paused_by_budget = models.BooleanField(
-        default=False, db_default=False, editable=False, help_text="It was paused since the budget had no room"
+        default=False,
+        db_default=False,
+        editable=False,
+        help_text="Paused because the budget covers no further call",
     )
     max_concurrency = models.PositiveIntegerField(default=32, validators=[InRange("run", "max_concurrency")])
-    is_batched = models.BooleanField(default=False, editable=False, help_text="Its trials go out in batches")
+    is_batched = models.BooleanField(default=False, editable=False, help_text="Sends its trials in batches")
     reserve_usd = models.DecimalField(
         max_digits=14, decimal_places=8, default=0, help_text="Reserved for each claimed trial"
     )
     reserve_tokens = models.PositiveIntegerField(
-        default=0, help_text="Expected of each claimed trial, for the rate of tokens"
+        default=0, help_text="Expected tokens of each claimed trial, for the token rate limit"
     )
     request_tokens = models.PositiveIntegerField(
         default=0,
         db_default=0,
         editable=False,
-        help_text="Of its largest request, at most",
+        help_text="Upper bound of the tokens in its largest request",
     )
     n_pending = models.IntegerField(default=0, editable=False)
     n_running = models.IntegerField(default=0, editable=False)
@@ -126,12 +129,18 @@ class Run(EngineOwnedColumns):
     n_failed = models.IntegerField(default=0, editable=False)
     n_cancelled = models.IntegerField(default=0, editable=False)
     n_attempts = models.IntegerField(default=0, editable=False)
-    n_permanent = models.IntegerField(default=0, editable=False, help_text="Attempts that failed for good")
+    n_permanent = models.IntegerField(default=0, editable=False, help_text="Attempts that failed permanently")
     attempts_before = models.IntegerField(
-        default=0, db_default=0, editable=False, help_text="Attempts when it was last started: those count no more ..."
+        default=0,
+        db_default=0,
+        editable=False,
+        help_text="Attempts before its last start, which the limit ignores",
     )
     permanent_before = models.IntegerField(
-        default=0, db_default=0, editable=False, help_text="... towards stopping itself, nor do those that failed"
+        default=0,
+        db_default=0,
+        editable=False,
+        help_text="Permanent failures before its last start, which the limit ignores",
     )
     errors = models.JSONField(default=dict, editable=False, help_text="Attempts by error class")
     spent_usd = models.DecimalField(max_digits=16, decimal_places=8, default=0, editable=False)

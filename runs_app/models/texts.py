@@ -23,7 +23,7 @@ class TextSet(Versioned):
         null=True,
         blank=True,
         related_name="text_sets",
-        help_text="The condition that asked for them; empty where people wrote them",
+        help_text="Condition whose model wrote the texts. Empty if people wrote them",
     )
 
     class Meta(Versioned.Meta):
@@ -52,7 +52,7 @@ class ItemText(models.Model):
         related_name="+",
         db_constraint=False,
         db_index=False,
-        help_text="The call that wrote it; what it wrote then stays there",
+        help_text="Call that wrote the text. Its trial keeps the original",
     )
     edited_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, related_name="+")
     edited_at = models.DateTimeField(null=True)

@@ -1,7 +1,9 @@
-"""Work units: rows that are claimed, called and recorded. A trial is one call to make; an attempt is one call made."""
+"""Trials and attempts. A trial is a call to make, which workers claim; an attempt is a call that was made."""
 
 from __future__ import annotations
 
+from functools import reduce
+from operator import or_
 from typing import Any, Self
 
 from django.db import models
@@ -16,9 +18,9 @@ from runs_app.models.designs import Dimension
 from runs_app.models.experiments import Experiment
 from runs_app.models.runs import Run
 
-# Answers without text or with incomplete text. They are results, not errors, and are counted separately. An answer may
-# belong to several kinds.
-CHANNELS = {
+# Kinds of answers that cannot be used. They are results, not errors, and are counted separately. An answer may belong
+# to several kinds.
+UNUSABLE_KINDS = {
     "empty": models.Q(answer=""),
     "truncated": models.Q(truncated=True),
     "refused": models.Q(refused=True),
@@ -27,10 +29,10 @@ CHANNELS = {
 # The error class of a trial whose provider reports a refusal as an error.
 REFUSED_CLASS = "content_refused"
 REFUSED = models.Q(status="done", refused=True) | models.Q(status="failed", error_class=REFUSED_CLASS)
-# An answer of white space alone is blank: judges and raters do not see it. BLANK is SQL for the trial {t}.
+# Judges and raters do not see a blank answer, which consists of white space only. BLANK is SQL about the trial {t}.
 WHITE_SPACE = " \t\r\n"
 BLANK = "btrim({t}.answer, E' \\t\\r\\n') = ''"
-ODD = models.Q(status="done") & (CHANNELS["empty"] | CHANNELS["truncated"] | CHANNELS["refused"] | CHANNELS["unparsed"])
+UNUSABLE = models.Q(status="done") & reduce(or_, UNUSABLE_KINDS.values())
 
 
 class WorkUnit(models.Model):
@@ -47,18 +49,18 @@ class WorkUnit(models.Model):
         max_length=10, choices=Status, default=Status.PENDING, db_default="pending", editable=False
     )
     attempts = models.SmallIntegerField(
-        default=0, db_default=0, help_text="Counted when claimed, so that a crash counts too"
+        default=0, db_default=0, help_text="Counted at each claim, so that a crash counts too"
     )
     yields = models.SmallIntegerField(
         default=0,
         db_default=0,
-        help_text="Times it was given back unspent: the endpoint was overloaded or the worker stopped",
+        help_text="Times it was released without a result, because the endpoint was overloaded or the worker stopped",
     )
     token = models.UUIDField(
-        null=True, help_text="Of the claim that holds it; a result is written only while it still does"
+        null=True, help_text="Fencing token of its claim. A result is recorded only while the token matches"
     )
     lease_until = models.DateTimeField(null=True)
-    not_before = models.DateTimeField(null=True, help_text="A retry waits until then")
+    not_before = models.DateTimeField(null=True, help_text="Earliest time of the next attempt")
     worker = models.ForeignKey(
         "runs_app.Worker", on_delete=models.SET_NULL, null=True, db_constraint=False, db_index=False, related_name="+"
     )
@@ -105,21 +107,23 @@ class Trial(WorkUnit):
     sample_idx = models.IntegerField(help_text="Repetition, from 0")
     subject = models.ForeignKey(
         "self", on_delete=models.DO_NOTHING, null=True, related_name="verdicts", db_index=False, db_constraint=False,
-        help_text="The trial whose answer is judged; empty where the item itself is asked about",
+        help_text="Trial whose answer is judged. Empty if the question is about the item",
     )  # fmt: skip
     rival = models.ForeignKey(
         "self", on_delete=models.DO_NOTHING, null=True, related_name="+", db_index=False, db_constraint=False,
-        help_text="Where two answers are compared: the one shown second",
+        help_text="In a comparison of two answers: the trial whose answer is shown second",
     )  # fmt: skip
 
     rating = models.IntegerField(null=True)
     rating_step = models.CharField(
         max_length=10, default="", db_default="", help_text="How the rating was read: json, braces or digit"
     )
-    parse_error = models.CharField(max_length=40, default="", db_default="", help_text="Why no rating could be read")
-    answer = models.TextField(default="", db_default="", help_text="What the model said, without its thinking")
+    parse_error = models.CharField(
+        max_length=40, default="", db_default="", help_text="Why the answer has no readable rating"
+    )
+    answer = models.TextField(default="", db_default="", help_text="The model's answer, without its reasoning")
     reasoning = models.TextField(default="", db_default="")
-    raw_response = models.TextField(null=True, help_text="The model's text as it came")
+    raw_response = models.TextField(null=True, help_text="The model's text before parsing")
     finish_reason = models.CharField(max_length=40, default="", db_default="")
     truncated = models.BooleanField(default=False, db_default=False)
     refused = models.BooleanField(default=False, db_default=False)
@@ -132,7 +136,7 @@ class Trial(WorkUnit):
     reasoning_tokens = models.IntegerField(null=True)
     cache_read_tokens = models.IntegerField(null=True)
     cache_write_tokens = models.IntegerField(null=True)
-    cost_usd = models.DecimalField(max_digits=14, decimal_places=8, null=True, help_text="Unknown is empty, never zero")
+    cost_usd = models.DecimalField(max_digits=14, decimal_places=8, null=True, help_text="Empty if unknown, never zero")
     from_cache = models.BooleanField(default=False, db_default=False)
     latency_ms = models.IntegerField(null=True)
 
@@ -163,7 +167,7 @@ class Trial(WorkUnit):
             models.Index(fields=["run", "status", "id"], name="trial_browse"),
             models.Index(fields=["subject"], name="trial_judged", condition=models.Q(subject__isnull=False)),
             models.Index(fields=["run", "error_class", "id"], name="trial_errors", condition=~models.Q(error_class="")),
-            models.Index(fields=["run", "id"], name="trial_odd", condition=ODD),
+            models.Index(fields=["run", "id"], name="trial_odd", condition=UNUSABLE),
         ]
 
     def __str__(self) -> str:
@@ -197,15 +201,15 @@ class Attempt(CallRecord):
         Run, on_delete=models.CASCADE, related_name="attempt_rows", db_index=False, db_constraint=False
     )
     token = models.UUIDField()
-    call = models.SmallIntegerField(default=0, help_text="0, then 1 where one claim needed a second call")
+    call = models.SmallIntegerField(default=0, help_text="0, or 1 for the second call of one claim")
     outcome = models.CharField(max_length=10, choices=Outcome)
-    raw_response = models.TextField(null=True, help_text="Only where the trial does not hold it")
+    raw_response = models.TextField(null=True, help_text="Set only if the trial does not store it")
     request_hash = models.CharField(max_length=64, default="")
-    empty = models.BooleanField(default=False, db_default=False, help_text="Of an answer that was kept, as the trial's")
+    empty = models.BooleanField(default=False, db_default=False, help_text="For a recorded answer, as on its trial")
     truncated = models.BooleanField(default=False, db_default=False)
     refused = models.BooleanField(default=False, db_default=False)
     unparsed = models.BooleanField(default=False, db_default=False)
-    batched = models.BooleanField(default=False, db_default=False, help_text="At the price of a batch")
+    batched = models.BooleanField(default=False, db_default=False, help_text="Billed at the batch price")
     worker = models.ForeignKey(
         "runs_app.Worker", on_delete=models.SET_NULL, null=True, db_constraint=False, db_index=False, related_name="+"
     )

@@ -16,7 +16,7 @@ from django.db.models.functions import Coalesce, JSONObject, Now
 from django.utils import timezone
 
 from runs_app.models import Condition, Experiment, LedgerEntry, Point, Run, Tick, Trial, Wave, Worker
-from runs_app.models.trials import CHANNELS, REFUSED_CLASS
+from runs_app.models.trials import REFUSED_CLASS, UNUSABLE_KINDS
 from runs_app.monitoring.sparklines import TICK
 
 RATE_WINDOW = timedelta(seconds=60)
@@ -222,10 +222,10 @@ def count_odd_answers(runs: Iterable[Run], errors: Iterable[ErrorLine] = ()) -> 
     of the runs.
     """
     sums = LedgerEntry.objects.filter(run__in=[run.pk for run in runs]).aggregate(
-        **{name: Sum(name, default=0) for name in CHANNELS}
+        **{name: Sum(name, default=0) for name in UNUSABLE_KINDS}
     )
     sums["refused"] += sum(line.failed for line in errors if line.name == REFUSED_CLASS)
-    return [(name, sums[name]) for name in CHANNELS if sums[name]]
+    return [(name, sums[name]) for name in UNUSABLE_KINDS if sums[name]]
 
 
 @dataclass(frozen=True)

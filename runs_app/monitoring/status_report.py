@@ -16,7 +16,7 @@ from runs_app.monitoring.progress import STATUSES, WaveTotals, sum_by_wave
 from runs_app.planning.drift import find_drift_warnings, find_served_warnings
 
 DONE = Q(status=Trial.Status.DONE)
-CHANNELS = {name: DONE & kind for name, kind in trials_module.CHANNELS.items()} | {
+CHANNELS = {name: DONE & kind for name, kind in trials_module.UNUSABLE_KINDS.items()} | {
     "refused": trials_module.REFUSED,
     "from_cache": DONE & Q(from_cache=True),
 }

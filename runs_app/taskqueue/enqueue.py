@@ -40,7 +40,7 @@ def enqueue_preflights(keys: Collection[int], *, by: Actor, experiment: Experime
 
     from runs_app.models import Preflight
 
-    rows = Preflight.objects.ask(keys, by=by, experiment=experiment)
+    rows = Preflight.objects.request(keys, by=by, experiment=experiment)
 
     def enqueue() -> None:
         for row in rows:

@@ -18,7 +18,7 @@ from django.db.models import BigIntegerField, F, Func, OuterRef, Q, QuerySet
 from django.db.models.functions import Cast, Left, Length
 
 from runs_app.models import Run, Trial
-from runs_app.models.trials import ODD, REFUSED_CLASS
+from runs_app.models.trials import REFUSED_CLASS, UNUSABLE
 
 PAGE = 50
 SEARCHED = 25_000
@@ -89,7 +89,7 @@ class Search:
         if self.error_class:
             return [self._with_status(trials.filter(error_class=self.error_class))]
         if self.odd:
-            found = [self._with_status(trials.filter(ODD))]
+            found = [self._with_status(trials.filter(UNUSABLE))]
             if self.with_refused_errors:
                 found.append(self._with_status(trials.filter(error_class=REFUSED_CLASS)))
             return found

@@ -21,7 +21,7 @@ from runs_app.cache_purge import list_purges, measure_cache, purge
 from runs_app.forms.endpoints import EndpointForm, LanguageModelForm, NotedForm
 from runs_app.forms.run_control import SteeringForm
 from runs_app.models import Endpoint, LanguageModel
-from runs_app.models.preflights import with_last_preflight
+from runs_app.models.preflights import prefetch_last_preflights
 from runs_app.monitoring.endpoint_load import load_endpoints
 from runs_app.taskqueue.enqueue import enqueue_preflights
 from runs_app.views.permissions import get_posted_data
@@ -36,7 +36,7 @@ READ_OR_WRITE = ["GET", "HEAD", "POST"]
 @require_safe
 @members_only
 def endpoint_list(request: HttpRequest) -> HttpResponse:
-    models = with_last_preflight(LanguageModel.objects.select_related("endpoint").order_by("name"))
+    models = prefetch_last_preflights(LanguageModel.objects.select_related("endpoint").order_by("name"))
     endpoints = list(Endpoint.objects.visible_to(request.user).prefetch_related(Prefetch("models", models)))
     context = {
         "rows": load_endpoints(endpoints),
@@ -131,7 +131,7 @@ def cache_purge(request: HttpRequest) -> HttpResponse:
 
 def _status(request: HttpRequest, pk: int) -> HttpResponse:
     models = LanguageModel.objects.visible_to(request.user).select_related("endpoint")
-    model = get_object_or_404(with_last_preflight(models), pk=pk)
+    model = get_object_or_404(prefetch_last_preflights(models), pk=pk)
     return render(request, "runs_app/partials/model_status.html", {"model": model})
 
 

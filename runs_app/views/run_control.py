@@ -20,7 +20,7 @@ from evalsite.lib.web.model_names import hides_model_names
 from runs_app import deletion, run_control
 from runs_app.forms.run_control import ConcurrencyForm, LaunchForm, LaunchScopeForm, PriorityForm, SteeringForm
 from runs_app.models import Experiment, Run
-from runs_app.models.preflights import with_last_preflight
+from runs_app.models.preflights import prefetch_last_preflights
 from runs_app.models.runs import RunQuerySet
 from runs_app.planning import pilot as pilot_module
 from runs_app.planning.design_summary import summarise_experiment
@@ -240,7 +240,7 @@ def experiment_launch(request: HttpRequest, slug: str) -> HttpResponse:
         "outlook": outlook,
         "pilot": pilot,
         "usual": pilot_module.USUAL,
-        "models": list(with_last_preflight(experiment.language_models.select_related("endpoint"))),
+        "models": list(prefetch_last_preflights(experiment.language_models.select_related("endpoint"))),
     }
     return render(request, "runs_app/experiment_launch.html", context)
 

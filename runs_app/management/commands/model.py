@@ -12,7 +12,7 @@ from evalsite.lib.ops.commands import VerbCommand, add_reason, add_switches, ref
 from runs_app import price_list
 from runs_app.management.field_updates import update_given_fields
 from runs_app.models import Endpoint, LanguageModel
-from runs_app.models.preflights import with_last_preflight
+from runs_app.models.preflights import prefetch_last_preflights
 
 PRICES = ("input_price", "output_price", "cache_read_price", "cache_write_price")
 SWITCHES = (
@@ -88,7 +88,7 @@ class Command(VerbCommand):
         self.say(f"{n} models priced by {price_list.source_name()}, {len(unlisted)} left as they were")
 
     def do_list(self, endpoint: str | None, json: bool, **options: Any) -> None:
-        models = with_last_preflight(LanguageModel.objects.select_related("endpoint"))
+        models = prefetch_last_preflights(LanguageModel.objects.select_related("endpoint"))
         if endpoint is not None:
             models = models.filter(endpoint=_endpoint(endpoint))
         if json:

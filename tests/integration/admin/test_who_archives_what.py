@@ -62,7 +62,9 @@ def test_its_author_archives_what_only_own_experiments_use(kind, researcher):
 def test_its_author_does_not_archive_what_others_use_and_is_told_why(kind, researcher, other, curator):
     row = KINDS[kind](researcher)
     used_by(kind, row, other)
-    with pytest.raises(TransitionError, match=f"{kind} .* is used by experiments of other people: a curator") as told:
+    with pytest.raises(
+        TransitionError, match=f"{kind} .* is used by experiments of other users: only a curator"
+    ) as told:
         archive(kind, row, researcher)
     assert "its-user" not in str(told.value)  # It may be a private one.
     assert archive(kind, row, curator)
@@ -71,7 +73,7 @@ def test_its_author_does_not_archive_what_others_use_and_is_told_why(kind, resea
 @pytest.mark.parametrize("kind", KINDS)
 def test_nobody_but_its_author_and_curators_archives_a_row(kind, researcher, other, superuser):
     row = KINDS[kind](other)
-    with pytest.raises(TransitionError, match="was made by somebody else: its author or a curator"):
+    with pytest.raises(TransitionError, match="belongs to another user: only its author or a curator"):
         archive(kind, row, researcher)
     assert archive(kind, row, superuser)
 
@@ -93,6 +95,6 @@ def test_the_admin_says_why_it_refuses(client, researcher, other):
     client.force_login(researcher)
     chosen = {"action": "archive", "_selected_action": [sampler.pk], "confirmed": "yes", "reason": "old"}
     page = client.post("/admin/runs_app/sampler/", chosen, follow=True).content.decode()
-    assert "is used by experiments of other people: a curator can archive it" in page
+    assert "is used by experiments of other users: only a curator can archive it" in page
     sampler.refresh_from_db()
     assert sampler.status == "approved"

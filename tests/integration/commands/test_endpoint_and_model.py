@@ -149,7 +149,7 @@ def test_a_model_without_a_price_is_listed_as_unknown_never_as_free(manage):
         (["--endpoint", "lab", "--model", "x", "--input-price", "cheap"], "input_price: 'cheap' is not a number"),
         (
             ["--endpoint", "lab", "--model", "x", "--price-source", "a list", "--input-price", "-1"],
-            "input_price: Must be between 0 and 100,000 US dollars a million tokens.",
+            "input_price: Must be between 0 and 100,000 US dollars per million tokens.",
         ),
         (
             ["--endpoint", "lab", "--model", "x", "--price-source", "a list", "--input-price", "NaN"],

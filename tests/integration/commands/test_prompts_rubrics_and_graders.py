@@ -123,5 +123,5 @@ def test_with_a_user_the_rule_of_who_may_archive_holds(manage, operator, file):
     make_experiment(samplers=list(Sampler.objects.all()))
     refused = manage("sampler", "archive", "cold", "--reason", "mine", "--user", "someone")
     assert (refused.code, Sampler.objects.get(name="cold").status) == (2, "draft")
-    assert "is used by experiments of other people: a curator can archive it" in refused.err
+    assert "is used by experiments of other users: only a curator can archive it" in refused.err
     assert someone.pk == Sampler.objects.get(name="cold").created_by_id

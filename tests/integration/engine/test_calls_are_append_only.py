@@ -106,7 +106,7 @@ def test_a_preflight_that_was_made_is_refused_every_change_and_goes_only_with_it
 
 def test_a_preflight_advances_and_keeps_who_asked_for_it():
     someone = factories.make_user("someone")
-    (asked,) = Preflight.objects.ask([factories.make_model().pk], by=someone)
+    (asked,) = Preflight.objects.request([factories.make_model().pk], by=someone)
     row = Preflight.objects.filter(pk=asked.pk)
     assert "never changes" in refused(f"UPDATE runs_app_preflight SET actor = 'x' WHERE id = {asked.pk}")
     row.update(status="running", started_at=factories.NOON)
@@ -121,7 +121,7 @@ def test_a_preflight_advances_and_keeps_who_asked_for_it():
 
 
 def test_a_preflight_that_was_never_made_may_go():
-    Preflight.objects.ask([factories.make_model().pk], by="owner")
+    Preflight.objects.request([factories.make_model().pk], by="owner")
     assert Preflight.objects.all().delete()[0] == 1
 
 

@@ -99,7 +99,7 @@ def test_a_save_that_would_leave_out_what_was_set_of_the_engines_is_refused_and_
     row = kind.objects.get()
     for name, value in change.items():
         setattr(row, name, value)
-    with pytest.raises(ValueError, match=f"{next(iter(change))}, which the engine counts in: name it in update_fields"):
+    with pytest.raises(ValueError, match=f"{next(iter(change))}, which the engine owns: name it in update_fields"):
         row.save()
     assert kind.objects.values().get() == before
     row.save(update_fields=list(change))

@@ -84,7 +84,7 @@ def test_whoever_passes_the_form_by_is_told_the_field_and_the_remedy(run):
     model, endpoint = LanguageModel.objects.get(), Endpoint.objects.get()
     model.model, endpoint.provider = "vendor/large", "anthropic"
     for row, field in ((model, "model"), (endpoint, "provider")):
-        with pytest.raises(ValidationError, match="settings of earlier calls never change") as told:
+        with pytest.raises(ValidationError, match="settings of earlier calls cannot change") as told:
             row.full_clean()
         assert list(told.value.message_dict) == [field]
     assert EndpointForm(instance=Endpoint.objects.get()).fields["provider"].disabled

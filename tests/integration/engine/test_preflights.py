@@ -34,7 +34,7 @@ def draft(db):
 
 
 def asked(experiment=None, by="a person"):
-    (row,) = Preflight.objects.ask([LanguageModel.objects.get().pk], by=by, experiment=experiment)
+    (row,) = Preflight.objects.request([LanguageModel.objects.get().pk], by=by, experiment=experiment)
     return row
 
 

@@ -8,7 +8,7 @@ from django.core.management import call_command
 from django.db import connection
 
 from runs_app.models import Attempt, Run, Trial
-from runs_app.models.trials import CHANNELS, ODD
+from runs_app.models.trials import UNUSABLE, UNUSABLE_KINDS
 from tests import factories
 from tests.shared_rows import shared_rows
 
@@ -79,7 +79,7 @@ def test_the_export_takes_the_same_filters(experiment, tmp_path, kind, rows):
 
 
 def test_the_few_that_are_odd_are_found_by_their_index(experiment):
-    trials = Trial.objects.filter(run=experiment.runs.get()).filter(ODD).filter(CHANNELS["refused"])
+    trials = Trial.objects.filter(run=experiment.runs.get()).filter(UNUSABLE).filter(UNUSABLE_KINDS["refused"])
     sql, parameters = trials.order_by("id").values("id")[:51].query.sql_with_params()
     with connection.cursor() as cursor:
         cursor.execute("SET LOCAL enable_seqscan = off")

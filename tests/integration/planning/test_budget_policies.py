@@ -113,7 +113,7 @@ def test_the_manifest_says_which_policy_was_launched(dev):
     run_control.launch(dev, by="test", policy="full")
     full, first = Manifest.objects.all()
     assert (first.launch["policy"], full.launch["policy"]) == ("dev", "full")
-    assert first.summary == "all trials of the policy dev, by test"
+    assert first.summary == "all trials under the dev policy, by test"
     assert first.content["budget"]["dev_items"] == 2
 
 

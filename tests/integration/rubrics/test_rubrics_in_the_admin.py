@@ -84,7 +84,7 @@ def test_a_starter_of_no_kind_is_not_found(as_user, researcher):
         ),
         (
             {"kind": "criteria", "user": "{{answer}}", "system": "", "criteria": "true | 1 | says\0 so"},
-            "What is written contains a NUL character.",
+            "The value contains a NUL character.",
         ),
         (
             {"user": "", "system": "", "messages": '[{"role": "user", "content": "{{answer}}\\ud800"}]'},
