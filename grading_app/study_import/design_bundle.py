@@ -1,7 +1,8 @@
 """The import of a design: it uses rows that this site has already, and says what is left to do before a launch.
 
-A dataset, prompt, sampler or dimension with the same content, and a model with the same name and id, are used as they
-are. All others are created: models as placeholders without an endpoint.
+A definition (dataset, prompt, sampler, dimension, rubric, item rubrics) with the same content, a model with the same
+name and id, and a judge or panel with the same name and parts are used as they are. All others are created: models as
+placeholders without an endpoint, rating queues as drafts.
 """
 
 # ruff: noqa: S608 (names of tables come from the models of this project, values are parameters)
@@ -9,17 +10,24 @@ are. All others are created: models as placeholders without an endpoint.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from django.db import connection, models
 
 from datasets_app.models import Asset, Dataset, Item, Norm, ParametricSpace
-from grading_app.models import Grader
-from runs_app.models import Dimension, Endpoint, Experiment, LanguageModel, Prompt, Sampler
+from grading_app.models import Grader, Panel, RatingQueue, Rubric
+from runs_app.models import Dimension, Endpoint, Experiment, ItemText, LanguageModel, Prompt, Sampler, TextSet
 
 ROWS_OF, KEYS = "import_rows_", "import_keys_"  # The prefixes of the temporary tables of an import.
 OF_DATASET = (Item, Norm, ParametricSpace, Asset)
+# In an order in which each model follows those that it refers to.
+REUSED = (Dataset, LanguageModel, Prompt, Sampler, Dimension, Rubric, TextSet, Grader, Panel)
+PANEL_GRADERS = Panel.graders.through
+PARTS = (
+    (TextSet, ItemText._meta.db_table, "text_set_id"),
+    (Panel, PANEL_GRADERS._meta.db_table, "panel_id"),
+)
 Names = Mapping[str, Mapping[str, str]]
 
 
@@ -29,17 +37,13 @@ def reuse_rows(names: Names) -> list[str]:
     Return a sentence for each. names: of rows by table and number, as in the file.
     """
     remarks = []
-    for model in (Dataset, LanguageModel, Prompt, Sampler, Dimension):
-        for old, line in _lines(model):
+    for model in REUSED:
+        for old, line in _read_lines(model):
             found = _find(model, str(names[model._meta.db_table][str(old)]), line)
             if found is None:
                 continue
-            _execute(f"UPDATE {KEYS}{model._meta.db_table} SET new = %s WHERE old = %s", [found.pk, old])
-            _execute(f"DELETE FROM {ROWS_OF}{model._meta.db_table} WHERE (line ->> 'id')::bigint = %s", [old])
+            _reuse(found, old)
             remarks.append(f"The {model._meta.verbose_name} {found} is here already and is used.")
-            if model is Dataset:
-                for part in OF_DATASET:
-                    _execute(f"DELETE FROM {ROWS_OF}{part._meta.db_table}")
     _execute(
         f"""DELETE FROM {ROWS_OF}{Endpoint._meta.db_table} e WHERE NOT EXISTS (
         SELECT FROM {ROWS_OF}{LanguageModel._meta.db_table} m WHERE m.line ->> 'endpoint_id' = e.line ->> 'id')"""
@@ -47,35 +51,128 @@ def reuse_rows(names: Names) -> list[str]:
     return remarks
 
 
+def _reuse(found: models.Model, old: int) -> None:
+    """Use this row for the row of the file with the key `old`, and drop the rows that belong to that one."""
+    table = found._meta.db_table
+    _execute(f"UPDATE {KEYS}{table} SET new = %s WHERE old = %s", [found.pk, old])
+    _execute(f"DELETE FROM {ROWS_OF}{table} WHERE (line ->> 'id')::bigint = %s", [old])
+    if isinstance(found, Dataset):
+        # Item rubrics of the file may refer to these items.
+        _execute(
+            f"""UPDATE {KEYS}{Item._meta.db_table} k SET new = i.id
+            FROM {ROWS_OF}{Item._meta.db_table} r JOIN {Item._meta.db_table} i ON i.key = r.line ->> 'key'
+            WHERE i.dataset_id = %s AND (r.line ->> 'id')::bigint = k.old""",
+            [found.pk],
+        )
+        for model in OF_DATASET:
+            _execute(f"DELETE FROM {ROWS_OF}{model._meta.db_table}")
+    for whole, parts, column in PARTS:
+        if isinstance(found, whole):
+            _execute(f"DELETE FROM {ROWS_OF}{parts} WHERE (line ->> '{column}')::bigint = %s", [old])
+
+
 def _find(model: type[models.Model], name: str, line: Mapping[str, Any]) -> models.Model | None:
     """Return the row of this site that is the same as the one in the file, or None."""
     rows: Any = model._default_manager
+    found: models.Model | None
     if model is LanguageModel:
-        providers = {old: endpoint["provider"] for old, endpoint in _lines(Endpoint)}
+        providers = {old: endpoint["provider"] for old, endpoint in _read_lines(Endpoint)}
         wanted = {"model": line["model"], "endpoint__provider": providers[line["endpoint_id"]]}
-        found: models.Model | None = rows.filter(name=name, **wanted).first()
-        return found
-    same = rows.filter(content_hash=line["content_hash"], status="approved").exclude(content_hash="")
-    newest: models.Model | None = (same if model is Dataset else same.filter(name=name)).order_by("-version").first()
-    return newest
+        found = rows.filter(name=name, **wanted).first()
+    elif model is Grader:
+        found = rows.filter(name=name, archived_at=None, **_translate_grader(line)).first()
+    elif model is Panel:
+        found = rows.filter(name=name, rule=line["rule"], quorum=line["quorum"]).first()
+        found = found if isinstance(found, Panel) and _has_members(found, line["id"]) else None
+    else:
+        same = rows.filter(content_hash=line["content_hash"], status="approved").exclude(content_hash="")
+        if model is TextSet:
+            same = same.filter(dataset=_translate(Dataset, line["dataset_id"]))
+        found = (same if model is Dataset else same.filter(name=name)).order_by("-version").first()
+    return found
 
 
-def complete_design(experiment: Experiment) -> list[str]:
-    """Leave out judges that this site does not have. Return sentences about these, and about models to complete."""
+def _translate_grader(line: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields that make a judge the same as the one in the file."""
+    parts = {"language_model": LanguageModel, "rubric": Rubric, "sampler": Sampler, "text_set": TextSet}
+    keys = {name: _translate(model, line[f"{name}_id"]) for name, model in parts.items()}
+    return keys | {"on_empty": line["on_empty"], "longest_answer": line["longest_answer"]}
+
+
+def _has_members(panel: Panel, old: int) -> bool:
+    members = [line["grader_id"] for _, line in _read_lines(PANEL_GRADERS) if line["panel_id"] == old]
+    wanted = {_translate(Grader, member) for member in members}
+    return set(panel.graders.values_list("pk", flat=True)) == wanted
+
+
+def _translate(model: type[models.Model], old: int | None) -> int | None:
+    """Return the key of a row on this site. A row that is still to be inserted has a key that no row has."""
+    if old is None:
+        return None
+    with connection.cursor() as cursor:
+        cursor.execute(f"SELECT new FROM {KEYS}{model._meta.db_table} WHERE old = %s", [old])
+        found = cursor.fetchone()
+    return int(found[0]) if found else 0
+
+
+def complete_design(experiment: Experiment, names: Names) -> list[str]:
+    """Give the design the names of its judges on this site. Return sentences about what is left to do.
+
+    names: of rows by table and number, as in the file. Files of schema 3 hold no judges; the design then keeps those
+    that this site has under the same name.
+    """
+    here = _list_graders_by_name(names)
+    others = set(experiment.graders) - set(here)
+    here |= {name: name for name in Grader.objects.filter(name__in=others).values_list("name", flat=True)}
+    missing = [name for name in experiment.graders if name not in here]
+    experiment.graders = [here[name] for name in experiment.graders if name in here]
+    Experiment.objects.filter(pk=experiment.pk).update(graders=experiment.graders)
     remarks = []
-    here = set(Grader.objects.filter(name__in=experiment.graders).values_list("name", flat=True))
-    if missing := [name for name in experiment.graders if name not in here]:
-        experiment.graders = [name for name in experiment.graders if name in here]
-        Experiment.objects.filter(pk=experiment.pk).update(graders=experiment.graders)
-        remarks.append(f"A design holds no judges; these are not here and were left out: {', '.join(missing)}.")
-    placeholders = experiment.language_models.filter(is_active=False).order_by("name").values_list("name", flat=True)
-    if placeholders:
-        named = ", ".join(placeholders)
-        remarks.append(f"Models without an active endpoint: {named}. Choose models of this site before the launch.")
+    if missing:
+        remarks.append(
+            f"Judges that are neither in the file nor on this site were left out of the design: {', '.join(missing)}."
+        )
+    remarks += _describe_placeholders(experiment)
+    if queues := RatingQueue.objects.filter(experiment=experiment).order_by("name").values_list("name", flat=True):
+        remarks.append(
+            f"Rating queues are drafts and ask about the answers of all conditions: {', '.join(queues)}. "
+            "Check them, and open them once there are answers."
+        )
     return remarks
 
 
-def _lines(model: type[models.Model]) -> list[tuple[int, dict[str, Any]]]:
+def _list_graders_by_name(names: Names) -> dict[str, str]:
+    """Return the name on this site of each judge of the file, by its name in the file."""
+    table = Grader._meta.db_table
+    with connection.cursor() as cursor:
+        cursor.execute(f"SELECT k.old, g.name FROM {KEYS}{table} k JOIN {table} g ON g.id = k.new ORDER BY k.old")
+        return {str(names[table][str(old)]): str(name) for old, name in cursor.fetchall()}
+
+
+def _describe_placeholders(experiment: Experiment) -> list[str]:
+    """Return sentences about models without an active endpoint: those of the design, and those of its judges."""
+    with connection.cursor() as cursor:
+        cursor.execute(f"SELECT new FROM {KEYS}{Grader._meta.db_table}")
+        graders = [key for (key,) in cursor.fetchall()]
+    remarks = []
+    if answering := _list_inactive(experiment.language_models.all()):
+        named = ", ".join(answering)
+        remarks.append(f"Models without an active endpoint: {named}. Choose models of this site before the launch.")
+    if judging := _list_inactive(LanguageModel.objects.filter(graders__in=graders)):
+        named = ", ".join(judging)
+        remarks.append(
+            f"Models of judges without an active endpoint: {named}. Give them an endpoint with a key and prices, and "
+            "activate them, before they judge."
+        )
+    return remarks
+
+
+def _list_inactive(rows: Any) -> Iterable[str]:
+    names: Iterable[str] = rows.filter(is_active=False).order_by("name").values_list("name", flat=True).distinct()
+    return names
+
+
+def _read_lines(model: type[models.Model]) -> list[tuple[int, dict[str, Any]]]:
     with connection.cursor() as cursor:
         cursor.execute(f"SELECT (line ->> 'id')::bigint, line FROM {ROWS_OF}{model._meta.db_table} ORDER BY place")
         return [(old, line if isinstance(line, dict) else json.loads(line)) for old, line in cursor.fetchall()]

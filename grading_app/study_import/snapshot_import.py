@@ -158,7 +158,7 @@ class _Import:
         dataset: Dataset = self._only(Dataset)
         experiment: Experiment | None = None if self.kind == DATASET else self._only(Experiment)
         if self.kind == DESIGN and experiment is not None:
-            remarks += complete_design(experiment)
+            remarks += complete_design(experiment, self.names)
         self._drop()
         named = "snapshot" if self.kind == STUDY else f"bundle of kind {self.kind}"
         reason = f"Imported from the {named} {self.file_name}"[:500]
@@ -229,7 +229,7 @@ class _Import:
         """Give each row its name, or the next free one; rows with versions get the next version of their name."""
         if not one.name:
             return
-        given = self.names[one.table]
+        given = self.names.get(one.table, {})
         for old in self._column(
             f"""SELECT old FROM {KEYS}{one.table} k
             WHERE EXISTS (SELECT FROM {ROWS_OF}{one.table} x WHERE (x.line ->> 'id')::bigint = k.old) ORDER BY old"""

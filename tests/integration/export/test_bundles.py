@@ -142,7 +142,7 @@ def test_a_design_arrives_as_a_draft_without_trials_and_with_placeholders_for_mo
     assert experiment.dimensions.get().name == "joy"
     assert experiment.graders == []
     assert made.remarks == [
-        "A design holds no judges; these are not here and were left out: strict.",
+        "Judges that are neither in the file nor on this site were left out of the design: strict.",
         "Models without an active endpoint: large, small. Choose models of this site before the launch.",
     ]
     with pytest.raises(PlanError):
@@ -222,7 +222,7 @@ def test_an_analysis_without_a_score_or_with_a_wrong_scope_is_refused(tmp_path):
 def test_rows_that_do_not_belong_to_the_kind_are_refused(tmp_path, settings, owner):
     path = sent(tmp_path, settings, "design", "pilot")
     claimed = json.dumps({"schema": 2, "kind": "dataset"}).encode()
-    with pytest.raises(SnapshotFileError, match="holds unknown rows: rows/runs_app"):
+    with pytest.raises(SnapshotFileError, match="holds unknown rows: rows/grading_app_grader"):
         import_snapshot(rewritten(path, tmp_path, {"schema.json": claimed}), owner)
     unknown = json.dumps({"schema": 2, "kind": "everything"}).encode()
     with pytest.raises(SnapshotFileError, match="of the unknown kind 'everything'"):

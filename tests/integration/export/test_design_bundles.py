@@ -1,0 +1,228 @@
+"""The bundle of a design: what another site needs to launch it, to grade its answers and to have them rated."""
+
+import shutil
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+from django.core.management import call_command
+from django.db import transaction
+
+from datasets_app import curation
+from datasets_app.models import Dataset
+from evalsite.lib import permissions
+from grading_app.export.snapshot_check import verify
+from grading_app.judging.grader_lookup import find_design_graders
+from grading_app.judging.judge_plan import request_verdicts
+from grading_app.models import GradeCondition, Grader, Panel, RatingQueue, Rubric
+from grading_app.rating import queues
+from grading_app.study_import.snapshot_import import import_snapshot
+from runs_app.models import Condition, Endpoint, Experiment, ItemText, LanguageModel, Run, Sampler, TextSet, Trial
+from runs_app.planning.plan import plan
+from tests import factories
+from tests.factories.judges import PAIR_TURNS, SCORE_TURNS, make_grader, make_item_texts, make_rubric
+from tests.factories.queues import make_numbered_items
+
+pytestmark = pytest.mark.django_db
+RECORDED = Path(__file__).parent / "bundles"
+WITH_TEXTS = [*SCORE_TURNS, {"role": "user", "content": "{{item_rubric}}"}]
+
+
+@pytest.fixture(autouse=True)
+def media(settings, tmp_path):
+    settings.MEDIA_ROOT = tmp_path / "media"
+
+
+@pytest.fixture
+def owner():
+    return factories.make_user("importer", permissions.RESEARCHER)
+
+
+def make_design():
+    """A design with two judges, a panel of both, item rubrics, the template that wrote them, and a rating queue."""
+    dataset = make_numbered_items("things", 3, approved=False)
+    curation.approve(dataset, by="test", reason="ready")
+    judge = factories.make_model("judge-model")
+    strict = make_grader("strict", model=judge, on_empty="zero", longest_answer=900)
+    texts = make_item_texts(dataset, "own")
+    own = make_grader("own", rubric=make_rubric("own-rubric", messages=WITH_TEXTS), model=judge, text_set=texts)
+    make_grader("unrelated", rubric=make_rubric("other"), model=factories.make_model("elsewhere"))
+    Panel.objects.create(name="both", rule="median", quorum=1).graders.set([strict, own])
+    Panel.objects.create(name="others").graders.set([strict, Grader.objects.get(name="unrelated")])
+    experiment = factories.make_experiment(
+        "pilot", dataset=dataset, graders=["strict", "own"], scorers=["numeric"], stop_failure_rate=0.2,
+        stop_after_attempts=50, models=[factories.make_model("small")],
+    )  # fmt: skip
+    template = make_rubric("template", kind="writer", messages=[{"role": "user", "content": "Write: {{input}}"}])
+    writer = Condition.objects.create(
+        experiment=experiment, stage="rubric", condition_id="writer--1", model=factories.make_model("writer-model"),
+        sampler=factories.make_sampler("writing", temperature=0.5), content={"prompt": {"messages": template.messages}},
+    )  # fmt: skip
+    TextSet.objects.filter(pk=texts.pk).update(written_by=writer)
+    queue = RatingQueue.objects.create(
+        name="reading", title="Read", instructions="Rate.", owner=experiment.owner, dataset=dataset, subject="answers",
+        experiment=experiment, rubric=make_rubric("pairs", kind="pairwise", messages=PAIR_TURNS), raters_wanted=2,
+        attention_checks={"thing-1": [1]}, sample_seed=7,
+    )  # fmt: skip
+    queue.conditions.set(factories.make_conditions(experiment)[:1])
+    return experiment
+
+
+def write(tmp_path, name="pilot"):
+    call_command("bundle", "design", name, "--out", str(tmp_path / "design.zip"))
+    return tmp_path / "design.zip"
+
+
+@pytest.fixture
+def sent(tmp_path, settings):
+    """The bundle of another site, whose rows are gone here."""
+    with transaction.atomic():
+        make_design()
+        path = write(tmp_path)
+        transaction.set_rollback(True)
+    shutil.rmtree(settings.MEDIA_ROOT, ignore_errors=True)
+    assert not Dataset.objects.exists()
+    return path
+
+
+def test_a_design_arrives_with_its_judges_panels_rubrics_and_settings(sent, owner):
+    assert verify(sent).problems == []
+    made = import_snapshot(sent, owner)
+    experiment = made.experiment
+    assert (experiment.graders, experiment.scorers) == (["strict", "own"], ["numeric"])
+    assert (experiment.stop_failure_rate, experiment.stop_after_attempts) == (0.2, 50)
+    strict, own = find_design_graders(experiment)
+    assert (strict.on_empty, strict.longest_answer, strict.sampler.temperature) == ("zero", 900, 0.0)
+    assert (strict.rubric.status, strict.rubric.messages) == ("approved", SCORE_TURNS)
+    assert (own.text_set.status, own.text_set.dataset, own.text_set.written_by) == (
+        "approved",
+        experiment.dataset,
+        None,
+    )
+    assert own.text_set.texts.get(item__key="thing-2").text == "Own rubric of thing-2"
+    panel = Panel.objects.get()
+    assert (panel.name, panel.rule, panel.quorum, set(panel.graders.all())) == ("both", "median", 1, {strict, own})
+    assert not Grader.objects.filter(name="unrelated").exists()
+    assert not LanguageModel.objects.filter(name="elsewhere").exists()
+
+
+def test_the_template_model_and_sampler_that_wrote_item_rubrics_arrive_too(sent, owner):
+    import_snapshot(sent, owner)
+    assert Rubric.objects.get(name="template").kind == "writer"
+    assert LanguageModel.objects.filter(name="writer-model").exists()
+    assert Sampler.objects.get(name="writing").temperature == 0.5
+
+
+def test_rating_queues_arrive_as_drafts_of_the_importer_without_raters(sent, owner):
+    made = import_snapshot(sent, owner)
+    queue = RatingQueue.objects.get()
+    assert (queue.status, queue.owner, queue.experiment) == ("draft", owner, made.experiment)
+    assert (queue.rubric.name, queue.raters_wanted, queue.attention_checks) == ("pairs", 2, {"thing-1": [1]})
+    assert not queue.conditions.exists()
+    assert made.remarks[-1].startswith("Rating queues are drafts and ask about the answers of all conditions: reading.")
+
+
+def test_models_of_judges_are_placeholders_and_the_import_names_them(sent, owner):
+    made = import_snapshot(sent, owner)
+    assert set(LanguageModel.objects.values_list("is_active", flat=True)) == {False}
+    assert any("Models of judges without an active endpoint: judge-model." in remark for remark in made.remarks)
+    assert any("Models without an active endpoint: small." in remark for remark in made.remarks)
+
+
+def test_once_its_models_have_an_endpoint_the_design_is_launched_graded_and_rated_here(sent, owner):
+    experiment = import_snapshot(sent, owner).experiment
+    Endpoint.objects.update(is_active=True, base_url="http://127.0.0.1:9/v1", is_free=True)
+    LanguageModel.objects.update(is_active=True)
+    plan(experiment, by=owner)
+    run = Run.objects.get()
+    assert run.n_pending == 3
+    Trial.objects.filter(run=run).delete()
+    factories.plan_trials(run, answer=lambda item, dimension, index: "Fine.")
+    Run.objects.filter(pk=run.pk).update(status="done")
+    Experiment.objects.filter(pk=experiment.pk).update(status="active")
+    experiment.refresh_from_db()
+    reports = request_verdicts(experiment, find_design_graders(experiment), list(experiment.waves.all()), by=owner)
+    assert [report.added for report in reports] == [3, 3]
+    queue = RatingQueue.objects.get()
+    queue.rubric, queue.attention_checks = make_rubric("stars"), {}
+    queue.save()
+    queues.open_queue(queue, by=owner, reason="ready")
+    assert queue.answers.count() == 3
+
+
+def test_a_judge_with_the_same_name_and_parts_is_used(tmp_path, owner):
+    make_design()
+    made = import_snapshot(write(tmp_path), owner)
+    assert made.renamed == [("experiment pilot", "pilot-2"), ("rating queue reading", "reading-2")]
+    assert (Grader.objects.count(), Panel.objects.count(), Rubric.objects.count()) == (3, 2, 5)
+    assert (TextSet.objects.count(), ItemText.objects.count()) == (1, 3)
+    assert "The grader strict is here already and is used." in made.remarks
+    assert "The panel both is here already and is used." in made.remarks
+    assert made.experiment.graders == ["strict", "own"]
+
+
+def test_another_judge_of_the_same_name_is_not_used_and_the_design_names_the_new_one(sent, owner):
+    mine = make_grader("strict", rubric=make_rubric(messages=[{"role": "user", "content": "Mine: {{answer}}"}]))
+    Panel.objects.create(name="both").graders.set([mine])
+    made = import_snapshot(sent, owner)
+    assert made.experiment.graders == ["strict-2", "own"]
+    assert {("grader strict", "strict-2"), ("panel both", "both-2"), ("rubric standard", "version 2")} <= set(
+        made.renamed
+    )
+    mine.refresh_from_db()
+    assert mine.rubric.messages[0]["content"] == "Mine: {{answer}}"
+    assert set(Panel.objects.get(name="both-2").graders.values_list("name", flat=True)) == {"strict-2", "own"}
+
+
+def test_item_rubrics_that_are_not_in_use_here_arrive_as_the_next_version_for_the_items_that_are_here(tmp_path, owner):
+    make_design()
+    path = write(tmp_path)
+    TextSet.objects.get().retire(by="test", reason="replaced")
+    made = import_snapshot(path, owner)
+    own = find_design_graders(made.experiment)[1]
+    assert (own.name, str(own.text_set), own.text_set.texts.count()) == ("own-2", "own@2", 3)
+    assert Dataset.objects.count() == 1
+    assert own.text_set.texts.get(item__key="thing-1").item.dataset == Dataset.objects.get()
+
+
+def test_judges_that_graded_answers_without_being_named_by_the_design_are_in_the_bundle(tmp_path, settings, owner):
+    with transaction.atomic():
+        experiment = make_design()
+        late = Grader.objects.get(name="unrelated")
+        GradeCondition.objects.create(
+            experiment=experiment, grade_condition_id="late--1", kind="judge", grader=late, rubric=late.rubric
+        )
+        path = write(tmp_path)
+        transaction.set_rollback(True)
+    made = import_snapshot(path, owner)
+    assert Grader.objects.filter(name="unrelated").exists()
+    assert made.experiment.graders == ["strict", "own"]
+    assert Panel.objects.filter(name="others").exists()
+
+
+def test_a_dry_run_lists_judges_and_queues_and_writes_nothing(sent, owner, capsys):
+    call_command("import_snapshot", str(sent), "--dry-run", "--user", owner.username)
+    shown = capsys.readouterr().out
+    for text in ("2 graders", "1 panels", "4 rubrics", "1 rating queues", "3 item texts", "Rating queues are drafts"):
+        assert text in shown, text
+    for model in (Experiment, Dataset, Grader, Panel, Rubric, RatingQueue, LanguageModel, TextSet):
+        assert not model.objects.exists()
+
+
+@pytest.mark.parametrize(("kind", "name"), [("dataset", "photos"), ("design", "pilot"), ("analysis", "pilot")])
+def test_bundles_of_schema_3_are_verified_and_imported(owner, kind, name):
+    path = RECORDED / f"{kind}-schema-3.zip"
+    found = verify(path)
+    assert (found.problems, found.schema, found.kind) == ([], 3, kind)
+    made = import_snapshot(path, owner)
+    assert str(made.target).startswith(name)
+    if kind == "design":
+        assert made.experiment.graders == []
+        assert "Judges that are neither in the file nor on this site were left out of the design: strict." in (
+            made.remarks
+        )
+
+
+def test_the_budget_of_a_design_is_not_spent_by_its_import(sent, owner):
+    experiment = import_snapshot(sent, owner).experiment
+    assert (experiment.max_usd, experiment.spent_usd, experiment.status) == (Decimal(5), 0, "draft")
