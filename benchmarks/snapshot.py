@@ -1,9 +1,9 @@
 """Time and memory of snapshots and of records: `python -m benchmarks.snapshot [TRIALS ...] [--steps NAME ...]`.
 
 For each number of trials, each with a call and a grading: make a snapshot, check it, import it into the same database
-as a second study, and export the answers to a parametric task as records. Each step runs in a process of its own, so
-that its peak of memory is measured alone. The peak must not grow with the number of trials. Without `DATABASE_URL` the
-script starts the embedded PostgreSQL.
+as a second study, export the answers to a parametric task as records, and import the records as a third study. Each
+step runs in a process of its own, so that its peak of memory is measured alone. The peak must not grow with the number
+of trials. Without `DATABASE_URL` the script starts the embedded PostgreSQL.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from contextlib import nullcontext
 from pathlib import Path
 
 SIZES = (100_000, 1_000_000)
-STEPS = ("snapshot", "verify", "import", "records")
+STEPS = ("snapshot", "verify", "import", "records", "import-records")
 GRADED = """INSERT INTO grading_app_grading
         (condition_id, trial_id, score, score_raw, parse_ok, parse_error, reasoning, detail, created_at)
     SELECT %s, t.id, t.id %% 2, '1', true, '', '', '{"extracted": "1", "normalised": "1", "valid": true}', now()
@@ -82,7 +82,9 @@ def prepare(name: str, slug: str, folder: Path) -> Callable[[], object]:
     from grading_app.export.file_formats import export_chunks, write_export
     from grading_app.export.snapshot_check import verify
     from grading_app.export.snapshots import make_snapshot
+    from grading_app.study_import.importers import read_study
     from grading_app.study_import.snapshot_import import import_snapshot
+    from grading_app.study_import.writer import write_study
     from runs_app.models import Experiment
 
     experiment, made = Experiment.objects.get(slug=slug), folder / "made.zip"
@@ -90,10 +92,13 @@ def prepare(name: str, slug: str, folder: Path) -> Callable[[], object]:
         return lambda: write_export(read_file(make_snapshot(experiment, by="benchmark").path), str(made))
     if name == "verify":
         return lambda: verify(made)
+    owner = User.objects.get_or_create(username="benchmark")[0]
     if name == "import":
-        owner = User.objects.get_or_create(username="benchmark")[0]
         return lambda: import_snapshot(made, owner)
-    return lambda: write_export(export_chunks(experiment, "records", "jsonl"), str(folder / "records.jsonl"))
+    records = folder / "records.jsonl"  # The step `import-records` needs the step `records` before it.
+    if name == "import-records":
+        return lambda: write_study(read_study(records), f"{slug}-records", owner)
+    return lambda: write_export(export_chunks(experiment, "records", "jsonl"), str(records))
 
 
 def peak_mb() -> int:
@@ -128,7 +133,8 @@ def main(sizes: list[int], steps: list[str]) -> None:
                         f"memory {peak} MB, {before} MB before",
                         flush=True,
                     )
-                print(f"snapshot file: {(Path(folder) / 'made.zip').stat().st_size / 2**20:,.0f} MB", flush=True)
+                if (made := Path(folder) / "made.zip").exists():
+                    print(f"snapshot file: {made.stat().st_size / 2**20:,.0f} MB", flush=True)
 
 
 if __name__ == "__main__":

@@ -9,13 +9,15 @@ import math
 import struct
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from grading_app.study_import.key_index import KeyIndex
 from grading_app.study_import.study import (
     Study,
     StudyCondition,
@@ -25,6 +27,7 @@ from grading_app.study_import.study import (
     StudyScore,
     StudyTrial,
     refuse_unreadable,
+    separate_equal,
 )
 
 ZSTANDARD = 93  # zipfile of this Python refuses it.
@@ -43,7 +46,17 @@ DAMAGED = (
 LOCAL_HEADER = struct.Struct("<4s5H3I2H")
 GRADES = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0}
 SETTINGS = ("temperature", "top_p", "max_tokens", "seed")
+OLDEST = datetime.min.replace(tzinfo=UTC)
 Log = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class LogFile:
+    """A log with the key of its condition and the time of its start."""
+
+    path: Path
+    condition: str
+    created_at: datetime
 
 
 def is_inspect(path: Path) -> bool:
@@ -56,14 +69,19 @@ def read_inspect(path: Path) -> Study:
     if not files:
         raise StudyError([f"{path.name}: no log of inspect_ai (.eval or .json)"])
     items: dict[str, StudyItem] = {}
-    conditions: dict[str, StudyCondition] = {}
+    found: dict[str, StudyCondition] = {}
+    logs: list[LogFile] = []
     notes: list[str] = []
+    task = path.stem
     is_multi_turn = False
     for file in files:
         header = _read_header(file)
         with refuse_unreadable(file.name):
             condition = _build_condition(header)
-        conditions.setdefault(condition.key, condition)
+            run = header.get("eval") or {}
+            logs.append(LogFile(file, condition.key, _read_time(run.get("created")) or OLDEST))
+            task = run.get("task", task) if len(logs) == 1 else task
+        found.setdefault(condition.key, condition)
         if header.get("status") != "success":
             notes.append(f"{file.name}: status {header.get('status')}; its finished samples are taken.")
         for where, sample in _read_samples(file):
@@ -73,7 +91,7 @@ def read_inspect(path: Path) -> Study:
             known = items.setdefault(item.key, item)
             if (known.input, known.target) != (item.input, item.target):
                 raise StudyError([f"{where}: sample {item.key!r} has another input or target than in an earlier log"])
-    task = (_read_header(files[0]).get("eval") or {}).get("task", path.stem)
+    conditions, separated = separate_equal(list(found.values()))
     if is_multi_turn:
         notes.append("Some samples have several turns: only their last answer is taken.")
     notes.append("Costs are taken only if inspect_ai had prices; unknown costs stay unknown.")
@@ -81,9 +99,9 @@ def read_inspect(path: Path) -> Study:
         name=str(task).rpartition("/")[2],
         tool="inspect",
         items=list(items.values()),
-        conditions=list(conditions.values()),
-        trials=partial(_read_trials, files),
-        notes=notes,
+        conditions=conditions,
+        trials=partial(_read_trials, sorted(logs, key=lambda log: log.created_at, reverse=True)),
+        notes=[*notes, *separated],
     )
 
 
@@ -111,7 +129,7 @@ def _read_header(file: Path) -> Log:
         name = "header.json" if "header.json" in names else "_journal/start.json"
         if name not in names:
             raise StudyError([f"{file.name}: neither header.json nor _journal/start.json"])
-        return _parse(_read_member(file, archive.getinfo(name)), f"{file.name}, {name}")
+        return _parse(_read_member(file, archive, archive.getinfo(name)), f"{file.name}, {name}")
 
 
 def _read_samples(file: Path) -> Iterator[tuple[str, Log]]:
@@ -130,7 +148,7 @@ def _read_samples(file: Path) -> Iterator[tuple[str, Log]]:
         members = {info.filename: info for info in archive.infolist() if info.filename.startswith("samples/")}
         for name, info in members.items():
             where = f"{file.name}, {name}"
-            yield where, _parse(_read_member(file, info), where)
+            yield where, _parse(_read_member(file, archive, info), where)
 
 
 def _open(file: Path) -> zipfile.ZipFile:
@@ -140,20 +158,19 @@ def _open(file: Path) -> zipfile.ZipFile:
         raise StudyError([f"{file.name}: no zip file"]) from error
 
 
-def _read_member(file: Path, info: zipfile.ZipInfo) -> bytes:
+def _read_member(file: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
     """Return the content of a member. Raise StudyError if it is too large or damaged."""
     if info.file_size > MOST_BYTES:
         raise StudyError([f"{file.name}, {info.filename}: larger than {MOST_BYTES // 2**20} MB"])
     try:
-        return _unpack_member(file, info)
+        return _unpack_member(file, archive, info)
     except DAMAGED as error:
         raise StudyError([f"{file.name}, {info.filename}: damaged"]) from error
 
 
-def _unpack_member(file: Path, info: zipfile.ZipInfo) -> bytes:
+def _unpack_member(file: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
     if info.compress_type != ZSTANDARD:
-        with zipfile.ZipFile(file) as archive:
-            return archive.read(info)
+        return archive.read(info)
     import pyarrow as pa
 
     with file.open("rb") as raw:
@@ -188,12 +205,12 @@ def _parse(content: bytes, where: str) -> Log:
 
 
 def _build_condition(header: Log) -> StudyCondition:
-    """Return the condition of a log: the same model, plan and settings are the same condition."""
+    """Return the condition of a log. A retried log keeps the id of its task, and so its condition."""
     run, plan = header.get("eval") or {}, header.get("plan") or {}
     config = plan.get("config") or {}
     settings = {name: config[name] for name in SETTINGS if config.get(name) is not None}
     steps = [{"solver": step.get("solver"), "params": step.get("params")} for step in plan.get("steps") or []]
-    named = json.dumps([run.get("model"), run.get("task"), steps, config], sort_keys=True, default=str)
+    identity = [run.get("model"), run.get("task"), run.get("task_id"), steps, config]
     model = str(run.get("model") or "unknown")
     system = [
         {"role": "system", "content": str(step["params"]["template"])}
@@ -201,9 +218,9 @@ def _build_condition(header: Log) -> StudyCondition:
         if step["solver"] == "system_message" and (step["params"] or {}).get("template")
     ]
     turns = (*system, {"role": "user", "content": "{{input}}"})
-    digest = hashlib.sha256(named.encode()).hexdigest()[:12]
+    digest = hashlib.sha256(json.dumps(identity, sort_keys=True, default=str).encode()).hexdigest()[:12]
     return StudyCondition(
-        key=digest,
+        key=f"{model}-{digest}",
         model=model.rpartition("/")[2],
         model_id=model,
         provider=model.partition("/")[0],
@@ -239,16 +256,14 @@ def _build_item(sample: Log, where: str) -> StudyItem:
     )
 
 
-def _read_trials(files: list[Path]) -> Iterator[StudyTrial]:
-    taken: set[tuple[str, str, int]] = set()
-    for file in files:
-        condition = _build_condition(_read_header(file)).key
-        for where, sample in _read_samples(file):
+def _read_trials(logs: Sequence[LogFile]) -> Iterator[StudyTrial]:
+    """Yield the samples of the logs, newest log first: a retried log repeats samples, and has the later outcome."""
+    read = KeyIndex()
+    for log in logs:
+        for where, sample in _read_samples(log.path):
             with refuse_unreadable(where):
-                identity = (condition, _build_key(sample)[:200], int(sample["epoch"]))
-                trial = _build_trial(where, condition, sample)
-            if identity not in taken:  # A retried log repeats the samples that were finished.
-                taken.add(identity)
+                trial = _build_trial(where, log.condition, sample)
+            if read.add((log.condition, trial.item, trial.sample_idx)):
                 yield trial
 
 

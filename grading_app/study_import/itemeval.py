@@ -20,6 +20,7 @@ from typing import Any
 from evalsite.lib.text.strict_yaml import FileError as YamlError
 from evalsite.lib.text.strict_yaml import parse_yaml
 from grading_app.study_import.itemeval_scores import ScoreStore, read_scores
+from grading_app.study_import.key_index import KeyIndex
 from grading_app.study_import.stored_tables import StoredTables, TableRow, read_parquet_files, require_columns
 from grading_app.study_import.study import (
     MOST_PROBLEMS,
@@ -78,10 +79,11 @@ def read_itemeval(path: Path) -> Study:
     tables = read_parquet_files({table: file for table, file in files.items() if file.is_file()})
     manifests = _read_manifests(store)
     items = _read_items(tables)
-    found, waves = _read_conditions(tables, {item.key for item in items}, manifests, _read_templates(path))
+    answers = KeyIndex()
+    found, waves = _read_conditions(tables, {item.key for item in items}, answers, manifests, _read_templates(path))
     conditions, equal = separate_equal(list(found.values()))
     offsets = {wave.number: wave.epoch_offset for wave in waves}
-    scores = read_scores(tables, _list_identities(tables))
+    scores = read_scores(tables, answers)
     config = _read_config(path) or manifests.config
     return Study(
         name=str(config.get("study") or store.name),
@@ -195,15 +197,17 @@ def _read_items(tables: StoredTables) -> list[StudyItem]:
 
 
 def _read_conditions(
-    tables: StoredTables, items: set[str], manifests: Manifests, templates: Mapping[str, str]
+    tables: StoredTables, items: set[str], answers: KeyIndex, manifests: Manifests, templates: Mapping[str, str]
 ) -> tuple[dict[str, StudyCondition], list[StudyWave]]:
-    """Check all solutions. Return their conditions by id, and their waves."""
+    """Check all solutions. Return their conditions by id, and their waves.
+
+    `answers` gets the time of each answer by condition, item and epoch. Errors have no answer to grade.
+    """
     problems: list[str] = []
     conditions: dict[str, StudyCondition] = {}
     first_epochs: dict[int, int] = {}
-    seen: set[tuple[str, str, int]] = set()
     for where, row in tables.rows(SOLUTIONS):
-        wrong = list(_find_solution_problems(where, row, items, seen))
+        wrong = list(_find_solution_problems(where, row, items, answers))
         problems += wrong
         if wrong:
             if len(problems) > 10 * MOST_PROBLEMS:
@@ -220,9 +224,7 @@ def _read_conditions(
     return conditions, waves
 
 
-def _find_solution_problems(
-    where: str, row: TableRow, items: set[str], seen: set[tuple[str, str, int]]
-) -> Iterator[str]:
+def _find_solution_problems(where: str, row: TableRow, items: set[str], answers: KeyIndex) -> Iterator[str]:
     wrong = require_columns(where, row, SOLUTION_COLUMNS)
     wrong += [f"{where}: {name} must not be empty" for name in NEVER_NULL if row.get(name) in (None, "")]
     if row.get("wave") is not None and (type(row["wave"]) is not int or row["wave"] < 0):
@@ -233,9 +235,8 @@ def _find_solution_problems(
     if row["item_id"] not in items:
         yield f"{where}: the item {row['item_id']!r} is not in items.parquet"
     identity = (row["condition_id"], row["item_id"], row["epoch"])
-    if identity in seen:
+    if not answers.add(identity, row["created_at"] if row["error"] is None else None):
         yield f"{where}: this condition, item and epoch are there twice"
-    seen.add(identity)
     try:
         datetime.fromisoformat(row["created_at"])
     except ValueError:
@@ -270,15 +271,6 @@ def _build_condition(row: TableRow, templates: Mapping[str, str]) -> StudyCondit
 
 
 # --- trials -----------------------------------------------------------------------------------------------------------
-
-
-def _list_identities(tables: StoredTables) -> dict[tuple[str, str, int], str]:
-    """Return when each answered solution was written, by condition, item and epoch. Errors have no answer to grade."""
-    return {
-        (row["condition_id"], row["item_id"], row["epoch"]): row["created_at"]
-        for _, row in tables.rows(SOLUTIONS)
-        if row["error"] is None
-    }
 
 
 def _read_trials(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from array import array
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from evalsite.lib.text.hashing import slugify_name
+from grading_app.study_import.key_index import KeyIndex
 from grading_app.study_import.stored_tables import StoredTables, TableRow, require_columns
 from grading_app.study_import.study import MOST_PROBLEMS, StudyError, StudyScore
 
@@ -25,7 +25,6 @@ COLUMNS: dict[str, tuple[type, ...]] = {
     "parse_ok": (bool,),
 }
 FACTS = ("grader_model", "rubric_name", "rubric_hash")
-Answer = tuple[str, str, int]  # Condition, item, epoch.
 
 
 @dataclass
@@ -33,15 +32,15 @@ class ScoreStore:
     """The scores of a study. places: offsets of the rows of each answer in `file`. graders: parameters by scorer."""
 
     file: Path | None = None
-    places: dict[Answer, array[int]] = field(default_factory=dict)
+    places: KeyIndex = field(default_factory=KeyIndex)
     names: dict[str, str] = field(default_factory=dict)
     graders: dict[str, dict[str, Any]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
     def find(self, condition: str, item: str, epoch: int) -> tuple[StudyScore, ...]:
         """Return the scores of an answer."""
-        places = self.places.get((condition, item, epoch))
-        if self.file is None or places is None:
+        places = self.places.list_numbers((condition, item, epoch))
+        if self.file is None or not places:
             return ()
         with self.file.open("rb") as lines:
             return tuple(self._score(lines, place) for place in places)
@@ -58,7 +57,7 @@ class ScoreStore:
         )
 
 
-def read_scores(tables: StoredTables, answers: Mapping[Answer, str]) -> ScoreStore:
+def read_scores(tables: StoredTables, answers: KeyIndex) -> ScoreStore:
     """Return the gradings of the study, if it has any. `answers`: when each answer was written.
 
     Raise StudyError for a row that cannot be read.
@@ -69,7 +68,7 @@ def read_scores(tables: StoredTables, answers: Mapping[Answer, str]) -> ScoreSto
     problems: list[str] = []
     counts: Counter[str] = Counter()
     slugs: dict[str, dict[str, TableRow]] = defaultdict(dict)
-    seen: set[tuple[str, Answer]] = set()
+    seen = KeyIndex()
     place = 0
     for (where, row), length in zip(tables.rows(GRADINGS), _measure_lines(tables.file(GRADINGS)), strict=True):
         wrong = _find_problems(where, row, seen)
@@ -78,7 +77,7 @@ def read_scores(tables: StoredTables, answers: Mapping[Answer, str]) -> ScoreSto
             break
         if not wrong and _is_taken(row, answers, counts):
             answer = (row["gen_condition_id"], row["item_id"], row["epoch"])
-            found.places.setdefault(answer, array("q")).append(place)
+            found.places.append_number(answer, place)
             slugs[row["scorer_name"] or row["grade_condition_slug"]].setdefault(row["grade_condition_id"], row)
         place += length
     if problems:
@@ -93,20 +92,17 @@ def _measure_lines(file: Path) -> Iterator[int]:
         yield from map(len, lines)
 
 
-def _find_problems(where: str, row: TableRow, seen: set[tuple[str, Answer]]) -> list[str]:
+def _find_problems(where: str, row: TableRow, seen: KeyIndex) -> list[str]:
     wrong = require_columns(where, row, COLUMNS)
     required = ("grade_condition_id", "grade_condition_slug", "gen_condition_id", "item_id", "epoch", "parse_ok")
     wrong += [f"{where}: {name} must not be empty" for name in required if row.get(name) in (None, "")]
     if wrong:
         return wrong
-    identity = (row["grade_condition_id"], (row["gen_condition_id"], row["item_id"], row["epoch"]))
-    if identity in seen:
-        return [f"{where}: this grade condition, answer and epoch are there twice"]
-    seen.add(identity)
-    return []
+    identity = (row["grade_condition_id"], row["gen_condition_id"], row["item_id"], row["epoch"])
+    return [] if seen.add(identity) else [f"{where}: this grade condition, answer and epoch are there twice"]
 
 
-def _is_taken(row: TableRow, answers: Mapping[Answer, str], counts: Counter[str]) -> bool:
+def _is_taken(row: TableRow, answers: KeyIndex, counts: Counter[str]) -> bool:
     """Return whether the row grades an answer of the study. `counts` gets the reasons for notes."""
     written = answers.get((row["gen_condition_id"], row["item_id"], row["epoch"]))
     if row["error"] is not None:

@@ -10,13 +10,13 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from evalsite.lib.text.hashing import slugify_name
+from grading_app.study_import.key_index import KeyIndex
 from grading_app.study_import.study import (
     MOST_PROBLEMS,
     Study,
@@ -247,11 +247,10 @@ def _build_condition_key(record: Record) -> str:
 
 def _read_trials(files: list[Path]) -> Iterator[StudyTrial]:
     """Yield a trial for each record. A repeated case of a condition is its next repetition."""
-    seen: Counter[tuple[str, str]] = Counter()
+    seen = KeyIndex()
     for where, record in _read_records(files):
         identity = (_build_condition_key(record), _build_item_key(record))
-        yield _build_trial(where, record, *identity, seen[identity])
-        seen[identity] += 1
+        yield _build_trial(where, record, *identity, seen.count(identity))
 
 
 def _build_trial(where: str, record: Record, condition: str, item: str, sample_idx: int) -> StudyTrial:

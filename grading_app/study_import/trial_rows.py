@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
+from django.db import connection
 from django.db.models import Count, Q, Sum
 from django.utils import timezone
 
@@ -19,6 +20,23 @@ from grading_app.study_import.study_checks import check_trial
 from runs_app.models import Attempt, Condition, Experiment, Run, Trial, Wave
 
 Identity = tuple[int, int, int | None, int]  # Run, item, dimension, repetition.
+FIRST_CHANGES = 3
+# LIMIT keeps the planner from joining the whole table: each trial is one look into the index of the unique constraint.
+FIND_STORED = """
+SELECT wanted.place, stored.id, stored.status, stored.answer, stored.rating
+FROM unnest(%(runs)s::bigint[], %(items)s::bigint[], %(dimensions)s::bigint[], %(samples)s::int[])
+    WITH ORDINALITY AS wanted (run, item, dimension, sample_idx, place)
+CROSS JOIN LATERAL (
+    SELECT t.* FROM runs_app_trial t WHERE t.run_id = wanted.run AND t.item_id = wanted.item
+        AND t.dimension_id = wanted.dimension AND t.sample_idx = wanted.sample_idx
+        AND t.subject_id IS NULL AND t.rival_id IS NULL
+    UNION ALL
+    SELECT t.* FROM runs_app_trial t WHERE t.run_id = wanted.run AND t.item_id = wanted.item
+        AND wanted.dimension IS NULL AND t.dimension_id IS NULL AND t.sample_idx = wanted.sample_idx
+        AND t.subject_id IS NULL AND t.rival_id IS NULL
+    LIMIT 1
+) AS stored
+"""
 USAGE = (
     "finish_reason", "response_id", "served_model", "input_tokens", "output_tokens", "reasoning_tokens", "cost_usd",
     "latency_ms", "cache_read_tokens", "cache_write_tokens",
@@ -29,7 +47,8 @@ USAGE = (
 class ImportReport:
     """The counts of an import. skipped: trials that were there already. notes: what was not taken, and why.
 
-    recovered: trials that failed here and are done in the files. samples: the largest number of repetitions.
+    recovered: trials that failed here and are done in the files. changed: trials with another answer in the files than
+    here; first_changes: places of the first ones. samples: the largest number of repetitions.
     """
 
     experiment: Experiment
@@ -41,6 +60,8 @@ class ImportReport:
     gradings: int = 0
     skipped: int = 0
     recovered: int = 0
+    changed: int = 0
+    first_changes: list[str] = field(default_factory=list)
     samples: int = 1
     notes: list[str] = field(default_factory=list)
 
@@ -49,19 +70,19 @@ class ImportReport:
 class StudyRows:
     """The rows that the trials of a study refer to, by the keys of the study.
 
-    known: key and success of the trials that are there, by their identity. graders: the parameters of scorers.
+    last_trial: the largest key of a trial before this import. graders: the parameters of scorers.
     """
 
     items: dict[str, int]
     dimensions: dict[str, int]
     conditions: dict[str, Condition]
     waves: dict[int, Wave]
-    known: dict[Identity, tuple[int, bool]]
+    last_trial: int = 0
     runs: dict[tuple[str, int], Run] = field(default_factory=dict)
     graders: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     scorers: dict[str, GradeCondition] = field(default_factory=dict)
 
-    def run(self, condition: str, wave: int) -> Run:
+    def get_run(self, condition: str, wave: int) -> Run:
         """Return the run of a condition in a wave, and create it if it is new."""
         key = (condition, wave)
         if key not in self.runs:
@@ -73,7 +94,7 @@ class StudyRows:
             )[0]
         return self.runs[key]
 
-    def scorer(self, name: str, experiment: Experiment) -> GradeCondition:
+    def get_scorer(self, name: str, experiment: Experiment) -> GradeCondition:
         """Return the grade condition of a scorer, and create it if it is new."""
         if name not in self.scorers:
             slug = slugify_name(name)[:40]
@@ -87,114 +108,153 @@ class StudyRows:
 
 
 def write_batch(batch: list[StudyTrial], rows: StudyRows, experiment: Experiment, report: ImportReport) -> None:
-    """Write the trials that are not there yet, and the scores that the others do not have yet."""
+    """Write the trials that are not stored yet, and the scores that the stored ones do not have yet.
+
+    Raise StudyError if the files have two different answers to a trial.
+    """
+    trials = [_build_trial(study_trial, rows) for study_trial in batch]
+    stored = _find_stored_trials(trials)
     new: list[tuple[StudyTrial, Trial]] = []
-    old: list[tuple[StudyTrial, int]] = []
-    seen: set[Identity] = set()
-    for one in batch:
-        trial = _trial(one, rows)
-        identity = _identity(trial)
-        if identity in seen:
-            report.skipped += 1
-        elif identity in rows.known:
-            pk, is_done = rows.known[identity]
-            old.append((one, pk))
-            report.recovered += one.is_done and not is_done
+    repeated: list[tuple[StudyTrial, Trial]] = []
+    problems: list[str] = []
+    for study_trial, trial in zip(batch, trials, strict=True):
+        earlier = stored.setdefault(_get_identity(trial), trial)
+        if earlier is trial:
+            new.append((study_trial, trial))
+            continue
+        repeated.append((study_trial, earlier))
+        if _has_same_outcome(trial, earlier):
+            continue
+        if earlier.pk is None or earlier.pk > rows.last_trial:
+            problems.append(f"{study_trial.where}: an earlier row has the same trial with another outcome")
         else:
-            seen.add(identity)
-            new.append((one, trial))
+            _count_change(study_trial, earlier, report)
+    if problems:
+        raise StudyError(problems)
     Trial.objects.bulk_create([trial for _, trial in new])
-    rows.known |= {_identity(trial): (trial.pk, one.is_done) for one, trial in new}
-    report.samples = max(report.samples, *(one.sample_idx + 1 for one in batch))
-    attempts = [attempt for one, trial in new for attempt in _attempts(one, trial)]
+    attempts = [attempt for study_trial, trial in new for attempt in _build_attempts(study_trial, trial)]
     Attempt.objects.bulk_create(attempts)
-    gradings = [_grading(score, trial.pk, rows, experiment) for one, trial in new for score in one.scores]
-    gradings += _later_gradings(old, rows, experiment)
+    gradings = [
+        _build_grading(score, trial.pk, rows, experiment) for study_trial, trial in new for score in study_trial.scores
+    ]
     Grading.objects.bulk_create(gradings)
+    later_gradings = _build_later_gradings(repeated, rows, experiment)
+    Grading.objects.bulk_create(later_gradings)
+    report.samples = max(report.samples, *(study_trial.sample_idx + 1 for study_trial in batch))
     report.trials += len(new)
-    report.skipped += len(old)
-    report.failed += sum(not one.is_done for one, _ in new)
+    report.skipped += len(repeated)
+    report.failed += sum(not study_trial.is_done for study_trial, _ in new)
     report.attempts += len(attempts)
-    report.gradings += len(gradings)
+    report.gradings += len(gradings) + len(later_gradings)
 
 
-def _identity(trial: Trial) -> Identity:
+def _get_identity(trial: Trial) -> Identity:
     return trial.run_id, trial.item_id, trial.dimension_id, trial.sample_idx
 
 
-def _later_gradings(old: list[tuple[StudyTrial, int]], rows: StudyRows, experiment: Experiment) -> list[Grading]:
-    """Return the scores that a tool gave after the trials were imported."""
-    scored = [(score, trial) for one, trial in old for score in one.scores]
+def _find_stored_trials(trials: list[Trial]) -> dict[Identity, Trial]:
+    """Return the stored trials with the identities of these, with their outcomes alone. Costs one query."""
+    identities = [_get_identity(trial) for trial in trials]
+    columns = zip(("runs", "items", "dimensions", "samples"), map(list, zip(*identities, strict=True)), strict=True)
+    with connection.cursor() as cursor:
+        cursor.execute(FIND_STORED, dict(columns))
+        return {
+            identities[place - 1]: Trial(pk=key, status=status, answer=answer, rating=rating)
+            for place, key, status, answer, rating in cursor.fetchall()
+        }
+
+
+def _has_same_outcome(trial: Trial, stored: Trial) -> bool:
+    return (trial.status, trial.answer, trial.rating) == (stored.status, stored.answer, stored.rating)
+
+
+def _count_change(study_trial: StudyTrial, stored: Trial, report: ImportReport) -> None:
+    """Count a trial whose outcome in the files is not the stored one. The stored one stays."""
+    if study_trial.is_done and stored.status == Trial.Status.FAILED:
+        report.recovered += 1
+        return
+    report.changed += 1
+    if len(report.first_changes) < FIRST_CHANGES:
+        report.first_changes.append(study_trial.where)
+
+
+def _build_later_gradings(
+    repeated: list[tuple[StudyTrial, Trial]], rows: StudyRows, experiment: Experiment
+) -> list[Grading]:
+    """Return the scores that stored trials do not have yet, because the tool gave them after an earlier import."""
+    scored = [(score, trial.pk) for study_trial, trial in repeated for score in study_trial.scores]
     if not scored:
         return []
-    there = set(Grading.objects.filter(trial__in={trial for _, trial in scored}).values_list("trial", "condition"))
     gradings = {
-        (one.trial_id, one.condition_id): one
-        for one in (_grading(score, trial, rows, experiment) for score, trial in scored)
+        (grading.trial_id, grading.condition_id): grading
+        for grading in (_build_grading(score, trial, rows, experiment) for score, trial in scored)
     }
-    return [one for key, one in gradings.items() if key not in there]
+    graded = Grading.objects.filter(trial__in={trial for _, trial in scored}).values_list("trial", "condition")
+    for key in graded:
+        gradings.pop(key, None)
+    return list(gradings.values())
 
 
-def _trial(one: StudyTrial, rows: StudyRows) -> Trial:
-    check_trial(one)
-    places: Mapping[str, Mapping[Any, Any]] = {"item": rows.items, "condition": rows.conditions, "wave": rows.waves}
-    for what, known in places.items():
-        if getattr(one, what) not in known:
-            raise StudyError([f"{one.where}: unknown {what} {getattr(one, what)!r}"])
-    if one.dimension is not None and one.dimension not in rows.dimensions:
-        raise StudyError([f"{one.where}: unknown dimension {one.dimension!r}"])
-    unread = one.is_done and one.dimension is not None and one.rating is None
+def _build_trial(study_trial: StudyTrial, rows: StudyRows) -> Trial:
+    check_trial(study_trial)
+    references: Mapping[str, Mapping[Any, Any]] = {"item": rows.items, "condition": rows.conditions, "wave": rows.waves}
+    for name, known in references.items():
+        if getattr(study_trial, name) not in known:
+            raise StudyError([f"{study_trial.where}: unknown {name} {getattr(study_trial, name)!r}"])
+    if study_trial.dimension is not None and study_trial.dimension not in rows.dimensions:
+        raise StudyError([f"{study_trial.where}: unknown dimension {study_trial.dimension!r}"])
+    is_unreadable = study_trial.is_done and study_trial.dimension is not None and study_trial.rating is None
     return Trial(
-        run=rows.run(one.condition, one.wave),
-        item_id=rows.items[one.item],
-        dimension_id=rows.dimensions[one.dimension] if one.dimension is not None else None,
-        sample_idx=one.sample_idx,
-        status=Trial.Status.DONE if one.is_done else Trial.Status.FAILED,
-        attempts=one.attempts,
-        rating=one.rating,
-        parse_error="no_rating_found" if unread else "",
-        answer=one.answer,
-        reasoning=one.reasoning,
-        raw_response=one.raw_response,
-        truncated=one.is_truncated,
-        refused=one.is_refused,
-        error_class=one.error_class,
-        error=one.error,
-        claimed_at=one.claimed_at,
-        completed_at=one.completed_at,
-        **{name: getattr(one, name) for name in USAGE},
+        run=rows.get_run(study_trial.condition, study_trial.wave),
+        item_id=rows.items[study_trial.item],
+        dimension_id=rows.dimensions[study_trial.dimension] if study_trial.dimension is not None else None,
+        sample_idx=study_trial.sample_idx,
+        status=Trial.Status.DONE if study_trial.is_done else Trial.Status.FAILED,
+        attempts=study_trial.attempts,
+        rating=study_trial.rating,
+        parse_error="no_rating_found" if is_unreadable else "",
+        answer=study_trial.answer,
+        reasoning=study_trial.reasoning,
+        raw_response=study_trial.raw_response,
+        truncated=study_trial.is_truncated,
+        refused=study_trial.is_refused,
+        error_class=study_trial.error_class,
+        error=study_trial.error,
+        claimed_at=study_trial.claimed_at,
+        completed_at=study_trial.completed_at,
+        **{name: getattr(study_trial, name) for name in USAGE},
     )
 
 
-def _attempts(one: StudyTrial, trial: Trial) -> Iterator[Attempt]:
-    """Yield the calls of a trial. The source has the cost of the last one only; earlier ones are unknown."""
-    finished = one.completed_at or one.claimed_at or timezone.now()
-    for _ in range(one.attempts - 1):
+def _build_attempts(study_trial: StudyTrial, trial: Trial) -> Iterator[Attempt]:
+    """Yield the calls of a trial. The source has the cost of the last study_trial only; earlier ones are unknown."""
+    finished = study_trial.completed_at or study_trial.claimed_at or timezone.now()
+    for _ in range(study_trial.attempts - 1):
         yield Attempt(
             trial=trial, run_id=trial.run_id, token=uuid.uuid4(), finished_at=finished, error_class="unknown",
-            outcome=Attempt.Outcome.TRANSIENT, error="" if one.is_done else one.error,
+            outcome=Attempt.Outcome.TRANSIENT, error="" if study_trial.is_done else study_trial.error,
         )  # fmt: skip
     yield Attempt(
         trial=trial,
         run_id=trial.run_id,
         token=uuid.uuid4(),
-        outcome=Attempt.Outcome.OK if one.is_done else Attempt.Outcome.PERMANENT,
-        empty=one.is_done and one.answer == "",
-        truncated=one.is_truncated,
-        refused=one.is_refused,
+        outcome=Attempt.Outcome.OK if study_trial.is_done else Attempt.Outcome.PERMANENT,
+        empty=study_trial.is_done and study_trial.answer == "",
+        truncated=study_trial.is_truncated,
+        refused=study_trial.is_refused,
         unparsed=bool(trial.parse_error),
-        error_class=one.error_class,
-        error=one.error,
-        started_at=one.claimed_at,
+        error_class=study_trial.error_class,
+        error=study_trial.error,
+        started_at=study_trial.claimed_at,
         finished_at=finished,
-        **{name: getattr(one, name) for name in USAGE},
+        **{name: getattr(study_trial, name) for name in USAGE},
     )
 
 
-def _grading(score: StudyScore, trial: int, rows: StudyRows, experiment: Experiment) -> Grading:
+def _build_grading(score: StudyScore, trial: int, rows: StudyRows, experiment: Experiment) -> Grading:
     return Grading(
         trial_id=trial,
-        condition=rows.scorer(score.scorer, experiment),
+        condition=rows.get_scorer(score.scorer, experiment),
         score=score.value,
         score_raw=score.raw,
         parse_ok=score.value is not None,

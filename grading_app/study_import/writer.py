@@ -6,20 +6,20 @@ which tool it came from. So nothing of it is ever called or paid for here.
 
 from __future__ import annotations
 
-from itertools import islice
+from collections.abc import Iterator
 from typing import Any
 
 from django.contrib.auth.models import User
 from django.db import DataError, IntegrityError, transaction
+from django.db.models import Max
 
 from datasets_app import curation
 from datasets_app.models import Dataset, Item, Norm
 from datasets_app.models.history import record_changes
 from evalsite.lib.text.hashing import condition_id, content_hash, slugify_name
-from grading_app.study_import.study import Study, StudyCondition, StudyError, StudyWave
-from grading_app.study_import.study_checks import MOST_SAMPLES, check_design
+from grading_app.study_import.study import Study, StudyCondition, StudyError, StudyTrial, StudyWave
+from grading_app.study_import.study_checks import check_design
 from grading_app.study_import.trial_rows import (
-    Identity,
     ImportReport,
     StudyRows,
     refresh_counters,
@@ -41,6 +41,7 @@ from runs_app.models import (
 from runs_app.planning.conditions import Cell, Facet
 
 BATCH = 2000
+BATCH_CHARS = 8_000_000
 ENDPOINT = "imported"
 PLACEHOLDER = ({"role": "user", "content": "{{input}}"},)
 REASON = "Imported from {tool}"
@@ -73,19 +74,38 @@ def _write_study(study: Study, slug: str, owner: User, dataset: Dataset | None) 
         _check_items(study, dataset)
     rows = _create_referenced_rows(study, experiment, owner)
     report = ImportReport(experiment, len(rows.items), len(rows.conditions), notes=list(study.notes))
-    trials = study.trials()
-    while batch := list(islice(trials, BATCH)):
+    for batch in _split_batches(study.trials()):
         write_batch(batch, rows, experiment, report)
     for run in rows.runs.values():
         refresh_counters(run)
     refresh_samples(experiment, report.samples)
+    experiment.refresh_from_db(fields=["samples"])
     refresh_spending(experiment)
     if report.recovered:
         report.notes.append(
             f"{report.recovered} trials failed here and are done in the files: they stay failed. Import the files "
             "under another name to take their answers."
         )
+    if report.changed:
+        report.notes.append(
+            f"{report.changed} trials have another outcome in the files than here, such as "
+            f"{'; '.join(report.first_changes)}: they stay as they are here."
+        )
     return report
+
+
+def _split_batches(trials: Iterator[StudyTrial]) -> Iterator[list[StudyTrial]]:
+    """Yield lists of at most BATCH trials. Long answers make shorter lists, so that the memory has a limit."""
+    batch: list[StudyTrial] = []
+    chars = 0
+    for trial in trials:
+        batch.append(trial)
+        chars += len(trial.answer) + len(trial.raw_response or "") + len(trial.reasoning)
+        if len(batch) == BATCH or chars >= BATCH_CHARS:
+            yield batch
+            batch, chars = [], 0
+    if batch:
+        yield batch
 
 
 # --- the design -------------------------------------------------------------------------------------------------------
@@ -134,13 +154,12 @@ def _create_dataset(study: Study, slug: str, owner: User) -> Dataset:
 
 
 def _create_experiment(study: Study, slug: str, owner: User, dataset: Dataset) -> Experiment:
-    most = max((trial.sample_idx for trial in study.trials()), default=0) + 1
     return Experiment.objects.create(
         slug=slug,
         title=study.name,
         owner=owner,
         dataset=dataset,
-        samples=min(max(most, 1), MOST_SAMPLES),
+        samples=1,  # `refresh_samples` raises it when the trials have been read.
         imported_from=study.tool,
         status=Experiment.Status.ACTIVE,
     )
@@ -165,17 +184,12 @@ def _create_referenced_rows(study: Study, experiment: Experiment, owner: User) -
             getattr(experiment, axis).add(row)
         conditions[one.key] = _create_condition(experiment, model, prompt, sampler)
     items = dict(experiment.dataset.items.values_list("key", "pk"))
-    columns = ("run", "item", "dimension", "sample_idx", "pk", "status")
-    trials = Trial.objects.filter(run__experiment=experiment).values_list(*columns).iterator()
-    known: dict[Identity, tuple[int, bool]] = {
-        (run, item, dimension, sample): (pk, status == Trial.Status.DONE)
-        for run, item, dimension, sample, pk, status in trials
-    }
     waves = {one.number: _create_wave(experiment, one) for one in study.waves}
     rated = {name: row.pk for name, row in dimensions.items()}
-    rows = StudyRows(items, rated, conditions, waves, known, graders=study.graders)
+    last_trial = Trial.objects.aggregate(last=Max("pk"))["last"] or 0
+    rows = StudyRows(items, rated, conditions, waves, last_trial, graders=study.graders)
     for key in conditions:
-        rows.run(key, study.waves[0].number)
+        rows.get_run(key, study.waves[0].number)
     return rows
 
 

@@ -128,6 +128,31 @@ def test_a_long_text_is_read_from_the_attachments(as_json):
     assert Trial.objects.filter(answer="a long answer").count() == 1
 
 
+def test_a_retried_log_gives_the_later_outcome_of_each_sample(tmp_path, as_json):
+    retried = json.loads(as_json.read_text())
+    failed = json.loads(as_json.read_text())
+    failed["samples"][0] |= {"error": {"message": "connection lost"}, "output": {"choices": []}, "scores": None}
+    retried["eval"]["created"] = "2027-01-01T00:00:00+00:00"
+    folder = tmp_path / "retried"
+    folder.mkdir()
+    (folder / "1.json").write_text(json.dumps(failed))
+    (folder / "2.json").write_text(json.dumps(retried))
+    made = imported(folder)
+    assert (made.conditions.count(), Trial.objects.filter(status="done").count(), Trial.objects.count()) == (1, 8, 8)
+
+
+def test_two_runs_of_a_task_with_the_same_settings_are_two_conditions(tmp_path, as_json, capsys):
+    document = json.loads(as_json.read_text())
+    document["eval"]["task_id"] = "another"
+    folder = tmp_path / "runs"
+    folder.mkdir()
+    shutil.copy(as_json, folder / "1.json")
+    (folder / "2.json").write_text(json.dumps(document))
+    made = imported(folder)
+    assert (made.conditions.count(), Trial.objects.count()) == (2, 16)
+    assert "it is a condition of its own" in capsys.readouterr().out
+
+
 def test_a_damaged_log_names_the_file(tmp_path, as_json):
     broken = tmp_path / "broken.json"
     broken.write_text(as_json.read_text()[:-400])

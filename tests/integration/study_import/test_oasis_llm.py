@@ -123,6 +123,25 @@ def test_more_repetitions_and_later_successes_are_told(folder, capsys):
     assert "1 trials failed here and are done in the files: they stay failed" in capsys.readouterr().out
 
 
+def test_two_answers_to_one_trial_are_refused_with_the_row_of_the_second(folder):
+    row = "large,exp__large,Cat 1,valence,0,done,{rating},2,stop,0.002,,{answer}\n"
+    other = folder / "trials-later.csv"
+    other.write_text(f"{HEAD}\n" + row.format(rating=2, answer="two"))
+    assert "trials.csv, row 6: an earlier row has the same trial with another outcome" in refused(folder)
+    other.write_text(f"{HEAD}\n" + row.format(rating=7, answer="seven"))
+    imported(folder)
+    assert Trial.objects.filter(run__condition__model__name="oasis-llm-large").count() == 1
+
+
+def test_another_answer_than_at_an_earlier_import_is_reported_and_not_taken(folder, capsys):
+    imported(folder)
+    text = (folder / "trials.csv").read_text()
+    (folder / "trials.csv").write_text(text.replace("done,7,2,stop,0.002,,seven", "done,2,2,stop,0.002,,two"))
+    imported(folder)
+    assert Trial.objects.get(run__condition__model__name="oasis-llm-large").answer == "seven"
+    assert "1 trials have another outcome in the files than here, such as trials.csv, row 6" in capsys.readouterr().out
+
+
 def test_nothing_imported_is_ever_called_or_retried(folder, owner):
     experiment = imported(folder)
     assert set(experiment.runs.values_list("status", flat=True)) == {"done"}

@@ -1,0 +1,135 @@
+"""Memory of an import: it must not grow with the number of trials, neither in the readers nor in the writer."""
+
+import json
+import shutil
+import tracemalloc
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from grading_app.models import Grading
+from grading_app.study_import import writer
+from grading_app.study_import.importers import read_study
+from grading_app.study_import.study import Study, StudyCondition, StudyItem, StudyScore, StudyTrial
+from grading_app.study_import.writer import write_study
+from runs_app.models import Experiment, Trial
+from tests import factories
+from tests.integration.study_import.test_reasonscape import RECORD
+
+pytestmark = pytest.mark.django_db
+ITEMEVAL = Path(__file__).parent / "itemeval"
+FEW, MANY = 400, 2400
+MOST_BYTES_EACH = 40  # An entry of a dict with an identity as its key takes more than 200.
+
+
+def study_of(trials):
+    """A study of five items with as many repetitions as it needs, whose trials are made while they are read."""
+
+    def read():
+        for number in range(trials):
+            yield StudyTrial(
+                where=f"row {number}", condition="only", item=f"item-{number % 5}", sample_idx=number // 5,
+                is_done=True, answer=f"answer {number}", completed_at=datetime(2026, 11, 22, tzinfo=UTC),
+                scores=(StudyScore("right", 1.0),),
+            )  # fmt: skip
+
+    items = [StudyItem(f"item-{number}", input="?") for number in range(5)]
+    return Study("memory", "reasonscape", items, [StudyCondition("only", "m", "vendor/m")], read)
+
+
+def peak_of(work):
+    """Return the largest number of bytes that Python held during the work, beyond those from before."""
+    tracemalloc.start()
+    try:
+        work()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def drain(path):
+    for _ in read_study(path).trials():
+        pass
+
+
+def assert_flat(few, many):
+    assert (many - few) / (MANY - FEW) < MOST_BYTES_EACH
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("again", [False, True], ids=["new", "imported before"])
+def test_the_writer_holds_one_batch_however_many_trials_a_study_has(monkeypatch, again):
+    monkeypatch.setattr(writer, "BATCH", 50)
+    owner = factories.make_user("owner")
+    peaks = []
+    write_study(study_of(50), "warm", owner)  # Imports and caches of the first call.
+    for trials in (FEW, MANY):
+        if again:
+            write_study(study_of(trials), f"study-{trials}", owner)
+        peaks.append(peak_of(lambda trials=trials: write_study(study_of(trials), f"study-{trials}", owner)))
+        assert Trial.objects.filter(run__experiment__slug=f"study-{trials}").count() == trials
+    assert_flat(*peaks)
+
+
+def test_a_batch_looks_up_its_own_trials_alone(monkeypatch):
+    monkeypatch.setattr(writer, "BATCH", 4)
+    owner = factories.make_user("owner")
+    report = write_study(study_of(10), "study", owner)
+    assert (report.trials, report.skipped, report.gradings) == (10, 0, 10)
+    found = []
+    look_up = writer.write_batch.__globals__["_find_stored_trials"]
+
+    def count(trials):
+        stored = look_up(trials)
+        found.append((len(trials), len(stored)))
+        return stored
+
+    monkeypatch.setitem(writer.write_batch.__globals__, "_find_stored_trials", count)
+    report = write_study(study_of(13), "study", owner)
+    assert found == [(4, 4), (4, 4), (4, 2), (1, 0)]
+    assert (report.trials, report.skipped, report.gradings) == (3, 10, 3)
+    assert (Trial.objects.count(), Grading.objects.count()) == (13, 13)
+    assert Experiment.objects.get().samples == 3
+
+
+def test_long_answers_make_shorter_batches(monkeypatch):
+    monkeypatch.setattr(writer, "BATCH_CHARS", 24)
+    lengths = [len(batch) for batch in writer._split_batches(study_of(7).trials())]
+    assert lengths == [3, 3, 1]
+
+
+def write_trials_csv(folder, trials):
+    with (folder / "trials.csv").open("w") as out:
+        out.write("run_id,image_id,dimension,sample_idx,status,rating,attempts,raw_response\n")
+        out.writelines(f"run,Cat 1,valence,{number},done,6,1,six\n" for number in range(trials))
+
+
+def write_records(folder, trials):
+    with (folder / "step0.ndjson").open("w") as out:
+        out.writelines(json.dumps(RECORD) + "\n" for _ in range(trials))
+
+
+def write_stores(folder, trials):
+    import pyarrow
+    from pyarrow import parquet
+
+    shutil.copytree(ITEMEVAL, folder, dirs_exist_ok=True)
+    for store in ("solutions", "gradings"):
+        path = folder / f"studies/sums/{store}.parquet"
+        table = parquet.read_table(path)
+        row = next(row for row in table.to_pylist() if row["wave"] == 0)
+        rows = [row | {"epoch": number + 1} for number in range(trials)]
+        parquet.write_table(pyarrow.Table.from_pylist(rows, table.schema), path)
+
+
+@pytest.mark.parametrize("write", [write_trials_csv, write_records, pytest.param(write_stores, marks=pytest.mark.slow)])
+def test_a_reader_holds_one_trial_at_a_time(tmp_path, write):
+    peaks = []
+    for trials in (10, FEW, MANY):
+        folder = tmp_path / str(trials)
+        folder.mkdir()
+        write(folder, trials)
+        peaks.append(peak_of(lambda folder=folder: drain(folder)))
+    assert sum(1 for _ in read_study(folder).trials()) == MANY
+    assert_flat(*peaks[1:])
