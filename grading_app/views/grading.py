@@ -32,7 +32,7 @@ from runs_app.monitoring.progress import load_experiment_state
 from runs_app.planning.work import PlanError
 from runs_app.pricing.estimated_costs import Estimate
 from runs_app.views.permissions import editable_experiment, may_edit, visible_experiment
-from runs_app.views.run_control import Action, actions_for
+from runs_app.views.run_control import Action, list_actions
 
 FLAGS = ("truncated", "refused")  # Flags of answers that are judged like any other.
 POLLED_S = 60  # The page refreshes for this time after a judge's last call, until its replies have been read.
@@ -93,7 +93,7 @@ def _make_row_context(
 
 
 def _list_actions(run: Any) -> list[Action]:
-    return actions_for([run])
+    return list_actions([run])
 
 
 def _get_repeat_url(experiment: Experiment, row: GraderRow) -> str:

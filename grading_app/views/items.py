@@ -11,7 +11,7 @@ from evalsite.lib.permissions import readers_only
 from evalsite.lib.text.number_format import format_count
 from grading_app.reports.item_answers import get_answer_page
 from grading_app.tables.items import ItemAnswerTable
-from runs_app.views.annotations import panel_context
+from runs_app.views.annotations import build_panel_context
 
 
 @require_safe
@@ -29,6 +29,6 @@ def item_page(request: HttpRequest, pk: int) -> HttpResponse:
         "count_label": f"{format_count(page.paginator.count)} conditions",
         "previous_url": f"?page={page.previous_page_number()}" if page.has_previous() else "",
         "next_url": f"?page={page.next_page_number()}" if page.has_next() else "",
-        **panel_context(request, item),
+        **build_panel_context(request, item),
     }
     return render(request, "grading_app/item_page.html", context)

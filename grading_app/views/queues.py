@@ -24,7 +24,7 @@ from grading_app.models import RaterAssignment, RatingQueue
 from grading_app.rating import queue_results, queues
 from grading_app.rating.rated_norms import find_outdated_norms, make_norms
 from grading_app.tables.rating import ItemMeansTable, QueueTable, list_item_rows
-from runs_app.views.annotations import annotated_keys
+from runs_app.views.annotations import list_annotated_keys
 from runs_app.views.permissions import editable_experiment
 
 READ_OR_WRITE = ["GET", "HEAD", "POST"]
@@ -104,7 +104,7 @@ def queue_of_answers(request: HttpRequest, slug: str) -> HttpResponse:
         owner=owner, subject=RatingQueue.Subject.ANSWERS, experiment=experiment, dataset=experiment.dataset
     )
     if request.method != "POST" and "annotated" in request.GET:  # The list of notes leads here, with its filter.
-        queue.only_items = annotated_keys(request, experiment)
+        queue.only_items = list_annotated_keys(request, experiment)
     return _render_form(request, queue, f"Let people rate answers of {experiment}")
 
 

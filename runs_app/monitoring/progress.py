@@ -215,7 +215,7 @@ def _count_failed_by_class(runs: Sequence[Run]) -> tuple[Counter[str], Counter[s
     return failed, to_retry
 
 
-def count_odd_answers(runs: Iterable[Run], errors: Iterable[ErrorLine] = ()) -> list[tuple[str, int]]:
+def count_unusable_answers(runs: Iterable[Run], errors: Iterable[ErrorLine] = ()) -> list[tuple[str, int]]:
     """Return the number of blank, truncated, refused and unparsed answers, from the ledger. An answer may be several.
 
     Refusals that a provider reported as an error count too, while their trials are failed. `errors` are the error lines

@@ -1,4 +1,4 @@
-"""Notes, flags and tags: adding them on a trial or an item, changing them, and their list for an experiment."""
+"""The forms that add and change notes, flags and tags, and the list of an experiment's annotations."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ ANNOTATIONS = ListPage(AnnotationTable, "runs_app/experiment_annotations.html", 
 Kind = Annotation.Kind
 
 
-def panel_context(
+def build_panel_context(
     request: HttpRequest, subject: Trial | Item, form: AnnotationForm | None = None, here: str = ""
 ) -> dict[str, Any]:
-    """Return the context of `partials/annotations.html`. `form` is one with errors, which keeps what was typed."""
+    """Return the context of `partials/annotations.html`. `form` is a form with errors, which keeps its entries."""
     is_trial = isinstance(subject, Trial)
     rows = list_annotations(subject)
     user: Any = request.user
@@ -68,37 +68,43 @@ def item_annotate(request: HttpRequest, pk: int) -> HttpResponse:
 
 
 def _annotate(request: HttpRequest, subject: Trial | Item) -> HttpResponse:
-    """Add what was entered. Show an invalid form again with what was typed: in its panel, or on a page of its own."""
+    """Add the annotation. Show an invalid form again with its entries, in its panel or on its own page."""
     form = AnnotationForm(request.POST.get("kind", ""), request.POST)
     by: Any = request.user
     added = annotate(subject, **form.cleaned_data, by=by) if form.is_valid() else []
     here = request.POST.get("next", "")
     if wants_part(request):
-        context = panel_context(request, subject, None if form.is_valid() else form, here)
+        context = build_panel_context(request, subject, None if form.is_valid() else form, here)
         context["annotation_saved"] = form.is_valid()
         return render(request, "runs_app/partials/annotations.html", context)
     if form.is_valid():
-        return _back(request, subject, added[-1] if added else None)
-    context = {"form": form, "heading": form.submit_label, "subject": subject, "next": here, "back": _page_of(subject)}
+        return _redirect_to_panel(request, subject, added[-1] if added else None)
+    context = {
+        "form": form,
+        "heading": form.submit_label,
+        "subject": subject,
+        "next": here,
+        "back": _get_page_url(subject),
+    }
     return render(request, "runs_app/annotation_form.html", context)
 
 
-def _page_of(subject: Trial | Item) -> str:
+def _get_page_url(subject: Trial | Item) -> str:
     name = "trial_detail" if isinstance(subject, Trial) else "item_page"
     return reverse(name, args=[subject.pk])
 
 
-def _back(request: HttpRequest, subject: Trial | Item, saved: Annotation | None = None) -> HttpResponse:
-    """Return to the page that contained the form. At a saved annotation, the script forgets what was typed."""
-    page = redirect_back(request, _page_of(subject))["Location"].partition("#")[0]
+def _redirect_to_panel(request: HttpRequest, subject: Trial | Item, saved: Annotation | None = None) -> HttpResponse:
+    """Redirect to the page that contained the form. The fragment of a saved annotation clears the stored draft."""
+    page = redirect_back(request, _get_page_url(subject))["Location"].partition("#")[0]
     return HttpResponseRedirect(f"{page}#annotation-{saved.pk}" if saved else f"{page}#annotations")
 
 
 @require_http_methods(READ_OR_WRITE)
 @members_only
 def annotation_edit(request: HttpRequest, pk: int) -> HttpResponse:
-    """Change the text of a note or of a flag."""
-    annotation = _changeable(request, pk)
+    """Edit the text of a note or of a flag."""
+    annotation = _get_editable_annotation(request, pk)
     if annotation.kind == Kind.TAG:
         raise Http404
     form = AnnotationForm(annotation.kind, request.POST or None, annotation.text)
@@ -109,7 +115,7 @@ def annotation_edit(request: HttpRequest, pk: int) -> HttpResponse:
         except AnnotationError as error:
             form.add_error("text", str(error))
         else:
-            return _back(request, annotation.trial or annotation.item, annotation)
+            return _redirect_to_panel(request, annotation.trial or annotation.item, annotation)
     context = {
         "form": form,
         "heading": f"Edit {annotation.get_kind_display().lower()}",
@@ -124,39 +130,39 @@ def annotation_edit(request: HttpRequest, pk: int) -> HttpResponse:
 @members_only
 @hides_model_names()
 def annotation_remove(request: HttpRequest, pk: int) -> HttpResponse:
-    annotation = _changeable(request, pk)
+    annotation = _get_editable_annotation(request, pk)
     by: Any = request.user
     try:
         remove(annotation, by=by)
     except AnnotationError as error:
         messages.error(request, str(error))
-    return _back(request, annotation.trial or annotation.item)
+    return _redirect_to_panel(request, annotation.trial or annotation.item)
 
 
-def _changeable(request: HttpRequest, pk: int) -> Annotation:
-    found = Annotation.objects.visible_to(request.user).current()
-    annotation: Annotation = get_object_or_404(found.select_related("experiment", "trial", "item"), pk=pk)
+def _get_editable_annotation(request: HttpRequest, pk: int) -> Annotation:
+    visible = Annotation.objects.visible_to(request.user).current()
+    annotation: Annotation = get_object_or_404(visible.select_related("experiment", "trial", "item"), pk=pk)
     user: User = request.user  # type: ignore[assignment] # members_only excludes anonymous users.
     if not annotation.may_be_changed_by(user):
         raise Http404
     return annotation
 
 
-# --- all of an experiment --------------------------------------------------------------------------------------------
+# --- the annotations of an experiment --------------------------------------------------------------------------------
 
 
 @require_safe
 @readers_only
 def experiment_annotations(request: HttpRequest, slug: str) -> HttpResponse:
     experiment = visible_experiment(request, slug)
-    parts = [f"trial__run__condition__{name}" for name in ("model", "prompt", "sampler")]
-    listed = ANNOTATIONS.load(request, _of_experiment(experiment).select_related("item", "author", *parts))
+    labels = [f"trial__run__condition__{name}" for name in ("model", "prompt", "sampler")]
+    list_context = ANNOTATIONS.load(request, _filter_experiment(experiment).select_related("item", "author", *labels))
     context = {
-        **listed,
+        **list_context,
         "experiment": experiment,
         "state": load_experiment_state(experiment),
         "may_edit": may_edit(request, experiment),
-        "n_items": listed["filter"].qs.order_by().values("item").distinct().count(),
+        "n_items": list_context["filter"].qs.order_by().values("item").distinct().count(),
         "query": request.GET.urlencode(),
     }
     return ANNOTATIONS.render(request, context)
@@ -166,9 +172,9 @@ def experiment_annotations(request: HttpRequest, slug: str) -> HttpResponse:
 @members_only
 @hides_model_names()
 def annotated_dataset(request: HttpRequest, slug: str) -> HttpResponse:
-    """Create a draft dataset of the items of the listed annotations. The filter is in the address."""
+    """Create a draft dataset of the items of the listed annotations. The filter is in the URL."""
     experiment = visible_experiment(request, slug)
-    keys = annotated_keys(request, experiment)
+    keys = list_annotated_keys(request, experiment)
     form = AnnotatedDatasetForm(request.POST or None, initial={"slug": f"{experiment.dataset.slug}-flagged"[:80]})
     if request.method == "POST" and form.is_valid():
         try:
@@ -188,12 +194,12 @@ def annotated_dataset(request: HttpRequest, slug: str) -> HttpResponse:
     return render(request, "runs_app/annotated_dataset.html", context)
 
 
-def annotated_keys(request: HttpRequest, experiment: Experiment) -> list[str]:
-    """Return the keys of the active items with an annotation that the address selects, in the dataset's order."""
-    found = AnnotationFilter(request.GET, queryset=_of_experiment(experiment), request=request).qs
-    items = Item.objects.active().filter(pk__in=found.order_by().values("item"))
+def list_annotated_keys(request: HttpRequest, experiment: Experiment) -> list[str]:
+    """Return the keys of the active items with an annotation that the URL selects, in the dataset's order."""
+    annotations = AnnotationFilter(request.GET, queryset=_filter_experiment(experiment), request=request).qs
+    items = Item.objects.active().filter(pk__in=annotations.order_by().values("item"))
     return list(items.order_by("position", "pk").values_list("key", flat=True))
 
 
-def _of_experiment(experiment: Experiment) -> AnnotationQuerySet:
+def _filter_experiment(experiment: Experiment) -> AnnotationQuerySet:
     return Annotation.objects.current().of_experiment(experiment)

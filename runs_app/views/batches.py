@@ -24,7 +24,7 @@ BATCHES = ListPage(BatchListTable, "runs_app/batch_list.html", BatchFilter, per_
 @require_safe
 @readers_only
 def batch_list(request: HttpRequest) -> HttpResponse:
-    """Show the batches of all experiments that the user may see, latest first."""
+    """Show the batches of all experiments that the user can see, latest first."""
     visible = ProviderBatch.objects.visible_to(request.user).select_related("run__experiment", "endpoint")
     hidden = () if is_member(request.user) else ("endpoint",)
     return BATCHES.render(request, BATCHES.load(request, visible, exclude=hidden))

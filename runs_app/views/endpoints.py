@@ -26,10 +26,10 @@ from runs_app.monitoring.endpoint_load import load_endpoints
 from runs_app.taskqueue.enqueue import enqueue_preflights
 from runs_app.views.permissions import get_posted_data
 
-COUNTED_TO = 100_000
-PURGES = 20
-CHANGES = 100  # The latest changes of one row.
-PREFLIGHTS = 20
+CACHE_COUNT_LIMIT = 100_000
+MAX_PURGES = 20
+MAX_CHANGES = 100  # The latest changes of one row.
+MAX_PREFLIGHTS = 20
 READ_OR_WRITE = ["GET", "HEAD", "POST"]
 
 
@@ -41,9 +41,9 @@ def endpoint_list(request: HttpRequest) -> HttpResponse:
     context = {
         "rows": load_endpoints(endpoints),
         "may_edit": is_operator(request.user),
-        "cache": measure_cache(COUNTED_TO),
-        "purges": list(list_purges()[:PURGES]),
-        "counted_to": COUNTED_TO,
+        "cache": measure_cache(CACHE_COUNT_LIMIT),
+        "purges": list(list_purges()[:MAX_PURGES]),
+        "count_limit": CACHE_COUNT_LIMIT,
     }
     return render(request, "runs_app/endpoint_list.html", context)
 
@@ -51,7 +51,7 @@ def endpoint_list(request: HttpRequest) -> HttpResponse:
 @require_safe
 @members_only
 def endpoint_live(request: HttpRequest, pk: int) -> HttpResponse:
-    """Show the current load of the endpoint, for a page that stays open."""
+    """Show the current load of the endpoint, for polls."""
     endpoint = get_object_or_404(Endpoint.objects.visible_to(request.user), pk=pk)
     return render(request, "runs_app/partials/endpoint_live.html", {"row": load_endpoints([endpoint])[0]})
 
@@ -59,21 +59,21 @@ def endpoint_live(request: HttpRequest, pk: int) -> HttpResponse:
 @require_http_methods(READ_OR_WRITE)
 @operators_only
 def endpoint_new(request: HttpRequest) -> HttpResponse:
-    return _edit(request, EndpointForm(get_posted_data(request)[0]), "New endpoint")
+    return _edit_row(request, EndpointForm(get_posted_data(request)[0]), "New endpoint")
 
 
 @require_http_methods(READ_OR_WRITE)
 @operators_only
 def endpoint_edit(request: HttpRequest, pk: int) -> HttpResponse:
     endpoint = get_object_or_404(Endpoint.objects.visible_to(request.user), pk=pk)
-    return _edit(request, EndpointForm(get_posted_data(request)[0], instance=endpoint), f"Edit {endpoint}")
+    return _edit_row(request, EndpointForm(get_posted_data(request)[0], instance=endpoint), f"Edit {endpoint}")
 
 
 @require_http_methods(READ_OR_WRITE)
 @operators_only
 def model_new(request: HttpRequest) -> HttpResponse:
-    chosen = {"endpoint": request.GET.get("endpoint")}
-    return _edit(request, LanguageModelForm(get_posted_data(request)[0], initial=chosen), "New model")
+    initial = {"endpoint": request.GET.get("endpoint")}
+    return _edit_row(request, LanguageModelForm(get_posted_data(request)[0], initial=initial), "New model")
 
 
 @require_http_methods(READ_OR_WRITE)
@@ -81,40 +81,43 @@ def model_new(request: HttpRequest) -> HttpResponse:
 def model_edit(request: HttpRequest, pk: int) -> HttpResponse:
     model = get_object_or_404(LanguageModel.objects.visible_to(request.user), pk=pk)
     form = LanguageModelForm(get_posted_data(request)[0], instance=model)
-    return _edit(
-        request, form, f"Edit {model}", preflights=list(model.preflights.select_related("model__endpoint")[:PREFLIGHTS])
+    return _edit_row(
+        request,
+        form,
+        f"Edit {model}",
+        preflights=list(model.preflights.select_related("model__endpoint")[:MAX_PREFLIGHTS]),
     )
 
 
 @require_POST
 @operators_only
 def endpoint_prices(request: HttpRequest, pk: int) -> HttpResponse:
-    """Take over litellm's list prices for the models of this endpoint, and show a message per model."""
+    """Set the prices of this endpoint's models from litellm's list, and show a message for each model."""
     endpoint = get_object_or_404(Endpoint.objects.visible_to(request.user), pk=pk)
-    found = price_list.find_repricings(endpoint.models.select_related("endpoint"))
-    n = price_list.apply_repricings(found, by=request.user)
-    messages.success(request, f"{n} of {len(found)} models priced by {price_list.source_name()}.")
-    for one in found:
-        (messages.warning if one.why_not else messages.info)(request, one.summary)
+    repricings = price_list.find_repricings(endpoint.models.select_related("endpoint"))
+    n = price_list.apply_repricings(repricings, by=request.user)
+    messages.success(request, f"{n} of {len(repricings)} models have prices from {price_list.source_name()}.")
+    for repricing in repricings:
+        (messages.warning if repricing.why_not else messages.info)(request, repricing.summary)
     return redirect("endpoint_list")
 
 
 @require_POST
 @members_only
 def model_check(request: HttpRequest, pk: int) -> HttpResponse:
-    """Ask a worker for one tiny call. The model's row shows the answer."""
+    """Have a worker make one small call. The model's row shows the result."""
     model = get_object_or_404(LanguageModel.objects.visible_to(request.user), pk=pk)
     enqueue_preflights([model.pk], by=request.user)
     if not wants_part(request):
         messages.success(request, f"A test call to {model} was sent.")
         return redirect("endpoint_list")
-    return _status(request, pk)
+    return _render_model_status(request, pk)
 
 
 @require_safe
 @members_only
 def model_status(request: HttpRequest, pk: int) -> HttpResponse:
-    return _status(request, pk)
+    return _render_model_status(request, pk)
 
 
 @require_POST
@@ -129,21 +132,20 @@ def cache_purge(request: HttpRequest) -> HttpResponse:
     return redirect("endpoint_list")
 
 
-def _status(request: HttpRequest, pk: int) -> HttpResponse:
+def _render_model_status(request: HttpRequest, pk: int) -> HttpResponse:
     models = LanguageModel.objects.visible_to(request.user).select_related("endpoint")
     model = get_object_or_404(prefetch_last_preflights(models), pk=pk)
     return render(request, "runs_app/partials/model_status.html", {"model": model})
 
 
-def _edit(request: HttpRequest, form: NotedForm, heading: str, **shown: Any) -> HttpResponse:
-    """Show or save the form of a row. `shown` is extra context, shown below the form with the row's history."""
+def _edit_row(request: HttpRequest, form: NotedForm, heading: str, **extra_context: Any) -> HttpResponse:
+    """Show or save the form of a row. The page also shows the row's history."""
     if request.method == "POST" and form.is_valid():
         row = form.save(commit=False)
         save_with_history(row, by=request.user, reason=form.cleaned_data["reason"])
         messages.success(request, f"{row} is saved.")
         return redirect("endpoint_list")
     fetch_choices(form)
-    history = [] if form.instance.pk is None else list(form.instance.history[:CHANGES])
+    history = [] if form.instance.pk is None else list(form.instance.history[:MAX_CHANGES])
     context = {"form": form, "heading": heading, "history": history, "is_new": form.instance.pk is None}
-    context |= shown
-    return render(request, "runs_app/endpoint_form.html", context)
+    return render(request, "runs_app/endpoint_form.html", context | extra_context)

@@ -1,4 +1,4 @@
-"""The pages that create and edit a design, by form with its cost shown, or from a file."""
+"""The pages that create and edit a design, by a form that shows its cost, or from a file."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ READ_OR_WRITE = ["GET", "HEAD", "POST"]
 @hides_model_names()
 def experiment_new(request: HttpRequest) -> HttpResponse:
     form = ExperimentForm(get_posted_data(request)[0], user=request.user)
-    return _draft(request, form, "New experiment")
+    return _edit_draft(request, form, "New experiment")
 
 
 @require_http_methods(READ_OR_WRITE)
@@ -41,12 +41,12 @@ def experiment_edit(request: HttpRequest, slug: str) -> HttpResponse:
     """Edit all fields of a draft. For a launched experiment, edit only the fields that do not change the messages."""
     experiment = editable_experiment(request, slug)
     if experiment.status == Experiment.Status.DRAFT:
-        return _draft(
+        return _edit_draft(
             request, ExperimentForm(get_posted_data(request)[0], instance=experiment, user=request.user), f"Edit {slug}"
         )
     form = LaunchedExperimentForm(get_posted_data(request)[0], instance=experiment, user=request.user)
     if request.method == "POST" and form.is_valid():
-        return _saved(request, form)
+        return _save(request, form)
     return render(request, "runs_app/experiment_settings.html", {"form": form, "experiment": experiment})
 
 
@@ -54,9 +54,9 @@ def experiment_edit(request: HttpRequest, slug: str) -> HttpResponse:
 @members_only
 @hides_model_names()
 def experiment_outlook(request: HttpRequest) -> HttpResponse:
-    """Show the panel beside the form: the cost of the choices so far. Save nothing."""
+    """Show the size and cost of the choices so far. Save nothing."""
     form = ExperimentForm(request.POST, user=request.user)
-    return render(request, "runs_app/partials/outlook_area.html", {"outlook": _outlook(form)})
+    return render(request, "runs_app/partials/design_summary_area.html", {"summary": _summarise_choices(form)})
 
 
 @require_http_methods(READ_OR_WRITE)
@@ -76,35 +76,35 @@ def experiment_from_file(request: HttpRequest) -> HttpResponse:
     return render(request, "runs_app/experiment_from_file.html", {"form": form})
 
 
-def _draft(request: HttpRequest, form: ExperimentForm, heading: str) -> HttpResponse:
-    looking = "look" in request.POST or "draw" in request.POST
+def _edit_draft(request: HttpRequest, form: ExperimentForm, heading: str) -> HttpResponse:
+    is_preview = "look" in request.POST or "draw" in request.POST
     if "draw" in request.POST:
         form = draw_again(form)
-    if request.method == "POST" and not looking and form.is_valid():
-        return _saved(request, form)
+    if request.method == "POST" and not is_preview and form.is_valid():
+        return _save(request, form)
     fetch_choices(form)
     form.link_to_makers()
     context = {
         "form": form,
         "heading": heading,
-        "outlook": _outlook(form),
+        "summary": _summarise_choices(form),
         "experiment": form.instance,
         "made": form.draw_lines,
     }
     return render(request, "runs_app/experiment_form.html", context)
 
 
-def _saved(request: HttpRequest, form: ModelForm[Any]) -> HttpResponse:
+def _save(request: HttpRequest, form: ModelForm[Any]) -> HttpResponse:
     experiment = form.save()
     messages.success(request, f"{experiment} is saved.")
     return redirect(experiment)
 
 
-def _outlook(form: ExperimentForm) -> DesignSummary | None:
+def _summarise_choices(form: ExperimentForm) -> DesignSummary | None:
     """Return the summary of the choices that are valid so far, or None before a dataset is chosen."""
     if form.is_bound:
         form.is_valid()
-        chosen, experiment = form.cleaned_data, form.instance
-        axes = [list(chosen.get(name, [])) for name in ("language_models", "prompts", "samplers", "dimensions")]
-        return summarise_design(Design(experiment, *axes)) if chosen.get("dataset") else None
+        choices, experiment = form.cleaned_data, form.instance
+        axes = [list(choices.get(name, [])) for name in ("language_models", "prompts", "samplers", "dimensions")]
+        return summarise_design(Design(experiment, *axes)) if choices.get("dataset") else None
     return summarise_design(Design.of(form.instance)) if form.instance.pk else None

@@ -73,16 +73,16 @@ def experiment_delete(request: HttpRequest, slug: str) -> HttpResponse:
 
 
 def _change_lifecycle(
-    request: HttpRequest, experiment: Experiment, verb: Callable[..., Any], word: str
+    request: HttpRequest, experiment: Experiment, change: Callable[..., Any], outcome: str
 ) -> HttpResponse:
     form = SteeringForm(request.POST, reason_required=True)
     if not form.is_valid():
         messages.error(request, get_first_error(form))
         return redirect(experiment)
     try:
-        verb(experiment, by=request.user, reason=form.cleaned_data["reason"])
+        change(experiment, by=request.user, reason=form.cleaned_data["reason"])
     except TransitionError as problem:
         messages.error(request, str(problem))
         return redirect(experiment)
-    messages.success(request, f"{experiment.slug} is {word}.")
+    messages.success(request, f"{experiment.slug} is {outcome}.")
     return redirect("experiment_list")

@@ -33,8 +33,8 @@ from runs_app.tables.experiments import ExperimentTable
 from runs_app.views.permissions import may_edit, visible_experiment
 
 EXPERIMENTS = ListPage(ExperimentTable, "runs_app/experiment_list.html", ExperimentFilter)
-KEYS = 200
-MANIFESTS = 20
+MAX_KEYS = 200
+MAX_MANIFESTS = 20
 
 
 @require_safe
@@ -60,7 +60,7 @@ def experiment_detail(request: HttpRequest, slug: str) -> HttpResponse:
         "design": design,
         "assumptions": (assumptions := AssumptionsForm(request.GET)),
         "detectable": find_detectable(design.n_items, experiment.samples, assumptions.chosen),
-        "outlook": summarise_design(design),
+        "summary": summarise_design(design),
         "points": forecast_points(design.adaptive, design.points, experiment.samples) if design.adaptive else [],
         "rule": describe_rule(design.adaptive) if design.adaptive else [],
         "cells": list_cells(design),
@@ -73,8 +73,8 @@ def experiment_detail(request: HttpRequest, slug: str) -> HttpResponse:
         "editable": may_edit(request, experiment),
         "may_design": is_member(request.user),
         "history": list(experiment.history[:50]),
-        "manifests": list(experiment.manifests.select_related("created_by")[:MANIFESTS]),
-        **_preview(request, design),
+        "manifests": list(experiment.manifests.select_related("created_by")[:MAX_MANIFESTS]),
+        **_build_preview_context(request, design),
     }
     return render(request, "runs_app/experiment_detail.html", context)
 
@@ -84,16 +84,16 @@ def experiment_detail(request: HttpRequest, slug: str) -> HttpResponse:
 def experiment_preview(request: HttpRequest, slug: str) -> HttpResponse:
     """Show the exact messages for one item, one prompt and one dimension, chosen in the URL."""
     design = Design.of(visible_experiment(request, slug))
-    context = {"design": design, "experiment": design.experiment, **_preview(request, design)}
+    context = {"design": design, "experiment": design.experiment, **_build_preview_context(request, design)}
     return render(request, "runs_app/partials/preview.html", context)
 
 
 @require_safe
 @readers_only
 def experiment_message(request: HttpRequest, slug: str, number: int) -> HttpResponse:
-    """One message of the preview, whole, as a file. Numbers count the turns from 1; the address chooses as there."""
-    found = _preview(request, Design.of(visible_experiment(request, slug)))["preview_turns"]
-    return numbered_file((turn.text for turn, _ in found), str(number), f"{slug}-message")
+    """Return one whole message of the preview as a file. `number` counts the turns from 1."""
+    turns = _build_preview_context(request, Design.of(visible_experiment(request, slug)))["preview_turns"]
+    return numbered_file((turn.text for turn, _ in turns), str(number), f"{slug}-message")
 
 
 @require_safe
@@ -115,38 +115,38 @@ def experiment_manifest(request: HttpRequest, slug: str, pk: int) -> HttpRespons
     return response
 
 
-def _preview(request: HttpRequest, design: Design) -> dict[str, Any]:
-    """Return the preview of the chosen prompt, dimension and item (default: the first of each), and the item keys."""
-    prompt = _chosen(design.prompts, request.GET.get("prompt"))
-    dimension = _chosen(design.dimensions, request.GET.get("dimension"))
+def _build_preview_context(request: HttpRequest, design: Design) -> dict[str, Any]:
+    """Return the preview of the chosen prompt, dimension and item, by default the first of each, and the item keys."""
+    prompt = _choose_row(design.prompts, request.GET.get("prompt"))
+    dimension = _choose_row(design.dimensions, request.GET.get("dimension"))
     items = design.items.select_related("image").order_by("position", "pk")
     key = request.GET.get("item")
     item = items.filter(key=key).first() if key else items.first()
-    turns = preview_draft(design.experiment, prompt, item, dimension) if prompt and item else None
+    preview = preview_draft(design.experiment, prompt, item, dimension) if prompt and item else None
     return {
         "preview_prompt": prompt,
         "preview_dimension": dimension,
         "preview_item": item,
-        "preview_keys": list(items.values_list("key", flat=True)[:KEYS]),
+        "preview_keys": list(items.values_list("key", flat=True)[:MAX_KEYS]),
         "preview_missing": bool(key) and item is None,
-        "turns": turns,
-        "preview_turns": _with_files(request, design, turns.turns if turns else []),
+        "preview": preview,
+        "preview_turns": _add_message_urls(request, design, preview.turns if preview else []),
     }
 
 
-def _with_files(request: HttpRequest, design: Design, turns: list[Turn]) -> list[tuple[Turn, str]]:
-    """Each turn with the address of its whole text, for the choice that this address makes."""
+def _add_message_urls(request: HttpRequest, design: Design, turns: list[Turn]) -> list[tuple[Turn, str]]:
+    """Return each turn with the URL of its whole text, for the same choices as in this request."""
     names = ("prompt", "dimension", "item")
     query = urlencode({name: request.GET[name] for name in names if request.GET.get(name)})
-    stem = [reverse("experiment_message", args=[design.experiment.slug, number + 1]) for number in range(len(turns))]
-    return [(turn, f"{address}?{query}" if query else address) for turn, address in zip(turns, stem, strict=True)]
+    urls = [reverse("experiment_message", args=[design.experiment.slug, number + 1]) for number in range(len(turns))]
+    return [(turn, f"{url}?{query}" if query else url) for turn, url in zip(turns, urls, strict=True)]
 
 
-def _chosen(rows: list[Any], key: str | None) -> Any:
-    """Return the row with this key, or the first row without a key. Raise Http404 for an unknown key."""
+def _choose_row(rows: list[Any], key: str | None) -> Any:
+    """Return the row with this key. Without a key, return the first row. Raise Http404 for an unknown key."""
     if not key:
         return rows[0] if rows else None
-    found = next((row for row in rows if str(row.pk) == key), None)
-    if found is None:
+    match = next((row for row in rows if str(row.pk) == key), None)
+    if match is None:
         raise Http404
-    return found
+    return match

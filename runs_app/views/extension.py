@@ -20,7 +20,7 @@ from runs_app.views.permissions import editable_experiment, get_posted_data
 @require_http_methods(["GET", "HEAD", "POST"])
 @members_only
 def experiment_extend(request: HttpRequest, slug: str) -> HttpResponse:
-    """Show what the chosen rows would add, and extend after the user has seen and confirmed it.
+    """Show what the chosen rows would add. Extend the design after the user has confirmed the preview.
 
     A draft redirects to its edit page.
     """
@@ -28,8 +28,8 @@ def experiment_extend(request: HttpRequest, slug: str) -> HttpResponse:
     if experiment.status == Experiment.Status.DRAFT:
         return redirect("experiment_edit", slug)
     form = ExtensionForm(get_posted_data(request)[0], experiment=experiment, user=request.user)
-    preview = _preview(form)
-    if preview and "extend" in request.POST and _extended(request, form, preview):
+    preview = _build_preview(form)
+    if preview and "extend" in request.POST and _extend(request, form, preview):
         return redirect("experiment_progress", slug)
     fetch_choices(form)
     form.explain_what_is_missing()
@@ -38,16 +38,15 @@ def experiment_extend(request: HttpRequest, slug: str) -> HttpResponse:
     )
 
 
-def _preview(form: ExtensionForm) -> ExtensionPreview | None:
+def _build_preview(form: ExtensionForm) -> ExtensionPreview | None:
     """Return the preview of the choices, or None while they are not valid."""
     if not form.is_bound or not form.is_valid():
         return None
     return preview_extension(form.experiment, form.extension, wave_label=form.wave_label)
 
 
-def _extended(request: HttpRequest, form: ExtensionForm, preview: ExtensionPreview) -> bool:
-    """Extend if the user saw and confirmed this preview, and return True. Otherwise the form or the
-    preview has errors."""
+def _extend(request: HttpRequest, form: ExtensionForm, preview: ExtensionPreview) -> bool:
+    """Extend the design and return True if the user confirmed this preview. Else the form or the preview has errors."""
     if preview.problems or not form.confirms(preview):
         return False
     try:

@@ -33,20 +33,19 @@ def experiment_ledger(request: HttpRequest, slug: str) -> HttpResponse:
         "state": find_experiment_state(experiment, Totals.of(runs)),
     }
     filter_ = LedgerFilter(request.GET, queryset=entries, request=request)
-    return render(request, "runs_app/experiment_ledger.html", context | _sums(request, filter_))
+    return render(request, "runs_app/experiment_ledger.html", context | _build_context(request, filter_))
 
 
 @require_safe
 @operators_only
 def lab_ledger(request: HttpRequest) -> HttpResponse:
     filter_ = LabLedgerFilter(request.GET, queryset=LedgerEntry.objects.all(), request=request)
-    return render(request, "runs_app/lab_ledger.html", _sums(request, filter_))
+    return render(request, "runs_app/lab_ledger.html", _build_context(request, filter_))
 
 
-def _sums(request: HttpRequest, filter_: LedgerFilter) -> dict[str, Any]:
-    by = filter_.grouping
-    lines = ledger_report.sum_by_group(filter_.qs, by)
-    table = LedgerTable(lines, by=by)
+def _build_context(request: HttpRequest, filter_: LedgerFilter) -> dict[str, Any]:
+    lines = ledger_report.sum_by_group(filter_.qs, filter_.grouping)
+    table = LedgerTable(lines, by=filter_.grouping)
     paginate_table(request, table, PER_PAGE)
     fetch_choices(filter_.form)
-    return {"filter": filter_, "table": table, "lines": lines, "sums": ledger_report.Sums.add_up(lines), "by": by}
+    return {"filter": filter_, "table": table, "lines": lines, "sums": ledger_report.Sums.add_up(lines)}

@@ -1,4 +1,4 @@
-"""The page that designs a space of parametric tasks, shows it before it is built, and has a worker build it."""
+"""The page that designs a space of parametric tasks, previews it, and has a worker build the dataset."""
 
 from __future__ import annotations
 
@@ -22,33 +22,37 @@ from runs_app.forms.task_values import TaskValuesForm
 from runs_app.planning import space_preview
 
 FILE_NAME = "space.yaml"
-CHANGES = {"add", "set", "write", "replace"}  # Buttons that change the text or show the parameters of a task.
+TASK_BUTTONS = {"add", "set", "write", "replace"}  # Buttons that change the text or show the parameters of a task.
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
 @members_only
 def parametric_new(request: HttpRequest) -> HttpResponse:
     """Show the form with a preview, add a task to its text, or have a worker build the dataset."""
-    form = SpaceForm(request.POST, request.FILES) if request.method == "POST" else SpaceForm(initial=_stored(request))
-    values = _shown_values(request)
-    if CHANGES & set(request.POST):
-        form, values = _with_task(request, values)
+    form = (
+        SpaceForm(request.POST, request.FILES)
+        if request.method == "POST"
+        else SpaceForm(initial=_load_pending_entries(request))
+    )
+    values = _bind_shown_values(request)
+    if TASK_BUTTONS & set(request.POST):
+        form, values = _apply_task_button(request, values)
     elif form.is_bound and form.is_valid() and "build" in request.POST:
         if form.cleaned_data["slug"]:
             return _build(request, form)
         form.add_error("slug", "Enter a name for the dataset.")
     elif form.is_bound and form.cleaned_data.get("file") and "text" in form.cleaned_data:
         form.data = {**request.POST.dict(), "text": form.cleaned_data["text"], "models": request.POST.getlist("models")}
-    shown = form if form.is_bound else SpaceForm(form.initial)
-    context = {"form": form, "values": values, "preview": _preview(shown), "densities": DENSITIES}
+    preview = _build_preview(form if form.is_bound else SpaceForm(form.initial))
+    context = {"form": form, "values": values, "preview": preview, "densities": DENSITIES}
     if wants_part(request):
         return render(request, "runs_app/partials/space_preview.html", context)
     fetch_choices(form)
     return render(request, "runs_app/parametric_new.html", context)
 
 
-def _stored(request: HttpRequest) -> dict[str, Any]:
-    """Return the entries of a space that a worker could not build."""
+def _load_pending_entries(request: HttpRequest) -> dict[str, Any]:
+    """Return the entries of a space that a worker failed to build, so that the user can correct them."""
     upload = pending_uploads.find_upload(request.user.pk, request.GET.get("upload", ""))
     job = upload.job if upload else None
     if upload is None or job is None or job.kind != "parametric" or not upload.files["items"].path.is_file():
@@ -57,18 +61,18 @@ def _stored(request: HttpRequest) -> dict[str, Any]:
     return {**(job.mapping or {}), **upload.about, "slug": upload.slug, "text": text}
 
 
-def _shown_values(request: HttpRequest) -> TaskValuesForm | None:
-    """Return the form of the parameters that the page showed, with its entries; None if it showed none."""
+def _bind_shown_values(request: HttpRequest) -> TaskValuesForm | None:
+    """Return the bound form of the task parameters that the page showed, or None if it showed none."""
     generator = load_generators().get(request.POST.get("shown_task", ""))
     replaces = request.POST.get("shown_name", "")
     return TaskValuesForm(generator, request.POST, replaces=replaces) if generator else None
 
 
-def _with_task(request: HttpRequest, values: TaskValuesForm | None) -> tuple[SpaceForm, TaskValuesForm | None]:
-    """Return the unbound form with the entries and one more task, or the form of its parameters.
+def _apply_task_button(request: HttpRequest, values: TaskValuesForm | None) -> tuple[SpaceForm, TaskValuesForm | None]:
+    """Apply a button that adds, shows or replaces a task. Return the unbound form and the form of task parameters.
 
     "add" appends the task with its defaults. "set" shows its parameters, and "write" appends it with their values.
-    "replace" writes it in the place of the task that "set" found in the text.
+    "replace" overwrites the task that "set" found in the text.
     """
     entered: dict[str, Any] = {
         name: request.POST.get(name, "") for name in SpaceForm.base_fields if name not in ("models", "file")
@@ -81,57 +85,56 @@ def _with_task(request: HttpRequest, values: TaskValuesForm | None) -> tuple[Spa
             return SpaceForm(initial={**entered, "task": ""}), None
     elif "replace" in request.POST and values is not None:
         if values.is_valid():
-            if (changed := _replaced(entered["text"], values)) is not None:
-                return SpaceForm(initial={**entered, "text": changed, "task": ""}), None
-            values.add_error(None, f"The text has no lines of their own for {values.replaces}. Choose Add task.")
+            if (text := _replace_in_text(entered["text"], values)) is not None:
+                return SpaceForm(initial={**entered, "text": text, "task": ""}), None
+            message = f"The text does not define {values.replaces} on separate lines. Choose Add task instead."
+            values.add_error(None, message)
     elif "set" in request.POST and generator:
-        former = find_task(entered["text"].replace("\r\n", "\n"), generator.name)
-        values = TaskValuesForm(generator, former=former)
+        current = find_task(entered["text"].replace("\r\n", "\n"), generator.name)
+        values = TaskValuesForm(generator, former=current)
     elif "add" in request.POST and generator:
         entered["text"] = append_task(entered["text"], generator.name)
         entered["task"] = ""
     return SpaceForm(initial=entered), values
 
 
-def _replaced(text: str, values: TaskValuesForm) -> str | None:
-    """Return the text with the changed task; None if it is not there any more, or stands in a line with others."""
+def _replace_in_text(text: str, values: TaskValuesForm) -> str | None:
+    """Return the text with the changed task; None if the task is gone or shares a line with another one."""
     text = text.replace("\r\n", "\n")
-    former = find_task(text, values.generator.name)
-    if former is None or former["name"] != values.replaces:
+    current = find_task(text, values.generator.name)
+    if current is None or current["name"] != values.replaces:
         return None
-    return replace_task(text, values.change(former))
+    return replace_task(text, values.change(current))
 
 
 def _build(request: HttpRequest, form: SpaceForm) -> HttpResponse:
-    given = form.cleaned_data
+    data = form.cleaned_data
     upload = pending_uploads.stage_upload(
         request.user,
-        {"items": ContentFile(given["text"].encode(), name=FILE_NAME)},
-        slug=given["slug"],
-        about={"title": given["title"]},
+        {"items": ContentFile(data["text"].encode(), name=FILE_NAME)},
+        slug=data["slug"],
+        about={"title": data["title"]},
     )
     upload.request_job("parametric", form.options())
     return redirect("dataset_import", upload.token)
 
 
-def _preview(form: SpaceForm) -> dict[str, Any]:
+def _build_preview(form: SpaceForm) -> dict[str, Any]:
     """Return the parts of the preview, or only the problems of a file that cannot be resolved."""
     if not form.is_valid() or form.space is None or form.spec is None:
         return {"problems": [message for messages in form.errors.values() for message in messages]}
-    given, space = form.cleaned_data, form.space
-    tasks = space_preview.summarise_tasks(space, given["prompt"])
-    number = min(given["point"], len(space.points))
+    data, space = form.cleaned_data, form.space
+    tasks = space_preview.summarise_tasks(space, data["prompt"])
+    number = min(data["point"], len(space.points))
     point = space.points[number - 1] if space.points else None
     return {
         "space": space,
         "tasks": tasks,
-        "by_density": space_preview.count_by_density(
-            form.spec, precision=given["precision"] or None, seed=given["seed"]
-        ),
-        "maps": space_preview.draw_maps(space, given["x"], given["y"]),
-        "costs": space_preview.estimate_costs(tasks, given["models"], given["answer_tokens"]),
+        "by_density": space_preview.count_by_density(form.spec, precision=data["precision"] or None, seed=data["seed"]),
+        "maps": space_preview.draw_maps(space, data["x"], data["y"]),
+        "costs": space_preview.estimate_costs(tasks, data["models"], data["answer_tokens"]),
         "point": point,
         "number": number,
-        "cases": space_preview.show_cases(point, space.seed, given["prompt"]) if point else [],
-        "extension": compare_with_newest(space, given["slug"]) if given["slug"] else None,
+        "cases": space_preview.show_cases(point, space.seed, data["prompt"]) if point else [],
+        "extension": compare_with_newest(space, data["slug"]) if data["slug"] else None,
     }

@@ -1,4 +1,4 @@
-"""The lookups that enforce permissions: a row that the user may not see or change gives 404."""
+"""The lookups that enforce permissions: they raise Http404 for a row that the user may not see or change."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def may_edit(request: HttpRequest, experiment: Experiment) -> bool:
 
 
 def get_chosen_wave(request: HttpRequest, experiment: Experiment) -> Wave | None:
-    """Return the wave of the parameter `wave`; None without it. An unknown wave is 404."""
+    """Return the wave of the parameter `wave`, or None without it. Raise Http404 for an unknown wave."""
     number = request.GET.get("wave", "")
     if not number:
         return None

@@ -23,9 +23,9 @@ from runs_app.tables.attempts import RecentAttemptTable
 from runs_app.tables.batches import BatchTable
 from runs_app.tables.experiments import RunTable
 from runs_app.views.permissions import may_edit, visible_experiment, visible_run
-from runs_app.views.run_control import Action, actions_for, build_deletion_action
+from runs_app.views.run_control import Action, build_deletion_action, list_actions
 
-RECENT = 20
+RECENT_ROWS = 20
 
 
 @require_safe
@@ -39,20 +39,20 @@ def experiment_progress(request: HttpRequest, slug: str) -> HttpResponse:
         "editable": may_edit(request, experiment),
         "trials_query": f"experiment={experiment.slug}",
         "retry_url": reverse("experiment_steer", args=[experiment.slug, "retry"]),
-        **_live(experiment, runs),
+        **_build_live_context(experiment, runs),
     }
-    context |= _actions(request, runs, editable=context["editable"])
+    context |= _build_action_context(request, runs, editable=context["editable"])
     waves = progress.sum_by_wave(runs)
     context["waves"] = waves if len(waves) > 1 else []
-    context["design_trials"] = _more_than_planned(experiment, runs)
-    return render(request, _template(request, "runs_app/experiment_progress.html", "experiment_live"), context)
+    context["design_trials"] = _find_unplanned_trials(experiment, runs)
+    return render(request, _choose_template(request, "runs_app/experiment_progress.html", "experiment_live"), context)
 
 
 @require_safe
 @readers_only
 def run_detail(request: HttpRequest, pk: int) -> HttpResponse:
     run = visible_run(request, pk)
-    attempts = run.attempt_rows.select_related("worker").defer("raw_response").order_by("-pk")[:RECENT]
+    attempts = run.attempt_rows.select_related("worker").defer("raw_response").order_by("-pk")[:RECENT_ROWS]
     context = {
         "run": run,
         "experiment": run.experiment,
@@ -62,17 +62,19 @@ def run_detail(request: HttpRequest, pk: int) -> HttpResponse:
         "trials_query": f"run={run.pk}",
         "retry_url": reverse("run_steer", args=[run.pk, "retry"]),
         "served": sample_served_models(run),
-        "batches": BatchTable(list(run.batches.all()[:RECENT])) if run.is_batched else None,
+        "batches": BatchTable(list(run.batches.all()[:RECENT_ROWS])) if run.is_batched else None,
         "endpoint_pause": run.condition.model.endpoint.is_paused,
-        **_live(run.experiment, [run]),
+        **_build_live_context(run.experiment, [run]),
     }
-    context |= _actions(request, [run], editable=context["editable"], more=build_deletion_action(run))
-    return render(request, _template(request, "runs_app/run_detail.html", "run_live"), context)
+    context |= _build_action_context(request, [run], editable=context["editable"], more=build_deletion_action(run))
+    return render(request, _choose_template(request, "runs_app/run_detail.html", "run_live"), context)
 
 
-def _actions(request: HttpRequest, runs: list[Run], *, editable: bool, more: Sequence[Action] = ()) -> dict[str, Any]:
-    """Return the actions. For a poll, compare them with the names in `shown`, the actions that the page shows."""
-    actions = [*actions_for(runs), *more] if editable else []
+def _build_action_context(
+    request: HttpRequest, runs: list[Run], *, editable: bool, more: Sequence[Action] = ()
+) -> dict[str, Any]:
+    """Return the actions and whether they differ from those on the page, which a poll names in `shown`."""
+    actions = [*list_actions(runs), *more] if editable else []
     is_under_way = any(run.status in Run.UNDER_WAY for run in runs)
     names = ",".join([action.verb for action in actions] + (["priority"] if editable and is_under_way else []))
     return {
@@ -83,40 +85,40 @@ def _actions(request: HttpRequest, runs: list[Run], *, editable: bool, more: Seq
     }
 
 
-def _more_than_planned(experiment: Experiment, runs: list[Run]) -> int | None:
-    """Return the trials of the whole design if the first wave has fewer, after a pilot or an extension; else None.
+def _find_unplanned_trials(experiment: Experiment, runs: list[Run]) -> int | None:
+    """Return the number of trials of the whole design if the first wave has fewer; else None.
 
-    Computed only after the runs have ended. Until then nothing can be added, and this page is polled.
+    The first wave has fewer after a pilot or an extension. While runs are live nothing can be added and the page is
+    polled, so the number is computed only after they have ended.
     """
-    first = progress.Totals.of(run for run in runs if run.wave.number == 0)
-    if not first.trials or first.is_under_way or experiment.status != Experiment.Status.ACTIVE:
+    first_wave = progress.Totals.of(run for run in runs if run.wave.number == 0)
+    if not first_wave.trials or first_wave.is_under_way or experiment.status != Experiment.Status.ACTIVE:
         return None
     if Point.objects.filter(run__in=[run.pk for run in runs]).exists():
         return None  # Adaptive points decide themselves when they have enough trials.
     design = Design.of(experiment)
     trials = design.whole_trials_per_cell * len(design.cells)
-    return trials if trials > first.trials else None
+    return trials if trials > first_wave.trials else None
 
 
-def _template(request: HttpRequest, page: str, part: str) -> str:
-    """Return the template of the live part for a poll. Django supports `page#part` since 6.0; until then
-    it is a file."""
+def _choose_template(request: HttpRequest, page: str, part: str) -> str:
+    # Django 6.0 supports `page#part`; until then the part is a file of its own.
     return f"runs_app/partials/{part}.html" if wants_part(request) else page
 
 
-def _share(part: int, whole: int) -> str:
+def _format_share(part: int, whole: int) -> str:
     """Return a percentage, rounded down, so that 100 appears only when all trials are done."""
     return f"{math.floor(1000 * part / whole) / 10:.1f}" if whole else "0"
 
 
-def _live(experiment: Experiment, runs: list[Run]) -> dict[str, Any]:
+def _build_live_context(experiment: Experiment, runs: list[Run]) -> dict[str, Any]:
     totals = progress.Totals.of(runs)
     pace = progress.measure_pace(runs, totals.remaining)
     blockers = find_blockers(runs)
     errors, workers = progress.count_errors(runs), list(progress.find_live_workers())
     return {
         "totals": totals,
-        "done_share": _share(totals.done, totals.trials),
+        "done_share": _format_share(totals.done, totals.trials),
         "per_minute": round(pace.per_minute),
         "unpriced": sum(run.n_unpriced for run in runs),
         "stop_reasons": find_stop_reasons(runs),
@@ -125,7 +127,7 @@ def _live(experiment: Experiment, runs: list[Run]) -> dict[str, Any]:
         "pace": pace,
         "curve": throughput_curve(pace.points),
         "errors": errors,
-        "odd_answers": progress.count_odd_answers(runs, errors),
+        "unusable_answers": progress.count_unusable_answers(runs, errors),
         "spent": progress.sum_spent(runs),
         "projection": progress.project_cost(runs, experiment.max_usd),
         "workers": workers,

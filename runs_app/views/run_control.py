@@ -1,4 +1,4 @@
-"""The actions on runs: one POST each, for an experiment or one run, with its reason in the history."""
+"""The actions on runs. Each is one POST, for an experiment or one run, and its reason is in the history."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.contrib import messages
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
-from django.utils.http import url_has_allowed_host_and_scheme
+from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_POST
 
 from datasets_app.models import TransitionError
+from datasets_app.views.permissions import redirect_back
 from evalsite.lib.permissions import members_only
 from evalsite.lib.text.number_format import format_count
 from evalsite.lib.web.form_errors import get_first_error
@@ -31,7 +32,7 @@ from runs_app.views.permissions import editable_experiment, editable_run, get_po
 
 @dataclass(frozen=True)
 class Action:
-    """A button: its verb in the URL, its texts, and the run statuses in which it has an effect."""
+    """A button, with its verb in the URL and the run statuses in which it has an effect."""
 
     verb: str
     label: str
@@ -65,11 +66,11 @@ CANCEL = Action(
 )
 
 
-def actions_for(runs: Iterable[Run]) -> list[Action]:
+def list_actions(runs: Iterable[Run]) -> list[Action]:
     """Return the actions that would change these runs in their current state."""
     runs = list(runs)
-    states = {run.status for run in runs}
-    actions = [action for action in (PAUSE, RESUME, CANCEL) if action.sources & states]
+    statuses = {run.status for run in runs}
+    actions = [action for action in (PAUSE, RESUME, CANCEL) if action.sources & statuses]
     if failed := sum(run.n_failed for run in runs if run.status != S.CANCELLED):
         trials = "1 failed trial gets" if failed == 1 else f"{format_count(failed)} failed trials get"
         text = f"{trials} a new set of attempts. Earlier costs remain."
@@ -78,39 +79,41 @@ def actions_for(runs: Iterable[Run]) -> list[Action]:
 
 
 def build_deletion_action(run: Run) -> list[Action]:
-    """Return the action that deletes this run, or nothing while it is live."""
+    """Return the action that deletes this run, or an empty list while the run is live."""
     if run.is_live:
         return []
     text = deletion.describe_run_deletion(run)
     return [Action("delete", "Delete run", "trash", text, frozenset(), tone="danger", reason="required")]
 
 
-class NothingDone(Exception):
-    """An action that changed nothing; the message is a sentence for the page."""
+class NothingChanged(Exception):
+    """An action that changed nothing. The message is a sentence for the page."""
 
 
 def _pause(runs: RunQuerySet, form: SteeringForm, by: Any) -> str:
-    return _moved("paused", run_control.pause(runs, by=by, reason=form.cleaned_data["reason"]))
+    return _describe_runs("paused", run_control.pause(runs, by=by, reason=form.cleaned_data["reason"]))
 
 
 def _resume(runs: RunQuerySet, form: SteeringForm, by: Any) -> str:
-    return _moved("resumed", run_control.resume(runs, by=by, reason=form.cleaned_data["reason"]))
+    return _describe_runs("resumed", run_control.resume(runs, by=by, reason=form.cleaned_data["reason"]))
 
 
 def _cancel(runs: RunQuerySet, form: SteeringForm, by: Any) -> str:
-    return _moved("cancelled", run_control.cancel(runs, by=by, reason=form.cleaned_data["reason"]))
+    return _describe_runs("cancelled", run_control.cancel(runs, by=by, reason=form.cleaned_data["reason"]))
 
 
 def _retry(runs: RunQuerySet, form: SteeringForm, by: Any) -> str:
-    chosen = form.cleaned_data["only"] or None
-    n = run_control.retry_failed(runs, error_class=chosen, by=by, reason=form.cleaned_data["reason"])
+    error_class = form.cleaned_data["only"] or None
+    n = run_control.retry_failed(runs, error_class=error_class, by=by, reason=form.cleaned_data["reason"])
     if n:
         return f"{format_count(n)} failed {'trial' if n == 1 else 'trials'} will be retried."
-    kind = f" of class {chosen}" if chosen else ""
-    raise NothingDone(f"Nothing changed: there are no failed trials{kind}. Trials of cancelled runs are not retried.")
+    kind = f" of class {error_class}" if error_class else ""
+    raise NothingChanged(
+        f"Nothing changed: there are no failed trials{kind}. Trials of cancelled runs are not retried."
+    )
 
 
-VERBS: dict[str, Callable[[RunQuerySet, SteeringForm, Any], str]] = {
+HANDLERS: dict[str, Callable[[RunQuerySet, SteeringForm, Any], str]] = {
     "pause": _pause,
     "resume": _resume,
     "cancel": _cancel,
@@ -118,8 +121,8 @@ VERBS: dict[str, Callable[[RunQuerySet, SteeringForm, Any], str]] = {
 }
 
 
-def _moved(word: str, keys: list[int]) -> str:
-    return f"{len(keys)} {'run' if len(keys) == 1 else 'runs'} {word}." if keys else ""
+def _describe_runs(outcome: str, keys: list[int]) -> str:
+    return f"{len(keys)} {'run' if len(keys) == 1 else 'runs'} {outcome}." if keys else ""
 
 
 @require_POST
@@ -131,7 +134,7 @@ def experiment_steer(request: HttpRequest, slug: str, verb: str) -> HttpResponse
         _change_priority(request, experiment)
     else:
         _steer(request, experiment.runs.all(), verb)
-    return _back(request, "experiment_progress", experiment.slug)
+    return redirect_back(request, reverse("experiment_progress", args=[experiment.slug]))
 
 
 @require_POST
@@ -145,7 +148,7 @@ def run_steer(request: HttpRequest, pk: int, verb: str) -> HttpResponse:
         _set_concurrency(request, run)
     else:
         _steer(request, Run.objects.filter(pk=run.pk), verb)
-    return _back(request, "run_detail", run.pk)
+    return redirect_back(request, run)
 
 
 def _delete_run(request: HttpRequest, run: Run) -> HttpResponse:
@@ -159,24 +162,24 @@ def _delete_run(request: HttpRequest, run: Run) -> HttpResponse:
     except TransitionError as problem:
         messages.error(request, str(problem))
         return redirect(run)
-    messages.success(request, f"{name} is deleted. What it cost stays spent in the budget.")
+    messages.success(request, f"{name} is deleted. Its cost stays part of the spent budget.")
     return redirect("experiment_progress", run.experiment.slug)
 
 
 def _steer(request: HttpRequest, runs: RunQuerySet, verb: str) -> None:
-    if verb not in VERBS:
+    if verb not in HANDLERS:
         raise Http404
     form = SteeringForm(request.POST, reason_required=verb == "cancel")
     if not form.is_valid():
         messages.error(request, get_first_error(form))
         return
     try:
-        done = VERBS[verb](runs, form, request.user)
-    except NothingDone as reason:
+        message = HANDLERS[verb](runs, form, request.user)
+    except NothingChanged as reason:
         messages.warning(request, str(reason))
         return
-    if done:
-        messages.success(request, done)
+    if message:
+        messages.success(request, message)
     else:
         messages.warning(request, "Nothing changed: no run has a status that allows this.")
 
@@ -203,13 +206,6 @@ def _change_priority(request: HttpRequest, experiment: Experiment) -> None:
         messages.warning(request, f"Nothing changed: the priority is already {n}.")
 
 
-def _back(request: HttpRequest, name: str, key: Any) -> HttpResponseRedirect:
-    address = request.POST.get("next", "")
-    if url_has_allowed_host_and_scheme(address, allowed_hosts={request.get_host()}, require_https=request.is_secure()):
-        return HttpResponseRedirect(address)
-    return redirect(name, key)
-
-
 @require_http_methods(["GET", "HEAD", "POST"])
 @members_only
 def experiment_launch(request: HttpRequest, slug: str) -> HttpResponse:
@@ -217,12 +213,12 @@ def experiment_launch(request: HttpRequest, slug: str) -> HttpResponse:
     experiment = editable_experiment(request, slug)
     scope = LaunchScopeForm(request.POST if request.method == "POST" else request.GET).chosen
     wave, pilot, policy = scope["wave"], scope["pilot"], scope["policy"] or None
-    outlook = summarise_experiment(experiment, wave_label=wave, pilot=pilot, policy=policy)
-    form = LaunchForm(get_posted_data(request)[0], initial=scope, needs_confirmation=outlook.needs_confirmation)
+    summary = summarise_experiment(experiment, wave_label=wave, pilot=pilot, policy=policy)
+    form = LaunchForm(get_posted_data(request)[0], initial=scope, needs_confirmation=summary.needs_confirmation)
     if request.method == "POST" and form.is_valid():
         try:
             report = run_control.launch(
-                experiment, by=request.user, wave=wave, pilot=pilot, approved=outlook.estimate, policy=policy
+                experiment, by=request.user, wave=wave, pilot=pilot, approved=summary.estimate, policy=policy
             )
         except (PlanError, run_control.LaunchError) as problem:
             form.add_error(None, getattr(problem, "problems", None) or str(problem))
@@ -237,9 +233,9 @@ def experiment_launch(request: HttpRequest, slug: str) -> HttpResponse:
     context = {
         "experiment": experiment,
         "form": form,
-        "outlook": outlook,
+        "summary": summary,
         "pilot": pilot,
-        "usual": pilot_module.USUAL,
+        "pilot_size": pilot_module.USUAL,
         "models": list(prefetch_last_preflights(experiment.language_models.select_related("endpoint"))),
     }
     return render(request, "runs_app/experiment_launch.html", context)
@@ -248,9 +244,9 @@ def experiment_launch(request: HttpRequest, slug: str) -> HttpResponse:
 @require_POST
 @members_only
 def experiment_preflight(request: HttpRequest, slug: str) -> HttpResponse:
-    """Ask workers for one tiny call to each model. The launch page shows the answers."""
+    """Have workers make one small call to each model. The launch page shows the results."""
     experiment = editable_experiment(request, slug)
     keys = list(experiment.language_models.values_list("pk", flat=True))
     enqueue_preflights(keys, by=request.user, experiment=experiment)
     messages.success(request, f"{len(keys)} test {'call was' if len(keys) == 1 else 'calls were'} sent.")
-    return _back(request, "experiment_launch", experiment.slug)
+    return redirect_back(request, reverse("experiment_launch", args=[experiment.slug]))

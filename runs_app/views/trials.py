@@ -33,11 +33,11 @@ from runs_app.trial_list.trial_order import (
     make_cursor,
     read_order,
 )
-from runs_app.views.annotations import panel_context
+from runs_app.views.annotations import build_panel_context
 
 CURSORS = ("after", "before")
-MOST_SCORES = 6  # Columns of scores in the list. The page of a trial shows all of them.
-MOST_SHOWN = 100  # Preferences of one answer. It meets the answers of every other condition, in both orders, per judge.
+MAX_SCORE_COLUMNS = 6  # In the list. The page of a trial shows all scores.
+MAX_VERDICTS = 100  # Each judge compares an answer with those of every other condition, in both orders.
 
 
 @require_safe
@@ -46,19 +46,19 @@ def trial_list(request: HttpRequest) -> HttpResponse:
     filter_ = TrialFilter(request.GET, request=request)
     search = filter_.search
     experiment = filter_.form.cleaned_data["experiment"] if search is not None else None
-    graders = _graders(experiment) if experiment else []
+    scores = _list_score_conditions(experiment) if experiment else []
     totals = Totals.of(experiment.runs.generating()) if experiment else None
     is_whole = not {"run", "condition"} & set(filter_.form.changed_data)
     count, bound = count_matches(search, totals if is_whole else None) if search is not None else (0, 0)
-    listing = Listing.of(request, search, graders, sorts_all=bound <= MOST_SORTED)
-    page = listing.page(request)
+    listing = Listing.from_request(request, search, scores, sorts_all=bound <= MOST_SORTED)
+    page = listing.fetch_page(request)
     rows = list(trial_pagination.rows(page.keys)) if page.keys else []
     rows.sort(key=lambda trial: page.keys.index(trial.pk))
-    gradings = _scores(rows, graders)
+    gradings = _load_gradings(rows, scores)
     table = TrialTable(
         rows,
-        query=_without_cursors(request),
-        scores=[ScoreColumn(grader, gradings) for grader in graders],
+        query=_encode_query(request),
+        scores=[ScoreColumn(condition, gradings) for condition in scores],
         annotations=annotations_of_trials(rows),
         chosen=request.GET.getlist("column"),
         order=listing.order,
@@ -71,14 +71,14 @@ def trial_list(request: HttpRequest) -> HttpResponse:
         "chips": list_filter_chips(filter_.form, request),
         "table": table,
         "page": page,
-        **_links(request, page),
-        "count_label": "" if search is None else _count_label(count, bound),
+        **_build_page_urls(request, page),
+        "count_label": "" if search is None else _format_count_label(count, bound),
         "most_sorted": MOST_SORTED,
         "kept_columns": request.GET.getlist("column"),
         "kept_parameters": [(name, value) for name, values in request.GET.lists() for value in values if value
                             and name not in (*CURSORS, "column")],
         "experiment": experiment,
-        **_sort_limit(request, listing, experiment, graders),
+        **_build_sort_limit_context(request, listing, experiment, scores),
     }  # fmt: skip
     context["unsorted"] = dict(table.offered).get(context.pop("unsorted_name", ""), "")
     if experiment and totals:
@@ -88,7 +88,7 @@ def trial_list(request: HttpRequest) -> HttpResponse:
 
 @dataclass(frozen=True)
 class Listing:
-    """A search with its order. order: None for the order by key. sorts_all: every column may be sorted by."""
+    """A search with its order. order: None for the order by key. sorts_all: the search may sort by every column."""
 
     search: trial_pagination.Search | None
     order: TrialOrder | None
@@ -96,32 +96,32 @@ class Listing:
     sorts_all: bool
 
     @classmethod
-    def of(
-        cls, request: HttpRequest, search: trial_pagination.Search | None, graders: list[Any], *, sorts_all: bool
+    def from_request(
+        cls, request: HttpRequest, search: trial_pagination.Search | None, scores: list[Any], *, sorts_all: bool
     ) -> Listing:
-        """Read the order from the address. An order that would read too many trials is left out."""
-        named = request.GET.get("sort", "")
-        order = read_order(named, [grader.pk for grader in graders])
+        """Read the order from the URL. Ignore an order that would read too many trials."""
+        parameter = request.GET.get("sort", "")
+        order = read_order(parameter, [condition.pk for condition in scores])
         if order is not None and not (order.is_indexed or sorts_all):
             order = None
-        return cls(search, order, named == "-id", sorts_all)
+        return cls(search, order, parameter == "-id", sorts_all)
 
-    def page(self, request: HttpRequest) -> trial_pagination.Page:
+    def fetch_page(self, request: HttpRequest) -> trial_pagination.Page:
         if self.search is None:
             return trial_pagination.Page([])
         if self.order is not None:
             after, before = (self.order.parse_cursor(request.GET.get(name, "")) for name in CURSORS)
             return find_ordered(self.search, self.order, after=after, before=before)
         find = trial_pagination.find_descending if self.is_descending else trial_pagination.find
-        return find(self.search, after=_cursor(request, "after"), before=_cursor(request, "before"))
+        return find(self.search, after=_read_cursor(request, "after"), before=_read_cursor(request, "before"))
 
-    def beside(self, trial: Trial) -> dict[str, int | None]:
+    def find_neighbours(self, trial: Trial) -> dict[str, int | None]:
         """Return the keys of the next and the previous trial in this order."""
         if self.search is None:
             return {"next": None, "previous": None}
         if self.order is not None:
-            here = make_cursor(trial, self.order)
-            pages = [find_ordered(self.search, self.order, size=1, **{name: here}) for name in CURSORS]
+            cursor = make_cursor(trial, self.order)
+            pages = [find_ordered(self.search, self.order, size=1, **{name: cursor}) for name in CURSORS]
         else:
             find = trial_pagination.find_descending if self.is_descending else trial_pagination.find
             pages = [find(self.search, size=1, **{name: trial.pk}) for name in CURSORS]
@@ -129,47 +129,45 @@ class Listing:
         return {"next": after[0] if after else None, "previous": before[0] if before else None}
 
 
-def _sort_limit(
-    request: HttpRequest, listing: Listing, experiment: Experiment | None, graders: list[Any]
+def _build_sort_limit_context(
+    request: HttpRequest, listing: Listing, experiment: Experiment | None, scores: list[Any]
 ) -> dict[str, Any]:
-    """Return what to narrow if too many trials match for some orders, and the column that the address asks for."""
+    """Return narrower filters if too many trials match to sort by every column, and the column that was requested."""
     if listing.search is None or listing.sorts_all:
         return {}
-    asked = read_order(request.GET.get("sort", ""), [grader.pk for grader in graders])
-    found = suggest_narrower(listing.search, experiment)
-    query = request.GET.copy()
+    requested = read_order(request.GET.get("sort", ""), [condition.pk for condition in scores])
     narrower = []
-    for one in found:
-        changed = query.copy()
+    for filter_ in suggest_narrower(listing.search, experiment):
+        query = request.GET.copy()
         for name in CURSORS:
-            changed.pop(name, None)
-        changed[one.parameter] = one.value
-        narrower.append({"label": one.label, "trials": one.trials, "query": changed.urlencode()})
-    return {"unsorted_name": asked.name if asked and not asked.is_indexed else "", "narrower": narrower}
+            query.pop(name, None)
+        query[filter_.parameter] = filter_.value
+        narrower.append({"label": filter_.label, "trials": filter_.trials, "query": query.urlencode()})
+    return {"unsorted_name": requested.name if requested and not requested.is_indexed else "", "narrower": narrower}
 
 
-def _graders(experiment: Experiment) -> list[Any]:
-    """Return the grade conditions that have a column: rules, judges and panels that give an answer a score."""
-    kinds = experiment.grade_conditions.exclude(scorer="rating").exclude(rubric__kind="pairwise")
-    of_answers = kinds.exclude(kind__in=("person", "adjudicated")).select_related("grader", "rubric", "panel")
-    return list(of_answers.order_by("pk")[:MOST_SCORES])
+def _list_score_conditions(experiment: Experiment) -> list[Any]:
+    """Return the grade conditions with a column: rules, judges and panels that score an answer."""
+    scoring = experiment.grade_conditions.exclude(scorer="rating").exclude(rubric__kind="pairwise")
+    automatic = scoring.exclude(kind__in=("person", "adjudicated")).select_related("grader", "rubric", "panel")
+    return list(automatic.order_by("pk")[:MAX_SCORE_COLUMNS])
 
 
-def _scores(rows: list[Trial], graders: list[Any]) -> dict[tuple[int, int], Any]:
+def _load_gradings(rows: list[Trial], scores: list[Any]) -> dict[tuple[int, int], Any]:
     """Return the gradings of these trials by (trial, grade condition)."""
-    if not rows or not graders:
+    if not rows or not scores:
         return {}
-    model = graders[0].gradings.model
+    model = scores[0].gradings.model
     gradings = (
-        model.objects.filter(trial__in=rows, condition__in=graders)
+        model.objects.filter(trial__in=rows, condition__in=scores)
         .select_related("condition")
         .defer("reasoning", "detail")
     )
     return {(grading.trial_id, grading.condition_id): grading for grading in gradings}
 
 
-def _count_label(count: int | None, bound: int) -> str:
-    """Return how many trials match; where counting would take too long, among how many they are."""
+def _format_count_label(count: int | None, bound: int) -> str:
+    """Return the number of matches. If counting takes too long, return the number of trials that were searched."""
     if count is not None:
         return f"{format_count(count)} trial{'' if count == 1 else 's'}"
     if bound > MOST_SORTED + 1:
@@ -180,21 +178,21 @@ def _count_label(count: int | None, bound: int) -> str:
 @require_safe
 @readers_only
 def trial_detail(request: HttpRequest, pk: int) -> HttpResponse:
-    trial = _visible_trial(request, pk)
+    trial = _get_visible_trial(request, pk)
     attempts = AttemptTable(list(trial.attempt_rows.select_related("worker").order_by("pk")))
     context = {
         "trial": trial,
         "turns": rebuild_turns(trial),
         "latency_s": None if trial.latency_ms is None else trial.latency_ms / 1000,
         "attempts": attempts,
-        "gradings": _gradings(trial),
+        "gradings": _list_gradings(trial),
         "norm": trial.item.norms.filter(dimension=trial.dimension.name).first() if trial.dimension else None,
-        "former": _former_verdicts(trial),
-        "preferences": _preferences(trial),
-        "query": _without_cursors(request),
-        "elsewhere": list_same_item(request.user, trial),
-        **_neighbours(request, trial),
-        **panel_context(request, trial),
+        "former_verdicts": _list_former_verdicts(trial),
+        "preferences": _list_preferences(trial),
+        "query": _encode_query(request),
+        "other_answers": list_same_item(request.user, trial),
+        **_build_neighbour_context(request, trial),
+        **build_panel_context(request, trial),
     }
     return render(request, "runs_app/trial_detail.html", context)
 
@@ -202,8 +200,8 @@ def trial_detail(request: HttpRequest, pk: int) -> HttpResponse:
 @require_safe
 @readers_only
 def trial_text(request: HttpRequest, pk: int, name: str) -> HttpResponse:
-    """One of the trial's texts as a file, whole: a page shows the first part of a long one."""
-    trial = _visible_trial(request, pk)
+    """Return one of the trial's texts as a file. The page shows only the beginning of a long text."""
+    trial = _get_visible_trial(request, pk)
     texts = {
         "answer": trial.answer,
         "reasoning": trial.reasoning,
@@ -220,14 +218,14 @@ def trial_text(request: HttpRequest, pk: int, name: str) -> HttpResponse:
 @require_safe
 @readers_only
 def trial_message(request: HttpRequest, pk: int, number: int) -> HttpResponse:
-    """One message that was sent, whole, as a file. Numbers count the turns of the trial's page from 1."""
-    turns = rebuild_turns(_visible_trial(request, pk)).turns
+    """Return one message of the request as a file. `number` counts the turns on the trial's page from 1."""
+    turns = rebuild_turns(_get_visible_trial(request, pk)).turns
     if not 1 <= number <= len(turns) or not turns[number - 1].text:
         raise Http404
     return text_file(turns[number - 1].text, f"trial-{pk}-message-{number}")
 
 
-def _visible_trial(request: HttpRequest, pk: int) -> Trial:
+def _get_visible_trial(request: HttpRequest, pk: int) -> Trial:
     visible = Trial.objects.visible_to(request.user).select_related(
         "run__experiment",
         "run__wave",
@@ -244,56 +242,52 @@ def _visible_trial(request: HttpRequest, pk: int) -> Trial:
     return trial
 
 
-def _gradings(trial: Trial) -> list[Any]:
+def _list_gradings(trial: Trial) -> list[Any]:
     """Return the gradings of the answer. For a judge's call, return the grading that was parsed from its reply."""
     rows = trial.subject.gradings.filter(judged_by=trial) if trial.subject else trial.gradings.all()
-    described = ("condition__grader", "condition__rubric", "condition__panel")
-    return list(rows.select_related(*described).order_by("pk"))
+    return list(rows.select_related("condition__grader", "condition__rubric", "condition__panel").order_by("pk"))
 
 
-def _former_verdicts(trial: Trial) -> list[Any]:
-    """Return the verdicts on this answer that newer ones replaced, newest first.
+def _list_former_verdicts(trial: Trial) -> list[Any]:
+    """Return the replaced verdicts on this answer, newest first.
 
-    A former preference is listed with the answer that was shown first.
+    A replaced preference belongs to the answer that was shown first.
     """
-    return list(trial.superseded.select_related("condition").order_by("-pk")[:MOST_SHOWN])
+    return list(trial.superseded.select_related("condition").order_by("-pk")[:MAX_VERDICTS])
 
 
-def _preferences(trial: Trial) -> list[dict[str, Any]]:
-    """Return the judges' preferences between this answer and others, newest first.
+def _list_preferences(trial: Trial) -> list[dict[str, Any]]:
+    """Return the preferences between this answer and others, newest first.
 
-    For a judge's call, return the verdict that was parsed from its reply.
-    Each entry holds the position of this answer (`a` or `b`; empty for a call), the other answer, and `won`.
+    For a judge's call, return the verdict that was parsed from its reply. Each entry holds the position of this answer
+    (`a` or `b`; empty for a judge's call), the key of the other answer, and `won`.
     """
     if trial.subject_id:
-        found = getattr(trial, "preference", None)
-        return [{"row": found, "place": "", "other": None, "won": None}] if found else []
-    first, second = (
-        [(row, place, other) for row in getattr(trial, name).select_related("condition").order_by("-pk")[:MOST_SHOWN]]
-        for name, place, other in (("shown_first", "a", "trial_b_id"), ("shown_second", "b", "trial_a_id"))
-    )
-    rows = sorted([*first, *second], key=lambda one: -one[0].pk)
-    return [
-        {"row": row, "place": place, "other": getattr(row, other), "won": row.winner == place}
-        for row, place, other in rows[:MOST_SHOWN]
-    ]
+        verdict = getattr(trial, "preference", None)
+        return [{"row": verdict, "position": "", "other": None, "won": None}] if verdict else []
+    entries = []
+    for name, position, other in (("shown_first", "a", "trial_b_id"), ("shown_second", "b", "trial_a_id")):
+        for row in getattr(trial, name).select_related("condition").order_by("-pk")[:MAX_VERDICTS]:
+            won = row.winner == position
+            entries.append({"row": row, "position": position, "other": getattr(row, other), "won": won})
+    return sorted(entries, key=lambda entry: -entry["row"].pk)[:MAX_VERDICTS]
 
 
-def _cursor(request: HttpRequest, name: str) -> int | None:
+def _read_cursor(request: HttpRequest, name: str) -> int | None:
     text = request.GET.get(name, "")
     return int(text) if text.isdecimal() and len(text) < 19 else None
 
 
-def _without_cursors(request: HttpRequest) -> str:
+def _encode_query(request: HttpRequest) -> str:
     query = request.GET.copy()
     for name in CURSORS:
         query.pop(name, None)
     return query.urlencode()
 
 
-def _links(request: HttpRequest, page: trial_pagination.Page) -> dict[str, str]:
+def _build_page_urls(request: HttpRequest, page: trial_pagination.Page) -> dict[str, str]:
     """Return the URLs of the next and the previous page under the same filter."""
-    query = _without_cursors(request)
+    query = _encode_query(request)
     stem = f"?{query}&" if query else "?"
     return {
         "next_url": f"{stem}after={page.after}" if page.after is not None else "",
@@ -301,27 +295,29 @@ def _links(request: HttpRequest, page: trial_pagination.Page) -> dict[str, str]:
     }
 
 
-def _neighbours(request: HttpRequest, trial: Trial) -> dict[str, Any]:
-    """Return the trials beside this one in the list under the same filter and order; of them, those of its item."""
+def _build_neighbour_context(request: HttpRequest, trial: Trial) -> dict[str, Any]:
+    """Return the trial's neighbours in the list under the same filter and order, and those among its item's trials."""
     filter_ = TrialFilter(request.GET, request=request)
     search = filter_.search
-    graders = _graders(trial.run.experiment) if "score_" in request.GET.get("sort", "") else []
+    scores = _list_score_conditions(trial.run.experiment) if "score_" in request.GET.get("sort", "") else []
     is_small = bool(request.GET.get("sort")) and search is not None and count_matches(search)[1] <= MOST_SORTED
-    listing = Listing.of(request, search, graders, sorts_all=is_small)
-    of_item = replace(listing, search=_of_same_item(search, trial, filter_) if search is not None else None)
+    listing = Listing.from_request(request, search, scores, sorts_all=is_small)
+    same_item = replace(listing, search=_restrict_to_item(search, trial, filter_) if search is not None else None)
     return {
-        **listing.beside(trial),
-        "same_item": of_item.beside(trial),
+        **listing.find_neighbours(trial),
+        "same_item": same_item.find_neighbours(trial),
         "is_filtered": any(name in filter_.form.fields and value for name, value in request.GET.items()),
     }
 
 
-def _of_same_item(search: trial_pagination.Search, trial: Trial, filter_: TrialFilter) -> trial_pagination.Search:
-    """Return the search among the trials that ask the same of the same item: repetitions and other conditions."""
+def _restrict_to_item(search: trial_pagination.Search, trial: Trial, filter_: TrialFilter) -> trial_pagination.Search:
+    """Return the search among trials of the same item and dimension: repetitions and other conditions."""
     stage = trial.run.condition.stage
     runs = search.runs
     if stage != Condition.Stage.GENERATE and not {"run", "condition"} & set(filter_.form.changed_data):
-        runs = Run.objects.visible_to(filter_.request.user)  # Only a named run lists a judge's calls.
+        runs = Run.objects.visible_to(
+            filter_.request.user
+        )  # The list shows a judge's calls only if the filter names a run.
     runs = runs.filter(experiment=trial.run.experiment_id, condition__stage=stage)
     items = [trial.item_id] if search.items is None or trial.item_id in search.items else []
     return replace(search, runs=runs, items=items, rest=search.rest & Q(dimension=trial.dimension_id))

@@ -142,7 +142,7 @@ def test_a_task_in_a_line_with_others_is_not_changed_and_nothing_is_lost(as_):
     text = "{name: small, precision: {low: {count: 4}}, tasks: [{name: arithmetic, params: {length: 8}}]}"
     response = send(as_("researcher"), "replace", text, shown_task="arithmetic", shown_name="arithmetic",
                     **{"task-length": "9"})  # fmt: skip
-    assert "The text has no lines of their own for arithmetic. Choose Add task." in page_text(response)
+    assert "The text does not define arithmetic on separate lines. Choose Add task instead." in page_text(response)
     assert text_of(response) == text
     assert response.context["values"]["length"].value() == "9"
 

@@ -135,7 +135,7 @@ def test_refusals_that_were_errors_are_found_among_the_refused(with_errors, as_,
 @pytest.mark.slow
 def test_refused_counts_refusals_that_were_errors_on_every_page(with_errors, as_):
     owner = as_("owner")
-    assert ("refused", 2) in owner.get("/experiments/odd/progress/").context["odd_answers"]
+    assert ("refused", 2) in owner.get("/experiments/odd/progress/").context["unusable_answers"]
     results = owner.get("/experiments/odd/results/")
     assert [row.record.refused for row in results.context["answers"].rows] == [1, 1]
     status = json.loads(_said("status", "odd", json=True))

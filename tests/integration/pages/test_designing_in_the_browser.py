@@ -126,7 +126,7 @@ def test_an_inactive_model_is_no_choice_unless_the_draft_has_it(entered, parts, 
 
 def test_the_panel_counts_what_was_chosen_so_far(entered, as_):
     response = as_("researcher").post(reverse("experiment_outlook"), {**entered, "slug": ""})
-    outlook = response.context["outlook"]
+    outlook = response.context["summary"]
     assert (outlook.conditions, outlook.items, outlook.estimate.trials) == (2, 5, 40)
     assert outlook.estimate.ceiling_usd > 0
     assert not Experiment.objects.exists()
@@ -141,14 +141,14 @@ def test_an_unknown_price_is_said_and_never_read_as_zero(entered, parts, as_):
     unknown = factories.make_model("unpriced", input_price=None, output_price=None)
     response = as_("researcher").post(reverse("experiment_outlook"), {**entered, "language_models": [unknown.pk]})
     text = response.content.decode()
-    assert response.context["outlook"].estimate.ceiling_usd is None
+    assert response.context["summary"].estimate.ceiling_usd is None
     assert "price unknown" in text
     assert "unpriced has no price" in text
 
 
 def test_size_and_cost_are_shown_without_a_script_and_without_saving(entered, as_):
     response = as_("researcher").post(NEW, {**entered, "look": "1"})
-    assert response.context["outlook"].estimate.trials == 40
+    assert response.context["summary"].estimate.trials == 40
     assert not Experiment.objects.exists()
 
 

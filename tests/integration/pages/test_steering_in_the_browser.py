@@ -186,9 +186,9 @@ def test_a_pilot_is_offered_with_its_own_size_and_cost(draft, as_):
     draft.save()
     text = as_("owner").get("/experiments/draft/launch/").content.decode()
     assert '<a href="?pilot=20">Run a pilot of 20 trials first</a>' in text
-    whole = as_("owner").get("/experiments/draft/launch/").context["outlook"].estimate
+    whole = as_("owner").get("/experiments/draft/launch/").context["summary"].estimate
     response = as_("owner").get("/experiments/draft/launch/?pilot=2")
-    found = response.context["outlook"].estimate
+    found = response.context["summary"].estimate
     assert (found.to_do, found.ceiling_usd * 15) == (2, whole.ceiling_usd)
     assert "Launch pilot" in response.content.decode()
     assert 'name="pilot" value="2"' in response.content.decode()

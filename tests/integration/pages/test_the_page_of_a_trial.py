@@ -1,4 +1,4 @@
-"""The page of a trial shows the same item elsewhere and leads to its item, prompt, sampler and run."""
+"""The page of a trial shows other answers to its item and leads to its item, prompt, sampler and run."""
 
 import pytest
 from django.db import connection
@@ -27,7 +27,7 @@ def test_repetitions_come_first_and_then_other_conditions_with_their_scores(answ
     first, second = answered.runs.order_by("pk")
     trial = second.trials.order_by("pk").first()
     page = as_("owner").get(reverse("trial_detail", args=[trial.pk]) + "?status=done")
-    shown = page.context["elsewhere"]
+    shown = page.context["other_answers"]
     repetitions = list(second.trials.filter(item=trial.item).exclude(pk=trial.pk).values_list("pk", flat=True))
     others = list(first.trials.filter(item=trial.item).values_list("pk", flat=True))
     assert [one.trial.pk for one in shown] == repetitions + others

@@ -98,7 +98,7 @@ def test_the_endpoints_page_counts_remembered_answers_and_only_operators_may_for
 
 
 def test_to_count_ends_at_a_limit(remembered, as_, monkeypatch):
-    monkeypatch.setattr(endpoints, "COUNTED_TO", remembered - 1)
+    monkeypatch.setattr(endpoints, "CACHE_COUNT_LIMIT", remembered - 1)
     assert f"{remembered - 1} answers or more are cached" in " ".join(
         as_("operator").get("/endpoints/").content.decode().split()
     )

@@ -151,7 +151,7 @@ def test_the_list_is_sorted_and_narrowed_by_its_own_controls(graded, trial, owne
     expect(page).to_have_url(re.compile(r"/trials/\d+/\?.*sort=latency"))
     page.keyboard.press("j")
     page.keyboard.press("]")
-    expect(page.get_by_role("heading", name="Same item elsewhere")).to_be_visible()
+    expect(page.get_by_role("heading", name="Other answers to this item")).to_be_visible()
 
 
 def test_the_matrix_shows_flagged_items_by_keyboard(graded, trial, owner, visitor, checked_in_all_views):

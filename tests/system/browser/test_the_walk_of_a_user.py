@@ -320,7 +320,7 @@ def test_10_and_16_unusable_answers_are_links_and_trials_are_read_by_keys(walked
     with progress_of(walked, "odd") as page:
         expect(page.locator("#live")).not_to_have_attribute("hx-trigger", re.compile("."))
         look(page, "unusable-answers")
-        panel = page.locator("section[aria-labelledby=odd-answers]")
+        panel = page.locator("section[aria-labelledby=unusable-answers]")
         failed = int(page.locator(".stat", has_text="Failed").locator("dd").inner_text())
         assert failed > 0
         counts = {}
