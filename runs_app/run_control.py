@@ -135,8 +135,10 @@ def pause(runs: RunQuerySet, *, by: Actor, reason: str = "") -> list[int]:
 def resume(runs: RunQuerySet, *, by: Actor, reason: str = "") -> list[int]:
     """Resume these runs and return the ids that changed. Runs of a sequential design resume in their order.
 
-    Failures before the resume no longer count towards the stopping rule.
+    Failures before the resume no longer count towards the stopping rule. Imported answers are excluded, because they
+    are never called.
     """
+    runs = runs.callable_here()
     with transaction.atomic():
         lock_rows(set(_list_counter_keys(runs)))
         moved = start_runs(runs, sources=[Run.Status.PAUSED, Run.Status.STOPPED], by=by, reason=reason)
@@ -153,13 +155,13 @@ WHERE run_id = %s AND status = 'pending'
 def cancel(runs: RunQuerySet, *, by: Actor, reason: str = "") -> list[int]:
     """Cancel these runs and return the ids that changed. Pending trials never start.
 
-    Calls in flight are still recorded, because they cost money.
+    Calls in flight are still recorded, because they cost money. Imported answers are excluded: they stay as they ended.
     Open batches are cancelled at their provider; the answers that they have by then are recorded too.
     """
     live = [Run.Status.PLANNED, Run.Status.QUEUED, Run.Status.RUNNING, Run.Status.PAUSED, Run.Status.STOPPED]
     moved = []
     for counter_keys in reversed(
-        _list_counter_keys(runs)
+        _list_counter_keys(runs.callable_here())
     ):  # Last run of a sequence first, so that the next one never starts.
         with transaction.atomic():
             lock_rows({counter_keys})
@@ -206,10 +208,10 @@ def retry_failed(runs: RunQuerySet, *, by: Actor, error_class: str | None = None
     """Give failed trials, of one error class or all, a new set of attempts. Return the number of trials.
 
     Their attempt rows stay. Trials of cancelled runs are excluded, because no worker would claim them. So are imported
-    ones, because they are never called.
+    answers, because they are never called.
     """
     total = 0
-    for counter_keys in _list_counter_keys(runs.filter(experiment__imported_from="")):
+    for counter_keys in _list_counter_keys(runs.callable_here()):
         with transaction.atomic():
             if lock_rows({counter_keys})[counter_keys.run_id] == Run.Status.CANCELLED:
                 continue

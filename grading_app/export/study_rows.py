@@ -193,10 +193,8 @@ TABLES: tuple[StudyTable, ...] = (
     StudyTable(Condition, f"t.{OF_E}"),
     StudyTable(Manifest, f"t.{OF_E}"),
     StudyTable(Wave, f"t.{OF_E}"),
-    # An imported run is done: nothing claims its trials.
-    StudyTable(
-        Run, f"t.{OF_E}", "", {"status": "done", "paused_by_budget": False, "is_batched": False, "stop_reason": ""}
-    ),
+    # An imported run keeps the status in which it ended. No run of a snapshot is live, so nothing claims its trials.
+    StudyTable(Run, f"t.{OF_E}", "", {"paused_by_budget": False, "is_batched": False}),
     StudyTable(
         Trial, f"t.run_id IN {RUNS}", "", {"token": None, "lease_until": None, "not_before": None, "reserved_usd": 0}
     ),

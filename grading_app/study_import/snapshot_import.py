@@ -1,7 +1,7 @@
 """The import of a study from a snapshot of another site, in one transaction.
 
 Every row gets a new key, names in use get a suffix, and people become placeholders. So nothing on this site is
-overwritten. Models are inactive and runs are done: nothing is ever called. The archive is not trusted: its parts are
+overwritten. Models are inactive and no run is live: nothing is ever called. The archive is not trusted: its parts are
 looked up by name and never used as paths, rows are checked by the database's constraints, and hashes are recomputed.
 """
 
@@ -383,5 +383,9 @@ def _defaults(one: StudyTable) -> dict[str, Any]:
     return {
         column.attname: column.get_default()
         for column in one.columns()
-        if not column.primary_key and column.has_default() and column.related_model is None
+        if not column.primary_key and column.related_model is None and (column.has_default() or _may_be_empty(column))
     }
+
+
+def _may_be_empty(column: models.Field[Any, Any]) -> bool:
+    return column.blank and column.empty_strings_allowed and not column.null

@@ -14,6 +14,7 @@ from runs_app.forms.launched_experiment import LaunchedExperimentForm
 from runs_app.management.condition_options import add_condition_option
 from runs_app.management.experiment_lookup import add_experiment_verb, get_experiment, get_reader, select_runs
 from runs_app.models import Experiment
+from runs_app.planning.plan import describe_imported
 
 # Fields that `set` changes, with the names of their options.
 CHANGEABLE = {
@@ -107,6 +108,7 @@ class SteeringVerbs(VerbCommand):
         self._print_moved(
             "resumed", run_control.resume(select_runs(name, condition), by=resolve_actor(user), reason=reason)
         )
+        self._explain_imported(name)
 
     def do_cancel(self, name: str, reason: str, user: str, yes: bool, condition: list[str], **options: Any) -> None:
         runs = select_runs(name, condition)
@@ -121,6 +123,7 @@ class SteeringVerbs(VerbCommand):
             select_runs(name, condition), error_class=error_class, by=resolve_actor(user), reason=reason
         )
         self.say(f"{format_count(n)} failed trials will be tried again")
+        self._explain_imported(name)
 
     def do_priority(self, name: str, n: int, reason: str, user: str, **options: Any) -> None:
         experiment = get_experiment(name)
@@ -136,6 +139,10 @@ class SteeringVerbs(VerbCommand):
         wanted = Experiment.PEOPLE if people else audience
         changed = experiment.share(wanted, chosen, by=resolve_actor(user), reason=reason)
         self.say(f"{name} is shared with{'' if changed else ' (as before)'}: {experiment.audience_text}")
+
+    def _explain_imported(self, name: str) -> None:
+        if (experiment := get_experiment(name)).imported_from:
+            self.say(describe_imported(experiment))
 
     def _print_moved(self, word: str, keys: list[int]) -> None:
         self.say(f"{len(keys)} run{'' if len(keys) == 1 else 's'} {word}")

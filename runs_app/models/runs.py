@@ -37,6 +37,12 @@ class RunQuerySet(TransitionQuerySet):
         """Return the runs that answer the design's items, without judges and rubric writers."""
         return self.filter(condition__stage=Condition.Stage.GENERATE)
 
+    def callable_here(self) -> Self:
+        """Return the runs that this site may call: all but the answers of imported studies."""
+        return self.exclude(
+            models.Q(condition__stage=Condition.Stage.GENERATE) & ~models.Q(experiment__imported_from="")
+        )
+
     def with_reuse(self) -> Self:
         """Annotate each run with `n_reused`: its answers from the response cache, for which no tokens are counted."""
         return self.annotate(n_reused=Coalesce(models.Sum("ledger__reused"), 0, output_field=models.BigIntegerField()))
@@ -171,6 +177,11 @@ class Run(EngineOwnedColumns):
     def is_live(self) -> bool:
         """Return whether it makes calls, will make calls on its own, or waits for an answer."""
         return self.status in self.UNDER_WAY or self.n_running > 0
+
+    @property
+    def is_callable_here(self) -> bool:
+        """Return whether this site may call it: all but the answers of imported studies."""
+        return not self.experiment.imported_from or self.condition.stage != Condition.Stage.GENERATE
 
     @property
     def is_paused_by_budget(self) -> bool:

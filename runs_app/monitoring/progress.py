@@ -203,15 +203,15 @@ def count_errors(runs: Sequence[Run]) -> list[ErrorLine]:
 
 
 def _count_failed_by_class(runs: Sequence[Run]) -> tuple[Counter[str], Counter[str]]:
-    """Return the trials that are failed now by error class: of all runs, and of runs that are not cancelled."""
+    """Return the trials that are failed now by error class: of all runs, and of runs whose trials can be retried."""
     failed: Counter[str] = Counter()
     to_retry: Counter[str] = Counter()
-    cancelled = {run.pk for run in runs if run.status == Run.Status.CANCELLED}
+    final = {run.pk for run in runs if run.status == Run.Status.CANCELLED or not run.is_callable_here}
     if runs_with_failures := [run.pk for run in runs if run.n_failed]:
         trials = Trial.objects.filter(run__in=runs_with_failures, status=Trial.Status.FAILED).order_by()
         for run_id, name, n in trials.values_list("run_id", "error_class").annotate(n=Count("pk")):
             failed[name] += n
-            to_retry[name] += 0 if run_id in cancelled else n
+            to_retry[name] += 0 if run_id in final else n
     return failed, to_retry
 
 

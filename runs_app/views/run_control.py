@@ -67,8 +67,8 @@ CANCEL = Action(
 
 
 def list_actions(runs: Iterable[Run]) -> list[Action]:
-    """Return the actions that would change these runs in their current state."""
-    runs = list(runs)
+    """Return the actions that would change these runs in their current state. Imported answers have none."""
+    runs = [run for run in runs if run.is_callable_here]
     statuses = {run.status for run in runs}
     actions = [action for action in (PAUSE, RESUME, CANCEL) if action.sources & statuses]
     if failed := sum(run.n_failed for run in runs if run.status != S.CANCELLED):

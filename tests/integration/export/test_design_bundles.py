@@ -209,18 +209,19 @@ def test_a_dry_run_lists_judges_and_queues_and_writes_nothing(sent, owner, capsy
         assert not model.objects.exists()
 
 
-@pytest.mark.parametrize(("kind", "name"), [("dataset", "photos"), ("design", "pilot"), ("analysis", "pilot")])
-def test_bundles_of_schema_3_are_verified_and_imported(owner, kind, name):
-    path = RECORDED / f"{kind}-schema-3.zip"
+@pytest.mark.parametrize("schema", [3, 4])
+@pytest.mark.parametrize(("kind", "name"), [("dataset", "photos@1"), ("design", "pilot"), ("analysis", "pilot")])
+def test_a_recorded_bundle_of_each_schema_is_verified_and_imported(owner, kind, name, schema):
+    path = RECORDED / f"{kind}-schema-{schema}.zip"
     found = verify(path)
-    assert (found.problems, found.schema, found.kind) == ([], 3, kind)
-    made = import_snapshot(path, owner)
-    assert str(made.target).startswith(name)
-    if kind == "design":
-        assert made.experiment.graders == []
-        assert "Judges that are neither in the file nor on this site were left out of the design: strict." in (
-            made.remarks
-        )
+    assert (found.problems, found.schema, found.kind) == ([], schema, kind)
+    assert str(import_snapshot(path, owner).target) == name
+
+
+def test_a_design_of_schema_3_names_the_judges_that_it_does_not_have(owner):
+    made = import_snapshot(RECORDED / "design-schema-3.zip", owner)
+    assert made.experiment.graders == []
+    assert "Judges that are neither in the file nor on this site were left out of the design: strict." in made.remarks
 
 
 def test_the_budget_of_a_design_is_not_spent_by_its_import(sent, owner):

@@ -288,7 +288,7 @@ def test_a_snapshot_of_schema_1_is_verified_and_its_import_is_refused_in_words(o
         import_snapshot(RECORDED / "schema-1.zip", owner)
 
 
-@pytest.mark.parametrize("schema", [2, 3])
+@pytest.mark.parametrize("schema", [2, 3, 4])
 def test_a_snapshot_of_a_later_schema_is_verified_and_imported(owner, tmp_path, settings, schema):
     settings.MEDIA_ROOT = tmp_path
     found = verify(RECORDED / f"schema-{schema}.zip")

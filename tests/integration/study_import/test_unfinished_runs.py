@@ -1,0 +1,184 @@
+"""Runs that did not finish on their own site: an import shows them as they ended, and never calls them."""
+
+import json
+import shutil
+
+import pytest
+from django.core.management import call_command
+from django.db import transaction
+from django.urls import reverse
+
+from datasets_app import curation
+from grading_app.export.snapshot_check import SnapshotFileError, verify
+from grading_app.export.snapshots import make_snapshot
+from grading_app.study_import.snapshot_import import import_snapshot
+from runs_app import run_control
+from runs_app.engine.admission import admit
+from runs_app.models import Endpoint, Experiment, LanguageModel, Run, Trial
+from runs_app.monitoring.status_report import build_status_report
+from tests import factories
+from tests.factories.engine import register_worker
+from tests.factories.judges import make_grader
+from tests.factories.queues import make_numbered_items
+from tests.integration.study_import.test_snapshot_import import first_line, parts, rewritten
+from tests.page_text import page_text
+
+pytestmark = pytest.mark.django_db
+ENDED = {
+    "cancelled": "The provider changed its model.",
+    "paused": "Paused for the night.",
+    "planned": "",
+    "stopped": "6 of 20 attempts failed for good.",
+}
+
+
+def make_study():
+    """A run for each status. Each answered the first of two items; the cancelled run cancelled the second one."""
+    dataset = make_numbered_items("things", 2, approved=False)
+    curation.approve(dataset, by="test", reason="ready")
+    models = [factories.make_model(f"model-{status}") for status in ENDED]
+    experiment = factories.make_experiment("pilot", dataset=dataset, models=models, samples=1, status="active")
+    for run in factories.make_runs(experiment, status="done"):
+        status = run.condition.model.name.removeprefix("model-")
+        rest = {"status": "cancelled", "raw_response": None} if status == "cancelled" else None
+        factories.plan_trials(run, answer=lambda item, _, index, rest=rest: rest if item.position else "Fine.")
+        Run.objects.filter(pk=run.pk).update(status=status, stop_reason=ENDED[status], finished_at=None)
+    return experiment
+
+
+@pytest.fixture(scope="module")
+def file_and_status(django_db_setup, django_db_blocker, tmp_path_factory):
+    """The snapshot of another site, with what `status` says there."""
+    folder = tmp_path_factory.mktemp("other_site")
+    with django_db_blocker.unblock(), transaction.atomic():
+        experiment = make_study()
+        shutil.copy(make_snapshot(experiment, by="test").path, folder / "sent.zip")
+        status = describe(experiment)
+        transaction.set_rollback(True)
+    return folder / "sent.zip", status
+
+
+@pytest.fixture
+def sent(file_and_status):
+    return file_and_status[0]
+
+
+@pytest.fixture
+def owner():
+    return factories.make_user("importer", "Researcher")
+
+
+def describe(experiment):
+    """What `status` says about the runs, without the keys of the site."""
+    return [
+        {name: run[name] for name in ("condition_id", "status", "stop_reason", "pending", "done", "cancelled")}
+        for run in build_status_report(Experiment.objects.get(pk=experiment.pk))["runs"]
+    ]
+
+
+def list_runs():
+    return {run.status: run.stop_reason for run in Run.objects.all()}
+
+
+def activate_models():
+    """As somebody does who gives an imported model an endpoint of this site."""
+    Endpoint.objects.update(is_active=True, base_url="http://127.0.0.1:9/v1")
+    LanguageModel.objects.update(is_active=True)
+
+
+def test_runs_keep_the_status_and_the_reason_with_which_they_ended(sent, owner):
+    import_snapshot(sent, owner)
+    assert list_runs() == ENDED
+    assert sorted(Trial.objects.values_list("status", flat=True)) == ["cancelled"] + ["done"] * 4 + ["pending"] * 3
+
+
+def test_status_says_the_same_as_on_the_first_site_and_the_content_is_the_same(file_and_status, owner):
+    sent, before = file_and_status
+    made = import_snapshot(sent, owner)
+    assert describe(made.experiment) == before
+    again = make_snapshot(made.experiment, by="test").path
+    assert verify(again).content == verify(sent).content == made.content
+    first, second = (parts(path) for path in (sent, again))
+    assert json.loads(second["facts.json"])["results"] == json.loads(first["facts.json"])["results"]
+    assert json.loads(second["counts.json"]) == json.loads(first["counts.json"])
+
+
+def test_no_worker_claims_a_trial_even_if_the_models_get_an_endpoint(sent, owner):
+    import_snapshot(sent, owner)
+    activate_models()
+    assert admit(register_worker(), 100) == []
+    Run.objects.filter(status="paused").update(status="running")
+    assert len(admit(register_worker(), 100)) == 1, "only its status keeps a worker away"
+
+
+def test_nobody_can_start_or_change_an_imported_run(sent, owner, client):
+    experiment = import_snapshot(sent, owner).experiment
+    activate_models()
+    runs = Run.objects.all()
+    assert run_control.resume(runs, by=owner) == run_control.cancel(runs, by=owner) == []
+    Run.objects.filter(status="stopped").update(n_failed=1)
+    assert run_control.retry_failed(runs, by=owner) == 0
+    client.force_login(owner)
+    for verb in ("resume", "cancel", "retry"):
+        client.post(reverse("experiment_steer", args=[experiment.slug, verb]), {"reason": "try"})
+    assert list_runs() == ENDED
+
+
+def test_the_command_says_why_it_resumes_nothing(sent, owner, capsys):
+    import_snapshot(sent, owner)
+    call_command("experiment", "resume", "pilot", "--user", owner.username)
+    assert "0 runs resumed\npilot holds results from snapshot and is never run here" in capsys.readouterr().out
+
+
+def test_the_progress_pages_show_the_status_without_buttons(sent, owner, client):
+    experiment = import_snapshot(sent, owner).experiment
+    client.force_login(owner)
+    page = client.get(reverse("experiment_progress", args=[experiment.slug]))
+    for text in ("Stopped", "Paused", "Cancelled", "Planned", "6 of 20 attempts failed for good."):
+        assert text in page_text(page)
+    pages = [page, *(client.get(run.get_absolute_url()) for run in Run.objects.all())]
+    for shown in pages:
+        assert shown.status_code == 200
+        for verb in ("resume", "cancel", "retry"):
+            assert f"/{verb}/" not in shown.content.decode()
+
+
+def test_a_judge_of_this_site_can_be_paused_and_resumed_on_imported_answers(sent, owner):
+    experiment = import_snapshot(sent, owner).experiment
+    model = make_grader().language_model
+    condition = experiment.conditions.create(
+        stage="judge", condition_id="judge--1", model=model, sampler=factories.make_sampler("cold"), content={}
+    )
+    judge = Run.objects.create(experiment=experiment, condition=condition, wave=experiment.waves.get(), n_pending=1)
+    Run.objects.filter(pk=judge.pk).update(status="running")
+    assert run_control.pause(Run.objects.all(), by=owner, reason="wait") == [judge.pk]
+    assert run_control.resume(Run.objects.all(), by=owner) == [judge.pk]
+
+
+def test_a_file_of_an_older_schema_tells_open_runs_from_finished_ones(sent, owner, tmp_path):
+    part = "rows/runs_app_run.jsonl"
+    lines = [json.loads(line) for line in parts(sent)[part].splitlines()]
+    old = "".join(
+        json.dumps({name: value for name, value in line.items() if name not in ("status", "stop_reason")}) + "\n"
+        for line in lines
+    )
+    path = rewritten(sent, tmp_path, **{part: old.encode(), "schema.json": b'{"schema": 3}'})
+    import_snapshot(path, owner)
+    assert sorted(Run.objects.values_list("status", flat=True)) == ["cancelled", "stopped", "stopped", "stopped"]
+    assert "The imported file does not say why." in Run.objects.filter(status="stopped").first().stop_reason
+
+
+@pytest.mark.parametrize(
+    ("part", "change"),
+    [
+        ("rows/runs_app_run.jsonl", {"status": "running"}),
+        ("rows/runs_app_run.jsonl", {"status": "queued"}),
+        ("rows/runs_app_run.jsonl", {"n_running": 1}),
+        ("rows/runs_app_trial.jsonl", {"status": "running"}),
+    ],
+)
+def test_a_file_with_live_runs_is_refused(sent, owner, tmp_path, part, change):
+    altered = rewritten(sent, tmp_path, **{part: first_line(parts(sent)[part], **change)})
+    with pytest.raises(SnapshotFileError):
+        import_snapshot(altered, owner)
+    assert not Experiment.objects.exists()
