@@ -29,7 +29,7 @@ def test_the_page_has_each_task_with_its_parameters(name):
 
 
 def test_the_example_of_the_page_is_a_space_with_the_values_that_the_page_states():
-    example = PAGE.read_text(encoding="utf-8").split("to be known:\n\n")[1].split("\n\n- **grid**")[0]
+    example = PAGE.read_text(encoding="utf-8").split("wanted at each point:\n\n")[1].split("\n\n- **grid**")[0]
     spec = read_space("\n".join(line[4:] for line in example.split("\n")))
     lengths = [point.params["length"] for point in resolve(spec, degree=1).points if point.task == "brackets"]
     assert lengths == [16, 24, 32, 40]
