@@ -52,7 +52,9 @@ def _build_difference_table(data: AnalysisData, pairs: list[ConditionPair], corr
         _list_columns(data),
         _build_rows(data, pairs, corrected),
         formula="B − A: mean over common items of the difference of cell means.",
-        correction=f"Holm and Benjamini–Hochberg over the {len(pairs)} comparisons of this table.",
+        correction=f"Holm and Benjamini–Hochberg over the {len(pairs)} comparisons of this table."
+        if len(pairs) > 1
+        else "",
         sentence=_describe_result(data, pairs, corrected),
         notes=notes,
     )

@@ -118,7 +118,7 @@ def _build_difference_table(data: AnalysisData, norms: Norms, matched: list[Matc
         ResultColumn("model_mean", "Mean of model", "number"),
         ResultColumn("human_mean", "Mean of norms", "number"),
         ResultColumn("difference", "Difference", "signed", 3),
-        ResultColumn("difference_ci", "95 % interval", "interval"),
+        ResultColumn("difference_ci", "95 % interval", "interval", 3),
         ResultColumn("t", "Paired t", "number"),
         ResultColumn("df", "df", "count"),
         ResultColumn("p", "p", "p"),
@@ -181,9 +181,10 @@ def _describe_difference(row: Row) -> str:
         way = "above" if row["difference"] > 0 else "below"
         found = f"rates {size} points {way} the norms"
     else:
-        found = "shows no difference from the norms that this test detects"
-    interval = statistic_format.format_interval(low, high)
-    return f"{row['condition']} {found} (95 % interval {interval}, {row['items']} items)."
+        found = "does not differ significantly from the norms"
+    interval = statistic_format.format_interval(low, high, 3)
+    difference = statistic_format.add_sign(statistic_format.format_number(row["difference"], 3))
+    return f"{row['condition']} {found} (difference {difference}, 95 % interval {interval}, {row['items']} items)."
 
 
 def _build_agreement_table(data: AnalysisData, norms: Norms, matched: list[MatchedItems]) -> ResultTable:
@@ -191,11 +192,11 @@ def _build_agreement_table(data: AnalysisData, norms: Norms, matched: list[Match
         ResultColumn("condition", "Condition"),
         ResultColumn("items", "Items", "count"),
         ResultColumn("r", "Pearson's r", "coefficient"),
-        ResultColumn("r_ci", "95 % interval", "interval"),
+        ResultColumn("r_ci", "95 % interval", "coefficient_interval"),
         ResultColumn("rho", "Spearman's rho", "coefficient"),
-        ResultColumn("rho_ci", "95 % interval", "interval"),
+        ResultColumn("rho_ci", "95 % interval", "coefficient_interval"),
         ResultColumn("ccc", "Lin's CCC", "coefficient"),
-        ResultColumn("ccc_ci", "95 % interval", "interval"),
+        ResultColumn("ccc_ci", "95 % interval", "coefficient_interval"),
         ResultColumn("icc21", "ICC(2,1)", "coefficient"),
         ResultColumn("icc31", "ICC(3,1)", "coefficient"),
         ResultColumn("r_disattenuated", "r without error of the norms", "coefficient"),

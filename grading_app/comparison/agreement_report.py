@@ -188,7 +188,7 @@ def choose_level(ratings: Ratings, are_names: bool = False) -> tuple[Level, str]
         return "nominal", CHOICES
     values = ratings.categories
     if len(values) <= 2:
-        return "nominal", "there are two ratings at most, and with two the levels say the same"
+        return "nominal", "with at most two distinct ratings, all levels give the same result"
     if (values == np.round(values)).all() and len(values) <= FEW_POINTS:
         return "ordinal", f"the ratings are {len(values)} points in order, and their distances need not be equal"
     return "interval", "the ratings are numbers whose differences mean something"

@@ -73,7 +73,7 @@ def plot_confusion(
     share = 100 * matrix.agreed / matrix.units if matrix.units else 0
     return RaterPlot(
         "confusion",
-        "Two raters crossed",
+        "Confusion matrix",
         (grid.width, grid.height),
         lambda: _draw_confusion(matrix, categories, names, grid),
         FigureTable(("", *categories), rows, first_number=1),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -156,18 +156,35 @@ def _build_cost_table(name: str, board: Leaderboard, measure: BoardMeasure) -> R
 
 def analysis_figures(source: FigureSource) -> Iterator[PaperFigure]:
     """Yield the figures of the analysis page for the measure in the address, among them the forest of differences."""
+    if source.scope is None:
+        return
     for figure, table in select_figures(source.tables):
-        yield table_figure(figure, table)
+        yield table_figure(figure, table, source.scope.measure.label)
 
 
-def table_figure(figure: Any, table: ResultTable, suffix: str = "") -> PaperFigure:
-    """Return the figure of an analysis table."""
+def table_figure(figure: Any, table: ResultTable, measure: str, suffix: str = "") -> PaperFigure:
+    """Return the figure of an analysis table. measure: its label, which is a part of the title."""
+    title = title_with_measure(figure.title, measure)
     return PaperFigure(
         f"analysis-{figure.name}{suffix}",
-        figure.title,
+        title,
         partial(figure.draw, table),
         lambda: table,
-        f"{figure.caption} {table.formula}",
-        figure.alt(table),
+        " ".join(filter(None, (figure.caption, table.formula, _describe_extent(figure, table)))),
+        f"{title}. {figure.alt(table)}",
         page="experiment_analysis",
     )
+
+
+def title_with_measure(title: str, measure: str) -> str:
+    return f"{measure}: {title[:1].lower()}{title[1:]}"
+
+
+def _describe_extent(figure: Any, table: ResultTable) -> str:
+    """Return the number of items behind the rows of the figure, and how many rows it leaves out."""
+    shown = figure.rows(table)
+    counts = {row["items"] for row in shown if isinstance(row, Mapping) and row.get("items")}
+    items = f"{min(counts)} to {max(counts)} items." if len(counts) > 1 else "".join(f"{n} items." for n in counts)
+    drawable = [row for row in table.rows if row.get(figure.value) is not None] if hasattr(figure, "value") else []
+    cut = f"The first {len(shown)} of {len(drawable)} rows." if len(drawable) > len(shown) else ""
+    return " ".join(filter(None, (items, cut)))

@@ -17,8 +17,8 @@ from evalsite.lib.text.spreadsheet import csv_line
 from grading_app.reports import statistic_format
 
 Kind = Literal["text", "count", "number", "share", "points", "signed", "signed_share", "coefficient", "p", "money",
-               "interval", "share_interval", "points_interval"]  # fmt: skip
-INTERVALS = ("interval", "share_interval", "points_interval")
+               "interval", "share_interval", "points_interval", "coefficient_interval"]  # fmt: skip
+INTERVALS = ("interval", "share_interval", "points_interval", "coefficient_interval")
 Value = str | int | float | bool | None
 Row = Mapping[str, Any]
 FORMATS = ("csv", "json", "md", "latex")
@@ -223,6 +223,7 @@ _TEXTS: dict[Kind, Callable[[Any, int], str]] = {
     "interval": lambda value, places: statistic_format.format_interval(value[0], value[1], places),
     "share_interval": lambda value, places: statistic_format.format_share_interval(*value),
     "points_interval": lambda value, places: statistic_format.format_points_interval(*value),
+    "coefficient_interval": lambda value, places: statistic_format.format_coefficient_interval(*value),
 }
 _WRITERS: dict[str, Callable[[ResultTable], str]] = {
     "csv": _render_csv,

@@ -36,6 +36,10 @@ def format_coefficient(r: float | None) -> str:
     return ("" if r > -0.005 else MINUS) + (text if text == "1.00" else text[1:])
 
 
+def format_coefficient_interval(low: float | None, high: float | None) -> str:
+    return MISSING if low is None or high is None else f"{format_coefficient(low)} to {format_coefficient(high)}"
+
+
 def format_interval(low: float | None, high: float | None, places: int = 2) -> str:
     return MISSING if low is None or high is None else f"{format_number(low, places)} to {format_number(high, places)}"
 

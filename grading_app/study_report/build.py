@@ -25,6 +25,12 @@ from runs_app.models import Experiment
 if TYPE_CHECKING:
     from grading_app.study_report.report_source import ReportSource
 
+TEXTS_AND_SETTINGS = (
+    "title", "description", "status", "samples", "adaptive", "cache", "cache_buster", "batch", "sequential",
+    "max_concurrency", "request_timeout_s", "max_attempts", "backoff_s", "max_backoff_s", "on_empty", "on_unreadable",
+    "max_usd", "imported_from",
+)  # fmt: skip
+"""The fields of an experiment that a report states. Some can change while the experiment runs."""
 logger = logging.getLogger("evalsite.report")
 
 
@@ -42,11 +48,13 @@ class StoredReport:
 def compute_fingerprint(experiment: Experiment) -> str:
     """Return a text that changes whenever a row of the report may have changed. It is read from counters and keys."""
     runs = experiment.runs.order_by("pk").values_list("pk", "n_done", "n_attempts", "n_unpriced", "spent_usd")
+    conditions = experiment.conditions.order_by("pk").values_list("pk", "model__name", "model__model")
     selection = RatingSelectionForm(QueryDict(), experiment).selection()
     return content_hash(
         [
             fingerprint_results(experiment, None),
-            [experiment.title, experiment.description, experiment.samples, experiment.status],
+            [str(getattr(experiment, name)) for name in TEXTS_AND_SETTINGS],
+            [str(row) for row in conditions],
             [[*map(str, row)] for row in runs],
             fingerprint_selection(selection) if selection else "",
             list(experiment.manifests.order_by("pk").values_list("pk", flat=True)),

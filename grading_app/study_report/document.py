@@ -134,6 +134,19 @@ class Document:
         for section in self.sections:
             yield from (block for block in section.blocks if isinstance(block, kind))
 
+    def labelled_sections(self) -> Iterator[tuple[Section, list[tuple[str, Block]]]]:
+        """Yield each section with its blocks and their labels: `Table 1`, `Figure 1`; "" for other blocks."""
+        counts = {"table": 0, "figure": 0}
+        for section in self.sections:
+            labelled = []
+            for block in section.blocks:
+                if block.kind in counts:
+                    counts[block.kind] += 1
+                    labelled.append((f"{block.kind.title()} {counts[block.kind]}", block))
+                else:
+                    labelled.append(("", block))
+            yield section, labelled
+
     def find_figure(self, name: str) -> FigureBlock | None:
         return next((one for one in self.blocks(FigureBlock) if one.name == name), None)
 

@@ -10,15 +10,23 @@ from django.template.loader import render_to_string
 from evalsite.lib.control_characters import mark_html
 from grading_app.reports.plot_style import apply_theme
 from grading_app.study_report.document import Block, Document, FigureBlock, TableBlock
+from grading_app.study_report.words import format_moment
 
 
 def render_html(document: Document) -> bytes:
     """Return the file. The template escapes texts; figures are embedded as pictures, which cannot run scripts."""
     sections = [
-        {"name": one.name, "title": one.title, "blocks": [_prepare_block(block) for block in one.blocks]}
-        for one in document.sections
+        {
+            "name": section.name,
+            "title": section.title,
+            "blocks": [_prepare_block(block) | {"label": label} for label, block in labelled],
+        }
+        for section, labelled in document.labelled_sections()
     ]
-    page = render_to_string("grading_app/report/file.html", {"document": document, "sections": sections})
+    page = render_to_string(
+        "grading_app/report/file.html",
+        {"document": document, "sections": sections, "read_at": format_moment(document.made_at)},
+    )
     return mark_html(page).encode()
 
 

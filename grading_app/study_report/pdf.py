@@ -9,12 +9,20 @@ from typing import Any
 from evalsite.lib.control_characters import mark_text
 from grading_app.study_report.document import Block, Code, Document, FigureBlock, Listing, Paragraph, Span, TableBlock
 from grading_app.study_report.typst_process import typeset
+from grading_app.study_report.words import format_moment
 
 TEMPLATE = Path(__file__).with_name("report.typ")
 FONTS = ["Libertinus Serif", "New Computer Modern", "DejaVu Sans Mono"]
 BREAK = "\u200b"
 LONG_WORD, PIECE = 18, 12
 """Words of cells that are longer may break after PIECE letters or at a sign."""
+FULL_WIDTH = 640  # CSS pixels of a figure that is as wide as the text.
+TALL = 0.5  # A higher figure goes to the top or bottom of a page, and text fills the rest.
+TALLEST = 1.25  # The height of a figure as a multiple of the text's width: its caption fits on the same page.
+ONE_LINE, GAP, WIDEST = 112, 3, 66
+"""Characters of a table whose columns are as wide as their texts, between two columns, and of the widest column of a
+wider table."""
+MOST_LINES_TOGETHER = 16  # Shorter tables and code stay on one page.
 OTHER_SCRIPTS = re.compile("[\u0590-\u1dbf\u2e80-\ud7ff\uf900-\ufdff\ufe70-\ufeff\U00010000-\U0010ffff]")
 """Scripts that the fonts in the wheel do not have. Documents with them use the fonts of the system too."""
 
@@ -25,11 +33,12 @@ def render_pdf(document: Document) -> bytes:
     data = {
         "title": _text(document.title),
         "experiment": document.experiment,
-        "made_at": document.made_at,
+        "made_at": format_moment(document.made_at),
         "software": document.software,
         "fonts": FONTS,
         "sections": [
-            {"title": one.title, "blocks": [_block(block) for block in one.blocks]} for one in document.sections
+            {"title": section.title, "blocks": [_block(block) | {"label": label} for label, block in labelled]}
+            for section, labelled in document.labelled_sections()
         ],
     }
     return typeset(TEMPLATE, data, figures, is_plain=not OTHER_SCRIPTS.search(str(data)))
@@ -51,13 +60,27 @@ def _block(block: Block) -> dict[str, Any]:
         items = [[_span(one) for one in item] for item in block.items]
         return {"kind": block.kind, "is_ordered": block.is_ordered, "items": items}
     if isinstance(block, Code):
-        return {"kind": block.kind, "text": _text(_breakable(block.text, 80)), "label": _text(block.label)}
+        is_short = block.text.count("\n") < MOST_LINES_TOGETHER
+        return {
+            "kind": block.kind,
+            "text": _text(_breakable(block.text, 80)),
+            "heading": _text(block.label),
+            "is_short": is_short,
+        }
     if isinstance(block, TableBlock):
         return {"kind": block.kind, **_table(block)}
     if isinstance(block, FigureBlock):
         texts = {name: _text(getattr(block, name)) for name in ("title", "caption", "alt")}
-        return {"kind": block.kind, "file": _file(block), "width": block.size[0], **texts}
+        width, height = block.size
+        scale = _fit_to_page(width, height)
+        is_tall = scale * height / width > TALL
+        return {"kind": block.kind, "file": _file(block), "scale": scale, "is_tall": is_tall, **texts}
     return {"kind": block.kind, "text": _text(block.text)}
+
+
+def _fit_to_page(width: int, height: int) -> float:
+    """Return the width of a figure as a share of the text's width, so that a tall one fits on a page."""
+    return min(1.0, width / FULL_WIDTH, TALLEST * width / height)
 
 
 def _span(span: Span) -> dict[str, Any]:
@@ -70,13 +93,15 @@ def _span(span: Span) -> dict[str, Any]:
 def _table(block: TableBlock) -> dict[str, Any]:
     table = block.shown_table
     cells = [[_text(_breakable(cell)) for cell in row] for row in table.cells()]
+    full = [max([len(column.label), *(len(row[at]) for row in cells)]) + GAP for at, column in enumerate(table.columns)]
     words = [max(len(word) for word in f"{column.label} .".split()) for column in table.columns]
     texts = [max(words[at], *(len(row[at]) for row in cells), 0) for at in range(len(table.columns))]
     return {
         "title": _text(table.title),
         "head": [_text(column.label) for column in table.columns],
         "numbers": [column.is_number for column in table.columns],
-        "widths": [min(40, max(6, longest)) for longest in texts],
+        "widths": [] if sum(full) <= ONE_LINE else [min(WIDEST, max(6, longest)) for longest in texts],
+        "is_short": len(cells) <= MOST_LINES_TOGETHER,
         "rows": cells,
         "remarks": _text(" ".join(filter(None, (table.formula, table.test, table.correction, *table.notes)))),
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
@@ -14,8 +15,23 @@ def count_noun(n: int, one: str, many: str = "") -> str:
 
 
 def join_words(words: Sequence[str]) -> str:
-    """Return a text such as `a, b and c`."""
+    """Return a text such as `a, b and c`; with semicolons if a word has a comma itself, outside of brackets."""
+    if any(", " in re.sub(r"\([^)]*\)", "", word) for word in words):
+        return "; ".join(words)
     return " and ".join([", ".join(words[:-1]), words[-1]]) if len(words) > 1 else "".join(words)
+
+
+def format_times(n: int) -> str:
+    """Return `once`, or a text such as `3 times`."""
+    return "once" if n == 1 else f"{format_count(n)} times"
+
+
+def format_moment(moment: str) -> str:
+    """Return an ISO time as `2026-03-01 14:05 UTC`; a text of another form unchanged."""
+    try:
+        return f"{datetime.fromisoformat(moment).astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+    except ValueError:
+        return moment
 
 
 def format_day(moment: datetime | None) -> str:

@@ -84,11 +84,11 @@ def list_page_sections(document: Document, figure_address: Callable[[str], str])
     """Return the sections as `grading_app/report/block.html` shows them."""
     return [
         {
-            "name": one.name,
-            "title": one.title,
-            "blocks": [_make_block_context(block, figure_address) for block in one.blocks],
+            "name": section.name,
+            "title": section.title,
+            "blocks": [_make_block_context(block, figure_address) | {"label": label} for label, block in labelled],
         }
-        for one in document.sections
+        for section, labelled in document.labelled_sections()
     ]
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from django.http import QueryDict
 
+from evalsite.lib.text.number_format import format_count
 from grading_app.comparison.agreement_cache import AGREEMENT, AgreementQuery, assign_roles
 from grading_app.comparison.rating_selection import RatingSelection, RatingSelectionForm
 from grading_app.paper_figures.agreement_figures import compared_figures
@@ -14,33 +15,45 @@ from grading_app.reports.result_table import ResultColumn, ResultTable, Row
 from grading_app.study_report.document import Block, paragraph, sentence, table_block
 from grading_app.study_report.figure_blocks import figure_block
 from grading_app.study_report.report_source import ReportSource
-from grading_app.study_report.words import count_noun, join_words
+from grading_app.study_report.words import count_noun
 
 
 def blocks(source: ReportSource) -> list[Block | None]:
     selection = RatingSelectionForm(QueryDict(), source.experiment).selection()
     if selection is None or len(selection.raters) < 2:
-        return [paragraph("Nobody else scored the same answers, so there is no agreement to report.", tone="note")]
+        return [
+            paragraph(
+                "The same answers have scores of one rater only, so there is no agreement to report.", tone="note"
+            )
+        ]
     roles = assign_roles(selection, {})
     (compared,) = AGREEMENT.compute([AgreementQuery(selection, roles)], lambda _: None)
     page = source.page("experiment_agreement")
     if compared.report is None:
-        return [paragraph("The raters have no unit in common.", tone="note")]
+        return [paragraph("The raters scored no answers or items in common.", tone="note")]
     measured = compared.report
     found: list[Block | None] = [
         paragraph(
             sentence(
-                f"{count_noun(len(measured.coverage), 'rater')} scored {count_noun(compared.units, 'unit')}, of which "
-                f"{measured.shared} have two scores or more. ",
+                f"{count_noun(len(measured.coverage), 'rater')} scored {_describe_units(selection, compared.units)}; "
+                f"{format_count(measured.shared)} of them have at least two scores. ",
                 page,
             ),
-            sentence(f"The raters are {join_words([one.label for one in selection.raters])}.", page),
+            sentence(f"The raters are: {'; '.join(one.label for one in selection.raters)}.", page),
         ),
         _measures(measured, page),
         _pairs(measured, selection, page),
     ]
     figures = [*compared_figures(selection, roles, compared), *calibration_figures(source.figures)]
     return [*found, *(figure_block(source, one) for one in figures)]
+
+
+def _describe_units(selection: RatingSelection, n: int) -> str:
+    if selection.in_pairs:
+        return count_noun(n, "pair of answers", "pairs of answers")
+    if selection.covers_answers:
+        return count_noun(n, "answer") + (f" on {selection.criterion}" if selection.criterion else "")
+    return f"{count_noun(n, 'item')} on {selection.units.partition(':')[2]}"
 
 
 def _measures(measured: Any, page: str) -> Block:
@@ -55,7 +68,8 @@ def _measures(measured: Any, page: str) -> Block:
     rows = [_measure_row(line) for line in measured.measures]
     notes = [f"Level of measurement: {measured.level}; {measured.level_reason}."]
     table = ResultTable("agreement", "Measures of agreement", columns, rows, notes=notes)
-    return table_block(table, ("measure", "estimate", "interval", "units", "why"), page)
+    notes_shown = ("why",) if any(row["why"] for row in rows) else ()
+    return table_block(table, ("measure", "estimate", "interval", "units", *notes_shown), page)
 
 
 def _measure_row(line: Any) -> Row:
@@ -82,13 +96,19 @@ def _pairs(measured: Any, selection: RatingSelection, page: str) -> Block | None
     ]
     if not rows:
         return None
+    is_nominal = measured.level == "nominal"
+    notes = [
+        "Same score: over the single ratings, if a rater's score is the mean of several." if selection.singles else "",
+        "" if is_nominal else "Kappa has quadratic weights.",
+    ]
     columns = [
         ResultColumn("first", "First"),
         ResultColumn("second", "Second"),
         ResultColumn("n", "Units", "count"),
         ResultColumn("same", "Same score", "share"),
-        ResultColumn("kappa", "Kappa", "coefficient"),
+        ResultColumn("kappa", "Kappa" if is_nominal else "Weighted kappa", "coefficient"),
         ResultColumn("r", "Pearson's r", "coefficient"),
-        ResultColumn("difference", "Mean difference", "signed"),
+        ResultColumn("difference", "Second minus first", "signed"),
     ]
-    return table_block(ResultTable("rater_pairs", "Agreement of pairs of raters", columns, rows), rows=page)
+    title = "Agreement of pairs of raters"
+    return table_block(ResultTable("rater_pairs", title, columns, rows, notes=list(filter(None, notes))), rows=page)

@@ -18,16 +18,17 @@ def blocks(source: ReportSource) -> list[Block | None]:
         return [paragraph("No call has been recorded.", tone="note")]
     total = Sums.add_up(by_stage)
     ledger = source.page("experiment_ledger")
+    judges = ", including those of judges" if source.judging else ""
     return [
         paragraph(
             sentence(
-                f"{count_noun(total.calls, 'call')} cost {format_money(total.paid_usd)} in all, judges included. ",
+                f"{count_noun(total.calls, 'call')} cost {format_money(total.paid_usd)} in all{judges}. ",
                 ledger,
             ),
-            sentence(f"List prices would have been {format_money(total.list_usd)}. ", ledger)
+            sentence(f"At list prices, they would have cost {format_money(total.list_usd)}. ", ledger)
             if total.saved_usd
             else None,
-            sentence(f"The cost of {count_noun(total.unpriced, 'call')} is unknown and not part of these sums.", ledger)
+            sentence(f"The cost of {count_noun(total.unpriced, 'call')} is unknown and not in these sums.", ledger)
             if total.unpriced
             else None,
         ),
@@ -45,7 +46,7 @@ def _table(name: str, title: str, label: str, lines: list[Line], ledger: str) ->
         ResultColumn("output_tokens", "Output tokens", "count"),
         ResultColumn("paid_usd", "Paid", "money"),
         ResultColumn("saved_usd", "Saved", "money"),
-        ResultColumn("unpriced", "Unknown cost", "count"),
+        ResultColumn("unpriced", "Calls of unknown cost", "count"),
     ]
     rows = [
         {"group": line.label}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
+from evalsite.lib.text.number_format import format_count
 from grading_app.statistics.known_coverage import SHARE, describe_coverage
 from grading_app.study_report.document import Block, Listing, Span, paragraph, sentence
 from grading_app.study_report.report_source import ReportSource
@@ -18,10 +19,26 @@ MANY_LOST = 0.05
 
 
 def blocks(source: ReportSource) -> list[Block | None]:
-    checks = (_few_items, _open, _lost, _no_repetition, _no_variance, _served, _same_family, _unpriced, _drift)
+    checks = (
+        _few_items,
+        _open,
+        _lost,
+        _unscored,
+        _no_repetition,
+        _no_variance,
+        _served,
+        _same_family,
+        _unpriced,
+        _drift,
+    )
     found = [one for check in checks for one in check(source)]
     if not found:
-        return [paragraph("No limitation of this list applies: enough items, no lost answers, no changed model.")]
+        return [
+            paragraph(
+                "The checks of this section found no limitation. They cover the number of items, lost answers, "
+                "repetitions, versions and providers of the models, the families of judges, and unknown costs."
+            )
+        ]
     return [Listing([[one] for one in found])]
 
 
@@ -31,12 +48,12 @@ def _few_items(source: ReportSource) -> Iterator[Span]:
         return
     shares = any(one.is_share for one in source.board.measures)
     note = (
-        f"A share of items asked once {describe_coverage(SHARE, items)}. "
+        f" A share of items asked once {describe_coverage(SHARE, items)}."
         if shares and describe_coverage(SHARE, items)
         else ""
     )
     yield sentence(
-        f"There are only {count_noun(items, 'item')}: intervals are wide, small differences undetected. {note}",
+        f"With only {count_noun(items, 'item')}, intervals are wide and small differences stay undetected.{note}",
         source.page("experiment_detail"),
     )
 
@@ -45,7 +62,8 @@ def _open(source: ReportSource) -> Iterator[Span]:
     left = source.count("n_pending") + source.count("n_running")
     if left:
         text = (
-            f"{count_noun(left, 'trial')} of {source.count('n_trials')} had no result yet, so the numbers may change."
+            f"{format_count(left)} of {count_noun(source.count('n_trials'), 'trial')} had no result yet, so the "
+            "numbers may change."
         )
         yield sentence(text, source.page("experiment_progress"))
 
@@ -56,16 +74,32 @@ def _lost(source: ReportSource) -> Iterator[Span]:
         lost = one.failed + one.unread
         if ended and lost / ended > MANY_LOST:
             yield sentence(
-                f"{source.frames.labels.get(one.condition, '')}: {lost} of {ended} trials failed or gave no rating. If "
-                "they differ from the others, the scores are biased.",
+                f"{source.frames.labels.get(one.condition, '')}: {format_count(lost)} of {format_count(ended)} trials "
+                "failed or gave no rating. If they differ from the others, the scores are biased.",
                 source.trials(condition=one.condition),
             )
+
+
+def _unscored(source: ReportSource) -> Iterator[Span]:
+    """Yield the conditions with many answers that a measure could not score: they are in no mean of it."""
+    for measure in source.board.measures:
+        if measure.is_rating:
+            continue
+        for row in source.board.rows:
+            score = row.scores[measure.key]
+            answers = score.n + score.missing
+            if answers and score.missing / answers > MANY_LOST:
+                yield sentence(
+                    f"{row.label}: {format_count(score.missing)} of {count_noun(answers, 'answer')} have no score on "
+                    f"{measure.label} and are not in its mean. If they differ from the others, the scores are biased.",
+                    source.page("experiment_results"),
+                )
 
 
 def _no_repetition(source: ReportSource) -> Iterator[Span]:
     if source.experiment.samples == 1 and len(source.experiment.waves.all()) < 2:
         yield sentence(
-            "Each cell was asked once, so variance over repetitions is unknown.", source.page("experiment_detail")
+            "Each cell was asked once, so the variance over repetitions is unknown.", source.page("experiment_detail")
         )
 
 
@@ -80,7 +114,7 @@ def _no_variance(source: ReportSource) -> Iterator[Span]:
                 constant[source.frames.labels[int(key)]].append(measure.label)
     for label, measures in constant.items():
         yield sentence(
-            f"{label}: repetitions of an item never differed on {join_words(measures)}. They add no information.",
+            f"{label}: repetitions of an item never differed on {join_words(measures)}, so they add no information.",
             source.page("experiment_analysis"),
         )
 
@@ -104,13 +138,18 @@ def _same_family(source: ReportSource) -> Iterator[Span]:
     """Yield each judge that shares a family with a model that it judged. Judges may prefer their own family."""
     solvers = {_identity(one.model): one.model.name for one in source.generating}
     judges = {_identity(one.model): one.model.name for one in source.judging}
+    page = source.page("experiment_grading")
     for judge, name in judges.items():
-        kin = sorted(solver for identity, solver in solvers.items() if is_same_family(judge, identity))
+        if judge in solvers:
+            yield sentence(f"The judge {name} scored its own answers too, which it may prefer.", page)
+        kin = sorted(
+            solver for identity, solver in solvers.items() if identity != judge and is_same_family(judge, identity)
+        )
         if kin:
             yield sentence(
-                f"The judge {name} is of the family {find_family(*judge)}, as {join_words(kin)}. Judges may prefer "
-                "answers of their own family.",
-                source.page("experiment_grading"),
+                f"The judge {name} belongs to the same model family as {join_words(kin)} ({find_family(*judge)}). "
+                "Judges may prefer answers of their own family.",
+                page,
             )
 
 

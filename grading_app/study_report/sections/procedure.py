@@ -28,8 +28,10 @@ def _calls(source: ReportSource) -> Block | None:
     when = format_days(min(starts, default=None), max(ends, default=None) or max(starts, default=None))
     progress = source.page("experiment_progress")
     return paragraph(
-        sentence(f"The runs were made {'on' if ' to ' not in when else 'from'} {when}. ", progress) if when else None,
-        sentence(f"{count_noun(source.count('n_attempts'), 'attempt')} gave {count_noun(done, 'answer')}. ", progress),
+        sentence(f"The calls were made {'on' if ' to ' not in when else 'from'} {when}. ", progress) if when else None,
+        sentence(
+            f"{count_noun(source.count('n_attempts'), 'attempt')} produced {count_noun(done, 'answer')}. ", progress
+        ),
         sentence(
             f"{count_noun(retried, 'trial') if retried else 'No trial'} needed more than one attempt. ", source.trials()
         ),
@@ -48,7 +50,7 @@ def _calls(source: ReportSource) -> Block | None:
 
 def _imported(source: ReportSource) -> Block | None:
     tool = source.experiment.imported_from
-    return paragraph(f"The answers were imported from {tool}; this site made no call.", tone="note") if tool else None
+    return paragraph(f"The answers were imported from {tool}. This site made no calls.", tone="note") if tool else None
 
 
 def _outcomes(source: ReportSource) -> Block:
@@ -72,7 +74,7 @@ def _outcomes(source: ReportSource) -> Block:
         ResultColumn("trials", "Trials", "count"),
         *(ResultColumn(kind, label, "count") for kind, label in kinds.items() if kind != "unread" or is_rated),
     ]
-    notes = ["Empty, truncated and refused answers are counted separately; one answer may be several of them."]
+    notes = ["Counts of trials. An answer can count as empty, truncated and refused at the same time."]
     table = ResultTable("outcomes", "Outcomes of the trials", columns, rows, notes=notes)
     return table_block(table, rows=source.page("experiment_results"))
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from grading_app.reports.result_table import ResultColumn, ResultTable
 from grading_app.study_report.document import Block, Paragraph, Span, paragraph, sentence, table_block
 from grading_app.study_report.report_source import ReportSource
-from grading_app.study_report.words import count_noun, join_words
+from grading_app.study_report.sections.run_settings import describe_stopping_rule
+from grading_app.study_report.words import count_noun, format_times, join_words
 
 
 def blocks(source: ReportSource) -> list[Block | None]:
@@ -18,11 +19,10 @@ def _design(source: ReportSource) -> Block | None:
     axes = [
         count_noun(len({one.model_id for one in conditions}), "model"),
         count_noun(len({one.prompt_id for one in conditions}), "prompt"),
-        count_noun(len({one.sampler_id for one in conditions}), "setting of the sampler", "settings of the sampler"),
+        count_noun(len({one.sampler_id for one in conditions}), "sampler"),
     ]
     if dimensions := len(source.frames.dimensions):
         axes.append(count_noun(dimensions, "dimension"))
-    repeated = "once" if experiment.samples == 1 else f"{experiment.samples} times"
     design = source.page("experiment_detail")
     waves = len({run.wave_id for run in source.runs})
     return paragraph(
@@ -31,18 +31,24 @@ def _design(source: ReportSource) -> Block | None:
             f"{join_words(axes)}, in {count_noun(len(conditions), 'condition')}. ",
             design,
         ),
-        sentence(f"Each cell was asked {repeated}. ", design),
-        sentence(f"The design was repeated in {waves} waves. ", design) if waves > 1 else None,
-        sentence(f"This makes {count_noun(source.count('n_trials'), 'trial')}.", source.trials()),
+        sentence(_repetitions(source), design),
+        sentence(f"The design was run in {waves} waves. ", design) if waves > 1 else None,
+        sentence(f"The runs have {count_noun(source.count('n_trials'), 'trial')} in all.", source.trials()),
     )
+
+
+def _repetitions(source: ReportSource) -> str:
+    rule = describe_stopping_rule(source.experiment)
+    return f"{rule} " if rule else f"Each cell was asked {format_times(source.experiment.samples)}. "
 
 
 def _measures(source: ReportSource) -> Block | None:
     if not source.measures:
         return paragraph("No answer has a score yet.", tone="note")
+    noun = "measure is" if len(source.measures) == 1 else "measures are"
     names = [f"{one.label}{_scale_text(one.low, one.high)}" for one in source.measures]
     return paragraph(
-        sentence(f"The measures are: {join_words(names)}.", source.page("experiment_results")),
+        sentence(f"The {noun} {join_words(names)}.", source.page("experiment_results")),
     )
 
 

@@ -22,9 +22,12 @@ def blocks(source: ReportSource) -> list[Block | None]:
 
 def _summary(source: ReportSource) -> Block | None:
     launches = source.experiment.manifests.count()
+    if not launches:
+        return None
+    manifests = "a manifest" if launches == 1 else "one manifest each"
     return paragraph(
         sentence(
-            f"{count_noun(launches, 'launch', 'launches')} wrote a manifest each: design, hashes, prices and versions.",
+            f"{count_noun(launches, 'launch', 'launches')} wrote {manifests} with design, hashes, prices and versions.",
             source.page("experiment_detail"),
         )
     )
@@ -48,7 +51,7 @@ def _hashes(source: ReportSource) -> Block:
     for kind, found in (("Prompt", prompts), ("Sampler", samplers), ("Rubric", rubrics)):
         rows += [{"what": f"{kind} {name}", "hash": value} for name, value in found.items()]
     columns = [ResultColumn("what", "Content"), ResultColumn("hash", "SHA-256")]
-    notes = ["Conditions: the first 12 digits, as in their ids."]
+    notes = ["Conditions: the first 12 digits of the hash, as in the condition ids."]
     return table_block(
         ResultTable("hashes", "Hashes", columns, rows, notes=notes), rows=source.page("experiment_detail")
     )
@@ -98,4 +101,4 @@ def _commands(source: ReportSource) -> Block:
     lines = [f"manage.py report {slug} --out {slug}.pdf", f"manage.py analyse {slug}"]
     lines += [f"manage.py export {slug} --table trials --format parquet --out trials.parquet"]
     lines += [f"manage.py snapshot {slug} --out {slug}.zip", f"manage.py verify_snapshot {slug}.zip"]
-    return Code("\n".join(lines), "Commands that make this report, its tables and its data again")
+    return Code("\n".join(lines), "Commands that produce this report, its tables and its data again")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from grading_app.analysis.condition_differences import build_condition_tables
 from grading_app.analysis.figures import select_figures
@@ -12,17 +13,32 @@ from grading_app.paper_figures.plane_figures import Plane, make_plane_figures
 from grading_app.paper_figures.rating_data import load_rating_data
 from grading_app.paper_figures.rating_figures import make_dimension_figures
 from grading_app.paper_figures.reliability_figure import reliability_figure
-from grading_app.paper_figures.site_figures import board_figures, frame_figures, table_figure
+from grading_app.paper_figures.site_figures import board_figures, frame_figures, table_figure, title_with_measure
+from grading_app.reports.leaderboard import BoardMeasure
 from grading_app.reports.leaderboard_tables import make_leaderboard_table
 from grading_app.reports.result_table import ResultTable
 from grading_app.reports.score_matrix import Measure
 from grading_app.study_report.document import Block, FigureBlock, Heading, paragraph, sentence, table_block
 from grading_app.study_report.figure_blocks import figure_block
 from grading_app.study_report.report_source import ReportSource
+from grading_app.study_report.words import count_noun, join_words
 
+BEST_NOTE = (
+    "Best: higher than each other condition by a paired test over common items, p < 0.05 after Holm's correction."
+)
 SHOWN = {
     "differences": ("a", "b", "items", "difference", "difference_ci", "p", "p_holm", "effect"),
-    "norm_differences": ("condition", "items", "model_mean", "human_mean", "difference", "difference_ci", "p", "d"),
+    "norm_differences": (
+        "condition",
+        "items",
+        "model_mean",
+        "human_mean",
+        "difference",
+        "difference_ci",
+        "p",
+        "p_holm",
+        "d",
+    ),
     "norm_agreement": ("condition", "items", "r", "r_ci", "rho", "ccc", "icc21"),
 }
 MOST_MEASURES = 12  # Beyond it, the analysis page has the further ones; the report says so.
@@ -36,52 +52,58 @@ def blocks(source: ReportSource) -> list[Block | None]:
         found += _measure(source, measure)
     if len(source.measures) > MOST_MEASURES:
         left = len(source.measures) - MOST_MEASURES
-        found.append(paragraph(sentence(f"{left} further measures are on the analysis page.",
+        found.append(paragraph(sentence(f"The analysis page has {count_noun(left, 'further measure')}.",
                                         source.page("experiment_analysis")), tone="note"))  # fmt: skip
     return found
 
 
 def _leaderboard(source: ReportSource) -> Iterator[Block | None]:
     page = source.page("experiment_results")
+    yield _best_conditions(source, page)
+    table = make_leaderboard_table(source.board)
+    yield from (_board_part(table, measure, page) for measure in source.board.measures)
+    totals = ("condition", "cost_usd", "input_tokens", "output_tokens", "latency_s")
+    effort = _select_columns(table, "effort", "Effort by condition", totals)
+    yield table_block(replace(effort, formula="", correction="", notes=[]), (), page)
+
+
+def _best_conditions(source: ReportSource, page: str) -> Block | None:
+    """Return a sentence for each condition that is best on a measure, and one for the measures without a best one."""
+    measures: dict[str, list[str]] = {}
     for measure in source.board.measures:
         known = [row for row in source.board.rows if row.scores[measure.key].mean is not None]
-        best = [row for row in known if row.scores[measure.key].is_best]
-        if best:
-            yield paragraph(
-                sentence(
-                    f"On {measure.label}, {best[0].label} scores higher than every other condition by paired tests "
-                    "after Holm's correction.",
-                    page,
-                )
+        if measure.is_rating or len(known) < 2:
+            continue
+        best = next((row.label for row in known if row.scores[measure.key].is_best), "No condition")
+        measures.setdefault(best, []).append(measure.label)
+    return paragraph(
+        *(
+            sentence(
+                f"{best} scores higher than every other condition on {join_words(names)}, by paired tests over common "
+                "items after Holm's correction. ",
+                page,
             )
-        elif len(known) > 1 and not measure.is_rating:
-            yield paragraph(
-                sentence(f"On {measure.label}, no condition is better than every other one by these tests.", page)
-            )
-    table = make_leaderboard_table(source.board)
-    yield from (_board_part(table, measure.key, page) for measure in source.board.measures)
-    totals = ("condition", "cost_usd", "input_tokens", "output_tokens", "latency_s")
-    yield table_block(_select_columns(table, "effort", "Effort by condition", totals), (), page)
+            for best, names in measures.items()
+        )
+    )
 
 
-def _board_part(table: ResultTable, key: str, page: str) -> Block:
+def _board_part(table: ResultTable, measure: BoardMeasure, page: str) -> Block:
     """Return the columns of one measure, because all measures together are too wide for a page."""
-    names = ("condition", key, f"{key}_ci", f"{key}_n", f"{key}_missing", f"{key}_best")
-    label = next(column.label for column in table.columns if column.name == key)
-    return table_block(_select_columns(table, f"leaderboard-{key}", f"Leaderboard: {label}", names), (), page)
+    key = measure.key
+    has_best = any(row.get(f"{key}_best") for row in table.rows)
+    names = (key, f"{key}_ci", f"{key}_n", f"{key}_missing", *([f"{key}_best"] if has_best else []))
+    part = _select_columns(table, f"leaderboard-{key}", f"Leaderboard: {measure.label}", ("condition", *names))
+    what = "Share" if measure.is_share else "Mean"
+    formula = f"{what} over answers, with standard errors clustered by item. n: answers with a score."
+    notes = table.notes if measure.is_share else []
+    return table_block(replace(part, formula=formula, correction=BEST_NOTE if has_best else "", notes=notes), (), page)
 
 
 def _select_columns(table: ResultTable, name: str, title: str, columns: tuple[str, ...]) -> ResultTable:
-    from dataclasses import replace
-
     chosen = [column for column in table.columns if column.name in columns]
-    is_board = name.startswith("leaderboard")
-    formula, correction = (table.formula, table.correction) if is_board else ("", "")
     rows = [{column.name: row.get(column.name) for column in chosen} for row in table.rows]
-    safe = name.replace(":", "-")
-    return replace(
-        table, name=safe, title=title, columns=chosen, rows=rows, formula=formula, correction=correction, links=[]
-    )
+    return replace(table, name=name.replace(":", "-"), title=title, columns=chosen, rows=rows, links=[])
 
 
 def _figures(source: ReportSource) -> Iterator[Block]:
@@ -99,17 +121,17 @@ def _measure(source: ReportSource, measure: Measure) -> list[Block | None]:
         page = source.analysis_page(measure, table.name)
         found += [
             paragraph(sentence(table.sentence, page)) if table.sentence else None,
-            table_block(_add_suffix(table, suffix), SHOWN[table.name], page),
+            table_block(_name_measure(table, measure, suffix), SHOWN[table.name], page),
         ]
     drawn = {table.name: table for table in tables}
-    pictures = [table_figure(figure, table, suffix) for figure, table in select_figures(drawn)]
+    pictures = [table_figure(figure, table, measure.label, suffix) for figure, table in select_figures(drawn)]
     return [*found, *(figure_block(source, one, measure=measure.key) for one in pictures), *_extra(source, measure)]
 
 
-def _add_suffix(table: ResultTable, suffix: str) -> ResultTable:
-    from dataclasses import replace
-
-    return replace(table, name=f"{table.name}{suffix}", sentence="")
+def _name_measure(table: ResultTable, measure: Measure, suffix: str) -> ResultTable:
+    """Return the table with its measure in name and title, without the sentence, which stands before it."""
+    title = title_with_measure(table.title, measure.label)
+    return replace(table, name=f"{table.name}{suffix}", title=title, sentence="")
 
 
 def _extra(source: ReportSource, measure: Measure) -> Iterator[FigureBlock]:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 
-from evalsite.lib.text.number_format import format_money
+from evalsite.lib.text.number_format import format_count, format_money, format_score
 from grading_app.reports.result_table import ResultColumn, ResultTable
 from grading_app.study_report.document import Block, table_block
 from grading_app.study_report.report_source import ReportSource
+from grading_app.study_report.words import join_words
+from runs_app.experiment_files.adaptive_spec import CATEGORY, POINT, RATING, AdaptiveSpec
+from runs_app.models import Experiment
 
 PROVIDER_DEFAULT = "provider's default"
 NAMED = ("temperature", "top_p", "max_tokens", "seed", "reasoning_effort")
@@ -49,13 +52,14 @@ def _settings(source: ReportSource) -> Block:
     one = source.experiment
     facts = {
         "Repetitions of each cell": str(one.samples),
+        "Stopping rule": describe_stopping_rule(one) or "none: every cell was asked",
         "Reuse of cached answers": "yes" if one.cache else "no",
         "Cache buster in each request": "yes" if one.cache_buster else "no",
         "Provider batches": "yes" if one.batch else "no",
         "Conditions": "one after the other" if one.sequential else "in parallel",
-        "Calls in flight per condition, at most": str(one.max_concurrency),
-        "Time-out of a call": f"{one.request_timeout_s:g} s",
-        "Attempts of a trial, at most": str(one.max_attempts),
+        "Maximum of calls in flight per condition": str(one.max_concurrency),
+        "Time-out per call": f"{one.request_timeout_s:g} s",
+        "Maximum of attempts per trial": str(one.max_attempts),
         "Wait before the first retry": f"{one.backoff_s:g} s, doubled each time up to {one.max_backoff_s:g} s",
         "Empty answers": one.get_on_empty_display(),
         "Answers without a readable rating": one.get_on_unreadable_display(),
@@ -66,3 +70,25 @@ def _settings(source: ReportSource) -> Block:
     return table_block(
         ResultTable("run_settings", "Settings of the runs", columns, rows), rows=source.page("experiment_detail")
     )
+
+
+def describe_stopping_rule(experiment: Experiment) -> str:
+    """Return the rule that decided how many cases of a point were asked, as a sentence; "" without one."""
+    if not experiment.adaptive:
+        return ""
+    defaults = {name: AdaptiveSpec.model_fields[name].default for name in ("round", "max", "confidence")}
+    rule = defaults | experiment.adaptive
+    by, is_rating = rule["by"], rule["scorer"] == RATING
+    points = {CATEGORY: "category", POINT: "point of the parametric space"}
+    point = points[by] if isinstance(by, str) else f"combination of {join_words(by)}"
+    text = f"Each condition was asked the cases of each {point} in rounds of {rule['round']}"
+    if rule.get("targetci") is not None:
+        width = format_score(rule["targetci"]) if is_rating else f"{100 * rule['targetci']:g} percentage points"
+        of = "mean rating" if is_rating else "accuracy"
+        text += f", until the {100 * rule['confidence']:g} % interval of the {of} had a half-width of {width}"
+    text += f", with at most {format_count(rule['max'])} cases."
+    if rule.get("abortht") is not None:
+        text += f" A {point} was given up if more than {100 * rule['abortht']:g} % of its answers were truncated."
+    if rule.get("tasks"):
+        text += f" Other limits applied to {join_words(sorted(rule['tasks']))}."
+    return text

@@ -15,7 +15,7 @@ from grading_app.models import CachedAggregate, ReportChoices
 from grading_app.study_report import build, figure_blocks, files
 from grading_app.study_report.build import build_document
 from grading_app.study_report.composition import compose
-from grading_app.study_report.document import Document, FigureBlock, Paragraph, TableBlock
+from grading_app.study_report.document import Document, FigureBlock, Listing, Paragraph, TableBlock
 from grading_app.study_report.files import write_report
 from grading_app.study_report.section_names import SECTION_NAMES
 from grading_app.study_report.sections import WRITERS
@@ -99,14 +99,68 @@ def test_each_statistic_of_the_report_has_its_reference(study, plain_pictures):
     assert not any("McNemar" in one for one in named), "ratings are neither right nor wrong"
 
 
+def spans_of(section):
+    """Return every span of a section's paragraphs and lists."""
+    for block in section.blocks:
+        if isinstance(block, Paragraph):
+            yield from block.spans
+        if isinstance(block, Listing):
+            yield from (span for item in block.items for span in item)
+
+
+WITHOUT_ROWS = {"references", "prompts"}
+"""Sections whose digits are years, pages of journals and hashes."""
+
+
 @pytest.mark.slow
 def test_each_generated_sentence_leads_to_its_rows(owner, study, plain_pictures):
     document = build_document(study)
+    addresses = set()
     for section in document.sections:
-        for block in section.blocks:
-            for span in block.spans if isinstance(block, Paragraph) else ():
-                assert not span.rows or owner.get(span.rows.partition("#")[0]).status_code == 200, span
-    assert "status=failed" in str(document.dump())
+        for span in spans_of(section):
+            addresses.add(span.rows)
+            counts = section.name not in WITHOUT_ROWS and re.search(r"\d", span.text)
+            assert span.rows or not counts or span.text.startswith("Data were collected"), span
+    addresses |= {block.rows for block in document.blocks(TableBlock)}
+    addresses |= {block.spec for block in document.blocks(FigureBlock)}
+    for address in sorted(filter(None, addresses)):
+        assert owner.get(address.partition("#")[0]).status_code == 200, address
+    assert reverse("trial_list") + "?experiment=study&status=failed" in addresses
+
+
+def test_a_report_names_who_served_the_models(study, plain_pictures):
+    for trial in Trial.objects.filter(run__experiment=study, status="done", run__condition__model__name="a"):
+        factories.make_attempt(trial, served_model="vendor/a-0301", served_provider="East")
+    (a, _) = table(build_document(study), "models").records()
+    assert (a["served_as"], a["served_by"]) == ("vendor/a-0301", "East")
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d", a["first"])
+
+
+def test_tables_of_a_measure_name_it(study, plain_pictures):
+    titles = [block.table.title for block in build_document(study).blocks(TableBlock)]
+    assert {"Leaderboard: Valence", "Valence: differences between conditions"} <= set(titles)
+    assert len(titles) == len(set(titles)), "no two tables have the same title"
+
+
+@pytest.mark.parametrize("kind", ["html", "page"])
+def test_tables_and_figures_are_numbered(owner, study, plain_pictures, kind):
+    if kind == "html":
+        text = write_report(build_document(study), "html").decode()
+    else:
+        owner.get(address())
+        compute()
+        text = owner.get(address()).content.decode()
+    assert "<caption>Table 1. " in text
+    assert "<figcaption><b>Figure 1. " in text
+
+
+@pytest.mark.parametrize("field", build.TEXTS_AND_SETTINGS)
+def test_a_changed_text_or_setting_outdates_the_report(study, field):
+    state = build.compute_fingerprint(study)
+    value = getattr(study, field)
+    changed = {bool: lambda: not value, int: lambda: value + 1, float: lambda: value + 1}
+    setattr(study, field, changed.get(type(value), lambda: f"{value}1")())
+    assert build.compute_fingerprint(study) != state
 
 
 def test_a_document_survives_its_storage(study, plain_pictures):
