@@ -47,6 +47,7 @@ def experiment_agreement(request: HttpRequest, slug: str) -> HttpResponse:
         "form": form,
         "state": load_experiment_state(experiment),
         "selection": selection,
+        "roles": None,
     }
     context["may_ask"] = may_edit(request, experiment)
     if selection is not None:

@@ -185,7 +185,10 @@ def _list_actions(queue: RatingQueue) -> list[dict[str, str]]:
     if queue.status == RatingQueue.Status.CLOSED and not queue.rates_answers:
         text = "Creates a new draft of the dataset with the mean ratings as norms."
         offered.append({"verb": "norms", "label": "Create norms", "icon": "database", "text": text})
-    return [{**action, "url": reverse("rating_queue_act", args=[queue.name, action["verb"]])} for action in offered]
+    return [
+        {"tone": "", **action, "url": reverse("rating_queue_act", args=[queue.name, action["verb"]])}
+        for action in offered
+    ]
 
 
 @require_POST

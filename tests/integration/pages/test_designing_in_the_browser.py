@@ -129,6 +129,7 @@ def test_the_panel_counts_what_was_chosen_so_far(entered, as_):
     outlook = response.context["summary"]
     assert (outlook.conditions, outlook.items, outlook.estimate.trials) == (2, 5, 40)
     assert outlook.estimate.ceiling_usd > 0
+    assert "Detectable effect" in response.content.decode()
     assert not Experiment.objects.exists()
 
 
