@@ -77,7 +77,7 @@ def computed(client: Client, address: str) -> None:
 def pages(experiment: Experiment, row: CachedAggregate) -> dict[str, str]:
     agreement = reverse("experiment_agreement", args=[experiment.slug])
     listed = reverse("experiment_disagreements", args=[experiment.slug])
-    middle = row.disagreements.order_by("minus_range", "unit")[row.value // 2]  # type: ignore[attr-defined]
+    middle = row.disagreements.order_by("minus_range", "unit")[int(row.value or 0) // 2]
     cursor = f"{-middle.minus_range!r}_{middle.unit}"
     return {
         "agreement": agreement,

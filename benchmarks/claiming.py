@@ -36,7 +36,8 @@ def work(database: str, batch: int) -> tuple[int, float, float]:
     from runs_app.engine.worker_registration import WorkerRegistration
     from runs_app.models import Run
 
-    worker, written, results = WorkerRegistration().worker_id, 0, []
+    worker, written = WorkerRegistration().worker_id, 0
+    results: list[Result] = []
     started = time.time()
     while True:
         done = run_cycle(results, worker, WorkerCapacity(batch))

@@ -151,7 +151,7 @@ def limits(draw: Draw, items: int, each: int) -> Truths:
 def standing(draw: Draw, items: int, each: int) -> Truths:
     """Yield the agreement of a judge with three people, theirs with each other, and the difference."""
     for measure in ("concordance", "same answer"):
-        whole = compute_comparison(_judged(draw, 40_000), 0, measure)  # type: ignore[arg-type]
+        whole = compute_comparison(_judged(draw, 40_000), 0, measure)
         for at, one in enumerate(whole):
             yield (
                 one.estimate or 0.0,

@@ -15,7 +15,9 @@ from pathlib import Path
 
 
 def measure(rows: int, table: str, file_format: str, name: str) -> None:
-    from benchmarks.stored import connection
+    from django.db import connection
+
+    from benchmarks import stored  # noqa: F401 - sets Django up
 
     connection.settings_dict["NAME"] = name
     from grading_app.export.file_formats import export_chunks, write_export
@@ -37,7 +39,9 @@ def measure(rows: int, table: str, file_format: str, name: str) -> None:
 
 
 def main(rows: int, tables: list[str]) -> None:
-    from benchmarks.stored import connection, database_of_its_own, stored_answers, stored_verdicts
+    from django.db import connection
+
+    from benchmarks.stored import database_of_its_own, stored_answers, stored_verdicts  # It sets Django up.
 
     fresh = multiprocessing.get_context("spawn")
     with database_of_its_own():

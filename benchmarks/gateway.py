@@ -37,7 +37,7 @@ def default_caller(url: str, image: str) -> Callable[[int], Awaitable[Any]]:
     import litellm
 
     def call(number: int) -> Awaitable[Any]:
-        return litellm.acompletion(
+        return litellm.acompletion(  # type: ignore[no-any-return]
             model="openai/sim-a",
             api_base=url,
             api_key="none",

@@ -10,13 +10,16 @@ import argparse
 import json
 import resource
 import time
+from collections.abc import Sequence
+from typing import Any
 
+from datasets_app.generators.base import Generator
 from datasets_app.generators.registry import load_generators
 from datasets_app.parametric.items import generate_point
 from datasets_app.parametric.spaces import Point
 
 # Two points beyond the defaults, about as hard as published spaces go.
-HARDER = {
+HARDER: dict[str, list[dict[str, Any]]] = {
     "arithmetic": [{"length": 24, "max_depth": 4}, {"length": 48, "max_depth": 6, "prob_dewhitespace": 0.5}],
     "boolean": [{"length": 24, "max_depth": 4}, {"length": 48, "max_depth": 6, "format": "ON_OFF"}],
     "brackets": [{"length": 40, "max_depth": 8}, {"length": 100, "max_depth": 16, "kinds": 4}],
@@ -33,13 +36,17 @@ HARDER = {
 }
 
 
-def largest(generator):
+def largest(generator: Generator) -> dict[str, Any]:
     """Return the largest value of every number among a task's parameters."""
-    numbers = [info for info in generator.describe_params() if info.kind in ("integer", "number")]
-    return {info.name: type(info.default)(info.maximum) for info in numbers}
+    numbers = {"integer": int, "number": float}
+    return {
+        info.name: numbers[info.kind](info.maximum)
+        for info in generator.describe_params()
+        if info.kind in numbers and info.maximum is not None
+    }
 
 
-def measure(name, points, cases):
+def measure(name: str, points: Sequence[dict[str, Any]], cases: int) -> tuple[float, int]:
     """Return the seconds and the characters for this many cases, spread over the points."""
     started, size = time.perf_counter(), 0
     for at, params in enumerate(points):
@@ -50,18 +57,18 @@ def measure(name, points, cases):
     return time.perf_counter() - started, size
 
 
-def main():
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cases", type=int, default=100_000, help="cases of all tasks together")
     parser.add_argument("--hard", action="store_true", help="the largest value of every number")
     options = parser.parse_args()
     generators = load_generators()
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    total = drawn = 0
+    total, drawn = 0.0, 0
     processor = time.process_time()
     for at, (name, generator) in enumerate(generators.items()):
         cases = options.cases * (at + 1) // len(generators) - options.cases * at // len(generators)
-        points = [largest(generator)] if options.hard else [{}, *HARDER[name]]
+        points: list[dict[str, Any]] = [largest(generator)] if options.hard else [{}, *HARDER[name]]
         seconds, size = measure(name, points, cases)
         total, drawn = total + seconds, drawn + cases
         each = f"{1e6 * seconds / cases:>6.0f} us and {size / cases:>7.0f} B a case"

@@ -127,7 +127,7 @@ def browse(experiment: Any) -> None:
 
     client = Client()
     client.force_login(experiment.owner)
-    run = Run.objects.filter(experiment=experiment).first()
+    run = Run.objects.filter(experiment=experiment).earliest("pk")
     pages = [f"/experiments/{experiment.slug}/", f"/trials/?experiment={experiment.pk}", f"/runs/{run.pk}/"]
     for page in pages:
         client.get(page, HTTP_HOST="localhost")

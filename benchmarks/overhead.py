@@ -26,6 +26,7 @@ def one_round(number: int, options: argparse.Namespace) -> float:
     from runs_app.batches.batch_worker import BatchWorker
     from runs_app.engine.worker import Drain, DrainLimits
     from runs_app.engine.worker_registration import WorkerRegistration
+    from runs_app.llm.calls import CallReply, CallRequest
     from runs_app.models import Run
     from runs_app.planning import plan as plan_module
     from tests.factories.engine import reply
@@ -33,9 +34,10 @@ def one_round(number: int, options: argparse.Namespace) -> float:
     experiment = designed(f"overhead-{number}", "http://127.0.0.1:9/v1", options.trials, options.in_flight)
     plan_module.plan(experiment)
     Run.objects.filter(experiment=experiment).update(status="running")
-    answer, registration = reply("four"), WorkerRegistration()
+    registration = WorkerRegistration()
+    answer: CallReply = reply("four")
 
-    async def call(request: object) -> object:
+    async def call(request: CallRequest) -> CallReply:
         await asyncio.sleep(options.latency_ms / 1000)
         return answer
 

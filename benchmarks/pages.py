@@ -77,7 +77,7 @@ def flag_some(experiment: Experiment) -> None:
 
 
 def pages(experiment: Experiment) -> dict[str, str]:
-    trials, run = reverse("trial_list"), experiment.runs.order_by("pk").last()
+    trials, run = reverse("trial_list"), experiment.runs.latest("pk")
     middle = Trial.objects.filter(run=run).order_by("pk")[1000]
     return {
         "home": reverse("home"),

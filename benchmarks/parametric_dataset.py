@@ -17,7 +17,8 @@ from benchmarks.generators import HARDER
 
 
 def build(cases: int, *, profiled: bool) -> None:
-    from benchmarks.stored import connection  # noqa: F401 - sets Django up
+
+    from benchmarks import stored  # noqa: F401 - sets Django up
     from datasets_app import curation
     from datasets_app.parametric.dataset_builder import SpaceFiles, create_parametric_dataset
     from datasets_app.parametric.spaces import resolve

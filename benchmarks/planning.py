@@ -20,7 +20,7 @@ django.setup()
 
 from django.db import connection
 
-from runs_app.models import Trial
+from runs_app.models import Experiment, Trial
 from runs_app.planning import plan as plan_module
 from tests.factories import drafts
 
@@ -45,7 +45,7 @@ def main(trials: int) -> None:
     print(f"{Trial.objects.count():,} rows; this process took {memory} MB")
 
 
-def timed(what: str, experiment: object) -> None:
+def timed(what: str, experiment: Experiment) -> None:
     start = time.perf_counter()
     report = plan_module.plan(experiment)
     seconds = time.perf_counter() - start

@@ -82,7 +82,7 @@ def make_rated(trials: int) -> Experiment:
     Norm.objects.bulk_create(Norm(item=i, dimension="valence", mean=2 + at % 40 / 10, sd=1.4, n=90) for at, i in rows)
     factories.approve(dataset)
     samples = max(1, trials // ITEMS // MODELS // PROMPTS // WAVES)
-    experiment = factories.make_experiment(
+    experiment: Experiment = factories.make_experiment(
         "rated",
         dataset=dataset,
         models=[factories.make_model(f"rater-{at}") for at in range(MODELS)],

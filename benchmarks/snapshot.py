@@ -38,7 +38,9 @@ PARAMETRIC = """UPDATE datasets_app_item SET metadata = jsonb_build_object('task
 
 def fill(trials: int) -> tuple[str, int]:
     """Store a study with a call and a grading of each trial. Return its name and its number of trials."""
-    from benchmarks.stored import connection, stored_answers
+    from django.db import connection
+
+    from benchmarks.stored import stored_answers  # It sets Django up.
     from datasets_app.curation import hash_stored_items
     from datasets_app.models import Dataset
     from grading_app.models import GradeCondition
@@ -61,7 +63,9 @@ def fill(trials: int) -> tuple[str, int]:
 
 def step(name: str, slug: str, folder: str, database: str, results: object) -> None:
     """Run one step in this process and print its time and its peak of memory."""
-    from benchmarks.stored import connection
+    from django.db import connection
+
+    from benchmarks import stored  # noqa: F401 - sets Django up
 
     connection.settings_dict["NAME"] = database
     from django.conf import settings
@@ -107,8 +111,9 @@ def peak_mb() -> int:
 
 def main(sizes: list[int], steps: list[str]) -> None:
     from django.conf import settings
+    from django.db import connection
 
-    from benchmarks.stored import connection, database_of_its_own
+    from benchmarks.stored import database_of_its_own  # It sets Django up.
     from evalsite.lib.ops.postgres import Embedded
 
     fresh = multiprocessing.get_context("spawn")

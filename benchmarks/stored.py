@@ -42,7 +42,7 @@ def stored_answers(rows: int, slug: str = "stored") -> Experiment:
     Otherwise the first reader would have to write each page.
     """
     samples = max(1, rows // ITEMS // MODELS)
-    experiment = factories.make_experiment(
+    experiment: Experiment = factories.make_experiment(
         slug,
         dataset=factories.make_dataset(f"{slug}-items", ITEMS),
         models=[factories.make_model(f"model-{at}") for at in range(MODELS)],
@@ -74,6 +74,7 @@ def stored_verdicts(experiment: Experiment) -> None:
     """Store a judge's verdict on each stored answer, and its grading."""
     grader = make_grader("judge")
     condition = grade_conditions.get_or_create_condition(experiment, grader)
+    assert condition.judge_condition is not None
     judge = experiment.runs.create(condition=condition.judge_condition, wave=experiment.waves.get(), status="done")
     known = {"experiment": experiment.pk, "judge": judge.pk, "condition": condition.pk}
     with connection.cursor() as cursor:

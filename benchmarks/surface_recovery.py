@@ -9,11 +9,12 @@ The answers come from the simulated provider's own model, and are read by the ta
 import argparse
 import json
 import time
+from collections.abc import Iterator, Sequence
 from itertools import islice
 
 from datasets_app.generators.registry import get_generator
 from datasets_app.parametric.items import draw_cases
-from datasets_app.parametric.spaces import resolve
+from datasets_app.parametric.spaces import Point, resolve
 from datasets_app.parametric.spec import read_space
 from runs_app.simulator.answer_key import AnswerKey
 from runs_app.simulator.model_behaviour import Answerer
@@ -48,7 +49,11 @@ RULES = {
 }
 
 
-def answer_point(point, model, seed):
+Answer = tuple[bool, bool, float]
+"""Whether an answer is right, whether it is truncated, and the chance to guess it."""
+
+
+def answer_point(point: Point, model: str, seed: int) -> Iterator[Answer]:
     """Yield (right, truncated, guess chance) for each case of a point."""
     rule, key, cases = get_generator(point.base_task).answer, AnswerKey(), []
     for case in islice(draw_cases(point.base_task, point.params, seed=seed), 512):
@@ -60,25 +65,25 @@ def answer_point(point, model, seed):
         body = {"model": model, "messages": [{"role": "user", "content": case.input}], "max_tokens": MAX_TOKENS}
         request = read_chat(json.dumps(body | {"seed": number}).encode())
         reply = shorten(Reply(models.answer(request).content), MAX_TOKENS)
-        right = rule.is_correct(rule.read(reply.content, case.choices), case.target)
+        right = rule.is_correct(rule.read(reply.content or "", case.choices), case.target)
         yield right, reply.finish_reason == "length", float(case.guess_chance)
 
 
-def count(answers):
+def count_answers(answers: Sequence[Answer]) -> Tally:
     kept = [(right, guess) for right, cut, guess in answers if not cut]
     return Tally(sum(right for right, _ in kept), len(kept), len(answers) - len(kept), sum(guess for _, guess in kept))
 
 
-def run_rule(answers, per_round, rule):
+def run_rule(answers: Sequence[Answer], per_round: int, rule: StoppingRule) -> Tally:
     """Return the tally at which the rule stops."""
     for cases in range(per_round, rule.maximum + 1, per_round):
-        tally = count(answers[:cases])
+        tally = count_answers(answers[:cases])
         if rule.decide(tally, asked=cases).kind != "more":
             break
     return tally
 
 
-def main():
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repeats", type=int, default=5, help="spaces with other seeds")
     options = parser.parse_args()
@@ -90,12 +95,14 @@ def main():
             for point in points:
                 answers = list(answer_point(point, model, seed))
                 truth = PROFILES[model].skill(point.base_task, point.params)
+                assert truth is not None
                 for name, (per_round, rule) in RULES.items():
                     tally = run_rule(answers, per_round, rule)
                     interval = tally.interval() if tally.total else None
                     cases[name] += tally.cases
-                    known[name] += interval is not None
-                    covered[name] += interval is not None and interval.low <= truth <= interval.high
+                    if interval and interval.low is not None and interval.high is not None:
+                        covered[name] += interval.low <= truth <= interval.high
+                        known[name] += 1
     print(f"{len(points)} points, {len(PROFILES)} models, {options.repeats} spaces")
     for name in RULES:
         share = 100 * covered[name] / known[name]

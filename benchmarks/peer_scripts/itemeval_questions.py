@@ -10,6 +10,7 @@ import io
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import inspect_ai
 import yaml
@@ -25,7 +26,7 @@ items = [
 ]
 
 
-def load(self, spec, mapping, revision):
+def load(self: Any, spec: Any, mapping: Any, revision: Any) -> Any:
     return LoadedDataset(
         dataset_id=spec.id,
         adapter="hf",
