@@ -107,7 +107,7 @@ ANALYSIS: Aggregate[AnalysisQuery, SectionTables] = Aggregate(
     is_large=lambda queries: True,
     compute=_compute,
     steps=("reading scores", "computing tables"),
-    kept=40 * len(SECTIONS),
+    max_rows=40 * len(SECTIONS),
 )
 
 

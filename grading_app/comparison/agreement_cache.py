@@ -188,7 +188,7 @@ AGREEMENT: Aggregate[AgreementQuery, AgreementResult] = Aggregate(
     compute=_compute,
     version=VERSION,
     steps=STEPS,
-    kept=KEPT,
+    max_rows=KEPT,
 )
 DISAGREEMENTS: Aggregate[RatingSelection, int] = Aggregate(
     name="disagreements",
@@ -200,6 +200,6 @@ DISAGREEMENTS: Aggregate[RatingSelection, int] = Aggregate(
     compute=lambda selections, _tell: [disagreements.count_disagreements(selection) for selection in selections],
     version=VERSION,
     steps=("putting disagreements in order",),
-    kept=KEPT,
+    max_rows=KEPT,
     write=disagreements.store_disagreements,
 )

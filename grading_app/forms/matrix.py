@@ -52,7 +52,7 @@ class MatrixForm(ScopeForm):
         for name in ("condition", "exclude", "without"):  # Other pages lead here with them; the filter keeps them.
             self.fields[name].widget = forms.MultipleHiddenInput()
         for name, label in zip(("a", "b"), self._labels_of_flips(), strict=True):
-            self._offer(name, [("", "Any condition"), *self.labels.items()])
+            self._set_choices(name, [("", "Any condition"), *self.labels.items()])
             self.fields[name].label = label
 
     def _labels_of_flips(self) -> tuple[str, str]:

@@ -16,7 +16,7 @@ from grading_app.reports import length_plot
 from grading_app.reports.cached_aggregates import get_aggregate
 from grading_app.reports.length_bias import LENGTHS, ScoresByLength
 from grading_app.reports.plot_style import WIDE
-from grading_app.reports.verdict_aggregates import get_by_condition
+from grading_app.reports.verdict_aggregates import get_aggregates_by_condition
 
 if TYPE_CHECKING:
     from grading_app.comparison.agreement_report import AgreementResult
@@ -74,7 +74,7 @@ def length_figures(source: FigureSource) -> Iterator[PaperFigure]:
     conditions = list(described.prefetch_related("panel__graders__rubric").order_by("pk"))
     wanted = source.data.get("by", "")
     chosen = next((one for one in conditions if wanted in ("", str(one.pk))), None)
-    lengths = get_by_condition(LENGTHS, [chosen], conditions)[chosen.pk].value if chosen else None
+    lengths = get_aggregates_by_condition(LENGTHS, [chosen], conditions)[chosen.pk].value if chosen else None
     if chosen is None or not isinstance(lengths, ScoresByLength) or not lengths.bins:
         return
     labels = source.frames.labels

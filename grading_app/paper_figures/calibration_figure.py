@@ -16,7 +16,14 @@ from grading_app.models import GradeCondition
 from grading_app.paper_figures.figure_source import FigureSource
 from grading_app.paper_figures.kinds import PaperFigure
 from grading_app.reports import plot_style
-from grading_app.reports.frames import BY_PEOPLE, BY_RULES, list_graders, load_people_labels, sum_items, sum_scores
+from grading_app.reports.frames import (
+    BY_PEOPLE,
+    BY_RULES,
+    list_graders,
+    load_people_labels,
+    select_cluster_sums,
+    select_item_sums,
+)
 from grading_app.reports.result_table import ResultColumn, ResultTable
 from grading_app.reports.statistic_format import format_number
 from grading_app.statistics.clusters import ClusterSums
@@ -123,12 +130,12 @@ def _estimate_calibration(
         "experiment": experiment.pk, "judge": judge.pk, "rules": [reference], "low": low, "step": step,
     }  # fmt: skip
     graded = BY_PEOPLE if reference < 0 else BY_RULES
-    item_filter = f"""SELECT round((j.score - %(low)s) / %(step)s)::int AS bin, t.item_id, {sum_scores("g.score")}
+    item_filter = f"""SELECT round((j.score - %(low)s) / %(step)s)::int AS bin, t.item_id, {select_item_sums("g.score")}
         FROM grading_app_grading j JOIN ({graded}) g ON g.trial_id = j.trial_id
         JOIN runs_app_trial t ON t.id = j.trial_id
         WHERE j.condition_id = %(judge)s AND j.score IS NOT NULL GROUP BY 1, 2"""  # noqa: S608
     bins = []
-    for at, *sums in fetch_rows(f"{sum_items('bin', item_filter)} ORDER BY 1", where):
+    for at, *sums in fetch_rows(f"{select_cluster_sums('bin', item_filter)} ORDER BY 1", where):
         mean = estimate_mean(ClusterSums(*sums[:-1]), ends)
         if mean is not None:
             bins.append(Bin(low + at * step, mean.n, mean.clusters, mean.mean, mean.low, mean.high))

@@ -77,7 +77,7 @@ def _build_norm_points(name: str, title: str, shown: Any) -> ResultTable:
     rows = [
         {
             "condition": panel.condition,
-            "dimension": panel.asked.title,
+            "dimension": panel.dimension.title,
             "item": pair.item_key,
             "n": pair.n,
             "human_mean": pair.human_mean,

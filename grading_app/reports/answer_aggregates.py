@@ -23,14 +23,14 @@ class AnswerQuery(Protocol):
 
 QueryT = TypeVar("QueryT", bound=AnswerQuery)
 ValueT = TypeVar("ValueT")
-MOST_AT_ONCE = 20_000
-"""So many answers are added up while a page waits: about 50 ms."""
+MAX_ANSWERS_PER_REQUEST = 20_000
+"""The maximum number of answers that are summed while the page waits, about 50 ms."""
 
 
 def has_many_answers(experiment: Experiment, wave: Wave | None) -> bool:
-    """Return True if the answers are too many to be added up during a request. Read from the counters of runs."""
+    """Return True if there are too many answers to sum during a request. Reads only the counters of runs."""
     runs = experiment.runs.generating().filter(wave=wave) if wave else experiment.runs.generating()
-    return (runs.aggregate(n=Sum("n_done"))["n"] or 0) > MOST_AT_ONCE
+    return (runs.aggregate(n=Sum("n_done"))["n"] or 0) > MAX_ANSWERS_PER_REQUEST
 
 
 def make_answer_aggregate(
@@ -41,15 +41,15 @@ def make_answer_aggregate(
     dump: Callable[[QueryT], list[Any]],
     load: Callable[[Experiment, Wave | None, list[Any]], QueryT | None],
     step: str,
-    kept: int = 20,
+    max_rows: int = 20,
     version: int = 1,
     is_large: Callable[[Sequence[QueryT]], bool] | None = None,
     fingerprint: Callable[[QueryT], str] | None = None,
 ) -> Aggregate[QueryT, ValueT]:
     """Return an aggregate over answers. `compute` returns the value of one query.
 
-    dump, load: the values of a query besides its experiment and wave, as JSON, and back. `load` is not called if the
-    wave is gone. is_large, fingerprint: by default, of all answers in the wave.
+    dump, load: convert the values of a query, apart from its experiment and wave, to JSON and back. `load` is not
+    called if the wave was deleted. is_large, fingerprint: by default, of all answers in the wave.
     """
 
     def dump_query(query: QueryT) -> list[Any]:
@@ -64,7 +64,7 @@ def make_answer_aggregate(
         return [compute(query) for query in queries]
 
     def has_large(queries: Sequence[QueryT]) -> bool:
-        return any(has_many_answers(one.experiment, one.wave) for one in queries)
+        return any(has_many_answers(query.experiment, query.wave) for query in queries)
 
     return Aggregate(
         name=name,
@@ -76,5 +76,5 @@ def make_answer_aggregate(
         is_large=is_large or has_large,
         compute=compute_all,
         steps=(step,),
-        kept=kept,
+        max_rows=max_rows,
     )

@@ -2,16 +2,16 @@
 
 To add one:
 
-1. Define a module constant `NAME = Aggregate(...)` beside its computation, and list it in `AGGREGATES` below. Over
+1. Define a module constant `NAME = Aggregate(...)` beside its computation, and list it in `AGGREGATES` below. For
    answers or verdicts, use `make_answer_aggregate` or `make_verdict_aggregate`.
 2. Call `get_aggregate(NAME, experiment.pk, query)` in the view. It returns a `Cached`: the value, its time, and whether
-   a worker computes a newer one.
+   a worker is computing a newer one.
 3. Include `grading_app/partials/aggregate_state.html` in the template, with `cached` as the result.
 
-A value is valid while its fingerprint is that of the rows. A fingerprint is read from counters, in a constant number of
-queries. Rows that change during the computation outdate the value. The cache of this process holds small values, and
-one `CachedAggregate` row for each query holds the last large value. An outdated large value is shown with its time
-while a worker computes the next one.
+A value is valid while its fingerprint equals the fingerprint of the rows. Fingerprints are read from counters, in a
+constant number of queries. If rows change during the computation, the value is out of date at once. Django's cache
+holds small values. One `CachedAggregate` row for each query holds the last large value. Pages show an outdated large
+value with its time while a worker computes the next one.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from runs_app.models import Experiment
 
 QueryT = TypeVar("QueryT")
 ValueT = TypeVar("ValueT")
-# By name: where a worker finds them. They are imported only when needed, because some need numpy.
+# Import paths by name, for workers. The modules are imported only when needed, because some need numpy.
 AGGREGATES = {
     "analysis": "grading_app.analysis.stored.ANALYSIS",
     "item_scores": "grading_app.reports.stored_scores.ITEM_SCORES",
@@ -53,30 +53,30 @@ AGGREGATES = {
     "answer_texts": "grading_app.surfaces.answer_texts.ANSWER_TEXTS",
 }
 TASK = "grading_app.tasks.compute_aggregates"
-KEPT_SECONDS = 24 * 3600
+CACHE_SECONDS = 24 * 3600
 WAITING = "waiting for a worker"
-WORKER_FAILED = "the worker gave up; its log says why"
-QUERY_INVALID = "something that was chosen is not there any more"
-# While rows change, wait at least PAUSE_S seconds, or PAUSE_SHARE times the last duration.
-PAUSE_S, PAUSE_SHARE = 30.0, 10.0
-LOST_AFTER = timedelta(minutes=15)
+WORKER_FAILED = "the worker stopped with an error; see its log"
+QUERY_INVALID = "a selected rater, condition or wave no longer exists"
+# While rows change, pause between two computations: PAUSE_FACTOR times the last duration, but at least MIN_PAUSE_S.
+MIN_PAUSE_S, PAUSE_FACTOR = 30.0, 10.0
+CLAIM_TIMEOUT = timedelta(minutes=15)
 StepReporter = Callable[[str], None]
-"""Reports the present step of a computation."""
+"""Reports the current step of a computation."""
 
 
 @dataclass(frozen=True, slots=True)
 class Aggregate(Generic[QueryT, ValueT]):
-    """One kind of aggregate. A query says what to aggregate, for example a grade condition or a choice of raters.
+    """One kind of aggregate. A query selects what to aggregate, for example a grade condition or a set of raters.
 
-    value_type: the type of a value for pydantic, made of plain dataclasses.
-    dump, load: a query as JSON, and back. `load` returns None if something that it names is gone.
-    fingerprint: a text that changes whenever a row that counts changes.
-    is_large: True if the rows of these queries are too many for a request.
-    compute: the values of these queries, in their order.
+    value_type: return the type of a value for pydantic, made of plain dataclasses.
+    dump, load: convert a query to JSON and back. `load` returns None if an object that the query names was deleted.
+    fingerprint: return a text that changes whenever a relevant row changes.
+    is_large: return True if the rows of these queries are too many for a request.
+    compute: return the values of these queries, in their order.
     version: increase it when the same rows give another value.
-    steps: the steps that `compute` reports; the first one is reported for it.
-    kept: how many rows stay for each experiment, the most recently computed ones; None for all.
-    write: stores further rows that belong to the cached row, in the transaction that stores the value.
+    steps: the steps that `compute` reports. The first one is reported before `compute` is called.
+    max_rows: how many rows to keep for each experiment, the most recently computed ones; None for all.
+    write: compute the value and store further rows that belong to the cached row, in one transaction.
     """
 
     name: str
@@ -88,7 +88,7 @@ class Aggregate(Generic[QueryT, ValueT]):
     compute: Callable[[Sequence[QueryT], StepReporter], Sequence[ValueT]]
     version: int = 1
     steps: tuple[str, ...] = ("computing",)
-    kept: int | None = None
+    max_rows: int | None = None
     write: Callable[[CachedAggregate, QueryT], ValueT] | None = None
 
     def key(self, query: QueryT) -> str:
@@ -99,8 +99,8 @@ class Aggregate(Generic[QueryT, ValueT]):
 class Cached(Generic[ValueT]):
     """The last value of a query.
 
-    value: None before the first result. fingerprint: of the rows behind the value. is_fresh: True if no row that counts
-    changed since. row: the stored row; None if the value was computed during a request.
+    value: None before the first result. fingerprint: of the rows behind the value. is_fresh: True if no relevant row
+    has changed since. row: the stored row; None if the value was computed during a request.
     """
 
     value: ValueT | None
@@ -111,24 +111,24 @@ class Cached(Generic[ValueT]):
 
     @property
     def as_of(self) -> datetime | None:
-        """Return when the rows behind the value were read; None if that was during the request."""
+        """The time at which the rows behind the value were read; None if this request read them."""
         return self.row.computed_at if self.row else None
 
     @property
     def is_under_way(self) -> bool:
-        """Return whether a worker was asked for a newer value."""
+        """True while a worker is to compute a newer value."""
         return bool(self.row and self.row.step)
 
     @property
     def step(self) -> str:
-        """Return a text such as `2 of 3: measuring`."""
-        all_steps = (WAITING, *self.steps)
+        """The current step, such as `2 of 3: measuring`; empty if no worker is to compute a value."""
+        steps = (WAITING, *self.steps)
         step = self.row.step if self.row else ""
-        return f"{all_steps.index(step) + 1} of {len(all_steps)}: {step}" if step in all_steps else ""
+        return f"{steps.index(step) + 1} of {len(steps)}: {step}" if step in steps else ""
 
 
 def get_aggregate(aggregate: Aggregate[QueryT, ValueT], experiment_id: int, query: QueryT) -> Cached[ValueT]:
-    """Return the value of one query. Compute it now if it is missing and small; else ask a worker."""
+    """Return the value of one query. If it is missing, compute it now if it is small; otherwise enqueue it."""
     return get_aggregates(aggregate, experiment_id, [query])[0]
 
 
@@ -142,35 +142,41 @@ def get_aggregates(
 def get_aggregates_across(
     aggregate: Aggregate[QueryT, ValueT], queries_by_experiment: Sequence[tuple[int, QueryT]]
 ) -> list[Cached[ValueT]]:
-    """Return the values of queries over several experiments, each with its experiment's key, in their order.
+    """Return the values of queries over several experiments, in their order.
 
-    The number of SQL queries is constant if `fingerprint` and `is_large` read nothing.
+    Each query comes with the primary key of its experiment. The number of SQL queries is constant if `fingerprint` and
+    `is_large` read nothing.
     """
     keys = [aggregate.key(query) for _, query in queries_by_experiment]
     by_key = {key: query for key, (_, query) in zip(keys, queries_by_experiment, strict=True)}
-    experiments = {key: experiment for key, (experiment, _) in zip(keys, queries_by_experiment, strict=True)}
-    prints = {key: aggregate.fingerprint(query) for key, query in by_key.items()}
-    found = _load_from_memory(prints)
-    rows = _load_rows(aggregate, experiments, [key for key in by_key if key not in found])
-    fresh = {key for key, row in rows.items() if row.computed_at and row.fingerprint == prints[key]}
-    stale = [key for key in by_key if key not in found and key not in fresh]
-    if stale and not aggregate.is_large([by_key[key] for key in stale]):
-        values = aggregate.compute([by_key[key] for key in stale], lambda _: None)
-        new = dict(zip(stale, values, strict=True))
-        cache.set_many({_memory_key(key, prints[key]): value for key, value in new.items()}, KEPT_SECONDS)
-        found |= {key: Cached(value, prints[key]) for key, value in new.items()}
-    elif stale:
-        rows |= _request(aggregate, experiments, {key: by_key[key] for key in stale})
+    experiment_ids = {key: experiment_id for key, (experiment_id, _) in zip(keys, queries_by_experiment, strict=True)}
+    fingerprints = {key: aggregate.fingerprint(query) for key, query in by_key.items()}
+    cached = _load_cached_values(fingerprints)
+    rows = _load_rows(aggregate, experiment_ids, [key for key in by_key if key not in cached])
+    fresh = {key for key, row in rows.items() if row.computed_at and row.fingerprint == fingerprints[key]}
+    missing = [key for key in by_key if key not in cached and key not in fresh]
+    if missing and not aggregate.is_large([by_key[key] for key in missing]):
+        values = aggregate.compute([by_key[key] for key in missing], lambda _: None)
+        computed = dict(zip(missing, values, strict=True))
+        cache.set_many(
+            {_make_cache_key(key, fingerprints[key]): value for key, value in computed.items()}, CACHE_SECONDS
+        )
+        cached |= {key: Cached(value, fingerprints[key]) for key, value in computed.items()}
+    elif missing:
+        rows |= _enqueue_computation(aggregate, experiment_ids, {key: by_key[key] for key in missing})
     stored = {key: _decode_row(aggregate, row, key in fresh) for key, row in rows.items()}
-    return [(stored | found)[key] for key in keys]
+    return [(stored | cached)[key] for key in keys]
 
 
-def _load_from_memory(prints: Mapping[str, str]) -> dict[str, Cached[Any]]:
-    keys = {_memory_key(key, fingerprint): key for key, fingerprint in prints.items()}
-    return {keys[name]: Cached(value, prints[keys[name]]) for name, value in cache.get_many(keys).items()}
+def _load_cached_values(fingerprints: Mapping[str, str]) -> dict[str, Cached[Any]]:
+    keys_by_cache_key = {_make_cache_key(key, fingerprint): key for key, fingerprint in fingerprints.items()}
+    return {
+        keys_by_cache_key[cache_key]: Cached(value, fingerprints[keys_by_cache_key[cache_key]])
+        for cache_key, value in cache.get_many(keys_by_cache_key).items()
+    }
 
 
-def _memory_key(key: str, fingerprint: str) -> str:
+def _make_cache_key(key: str, fingerprint: str) -> str:
     return f"aggregate:{key}:{fingerprint}"
 
 
@@ -179,8 +185,8 @@ def _load_rows(
 ) -> dict[str, CachedAggregate]:
     if not keys:
         return {}
-    wanted = {experiments[key] for key in keys}
-    rows = CachedAggregate.objects.filter(experiment__in=wanted, name=aggregate.name, key__in=keys)
+    requested = {experiments[key] for key in keys}
+    rows = CachedAggregate.objects.filter(experiment__in=requested, name=aggregate.name, key__in=keys)
     return {row.key: row for row in rows}
 
 
@@ -195,48 +201,48 @@ def _make_adapter(aggregate: Aggregate[Any, Any]) -> Any:
     return TypeAdapter(aggregate.value_type())
 
 
-def _request(
+def _enqueue_computation(
     aggregate: Aggregate[QueryT, Any], experiments: Mapping[str, int], queries: Mapping[str, QueryT]
 ) -> dict[str, CachedAggregate]:
-    """Ask one worker for these values, unless another one is at them. Return their rows."""
+    """Enqueue the computation of these values, except those that a worker has claimed. Return all rows."""
     from django_q.tasks import async_task
 
-    new = [
+    new_rows = [
         CachedAggregate(experiment_id=experiments[key], name=aggregate.name, key=key, query=aggregate.dump(query))
         for key, query in queries.items()
     ]
-    CachedAggregate.objects.bulk_create(new, ignore_conflicts=True)
-    wanted = {experiments[key] for key in queries}
-    rows = CachedAggregate.objects.filter(experiment__in=wanted, name=aggregate.name, key__in=queries)
+    CachedAggregate.objects.bulk_create(new_rows, ignore_conflicts=True)
+    requested = {experiments[key] for key in queries}
+    rows = CachedAggregate.objects.filter(experiment__in=requested, name=aggregate.name, key__in=queries)
     if keys := claim_rows(rows):
         async_task(TASK, keys)
     return {row.key: row for row in rows.all()}
 
 
 def claim_rows(rows: QuerySet[CachedAggregate]) -> list[int]:
-    """Claim the rows that need a worker, and return their keys. Concurrent callers claim different rows.
+    """Claim the rows that need a worker and return their primary keys. Concurrent callers claim different rows.
 
-    Only one worker computes a row at a time. After a result there is a pause, because rows may keep changing. A first
-    result does not wait for it.
+    Only one worker computes a row at a time. After each result there is a pause, because rows may keep changing. The
+    first result of a row does not wait.
     """
     now = timezone.now()
-    is_idle = Q(asked_at=None) | Q(ended_at__gte=F("asked_at")) | Q(asked_at__lt=now - LOST_AFTER)
-    pause = Greatest(Value(PAUSE_S), PAUSE_SHARE * F("took_s")) * Value(timedelta(seconds=1))
-    rested_at = ExpressionWrapper(F("ended_at") + pause, output_field=DateTimeField())
-    has_rested = Q(ended_at=None) | Q(rested_at__lt=now) | Q(computed_at=None, problem="")
+    is_unclaimed = Q(asked_at=None) | Q(ended_at__gte=F("asked_at")) | Q(asked_at__lt=now - CLAIM_TIMEOUT)
+    pause = Greatest(Value(MIN_PAUSE_S), PAUSE_FACTOR * F("took_s")) * Value(timedelta(seconds=1))
+    next_at = ExpressionWrapper(F("ended_at") + pause, output_field=DateTimeField())
+    is_due = Q(ended_at=None) | Q(next_at__lt=now) | Q(computed_at=None, problem="")
     with transaction.atomic():
-        due = rows.annotate(rested_at=rested_at).filter(is_idle, has_rested)
-        keys = list(due.select_for_update(skip_locked=True).values_list("pk", flat=True))
+        claimable = rows.annotate(next_at=next_at).filter(is_unclaimed, is_due)
+        keys = list(claimable.select_for_update(skip_locked=True).values_list("pk", flat=True))
         CachedAggregate.objects.filter(pk__in=keys).update(asked_at=now, step=WAITING, problem="")
     return keys
 
 
 def compute_rows(keys: Sequence[int], *, seconds: float) -> list[int]:
-    """Compute these rows, at least one, until the time is over. Return the keys that are left."""
-    end = time.monotonic() + seconds
-    for at, key in enumerate(keys):
-        if at and time.monotonic() >= end:
-            return list(keys[at:])
+    """Compute these rows for at most this many seconds, but at least one row. Return the remaining keys."""
+    deadline = time.monotonic() + seconds
+    for index, key in enumerate(keys):
+        if index and time.monotonic() >= deadline:
+            return list(keys[index:])
         row = CachedAggregate.objects.select_related("experiment").filter(pk=key).first()
         if row is not None:
             _compute(row)
@@ -244,7 +250,7 @@ def compute_rows(keys: Sequence[int], *, seconds: float) -> list[int]:
 
 
 def _compute(row: CachedAggregate) -> None:
-    """Compute one row, and store the end of the work even if it fails."""
+    """Compute one row. Store the end of the computation even if it fails."""
     started, problem = time.monotonic(), WORKER_FAILED
     aggregate: Aggregate[Any, Any] = import_string(AGGREGATES[row.name])
     try:
@@ -254,7 +260,7 @@ def _compute(row: CachedAggregate) -> None:
         problem = QUERY_INVALID if query is None else ""
     finally:
         _update(row, ended_at=timezone.now(), step="", problem=problem, took_s=time.monotonic() - started)
-    if aggregate.kept is not None:
+    if aggregate.max_rows is not None:
         _delete_old_rows(aggregate, row.experiment)
 
 
@@ -271,11 +277,11 @@ def _store(aggregate: Aggregate[QueryT, Any], row: CachedAggregate, query: Query
 
 
 def _delete_old_rows(aggregate: Aggregate[Any, Any], experiment: Experiment) -> None:
-    """Delete all but the last values, because other rows may belong to each."""
+    """Delete all but the newest `max_rows` values, one by one, because many other rows may depend on each."""
     rows = CachedAggregate.objects.filter(experiment=experiment, name=aggregate.name)
-    ended = rows.filter(computed_at__isnull=False, step="").order_by("-ended_at").values_list("pk", flat=True)
-    for old in ended[aggregate.kept :]:
-        CachedAggregate.objects.filter(pk=old).delete()
+    row_ids = rows.filter(computed_at__isnull=False, step="").order_by("-ended_at").values_list("pk", flat=True)
+    for row_id in row_ids[aggregate.max_rows :]:
+        CachedAggregate.objects.filter(pk=row_id).delete()
 
 
 def _update(row: CachedAggregate, **columns: Any) -> None:

@@ -1,4 +1,4 @@
-"""Cached aggregates and figures. They are valid until something that they show changes."""
+"""Cached frames, figures and comparisons of waves. They are valid until the rows behind them change."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from grading_app.reports.frames import Frames, load_frames
 from grading_app.reports.waves import WaveComparison, compare_waves
 from runs_app.models import Experiment, Point, Run, Wave
 
-SECONDS = 24 * 3600
-LOOKS = 5  # Increase it when figures are drawn differently or show other numbers. Then browsers' copies are outdated.
+CACHE_SECONDS = 24 * 3600
+FIGURE_VERSION = 5  # Increase it when figures look different or show other numbers. This outdates browsers' copies.
 
 
 def fingerprint_results(experiment: Experiment, wave: Wave | None) -> str:
     """Return a text that changes whenever trials end or grades are written.
 
-    It is read from counters and indexes, never from the rows. Grade conditions count all writes, new gradings and
-    replaced ones.
+    It is read from counters and indexes, never from trials or gradings. Grade conditions count every write of a
+    grading, new or replaced.
     """
     return fingerprint_many_results([experiment], wave)[experiment.pk]
 
 
 def fingerprint_many_results(experiments: Collection[Experiment], wave: Wave | None = None) -> dict[int, str]:
-    """Return the `fingerprint` of each experiment by its key, in three queries. `wave` belongs to the only one."""
+    """Return the fingerprint of each experiment by its key, in three queries. `wave` is for a single experiment."""
     keys = [experiment.pk for experiment in experiments]
     runs = Run.objects.generating().filter(experiment__in=keys)
     runs = runs.filter(wave=wave) if wave else runs
@@ -46,7 +46,7 @@ def fingerprint_many_results(experiments: Collection[Experiment], wave: Wave | N
     decided = dict(points.annotate(last=Max("decided_at")))
     content: dict[int, list[Any]] = {
         key: [
-            LOOKS,
+            FIGURE_VERSION,
             key,
             wave.pk if wave else None,
             counters[key],
@@ -55,30 +55,30 @@ def fingerprint_many_results(experiments: Collection[Experiment], wave: Wave | N
         ]
         for key in keys
     }
-    return {key: content_hash(one) for key, one in content.items()}
+    return {key: content_hash(parts) for key, parts in content.items()}
 
 
 def get_frames(experiment: Experiment, wave: Wave | None, state: str) -> Frames:
-    """Return the aggregates of the experiment in this state (a fingerprint)."""
-    found: Frames | None = cache.get_or_set(f"frames:{state}", lambda: load_frames(experiment, wave), SECONDS)
-    return found or load_frames(experiment, wave)
+    """Return the aggregates of the experiment. `state` is its fingerprint."""
+    frames: Frames | None = cache.get_or_set(f"frames:{state}", lambda: load_frames(experiment, wave), CACHE_SECONDS)
+    return frames or load_frames(experiment, wave)
 
 
 def get_figure_svg(
     figure: AnyFigure, load: Callable[[], Frames], state: str, width: int, theme: plot_style.Theme
 ) -> bytes | None:
-    """Return the figure as SVG; None if the experiment has no data for it. `load` is called only to draw it."""
+    """Return the figure as SVG; None if the experiment has no data for it. `load` is called only on a cache miss."""
 
     def draw() -> bytes | None:
         data = figure.select_data(load())
         return None if data is None else plot_style.render_svg(lambda: figure.draw(data, width), theme)
 
-    picture: bytes | None = cache.get_or_set(f"figure:{state}:{figure.name}:{width}:{theme}", draw, SECONDS)
+    picture: bytes | None = cache.get_or_set(f"figure:{state}:{figure.name}:{width}:{theme}", draw, CACHE_SECONDS)
     return picture
 
 
 def get_wave_comparison(experiment: Experiment, a: Wave, b: Wave) -> WaveComparison:
-    """Return the comparison of wave b with wave a at the experiment's present state."""
+    """Return the comparison of wave b with wave a at the experiment's current state."""
     key = f"waves:{fingerprint_results(experiment, None)}:{a.pk}:{b.pk}"
-    found: WaveComparison | None = cache.get_or_set(key, lambda: compare_waves(experiment, a, b), SECONDS)
-    return found or compare_waves(experiment, a, b)
+    comparison: WaveComparison | None = cache.get_or_set(key, lambda: compare_waves(experiment, a, b), CACHE_SECONDS)
+    return comparison or compare_waves(experiment, a, b)

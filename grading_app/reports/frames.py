@@ -1,6 +1,6 @@
-"""The aggregates behind tables and figures: counts and sums of an experiment's rows, added up by the database.
+"""The aggregates behind tables and figures: counts and sums of an experiment's rows, computed by the database.
 
-Every frame has at most one row for each condition, dimension and category (or item). It never has a row for each trial.
+A frame has at most one row for each condition, dimension and category (or item), never one for each trial.
 """
 
 from __future__ import annotations
@@ -20,36 +20,37 @@ from runs_app.monitoring.point_status import PointLine, list_point_lines
 from runs_app.planning.conditions import condition_identity
 
 SqlParameters = Mapping[str, int | None]
-"""The keys of an experiment and, unless it is None, of a wave."""
-OF_DESIGN = """r.experiment_id = %(experiment)s AND r.condition_id IN (
+"""The parameters of IN_SCOPE: the primary keys of an experiment and a wave. The wave is None for all waves."""
+IN_EXPERIMENT = """r.experiment_id = %(experiment)s AND r.condition_id IN (
         SELECT id FROM runs_app_condition WHERE experiment_id = %(experiment)s AND stage = 'generate')"""
-IN_SCOPE = f"{OF_DESIGN} AND (%(wave)s::bigint IS NULL OR r.wave_id = %(wave)s)"
-# The fields of `ClusterSums` and the number of scores that could not be read, from rows of one item each. A row has n
-# scores of sum s, of `asked` answers, and the sum of their squared deviations. Sums about a whole number near the
-# scores keep the digits of large scores.
-SUMS = """coalesce(sum(n), 0)::float8, coalesce(sum(d), 0)::float8,
+IN_SCOPE = f"{IN_EXPERIMENT} AND (%(wave)s::bigint IS NULL OR r.wave_id = %(wave)s)"
+# The fields of `ClusterSums` and the number of answers without a score, from one row for each item. A row has n scores
+# with sum s, from `asked` answers, and the sum of their squared deviations. The sums are taken about a whole number
+# near the scores (`origin`), so that large scores keep their digits.
+CLUSTER_SUMS = """coalesce(sum(n), 0)::float8, coalesce(sum(d), 0)::float8,
     coalesce(sum(within + d * d / nullif(n, 0)), 0)::float8, count(*) FILTER (WHERE n > 0)::float8,
     coalesce(sum(d * d), 0)::float8, coalesce(sum(n * d), 0)::float8, coalesce(sum(n * n), 0)::float8,
     max(origin)::float8, sum(asked - n)::bigint"""
 
 
-def sum_items(keys: str, of_item: str, more: str = "") -> str:
-    """Return the statement of `SUMS` of these rows of items, for each group of keys; `more` has other aggregates."""
-    return f"""WITH of_item AS MATERIALIZED ({of_item}), near AS (
+def select_cluster_sums(keys: str, item_sums: str, more: str = "") -> str:
+    """Return SQL for CLUSTER_SUMS by these keys. item_sums: SQL with a row for each item. more: further aggregates."""
+    return f"""WITH of_item AS MATERIALIZED ({item_sums}), with_origin AS (
             SELECT of_item.*, coalesce(round(avg(s / nullif(n, 0)) OVER (PARTITION BY {keys})), 0) AS origin
             FROM of_item)
-        SELECT {keys}, {more}{SUMS} FROM (SELECT near.*, s - n * origin AS d FROM near) AS about GROUP BY {keys}"""  # noqa: S608 - fixed text
+        SELECT {keys}, {more}{CLUSTER_SUMS} FROM (SELECT *, s - n * origin AS d FROM with_origin) AS centred
+        GROUP BY {keys}"""  # noqa: S608 - fixed text
 
 
-def sum_scores(score: str) -> str:
-    """Return the columns of an item's row that `sum_items` needs, for this column of scores."""
+def select_item_sums(score: str) -> str:
+    """Return the columns that `select_cluster_sums` needs in an item's row, from this column of scores."""
     return f"""count(*) AS asked, count({score}) AS n, coalesce(sum({score}::float8), 0) AS s,
         coalesce(var_pop({score}::float8) * count({score}), 0) AS within"""
 
 
 @dataclass(frozen=True, slots=True)
 class RatedDimension:
-    """A dimension: its title and the ends of its scale."""
+    """A dimension on which items are rated: its title and the ends of its scale."""
 
     title: str
     low: int
@@ -58,9 +59,10 @@ class RatedDimension:
 
 @dataclass(frozen=True, slots=True)
 class Outcomes:
-    """The outcomes of the trials of one condition.
+    """The numbers of trials of one condition by outcome.
 
-    `unread`, `empty` and `truncated` are counts of done trials. `refused` also counts failed trials. They may overlap.
+    `unread`, `empty` and `truncated` count done trials. `refused` counts failed trials, too. A trial may have several
+    of these outcomes.
     """
 
     condition: int
@@ -76,9 +78,10 @@ class Outcomes:
 
 @dataclass(frozen=True, slots=True)
 class ScoreCell:
-    """The scores of one condition in one category: ratings of a dimension (`rule` is None), or scores by a rule.
+    """The scores of one condition in one category: ratings of a dimension, or scores by a grader.
 
-    `unread` counts the answers from which no score could be read.
+    rule: the key of the grader; None for ratings. unread: the number of answers from which no score could be read.
+    is_binary: all scores are 0 or 1.
     """
 
     condition: int
@@ -92,7 +95,7 @@ class ScoreCell:
 
 @dataclass(frozen=True, slots=True)
 class NormPair:
-    """One item on one dimension: the mean of a condition's ratings and the mean of people."""
+    """One item on one dimension: the mean of a condition's n ratings and the mean of people."""
 
     condition: int
     dimension: int
@@ -104,11 +107,12 @@ class NormPair:
 
 @dataclass(frozen=True, slots=True)
 class Frames:
-    """All of an experiment's aggregates, in one wave or in all.
+    """All aggregates of an experiment, in one wave or in all.
 
-    labels: the names of its conditions, in the order of the design. rules: the names of its graders, with the people of
-    each queue as one grader. The rating itself is not among them, because the trials hold it. rule_bounds: the ends of
-    the graders' scales.
+    labels: the names of its conditions, in the order of the design.
+    rules: the names of its graders, with the people of each queue as one grader. The models' own ratings are not among
+    them, because trials hold these.
+    rule_bounds: the ends of the graders' scales.
     """
 
     labels: dict[int, str]
@@ -124,25 +128,30 @@ class Frames:
 
 
 def load_frames(experiment: Experiment, wave: Wave | None = None, letters: Mapping[int, str] | None = None) -> Frames:
-    """Load every aggregate that the experiment can have, in at most five passes over its rows, all in the database."""
-    where = {"experiment": experiment.pk, "wave": wave.pk if wave else None}
+    """Load all aggregates of the experiment, in at most five passes over its rows in the database."""
+    parameters = make_scope_parameters(experiment, wave)
     dimensions = load_dimensions(experiment)
     graders = list_graders(experiment)
     rules, people = load_rule_labels(experiment, graders), load_people_labels(experiment)
-    by_rules = load_grade_cells(where, list(rules)) if rules else []
+    rule_cells = load_grade_cells(parameters, list(rules)) if rules else []
     labels = load_condition_labels(experiment, wave, letters)
     return Frames(
         labels=labels,
         dimensions=dimensions,
         rules={**rules, **people},
-        outcomes=sorted(load_outcomes(where), key=lambda row: list(labels).index(row.condition)),
-        ratings=load_rating_cells(where) if dimensions else [],
-        grades=[*by_rules, *load_grade_cells(where, list(people), BY_PEOPLE)] if people else by_rules,
-        rating_counts=load_rating_counts(where) if dimensions else {},
-        norm_pairs=load_norm_pairs(where) if dimensions else [],
+        outcomes=sorted(load_outcomes(parameters), key=lambda row: list(labels).index(row.condition)),
+        ratings=load_rating_cells(parameters) if dimensions else [],
+        grades=[*rule_cells, *load_grade_cells(parameters, list(people), BY_PEOPLE)] if people else rule_cells,
+        rating_counts=load_rating_counts(parameters) if dimensions else {},
+        norm_pairs=load_norm_pairs(parameters) if dimensions else [],
         points=list_point_lines(experiment, wave),
-        rule_bounds=get_rule_bounds(graders),
+        rule_bounds=list_rule_bounds(graders),
     )
+
+
+def make_scope_parameters(experiment: Experiment, wave: Wave | None) -> SqlParameters:
+    """Return the parameters of IN_SCOPE."""
+    return {"experiment": experiment.pk, "wave": wave.pk if wave else None}
 
 
 def load_dimensions(experiment: Experiment) -> dict[int, RatedDimension]:
@@ -153,26 +162,26 @@ def load_dimensions(experiment: Experiment) -> dict[int, RatedDimension]:
 
 
 def load_rule_labels(experiment: Experiment, graders: Sequence[GradeCondition] | None = None) -> dict[int, str]:
-    """Return labels of all graders but people. `people_labels` has the people, one label for each queue.
+    """Return the labels of all graders except people, who have a label for each queue (`load_people_labels`).
 
-    An adjudicated score is no measure: it settles single answers, and a mean over them describes no condition.
+    Adjudications are excluded: they decide single answers, so their mean does not describe a condition.
     """
-    found = list_graders(experiment) if graders is None else graders
-    no_rules = (GradeCondition.Kind.PERSON, GradeCondition.Kind.ADJUDICATED)
-    return {rule.pk: _label_rule(rule) for rule in found if rule.kind not in no_rules}
+    conditions = list_graders(experiment) if graders is None else graders
+    other_kinds = (GradeCondition.Kind.PERSON, GradeCondition.Kind.ADJUDICATED)
+    return {rule.pk: _label_rule(rule) for rule in conditions if rule.kind not in other_kinds}
 
 
 def list_graders(experiment: Experiment) -> list[GradeCondition]:
-    """Return all grade conditions but the answer's own rating, with what labels and scales need."""
+    """Return all grade conditions except the answers' own ratings, with the objects that labels and scales need."""
     conditions = experiment.grade_conditions.exclude(scorer="rating").order_by("pk")
     with_labels = conditions.select_related("grader", "rubric", "panel", "assignment")
     return list(with_labels.prefetch_related("panel__graders__rubric"))
 
 
 def load_people_labels(experiment: Experiment) -> dict[int, str]:
-    """Return a label for the people of each queue that graded by a rubric, with their number per answer.
+    """Return a label for the people of each queue that graded by a rubric, with the number of raters per answer.
 
-    The keys are the negated keys of the queues.
+    The keys are the negated primary keys of the queues.
     """
     rows = fetch_rows(RATERS_BY_QUEUE, {"experiment": experiment.pk})
     return {
@@ -181,9 +190,9 @@ def load_people_labels(experiment: Experiment) -> dict[int, str]:
     }
 
 
-def get_rule_bounds(graders: Sequence[GradeCondition]) -> dict[int, Bounds]:
-    """Return the ends of the scale of each grader, by the keys of `rule_labels` and `people_labels`."""
-    scales = {-one.assignment.queue_id if one.assignment else one.pk: one.scale for one in graders}
+def list_rule_bounds(graders: Sequence[GradeCondition]) -> dict[int, Bounds]:
+    """Return the ends of each grader's scale, by the keys of `load_rule_labels` and `load_people_labels`."""
+    scales = {-grader.assignment.queue_id if grader.assignment else grader.pk: grader.scale for grader in graders}
     return {key: scale.ends for key, scale in scales.items() if scale}
 
 
@@ -208,7 +217,7 @@ def load_condition_labels(
 ) -> dict[int, str]:
     """Return labels of the conditions that have runs (in this wave), in the order of the design.
 
-    letters: of a blind reading, for the names of models by their keys. Then the order is that of the letters.
+    letters: the letters of a blind reading by model. They replace the names of models and give the order.
     """
     runs = experiment.runs.generating().filter(wave=wave) if wave else experiment.runs.generating()
     conditions = Condition.objects.filter(pk__in=runs.values("condition"))
@@ -216,18 +225,19 @@ def load_condition_labels(
 
 
 def load_facets(experiment: Experiment, letters: Mapping[int, str] | None = None) -> dict[int, tuple[str, str, str]]:
-    """Return the names of model, prompt and sampler of each condition, with the versions of prompt and sampler."""
+    """Return model, prompt and sampler of each condition by name, with the versions of prompt and sampler."""
     conditions = Condition.objects.filter(experiment=experiment, stage=Condition.Stage.GENERATE)
-    return {one.pk: _name_facets(one, True, letters) for one in conditions.select_related("model", "prompt", "sampler")}
+    with_facets = conditions.select_related("model", "prompt", "sampler")
+    return {condition.pk: _name_facets(condition, True, letters) for condition in with_facets}
 
 
-def sum_outcomes(parts: Collection[Outcomes]) -> Outcomes:
-    """Return the sum over several conditions. Its condition is 0."""
-    counts = ([getattr(part, name) for part in parts] for name in Outcomes.__slots__[1:])
+def sum_outcomes(outcomes: Collection[Outcomes]) -> Outcomes:
+    """Return the sum over several conditions. The condition of the sum is 0."""
+    counts = ([getattr(row, name) for row in outcomes] for name in Outcomes.__slots__[1:])
     return Outcomes(0, *map(sum, counts))
 
 
-def load_outcomes(where: SqlParameters) -> list[Outcomes]:
+def load_outcomes(parameters: SqlParameters) -> list[Outcomes]:
     """Return a row for each condition, in the order of the design."""
     statement = f"""SELECT r.condition_id, count(*), count(*) FILTER (WHERE t.status = 'done'),
             count(*) FILTER (WHERE t.status = 'failed'),
@@ -239,59 +249,61 @@ def load_outcomes(where: SqlParameters) -> list[Outcomes]:
                 OR t.status = 'failed' AND t.error_class = '{REFUSED_CLASS}')
         FROM runs_app_trial t JOIN runs_app_run r ON r.id = t.run_id
         WHERE {IN_SCOPE} GROUP BY 1 ORDER BY 1"""  # noqa: S608
-    return [Outcomes(*row) for row in fetch_rows(statement, where)]
+    return [Outcomes(*row) for row in fetch_rows(statement, parameters)]
 
 
-def load_rating_cells(where: SqlParameters) -> list[ScoreCell]:
+def load_rating_cells(parameters: SqlParameters) -> list[ScoreCell]:
     """Return ratings by condition, dimension and category."""
-    of_item = f"""SELECT r.condition_id, i.category, t.dimension_id, t.item_id, {sum_scores("t.rating")}
+    item_sums = f"""SELECT r.condition_id, i.category, t.dimension_id, t.item_id, {select_item_sums("t.rating")}
         FROM runs_app_trial t JOIN runs_app_run r ON r.id = t.run_id JOIN datasets_app_item i ON i.id = t.item_id
         WHERE {IN_SCOPE} AND t.status = 'done' AND t.dimension_id IS NOT NULL GROUP BY 1, 2, 3, 4"""  # noqa: S608
-    statement = f"{sum_items('condition_id, category, dimension_id', of_item)} ORDER BY 1, 3, 2"
+    statement = f"{select_cluster_sums('condition_id, category, dimension_id', item_sums)} ORDER BY 1, 3, 2"
     return [
         _make_cell(condition, category, dimension, None, False, sums)
-        for condition, category, dimension, *sums in fetch_rows(statement, where)
+        for condition, category, dimension, *sums in fetch_rows(statement, parameters)
     ]
 
 
 BY_RULES = """SELECT condition_id AS rule, trial_id, score FROM grading_app_grading
     WHERE condition_id = ANY(%(rules)s)"""
-# The people of a queue give one score to each answer, their mean. Negative numbers mark queues, not conditions.
+# The score that the people of a queue give to an answer is their mean. A negative rule is a queue, not a condition.
 BY_PEOPLE = """SELECT -a.queue_id AS rule, g.trial_id, avg(g.score) AS score FROM grading_app_grading g
     JOIN grading_app_gradecondition gc ON gc.id = g.condition_id
     JOIN grading_app_raterassignment a ON a.id = gc.assignment_id
     WHERE gc.experiment_id = %(experiment)s AND -a.queue_id = ANY(%(rules)s) GROUP BY 1, 2"""
 
 
-def load_grade_cells(where: SqlParameters, rules: list[int], graded: str = BY_RULES) -> list[ScoreCell]:
-    """Return scores by rule, condition and category. A rated item is one cluster on each dimension."""
-    of_item = f"""SELECT r.condition_id, i.category, t.dimension_id, g.rule, t.item_id, {sum_scores("g.score")},
+def load_grade_cells(parameters: SqlParameters, rules: list[int], graded: str = BY_RULES) -> list[ScoreCell]:
+    """Return scores by grader, condition and category. A rated item is one cluster on each dimension."""
+    item_sums = f"""SELECT r.condition_id, i.category, t.dimension_id, g.rule, t.item_id, {select_item_sums("g.score")},
             coalesce(bool_and(g.score IN (0, 1)), true) AS zero_or_one
         FROM ({graded}) g JOIN runs_app_trial t ON t.id = g.trial_id
         JOIN runs_app_run r ON r.id = t.run_id JOIN datasets_app_item i ON i.id = t.item_id
         WHERE {IN_SCOPE} GROUP BY 1, 2, 3, 4, 5"""  # noqa: S608
     keys = "condition_id, category, dimension_id, rule"
-    statement = f"{sum_items(keys, of_item, 'bool_and(zero_or_one), ')} ORDER BY 4, 1, 3, 2"
+    statement = f"{select_cluster_sums(keys, item_sums, 'bool_and(zero_or_one), ')} ORDER BY 4, 1, 3, 2"
     return [
         _make_cell(condition, category, dimension, rule, is_binary, sums)
-        for condition, category, dimension, rule, is_binary, *sums in fetch_rows(statement, {**where, "rules": rules})
+        for condition, category, dimension, rule, is_binary, *sums in fetch_rows(
+            statement, {**parameters, "rules": rules}
+        )
     ]
 
 
-def load_rating_counts(where: SqlParameters) -> dict[tuple[int, int], dict[int, int]]:
-    """Return how often each rating was given, by condition and dimension."""
+def load_rating_counts(parameters: SqlParameters) -> dict[tuple[int, int], dict[int, int]]:
+    """Return the number of answers with each rating, by condition and dimension."""
     statement = f"""SELECT r.condition_id, t.dimension_id, t.rating, count(*)
         FROM runs_app_trial t JOIN runs_app_run r ON r.id = t.run_id
         WHERE {IN_SCOPE} AND t.status = 'done' AND t.dimension_id IS NOT NULL AND t.rating IS NOT NULL
         GROUP BY 1, 2, 3 ORDER BY 1, 2, 3"""  # noqa: S608
     counts: dict[tuple[int, int], dict[int, int]] = {}
-    for condition, dimension, rating, count in fetch_rows(statement, where):
+    for condition, dimension, rating, count in fetch_rows(statement, parameters):
         counts.setdefault((condition, dimension), {})[rating] = count
     return counts
 
 
-def load_norm_pairs(where: SqlParameters) -> list[NormPair]:
-    """Return the items that have both ratings and a human mean, matched by the dimension's name."""
+def load_norm_pairs(parameters: SqlParameters) -> list[NormPair]:
+    """Return the items that have both ratings and a human norm. Norms are matched by the dimension's name."""
     statement = f"""SELECT of_item.condition_id, of_item.dimension_id, i.key, of_item.n, of_item.mean, h.mean FROM (
             SELECT r.condition_id, t.dimension_id, t.item_id, count(*) AS n, avg(t.rating)::float8 AS mean
             FROM runs_app_trial t JOIN runs_app_run r ON r.id = t.run_id
@@ -301,30 +313,30 @@ def load_norm_pairs(where: SqlParameters) -> list[NormPair]:
         JOIN datasets_app_item i ON i.id = of_item.item_id
         JOIN datasets_app_norm h ON h.item_id = of_item.item_id AND h.dimension = d.name
         ORDER BY 1, 2, i.position"""  # noqa: S608
-    return [NormPair(*row) for row in fetch_rows(statement, where)]
+    return [NormPair(*row) for row in fetch_rows(statement, parameters)]
 
 
 def make_condition_labels(conditions: list[Condition], letters: Mapping[int, str] | None = None) -> dict[int, str]:
-    """Return labels that distinguish the conditions, in their order or that of the letters of a blind reading.
+    """Return labels that distinguish the conditions, in their order or in the order of a blind reading's letters.
 
-    They name the facets that differ. If the names are equal, they add versions. If these are equal too, they add the
-    hash of the request, for example for a model that was changed under the same name.
+    A label has the names of the facets that differ. If names are not enough, it has versions, too. If versions are not
+    enough, it has the hash of the request, for example for a model that was changed under the same name.
     """
     if letters:
-        places = {key: at for at, key in enumerate(letters)}
-        conditions = sorted(conditions, key=lambda one: (places[one.model_id], one.pk))
+        positions = {key: position for position, key in enumerate(letters)}
+        conditions = sorted(conditions, key=lambda condition: (positions[condition.model_id], condition.pk))
     for versioned in (False, True):
         parts = {condition.pk: _name_facets(condition, versioned, letters) for condition in conditions}
         differs = [len(set(column)) > 1 for column in zip(*parts.values(), strict=True)]
-        shown = {
+        labels = {
             pk: " · ".join(name for name, varies in zip(names, differs, strict=True) if varies) or names[0]
             for pk, names in parts.items()
         }
-        if len(set(shown.values())) == len(shown):
-            return shown
-    times = Counter(shown.values())
+        if len(set(labels.values())) == len(labels):
+            return labels
+    label_counts = Counter(labels.values())
     hashes = {condition.pk: condition_identity(condition.condition_id) for condition in conditions}
-    return {pk: f"{label} ({hashes[pk]})" if times[label] > 1 else label for pk, label in shown.items()}
+    return {pk: f"{label} ({hashes[pk]})" if label_counts[label] > 1 else label for pk, label in labels.items()}
 
 
 def _name_facets(
@@ -349,5 +361,5 @@ def _label_rule(rule: GradeCondition) -> str:
 def _make_cell(
     condition: int, category: str, dimension: int | None, rule: int | None, is_binary: bool, sums: list[Any]
 ) -> ScoreCell:
-    *added, unread = sums
-    return ScoreCell(condition, category, dimension, rule, ClusterSums(*added), unread, is_binary)
+    *cluster_sums, unread = sums
+    return ScoreCell(condition, category, dimension, rule, ClusterSums(*cluster_sums), unread, is_binary)

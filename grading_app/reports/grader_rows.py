@@ -1,4 +1,4 @@
-"""The rows of the grading page: for each grade condition its progress, mean, failures by code, cost and flags."""
+"""The rows of the grading page: progress, mean, failures by code, cost and flags of each grade condition."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from decimal import Decimal
 from django.utils import timezone
 
 from grading_app.judging.grade_conditions import find_same_family, list_solvers
-from grading_app.models import GradeCondition, Rubric
+from grading_app.models import GradeCondition
 from grading_app.reports.cached_aggregates import Cached
 from grading_app.reports.pairwise_stats import PAIRS, PairwiseStanding
-from grading_app.reports.verdict_aggregates import get_by_condition
+from grading_app.reports.verdict_aggregates import get_aggregates_by_condition
 from grading_app.reports.verdict_stats import SCORES, VerdictScores, list_panel_members
 from runs_app.models import Experiment, Run
 from runs_app.monitoring.progress import Totals
@@ -23,8 +23,8 @@ from runs_app.monitoring.progress import Totals
 class GraderRow:
     """A grade condition with its runs (none for a rule or a panel) and their results.
 
-    related_models: names of the answering models that belong to the judge's own family. missing: for a panel, (name of
-    a member, number of answers without its verdict).
+    related_models: the names of the answering models of the judge's own family. missing: for a panel, (name of a
+    member, number of answers without its verdict).
     """
 
     condition: GradeCondition
@@ -39,7 +39,7 @@ class GraderRow:
 
     @property
     def scores(self) -> VerdictScores:
-        """The scores; empty scores while nothing was added up."""
+        """The scores; empty before a worker has computed them."""
         return self.cached.value or VerdictScores()
 
     @property
@@ -57,32 +57,36 @@ class GraderRow:
     @property
     def errors(self) -> list[tuple[str, int]]:
         """Failed calls by error class, the most frequent first."""
-        added: dict[str, int] = {}
+        counts: dict[str, int] = {}
         for run in self.runs:
             for name, n in run.errors.items():
-                added[name] = added.get(name, 0) + n
-        return sorted(added.items(), key=lambda pair: (-pair[1], pair[0]))
+                counts[name] = counts.get(name, 0) + n
+        return sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
 
     @property
     def in_pairs(self) -> bool:
-        return bool(self.condition.rubric and self.condition.rubric.kind == Rubric.Kind.PAIRWISE)
+        return self.condition.is_pairwise
 
     @property
     def verdicts(self) -> int:
-        """The number of pairwise verdicts, read or unread. Only the newest verdict of a pair in each order counts."""
+        """The number of pairwise verdicts, readable or not. Only the newest verdict on a pair in each order counts."""
         return self.scores.preferred + self.scores.unread
 
     @property
     def is_adjudication(self) -> bool:
-        """True for decisions on single answers. They are no sample of answers, so there is no mean of them."""
+        """True for decisions on single answers. These answers are not a sample, so they have no mean."""
         return self.condition.kind == GradeCondition.Kind.ADJUDICATED
 
     @property
     def quorum(self) -> str:
-        """For a panel: how many members must have judged an answer before it gets a score."""
-        seats = len(list_panel_members(self.condition))
-        least = self.condition.parameters.get("quorum")
-        return f"at least {least} of {seats} members must have given a score" if least else f"all {seats} must judge"
+        """For a panel: how many members must have judged an answer for it to get a score."""
+        members = len(list_panel_members(self.condition))
+        minimum = self.condition.parameters.get("quorum")
+        return (
+            f"at least {minimum} of {members} members must have given a score"
+            if minimum
+            else f"all {members} must judge"
+        )
 
     @property
     def stop_reasons(self) -> list[str]:
@@ -90,7 +94,7 @@ class GraderRow:
 
 
 def list_grader_rows(experiment: Experiment) -> list[GraderRow]:
-    """Return the lines in the order in which the conditions were created, in a constant number of queries."""
+    """Return the rows in the order in which the conditions were created, in a constant number of queries."""
     conditions = list(
         experiment.grade_conditions.select_related(
             "grader__language_model__endpoint",
@@ -105,7 +109,7 @@ def list_grader_rows(experiment: Experiment) -> list[GraderRow]:
     )
     runs = _list_runs(experiment)
     related_models = _list_related_models(experiment, conditions)
-    scores = get_by_condition(SCORES, conditions, conditions)
+    scores = get_aggregates_by_condition(SCORES, conditions, conditions)
     names = {condition.pk: condition.label for condition in conditions}
     return [
         GraderRow(
@@ -124,43 +128,43 @@ def _list_missing(scores: Cached[VerdictScores]) -> tuple[tuple[int, int], ...]:
 
 
 def list_rubric_tests(experiment: Experiment) -> list[Run]:
-    """Return the runs of judges that only tested a rubric, newest first. Their verdicts are not gradings."""
+    """Return the runs of judges that only tested a rubric, the newest first. Their verdicts are not gradings."""
     runs = Run.objects.filter(experiment=experiment, condition__stage="judge", condition__grade_condition=None)
     return list(runs.with_design().order_by("-pk")[:20])
 
 
 def _list_runs(experiment: Experiment) -> dict[int | None, list[Run]]:
-    found: dict[int | None, list[Run]] = {}
-    judging = Run.objects.filter(experiment=experiment, condition__stage="judge")
-    for run in judging.with_design().order_by("wave__number", "pk"):
-        found.setdefault(run.condition_id, []).append(run)
-    return found
+    runs_by_condition: dict[int | None, list[Run]] = {}
+    judge_runs = Run.objects.filter(experiment=experiment, condition__stage="judge")
+    for run in judge_runs.with_design().order_by("wave__number", "pk"):
+        runs_by_condition.setdefault(run.condition_id, []).append(run)
+    return runs_by_condition
 
 
 def _list_related_models(experiment: Experiment, conditions: Sequence[GradeCondition]) -> dict[int, tuple[str, ...]]:
-    """Return the answering models of the judge's family by condition; for a panel, of any member's family."""
+    """Return the answering models of the judge's family by condition; for a panel, of the families of all members."""
     solvers = list_solvers(experiment)
-    found = {
+    related_models = {
         condition.pk: tuple(model.name for model in find_same_family(solvers, condition.grader))
         for condition in conditions
         if condition.grader is not None
     }
     for condition in conditions:
         if members := list_panel_members(condition):
-            names = [name for member in members for name in found.get(member, ())]
-            found[condition.pk] = tuple(sorted(set(names)))
-    return found
+            names = [name for member in members for name in related_models.get(member, ())]
+            related_models[condition.pk] = tuple(sorted(set(names)))
+    return related_models
 
 
-def is_changing(runs: Iterable[Run], for_s: float) -> bool:
-    """Return True if a judge is running, or ended so recently that its last replies may still be unread."""
-    since = timezone.now() - timedelta(seconds=for_s)
+def is_changing(runs: Iterable[Run], seconds: float) -> bool:
+    """Return True if a judge runs, or ended in the last `seconds`, so that replies may not be recorded yet."""
+    since = timezone.now() - timedelta(seconds=seconds)
     return any(run.status in Run.UNDER_WAY or (run.finished_at and run.finished_at > since) for run in runs)
 
 
 @dataclass(frozen=True, slots=True)
 class PairwiseRater:
-    """A judge, or the people of a queue. people: the number of people who gave a verdict; 0 for a judge."""
+    """A judge, or the people of a queue. people: the number of people with a verdict; 0 for a judge."""
 
     key: str
     label: str
@@ -169,7 +173,7 @@ class PairwiseRater:
 
 
 def list_pairwise_raters(rows: Sequence[GraderRow]) -> list[PairwiseRater]:
-    """Return judges that gave a verdict, then people. The choices of all people of one queue are combined."""
+    """Return the judges with a verdict, then people. The choices of all people of a queue are combined."""
     pairwise = [row for row in rows if row.in_pairs and (row.totals.done or row.scores.preferred)]
     judges = [row for row in pairwise if row.condition.kind != GradeCondition.Kind.PERSON]
     queues: dict[str, list[GradeCondition]] = {}
@@ -186,7 +190,7 @@ def list_pairwise_raters(rows: Sequence[GraderRow]) -> list[PairwiseRater]:
 
 
 def list_standings(rows: Sequence[GraderRow]) -> list[tuple[PairwiseRater, Cached[PairwiseStanding]]]:
-    """Return each rater with its result, so that people's and judges' wins are shown side by side."""
+    """Return each pairwise rater with its standing, judges first."""
     all_conditions, raters = [row.condition for row in rows], list_pairwise_raters(rows)
-    found = get_by_condition(PAIRS, [rater.conditions[0] for rater in raters], all_conditions)
-    return [(rater, found[rater.conditions[0].pk]) for rater in raters]
+    standings = get_aggregates_by_condition(PAIRS, [rater.conditions[0] for rater in raters], all_conditions)
+    return [(rater, standings[rater.conditions[0].pk]) for rater in raters]

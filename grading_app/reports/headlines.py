@@ -1,7 +1,7 @@
 """The headline scores of a list of experiments: the first measure of each, over its conditions.
 
-Few answers are added up during the request, in one query for all experiments, and cached. Those of a large experiment
-come from its stored leaderboard, so they appear once somebody has opened its results.
+Headlines of small experiments are computed during the request, in one query for all experiments, and cached. Headlines
+of large experiments come from stored leaderboards, so they appear after somebody has opened the results.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from django.core.cache import cache
 from evalsite.lib.sql import fetch_rows
 from evalsite.lib.text.hashing import content_hash
 from grading_app.models import CachedAggregate, GradeCondition
-from grading_app.reports import statistic_format
-from grading_app.reports.answer_aggregates import MOST_AT_ONCE
+from grading_app.reports.answer_aggregates import MAX_ANSWERS_PER_REQUEST
+from grading_app.reports.statistic_format import format_interval, format_number, format_share, format_share_interval
 from runs_app.models import Dimension, Experiment
 from runs_app.monitoring.progress import read_totals
 
-SECONDS = 24 * 3600
+CACHE_SECONDS = 24 * 3600
 BY_RATING = """SELECT r.experiment_id, r.condition_id, avg(t.rating)::float8, false
     FROM runs_app_trial t JOIN runs_app_run r ON r.id = t.run_id JOIN runs_app_condition c ON c.id = r.condition_id
     WHERE r.experiment_id = ANY(%(experiments)s) AND t.dimension_id = ANY(%(measures)s) AND c.stage = 'generate'
@@ -36,7 +36,7 @@ BY_GRADE = """SELECT r.experiment_id, r.condition_id, avg(g.score)::float8, bool
 
 @dataclass(frozen=True, slots=True)
 class Headline:
-    """The means of an experiment's conditions on its first measure: the lowest and the highest one."""
+    """The lowest and the highest mean of an experiment's conditions on its first measure."""
 
     measure: str
     low: float
@@ -46,19 +46,15 @@ class Headline:
 
     @property
     def text(self) -> str:
+        is_single = self.low == self.high
         if self.is_share:
-            return (
-                statistic_format.format_share(self.low)
-                if self.low == self.high
-                else statistic_format.format_share_interval(self.low, self.high)
-            )
-        ends = statistic_format.format_interval(self.low, self.high)
-        return statistic_format.format_number(self.low) if self.low == self.high else ends
+            return format_share(self.low) if is_single else format_share_interval(self.low, self.high)
+        return format_number(self.low) if is_single else format_interval(self.low, self.high)
 
 
 @dataclass(frozen=True, slots=True)
 class _FirstMeasure:
-    """The first measure of an experiment: a dimension, or a grade condition. state: changes with its scores."""
+    """The first measure of an experiment: a dimension or a grade condition. state: changes whenever a score changes."""
 
     label: str
     key: int
@@ -67,38 +63,45 @@ class _FirstMeasure:
 
 
 def load_headlines(experiments: Sequence[Any]) -> dict[int, Headline]:
-    """Return the headlines by keys of experiments from `annotate_totals`, in a constant number of queries."""
+    """Return headlines by the experiments' keys, in a constant number of queries.
+
+    experiments: with the counters of `annotate_totals`.
+    """
     first = _find_first_measures(experiments)
-    done = {one.pk: read_totals(one).done for one in experiments}
-    names = {f"headline:{content_hash([pk, done[pk], found.state])}": pk for pk, found in first.items() if done[pk]}
+    done = {experiment.pk: read_totals(experiment).done for experiment in experiments}
+    names = {
+        f"headline:{content_hash([pk, done[pk], headline.state])}": pk for pk, headline in first.items() if done[pk]
+    }
     cached: dict[str, Headline] = cache.get_many(names)
-    headlines = {names[name]: found for name, found in cached.items()}
+    headlines = {names[name]: headline for name, headline in cached.items()}
     missing = [pk for name, pk in names.items() if name not in cached]
-    small = [pk for pk in missing if done[pk] <= MOST_AT_ONCE]
+    small = [pk for pk in missing if done[pk] <= MAX_ANSWERS_PER_REQUEST]
     computed = _compute_headlines({pk: first[pk] for pk in small})
-    cache.set_many({name: computed[pk] for name, pk in names.items() if pk in computed}, SECONDS)
-    large = [pk for pk in missing if done[pk] > MOST_AT_ONCE]
+    cache.set_many({name: computed[pk] for name, pk in names.items() if pk in computed}, CACHE_SECONDS)
+    large = [pk for pk in missing if done[pk] > MAX_ANSWERS_PER_REQUEST]
     return headlines | computed | (_load_stored_headlines(large) if large else {})
 
 
 def _find_first_measures(experiments: Sequence[Experiment]) -> dict[int, _FirstMeasure]:
-    keys = [one.pk for one in experiments]
-    found: dict[int, _FirstMeasure] = {}
+    keys = [grader.pk for grader in experiments]
+    first_measures: dict[int, _FirstMeasure] = {}
     graders = GradeCondition.objects.filter(experiment__in=keys).exclude(scorer="rating").order_by("pk")
     no_measures = (GradeCondition.Kind.PERSON, GradeCondition.Kind.ADJUDICATED)
-    for one in graders.exclude(kind__in=no_measures).select_related("rubric", "grader", "panel"):
-        if one.experiment_id not in found and not one.is_pairwise:
-            found[one.experiment_id] = _FirstMeasure(one.label, one.pk, False, ["grader", one.pk, one.changes])
+    for grader in graders.exclude(kind__in=no_measures).select_related("rubric", "grader", "panel"):
+        if grader.experiment_id not in first_measures and not grader.is_pairwise:
+            first_measures[grader.experiment_id] = _FirstMeasure(
+                grader.label, grader.pk, False, ["grader", grader.pk, grader.changes]
+            )
     dimensions = Dimension.objects.filter(experiments__in=keys).order_by("-pk")
     for pk, title, name, experiment in dimensions.values_list("pk", "title", "name", "experiments"):
         if experiment in keys:
-            found[experiment] = _FirstMeasure(title or name, pk, True, ["dimension", pk])
-    return found
+            first_measures[experiment] = _FirstMeasure(title or name, pk, True, ["dimension", pk])
+    return first_measures
 
 
 def _compute_headlines(first: dict[int, _FirstMeasure]) -> dict[int, Headline]:
-    rated = {pk: one.key for pk, one in first.items() if one.is_rating}
-    graded = {pk: one.key for pk, one in first.items() if not one.is_rating}
+    rated = {pk: measure.key for pk, measure in first.items() if measure.is_rating}
+    graded = {pk: measure.key for pk, measure in first.items() if not measure.is_rating}
     rows: list[Any] = []
     if rated:
         rows += fetch_rows(BY_RATING, {"experiments": list(rated), "measures": list(rated.values())})
@@ -107,7 +110,7 @@ def _compute_headlines(first: dict[int, _FirstMeasure]) -> dict[int, Headline]:
     means: dict[int, list[tuple[float, bool]]] = defaultdict(list)
     for experiment, _, mean, is_binary in rows:
         means[experiment].append((mean, is_binary))
-    return {pk: _make_headline(first[pk].label, found) for pk, found in means.items()}
+    return {pk: _make_headline(first[pk].label, condition_means) for pk, condition_means in means.items()}
 
 
 def _make_headline(label: str, means: list[tuple[float, bool]]) -> Headline:
@@ -116,15 +119,15 @@ def _make_headline(label: str, means: list[tuple[float, bool]]) -> Headline:
 
 
 def _load_stored_headlines(experiments: list[int]) -> dict[int, Headline]:
-    """Return headlines from the stored leaderboards of all waves and without a baseline."""
+    """Return headlines from stored leaderboards of all waves that have no baseline."""
     rows = CachedAggregate.objects.filter(experiment__in=experiments, name="leaderboard", computed_at__isnull=False)
-    found = {}
+    headlines = {}
     for row in rows:
         if row.query != [row.experiment_id, None, False, None] or not row.value or not row.value["measures"]:
             continue
         measure = row.value["measures"][0]
-        means = [one["scores"][measure["key"]]["mean"] for one in row.value["rows"]]
-        present = [(mean, measure["is_share"]) for mean in means if mean is not None]
-        if present:
-            found[row.experiment_id] = _make_headline(measure["label"], present)
-    return found
+        means = [board_row["scores"][measure["key"]]["mean"] for board_row in row.value["rows"]]
+        known_means = [(mean, measure["is_share"]) for mean in means if mean is not None]
+        if known_means:
+            headlines[row.experiment_id] = _make_headline(measure["label"], known_means)
+    return headlines

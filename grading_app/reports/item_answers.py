@@ -15,15 +15,15 @@ from grading_app.models import GradeCondition, Grading
 from runs_app.models import Condition, Dimension, Experiment, Run, Trial
 
 PER_PAGE = 25
-SHOWN_ANSWERS = 3
-"""Answers of one condition that the page shows. The others are a link away."""
-EXCERPT = 120
-CELL = ("run__experiment", "run__condition", "dimension")
+MAX_ANSWERS = 3
+"""The maximum number of answers of one condition on the page. A link leads to the others."""
+EXCERPT_LENGTH = 120
+CELL_FIELDS = ("run__experiment", "run__condition", "dimension")
 
 
 @dataclass(slots=True)
 class GraderScores:
-    """The scores that one grader gave to the answers of a cell. sd: of its answers; None with fewer than two."""
+    """The scores that one grader gave to the answers of a cell. sd: None for fewer than two scores."""
 
     grader: GradeCondition
     n: int
@@ -35,7 +35,8 @@ class GraderScores:
 class ItemAnswers:
     """The answers of one condition to the item, on one dimension, over waves and repetitions.
 
-    n: trials. done: those with an answer. mean, sd: of the ratings that were read, None without them.
+    n: trials. done: trials with an answer. rated: answers with a readable rating. mean, sd: of these ratings; None
+    without ratings.
     """
 
     experiment: Experiment
@@ -51,7 +52,7 @@ class ItemAnswers:
 
 
 def get_answer_page(item: Item, user: Any, number: Any) -> tuple[Page[Any], list[ItemAnswers]]:
-    """Return one page of the conditions that were asked about the item in experiments that the user may see.
+    """Return one page of the answers to an item, by condition, in experiments that the user may see.
 
     The number of queries is constant. The unique index of trials finds them by (run, item).
     """
@@ -59,7 +60,7 @@ def get_answer_page(item: Item, user: Any, number: Any) -> tuple[Page[Any], list
     runs = list(Run.objects.filter(experiment__in=experiments).generating().values_list("pk", flat=True))
     trials = Trial.objects.filter(run__in=runs, item=item).order_by()
     cells = (
-        trials.values(*CELL)
+        trials.values(*CELL_FIELDS)
         .annotate(
             n=Count("pk"),
             done=Count("pk", filter=Q(status="done")),
@@ -79,21 +80,21 @@ def _describe_cells(trials: Any, cells: Sequence[dict[str, Any]]) -> list[ItemAn
     )
     experiments = Experiment.objects.in_bulk([cell["run__experiment"] for cell in cells])
     dimensions = Dimension.objects.in_bulk([cell["dimension"] for cell in cells if cell["dimension"]])
-    found = {
+    item_answers = {
         (cell["run__condition"], cell["dimension"]): ItemAnswers(
             experiments[cell["run__experiment"]], conditions[cell["run__condition"]],
             dimensions.get(cell["dimension"]), *(cell[name] for name in ("n", "done", "rated", "mean", "sd"))
         )
         for cell in cells
     }  # fmt: skip
-    of_page = trials.filter(run__condition__in=conditions)
-    for trial in _load_first_answers(of_page):
-        if (cell := found.get((trial.run.condition_id, trial.dimension_id))) is not None:
+    page_trials = trials.filter(run__condition__in=conditions)
+    for trial in _load_first_answers(page_trials):
+        if (cell := item_answers.get((trial.run.condition_id, trial.dimension_id))) is not None:
             cell.answers.append(trial)
-    for condition, dimension, scores in _load_scores(of_page):
-        if (cell := found.get((condition, dimension))) is not None:
+    for condition, dimension, scores in _load_scores(page_trials):
+        if (cell := item_answers.get((condition, dimension))) is not None:
             cell.scores.append(scores)
-    return list(found.values())
+    return list(item_answers.values())
 
 
 def _load_first_answers(trials: Any) -> Any:
@@ -102,12 +103,12 @@ def _load_first_answers(trials: Any) -> Any:
         partition_by=[F("run__condition"), F("dimension")],
         order_by=["run__wave__number", "sample_idx", "pk"],
     )
-    narrow = trials.annotate(place=place, excerpt=Left("answer", EXCERPT)).filter(place__lte=SHOWN_ANSWERS)
-    shown = narrow.select_related("run__wave").only(
+    first_trials = trials.annotate(place=place, excerpt=Left("answer", EXCERPT_LENGTH)).filter(place__lte=MAX_ANSWERS)
+    with_fields = first_trials.select_related("run__wave").only(
         "item_id", "status", "rating", "sample_idx", "error_class", "parse_error", "dimension_id", "run__condition_id",
         "run__experiment_id", "run__wave__number", "run__wave__label",
     )  # fmt: skip
-    return shown.order_by("run__wave__number", "sample_idx", "pk")
+    return with_fields.order_by("run__wave__number", "sample_idx", "pk")
 
 
 def _load_scores(trials: Any) -> list[tuple[int, int | None, GraderScores]]:

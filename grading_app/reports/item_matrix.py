@@ -1,4 +1,4 @@
-"""The matrix of items and conditions: which items, in which order, and the same as a table for files."""
+"""The matrix of items and conditions: the selection and order of items, and the matrix as a table for files."""
 
 from __future__ import annotations
 
@@ -16,13 +16,17 @@ from grading_app.statistics.item_scores import Floats, ItemScores
 from runs_app.annotations import flagged_items
 from runs_app.models import Dimension, Trial
 
-MOST_ITEMS, MOST_CELLS, MOST_TRIALS = 50, 1_500, 10_000
+MAX_ITEMS, MAX_CELLS, MAX_TRIALS = 50, 1_500, 10_000
 """Limits of one page, so that its size does not depend on the number of conditions and repetitions."""
 
 
 @dataclass(frozen=True)
 class ItemSelection:
-    """Which items the matrix shows, and in which order. a, b: conditions that answer right and wrong, or None."""
+    """Which items the matrix shows, and in which order.
+
+    a, b: conditions that answer the items right and wrong, or None. For scores that are not right or wrong: a scores
+    higher than b.
+    """
 
     sort: str = ""
     show: str = ""
@@ -31,32 +35,32 @@ class ItemSelection:
 
 
 def select_items(scope: Scope, scores: ItemScores, selection: ItemSelection) -> ItemScores:
-    """Return the scores of the selected items only, in the selected order."""
-    chosen = scores.select_items(_filter_items(scope, scores, selection))
+    """Return the scores of the selected items, in the selected order."""
+    selected = scores.select_items(_filter_items(scope, scores, selection))
     if not selection.sort:
-        return chosen
-    order = _order_items(scope, chosen, selection.sort)
-    parts = {name: getattr(chosen, name)[order] for name in ("items", "n", "missing", "mean", "within")}
-    return ItemScores(conditions=chosen.conditions, is_binary=chosen.is_binary, **parts)
+        return selected
+    order = _order_items(scope, selected, selection.sort)
+    columns = {name: getattr(selected, name)[order] for name in ("items", "n", "missing", "mean", "within")}
+    return ItemScores(conditions=selected.conditions, is_binary=selected.is_binary, **columns)
 
 
 def _filter_items(scope: Scope, scores: ItemScores, selection: ItemSelection) -> item_order.Chosen:
-    chosen = np.ones(len(scores.items), dtype=np.bool_)
+    is_selected = np.ones(len(scores.items), dtype=np.bool_)
     if selection.show == "flagged":
-        chosen &= np.isin(scores.items, flagged_items(scope.experiment))
+        is_selected &= np.isin(scores.items, flagged_items(scope.experiment))
     elif selection.show:
-        chosen &= item_order.SELECTIONS[selection.show](scores)
+        is_selected &= item_order.SELECTIONS[selection.show](scores)
     if selection.show == "failures":
-        chosen |= np.isin(scores.items, _list_items_with_failed_trials(scope))
+        is_selected |= np.isin(scores.items, _list_items_with_failed_trials(scope))
     a, b = selection.a, selection.b
-    if not {a, b} <= {None, *scores.conditions.tolist()}:  # A condition without runs in this wave answers nothing.
-        return np.zeros_like(chosen)
+    if not {a, b} <= {None, *scores.conditions.tolist()}:  # A condition without runs in this wave has no answers.
+        return np.zeros_like(is_selected)
     if scores.is_binary:
-        chosen &= item_order.find_items_mostly_answered(scores, a, right=True) if a is not None else True
-        chosen &= item_order.find_items_mostly_answered(scores, b, right=False) if b is not None else True
+        is_selected &= item_order.find_items_mostly_answered(scores, a, right=True) if a is not None else True
+        is_selected &= item_order.find_items_mostly_answered(scores, b, right=False) if b is not None else True
     elif a is not None and b is not None:
-        chosen &= item_order.find_higher_items(scores, a, b)
-    return chosen
+        is_selected &= item_order.find_higher_items(scores, a, b)
+    return is_selected
 
 
 def _list_items_with_failed_trials(scope: Scope) -> list[int]:
@@ -82,29 +86,29 @@ def _order_items(scope: Scope, scores: ItemScores, sort: str) -> Any:
 
 
 def load_norms(scope: Scope, scores: ItemScores) -> Floats:
-    """Return the human mean of each item on the measure's dimension, (items,), NaN without one."""
-    found: dict[int, float] = {}
+    """Return the human mean of each item on the measure's dimension, (items,); NaN for items without a norm."""
+    means: dict[int, float] = {}
     if scope.measure.is_rating and scope.measure.dimension is not None:
         names = Dimension.objects.filter(pk=scope.measure.dimension).values("name")
         norms = Norm.objects.filter(item__dataset=scope.experiment.dataset_id, dimension__in=names)
-        if len(scores.items) <= MOST_ITEMS:
+        if len(scores.items) <= MAX_ITEMS:
             norms = norms.filter(item__in=scores.items.tolist())
-        found = dict(norms.values_list("item", "mean"))
-    return np.array([found.get(key, np.nan) for key in scores.items.tolist()], dtype=np.float64)
+        means = dict(norms.values_list("item", "mean"))
+    return np.array([means.get(key, np.nan) for key in scores.items.tolist()], dtype=np.float64)
 
 
 def get_items_per_page(scores: ItemScores) -> int:
-    """Return how many items fit the limits of a page; at least five."""
+    """Return how many items fit on a page within its limits, but at least five."""
     conditions = max(1, len(scores.conditions))
-    filled = max(1, int((scores.n + scores.missing > 0).sum()))
-    repetitions = max(1.0, float((scores.n + scores.missing).sum()) / filled)
-    return int(max(5, min(MOST_ITEMS, MOST_CELLS / conditions, MOST_TRIALS / conditions / repetitions)))
+    answers = scores.n + scores.missing
+    repetitions = max(1.0, float(answers.sum()) / max(1, int((answers > 0).sum())))
+    return int(max(5, min(MAX_ITEMS, MAX_CELLS / conditions, MAX_TRIALS / conditions / repetitions)))
 
 
 def make_matrix_table(scope: Scope, scores: ItemScores, labels: Mapping[int, str]) -> ResultTable:
-    """Return the mean score of every cell: a row for each item, a column for each condition, for files."""
-    of_dataset = Item.objects.filter(dataset=scope.experiment.dataset_id).values_list("pk", "key", "category")
-    names_by_item = {pk: (key, category) for pk, key, category in of_dataset.iterator()}
+    """Return the mean scores as a table for files, with a row for each item and a column for each condition."""
+    dataset_items = Item.objects.filter(dataset=scope.experiment.dataset_id).values_list("pk", "key", "category")
+    names_by_item = {pk: (key, category) for pk, key, category in dataset_items.iterator()}
     norms = load_norms(scope, scores)
     has_norms = not np.isnan(norms).all()
     names = [labels[key] for key in scores.conditions.tolist()]
@@ -115,10 +119,10 @@ def make_matrix_table(scope: Scope, scores: ItemScores, labels: Mapping[int, str
         *(ResultColumn(f"mean {name}", name, "number") for name in names),
     ]
     rows = []
-    for at, key in enumerate(scores.items.tolist()):
-        means = {f"mean {name}": mean for name, mean in zip(names, scores.mean[at].tolist(), strict=True)}
+    for row, key in enumerate(scores.items.tolist()):
+        means = {f"mean {name}": mean for name, mean in zip(names, scores.mean[row].tolist(), strict=True)}
         rows.append(
-            {"item": names_by_item[key][0], "category": names_by_item[key][1], "human_norm": norms[at], **means}
+            {"item": names_by_item[key][0], "category": names_by_item[key][1], "human_norm": norms[row], **means}
         )
     title = f"Mean {scope.measure.label} by item and condition"
     return ResultTable("matrix", title, columns, rows, formula="Each cell is the mean over waves and repetitions.")

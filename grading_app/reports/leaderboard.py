@@ -1,6 +1,6 @@
-"""The leaderboard of an experiment: each measure of each condition with its interval, cost, tokens and latency.
+"""The leaderboard of an experiment: each condition with its measures and intervals, cost, tokens and latency.
 
-A condition is the best on a measure only if it is better than each other condition by a paired test, after Holm's
+A condition is the best on a measure only if it is better than every other condition by a paired test, after Holm's
 correction over these tests.
 """
 
@@ -15,7 +15,7 @@ from django.db.models import Sum
 from evalsite.lib.sql import fetch_rows
 from grading_app.reports.answer_aggregates import make_answer_aggregate
 from grading_app.reports.cached_aggregates import Cached, get_aggregate
-from grading_app.reports.frames import IN_SCOPE, load_condition_labels
+from grading_app.reports.frames import IN_SCOPE, load_condition_labels, make_scope_parameters
 from grading_app.reports.score_matrix import Measure, list_measures, load_item_scores
 from grading_app.statistics.condition_pairs import ConditionPair, compare_conditions
 from grading_app.statistics.intervals import SHARE_BOUNDS, Bounds, estimate_mean
@@ -33,7 +33,7 @@ LATENCIES = f"""SELECT r.condition_id, percentile_cont(0.5) WITHIN GROUP (ORDER 
 class BoardScore:
     """The mean or share of one condition on one measure. low, high: None without an interval; `reason` says why.
 
-    missing: answers without a score. is_best: better than each other condition by a corrected paired test.
+    missing: answers without a score. is_best: better than every other condition by a corrected paired test.
     """
 
     n: int
@@ -49,7 +49,7 @@ class BoardScore:
 
 @dataclass(frozen=True, slots=True)
 class BaselineScore:
-    """The comparison of one condition with the baseline on one measure. corrected: p by Holm over the conditions."""
+    """The comparison of one condition with the baseline on one measure. corrected: p after Holm's correction."""
 
     items: int
     mean_baseline: float
@@ -69,7 +69,7 @@ class BaselineScore:
 class Lead:
     """The two conditions with the highest means, by their keys: the difference with its interval and test.
 
-    is_best: the first is better than each other condition by a corrected paired test.
+    is_best: the first is better than every other condition by a corrected paired test.
     """
 
     first: int
@@ -85,9 +85,9 @@ class Lead:
 
 @dataclass(frozen=True, slots=True)
 class BoardMeasure:
-    """A measure of the board. is_share: all scores are 0 or 1. is_rating: more is not better.
+    """A measure of the leaderboard. is_share: all scores are 0 or 1. is_rating: higher is not better.
 
-    lead: None for ratings, for one condition, and where the first two have no common items.
+    lead: None for ratings, for a single condition, and if the first two conditions have no common items.
     """
 
     key: str
@@ -101,9 +101,9 @@ class BoardMeasure:
 
 @dataclass(frozen=True, slots=True)
 class BoardRow:
-    """One condition. scores, baseline: by the key of the measure. cost_usd: None if any call has an unknown cost.
+    """One condition. scores, baseline: by the key of the measure. cost_usd: None if the cost of any call is unknown.
 
-    latency_s: the median over answers that were not reused from the response cache.
+    latency_s: the median over the answers that did not come from the response cache.
     """
 
     condition: int
@@ -123,22 +123,22 @@ class BoardRow:
 
 @dataclass(frozen=True, slots=True)
 class Leaderboard:
-    """Rows are conditions in the order of the design. baseline: the primary key of a condition, or None."""
+    """The leaderboard: a row for each condition, in the order of the design. baseline: a condition's key, or None."""
 
     measures: list[BoardMeasure]
     rows: list[BoardRow]
     baseline: int | None = None
 
     def with_labels(self, labels: Mapping[int, str]) -> Leaderboard:
-        """Return the board with these names of conditions, in their order."""
+        """Return the leaderboard with these labels of conditions, in their order."""
         rows = {row.condition: row for row in self.rows}
-        named = [replace(rows[key], label=label) for key, label in labels.items() if key in rows]
-        return replace(self, rows=named)
+        labelled = [replace(rows[key], label=label) for key, label in labels.items() if key in rows]
+        return replace(self, rows=labelled)
 
     @property
-    def shares_asked_once(self) -> list[int]:
-        """The number of items of each share with an interval whose items have one answer each."""
-        shares = [one.key for one in self.measures if one.is_share]
+    def single_answer_shares(self) -> list[int]:
+        """The number of items of each share with an interval, for shares with one answer per item."""
+        shares = [measure.key for measure in self.measures if measure.is_share]
         scores = [row.scores[key] for row in self.rows for key in shares]
         return [score.items for score in scores if score.low is not None and score.n == score.items]
 
@@ -149,7 +149,7 @@ class Leaderboard:
 
 @dataclass(frozen=True, slots=True)
 class BoardQuery:
-    """wave: None for all. missing_is_wrong: answers without a score count as the lowest score."""
+    """A query for a leaderboard. wave: None for all. missing_is_wrong: a missing score counts as the lowest score."""
 
     experiment: Experiment
     wave: Wave | None = None
@@ -158,32 +158,31 @@ class BoardQuery:
 
 
 def compute_leaderboard(query: BoardQuery) -> Leaderboard:
-    """Read every measure of the experiment and return its leaderboard."""
+    """Load the scores of every measure of the experiment, and compute its leaderboard."""
     experiment, labels = query.experiment, load_condition_labels(query.experiment, query.wave)
     scores: dict[int, dict[str, BoardScore]] = {key: {} for key in labels}
-    against: dict[int, dict[str, BaselineScore]] = {key: {} for key in labels}
+    comparisons: dict[int, dict[str, BaselineScore]] = {key: {} for key in labels}
     measures = []
     for measure in list_measures(experiment):
-        loaded = load_item_scores(experiment, measure, query.wave)
-        if not loaded.n.any() and not loaded.missing.any():
+        item_scores = load_item_scores(experiment, measure, query.wave)
+        if not item_scores.n.any() and not item_scores.missing.any():
             continue
-        missing = dict(zip(loaded.conditions.tolist(), loaded.missing.sum(axis=0).tolist(), strict=True))
+        missing = dict(zip(item_scores.conditions.tolist(), item_scores.missing.sum(axis=0).tolist(), strict=True))
         if query.missing_is_wrong:
-            loaded = loaded.fill_missing(measure.low if measure.low is not None else 0.0)
-        bounds = None if measure.low is None or measure.high is None else (measure.low, measure.high)
-        is_share = loaded.is_binary and bounds in (None, SHARE_BOUNDS)
-        bounds = SHARE_BOUNDS if is_share else bounds
-        found = {key: _estimate_score(loaded, key, missing[key], bounds) for key in labels}
-        best = None if measure.is_rating else _find_best(loaded, found, bounds)
-        for key, score in found.items():
+            item_scores = item_scores.fill_missing(measure.low if measure.low is not None else 0.0)
+        is_share = measure.is_share(item_scores)
+        bounds = SHARE_BOUNDS if is_share else measure.bounds
+        board_scores = {key: _estimate_score(item_scores, key, missing[key], bounds) for key in labels}
+        best = None if measure.is_rating else _find_best(item_scores, board_scores, bounds)
+        for key, score in board_scores.items():
             scores[key][measure.key] = replace(score, is_best=key == best)
-        for key, comparison in _compare_with_baseline(loaded, query.baseline, bounds).items():
-            against[key][measure.key] = comparison
-        lead = None if measure.is_rating else _find_lead(loaded, found, bounds, best)
+        for key, comparison in _compare_with_baseline(item_scores, query.baseline, bounds).items():
+            comparisons[key][measure.key] = comparison
+        lead = None if measure.is_rating else _find_lead(item_scores, board_scores, bounds, best)
         measures.append(replace(_describe_measure(measure, is_share), lead=lead))
-    spent, latencies = _load_usage(query), _load_latencies(query)
+    usage, latencies = _load_usage(query), _load_latencies(query)
     rows = [
-        BoardRow(key, label, scores=scores[key], baseline=against[key], latency_s=latencies.get(key), **spent[key])
+        BoardRow(key, label, scores=scores[key], baseline=comparisons[key], latency_s=latencies.get(key), **usage[key])
         for key, label in labels.items()
     ]
     return Leaderboard(measures, rows, query.baseline)
@@ -197,28 +196,37 @@ def _describe_measure(measure: Measure, is_share: bool) -> BoardMeasure:
 
 def _estimate_score(scores: ItemScores, condition: int, missing: int, bounds: Bounds | None) -> BoardScore:
     sums = scores.sum_condition(condition)
-    found = estimate_mean(sums, bounds)
-    if found is None:
+    estimate = estimate_mean(sums, bounds)
+    if estimate is None:
         return BoardScore(0, 0, missing)
-    return BoardScore(found.n, found.clusters, missing, found.mean, found.low, found.high, found.method, found.reason)
+    return BoardScore(
+        estimate.n,
+        estimate.clusters,
+        missing,
+        estimate.mean,
+        estimate.low,
+        estimate.high,
+        estimate.method,
+        estimate.reason,
+    )
 
 
-def _find_best(scores: ItemScores, found: dict[int, BoardScore], bounds: Bounds | None) -> int | None:
-    """Return the condition with the highest mean if it differs from each other one at the 5 % level, else None."""
-    means = {key: score.mean for key, score in found.items() if score.mean is not None}
+def _find_best(scores: ItemScores, board_scores: dict[int, BoardScore], bounds: Bounds | None) -> int | None:
+    """Return the condition with the highest mean if it differs from all others at the 5 % level, else None."""
+    means = {key: score.mean for key, score in board_scores.items() if score.mean is not None}
     if len(means) < 2:
         return None
     top = max(means, key=lambda key: means[key])
     pairs = [compare_conditions(scores, other, top, bounds) for other in means if other != top]
-    ps = [_get_p(pair) if pair and pair.change.mean > 0 else 1.0 for pair in pairs]
-    return top if max(holm(ps)) < LEVEL else None
+    p_values = [_get_p_or_one(pair) if pair and pair.change.mean > 0 else 1.0 for pair in pairs]
+    return top if max(holm(p_values)) < LEVEL else None
 
 
 def _find_lead(
-    scores: ItemScores, found: dict[int, BoardScore], bounds: Bounds | None, best: int | None
+    scores: ItemScores, board_scores: dict[int, BoardScore], bounds: Bounds | None, best: int | None
 ) -> Lead | None:
-    """Return the comparison of the highest mean with the next one; of equal means, the first in the design leads."""
-    means = {key: score.mean for key, score in found.items() if score.mean is not None}
+    """Return the comparison of the two highest means. If means are equal, the first condition in the design leads."""
+    means = {key: score.mean for key, score in board_scores.items() if score.mean is not None}
     if len(means) < 2:
         return None
     first, second = sorted(means, key=lambda key: -means[key])[:2]
@@ -231,17 +239,17 @@ def _find_lead(
     )
 
 
-def _get_p(pair: ConditionPair) -> float:
+def _get_p_or_one(pair: ConditionPair) -> float:
     return 1.0 if pair.change.p is None else pair.change.p
 
 
 def _compare_with_baseline(scores: ItemScores, baseline: int | None, bounds: Bounds | None) -> dict[int, BaselineScore]:
-    """Return the comparison of every other condition with the baseline; p is corrected over these comparisons."""
+    """Return the comparisons of all other conditions with the baseline. p is corrected over these comparisons."""
     if baseline is None or baseline not in scores.conditions:
         return {}
     others = [key for key in scores.conditions.tolist() if key != baseline]
     pairs = {key: pair for key in others if (pair := compare_conditions(scores, baseline, key, bounds))}
-    corrected = holm([_get_p(pair) for pair in pairs.values()])
+    corrected = holm([_get_p_or_one(pair) for pair in pairs.values()])
     return {
         key: BaselineScore(
             pair.items,
@@ -281,8 +289,7 @@ def _load_usage(query: BoardQuery) -> dict[int, dict[str, Any]]:
 
 
 def _load_latencies(query: BoardQuery) -> dict[int, float]:
-    where = {"experiment": query.experiment.pk, "wave": query.wave.pk if query.wave else None}
-    return dict(fetch_rows(LATENCIES, where))
+    return dict(fetch_rows(LATENCIES, make_scope_parameters(query.experiment, query.wave)))
 
 
 LEADERBOARD = make_answer_aggregate(
@@ -297,14 +304,14 @@ LEADERBOARD = make_answer_aggregate(
 
 
 def get_leaderboard(query: BoardQuery) -> Cached[Leaderboard]:
-    """Return the leaderboard; its value is None until a worker has computed the first one of a large experiment."""
+    """Return the leaderboard. For a large experiment, the value is None until a worker has computed the first one."""
     return get_aggregate(LEADERBOARD, query.experiment.pk, query)
 
 
 def find_efficient_frontier(board: Leaderboard, measure: BoardMeasure) -> list[BoardRow]:
-    """Return the conditions that no cheaper or equally cheap condition matches, from the cheapest to the dearest.
+    """Return the conditions with a higher mean than every cheaper or equally cheap condition, the cheapest first.
 
-    Conditions without a known cost per answer or without a mean are left out.
+    Conditions without a known cost per answer or without a mean are excluded.
     """
     frontier: list[BoardRow] = []
     highest = float("-inf")

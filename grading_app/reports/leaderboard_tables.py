@@ -17,29 +17,28 @@ BEST_NOTE = (
 
 
 def describe_lead(board: Leaderboard, measure: BoardMeasure) -> str:
-    """Return which condition is ahead on a measure, by how much and how surely; "" where no two can be compared."""
+    """Return a sentence: which condition is ahead on a measure, by how much, and its test; "" without a comparison."""
     lead, labels = measure.lead, {row.condition: row.label for row in board.rows}
     if lead is None or not {lead.first, lead.second} <= set(labels):
         return ""
     first, second = labels[lead.first], labels[lead.second]
-    amount = statistic_format.format_points if measure.is_share else statistic_format.format_number
-    size = amount(lead.difference)
-    between = statistic_format.format_points_interval if measure.is_share else statistic_format.format_interval
-    interval = f" ({between(lead.low, lead.high)})" if lead.low is not None else ""
-    p = statistic_format.format_p(lead.p)
-    test = "no test" if lead.p is None else f"{lead.test}, p {p if p.startswith('<') else f'= {p}'}"
-    ahead = f"by {size}{interval} over {second} on {lead.items} common items"
+    format_amount = statistic_format.format_points if measure.is_share else statistic_format.format_number
+    size = format_amount(lead.difference)
+    format_ends = statistic_format.format_points_interval if measure.is_share else statistic_format.format_interval
+    interval = f" ({format_ends(lead.low, lead.high)})" if lead.low is not None else ""
+    test = "no test" if lead.p is None else f"{lead.test}, p {statistic_format.format_p_equation(lead.p)}"
+    margin = f"by {size}{interval} over {second} on {lead.items} common items"
     if lead.difference <= 0:
         return f"{measure.label}: {first} has the highest mean, but is not ahead of {second} on their common items."
     if lead.is_best:
-        return f"{measure.label}: {first} is the best, {ahead}."
+        return f"{measure.label}: {first} is the best, {margin}."
     if lead.p is None or lead.p >= LEVEL:
-        return f"{measure.label}: {first} is ahead {ahead}, but the difference is not significant ({test})."
-    return f"{measure.label}: {first} is ahead {ahead} ({test}), but not of every condition after Holm's correction."
+        return f"{measure.label}: {first} is ahead {margin}, but the difference is not significant ({test})."
+    return f"{measure.label}: {first} is ahead {margin} ({test}), but not of every condition after Holm's correction."
 
 
 def make_leaderboard_table(board: Leaderboard) -> ResultTable:
-    """Return one row for each condition, with mean, interval, n and missing of each measure."""
+    """Return a table with a row for each condition: mean, interval, n and missing scores of each measure."""
     columns = [ResultColumn("condition", "Condition")]
     for measure in board.measures:
         mean: Kind = "share" if measure.is_share else "number"
@@ -64,12 +63,12 @@ def make_leaderboard_table(board: Leaderboard) -> ResultTable:
         [_make_row(board, row) for row in board.rows],
         formula="Mean or share over answers, with standard errors clustered by item.",
         correction=BEST_NOTE,
-        notes=list(filter(None, [describe_share_coverage(board.shares_asked_once)])),
+        notes=list(filter(None, [describe_share_coverage(board.single_answer_shares)])),
     )
 
 
 def _make_row(board: Leaderboard, row: BoardRow) -> dict[str, object]:
-    found: dict[str, object] = {
+    values: dict[str, object] = {
         "condition": row.label,
         "cost_usd": row.cost_usd,
         "input_tokens": row.input_tokens,
@@ -78,18 +77,21 @@ def _make_row(board: Leaderboard, row: BoardRow) -> dict[str, object]:
     }
     for measure in board.measures:
         score = row.scores[measure.key]
-        found |= {
+        values |= {
             measure.key: score.mean,
             f"{measure.key}_ci": (score.low, score.high) if score.low is not None else None,
             f"{measure.key}_n": score.n,
             f"{measure.key}_missing": score.missing,
             f"{measure.key}_best": "best" if score.is_best else "",
         }
-    return found
+    return values
 
 
-def make_baseline_table(board: Leaderboard, measure: BoardMeasure, address_of: CompareUrl) -> ResultTable | None:
-    """Return the differences of one measure from the baseline; None without one. `address_of` leads to a comparison."""
+def make_baseline_table(board: Leaderboard, measure: BoardMeasure, make_url: CompareUrl) -> ResultTable | None:
+    """Return the differences from the baseline on one measure; None without a baseline.
+
+    make_url: return the address of the comparison of a row with the baseline.
+    """
     rows = [row for row in board.rows if measure.key in row.baseline]
     if not rows:
         return None
@@ -114,25 +116,25 @@ def make_baseline_table(board: Leaderboard, measure: BoardMeasure, address_of: C
             ResultColumn("ties", "Ties", "count"),
         ],
         [_make_baseline_row(row, measure) for row in rows],
-        formula="Mean over common items of the difference of item means. Wins, losses, ties: items by the sign of it.",
+        formula="Mean over common items of the difference of item means. Wins, losses and ties are items, by its sign.",
         correction=f"Holm over the {len(rows)} comparisons of this table.",
-        links=[dict.fromkeys(("difference", "wins", "losses", "ties"), address_of(row, measure)) for row in rows],
+        links=[dict.fromkeys(("difference", "wins", "losses", "ties"), make_url(row, measure)) for row in rows],
     )
 
 
 def _make_baseline_row(row: BoardRow, measure: BoardMeasure) -> Row:
-    found = row.baseline[measure.key]
+    comparison = row.baseline[measure.key]
     return {
         "condition": row.label,
-        "items": found.items,
-        "mean_baseline": found.mean_baseline,
-        "mean": found.mean,
-        "difference": found.difference,
-        "difference_ci": (found.low, found.high) if found.low is not None else None,
-        "p": found.p,
-        "p_holm": found.corrected,
-        "test": found.test,
-        "wins": found.wins,
-        "losses": found.losses,
-        "ties": found.ties,
+        "items": comparison.items,
+        "mean_baseline": comparison.mean_baseline,
+        "mean": comparison.mean,
+        "difference": comparison.difference,
+        "difference_ci": (comparison.low, comparison.high) if comparison.low is not None else None,
+        "p": comparison.p,
+        "p_holm": comparison.corrected,
+        "test": comparison.test,
+        "wins": comparison.wins,
+        "losses": comparison.losses,
+        "ties": comparison.ties,
     }

@@ -1,4 +1,4 @@
-"""The cells of a page of the matrix: what one condition answered to one item, over waves and repetitions."""
+"""The cells of a page of the matrix: the answers of one condition to one item, over waves and repetitions."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from dataclasses import dataclass
 from typing import Any
 
 from evalsite.lib.sql import fetch_rows
-from grading_app.reports.frames import BY_PEOPLE, BY_RULES, IN_SCOPE
+from grading_app.reports.frames import BY_PEOPLE, BY_RULES, IN_SCOPE, make_scope_parameters
 from grading_app.reports.scope import MISSING_WRONG, Scope
 from grading_app.reports.score_matrix import EXCLUSIONS
 from runs_app.models import Run
 
-EXCERPT = 80
-"""Characters of an answer in a cell."""
+EXCERPT_LENGTH = 80
+"""The number of characters of an answer that a cell shows."""
 AMOUNTS = {"length": "length(t.answer)", "cost": "t.cost_usd", "latency": "t.latency_ms / 1000.0"}
-"""Amounts that cells can show: means over the done trials, in characters, US dollars and seconds."""
+"""The amounts that cells can show: means over the done trials, in characters, US dollars or seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class MatrixCell:
     """The trials of one item under one condition.
 
-    scores: of the answers that have one, in no order. missing: answers without a score. failed, open: trials without an
-    answer, and trials that wait or run. mean: over the scores, with missing ones as the scope counts them. extracted:
-    the most frequent extracted answer, else the beginning of an answer. amount: the mean of the amount asked for.
+    failed: failed trials. open: trials that are pending or running. missing: answers without a score.
+    scores: of the scored answers, in no order. mean: over the scores, with missing scores as the scope counts them.
+    extracted: the most frequent extracted answer, or else the beginning of an answer. amount: the requested mean.
     """
 
     trials: int
@@ -40,34 +40,36 @@ class MatrixCell:
 def load_cells(
     scope: Scope, items: Sequence[int], conditions: Sequence[int], amount: str = ""
 ) -> dict[tuple[int, int], MatrixCell]:
-    """Read the cells of these items and conditions in one query, by (item, condition). Cells without trials are absent.
+    """Load the cells of these items and conditions in one query, by (item, condition). Cells without trials are absent.
 
-    The unique index of trials finds them by (run, item). `amount` names AMOUNTS.
+    The unique index of trials finds the trials by (run, item). amount: a key of AMOUNTS, or "".
     """
-    where = {
-        "experiment": scope.experiment.pk,
-        "wave": scope.wave.pk if scope.wave else None,
+    parameters = {
+        **make_scope_parameters(scope.experiment, scope.wave),
         "dimension": scope.measure.dimension,
         "rules": [scope.measure.grader],
         "runs": _list_runs(scope, conditions),
         "items": list(items),
-        "excerpt": EXCERPT,
+        "excerpt": EXCERPT_LENGTH,
     }
     low = scope.measure.low if scope.measure.low is not None else 0.0
-    wrong = low if scope.missing == MISSING_WRONG else None
-    return {(row[0], row[1]): _make_cell(row[2:], wrong) for row in fetch_rows(_build_statement(scope, amount), where)}
+    missing_score = low if scope.missing == MISSING_WRONG else None
+    return {
+        (row[0], row[1]): _make_cell(row[2:], missing_score)
+        for row in fetch_rows(_build_statement(scope, amount), parameters)
+    }
 
 
 def _list_runs(scope: Scope, conditions: Sequence[int]) -> list[int]:
     runs = Run.objects.filter(experiment=scope.experiment, condition__in=list(conditions)).generating()
-    of_wave = runs.filter(wave=scope.wave) if scope.wave else runs
-    return list(of_wave.values_list("pk", flat=True))
+    wave_runs = runs.filter(wave=scope.wave) if scope.wave else runs
+    return list(wave_runs.values_list("pk", flat=True))
 
 
-def _make_cell(row: Sequence[Any], wrong: float | None) -> MatrixCell:
-    trials, failed, open_, missing, found, extracted, amount = row
-    scores = tuple(found or ())
-    all_scores = scores if wrong is None else (*scores, *[wrong] * missing)
+def _make_cell(row: Sequence[Any], missing_score: float | None) -> MatrixCell:
+    trials, failed, open_, missing, score_array, extracted, amount = row
+    scores = tuple(score_array or ())
+    all_scores = scores if missing_score is None else (*scores, *[missing_score] * missing)
     mean = sum(all_scores) / len(all_scores) if all_scores else None
     amount = None if amount is None else float(amount)
     return MatrixCell(trials, failed, open_, missing, scores, mean, extracted or "", amount)

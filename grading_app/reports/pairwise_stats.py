@@ -1,4 +1,4 @@
-"""Statistics of pairwise verdicts: order bias, and the strength of each condition."""
+"""Statistics of pairwise verdicts: order bias, and the strengths of conditions."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ RESAMPLES = 400
 SEED = 1
 SMOOTHING = 0.5
 
-# The verdicts that could be read; for_first: 1 if the answer shown first won, -1 if not, or 0 for a tie.
+# The readable verdicts. for_first: 1 if the answer shown first won, -1 if the second won, 0 for a tie.
 CHOICES = """SELECT p.condition_id AS rater, p.trial_a_id AS a, p.trial_b_id AS b,
         CASE p.winner WHEN 'tie' THEN 0 WHEN 'a' THEN 1 ELSE -1 END AS for_first
     FROM grading_app_preference p WHERE p.condition_id = ANY(%(conditions)s) AND p.winner <> ''"""
 SUMS = """coalesce(sum(n), 0), coalesce(sum(s), 0), coalesce(sum(s), 0), count(*)::float8, coalesce(sum(s * s), 0),
     coalesce(sum(n * s), 0), coalesce(sum(n * n), 0)"""
-# By item: the pairs that were seen in both orders, how many of their verdicts changed with the order, and which
-# position gained; then all verdicts but ties, and how many of them chose the answer shown first.
-ORDERS = f"""WITH said AS ({CHOICES}), placed AS (
-    SELECT said.*, t.item_id AS item FROM said JOIN runs_app_trial t ON t.id = said.a),
+# By item: the pairs that were seen in both orders, how many verdicts changed with the order, and which position
+# gained. Then all verdicts except ties, and how many chose the answer shown first.
+ORDERS = f"""WITH verdict AS ({CHOICES}), placed AS (
+    SELECT verdict.*, t.item_id AS item FROM verdict JOIN runs_app_trial t ON t.id = verdict.a),
 pairs AS (
     SELECT rater, item, least(a, b) AS low, greatest(a, b) AS high, count(*) AS orders,
         min(CASE WHEN a < b THEN for_first ELSE -for_first END) AS least_side,
@@ -46,12 +46,13 @@ firsts AS (
 SELECT 'flips', {SUMS}, coalesce(sum(for_first), 0)::bigint, coalesce(sum(for_second), 0)::bigint FROM flips
 UNION ALL SELECT 'firsts', {SUMS}, 0, 0 FROM firsts"""  # noqa: S608 - fixed text
 # How often each condition won against each other condition on an item; a tie is half a win for both. Items with the
-# same tally make one row. So the number of rows depends on the distinct tallies, not on the verdicts.
-TALLIES = f"""WITH said AS ({CHOICES}), met AS (
+# same tally share a row, so the number of rows depends on the number of distinct tallies, not of verdicts.
+TALLIES = f"""WITH verdict AS ({CHOICES}), met AS (
     SELECT ta.item_id AS item, least(ra.condition_id, rb.condition_id) AS low,
         greatest(ra.condition_id, rb.condition_id) AS high,
-        (1 + CASE WHEN ra.condition_id < rb.condition_id THEN said.for_first ELSE -said.for_first END) / 2.0 AS won
-    FROM said JOIN runs_app_trial ta ON ta.id = said.a JOIN runs_app_trial tb ON tb.id = said.b
+        (1 + CASE WHEN ra.condition_id < rb.condition_id THEN verdict.for_first ELSE -verdict.for_first END) / 2.0
+            AS won
+    FROM verdict JOIN runs_app_trial ta ON ta.id = verdict.a JOIN runs_app_trial tb ON tb.id = verdict.b
     JOIN runs_app_run ra ON ra.id = ta.run_id JOIN runs_app_run rb ON rb.id = tb.run_id
     WHERE ra.condition_id <> rb.condition_id),
 of_pair AS (SELECT item, low, high, sum(won)::float8 AS won, (count(*) - sum(won))::float8 AS lost FROM met
@@ -65,10 +66,10 @@ SELECT count(*), tally FROM of_item GROUP BY tally ORDER BY tally"""  # noqa: S6
 class OrderBias:
     """The order bias of one rater.
 
-    flips: the share of pairs, of those that the rater saw in both orders, whose verdict changed with the order.
-    firsts: the share of verdicts, of those that are no ties, that chose the answer shown first. Pairs of one item are
-    related, so the intervals are clustered by item. Both are None without such pairs or verdicts.
-    for_first, for_second: pairs for which the first or the second position gained.
+    flips: the share of pairs seen in both orders whose verdict changed with the order.
+    firsts: the share of verdicts, except ties, that chose the answer shown first.
+    Pairs of one item are correlated, so both intervals are clustered by item. None without such pairs or verdicts.
+    for_first, for_second: the number of flipped pairs in which the first or the second position gained.
     """
 
     flips: ScoreEstimate | None
@@ -134,7 +135,10 @@ class RankedCondition:
 
 @dataclass(frozen=True, slots=True)
 class PairwiseStanding:
-    """The result of a rater. `problem` says why there are no strengths; `note` says how the intervals were made."""
+    """The result of a rater: its order bias, and the conditions ranked by strength.
+
+    note: how the strengths and intervals were computed. problem: why there are no strengths.
+    """
 
     bias: OrderBias
     ranked: tuple[RankedCondition, ...]
@@ -145,13 +149,13 @@ class PairwiseStanding:
 
 
 def compute_standing(conditions: Sequence[GradeCondition], labels: dict[int, str]) -> PairwiseStanding:
-    """Return Bradley-Terry strengths over all verdicts of a judge, or of several people together, and the order bias.
+    """Return the order bias and Bradley-Terry strengths over all verdicts of a judge, or of several people together.
 
-    `labels` names the conditions that answered.
+    labels: the labels of the answering conditions by key.
     """
     from grading_app.statistics.bradley_terry import Comparisons, PairTally
 
-    raters = [one.pk for one in conditions]
+    raters = [condition.pk for condition in conditions]
     bias = measure_order_bias(raters)
     comparisons = Comparisons.from_tallies(
         (
@@ -159,32 +163,36 @@ def compute_standing(conditions: Sequence[GradeCondition], labels: dict[int, str
             [PairTally(labels.get(low, str(low)), labels.get(high, str(high)), *score) for low, high, *score in tally],
         )
         for items, tally in (
-            (items, json.loads(tally)) for items, tally in fetch_rows(TALLIES, {"conditions": list(raters)})
+            (items, json.loads(text)) for items, text in fetch_rows(TALLIES, {"conditions": list(raters)})
         )
     )
     verdicts = round(comparisons.total.sum())
     fitted, note = _fit_model(comparisons)
     if fitted is None:
         return PairwiseStanding(bias, (), verdicts, comparisons.items, problem=note)
-    best_first = sorted(fitted.strengths, key=lambda one: -one.strength)
-    ranked = tuple(RankedCondition(one.name, one.strength, one.low, one.high) for one in best_first)
+    best_first = sorted(fitted.strengths, key=lambda row: -row.strength)
+    ranked = tuple(RankedCondition(row.name, row.strength, row.low, row.high) for row in best_first)
     return PairwiseStanding(bias, ranked, verdicts, comparisons.items, note)
 
 
 def list_pooled_conditions(condition: GradeCondition, among: GradeConditions) -> list[GradeCondition]:
-    """Return the conditions whose choices are combined with this one's: the people of its queue, or a judge alone."""
+    """Return the conditions whose choices are pooled: all people of a queue, or a judge alone."""
     if condition.kind != GradeCondition.Kind.PERSON:
         return [condition]
     queue = condition.parameters["queue"]
-    people = (one for one in among if one.kind == GradeCondition.Kind.PERSON)
-    return [one for one in people if one.parameters["queue"] == queue]
+    people = (person for person in among if person.kind == GradeCondition.Kind.PERSON)
+    return [person for person in people if person.parameters["queue"] == queue]
 
 
 def _compute_standings(conditions: Sequence[GradeCondition], among: GradeConditions) -> dict[int, PairwiseStanding]:
     experiment = conditions[0].experiment
-    answered = experiment.conditions.generating().select_related("model", "prompt", "sampler").order_by("pk")
-    labels = make_condition_labels(list(answered))
-    return {one.pk: compute_standing(list_pooled_conditions(one, among), labels) for one in conditions}
+    conditions_with_answers = (
+        experiment.conditions.generating().select_related("model", "prompt", "sampler").order_by("pk")
+    )
+    labels = make_condition_labels(list(conditions_with_answers))
+    return {
+        condition.pk: compute_standing(list_pooled_conditions(condition, among), labels) for condition in conditions
+    }
 
 
 PAIRS = make_verdict_aggregate(
@@ -196,10 +204,10 @@ PAIRS = make_verdict_aggregate(
 
 
 def _fit_model(comparisons: Any) -> tuple[Any, str]:
-    """Return the fitted model and how it was made; None and the reason if it has no estimate.
+    """Return the fitted model and a note on its method, or None and the reason why there is no estimate.
 
-    If a name never lost, nothing bounds its distance to the others. Then smoothing gives an order, and there is no
-    interval, because every resample has the same problem.
+    The strength of a condition that never lost is unbounded. Then smoothing gives an order, but no interval, because
+    every resample has the same problem.
     """
     from grading_app.statistics.bradley_terry import bradley_terry, bradley_terry_by_items
 
@@ -218,5 +226,5 @@ def _fit_model(comparisons: Any) -> tuple[Any, str]:
 
 def _explain_missing_interval(fitted: Any) -> str:
     if fitted.items < 2:
-        return "no interval: it takes two items"
+        return "no interval: two items are needed"
     return f"no interval: in {fitted.degenerate} of {fitted.resamples} resamples of items some never lost"

@@ -1,7 +1,7 @@
-"""The style of the figures: colours for light and dark, hairlines, and labels beside the marks, not a legend.
+"""The style of the figures: colours for light and dark themes, thin lines, and labels beside the marks, not a legend.
 
-matplotlib is imported inside the functions, so that pages without a figure do not load it. pyplot is never used,
-because it never frees its figures. Each colour is a pair; the picture follows the reader's theme by CSS `light-dark`.
+matplotlib is imported inside the functions, so that pages without a figure do not load it. pyplot is not used, because
+it does not free its figures. Each colour has a light and a dark value; CSS `light-dark` selects the reader's theme.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 Theme = Literal["auto", "light", "dark"]
 
-# The same values as in tokens.css. Light values are unique: they stand for the pair until the picture is written.
+# The same values as in tokens.css. Light values are unique, because `apply_theme` replaces them by the pair.
 TEXT = "#1e2228"
 MUTED = "#585c63"
 LINE = "#e0e0dc"
@@ -47,26 +47,26 @@ DARK_OF = {
         )
     ),
 }
-# Shades of heat maps from the lowest to the highest, as the levels of matrix.css. Colours of lines in one figure.
+# Shades of heat maps from the lowest to the highest, as the levels in matrix.css; and colours of lines in one figure.
 SHADES = ("#eac9c8", "#f4e4e3", "#efe9e0", "#e1ece9", "#c3d8d2")
 LINES = (DATA, HUMAN, "#176a53", "#8a3a7c", "#ae2e2a", "#51555c")
 DARK_OF |= dict(zip(SHADES, ("#503a3b", "#342b2d", "#33302a", "#243232", "#314a45"), strict=True))
 DARK_OF |= dict(zip(LINES[2:], ("#78cfb1", "#dd9bd0", "#f1938c", "#adb1b8"), strict=True))
 DASHES: tuple[Any, ...] = ("-", (0, (6, 2)), (0, (2, 2)), (0, (6, 2, 2, 2)), (0, (1, 1)), (0, (10, 3)))
-# No system-ui: inside a picture it is another font than on the surrounding page.
+# Not system-ui: inside an image, browsers may resolve it to another font than on the page.
 FONTS = ["-apple-system", "Segoe UI", "Roboto", "Noto Sans", "Liberation Sans", "Arial", "sans-serif"]
 FONT_FAMILY = ", ".join(f"'{name}'" if " " in name else name for name in FONTS)
 
 WIDE, NARROW = 560, 332  # CSS pixels: half of a page, and a phone.
-PIXEL = 0.75  # points
-LETTER = 6.4  # CSS pixels of an average letter at the normal size.
+PIXEL = 0.75  # The size of a CSS pixel in points.
+LETTER = 6.4  # The width of an average letter at the normal size, in CSS pixels.
 SMALL, NORMAL = 11 * PIXEL, 12 * PIXEL
-DRAWING = threading.Lock()  # Fonts and settings of matplotlib are shared by all threads.
+DRAWING = threading.Lock()  # All threads share the fonts and settings of matplotlib.
 
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """Panels in columns. All sizes are CSS pixels. `left` is the space for the labels of the first panel of a row."""
+    """Panels in rows and columns. All sizes are CSS pixels. left: the space for labels of the first panel of a row."""
 
     panels: int
     columns: int
@@ -115,7 +115,7 @@ def make_figure(width: int, height: int) -> Figure:
 
 
 def style_axes(axes: Axes) -> Axes:
-    """Style the axes: a bottom line and small labels; no box, no tick marks, no background."""
+    """Style the axes with a bottom line and small labels, but without box, tick marks and background."""
     axes.set_facecolor("none")
     for side in ("top", "right", "left"):
         axes.spines[side].set_visible(False)
@@ -135,8 +135,10 @@ def write_head(axes: Axes, text: str, *, left: float = 0, offset: float = 6) -> 
     write_note(axes, 0, 1, text, left=left, offset=offset, va="bottom", fontsize=NORMAL, color=TEXT, fontweight="bold")
 
 
-def write_note(axes: Axes, x: float, y: float, text: str, *, left: float = 0, offset: float = 0, **how: Any) -> None:
-    """Write a short muted text at (x, y), as shares of the panel; moved left and up by a number of pixels."""
+def write_note(
+    axes: Axes, x: float, y: float, text: str, *, left: float = 0, offset: float = 0, **options: Any
+) -> None:
+    """Write a short muted text at (x, y), in shares of the panel, moved left and up by a number of pixels."""
     style: dict[str, Any] = {"fontsize": SMALL, "color": MUTED, "ha": "left", "va": "top"}
     axes.annotate(
         text,
@@ -145,55 +147,55 @@ def write_note(axes: Axes, x: float, y: float, text: str, *, left: float = 0, of
         xytext=(-left * PIXEL, offset * PIXEL),
         textcoords="offset points",
         annotation_clip=False,
-        **{**style, **how},
+        **{**style, **options},
     )
 
 
 def write_beside(
-    axes: Axes, place: tuple[float, float], text: str, *, right: float = 0, up: float = 0, **how: Any
+    axes: Axes, point: tuple[float, float], text: str, *, right: float = 0, up: float = 0, **options: Any
 ) -> None:
-    """Write a text at a point of the data, moved right and up by a number of pixels."""
+    """Write a text at a point in data coordinates, moved right and up by a number of pixels."""
     axes.annotate(
         text,
-        place,
+        point,
         xytext=(right * PIXEL, up * PIXEL),
         textcoords="offset points",
         annotation_clip=False,
-        **{"va": "center", "fontsize": NORMAL, "color": TEXT, **how},
+        **{"va": "center", "fontsize": NORMAL, "color": TEXT, **options},
     )
 
 
 def shorten(text: str, width: float) -> str:
-    """Cut a text to this width in pixels at the normal size, by the average letter.
+    """Shorten a text to about this width in CSS pixels at the normal size.
 
     The middle is cut, because both ends identify the text better.
     """
-    room = max(6, int(width / LETTER))
-    if len(text) <= room:
+    max_length = max(6, int(width / LETTER))
+    if len(text) <= max_length:
         return text
-    tail = (room - 1) // 2
-    return f"{text[: room - 1 - tail]}…{text[-tail:]}"
+    tail = (max_length - 1) // 2
+    return f"{text[: max_length - 1 - tail]}…{text[-tail:]}"
 
 
 def draw_intervals(axes: Axes, rows: Sequence[tuple[int, float, float | None, float | None]]) -> None:
-    """Draw a dot and the line of its interval for each (place, value, low, high), at y = -place, from the top down."""
-    for place, value, low, high in rows:
+    """Draw a dot and its interval for each (position, value, low, high), at y = -position, from top to bottom."""
+    for position, value, low, high in rows:
         if low is not None and high is not None:
-            axes.plot([low, high], [-place, -place], color=DATA, linewidth=2 * PIXEL, solid_capstyle="butt")
-        axes.plot([value], [-place], marker="o", markersize=7 * PIXEL, color=DATA, markeredgewidth=0, clip_on=False)
+            axes.plot([low, high], [-position, -position], color=DATA, linewidth=2 * PIXEL, solid_capstyle="butt")
+        axes.plot([value], [-position], marker="o", markersize=7 * PIXEL, color=DATA, markeredgewidth=0, clip_on=False)
 
 
 def render_svg(draw: Callable[[], Figure], theme: Theme = "auto") -> bytes:
-    """Return the picture as SVG with real text. The same figure gives the same bytes.
+    """Return the picture as SVG with text elements. The same figure gives the same bytes.
 
-    "auto" follows the theme of the page that shows it. "light" and "dark" are fixed, with their own background.
+    theme: "auto" follows the page that shows the picture. "light" and "dark" are fixed and have a background.
     """
     picture = render_file(draw, "svg", background=SURFACE if theme != "auto" else "", settings={"svg.fonttype": "none"})
     return apply_theme(picture.decode(), theme).encode()
 
 
 def render_path_svg(draw: Callable[[], Figure]) -> str:
-    """Return the picture as transparent SVG in light colours, with its text as paths: it needs no font."""
+    """Return the picture as transparent SVG in light colours. Its text is paths, so it needs no font."""
     picture = render_file(draw, "svg").decode()
     return picture[picture.index("<svg") :]
 
@@ -206,20 +208,20 @@ def render_file(
     dpi: int = 72,
     settings: Mapping[str, Any] | None = None,
 ) -> bytes:
-    """Draw the figure and return its file. The same figure gives the same bytes. background: "" for none."""
+    """Draw the figure and return its file. The same figure gives the same bytes. background: "" for transparent."""
     import matplotlib as mpl
 
-    out = io.BytesIO()
+    buffer = io.BytesIO()
     metadata: dict[str, Any] = {"svg": {"Date": None, "Creator": None}, "png": {"Software": None}}.get(
         file_format, {"CreationDate": None, "Creator": None, "Producer": None}
     )
-    common: dict[str, Any] = {"svg.hashsalt": "evalsite", "path.simplify": False, "text.parse_math": False}
-    chosen: Any = {**common, "pdf.fonttype": 42, **(settings or {})}
-    with DRAWING, mpl.rc_context(chosen):
+    shared_params: dict[str, Any] = {"svg.hashsalt": "evalsite", "path.simplify": False, "text.parse_math": False}
+    rc_params: Any = {**shared_params, "pdf.fonttype": 42, **(settings or {})}
+    with DRAWING, mpl.rc_context(rc_params):
         figure = draw()
         figure.patch.set(visible=bool(background), facecolor=background or SURFACE)
-        figure.savefig(out, format=file_format, dpi=dpi, metadata=metadata)
-    return out.getvalue()
+        figure.savefig(buffer, format=file_format, dpi=dpi, metadata=metadata)
+    return buffer.getvalue()
 
 
 def render_png(draw: Callable[[], Figure]) -> bytes:
@@ -233,8 +235,8 @@ def apply_theme(picture: str, theme: Theme) -> str:
     picture = re.sub(r"'DejaVu Sans'[^;\"]*", FONT_FAMILY, picture)
     for light, dark in DARK_OF.items():
         # The plain colour comes first, for browsers without light-dark.
-        both = {"dark": dark, "light": light, "auto": f"{light}; \\1: light-dark({light}, {dark})"}[theme]
-        picture = re.sub(rf"(fill|stroke): {light}\b", rf"\1: {both}", picture)
+        colours = {"dark": dark, "light": light, "auto": f"{light}; \\1: light-dark({light}, {dark})"}[theme]
+        picture = re.sub(rf"(fill|stroke): {light}\b", rf"\1: {colours}", picture)
     if theme != "auto":
         return picture
     end = picture.index(">") + 1

@@ -1,6 +1,6 @@
 """Tables of results: one declaration, shown on a page and written as CSV, JSON, Markdown or LaTeX.
 
-A table holds values, not texts. So every format shows the same numbers, and files keep all digits.
+A table holds values, not texts, so that every format has the same numbers and files keep all digits.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ SUFFIXES = {"csv": "csv", "json": "json", "md": "md", "latex": "tex"}
 class ResultColumn:
     """A column. `name` is the key in rows and the header in files, `label` the heading for people.
 
-    kind: how people see the value. The INTERVALS hold a pair (low, high); files have `name_low` and
-    `name_high`. places: decimals of numbers.
+    kind: how the value is formatted for people. Values of the INTERVALS are pairs (low, high), which are two columns
+    in files: `name_low` and `name_high`. places: the number of decimals.
     """
 
     name: str
@@ -59,11 +59,14 @@ class ResultColumn:
 class ResultTable:
     """A table of results with everything that a reader needs to cite it.
 
-    name: in addresses and file names. rows: values by column name; a missing value is None. formula: how the numbers
-    are computed, with the source. test: the name of the test. correction: the multiplicity correction, with its family.
-    sentence: the result in one sentence, with its uncertainty. notes: remarks below the table. links: for rows that
-    lead to trials, an address by column name, in the order of the rows. data: what a figure needs beside the rows, as
-    JSON can hold it; files do not have it. is_sortable: the page lets the reader sort the rows.
+    name: the name in addresses and file names.
+    rows: values by column name; a missing value is None.
+    formula: how the numbers are computed, with the source.
+    test: the name of the test. correction: the multiplicity correction and its family of tests.
+    sentence: the result in one sentence, with its uncertainty. notes: remarks below the table.
+    links: for rows that lead to trials, addresses by column name, in the order of the rows.
+    data: further data for a figure, as JSON-compatible values; files do not have it.
+    is_sortable: the reader may sort the rows on the page.
     """
 
     name: str
@@ -79,35 +82,35 @@ class ResultTable:
     data: Mapping[str, Any] = field(default_factory=dict)
     is_sortable: bool = False
 
-    def sort_by(self, wanted: str) -> ResultTable:
-        """Return the table sorted by a column, in descending order after a minus sign; missing values are last.
+    def sort_by(self, ordering: str) -> ResultTable:
+        """Return the table sorted by a column, descending if the name has a minus sign. Missing values are last.
 
-        An order that names no column changes nothing.
+        The name of an unknown column changes nothing.
         """
-        name, is_descending = wanted.removeprefix("-"), wanted.startswith("-")
-        column = next((one for one in self.columns if one.name == name), None)
+        name, is_descending = ordering.removeprefix("-"), ordering.startswith("-")
+        column = next((candidate for candidate in self.columns if candidate.name == name), None)
         if column is None:
             return self
-        places = range(len(self.rows))
-        filled = [at for at in places if self.rows[at].get(name) is not None]
-        filled.sort(key=lambda at: self.rows[at][name], reverse=is_descending)
-        order = [*filled, *(at for at in places if self.rows[at].get(name) is None)]
-        links = [self.links[at] for at in order] if self.links else self.links
-        return replace(self, rows=[self.rows[at] for at in order], links=links)
+        indices = range(len(self.rows))
+        rows_with_value = [index for index in indices if self.rows[index].get(name) is not None]
+        rows_with_value.sort(key=lambda index: self.rows[index][name], reverse=is_descending)
+        order = [*rows_with_value, *(index for index in indices if self.rows[index].get(name) is None)]
+        links = [self.links[index] for index in order] if self.links else self.links
+        return replace(self, rows=[self.rows[index] for index in order], links=links)
 
     def cells(self) -> list[list[str]]:
         """Return the texts of the cells, row by row."""
         return [[column.text(row.get(column.name)) for column in self.columns] for row in self.rows]
 
     def records(self) -> list[dict[str, Value]]:
-        """Return the rows with plain values and with intervals as two columns, for files."""
+        """Return the rows for files, with plain values and with two values for each interval."""
         return [
             {name: value for column in self.columns for name, value in _flatten(column, row.get(column.name))}
             for row in self.rows
         ]
 
     def content(self) -> dict[str, Any]:
-        """Return the table as JSON can hold it; `from_content` reads it again."""
+        """Return the table as JSON-compatible values. `from_content` reverses it."""
         rows = [
             {column.name: _encode(row.get(column.name)) for column in self.columns if row.get(column.name) is not None}
             for row in self.rows
@@ -116,10 +119,10 @@ class ResultTable:
 
     @classmethod
     def from_content(cls, content: Mapping[str, Any]) -> ResultTable:
-        return cls(**{**content, "columns": [ResultColumn(**one) for one in content["columns"]]})
+        return cls(**{**content, "columns": [ResultColumn(**column) for column in content["columns"]]})
 
     def render(self, file_format: str) -> str:
-        """Return the table as a file. Raise KeyError for a format that is not among FORMATS."""
+        """Return the text of a file. Raise KeyError for a format that is not in FORMATS."""
         return _WRITERS[file_format](self)
 
 
@@ -135,7 +138,7 @@ def _encode(value: Any) -> Any:
 
 
 def _finite(value: Any) -> Value:
-    """Return the value as JSON can hold it."""
+    """Return the value as JSON can hold it: None in place of NaN and infinity."""
     if value is None or isinstance(value, str | bool | int):
         return value
     number = float(value)
@@ -205,7 +208,7 @@ _LATEX = {
 
 
 def escape_latex(text: str) -> str:
-    """Return the text on one line, with every sign escaped that LaTeX would interpret."""
+    """Return the text on one line, with all special characters of LaTeX escaped."""
     return "".join(_LATEX.get(sign, sign if sign.isprintable() else " ") for sign in text)
 
 

@@ -1,4 +1,4 @@
-"""The scope of an analysis: measure, conditions, wave, category, exclusions. A page has it in its address."""
+"""The scope of an analysis: measure, conditions, wave, category and exclusions, as parameters of an address."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ EXCLUSION_LABELS = {
     "reused": "Answers from the response cache",
     FLAGGED: "Items with a flag",
 }
-MOST_ITEMS = 200  # Items that a scope may leave out one by one.
+MAX_EXCLUDED_ITEMS = 200  # The maximum number of items that a scope may exclude one by one.
 MISSING_EXCLUDED, MISSING_WRONG = "exclude", "wrong"
 
 
@@ -30,11 +30,12 @@ MISSING_EXCLUDED, MISSING_WRONG = "exclude", "wrong"
 class Scope:
     """The answers that an analysis covers.
 
-    conditions: primary keys; empty for all. category: "" for all. without: primary keys of items that are left out.
-    exclude: names of EXCLUSION_LABELS. missing: how answers without a score count. baseline: the condition that the
-    others are compared with; None for all pairs. margin: the largest difference that counts as equivalent, in units of
-    the measure; None without an equivalence test. blind: the blind reading whose letters stand for the names of models;
-    it belongs to the reader and is no choice of the address.
+    conditions: primary keys; empty for all. category: "" for all.
+    without: primary keys of excluded items. exclude: keys of EXCLUSION_LABELS.
+    missing: how answers without a score count: MISSING_EXCLUDED or MISSING_WRONG.
+    baseline: the condition that is compared with all others; None for all pairs.
+    margin: the largest difference that counts as equivalent, in units of the measure; None without equivalence test.
+    blind: the reader's blind reading, whose letters replace the names of models. It is not part of the address.
     """
 
     experiment: Experiment
@@ -51,12 +52,12 @@ class Scope:
 
     @property
     def excluded_answers(self) -> frozenset[str]:
-        """The exclusions that concern single answers: names of EXCLUSIONS."""
+        """The exclusions of single answers: keys of EXCLUSIONS."""
         return self.exclude & set(EXCLUSIONS)
 
     @property
     def parameters(self) -> str:
-        """The scope as parameters of an address, in one order: equal scopes have equal parameters."""
+        """The scope as a query string in a fixed order. Equal scopes have equal query strings."""
         data = QueryDict(mutable=True)
         data["measure"] = self.measure.key
         optional = {
@@ -69,21 +70,21 @@ class Scope:
         for name, value in optional.items():
             if value is not None:
                 data[name] = str(value)
-        data.setlist("condition", [str(one) for one in sorted(self.conditions)])
-        data.setlist("without", [str(one) for one in sorted(self.without)])
+        data.setlist("condition", [str(key) for key in sorted(self.conditions)])
+        data.setlist("without", [str(key) for key in sorted(self.without)])
         data.setlist("exclude", sorted(self.exclude))
         return data.urlencode()
 
 
 class ItemsField(forms.Field):
-    """Primary keys of items, as often in the address as there are items."""
+    """Primary keys of items, one parameter of the address for each item."""
 
     widget = forms.MultipleHiddenInput
 
     def to_python(self, value: Any) -> tuple[int, ...]:
-        keys = [str(one) for one in value or []]
-        if len(keys) > MOST_ITEMS or not all(key.isdecimal() and len(key) <= 18 for key in keys):
-            raise forms.ValidationError(f"Name at most {MOST_ITEMS} items, each by the number in its address.")
+        keys = [str(text) for text in value or []]
+        if len(keys) > MAX_EXCLUDED_ITEMS or not all(key.isdecimal() and len(key) <= 18 for key in keys):
+            raise forms.ValidationError(f"Enter at most {MAX_EXCLUDED_ITEMS} items, each as the number in its address.")
         return tuple(dict.fromkeys(map(int, keys)))
 
     def has_changed(self, initial: Any, data: Any) -> bool:
@@ -91,7 +92,7 @@ class ItemsField(forms.Field):
 
 
 class ScopeForm(forms.Form):
-    """The choices that an experiment offers. Every field may be empty; then it does not restrict the scope."""
+    """The form of a scope. All fields are optional. An empty field does not restrict the scope."""
 
     measure = forms.ChoiceField(label="Measure", required=False)
     wave = forms.TypedChoiceField(label="Wave", required=False, coerce=int, empty_value=None)
@@ -116,40 +117,40 @@ class ScopeForm(forms.Form):
         self.experiment, self.blind = experiment, blind
         self.measures = list_measures(experiment)
         self.labels = load_condition_labels(experiment, None, blind.assign_letters() if blind else None)
-        self._offer("measure", [(one.key, one.label) for one in self.measures])
-        self._offer("wave", [("", "All"), *((wave.number, str(wave)) for wave in experiment.waves.all())])
-        self._offer("condition", list(self.labels.items()))
-        self._offer("baseline", [("", "All pairs"), *self.labels.items()])
+        self._set_choices("measure", [(measure.key, measure.label) for measure in self.measures])
+        self._set_choices("wave", [("", "All"), *((wave.number, str(wave)) for wave in experiment.waves.all())])
+        self._set_choices("condition", list(self.labels.items()))
+        self._set_choices("baseline", [("", "All pairs"), *self.labels.items()])
         categories = experiment.dataset.items.active().order_by("category").values_list("category", flat=True)
-        self._offer("category", [("", "All"), *((name, name) for name in categories.distinct() if name)])
+        self._set_choices("category", [("", "All"), *((name, name) for name in categories.distinct() if name)])
 
     def clean_without(self) -> tuple[int, ...]:
         keys: tuple[int, ...] = self.cleaned_data["without"]
         if keys and Item.objects.filter(pk__in=keys, dataset=self.experiment.dataset_id).count() < len(keys):
-            raise forms.ValidationError("The dataset does not have all of these items.")
+            raise forms.ValidationError("Some of these items are not in the dataset.")
         return keys
 
-    def _offer(self, name: str, choices: list[Any]) -> None:
+    def _set_choices(self, name: str, choices: list[Any]) -> None:
         field: Any = self.fields[name]
         field.choices = choices
 
     def scope(self) -> Scope | None:
-        """Return the scope; None for an invalid form or an experiment without a measure."""
+        """Return the scope; None if the form is invalid or the experiment has no measure."""
         if not self.is_valid() or not self.measures:
             return None
-        found = self.cleaned_data
-        named = found["measure"] or self.measures[0].key
-        wave = self.experiment.waves.filter(number=found["wave"]).first() if found["wave"] is not None else None
+        data = self.cleaned_data
+        measure_key = data["measure"] or self.measures[0].key
+        wave = self.experiment.waves.filter(number=data["wave"]).first() if data["wave"] is not None else None
         return Scope(
             experiment=self.experiment,
-            measure=next(one for one in self.measures if one.key == named),
+            measure=next(measure for measure in self.measures if measure.key == measure_key),
             wave=wave,
-            conditions=tuple(found["condition"]),
-            category=found["category"],
-            without=found["without"],
-            exclude=frozenset(found["exclude"]),
-            missing=found["unreadable"] or MISSING_EXCLUDED,
-            baseline=found["baseline"],
-            margin=found["margin"],
+            conditions=tuple(data["condition"]),
+            category=data["category"],
+            without=data["without"],
+            exclude=frozenset(data["exclude"]),
+            missing=data["unreadable"] or MISSING_EXCLUDED,
+            baseline=data["baseline"],
+            margin=data["margin"],
             blind=self.blind,
         )

@@ -21,8 +21,9 @@ from grading_app.reports.frames import (
     load_condition_labels,
     load_people_labels,
     load_rule_labels,
+    make_scope_parameters,
 )
-from grading_app.statistics.intervals import SHARE_BOUNDS, estimate_mean
+from grading_app.statistics.intervals import SHARE_BOUNDS, Bounds, estimate_mean
 from grading_app.statistics.item_scores import ItemScores
 from runs_app.models import Condition, Dimension, Experiment, Wave
 
@@ -32,7 +33,7 @@ EXCLUSIONS = {
     "refused": "NOT t.refused",
     "reused": "NOT t.from_cache",
 }
-"""Answers that a reader may exclude, and the condition on trials that keeps the others."""
+"""The kinds of answers that a reader may exclude, with the SQL condition on trials that keeps all others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +41,10 @@ class Measure:
     """One kind of score of an experiment's answers.
 
     key: the name in addresses: the dimension for a rating ("valence"), the scorer for a rule ("exact_match"), "g12" for
-    any other grader, "people3" for the people of queue 3. Graders of rated items end in ":valence".
-    dimension: the primary key of the dimension; None without one. grader: the primary key of the grade condition, the
-    negated key of a queue for its people; None for the models' own ratings.
-    low, high: the ends of the scale; None if the scale is not bounded or not known.
+    any other grader, "people3" for the people of queue 3. Keys of graders of rated items end in ":valence".
+    dimension: the primary key of the dimension, or None.
+    grader: the primary key of the grade condition, or the negated key of a queue; None for the models' own ratings.
+    low, high: the ends of the scale; None if the scale is unbounded or unknown.
     """
 
     key: str
@@ -59,28 +60,45 @@ class Measure:
         return self.grader is None
 
     @property
+    def bounds(self) -> Bounds | None:
+        """The ends of the scale; None if the scale is unbounded or unknown."""
+        return None if self.low is None or self.high is None else (self.low, self.high)
+
+    @property
     def length(self) -> float | None:
-        """The length of the scale; None if it is not bounded or not known."""
+        """The length of the scale; None if the scale is unbounded or unknown."""
         return None if self.low is None or self.high is None else self.high - self.low
+
+    def is_share(self, scores: ItemScores) -> bool:
+        """Return True if means of these scores are shares: all are 0 or 1, and the scale has no other ends."""
+        return scores.is_binary and self.bounds in (None, SHARE_BOUNDS)
 
 
 def list_measures(experiment: Experiment) -> list[Measure]:
     """Return every measure: ratings by dimension, then rules, judges and panels, then people.
 
-    Adjudication and pairwise verdicts are no measures of conditions.
+    Adjudications and pairwise verdicts are excluded, because they do not measure single conditions.
     """
     dimensions = list(experiment.dimensions.order_by("pk"))
     names = name_dimensions(dimensions)
     ratings = [
-        Measure(names[one.pk], one.title or one.name, "rating", one.pk, None, one.scale_min, one.scale_max)
-        for one in dimensions
+        Measure(
+            names[dimension.pk],
+            dimension.title or dimension.name,
+            "rating",
+            dimension.pk,
+            None,
+            dimension.scale_min,
+            dimension.scale_max,
+        )
+        for dimension in dimensions
     ]
     return [
         *ratings,
         *(
-            _restrict_to_dimension(grader, one, names)
+            _restrict_to_dimension(grader, dimension, names)
             for grader in _list_grader_measures(experiment)
-            for one in (dimensions or [None])
+            for dimension in (dimensions or [None])
         ),
     ]
 
@@ -88,26 +106,32 @@ def list_measures(experiment: Experiment) -> list[Measure]:
 def find_measure(experiment: Experiment, key: str) -> Measure | None:
     """Return the measure with this key, the first one for an empty key, or None."""
     measures = list_measures(experiment)
-    return next((one for one in measures if one.key == key or not key), None)
+    return next((measure for measure in measures if measure.key == key or not key), None)
 
 
 def name_dimensions(dimensions: Collection[Dimension]) -> dict[int, str]:
-    """Return names for addresses by primary key: the name, with the version where two have one name."""
-    times = Counter(one.name for one in dimensions)
-    return {one.pk: one.name if times[one.name] == 1 else str(one) for one in dimensions}
+    """Return names for addresses by primary key. Dimensions of the same name have their version, too."""
+    name_counts = Counter(dimension.name for dimension in dimensions)
+    return {
+        dimension.pk: dimension.name if name_counts[dimension.name] == 1 else str(dimension) for dimension in dimensions
+    }
 
 
 def _list_grader_measures(experiment: Experiment) -> list[Measure]:
     rules = load_rule_labels(experiment)
-    kinds = GradeCondition.objects.filter(pk__in=rules).select_related("rubric", "panel")
-    kinds = kinds.prefetch_related("panel__graders__rubric").order_by("pk")
-    used = [one for one in kinds if one.kind != GradeCondition.Kind.ADJUDICATED and not one.is_pairwise]
-    times = Counter(one.scorer for one in used)
+    grade_conditions = GradeCondition.objects.filter(pk__in=rules).select_related("rubric", "panel")
+    with_scales = grade_conditions.prefetch_related("panel__graders__rubric").order_by("pk")
+    conditions = [condition for condition in with_scales if not condition.is_pairwise]
+    scorer_counts = Counter(condition.scorer for condition in conditions)
     graders = []
-    for one in used:
-        low, high = one.score_range
-        key = one.scorer if one.kind == GradeCondition.Kind.RULE and times[one.scorer] == 1 else f"g{one.pk}"
-        graders.append(Measure(key, rules[one.pk], one.kind, None, one.pk, low, high))
+    for condition in conditions:
+        low, high = condition.score_range
+        key = (
+            condition.scorer
+            if condition.kind == GradeCondition.Kind.RULE and scorer_counts[condition.scorer] == 1
+            else f"g{condition.pk}"
+        )
+        graders.append(Measure(key, rules[condition.pk], condition.kind, None, condition.pk, low, high))
     queues = {queue.pk: queue for queue in experiment.rating_queues.exclude(rubric=None).select_related("rubric")}
     for negated, label in load_people_labels(experiment).items():
         low, high = queues[-negated].rubric.score_range
@@ -126,25 +150,24 @@ def _restrict_to_dimension(grader: Measure, dimension: Dimension | None, names: 
 def load_item_scores(
     experiment: Experiment, measure: Measure, wave: Wave | None = None, exclude: Collection[str] = ()
 ) -> ItemScores:
-    """Read the scores of one measure, in one pass over the rows and in the database.
+    """Load the scores of one measure, in one pass over the rows in the database.
 
-    Items are all active items of the dataset that have an answer, in the order of the dataset. Conditions are those
-    that have runs (in this wave). `exclude` names EXCLUSIONS.
+    Items are all active items of the dataset that have an answer, in the order of the dataset. Conditions are all
+    conditions that have runs (in this wave). exclude: keys of EXCLUSIONS.
     """
-    where = {
-        "experiment": experiment.pk,
-        "wave": wave.pk if wave else None,
+    parameters = {
+        **make_scope_parameters(experiment, wave),
         "dimension": measure.dimension,
         "rules": [measure.grader],
     }
     filters = "".join(f" AND {EXCLUSIONS[name]}" for name in sorted(exclude))
-    rows: list[Any] = fetch_rows(_build_statement(measure, filters), where)
+    rows: list[Any] = fetch_rows(_build_statement(measure, filters), parameters)
     conditions = list(load_condition_labels(experiment, wave))
-    listed = set(conditions)
-    listed_rows = [row for row in rows if row[1] in listed]
-    items = list(dict.fromkeys(row[0] for row in listed_rows))
-    is_binary = bool(listed_rows) and all(row[6] for row in listed_rows)
-    return ItemScores.from_rows([row[:6] for row in listed_rows], items, conditions, is_binary=is_binary)
+    condition_set = set(conditions)
+    scored_rows = [row for row in rows if row[1] in condition_set]
+    items = list(dict.fromkeys(row[0] for row in scored_rows))
+    is_binary = bool(scored_rows) and all(row[6] for row in scored_rows)
+    return ItemScores.from_rows([row[:6] for row in scored_rows], items, conditions, is_binary=is_binary)
 
 
 def count_ratings(
@@ -154,64 +177,62 @@ def count_ratings(
     wave: Wave | None = None,
     exclude: Collection[str] = (),
 ) -> list[tuple[int, str, int | None, int]]:
-    """Return (condition, category, rating, answers) of a rated measure for these items; None is no rating.
+    """Return (condition, category, rating, number of answers) of a rated measure for these items.
 
-    `exclude` names EXCLUSIONS.
+    The rating is None for answers without one. exclude: keys of EXCLUSIONS.
     """
-    where = {
-        "experiment": experiment.pk,
-        "wave": wave.pk if wave else None,
+    parameters = {
+        **make_scope_parameters(experiment, wave),
         "dimension": measure.dimension,
         "items": list(items),
     }
     filters = "".join(f" AND {EXCLUSIONS[name]}" for name in sorted(exclude))
-    found: list[Any] = fetch_rows(
+    counts: list[Any] = fetch_rows(
         f"""SELECT r.condition_id, i.category, t.rating, count(*) FROM runs_app_trial t
             JOIN runs_app_run r ON r.id = t.run_id JOIN datasets_app_item i ON i.id = t.item_id
             WHERE {IN_SCOPE} AND t.status = 'done' AND t.dimension_id = %(dimension)s AND i.id = ANY(%(items)s){filters}
             GROUP BY 1, 2, 3 ORDER BY 1, 2, 3""",  # noqa: S608
-        where,
+        parameters,
     )
-    return found
+    return counts
 
 
 def _build_statement(measure: Measure, filters: str) -> str:
-    """Return the rows (item, condition, n, missing, mean, squared deviations, all 0 or 1), in the dataset's order.
+    """Return SQL for rows (item, condition, n, missing, mean, squared deviations, all 0 or 1), in the dataset's order.
 
-    var_pop of PostgreSQL does not lose digits of large scores, as sums of squares would.
+    It uses PostgreSQL's var_pop, because sums of squares would lose digits of large scores.
     """
     if measure.is_rating:
         source, score = "runs_app_trial t", "t.rating"
-        wanted = "t.status = 'done' AND t.dimension_id = %(dimension)s"
+        trial_filter = "t.status = 'done' AND t.dimension_id = %(dimension)s"
     else:
         graded = BY_PEOPLE if measure.grader is not None and measure.grader < 0 else BY_RULES
         source, score = f"({graded}) g JOIN runs_app_trial t ON t.id = g.trial_id", "g.score"
-        wanted = "(%(dimension)s::bigint IS NULL OR t.dimension_id = %(dimension)s)"
+        trial_filter = "(%(dimension)s::bigint IS NULL OR t.dimension_id = %(dimension)s)"
     return f"""SELECT of_cell.* FROM (
             SELECT t.item_id, r.condition_id, count({score}) AS n, count(*) - count({score}) AS missing,
                 avg({score})::float8 AS mean, (var_pop({score}::float8) * count({score}))::float8 AS within,
                 coalesce(bool_and({score} IN (0, 1)), true) AS is_binary
             FROM {source} JOIN runs_app_run r ON r.id = t.run_id
-            WHERE {IN_SCOPE} AND {wanted}{filters} GROUP BY 1, 2
+            WHERE {IN_SCOPE} AND {trial_filter}{filters} GROUP BY 1, 2
         ) AS of_cell JOIN datasets_app_item i ON i.id = of_cell.item_id ORDER BY i.position, of_cell.item_id"""  # noqa: S608
 
 
 def estimate_conditions(experiment: Experiment) -> list[dict[str, Any]]:
-    """Return a record for each measure and condition with a score: n, mean or share, and its 95 % interval.
+    """Return a record for each measure and condition with scores: n, mean or share, and 95 % interval.
 
-    `low` and `high` are None without an interval; then `reason` says why. `text` is the estimate for people.
+    Without an interval, `low` and `high` are None and `reason` says why. `text` is the estimate for people.
     """
     labels = load_condition_labels(experiment)
     names = dict(Condition.objects.filter(pk__in=labels).values_list("pk", "condition_id"))
     records = []
     for measure in list_measures(experiment):
         scores = load_item_scores(experiment, measure)
-        bounds = None if measure.low is None or measure.high is None else (measure.low, measure.high)
-        is_share = scores.is_binary and bounds in (None, SHARE_BOUNDS)
+        is_share = measure.is_share(scores)
         missing = dict(zip(scores.conditions.tolist(), scores.missing.sum(axis=0).tolist(), strict=True))
         for key, label in labels.items():
-            found = estimate_mean(scores.sum_condition(key), SHARE_BOUNDS if is_share else bounds)
-            if found is None:
+            estimate = estimate_mean(scores.sum_condition(key), SHARE_BOUNDS if is_share else measure.bounds)
+            if estimate is None:
                 continue
             records.append(
                 {
@@ -220,15 +241,15 @@ def estimate_conditions(experiment: Experiment) -> list[dict[str, Any]]:
                     "condition_id": names[key],
                     "condition": label,
                     "is_share": is_share,
-                    "n": found.n,
-                    "items": found.clusters,
+                    "n": estimate.n,
+                    "items": estimate.clusters,
                     "missing": missing[key],
-                    "mean": found.mean,
-                    "low": found.low,
-                    "high": found.high,
-                    "method": found.method,
-                    "reason": found.reason,
-                    "text": _format_estimate(found.mean, found.low, found.high, is_share),
+                    "mean": estimate.mean,
+                    "low": estimate.low,
+                    "high": estimate.high,
+                    "method": estimate.method,
+                    "reason": estimate.reason,
+                    "text": _format_estimate(estimate.mean, estimate.low, estimate.high, is_share),
                 }
             )
     return records

@@ -1,4 +1,4 @@
-"""Summary lines by measure and condition: the number of scores, and their mean or share with its interval."""
+"""Summary lines by measure and condition: the number of scores, and their mean or share with an interval."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from grading_app.statistics.intervals import SHARE_BOUNDS, Bounds, estimate_mean
 
 @dataclass(frozen=True, slots=True)
 class SummaryMeasure:
-    """The summarised values: a dimension's ratings, or a rule's scores (for rated items, on a dimension)."""
+    """The summarized values: ratings of a dimension, or scores by a grader (on a dimension if items are rated)."""
 
     label: str
     rule: int | None
@@ -24,8 +24,9 @@ class SummaryMeasure:
 class ScoreSummary:
     """A mean or share with its interval.
 
-    If the measure is a share, `mean` is 0 to 1 and `sd` is None. Everything but the counts is None if no score could be
-    read. Without an interval, `low` and `high` are None and `reason` says why; `method` says how an interval was made.
+    If the measure is a share, `mean` is 0 to 1 and `sd` is None. If no score could be read, all numbers but the counts
+    are None. `method` names the method of the interval. Without an interval, `low` and `high` are None and `reason`
+    says why.
     """
 
     measure: SummaryMeasure
@@ -51,23 +52,23 @@ def summarize_scores(cells: Iterable[ScoreCell], frames: Frames, *, by_category:
     sums: dict[tuple[int | None, int | None, int, str | None], tuple[ClusterSums, int]] = {}
     for cell in cells:
         key = (cell.rule, cell.dimension, cell.condition, cell.category if by_category else None)
-        added, unread = sums.get(key, (ClusterSums(), 0))
-        sums[key] = (added + cell.sums, unread + cell.unread)
+        cluster_sums, unread = sums.get(key, (ClusterSums(), 0))
+        sums[key] = (cluster_sums + cell.sums, unread + cell.unread)
     lines = []
-    for (rule, dimension, condition, category), (added, unread) in sums.items():
+    for (rule, dimension, condition, category), (cluster_sums, unread) in sums.items():
         label = label_measure(frames.rules, frames.dimensions, rule, dimension)
         measure = SummaryMeasure(label, rule, dimension, (rule, dimension) in binary)
         lines.append(
-            _summarize(measure, frames.labels[condition], category, added, unread, _get_bounds(measure, frames))
+            _summarize(measure, frames.labels[condition], category, cluster_sums, unread, _get_bounds(measure, frames))
         )
-    order = {label: at for at, label in enumerate(frames.labels.values())}
+    order = {label: position for position, label in enumerate(frames.labels.values())}
     return sorted(lines, key=lambda line: (get_sort_key(line.measure), order[line.condition], line.category or ""))
 
 
 def _find_binary_measures(cells: list[ScoreCell]) -> set[tuple[int | None, int | None]]:
-    """Return the measures whose scores are all 0 or 1, in every condition. These are shown as shares."""
-    seen = {(cell.rule, cell.dimension) for cell in cells}
-    return seen - {(cell.rule, cell.dimension) for cell in cells if not cell.is_binary}
+    """Return the measures whose scores are 0 or 1 in every condition. Their means are shown as shares."""
+    measures = {(cell.rule, cell.dimension) for cell in cells}
+    return measures - {(cell.rule, cell.dimension) for cell in cells if not cell.is_binary}
 
 
 def label_measure(
@@ -86,7 +87,7 @@ def get_sort_key(measure: SummaryMeasure) -> tuple[bool, bool, int, int]:
 
 
 def _get_bounds(measure: SummaryMeasure, frames: Frames) -> Bounds | None:
-    """Return the ends of the scale of the measure's scores; None if they are unknown."""
+    """Return the ends of the measure's scale; None if they are unknown."""
     if measure.rule is not None:
         return frames.rule_bounds.get(measure.rule)
     dimension = frames.dimensions.get(measure.dimension) if measure.dimension is not None else None
@@ -97,9 +98,9 @@ def _summarize(
     measure: SummaryMeasure, condition: str, category: str | None, sums: ClusterSums, unread: int, bounds: Bounds | None
 ) -> ScoreSummary:
     counts = (measure, condition, category, round(sums.n), round(sums.clusters), unread)
-    found = estimate_mean(sums, SHARE_BOUNDS if measure.is_share else bounds)
-    if found is None:
+    estimate = estimate_mean(sums, SHARE_BOUNDS if measure.is_share else bounds)
+    if estimate is None:
         return ScoreSummary(*counts)
-    sd = None if measure.is_share else found.sd
-    numbers = (found.mean, sd, found.se, found.low, found.high, found.effective_n)
-    return ScoreSummary(*counts, *numbers, method=found.method, reason=found.reason)
+    sd = None if measure.is_share else estimate.sd
+    numbers = (estimate.mean, sd, estimate.se, estimate.low, estimate.high, estimate.effective_n)
+    return ScoreSummary(*counts, *numbers, method=estimate.method, reason=estimate.reason)

@@ -1,4 +1,4 @@
-"""Statistics formatted as in a paper. Pure functions: numbers in, plain text out."""
+"""Functions that format statistics as text, as in a paper."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ MINUS = "−"
 
 
 def format_number(value: float | None, places: int = 2) -> str:
-    return MISSING if value is None else f"{value:z.{places}f}".replace("-", MINUS)  # z: no −0.00.
+    return MISSING if value is None else f"{value:z.{places}f}".replace("-", MINUS)  # "z" writes 0.00, not −0.00.
 
 
 def format_share(share: float | None, places: int = 1) -> str:
@@ -21,11 +21,7 @@ def format_points(share: float | None, places: int = 1) -> str:
 
 
 def format_points_interval(low: float | None, high: float | None) -> str:
-    return (
-        MISSING
-        if low is None or high is None
-        else f"{format_number(100 * low, 1)} to {format_number(100 * high, 1)} pp"
-    )
+    return MISSING if low is None or high is None else f"{format_interval(100 * low, 100 * high, 1)} pp"
 
 
 def format_coefficient(r: float | None) -> str:
@@ -61,6 +57,6 @@ def format_p(p: float | None) -> str:
 
 
 def format_p_equation(p: float) -> str:
-    """Return the value for a sentence: '= 0.012' or '< 0.001'."""
+    """Return p for a sentence, such as '= 0.012' or '< 0.001'."""
     text = format_p(p)
     return text if text.startswith("<") else f"= {text}"

@@ -26,7 +26,7 @@ from runs_app.monitoring.point_status import PointLine
 
 @dataclass(frozen=True, slots=True)
 class FigureTexts:
-    """All of a figure but its picture. size, narrow_size: width and height in CSS pixels."""
+    """A figure without its picture. size, narrow_size: width and height in CSS pixels."""
 
     name: str
     title: str
@@ -45,7 +45,7 @@ class FigureTexts:
 
 @dataclass(frozen=True, slots=True)
 class Results:
-    """The frames of an experiment as JSON can hold them, with the texts of its figures. norms: encoded pairs."""
+    """The frames of an experiment as JSON-compatible values, with the texts of its figures. norms: encoded pairs."""
 
     labels: dict[int, str]
     dimensions: dict[int, RatedDimension]
@@ -77,7 +77,7 @@ class Results:
 
     @property
     def summary(self) -> Frames:
-        """The frames without the pairs of each item, which only pictures need."""
+        """The frames without the pairs of model and human means, which only pictures need."""
         return Frames(
             self.labels,
             self.dimensions,
@@ -122,9 +122,9 @@ def encode_pairs(pairs: Sequence[NormPair]) -> str:
     if not pairs:
         return ""
     buffer = io.BytesIO()
-    keys, at = np.unique([pair.item_key for pair in pairs], return_inverse=True)
+    keys, key_indices = np.unique([pair.item_key for pair in pairs], return_inverse=True)
     columns: dict[str, Any] = {name: np.array([getattr(pair, name) for pair in pairs]) for name in NormPair.__slots__}
-    np.savez(buffer, **{**columns, "item_key": at.astype(np.int32), "keys": keys})
+    np.savez(buffer, **{**columns, "item_key": key_indices.astype(np.int32), "keys": keys})
     return base64.b64encode(zlib.compress(buffer.getvalue(), 1)).decode("ascii")
 
 
@@ -133,15 +133,15 @@ def decode_pairs(text: str) -> list[NormPair]:
 
     if not text:
         return []
-    with np.load(io.BytesIO(zlib.decompress(base64.b64decode(text))), allow_pickle=False) as found:
-        columns = {name: found[name] for name in NormPair.__slots__}
-        columns["item_key"] = found["keys"][columns["item_key"]]
+    with np.load(io.BytesIO(zlib.decompress(base64.b64decode(text))), allow_pickle=False) as arrays:
+        columns = {name: arrays[name] for name in NormPair.__slots__}
+        columns["item_key"] = arrays["keys"][columns["item_key"]]
     return [NormPair(*row) for row in zip(*(columns[name].tolist() for name in NormPair.__slots__), strict=True)]
 
 
 @dataclass(frozen=True, slots=True)
 class ResultsQuery:
-    """The results of one wave or of all, with the letters of a blind reading in place of the names of models."""
+    """A query for the results of one wave or of all. blind: the blind reading whose letters replace names of models."""
 
     experiment: Experiment
     wave: Wave | None = None
@@ -169,5 +169,5 @@ RESULTS = make_answer_aggregate(
 
 
 def get_results(experiment: Experiment, wave: Wave | None, blind: BlindReading | None = None) -> Cached[Results]:
-    """Return the results; their value is None until a worker has computed the first ones of a large experiment."""
+    """Return the results. For a large experiment, the value is None until a worker has computed the first ones."""
     return get_aggregate(RESULTS, experiment.pk, ResultsQuery(experiment, wave, blind))

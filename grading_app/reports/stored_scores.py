@@ -1,4 +1,4 @@
-"""Item scores that are computed once for each state of an experiment: at once if there are few answers, else stored."""
+"""Item scores as cached aggregates, computed once for each state of an experiment."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from grading_app.reports.answer_aggregates import make_answer_aggregate
 from grading_app.reports.cached_aggregates import Cached, get_aggregate
-from grading_app.reports.score_matrix import EXCLUSIONS, Measure, find_measure, list_measures, load_item_scores
+from grading_app.reports.score_matrix import EXCLUSIONS, Measure, find_measure, load_item_scores
 from grading_app.statistics import item_order
 from grading_app.statistics.item_scores import ItemScores
 from runs_app.models import Experiment, Wave
@@ -17,7 +17,7 @@ from runs_app.models import Experiment, Wave
 
 @dataclass(frozen=True, slots=True)
 class ScoresQuery:
-    """The scores of one measure, in one wave or in all, without the excluded answers."""
+    """A query for the scores of one measure, in one wave or in all. exclude: keys of EXCLUSIONS."""
 
     experiment: Experiment
     measure: Measure
@@ -27,7 +27,7 @@ class ScoresQuery:
 
 @dataclass(frozen=True, slots=True)
 class EncodedScores:
-    """Item scores as a row of the database holds them."""
+    """Item scores encoded for a JSON column."""
 
     text: str
 
@@ -58,24 +58,23 @@ ITEM_SCORES = make_answer_aggregate(
     dump=lambda query: [query.measure.key, sorted(query.exclude)],
     load=_load,
     step="adding up scores",
-    kept=40,
+    max_rows=40,
 )
 
 
 def get_item_scores(
     experiment: Experiment, measure: Measure, wave: Wave | None = None, exclude: Collection[str] = ()
 ) -> Cached[EncodedScores]:
-    """Return the scores of a measure: `.value.scores`, None until a worker has computed the first ones."""
+    """Return the scores of a measure, as `.value.scores`. The value is None until a worker has computed the first."""
     return get_aggregate(ITEM_SCORES, experiment.pk, ScoresQuery(experiment, measure, wave, frozenset(exclude)))
 
 
 def list_items_that_differ(experiment: Experiment, key: str = "") -> list[int] | None:
-    """Return the items whose mean scores differ between conditions, by the measure with this key, else the first one.
+    """Return the items whose mean scores differ between conditions. key: of the measure; "" for the first measure.
 
     Return None while a worker computes the scores of a large experiment for the first time.
     """
-    measures = list_measures(experiment)
-    measure = next((one for one in measures if one.key == key or not key), None)
+    measure = find_measure(experiment, key)
     if measure is None:
         return []
     stored = get_item_scores(experiment, measure).value

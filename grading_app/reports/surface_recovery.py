@@ -1,7 +1,7 @@
-"""The surface that an experiment recovers, compared with the true one of simulated models with skill profiles.
+"""The surface that an experiment estimates, compared with the true surface of simulated models with skill profiles.
 
-Each cell is a point of a parametric task in one condition. Its interval is that of the accuracy beyond guessing; the
-truth is the chance to know the answer that the profile says (`runs_app/simulator/skill_profiles.py`).
+Each cell is a point of a parametric task in one condition. Its interval is of the accuracy beyond guessing. The true
+value is the skill of the model's profile at this point (`runs_app/simulator/skill_profiles.py`).
 """
 
 from __future__ import annotations
@@ -43,7 +43,10 @@ GROUP BY 1, 2, 3, 4, 5 ORDER BY 1, min(i.position)
 
 @dataclass(frozen=True, slots=True)
 class RecoveredCell:
-    """One point in one condition: its counts, the true accuracy beyond guessing, and the true share of cut answers."""
+    """One point in one condition: its counts, and the true values from the profile.
+
+    skill: the true accuracy beyond guessing. truncation: the true share of truncated answers.
+    """
 
     condition: str
     model: str
@@ -55,18 +58,18 @@ class RecoveredCell:
 
     @property
     def interval(self) -> Interval | None:
-        """Return the interval of the accuracy beyond guessing; None without scored answers."""
+        """The interval of the accuracy beyond guessing; None without scored answers."""
         return self.tally.interval(CONFIDENCE) if self.tally.total else None
 
     @property
     def covers(self) -> bool | None:
-        """Return whether the interval contains the truth; None without an interval."""
-        found = self.interval
-        return None if found is None else found.low - ROUNDING <= self.skill <= found.high + ROUNDING
+        """True if the interval contains the true accuracy; None without an interval."""
+        interval = self.interval
+        return None if interval is None else interval.low - ROUNDING <= self.skill <= interval.high + ROUNDING
 
 
 def list_recovered_cells(experiment: Experiment, profiles: Mapping[str, ModelProfile]) -> list[RecoveredCell]:
-    """Return the cells of the models that have a profile, by the latest gradings of the scorer `final_answer`."""
+    """Return the cells of the models that have a profile, by the newest grader with the scorer `final_answer`."""
     rule = experiment.grade_conditions.filter(kind=GradeCondition.Kind.RULE, scorer=SCORER).order_by("-pk").first()
     with bare_cursor() as cursor:
         cursor.execute(COUNTS, {"experiment": experiment.pk, "rule": rule.pk if rule else None})
@@ -81,12 +84,12 @@ def _recover_cells(rows: list[tuple[Any, ...]], profiles: Mapping[str, ModelProf
         if profile is None or skill is None:
             continue
         tally = Tally(correct, total, truncated, min(float(total), guesses))
-        cut = profile.truncation(task, params, max_tokens) or 0.0
-        yield RecoveredCell(condition, model, task, params, tally, skill, cut)
+        truncation = profile.truncation(task, params, max_tokens) or 0.0
+        yield RecoveredCell(condition, model, task, params, tally, skill, truncation)
 
 
 def make_recovery_table(experiment: Experiment, profiles: Mapping[str, ModelProfile]) -> ResultTable:
-    """Return the cells with their truth, and how many of the intervals contain it."""
+    """Return the cells with their true values, and how many intervals contain the true accuracy."""
     cells = list_recovered_cells(experiment, profiles)
     covers = [cell.covers for cell in cells if cell.covers is not None]
     sentence = f"{sum(covers):,} of {len(covers):,} intervals contain the true accuracy."
@@ -111,13 +114,13 @@ def make_recovery_table(experiment: Experiment, profiles: Mapping[str, ModelProf
 
 
 def _make_row(cell: RecoveredCell) -> dict[str, Any]:
-    found = cell.interval
+    interval = cell.interval
     return {
         "condition": cell.condition,
         "task": cell.task,
         "params": _describe_params(cell.params),
         "n": cell.tally.total,
-        "interval": (found.low, found.high) if found else None,
+        "interval": (interval.low, interval.high) if interval else None,
         "skill": cell.skill,
         "covers": None if cell.covers is None else "yes" if cell.covers else "no",
         "truncated": cell.tally.truncation,
@@ -126,7 +129,7 @@ def _make_row(cell: RecoveredCell) -> dict[str, Any]:
 
 
 def make_truth_table(dataset: Dataset, profiles: Mapping[str, ModelProfile], max_tokens: int | None) -> ResultTable:
-    """Return the true surface of every profile over the points of a dataset."""
+    """Return the true surface of every profile, over the points of a dataset."""
     points = [] if not hasattr(dataset, "parametric_space") else dataset.parametric_space.read_definition()["points"]
     rows = [
         {

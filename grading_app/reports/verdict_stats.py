@@ -8,19 +8,19 @@ from typing import Any
 
 from evalsite.lib.sql import fetch_rows
 from grading_app.models import GradeCondition
-from grading_app.reports.frames import sum_items, sum_scores
+from grading_app.reports.frames import select_cluster_sums, select_item_sums
 from grading_app.reports.verdict_aggregates import GradeConditions, make_verdict_aggregate
 from grading_app.statistics.clusters import ClusterSums
 from grading_app.statistics.intervals import Bounds, ScoreEstimate, estimate_mean
 from runs_app.models import Dimension
 
-LENGTH_MATTERS = 0.3  # A correlation of score and length of at least this size is flagged ...
-ENOUGH = 30  # ... if it is based on at least this number of answers.
+MIN_LENGTH_CORRELATION = 0.3  # A correlation of score and length is flagged from this size on ...
+MIN_LENGTH_ANSWERS = 30  # ... if it covers at least this number of answers.
 
-OF_ITEM = f"""SELECT g.condition_id AS rule, r.condition_id, t.dimension_id, t.item_id, {sum_scores("g.score")}
+ITEM_SUMS = f"""SELECT g.condition_id AS rule, r.condition_id, t.dimension_id, t.item_id, {select_item_sums("g.score")}
     FROM grading_app_grading g JOIN runs_app_trial t ON t.id = g.trial_id JOIN runs_app_run r ON r.id = t.run_id
     WHERE g.condition_id = ANY(%(conditions)s) GROUP BY 1, 2, 3, 4"""  # noqa: S608 - fixed text
-BY_ITEM = f"{sum_items('rule, condition_id, dimension_id', OF_ITEM)} ORDER BY 1, 3 NULLS FIRST, 2"
+BY_ITEM = f"{select_cluster_sums('rule, condition_id, dimension_id', ITEM_SUMS)} ORDER BY 1, 3 NULLS FIRST, 2"
 BY_LENGTH = """SELECT g.condition_id, corr(g.score, char_length(t.answer)), count(g.score)
     FROM grading_app_grading g JOIN runs_app_trial t ON t.id = g.trial_id
     WHERE g.condition_id = ANY(%(conditions)s) GROUP BY 1"""
@@ -28,13 +28,14 @@ BY_CODE = """SELECT g.condition_id, g.parse_error, count(*) FROM grading_app_gra
     WHERE g.condition_id = ANY(%(conditions)s) AND g.parse_error <> '' GROUP BY 1, 2
     UNION ALL SELECT p.condition_id, p.parse_error, count(*) FROM grading_app_preference p
     WHERE p.condition_id = ANY(%(conditions)s) GROUP BY 1, 2 ORDER BY 3 DESC, 2"""
-# For graded answers: how many got a score without a call, by reason; and how many were cut off or refused but judged
-# nevertheless.
+# For graded answers: how many got a score without a call, by reason; and how many were judged although they were
+# truncated or refused.
 BY_NOTE = """SELECT g.condition_id, note, count(*) FROM grading_app_grading g
     CROSS JOIN LATERAL (SELECT g.detail ->> 'code' AS note WHERE g.detail ? 'code'
         UNION ALL SELECT jsonb_array_elements_text(g.detail -> 'flags')) AS notes
     WHERE g.condition_id = ANY(%(judges)s) AND g.detail ?| ARRAY['code', 'flags'] GROUP BY 1, 2 ORDER BY 3 DESC, 2"""
-# For the answers that a member of a panel graded and the panel did not: how many lack each member's verdict.
+# For each member of a panel: how many answers lack its verdict, among the answers that another member graded and the
+# panel did not.
 WITHOUT_PANEL = """WITH seat AS (SELECT p.id AS panel, member::bigint FROM grading_app_gradecondition p
         CROSS JOIN LATERAL jsonb_array_elements_text(p.parameters -> 'members') AS member WHERE p.id = ANY(%(panels)s)),
     met AS (SELECT seat.panel, g.trial_id, array_agg(g.condition_id) AS there
@@ -60,15 +61,15 @@ class AnswerScores:
 
 @dataclass(frozen=True, slots=True)
 class VerdictScores:
-    """The sums of a condition's verdicts.
+    """The aggregated verdicts of a grade condition.
 
-    means: by dimension, then by the condition that answered; a mean over several of them would describe none.
+    means: by dimension, then by answering condition. There is no mean over several answering conditions.
     codes: (error code, count) of unreadable verdicts, the most frequent first.
-    length: Pearson's r of score and length of the answer in characters, over `length_n` answers. None if either does
-    not vary.
-    graded: the number of gradings, read or unread. preferred: the pairwise verdicts that could be read.
-    noted: as `codes`, for answers that were scored without a call, were cut off or refused.
-    left_out: for a panel, the number of answers that a member graded and the panel could not.
+    length: Pearson's r of the score and the answer's length in characters, over `length_n` answers. None without
+    variance.
+    graded: the number of gradings, readable or not. preferred: the number of readable pairwise verdicts.
+    noted: as `codes`, for answers that were scored without a call, truncated or refused.
+    left_out: for a panel, the number of answers that a member graded and the panel could not grade.
     missing: for a panel, (condition of a member, number of these answers without its verdict).
     """
 
@@ -84,8 +85,8 @@ class VerdictScores:
 
     @property
     def n(self) -> int:
-        """The number of scores that could be read."""
-        return sum(one.estimate.n for one in self.means if one.estimate)
+        """The number of readable scores."""
+        return sum(scores.estimate.n for scores in self.means if scores.estimate)
 
     @property
     def unread(self) -> int:
@@ -93,13 +94,17 @@ class VerdictScores:
 
     @property
     def follows_length(self) -> bool:
-        return self.length is not None and self.length_n >= ENOUGH and abs(self.length) >= LENGTH_MATTERS
+        return (
+            self.length is not None
+            and self.length_n >= MIN_LENGTH_ANSWERS
+            and abs(self.length) >= MIN_LENGTH_CORRELATION
+        )
 
 
 def list_panel_members(condition: GradeCondition) -> list[int]:
-    """Return the conditions of a panel's members; none for other conditions."""
-    found: list[int] = condition.parameters["members"] if condition.kind == GradeCondition.Kind.PANEL else []
-    return found
+    """Return the grade conditions of a panel's members; an empty list for other conditions."""
+    members: list[int] = condition.parameters["members"] if condition.kind == GradeCondition.Kind.PANEL else []
+    return members
 
 
 def read_scores(conditions: Sequence[GradeCondition], among: GradeConditions = ()) -> dict[int, VerdictScores]:
@@ -110,11 +115,13 @@ def read_scores(conditions: Sequence[GradeCondition], among: GradeConditions = (
     lengths = {rule: (r, n) for rule, r, n in fetch_rows(BY_LENGTH, parameters)}
     codes = _group_by_condition(fetch_rows(BY_CODE, parameters))
     notes = _group_by_condition(fetch_rows(BY_NOTE, parameters)) if judges else {}
-    found = {
+    scores = {
         rule: _make_scores(means.get(rule, ()), codes.get(rule, ()), lengths.get(rule, (None, 0)), notes.get(rule, ()))
         for rule in parameters["conditions"]
     }
-    return found | _add_left_out(found, [one.pk for one in conditions if _may_leave_out(one, found)])
+    return scores | _add_left_out(
+        scores, [condition.pk for condition in conditions if _may_leave_out(condition, scores)]
+    )
 
 
 def _list_source_conditions(condition: GradeCondition, _among: GradeConditions) -> list[int]:
@@ -125,7 +132,7 @@ SCORES = make_verdict_aggregate("scores", VerdictScores, read_scores, _list_sour
 
 
 def _may_leave_out(condition: GradeCondition, scores: Mapping[int, VerdictScores]) -> bool:
-    """Return True if the panel may lack an answer that a member graded: their numbers of gradings differ."""
+    """Return True if the panel may lack an answer that a member graded, because their numbers of gradings differ."""
     members = list_panel_members(condition)
     graded = {scores[pk].graded if pk in scores else None for pk in members}
     return bool(members) and graded != {scores[condition.pk].graded}
@@ -142,20 +149,20 @@ def _make_scores(
         codes=tuple((code, n) for code, n in codes if code),
         length=length[0],
         length_n=length[1],
-        graded=sum((one.estimate.n if one.estimate else 0) + one.unread for one in means),
+        graded=sum((scores.estimate.n if scores.estimate else 0) + scores.unread for scores in means),
         preferred=sum(n for code, n in codes if not code),
         noted=tuple(notes),
     )
 
 
-def _add_left_out(found: Mapping[int, VerdictScores], panels: Sequence[int]) -> dict[int, VerdictScores]:
+def _add_left_out(scores: Mapping[int, VerdictScores], panels: Sequence[int]) -> dict[int, VerdictScores]:
     by_panel: dict[int, list[tuple[int, int]]] = {}
     totals: dict[int, int] = {}
     for panel, member, n, left_out in fetch_rows(WITHOUT_PANEL, {"panels": list(panels)}) if panels else ():
         by_panel.setdefault(panel, []).append((member, n or 0))
         totals[panel] = left_out
     return {
-        panel: replace(found[panel], left_out=totals[panel], missing=tuple((pk, n) for pk, n in members if n))
+        panel: replace(scores[panel], left_out=totals[panel], missing=tuple((pk, n) for pk, n in members if n))
         for panel, members in by_panel.items()
     }
 
@@ -163,32 +170,32 @@ def _add_left_out(found: Mapping[int, VerdictScores], panels: Sequence[int]) -> 
 def _estimate_means(
     conditions: Sequence[GradeCondition], rows: Iterable[Sequence[Any]]
 ) -> dict[int, list[AnswerScores]]:
-    """Return the estimates of each grade condition. Each has the interval that suits its scale."""
-    scales = {one.pk: _get_bounds(one) for one in conditions}
+    """Return the estimates of each grade condition, with intervals that suit its scale."""
+    scales = {grade_condition.pk: _get_bounds(grade_condition) for grade_condition in conditions}
     dimensions = _load_dimension_bounds(conditions)
-    found: dict[int, list[AnswerScores]] = {}
+    estimates: dict[int, list[AnswerScores]] = {}
     for rule, condition, dimension, *sums in rows:
         bounds = scales[rule] or dimensions.get(dimension)
-        *added, unread = sums
-        estimate = estimate_mean(ClusterSums(*added), bounds)
-        found.setdefault(rule, []).append(AnswerScores(condition, dimension, estimate, int(unread)))
-    return found
+        *cluster_sums, unread = sums
+        estimate = estimate_mean(ClusterSums(*cluster_sums), bounds)
+        estimates.setdefault(rule, []).append(AnswerScores(condition, dimension, estimate, int(unread)))
+    return estimates
 
 
 def _get_bounds(condition: GradeCondition) -> Bounds | None:
-    """Return the ends of the scale of the scores; None for the answer's own rating, whose dimension has the scale."""
+    """Return the ends of the scale; None for the answers' own ratings, whose scale is that of the dimension."""
     scale = None if condition.scorer == "rating" else condition.scale
     return scale.ends if scale else None
 
 
 def _load_dimension_bounds(conditions: Sequence[GradeCondition]) -> dict[int | None, Bounds]:
-    experiments = {one.experiment_id for one in conditions if one.scorer == "rating"}
+    experiments = {condition.experiment_id for condition in conditions if condition.scorer == "rating"}
     dimensions = Dimension.objects.filter(experiments__in=experiments) if experiments else Dimension.objects.none()
     return {pk: (float(low), float(high)) for pk, low, high in dimensions.values_list("pk", "scale_min", "scale_max")}
 
 
 def _group_by_condition(rows: Iterable[tuple[Any, ...]]) -> dict[int, list[tuple[str, int]]]:
-    found: dict[int, list[tuple[str, int]]] = {}
+    counts: dict[int, list[tuple[str, int]]] = {}
     for rule, name, n in rows:
-        found.setdefault(rule, []).append((name, n))
-    return found
+        counts.setdefault(rule, []).append((name, n))
+    return counts

@@ -1,7 +1,7 @@
-"""The comparison of two waves of one experiment: each item's scores in both, and the outcomes of the trials.
+"""The comparison of two waves of one experiment: the items' scores in both waves, and the outcomes of the trials.
 
-The database adds up: the result has a row for each condition and measure. It includes the items' differences only if
-there are few items.
+The database aggregates the rows. The result has a row for each condition and measure. It has the differences of single
+items only if there are few items, for the exact test.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from evalsite.lib.sql import fetch_rows
 from grading_app.reports.frames import (
     BY_PEOPLE,
     BY_RULES,
-    OF_DESIGN,
+    IN_EXPERIMENT,
     Outcomes,
-    SqlParameters,
     load_condition_labels,
     load_dimensions,
     load_outcomes,
     load_people_labels,
     load_rule_labels,
+    make_scope_parameters,
     sum_outcomes,
 )
 from grading_app.reports.score_matrix import list_measures
@@ -32,15 +32,15 @@ from runs_app.models import Experiment, Wave
 from runs_app.planning.drift import ServedModels
 
 LEVEL = 0.05
-OF_PAIR = f"{OF_DESIGN} AND r.wave_id IN (%(a)s, %(b)s)"
+IN_EITHER_WAVE = f"{IN_EXPERIMENT} AND r.wave_id IN (%(a)s, %(b)s)"
 
 
 @dataclass(frozen=True, slots=True)
 class WaveChange:
-    """One measure in one condition (None: all of them), over the items with a score in both waves.
+    """The change of one measure in one condition (None: in all), over the items with a score in both waves.
 
-    `alone` counts items without a score in one of the waves. `unread_a` and `unread_b` count answers without a score.
-    `adjusted` is p after Holm's correction, over the lines of single conditions or over the lines of all conditions.
+    unpaired: the number of items without a score in one of the waves. unread_a, unread_b: answers without a score.
+    adjusted: p after Holm's correction, over the lines of single conditions or over the lines of all conditions.
     """
 
     measure: SummaryMeasure
@@ -48,7 +48,7 @@ class WaveChange:
     change: Change | None
     mean_a: float | None
     mean_b: float | None
-    alone: int
+    unpaired: int
     unread_a: int
     unread_b: int
     adjusted: float | None = None
@@ -59,21 +59,21 @@ class WaveChange:
 
 
 class ServedDifference(NamedTuple):
-    """True if the served models, or the providers, differ between two waves."""
+    """Whether the served models, and the providers, differ between two waves."""
 
     models: bool = False
     providers: bool = False
 
     @classmethod
-    def of(cls, one: ServedModels, other: ServedModels) -> ServedDifference:
+    def of(cls, a: ServedModels, b: ServedModels) -> ServedDifference:
         """Compare two waves. A wave without a served model or provider counts as unchanged."""
-        pairs = ((one.models, other.models), (one.providers, other.providers))
+        pairs = ((a.models, b.models), (a.providers, b.providers))
         return cls(*(bool(first and second and first != second) for first, second in pairs))
 
 
 @dataclass(frozen=True, slots=True)
 class WaveOutcome:
-    """The outcomes of the trials of one condition (None: of all) in one of the two waves, a or b."""
+    """The outcomes of the trials of one condition (None: of all) in wave a or b."""
 
     condition: str | None
     is_b: bool
@@ -97,81 +97,83 @@ class WaveComparison:
 
     @property
     def changed_conditions(self) -> list[str]:
-        """Labels of the conditions that were served by other models or providers in wave b."""
+        """The labels of the conditions that other models or providers served in wave b."""
         return [row.condition for row in self.outcomes if row.is_b and any(row.differs) and row.condition]
 
 
 def compare_waves(experiment: Experiment, a: Wave, b: Wave) -> WaveComparison:
-    """Compare wave b with wave a, in at most six passes over the rows of both, all in the database."""
+    """Compare wave b with wave a, in at most six passes over the rows of both waves in the database."""
     return WaveComparison(compare_scores(experiment, a, b), list_wave_outcomes(experiment, a, b))
 
 
 def compare_scores(experiment: Experiment, a: Wave, b: Wave) -> list[WaveChange]:
-    """Return lines by measure: first all conditions if there are several, then each in the order of the design."""
+    """Return lines by measure: all conditions together if there are several, then each in the order of the design."""
     labels, dimensions = load_condition_labels(experiment), load_dimensions(experiment)
     rules, people = load_rule_labels(experiment), load_people_labels(experiment)
-    spans = {(one.grader, one.dimension): one.length for one in list_measures(experiment)}
-    where = {"experiment": experiment.pk, "a": a.pk, "b": b.pk, "few": FEW}
-    found = fetch_rows(_build_comparison_sql(RATINGS), where) if dimensions else []
-    for graded, by in ((BY_RULES, rules), (BY_PEOPLE, people)):
-        found += (
-            fetch_rows(_build_comparison_sql(_build_grades_sql(graded)), {**where, "rules": list(by)}) if by else []
+    scale_lengths = {(measure.grader, measure.dimension): measure.length for measure in list_measures(experiment)}
+    parameters = {"experiment": experiment.pk, "a": a.pk, "b": b.pk, "few": FEW}
+    rows = fetch_rows(_build_comparison_sql(RATINGS), parameters) if dimensions else []
+    for graded, labels_by_rule in ((BY_RULES, rules), (BY_PEOPLE, people)):
+        rows += (
+            fetch_rows(_build_comparison_sql(_build_grades_sql(graded)), {**parameters, "rules": list(labels_by_rule)})
+            if labels_by_rule
+            else []
         )
-    several = len({row[0] for row in found if row[0] is not None}) > 1
+    has_several_conditions = len({row[0] for row in rows if row[0] is not None}) > 1
     lines = []
-    for condition, rule, dimension, is_share, n, mean, sd, few, once, *rest in found:
-        if condition is None and not several:
+    for condition, rule, dimension, is_share, n, mean, sd, differences, is_single_answer, *rest in rows:
+        if condition is None and not has_several_conditions:
             continue  # It would repeat the line of the only condition.
         measure = SummaryMeasure(
             label_measure({**rules, **people}, dimensions, rule, dimension), rule, dimension, is_share
         )
-        span = 1.0 if is_share else spans.get((rule, dimension))
-        change = estimate_change(n, mean, sd, few or (), span=span, once=is_share and once)
+        span = 1.0 if is_share else scale_lengths.get((rule, dimension))
+        change = estimate_change(n, mean, sd, differences or (), span=span, once=is_share and is_single_answer)
         lines.append(WaveChange(measure, labels[condition] if condition is not None else None, change, *rest))
     order: dict[str | None, int] = {None: -1} | {label: at for at, label in enumerate(labels.values())}
     return _adjust_p(sorted(lines, key=lambda line: (get_sort_key(line.measure), order[line.condition])))
 
 
 def _adjust_p(lines: list[WaveChange]) -> list[WaveChange]:
-    """Set the adjusted p.
+    """Return the lines with the adjusted p.
 
-    Single conditions and sums over them are two families of tests, because a sum repeats its parts.
+    Single conditions and sums over conditions are two families of tests, because a sum repeats its parts.
     """
-    found = list(lines)
+    adjusted = list(lines)
     for is_sum in (True, False):
-        at = [k for k, line in enumerate(lines) if (line.condition is None) == is_sum and line.change]
-        tested = [(k, p) for k in at if (change := lines[k].change) and (p := change.p) is not None]
+        indices = [k for k, line in enumerate(lines) if (line.condition is None) == is_sum and line.change]
+        tested = [(k, p) for k in indices if (change := lines[k].change) and (p := change.p) is not None]
         for (k, _), p in zip(tested, holm([p for _, p in tested]), strict=True):
-            found[k] = replace(lines[k], adjusted=p)
-    return found
+            adjusted[k] = replace(lines[k], adjusted=p)
+    return adjusted
 
 
 # For each item in a condition: its mean in each wave, and the number of answers without a score.
-_OF_ITEM = """avg({score}::float8) FILTER (WHERE r.wave_id = %(a)s) AS a,
+_ITEM_MEANS = """avg({score}::float8) FILTER (WHERE r.wave_id = %(a)s) AS a,
     avg({score}::float8) FILTER (WHERE r.wave_id = %(b)s) AS b,
     count(*) FILTER (WHERE r.wave_id = %(a)s AND {score} IS NULL) AS unread_a,
     count(*) FILTER (WHERE r.wave_id = %(b)s AND {score} IS NULL) AS unread_b"""
 RATINGS = f"""SELECT r.condition_id, NULL::bigint AS rule, t.dimension_id, t.item_id, false AS zero_or_one,
-        {_OF_ITEM.format(score="t.rating")}
+        {_ITEM_MEANS.format(score="t.rating")}
     FROM runs_app_trial t JOIN runs_app_run r ON r.id = t.run_id
-    WHERE {OF_PAIR} AND t.status = 'done' AND t.dimension_id IS NOT NULL GROUP BY 1, 2, 3, 4"""  # noqa: S608
+    WHERE {IN_EITHER_WAVE} AND t.status = 'done' AND t.dimension_id IS NOT NULL GROUP BY 1, 2, 3, 4"""  # noqa: S608
 
 
-def _build_grades_sql(graded: str) -> str:
-    """Return the same query for scores. `graded` selects rule, trial and score."""
+def _build_grades_sql(grades_sql: str) -> str:
+    """Return SQL like RATINGS for scores. grades_sql: SQL that selects rule, trial and score."""
     return f"""SELECT r.condition_id, g.rule, t.dimension_id, t.item_id,
-            coalesce(bool_and(g.score IN (0, 1)), true) AS zero_or_one, {_OF_ITEM.format(score="g.score")}
-        FROM ({graded}) g JOIN runs_app_trial t ON t.id = g.trial_id JOIN runs_app_run r ON r.id = t.run_id
-        WHERE {OF_PAIR} GROUP BY 1, 2, 3, 4"""  # noqa: S608
+            coalesce(bool_and(g.score IN (0, 1)), true) AS zero_or_one, {_ITEM_MEANS.format(score="g.score")}
+        FROM ({grades_sql}) g JOIN runs_app_trial t ON t.id = g.trial_id JOIN runs_app_run r ON r.id = t.run_id
+        WHERE {IN_EITHER_WAVE} GROUP BY 1, 2, 3, 4"""  # noqa: S608
 
 
-def _build_comparison_sql(of_item: str) -> str:
+def _build_comparison_sql(item_means: str) -> str:
     """Return SQL with a row for each condition and measure, and a row for each measure over all conditions.
 
-    Over all conditions, an item enters with the mean of its differences. Differences below rounding error count as
-    zero.
+    Over all conditions, an item counts with the mean of its differences. Differences below the rounding error count
+    as zero.
     """
-    return f"""WITH of_item AS ({of_item}), paired AS (
+    return f"""WITH of_item AS ({item_means}), paired AS (
             SELECT *, CASE WHEN abs(b - a) <= 1e-12 * greatest(abs(a), abs(b)) THEN 0 ELSE b - a END AS d FROM of_item
         ), lines AS (
             SELECT condition_id, rule, dimension_id, zero_or_one, a, b, d, unread_a, unread_b FROM paired
@@ -196,15 +198,17 @@ def list_wave_outcomes(experiment: Experiment, a: Wave, b: Wave) -> list[WaveOut
     If there are several conditions, two rows for all conditions come before them.
     """
     labels, served = load_condition_labels(experiment), _load_served_models(experiment, a, b)
-    outcomes = [{row.condition: row for row in load_outcomes(_make_parameters(experiment, wave))} for wave in (a, b)]
+    outcomes = [
+        {row.condition: row for row in load_outcomes(make_scope_parameters(experiment, wave))} for wave in (a, b)
+    ]
     rows = []
     for condition, label in labels.items():
-        both = [served[condition, wave.pk] for wave in (a, b)]
-        for counts, models, is_b in zip(outcomes, both, (False, True), strict=True):
+        served_by_wave = [served[condition, wave.pk] for wave in (a, b)]
+        for counts, models, is_b in zip(outcomes, served_by_wave, (False, True), strict=True):
             if condition in counts:
-                rows.append(WaveOutcome(label, is_b, counts[condition], models, ServedDifference.of(*both)))
-    several = len({row.condition for row in rows}) > 1
-    return [*(_sum_conditions(outcomes) if several else []), *rows]
+                rows.append(WaveOutcome(label, is_b, counts[condition], models, ServedDifference.of(*served_by_wave)))
+    has_several_conditions = len({row.condition for row in rows}) > 1
+    return [*(_sum_conditions(outcomes) if has_several_conditions else []), *rows]
 
 
 def _sum_conditions(outcomes: list[dict[int, Outcomes]]) -> Iterable[WaveOutcome]:
@@ -212,16 +216,12 @@ def _sum_conditions(outcomes: list[dict[int, Outcomes]]) -> Iterable[WaveOutcome
         yield WaveOutcome(None, is_b, sum_outcomes(counts.values()), ServedModels(), ServedDifference())
 
 
-def _make_parameters(experiment: Experiment, wave: Wave) -> SqlParameters:
-    return {"experiment": experiment.pk, "wave": wave.pk}
-
-
 def _load_served_models(experiment: Experiment, a: Wave, b: Wave) -> dict[tuple[int, int], ServedModels]:
     """Return the served models and providers by condition and wave."""
     statement = f"""SELECT r.condition_id, r.wave_id, t.served_model, t.served_provider
         FROM runs_app_trial t JOIN runs_app_run r ON r.id = t.run_id
-        WHERE {OF_PAIR} AND t.status = 'done' GROUP BY 1, 2, 3, 4"""  # noqa: S608
-    found: dict[tuple[int, int], list[tuple[str, str]]] = defaultdict(list)
+        WHERE {IN_EITHER_WAVE} AND t.status = 'done' GROUP BY 1, 2, 3, 4"""  # noqa: S608
+    pairs_by_run: dict[tuple[int, int], list[tuple[str, str]]] = defaultdict(list)
     for condition, wave, model, provider in fetch_rows(statement, {"experiment": experiment.pk, "a": a.pk, "b": b.pk}):
-        found[condition, wave].append((model, provider))
-    return defaultdict(ServedModels, {key: ServedModels.of(pairs) for key, pairs in found.items()})
+        pairs_by_run[condition, wave].append((model, provider))
+    return defaultdict(ServedModels, {key: ServedModels.of(pairs) for key, pairs in pairs_by_run.items()})

@@ -109,7 +109,7 @@ REPORT: Aggregate[Experiment, StoredReport] = Aggregate(
     is_large=lambda experiments: True,
     compute=_compute,
     steps=tuple(title.lower() for title in SECTION_NAMES.values()),
-    kept=1,
+    max_rows=1,
 )
 
 

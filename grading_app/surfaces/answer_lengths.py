@@ -108,7 +108,7 @@ ANSWER_LENGTHS = make_answer_aggregate(
     dump=lambda query: [query.grader, query.condition, query.task],
     load=lambda experiment, wave, values: LengthQuery(experiment, values[0], values[1], values[2], wave),
     step="counting answers by length",
-    kept=60,
+    max_rows=60,
 )
 
 

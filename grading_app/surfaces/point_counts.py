@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from evalsite.lib.sql import fetch_rows
 from evalsite.lib.stats.effective_size import AnswerSums, estimate_effective_size
 from grading_app.models import GradeCondition
-from grading_app.reports.answer_aggregates import MOST_AT_ONCE, has_many_answers, make_answer_aggregate
+from grading_app.reports.answer_aggregates import MAX_ANSWERS_PER_REQUEST, has_many_answers, make_answer_aggregate
 from grading_app.reports.frame_cache import fingerprint_results
 from grading_app.reports.frames import IN_SCOPE
 from runs_app.models import Experiment, Wave
@@ -196,7 +196,7 @@ def count_points(query: PointQuery) -> PointCounts:
 
 def _has_large(queries: Sequence[PointQuery]) -> bool:
     return any(
-        one.answers > MOST_AT_ONCE if one.answers is not None else has_many_answers(one.experiment, one.wave)
+        one.answers > MAX_ANSWERS_PER_REQUEST if one.answers is not None else has_many_answers(one.experiment, one.wave)
         for one in queries
     )
 

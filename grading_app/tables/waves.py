@@ -50,10 +50,10 @@ class WaveScoreTable(tables.Table):
 
     def render_items(self, record: WaveChange) -> SafeString | str:
         shared = site_wording.format_count(record.change.n if record.change else 0)
-        if not record.alone:
+        if not record.unpaired:
             return shared
         return format_html(
-            '{} <small class="muted">{} unpaired</small>', shared, site_wording.format_count(record.alone)
+            '{} <small class="muted">{} unpaired</small>', shared, site_wording.format_count(record.unpaired)
         )
 
     def render_mean_a(self, value: float, record: WaveChange) -> str:

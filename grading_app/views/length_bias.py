@@ -16,7 +16,7 @@ from grading_app.reports.cached_aggregates import Cached
 from grading_app.reports.frames import make_condition_labels
 from grading_app.reports.length_bias import LENGTHS, LongerWins, ScoresByLength
 from grading_app.reports.plot_style import NARROW, WIDE, render_svg
-from grading_app.reports.verdict_aggregates import get_by_condition
+from grading_app.reports.verdict_aggregates import get_aggregates_by_condition
 from grading_app.views.svg_figures import make_figure_context, read_theme, read_width, svg_policy
 from runs_app.models import Experiment
 from runs_app.monitoring.progress import load_experiment_state
@@ -71,7 +71,7 @@ def _get_chosen_condition(request: HttpRequest, conditions: list[GradeCondition]
 
 
 def _get_length_bias(chosen: GradeCondition, conditions: list[GradeCondition]) -> Cached[ScoresByLength | LongerWins]:
-    return get_by_condition(LENGTHS, [chosen], conditions)[chosen.pk]
+    return get_aggregates_by_condition(LENGTHS, [chosen], conditions)[chosen.pk]
 
 
 def _load_labels(experiment: Experiment) -> dict[int, str]:

@@ -1,4 +1,4 @@
-"""The figures of an experiment, in the order of the page. A new figure needs a file here and a name below."""
+"""The figures of an experiment, in the order of the page. To add a figure, add a module here and list it below."""
 
 from grading_app.reports.figures import accuracy, categories, distributions, norms, points
 from grading_app.reports.figures.kinds import AnyFigure

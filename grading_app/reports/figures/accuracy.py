@@ -11,7 +11,7 @@ from grading_app.reports.figures.kinds import FigureKind, FigureTable
 from grading_app.reports.figures.share_rows import RowPanel, ShareRow
 from grading_app.reports.frames import Frames
 from grading_app.reports.score_summaries import ScoreSummary, summarize_scores
-from grading_app.reports.statistic_format import format_points, format_share, format_share_interval
+from grading_app.reports.statistic_format import format_share
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class AccuracyData:
-    """The lines of the measures that are shares, by measure."""
+    """The summary lines of the measures that are shares, grouped by measure."""
 
     measures: list[tuple[str, list[ScoreSummary]]]
 
@@ -32,7 +32,9 @@ def select_data(frames: Frames) -> AccuracyData | None:
     lines = [
         line for line in summarize_scores(frames.grades, frames) if line.measure.is_share and line.mean is not None
     ]
-    measures = [(measure.label, list(found)) for measure, found in groupby(lines, key=lambda line: line.measure)]
+    measures = [
+        (measure.label, list(summaries)) for measure, summaries in groupby(lines, key=lambda line: line.measure)
+    ]
     return AccuracyData(measures) if measures else None
 
 
@@ -52,27 +54,14 @@ def _make_panels(data: AccuracyData) -> list[RowPanel]:
 
 
 def make_table(data: AccuracyData) -> FigureTable:
-    head = ("Measure", "Condition", "n", "Items", "Correct", "95 % interval", "SE by item", "No score")
-    rows = [
-        (
-            line.measure.label,
-            line.condition,
-            str(line.n),
-            str(line.items),
-            format_share(line.mean),
-            format_share_interval(line.low, line.high),
-            format_points(line.se),
-            str(line.unread),
-        )
-        for line in data.lines
-    ]
-    return FigureTable(head, rows, first_number=2)
+    rows = [(line.measure.label, line.condition, *share_rows.format_share_cells(line)) for line in data.lines]
+    return FigureTable(("Measure", "Condition", *share_rows.SHARE_HEAD), rows, first_number=2)
 
 
 def write_caption(data: AccuracyData) -> str:
-    text = "Share of right answers among those that could be read, with Wilson's 95 % interval"
+    text = "Share of right answers among the answers that could be read, with Wilson's 95 % interval"
     if any(line.n > line.items for line in data.lines):
-        text += ", at the effective number of answers, since several answers to one item go together"
+        text += " at the effective number of answers, because answers to the same item are correlated"
     unread = sum(line.unread for line in data.lines)
     return f"{text}. {_describe_unread(unread)}"
 
@@ -81,8 +70,8 @@ def _describe_unread(unread: int) -> str:
     if not unread:
         return "Every answer could be read."
     if unread == 1:
-        return "One answer could not be read and is left out."
-    return f"{unread} answers could not be read and are left out."
+        return "One answer could not be read and is excluded."
+    return f"{unread} answers could not be read and are excluded."
 
 
 def write_alt_text(data: AccuracyData) -> str:

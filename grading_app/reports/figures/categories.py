@@ -1,4 +1,4 @@
-"""The share of right answers in each category of items: a panel for each condition, categories in one order."""
+"""The share of right answers in each category of items: a panel for each condition, all with the same order."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from grading_app.reports import plot_style
-from grading_app.reports.figures.kinds import FigureKind, FigureTable
+from grading_app.reports.figures import share_rows
+from grading_app.reports.figures.kinds import FigureKind, FigureTable, describe_hidden_panels
 from grading_app.reports.frames import Frames
 from grading_app.reports.score_summaries import ScoreSummary, summarize_scores
-from grading_app.reports.statistic_format import format_points, format_share, format_share_interval
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-ROW = 20
-MOST_PANELS = 24
-WORDS = 150  # Maximum pixels for the names of categories.
+ROW_HEIGHT = 20
+MAX_PANELS = 24
+MAX_NAME_WIDTH = 150  # CSS pixels for the names of categories.
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +28,9 @@ class CategoryPanel:
 
 @dataclass(frozen=True, slots=True)
 class CategoryData:
-    """The panels and categories. `categories` go from the easiest to the hardest over all conditions.
+    """The panels and categories. A panel may lack some categories.
 
-    A panel may lack some categories.
+    categories: from the easiest to the hardest, over all conditions.
     """
 
     panels: list[CategoryPanel]
@@ -39,7 +39,7 @@ class CategoryData:
 
     @property
     def visible_panels(self) -> list[CategoryPanel]:
-        return self.panels[:MOST_PANELS]
+        return self.panels[:MAX_PANELS]
 
 
 def select_data(frames: Frames) -> CategoryData | None:
@@ -53,8 +53,11 @@ def select_data(frames: Frames) -> CategoryData | None:
     for line in lines:
         panels.setdefault((line.measure.label, line.condition), {})[line.category or ""] = line
     ordered = sorted(categories, key=lambda category: -_compute_mean(lines, category))
-    made = [CategoryPanel(measure, condition, found) for (measure, condition), found in panels.items()]
-    return CategoryData(made, ordered, len({panel.measure for panel in made}))
+    category_panels = [
+        CategoryPanel(measure, condition, lines_by_category)
+        for (measure, condition), lines_by_category in panels.items()
+    ]
+    return CategoryData(category_panels, ordered, len({panel.measure for panel in category_panels}))
 
 
 def _compute_mean(lines: list[ScoreSummary], category: str) -> float:
@@ -63,16 +66,16 @@ def _compute_mean(lines: list[ScoreSummary], category: str) -> float:
 
 
 def _make_grid(data: CategoryData, width: int) -> plot_style.Grid:
-    """Return the grid with up to three columns, as many as leave space for the names of the conditions."""
-    left = int(min(WORDS, 14 + plot_style.LETTER * max(8, *map(len, data.categories))))
+    """Return a grid of up to three columns, wide enough for the names of the conditions."""
+    left = int(min(MAX_NAME_WIDTH, 14 + plot_style.LETTER * max(8, *map(len, data.categories))))
     name = plot_style.LETTER * max(len(panel.condition) for panel in data.visible_panels) + 30
     columns = max(1, min(3, len(data.visible_panels), int((width - left) // max(name, 130))))
-    tall = ROW * len(data.categories)
+    panel_height = ROW_HEIGHT * len(data.categories)
     return plot_style.Grid(
         len(data.visible_panels),
         columns,
         width,
-        panel_height=tall,
+        panel_height=panel_height,
         left=left,
         right=26,
         top=42,
@@ -89,15 +92,15 @@ def compute_size(data: CategoryData, width: int) -> tuple[int, int]:
 def draw_figure(data: CategoryData, width: int) -> Figure:
     grid = _make_grid(data, width)
     figure, axes = grid.figure()
-    words = [plot_style.shorten(category or "no category", grid.left - 6) for category in data.categories]
+    names = [plot_style.shorten(category or "no category", grid.left - 6) for category in data.categories]
     for place, (axis, panel) in enumerate(zip(axes, data.visible_panels, strict=True)):
         plot_style.draw_gridlines(axis, "x")
-        found = [(at, panel.lines[name]) for at, name in enumerate(data.categories) if name in panel.lines]
-        plot_style.draw_intervals(axis, [(at, line.mean or 0.0, line.low, line.high) for at, line in found])
-        axis.set_ylim(-len(words) + 0.4, 0.6)
+        rows = [(at, panel.lines[category]) for at, category in enumerate(data.categories) if category in panel.lines]
+        plot_style.draw_intervals(axis, [(at, line.mean or 0.0, line.low, line.high) for at, line in rows])
+        axis.set_ylim(-len(names) + 0.4, 0.6)
         axis.set_xlim(0, 1)
         axis.set_xticks([0, 0.5, 1], ["0", "50", "100 %"])
-        axis.set_yticks([-at for at in range(len(words))], words if place % grid.columns == 0 else [""] * len(words))
+        axis.set_yticks([-at for at in range(len(names))], names if place % grid.columns == 0 else [""] * len(names))
         axis.tick_params(axis="y", labelcolor=plot_style.TEXT)
         plot_style.write_head(axis, plot_style.shorten(panel.condition, grid.panel_width))
         if data.measures > 1:
@@ -106,34 +109,21 @@ def draw_figure(data: CategoryData, width: int) -> Figure:
 
 
 def make_table(data: CategoryData) -> FigureTable:
-    head = ("Measure", "Condition", "Category", "n", "Items", "Correct", "95 % interval", "SE by item", "No score")
     rows = [
-        (
-            panel.measure,
-            panel.condition,
-            category or "no category",
-            str(line.n),
-            str(line.items),
-            format_share(line.mean),
-            format_share_interval(line.low, line.high),
-            format_points(line.se),
-            str(line.unread),
-        )
+        (panel.measure, panel.condition, category or "no category", *share_rows.format_share_cells(line))
         for panel in data.panels
         for category in data.categories
         if (line := panel.lines.get(category)) is not None
     ]
-    return FigureTable(head, rows, first_number=3)
+    return FigureTable(("Measure", "Condition", "Category", *share_rows.SHARE_HEAD), rows, first_number=3)
 
 
 def write_caption(data: CategoryData) -> str:
     text = (
         "Share of right answers in each category, from the easiest to the hardest over all conditions, with 95 % "
-        "intervals as above. Categories with few items have wide ones."
+        "intervals as above. Categories with few items have wide intervals."
     )
-    if len(data.visible_panels) < len(data.panels):
-        text += f" The first {MOST_PANELS} panels are drawn; the table has all."
-    return text
+    return text + describe_hidden_panels(data.panels, data.visible_panels)
 
 
 def write_alt_text(data: CategoryData) -> str:

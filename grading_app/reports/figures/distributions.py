@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from grading_app.reports import plot_style
-from grading_app.reports.figures.kinds import FigureKind, FigureTable
+from grading_app.reports.figures.kinds import FigureKind, FigureTable, describe_hidden_panels
 from grading_app.reports.frames import Frames
 from grading_app.reports.statistic_format import format_number, format_share
 
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-FEW_POINTS = 11  # A scale with more points has ticks only at its ends and middle.
-MOST_ROWS = 30
+MAX_TICKS = 11  # A scale with more points has ticks only at its ends and its middle.
+MAX_ROWS = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,14 +41,14 @@ class RatingPanel:
 
 @dataclass(frozen=True, slots=True)
 class DistributionData:
-    """Panels by condition, then dimension. Every combination has a panel, also without ratings (n = 0)."""
+    """Panels by condition, then dimension. A combination without ratings has a panel, too (n = 0)."""
 
     panels: list[RatingPanel]
     dimensions: int
 
     @property
     def visible_panels(self) -> list[RatingPanel]:
-        return self.panels[: MOST_ROWS * self.dimensions]
+        return self.panels[: MAX_ROWS * self.dimensions]
 
     @property
     def tallest(self) -> float:
@@ -68,8 +68,8 @@ def select_data(frames: Frames) -> DistributionData | None:
 
 
 def _make_grid(data: DistributionData, width: int) -> plot_style.Grid:
-    fitting = max(1, width // 150)
-    columns = min(fitting, data.dimensions if data.dimensions > 1 else 2, len(data.visible_panels))
+    max_columns = max(1, width // 150)
+    columns = min(max_columns, data.dimensions if data.dimensions > 1 else 2, len(data.visible_panels))
     return plot_style.Grid(
         len(data.visible_panels),
         columns,
@@ -107,8 +107,8 @@ def _draw_panel(axis: Axes, panel: RatingPanel, tallest: float, width: float) ->
     axis.set_xlim(panel.low - 0.6, panel.high + 0.6)
     axis.set_ylim(0, tallest * 1.04)
     axis.set_yticks([0, _round_share(tallest)], ["0", format_share(_round_share(tallest), 0)])
-    few = len(points) <= FEW_POINTS
-    axis.set_xticks(list(points) if few else [panel.low, (panel.low + panel.high) // 2, panel.high])
+    ends_and_middle = [panel.low, (panel.low + panel.high) // 2, panel.high]
+    axis.set_xticks(list(points) if len(points) <= MAX_TICKS else ends_and_middle)
     plot_style.write_head(axis, plot_style.shorten(panel.dimension, width), offset=22)
     plot_style.write_note(axis, 0, 1, plot_style.shorten(panel.condition, width - 66), va="bottom", offset=7)
     axis.tick_params(axis="x", pad=7)  # Leaves space for the triangle.
@@ -118,7 +118,7 @@ def _draw_panel(axis: Axes, panel: RatingPanel, tallest: float, width: float) ->
 
 
 def _round_share(tallest: float) -> float:
-    """Return a round share at or below the tallest bar."""
+    """Return the largest round share that is not above the tallest bar."""
     return next((step for step in (0.8, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.05, 0.02) if step <= tallest), tallest)
 
 
@@ -140,9 +140,7 @@ def make_table(data: DistributionData) -> FigureTable:
 
 def write_caption(data: DistributionData) -> str:
     text = "Share of the ratings at each point of the scale. The triangle is the mean. Axes are the same in all panels."
-    if len(data.visible_panels) < len(data.panels):
-        text += f" The first {MOST_ROWS} conditions are drawn; the table has all."
-    return text
+    return text + describe_hidden_panels(data.panels, data.visible_panels)
 
 
 def write_alt_text(data: DistributionData) -> str:

@@ -27,7 +27,7 @@ class FigureTable:
 class FigureKind(Generic[DataT]):
     """One kind of figure. `select_data` returns its data, or None if the experiment has no data for it.
 
-    `size(data, width)` and `draw(data, width)` agree on width and height in CSS pixels.
+    `size(data, width)` returns the width and height of the figure that `draw(data, width)` draws, in CSS pixels.
     """
 
     name: str
@@ -41,3 +41,10 @@ class FigureKind(Generic[DataT]):
 
 
 AnyFigure = FigureKind[Any]
+
+
+def describe_hidden_panels(panels: Sequence[object], visible_panels: Sequence[object]) -> str:
+    """Return a sentence for a caption if the figure does not show all panels."""
+    if len(visible_panels) == len(panels):
+        return ""
+    return f" Only the first {len(visible_panels)} of {len(panels)} panels are drawn; the table lists all."

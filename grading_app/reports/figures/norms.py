@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from grading_app.reports import plot_style
-from grading_app.reports.figures.kinds import FigureKind, FigureTable
+from grading_app.reports.figures.kinds import FigureKind, FigureTable, describe_hidden_panels
 from grading_app.reports.frames import Frames, NormPair, RatedDimension
 from grading_app.reports.statistic_format import format_coefficient, format_number
 from grading_app.statistics.correlation import Correlation, pearson
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-MANY_POINTS = 1500  # With more points they are drawn as a bitmap, to keep the file small.
-MOST_PANELS = 24
-FEWEST = 3  # Two points always lie on a line.
+MAX_VECTOR_POINTS = 1500  # More points are drawn as a bitmap, to keep the file small.
+MAX_PANELS = 24
+MIN_ITEMS = 3  # Two points always lie on a line.
 TOO_FEW = "too few items"
 
 
 @dataclass(frozen=True, slots=True)
 class NormPanel:
     condition: str
-    asked: RatedDimension
+    dimension: RatedDimension
     pairs: list[NormPair]
 
     @property
@@ -34,15 +34,15 @@ class NormPanel:
 
     @property
     def r_text(self) -> str:
-        found, items = self.correlation, len(self.pairs)
-        if items < FEWEST:
+        correlation, items = self.correlation, len(self.pairs)
+        if items < MIN_ITEMS:
             return f"r: {TOO_FEW}, n = {items}"
-        if found is None:
+        if correlation is None:
             return "r undefined: no variance"
-        if found.low is None:
-            return f"r = {format_coefficient(found.r)}, n = {found.n}, {TOO_FEW} for an interval"
-        low, high = format_coefficient(found.low), format_coefficient(found.high)
-        return f"r = {format_coefficient(found.r)} [{low}, {high}], n = {found.n}"
+        if correlation.low is None:
+            return f"r = {format_coefficient(correlation.r)}, n = {correlation.n}, {TOO_FEW} for an interval"
+        low, high = format_coefficient(correlation.low), format_coefficient(correlation.high)
+        return f"r = {format_coefficient(correlation.r)} [{low}, {high}], n = {correlation.n}"
 
     @property
     def is_skewed(self) -> bool:
@@ -62,7 +62,7 @@ class NormData:
 
     @property
     def visible_panels(self) -> list[NormPanel]:
-        return self.panels[:MOST_PANELS]
+        return self.panels[:MAX_PANELS]
 
 
 def select_data(frames: Frames) -> NormData | None:
@@ -70,24 +70,32 @@ def select_data(frames: Frames) -> NormData | None:
     for pair in frames.norm_pairs:
         pairs.setdefault((pair.condition, pair.dimension), []).append(pair)
     panels = [
-        NormPanel(label, asked, pairs[condition, dimension])
+        NormPanel(label, rated_dimension, pairs[condition, dimension])
         for condition, label in frames.labels.items()
-        for dimension, asked in frames.dimensions.items()
+        for dimension, rated_dimension in frames.dimensions.items()
         if (condition, dimension) in pairs
     ]
     return NormData(panels, len({dimension for _, dimension in pairs})) if panels else None
 
 
 def _make_grid(data: NormData, width: int) -> plot_style.Grid:
-    most = 3 if width >= plot_style.WIDE else 1
-    if most > 2 and len(data.visible_panels) % most == 1:
-        most -= 1  # Two rows of two look better than a single panel in the last row.
-    columns = data.dimensions if 1 < data.dimensions <= most else min(most, len(data.visible_panels))
+    max_columns = 3 if width >= plot_style.WIDE else 1
+    if max_columns > 2 and len(data.visible_panels) % max_columns == 1:
+        max_columns -= 1  # Two rows of two look better than a single panel in the last row.
+    columns = data.dimensions if 1 < data.dimensions <= max_columns else min(max_columns, len(data.visible_panels))
     left, right, gap = 40, 12, 30
     side = min(250, (width - left - right - (columns - 1) * gap) // columns)
-    used = left + right + columns * side + (columns - 1) * gap
+    grid_width = left + right + columns * side + (columns - 1) * gap
     return plot_style.Grid(
-        len(data.visible_panels), columns, used, panel_height=side, left=left, right=right, top=58, gap_x=gap, gap_y=86
+        len(data.visible_panels),
+        columns,
+        grid_width,
+        panel_height=side,
+        left=left,
+        right=right,
+        top=58,
+        gap_x=gap,
+        gap_y=86,
     )
 
 
@@ -109,7 +117,7 @@ def draw_figure(data: NormData, width: int) -> Figure:
 
 
 def _draw_panel(axis: Axes, panel: NormPanel, width: float) -> None:
-    low, high = panel.asked.low, panel.asked.high
+    low, high = panel.dimension.low, panel.dimension.high
     axis.plot([low, high], [low, high], color=plot_style.RULE, linewidth=plot_style.PIXEL, dashes=(4, 4), zorder=1)
     axis.plot(
         [pair.human_mean for pair in panel.pairs],
@@ -120,7 +128,7 @@ def _draw_panel(axis: Axes, panel: NormPanel, width: float) -> None:
         color=plot_style.DATA,
         markeredgewidth=0,
         alpha=0.62,
-        rasterized=len(panel.pairs) > MANY_POINTS,
+        rasterized=len(panel.pairs) > MAX_VECTOR_POINTS,
         clip_on=False,
         zorder=2,
     )
@@ -131,7 +139,7 @@ def _draw_panel(axis: Axes, panel: NormPanel, width: float) -> None:
     axis.set_xticks(ticks)
     axis.set_yticks(ticks)
     axis.spines["left"].set(visible=True, color=plot_style.RULE, linewidth=plot_style.PIXEL)
-    plot_style.write_head(axis, plot_style.shorten(panel.asked.title, width), offset=33)
+    plot_style.write_head(axis, plot_style.shorten(panel.dimension.title, width), offset=33)
     plot_style.write_note(axis, 0, 1, plot_style.shorten(panel.condition, width), va="bottom", offset=19)
     plot_style.write_note(axis, 0, 1, panel.r_text, va="bottom", offset=5, color=plot_style.TEXT)
 
@@ -142,16 +150,16 @@ def make_table(data: NormData) -> FigureTable:
     return FigureTable(head, rows, first_number=2)
 
 
-def _make_row(panel: NormPanel, found: Correlation | None) -> tuple[str, ...]:
-    few = len(panel.pairs) < FEWEST
-    low, high = (found.low, found.high) if found else (None, None)
+def _make_row(panel: NormPanel, correlation: Correlation | None) -> tuple[str, ...]:
+    has_few_items = len(panel.pairs) < MIN_ITEMS
+    low, high = (correlation.low, correlation.high) if correlation else (None, None)
     ends = f"{format_coefficient(low)} to {format_coefficient(high)}{' (skewed)' if panel.is_skewed else ''}"
     return (
         panel.condition,
-        panel.asked.title,
+        panel.dimension.title,
         str(len(panel.pairs)),
-        TOO_FEW if few else format_coefficient(found.r if found else None),
-        ends if low is not None else TOO_FEW if few or found else format_number(None),
+        TOO_FEW if has_few_items else format_coefficient(correlation.r if correlation else None),
+        ends if low is not None else TOO_FEW if has_few_items or correlation else format_number(None),
         format_number(panel.mean_difference),
     )
 
@@ -159,17 +167,15 @@ def _make_row(panel: NormPanel, found: Correlation | None) -> tuple[str, ...]:
 def write_caption(data: NormData) -> str:
     text = (
         "Each point is an item: the mean of its ratings by the model over the mean of people. On the dashed line both "
-        "agree. Pearson's r over items with Fisher's 95 % interval; it tells of order, not of level."
+        "agree. Pearson's r over items with Fisher's 95 % interval; it measures order, not level."
     )
     if note := describe_skewed_coverage(len(panel.pairs) for panel in data.panels if panel.is_skewed):
         text += f" {note} The table marks it."
-    if len(data.visible_panels) < len(data.panels):
-        text += f" The first {MOST_PANELS} panels are drawn; the table has all."
-    return text
+    return text + describe_hidden_panels(data.panels, data.visible_panels)
 
 
 def write_alt_text(data: NormData) -> str:
-    texts = [f"{panel.condition}, {panel.asked.title}: {panel.r_text}" for panel in data.visible_panels]
+    texts = [f"{panel.condition}, {panel.dimension.title}: {panel.r_text}" for panel in data.visible_panels]
     return "Scatter plots of model means over human means. " + "; ".join(texts[:6])
 
 

@@ -22,12 +22,12 @@ from runs_app.monitoring.point_status import PointLine
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-MOST_ROWS = 80  # More rows need a table, not a picture.
+MAX_ROWS = 80  # With more rows, only the table is shown.
 
 
 @dataclass(frozen=True, slots=True)
 class PointData:
-    """The lines with an accuracy or a mean, by condition, wave and scale."""
+    """The points with an accuracy or a mean, grouped by condition, wave and scale."""
 
     groups: list[tuple[str, list[PointLine]]]
 
@@ -42,12 +42,12 @@ class PointData:
 
 def select_data(frames: Frames) -> PointData | None:
     lines = [line for line in frames.points if _get_value(line) is not None]
-    if not lines or len(lines) > MOST_ROWS:
+    if not lines or len(lines) > MAX_ROWS:
         return None
-    several = len({line.wave for line in lines}) > 1
+    has_several_waves = len({line.wave for line in lines}) > 1
     groups = [
-        (f"{frames.labels[condition]}, {wave}" if several else frames.labels[condition], list(found))
-        for (condition, wave, _), found in groupby(lines, key=lambda line: (line.condition, line.wave, line.scale))
+        (f"{frames.labels[condition]}, {wave}" if has_several_waves else frames.labels[condition], list(group))
+        for (condition, wave, _), group in groupby(lines, key=lambda line: (line.condition, line.wave, line.scale))
     ]
     return PointData(groups)
 
@@ -100,8 +100,8 @@ def _make_mean_table(data: PointData) -> FigureTable:
 
 
 def _make_share_table(data: PointData) -> FigureTable:
-    beyond = ("Beyond guessing",) if any(line.guesses for line in data.lines) else ()
-    head = ("Condition", "Point", "Status", "n", "Correct", *beyond, "Interval", "Half-width", "Rounds")
+    corrected_head = ("Beyond guessing",) if any(line.guesses for line in data.lines) else ()
+    head = ("Condition", "Point", "Status", "n", "Correct", *corrected_head, "Interval", "Half-width", "Rounds")
     rows = [
         (
             title,
@@ -109,7 +109,7 @@ def _make_share_table(data: PointData) -> FigureTable:
             line.status_label,
             str(line.scored),
             format_share(line.right),
-            *(format_share(line.accuracy) for _ in beyond),
+            *(format_share(line.accuracy) for _ in corrected_head),
             "below guessing" if line.is_below_guessing else format_share_interval(line.low, line.high),
             format_points(line.half_width),
             str(line.rounds),
@@ -121,13 +121,13 @@ def _make_share_table(data: PointData) -> FigureTable:
 
 
 def write_caption(data: PointData) -> str:
-    what = "Mean rating" if data.are_rated else "Share of right answers"
-    text = f"{what} at each point, with the interval at its last decision"
+    measure = "Mean rating" if data.are_rated else "Share of right answers"
+    text = f"{measure} at each point, with the interval at its last decision"
     if any(line.guesses for line in data.lines):
-        text += "; both beyond guessing: 0 is what guessing gives, 100 % is all right"
-    still = sum(line.is_open for line in data.lines)
+        text += ". Both are corrected for guessing: 0 % is the level of guessing, 100 % is all answers right"
+    n_open = sum(line.is_open for line in data.lines)
     return f"{text}. " + (
-        f"{still} of {len(data.lines)} points are still open." if still else "Every point is decided."
+        f"{n_open} of {len(data.lines)} points are still open." if n_open else "Every point is decided."
     )
 
 

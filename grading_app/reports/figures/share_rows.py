@@ -1,4 +1,4 @@
-"""Rows of shares or means with their intervals, in panels one below the other. Several figures use it."""
+"""Rows of shares or means with their intervals, in panels one below the other, for several figures."""
 
 from __future__ import annotations
 
@@ -7,14 +7,27 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from grading_app.reports import plot_style
-from grading_app.reports.statistic_format import format_number, format_share
+from grading_app.reports.score_summaries import ScoreSummary
+from grading_app.reports.statistic_format import format_number, format_points, format_share, format_share_interval
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+SHARE_HEAD = ("n", "Items", "Correct", "95 % interval", "SE by item", "No score")
+"""The heading of the cells that `format_share_cells` returns."""
+MAX_TICKS = 8
 
-MOST_TICKS = 8
+
+def format_share_cells(line: ScoreSummary) -> tuple[str, ...]:
+    return (
+        str(line.n),
+        str(line.items),
+        format_share(line.mean),
+        format_share_interval(line.low, line.high),
+        format_points(line.se),
+        str(line.unread),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +42,7 @@ class ShareRow:
 
 @dataclass(frozen=True, slots=True)
 class RowPanel:
-    """A group of rows with a title. `scale` is None for shares; for means it has the ends of their scale."""
+    """A group of rows with a title. scale: the ends of the scale of means; None for shares."""
 
     title: str
     rows: Sequence[ShareRow]
@@ -45,7 +58,7 @@ class RowPanel:
             return [0, 0.25, 0.5, 0.75, 1], ["0", "25", "50", "75", "100 %"]
         low, high = self.scale
         steps = (digit * 10**power for power in range(10) for digit in (1, 2, 5))
-        step = next(step for step in steps if (high - low) / step <= MOST_TICKS)
+        step = next(step for step in steps if (high - low) / step <= MAX_TICKS)
         points = [float(point) for point in range(-(-low // step) * step, high + 1, step)]
         return points, [format_number(point, 0) for point in points]
 
@@ -55,7 +68,7 @@ class RowPanel:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The layout of the rows. Names are beside their rows if there is space, or else above. Sizes are CSS pixels."""
+    """The layout of the rows. Names are beside their rows, or above them if space is short. Sizes are CSS pixels."""
 
     width: int
     left: int
@@ -63,8 +76,8 @@ class Layout:
 
     @classmethod
     def of(cls, panels: Sequence[RowPanel], width: int) -> Layout:
-        beside = 16 + int(plot_style.LETTER * max(len(row.name) for panel in panels for row in panel.rows))
-        return cls(width, beside, 26) if beside <= 0.4 * width else cls(width, 12, 42)
+        name_width = 16 + int(plot_style.LETTER * max(len(row.name) for panel in panels for row in panel.rows))
+        return cls(width, name_width, 26) if name_width <= 0.4 * width else cls(width, 12, 42)
 
     @property
     def is_stacked(self) -> bool:
@@ -88,8 +101,13 @@ def draw_panels(panels: Sequence[RowPanel], width: int) -> Figure:
     figure = plot_style.make_figure(width, height)
     top = 0
     for panel in panels:
-        tall = layout.row * len(panel.rows)
-        box = (layout.left / width, 1 - (top + 30 + tall) / height, layout.axis_width / width, tall / height)
+        panel_height = layout.row * len(panel.rows)
+        box = (
+            layout.left / width,
+            1 - (top + 30 + panel_height) / height,
+            layout.axis_width / width,
+            panel_height / height,
+        )
         axis = plot_style.style_axes(figure.add_axes(box))
         plot_style.write_head(axis, plot_style.shorten(panel.title, width - 24), left=layout.left - 12, offset=8)
         _draw_rows(axis, panel, layout)

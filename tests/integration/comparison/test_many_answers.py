@@ -138,7 +138,7 @@ def test_a_comparison_of_raters_that_are_gone_says_so(client, experiment, asked)
         experiment.grade_conditions.all().delete()
     work(asked)
     row = CachedAggregate.objects.get()
-    assert "not there any more" in row.problem
+    assert "no longer exists" in row.problem
 
 
 def test_a_computation_that_fails_says_that_the_worker_gave_up(client, experiment, asked, monkeypatch):
@@ -148,12 +148,12 @@ def test_a_computation_that_fails_says_that_the_worker_gave_up(client, experimen
     with pytest.raises(ZeroDivisionError):
         work(asked)
     row.refresh_from_db()
-    assert (row.step, row.problem) == ("", "the worker gave up; its log says why")
+    assert (row.step, row.problem) == ("", "the worker stopped with an error; see its log")
 
 
 def test_a_worker_that_was_lost_is_asked_again(client, experiment, asked):
     opened(client, experiment)
-    CachedAggregate.objects.update(asked_at=timezone.now() - cached_aggregates.LOST_AFTER - timedelta(seconds=1))
+    CachedAggregate.objects.update(asked_at=timezone.now() - cached_aggregates.CLAIM_TIMEOUT - timedelta(seconds=1))
     opened(client, experiment)
     assert len(asked) == 2
 
@@ -194,7 +194,7 @@ def test_the_list_of_disagreements_waits_for_a_worker_as_well(client, experiment
 
 
 def test_old_questions_are_forgotten_with_their_splits(client, experiment, asked, monkeypatch):
-    monkeypatch.setattr(agreement_cache, "DISAGREEMENTS", replace(agreement_cache.DISAGREEMENTS, kept=1))
+    monkeypatch.setattr(agreement_cache, "DISAGREEMENTS", replace(agreement_cache.DISAGREEMENTS, max_rows=1))
     for query in ("", "category=odd"):
         opened(client, experiment, "disagreements", query)
         work(asked)

@@ -97,7 +97,7 @@ def test_scores_of_one_length_have_no_correlation():
 def test_of_many_answers_all_are_read_by_a_worker_and_the_page_says_of_when_they_are(client, experiment, monkeypatch):
     asked = []
     monkeypatch.setattr("django_q.tasks.async_task", lambda name, *arguments: asked.append((name, arguments)))
-    monkeypatch.setattr(verdict_aggregates, "MOST_AT_ONCE", 95)
+    monkeypatch.setattr(verdict_aggregates, "MAX_VERDICTS_PER_REQUEST", 95)
     judge = make_gradings(experiment, "judge-a", by_model)
     client.force_login(experiment.owner)
     address = reverse("grading_length", args=["pilot"])

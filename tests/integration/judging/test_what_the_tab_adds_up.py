@@ -163,7 +163,7 @@ def test_many_verdicts_are_added_up_by_a_worker_with_the_same_sums_and_of_each_l
 
     asked = []
     monkeypatch.setattr("django_q.tasks.async_task", lambda name, *arguments: asked.append((name, arguments)))
-    monkeypatch.setattr(verdict_aggregates, "MOST_AT_ONCE", 0)
+    monkeypatch.setattr(verdict_aggregates, "MAX_VERDICTS_PER_REQUEST", 0)
     cache.clear()
     client.force_login(answered.owner)
     page = client.get(reverse("experiment_grading", args=[answered.slug])).content.decode()

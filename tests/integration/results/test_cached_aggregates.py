@@ -143,7 +143,7 @@ def test_a_query_about_something_that_is_gone_says_so(rows, total, asked, key):
     get_aggregate(total, key, "a")
     del rows.numbers["a"]
     work(asked)
-    assert "not there any more" in CachedAggregate.objects.get().problem
+    assert "no longer exists" in CachedAggregate.objects.get().problem
 
 
 def test_a_new_version_does_not_read_values_of_the_former_one(rows, total, asked, key, monkeypatch):

@@ -299,7 +299,7 @@ def test_a_bad_parameter_is_an_error_of_its_field(client, quiz, name, value, sai
 
 @pytest.mark.slow
 def test_scores_of_a_large_experiment_are_computed_by_a_worker(client, quiz, monkeypatch):
-    monkeypatch.setattr(answer_aggregates, "MOST_AT_ONCE", 3)
+    monkeypatch.setattr(answer_aggregates, "MAX_ANSWERS_PER_REQUEST", 3)
     monkeypatch.setattr("django_q.tasks.async_task", lambda *_: None)
     waiting = opened(client, quiz).content.decode()
     assert "A worker is calculating the results" in " ".join(waiting.split())

@@ -77,8 +77,8 @@ def test_a_new_grade_changes_the_headline(client):
 
 
 def test_a_large_experiment_shows_the_numbers_of_its_stored_leaderboard(client, monkeypatch):
-    monkeypatch.setattr(headlines, "MOST_AT_ONCE", 3)
-    monkeypatch.setattr(answer_aggregates, "MOST_AT_ONCE", 3)
+    monkeypatch.setattr(headlines, "MAX_ANSWERS_PER_REQUEST", 3)
+    monkeypatch.setattr(answer_aggregates, "MAX_ANSWERS_PER_REQUEST", 3)
     monkeypatch.setattr("django_q.tasks.async_task", lambda *_: None)
     quiz = make_quiz()
     assert headlines_of(opened(client, quiz)) == {}

@@ -194,7 +194,7 @@ def test_a_large_experiment_has_the_same_results_from_a_worker(client, monkeypat
     factories.plan_trials(run, answer=lambda item, *_: {"answer": "2", "rating": 1 + item.position % 5})
     at_once = opened(client, made)
     pictures = [figure(client, made, name).content for name in ("ratings", "norms")]
-    monkeypatch.setattr(answer_aggregates, "MOST_AT_ONCE", 3)
+    monkeypatch.setattr(answer_aggregates, "MAX_ANSWERS_PER_REQUEST", 3)
     monkeypatch.setattr("django_q.tasks.async_task", lambda *_: None)
     cache.clear()
     waiting = opened(client, made)

@@ -62,7 +62,7 @@ def test_differences_are_by_item_over_repetitions(experiment):
     assert (line.mean_a, line.mean_b, change.mean) == pytest.approx((9 / 12, 4 / 12, -5 / 12))
     assert (change.n, change.test, change.p, line.adjusted) == (6, "sign flips", 2 / 16, 2 / 16)
     assert change.se == pytest.approx(((1.75 - 6 * (5 / 12) ** 2) / 5 / 6) ** 0.5)
-    assert (line.measure.is_share, line.alone, line.has_drifted) == (True, 0, False)
+    assert (line.measure.is_share, line.unpaired, line.has_drifted) == (True, 0, False)
 
 
 def test_the_waves_exchanged_turn_the_difference(experiment):
@@ -97,10 +97,10 @@ def test_ratings_are_compared_on_each_dimension_and_items_without_a_pair_are_cou
         ("Arousal", None), ("Arousal", "large"), ("Arousal", "small"),
     ]  # fmt: skip
     for line in lines[:3]:
-        assert (line.change.n, line.change.mean, line.alone, line.change.p) == (3, 1.0, 1, 0.25)
+        assert (line.change.n, line.change.mean, line.unpaired, line.change.p) == (3, 1.0, 1, 0.25)
     assert [line.unread_b for line in lines[:3]] == [2, 1, 1]
     assert [line.adjusted for line in lines[:3]] == [0.5, 1.0, 1.0]  # Two sums over conditions, four single ones.
-    assert {(line.change.n, line.change.mean, line.alone, line.change.p) for line in lines[3:]} == {(4, 0.0, 0, 1.0)}
+    assert {(line.change.n, line.change.mean, line.unpaired, line.change.p) for line in lines[3:]} == {(4, 0.0, 0, 1.0)}
 
 
 def rated(item, dimension, wave):
@@ -198,7 +198,7 @@ def test_what_people_said_by_a_rubric_is_a_line_of_its_queue_and_other_ratings_a
     queues.exclude(rater, by=queue.owner, reason="did not read")
     (line,) = lines_of(made)
     assert line.measure.label == "people of reading (strict-score@1), mean of 2 raters per answer"
-    assert (line.mean_a, line.mean_b, line.change.mean, line.change.n, line.alone) == (4.5, 2.5, -2.0, 6, 0)
+    assert (line.mean_a, line.mean_b, line.change.mean, line.change.n, line.unpaired) == (4.5, 2.5, -2.0, 6, 0)
     text = opened(client, made).content.decode()
     assert "1 of 1 difference is significant" in " ".join(text.split())
     assert "the mean over an answer's raters, without excluded raters" in text
