@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.coverage_scores import NONE, Draw, Ends, Truths, ends_of
-from grading_app.comparison.agreement_report import keep_on_scale
+from grading_app.comparison.agreement_report import restrict_to_scale
 from grading_app.comparison.reference_report import compare_with_references
 from grading_app.statistics.alpha import krippendorff_alpha
 from grading_app.statistics.bland_altman import limits_of_agreement
@@ -185,7 +185,7 @@ def corrected(share: bool, which: str = "corrected") -> Callable[[Draw, int, int
                 found = corrected_mean(Ratings.from_table(table), 0, tuned=True)
                 fitted = int(found.judge_share > 0) if which == "corrected" else 0
                 one = getattr(found, which)
-                return ends_of(keep_on_scale(one, (0, 1) if share else (1, 7), one.clusters - fitted))
+                return ends_of(restrict_to_scale(one, (0, 1) if share else (1, 7), one.clusters - fitted))
 
             yield float(table_of(400_000)[:, 1].mean()), once
 

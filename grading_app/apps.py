@@ -119,11 +119,11 @@ class GradingConfig(AppConfig):
 
         return describe_earlier_rules()
 
-    def select_disagreement(self) -> Q:
+    def filter_disagreements(self) -> Q:
         """Return the condition on trials whose answers two raters scored differently."""
-        from grading_app.comparison.disagreements import select_disagreement
+        from grading_app.comparison.disagreements import filter_disagreements
 
-        return select_disagreement()
+        return filter_disagreements()
 
     def list_items_that_differ(self, experiment: Experiment, key: str = "") -> list[int] | None:
         """Return the items that conditions score differently by this measure; None while a worker computes them."""

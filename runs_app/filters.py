@@ -259,7 +259,7 @@ class TrialFilter(df.FilterSet):
     @staticmethod
     def _rest(wanted: dict[str, Any], items: list[int] | None) -> Q:
         others = Q() if items is None else Q(item__in=items)
-        others &= grading().select_disagreement() if "disagree" in wanted else Q()
+        others &= grading().filter_disagreements() if "disagree" in wanted else Q()
         others &= ~is_annotated({"kind": "flag"}) if wanted.get("flag") is False else Q()
         for name, kind in UNUSABLE_KINDS.items():
             others &= ~_kind(name, kind) if wanted.get(name) is False else Q()

@@ -60,7 +60,7 @@ def _load(experiment: Experiment, content: Any) -> AnalysisQuery | None:
     if len(content) < 3 or content[2] not in BY_NAME:
         return None
     blind = BlindReading.objects.get(pk=content[3]) if len(content) > 3 else None
-    scope = ScopeForm(QueryDict(content[1]), experiment, blind).scope()
+    scope = ScopeForm(QueryDict(content[1]), experiment, blind).get_scope()
     return AnalysisQuery(scope, content[1], content[2]) if scope else None
 
 

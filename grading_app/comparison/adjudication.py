@@ -1,6 +1,6 @@
 """Adjudication: a person's final score of an answer, with a reason.
 
-A correction is another row; the last row counts.
+A correction adds another row. The last row counts.
 """
 
 from __future__ import annotations
@@ -18,36 +18,36 @@ from grading_app.models.scales import Scale
 from grading_app.models.verdict_history import superseding
 from runs_app.models import Experiment, Trial
 
-LONGEST_REASON = 4_000
+MAX_REASON_LENGTH = 4_000
 
 
 class AdjudicationError(ValueError):
-    """A score that cannot be stored. The message says why; nothing was changed."""
+    """A score that cannot be stored. The message says why. Nothing was changed."""
 
 
 def may_adjudicate(user: Any, experiment: Experiment) -> bool:
     """Return True for people who may change the experiment, and for curators.
 
-    The caller has checked that the user may see the experiment.
+    The caller must have checked that the user may see the experiment.
     """
     return CURATOR in get_roles(user) or Experiment.objects.editable_by(user).filter(pk=experiment.pk).exists()
 
 
 @transaction.atomic
 def adjudicate(trial: Trial, *, scale: Scale, score: float, reason: str, by: Any) -> Adjudication:
-    """Settle this answer's score on this scale, for the first time or again.
+    """Store the final score of this answer on this scale, for the first time or again.
 
     Raise AdjudicationError if the score, the reason or the answer is not valid.
     """
     if not math.isfinite(score) or not scale.low <= score <= scale.high:
-        raise AdjudicationError(f"The score has to be on the scale from {scale}.")
+        raise AdjudicationError(f"The score must be on the scale from {scale}.")
     if not reason.strip():
-        raise AdjudicationError("Say why: the reason stays with the score.")
+        raise AdjudicationError("Enter a reason. It is stored with the score.")
     if trial.status != Trial.Status.DONE or trial.run.condition.stage != "generate":
-        raise AdjudicationError("Only a stored answer can be adjudicated.")
+        raise AdjudicationError("Only completed answers can be adjudicated.")
     condition = _lock_condition(trial.run.experiment, scale)
     adjudication = Adjudication.objects.create(
-        condition=condition, trial=trial, score=score, reason=reason.strip()[:LONGEST_REASON], by=by
+        condition=condition, trial=trial, score=score, reason=reason.strip()[:MAX_REASON_LENGTH], by=by
     )
     earlier = Grading.objects.filter(condition=condition, trial=trial).first()
     fields = {"score": score, "score_raw": f"{score:.15g}", "parse_ok": True, "reasoning": adjudication.reason}
@@ -62,7 +62,7 @@ def adjudicate(trial: Trial, *, scale: Scale, score: float, reason: str, by: Any
 def _lock_condition(experiment: Experiment, scale: Scale) -> GradeCondition:
     """Return the grade condition of adjudicated scores on this scale, with its row locked.
 
-    So the later one of two concurrent adjudications counts.
+    The lock makes the later of two concurrent adjudications count.
     """
     ends = {"scale_min": scale.low, "scale_max": scale.high}
     condition, _ = GradeCondition.objects.get_or_create(

@@ -1,4 +1,4 @@
-"""Cached comparisons. A result is valid until a rating that enters it changes."""
+"""Cached comparisons of raters. A result is valid until one of its ratings changes."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from runs_app.models import Experiment
 if TYPE_CHECKING:
     from grading_app.comparison.agreement_report import AgreementResult
 
-VERSION = 8  # Increase it when the same ratings are measured differently, or fields of the result change.
-MOST_AT_ONCE = 20_000
+VERSION = 8  # Increase it when the same ratings give another result, or when fields of the result change.
+MAX_ANSWERS_PER_REQUEST = 20_000
 """The maximum number of answers that are compared while the page waits, about a second."""
-MOST_RATINGS = 5_000
+MAX_RATINGS_PER_REQUEST = 5_000
 """The maximum number of ratings by people, likewise. Each person is a rater and is compared with all others."""
-KEPT = 20  # Comparisons of an experiment, with other choices of raters and roles; and as many lists of disagreements.
+MAX_STORED = 20  # The number of comparisons, and of lists of disagreements, that are stored for an experiment.
 STEPS = ("adding up ratings", "measuring")
 
 
 @dataclass(frozen=True)
 class RaterRoles:
-    """The raters in detail: a judge, the people it is compared with, and two raters for the confusion matrix."""
+    """The raters shown in detail: a judge, the people it is compared with, and the pair in the confusion matrix."""
 
     judge: Rater | None
     people: list[Rater]
@@ -42,37 +42,41 @@ class RaterRoles:
 def assign_roles(selection: RatingSelection, parameters: Mapping[str, str]) -> RaterRoles:
     """Return the roles in the parameters, or by default the first judge or panel, and the first two raters.
 
-    Without a judge or panel, the first rater that is not a person takes its place. Norms and adjudicated scores are no
-    people: they are compared on their own.
+    Without a judge or panel, the first rater that is not a person takes its place. Norms and adjudicated scores do not
+    count as people, because they are compared on their own.
     """
     by_key = {rater.key: rater for rater in selection.raters}
     people = [rater for rater in selection.raters if rater.kind == "person"]
-    others = [rater for rater in selection.raters if rater not in people]
-    judges = [rater for rater in others if rater.kind in ("judge", "panel")] or others
+    non_people = [rater for rater in selection.raters if rater not in people]
+    judges = [rater for rater in non_people if rater.kind in ("judge", "panel")] or non_people
     judge = by_key.get(parameters.get("judge", "")) or (judges[0] if judges else None)
     pair = [rater for key in ("first", "second") if (rater := by_key.get(parameters.get(key, "")))]
     pair = pair if len(set(pair)) == 2 else selection.raters[:2]
-    others_than_judge = [person for person in people if person != judge]
+    people_without_judge = [person for person in people if person != judge]
     return RaterRoles(
-        judge if others_than_judge else None, others_than_judge, (pair[0], pair[1]) if len(pair) == 2 else None
+        judge if people_without_judge else None, people_without_judge, (pair[0], pair[1]) if len(pair) == 2 else None
     )
 
 
 def fingerprint_selection(selection: RatingSelection) -> str:
-    """Return a text that changes whenever a rating that may count is added, removed or changed."""
+    """Return a text that changes whenever a relevant rating may have been added, removed or changed."""
     return content_hash(
         [VERSION, fingerprint_ratings(selection.experiment, list_queues(selection.chosen)), selection.key_parts]
     )
 
 
-def fingerprint_ratings(experiment: Experiment, keys: list[int]) -> str:
-    """Return a hash of all ratings of the experiment and of these queues. It reads counters, never the gradings."""
-    answered = experiment.runs.generating().order_by("pk").values_list("pk", "n_done")
-    graded = experiment.grade_conditions.order_by("pk").values_list("pk", "changes")
-    rated = Rating.objects.filter(assignment__queue__in=keys).aggregate(n=Count("value"), last=Max("rated_at"))
-    raters = RaterAssignment.objects.filter(queue__in=keys)
-    excluded = raters.aggregate(n=Count("pk"), out=Count("pk", filter=Q(excluded_at__isnull=False)))
-    return content_hash([experiment.pk, list(answered), list(graded), str(rated), sorted(excluded.items()), keys])
+def fingerprint_ratings(experiment: Experiment, queues: list[int]) -> str:
+    """Return a hash of all ratings of the experiment and of these queues. It reads counters, never gradings."""
+    run_counts = experiment.runs.generating().order_by("pk").values_list("pk", "n_done")
+    grade_counts = experiment.grade_conditions.order_by("pk").values_list("pk", "changes")
+    rating_counts = Rating.objects.filter(assignment__queue__in=queues).aggregate(
+        n=Count("value"), last=Max("rated_at")
+    )
+    raters = RaterAssignment.objects.filter(queue__in=queues)
+    rater_counts = raters.aggregate(n=Count("pk"), out=Count("pk", filter=Q(excluded_at__isnull=False)))
+    return content_hash(
+        [experiment.pk, list(run_counts), list(grade_counts), str(rating_counts), sorted(rater_counts.items()), queues]
+    )
 
 
 def compare_raters(selection: RatingSelection, roles: RaterRoles, counts: UnitCounts) -> AgreementResult:
@@ -84,14 +88,17 @@ def compare_raters(selection: RatingSelection, roles: RaterRoles, counts: UnitCo
 
     if not counts.counts:
         return AgreementResult(0, 0, None)
-    singles = {mean: [single.key for single in found] for mean, found in selection.singles.items()}
-    keys = [*(rater.key for rater in selection.all_raters), *(key for found in singles.values() for key in found)]
+    singles = {mean: [single.key for single in single_raters] for mean, single_raters in selection.singles.items()}
+    keys = [
+        *(rater.key for rater in selection.all_raters),
+        *(key for single_raters in singles.values() for key in single_raters),
+    ]
     present = {rater for ratings in counts.patterns.values() for rater in ratings}
     report = compute_agreement(
         Ratings.from_counts(counts.counts, counts.patterns, [key for key in keys if key in present]),
         raters=[rater.key for rater in selection.raters],
         references=[rater.key for rater in selection.references if rater.key in present],
-        singles={mean: [key for key in found if key in present] for mean, found in singles.items()},
+        singles={mean: [key for key in single_raters if key in present] for mean, single_raters in singles.items()},
         humans=[rater.key for rater in selection.raters if rater.kind == "person"],
         pair=(roles.pair[0].key, roles.pair[1].key) if roles.pair else None,
         judge=roles.judge.key if roles.judge else None,
@@ -104,7 +111,7 @@ def compare_raters(selection: RatingSelection, roles: RaterRoles, counts: UnitCo
 
 @dataclass(frozen=True)
 class AgreementQuery:
-    """Selected ratings with the roles in which their raters are shown."""
+    """Selected ratings with the roles of their raters."""
 
     selection: RatingSelection
     roles: RaterRoles
@@ -116,29 +123,29 @@ def is_large(selection: RatingSelection) -> bool:
 
 
 def _has_many_answers(selection: RatingSelection) -> bool:
-    """Read from the counters of runs. For pairs the judges' verdicts are counted."""
+    """Return True for too many answers, by the counters of runs. For pairs, judges' verdicts count instead."""
     if selection.in_pairs:
         judging = selection.experiment.runs.filter(condition__grade_condition__rubric__kind=Rubric.Kind.PAIRWISE)
-        return (judging.aggregate(n=Sum("n_done"))["n"] or 0) > MOST_AT_ONCE
+        return (judging.aggregate(n=Sum("n_done"))["n"] or 0) > MAX_ANSWERS_PER_REQUEST
     if not selection.covers_answers and not any(rater.kind == "model" for rater in selection.chosen):
         return False
     runs = selection.experiment.runs.generating()
-    named = {"wave": selection.filters.get("wave"), "condition": selection.filters.get("condition")}
-    chosen = runs.filter(**{name: key for name, key in named.items() if key})
-    return (chosen.aggregate(n=Sum("n_done"))["n"] or 0) > MOST_AT_ONCE
+    run_filters = {"wave": selection.filters.get("wave"), "condition": selection.filters.get("condition")}
+    filtered_runs = runs.filter(**{name: key for name, key in run_filters.items() if key})
+    return (filtered_runs.aggregate(n=Sum("n_done"))["n"] or 0) > MAX_ANSWERS_PER_REQUEST
 
 
 def _has_many_ratings(selection: RatingSelection) -> bool:
-    """Count ratings by people, and stop counting at the limit."""
+    """Return True for too many ratings by people. Counting stops at the limit."""
     queues = list_queues(selection.chosen)
     return bool(queues) and (
-        Rating.objects.given().filter(assignment__queue__in=queues).order_by()[: MOST_RATINGS + 1].count()
-        > MOST_RATINGS
+        Rating.objects.given().filter(assignment__queue__in=queues).order_by()[: MAX_RATINGS_PER_REQUEST + 1].count()
+        > MAX_RATINGS_PER_REQUEST
     )
 
 
 def _dump(selection: RatingSelection, roles: RaterRoles | None = None) -> str:
-    """Return the query string with every choice. `_load` reads it again."""
+    """Return the selection and the roles as a query string. `_load` reverses it."""
     parameters = QueryDict(mutable=True)
     parameters["units"] = selection.units
     parameters.setlist("rater", [rater.key for rater in selection.chosen])
@@ -154,21 +161,21 @@ def _dump(selection: RatingSelection, roles: RaterRoles | None = None) -> str:
 
 def _load(experiment: Experiment, address: str) -> AgreementQuery | None:
     parameters = QueryDict(address)
-    selection = RatingSelectionForm(parameters, experiment).selection()
+    selection = RatingSelectionForm(parameters, experiment).get_selection()
     return AgreementQuery(selection, assign_roles(selection, parameters.dict())) if selection else None
 
 
 def _load_selection(experiment: Experiment, address: str) -> RatingSelection | None:
-    return RatingSelectionForm(QueryDict(address), experiment).selection()
+    return RatingSelectionForm(QueryDict(address), experiment).get_selection()
 
 
-def _compute(queries: Sequence[AgreementQuery], tell: StepReporter) -> list[AgreementResult]:
-    return [_load_and_compare(query, tell) for query in queries]
+def _compute(queries: Sequence[AgreementQuery], report_step: StepReporter) -> list[AgreementResult]:
+    return [_compute_one(query, report_step) for query in queries]
 
 
-def _load_and_compare(query: AgreementQuery, tell: StepReporter) -> AgreementResult:
+def _compute_one(query: AgreementQuery, report_step: StepReporter) -> AgreementResult:
     counts = load_unit_counts(query.selection)
-    tell(STEPS[1])
+    report_step(STEPS[1])
     return compare_raters(query.selection, query.roles, counts)
 
 
@@ -188,7 +195,7 @@ AGREEMENT: Aggregate[AgreementQuery, AgreementResult] = Aggregate(
     compute=_compute,
     version=VERSION,
     steps=STEPS,
-    max_rows=KEPT,
+    max_rows=MAX_STORED,
 )
 DISAGREEMENTS: Aggregate[RatingSelection, int] = Aggregate(
     name="disagreements",
@@ -200,6 +207,6 @@ DISAGREEMENTS: Aggregate[RatingSelection, int] = Aggregate(
     compute=lambda selections, _tell: [disagreements.count_disagreements(selection) for selection in selections],
     version=VERSION,
     steps=("putting disagreements in order",),
-    max_rows=KEPT,
+    max_rows=MAX_STORED,
     write=disagreements.store_disagreements,
 )

@@ -1,4 +1,4 @@
-"""The numbers of the agreement page. Pure functions: ratings in, measures out, each with its formula, source and n."""
+"""The numbers of the agreement page: measures of agreement, each with its formula, source and n. Pure functions."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ from grading_app.statistics.ranks import kendalls_w
 from grading_app.statistics.ratings import Floats, Ratings
 
 SEED, RESAMPLES = 1, 1_000
-MOST_CATEGORIES = 15
-FEW_POINTS = 11
+MAX_CATEGORIES = 15
+MAX_ORDINAL_POINTS = 11
 LEVELS: tuple[Level, ...] = ("nominal", "ordinal", "interval", "ratio")
-CHOICES = "a choice of the first, of the second or of neither is a name without an order"
-MOST_PAIRED = 12  # more raters than this: no list of all pairs
+NOMINAL_CHOICES = "choices of the first, the second or neither answer are categories without an order"
+MAX_PAIRED_RATERS = 12  # With more raters there is no list of all pairs.
 
 
 @dataclass(frozen=True)
 class MeasureResult:
-    """One measure: its estimate, or the reason why it has none. `suits_scale`: the measure suits the scale best."""
+    """One measure: its estimate, or the reason why there is none. suits_scale: the measure suits the scale best."""
 
     name: str
     estimate: Estimate | None
@@ -58,11 +58,11 @@ class MeasureResult:
 
 @dataclass(frozen=True)
 class RaterCoverage:
-    """The ratings of one rater. low, high: the smallest and the largest rating; None without any."""
+    """The ratings of one rater. low, high: the lowest and the highest rating; None without ratings."""
 
     rater: Hashable
     n: int
-    shared: int  # units that another rater rated too
+    shared: int  # units that another rater has rated, too
     mean: float | None
     sd: float | None
     low: float | None
@@ -71,13 +71,13 @@ class RaterCoverage:
 
 @dataclass(frozen=True)
 class RaterPair:
-    """Two raters on the units that both rated. None if a measure is not defined."""
+    """Two raters on the units that both rated. Undefined measures are None."""
 
     first: Hashable
     second: Hashable
     n: int
     same: float | None
-    kappa: float | None  # with quadratic weights; for names without weights, and then r, ccc and difference are None
+    kappa: float | None  # Quadratic weights. For names: no weights, and r, ccc and difference are None.
     r: float | None
     ccc: float | None
     difference: float | None
@@ -87,8 +87,8 @@ class RaterPair:
 class JudgeComparison:
     """A judge compared with people.
 
-    standings: agreement with people by two measures (by one for names); empty if no unit has two people. slope, limits:
-    None for names.
+    standings: the agreement with people, by two measures (one for names); empty if no unit has ratings by two people.
+    slope, limits: None for names.
     """
 
     judge: Hashable
@@ -102,10 +102,10 @@ class JudgeComparison:
 
 @dataclass(frozen=True)
 class AgreementReport:
-    """All numbers that the page shows for these ratings."""
+    """All numbers of the agreement page."""
 
     coverage: list[RaterCoverage]
-    shared: int  # units with two ratings or more
+    shared: int  # units with at least two ratings
     level: Level
     level_reason: str
     measures: list[MeasureResult]
@@ -141,65 +141,70 @@ def compute_agreement(
     humans: Sequence[str] = (),
     scale: Bounds | None = None,
 ) -> AgreementReport:
-    """Compute all numbers of the page. A rater without a rating is listed, but not compared.
+    """Return all numbers of the page. A rater without ratings is listed, but not compared.
 
-    are_names: the ratings are choices without an order, so only measures for names are computed. references: columns
-    that raters are compared with; they enter no other number. singles: a mean of repeated ratings equals no point of
-    the scale, so equal ratings are counted over these. humans: the raters who are people. scale: the ends of the
-    raters' common scale; intervals of means and differences stay on it.
+    are_names: the ratings are categories without an order, so only measures for names are computed.
+    references: columns that raters are compared with. They do not enter any other number.
+    singles: the single ratings behind means. Equal ratings are counted over single ratings, because a mean is rarely
+    a point of the scale.
+    humans: the raters who are people. scale: the ends of the raters' common scale, which bounds intervals.
     """
     present = [rater for rater in raters if rater in ratings.raters]
-    own, single = ratings.select_raters(*present), {} if singles is None else singles
-    level, reason = choose_level(own, are_names)
+    own_ratings, single = ratings.select_raters(*present), {} if singles is None else singles
+    level, reason = choose_level(own_ratings, are_names)
     judged_people = [person for person in people if person in present]
     judge_comparison = _compare_with_people(ratings, judge, judged_people, are_names, single)
     return AgreementReport(
-        coverage=[_compute_coverage(own, rater) for rater in raters],
-        shared=own.with_at_least(2).n_units,
+        coverage=[_compute_coverage(own_ratings, rater) for rater in raters],
+        shared=own_ratings.with_at_least(2).n_units,
         level=level,
         level_reason=reason,
-        measures=list(_evaluate_measures(own, _use_first_ratings(ratings, present, single), level, are_names))
+        measures=list(
+            _evaluate_measures(own_ratings, _select_first_ratings(ratings, present, single), level, are_names)
+        )
         if len(present) > 1
         else [],
-        pairs=[_compare_pair(ratings, *two, are_names, single) for two in combinations(present, 2)]
-        if len(present) <= MOST_PAIRED
+        pairs=[_compare_pair(ratings, *rater_pair, are_names, single) for rater_pair in combinations(present, 2)]
+        if len(present) <= MAX_PAIRED_RATERS
         else [],
-        # A mean of repeated ratings equals no point of the scale. Its first rating can be crossed.
-        confusion=None if pair and any(single.get(rater) for rater in pair) else _cross_ratings(own, pair),
-        judge_comparison=_keep_comparison_on_scale(judge_comparison, scale),
+        # A mean of repeated ratings is rarely a point of the scale, so it has no confusion matrix.
+        confusion=None
+        if pair and any(single.get(rater) for rater in pair)
+        else _build_confusion_matrix(own_ratings, pair),
+        judge_comparison=_restrict_comparison_to_scale(judge_comparison, scale),
         references=[
-            _keep_difference_on_scale(comparison, scale)
+            _restrict_difference_to_scale(comparison, scale)
             for comparison in compare_with_references(ratings, references, present, humans, single, seed=SEED)
         ],
     )
 
 
-def _use_first_ratings(ratings: Ratings, raters: Sequence[str], singles: SingleRatings) -> Ratings:
-    """Return the raters with the first rating in place of each mean of repeated ratings."""
+def _select_first_ratings(ratings: Ratings, raters: Sequence[str], singles: SingleRatings) -> Ratings:
+    """Return the ratings of these raters, with the first single rating in place of each mean."""
     return ratings.select_raters(*(singles[rater][0] if singles.get(rater) else rater for rater in raters))
 
 
 def choose_level(ratings: Ratings, are_names: bool = False) -> tuple[Level, str]:
-    """Return the level of measurement that suits these ratings, and why.
+    """Return the level of measurement that suits these ratings, with the reason.
 
-    Only the scale's author knows what it means.
+    It is a guess from the values, because only the author of a scale knows its level.
     """
     if are_names:
-        return "nominal", CHOICES
+        return "nominal", NOMINAL_CHOICES
     values = ratings.categories
     if len(values) <= 2:
         return "nominal", "with at most two distinct ratings, all levels give the same result"
-    if (values == np.round(values)).all() and len(values) <= FEW_POINTS:
-        return "ordinal", f"the ratings are {len(values)} points in order, and their distances need not be equal"
-    return "interval", "the ratings are numbers whose differences mean something"
+    if (values == np.round(values)).all() and len(values) <= MAX_ORDINAL_POINTS:
+        return "ordinal", f"the ratings are {len(values)} points in order, whose distances need not be equal"
+    return "interval", "the ratings are numbers with meaningful differences"
 
 
 def _evaluate_measures(present: Ratings, points: Ratings, level: Level, are_names: bool) -> Iterator[MeasureResult]:
     """Yield the measures of these raters. points: the same raters with single ratings, for measures of equality."""
     binary = len(present.categories) <= 2
 
-    def evaluate(name: str, make: Callable[[], Coefficient], suits_scale: bool = False) -> MeasureResult:
-        return _evaluate_measure(name, make, present, suits_scale)
+    def evaluate(name: str, compute: Callable[[], Coefficient], suits_scale: bool = False) -> MeasureResult:
+        return _evaluate_measure(name, compute, present, suits_scale)
 
     yield evaluate("Percent agreement", lambda: percent_agreement(points))
     if are_names:
@@ -211,67 +216,71 @@ def _evaluate_measures(present: Ratings, points: Ratings, level: Level, are_name
         )
         return
     if len(present.raters) == 2:
-        suited = "none" if binary else "quadratic"
-        yield evaluate("Cohen's kappa", lambda: cohens_kappa(points), suited == "none")
+        suited_weights = "none" if binary else "quadratic"
+        yield evaluate("Cohen's kappa", lambda: cohens_kappa(points), suited_weights == "none")
         yield evaluate("Cohen's kappa, linear weights", lambda: cohens_kappa(present, "linear"))
-        yield evaluate("Cohen's kappa, quadratic weights", lambda: cohens_kappa(present, "quadratic"), suited != "none")
+        yield evaluate(
+            "Cohen's kappa, quadratic weights", lambda: cohens_kappa(present, "quadratic"), suited_weights != "none"
+        )
         yield evaluate("Lin's concordance", lambda: lins_concordance(present))
     yield evaluate("Fleiss' kappa", lambda: fleiss_kappa(points))
     yield evaluate("Fleiss' kappa, linear weights", lambda: fleiss_kappa(present, "linear"))
     yield evaluate("Fleiss' kappa, quadratic weights", lambda: fleiss_kappa(present, "quadratic"))
-    for one in LEVELS:
-        of_level = partial(krippendorff_alpha, points if one == "nominal" else present, one)
-        yield evaluate(f"Krippendorff's alpha, {one}", of_level, one == level)
+    for alpha_level in LEVELS:
+        compute_alpha = partial(krippendorff_alpha, points if alpha_level == "nominal" else present, alpha_level)
+        yield evaluate(f"Krippendorff's alpha, {alpha_level}", compute_alpha, alpha_level == level)
     for form in FORMS:
         yield evaluate(f"ICC({form})", partial(intraclass_correlation, present, form), form == _choose_icc(level))
     yield evaluate("Kendall's W", lambda: kendalls_w(present))
 
 
 def _choose_icc(level: Level) -> Form | None:
-    """Return the ICC that suits the level: single ratings, by raters who are a sample of all raters."""
+    """Return the ICC that suits the level: of single ratings, by raters who are a sample of all raters."""
     return "2,1" if level in ("interval", "ratio", "ordinal") else None
 
 
-def _evaluate_measure(name: str, make: Callable[[], Coefficient], given: Ratings, suits_scale: bool) -> MeasureResult:
+def _evaluate_measure(
+    name: str, compute: Callable[[], Coefficient], ratings: Ratings, suits_scale: bool
+) -> MeasureResult:
     description = MEASURE_DESCRIPTIONS[name]
     try:
-        coefficient = make()
+        coefficient = compute()
         estimate = bootstrap(coefficient, seed=SEED, resamples=RESAMPLES)
     except ValueError as error:
         return MeasureResult(name, None, str(error), description, suits_scale)
     if name != "Percent agreement" and 0 < coefficient.ratings.with_at_least(2).n_units < 2:
-        # One unit tells nothing about agreement beyond chance, whatever the formula gives.
+        # One unit says nothing about agreement beyond chance, whatever the formula gives.
         estimate = replace(estimate, estimate=None, se=None, low=None, high=None, interval="")
-        used, total = coefficient.ratings.with_at_least(2).n_units, given.n_units
-        reason = f"only {used} of {total} units can be used, and it takes two"
+        n_used, total = coefficient.ratings.with_at_least(2).n_units, ratings.n_units
+        reason = f"only {n_used} of {total} units can be used, but two are needed"
         return MeasureResult(name, estimate, reason, description, suits_scale)
-    reason = "" if estimate.estimate is not None else _explain_undefined(estimate, coefficient.ratings, given)
+    reason = "" if estimate.estimate is not None else _explain_undefined(estimate, coefficient.ratings, ratings)
     return MeasureResult(name, estimate, reason, description, suits_scale)
 
 
-def _explain_undefined(estimate: Estimate, used: Ratings, given: Ratings) -> str:
-    """Return why a measure is not defined. used: the ratings that the measure can use."""
-    if not given.with_at_least(2).n_units:
+def _explain_undefined(estimate: Estimate, used: Ratings, ratings: Ratings) -> str:
+    """Return why a measure is undefined. used: the ratings that the measure can use."""
+    if not ratings.with_at_least(2).n_units:
         return "no unit was rated by two of them"
     if not used.n_units:
-        return f"no unit was rated by all {len(given.raters)} of them"
+        return f"no unit was rated by all {len(ratings.raters)} of them"
     if estimate.units < 2:
         return f"only {estimate.units} of {estimate.units + estimate.left_out} units can be used"
     if len(used.categories) > 1:
-        return "not defined for these ratings: what the formula divides by is not above zero"
-    return "not defined for these ratings: they do not vary"
+        return "undefined for these ratings: the denominator of the formula is not positive"
+    return "undefined for these ratings: they do not vary"
 
 
 def _compute_coverage(ratings: Ratings, rater: str) -> RaterCoverage:
     if rater not in ratings.raters:
         return RaterCoverage(rater, 0, 0, None, None, None, None)
     column = ratings.values[:, ratings.column(rater)]
-    rated = ~np.isnan(column)
-    given, times = column[rated], ratings.times[rated]
-    n, mean = round(float(times.sum())), float(np.average(given, weights=times))
-    shared = round(float((ratings.times * (rated & (ratings.per_unit > 1))).sum()))
-    sd = float(np.sqrt(times @ (given - mean) ** 2 / (n - 1))) if n > 1 else None
-    return RaterCoverage(rater, n, shared, mean, sd, float(given.min()), float(given.max()))
+    is_rated = ~np.isnan(column)
+    rated_values, times = column[is_rated], ratings.times[is_rated]
+    n, mean = round(float(times.sum())), float(np.average(rated_values, weights=times))
+    shared = round(float((ratings.times * (is_rated & (ratings.per_unit > 1))).sum()))
+    sd = float(np.sqrt(times @ (rated_values - mean) ** 2 / (n - 1))) if n > 1 else None
+    return RaterCoverage(rater, n, shared, mean, sd, float(rated_values.min()), float(rated_values.max()))
 
 
 def _compare_pair(ratings: Ratings, first: str, second: str, are_names: bool, singles: SingleRatings) -> RaterPair:
@@ -295,12 +304,12 @@ def _nan_to_none(value: float) -> float | None:
     return None if np.isnan(value) else float(value)
 
 
-def _cross_ratings(ratings: Ratings, pair: tuple[str, str] | None) -> ConfusionMatrix | None:
-    """Return None if the raters share no unit, or if there are more distinct ratings than a table can show."""
+def _build_confusion_matrix(ratings: Ratings, pair: tuple[str, str] | None) -> ConfusionMatrix | None:
+    """Return the matrix; None if the raters share no unit, or if there are too many distinct ratings for a table."""
     if pair is None or not set(pair) <= set(ratings.raters):
         return None
     both = ratings.select_raters(*pair).drop_incomplete()
-    return confusion_matrix(ratings, *pair) if 0 < len(both.categories) <= MOST_CATEGORIES else None
+    return confusion_matrix(ratings, *pair) if 0 < len(both.categories) <= MAX_CATEGORIES else None
 
 
 def _compare_with_people(
@@ -326,32 +335,32 @@ def _compare_with_people(
     )
 
 
-def _keep_comparison_on_scale(comparison: JudgeComparison | None, scale: Bounds | None) -> JudgeComparison | None:
+def _restrict_comparison_to_scale(comparison: JudgeComparison | None, scale: Bounds | None) -> JudgeComparison | None:
     """Return the comparison with intervals of means and of the bias that stay on the scale."""
     if comparison is None or scale is None:
         return comparison
     span = scale[1] - scale[0]
     mean, fitted = comparison.mean, int(comparison.mean.judge_share > 0)
-    corrected = keep_on_scale(mean.corrected, scale, mean.corrected.clusters - fitted)
-    people = keep_on_scale(mean.people, scale, mean.people.clusters)
-    bias = keep_on_scale(comparison.bias, (-span, span), comparison.bias.clusters or comparison.bias.units)
+    corrected = restrict_to_scale(mean.corrected, scale, mean.corrected.clusters - fitted)
+    people = restrict_to_scale(mean.people, scale, mean.people.clusters)
+    bias = restrict_to_scale(comparison.bias, (-span, span), comparison.bias.clusters or comparison.bias.units)
     return replace(comparison, bias=bias, mean=replace(mean, corrected=corrected, people=people))
 
 
-def _keep_difference_on_scale(comparison: ReferenceComparison, scale: Bounds | None) -> ReferenceComparison:
-    """Return the comparison with an interval of the difference that stays within the differences of the scale."""
+def _restrict_difference_to_scale(comparison: ReferenceComparison, scale: Bounds | None) -> ReferenceComparison:
+    """Return the comparison with an interval of the bias that stays within the possible differences."""
     if scale is None:
         return comparison
     span = scale[1] - scale[0]
-    bias = keep_on_scale(comparison.bias, (-span, span), comparison.bias.clusters or comparison.bias.units)
+    bias = restrict_to_scale(comparison.bias, (-span, span), comparison.bias.clusters or comparison.bias.units)
     return replace(comparison, bias=bias)
 
 
-def keep_on_scale(estimate: Estimate, scale: Bounds, clusters: int) -> Estimate:
+def restrict_to_scale(estimate: Estimate, scale: Bounds, clusters: int) -> Estimate:
     """Return the estimate with a score interval if its own interval leaves the scale or has no width.
 
-    An estimate beside the scale, as the sum of two means may be, moves to its end. clusters: the items whose spread
-    gave the standard error, less one for each number that was fitted to them.
+    An estimate outside the scale, such as a corrected mean, moves to the end of the scale. clusters: the number of
+    items behind the standard error, minus the number of fitted parameters.
     """
     if estimate.estimate is None or estimate.low is None or estimate.high is None or estimate.se is None:
         return estimate
@@ -360,8 +369,8 @@ def keep_on_scale(estimate: Estimate, scale: Bounds, clusters: int) -> Estimate:
         return estimate
     value = min(high, max(low, estimate.estimate))
     ends = bounded_score_interval(value, estimate.se, clusters, scale)
-    how = f"score interval within the scale, Student's t, clustered by {clusters:,} items"
-    return replace(estimate, estimate=value, low=ends[0], high=ends[1], interval=how)
+    method = f"score interval within the scale, Student's t, clustered by {clusters:,} items"
+    return replace(estimate, estimate=value, low=ends[0], high=ends[1], interval=method)
 
 
 def _compute_standings(

@@ -1,4 +1,4 @@
-"""Two answers that raters chose between: their order, and each rater's choice."""
+"""Pairs of answers that raters chose between: their order, and each rater's choice."""
 
 from __future__ import annotations
 
@@ -17,45 +17,48 @@ ORDERED_ANSWERS = "SELECT id, one, other FROM scope WHERE id = ANY(%(units)s)"
 
 
 def find_pair(experiment: Experiment, verdict: int) -> int | None:
-    """Return the id of this verdict's pair, the key of its first verdict; None if it is not in this experiment."""
+    """Return the id of this verdict's pair, which is the key of the pair's first verdict.
+
+    Return None for a verdict of another experiment.
+    """
     preferences = Preference.objects.filter(condition__experiment=experiment)
-    found = preferences.filter(pk=verdict).first()
-    if found is None:
+    preference = preferences.filter(pk=verdict).first()
+    if preference is None:
         return None
-    same = preferences.filter(_is_between(found.trial_a_id, found.trial_b_id)).order_by("pk")
-    return same.values_list("pk", flat=True).first()
+    pair_preferences = preferences.filter(_match_pair(preference.trial_a_id, preference.trial_b_id)).order_by("pk")
+    return pair_preferences.values_list("pk", flat=True).first()
 
 
 def load_answer_pairs(selection: RatingSelection, units: list[int]) -> dict[int, AnswerPair]:
-    """Return the two answers of each pair, in order. A pair without any verdict left is missing."""
+    """Return the two answers of each pair, in order. Pairs whose verdicts were all deleted are missing."""
     ratings, parameters = build_ratings_sql(selection)
-    ordered = fetch_rows(f"WITH {ratings} {ORDERED_ANSWERS}", {**parameters, "units": units})
+    rows = fetch_rows(f"WITH {ratings} {ORDERED_ANSWERS}", {**parameters, "units": units})
     trials = Trial.objects.select_related(
         "run__experiment", "run__wave", "run__condition__model__endpoint", "run__condition__prompt",
         "run__condition__sampler", "item__image", "dimension",
-    ).in_bulk([key for _, *both in ordered for key in both])  # fmt: skip
-    return {unit: (trials[one], trials[other]) for unit, one, other in ordered}
+    ).in_bulk([key for _, *answers in rows for key in answers])  # fmt: skip
+    return {unit: (trials[first], trials[second]) for unit, first, second in rows}
 
 
 def list_pair_verdicts(selection: RatingSelection, unit: int, pair: AnswerPair) -> list[RaterVerdict]:
-    """Return a verdict for every rater of the selection, also without a verdict.
+    """Return a verdict for every rater of the selection, with an empty value for raters without one.
 
-    The reasoning of a judge is given for each order.
+    The reasoning of a judge has a paragraph for each order.
     """
     first, second = pair
     preferences = Preference.objects.filter(
-        _is_between(first.pk, second.pk), condition__in=list_ids(selection.raters, "g")
+        _match_pair(first.pk, second.pk), condition__in=list_ids(selection.raters, "g")
     )
     by_rater: dict[str, list[Preference]] = {}
-    for one in preferences.order_by("pk"):
-        by_rater.setdefault(f"g{one.condition_id}", []).append(one)
+    for preference in preferences.order_by("pk"):
+        by_rater.setdefault(f"g{preference.condition_id}", []).append(preference)
     values = load_values(selection, [unit])
     return [
         RaterVerdict(
             rater,
             values.get((unit, rater.key)),
-            "\n\n".join(_describe_preference(one, first.pk) for one in by_rater.get(rater.key, ())),
-            next((one.parse_error for one in by_rater.get(rater.key, ()) if one.parse_error), ""),
+            "\n\n".join(_describe_preference(preference, first.pk) for preference in by_rater.get(rater.key, ())),
+            next((preference.parse_error for preference in by_rater.get(rater.key, ()) if preference.parse_error), ""),
         )
         for rater in selection.raters
     ]
@@ -69,5 +72,5 @@ def _describe_preference(preference: Preference, first: int) -> str:
     return f"Shown {order}: {preference.parse_error or chosen}. {preference.reasoning}".strip()
 
 
-def _is_between(one: int, other: int) -> Q:
-    return Q(trial_a=one, trial_b=other) | Q(trial_a=other, trial_b=one)
+def _match_pair(first: int, second: int) -> Q:
+    return Q(trial_a=first, trial_b=second) | Q(trial_a=second, trial_b=first)

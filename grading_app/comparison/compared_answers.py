@@ -1,4 +1,4 @@
-"""The answers of both sides to the same items, side by side, with their differing words."""
+"""The answers of both sides to the same items, side by side, with the differences between their words."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from grading_app.reports.score_matrix import Measure
 from grading_app.statistics.condition_pairs import ALIKE
 from runs_app.models import Run, Trial
 
-SHOWN = 1_500
-"""Characters of an answer that the page shows and compares."""
-QUESTION = 400
+MAX_LENGTH = 1_500
+"""The number of characters of an answer that the page shows and compares."""
+MAX_QUESTION_LENGTH = 400
 
 
 @dataclass(frozen=True)
 class ComparedAnswer:
-    """One side's answer to an item: of several repetitions, the first one.
+    """One side's answer to an item; with repetitions, the first answer.
 
-    mean: of the scores of all repetitions. n: their number. score: of this answer; None if it could not be read.
+    mean: the mean score of all n repetitions. score: the score of this answer; None if it could not be read.
     """
 
     trial: int | None
@@ -43,11 +43,11 @@ class ComparedAnswer:
     cost_usd: Decimal | None
     latency_s: float | None
     is_share: bool
-    shown: int = SHOWN
+    shown: int = MAX_LENGTH
 
     @property
     def is_cut(self) -> bool:
-        return self.length > SHOWN
+        return self.length > MAX_LENGTH
 
     @property
     def score_text(self) -> str:
@@ -64,7 +64,7 @@ class ComparedAnswer:
 
 @dataclass(frozen=True)
 class ComparedItem:
-    """An item with both answers. change: B minus A of the means over repetitions."""
+    """An item with both answers. change: B minus A, of the means over repetitions."""
 
     item: Item
     question: str
@@ -79,7 +79,7 @@ class ComparedItem:
 
     @property
     def address(self) -> str:
-        """The address of B's answer, or else of A's."""
+        """The address of B's answer, or of A's if B has none."""
         return reverse("trial_detail", args=[self.b.trial or self.a.trial])
 
     @property
@@ -99,23 +99,23 @@ class ComparedItem:
 def load_compared_items(
     a: ConditionSide, b: ConditionSide, measures: tuple[Measure, Measure], paired: PairedScores, rows: Any
 ) -> list[Any]:
-    """Return the compared items of these rows of `paired`, in this order, in a constant number of queries."""
+    """Return the items in these rows of `paired`, in this order, in a constant number of queries."""
     keys_a = [int(paired.scores.items[row]) for row in rows]
     keys_b = [int(paired.items_b[row]) for row in rows]
-    items = {one.pk: one for one in _load_items(keys_a)}
+    items = {trial_a.pk: trial_a for trial_a in _load_items(keys_a)}
     trials_a, trials_b = _load_first_trials(a, measures[0], keys_a), _load_first_trials(b, measures[1], keys_b)
     compared = []
     for row, key_a, key_b in zip(rows, keys_a, keys_b, strict=True):
-        one, other = trials_a.get(key_a), trials_b.get(key_b)
-        texts = (one.excerpt if one else "", other.excerpt if other else "")
+        trial_a, trial_b = trials_a.get(key_a), trials_b.get(key_b)
+        texts = (trial_a.excerpt if trial_a else "", trial_b.excerpt if trial_b else "")
         pieces = compare_words(*texts)
         compared.append(
             ComparedItem(
                 items[key_a],
                 items[key_a].question,
                 float(paired.differences[row]),
-                _make_answer(one, pieces[0], paired, row, A),
-                _make_answer(other, pieces[1], paired, row, B),
+                _make_answer(trial_a, pieces[0], paired, row, A),
+                _make_answer(trial_b, pieces[1], paired, row, B),
                 texts[0] == texts[1],
             )
         )
@@ -124,25 +124,25 @@ def load_compared_items(
 
 def _load_items(keys: list[int]) -> Any:
     items = Item.objects.filter(pk__in=keys).select_related("image", "dataset")
-    return items.annotate(question=Left("input", QUESTION)).defer("input", "metadata", "grading_scheme")
+    return items.annotate(question=Left("input", MAX_QUESTION_LENGTH)).defer("input", "metadata", "grading_scheme")
 
 
 def _load_first_trials(side: ConditionSide, measure: Measure, items: list[int]) -> dict[int, Any]:
-    """Return the first answer to each item, with its score of the measure."""
+    """Return the first answer to each item by item, with its score on the measure."""
     runs = Run.objects.filter(condition__in=side.conditions)
     runs = runs if side.wave is None else runs.filter(wave=side.wave)
     trials = Trial.objects.filter(run__in=list(runs.values_list("pk", flat=True)), item__in=items, status="done")
     if measure.dimension is not None:
         trials = trials.filter(dimension=measure.dimension)
-    trials = trials.annotate(excerpt=Left("answer", SHOWN), length=Length("answer")).order_by(
+    trials = trials.annotate(excerpt=Left("answer", MAX_LENGTH), length=Length("answer")).order_by(
         "item_id", "sample_idx", "dimension_id", "pk"
     )
     fields = ("item_id", "rating", "cost_usd", "latency_ms")
-    found: dict[int, Any] = {one.item_id: one for one in trials.distinct("item_id").only(*fields)}
-    scores = _load_scores(measure, [one.pk for one in found.values()])
-    for one in found.values():
-        one.score = one.rating if measure.is_rating else scores.get(one.pk)
-    return found
+    trials_by_item: dict[int, Any] = {trial.item_id: trial for trial in trials.distinct("item_id").only(*fields)}
+    scores = _load_scores(measure, [trial.pk for trial in trials_by_item.values()])
+    for trial in trials_by_item.values():
+        trial.score = trial.rating if measure.is_rating else scores.get(trial.pk)
+    return trials_by_item
 
 
 def _load_scores(measure: Measure, trials: list[int]) -> dict[int, float | None]:

@@ -26,15 +26,15 @@ def make_comparison_tables(
     measure: Measure,
     names: tuple[str, str],
     margin: float | None,
-    address_of: Callable[[str], str],
+    make_url: Callable[[str], str],
 ) -> list[ResultTable]:
-    """Return the table of the difference and, for answers that are right or wrong once, the 2 x 2 table.
+    """Return the table of the difference and, for single answers that are right or wrong, the 2 x 2 table.
 
-    `address_of` returns the address of the items of a filter.
+    make_url: return the address of the items that match a filter.
     """
-    tables = [_make_difference_table(paired, pair, measure, names, margin, address_of)]
+    tables = [_make_difference_table(paired, pair, measure, names, margin, make_url)]
     if pair.two_by_two:
-        tables.append(_make_two_by_two_table(pair.two_by_two, names, address_of))
+        tables.append(_make_two_by_two_table(pair.two_by_two, names, make_url))
     return tables
 
 
@@ -44,20 +44,22 @@ def _make_difference_table(
     measure: Measure,
     names: tuple[str, str],
     margin: float | None,
-    address_of: Callable[[str], str],
+    make_url: Callable[[str], str],
 ) -> ResultTable:
     change = pair.change
     columns = _list_difference_columns(names, paired.is_share)
     row = _make_difference_row(pair, measure)
     notes = [change.reason.capitalize() + "."] if change.reason else []
-    notes.append("An item counts once: repetitions are averaged first. Cohen's d: the mean over the SD of differences.")
+    notes.append(
+        "Repetitions are averaged, so that an item counts once. Cohen's d: the mean over the SD of the differences."
+    )
     if margin:
         row["equivalence_p"] = _compute_equivalence_p(pair, margin)
         columns.append(ResultColumn("equivalence_p", "p of equivalence", "p"))
         notes.append(_describe_equivalence(row["equivalence_p"], margin))
     else:
-        unit = "0.05 for 5 percentage points" if paired.is_share else "points of the scale"
-        notes.append(f"For an equivalence test, enter the largest difference that does not matter as margin: {unit}.")
+        unit = "shares (0.05 for 5 percentage points)" if paired.is_share else "points of the scale"
+        notes.append(f"For an equivalence test, enter the largest negligible difference as the margin, in {unit}.")
     return ResultTable(
         "difference",
         "Difference",
@@ -67,7 +69,7 @@ def _make_difference_table(
         test=TESTS.get(change.test, ""),
         sentence=describe_result(paired, pair, measure, names),
         notes=notes,
-        links=[{"wins": address_of("gained"), "losses": address_of("lost"), "items": address_of("all")}],
+        links=[{"wins": make_url("gained"), "losses": make_url("lost"), "items": make_url("all")}],
     )
 
 
@@ -107,7 +109,7 @@ def _make_difference_row(pair: ConditionPair, measure: Measure) -> dict[str, Any
 
 
 def _compute_equivalence_p(pair: ConditionPair, margin: float) -> float | None:
-    """Return the p of TOST; None without a spread."""
+    """Return the p of two one-sided tests (TOST); None if the differences do not vary."""
     if not pair.change.se or pair.items < 2:
         return None
     return equivalence_p(pair.items, pair.change.mean, pair.change.se, margin)
@@ -116,20 +118,25 @@ def _compute_equivalence_p(pair: ConditionPair, margin: float) -> float | None:
 def _describe_equivalence(p: float | None, margin: float) -> str:
     test = f"Equivalence: two one-sided t-tests within ±{margin:g} (Schuirmann 1987)"
     if p is None:
-        return f"{test} need differences with a spread."
+        return f"{test} need differences that vary."
     verdict = "the sides are equivalent at the 5 % level" if p < LEVEL else "equivalence is not shown"
     return f"{test}: {verdict}."
 
 
-def _make_two_by_two_table(found: TwoByTwo, names: tuple[str, str], address_of: Callable[[str], str]) -> ResultTable:
+def _make_two_by_two_table(counts: TwoByTwo, names: tuple[str, str], make_url: Callable[[str], str]) -> ResultTable:
     rows = [
-        {"a": "A right", "right": found.both_right, "wrong": found.lost, "sum": found.both_right + found.lost},
-        {"a": "A wrong", "right": found.gained, "wrong": found.both_wrong, "sum": found.gained + found.both_wrong},
-        {"a": "Sum", "right": found.both_right + found.gained, "wrong": found.lost + found.both_wrong, "sum": found.n},
+        {"a": "A right", "right": counts.both_right, "wrong": counts.lost, "sum": counts.both_right + counts.lost},
+        {"a": "A wrong", "right": counts.gained, "wrong": counts.both_wrong, "sum": counts.gained + counts.both_wrong},
+        {
+            "a": "Sum",
+            "right": counts.both_right + counts.gained,
+            "wrong": counts.lost + counts.both_wrong,
+            "sum": counts.n,
+        },
     ]
-    p = statistic_format.format_p(found.p)
-    ratio = "not defined" if found.odds_ratio is None else statistic_format.format_number(found.odds_ratio)
-    high = "unbounded" if found.high is None else statistic_format.format_number(found.high)
+    p = statistic_format.format_p_equation(counts.p)
+    ratio = "not defined" if counts.odds_ratio is None else statistic_format.format_number(counts.odds_ratio)
+    high = "unbounded" if counts.high is None else statistic_format.format_number(counts.high)
     return ResultTable(
         "right_and_wrong",
         "Right and wrong, item by item",
@@ -142,34 +149,35 @@ def _make_two_by_two_table(found: TwoByTwo, names: tuple[str, str], address_of: 
         rows,
         formula="Odds ratio: only B right over only A right, with Clopper and Pearson's 95 % interval.",
         test="McNemar's exact test.",
-        sentence=f"McNemar's exact test: p {p if p.startswith('<') else f'= {p}'}, odds ratio {ratio}, "
-        f"95 % interval {statistic_format.format_number(found.low)} to {high}.",
+        sentence=f"McNemar's exact test: p {p}, odds ratio {ratio}, "
+        f"95 % interval {statistic_format.format_number(counts.low)} to {high}.",
         notes=["Items with one answer on both sides.", f"B: {names[1]}."],
         links=[
-            {"right": address_of("both_right"), "wrong": address_of("lost")},
-            {"right": address_of("gained"), "wrong": address_of("both_wrong")},
+            {"right": make_url("both_right"), "wrong": make_url("lost")},
+            {"right": make_url("gained"), "wrong": make_url("both_wrong")},
             {},
         ],
     )
 
 
 def describe_result(paired: PairedScores, pair: ConditionPair, measure: Measure, names: tuple[str, str]) -> str:
-    """Return who is better and by how much, with the interval and the test, in one sentence."""
+    """Return a sentence: which side is better and by how much, with the interval and the test."""
     change = pair.change
-    p = statistic_format.format_p(change.p)
-    test = f"{change.test}, p {p if p.startswith('<') else f'= {p}'}" if change.test else "no test of one item"
-    on = f"on {pair.items} common item{'' if pair.items == 1 else 's'} ({test})"
+    test = "no test for one item"
+    if change.test and change.p is not None:
+        test = f"{change.test}, p {statistic_format.format_p_equation(change.p)}"
+    scope = f"on {pair.items} common item{'' if pair.items == 1 else 's'} ({test})"
     if change.p is None or change.p >= LEVEL:
-        size = _format_amount(change.mean, paired.is_share, signed=True)
-        return f"No significant difference: B − A is {size}{_format_interval(pair, paired.is_share, 1)} {on}."
+        amount = _format_amount(change.mean, paired.is_share, signed=True)
+        return f"No significant difference: B − A is {amount}{_format_interval(pair, paired.is_share, 1)} {scope}."
     b_is_higher = change.mean > 0
     high, low = (names[1], names[0]) if b_is_higher else names
-    size = _format_amount(abs(change.mean), paired.is_share) + _format_interval(
+    amount = _format_amount(abs(change.mean), paired.is_share) + _format_interval(
         pair, paired.is_share, 1 if b_is_higher else -1
     )
     if measure.is_rating:
-        return f"{high} rates {size} higher than {low} {on}."
-    return f"{high} beats {low} by {size} {on}."
+        return f"{high} rates {amount} higher than {low} {scope}."
+    return f"{high} beats {low} by {amount} {scope}."
 
 
 def _format_amount(value: float, is_share: bool, *, signed: bool = False) -> str:

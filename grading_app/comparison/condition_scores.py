@@ -17,7 +17,7 @@ from grading_app.statistics.intervals import SHARE_BOUNDS, Bounds
 from grading_app.statistics.item_scores import Floats, ItemScores, Whole
 
 A, B = 0, 1
-# What a model and a rule see of an item. Other fields may differ between datasets.
+# The fields that models and rules use. Other fields of an item may differ between datasets.
 SAME_ITEMS = """SELECT a.id, b.id,
         (a.input, a.image_id, a.target, a.choices, a.grading_scheme)
             IS NOT DISTINCT FROM (b.input, b.image_id, b.target, b.choices, b.grading_scheme)
@@ -29,9 +29,11 @@ SAME_ITEMS = """SELECT a.id, b.id,
 class PairedScores:
     """The scores of two sides. Rows are the items that both datasets have, in A's order; columns are A and B.
 
-    items_b: the primary keys of the same items in B's dataset. only_a, only_b: items that have a score on one side
-    alone. unlike: items that have one key in both datasets, but another text, image or target; they are left out.
-    missing_a, missing_b: answers without a score.
+    items_b: the primary keys of the same items in B's dataset.
+    only_a, only_b: the number of items with a score on one side only.
+    unlike: the number of items with the same key in both datasets, but another text, image or target. They are
+    excluded.
+    missing_a, missing_b: the number of answers without a score.
     """
 
     scores: ItemScores
@@ -45,12 +47,12 @@ class PairedScores:
 
     @property
     def is_share(self) -> bool:
-        """True if all scores are 0 or 1, so that their means are shares of right answers."""
+        """True if all scores are 0 or 1, so that means are shares of right answers."""
         return self.scores.is_binary and self.bounds in (None, SHARE_BOUNDS)
 
     @property
     def differences(self) -> Floats:
-        """B minus A by item; NaN without a score on one side."""
+        """B minus A for each item; NaN if a side has no score."""
         difference: Floats = self.scores.mean[:, B] - self.scores.mean[:, A]
         return difference
 
@@ -59,30 +61,32 @@ class PairedScores:
         return compare_conditions(self.scores, A, B, SHARE_BOUNDS if self.is_share else self.bounds)
 
     def select(self, name: str) -> NDArray[np.intp]:
-        """Return the rows of a filter, by the size of their change and then in the order of the dataset."""
+        """Return the rows that match a filter, the largest change first, then in the order of the dataset."""
         change = self.differences
         mean = self.scores.mean
-        known = ~np.isnan(change)
-        chosen = {
-            "all": known,
-            "gained": known & (np.nan_to_num(change) > ALIKE),
-            "lost": known & (np.nan_to_num(change) < -ALIKE),
-            "both_right": known & (mean[:, A] == 1) & (mean[:, B] == 1),
-            "both_wrong": known & (mean[:, A] == 0) & (mean[:, B] == 0),
-            "equal": known & (np.abs(np.nan_to_num(change)) <= ALIKE),
+        is_paired = ~np.isnan(change)
+        is_selected = {
+            "all": is_paired,
+            "gained": is_paired & (np.nan_to_num(change) > ALIKE),
+            "lost": is_paired & (np.nan_to_num(change) < -ALIKE),
+            "both_right": is_paired & (mean[:, A] == 1) & (mean[:, B] == 1),
+            "both_wrong": is_paired & (mean[:, A] == 0) & (mean[:, B] == 0),
+            "equal": is_paired & (np.abs(np.nan_to_num(change)) <= ALIKE),
         }[name]
-        rows = np.flatnonzero(chosen)
+        rows = np.flatnonzero(is_selected)
         return rows[np.argsort(-np.abs(change[rows]), kind="stable")]
 
 
 def get_side_scores(
     a: ConditionSide, b: ConditionSide, measures: tuple[Measure, Measure]
 ) -> list[Cached[EncodedScores]]:
-    """Return the stored scores of both sides; a value is None until a worker has computed the first one.
+    """Return the stored scores of both sides. A value is None until a worker has computed the first one.
 
-    `measures` are the same measure in both experiments.
+    measures: the common measure, as A's and as B's experiment has it.
     """
-    return [get_item_scores(one.experiment, measure, one.wave) for one, measure in zip((a, b), measures, strict=True)]
+    return [
+        get_item_scores(side.experiment, measure, side.wave) for side, measure in zip((a, b), measures, strict=True)
+    ]
 
 
 def pair_scores(
@@ -93,37 +97,37 @@ def pair_scores(
     *,
     missing_is_wrong: bool,
 ) -> PairedScores:
-    """Return the scores of both sides over their common items. `scores` are those of both experiments."""
-    one, other = _select_side(a, scores[0]), _select_side(b, scores[1])
+    """Return the scores of both sides over their common items. scores: the scores of both experiments."""
+    scores_a, scores_b = _select_side(a, scores[0]), _select_side(b, scores[1])
     low = measure.low if measure.low is not None else 0.0
-    missing = int(one.missing.sum()), int(other.missing.sum())
+    missing = int(scores_a.missing.sum()), int(scores_b.missing.sum())
     if missing_is_wrong:
-        one, other = one.fill_missing(low), other.fill_missing(low)
-    one, other = one.pool(), other.pool()
-    at_a, at_b, unlike = _match_items(a, b, one.items, other.items)
+        scores_a, scores_b = scores_a.fill_missing(low), scores_b.fill_missing(low)
+    scores_a, scores_b = scores_a.pool(), scores_b.pool()
+    at_a, at_b, unlike = _match_items(a, b, scores_a.items, scores_b.items)
     joined = ItemScores(
-        items=one.items[at_a],
+        items=scores_a.items[at_a],
         conditions=np.array([A, B]),
-        n=np.hstack([one.n[at_a], other.n[at_b]]),
-        missing=np.hstack([one.missing[at_a], other.missing[at_b]]),
-        mean=np.hstack([one.mean[at_a], other.mean[at_b]]),
-        within=np.hstack([one.within[at_a], other.within[at_b]]),
-        is_binary=one.is_binary and other.is_binary,
+        n=np.hstack([scores_a.n[at_a], scores_b.n[at_b]]),
+        missing=np.hstack([scores_a.missing[at_a], scores_b.missing[at_b]]),
+        mean=np.hstack([scores_a.mean[at_a], scores_b.mean[at_b]]),
+        within=np.hstack([scores_a.within[at_a], scores_b.within[at_b]]),
+        is_binary=scores_a.is_binary and scores_b.is_binary,
     )
-    both = int(((joined.n[:, A] > 0) & (joined.n[:, B] > 0)).sum())
+    n_common = int(((joined.n[:, A] > 0) & (joined.n[:, B] > 0)).sum())
     return PairedScores(
         joined,
-        other.items[at_b],
-        None if measure.low is None or measure.high is None else (measure.low, measure.high),
-        int((one.n > 0).sum()) - both,
-        int((other.n > 0).sum()) - both,
+        scores_b.items[at_b],
+        measure.bounds,
+        int((scores_a.n > 0).sum()) - n_common,
+        int((scores_b.n > 0).sum()) - n_common,
         unlike,
         *missing,
     )
 
 
 def _select_side(side: ConditionSide, scores: ItemScores) -> ItemScores:
-    keys = [one.pk for one in side.conditions if one.pk in scores.conditions]
+    keys = [condition.pk for condition in side.conditions if condition.pk in scores.conditions]
     if not keys:
         return ItemScores.from_rows([], [], [side.conditions[0].pk], is_binary=scores.is_binary)
     return scores.select_conditions(keys)
@@ -132,16 +136,18 @@ def _select_side(side: ConditionSide, scores: ItemScores) -> ItemScores:
 def _match_items(
     a: ConditionSide, b: ConditionSide, items_a: Whole, items_b: Whole
 ) -> tuple[NDArray[np.intp], NDArray[np.intp], int]:
-    """Return the places of the common items in both arrays, in A's order, and the number of unlike items."""
+    """Return the positions of the common items in both arrays, in A's order, and the number of unlike items."""
     if a.experiment.dataset_id == b.experiment.dataset_id:
         _, at_a, at_b = np.intersect1d(items_a, items_b, assume_unique=True, return_indices=True)
         order = np.argsort(at_a)
         return at_a[order], at_b[order], 0
     keys = {"a": a.experiment.dataset_id, "b": b.experiment.dataset_id}
-    rows = {one: (other, is_same) for one, other, is_same in fetch_rows(SAME_ITEMS, keys)}
-    place = {int(key): at for at, key in enumerate(items_b)}
-    found = [(at, place.get(rows[int(key)][0]), rows[int(key)][1]) for at, key in enumerate(items_a) if key in rows]
-    same = [(at, other) for at, other, is_same in found if is_same and other is not None]
-    unlike = sum(not is_same and other is not None for _, other, is_same in found)
-    pairs = np.array(same, dtype=np.intp).reshape(-1, 2)
+    rows = {item_a: (item_b, is_same) for item_a, item_b, is_same in fetch_rows(SAME_ITEMS, keys)}
+    positions_b = {int(key): at for at, key in enumerate(items_b)}
+    matches = [
+        (at, positions_b.get(rows[int(key)][0]), rows[int(key)][1]) for at, key in enumerate(items_a) if key in rows
+    ]
+    same_items = [(at, position_b) for at, position_b, is_same in matches if is_same and position_b is not None]
+    unlike = sum(not is_same and position_b is not None for _, position_b, is_same in matches)
+    pairs = np.array(same_items, dtype=np.intp).reshape(-1, 2)
     return pairs[:, 0], pairs[:, 1], unlike

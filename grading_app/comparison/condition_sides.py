@@ -20,8 +20,8 @@ REFERENCE = re.compile(r"(?P<slug>[a-z0-9][a-z0-9_-]*)(?::(?P<condition>[0-9]{1,
 class ConditionSide:
     """The answers of one condition, or of all conditions of an experiment, in one wave or in all.
 
-    wave: None for all waves. label: the condition's label within its experiment. letters: of the reader's blind
-    reading, by the keys of models; None if the reader sees names.
+    wave: None for all waves. label: the condition's label within its experiment. is_whole: all conditions.
+    letters: the letters of the reader's blind reading by model; None if the reader sees names.
     """
 
     experiment: Experiment
@@ -43,34 +43,38 @@ class ConditionSide:
 
 
 def parse_experiment_slug(reference: str) -> str | None:
-    """Return the name of the experiment in a reference; None for a text that is no reference."""
-    found = REFERENCE.match(reference)
-    return found["slug"] if found else None
+    """Return the slug of the experiment in a reference; None if the text is not a reference."""
+    match = REFERENCE.match(reference)
+    return match["slug"] if match else None
 
 
 def list_sides(
     experiments: Iterable[Experiment], readings: Mapping[int, BlindReading] | None = None
 ) -> dict[str, list[ConditionSide]]:
-    """Return the sides that each experiment offers, by its name, in the order of the design: those that have runs.
+    """Return the sides of each experiment by slug, in the order of the design. Only conditions with runs have sides.
 
     readings: the reader's blind readings by the keys of their experiments.
     """
-    by_key = {one.pk: one for one in experiments}
+    by_key = {experiment.pk: experiment for experiment in experiments}
     runs = Run.objects.generating().filter(experiment__in=by_key).order_by("pk")
-    ran = list(runs.values_list("condition", "wave"))
+    run_keys = list(runs.values_list("condition", "wave"))
     conditions: dict[int, list[Condition]] = defaultdict(list)
-    found = Condition.objects.filter(pk__in={pk for pk, _ in ran}).order_by("pk")
-    for one in found.select_related("model", "prompt", "sampler"):
-        conditions[one.experiment_id].append(one)
+    conditions_with_runs = Condition.objects.filter(pk__in={pk for pk, _ in run_keys}).order_by("pk")
+    for condition in conditions_with_runs.select_related("model", "prompt", "sampler"):
+        conditions[condition.experiment_id].append(condition)
     waves: dict[int, list[Wave]] = defaultdict(list)
     for wave in Wave.objects.filter(experiment__in=by_key).order_by("number"):
         waves[wave.experiment_id].append(wave)
     sides = {}
     for experiment in by_key.values():
-        of_design = conditions[experiment.pk]
+        experiment_conditions = conditions[experiment.pk]
         reading = (readings or {}).get(experiment.pk)
-        letters = reading.assign_letters([one.model_id for one in of_design]) if reading else None
-        sides[experiment.slug] = _list_experiment_sides(experiment, of_design, waves[experiment.pk], set(ran), letters)
+        letters = (
+            reading.assign_letters([condition.model_id for condition in experiment_conditions]) if reading else None
+        )
+        sides[experiment.slug] = _list_experiment_sides(
+            experiment, experiment_conditions, waves[experiment.pk], set(run_keys), letters
+        )
     return sides
 
 
@@ -78,21 +82,23 @@ def _list_experiment_sides(
     experiment: Experiment,
     conditions: list[Condition],
     waves: list[Wave],
-    ran: set[tuple[int, int]],
+    run_keys: set[tuple[int, int]],
     letters: Mapping[int, str] | None,
 ) -> list[ConditionSide]:
     labels = make_condition_labels(conditions, letters) if conditions else {}
-    by_key = {one.pk: one for one in conditions}
+    by_key = {condition.pk: condition for condition in conditions}
     sides = []
     for key, label in labels.items():
-        several = [None, *(wave for wave in waves if (key, wave.pk) in ran)] if len(waves) > 1 else [None]
-        sides += [ConditionSide(experiment, (by_key[key],), wave, label, letters=letters) for wave in several]
+        condition_waves = [None, *(wave for wave in waves if (key, wave.pk) in run_keys)] if len(waves) > 1 else [None]
+        sides += [ConditionSide(experiment, (by_key[key],), wave, label, letters=letters) for wave in condition_waves]
     if len(conditions) > 1:
-        for whole in [None, *waves] if len(waves) > 1 else [None]:
-            of_wave = tuple(one for one in conditions if whole is None or (one.pk, whole.pk) in ran)
-            if of_wave:
+        for wave in [None, *waves] if len(waves) > 1 else [None]:
+            wave_conditions = tuple(
+                condition for condition in conditions if wave is None or (condition.pk, wave.pk) in run_keys
+            )
+            if wave_conditions:
                 sides.append(
-                    ConditionSide(experiment, of_wave, whole, "all conditions", is_whole=True, letters=letters)
+                    ConditionSide(experiment, wave_conditions, wave, "all conditions", is_whole=True, letters=letters)
                 )
     return sides
 
@@ -102,21 +108,25 @@ def find_side(
 ) -> ConditionSide | None:
     """Return the side with this reference.
 
-    An experiment alone means all of its conditions. Beside a side of the same experiment (`other`), it means the first
-    condition that is not that side.
+    A reference that names only an experiment means all of its conditions. If `other` is a side of the same experiment,
+    it means the first other side.
     """
     if ":" in reference:
-        return next((one for one in sides if one.reference == reference), None)
+        return next((side for side in sides if side.reference == reference), None)
     if other is None:
-        wholes = [one for one in sides if one.is_whole]
+        wholes = [side for side in sides if side.is_whole]
         return next(iter([*wholes, *sides]), None)
-    return next((one for one in sides if one.reference != other.reference), None)
+    return next((side for side in sides if side.reference != other.reference), None)
 
 
 def list_common_measures(a: Experiment, b: Experiment) -> list[tuple[Measure, Measure]]:
-    """Return the measures that both experiments have: of one kind, with one label, on one scale."""
+    """Return the measures that both experiments have, with the same kind, label and scale."""
     measures = list_measures(a)
     if a == b:
-        return [(one, one) for one in measures]
-    others = {(one.kind, one.label, one.low, one.high): one for one in list_measures(b)}
-    return [(one, other) for one in measures if (other := others.get((one.kind, one.label, one.low, one.high)))]
+        return [(measure, measure) for measure in measures]
+    measures_b = {(measure.kind, measure.label, measure.low, measure.high): measure for measure in list_measures(b)}
+    return [
+        (measure, match)
+        for measure in measures
+        if (match := measures_b.get((measure.kind, measure.label, measure.low, measure.high)))
+    ]

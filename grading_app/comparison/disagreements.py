@@ -1,4 +1,4 @@
-"""The units with the largest disagreements: pages of them by cursor, and the neighbours of one unit."""
+"""The units with the largest disagreements, in pages by cursor, and the neighbours of one unit."""
 
 from __future__ import annotations
 
@@ -14,10 +14,9 @@ from grading_app.comparison.unit_counts import build_ratings_sql
 from grading_app.models import CachedAggregate, Grading, Rating
 
 SpreadMeasure = Literal["range", "variance"]
-PAGE = 25
+PAGE_SIZE = 25
 
-# The range of whole numbers is a whole number. Both measures are rounded, so that a cursor in an address finds its row
-# again.
+# Both measures are rounded, so that a cursor in an address finds its row again.
 SPREADS: dict[SpreadMeasure, str] = {
     "range": "round((max(scaled.value) - min(scaled.value))::numeric, 6)::float8",
     "variance": "round(var_pop(scaled.value)::numeric, 6)::float8",
@@ -25,7 +24,7 @@ SPREADS: dict[SpreadMeasure, str] = {
 DIFFERING_UNITS = (
     "FROM scaled JOIN scope ON scope.id = scaled.unit GROUP BY scaled.unit HAVING max(scaled.value) > min(scaled.value)"
 )
-# Sizes are negated. In ascending order, as an index is read, the largest come first and then units by their key.
+# Sizes are negated: in ascending order, the order of an index, the largest come first, then units by key.
 POSITIONS = {by: f"row_number() OVER (ORDER BY -{size}, scaled.unit)" for by, size in SPREADS.items()}
 COMPUTED = {
     by: f"""ranked AS MATERIALIZED (
@@ -45,7 +44,7 @@ INSERT = f"""INSERT INTO grading_app_storeddisagreement
 
 @dataclass(frozen=True, slots=True)
 class Disagreement:
-    """One unit on which raters differ. size: by the requested measure. n: the number of its raters."""
+    """One unit on which raters differ. size: by the requested measure. n: the number of raters."""
 
     unit: int
     size: float
@@ -58,7 +57,7 @@ class Disagreement:
 
 @dataclass(frozen=True, slots=True)
 class DisagreementPage:
-    """One page of disagreements, with the cursors of the pages after and before it; empty at the ends."""
+    """One page of disagreements, with the cursors of the next and previous page. At the ends, a cursor is empty."""
 
     disagreements: list[Disagreement]
     after: str = ""
@@ -67,7 +66,10 @@ class DisagreementPage:
 
 @dataclass(frozen=True, slots=True)
 class DisagreementPosition:
-    """The position of a unit in the order of disagreements, and its neighbours. None at the ends, or if it is none."""
+    """The position of a unit in the order of disagreements, and its neighbours.
+
+    A neighbour is None at the ends. All fields but `total` are None for a unit on which raters agree.
+    """
 
     disagreement: Disagreement | None
     rank: int | None
@@ -94,7 +96,7 @@ def count_disagreements(selection: RatingSelection) -> int:
 def _select_disagreements(
     selection: RatingSelection, by: SpreadMeasure, aggregate: CachedAggregate | None
 ) -> tuple[str, dict[str, Any]]:
-    """Return SQL for `ranked` (unit, minus, n, place), with its parameters: from the stored rows, or computed."""
+    """Return SQL for `ranked` (unit, minus, n, place) with its parameters, from stored rows if there are any."""
     if aggregate is not None:
         return f"WITH {STORED[by]}", {"aggregate": aggregate.pk}
     ratings, parameters = build_ratings_sql(selection)
@@ -109,34 +111,34 @@ def list_disagreements(
     before: str = "",
     aggregate: CachedAggregate | None = None,
 ) -> DisagreementPage:
-    """Return the page of disagreements beyond a cursor, largest first, then by unit.
+    """Return the page of disagreements after or before a cursor, the largest first, then by unit.
 
-    Read the stored disagreements of `aggregate` if scaled.
+    aggregate: the aggregate with stored disagreements; None to compute them.
     """
     statement, parameters = _select_disagreements(selection, by, aggregate)
-    edge = read_cursor(before or after)
-    beyond = "" if edge is None else " WHERE (minus, unit) > (%(minus)s, %(unit)s::bigint)"
+    cursor = parse_cursor(before or after)
+    cursor_filter = "" if cursor is None else " WHERE (minus, unit) > (%(minus)s, %(unit)s::bigint)"
     order = "minus, unit"
-    if before and edge is not None:
-        beyond, order = beyond.replace(">", "<"), "minus DESC, unit DESC"
-    size, unit = edge or (0.0, None)
+    if before and cursor is not None:
+        cursor_filter, order = cursor_filter.replace(">", "<"), "minus DESC, unit DESC"
+    size, unit = cursor or (0.0, None)
     rows = fetch_rows(
-        f"{statement} SELECT unit, -minus, n FROM ranked{beyond} ORDER BY {order} LIMIT %(limit)s",  # noqa: S608
-        {**parameters, "minus": -size, "unit": unit, "limit": PAGE + 1},
+        f"{statement} SELECT unit, -minus, n FROM ranked{cursor_filter} ORDER BY {order} LIMIT %(limit)s",  # noqa: S608
+        {**parameters, "minus": -size, "unit": unit, "limit": PAGE_SIZE + 1},
     )
-    shown = [Disagreement(*row) for row in rows]
-    return _make_page(shown, backwards=bool(before and edge), has_cursor=edge is not None)
+    disagreements = [Disagreement(*row) for row in rows]
+    return _make_page(disagreements, backwards=bool(before and cursor), has_cursor=cursor is not None)
 
 
-def _make_page(found: list[Disagreement], *, backwards: bool, has_cursor: bool) -> DisagreementPage:
-    more, shown = len(found) > PAGE, found[:PAGE]
+def _make_page(disagreements: list[Disagreement], *, backwards: bool, has_cursor: bool) -> DisagreementPage:
+    has_more, page = len(disagreements) > PAGE_SIZE, disagreements[:PAGE_SIZE]
     if backwards:
-        shown = shown[::-1]
-    if not shown:
+        page = page[::-1]
+    if not page:
         return DisagreementPage([])
-    after = shown[-1].cursor if more or backwards else ""
-    before = shown[0].cursor if (more if backwards else has_cursor) else ""
-    return DisagreementPage(shown, after=after, before=before)
+    after = page[-1].cursor if has_more or backwards else ""
+    before = page[0].cursor if (has_more if backwards else has_cursor) else ""
+    return DisagreementPage(page, after=after, before=before)
 
 
 NEIGHBOURS = """SELECT here.unit, -here.minus, here.n, here.place,
@@ -159,8 +161,8 @@ def find_position(
     return DisagreementPosition(Disagreement(unit, size, n), *rest)
 
 
-def read_cursor(text: str) -> tuple[float, int] | None:
-    """Return the size and the unit at which a page ended; None if the text is not a cursor."""
+def parse_cursor(text: str) -> tuple[float, int] | None:
+    """Return the size and the unit of a cursor; None if the text is not a cursor."""
     size, _, unit = text.partition("_")
     try:
         return (float(size), int(unit)) if len(text) < 60 else None
@@ -168,10 +170,11 @@ def read_cursor(text: str) -> tuple[float, int] | None:
         return None
 
 
-def select_disagreement() -> Q:
-    """Return the answers that two raters scored differently: judges and people by one rubric, or people of one queue.
+def filter_disagreements() -> Q:
+    """Return a filter for answers that two raters scored differently.
 
-    Rules, panels and adjudications are no raters. Scores by different rubrics have different scales.
+    The raters are judges and people with the same rubric, or people of one queue. Scores by different rubrics are not
+    compared, because their scales may differ. Rules, panels and adjudications do not count as raters.
     """
     gradings = Grading.objects.filter(
         trial=OuterRef("pk"), condition__kind__in=("judge", "person"), score__isnull=False

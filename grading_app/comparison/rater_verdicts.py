@@ -1,4 +1,4 @@
-"""Each rater's verdict on one answer, side by side, and the values of a page of units."""
+"""Each rater's verdict on one answer, and the raters' values of a page of units."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from runs_app.models import Trial
 class RaterVerdict:
     """One rater's verdict on one answer.
 
-    value: None if the rater gave none. error: the error code of a verdict that could not be read. label: the chosen
-    label, if it is stored; several labels may have the same score.
+    value: None without a verdict. error: the error code of an unreadable verdict. label: the chosen label if it is
+    stored, because several labels may have the same score.
     """
 
     rater: Rater
@@ -35,13 +35,13 @@ class RaterVerdict:
 
     @property
     def name(self) -> str:
-        """The name of the chosen point of the scale, if it has one. Several names are joined by "or"."""
+        """The name of the chosen point of the scale, or "". Several names are joined by "or"."""
         points = self.rater.scale.points if self.rater.scale and self.rater.is_scored else ()
         return self.label or " or ".join(name for value, name in points if value == self.value)
 
 
 def list_verdicts(trial: Trial, raters: list[Rater], criterion: str = "") -> list[RaterVerdict]:
-    """Return a side for every rater of the selection, also without a verdict: on one criterion, or in total."""
+    """Return a verdict for every rater, with an empty value for raters without one. criterion: "" for the total."""
     gradings = {f"g{grading.condition_id}": grading for grading in Grading.objects.filter(trial=trial)}
     ratings = {
         f"p{rating.assignment_id}-{rating.dimension_id}": rating.value

@@ -26,13 +26,13 @@ KIND_LABELS: dict[Kind, str] = {
     "model": "Model",
 }
 REFERENCES: frozenset[Kind] = frozenset({"norm", "adjudicated"})
-"""Values with which raters are compared. They are no raters: a norm is a mean of many people, and an adjudicated score
-settles what raters said."""
+"""The kinds of values with which raters are compared. They are not raters: a norm is a mean of many people, and an
+adjudicated score is the decision after raters disagreed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rater:
-    """A rater, or a group of raters that is chosen as one (the people of a queue). `key` is used in addresses.
+    """A rater, or a group of raters that is selected as one (the people of a queue). key: the name in addresses.
 
     g12: grade condition 12.
     r3: the people of queue 3, who rate by a rubric.
@@ -68,24 +68,25 @@ class Rater:
 def list_unit_choices(experiment: Experiment) -> list[tuple[str, str]]:
     """Return the kinds of units that can be rated, with labels.
 
-    These are the answers (in total, or on one criterion of a rubric), pairs of answers, and the items on each
-    dimension.
+    Units are answers (in total, or on one criterion of a rubric), pairs of answers, or items on a dimension.
     """
     names = dict.fromkeys(experiment.dimensions.order_by("name").values_list("name", flat=True))
     kinds = (Rubric.Kind.CRITERIA, Rubric.Kind.PAIRWISE)
     rubrics = list(Rubric.objects.filter(grade_conditions__experiment=experiment, kind__in=kinds).distinct())
     criteria = [
-        (f"{CRITERION}{rubric.pk}:{one['name']}", f"Answers, on {one['name']} of {rubric}")
+        (f"{CRITERION}{rubric.pk}:{criterion['name']}", f"Answers, on {criterion['name']} of {rubric}")
         for rubric in rubrics
         if rubric.kind == Rubric.Kind.CRITERIA
-        for one in rubric.criteria
+        for criterion in rubric.criteria
     ]
-    pairs = [(PAIRS, "Pairs of answers")] if any(one.kind == Rubric.Kind.PAIRWISE for one in rubrics) else []
+    pairs = (
+        [(PAIRS, "Pairs of answers")] if any(criterion.kind == Rubric.Kind.PAIRWISE for criterion in rubrics) else []
+    )
     return [(ANSWERS, "Answers"), *criteria, *pairs, *((f"items:{name}", f"Items, on {name}") for name in names)]
 
 
 def parse_criterion(units: str) -> tuple[int, str]:
-    """Return the rubric's key, and the name of its criterion, on which answers are compared."""
+    """Return the primary key of the rubric and the name of the criterion in the name of a kind of units."""
     rubric, _, name = units.removeprefix(CRITERION).partition(":")
     return int(rubric), name
 
@@ -111,34 +112,34 @@ def list_raters(experiment: Experiment, units: str) -> list[Rater]:
     ]
 
 
-def expand_groups(chosen: list[Rater]) -> list[Rater]:
-    """Return the raters with each group replaced by its people, in the order of their numbers."""
-    queues = {rater.key: rater for rater in chosen if rater.key.startswith("q")}
-    people: dict[str, list[Rater]] = {key: [] for key in queues} | _list_people_by_rubric(chosen)
+def expand_groups(raters: list[Rater]) -> list[Rater]:
+    """Return the raters, with each group replaced by its people in the order of their numbers."""
+    queues = {rater.key: rater for rater in raters if rater.key.startswith("q")}
+    people: dict[str, list[Rater]] = {key: [] for key in queues} | _list_people_by_rubric(raters)
     for assignment in RaterAssignment.objects.counted().filter(queue__in={_parse_ids(key)[0] for key in queues}):
         for key, group in queues.items():
             queue, dimension = _parse_ids(key)
             if assignment.queue_id == queue and assignment.dimension_id in (None, dimension):
                 label = f"{assignment}, {group.label}" if len(queues) > 1 else str(assignment)
                 people[key].append(Rater(f"p{assignment.pk}-{dimension}", label, "person", group.scale))
-    return [one for rater in chosen for one in people.get(rater.key, [rater])]
+    return [member for rater in raters for member in people.get(rater.key, [rater])]
 
 
-def _list_people_by_rubric(chosen: list[Rater]) -> dict[str, list[Rater]]:
+def _list_people_by_rubric(raters: list[Rater]) -> dict[str, list[Rater]]:
     """Return the people of each group by its key. Each person is a grade condition of their own."""
-    groups = {_parse_ids(rater.key)[0]: rater for rater in chosen if rater.key[0] == "r"}
-    found: dict[str, list[Rater]] = {rater.key: [] for rater in groups.values()}
+    groups = {_parse_ids(rater.key)[0]: rater for rater in raters if rater.key[0] == "r"}
+    people: dict[str, list[Rater]] = {rater.key: [] for rater in groups.values()}
     conditions = GradeCondition.objects.filter(assignment__queue__in=groups, assignment__excluded_at=None)
     ordered = conditions.order_by("assignment__queue", "assignment__number")
     for pk, queue, number in ordered.values_list("pk", "assignment__queue", "assignment__number"):
         group = groups[queue]
         label = f"rater {number}, {group.label}" if len(groups) > 1 else f"rater {number}"
-        found[group.key].append(Rater(f"g{pk}", label, "person", group.scale))
-    return found
+        people[group.key].append(Rater(f"g{pk}", label, "person", group.scale))
+    return people
 
 
 def list_ids(raters: list[Rater], letter: str) -> list[int]:
-    """Return the numbers of the keys that begin with this letter."""
+    """Return the primary keys in the raters' keys that begin with this letter."""
     return [_parse_ids(rater.key)[0] for rater in raters if rater.key[0] == letter and rater.key[1:2].isdigit()]
 
 
@@ -157,10 +158,10 @@ def _parse_ids(key: str) -> list[int]:
 
 
 def _list_graders(experiment: Experiment, *, rubric: int | None = None) -> Iterator[Rater]:
-    """Yield all graders but people, or only those by this rubric.
+    """Yield all graders except people, or only the graders with this rubric.
 
-    Pairwise verdicts are left out, because they are not scores. A rule that repeats the answer's own rating is left
-    out, because that rating is listed as "own".
+    Pairwise judges are excluded, because their verdicts are not scores. The rule that repeats the answers' own ratings
+    is excluded, because these are listed as "own".
     """
     conditions = experiment.grade_conditions.exclude(scorer="rating").exclude(rubric__kind=Rubric.Kind.PAIRWISE)
     conditions = conditions.exclude(kind=GradeCondition.Kind.PERSON)
@@ -172,7 +173,7 @@ def _list_graders(experiment: Experiment, *, rubric: int | None = None) -> Itera
 
 
 def _list_pairwise_judges(experiment: Experiment) -> Iterator[Rater]:
-    """Yield the judges that chose between two answers."""
+    """Yield the judges that choose between two answers."""
     judges = experiment.grade_conditions.filter(kind=GradeCondition.Kind.JUDGE, rubric__kind=Rubric.Kind.PAIRWISE)
     for condition in judges.select_related("grader", "rubric").order_by("pk"):
         yield Rater(f"g{condition.pk}", condition.label, "judge", CHOICE)
@@ -186,18 +187,21 @@ def get_dimension_scale(dimension: Dimension) -> Scale:
 def _list_own_ratings(experiment: Experiment) -> Iterator[Rater]:
     dimensions = list(experiment.dimensions.all())
     if dimensions:
-        low, high = min(one.scale_min for one in dimensions), max(one.scale_max for one in dimensions)
+        low, high = (
+            min(dimension.scale_min for dimension in dimensions),
+            max(dimension.scale_max for dimension in dimensions),
+        )
         yield Rater("own", "the model's own rating", "model", Scale(low, high))
 
 
 def _list_rubric_groups(
     experiment: Experiment, *, rubric: int | None = None, in_pairs: bool = False
 ) -> Iterator[Rater]:
-    """Yield the people of each queue that uses a rubric, as a group. They give scores, or choices, as a judge does."""
+    """Yield the people of each queue with a rubric, as a group. Like judges, they give scores or choices."""
     queues = experiment.rating_queues.exclude(status=RatingQueue.Status.DRAFT).exclude(rubric=None)
     pairwise = Q(rubric__kind=Rubric.Kind.PAIRWISE)
-    chosen = queues.filter(pairwise if in_pairs else ~pairwise).select_related("rubric").order_by("pk")
-    for queue in chosen.filter(rubric=rubric) if rubric else chosen:
+    selected_queues = queues.filter(pairwise if in_pairs else ~pairwise).select_related("rubric").order_by("pk")
+    for queue in selected_queues.filter(rubric=rubric) if rubric else selected_queues:
         if queue.rubric is not None:
             label = f"people of {queue.name} ({queue.rubric})"
             yield Rater(f"r{queue.pk}", label, "person", CHOICE if in_pairs else queue.rubric.scale)

@@ -1,6 +1,7 @@
-"""Raters compared with references: norms, and adjudicated scores. Pure functions: ratings in, comparisons out.
+"""Raters compared with references, which are norms and adjudicated scores. Pure functions.
 
-A reference is no rater. A norm is a mean of many people, and an adjudicated score settles what raters said.
+A reference is not a rater: a norm is a mean of many people, and an adjudicated score is a decision after raters
+disagreed.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from grading_app.statistics.measures import Coefficient
 from grading_app.statistics.ratings import Floats, Ratings
 
 RESAMPLES, CONFIDENCE = 1_000, 0.95
-MOST_RATERS = 12  # More people than this are compared by their mean alone.
+MAX_RATERS = 12  # With more raters, people are compared only by their mean.
 PEOPLE = "people"
 
 
@@ -27,8 +28,8 @@ PEOPLE = "people"
 class ReferenceComparison:
     """One rater compared with one reference, on the units that have both.
 
-    rater: `PEOPLE` for the mean of all people. people: their number; 0 for a single rater. same: the share of equal
-    ratings; of a mean of repeated ratings, over its single ratings; None for the mean of people.
+    rater: `PEOPLE` for the mean of all people. people: their number; 0 for a single rater.
+    same: the share of equal ratings; for a mean of repeated ratings, over its single ratings; None for `PEOPLE`.
     """
 
     reference: Hashable
@@ -49,14 +50,14 @@ def compare_with_references(
     *,
     seed: int,
 ) -> Iterator[ReferenceComparison]:
-    """Yield a comparison of each reference and rater with units in common, then one for the mean of two people or more.
+    """Yield the comparisons of each reference with each rater, and with the mean of people if there are several.
 
-    singles: the columns of single ratings behind a mean, by rater.
+    Pairs without common units are skipped. singles: the columns of single ratings behind a mean, by rater.
     """
     people = [rater for rater in raters if rater in humans]
-    named = raters if len(raters) <= MOST_RATERS else [rater for rater in raters if rater not in humans]
+    single_raters = raters if len(raters) <= MAX_RATERS else [rater for rater in raters if rater not in humans]
     for reference in references:
-        for rater in named:
+        for rater in single_raters:
             columns: Sequence[Hashable] = singles.get(str(rater)) or [rater]
             both = ratings.select_raters(rater, reference)
             if (comparison := _compare_columns(both, ratings.select_raters(*columns).values, 0, seed)) is not None:
@@ -70,18 +71,20 @@ def compare_with_references(
 def _compare_columns(both: Ratings, single: Floats | None, people: int, seed: int) -> ReferenceComparison | None:
     """Return the comparison of the first column with the second; single: (units, repetitions) of the first."""
     rater, reference = both.raters
-    used, left_out = select_common_units(both, rater)
-    if not used.units:
+    common, left_out = select_common_units(both, rater)
+    if not common.units:
         return None
-    x, y = used.values.T
-    kept = both.given.all(axis=1)
+    x, y = common.values.T
+    is_common = both.given.all(axis=1)
 
     def estimate(name: str, compute: Callable[[Floats], Floats]) -> Estimate:
-        return bootstrap(Coefficient(name, used, left_out, compute, bounds=(-1.0, 1.0)), seed=seed, resamples=RESAMPLES)
+        return bootstrap(
+            Coefficient(name, common, left_out, compute, bounds=(-1.0, 1.0)), seed=seed, resamples=RESAMPLES
+        )
 
     same = None
     if single is not None:
-        same = _estimate_equal_share(used, left_out, _compute_unit_shares(single[kept], y[:, None]))
+        same = _estimate_equal_share(common, left_out, _compute_unit_shares(single[is_common], y[:, None]))
     return ReferenceComparison(
         reference,
         rater,
@@ -94,18 +97,18 @@ def _compare_columns(both: Ratings, single: Floats | None, people: int, seed: in
 
 
 def _compute_concordance(x: Floats, y: Floats, times: Floats) -> Floats:
-    """Return Lin's coefficient; NaN if a column does not vary, because it would be 0 whatever the other says."""
-    found: Floats = np.where(np.isnan(correlation(x, y, times)), np.nan, concordance(x, y, times))
-    return found
+    """Return Lin's coefficient; NaN if a column does not vary, because it would be 0 for any other column."""
+    coefficients: Floats = np.where(np.isnan(correlation(x, y, times)), np.nan, concordance(x, y, times))
+    return coefficients
 
 
-def _estimate_equal_share(used: Ratings, left_out: int, equal: Floats) -> Estimate:
+def _estimate_equal_share(ratings: Ratings, left_out: int, equal: Floats) -> Estimate:
     """Return the share of equal ratings (units,) with its interval clustered by item."""
-    found = estimate_mean(sum_by_item(group_by_item(used, None), used.times, equal), SHARE_BOUNDS)
-    counts = ("share of equal ratings", found.mean if found else None, used.n_units, 1, used.n_ratings, left_out)
-    if found is None or found.low is None:
+    share = estimate_mean(sum_by_item(group_by_item(ratings, None), ratings.times, equal), SHARE_BOUNDS)
+    counts = ("share of equal ratings", share.mean if share else None, ratings.n_units, 1, ratings.n_ratings, left_out)
+    if share is None or share.low is None:
         return Estimate(*counts)
-    return Estimate(*counts, found.se, found.low, found.high, CONFIDENCE, found.method, found.clusters)
+    return Estimate(*counts, share.se, share.low, share.high, CONFIDENCE, share.method, share.clusters)
 
 
 def _average_people(ratings: Ratings, people: Sequence[Hashable], reference: Hashable) -> Ratings:
@@ -122,23 +125,28 @@ def compute_equal_share(
 ) -> float | None:
     """Return the share of equal ratings of two raters, over the units that both rated.
 
-    A mean of repeated ratings is replaced by its single ratings: each is compared with each of the other rater.
+    A mean of repeated ratings is replaced by its single ratings. Each of them is compared with each rating of the other
+    rater.
     """
     both = ratings.select_raters(first, second).given.all(axis=1)
     if not both.any():
         return None
-    one, other = (ratings.select_raters(*(singles.get(rater) or [rater])).values[both] for rater in (first, second))
-    shares = np.stack([_compute_unit_shares(one, other[:, [at]]) for at in range(other.shape[1])])
-    given = ~np.isnan(shares)
-    of_unit = np.where(given, shares, 0.0).sum(axis=0) / np.maximum(given.sum(axis=0), 1)
-    return float(np.average(of_unit, weights=ratings.times[both]))
+    first_values, second_values = (
+        ratings.select_raters(*(singles.get(rater) or [rater])).values[both] for rater in (first, second)
+    )
+    shares = np.stack(
+        [_compute_unit_shares(first_values, second_values[:, [at]]) for at in range(second_values.shape[1])]
+    )
+    is_known = ~np.isnan(shares)
+    unit_shares = np.where(is_known, shares, 0.0).sum(axis=0) / np.maximum(is_known.sum(axis=0), 1)
+    return float(np.average(unit_shares, weights=ratings.times[both]))
 
 
 def _compute_unit_shares(single: Floats, value: Floats) -> Floats:
-    """Return how many of the single ratings (units, repetitions) equal the value (units, 1), as a share: (units,).
+    """Return the share of single ratings (units, repetitions) that equal the value (units, 1): (units,).
 
-    NaN where the value is missing.
+    NaN for units without a value.
     """
-    given = ~np.isnan(single)
-    shares: Floats = ((single == value) & given).sum(axis=1) / np.maximum(given.sum(axis=1), 1)
+    is_known = ~np.isnan(single)
+    shares: Floats = ((single == value) & is_known).sum(axis=1) / np.maximum(is_known.sum(axis=1), 1)
     return np.where(np.isnan(value[:, 0]), np.nan, shares)

@@ -8,7 +8,7 @@ from typing import Any
 from django import forms
 from django.http import QueryDict
 
-from grading_app.comparison.adjudication import LONGEST_REASON
+from grading_app.comparison.adjudication import MAX_REASON_LENGTH
 from grading_app.comparison.raters import Rater
 from grading_app.models.scales import Scale
 
@@ -17,7 +17,7 @@ class AdjudicationForm(forms.Form):
     """A score on one scale, with the ends of the scale, and the reason."""
 
     score = forms.FloatField()
-    reason = forms.CharField(max_length=LONGEST_REASON, widget=forms.Textarea(attrs={"rows": 2}))
+    reason = forms.CharField(max_length=MAX_REASON_LENGTH, widget=forms.Textarea(attrs={"rows": 2}))
 
     def __init__(self, scale: Scale, data: QueryDict | None = None) -> None:
         super().__init__(data, auto_id=f"id_%s_{scale.low:g}_{scale.high:g}")

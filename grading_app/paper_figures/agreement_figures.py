@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 def agreement_figures(source: FigureSource) -> Iterator[PaperFigure]:
     """Yield the plot of differences and the confusion matrix; none where nobody was compared."""
-    selection = RatingSelectionForm(source.data, source.experiment).selection()
+    selection = RatingSelectionForm(source.data, source.experiment).get_selection()
     if selection is None or not selection.raters:
         return
     roles = assign_roles(selection, {name: str(value) for name, value in source.data.items()})

@@ -56,7 +56,7 @@ class FigureSource:
     @cached_property
     def scope(self) -> Scope | None:
         form = ScopeForm(self.data, self.experiment)
-        return form.scope()
+        return form.get_scope()
 
     @cached_property
     def tables(self) -> dict[str, ResultTable]:

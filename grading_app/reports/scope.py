@@ -134,7 +134,7 @@ class ScopeForm(forms.Form):
         field: Any = self.fields[name]
         field.choices = choices
 
-    def scope(self) -> Scope | None:
+    def get_scope(self) -> Scope | None:
         """Return the scope; None if the form is invalid or the experiment has no measure."""
         if not self.is_valid() or not self.measures:
             return None

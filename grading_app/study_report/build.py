@@ -49,7 +49,7 @@ def compute_fingerprint(experiment: Experiment) -> str:
     """Return a text that changes whenever a row of the report may have changed. It is read from counters and keys."""
     runs = experiment.runs.order_by("pk").values_list("pk", "n_done", "n_attempts", "n_unpriced", "spent_usd")
     conditions = experiment.conditions.order_by("pk").values_list("pk", "model__name", "model__model")
-    selection = RatingSelectionForm(QueryDict(), experiment).selection()
+    selection = RatingSelectionForm(QueryDict(), experiment).get_selection()
     return content_hash(
         [
             fingerprint_results(experiment, None),

@@ -41,7 +41,7 @@ FIGURES = ("differences", "confusion")
 def experiment_agreement(request: HttpRequest, slug: str) -> HttpResponse:
     experiment = visible_experiment(request, slug)
     form = RatingSelectionForm(request.GET, experiment)
-    selection = form.selection()
+    selection = form.get_selection()
     context = {
         "experiment": experiment,
         "form": form,
@@ -66,7 +66,7 @@ def experiment_agreement(request: HttpRequest, slug: str) -> HttpResponse:
 def agreement_figure(request: HttpRequest, slug: str, name: str) -> HttpResponse:
     """Return a figure of the agreement page as SVG, for the raters in the address."""
     experiment = visible_experiment(request, slug)
-    selection = RatingSelectionForm(request.GET, experiment).selection()
+    selection = RatingSelectionForm(request.GET, experiment).get_selection()
     theme, width = read_theme(request), read_width(request)
     if selection is None:
         raise Http404

@@ -38,7 +38,7 @@ def experiment_analysis(request: HttpRequest, slug: str) -> HttpResponse:
     experiment = visible_experiment(request, slug)
     blind = get_blind_context(request, experiment)
     form = ScopeForm(request.GET, experiment, blind["blind"])
-    scope = form.scope()
+    scope = form.get_scope()
     context = {
         "experiment": experiment,
         "state": load_experiment_state(experiment),
@@ -75,7 +75,7 @@ def experiment_analysis(request: HttpRequest, slug: str) -> HttpResponse:
 def analysis_figure(request: HttpRequest, slug: str, name: str) -> HttpResponse:
     """Return a figure of the analysis as SVG, for the scope in the address."""
     experiment = visible_experiment(request, slug)
-    scope = ScopeForm(request.GET, experiment, get_blind_context(request, experiment)["blind"]).scope()
+    scope = ScopeForm(request.GET, experiment, get_blind_context(request, experiment)["blind"]).get_scope()
     theme, width = read_theme(request), read_width(request)
     if scope is None:
         raise Http404

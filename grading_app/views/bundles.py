@@ -59,7 +59,7 @@ def experiment_bundle(request: HttpRequest, slug: str, kind: str) -> HttpRespons
 
 
 def _scope(request: HttpRequest, form: ScopeForm) -> str:
-    scope = form.scope()
+    scope = form.get_scope()
     if scope is None:
         problems = [f"{form.fields[name].label}: {' '.join(map(str, errors))}" for name, errors in form.errors.items()]
         raise SnapshotError(" ".join(problems).rstrip(".") or "There is no score to analyse yet")

@@ -37,7 +37,7 @@ def experiment_disagreements(request: HttpRequest, slug: str) -> HttpResponse:
     """List the disagreements, largest first."""
     experiment = visible_experiment(request, slug)
     form = RatingSelectionForm(request.GET, experiment)
-    selection = form.selection()
+    selection = form.get_selection()
     context = {
         "experiment": experiment,
         "form": form,
@@ -61,7 +61,7 @@ def disagreement(request: HttpRequest, slug: str, pk: int) -> HttpResponse:
     """Show one answer: the question, the answer, each rater's score and reasons side by side, and adjudications."""
     experiment = visible_experiment(request, slug)
     trial = _get_answer(experiment, pk)
-    selection = RatingSelectionForm(request.GET, experiment).selection()
+    selection = RatingSelectionForm(request.GET, experiment).get_selection()
     position = DisagreementPosition(None, None, 0, None, None)
     if selection is not None and selection.covers_answers:
         cached = get_stored_disagreements(selection)

@@ -52,7 +52,7 @@ def experiment_matrix(request: HttpRequest, slug: str) -> HttpResponse:
     experiment = visible_experiment(request, slug)
     blind = get_blind_context(request, experiment)
     form = MatrixForm(request.GET, experiment, blind["blind"])
-    scope = form.scope()
+    scope = form.get_scope()
     context = {"experiment": experiment, "filter": {"form": form}, "scope": scope, **blind}
     context["state"] = load_experiment_state(experiment)
     cached = get_item_scores(experiment, scope.measure, scope.wave, scope.excluded_answers) if scope else None
@@ -147,7 +147,7 @@ def matrix_cell(request: HttpRequest, slug: str, item: int, condition: int) -> H
     """Show the answers of one cell: as a panel of the matrix for htmx, else as a page."""
     experiment = visible_experiment(request, slug)
     form = MatrixForm(request.GET, experiment, get_blind_context(request, experiment)["blind"])
-    scope = form.scope()
+    scope = form.get_scope()
     if scope is None:
         raise Http404
     conditions = Condition.objects.filter(experiment=experiment, stage=Condition.Stage.GENERATE)

@@ -23,7 +23,7 @@ def pair_disagreement(request: HttpRequest, slug: str, pk: int) -> HttpResponse:
     experiment = visible_experiment(request, slug)
     parameters = request.GET.copy()
     parameters["units"] = PAIRS
-    selection, unit = RatingSelectionForm(parameters, experiment).selection(), find_pair(experiment, pk)
+    selection, unit = RatingSelectionForm(parameters, experiment).get_selection(), find_pair(experiment, pk)
     pair = load_answer_pairs(selection, [unit]).get(unit) if selection is not None and unit is not None else None
     if selection is None or unit is None or pair is None:
         raise Http404

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from grading_app.comparison.agreement_report import compute_agreement, keep_on_scale
+from grading_app.comparison.agreement_report import compute_agreement, restrict_to_scale
 from grading_app.reports.figures.norms import NormPanel
 from grading_app.reports.frames import NormPair, RatedDimension
 from grading_app.statistics.estimates import Estimate
@@ -42,9 +42,9 @@ def test_a_bias_stays_within_the_differences_of_the_scale():
 
 def test_an_interval_that_is_on_the_scale_is_left_as_it_is():
     inside = Estimate("mean", 4.0, 10, 1, 10, se=0.2, low=3.5, high=4.5, clusters=10)
-    assert keep_on_scale(inside, (1.0, 7.0), 10) == inside
+    assert restrict_to_scale(inside, (1.0, 7.0), 10) == inside
     beside = Estimate("mean", 7.2, 10, 1, 10, se=0.2, low=6.8, high=7.6, clusters=10)
-    found = keep_on_scale(beside, (1.0, 7.0), 10)
+    found = restrict_to_scale(beside, (1.0, 7.0), 10)
     assert (found.estimate, found.high) == (7, 7)
     assert found.low < 7
 
@@ -54,7 +54,7 @@ def test_one_unit_gives_no_kappa_and_says_why():
     lines = {line.name: line for line in found.measures}
     for name in ("Cohen's kappa", "Fleiss' kappa", "Krippendorff's alpha, ordinal", "Lin's concordance"):
         assert lines[name].estimate.estimate is None
-        assert lines[name].reason == "only 1 of 3 units can be used, and it takes two"
+        assert lines[name].reason == "only 1 of 3 units can be used, but two are needed"
     assert lines["Percent agreement"].estimate.estimate == 0
     (pair,) = found.pairs
     assert (pair.n, pair.kappa) == (1, None)

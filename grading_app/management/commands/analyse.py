@@ -72,7 +72,7 @@ def read_scope(experiment: Experiment, options: dict[str, Any]) -> Scope:
     data.setlist("condition", [str(_key(by_name, name)) for name in options["condition"]])
     data["baseline"] = str(_key(by_name, options["baseline"])) if options["baseline"] else ""
     form = ScopeForm(data, experiment)
-    scope = form.scope()
+    scope = form.get_scope()
     if scope is None:
         problems = [f"--{name}: {' '.join(map(str, errors))}" for name, errors in form.errors.items()]
         offered = f" Measures: {', '.join(one.key for one in form.measures)}." if "measure" in form.errors else ""

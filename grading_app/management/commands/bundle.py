@@ -61,7 +61,7 @@ def _find_source(kind: str, name: str) -> Experiment | Dataset:
 
 def _read_scope(experiment: Experiment, query: str) -> Scope:
     form = ScopeForm(QueryDict(query.removeprefix("?")), experiment)
-    if (scope := form.scope()) is None:
+    if (scope := form.get_scope()) is None:
         problems = [f"--query: {name}: {' '.join(map(str, errors))}" for name, errors in form.errors.items()]
         refuse_input(" ".join(problems) or f"{experiment} has no score yet")
     return scope

@@ -19,7 +19,7 @@ from grading_app.study_report.words import count_noun
 
 
 def blocks(source: ReportSource) -> list[Block | None]:
-    selection = RatingSelectionForm(QueryDict(), source.experiment).selection()
+    selection = RatingSelectionForm(QueryDict(), source.experiment).get_selection()
     if selection is None or len(selection.raters) < 2:
         return [
             paragraph(

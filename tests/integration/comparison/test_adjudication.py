@@ -91,7 +91,7 @@ def test_it_is_a_reference_that_shows_at_once(client, experiment):
     posted(client, experiment.owner, experiment, trials_of(experiment)[1], score="1", reason="No.")
     lines = client.get(address).context["result"].report.references
     assert [line.bias.estimate for line in lines] == [2 - 1, 6 - 1]
-    selection = RatingSelectionForm(client.get(address).wsgi_request.GET, experiment).selection()
+    selection = RatingSelectionForm(client.get(address).wsgi_request.GET, experiment).get_selection()
     assert len(values_in_counts(load_unit_counts(selection))) == 9
 
 
@@ -121,7 +121,7 @@ def test_what_settles_nothing_is_refused_in_words(client, experiment, fields, to
 def test_only_done_answers_are_settled(experiment):
     trial = trials_of(experiment)[0]
     trial.status = "failed"
-    with pytest.raises(AdjudicationError, match="stored answer"):
+    with pytest.raises(AdjudicationError, match="completed answers"):
         adjudicate(trial, scale=SEVEN, score=3, reason="x", by=experiment.owner)
 
 

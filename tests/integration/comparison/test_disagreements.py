@@ -30,7 +30,7 @@ def apart(trial):
 
 
 def read_selection(experiment, query=""):
-    return RatingSelectionForm(QueryDict(query), experiment).selection()
+    return RatingSelectionForm(QueryDict(query), experiment).get_selection()
 
 
 def opened(client, experiment, query=""):
@@ -50,7 +50,7 @@ def test_by_variance(experiment):
 
 @pytest.mark.parametrize("by", ["range", "variance"])
 def test_pages_meet_without_gap_or_overlap_in_both_directions(experiment, monkeypatch, by):
-    monkeypatch.setattr(disagreements, "PAGE", 3)
+    monkeypatch.setattr(disagreements, "PAGE_SIZE", 3)
     selection = read_selection(experiment)
     pages, after = [], ""
     while True:

@@ -34,7 +34,7 @@ def asked(monkeypatch):
     """What was asked of workers; nothing is large enough to be worked out at once."""
     found = []
     monkeypatch.setattr("django_q.tasks.async_task", lambda name, *arguments: found.append((name, arguments)))
-    monkeypatch.setattr(agreement_cache, "MOST_AT_ONCE", 0)
+    monkeypatch.setattr(agreement_cache, "MAX_ANSWERS_PER_REQUEST", 0)
     return found
 
 
@@ -60,7 +60,7 @@ def opened(client, experiment, page="agreement", query=""):
 
 
 def read_selection(experiment, query=""):
-    return RatingSelectionForm(QueryDict(query), experiment).selection()
+    return RatingSelectionForm(QueryDict(query), experiment).get_selection()
 
 
 @pytest.mark.slow
@@ -87,7 +87,7 @@ def test_the_numbers_are_those_of_a_page_that_works_them_out_itself(client, expe
     kept = opened(client, experiment).context["result"]
     assert kept == compare_raters(one, assign_roles(one, {}), load_unit_counts(one))
     CachedAggregate.objects.all().delete()
-    monkeypatch.setattr(agreement_cache, "MOST_AT_ONCE", 10**6)
+    monkeypatch.setattr(agreement_cache, "MAX_ANSWERS_PER_REQUEST", 10**6)
     assert opened(client, experiment).context["result"] == kept
     assert not CachedAggregate.objects.exists()
 
@@ -160,7 +160,7 @@ def test_a_worker_that_was_lost_is_asked_again(client, experiment, asked):
 
 @pytest.mark.parametrize("by", ["range", "variance"])
 def test_splits_that_are_kept_are_those_that_are_worked_out_page_by_page(experiment, asked, monkeypatch, by):
-    monkeypatch.setattr(disagreements, "PAGE", 7)
+    monkeypatch.setattr(disagreements, "PAGE_SIZE", 7)
     selection = read_selection(experiment)
     row = CachedAggregate.objects.create(experiment=experiment, name="disagreements", key="x", query="")
     row.value = disagreements.store_disagreements(row, selection)
@@ -187,7 +187,7 @@ def test_the_list_of_disagreements_waits_for_a_worker_as_well(client, experiment
     assert "waiting for a worker" in page.content.decode()
     work(asked)
     page = opened(client, experiment, "disagreements")
-    assert len(page.context["rows"]) == disagreements.PAGE
+    assert len(page.context["rows"]) == disagreements.PAGE_SIZE
     unit = page.context["rows"][0]["disagreement"].unit
     told = client.get(reverse("disagreement", args=["pilot", unit])).content.decode()
     assert f"Disagreement 1 of {StoredDisagreement.objects.count()}" in told
@@ -236,7 +236,7 @@ def test_the_number_of_queries_does_not_grow_with_answers(client, asked, page):
 def test_many_ratings_by_people_are_compared_by_a_worker_and_nobody_is_left_out_unsaid(
     client, asked, experiment, monkeypatch
 ):
-    monkeypatch.setattr(agreement_cache, "MOST_AT_ONCE", 10**6)
+    monkeypatch.setattr(agreement_cache, "MAX_ANSWERS_PER_REQUEST", 10**6)
     valence = factories.make_dimension("valence")
     experiment.dimensions.add(valence)
     queue = make_queue(dataset=experiment.dataset, dimensions=[valence])
@@ -245,8 +245,8 @@ def test_many_ratings_by_people_are_compared_by_a_worker_and_nobody_is_left_out_
     query = f"units=items:valence&rater=q{queue.pk}-{valence.pk}"
     assert len(opened(client, experiment, query=query).context["result"].report.coverage) == 3
     assert not asked
-    monkeypatch.setattr(agreement_cache, "MOST_RATINGS", 3 * 12 - 1)
-    monkeypatch.setattr(query_module, "MOST_RATERS", 2)
+    monkeypatch.setattr(agreement_cache, "MAX_RATINGS_PER_REQUEST", 3 * 12 - 1)
+    monkeypatch.setattr(query_module, "MAX_RATERS", 2)
     opened(client, experiment, query=query)
     work(asked)
     page = opened(client, experiment, query=query)

@@ -34,7 +34,7 @@ def numbers(one):
 @pytest.mark.parametrize(("seed", "raters"), [(1, 2), (2, 3), (3, 4)])
 def test_every_measure_is_that_of_the_pure_function_on_the_rows(seed, raters):
     experiment = random_grades(seed, raters)
-    selection = RatingSelectionForm(QueryDict(""), experiment).selection()
+    selection = RatingSelectionForm(QueryDict(""), experiment).get_selection()
     roles = assign_roles(selection, {})
     found = compare_raters(selection, roles, load_unit_counts(selection)).report
     keys = [rater.key for rater in selection.raters]

@@ -32,7 +32,7 @@ def queue():
 
 
 def read_selection(queue, query=""):
-    return RatingSelectionForm(QueryDict(query), queue.experiment).selection()
+    return RatingSelectionForm(QueryDict(query), queue.experiment).get_selection()
 
 
 def values(queue, query=""):

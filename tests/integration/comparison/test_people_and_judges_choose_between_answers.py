@@ -55,7 +55,7 @@ def choose(due, wanted):
 
 
 def read_selection(queue, query="units=pairs"):
-    return RatingSelectionForm(QueryDict(query), queue.experiment).selection()
+    return RatingSelectionForm(QueryDict(query), queue.experiment).get_selection()
 
 
 def choices(queue, query="units=pairs"):

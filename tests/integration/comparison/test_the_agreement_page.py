@@ -55,7 +55,7 @@ def line(page, name):
 
 
 def read_selection(experiment, query=""):
-    return RatingSelectionForm(QueryDict(query), experiment).selection()
+    return RatingSelectionForm(QueryDict(query), experiment).get_selection()
 
 
 def test_judges_meet_on_the_answers_that_both_graded(client, experiment):
@@ -123,14 +123,14 @@ def test_raters_who_never_met_or_all_said_the_same_have_reasons_in_place_of_numb
 
 def test_ratings_that_vary_are_never_said_not_to(client, experiment):
     page = opened(client, experiment, raters_that(experiment, lambda trial: 4, lambda trial: 3))
-    assert "divides by is not above zero" in line(page, "Kendall's W").reason
+    assert "the denominator of the formula is not positive" in line(page, "Kendall's W").reason
 
 
 def test_measures_say_how_many_units_they_use_of_how_many_and_which(client, experiment):
     make_gradings(experiment, "judge-c", lambda trial: 3 if trial.sample_idx else None)
     text = opened(client, experiment).content.decode()
     assert "Units: 12 of 24, those that every rater rated" in text
-    assert "Units: 24 of 24, those with two ratings or more" in text
+    assert "Units: 24 of 24, those with at least two ratings" in text
 
 
 def test_the_page_opens_on_units_that_two_raters_rated(client):
@@ -206,26 +206,26 @@ def test_a_verdict_that_comes_late_to_an_early_answer_shows_at_once(client, expe
 
 
 def test_where_answers_were_rated_in_too_many_ways_those_that_people_rated_stay(experiment, monkeypatch):
-    assert unit_counts.load_unit_counts(read_selection(experiment), most=6).units == 24
-    monkeypatch.setattr(unit_counts, "MOST_PATTERNS", 3)
+    assert unit_counts.load_unit_counts(read_selection(experiment), sample_size=6).units == 24
+    monkeypatch.setattr(unit_counts, "MAX_PATTERNS", 3)
     settled = make_gradings(experiment, "settled", lambda trial: None, kind="rule")
     chosen = trials_of(experiment)[20:23]
     settled.kind, settled.parameters = "adjudicated", {"scale_min": 1, "scale_max": 7}
     settled.save()
     with superseding():
         Grading.objects.filter(condition=settled, trial__in=chosen).update(score=5, parse_ok=True, parse_error="")
-    counts = unit_counts.load_unit_counts(read_selection(experiment), most=6)
+    counts = unit_counts.load_unit_counts(read_selection(experiment), sample_size=6)
     assert (counts.units, counts.total) == (6, 24)
     said = values_in_counts(counts)
     assert {item for item, rater, _ in said if rater == f"g{settled.pk}"} == {trial.item_id for trial in chosen}
-    assert values_in_counts(unit_counts.load_unit_counts(read_selection(experiment), most=6)) == said
+    assert values_in_counts(unit_counts.load_unit_counts(read_selection(experiment), sample_size=6)) == said
 
 
 def test_a_part_says_that_it_is_one(client, experiment, monkeypatch):
-    monkeypatch.setattr(unit_counts, "MOST_CELLS", 10)
+    monkeypatch.setattr(unit_counts, "MAX_CELLS", 10)
     monkeypatch.setattr(
         "grading_app.comparison.agreement_cache.load_unit_counts",
-        lambda selection: unit_counts.load_unit_counts(selection, most=6),
+        lambda selection: unit_counts.load_unit_counts(selection, sample_size=6),
     )
     assert "6 of 24 units are compared" in opened(client, experiment).content.decode()
 

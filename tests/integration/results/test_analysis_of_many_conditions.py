@@ -47,7 +47,7 @@ def rated():
 
 
 def test_each_section_of_100_conditions_takes_a_tenth_of_the_limit_of_a_task(rated):
-    scope = ScopeForm(QueryDict(""), rated).scope()
+    scope = ScopeForm(QueryDict(""), rated).get_scope()
     start = time.process_time()
     data = load_analysis_data(scope)
     load = time.process_time() - start

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.django_db
 
 
 def tables_of(experiment, query=""):
-    scope = ScopeForm(QueryDict(query), experiment).scope()
+    scope = ScopeForm(QueryDict(query), experiment).get_scope()
     assert scope is not None
     found = build_section_tables(load_analysis_data(scope))
     tables = [table for of_section in found.values() for table in of_section]

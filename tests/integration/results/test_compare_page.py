@@ -93,7 +93,7 @@ def record_of(client, experiment, table="difference", **query):
 
 
 def differences_of(experiment, query=""):
-    found = build_section_tables(load_analysis_data(ScopeForm(QueryDict(query), experiment).scope()))
+    found = build_section_tables(load_analysis_data(ScopeForm(QueryDict(query), experiment).get_scope()))
     return next(table for tables in found.values() for table in tables if table.name == "differences").rows[0]
 
 

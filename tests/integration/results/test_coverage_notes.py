@@ -68,7 +68,7 @@ def test_alpha_over_few_items_says_its_coverage_in_its_cell(client):
 def tables_of(experiment):
     form = ScopeForm({}, experiment)
     assert form.is_valid(), form.errors
-    tables = build_section_tables(load_analysis_data(form.scope()))
+    tables = build_section_tables(load_analysis_data(form.get_scope()))
     return {table.name: table for group in tables.values() for table in group}
 
 

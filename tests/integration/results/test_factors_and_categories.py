@@ -49,7 +49,7 @@ def _rating(position, number, higher):
 
 
 def tables_of(experiment, *builders, query=""):
-    data = load_analysis_data(ScopeForm(QueryDict(query), experiment).scope())
+    data = load_analysis_data(ScopeForm(QueryDict(query), experiment).get_scope())
     return {table.name: table for build in builders for table in build(data)}
 
 

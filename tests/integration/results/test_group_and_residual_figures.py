@@ -33,7 +33,7 @@ def tables(rows_of_file):
     for run in factories.make_runs(made, status="done"):
         name = run.condition.model.name
         factories.plan_trials(run, answer=lambda item, *_, name=name: _answer(name, item.position))
-    scope = ScopeForm(QueryDict("category="), made).scope()
+    scope = ScopeForm(QueryDict("category="), made).get_scope()
     found = build_section_tables(load_analysis_data(scope))
     return {
         table.name: ResultTable.from_content(table.content()) for of_section in found.values() for table in of_section

@@ -44,7 +44,7 @@ def _answer(rating):
 
 def shares(experiment, table, query=""):
     """Return the number of scores and the shares, row by row."""
-    scope = ScopeForm(QueryDict(query), experiment).scope()
+    scope = ScopeForm(QueryDict(query), experiment).get_scope()
     found = build_section_tables(load_analysis_data(scope))["descriptives"]
     (chosen,) = [one for one in found if one.name == table]
     points = [column.name for column in chosen.columns if column.name.startswith("point")]
@@ -106,6 +106,6 @@ def test_right_and_wrong_have_no_scale_points():
     for run in factories.make_runs(made, status="done"):
         factories.plan_trials(run, answer=lambda item, *_: item.target)
     grade(made, by="test")
-    scope = ScopeForm(QueryDict(""), made).scope()
+    scope = ScopeForm(QueryDict(""), made).get_scope()
     names = {one.name for one in build_section_tables(load_analysis_data(scope))["descriptives"]}
     assert names == {"descriptives", "categories"}
