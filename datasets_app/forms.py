@@ -11,7 +11,7 @@ from django import forms
 from django.forms.boundfield import BoundField
 from django.utils.text import slugify
 
-from datasets_app.importing import FIELDS
+from datasets_app.importing import FIELDS, hub_dataset
 from datasets_app.models import Dataset
 from datasets_app.models.datasets import slug_validator
 from datasets_app.pending_uploads import MIB, MOST_BYTES, PendingUpload
@@ -23,6 +23,7 @@ LARGEST_SEED = 2**31 - 1
 EXPRESSION_CHARS = 2000
 SLUG = re.compile(r"[a-z0-9][a-z0-9_-]{0,79}\Z")
 SLUG_CHARS = 80
+REPOSITORY = r"\A(?:[A-Za-z0-9][\w.-]*/)?[A-Za-z0-9][\w.-]*\Z"
 
 
 def draw_seed() -> int:
@@ -61,10 +62,37 @@ class UploadField(forms.FileField):
         return file
 
 
+HUB_FIELDS = ("repository", "configuration", "split", "revision", "data_file")
+HUB_MISSING = (
+    "This site cannot download datasets: the package huggingface_hub is not installed. "
+    "Ask an operator to run `pip install huggingface-hub`, or upload the file."
+)
 PART_FIELDS = {"items": "file", "images": "images", "norms": "norms"}
 
 
-class UploadForm(forms.Form):
+class DescriptionForm(forms.Form):
+    """The name and description of a new dataset."""
+
+    slug = SlugField(help_text="Lower-case letters, digits, - and _. An existing name gets a new version")
+    title = forms.CharField(max_length=200, required=False)
+    source = forms.CharField(
+        required=False,
+        max_length=5000,
+        help_text="A citation or web address",
+        widget=forms.Textarea(attrs={"rows": 2}),
+    )
+    licence = forms.CharField(max_length=200, required=False, help_text="The terms of use, such as CC BY 4.0")
+
+    def read_description(self) -> dict[str, str]:
+        """Return title, source and licence. If there is no title, use a name that was not a valid slug as the title."""
+        about = {name: self.cleaned_data.get(name, "") for name in ("title", "source", "licence")}
+        typed = " ".join(self.data.get("slug", "").split())
+        if not about["title"] and typed != self.cleaned_data.get("slug"):
+            about["title"] = typed[:200]
+        return about
+
+
+class UploadForm(DescriptionForm):
     """The first step of an import: the files and the name of the dataset. The second step maps the columns."""
 
     file = UploadField(
@@ -83,15 +111,7 @@ class UploadForm(forms.Form):
         label="Human norms",
         help_text="A table with item keys and columns such as Valence_mean, Valence_SD and Valence_N",
     )
-    slug = SlugField(help_text="Lower-case letters, digits, - and _. An existing name gets a new version")
-    title = forms.CharField(max_length=200, required=False)
-    source = forms.CharField(
-        required=False,
-        max_length=5000,
-        help_text="A citation or web address",
-        widget=forms.Textarea(attrs={"rows": 2}),
-    )
-    licence = forms.CharField(max_length=200, required=False, help_text="The terms of use, such as CC BY 4.0")
+    field_order = ("file", "images", "norms", "slug", "title", "source", "licence")
 
     def __init__(self, *args: Any, previous: PendingUpload | None = None, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -116,13 +136,37 @@ class UploadForm(forms.Form):
         """Return the valid files that were sent, by part."""
         return {part: self.cleaned_data[name] for part, name in PART_FIELDS.items() if self.cleaned_data.get(name)}
 
-    def read_description(self) -> dict[str, str]:
-        """Return title, source and licence. If there is no title, use a name that was not a valid slug as the title."""
-        about = {name: self.cleaned_data.get(name, "") for name in ("title", "source", "licence")}
-        typed = " ".join(self.data.get("slug", "").split())
-        if not about["title"] and typed != self.cleaned_data.get("slug"):
-            about["title"] = typed[:200]
-        return about
+
+class HubForm(DescriptionForm):
+    """The first step of an import from the Hugging Face hub. The address of the hub is a setting of the site."""
+
+    repository = forms.RegexField(
+        REPOSITORY,
+        max_length=200,
+        label="Dataset",
+        help_text="OWNER/NAME, as in the address of its page",
+        error_messages={"invalid": "Write OWNER/NAME, such as openai/gsm8k, without the address of the hub."},
+    )
+    configuration = forms.CharField(required=False, max_length=100, help_text="Empty: the default one")
+    split = forms.CharField(required=False, max_length=100, help_text="Such as train or test. Empty: all files")
+    revision = forms.CharField(
+        max_length=100,
+        initial="main",
+        help_text="A branch, a tag or a commit. The dataset records the commit, so the same rows can be imported again",
+    )
+    data_file = forms.CharField(
+        required=False, max_length=500, help_text="The path of a file in the dataset, if its splits are not found"
+    )
+    field_order = (*HUB_FIELDS, "slug", "title", "source", "licence")
+
+    def clean(self) -> dict[str, Any] | None:
+        if not hub_dataset.is_available():
+            raise forms.ValidationError(HUB_MISSING)
+        return super().clean()
+
+    def read_request(self) -> dict[str, str]:
+        """Return the arguments of the download."""
+        return {name: self.cleaned_data[name] for name in HUB_FIELDS}
 
 
 class FieldLabel(NamedTuple):

@@ -17,7 +17,7 @@ import shutil
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +58,8 @@ def get_most_bytes(part: str) -> int:
 class UploadJob:
     """A request to find an upload's "columns", to "check" its content, to "import" it, or to import "norms".
 
-    The kind "parametric" builds the space in the file; `mapping` then has how it is resolved, and `total` its cases.
+    The kind "download" fetches a split of the hub first, and then finds its columns; `rows` and `total` are bytes. The
+    kind "parametric" builds the space in the file; `mapping` then has how it is resolved, and `total` its cases.
 
     `state` goes from "queued" through "reading" and "saving" to "done" or "failed". The upload's report contains the
     result of a finished job. A finished import also has `dataset`, as [slug, version], or `experiment`, a slug. A
@@ -114,7 +115,8 @@ class PendingUpload:
     """An upload between its two steps. `names` maps parts to original file names; `about` has dataset fields.
 
     `norms_of` is the key of the draft that gets the norms of the upload; None for an upload of items. `task` is the
-    dotted name of the task that performs its jobs.
+    dotted name of the task that performs its jobs. `download` is the request for a split of the hub; `origin` has the
+    `source`, `licence` and `recipe` of the file that a worker downloaded.
     """
 
     folder: Path
@@ -123,6 +125,8 @@ class PendingUpload:
     about: Mapping[str, str]
     norms_of: int | None = None
     task: str = READ_UPLOAD
+    download: Mapping[str, str] = field(default_factory=dict)
+    origin: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def token(self) -> str:
@@ -132,9 +136,11 @@ class PendingUpload:
     def table_name(self) -> str:
         """Return the name of the items file, of the only file, a table of norms, or of the files of a study.
 
+        Before a download, return the dataset's name on the hub.
         A template cannot use `names.items`, which is the dict's method.
         """
-        return self.names.get("items", "") or self.names.get("norms", "") or ", ".join(self.file_names)
+        first = self.names.get("items", "") or self.names.get("norms", "") or ", ".join(self.file_names)
+        return first or self.download.get("repository", "")
 
     @property
     def file_names(self) -> list[str]:
@@ -183,15 +189,25 @@ class PendingUpload:
     def describe(self, slug: str, about: Mapping[str, str]) -> PendingUpload:
         """Store another name and description, and return the changed upload."""
         changed = replace(self, slug=slug, about=dict(about))
-        content = {
-            "slug": slug,
-            "names": self.names,
-            "about": dict(about),
-            "norms_of": self.norms_of,
-            "task": self.task,
-        }
+        content = asdict(changed)
+        del content["folder"]
         changed.store("about", content)
         return changed
+
+    def add_download(self, path: Path, name: str, origin: Mapping[str, Any]) -> PendingUpload:
+        """Move a downloaded file into the upload as its items, and return the changed upload."""
+        shutil.move(path, self.folder / "items")
+        return replace(self, names={"items": name}, origin=dict(origin)).describe(self.slug, self.about)
+
+    @property
+    def dataset_fields(self) -> dict[str, Any]:
+        """Return the fields of the dataset: those that the user entered, with the origin of a downloaded file."""
+        fields: dict[str, Any] = dict(self.about)
+        if self.origin:
+            fields["source"] = "\n".join(text for text in (fields.get("source"), self.origin["source"]) if text)
+            fields["licence"] = fields.get("licence") or self.origin["licence"]
+            fields["recipe"] = self.origin["recipe"]
+        return fields
 
     def request_job(
         self, kind: str, mapping: Mapping[str, str] | None = None, entered: Mapping[str, str] | None = None
@@ -269,11 +285,12 @@ def stage_upload(
     previous: PendingUpload | None = None,
     norms_of: int | None = None,
     task: str = READ_UPLOAD,
+    download: Mapping[str, str] | None = None,
 ) -> PendingUpload:
     """Store uploaded files (part -> UploadedFile) until their mapping is complete.
 
-    With `kept`, an earlier upload, the files replace its files of the same parts. If a file is too large, raise
-    TooLarge and store nothing.
+    With `previous`, an earlier upload, the files replace its files of the same parts. With `download`, a request for a
+    split of the hub, a worker's file replaces all of them. If a file is too large, raise TooLarge and store nothing.
     """
     if previous is None:
         _delete_old_uploads(user)
@@ -281,6 +298,11 @@ def stage_upload(
     folder.mkdir(parents=True, mode=0o700, exist_ok=True)
     names = {**(previous.names if previous else {}), **{part: file.name for part, file in files.items()}}
     upload = PendingUpload(folder, slug, names, about, norms_of, task)
+    if download is not None:
+        upload.remove_files()
+        upload = replace(upload, names={}, download=download)
+    elif previous and "items" not in files:
+        upload = replace(upload, download=previous.download, origin=previous.origin)
     try:
         for part, file in files.items():
             (folder / f".{part}.new").unlink(missing_ok=True)
@@ -293,7 +315,7 @@ def stage_upload(
         raise
     for part in files:
         (folder / f".{part}.new").replace(folder / part)
-    if files:
+    if files or download is not None:
         upload.delete_result()
     return upload.describe(slug, about)
 

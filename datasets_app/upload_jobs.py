@@ -1,4 +1,4 @@
-"""The jobs of a worker on an upload: find columns, check, import items, import norms, build a space.
+"""The jobs of a worker on an upload: download, find columns, check, import items, import norms, build a space.
 
 A job may start twice, on two machines. The upload's lock and the job's key ensure that only one of them performs it.
 """
@@ -17,6 +17,7 @@ from django.db import transaction
 from datasets_app.drafts import CurationError
 from datasets_app.importing import FileError, ItemReading, NormReading
 from datasets_app.importing.dataset_writer import create_dataset, save_norms
+from datasets_app.importing.hub_dataset import download_split
 from datasets_app.importing.limited_reader import Watch, read_norm_table, read_table_columns, read_upload
 from datasets_app.importing.reader_output import report_to_json
 from datasets_app.importing.records import ImportReport
@@ -67,6 +68,8 @@ def _perform(upload: PendingUpload, job: UploadJob, user: User) -> str:
         if job.kind == "columns":
             upload.store("columns", read_table_columns(upload.files["items"], watch=watch)._asdict())
             return finish(upload, job)
+        if job.kind == "download":
+            return _download(upload, job)
         if job.kind == "norms":
             return _import_norms(upload, job, user, watch)
         if job.kind == "parametric":
@@ -81,6 +84,23 @@ def _perform(upload: PendingUpload, job: UploadJob, user: User) -> str:
         _store_result(upload, job, ItemReading([], [], {}, "", "", ImportReport()), NormReading(), FAILED)
         finish(upload, job, state="failed", error=FAILED)
         raise
+
+
+def _download(upload: PendingUpload, job: UploadJob) -> str:
+    """Download the split that the user named, and find its columns.
+
+    Without HF_TOKEN: it may open datasets that not every user of the site should read.
+    """
+
+    def watch(done: int, total: int) -> None:
+        upload.store_job(replace(job, rows=done, total=total, seen_at=time.time()))
+
+    hub_request: dict[str, Any] = dict(job.mapping or {})
+    split = download_split(**hub_request, uses_token=False, watch=watch)
+    origin = {"source": split.source, "licence": split.licence, "recipe": split.recipe}
+    upload = upload.add_download(split.file.path, split.file.name, origin)
+    upload.store("columns", read_table_columns(upload.files["items"])._asdict())
+    return finish(upload, job)
 
 
 def _finish_reading(upload: PendingUpload, job: UploadJob, user: User, reading: ItemReading, norms: NormReading) -> str:
@@ -174,7 +194,7 @@ def _find_stored_dataset(upload: PendingUpload, job: UploadJob, user: User) -> D
 def save_reading(upload: PendingUpload, reading: ItemReading, norms: NormReading, *, by: Actor) -> Dataset:
     """Create a draft from a reading without errors, with the warnings in its history."""
     with transaction.atomic():
-        dataset = create_dataset(reading, slug=upload.slug, by=by, norms=norms.norms, **upload.about)
+        dataset = create_dataset(reading, slug=upload.slug, by=by, norms=norms.norms, **upload.dataset_fields)
         store_warnings(dataset, reading.report, upload.names["items"], by=by)
         store_warnings(dataset, norms.report, upload.names.get("norms", ""), by=by)
     return dataset

@@ -9,6 +9,7 @@ ONE = "datasets/<slug:slug>/<int:version>/"
 urlpatterns = [
     path("datasets/", datasets.dataset_list, name="dataset_list"),
     path("datasets/new/", uploads.dataset_new, name="dataset_new"),
+    path("datasets/new/hub/", uploads.dataset_hub, name="dataset_hub"),
     path("datasets/new/upload/<slug:token>/", uploads.dataset_import, name="dataset_import"),
     path(ONE, datasets.dataset_detail, name="dataset_detail"),
     path(f"{ONE}table/", datasets.dataset_table, name="dataset_table"),

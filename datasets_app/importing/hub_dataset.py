@@ -6,14 +6,16 @@ same rows for ever, whatever happens to its branch.
 
 from __future__ import annotations
 
+import importlib.util
 import ipaddress
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
+from threading import Event, Thread
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -28,7 +30,9 @@ SHARDS = "items"
 TIMEOUT_S = 30.0
 MOST_SHARDS = 100
 MISSING = "this needs the package huggingface_hub, which is not installed: run `pip install huggingface-hub`"
-ELSEWHERE = "or download the file elsewhere and run `dataset import FILE`"
+ELSEWHERE = "or download the file elsewhere and import it"
+REPORT_S = 1.0
+WatchBytes = Callable[[int, int], None]  # Called with the bytes that have arrived, and with all bytes.
 
 
 @dataclass(frozen=True)
@@ -62,6 +66,11 @@ class HubSplit:
         }
 
 
+def is_available() -> bool:
+    """Return whether the optional package is installed."""
+    return importlib.util.find_spec("huggingface_hub") is not None
+
+
 def download_split(
     repository: str,
     *,
@@ -70,14 +79,19 @@ def download_split(
     revision: str = "main",
     data_file: str = "",
     limits: Limits = LIMITS,
+    uses_token: bool = True,
+    watch: WatchBytes | None = None,
 ) -> HubSplit:
     """Download a split at the commit that the revision is now. Raise FileError, which says what to do.
 
     data_file: a file of the repository, where its split cannot be found by its name or by the dataset's card.
+    uses_token: False downloads public datasets only, because HF_TOKEN may open what its owner alone should read.
+    watch: called about once a second, in a thread.
     """
     endpoint = _read_endpoint()
-    token = _read_token(endpoint)
-    with _translate_errors(repository, revision, endpoint):
+    token = _read_token(endpoint) if uses_token else ""
+    errors = _ErrorContext(repository, revision, endpoint, uses_token)
+    with _translate_errors(errors):
         from huggingface_hub import HfApi
 
         api = HfApi(endpoint=endpoint, token=token or False)
@@ -85,18 +99,19 @@ def download_split(
     commit = str(info.sha or "")
     if not COMMIT.match(commit):
         raise FileError(f"{repository}: the hub gave no commit for the revision {revision!r}")
-    sizes = {str(one.rfilename): one.size for one in info.siblings or []}
+    sizes = {str(file.rfilename): file.size for file in info.siblings or []}
     card = info.card_data.to_dict() if info.card_data else {}
     names = _select_files(repository, sizes, card, configuration, split, data_file)
     _check_sizes({name: sizes[name] for name in names}, limits)
     scratch = ScratchFolder()
-    with _translate_errors(repository, revision, endpoint):
+    total = sum(size for name in names if isinstance(size := sizes[name], int))
+    with _translate_errors(errors), _report_bytes(scratch.path, total, watch):
         paths = [_download(repository, name, commit, endpoint, token, scratch.path, limits) for name in names]
-    shown = f"{repository.rpartition('/')[2]}@{commit[:12]}-{Path(names[0]).name}"
-    file, folders = FileToRead(paths[0], shown), [scratch]
+    file_name = f"{repository.rpartition('/')[2]}@{commit[:12]}-{Path(names[0]).name}"
+    file, folders = FileToRead(paths[0], file_name), [scratch]
     if len(paths) > 1:
         joined = _join_shards(dict(zip(names, paths, strict=True)), limits)
-        file, folders = FileToRead(joined.path / f"{SHARDS}.jsonl", f"{shown}.jsonl"), [scratch, joined]
+        file, folders = FileToRead(joined.path / f"{SHARDS}.jsonl", f"{file_name}.jsonl"), [scratch, joined]
     return HubSplit(repository, commit, configuration, split, names, _read_licence(card), file, folders)
 
 
@@ -125,34 +140,83 @@ def _is_loopback(host: str) -> bool:
 
 
 @contextmanager
-def _translate_errors(repository: str, revision: str, endpoint: str) -> Iterator[None]:
+def _report_bytes(folder: Path, total: int, watch: WatchBytes | None) -> Iterator[None]:
+    """Call `watch` about once a second during the block, in a thread, with the bytes in the folder."""
+    if watch is None:
+        yield
+        return
+    is_over = Event()
+
+    def report() -> None:
+        while not is_over.wait(REPORT_S):
+            try:
+                watch(min(total, _measure_folder(folder)), total)
+            except FileNotFoundError:
+                return  # The user discarded the download.
+
+    thread = Thread(target=report, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        thread.join()
+
+
+def _measure_folder(folder: Path) -> int:
+    total = 0
+    for path in folder.rglob("*"):
+        try:
+            total += 0 if path.is_symlink() or path.is_dir() else path.stat().st_size
+        except FileNotFoundError:
+            continue  # It was renamed.
+    return total
+
+
+@dataclass(frozen=True)
+class _ErrorContext:
+    repository: str
+    revision: str
+    endpoint: str
+    uses_token: bool
+
+    @property
+    def advice(self) -> str:
+        if self.uses_token:
+            return "set HF_TOKEN"
+        return "ask an operator to run `manage.py dataset download`, because pages download public datasets only"
+
+
+@contextmanager
+def _translate_errors(context: _ErrorContext) -> Iterator[None]:
     """Turn the errors of the hub's client into FileError. Their own texts may hold addresses with signatures."""
     import httpx
     from huggingface_hub import errors
     from huggingface_hub.utils import disable_progress_bars
 
     disable_progress_bars()
+    repository, revision = context.repository, context.revision
     try:
         yield
     except FileError:
         raise
     except errors.HFValidationError:
-        raise FileError(f"{repository!r} is no name of a dataset on the hub: write OWNER/NAME") from None
+        raise FileError(f"{repository!r} is not the name of a dataset on the hub: write OWNER/NAME") from None
     except errors.GatedRepoError:
-        raise FileError(f"{repository} is gated: accept its terms on the hub, then set HF_TOKEN") from None
+        raise FileError(f"{repository} is gated: accept its terms on the hub, then {context.advice}") from None
     except errors.RepositoryNotFoundError:
-        raise FileError(f"the hub has no dataset {repository}; if it is private, set HF_TOKEN") from None
+        raise FileError(f"the hub has no dataset {repository}; if it is private, {context.advice}") from None
     except errors.RevisionNotFoundError:
         raise FileError(f"{repository} has no revision {revision!r}: name a branch, a tag or a commit") from None
     except errors.EntryNotFoundError as error:
         if not isinstance(error, errors.LocalEntryNotFoundError):
             raise FileError(f"{repository}: a file is not in the revision {revision!r}") from None
-        raise FileError(_explain_unreachable(endpoint)) from None
+        raise FileError(_explain_unreachable(context.endpoint)) from None
     except errors.HfHubHTTPError as error:
         status = error.response.status_code if error.response is not None else "no status"
         raise FileError(f"the hub answered {status} for {repository}: try again later, {ELSEWHERE}") from None
     except (OSError, httpx.HTTPError):
-        raise FileError(_explain_unreachable(endpoint)) from None
+        raise FileError(_explain_unreachable(context.endpoint)) from None
 
 
 def _explain_unreachable(endpoint: str) -> str:
@@ -171,24 +235,24 @@ def _select_files(
     """Return the files of the split: the given one, those of the dataset's card, or those with its name."""
     tables = sorted(name for name in sizes if name.lower().endswith(SUFFIXES))
     if data_file:
-        found = [name for name in tables if name == data_file]
+        matches = [name for name in tables if name == data_file]
     else:
         patterns = _read_card_patterns(card, configuration, split) or _list_usual_patterns(configuration, split)
-        found = [name for name in tables if any(fnmatchcase(name, pattern) for pattern in patterns)]
-    parquet = [name for name in found if name.endswith(".parquet")]
-    found = parquet or found
-    if not found:
+        matches = [name for name in tables if any(fnmatchcase(name, pattern) for pattern in patterns)]
+    parquet = [name for name in matches if name.endswith(".parquet")]
+    matches = parquet or matches
+    if not matches:
         listed = ", ".join(tables[:10]) or "none"
         raise FileError(
-            f"{repository}: no file of {_describe(configuration, split, data_file)} was found; name one with "
-            f"--data-file: {listed}{', ...' if len(tables) > 10 else ''}"
+            f"{repository}: no file of {_describe(configuration, split, data_file)} was found; choose a "
+            f"data file: {listed}{', ...' if len(tables) > 10 else ''}"
         )
-    if len(found) > 1 and (not parquet or len(found) > MOST_SHARDS):
+    if len(matches) > 1 and (not parquet or len(matches) > MOST_SHARDS):
         raise FileError(
-            f"{repository}: {len(found)} files fit {_describe(configuration, split, data_file)}; only up to "
-            f"{MOST_SHARDS} Parquet files are joined; name one with --data-file: {', '.join(found[:10])}"
+            f"{repository}: {len(matches)} files fit {_describe(configuration, split, data_file)}; only up to "
+            f"{MOST_SHARDS} Parquet files are joined; choose a data file: {', '.join(matches[:10])}"
         )
-    return tuple(found)
+    return tuple(matches)
 
 
 def _describe(configuration: str, split: str, data_file: str) -> str:
@@ -201,14 +265,14 @@ def _describe(configuration: str, split: str, data_file: str) -> str:
 def _read_card_patterns(card: Mapping[str, Any], configuration: str, split: str) -> list[str]:
     """Return the paths that the card gives for the split. A path may have * and ?."""
     configs = card.get("configs")
-    entries = [one for one in configs if isinstance(one, Mapping)] if isinstance(configs, list) else []
-    wanted = configuration or "default"
-    chosen = [one for one in entries if one.get("config_name") == wanted] or (entries if len(entries) == 1 else [])
-    if configuration:
-        chosen = [one for one in chosen if one.get("config_name") == configuration]
+    entries = [config for config in configs if isinstance(config, Mapping)] if isinstance(configs, list) else []
+    name = configuration or "default"
+    matches = [config for config in entries if config.get("config_name") == name]
+    if not matches and not configuration and len(entries) == 1:
+        matches = entries
     patterns: list[str] = []
-    for one in chosen:
-        files = one.get("data_files")
+    for config in matches:
+        files = config.get("data_files")
         for entry in files if isinstance(files, list) else [files]:
             if isinstance(entry, Mapping) and (not split or entry.get("split") == split):
                 paths = entry.get("path")
@@ -222,7 +286,7 @@ def _list_usual_patterns(configuration: str, split: str) -> list[str]:
     """Return the usual paths of a split, such as `data/test-00000-of-00001.parquet` or `main/test.jsonl`."""
     folders = [f"{configuration}/", f"data/{configuration}/"] if configuration else ["", "data/"]
     names = [f"{split}{suffix}" for suffix in SUFFIXES] + [f"{split}-*{suffix}" for suffix in SUFFIXES]
-    return [folder + name for folder in folders for name in (names if split else [f"*{one}" for one in SUFFIXES])]
+    return [folder + name for folder in folders for name in (names if split else [f"*{suffix}" for suffix in SUFFIXES])]
 
 
 def _check_sizes(sizes: Mapping[str, Any], limits: Limits) -> None:
@@ -230,20 +294,20 @@ def _check_sizes(sizes: Mapping[str, Any], limits: Limits) -> None:
     if total > limits.file_bytes:
         raise FileError(
             f"{', '.join(sizes)}: {total // MIB} MiB; at most {limits.file_bytes // MIB} MiB are read; choose a "
-            "smaller split, or a file with --data-file"
+            "smaller split or a data file"
         )
 
 
 def _download(repository: str, name: str, commit: str, endpoint: str, token: str, folder: Path, limits: Limits) -> Path:
     from huggingface_hub import hf_hub_download
 
-    wanted: dict[str, Any] = {
+    options: dict[str, Any] = {
         "repo_type": "dataset", "revision": commit, "endpoint": endpoint, "token": token or False,
         "cache_dir": folder / "cache", "etag_timeout": TIMEOUT_S,
     }  # fmt: skip
-    before: Any = hf_hub_download(repository, name, dry_run=True, **wanted)
-    _check_sizes({name: before.file_size}, limits)
-    path = Path(hf_hub_download(repository, name, **wanted)).resolve()
+    announced: Any = hf_hub_download(repository, name, dry_run=True, **options)
+    _check_sizes({name: announced.file_size}, limits)
+    path = Path(hf_hub_download(repository, name, **options)).resolve()
     if not path.is_relative_to(folder.resolve()):
         raise FileError(f"{repository}: {name!r} leads out of the download")
     _check_sizes({name: path.stat().st_size}, limits)

@@ -13,7 +13,8 @@ from django.views.decorators.http import require_http_methods
 from django_htmx.http import HttpResponseClientRefresh
 
 from datasets_app import pending_uploads
-from datasets_app.forms import MappingForm, NormsForm, UploadForm
+from datasets_app.forms import HUB_MISSING, HubForm, MappingForm, NormsForm, UploadForm
+from datasets_app.importing import hub_dataset
 from datasets_app.importing.limited_reader import TableColumns
 from datasets_app.models import Dataset
 from datasets_app.pending_uploads import JobResult, PendingUpload, UploadJob
@@ -41,6 +42,31 @@ def dataset_new(request: HttpRequest) -> HttpResponse:
         if upload:
             form.reuse_files(upload)
     return render(request, "datasets_app/dataset_new.html", {"form": form})
+
+
+@require_http_methods(READ_OR_WRITE)
+@members_only
+def dataset_hub(request: HttpRequest) -> HttpResponse:
+    """Ask a worker for a split of a dataset on the Hugging Face hub. The second step maps its columns."""
+    previous = _find_items_upload(request, request.POST.get("upload", request.GET.get("upload", "")))
+    if previous and previous.job and previous.job.is_active and not previous.is_orphaned:
+        return redirect("dataset_import", previous.token)
+    initial = {"slug": previous.slug, **previous.about, **previous.download} if previous else None
+    form = HubForm(request.POST if request.method == "POST" else None, initial=initial)
+    if request.method == "POST" and form.is_valid():
+        hub_request = form.read_request()
+        upload = pending_uploads.stage_upload(
+            request.user,
+            {},
+            slug=form.cleaned_data["slug"],
+            about=form.read_description(),
+            previous=previous,
+            download=hub_request,
+        )
+        upload.request_job("download", hub_request)
+        return redirect("dataset_import", upload.token)
+    context = {"form": form, "previous": previous, "missing": "" if hub_dataset.is_available() else HUB_MISSING}
+    return render(request, "datasets_app/dataset_hub.html", context)
 
 
 def _find_items_upload(request: HttpRequest, token: str) -> PendingUpload | None:
@@ -125,7 +151,7 @@ def _make_replacement_url(upload: PendingUpload, norms_of: Dataset | None) -> st
         return reverse("dataset_norms", args=[norms_of.slug, norms_of.version])
     if upload.job and upload.job.kind == "parametric":
         return f"{reverse('parametric_new')}?upload={upload.token}"
-    return f"{reverse('dataset_new')}?upload={upload.token}"
+    return f"{reverse('dataset_hub' if upload.download else 'dataset_new')}?upload={upload.token}"
 
 
 def _make_mapping_form(upload: PendingUpload, table: TableColumns, outcome: JobResult | None) -> MappingForm:

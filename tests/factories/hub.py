@@ -97,3 +97,19 @@ def serve_hub(repository="lab/sums"):
         server.shutdown()
         server.server_close()
         thread.join(5)
+
+
+@contextmanager
+def serve_site_hub(monkeypatch, home, first, second):
+    """A hub that the site's environment names, with one file at two commits, and a token that must not be sent."""
+    for name in ("HF_HUB_OFFLINE", "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HF_TOKEN", "hf_secret")
+    monkeypatch.setenv("HF_HOME", str(home))
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    with serve_hub() as served:
+        monkeypatch.setenv("HF_ENDPOINT", served.address)
+        served.card = {"license": "mit"}
+        for commit, table in ((FIRST, first), (SECOND, second)):
+            served.files[commit] = {"README.md": b"# Sums", "data/test.csv": table.encode()}
+        yield served

@@ -12,7 +12,7 @@ OF_A_DRAFT = ["dataset_edit", "dataset_norms"]
 
 
 def addresses(draft, pictures):
-    yield from (reverse(name) for name in ("dataset_list", "dataset_new"))
+    yield from (reverse(name) for name in ("dataset_list", "dataset_new", "dataset_hub"))
     for dataset in (draft, pictures):
         yield from (of(dataset, name) for name in OF_A_DATASET)
         yield from (of(dataset, "item_detail", item.pk) for item in dataset.items.all()[:2])

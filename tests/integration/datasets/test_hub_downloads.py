@@ -108,7 +108,7 @@ def test_the_usual_names_of_shards_are_found(hub):
 def test_a_file_can_be_named_where_no_split_is_found(hub):
     hub.files[SECOND] = {"strange/name.jsonl": b'{"id": "a", "question": "1 + 1?"}\n', "other.csv": CSV.encode()}
     message = refused("--split", "test")
-    assert "no file of the split 'test' was found; name one with --data-file: other.csv, strange/name.jsonl" in message
+    assert "no file of the split 'test' was found; choose a data file: other.csv, strange/name.jsonl" in message
     assert download("--data-file", "strange/name.jsonl").item_count == 1
 
 
@@ -151,7 +151,7 @@ def test_an_unreachable_hub_says_what_to_do(hub, monkeypatch):
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
     message = refused("--split", "test")
     assert "the Hugging Face hub at 127.0.0.1 cannot be reached" in message
-    assert "set HF_ENDPOINT to a mirror, or download the file elsewhere and run `dataset import FILE`" in message
+    assert "set HF_ENDPOINT to a mirror, or download the file elsewhere and import it" in message
 
 
 def test_a_token_is_sent_and_never_shown(hub, monkeypatch, capsys, caplog):

@@ -137,6 +137,7 @@ MATRIX = {
     "experiment_steer": of_experiment(302, method="post", args="slug pause"),
     "dataset_list": READERS,
     "dataset_new": MEMBERS,
+    "dataset_hub": MEMBERS,
     "parametric_new": MEMBERS,
     "study_import_new": MEMBERS,
     "dataset_bundle": of_group("dataset version"),
