@@ -1,4 +1,4 @@
-"""The fields of the adaptive stopping rule, a part of the form of an experiment."""
+"""The fields of the adaptive stopping rule, which are part of the experiment form."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from runs_app.bounds import ADAPTIVE
 from runs_app.experiment_files.adaptive_spec import CATEGORY, POINT, AdaptiveSpec
 from runs_app.forms.fields import bounded_integer, bounded_number, split_names
 
-USUAL = {name: field.default for name, field in AdaptiveSpec.model_fields.items() if not field.is_required()}
+DEFAULTS = {name: field.default for name, field in AdaptiveSpec.model_fields.items() if not field.is_required()}
 
 
 class AdaptiveForm(forms.Form):
@@ -71,15 +71,15 @@ class AdaptiveForm(forms.Form):
 
     def __init__(self, data: Any, *, stored: dict[str, Any], scorers: list[tuple[str, str]]) -> None:
         by = stored.get("by", "")
-        tasks = write_task_rules(stored.get("tasks", {}))
-        initial = {**USUAL, **stored, "by": by if isinstance(by, str) else ", ".join(by), "tasks": tasks}
+        tasks = format_task_rules(stored.get("tasks", {}))
+        initial = {**DEFAULTS, **stored, "by": by if isinstance(by, str) else ", ".join(by), "tasks": tasks}
         super().__init__(data, prefix="adaptive", initial=initial)
         get_choice_field(self, "scorer").choices = [("", "Choose a rule"), *scorers]
         self.content: dict[str, Any] = {}
 
     @property
     def is_used(self) -> bool:
-        """Return True if the rule is set; then its section is shown open."""
+        """Return True if the rule is set. The page then shows its section open."""
         return bool(self["by"].value() or self["from_dataset"].value())
 
     @property
@@ -92,17 +92,17 @@ class AdaptiveForm(forms.Form):
         names = split_names(cleaned.get("by", ""))
         if not names or self.errors or cleaned.get("from_dataset"):
             return cleaned
-        given = {name: value for name, value in cleaned.items() if value not in (None, "") and name != "from_dataset"}
-        given["by"] = names[0] if names in ([CATEGORY], [POINT]) else names
-        if tasks := self._read_tasks(given.pop("tasks", "")):
-            given["tasks"] = tasks
+        values = {name: value for name, value in cleaned.items() if value not in (None, "") and name != "from_dataset"}
+        values["by"] = names[0] if names in ([CATEGORY], [POINT]) else names
+        if tasks := self._read_tasks(values.pop("tasks", "")):
+            values["tasks"] = tasks
         if self.errors:
             return cleaned
         try:
-            self.content = AdaptiveSpec.model_validate(given).content
-        except ValidationError as refused:
-            for problem in refused.errors():
-                self._refuse(problem)
+            self.content = AdaptiveSpec.model_validate(values).content
+        except ValidationError as error:
+            for problem in error.errors():
+                self._add_spec_error(problem)
         return cleaned
 
     def _read_tasks(self, text: str) -> Any:
@@ -112,15 +112,15 @@ class AdaptiveForm(forms.Form):
             self.add_error("tasks", str(error))
             return {}
 
-    def _refuse(self, problem: Any) -> None:
+    def _add_spec_error(self, problem: Any) -> None:
         field = next((str(step) for step in problem["loc"] if step in self.fields), None)
         missing = problem["type"] == "missing"
-        place = ".".join(str(step) for step in problem["loc"][1:]) if field == "tasks" else ""
+        path = ".".join(str(step) for step in problem["loc"][1:]) if field == "tasks" else ""
         message = "Fill in this field too." if missing else problem["msg"].removeprefix("Value error, ")
-        self.add_error(field, f"{place}: {message}" if place else message)
+        self.add_error(field, f"{path}: {message}" if path else message)
 
 
-def write_task_rules(tasks: dict[str, dict[str, Any]]) -> str:
+def format_task_rules(tasks: dict[str, dict[str, Any]]) -> str:
     """Return the rules per task as YAML, one line each."""
     lines = [{name: rule} for name, rule in tasks.items()]
     return "".join(yaml.safe_dump(line, default_flow_style=None, sort_keys=False, width=200) for line in lines)

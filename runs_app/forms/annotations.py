@@ -1,4 +1,4 @@
-"""The forms of notes, flags and tags, and of a draft dataset made of annotated items."""
+"""The forms of notes, flags and tags, and of a draft dataset of annotated items."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from runs_app.models import Annotation
 from runs_app.models.annotations import MAX_TEXT_LENGTH
 
 Kind = Annotation.Kind
-LABELS = {Kind.NOTE: "Note", Kind.FLAG: "Reason of the flag", Kind.TAG: "Tags"}
+LABELS = {Kind.NOTE: "Note", Kind.FLAG: "Reason for the flag", Kind.TAG: "Tags"}
 BUTTONS = {Kind.NOTE: "Add note", Kind.FLAG: "Flag", Kind.TAG: "Add tags"}
 
 
 class AnnotationForm(forms.Form):
-    """A note, the reason of a flag, or tags with commas between them."""
+    """A note, the reason for a flag, or comma-separated tags."""
 
     kind = forms.ChoiceField(choices=Kind.choices, widget=forms.HiddenInput())
     text = forms.CharField(strip=False)
@@ -52,7 +52,7 @@ class AnnotationForm(forms.Form):
 
 
 class AnnotatedDatasetForm(forms.Form):
-    """The name of a draft of annotated items, and why it is made."""
+    """The name of a draft dataset of annotated items, and the reason for it."""
 
     slug = forms.CharField(
         label="Name", max_length=80, validators=[slug_validator], help_text="Lower-case letters, digits, - and _"

@@ -16,10 +16,7 @@ PEOPLE_FIELD = "shared_with"
 
 
 def find_shareable_people(experiment: Experiment) -> QuerySet[User]:
-    """Return the active users who may read pages of the lab, and the users that it is shared with already.
-
-    The owner is excluded.
-    """
+    """Return the active members and viewers, and the users with whom it is shared already. Exclude the owner."""
     rows = Q(is_active=True, groups__name__in=[*MEMBERS, VIEWER])
     if experiment.pk:
         rows |= Q(shared_experiments=experiment)
@@ -38,9 +35,9 @@ class SharingFields(forms.Form):
         help_text='They can read the experiment and its dataset. Only for "Chosen people" above',
     )
 
-    def offer_people(self, experiment: Experiment, *, but: Any = None) -> None:
+    def offer_people(self, experiment: Experiment, *, exclude: Any = None) -> None:
         people = find_shareable_people(experiment)
-        offer_rows(self, PEOPLE_FIELD, people.exclude(pk=but.pk) if but is not None else people)
+        offer_rows(self, PEOPLE_FIELD, people.exclude(pk=exclude.pk) if exclude is not None else people)
         if experiment.pk:
             self.initial.update({"sharing": experiment.audience, PEOPLE_FIELD: list(experiment.shared_with.all())})
 
@@ -67,5 +64,5 @@ class ShareForm(SharingFields):
         return cleaned
 
     def save(self, *, by: Any) -> bool:
-        chosen = self.cleaned_data
-        return self.experiment.share(chosen["sharing"], chosen[PEOPLE_FIELD], by=by, reason=chosen["reason"])
+        data = self.cleaned_data
+        return self.experiment.share(data["sharing"], data[PEOPLE_FIELD], by=by, reason=data["reason"])

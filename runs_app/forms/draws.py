@@ -1,4 +1,4 @@
-"""The fields of a random draw of models, a part of the form of an experiment."""
+"""The fields of a random draw of models, which are part of the experiment form."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from runs_app.models import LanguageModel
 from runs_app.planning.drawn_models import DrawLines, compare_draw
 
 SALT = "runs_app.draw"
-FIELDS = {"from": "wanted"}  # Keys of an experiment file whose fields have another name here.
-WAYS = [
+FIELD_NAMES = {"from": "wanted"}  # Keys of an experiment file whose fields have another name here.
+STRATA_CHOICES = [
     ("price", "Price bands"),
     ("provider", "Provider"),
     ("family", "Family"),
@@ -31,7 +31,9 @@ class DrawForm(forms.Form):
 
     draw = forms.IntegerField(min_value=1, max_value=MOST, required=False, label="How many")
     seed = forms.IntegerField(min_value=0, max_value=2**63 - 1, required=False, initial=DEFAULT_SEED)
-    by = forms.ChoiceField(choices=WAYS, required=False, label="Strata by", help_text="At least one model of each")
+    by = forms.ChoiceField(
+        choices=STRATA_CHOICES, required=False, label="Strata by", help_text="At least one model each"
+    )
     bands = forms.IntegerField(
         min_value=1,
         max_value=MOST,
@@ -72,48 +74,48 @@ class DrawForm(forms.Form):
         return Draw.model_validate(signing.loads(text, salt=SALT)) if text else None
 
     def lines(self, used: Iterable[str]) -> DrawLines | None:
-        """Return the lines of the draw, compared with the models that are ticked now; None without a draw."""
-        return compare_draw("", drawn, set(used)) if (drawn := self.pinned_draw) else None
+        """Return the lines of the draw, compared with the models that are in use now; None without a draw."""
+        return compare_draw("", draw, set(used)) if (draw := self.pinned_draw) else None
 
     def merge_draws(self, stored: dict[str, Any], chosen: Iterable[LanguageModel]) -> dict[str, Any]:
-        """Return the draws to store. The draw of models stays while at least one chosen model came from it."""
+        """Return the draws to store. The draw of models stays while it contains at least one chosen model."""
         others = {name: value for name, value in stored.items() if name != "models"}
-        drawn = self.pinned_draw
-        if drawn is None or not {model.name for model in chosen} & set(drawn.drawn):
+        draw = self.pinned_draw
+        if draw is None or not {model.name for model in chosen} & set(draw.drawn):
             return others
-        return {"models": drawn.content} | others
+        return {"models": draw.content} | others
 
     def draw_models(self, visible: Any) -> Draw | None:
         """Return a new draw from the visible models, or None after adding the error to its field."""
         if not self.is_valid():
             return None
         names = ("draw", "seed", "by", "bands")
-        answers = {name: value for name in names if (value := self.cleaned_data[name]) not in (None, "")}
-        answers["from"] = split_names(self.cleaned_data["wanted"])
+        settings = {name: value for name in names if (value := self.cleaned_data[name]) not in (None, "")}
+        settings["from"] = split_names(self.cleaned_data["wanted"])
         try:
-            return draw_models(DrawSpec.model_validate(answers), visible)
-        except ValidationError as refused:
-            problem = refused.errors()[0]
+            return draw_models(DrawSpec.model_validate(settings), visible)
+        except ValidationError as error:
+            problem = error.errors()[0]
             key = str(problem["loc"][0]) if problem["loc"] else "bands"
-            self._refuse(key, "Enter the number of models." if problem["type"] == "missing" else problem["msg"])
-        except DrawError as refused:
-            self._refuse(refused.key, str(refused))
+            self._add_draw_error(key, "Enter the number of models." if problem["type"] == "missing" else problem["msg"])
+        except DrawError as error:
+            self._add_draw_error(error.key, str(error))
         return None
 
-    def _refuse(self, key: str, message: str) -> None:
+    def _add_draw_error(self, key: str, message: str) -> None:
         field = key.partition("[")[0]
-        self.add_error(FIELDS.get(field, field), message.removeprefix("Value error, "))
+        self.add_error(FIELD_NAMES.get(field, field), message.removeprefix("Value error, "))
 
 
-def draw_again(form: Any) -> Any:
-    """Return the form with the models of a new draw ticked, or the same form with its errors."""
-    drawn = form.drawing.draw_models(get_offered_rows(form, "language_models"))
-    if drawn is None:
+def redraw_models(form: Any) -> Any:
+    """Return the form with the models of a new draw selected, or the same form with its errors."""
+    draw = form.drawing.draw_models(get_offered_rows(form, "language_models"))
+    if draw is None:
         return form
     data = form.data.copy()
-    rows = get_offered_rows(form, "language_models").filter(name__in=drawn.drawn)
+    rows = get_offered_rows(form, "language_models").filter(name__in=draw.drawn)
     data.setlist("language_models", [str(key) for key in rows.values_list("pk", flat=True)])
-    data["draw-pinned"] = sign_draw(drawn.content)
+    data["draw-pinned"] = sign_draw(draw.content)
     return type(form)(data, instance=form.instance, user=form.user)
 
 

@@ -11,13 +11,13 @@ from runs_app.forms.fields import lock_field, split_names
 from runs_app.models import Endpoint, LanguageModel
 
 
-class NotedForm(forms.ModelForm):  # type: ignore[type-arg]
-    """A form of a row with a history; the user may give a reason for the change."""
+class ReasonForm(forms.ModelForm):  # type: ignore[type-arg]
+    """A form of a row with a history. The user can give a reason for the change."""
 
     reason = forms.CharField(max_length=500, required=False, label="Reason", help_text="Stored in the history")
 
 
-class EndpointForm(NotedForm):
+class EndpointForm(ReasonForm):
     class Meta:
         model = Endpoint
         fields = [
@@ -44,7 +44,7 @@ class EndpointForm(NotedForm):
         return split_names(self.cleaned_data["provider_routes"])
 
 
-class LanguageModelForm(NotedForm):
+class LanguageModelForm(ReasonForm):
     class Meta:
         model = LanguageModel
         fields = [
@@ -61,13 +61,12 @@ class LanguageModelForm(NotedForm):
             "max_output_tokens": "Maximum output tokens",
         }
         help_texts = {"input_price": "US dollars per million tokens. Empty: unknown, not free"}
-        # Browsers read only ISO dates in such a field. With another format the field stays empty and submits nothing.
+        # Browsers accept only ISO dates in such a field. With another format the field is empty and submits nothing.
         widgets = {"price_date": forms.DateInput(format="%Y-%m-%d", attrs={"type": "date"})}
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         if self.instance.is_in_use:
             lock_field(self.fields["model"], "In use. To change the ID, create a new model")
-            served = Endpoint.objects.filter(provider=self.instance.endpoint.provider)
-            offer_rows(self, "endpoint", served)
+            offer_rows(self, "endpoint", Endpoint.objects.filter(provider=self.instance.endpoint.provider))
             self.fields["endpoint"].help_text = "Only endpoints of the same provider, while no call is in flight"

@@ -1,4 +1,4 @@
-"""Forms of a draft design, as fields or as a file. Status is never a field."""
+"""The forms of a draft design, as fields or as a file. Status is never a field."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ from runs_app.models import Dimension, Experiment, LanguageModel, Prompt, Sample
 from runs_app.planning.space_rules import NoSpaceRules, read_space_rules
 from runs_app.stopping.rules import MIN_FAILURES
 
-LONGEST_FILE = 1_000_000
+MAX_FILE_BYTES = 1_000_000
 
 
-class Rows(forms.ModelMultipleChoiceField):  # type: ignore[type-arg]
+class RowsField(forms.ModelMultipleChoiceField):  # type: ignore[type-arg]
     """The rows of one axis of the design, as checkboxes, each with a hint that distinguishes it."""
 
     widget = forms.CheckboxSelectMultiple
 
     def label_from_instance(self, row: Any) -> str:
-        return f"{row} · {hint}" if (hint := _hint(row)) else str(row)
+        return f"{row} · {hint}" if (hint := _describe_row(row)) else str(row)
 
 
-def _hint(row: Any) -> str:
+def _describe_row(row: Any) -> str:
     if isinstance(row, LanguageModel):
         return f"{row.model} at {row.endpoint}" + ("" if row.prices.known else ", price unknown")
     if isinstance(row, Prompt):
@@ -51,22 +51,22 @@ def _hint(row: Any) -> str:
     return ""
 
 
-NOTHING_TO_CHOOSE = {
+EMPTY_CHOICE_HINTS = {
     "dataset": ("No approved datasets yet.", "Show datasets", "dataset_list"),
     "language_models": ("No models yet. Operators add models.", "Show endpoints", "endpoint_list"),
     "prompts": ("No approved prompts yet.", "Create prompt", "admin:runs_app_prompt_add"),
     "samplers": ("No samplers yet.", "Create sampler", "admin:runs_app_sampler_add"),
     "dimensions": ("Only for rated items. No dimensions yet.", "Create dimension", "admin:runs_app_dimension_add"),
 }
-MORE_TO_CHOOSE = {
+CREATE_LINKS = {
     "prompts": ("Create another prompt", "runs_app.add_prompt"),
     "samplers": ("Create another sampler", "runs_app.add_sampler"),
     "dimensions": ("Create another dimension", "runs_app.add_dimension"),
 }
 
 
-# A field that is left empty gets the model's default.
-MAY_BE_EMPTY = (
+# An empty field gets the model's default.
+DEFAULT_IF_EMPTY = (
     "on_unreadable",
     "stop_failure_rate",
     "stop_after_attempts",
@@ -83,10 +83,10 @@ class ExperimentForm(SharingFields, forms.ModelForm):  # type: ignore[type-arg]
     Only usable rows are offered: approved datasets and prompts, active models.
     """
 
-    language_models = Rows(queryset=LanguageModel.objects.none(), label="Models")
-    prompts = Rows(queryset=Prompt.objects.none())
-    samplers = Rows(queryset=Sampler.objects.none())
-    dimensions = Rows(queryset=Dimension.objects.none(), required=False, help_text="Only for rated items")
+    language_models = RowsField(queryset=LanguageModel.objects.none(), label="Models")
+    prompts = RowsField(queryset=Prompt.objects.none())
+    samplers = RowsField(queryset=Sampler.objects.none())
+    dimensions = RowsField(queryset=Dimension.objects.none(), required=False, help_text="Only for rated items")
     priority = PriorityField()
     scorers = forms.MultipleChoiceField(
         widget=forms.CheckboxSelectMultiple,
@@ -140,10 +140,10 @@ class ExperimentForm(SharingFields, forms.ModelForm):  # type: ignore[type-arg]
         chosen = self.instance if self.instance.pk else None
         for name, rows in select_usable_rows(user, chosen).items():
             offer_rows(self, name, rows)
-        self.offer_people(self.instance, but=None if chosen else user)
+        self.offer_people(self.instance, exclude=None if chosen else user)
         get_row_field(self, "dataset").empty_label = "Choose a dataset"
         self._offer_scorers()
-        for name in MAY_BE_EMPTY:
+        for name in DEFAULT_IF_EMPTY:
             self.fields[name].required = False
         self.adaptive = AdaptiveForm(
             self.data if self.is_bound else None, stored=self.instance.adaptive, scorers=list_scorer_names()
@@ -161,25 +161,25 @@ class ExperimentForm(SharingFields, forms.ModelForm):  # type: ignore[type-arg]
     def clean(self) -> dict[str, Any]:
         cleaned: dict[str, Any] = super().clean() or {}
         cleaned["scorers"] = [*cleaned.get("scorers", []), *cleaned.get("rules", [])]
-        for name in MAY_BE_EMPTY:
+        for name in DEFAULT_IF_EMPTY:
             if cleaned.get(name) in (None, "") and name not in self.errors:
                 cleaned[name] = getattr(Experiment(), name)  # The default of the model.
         self.check_people(cleaned)
-        self._take_errors(self.drawing, "Draw")
+        self._merge_errors(self.drawing, "Draw")
         self.instance.draws = self.drawing.merge_draws(self.instance.draws, cleaned.get("language_models", []))
         if not self.adaptive.is_valid():
-            self._take_errors(self.adaptive, "Points")
+            self._merge_errors(self.adaptive, "Points")
             return cleaned
-        self.instance.adaptive = chosen = self._chosen_rule(cleaned)
-        if chosen and chosen["scorer"] not in map(scorer_name, cleaned["scorers"]):
+        self.instance.adaptive = rule = self._read_stopping_rule(cleaned)
+        if rule and rule["scorer"] not in map(scorer_name, cleaned["scorers"]):
             try:
-                cleaned["scorers"].append(grading().stored_scorer(chosen["scorer"]))
+                cleaned["scorers"].append(grading().stored_scorer(rule["scorer"]))
             except ValueError as problem:
                 if "rules" not in self.errors:
-                    self.add_error("rules", f"Adaptive stopping uses {chosen['scorer']}. {problem}")
+                    self.add_error("rules", f"Adaptive stopping uses {rule['scorer']}. {problem}")
         return cleaned
 
-    def _chosen_rule(self, cleaned: dict[str, Any]) -> dict[str, Any]:
+    def _read_stopping_rule(self, cleaned: dict[str, Any]) -> dict[str, Any]:
         """Return the content of `adaptive`: the fields of its form, or the rules of the dataset's space."""
         dataset = cleaned.get("dataset")
         if not self.adaptive.wants_dataset_rules or dataset is None:
@@ -190,30 +190,27 @@ class ExperimentForm(SharingFields, forms.ModelForm):  # type: ignore[type-arg]
             self.add_error(None, [f"Use the dataset's stopping rules: {problem}."])
             return {}
 
-    def _take_errors(self, part: forms.Form, name: str) -> None:
+    def _merge_errors(self, part: forms.Form, name: str) -> None:
         for field, errors in part.errors.items():
             label = part.fields[field].label or field if field in part.fields else name
             self.add_error(None, [f"{label}: {error}" for error in errors])
 
     @property
     def draw_lines(self) -> Any:
-        """Return the lines of the draw that the ticked models came from, or None without a draw."""
-        ticked = {str(getattr(value, "pk", value)) for value in self["language_models"].value() or ()}
+        """Return the lines of the draw, compared with the selected models, or None without a draw."""
+        selected = {str(getattr(value, "pk", value)) for value in self["language_models"].value() or ()}
         rows = get_offered_rows(self, "language_models")
-        return self.drawing.lines(row.name for row in rows if str(row.pk) in ticked)
+        return self.drawing.lines(row.name for row in rows if str(row.pk) in selected)
 
-    def link_to_makers(self) -> None:
-        """Add a link to each choice: where to create more rows, or what to do if there are none.
-
-        This fetches the choices.
-        """
-        for name, (text, label, url_name) in NOTHING_TO_CHOOSE.items():
+    def add_create_links(self) -> None:
+        """Link each choice to the page that creates such rows, and explain empty choices. This fetches the choices."""
+        for name, (text, label, url_name) in EMPTY_CHOICE_HINTS.items():
             field = self.fields[name]
             if not [value for value, _ in field.widget.choices if value]:
                 field.help_text = format_html('{} <a href="{}">{}</a>', text, reverse(url_name), label)
-            elif name in MORE_TO_CHOOSE:
-                more, permission = MORE_TO_CHOOSE[name]
-                add_create_link(self, name, self.user, permission, reverse(url_name), more)
+            elif name in CREATE_LINKS:
+                label, permission = CREATE_LINKS[name]
+                add_create_link(self, name, self.user, permission, reverse(url_name), label)
 
     def save(self, commit: bool = True) -> Experiment:
         if not self.instance.pk:
@@ -228,24 +225,24 @@ class ExperimentForm(SharingFields, forms.ModelForm):  # type: ignore[type-arg]
 
 
 def select_usable_rows(user: Any, chosen: Experiment | None = None) -> dict[str, Any]:
-    """Return the rows that a design may use now, by field. Include the rows that the draft `chosen` has already."""
+    """Return the rows that a design may use now, by field. Include the rows that the draft `chosen` already uses."""
 
-    def also(kind: Any, usable: Q, field: str) -> Any:
-        rows = kind.objects.visible_to(user)
+    def select(model: Any, usable: Q, field: str) -> Any:
+        rows = model.objects.visible_to(user)
         if chosen is None:
             return rows.filter(usable)
-        kept = chosen.dataset_id if field == "dataset" else getattr(chosen, field).values("pk")
-        return rows.filter(usable | (Q(pk=kept) if field == "dataset" else Q(pk__in=kept)))
+        if field == "dataset":
+            return rows.filter(usable | Q(pk=chosen.dataset_id))
+        return rows.filter(usable | Q(pk__in=getattr(chosen, field).values("pk")))
 
-    in_use = ~Q(status="archived")
+    active = Q(is_active=True, endpoint__is_active=True)
+    not_archived = ~Q(status="archived")
     return {
-        "dataset": also(Dataset, Q(status="approved"), "dataset"),
-        "language_models": also(
-            LanguageModel, Q(is_active=True, endpoint__is_active=True), "language_models"
-        ).select_related("endpoint"),
-        "prompts": also(Prompt, Q(status="approved"), "prompts"),
-        "samplers": also(Sampler, in_use, "samplers"),
-        "dimensions": also(Dimension, in_use, "dimensions"),
+        "dataset": select(Dataset, Q(status="approved"), "dataset"),
+        "language_models": select(LanguageModel, active, "language_models").select_related("endpoint"),
+        "prompts": select(Prompt, Q(status="approved"), "prompts"),
+        "samplers": select(Sampler, not_archived, "samplers"),
+        "dimensions": select(Dimension, not_archived, "dimensions"),
     }
 
 
@@ -257,13 +254,13 @@ class ExperimentFileForm(forms.Form):
         required=False,
         label="Or paste the text",
         strip=False,
-        max_length=LONGEST_FILE,
+        max_length=MAX_FILE_BYTES,
         widget=forms.Textarea(attrs={"rows": 18, "class": "mono", "spellcheck": "false"}),
     )
 
     def clean_file(self) -> Any:
         file = self.cleaned_data["file"]
-        if file and file.size > LONGEST_FILE:
+        if file and file.size > MAX_FILE_BYTES:
             raise forms.ValidationError("The file is larger than 1 MB. Choose a smaller file.")
         return file
 

@@ -9,7 +9,7 @@ from django.urls import reverse
 from django.utils.html import format_html
 
 from evalsite.lib.web.choice_fields import get_choice_field, offer_rows
-from runs_app.forms.experiments import NOTHING_TO_CHOOSE, Rows, select_usable_rows
+from runs_app.forms.experiments import EMPTY_CHOICE_HINTS, RowsField, select_usable_rows
 from runs_app.models import Dimension, Experiment, LanguageModel, Prompt, Sampler
 from runs_app.planning.extension import Extension, ExtensionPreview, first_wave_label
 
@@ -17,12 +17,12 @@ AXES = ("language_models", "prompts", "samplers", "dimensions")
 
 
 class ExtensionForm(forms.Form):
-    """The rows that may join the design of `experiment`: usable rows that it does not have yet."""
+    """The rows that `experiment` can add to its design: usable rows that it does not have yet."""
 
-    language_models = Rows(queryset=LanguageModel.objects.none(), required=False, label="Add models")
-    prompts = Rows(queryset=Prompt.objects.none(), required=False, label="Add prompts")
-    samplers = Rows(queryset=Sampler.objects.none(), required=False, label="Add samplers")
-    dimensions = Rows(queryset=Dimension.objects.none(), required=False, label="Add dimensions")
+    language_models = RowsField(queryset=LanguageModel.objects.none(), required=False, label="Add models")
+    prompts = RowsField(queryset=Prompt.objects.none(), required=False, label="Add prompts")
+    samplers = RowsField(queryset=Sampler.objects.none(), required=False, label="Add samplers")
+    dimensions = RowsField(queryset=Dimension.objects.none(), required=False, label="Add dimensions")
     samples = forms.IntegerField(max_value=10_000, required=False, label="Samples")
     wave = forms.ChoiceField(label="Wave", help_text="The wave that gets the new trials")
     reason = forms.CharField(max_length=500, required=False, help_text="Stored in the history")
@@ -52,13 +52,13 @@ class ExtensionForm(forms.Form):
         get_choice_field(self, "wave").choices = [(str(wave.number), str(wave)) for wave in waves]
         self.labels = {str(wave.number): wave.label for wave in waves}
 
-    def explain_what_is_missing(self) -> None:
+    def explain_empty_choices(self) -> None:
         """Explain at each axis without choices that the design has all usable rows. This fetches the choices."""
         for axis in AXES:
             if axis in self.fields and not list(self.fields[axis].widget.choices):
-                _, label, url_name = NOTHING_TO_CHOOSE[axis]
+                _, label, url_name = EMPTY_CHOICE_HINTS[axis]
                 link = format_html('<a href="{}">{}</a>', reverse(url_name), label)
-                self.fields[axis].help_text = format_html("The design already has all that can be added. {}", link)
+                self.fields[axis].help_text = format_html("The design already has every row that you can add. {}", link)
 
     def clean_samples(self) -> int | None:
         samples: int | None = self.cleaned_data["samples"]
@@ -86,8 +86,8 @@ class ExtensionForm(forms.Form):
             return first_wave_label(self.experiment)
         return self.labels[self.cleaned_data["wave"]]
 
-    def confirms(self, preview: ExtensionPreview) -> bool:
-        """Return True if the user saw this size and cost, and confirmed it where needed. Otherwise add an error."""
+    def check_confirmation(self, preview: ExtensionPreview) -> bool:
+        """Return True if the user saw this size and cost and gave any required confirmation. Else add an error."""
         if self.cleaned_data["seen"] != preview.digest:
             self.add_error(None, "The size or cost has changed since it was shown. Check it, then extend.")
         elif preview.needs_confirmation and not self.cleaned_data["confirmed"]:

@@ -15,18 +15,18 @@ from runs_app.models import Experiment
 def bounded_integer(bound: Bound, **options: Any) -> forms.IntegerField:
     """Return a field for whole numbers of this range."""
     field = forms.IntegerField(**options)
-    _limit(field, bound)
+    _apply_bound(field, bound)
     return field
 
 
 def bounded_number(bound: Bound, **options: Any) -> forms.FloatField:
     """Return a field for finite numbers of this range."""
     field = forms.FloatField(**options)
-    _limit(field, bound)
+    _apply_bound(field, bound)
     return field
 
 
-def _limit(field: forms.Field, bound: Bound) -> None:
+def _apply_bound(field: forms.Field, bound: Bound) -> None:
     def check(value: Any) -> None:
         if not bound.contains(value):
             raise forms.ValidationError(f"Must be {bound}.", code="out_of_range")
@@ -41,7 +41,7 @@ class PriorityField(forms.IntegerField):
     def __init__(self) -> None:
         help_text = Experiment._meta.get_field("priority").help_text
         super().__init__(required=False, initial=0, help_text=help_text)
-        _limit(self, BOUNDS["experiment"]["priority"])
+        _apply_bound(self, BOUNDS["experiment"]["priority"])
 
     def clean(self, value: Any) -> int:
         return super().clean(value) or 0
@@ -50,10 +50,10 @@ class PriorityField(forms.IntegerField):
 class RulesField(forms.CharField):
     """Scorers with a parameter, one per line: `regex:PATTERN`. The cleaned value has the stored form of a design."""
 
-    def __init__(self, **how: Any) -> None:
-        how.setdefault("label", "Rules with a parameter")
-        rows = forms.Textarea(attrs={"rows": 2, "class": "mono", "spellcheck": "false"})
-        super().__init__(strip=False, max_length=4000, widget=rows, **how)
+    def __init__(self, **options: Any) -> None:
+        options.setdefault("label", "Rules with a parameter")
+        widget = forms.Textarea(attrs={"rows": 2, "class": "mono", "spellcheck": "false"})
+        super().__init__(strip=False, max_length=4000, widget=widget, **options)
 
     @staticmethod
     def usage() -> str:
@@ -64,34 +64,34 @@ class RulesField(forms.CharField):
         return "\n".join(grading().format_scorer(scorer) for scorer in stored)
 
     def clean(self, value: Any) -> Any:
-        text, found, problems = super().clean(value), [], []
+        text, scorers, problems = super().clean(value), [], []
         for number, line in enumerate(text.splitlines(), 1):
             if not line.strip():
                 continue
             try:
-                stored = grading().stored_scorer(line.lstrip())
+                scorer = grading().stored_scorer(line.lstrip())
             except ValueError as problem:
                 problems.append(f"Line {number}: {problem}")
             else:
-                if stored not in found:
-                    found.append(stored)
+                if scorer not in scorers:
+                    scorers.append(scorer)
         if problems:
             raise forms.ValidationError(problems)
-        return found
+        return scorers
 
 
 def list_scorer_names() -> list[tuple[str, str]]:
-    """Return names and labels of all scorers. A scorer with a parameter takes it from the rules of the design."""
+    """Return names and labels of all scorers. The rules of the design supply a scorer's parameter."""
     with_parameter = [(usage.partition(":")[0], label) for usage, label in list_scorers_with_parameter()]
     without = list_scorer_choices()
     return without + [choice for choice in with_parameter if choice[0] not in dict(without)]
 
 
 def split_names(text: str) -> list[str]:
-    """Return the names between the commas."""
+    """Return the names of a comma-separated text."""
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
-def lock_field(field: forms.Field, why: str) -> None:
+def lock_field(field: forms.Field, help_text: str) -> None:
     """Show the field's value, but ignore submitted input."""
-    field.disabled, field.help_text = True, why
+    field.disabled, field.help_text = True, help_text

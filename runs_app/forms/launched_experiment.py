@@ -1,4 +1,4 @@
-"""The form of a launched experiment's editable fields, for its page and for `experiment set`."""
+"""The form that edits a launched experiment, used by its page and by `experiment set`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from runs_app.forms.experiments import ExperimentForm
 from runs_app.forms.fields import PriorityField
 from runs_app.models import Experiment, Run
 
-NOTED = {
+HISTORY_LABELS = {
     "max_usd": "budget",
     "confirm_above_usd": "confirm above",
     "stop_failure_rate": "stop_failure_rate",
@@ -42,7 +42,7 @@ KEPT_IF_EMPTY = (
 
 
 class LaunchedExperimentForm(forms.ModelForm):  # type: ignore[type-arg]
-    """The editable fields of a launched experiment. It has no field that changes the messages to a model."""
+    """The editable fields of a launched experiment. None of them changes the messages to a model."""
 
     priority = PriorityField()
     reason = forms.CharField(max_length=500, required=False, help_text="Stored in the history")
@@ -72,7 +72,7 @@ class LaunchedExperimentForm(forms.ModelForm):  # type: ignore[type-arg]
         self.planned_samples = self.instance.samples
         for name in KEPT_IF_EMPTY:
             self.fields[name].required = False
-        self.former: dict[str, Any] = {name: getattr(self.instance, name) for name in NOTED}
+        self.stored_values: dict[str, Any] = {name: getattr(self.instance, name) for name in HISTORY_LABELS}
 
     def clean_samples(self) -> int:
         samples: int = self.cleaned_data["samples"]
@@ -86,12 +86,12 @@ class LaunchedExperimentForm(forms.ModelForm):  # type: ignore[type-arg]
         cleaned: dict[str, Any] = super().clean() or {}
         for name in KEPT_IF_EMPTY:
             if cleaned.get(name) in (None, "") and name not in self.errors:
-                cleaned[name] = self.former[name]
+                cleaned[name] = self.stored_values[name]
         return cleaned
 
     def clean_max_usd(self) -> Decimal | None:
         budget: Decimal | None = self.cleaned_data["max_usd"]
-        if budget != self.former["max_usd"] and (problems := self._find_unbounded(budget)):
+        if budget != self.stored_values["max_usd"] and (problems := self._find_unbounded(budget)):
             raise forms.ValidationError(problems)
         return budget
 
@@ -103,24 +103,23 @@ class LaunchedExperimentForm(forms.ModelForm):  # type: ignore[type-arg]
         return problems
 
     def save(self, commit: bool = True) -> Experiment:
-        """Save the changed fields, and record their old and new values with the user. Title and description are not
-        recorded.
+        """Save the changed fields. Record old and new values with the user, except of title and description.
 
-        Only the form's fields are written, because the engine updates counters in the same row.
-        A changed budget recomputes the reservations, because runs without a budget do not maintain them.
+        Only the form's fields are written, because the engine updates counters in the same row. A changed budget
+        updates the reservations, because runs without a budget do not maintain them.
         """
         reason = self.cleaned_data["reason"]
         with transaction.atomic():
             experiment: Experiment = super().save(commit=False)
-            wanted, experiment.priority = experiment.priority, self.initial["priority"]
+            priority, experiment.priority = experiment.priority, self.initial["priority"]
             if commit:
                 experiment.save(update_fields=[field for field in self.Meta.fields if field != "priority"])
-            experiment.change_priority(wanted, by=self.user, reason=reason)
-            for name, what in NOTED.items():
-                before, after = _format_value(self.former[name]), _format_value(getattr(experiment, name))
-                if getattr(experiment, name) != self.former[name]:
+            experiment.change_priority(priority, by=self.user, reason=reason)
+            for name, what in HISTORY_LABELS.items():
+                before, after = _format_value(self.stored_values[name]), _format_value(getattr(experiment, name))
+                if getattr(experiment, name) != self.stored_values[name]:
                     record_changes([(experiment, before, after)], by=self.user, reason=reason, what=what)
-            if experiment.max_usd != self.former["max_usd"]:
+            if experiment.max_usd != self.stored_values["max_usd"]:
                 experiment.runs.update_reservations()
         return experiment
 

@@ -1,4 +1,4 @@
-"""The form of a space of parametric tasks: the file, how it is resolved, and what the preview assumes."""
+"""The form of a space of parametric tasks: the file, the choices that resolve it, and those of the preview."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from runs_app.forms.task_values import describe_param
 from runs_app.models import LanguageModel
 from runs_app.planning.shipped_designs import PROMPTS
 
-MOST_CHARS = 1_000_000
+MAX_SIZE = 1_000_000
 HEAD = "name: my-space\nprecision:\n  low: {count: 32}\n  high: {count: 128, targetci: 0.05, maximum: 1024}\ntasks:\n"
 SAMPLE = (
     HEAD
@@ -35,9 +35,9 @@ SAMPLE = (
 
 
 class SpaceForm(forms.Form):
-    """`spec` and `space` are set if the file and the choices are valid."""
+    """The form of a space. `spec` and `space` are set if the file and the choices are valid."""
 
-    slug = SlugField(required=False, help_text="Of the dataset. An existing name gets a new version")
+    slug = SlugField(required=False, help_text="Name of the dataset. An existing name gets a new version")
     title = forms.CharField(max_length=200, required=False)
     file = forms.FileField(
         required=False,
@@ -47,7 +47,7 @@ class SpaceForm(forms.Form):
     )
     text = forms.CharField(
         label="Space",
-        max_length=MOST_CHARS,
+        max_length=MAX_SIZE,
         strip=False,
         required=False,
         widget=forms.Textarea(attrs={"rows": 22, "class": "mono", "spellcheck": "false"}),
@@ -56,11 +56,13 @@ class SpaceForm(forms.Form):
     task = forms.ChoiceField(
         required=False, label="Task", help_text="Set its parameters in a form, or append it with its defaults"
     )
-    degree = forms.IntegerField(min_value=0, max_value=MOST_DEGREE, required=False, help_text="Of tasks that set none")
-    density = forms.ChoiceField(
-        choices=[(name, name) for name in DENSITIES], required=False, help_text="Of tasks that set none"
+    degree = forms.IntegerField(
+        min_value=0, max_value=MOST_DEGREE, required=False, help_text="For tasks without a degree"
     )
-    precision = forms.CharField(max_length=80, required=False, help_text="Name of a block. Empty: the first")
+    density = forms.ChoiceField(
+        choices=[(name, name) for name in DENSITIES], required=False, help_text="For tasks without a density"
+    )
+    precision = forms.CharField(max_length=80, required=False, help_text="Name in the file. Empty: the first")
     seed = forms.IntegerField(min_value=0, max_value=LARGEST_SEED, required=False)
     prompt = forms.ChoiceField(choices=[(name, name) for name in PROMPTS], required=False)
     answer_tokens = forms.IntegerField(
@@ -88,7 +90,8 @@ class SpaceForm(forms.Form):
     def __init__(self, data: Any = None, files: Any = None, *, initial: Any = None) -> None:
         super().__init__(data, files, initial=self.DEFAULTS | (initial or {}))
         tasks: Any = self.fields["task"]
-        tasks.choices = [("", "Choose a task"), *((name, one.title) for name, one in load_generators().items())]
+        titles = ((name, generator.title) for name, generator in load_generators().items())
+        tasks.choices = [("", "Choose a task"), *titles]
         models: Any = self.fields["models"]
         models.queryset = LanguageModel.objects.filter(is_active=True, endpoint__is_active=True).select_related(
             "endpoint"
@@ -97,56 +100,56 @@ class SpaceForm(forms.Form):
         self.space: Space | None = None
 
     def clean(self) -> dict[str, Any]:
-        given = super().clean() or {}
-        given |= {
-            name: value for name, value in self.DEFAULTS.items() if name != "text" and given.get(name) in (None, "")
+        cleaned = super().clean() or {}
+        cleaned |= {
+            name: value for name, value in self.DEFAULTS.items() if name != "text" and cleaned.get(name) in (None, "")
         }
-        if given.get("file"):
-            given["text"] = self._read_file(given["file"])
+        if cleaned.get("file"):
+            cleaned["text"] = self._read_file(cleaned["file"])
         if self.errors:
-            return given
-        given["text"] = given["text"].replace("\r\n", "\n")  # A browser sends line ends so.
+            return cleaned
+        cleaned["text"] = cleaned["text"].replace("\r\n", "\n")  # Browsers submit CRLF.
         try:
-            self.spec = read_space(given["text"])
+            self.spec = read_space(cleaned["text"])
             self.space = resolve(
                 self.spec,
-                precision=given["precision"] or None,
-                degree=given["degree"],
-                density=given["density"],
-                seed=given["seed"],
+                precision=cleaned["precision"] or None,
+                degree=cleaned["degree"],
+                density=cleaned["density"],
+                seed=cleaned["seed"],
             )
         except SpaceError as error:
             for problem in error.problems:
                 self.add_error("precision" if problem.startswith("precision: the file has") else "text", problem)
-        return given
+        return cleaned
 
     def _read_file(self, file: Any) -> str:
         try:
-            if file.size > MOST_CHARS:
-                self.add_error("file", f"This file has more than {MOST_CHARS:,} bytes.")
+            if file.size > MAX_SIZE:
+                self.add_error("file", f"This file has more than {MAX_SIZE:,} bytes. Choose a smaller file.")
                 return ""
             return str(file.read().decode("utf-8-sig"))
         except UnicodeDecodeError:
-            self.add_error("file", "This file is not UTF-8 text.")
+            self.add_error("file", "This file is not UTF-8 text. Save it as UTF-8 and try again.")
             return ""
 
-    def options(self) -> dict[str, str]:
+    def build_options(self) -> dict[str, str]:
         """Return the choices that a worker needs to build the space."""
         return {name: str(self.cleaned_data[name]) for name in ("degree", "density", "precision", "seed")}
 
 
 def append_task(text: str, name: str) -> str:
-    """Return the text of a space with one more task: every parameter at its default, with its help."""
+    """Return the text of a space with another task, whose parameters have their defaults and their help."""
     return f"{start_space(text)}\n{describe_task(get_generator(name))}"
 
 
 def start_space(text: str) -> str:
-    """Return the text to which a task is appended: without an end of line, and with a head if it is empty."""
+    """Return the text to which a task is appended: without a trailing newline, and with a head if it was empty."""
     return text.replace("\r\n", "\n").rstrip() or HEAD.rstrip()
 
 
 def describe_task(generator: Generator) -> str:
-    """Return the task as YAML. A comment after each parameter has its help, its bounds, and what is harder."""
+    """Return the task as YAML. The comment after each parameter has its help, its bounds and its difficulty."""
     lines = [f"  - name: {generator.name}", "    params:"]
     for info in generator.describe_params():
         default = str(info.default).lower() if isinstance(info.default, bool) else info.default

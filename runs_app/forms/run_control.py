@@ -1,4 +1,4 @@
-"""Forms of run control: reasons, limits, and the scope of a launch."""
+"""The forms of run control: reasons, limits, and the scope of a launch."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ class AssumptionsForm(forms.Form):
 
     def __init__(self, data: Any) -> None:
         """Fill each missing value with its default, so that the field shows it."""
-        given = {name: data.get(name) for name in self.base_fields if data.get(name)}
-        super().__init__({**asdict(USUAL), **given})
+        values = {name: data.get(name) for name in self.base_fields if data.get(name)}
+        super().__init__({**asdict(USUAL), **values})
 
     @property
     def chosen(self) -> Assumptions:

@@ -1,4 +1,4 @@
-"""A task in the text of a space: its entries for the form of its parameters, and its replacement in the text."""
+"""A task in the text of a space: reading it into the form of its parameters, and replacing it in the text."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ from evalsite.lib.text.strict_yaml import parse_yaml
 
 WINDOW = ("head", "skip", "body")
 DESIGN = ("params", "mode", "manifold")
-"""The fields of a task that the form of its parameters writes. It keeps all others."""
+"""The fields of a task that the form of its parameters writes. It keeps all other fields."""
 
 
 def find_task(text: str, generator: str) -> dict[str, Any] | None:
-    """Return the last task of this generator whose parameters the form can show; None in a text that is no space."""
+    """Return the last task of this generator whose parameters the form can show, or None. The text may be invalid."""
     try:
         spec = read_space(text)
     except SpaceError:
         return None
     tasks: list[dict[str, Any]] = parse_yaml(text)["tasks"]
     names = [task.generator_name for task in spec.tasks]
-    found = [task for task, name in zip(tasks, names, strict=True) if name == generator and _is_shown(task)]
-    return found[-1] if found else None
+    matches = [task for task, name in zip(tasks, names, strict=True) if name == generator and _is_supported(task)]
+    return matches[-1] if matches else None
 
 
-def _is_shown(task: dict[str, Any]) -> bool:
+def _is_supported(task: dict[str, Any]) -> bool:
     return "file" not in task and (task.get("mode", "grid") == "grid" or "manifold" in task)
 
 
 def list_entries(task: dict[str, Any]) -> dict[str, str]:
-    """Return the entries of the form that write the task's parameters: `length`, `length-head` and so on."""
+    """Return the form entries for the task's parameters: `length`, `length-head` and so on."""
     axes = task.get("manifold") or task.get("params") or {}
     entries: dict[str, str] = {}
     for name, axis in axes.items():
-        entries[name] = _describe(axis)
+        entries[name] = _format_axis(axis)
         window: dict[str, Any] = (axis.get("window") if isinstance(axis, dict) else None) or {}
         for field in WINDOW:
             if field in window:
@@ -46,20 +46,20 @@ def list_entries(task: dict[str, Any]) -> dict[str, str]:
     return entries
 
 
-def _describe(axis: Any) -> str:
+def _format_axis(axis: Any) -> str:
     if isinstance(axis, dict) and "from" in axis:
         step = f" step {axis['step']}" if "step" in axis else ""
         return f"{axis['from']}..{axis['to']}{step}"
     values = axis["range"] if isinstance(axis, dict) else axis
-    return ", ".join(map(_describe_one, values if isinstance(values, list) else [values]))
+    return ", ".join(map(_format_value, values if isinstance(values, list) else [values]))
 
 
-def _describe_one(value: Any) -> str:
+def _format_value(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def list_samples(task: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return the samples by density of each parameter that has a window. The form has no fields for them."""
+    """Return the samples by density of each parameter with a window. The form has no fields for them."""
     axes: dict[str, Any] = task.get("manifold") or {}
     return {
         name: {key: value for key, value in axis.items() if key.startswith(RESAMPLE)}
@@ -70,21 +70,21 @@ def list_samples(task: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 def dump_task(task: dict[str, Any], indent: int = 2) -> str:
     """Return a task as an item of a list in YAML, with its lines indented."""
-    written = yaml.dump([task], Dumper=_Dumper, sort_keys=False, default_flow_style=None, width=120)
-    return "".join(f"{' ' * indent}{line}\n" for line in written.splitlines())
+    text = yaml.dump([task], Dumper=_Dumper, sort_keys=False, default_flow_style=None, width=120)
+    return "".join(f"{' ' * indent}{line}\n" for line in text.splitlines())
 
 
 class _Dumper(yaml.SafeDumper):
-    """A dumper without aliases, which the reader of spaces refuses."""
+    """A dumper that writes no aliases, because the reader of spaces refuses them."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
 
 
 def replace_task(text: str, task: dict[str, Any]) -> str | None:
-    """Return the text with this task in place of the one with its name; None where that has no lines of its own.
+    """Return the text with this task in place of the task with the same name. Other lines keep their comments.
 
-    Other lines stay as they are, with their comments.
+    Return None if the existing task is missing or shares its lines with other tasks.
     """
     item = _find_item(text, task["name"])
     if item is None:
@@ -96,8 +96,7 @@ def replace_task(text: str, task: dict[str, Any]) -> str | None:
         end -= 1  # Comments in front of the next task are not part of this one.
     if lines[start][: item.start_mark.column].strip() != "-":
         return None
-    written = dump_task(task, lines[start].index("-"))
-    return "".join([*lines[:start], written, *lines[end:]])
+    return "".join([*lines[:start], dump_task(task, lines[start].index("-")), *lines[end:]])
 
 
 def _find_item(text: str, name: str) -> Any:

@@ -1,4 +1,4 @@
-"""The form of one parametric task: each parameter as a value, a list, a range or a manifold. It writes YAML."""
+"""The form of one parametric task, which writes YAML. A parameter is a value, a list, a range or a manifold."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from datasets_app.parametric.manifolds import DEGREE, MOST_VALUES, Axis, Window
 from runs_app.forms.task_text import DESIGN, WINDOW, dump_task, list_entries, list_samples
 
 RANGE = re.compile(r"\s*(-?[0-9.]{1,20})\s*(?:\.\.|to)\s*(-?[0-9.]{1,20})(?:\s*step\s*([0-9.]{1,20}))?\s*\Z")
-CORNERS = 2  # A manifold with more values keeps its first and its last at the density "corner".
-WORDS = {"true": True, "false": False}
+CORNERS = 2  # At density "corner", a manifold with more values keeps only its first and its last.
+BOOLEANS = {"true": True, "false": False}
 
 
 class StepField(forms.CharField):
@@ -26,20 +26,20 @@ class StepField(forms.CharField):
         if text in ("", DEGREE):
             return text or None
         if not (text.isascii() and text.isdecimal() and int(text[:9]) <= MOST_VALUES):
-            raise forms.ValidationError(f'Write a whole number from 0 to {MOST_VALUES:,}, or "{DEGREE}".')
+            raise forms.ValidationError(f'Enter a whole number from 0 to {MOST_VALUES:,}, or "{DEGREE}".')
         return int(text)
 
 
 STEPS = {
-    "body": ("values per degree", 'How many the window shows, or "degree". Empty: all that follow'),
-    "head": ("first values", 'How many always stay, or "degree". Empty: none'),
-    "skip": ("skipped values", 'How many are left out before the others. Empty: "degree", so the window moves'),
+    "body": ("values per degree", 'Number of values in the window, or "degree". Empty: all that follow'),
+    "head": ("first values", 'Number of values that always stay, or "degree". Empty: none'),
+    "skip": ("skipped values", 'Number of values before the window, or "degree". Empty: "degree"; the window moves'),
 }
 
 
 @dataclass(frozen=True)
 class ParameterFields:
-    """The fields of a parameter: its values, and for a number its values per degree and the rest of its window."""
+    """The fields of a parameter: its values and, for a number, the fields of its window."""
 
     values: forms.BoundField
     body: forms.BoundField | None
@@ -51,14 +51,14 @@ class ParameterFields:
 
 
 class TaskValuesForm(forms.Form):
-    """Fields for each parameter: its values, and the window of them that a degree shows. Empty values are the default.
+    """The fields of each parameter: its values and the window of them that a degree shows. Empty means the default.
 
-    replaces: the name of the task in the text whose parameters the form shows; empty for a new task.
+    task: the task in the text whose parameters the form shows. replaces: its name; empty for a new task.
     """
 
-    def __init__(self, generator: Generator, data: Any = None, *, former: Any = None, replaces: str = "") -> None:
-        super().__init__(data, prefix="task", initial=list_entries(former) if former else None)
-        self.generator, self.replaces = generator, former["name"] if former else replaces
+    def __init__(self, generator: Generator, data: Any = None, *, task: Any = None, replaces: str = "") -> None:
+        super().__init__(data, prefix="task", initial=list_entries(task) if task else None)
+        self.generator, self.replaces = generator, task["name"] if task else replaces
         self.infos = {info.name: info for info in generator.describe_params()}
         for name, info in self.infos.items():
             self.fields[name] = forms.CharField(
@@ -80,52 +80,52 @@ class TaskValuesForm(forms.Form):
         ]
 
     def clean(self) -> dict[str, Any]:
-        given = super().clean() or {}
+        cleaned = super().clean() or {}
         for name, info in self.infos.items():
-            text = given.get(name, "")
+            text = cleaned.get(name, "")
             if not text:
-                if any(given.get(f"{name}-{step}") is not None for step in WINDOW):
-                    self.add_error(name, "Give the values that the degrees choose from.")
+                if any(cleaned.get(f"{name}-{step}") is not None for step in WINDOW):
+                    self.add_error(name, "Enter the values from which the window selects.")
                 continue
             try:
-                given[name] = read_values(info, text)
+                cleaned[name] = read_values(info, text)
             except ValueError as problem:
                 self.add_error(name, str(problem))
             else:
-                self._check_window(name, given)
-        return given
+                self._check_window(name, cleaned)
+        return cleaned
 
-    def _check_window(self, name: str, given: dict[str, Any]) -> None:
-        """Refuse a window that shows no value at degree 1, or shows more than there are without the degree."""
-        window = _window(given, name)
+    def _check_window(self, name: str, cleaned: dict[str, Any]) -> None:
+        """Refuse a window that shows no value at degree 1."""
+        window = _build_window(cleaned, name)
         if window is None:
             return
-        values = Axis.model_validate(given[name]).range
+        values = Axis.model_validate(cleaned[name]).range
         if not Window.model_validate(window).take(values, 1):
             self.add_error(name, f"The window leaves none of these {len(values)} values at degree 1.")
 
-    def write(self, text: str) -> str:
-        """Return the text of a space with this task at its end. A repeated task gets a name of its own."""
-        return dump_task(_name(self.generator.name, text) | self._design({}))
+    def format_task(self, text: str) -> str:
+        """Return the YAML of a new task for the space in `text`. A repeated task gets a unique name."""
+        return dump_task(_choose_name(self.generator.name, text) | self._build_design({}))
 
-    def change(self, former: dict[str, Any]) -> dict[str, Any]:
-        """Return a task of a space with these parameters in place of its own. Its samples and other fields stay."""
-        rest = {field: value for field, value in former.items() if field not in DESIGN}
-        return rest | self._design(list_samples(former))
+    def update_task(self, task: dict[str, Any]) -> dict[str, Any]:
+        """Return a task of a space with the parameters of this form. Its samples and other fields stay."""
+        rest = {field: value for field, value in task.items() if field not in DESIGN}
+        return rest | self._build_design(list_samples(task))
 
-    def _design(self, samples: dict[str, dict[str, Any]]) -> dict[str, Any]:
-        """Return mode and parameters. samples: by density, of parameters that had some in the text."""
+    def _build_design(self, samples: dict[str, dict[str, Any]]) -> dict[str, Any]:
+        """Return mode and parameters. samples: the samples by density of each parameter, from the text."""
         axes = {name: self.cleaned_data[name] for name in self.infos if self.cleaned_data[name] not in ("", None)}
-        windows = {name: window for name in axes if (window := _window(self.cleaned_data, name))}
+        windows = {name: window for name in axes if (window := _build_window(self.cleaned_data, name))}
         if not windows and not any(samples.values()):
             return {"params": axes}
-        manifold = {name: _manifold(axes[name], windows.get(name), samples.get(name)) for name in axes}
+        manifold = {name: _build_axis(axes[name], windows.get(name), samples.get(name)) for name in axes}
         return {"mode": "manifold", "manifold": manifold}
 
 
-def _window(given: dict[str, Any], name: str) -> dict[str, Any] | None:
-    """Return the window of a parameter; None without one. It moves with the degree unless `skip` is fixed."""
-    head, skip, body = (given.get(f"{name}-{step}") for step in WINDOW)
+def _build_window(cleaned: dict[str, Any], name: str) -> dict[str, Any] | None:
+    """Return the window of a parameter, or None without one. It moves with the degree unless `skip` is fixed."""
+    head, skip, body = (cleaned.get(f"{name}-{step}") for step in WINDOW)
     if head is None and skip is None and body is None:
         return None
     if skip is None and body is None:
@@ -137,17 +137,17 @@ def _window(given: dict[str, Any], name: str) -> dict[str, Any] | None:
 def read_values(info: ParamInfo, text: str) -> Any:
     """Return the value, list or range of a text: "8", "8, 16, 24" or "8..48 step 8".
 
-    Raise ValueError, which says what is allowed, for anything else or a value outside the parameter's bounds.
+    Raise ValueError for another form or a value outside the parameter's bounds. The message says what is allowed.
     """
-    if info.kind in ("integer", "number") and (found := RANGE.match(text)):
-        start, stop, step = (_read_number(info, part) if part else 1 for part in found.groups())
-        axis = {"from": start, "to": stop} | ({"step": step} if found[3] else {})
+    if info.kind in ("integer", "number") and (match := RANGE.match(text)):
+        start, stop, step = (_read_number(info, part) if part else 1 for part in match.groups())
+        axis = {"from": start, "to": stop} | ({"step": step} if match[3] else {})
         for value in _count_up(axis):
             _check_bounds(info, value)
         return axis
-    values = [_read_one(info, part.strip()) for part in text.split(",") if part.strip()]
+    values = [_read_value(info, part.strip()) for part in text.split(",") if part.strip()]
     if not 1 <= len(values) <= MOST_VALUES:
-        raise ValueError(f"Give 1 to {MOST_VALUES:,} values.")
+        raise ValueError(f"Enter 1 to {MOST_VALUES:,} values.")
     return values[0] if len(values) == 1 else values
 
 
@@ -160,15 +160,15 @@ def _count_up(axis: dict[str, Any]) -> list[Any]:
     return values
 
 
-def _read_one(info: ParamInfo, text: str) -> Any:
+def _read_value(info: ParamInfo, text: str) -> Any:
     if info.options:
         if text not in info.options:
-            raise ValueError(f"Choose among {', '.join(info.options)}, not {text[:40]!r}.")
+            raise ValueError(f"Enter one of {', '.join(info.options)}, not {text[:40]!r}.")
         return text
     if info.kind == "switch":
-        if text.lower() not in WORDS:
-            raise ValueError(f"Write true or false, not {text[:40]!r}.")
-        return WORDS[text.lower()]
+        if text.lower() not in BOOLEANS:
+            raise ValueError(f"Enter true or false, not {text[:40]!r}.")
+        return BOOLEANS[text.lower()]
     value = _read_number(info, text)
     _check_bounds(info, value)
     return value
@@ -185,7 +185,7 @@ def _read_number(info: ParamInfo, text: str) -> int | float:
     except ValueError:
         pass
     kind = "a whole number" if info.kind == "integer" else "a number"
-    raise ValueError(f"Write {kind}, several with commas, or a range such as 8..48 step 8, not {text[:40]!r}.")
+    raise ValueError(f"Enter {kind}, a comma-separated list or a range such as 8..48 step 8, not {text[:40]!r}.")
 
 
 def _check_bounds(info: ParamInfo, value: float) -> None:
@@ -195,20 +195,20 @@ def _check_bounds(info: ParamInfo, value: float) -> None:
 
 
 def describe_param(info: ParamInfo, *, default: bool = True) -> str:
-    """Return the help of a parameter with its values, its default if wanted, and what makes it harder."""
+    """Return the help of a parameter: its values, its default unless excluded, and which values are harder."""
     if info.options:
         values = ", ".join(info.options)
     elif info.kind == "switch":
         values = "true or false"
     else:
         values = f"{info.minimum:g} to {info.maximum:g}" if info.minimum is not None else "a number"
-    usual = str(info.default).lower() if isinstance(info.default, bool) else info.default
+    default_value = str(info.default).lower() if isinstance(info.default, bool) else info.default
     harder = {"higher": "; higher is harder", "lower": "; lower is harder"}.get(info.harder, "")
-    return f"{info.help} {values}{f'; default {usual}' if default else ''}{harder}"
+    return f"{info.help} {values}{f'; default {default_value}' if default else ''}{harder}"
 
 
-def _name(name: str, text: str) -> dict[str, Any]:
-    """Return the name of the task in the file: the generator's, or one with a number if that is taken."""
+def _choose_name(name: str, text: str) -> dict[str, Any]:
+    """Return the name of the task in the file: the generator's name, with a number if it is taken."""
     taken = set(re.findall(r"^\s*-\s+name:\s*(\S+)", text, re.MULTILINE))
     if name not in taken:
         return {"name": name}
@@ -216,13 +216,13 @@ def _name(name: str, text: str) -> dict[str, Any]:
     return {"name": f"{name}-{number}", "task": name}
 
 
-def _manifold(values: Any, window: dict[str, Any] | None, samples: dict[str, Any] | None) -> Any:
+def _build_axis(values: Any, window: dict[str, Any] | None, samples: dict[str, Any] | None) -> Any:
     axis = dict(values) if isinstance(values, dict) else {"range": values if isinstance(values, list) else [values]}
     if window:
         axis["window"] = window
     if samples is not None:
         return axis | samples
-    shown = [window.get(step, 0) for step in ("head", "body")] if window else []
-    if window and sum(step for step in shown if isinstance(step, int)) > CORNERS:
+    sizes = [window.get(step, 0) for step in ("head", "body")] if window else []
+    if window and sum(size for size in sizes if isinstance(size, int)) > CORNERS:
         axis["resample:corner"] = {"first": 1, "last": 1}
     return axis

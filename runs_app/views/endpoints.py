@@ -18,7 +18,7 @@ from evalsite.lib.web.form_errors import get_first_error
 from evalsite.lib.web.htmx import wants_part
 from runs_app import price_list
 from runs_app.cache_purge import list_purges, measure_cache, purge
-from runs_app.forms.endpoints import EndpointForm, LanguageModelForm, NotedForm
+from runs_app.forms.endpoints import EndpointForm, LanguageModelForm, ReasonForm
 from runs_app.forms.run_control import SteeringForm
 from runs_app.models import Endpoint, LanguageModel
 from runs_app.models.preflights import prefetch_last_preflights
@@ -138,7 +138,7 @@ def _render_model_status(request: HttpRequest, pk: int) -> HttpResponse:
     return render(request, "runs_app/partials/model_status.html", {"model": model})
 
 
-def _edit_row(request: HttpRequest, form: NotedForm, heading: str, **extra_context: Any) -> HttpResponse:
+def _edit_row(request: HttpRequest, form: ReasonForm, heading: str, **extra_context: Any) -> HttpResponse:
     """Show or save the form of a row. The page also shows the row's history."""
     if request.method == "POST" and form.is_valid():
         row = form.save(commit=False)

@@ -15,7 +15,7 @@ from evalsite.lib.permissions import members_only
 from evalsite.lib.web.choice_fields import fetch_choices
 from evalsite.lib.web.model_names import hides_model_names
 from runs_app.experiment_files import spec_errors, spec_reader
-from runs_app.forms.draws import draw_again
+from runs_app.forms.draws import redraw_models
 from runs_app.forms.experiments import ExperimentFileForm, ExperimentForm
 from runs_app.forms.launched_experiment import LaunchedExperimentForm
 from runs_app.models import Experiment
@@ -79,11 +79,11 @@ def experiment_from_file(request: HttpRequest) -> HttpResponse:
 def _edit_draft(request: HttpRequest, form: ExperimentForm, heading: str) -> HttpResponse:
     is_preview = "look" in request.POST or "draw" in request.POST
     if "draw" in request.POST:
-        form = draw_again(form)
+        form = redraw_models(form)
     if request.method == "POST" and not is_preview and form.is_valid():
         return _save(request, form)
     fetch_choices(form)
-    form.link_to_makers()
+    form.add_create_links()
     context = {
         "form": form,
         "heading": heading,

@@ -32,7 +32,7 @@ def experiment_extend(request: HttpRequest, slug: str) -> HttpResponse:
     if preview and "extend" in request.POST and _extend(request, form, preview):
         return redirect("experiment_progress", slug)
     fetch_choices(form)
-    form.explain_what_is_missing()
+    form.explain_empty_choices()
     return render(
         request, "runs_app/experiment_extend.html", {"experiment": experiment, "form": form, "preview": preview}
     )
@@ -47,7 +47,7 @@ def _build_preview(form: ExtensionForm) -> ExtensionPreview | None:
 
 def _extend(request: HttpRequest, form: ExtensionForm, preview: ExtensionPreview) -> bool:
     """Extend the design and return True if the user confirmed this preview. Else the form or the preview has errors."""
-    if preview.problems or not form.confirms(preview):
+    if preview.problems or not form.check_confirmation(preview):
         return False
     try:
         report = run_control.extend(

@@ -81,7 +81,7 @@ def _apply_task_button(request: HttpRequest, values: TaskValuesForm | None) -> t
     generator = load_generators().get(entered["task"])
     if "write" in request.POST and values is not None:
         if values.is_valid():
-            entered["text"] = f"{start_space(entered['text'])}\n{values.write(entered['text'])}"
+            entered["text"] = f"{start_space(entered['text'])}\n{values.format_task(entered['text'])}"
             return SpaceForm(initial={**entered, "task": ""}), None
     elif "replace" in request.POST and values is not None:
         if values.is_valid():
@@ -91,7 +91,7 @@ def _apply_task_button(request: HttpRequest, values: TaskValuesForm | None) -> t
             values.add_error(None, message)
     elif "set" in request.POST and generator:
         current = find_task(entered["text"].replace("\r\n", "\n"), generator.name)
-        values = TaskValuesForm(generator, former=current)
+        values = TaskValuesForm(generator, task=current)
     elif "add" in request.POST and generator:
         entered["text"] = append_task(entered["text"], generator.name)
         entered["task"] = ""
@@ -104,7 +104,7 @@ def _replace_in_text(text: str, values: TaskValuesForm) -> str | None:
     current = find_task(text, values.generator.name)
     if current is None or current["name"] != values.replaces:
         return None
-    return replace_task(text, values.change(current))
+    return replace_task(text, values.update_task(current))
 
 
 def _build(request: HttpRequest, form: SpaceForm) -> HttpResponse:
@@ -115,7 +115,7 @@ def _build(request: HttpRequest, form: SpaceForm) -> HttpResponse:
         slug=data["slug"],
         about={"title": data["title"]},
     )
-    upload.request_job("parametric", form.options())
+    upload.request_job("parametric", form.build_options())
     return redirect("dataset_import", upload.token)
 
 

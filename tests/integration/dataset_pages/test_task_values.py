@@ -175,11 +175,15 @@ def test_a_repeated_task_gets_a_name_of_its_own_and_an_empty_text_a_head(as_):
     [
         ("length", "2", "2 is outside 3 to 100."),
         ("length", "8..400", "101 is outside 3 to 100."),
-        ("length", "many", "Write a whole number, several with commas, or a range such as 8..48 step 8, not 'many'."),
+        (
+            "length",
+            "many",
+            "Enter a whole number, a comma-separated list or a range such as 8..48 step 8, not 'many'.",
+        ),
         ("length", "9..3", "A range runs upwards: from is at most to, and step is above 0."),
-        ("length-body", "4", "Give the values that the degrees choose from."),
-        ("length-skip", "0", "Give the values that the degrees choose from."),
-        ("prob_open", "0.5, x", "Write a number, several with commas"),
+        ("length-body", "4", "Enter the values from which the window selects."),
+        ("length-skip", "0", "Enter the values from which the window selects."),
+        ("prob_open", "0.5, x", "Enter a number, a comma-separated list"),
     ],
 )
 def test_a_wrong_value_is_named_at_its_parameter_and_nothing_is_lost(as_, field, value, told):
@@ -194,8 +198,8 @@ def test_a_wrong_value_is_named_at_its_parameter_and_nothing_is_lost(as_, field,
 @pytest.mark.parametrize(
     ("window", "told"),
     [
-        ({"length-skip": "1.5"}, 'Write a whole number from 0 to 1,000, or "degree".'),
-        ({"length-head": "1001"}, 'Write a whole number from 0 to 1,000, or "degree".'),
+        ({"length-skip": "1.5"}, 'Enter a whole number from 0 to 1,000, or "degree".'),
+        ({"length-head": "1001"}, 'Enter a whole number from 0 to 1,000, or "degree".'),
         ({"length-skip": "2"}, "The window leaves none of these 2 values at degree 1."),
     ],
 )
