@@ -33,9 +33,9 @@ from runs_app.models.trials import REFUSED, UNUSABLE_KINDS
 from runs_app.monitoring import ledger_report
 from runs_app.trial_list.trial_pagination import Search
 
-MOST_ITEMS = 20_000  # Of one choice of parameters, so that the list of a search stays small.
-FEW_ITEMS = 200
-"""So many items are looked up by index. Trials of more items are searched for."""
+MAX_ITEMS = 20_000  # That match one choice of parameters, so that the list of a search stays small.
+MAX_INDEXED_ITEMS = 200
+"""Up to this many items are looked up by index. Trials of more items are scanned."""
 
 
 class WholeNumberFilter(df.Filter):
@@ -49,7 +49,7 @@ class FloatFilter(df.Filter):
 
 
 def read_parameters(text: str) -> dict[str, str]:
-    """Return the parameters of `length=8&max_depth=2`. Raise ValueError for a text of another form."""
+    """Return the parameters of a text such as `length=8&max_depth=2`. Raise ValueError for another format."""
     params = dict(parse_qsl(text, strict_parsing=True, keep_blank_values=True, max_num_fields=30))
     if fault := describe_unstorable(params):
         raise ValueError(fault)
@@ -57,7 +57,7 @@ def read_parameters(text: str) -> dict[str, str]:
 
 
 class PointField(forms.CharField):
-    """Parameters of generated items, written as in an address: `length=8&max_depth=2`. The value is a mapping."""
+    """Parameters of generated items, in the format of a query string. The cleaned value is a mapping."""
 
     def clean(self, value: Any) -> dict[str, str]:
         text = super().clean(value)
@@ -66,7 +66,7 @@ class PointField(forms.CharField):
         try:
             return read_parameters(text)
         except ValueError as error:
-            raise forms.ValidationError("Write parameters as name=value, joined by &.") from error
+            raise forms.ValidationError("Enter parameters as name=value, joined by &.") from error
 
 
 class PointFilter(df.Filter):
@@ -76,7 +76,7 @@ class PointFilter(df.Filter):
 
 
 class ExperimentFilter(df.FilterSet):
-    q = df.CharFilter(label="Name", method="named", widget=forms.TextInput(attrs={"type": "search"}))
+    q = df.CharFilter(label="Name", method="filter_name", widget=forms.TextInput(attrs={"type": "search"}))
     status = df.ChoiceFilter(choices=Experiment.Status.choices, empty_label="Any")
     owner = df.CharFilter(label="Owner", field_name="owner__username", lookup_expr="icontains")
     dataset = df.CharFilter(label="Dataset", field_name="dataset__slug", lookup_expr="icontains")
@@ -85,17 +85,19 @@ class ExperimentFilter(df.FilterSet):
         model = Experiment
         fields = ["q", "status", "dataset", "owner"]
 
-    def named(self, experiments: QuerySet[Experiment], _name: str, text: str) -> QuerySet[Experiment]:
+    def filter_name(self, experiments: QuerySet[Experiment], _name: str, text: str) -> QuerySet[Experiment]:
         return experiments.filter(Q(slug__icontains=text) | Q(title__icontains=text))
 
 
-def _endpoints(request: Any) -> QuerySet[Endpoint]:
+def _list_endpoints(request: Any) -> QuerySet[Endpoint]:
     return Endpoint.objects.visible_to(request.user).order_by("name")
 
 
 class BatchFilter(df.FilterSet):
-    status = df.ChoiceFilter(choices=[("open", "Open"), *ProviderBatch.Status.choices], empty_label="Any", method="at")
-    endpoint = df.ModelChoiceFilter(queryset=_endpoints, to_field_name="name", empty_label="Any")
+    status = df.ChoiceFilter(
+        choices=[("open", "Open"), *ProviderBatch.Status.choices], empty_label="Any", method="filter_status"
+    )
+    endpoint = df.ModelChoiceFilter(queryset=_list_endpoints, to_field_name="name", empty_label="Any")
     experiment = df.CharFilter(label="Experiment", field_name="run__experiment__slug")
     run = WholeNumberFilter(label="Run", min_value=1)
 
@@ -106,26 +108,26 @@ class BatchFilter(df.FilterSet):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         if not is_member(self.request.user):
-            del self.filters["endpoint"]  # Only members of the group may see where models are served.
+            del self.filters["endpoint"]  # Only members may see which endpoints serve the models.
 
-    def at(self, batches: ProviderBatchQuerySet, _name: str, status: str) -> ProviderBatchQuerySet:
+    def filter_status(self, batches: ProviderBatchQuerySet, _name: str, status: str) -> ProviderBatchQuerySet:
         return batches.open() if status == "open" else batches.filter(status=status)
 
 
-def _experiments(request: Any) -> QuerySet[Experiment]:
+def _list_experiments(request: Any) -> QuerySet[Experiment]:
     return Experiment.objects.visible_to(request.user).order_by("slug")
 
 
-def _conditions(request: Any) -> QuerySet[Condition]:
-    """Return the conditions of the chosen experiment, because condition names are unclear without it."""
-    chosen = _experiments(request).filter(slug=request.GET.get("experiment", ""))
-    return Condition.objects.filter(experiment__in=chosen).select_related("model", "prompt", "sampler")
+def _list_conditions(request: Any) -> QuerySet[Condition]:
+    """Return the conditions of the chosen experiment only: their names are ambiguous across experiments."""
+    experiments = _list_experiments(request).filter(slug=request.GET.get("experiment", ""))
+    return Condition.objects.filter(experiment__in=experiments).select_related("model", "prompt", "sampler")
 
 
-def _dimensions(request: Any) -> QuerySet[Dimension]:
-    shown = Dimension.objects.filter(experiments__in=_experiments(request))
+def _list_dimensions(request: Any) -> QuerySet[Dimension]:
+    dimensions = Dimension.objects.filter(experiments__in=_list_experiments(request))
     slug = request.GET.get("experiment", "")
-    return (shown.filter(experiments__slug=slug) if slug else shown).distinct()
+    return (dimensions.filter(experiments__slug=slug) if slug else dimensions).distinct()
 
 
 class ConditionChoice(df.fields.ModelChoiceField):
@@ -138,20 +140,19 @@ class ConditionFilter(df.ModelChoiceFilter):
 
 
 class TrialFilter(df.FilterSet):
-    """A form that turns the URL's parameters into a `search`. `trial_pagination.find` reads the rows, not a queryset
-    here."""
+    """The filter of trials, which turns the URL's parameters into a `search` for `trial_pagination.find`."""
 
     contains = df.CharFilter(label="Answer contains", widget=forms.TextInput(attrs={"type": "search"}))
     experiment = df.ModelChoiceFilter(
-        label="Experiment", queryset=_experiments, to_field_name="slug", empty_label="Any"
+        label="Experiment", queryset=_list_experiments, to_field_name="slug", empty_label="Any"
     )
-    condition = ConditionFilter(label="Condition", queryset=_conditions, empty_label="Any")
+    condition = ConditionFilter(label="Condition", queryset=_list_conditions, empty_label="Any")
     run = WholeNumberFilter(label="Run", min_value=1)
     status = df.ChoiceFilter(choices=Trial.Status.choices, empty_label="Any")
     item = df.CharFilter(label="Item key")
     category = df.CharFilter(label="Category")
     point = PointFilter(label="Parameters")
-    dimension = df.ModelChoiceFilter(label="Dimension", queryset=_dimensions, empty_label="Any")
+    dimension = df.ModelChoiceFilter(label="Dimension", queryset=_list_dimensions, empty_label="Any")
     rating = WholeNumberFilter(label="Rating")
     error = df.CharFilter(label="Error class")
     empty = YesNoFilter(label="Empty")
@@ -181,7 +182,7 @@ class TrialFilter(df.FilterSet):
 
     @property
     def rare_fields(self) -> list[forms.BoundField]:
-        """Return the fields that are folded, because with all of them no row would be on a laptop's first screen."""
+        """Return the fields that the page folds, so that the first rows fit on a laptop's screen."""
         return [field for field in self.form.visible_fields() if field.name not in self.USUAL]
 
     @property
@@ -191,127 +192,129 @@ class TrialFilter(df.FilterSet):
 
     @property
     def search(self) -> Search | None:
-        """Return the search, or None if the parameters are invalid; the page then shows no trials instead of all."""
+        """Return the search, or None if the parameters are invalid. The page then shows no trials instead of all."""
         if not self.form.is_valid():
             return None
-        wanted = {name: value for name, value in self.form.cleaned_data.items() if value not in (None, "", {})}
-        if "differs" in wanted and "experiment" not in wanted:
-            self.form.add_error("differs", "Choose an experiment, whose conditions are compared.")
+        criteria = {name: value for name, value in self.form.cleaned_data.items() if value not in (None, "", {})}
+        if "differs" in criteria and "experiment" not in criteria:
+            self.form.add_error("differs", "Choose an experiment to compare its conditions.")
             return None
-        runs = self._runs(wanted)
-        annotated = list_annotation_kinds(wanted)
-        items, differing = self._items(runs, wanted), self._differing(wanted) if "differs" in wanted else None
-        if differing is not None and (items is not None or len(differing) <= FEW_ITEMS):
+        runs = self._select_runs(criteria)
+        annotations = list_annotation_lookups(criteria)
+        items = self._find_items(runs, criteria)
+        differing = self._find_differing_items(criteria) if "differs" in criteria else None
+        if differing is not None and (items is not None or len(differing) <= MAX_INDEXED_ITEMS):
             allowed = None if items is None else set(items)
             items = [item for item in differing if allowed is None or item in allowed]
             differing = None
         return Search(
             runs=runs,
-            status=wanted.get("status", ""),
-            error_class=wanted.get("error", ""),
+            status=criteria.get("status", ""),
+            error_class=criteria.get("error", ""),
             items=items,
-            odd=self._odd(wanted),
-            with_refused_errors=bool(wanted.get("refused")),
-            picked=pick_annotated(annotated[0], wanted.get("experiment")) if annotated else None,
-            rest=self._rest(wanted, differing) & Q(*(is_annotated(kind) for kind in annotated[1:])),
+            unusable=self._match_unusable(criteria),
+            with_refused_errors=bool(criteria.get("refused")),
+            annotated=find_annotated(annotations[0], criteria.get("experiment")) if annotations else None,
+            rest=self._match_rest(criteria, differing) & Q(*(match_annotated(lookups) for lookups in annotations[1:])),
         )
 
     @property
     def waits_for_scores(self) -> bool:
-        """Return True if a worker still computes the scores that are to differ. The search has no rows then."""
+        """Return True while a worker computes the scores to compare. The search has no rows until then."""
         return self._waits_for_scores
 
     _waits_for_scores = False
 
-    def _runs(self, wanted: dict[str, Any]) -> QuerySet[Run]:
+    def _select_runs(self, criteria: dict[str, Any]) -> QuerySet[Run]:
         runs = Run.objects.visible_to(self.request.user)
-        if not wanted.keys() & {"run", "condition"}:
+        if not criteria.keys() & {"run", "condition"}:
             runs = runs.generating()
-        named = {"experiment": "experiment", "condition": "condition", "run": "pk"}
-        return runs.filter(**{field: wanted[name] for name, field in named.items() if name in wanted})
+        lookups = {"experiment": "experiment", "condition": "condition", "run": "pk"}
+        return runs.filter(**{lookup: criteria[name] for name, lookup in lookups.items() if name in criteria})
 
-    def _items(self, runs: QuerySet[Run], wanted: dict[str, Any]) -> list[int] | None:
-        """Return the items that are named by their key or by their parameters; None for any item."""
-        if not wanted.keys() & {"item", "point"}:
+    def _find_items(self, runs: QuerySet[Run], criteria: dict[str, Any]) -> list[int] | None:
+        """Return the items with the chosen key and parameters, or None for any item."""
+        if not criteria.keys() & {"item", "point"}:
             return None
         datasets = list(set(runs.order_by().values_list("experiment__dataset", flat=True)))
         items = Item.objects.filter(dataset__in=datasets)
-        items = items.filter(key=wanted["item"]) if "item" in wanted else items
-        if "point" in wanted:
-            items = items.filter(category=wanted["category"]) if "category" in wanted else items
-            items = items.with_parameters(wanted["point"])
-        return list(items.values_list("pk", flat=True)[:MOST_ITEMS])
+        items = items.filter(key=criteria["item"]) if "item" in criteria else items
+        if "point" in criteria:
+            items = items.filter(category=criteria["category"]) if "category" in criteria else items
+            items = items.with_parameters(criteria["point"])
+        return list(items.values_list("pk", flat=True)[:MAX_ITEMS])
 
     @staticmethod
-    def _odd(wanted: dict[str, Any]) -> Q:
-        """Return the condition for the chosen kinds of answers. These kinds are rare, and an index holds them."""
-        kinds = Q()
+    def _match_unusable(criteria: dict[str, Any]) -> Q:
+        """Return the condition for the chosen kinds of unusable answers. They are rare, and an index holds them."""
+        condition = Q()
         for name, kind in UNUSABLE_KINDS.items():
-            kinds &= _kind(name, kind) if wanted.get(name) else Q()
-        return kinds
+            condition &= _match_kind(name, kind) if criteria.get(name) else Q()
+        return condition
 
-    def _differing(self, wanted: dict[str, Any]) -> list[int]:
+    def _find_differing_items(self, criteria: dict[str, Any]) -> list[int]:
         """Return the items that the conditions score differently, by the chosen scorer, else by the first measure."""
-        items = grading().list_items_that_differ(wanted["experiment"], wanted.get("scorer", ""))
+        items = grading().list_items_that_differ(criteria["experiment"], criteria.get("scorer", ""))
         self._waits_for_scores = items is None
         return items or []
 
     @staticmethod
-    def _rest(wanted: dict[str, Any], items: list[int] | None) -> Q:
-        others = Q() if items is None else Q(item__in=items)
-        others &= grading().filter_disagreements() if "disagree" in wanted else Q()
-        others &= ~is_annotated({"kind": "flag"}) if wanted.get("flag") is False else Q()
+    def _match_rest(criteria: dict[str, Any], items: list[int] | None) -> Q:
+        condition = Q() if items is None else Q(item__in=items)
+        condition &= grading().filter_disagreements() if "disagree" in criteria else Q()
+        condition &= ~match_annotated({"kind": "flag"}) if criteria.get("flag") is False else Q()
         for name, kind in UNUSABLE_KINDS.items():
-            others &= ~_kind(name, kind) if wanted.get(name) is False else Q()
-        named = {
+            condition &= ~_match_kind(name, kind) if criteria.get(name) is False else Q()
+        lookups = {
             "category": "item__category",
             "dimension": "dimension",
             "rating": "rating",
             "from_cache": "from_cache",
             "contains": "answer__icontains",
         }
-        if "graded_by" in wanted:  # A trial has one grading per condition, so the join duplicates no row.
-            named |= {"graded_by": "gradings__condition", "unread": "gradings__parse_error"}
-        if wanted.keys() & {"scorer", "score"}:
-            others &= _scored(wanted)
-        return others & Q(**{field: wanted[name] for name, field in named.items() if name in wanted})
+        if "graded_by" in criteria:  # A trial has one grading per condition, so the join duplicates no row.
+            lookups |= {"graded_by": "gradings__condition", "unread": "gradings__parse_error"}
+        if criteria.keys() & {"scorer", "score"}:
+            condition &= _match_score(criteria)
+        return condition & Q(**{lookup: criteria[name] for name, lookup in lookups.items() if name in criteria})
 
 
-def list_annotation_kinds(wanted: dict[str, Any]) -> list[dict[str, str]]:
-    """Return the lookups of annotations that the filter asks for: of a flag, a note and a tag."""
-    kinds: list[dict[str, str]] = [{"kind": "flag"}] if wanted.get("flag") else []
-    if "tag" in wanted:
-        kinds.append({"kind": "tag", "text": "-".join(wanted["tag"].lower().split())})
-    if "note" in wanted:
-        kinds.append({"kind": "note", "text__icontains": wanted["note"]})
-    return kinds
+def list_annotation_lookups(criteria: dict[str, Any]) -> list[dict[str, str]]:
+    """Return the lookups of the annotations that the filter requires: a flag, a tag and a note."""
+    lookups: list[dict[str, str]] = [{"kind": "flag"}] if criteria.get("flag") else []
+    if "tag" in criteria:
+        lookups.append({"kind": "tag", "text": "-".join(criteria["tag"].lower().split())})
+    if "note" in criteria:
+        lookups.append({"kind": "note", "text__icontains": criteria["note"]})
+    return lookups
 
 
-def is_annotated(lookups: dict[str, str]) -> Q:
-    """Return the trials with such an annotation, on the trial or on its item."""
+def match_annotated(lookups: dict[str, str]) -> Q:
+    """Return the condition that a trial or its item has an annotation with these lookups."""
     on_either = Q(trial=OuterRef("pk")) | Q(trial=None, item=OuterRef("item_id"))
     return Q(Exists(Annotation.objects.current().filter(on_either, **lookups)))
 
 
-def pick_annotated(lookups: dict[str, str], experiment: Experiment | None) -> tuple[list[int], list[int]]:
-    """Return the keys of trials and of items that have such an annotation themselves."""
-    found = Annotation.objects.current().filter(**lookups).order_by()
+def find_annotated(lookups: dict[str, str], experiment: Experiment | None) -> tuple[list[int], list[int]]:
+    """Return the keys of the trials and of the items with an annotation of their own."""
+    annotations = Annotation.objects.current().filter(**lookups).order_by()
     if experiment is not None:
-        found = found.of_experiment(experiment)
-    pairs = list(found.values_list("trial", "item"))
+        annotations = annotations.of_experiment(experiment)
+    pairs = list(annotations.values_list("trial", "item"))
     return [trial for trial, _ in pairs if trial], [item for trial, item in pairs if not trial]
 
 
-def _scored(wanted: dict[str, Any]) -> Q:
-    """Return the trials that a scorer of this name gave this score. Both may be left open."""
+def _match_score(criteria: dict[str, Any]) -> Q:
+    """Return the condition that a trial has a grading by this scorer with this score. Either may be missing."""
     model: Any = Trial._meta.get_field("gradings").related_model
     gradings = model.objects.filter(trial=OuterRef("pk"))
-    named = {"scorer": "condition__scorer", "score": "score"}
-    return Q(Exists(gradings.filter(**{field: wanted[name] for name, field in named.items() if name in wanted})))
+    lookups = {"scorer": "condition__scorer", "score": "score"}
+    chosen = {lookup: criteria[name] for name, lookup in lookups.items() if name in criteria}
+    return Q(Exists(gradings.filter(**chosen)))
 
 
-def _kind(name: str, kind: Q) -> Q:
-    """Return the done trials of this kind. Refusals include the trials that failed by a refusal."""
+def _match_kind(name: str, kind: Q) -> Q:
+    """Return the condition that a done trial is of this kind. Refusals include trials that failed with a refusal."""
     return REFUSED if name == "refused" else Q(status=Trial.Status.DONE) & kind
 
 
@@ -321,7 +324,7 @@ class AnnotationFilter(StrictFilterSet):
 
     text = df.CharFilter(label="Text", lookup_expr="icontains", widget=forms.TextInput(attrs={"type": "search"}))
     kind = df.ChoiceFilter(label="Kind", choices=KINDS, empty_label="Any")
-    on = df.ChoiceFilter(label="On", choices=ON, empty_label="Any", method="put_on")
+    on = df.ChoiceFilter(label="On", choices=ON, empty_label="Any", method="filter_subject")
     item = df.CharFilter(label="Item key", field_name="item__key")
     author = df.CharFilter(label="Author", field_name="author__username")
 
@@ -329,19 +332,19 @@ class AnnotationFilter(StrictFilterSet):
         model = Annotation
         fields: list[str] = []
 
-    def put_on(self, annotations: QuerySet[Annotation], _name: str, subject: str) -> QuerySet[Annotation]:
+    def filter_subject(self, annotations: QuerySet[Annotation], _name: str, subject: str) -> QuerySet[Annotation]:
         return annotations.filter(trial__isnull=subject == "item")
 
 
 class LedgerFilter(StrictFilterSet):
-    """The range of days, in the reader's time zone, and the grouping of the sums."""
+    """The filter of the ledger: a range of days in the reader's time zone, and the grouping of the sums."""
 
     GROUPS = (("day", "Day"), ("model", "Model"), ("stage", "Stage"), ("run", "Run"))
 
-    by = df.ChoiceFilter(label="By", choices=GROUPS, empty_label=None, method="grouped")
-    since = df.DateFilter(label="From", method="from_day", widget=forms.DateInput(attrs={"type": "date"}))
-    until = df.DateFilter(label="To", method="to_day", widget=forms.DateInput(attrs={"type": "date"}))
-    stage = df.ChoiceFilter(label="Stage", choices=ledger_report.STAGES, empty_label="Any", method="of_stage")
+    by = df.ChoiceFilter(label="By", choices=GROUPS, empty_label=None, method="keep_all")
+    since = df.DateFilter(label="From", method="filter_since", widget=forms.DateInput(attrs={"type": "date"}))
+    until = df.DateFilter(label="To", method="filter_until", widget=forms.DateInput(attrs={"type": "date"}))
+    stage = df.ChoiceFilter(label="Stage", choices=ledger_report.STAGES, empty_label="Any", method="filter_stage")
 
     class Meta:
         model = LedgerEntry
@@ -352,48 +355,50 @@ class LedgerFilter(StrictFilterSet):
         """Return the key that groups the sums; the default is the day."""
         return (self.form.cleaned_data.get("by") if self.form.is_valid() else "") or "day"
 
-    def grouped(self, entries: QuerySet[LedgerEntry], _name: str, _by: str) -> QuerySet[LedgerEntry]:
+    def keep_all(self, entries: QuerySet[LedgerEntry], _name: str, _by: str) -> QuerySet[LedgerEntry]:
         return entries
 
-    def of_stage(self, entries: QuerySet[LedgerEntry], _name: str, stage: str) -> QuerySet[LedgerEntry]:
+    def filter_stage(self, entries: QuerySet[LedgerEntry], _name: str, stage: str) -> QuerySet[LedgerEntry]:
         return entries.filter(ledger_report.filter_stage(stage))
 
-    def from_day(self, entries: QuerySet[LedgerEntry], _name: str, day: date) -> QuerySet[LedgerEntry]:
-        return entries.filter(at__gte=_midnight(day))
+    def filter_since(self, entries: QuerySet[LedgerEntry], _name: str, day: date) -> QuerySet[LedgerEntry]:
+        return entries.filter(at__gte=_get_midnight(day))
 
-    def to_day(self, entries: QuerySet[LedgerEntry], _name: str, day: date) -> QuerySet[LedgerEntry]:
-        return entries.filter(at__lt=_midnight(day, 1))
+    def filter_until(self, entries: QuerySet[LedgerEntry], _name: str, day: date) -> QuerySet[LedgerEntry]:
+        return entries.filter(at__lt=_get_midnight(day, 1))
 
 
 class LabLedgerFilter(LedgerFilter):
     """The filter of the ledger over all experiments."""
 
     by = df.ChoiceFilter(
-        label="By", choices=(*LedgerFilter.GROUPS, ("experiment", "Experiment")), empty_label=None, method="grouped"
+        label="By", choices=(*LedgerFilter.GROUPS, ("experiment", "Experiment")), empty_label=None, method="keep_all"
     )
     model = df.ModelChoiceFilter(
         label="Model",
         queryset=LanguageModel.objects.order_by("name"),
         to_field_name="name",
         empty_label="Any",
-        method="of_model",
+        method="filter_model",
     )
     experiment = df.ModelChoiceFilter(
         label="Experiment",
-        queryset=_experiments,
+        queryset=_list_experiments,
         to_field_name="slug",
         empty_label="Any",
-        method="of_experiment",
+        method="filter_experiment",
     )
 
-    def of_model(self, entries: QuerySet[LedgerEntry], _name: str, model: LanguageModel) -> QuerySet[LedgerEntry]:
+    def filter_model(self, entries: QuerySet[LedgerEntry], _name: str, model: LanguageModel) -> QuerySet[LedgerEntry]:
         return entries.filter(ledger_report.filter_model(model))
 
-    def of_experiment(self, entries: QuerySet[LedgerEntry], _name: str, one: Experiment) -> QuerySet[LedgerEntry]:
-        return entries.filter(ledger_report.filter_experiment(one))
+    def filter_experiment(
+        self, entries: QuerySet[LedgerEntry], _name: str, experiment: Experiment
+    ) -> QuerySet[LedgerEntry]:
+        return entries.filter(ledger_report.filter_experiment(experiment))
 
 
-def _midnight(day: date, later: int = 0) -> datetime:
+def _get_midnight(day: date, days_later: int = 0) -> datetime:
     """Return midnight of this day. Clamp the day to 1970-9000, so that midnight exists in every time zone."""
-    within = min(max(day, date(1970, 1, 1)), date(9000, 1, 1)) + timedelta(days=later)
-    return timezone.make_aware(datetime.combine(within, time.min))
+    clamped = min(max(day, date(1970, 1, 1)), date(9000, 1, 1)) + timedelta(days=days_later)
+    return timezone.make_aware(datetime.combine(clamped, time.min))

@@ -41,8 +41,8 @@ class AnnotationTable(tables.Table):
     def render_trial(self, record: Annotation) -> SafeString | str:
         if record.trial_id is None:
             return number_format.MISSING
-        address = reverse("trial_detail", args=[record.trial_id])
-        return format_html('<a href="{}#annotations">{}</a>', address, record.trial_id)
+        url = reverse("trial_detail", args=[record.trial_id])
+        return format_html('<a href="{}#annotations">{}</a>', url, record.trial_id)
 
     def render_condition(self, record: Annotation) -> str:
         return str(record.trial.run.condition.label) if record.trial else number_format.MISSING

@@ -1,4 +1,4 @@
-"""The tables of attempts: every call of a trial or of a run."""
+"""The tables of the attempts of a trial or a run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from evalsite.lib.text import number_format
 from runs_app.models import Attempt
 from runs_app.tables.columns import NUMBER, TIGHT, CountColumn
 
-# Outcomes by the status whose badge style they share.
+# The status whose badge style each outcome shares.
 OUTCOME_STATUS: dict[str, str] = {
     Attempt.Outcome.OK: "done",
     Attempt.Outcome.TRANSIENT: "failed",
@@ -47,7 +47,7 @@ class AttemptTable(tables.Table):
         return tags.local_time(value, seconds=True)
 
     def render_outcome(self, record: Attempt) -> SafeString:
-        """Return the outcome with the served model and provider. Two more columns would not fit on the page."""
+        # The served model and provider share this column, because two more columns would not fit on the page.
         badge = tags.status_badge(OUTCOME_STATUS[record.outcome], label=record.get_outcome_display())
         provider = f"by {record.served_provider}" if record.served_provider else ""
         served = " ".join(part for part in (record.served_model, provider) if part)
@@ -64,7 +64,7 @@ class AttemptTable(tables.Table):
 
 
 class RecentAttemptTable(AttemptTable):
-    """Attempts of a whole run, each with its trial."""
+    """The attempts of a run, each with its trial."""
 
     trial = tables.Column(accessor="trial_id", linkify=("trial_detail", {"pk": tables.A("trial_id")}), attrs=TIGHT)
 

@@ -52,7 +52,7 @@ class BatchTable(tables.Table):
 
 
 class BatchListTable(BatchTable):
-    """Batches of several runs and endpoints."""
+    """The batches of several runs and endpoints."""
 
     run = tables.Column(linkify=True, attrs=TIGHT)
     experiment = tables.Column(verbose_name="Experiment", accessor="run__experiment__slug")

@@ -18,7 +18,10 @@ from runs_app.tables.columns import NUMBER, TIGHT, CountColumn, TimeColumn
 
 
 class ExperimentTable(tables.Table):
-    """Experiments with their headline scores, which `headlines` holds by primary key. Two can be ticked to compare."""
+    """Experiments with their headline scores. `headlines` holds the scores by primary key.
+
+    Users can select two experiments with scores for a comparison.
+    """
 
     tick = tables.Column(verbose_name="Compare", empty_values=(), orderable=False, attrs=TIGHT)
     slug = tables.Column(verbose_name="Experiment", linkify=True)
@@ -54,14 +57,14 @@ class ExperimentTable(tables.Table):
         )
 
     def render_score(self, record: Any) -> SafeString | str:
-        found = self.headlines.get(record.pk)
-        if found is None:
+        headline = self.headlines.get(record.pk)
+        if headline is None:
             return number_format.MISSING
         return format_html(
             '<span class="board-score"><a href="{}">{}</a> <small class="muted">{}</small></span>',
             reverse("experiment_results", args=[record.slug]),
-            found.text,
-            found.measure,
+            headline.text,
+            headline.measure,
         )
 
     def render_status(self, record: Any) -> SafeString:
@@ -74,7 +77,7 @@ class ExperimentTable(tables.Table):
         totals = read_totals(record)
         if not totals.trials:
             return number_format.MISSING
-        return progress_bar(totals, record.slug)
+        return render_progress_bar(totals, record.slug)
 
     def render_spent_usd(self, record: Any) -> SafeString:
         limit = f"of {number_format.format_money(record.max_usd)}" if record.max_usd is not None else "no budget"
@@ -118,7 +121,7 @@ class RunTable(tables.Table):
         return tags.money(record.spent_usd)
 
 
-def progress_bar(totals: Any, label: str) -> SafeString:
+def render_progress_bar(totals: Any, label: str) -> SafeString:
     return tags.progress(
         totals.done, totals.running, totals.failed, totals.pending, totals.cancelled, legend=False, label=label
     )

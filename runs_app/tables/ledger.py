@@ -15,7 +15,7 @@ from runs_app.tables.columns import NUMBER, TIGHT, CountColumn
 
 
 class LedgerTable(tables.Table):
-    """Lines of the ledger. `by` is the key that groups them."""
+    """The lines of the ledger. `by` is the key of their groups."""
 
     label = tables.Column(attrs=TIGHT)
     calls = CountColumn(accessor="sums__calls")
@@ -36,24 +36,23 @@ class LedgerTable(tables.Table):
         self.columns["label"].column.verbose_name = by.capitalize()
 
     def render_label(self, record: Any) -> SafeString | str:
-        """Return the label, linked if the group is a run or an experiment. A preflight has no run and may have no
-        experiment."""
+        # A preflight has no run and may have no experiment.
         page = {"run": "run_detail", "experiment": "experiment_ledger"}.get(self.by)
         if page is None or record.key is None:
             return str(record.label)
         return format_html('<a href="{}">{}</a>', reverse(page, args=[record.key]), record.label)
 
     def render_calls(self, record: Any) -> SafeString:
-        return _with_parts(record.sums.calls, (("reused", record.sums.reused),))
+        return _render_total(record.sums.calls, (("reused", record.sums.reused),))
 
     def render_input_tokens(self, record: Any) -> SafeString:
         sums = record.sums
-        return _with_parts(
+        return _render_total(
             sums.input_tokens, (("from cache", sums.cache_read_tokens), ("into cache", sums.cache_write_tokens))
         )
 
     def render_output_tokens(self, record: Any) -> SafeString:
-        return _with_parts(record.sums.output_tokens, (("reasoning", record.sums.reasoning_tokens),))
+        return _render_total(record.sums.output_tokens, (("reasoning", record.sums.reasoning_tokens),))
 
     def render_list_usd(self, value: Any) -> SafeString:
         return tags.money(value)
@@ -67,13 +66,14 @@ class LedgerTable(tables.Table):
     def render_unpriced(self, record: Any) -> SafeString | str:
         if not record.sums.unpriced:
             return number_format.MISSING
-        kept = f"{number_format.format_money(record.sums.kept_usd)} kept" if record.sums.kept_usd else "nothing kept"
-        return format_html('{} <span class="muted">{}</span>', number_format.format_count(record.sums.unpriced), kept)
+        amount = record.sums.kept_usd
+        note = f"{number_format.format_money(amount)} reserved" if amount else "nothing reserved"
+        return format_html('{} <span class="muted">{}</span>', number_format.format_count(record.sums.unpriced), note)
 
 
-def _with_parts(total: int, parts: tuple[tuple[str, int], ...]) -> SafeString:
+def _render_total(total: int, parts: tuple[tuple[str, int], ...]) -> SafeString:
     """Return a total with its non-zero parts, for example `1,200 (300 from cache)`."""
-    parts_text = ", ".join(f"{number_format.format_count(n)} {name}" for name, n in parts if n)
-    if not parts_text:
+    note = ", ".join(f"{number_format.format_count(n)} {name}" for name, n in parts if n)
+    if not note:
         return format_html("{}", number_format.format_count(total))
-    return format_html('{} <span class="muted">{}</span>', number_format.format_count(total), parts_text)
+    return format_html('{} <span class="muted">{}</span>', number_format.format_count(total), note)

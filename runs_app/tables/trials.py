@@ -18,15 +18,26 @@ from runs_app.tables.columns import NUMBER, TIGHT
 from runs_app.trial_list.trial_order import COLUMNS as SORTED_COLUMNS
 from runs_app.trial_list.trial_order import INDEXED, TrialOrder
 
-USUAL = ("id", "item", "dimension", "sample_idx", "condition", "status", "rating", "score", "answer", "cost_usd")
-"""Columns that are shown unless the reader chooses others. `score` stands for the columns of all graders."""
+DEFAULT_COLUMNS = (
+    "id",
+    "item",
+    "dimension",
+    "sample_idx",
+    "condition",
+    "status",
+    "rating",
+    "score",
+    "answer",
+    "cost_usd",
+)
+"""Columns that are shown by default. `score` stands for the columns of all graders."""
 
 
 class SortedRows(TableListData):
-    """The rows of a page, which the database has sorted."""
+    """The rows of a page, in the database's order."""
 
     def order_by(self, aliases: Any) -> None:
-        """Do nothing."""
+        """Do nothing, because the rows are sorted already."""
 
 
 class ScoreColumn(tables.Column):
@@ -48,7 +59,7 @@ class ScoreColumn(tables.Column):
 
 
 class TrialTable(tables.Table):
-    """A page of trials. `query` is the filter; links carry it, so that next and previous stay within the filter."""
+    """A page of trials. Links carry the filter, `query`, so that next and previous stay within it."""
 
     id = tables.Column(verbose_name="Trial", attrs=TIGHT)
     item = tables.Column(attrs={"td": {"class": "mono tight"}})
@@ -87,16 +98,16 @@ class TrialTable(tables.Table):
         descending_keys: bool = False,
         sorts_all: bool = False,
     ) -> None:
-        """chosen: names of columns, else the usual ones. sorts_all: columns without an index can be sorted by, too."""
+        """chosen: names of columns, or empty for the default ones. sorts_all: columns without an index are sortable."""
         self.query = f"?{query}" if query else ""
         self.annotations = annotations or {}
-        extra = [(f"score_{one.grader.pk}", one) for one in scores]
+        extra = [(f"score_{column.grader.pk}", column) for column in scores]
         super().__init__(
-            SortedRows(list(rows)), extra_columns=extra, sequence=self._sequence([name for name, _ in extra])
+            SortedRows(list(rows)), extra_columns=extra, sequence=self._build_sequence([name for name, _ in extra])
         )
         self.sorts_all = sorts_all
         self.offered = [(name, self.columns[name].verbose_name) for name in self.sequence]
-        self.shown = self._shown(chosen, order.name if order is not None else "id")
+        self.shown = self._select_columns(chosen, order.name if order is not None else "id")
         for name in self.sequence:
             sortable = (
                 name == "id" or name in INDEXED or (sorts_all and (name in SORTED_COLUMNS or name in dict(extra)))
@@ -106,26 +117,26 @@ class TrialTable(tables.Table):
         self.order_by = order.parameter if order is not None else "-id" if descending_keys else "id"
 
     @staticmethod
-    def _sequence(scores: Sequence[str]) -> tuple[str, ...]:
+    def _build_sequence(scores: Sequence[str]) -> tuple[str, ...]:
         names = list(TrialTable.base_columns)
-        at = names.index("target")
-        return (*names[:at], *scores, *names[at:])
+        index = names.index("target")
+        return (*names[:index], *scores, *names[index:])
 
-    def _shown(self, chosen: Sequence[str], sorted_by: str) -> set[str]:
-        """Return the names of the shown columns. The one that sorts the list is always among them."""
-        known = {name for name, _ in self.offered}
-        always = {"id", sorted_by} & known
-        if names := known & set(chosen):
-            return always | names
-        usual = {name for name in known if name in USUAL or name.startswith("score_")}
+    def _select_columns(self, chosen: Sequence[str], sorted_by: str) -> set[str]:
+        """Return the names of the visible columns, which always include the one that sorts the list."""
+        available = {name for name, _ in self.offered}
+        required = {"id", sorted_by} & available
+        if names := available & set(chosen):
+            return required | names
+        default = {name for name in available if name in DEFAULT_COLUMNS or name.startswith("score_")}
         trials = [row.record for row in self.rows]
         if trials and not any(trial.dimension_id or trial.rating is not None for trial in trials):
-            usual -= {"dimension", "rating"}
-        return always | usual | ({"notes"} if self.annotations else set())
+            default -= {"dimension", "rating"}
+        return required | default | ({"notes"} if self.annotations else set())
 
     def render_notes(self, record: Trial) -> SafeString | str:
-        """Show a flag and the number of notes as icons, and the tags, with the texts as their titles."""
-        marks = [_mark(annotation) for annotation in self.annotations.get(record.pk, ())]
+        """Show flags and notes as icons with their texts as titles, and tags as chips."""
+        marks = [_render_mark(annotation) for annotation in self.annotations.get(record.pk, ())]
         return format_html_join(" ", "{}", ((mark,) for mark in marks)) or number_format.MISSING
 
     def render_latency(self, value: int) -> str:
@@ -151,7 +162,7 @@ class TrialTable(tables.Table):
             "unreadable": bool(record.parse_error),
             "from cache": record.from_cache,
         }
-        chips = [format_html(' <span class="chip">{}</span>', name) for name, is_so in kinds.items() if is_so]
+        chips = [format_html(' <span class="chip">{}</span>', name) for name, applies in kinds.items() if applies]
         return format_html("{}" * (1 + len(chips)), tags.status_badge(record.status), *chips)
 
     def render_answer(self, record: Any) -> SafeString | str:
@@ -163,7 +174,7 @@ class TrialTable(tables.Table):
         return tags.money(record.cost_usd) if record.status == Trial.Status.DONE else number_format.MISSING
 
 
-def _mark(annotation: Any) -> SafeString:
+def _render_mark(annotation: Any) -> SafeString:
     if annotation.kind == "tag":
         return format_html('<span class="chip mono">{}</span>', annotation.text)
     name, label = ("flag", "Flag") if annotation.kind == "flag" else ("chat-left-text", "Note")

@@ -17,9 +17,9 @@ from runs_app.tables.columns import NUMBER, TIGHT, CountColumn, TimeColumn
 
 
 class WorkerTable(tables.Table):
-    """Workers with their state at `now`, the query time that each row carries."""
+    """Workers with their state at `now`, the time of the query."""
 
-    LOOKS: ClassVar = {"alive": ("running", "Alive"), "silent": ("dead", "Silent"), "left": ("finished", "Left")}
+    BADGES: ClassVar = {"alive": ("running", "Alive"), "silent": ("dead", "Silent"), "left": ("finished", "Left")}
 
     host = tables.Column()
     pid = tables.Column(verbose_name="Process", attrs=NUMBER)
@@ -42,13 +42,13 @@ class WorkerTable(tables.Table):
         return str(value)
 
     def render_state(self, record: Any) -> SafeString:
-        status, label = self.LOOKS[find_worker_state(record, record.now)]
+        status, label = self.BADGES[find_worker_state(record, record.now)]
         return tags.status_badge(status, label=label)
 
     def render_version(self, value: str) -> SafeString:
         if value == get_version():
             return format_html('<span class="mono">{}</span>', value)
-        return format_html('<span class="mono">{}</span> <span class="chip">another</span>', value)
+        return format_html('<span class="mono">{}</span> <span class="chip">different</span>', value)
 
     def render_per_minute(self, value: float) -> str:
         return number_format.format_count(round(value))

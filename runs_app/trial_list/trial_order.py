@@ -1,7 +1,7 @@
-"""Orders of the list of trials other than by key, with keyset pagination: a cursor is a value and a key.
+"""Orders of the trial list other than by key, with keyset pagination. A cursor is a value and a key.
 
 The index of runs and items serves the orders by status and by item at any size. Other orders read every trial of the
-search, so they are offered only where a search has at most MOST_SORTED trials.
+search, so the page offers them only for searches with at most MOST_SORTED trials.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from django.db.models.functions import Cast, Coalesce, Length
 
 from runs_app.models import Trial
 from runs_app.monitoring.progress import Totals
-from runs_app.trial_list.trial_pagination import PAGE, Page, Search, Unnest, array_of_keys
+from runs_app.trial_list.trial_pagination import PAGE, Page, Search, Unnest, collect_keys
 
 MOST_SORTED = 50_000
 INDEXED = {"item": F("item_id"), "status": F("status")}
@@ -33,7 +33,7 @@ Cursor = tuple[Any, int]
 
 @dataclass(frozen=True)
 class TrialOrder:
-    """An order by one column. value: never NULL; trials without a value come last in both directions."""
+    """An order by one column. `value` is never NULL. Trials without a value come last in both directions."""
 
     name: str
     descending: bool
@@ -48,7 +48,7 @@ class TrialOrder:
         return f"-{self.name}" if self.descending else self.name
 
     def parse_cursor(self, text: str) -> Cursor | None:
-        """Return the cursor, or None for a text that is none."""
+        """Return the cursor, or None for an invalid text."""
         value, _, key = text.rpartition("~")
         if not (value and key.isascii() and key.isdigit() and len(key) < 19):
             return None
@@ -64,7 +64,7 @@ class TrialOrder:
 
 
 def read_order(parameter: str, graders: list[int]) -> TrialOrder | None:
-    """Return the order that `sort=` names, or None for the order by key. graders: grade conditions with a column."""
+    """Return the order that `sort=` names, or None for the order by key. graders: keys of the scores with a column."""
     descending, name = parameter.startswith("-"), parameter.removeprefix("-")
     if name in INDEXED:
         return TrialOrder(name, descending, INDEXED[name])
@@ -72,7 +72,7 @@ def read_order(parameter: str, graders: list[int]) -> TrialOrder | None:
         return TrialOrder(name, descending, _with_missing_last(COLUMNS[name], descending))
     kind, _, key = name.partition("_")
     if kind == "score" and key.isascii() and key.isdigit() and len(key) < 19 and int(key) in graders:
-        return TrialOrder(name, descending, _with_missing_last(_score(int(key)), descending))
+        return TrialOrder(name, descending, _with_missing_last(_select_score(int(key)), descending))
     return None
 
 
@@ -81,16 +81,16 @@ def _with_missing_last(value: Any, descending: bool) -> Any:
     return Coalesce(Cast(value, FloatField()), Cast(Value(last), FloatField()))
 
 
-def _score(grader: int) -> Subquery:
+def _select_score(grader: int) -> Subquery:
     model: Any = Trial._meta.get_field("gradings").related_model
     return Subquery(model.objects.filter(condition=grader, trial=OuterRef("pk")).order_by().values("score")[:1])
 
 
 def count_matches(search: Search, totals: Totals | None = None) -> tuple[int | None, int]:
-    """Return the number of matching trials, and the most there can be.
+    """Return the number of matching trials and its upper bound.
 
-    The number is None if more than MOST_SORTED trials would have to be read. Without an indexed condition, the counters
-    of the runs (`totals`, if they are read already) hold the number of trials that would be read.
+    The number is None if counting would read more than MOST_SORTED trials. Without an indexed condition, the bound
+    comes from the counters of the runs (`totals`, if they are loaded).
     """
     if search.is_indexed:
         bound = search.narrow(_select_trials(search), with_rest=False).order_by()[: MOST_SORTED + 1].count()
@@ -118,50 +118,53 @@ def _sum_counters(search: Search, totals: Totals | None) -> int:
 def find_ordered(
     search: Search, order: TrialOrder, *, after: Cursor | None = None, before: Cursor | None = None, size: int = 0
 ) -> Page:
-    """Return `size` trials in this order: those behind `after`, else those in front of `before`, else the first."""
+    """Return a page in this order: the trials behind `after`, else in front of `before`, else the first ones."""
     size = size or PAGE
     backwards = before is not None and after is None
     cursor = before if backwards else after
-    found = _values(search, order, cursor, order.descending != backwards, size + 1)
-    more, found = len(found) > size, found[:size]
+    cursors = _fetch_cursors(search, order, cursor, order.descending != backwards, size + 1)
+    has_more, cursors = len(cursors) > size, cursors[:size]
     if backwards:
-        found.reverse()
-    has_next = bool(found) if backwards else more
-    has_previous = more if backwards else cursor is not None and bool(found)
+        cursors.reverse()
+    has_next = bool(cursors) if backwards else has_more
+    has_previous = has_more if backwards else cursor is not None and bool(cursors)
     return Page(
-        [key for _, key in found],
-        after=_cursor_text(found[-1]) if has_next else None,
-        before=_cursor_text(found[0]) if has_previous else None,
+        [key for _, key in cursors],
+        after=_format_cursor(cursors[-1]) if has_next else None,
+        before=_format_cursor(cursors[0]) if has_previous else None,
     )
 
 
-def _cursor_text(cursor: Cursor) -> str:
+def _format_cursor(cursor: Cursor) -> str:
     return f"{cursor[0]}~{cursor[1]}"
 
 
 def make_cursor(trial: Trial, order: TrialOrder) -> Cursor:
-    """Return the place of this trial in the order."""
-    value: Any = Trial.objects.filter(pk=trial.pk).annotate(place=order.value).values_list("place", flat=True).get()
+    """Return the position of this trial in the order."""
+    trials = Trial.objects.filter(pk=trial.pk).annotate(sort_value=order.value)
+    value: Any = trials.values_list("sort_value", flat=True).get()
     return value, trial.pk
 
 
-def _values(search: Search, order: TrialOrder, cursor: Cursor | None, descending: bool, limit: int) -> list[Cursor]:
-    """Return (value, key) of the first trials beyond the cursor: the first of each run, merged."""
+def _fetch_cursors(
+    search: Search, order: TrialOrder, cursor: Cursor | None, descending: bool, limit: int
+) -> list[Cursor]:
+    """Return the cursors of the first trials beyond `cursor`: the first of each run, merged."""
 
     def sort(trials: QuerySet[Trial, Any]) -> QuerySet[Trial, Any]:
-        placed = trials.annotate(place=order.value)
-        return placed.order_by("-place", "-pk") if descending else placed.order_by("place", "pk")
+        annotated = trials.annotate(sort_value=order.value)
+        return annotated.order_by("-sort_value", "-pk") if descending else annotated.order_by("sort_value", "pk")
 
     of_run: Any = sort(search.narrow(Trial.objects.filter(run=OuterRef("pk"))))
     parts = [of_run]
     if cursor is not None:
         value, key = cursor
         sign = "lt" if descending else "gt"
-        same, beyond = Q(place=value, **{f"pk__{sign}": key}), Q(**{f"place__{sign}": value})
-        # An index finds the place of each part. Of both together it would read all rows with this value.
+        same, beyond = Q(sort_value=value, **{f"pk__{sign}": key}), Q(**{f"sort_value__{sign}": value})
+        # The index finds the start of each part. With both in one condition, it would read all rows with this value.
         parts = [of_run.filter(same), of_run.filter(beyond)] if order.is_indexed else [of_run.filter(same | beyond)]
-    firsts = [array_of_keys(part.values("pk")[:limit]) for part in parts]
-    found = search.runs.order_by().annotate(trial_id=Unnest(*firsts))
-    keys = list(found.values_list("trial_id", flat=True))
+    arrays = [collect_keys(part.values("pk")[:limit]) for part in parts]
+    runs = search.runs.order_by().annotate(trial_id=Unnest(*arrays))
+    keys = list(runs.values_list("trial_id", flat=True))
     merged: Any = sort(Trial.objects.filter(pk__in=keys))
-    return list(merged.values_list("place", "pk")[:limit])
+    return list(merged.values_list("sort_value", "pk")[:limit])

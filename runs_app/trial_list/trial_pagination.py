@@ -1,9 +1,9 @@
-"""Keyset pagination of trials at any size: no OFFSET, no COUNT, and never a scan of more than SEARCHED rows.
+"""Keyset pagination of trials at any size: no OFFSET, no COUNT, and no scan of more than SEARCHED rows.
 
 Indexed fields are run, status, item and error class. Each run is queried separately through its own index, and the
-keys are merged. So a run of a million trials costs no more than a run of a hundred.
-Other fields (text, rating, flags) have no index. They are searched in a window of SEARCHED keys at a time.
-The page says so if the window ended before the page was full.
+keys are merged. Therefore a run of a million trials costs no more than a run of a hundred. Other fields (text, rating,
+flags) have no index. They are searched in a window of SEARCHED keys at a time. The page says so if the window ended
+before the page was full.
 """
 
 from __future__ import annotations
@@ -41,36 +41,36 @@ WIDE_COLUMNS = (
 class Search:
     """The runs to search, and the conditions.
 
-    `status`, `items`, `error_class` and the `odd` kinds of answers are indexed; `rest` is not.
-    `with_refused_errors` means that the `odd` kinds include refusals that were errors.
-    `picked` holds keys of trials that match, and keys of items whose trials all match.
+    `status`, `items`, `error_class` and `unusable` (kinds of answers) are indexed; `rest` is not.
+    `with_refused_errors` means that `unusable` includes refusals that were errors.
+    `annotated` holds keys of trials that match, and keys of items whose trials all match.
     """
 
     runs: QuerySet[Run]
     status: str = ""
     error_class: str = ""
     items: list[int] | None = None
-    odd: Q = field(default_factory=Q)
+    unusable: Q = field(default_factory=Q)
     with_refused_errors: bool = False
-    picked: tuple[list[int], list[int]] | None = None
+    annotated: tuple[list[int], list[int]] | None = None
     rest: Q = field(default_factory=Q)
 
     @property
     def is_indexed(self) -> bool:
-        """Return True if an index finds a part of the trials, other than by run and status."""
-        return self.items is not None or self.picked is not None or bool(self.error_class) or bool(self.odd)
+        """Return True if an index other than that of run and status narrows the trials."""
+        return self.items is not None or self.annotated is not None or bool(self.error_class) or bool(self.unusable)
 
     @property
     def is_slow(self) -> bool:
         """Return True if no index covers the search and no list of items limits it."""
-        return bool(self.rest) and self.items is None and self.picked is None
+        return bool(self.rest) and self.items is None and self.annotated is None
 
     def narrow(self, trials: QuerySet[Trial], *, with_rest: bool = True) -> QuerySet[Trial]:
-        """Return those of the trials that match."""
+        """Return the trials that match."""
         if self.items is not None:
             trials = trials.filter(item__in=self.items)
-        if self.picked is not None:
-            trials = trials.filter(Q(pk__in=self.picked[0]) | Q(item__in=self.picked[1]))
+        if self.annotated is not None:
+            trials = trials.filter(Q(pk__in=self.annotated[0]) | Q(item__in=self.annotated[1]))
         trials = self._with_status(trials)
         return trials.filter(self.rest) if with_rest else trials
 
@@ -79,35 +79,35 @@ class Search:
         trials = Trial.objects.filter(run=OuterRef("pk"))
         if self.items is not None:
             in_items = trials.filter(item__in=self.items)
-            if self.picked is not None:
-                in_items = in_items.filter(Q(pk__in=self.picked[0]) | Q(item__in=self.picked[1]))
+            if self.annotated is not None:
+                in_items = in_items.filter(Q(pk__in=self.annotated[0]) | Q(item__in=self.annotated[1]))
             return [self._with_status(in_items)]
-        if self.picked is not None:
-            keys, items = self.picked
+        if self.annotated is not None:
+            keys, items = self.annotated
             of_items = trials.filter(item__in=items).exclude(pk__in=keys)
             return [self._with_status(trials.filter(pk__in=keys)), self._with_status(of_items)]
         if self.error_class:
             return [self._with_status(trials.filter(error_class=self.error_class))]
-        if self.odd:
-            found = [self._with_status(trials.filter(UNUSABLE))]
+        if self.unusable:
+            branches = [self._with_status(trials.filter(UNUSABLE))]
             if self.with_refused_errors:
-                found.append(self._with_status(trials.filter(error_class=REFUSED_CLASS)))
-            return found
+                branches.append(self._with_status(trials.filter(error_class=REFUSED_CLASS)))
+            return branches
         statuses = [self.status] if self.status else Trial.Status.values
         return [trials.filter(status=status) for status in statuses]
 
     def _with_status(self, trials: QuerySet[Trial]) -> QuerySet[Trial]:
         trials = trials.filter(error_class=self.error_class) if self.error_class else trials
-        trials = trials.filter(self.odd) if self.odd else trials
+        trials = trials.filter(self.unusable) if self.unusable else trials
         return trials.filter(status=self.status) if self.status else trials
 
 
 @dataclass(frozen=True)
 class Page:
-    """Keys in ascending order, and the cursors of the pages around them.
+    """Keys in ascending order, and the cursors of the adjacent pages.
 
-    `searched_to` is set if a slow search reached the end of its window before the page was full.
-    It is the key from which `after` continues (or `before`, going back).
+    `searched_to` is set if a slow search reached the end of its window before the page was full. It is the key from
+    which `after` (or `before`, going back) continues.
     """
 
     keys: list[int]
@@ -117,77 +117,83 @@ class Page:
 
 
 def find_descending(search: Search, *, after: int | None = None, before: int | None = None, size: int = 0) -> Page:
-    """Return a page as `find`, in descending order of keys: `after` names the key below which it begins."""
-    page = find(search, after=before, size=size) if before is not None and after is None else _last(search, after, size)
+    """Return a page like `find`, but in descending order of keys. `after` is the key below which it begins."""
+    page = (
+        find(search, after=before, size=size)
+        if before is not None and after is None
+        else _find_last(search, after, size)
+    )
     return Page(page.keys[::-1], after=page.before, before=page.after, searched_to=page.searched_to)
 
 
-def _last(search: Search, below: int | None, size: int) -> Page:
-    page = _found_backwards(search, below, size or PAGE)
+def _find_last(search: Search, below: int | None, size: int) -> Page:
+    page = _find_backwards(search, below, size or PAGE)
     return page if below is not None else Page(page.keys, before=page.before, searched_to=page.searched_to)
 
 
 def find(search: Search, *, after: int | None = None, before: int | None = None, size: int = 0) -> Page:
-    """Return `size` (default PAGE) trials next to a cursor: above `after`, else below `before`, else the first ones."""
+    """Return a page of `size` (default PAGE) trials: above `after`, else below `before`, else the first ones."""
     size = size or PAGE
     if before is not None and after is None:
-        return _found_backwards(search, before, size)
-    keys, searched_to = _walk(search, after, 1, size)
+        return _find_backwards(search, before, size)
+    keys, searched_to = _find_keys(search, after, 1, size)
     more = keys[size - 1] if len(keys) > size else searched_to
     back = None if after is None else (keys[0] if keys else after + 1)
     return Page(keys[:size], after=more, before=back, searched_to=searched_to)
 
 
-def _found_backwards(search: Search, before: int | None, size: int) -> Page:
-    keys, searched_to = _walk(search, before, -1, size)
+def _find_backwards(search: Search, before: int | None, size: int) -> Page:
+    keys, searched_to = _find_keys(search, before, -1, size)
     more = keys[size - 1] if len(keys) > size else searched_to
-    shown = keys[:size][::-1]
+    ascending = keys[:size][::-1]
     return Page(
-        shown,
-        after=shown[-1] if shown else before - 1 if before is not None else None,
+        ascending,
+        after=ascending[-1] if ascending else before - 1 if before is not None else None,
         before=more,
         searched_to=searched_to,
     )
 
 
-def _walk(search: Search, cursor: int | None, step: int, size: int) -> tuple[list[int], int | None]:
-    """Return at most size + 1 keys beyond the cursor in one direction, and the key where a slow search
-    stopped early."""
+def _find_keys(search: Search, cursor: int | None, step: int, size: int) -> tuple[list[int], int | None]:
+    """Return at most size + 1 keys beyond the cursor in one direction.
+
+    Also return the key at which a slow search stopped early, or None.
+    """
     if not search.is_slow:
-        return _keys(search, _beyond(cursor, step) & search.rest, step, size + 1), None
-    first = _keys(search, _beyond(cursor, step), step, 1)
+        return _fetch_keys(search, _filter_beyond(cursor, step) & search.rest, step, size + 1), None
+    first = _fetch_keys(search, _filter_beyond(cursor, step), step, 1)
     if not first:
         return [], None
     last = first[0] + step * (SEARCHED - 1)
     low, high = sorted((first[0], last))
-    keys = _keys(search, Q(id__gte=low, id__lte=high) & search.rest, step, size + 1)
-    if len(keys) > size or not _keys(search, _beyond(last, step), step, 1):
+    keys = _fetch_keys(search, Q(id__gte=low, id__lte=high) & search.rest, step, size + 1)
+    if len(keys) > size or not _fetch_keys(search, _filter_beyond(last, step), step, 1):
         return keys, None
     return keys, last
 
 
-def _beyond(cursor: int | None, step: int) -> Q:
+def _filter_beyond(cursor: int | None, step: int) -> Q:
     if cursor is None:
         return Q()
     return Q(id__gt=cursor) if step > 0 else Q(id__lt=cursor)
 
 
-def _keys(search: Search, condition: Q, step: int, limit: int) -> list[int]:
-    """Return the first `limit` keys, in one query: an index scan for each branch of each run, then a merge."""
+def _fetch_keys(search: Search, condition: Q, step: int, limit: int) -> list[int]:
+    """Return the first `limit` keys with one query: an index scan for each branch of each run, then a merge."""
     if search.items == []:
         return []
-    # Adding zero keeps the planner from scanning the primary key, and so all other trials, to find a few items.
+    # Adding zero keeps the planner from scanning the whole primary key to find the trials of a few items.
     key = F("id") + 0 if search.items is not None else F("id")
     order = key.asc() if step > 0 else key.desc()
-    found = [
-        array_of_keys(branch.filter(condition).order_by(order).values("id")[:limit]) for branch in search.branches()
+    arrays = [
+        collect_keys(branch.filter(condition).order_by(order).values("id")[:limit]) for branch in search.branches()
     ]
-    merged = search.runs.order_by().annotate(trial_id=Unnest(*found))
+    merged = search.runs.order_by().annotate(trial_id=Unnest(*arrays))
     return list(merged.order_by("trial_id" if step > 0 else "-trial_id").values_list("trial_id", flat=True)[:limit])
 
 
-def array_of_keys(keys: QuerySet[Any, Any]) -> Cast:
-    """Return the keys as an array. The cast is needed: Django writes a bare NULL for a condition that is never true."""
+def collect_keys(keys: QuerySet[Any, Any]) -> Cast:
+    """Return the keys as an array. The cast types the bare NULL that Django writes for an impossible condition."""
     return Cast(ArraySubquery(keys), ArrayField(BigIntegerField()))
 
 
@@ -200,8 +206,8 @@ class Unnest(Func):
     output_field = BigIntegerField()
 
 
-def rows(keys: Iterable[int]) -> QuerySet[Trial]:
-    """Return the trials with these keys, in key order, with the columns of a list. The answer is cut to an excerpt."""
+def load_rows(keys: Iterable[int]) -> QuerySet[Trial]:
+    """Return the trials with these keys, in key order, with the columns of a list and an excerpt of the answer."""
     return (
         Trial.objects.filter(pk__in=list(keys))
         .select_related(

@@ -23,8 +23,8 @@ from runs_app.prompt_preview import rebuild_turns
 from runs_app.tables.attempts import AttemptTable
 from runs_app.tables.trials import ScoreColumn, TrialTable
 from runs_app.trial_list import trial_pagination
-from runs_app.trial_list.same_item import list_same_item
-from runs_app.trial_list.sort_limits import suggest_narrower
+from runs_app.trial_list.same_item import list_other_answers
+from runs_app.trial_list.sort_limits import suggest_filters
 from runs_app.trial_list.trial_order import (
     MOST_SORTED,
     TrialOrder,
@@ -52,7 +52,7 @@ def trial_list(request: HttpRequest) -> HttpResponse:
     count, bound = count_matches(search, totals if is_whole else None) if search is not None else (0, 0)
     listing = Listing.from_request(request, search, scores, sorts_all=bound <= MOST_SORTED)
     page = listing.fetch_page(request)
-    rows = list(trial_pagination.rows(page.keys)) if page.keys else []
+    rows = list(trial_pagination.load_rows(page.keys)) if page.keys else []
     rows.sort(key=lambda trial: page.keys.index(trial.pk))
     gradings = _load_gradings(rows, scores)
     table = TrialTable(
@@ -137,7 +137,7 @@ def _build_sort_limit_context(
         return {}
     requested = read_order(request.GET.get("sort", ""), [condition.pk for condition in scores])
     narrower = []
-    for filter_ in suggest_narrower(listing.search, experiment):
+    for filter_ in suggest_filters(listing.search, experiment):
         query = request.GET.copy()
         for name in CURSORS:
             query.pop(name, None)
@@ -190,7 +190,7 @@ def trial_detail(request: HttpRequest, pk: int) -> HttpResponse:
         "former_verdicts": _list_former_verdicts(trial),
         "preferences": _list_preferences(trial),
         "query": _encode_query(request),
-        "other_answers": list_same_item(request.user, trial),
+        "other_answers": list_other_answers(request.user, trial),
         **_build_neighbour_context(request, trial),
         **build_panel_context(request, trial),
     }

@@ -256,13 +256,13 @@ def test_trials_of_items_that_differ_between_conditions(sums, as_):
     assert 0 < len(wanted) < 6
     assert found == set(Trial.objects.filter(item__in=wanted).values_list("pk", flat=True))
     refused = as_("owner").get(f"{ADDRESS}?differs=true")
-    assert "Choose an experiment, whose conditions are compared." in page_text(refused)
+    assert "Choose an experiment to compare its conditions." in page_text(refused)
     assert refused.context["page"].keys == []
 
 
 def test_many_items_that_differ_are_searched_for(sums, as_, monkeypatch):
     few = set(walk(as_("owner"), "experiment=sums&differs=true")[0])
-    monkeypatch.setattr("runs_app.filters.FEW_ITEMS", 0)
+    monkeypatch.setattr("runs_app.filters.MAX_INDEXED_ITEMS", 0)
     assert set(walk(as_("owner"), "experiment=sums&differs=true")[0]) == few
 
 

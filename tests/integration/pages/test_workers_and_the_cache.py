@@ -30,11 +30,11 @@ def test_a_worker_of_another_version_is_flagged_while_it_is_alive(as_):
     make_worker("gone", seen_s_ago=5, left_at=timezone.now())
     text = re.sub(r"\n\s*", " ", as_("researcher").get("/workers/").content.decode())
     assert f'1 alive worker runs a different version from this site (<span class="mono">{get_version()}</span>' in text
-    assert '<span class="chip">another</span>' in row_of(text, "bench")
+    assert '<span class="chip">different</span>' in row_of(text, "bench")
     assert format_count(1_200) in row_of(text, "bench")
     Worker.objects.update(version=get_version())
     text = as_("researcher").get("/workers/").content.decode()
-    assert "another" not in text
+    assert '<span class="chip">different</span>' not in text
 
 
 def test_who_is_alive_is_told_by_the_databases_clock(as_):

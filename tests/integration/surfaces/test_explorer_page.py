@@ -118,7 +118,7 @@ def test_the_trials_of_a_cell_are_exported_as_they_are_listed(experiment, client
 
 def test_parameters_that_cannot_be_read_show_no_trials_and_say_why(experiment, client_of):
     page = client_of(experiment.owner).get(reverse("trial_list"), {"point": "length"})
-    assert "Write parameters as name=value" in page_text(page)
+    assert "Enter parameters as name=value" in page_text(page)
     assert not page.context["page"].keys
 
 
