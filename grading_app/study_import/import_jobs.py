@@ -15,20 +15,21 @@ from typing import Any
 from django.contrib.auth.models import User
 from django.db import DataError, IntegrityError, transaction
 
-from datasets_app.importing.records import FileError, ScratchFolder
+from datasets_app.importing.records import FileError
 from datasets_app.models import Dataset, StatusChange
 from datasets_app.pending_uploads import PendingUpload, UploadJob
 from datasets_app.upload_jobs import FAILED, finish, run_job
 from evalsite.lib.text.hashing import slugify_name
 from grading_app.export.bundle_kinds import ANALYSIS, DATASET, DESIGN
 from grading_app.export.snapshot_check import STUDY, SnapshotFileError
+from grading_app.study_import.designs import Design, DesignNames
 from grading_app.study_import.importers import FORMATS
-from grading_app.study_import.oasis_run_config import SUFFIXES, is_run_config, read_run_config
 from grading_app.study_import.snapshot_import import WHAT, import_snapshot
 from grading_app.study_import.study import MOST_PROBLEMS, Study, StudyError, StudyTrial
 from grading_app.study_import.upload_reader import place_files, read_study_upload, safe_name
 from grading_app.study_import.writer import write_study
 from runs_app.experiment_files.spec_errors import SpecError
+from runs_app.experiment_files.spec_reader import read_spec
 from runs_app.models import Experiment
 from runs_app.planning.spec_io import create_experiment
 
@@ -105,10 +106,12 @@ def _perform(upload: PendingUpload, job: UploadJob, user: User) -> str:
 
 def _import(upload: PendingUpload, job: UploadJob, user: User) -> StudyReport:
     wanted = job.mapping or {}
-    if len(upload.names) == 1 and upload.table_name.lower().endswith(SUFFIXES):
-        scratch = ScratchFolder()
-        return _take_run_config(place_files(list(upload.files.values()), scratch.path / "config"), job, user)
-    reading = read_study_upload(upload.files, wanted.get("format", ""), watch=_make_progress_watcher(upload, job))
+    dataset = Dataset.objects.filter(pk=wanted.get("dataset") or 0).first()
+    names = DesignNames(wanted.get("slug", ""), str(dataset or ""))
+    watch = _make_progress_watcher(upload, job)
+    reading = read_study_upload(upload.files, wanted.get("format", ""), watch=watch, names=names)
+    if reading.design is not None:
+        return _take_design(reading.design, job, user)
     job = replace(job, state="saving", seen_at=time.time(), saving_since=time.time())
     upload.store_job(job)
     if reading.study is None:
@@ -119,14 +122,10 @@ def _import(upload: PendingUpload, job: UploadJob, user: User) -> StudyReport:
         raise StudyError([f"the database refuses a value of the study: {str(error).splitlines()[0][:300]}"]) from error
 
 
-def _take_run_config(path: Path, job: UploadJob, user: User) -> StudyReport:
+def _take_design(design: Design, job: UploadJob, user: User) -> StudyReport:
     """Create a draft from the design of another tool, with the rows that the user may create."""
-    if not is_run_config(path):
-        raise StudyError([f"{path.name}: neither a run config nor an experiment of OASIS-LLM"])
-    wanted = job.mapping or {}
-    dataset = Dataset.objects.filter(pk=wanted.get("dataset") or 0).first()
     try:
-        spec, notes = read_run_config(path, name=wanted.get("slug", ""), dataset=str(dataset or ""))
+        spec = read_spec(design.content)
         if Experiment.objects.filter(slug=spec.experiment).exists():
             raise StudyError([f"the experiment {spec.experiment} exists: choose another name"])
         with transaction.atomic():
@@ -135,7 +134,7 @@ def _take_run_config(path: Path, job: UploadJob, user: User) -> StudyReport:
             transaction.set_rollback(job.kind == "check")
     except SpecError as error:
         raise StudyError(error.problems) from error
-    return StudyReport("Design of OASIS-LLM", made.slug, counts=counts, notes=notes[:MOST_NOTES])
+    return StudyReport(f"Design of {design.tool}", made.slug, counts=counts, notes=list(design.notes)[:MOST_NOTES])
 
 
 def _take_study(study: Study, job: UploadJob, user: User) -> StudyReport:

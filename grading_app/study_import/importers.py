@@ -13,6 +13,7 @@ from pathlib import Path
 from datasets_app.importing.archives import ZipMembers
 from datasets_app.importing.limits import LIMITS
 from datasets_app.importing.records import FileError, ScratchFolder
+from grading_app.study_import.designs import NAMES_OF_FILE, Design, DesignNames, read_design
 from grading_app.study_import.inspect_logs import INSPECT
 from grading_app.study_import.itemeval import ITEMEVAL
 from grading_app.study_import.oasis_duckdb import OASIS_DUCKDB
@@ -21,11 +22,20 @@ from grading_app.study_import.reasonscape import REASONSCAPE
 from grading_app.study_import.study import Study, StudyError, StudyFormat
 
 FORMATS: dict[str, StudyFormat] = {one.name: one for one in (OASIS_DUCKDB, OASIS_LLM, ITEMEVAL, INSPECT, REASONSCAPE)}
+DESIGN_FORMATS = (OASIS_LLM.name, ITEMEVAL.name)  # The tools whose design has a file of its own.
 BROKEN = (OSError, UnicodeError, csv.Error)
 
 
 def read_study(path: Path, format_name: str = "") -> Study:
-    """Return the study at the path, in the named format or in the one that it looks like.
+    """Return the study at the path. Raise StudyError as `read_source` does, and for a design without results."""
+    source = read_source(path, format_name)
+    if isinstance(source, Design):
+        raise StudyError([f"{path.name}: a design of {source.tool} without results"])
+    return source
+
+
+def read_source(path: Path, format_name: str = "", names: DesignNames = NAMES_OF_FILE) -> Study | Design:
+    """Return the study at the path, in the named format or in the one that it looks like, or a design without results.
 
     Raise StudyError if the path does not exist, no format fits, or the content is invalid.
     """
@@ -33,21 +43,25 @@ def read_study(path: Path, format_name: str = "") -> Study:
         raise StudyError([f"{path}: no such file or folder"])
     try:
         if path.suffix.lower() != ".zip":
-            return _read(path, format_name)
+            return _read(path, format_name, names)
         scratch = ScratchFolder()
-        study = _read(_unpack(path, scratch.path), format_name)
-        return replace(study, scratch=(*study.scratch, scratch))
+        source = _read(_unpack(path, scratch.path), format_name, names)
+        return source if isinstance(source, Design) else replace(source, scratch=(*source.scratch, scratch))
     except (FileError, *BROKEN) as error:
         raise StudyError([f"{path.name}: {error}"]) from error
 
 
-def _read(path: Path, format_name: str) -> Study:
+def _read(path: Path, format_name: str, names: DesignNames) -> Study | Design:
     if path.is_dir():
         _check_folder(path)
-    fitting = [FORMATS[format_name]] if format_name else [one for one in FORMATS.values() if one.recognises(path)]
-    if not fitting:
+    fitting = next((one for one in FORMATS.values() if one.recognises(path)), None)
+    if fitting is None and format_name in ("", *DESIGN_FORMATS) and (design := read_design(path, names)) is not None:
+        return design
+    if format_name:
+        return FORMATS[format_name].read(path)
+    if fitting is None:
         raise StudyError([f"{path.name}: no known format; name one with --format: {', '.join(FORMATS)}"])
-    return fitting[0].read(path)
+    return fitting.read(path)
 
 
 def _unpack(archive: Path, scratch: Path) -> Path:

@@ -6,7 +6,6 @@ folder only if its hash is the one in the store.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
@@ -17,8 +16,22 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from evalsite.lib.text.strict_yaml import FileError as YamlError
-from evalsite.lib.text.strict_yaml import parse_yaml
+from grading_app.study_import.itemeval_config import (
+    BUILTIN_TEMPLATES,
+    StudyConfig,
+    Template,
+    find_config_file,
+    read_config,
+    read_text,
+)
+from grading_app.study_import.itemeval_design import (
+    build_settings,
+    build_turns,
+    list_conditions,
+    list_results_notes,
+    name_prompt,
+    name_sampler,
+)
 from grading_app.study_import.itemeval_scores import ScoreStore, read_scores
 from grading_app.study_import.key_index import KeyIndex
 from grading_app.study_import.stored_tables import StoredTables, TableRow, read_parquet_files, require_columns
@@ -52,7 +65,6 @@ SOLUTION_COLUMNS: dict[str, tuple[type, ...]] = {
 NEVER_NULL = ("condition_id", "item_id", "epoch", "model", "created_at")
 SETTINGS = ("temperature", "top_p", "max_tokens", "seed")
 STOPS = {"max_tokens": "length", "model_length": "length"}
-LARGEST_TEXT_FILE = 10 * 2**20
 
 
 @dataclass
@@ -84,15 +96,17 @@ def read_itemeval(path: Path) -> Study:
     conditions, equal = separate_equal(list(found.values()))
     offsets = {wave.number: wave.epoch_offset for wave in waves}
     scores = read_scores(tables, answers)
-    config = _read_config(path) or manifests.config
+    config, planned, design_notes = _read_study_design(path, manifests, found)
     return Study(
-        name=str(config.get("study") or store.name),
+        name=str(manifests.config.get("study") or store.name) if config is None else config.content.study,
         tool=TOOL,
         items=items,
         conditions=conditions,
         trials=partial(_read_trials, tables, offsets, scores, manifests),
         waves=waves,
-        notes=[*_list_notes(tables, found), *equal, *scores.notes, *_list_ledger_notes(tables)],
+        planned=planned,
+        settings={} if config is None else build_settings(config.content),
+        notes=[*_list_notes(tables, found), *design_notes, *equal, *scores.notes, *_list_ledger_notes(tables)],
         source=_describe_source(tables),
         graders=scores.graders,
         scratch=(tables.scratch,),
@@ -112,20 +126,11 @@ def _find_stores(path: Path) -> list[Path]:
     ]
 
 
-def _read_text(file: Path) -> str:
-    if file.stat().st_size > LARGEST_TEXT_FILE:
-        raise StudyError([f"{file.name}: larger than {LARGEST_TEXT_FILE // 2**20} MB"])
-    try:
-        return file.read_text(encoding="utf-8")
-    except UnicodeError as error:
-        raise StudyError([f"{file.name}: {error}"]) from error
-
-
 def _read_manifests(store: Path) -> Manifests:
     facts = Manifests()
     for file in sorted((store / "manifests").glob("*.json")):
         with refuse_unreadable(file.name):
-            content = json.loads(_read_text(file))
+            content = json.loads(read_text(file))
             for condition, endpoint in (content.get("endpoints_effective") or {}).items():
                 facts.served[content["run_id"], condition] = str(endpoint.get("served_model") or "")
             if content.get("stage") == "generate":
@@ -136,23 +141,39 @@ def _read_manifests(store: Path) -> Manifests:
     return facts
 
 
-def _read_config(path: Path) -> Mapping[str, Any]:
-    """Return the study's YAML if it is in the folder: the only file with the keys `study` and `benchmark`."""
-    found = []
-    for file in sorted([*path.rglob("*.yaml"), *path.rglob("*.yml")]):
-        try:
-            content = parse_yaml(_read_text(file))
-        except YamlError as error:
-            raise StudyError([f"{file.name}: {error}"]) from error
-        if isinstance(content, dict) and {"study", "benchmark"} <= content.keys():
-            found.append(content)
-    return found[0] if len(found) == 1 else {}
+def _read_study_design(
+    path: Path, manifests: Manifests, found: Mapping[str, StudyCondition]
+) -> tuple[StudyConfig | None, list[StudyCondition], list[str]]:
+    """Return the configuration, its conditions without solutions, and notes.
+
+    It is the YAML in the folder, or else the newest manifest's copy. A copy of another version of the tool may be
+    invalid: then the study is imported without its design.
+    """
+    file, content = find_config_file(path) or (path / "manifests", manifests.config)
+    if not content:
+        return None, [], ["The folder has no configuration: the design is that of the solutions."]
+    try:
+        config = read_config(file, content, path)
+    except StudyError as error:
+        return None, [], [f"The design is not taken. {problem}." for problem in error.problems[:MOST_PROBLEMS]]
+    solved = [(one.model_id, one.prompt, one.sampler) for one in found.values()]
+    planned = [
+        one
+        for one in list_conditions(config)
+        if not any(
+            (one.model_id, one.sampler) == (model, sampler)
+            and (one.prompt == prompt or (not one.messages and prompt.startswith(one.prompt)))
+            for model, prompt, sampler in solved
+        )
+    ]
+    return config, planned, list(list_results_notes(config, planned))
 
 
 def _read_templates(path: Path) -> dict[str, str]:
-    """Return the texts of the template files by the first twelve digits of their hash, as the tool computes it."""
-    texts = (_read_text(file).replace("\r\n", "\n") for file in sorted(path.rglob("*.md")))
-    return {hashlib.sha256(text.encode()).hexdigest()[:12]: text for text in texts}
+    """Return the texts of the template files and of the packaged ones, by the start of their hash."""
+    texts = [read_text(file).replace("\r\n", "\n") for file in sorted(path.rglob("*.md"))]
+    templates = [Template("", text) for text in (*BUILTIN_TEMPLATES.values(), *texts)]
+    return {template.digest: template.text or "" for template in templates}
 
 
 def _describe_source(tables: StoredTables) -> str:
@@ -262,10 +283,9 @@ def _build_condition(row: TableRow, templates: Mapping[str, str]) -> StudyCondit
         model=model.rpartition("/")[2],
         model_id=model,
         provider=model.partition("/")[0],
-        # The hash keeps two versions of a prompt apart, whose texts are unknown.
-        prompt=f"itemeval-{(row['prompt_name'] or 'prompt')[:28]}-{(row['prompt_hash'] or '')[:12]}",
-        messages=({"role": "user", "content": text.replace("{input}", "{{input}}")},) if text else (),
-        sampler=f"itemeval-{row['model_config_name'] or 'default'}",
+        prompt=name_prompt(row["prompt_name"], row["prompt_hash"] or ""),
+        messages=build_turns(text) if text else (),
+        sampler=name_sampler(row["model_config_name"]),
         settings=settings,
     )
 

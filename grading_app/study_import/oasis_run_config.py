@@ -12,8 +12,6 @@ from typing import Any
 from evalsite.lib.text.hashing import canonical_json, slugify_name
 from evalsite.lib.text.strict_yaml import MOST_CHARS, FileError, parse_yaml
 from grading_app.study_import.study import StudyError
-from runs_app.experiment_files.spec_reader import read_spec
-from runs_app.experiment_files.specs import ExperimentSpec
 
 SUFFIXES = (".yaml", ".yml")
 RUN, EXPERIMENT = {"name", "provider", "model"}, {"name", "dataset", "configs"}
@@ -66,8 +64,8 @@ def is_run_config(path: Path) -> bool:
 
 def read_run_config(
     path: Path, *, name: str = "", dataset: str = "", endpoint: str = ""
-) -> tuple[ExperimentSpec, list[str]]:
-    """Return the design, and notes on what is not taken.
+) -> tuple[dict[str, Any], list[str]]:
+    """Return the design as an experiment file has it, and notes on what is not taken.
 
     By default the dataset has the name of the image set, and the endpoint that of the provider. Raise StudyError.
     """
@@ -86,7 +84,7 @@ def read_run_config(
     design["dataset"] = dataset or slugify_name(str(content.get("dataset") or configs[0]["image_set"]))
     for model in design["models"]:
         model["endpoint"] = endpoint or slugify_name(str(configs[0]["provider"]))
-    return read_spec(design), [*_list_notes(configs), *_find_unknown_keys(given)]
+    return design, [*_list_notes(configs), *_find_unknown_keys(given)]
 
 
 def _read(path: Path) -> Any:

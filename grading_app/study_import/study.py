@@ -165,7 +165,8 @@ class Study:
     """A study. trials: read anew by each call, so that a large one need not be held. notes: what was not taken, why.
 
     recipe: facts about the dataset, as `Dataset.recipe` has them. source: of the dataset; empty for the tool. graders:
-    facts about scorers, by name. scratch: temporary folders that the trials are read from; they exist as long as the
+    facts about scorers, by name. planned: conditions of the design without trials. settings: of the experiment, by
+    their fields. scratch: temporary folders that the trials are read from; they exist as long as the
     study.
     """
 
@@ -180,6 +181,8 @@ class Study:
     recipe: Mapping[str, Any] = field(default_factory=dict)
     source: str = ""
     graders: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    planned: Sequence[StudyCondition] = ()
+    settings: Mapping[str, Any] = field(default_factory=dict)
     scratch: Sequence[Any] = ()
 
 

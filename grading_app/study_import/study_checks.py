@@ -27,7 +27,7 @@ TEXTS = ("answer", "raw_response", "reasoning", "error", "finish_reason", "respo
 def check_design(study: Study) -> None:
     """Raise StudyError if the database could not store an item, a norm or a condition."""
     problems = [f"item {one.key[:80]!r}: {problem}" for one in study.items for problem in _find_item_problems(one)]
-    for condition in study.conditions:
+    for condition in (*study.conditions, *study.planned):
         texts = [condition.model_id, condition.provider, condition.prompt, list(condition.messages)]
         fault = describe_unstorable([*texts, dict(condition.settings)])
         problems += [f"condition {condition.key[:80]!r}: it {fault}"] if fault else []

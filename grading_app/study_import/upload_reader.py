@@ -11,7 +11,7 @@ import re
 import shutil
 import zipfile
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -21,12 +21,13 @@ from datasets_app.importing.limits import LIMITS, MIB, Limits
 from datasets_app.importing.reader_process import report_progress
 from datasets_app.importing.records import ScratchFolder
 from evalsite.lib.checksummed_zip import SUMS
+from grading_app.study_import.designs import NAMES_OF_FILE, Design, DesignNames
 from grading_app.study_import.study import Study, StudyError
 from grading_app.study_import.study_files import load_study_files, write_study_files
 
 READER = "grading_app.study_import.upload_reader:read"
 SNAPSHOT = "snapshot"
-PROBLEMS, IS_SNAPSHOT = "problems.json", "snapshot"
+PROBLEMS, DESIGN, IS_SNAPSHOT = "problems.json", "design.json", "snapshot"
 STUDY = "study"  # The folder of several files; a study without a name is called so.
 ODD = re.compile(r"[^\w. ()+,=@-]")
 LONGEST_NAME = 120
@@ -34,28 +35,36 @@ LONGEST_NAME = 120
 
 @dataclass
 class StudyReading:
-    """The result of reading an upload: a study, or None for the archive of a snapshot or bundle."""
+    """The result of reading an upload: a study or a design; neither for the archive of a snapshot or bundle."""
 
     study: Study | None
     scratch: ScratchFolder
+    design: Design | None = None
 
 
 def read_study_upload(
-    files: Mapping[str, FileToRead], format_name: str, limits: Limits = LIMITS, watch: Watch | None = None
+    files: Mapping[str, FileToRead],
+    format_name: str,
+    limits: Limits = LIMITS,
+    watch: Watch | None = None,
+    names: DesignNames = NAMES_OF_FILE,
 ) -> StudyReading:
     """Read the files in a separate process. Raise FileError or StudyError if they cannot be imported."""
     scratch = ScratchFolder()
-    run_reader(scratch, READER, files, limits, watch, format=format_name)
+    run_reader(scratch, READER, files, limits, watch, format=format_name, names=asdict(names))
     if (scratch.path / PROBLEMS).exists():
         raise StudyError(json.loads((scratch.path / PROBLEMS).read_text(encoding="utf-8")))
     if (scratch.path / IS_SNAPSHOT).exists():
         return StudyReading(None, scratch)
+    if (scratch.path / DESIGN).exists():
+        design = Design(**json.loads((scratch.path / DESIGN).read_text(encoding="utf-8")))
+        return StudyReading(None, scratch, design)
     return StudyReading(replace(load_study_files(scratch.path), scratch=(scratch,)), scratch)
 
 
 def read(request: Mapping[str, Any], out: Path, limits: Limits) -> None:
     """Read the files of the request in the limited process, and write the study or its problems into the folder."""
-    from grading_app.study_import.importers import read_study
+    from grading_app.study_import.importers import read_source
 
     given = [FileToRead(Path(path), name) for path, name in request["files"].values()]
     format_name = request["format"]
@@ -68,8 +77,11 @@ def read(request: Mapping[str, Any], out: Path, limits: Limits) -> None:
         elif format_name == SNAPSHOT:
             raise StudyError([f"{given[0].name} is no snapshot or bundle of Evalsite"])
         else:
-            study = read_study(place_files(given, out / STUDY), format_name)
-            write_study_files(study, out, report_progress(out))
+            source = read_source(place_files(given, out / STUDY), format_name, DesignNames(**request["names"]))
+            if isinstance(source, Design):
+                (out / DESIGN).write_text(json.dumps(asdict(source)), encoding="utf-8")
+            else:
+                write_study_files(source, out, report_progress(out))
     except StudyError as error:
         (out / PROBLEMS).write_text(json.dumps(_without_paths(error.problems, out)), encoding="utf-8")
 

@@ -159,9 +159,10 @@ def _create_experiment(study: Study, slug: str, owner: User, dataset: Dataset) -
         title=study.name,
         owner=owner,
         dataset=dataset,
-        samples=1,  # `refresh_samples` raises it when the trials have been read.
         imported_from=study.tool,
         status=Experiment.Status.ACTIVE,
+        # `refresh_samples` raises the repetitions when the trials have been read.
+        **{"samples": 1, **study.settings},
     )
 
 
@@ -173,7 +174,8 @@ def _create_referenced_rows(study: Study, experiment: Experiment, owner: User) -
     ), owner, study.tool) for one in study.dimensions}  # fmt: skip
     experiment.dimensions.add(*dimensions.values())
     conditions = {}
-    for one in study.conditions:
+    trial_conditions = {one.key for one in study.conditions}
+    for one in (*study.conditions, *study.planned):
         model = _create_model(one, study.tool, owner)
         messages = [dict(turn) for turn in one.messages or PLACEHOLDER]
         prompt = _create_versioned(
@@ -182,7 +184,8 @@ def _create_referenced_rows(study: Study, experiment: Experiment, owner: User) -
         sampler = _create_versioned(Sampler(name=slugify_name(one.sampler), **one.settings), owner, study.tool)
         for axis, row in (("language_models", model), ("prompts", prompt), ("samplers", sampler)):
             getattr(experiment, axis).add(row)
-        conditions[one.key] = _create_condition(experiment, model, prompt, sampler)
+        if one.key in trial_conditions:
+            conditions[one.key] = _create_condition(experiment, model, prompt, sampler)
     items = dict(experiment.dataset.items.values_list("key", "pk"))
     waves = {one.number: _create_wave(experiment, one) for one in study.waves}
     rated = {name: row.pk for name, row in dimensions.items()}

@@ -12,12 +12,13 @@ from django.db import transaction
 from datasets_app.models import Dataset
 from evalsite.lib.ops.commands import OutputCommand, add_user, refuse_input, resolve_owner
 from evalsite.lib.text.hashing import slugify_name
-from grading_app.study_import.importers import FORMATS, read_study
-from grading_app.study_import.oasis_run_config import is_run_config, read_run_config
+from grading_app.study_import.designs import Design, DesignNames
+from grading_app.study_import.importers import FORMATS, read_source
 from grading_app.study_import.study import StudyError
 from grading_app.study_import.trial_rows import ImportReport
 from grading_app.study_import.writer import write_study
 from runs_app.experiment_files.spec_errors import SpecError
+from runs_app.experiment_files.spec_reader import read_spec
 from runs_app.models import Experiment
 from runs_app.planning.spec_io import create_experiment
 
@@ -36,16 +37,22 @@ class Command(OutputCommand):
             metavar="SLUG@V",
             help="an approved dataset with its items; default: created",
         )
-        parser.add_argument("--endpoint", default="", metavar="NAME", help="of the models of an OASIS-LLM run config")
+        parser.add_argument(
+            "--endpoint",
+            default="",
+            metavar="NAME",
+            help="of the models of a design; default: the name of their provider",
+        )
         add_user(parser, "who owns the experiment; default: the only superuser")
 
     def handle(self, *args: Any, **options: Any) -> None:
         owner = resolve_owner(options["user"])
         try:
-            if is_run_config(options["path"]):
-                self._create_design(owner, **options)
+            names = DesignNames(options["name"], options["dataset"], options["endpoint"])
+            study = read_source(options["path"], options["format"], names)
+            if isinstance(study, Design):
+                self._create_design(study, owner, dry_run=options["dry_run"])
                 return
-            study = read_study(options["path"], options["format"])
             with transaction.atomic():
                 report = write_study(
                     study, options["name"] or slugify_name(study.name), owner, _find_dataset(options["dataset"])
@@ -55,18 +62,16 @@ class Command(OutputCommand):
             refuse_input(str(error))
         self._say(report, study.tool, dry=options["dry_run"])
 
-    def _create_design(self, owner: User, path: Path, dry_run: bool, **options: Any) -> None:
-        names = {name: options[name] for name in ("name", "dataset", "endpoint")}
-        spec, notes = read_run_config(path, **names)
+    def _create_design(self, design: Design, owner: User, *, dry_run: bool) -> None:
+        spec = read_spec(design.content)
         if Experiment.objects.filter(slug=spec.experiment).exists():
             refuse_input(f"the experiment {spec.experiment} exists: choose another name")
         with transaction.atomic():
             experiment = create_experiment(spec, by=owner, trusted=True)
             transaction.set_rollback(dry_run)
-        self.say(
-            f"{experiment.slug}: {'would be created' if dry_run else 'created'} as a draft, from a design of OASIS-LLM"
-        )
-        for note in notes:
+        result = "would be created" if dry_run else "created"
+        self.say(f"{experiment.slug}: {result} as a draft, from a design of {design.tool}")
+        for note in design.notes:
             self.say(f"  {note}")
 
     def _say(self, report: ImportReport, tool: str, *, dry: bool) -> None:

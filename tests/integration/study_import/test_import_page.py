@@ -199,6 +199,22 @@ def test_a_run_config_becomes_a_draft_on_the_chosen_dataset(member, researcher):
 
 
 @pytest.mark.slow
+def test_a_zip_of_a_configuration_with_its_prompt_becomes_a_draft(member, researcher):
+    User.objects.filter(pk=researcher.pk).update(is_superuser=True)
+    dataset = factories.make_dataset("sums")
+    factories.make_endpoint("mockllm")
+    names = ("config.yaml", "prompts/solver/short.md")
+    files = {f"project/{name}": (SOURCES / "itemeval" / name).read_bytes() for name in names}
+    address = send(member, archive(files, "project.zip"), dataset=dataset.pk).url
+    report = page_text(member.get(address))
+    assert "Design of itemeval" in report
+    assert "The tool gives judges no scale" in report
+    member.post(address, {"import": "1"})
+    made = Experiment.objects.get()
+    assert (made.status, made.dataset, made.prompts.count(), made.scorers) == ("draft", dataset, 2, ["numeric"])
+
+
+@pytest.mark.slow
 def test_a_zip_of_a_folder_is_one_study(member):
     packed = archive({"my study/trials.csv": (HEAD + ROWS).encode(), "my study/images.csv": ITEMS.encode()})
     packed.name = "my study.zip"

@@ -1,0 +1,191 @@
+"""The configuration of an itemeval study: as a draft to launch, and as the design of imported results."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+import yaml
+from django.core.management import CommandError, call_command
+
+from grading_app.models import Grader
+from grading_app.study_import.itemeval_config import BUILTIN_TEMPLATES, PROMPTS, RUBRICS, Template
+from runs_app.models import Experiment, Trial
+from runs_app.planning.plan import plan
+from tests import factories
+
+pytestmark = pytest.mark.django_db
+FOLDER = Path(__file__).parent / "itemeval"
+
+
+@pytest.fixture(autouse=True)
+def owner():
+    return factories.make_user("owner", superuser=True)
+
+
+@pytest.fixture
+def site():
+    items = [{"key": f"p{n}", "input": f"What is {n} + {n}?", "target": str(2 * n)} for n in range(3)]
+    factories.make_dataset("sums", items)
+    return factories.make_endpoint("mockllm")
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A study folder before anything was generated: its configuration and its prompt."""
+    made = tmp_path / "project"
+    made.mkdir()
+    shutil.copytree(FOLDER / "prompts", made / "prompts")
+    shutil.copy(FOLDER / "config.yaml", made)
+    return made
+
+
+def change(folder, **sections):
+    """Rewrite the configuration with other keys in its sections."""
+    content = yaml.safe_load((folder / "config.yaml").read_text())
+    for name, values in sections.items():
+        content[name] = content.get(name, {}) | values if isinstance(values, dict) else values
+    (folder / "config.yaml").write_text(yaml.safe_dump(content))
+
+
+def imported(path, *options):
+    call_command("import_study", str(path), *options)
+    return Experiment.objects.get()
+
+
+def refused(path, *options):
+    with pytest.raises(CommandError) as raised:
+        call_command("import_study", str(path), *options)
+    assert raised.value.returncode == 2
+    assert not Experiment.objects.exists()
+    return str(raised.value)
+
+
+def test_a_folder_without_solutions_becomes_a_draft_with_its_design(site, folder, capsys):
+    made = imported(folder)
+    assert (made.slug, made.status, made.dataset.slug, made.imported_from) == ("sums", "draft", "sums", "")
+    assert (made.samples, made.on_empty, made.batch, made.budget_policy) == (2, "skip", False, "full")
+    models = made.language_models.order_by("name").values_list("name", "model", "endpoint__name")
+    assert list(models) == [("solver-a", "solver-a", "mockllm"), ("solver-b", "solver-b", "mockllm")]
+    prompts = {row.name: [turn["content"] for turn in row.messages] for row in made.prompts.all()}
+    assert prompts["itemeval-short-b034baff0c5b"] == ["Answer with a number alone.\n\n{{input}}\n"]
+    assert prompts["itemeval-builtin-minimal-13fd87721413"][0].startswith("Solve the following problem.")
+    sampler = made.samplers.get()
+    assert (sampler.name, sampler.temperature, sampler.max_tokens) == ("itemeval-default", 0.7, 1024)
+    assert (made.scorers, made.graders) == (["numeric"], ["mock_judge"])
+    judge = Grader.objects.get()
+    assert (judge.language_model.model, judge.sampler.temperature, judge.sampler.max_tokens) == ("judge", 0, 512)
+    assert "{{answer}}" in judge.rubric.messages[0]["content"]
+    assert "{solution}" not in judge.rubric.messages[0]["content"].replace("{{", "")
+    assert not Trial.objects.exists()
+    said = capsys.readouterr().out
+    assert "sums: created as a draft, from a design of itemeval" in said
+    assert "The file names the dataset lab/sums, split train." in said
+    assert "The tool gives judges no scale" in said
+
+
+def test_the_draft_can_be_planned(site, folder, owner):
+    made = imported(folder)
+    for row in made.samplers.filter(status="draft"):
+        row.__class__.objects.transition_one(row, sources=["draft"], target="approved", by=owner, reason="")
+    plan(made, by=owner)
+    assert Trial.objects.count() == 2 * 2 * 3 * 2, "models, prompts, items, repetitions"
+
+
+def test_the_packaged_templates_have_the_hashes_of_the_tool():
+    digests = {key: Template("", text).digest for key, text in BUILTIN_TEMPLATES.items()}
+    assert digests == {
+        (PROMPTS, "minimal"): "13fd87721413",
+        (PROMPTS, "standard"): "26baad18b012",
+        (RUBRICS, "standard"): "3acd1566de95",
+    }
+
+
+def test_settings_of_a_configuration_become_samplers_turns_and_limits(site, folder):
+    change(
+        folder,
+        solvers={
+            "models": ["openrouter/lab/small"], "split_prompt": True, "on_empty": "grade", "seed": 3,
+            "provider_routing": {"order": ["lab"]},
+        },
+        facets={"prompt": ["short"], "grader": [], "scorer": "exact_match", "model_config": [
+            {"name": "plain"}, {"name": "long", "max_tokens": 9000, "reasoning_tokens": 4000, "temperature": 1.0},
+        ]},
+        budget={"policy": "dev", "max_usd": 2.5, "dev_items": 3, "dev_replications": 1, "batch": True},
+    )  # fmt: skip
+    made = imported(folder, "--endpoint", "mockllm", "--name", "tuned")
+    assert made.language_models.get().model == "lab/small"
+    assert [turn["role"] for turn in made.prompts.get().messages] == ["system", "user"]
+    samplers = {row.name: (row.temperature, row.max_tokens, row.seed, row.extra) for row in made.samplers.all()}
+    route = {"provider": {"order": ["lab"]}}
+    assert samplers == {
+        "itemeval-plain": (0.7, 1024, 3, route),
+        "itemeval-long": (1.0, 9000, 3, route | {"reasoning": {"max_tokens": 4000}}),
+    }
+    assert (made.slug, made.on_empty, made.batch, made.budget_policy) == ("tuned", "keep", True, "dev")
+    assert (made.max_usd, made.confirm_above_usd, made.dev_items, made.dev_samples) == (2.5, 5, 3, 1)
+    assert (made.scorers, made.graders) == (["exact_match"], [])
+
+
+def test_keys_without_an_equivalent_are_named(site, folder, capsys):
+    change(
+        folder,
+        solvers={"cache_prompt": "on", "provider_routing": {"order": ["lab"]}, "colour": "blue"},
+        facets={"model_config": [{"name": "default", "reasoning_tokens": 100}]},
+        budget={"pricing_path": "prices.json", "batch": 50, "cache_schedule": "off"},
+    )
+    imported(folder)
+    said = capsys.readouterr().out
+    for key in ("solvers.cache_prompt", "solvers.provider_routing", "reasoning_tokens", "budget.pricing_path",
+                "budget.batch", "budget.cache_schedule"):  # fmt: skip
+        assert f"{key} is not taken: " in said
+    assert "Unknown keys are not taken: solvers.colour." in said
+
+
+@pytest.mark.parametrize(
+    ("sections", "message"),
+    [
+        ({"solvers": {"models": []}}, "config.yaml: solvers.models: list should have at least 1 item"),
+        ({"facets": {"replications": 0}}, "config.yaml: facets.replications: input should be greater than or equal"),
+        ({"facets": {"scorer": "fuzzy"}}, "config.yaml: facets.scorer: input should be"),
+        ({"facets": {"prompt": ["lost"]}}, "config.yaml: the prompt lost is not in prompts/solver: add its file"),
+        ({"facets": {"prompt": ["../../secret"]}}, "config.yaml: the prompt ../../secret is not in prompts/solver"),
+        ({"facets": {"rubric": ["strict"]}}, "config.yaml: the rubric strict is not in rubrics: add its file"),
+        ({"facets": {"grader": ["nobody"]}}, "config.yaml: facets.grader: nobody is not under graders, and no model"),
+        ({"solvers": {"temperature": 9}}, "temperature"),
+        ({"benchmark": {"datasets": [{"id": "lab/others"}]}}, "there is no dataset others"),
+        ({"solvers": {"models": ["nowhere/m"]}}, "there is no endpoint nowhere"),
+    ],
+)
+def test_a_wrong_value_is_refused_with_its_key(site, folder, sections, message):
+    (folder.parent / "secret.md").write_text("{input}")
+    change(folder, **sections)
+    assert message in refused(folder)
+
+
+def test_a_dry_run_of_a_design_creates_nothing(site, folder, capsys):
+    call_command("import_study", str(folder), "--dry-run")
+    assert "sums: would be created as a draft" in capsys.readouterr().out
+    assert not Experiment.objects.exists()
+
+
+def test_imported_results_have_the_design_of_the_configuration(tmp_path, capsys):
+    folder = Path(shutil.copytree(FOLDER, tmp_path / "project"))
+    models = [f"mockllm/solver-{name}" for name in "abc"]
+    change(folder, solvers={"models": models, "on_empty": "rerun"}, facets={"replications": 5})
+    made = imported(folder)
+    assert (made.samples, made.on_empty, made.scorers, made.imported_from) == (5, "rerun", ["numeric"], "itemeval")
+    rows = made.language_models.order_by("model").values_list("model", "is_active")
+    assert list(rows) == [(model, False) for model in models]
+    assert (made.conditions.count(), made.prompts.count(), made.samplers.count()) == (4, 2, 1)
+    said = capsys.readouterr().out
+    assert "the experiment has its design: 3 models, 2 prompts, 1 samplers, 5 repetitions, scorer numeric" in said
+    assert "2 conditions of the design have no solutions yet: mockllm/solver-c, short, default;" in said
+    assert "The judges of the design are not created, only their scores: mock_judge." in said
+    assert "hold a placeholder" not in said, "the packaged prompt has the hash of the store"
+
+
+def test_results_without_a_configuration_have_the_design_of_their_manifest(tmp_path, capsys):
+    folder = Path(shutil.copytree(FOLDER, tmp_path / "project"))
+    (folder / "config.yaml").unlink()
+    assert imported(folder).scorers == ["numeric"]
+    assert "manifests: the experiment has its design: 2 models" in capsys.readouterr().out
