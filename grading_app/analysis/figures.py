@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MOST_ROWS, MOST_COLUMNS = 40, 20
-ROW, HEADS, FOOT = 24, 58, 10
+ROW, TWO_LINES, HEADS, FOOT = 24, 36, 58, 10
 PER_CENT = {"share": (100, " (%)"), "signed_share": (100, " (percentage points)")}
-LABELS = 190  # CSS pixels for the names of rows on a wide figure.
+LABELS = 190  # The most CSS pixels for the names of rows.
 
 
 class TableFigure(Protocol):
@@ -60,14 +60,19 @@ class IntervalFigure:
         return f"{self.title}: {len(self.rows(table))} rows with intervals. The table holds the numbers."
 
     def size(self, table: ResultTable, width: int) -> tuple[int, int]:
-        return width, 26 + 44 + ROW * max(1, len(self.rows(table)))
+        labels = self._labels(table, width)
+        return width, 26 + 44 + _row_height(labels) * max(1, len(labels))
+
+    def _labels(self, table: ResultTable, width: int) -> list[str]:
+        return [plot_style.wrap(self.label(row), min(LABELS, 0.42 * width) - 14) for row in self.rows(table)]
 
     def draw(self, table: ResultTable, width: int) -> Figure:
         rows = self.rows(table)
         kind = next(column.kind for column in table.columns if column.name == self.value)
         scale, unit = PER_CENT.get(kind, (1, ""))
-        left = LABELS if width >= plot_style.WIDE else width // 3
-        grid = plot_style.Grid(1, 1, width, ROW * max(1, len(rows)), left=left)
+        labels = self._labels(table, width)
+        height = _row_height(labels) * max(1, len(rows))
+        grid = plot_style.Grid(1, 1, width, height, left=plot_style.fit_labels(labels, width, LABELS))
         figure, (axis,) = grid.figure()
         places = range(len(rows) - 1, -1, -1)
         for place, row in zip(places, rows, strict=True):
@@ -77,12 +82,16 @@ class IntervalFigure:
             value, size = scale * row[self.value], 6 * plot_style.PIXEL
             axis.plot([value], [place], marker="o", color=plot_style.DATA, markersize=size)
         if self.zero:
-            axis.axvline(0, color=plot_style.RULE, linewidth=plot_style.PIXEL, dashes=(4, 4), zorder=0)
-        axis.set_yticks(list(places), [plot_style.shorten(self.label(row), left - 12) for row in rows])
+            axis.axvline(0, color=plot_style.RULE, linewidth=plot_style.PIXEL, dashes=(4, 4), zorder=1)
+        axis.set_yticks(list(places), labels)
         axis.set_ylim(-0.7, len(rows) - 0.3)
         axis.set_xlabel(f"{self.axis}{unit}", fontsize=plot_style.SMALL, color=plot_style.MUTED)
         plot_style.draw_gridlines(axis, "x")
         return figure
+
+
+def _row_height(labels: Sequence[str]) -> int:
+    return TWO_LINES if any("\n" in label for label in labels) else ROW
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from django import forms
 from django.http import QueryDict
 
 from grading_app.paper_figures.figure_source import FigureSource
+from grading_app.paper_figures.kinds import PaperFigure
 from grading_app.paper_figures.print_style import MM_PER_INCH, PALETTES, PrintStyle
 from grading_app.paper_figures.space_figures import PREFIX
 
@@ -21,6 +23,7 @@ class FigureForm(forms.Form):
     """The choices of the figures page, sent by GET. An empty field takes its default."""
 
     measure = forms.ChoiceField(label="Measure", required=False)
+    only = forms.CharField(label="Figure", required=False, max_length=200, widget=forms.Select)
     second = forms.ChoiceField(label="Second dimension", required=False)
     images = forms.BooleanField(label="Images as marks", required=False)
     mm = forms.FloatField(label="Width (mm)", required=False, min_value=40, max_value=400)
@@ -51,6 +54,11 @@ class FigureForm(forms.Form):
         examples = {"mm": DEFAULTS.width_mm, "font": DEFAULTS.font_pt, "dpi": DEFAULTS.dpi, "height": "as drawn"}
         for name, example in examples.items():
             self.fields[name].widget.attrs["placeholder"] = f"{example:g}" if not isinstance(example, str) else example
+
+    def offer_figures(self, figures: Sequence[PaperFigure]) -> None:
+        """Let the reader choose one of these figures, so that a title and labels belong to it alone."""
+        widget: Any = self.fields["only"].widget
+        widget.choices = [("", "All figures"), *((one.name, one.title) for one in figures)]
 
     def clean(self) -> dict[str, Any]:
         cleaned: dict[str, Any] = super().clean() or self.cleaned_data

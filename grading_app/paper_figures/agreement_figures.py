@@ -14,9 +14,11 @@ from grading_app.paper_figures.figure_source import FigureSource
 from grading_app.paper_figures.kinds import PaperFigure, text_table
 from grading_app.reports import length_plot
 from grading_app.reports.cached_aggregates import get_aggregate
-from grading_app.reports.length_bias import LENGTHS, ScoresByLength
+from grading_app.reports.length_bias import LENGTHS, MIN_BIN_SIZE, ScoresByLength
 from grading_app.reports.plot_style import WIDE
 from grading_app.reports.verdict_aggregates import get_aggregates_by_condition
+
+MOST_GRADERS = 12  # Beyond it, `by` in the address chooses one.
 
 if TYPE_CHECKING:
     from grading_app.comparison.agreement_report import AgreementResult
@@ -69,21 +71,28 @@ def make_pictures(
 
 
 def length_figures(source: FigureSource) -> Iterator[PaperFigure]:
-    """Yield score by length of the answer for the grade condition in the address (`by`), or the first."""
+    """Yield score by length of the answer for the grade condition in the address (`by`), or for each one."""
     described = source.experiment.grade_conditions.select_related("grader", "rubric", "panel", "judge_condition")
     conditions = list(described.prefetch_related("panel__graders__rubric").order_by("pk"))
     wanted = source.data.get("by", "")
-    chosen = next((one for one in conditions if wanted in ("", str(one.pk))), None)
-    lengths = get_aggregates_by_condition(LENGTHS, [chosen], conditions)[chosen.pk].value if chosen else None
-    if chosen is None or not isinstance(lengths, ScoresByLength) or not lengths.bins:
-        return
-    labels = source.frames.labels
-    yield PaperFigure(
-        "length",
-        f"{chosen.label}: score by length of the answer",
+    chosen = [one for one in conditions if wanted in ("", str(one.pk))][:MOST_GRADERS]
+    by_condition = get_aggregates_by_condition(LENGTHS, chosen, conditions)
+    name = "length"
+    for one in chosen:
+        lengths = by_condition[one.pk].value
+        if isinstance(lengths, ScoresByLength) and lengths.bins:
+            yield _length_figure(name, one.label, lengths, source.frames.labels)
+            name = f"length-{one.pk}"
+
+
+def _length_figure(name: str, grader: str, lengths: ScoresByLength, labels: dict[int, str]) -> PaperFigure:
+    title = f"{grader}: score by length of the answer"
+    return PaperFigure(
+        name,
+        title,
         partial(length_plot.draw_length_plot, lengths, labels),
-        lambda: text_table("length", "Score by length of the answer", length_plot.make_length_table(lengths, labels)),
-        "Mean score of the answers of similar length, for each condition.",
-        f"Mean score by length of the answer, scored by {chosen.label}. The table holds the numbers.",
+        lambda: text_table(name, title, length_plot.make_length_table(lengths, labels)),
+        f"Mean score of answers of similar length, by condition. Groups of under {MIN_BIN_SIZE} answers are left out.",
+        f"Mean score by length of the answer, scored by {grader}. The table holds the numbers.",
         page="grading_length",
     )

@@ -82,7 +82,8 @@ def calibration_figures(source: FigureSource) -> Iterator[PaperFigure]:
         partial(_draw, found),
         partial(_build_table, found),
         "Mean score of the reference for the answers that the judge scored alike, with 95 % intervals clustered by "
-        "item. On the dashed line both agree. ECE: the mean distance as a share of the scale.",
+        "item. On the dashed line, both agree. Larger points stand for more answers. ECE: expected calibration "
+        "error, the mean distance as a share of the scale.",
         "; ".join(f"{one.judge}: calibration error {one.error:.3f}" for one in found),
         page="experiment_agreement",
         in_report=True,
@@ -183,7 +184,7 @@ def _draw(found: list[Calibration], width: int) -> Figure:
         margins = [0.05 * (ends[1] - ends[0]) for ends in (one.own, one.others)]
         axis.set_xlim(one.own[0] - margins[0], one.own[1] + margins[0])
         axis.set_ylim(one.others[0] - margins[1], one.others[1] + margins[1])
-        plot_style.write_head(axis, plot_style.shorten(one.judge, grid.panel_width), offset=19)
+        plot_style.write_head(axis, plot_style.shorten(one.judge, 0.88 * grid.panel_width), offset=19)
         answers = sum(of.n for of in one.bins)
         text = f"ECE {format_number(one.error, 3)}, {answers} answers"
         plot_style.write_note(axis, 0, 1, text, va="bottom", offset=5,

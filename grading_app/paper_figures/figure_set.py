@@ -48,17 +48,18 @@ def figures_pdf(experiment: Experiment, data: QueryDict, style: PrintStyle) -> b
     return out.getvalue()
 
 
-def summarise(experiment: Experiment) -> dict[str, Any]:
+def summarize_ratings(source: FigureSource) -> dict[str, Any]:
     """Return the number of items, the samples per item and the correlations of each rated dimension.
 
     Correlations: with the norms, and between every two dimensions, by condition, with Fisher's 95 % interval.
     """
-    source = FigureSource(experiment)
+    experiment = source.experiment
     found = [data for one in source.measures if one.is_rating and (data := load_rating_data(source, one))]
     return {
         "experiment": experiment.slug,
         "dataset": str(experiment.dataset),
         "dataset_hash": experiment.dataset.content_hash,
+        "wave": source.wave.number if source.wave else None,
         "items": experiment.dataset.active_count,
         "dimensions": {data.measure.key: _summarize_dimension(data) for data in found},
         "between_dimensions": [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import cached_property
 from typing import TypeVar
 
@@ -19,6 +20,7 @@ from grading_app.statistics.item_scores import ItemScores
 from runs_app.models import Experiment, Wave
 
 T = TypeVar("T")
+WAVE_NUMBER = re.compile("[0-9]{1,8}")
 
 
 class FigureSource:
@@ -28,8 +30,14 @@ class FigureSource:
     """
 
     def __init__(self, experiment: Experiment, data: QueryDict | None = None, wave: Wave | None = None) -> None:
-        self.experiment, self.data, self.wave = experiment, data or QueryDict(), wave
+        self.experiment, self.data = experiment, data or QueryDict()
+        self.wave = wave or self._find_wave()
         self.is_waiting = False
+
+    def _find_wave(self) -> Wave | None:
+        """Return the wave in the address; None for all waves, and for a number that the experiment does not have."""
+        number = str(self.data.get("wave", ""))
+        return self.experiment.waves.filter(number=int(number)).first() if WAVE_NUMBER.fullmatch(number) else None
 
     @cached_property
     def state(self) -> str:

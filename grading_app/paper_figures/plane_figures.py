@@ -14,7 +14,7 @@ from datasets_app.models import Item
 from grading_app.paper_figures.figure_source import FigureSource
 from grading_app.paper_figures.kinds import PaperFigure
 from grading_app.paper_figures.rating_data import RatingData, Series, align, load_rating_data
-from grading_app.paper_figures.rating_figures import arrange_panels, choose_color, scatter
+from grading_app.paper_figures.rating_figures import BOLD, arrange_panels, choose_color, scatter, set_scale_ticks
 from grading_app.reports import plot_style
 from grading_app.reports.result_table import ResultColumn, ResultTable
 from grading_app.reports.score_matrix import Measure
@@ -29,6 +29,8 @@ MOST_IMAGES = 300
 """More items are drawn as dots: their images would hide each other."""
 MARK = 22  # CSS pixels of an image used as a mark.
 MOST_CATEGORIES = len(plot_style.SERIES)
+MARKERS, SIGNS = "os^DvPX*", "●■▲◆▼✚✖★"
+"""The marks of categories, which grey prints need too, and their signs in the legend."""
 
 
 class Plane:
@@ -77,8 +79,8 @@ def make_plane_figures(plane: Plane) -> Iterator[PaperFigure]:
             f"{plane.title} by category",
             partial(_draw_categories, plane),
             table,
-            "Each point is an item; the large ones are the means of their category."
-            + (f" The {MOST_CATEGORIES} largest categories have a colour." if _are_many(plane) else ""),
+            "Each point is an item. The large marks are the means of the categories."
+            + (f" The {MOST_CATEGORIES} largest categories have a colour and a mark." if _are_many(plane) else ""),
             alt,
         )
 
@@ -136,11 +138,12 @@ def _draw_frame(axis: Axes, place: int, plane: Plane, pair: tuple[Series, Series
     x, y, _ = plane.places(pair)
     found = pearson(list(x), list(y)) if len(x) > 2 else None
     text = f"r = {format_coefficient(found.r)}, {len(x)} items" if found else f"{len(x)} items"
-    plot_style.write_head(axis, plot_style.shorten(pair[0].label, grid.panel_width), offset=19)
+    plot_style.write_head(axis, plot_style.shorten(pair[0].label, BOLD * grid.panel_width), offset=19)
     plot_style.write_note(axis, 0, 1, text, va="bottom", offset=5, color=plot_style.TEXT)
     for data, set_ends in ((plane.x, axis.set_xlim), (plane.y, axis.set_ylim)):
         low, high = data.ends
         set_ends(low - 0.04 * (high - low), high + 0.04 * (high - low))
+    set_scale_ticks(axis.xaxis, axis.yaxis)
     axis.spines["left"].set(visible=True, color=plot_style.RULE, linewidth=plot_style.PIXEL)
     plot_style.draw_gridlines(axis, "y")
     if place % grid.columns == 0:
@@ -185,17 +188,17 @@ def _draw_categories(plane: Plane, width: int) -> Figure:
         x, y, at = plane.places(pair)
         _draw_frame(axis, place, plane, pair, grid)
         of = np.array([plane.x.categories[one] for one in at])
-        for name, color in colors.items():
-            scatter(axis, x[of == name], y[of == name], color)
+        for (name, color), marker in zip(colors.items(), MARKERS, strict=False):
+            scatter(axis, x[of == name], y[of == name], color, marker)
             if (of == name).any():
                 axis.plot(
-                    [x[of == name].mean()], [y[of == name].mean()], marker="D", color=color, zorder=4,
-                    markersize=9 * plot_style.PIXEL, markeredgecolor=plot_style.SURFACE,
+                    [x[of == name].mean()], [y[of == name].mean()], marker=marker, color=color, zorder=4,
+                    markersize=10 * plot_style.PIXEL, markeredgecolor=plot_style.SURFACE,
                 )  # fmt: skip
     for at, (name, color) in enumerate(colors.items()):
         row, column = divmod(at, 4)
         place_x, place_y = (grid.left + column * (width - grid.left) / 4) / grid.width, 1 - (8 + 20 * row) / grid.height
-        figure.text(place_x, place_y, "●", color=color, fontsize=plot_style.SMALL, va="top")
+        figure.text(place_x, place_y, SIGNS[at], color=color, fontsize=plot_style.SMALL, va="top")
         label = plot_style.shorten(name or "no category", (width - grid.left) / 4 - 20)
         figure.text(
             place_x + 14 / grid.width, place_y, label, color=plot_style.TEXT, fontsize=plot_style.SMALL, va="top"

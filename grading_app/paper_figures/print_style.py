@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 Format = Literal["svg", "png", "pdf"]
 CONTENT_TYPES: Mapping[str, str] = {"svg": "image/svg+xml", "png": "image/png", "pdf": "application/pdf"}
 MM_PER_INCH, CSS_PER_INCH = 25.4, 96
+TITLE_PX = 26  # CSS pixels that a title adds to the height of a figure.
 FONT_PT = plot_style.NORMAL
 """The size of normal text in figures, in points. Other sizes scale all text, lines and marks with it."""
 
@@ -76,8 +77,8 @@ class PrintStyle:
         """Draw the figure so that it has the chosen width when its text is scaled to the chosen size."""
         scale = self.font_pt / FONT_PT
         figure = draw(round(self.width_mm / MM_PER_INCH * CSS_PER_INCH / scale))
-        width, height = figure.get_size_inches()
         _relabel(figure, self)
+        width, height = figure.get_size_inches()
         figure.draw_without_rendering()  # Now all ticks exist.
         _restyle(figure, scale, PALETTES[self.palette].replacements)
         ratio = self.width_mm / MM_PER_INCH / (width * scale) if width * scale > self.width_mm / MM_PER_INCH else 1.0
@@ -93,8 +94,22 @@ def _relabel(figure: Figure, style: PrintStyle) -> None:
         if style.y_label and axes.get_ylabel():
             axes.set_ylabel(style.y_label)
     if style.title:
-        size = figure.get_size_inches()[1] * 72
-        figure.text(0.01, 1 - 3 / size, style.title, fontsize=plot_style.NORMAL, color=plot_style.TEXT, va="top")
+        _add_title(figure, style.title)
+
+
+def _add_title(figure: Figure, title: str) -> None:
+    """Make the figure taller at its top, and write the title there."""
+    width, height = figure.get_size_inches()
+    taller = height + TITLE_PX * plot_style.PIXEL / 72
+    share = height / taller
+    for axes in figure.axes:
+        left, bottom, panel_width, panel_height = axes.get_position().bounds
+        axes.set_position((left, bottom * share, panel_width, panel_height * share))
+    for text in figure.texts:
+        text.set_y(text.get_position()[1] * share)
+    figure.set_size_inches(width, taller)
+    how: dict[str, Any] = {"fontsize": plot_style.NORMAL, "color": plot_style.TEXT, "va": "top", "fontweight": "bold"}
+    figure.text(8 * plot_style.PIXEL / 72 / width, 1 - 4 * plot_style.PIXEL / 72 / taller, title, **how)
 
 
 def _restyle(figure: Figure, scale: float, colors: Mapping[str, str]) -> None:

@@ -27,6 +27,7 @@ MOST_PANELS = 24
 BINS = 24
 MANY_POINTS = 1500
 FEWEST = 3
+BOLD = 0.88  # A bold head has room for this share of the letters.
 
 
 def rating_figures(source: FigureSource) -> Iterator[PaperFigure]:
@@ -62,10 +63,20 @@ def make_dimension_figures(data: RatingData, suffix: str = "") -> Iterator[Paper
                 f"{title}: {what}",
                 partial(draw, data),
                 partial(_build_item_table, data, f"dimension-{name}", title),
-                caption,
+                f"{caption} {_describe_extent(data, name)}".strip(),
                 f"{title}: {what}. {labels}. The table holds the numbers.",
                 in_report=name in ("mean-sd", "conditions"),
             )
+
+
+def _describe_extent(data: RatingData, name: str) -> str:
+    """Return the number of items where the panels do not say it, and how many panels are left out."""
+    if name == "conditions":
+        n, most, what = len(data.all_series), 2 * MOST_PANELS, "rows"
+    else:
+        n, most, what = len(data.all_series), MOST_PANELS, "panels"
+    items = f"{len(data.items)} items." if name == "conditions" else ""
+    return " ".join(filter(None, (items, f"The first {most} of {n} {what}." if n > most else "")))
 
 
 def _has_sds(data: RatingData) -> bool:
@@ -125,6 +136,7 @@ def _draw_histograms(
         axis.axvline(float(found.mean()), color=plot_style.TEXT, linewidth=plot_style.PIXEL, dashes=(4, 3))
         _name_panel(axis, one.label, f"mean {format_number(float(found.mean()))}, {len(found)} items", grid)
         axis.set_xlim(*ends)
+        set_scale_ticks(axis.yaxis, *([axis.xaxis] if ends == data.ends else []))
         plot_style.draw_gridlines(axis, "y")
         _label_sides(axis, place, grid, label, "Items")
     return figure
@@ -141,7 +153,7 @@ def _draw_sds(data: RatingData, width: int) -> Figure:
 
 
 def _name_panel(axis: Axes, name: str, text: str, grid: plot_style.Grid) -> None:
-    plot_style.write_head(axis, plot_style.shorten(name, grid.panel_width), offset=19)
+    plot_style.write_head(axis, plot_style.shorten(name, BOLD * grid.panel_width), offset=19)
     plot_style.write_note(axis, 0, 1, text, va="bottom", offset=5, color=plot_style.TEXT)
 
 
@@ -153,9 +165,9 @@ def _label_sides(axis: Axes, place: int, grid: plot_style.Grid, x: str, y: str) 
         axis.set_xlabel(x, fontsize=plot_style.SMALL, color=plot_style.MUTED)
 
 
-def scatter(axis: Axes, x: Any, y: Any, color: str = plot_style.DATA) -> None:
+def scatter(axis: Axes, x: Any, y: Any, color: str = plot_style.DATA, marker: str = "o") -> None:
     axis.plot(
-        x, y, linestyle="none", marker="o", markersize=4.5 * plot_style.PIXEL, color=color, markeredgewidth=0,
+        x, y, linestyle="none", marker=marker, markersize=4.5 * plot_style.PIXEL, color=color, markeredgewidth=0,
         alpha=0.55, rasterized=len(x) > MANY_POINTS, clip_on=False, zorder=2,
     )  # fmt: skip
 
@@ -187,9 +199,18 @@ def _draw_mean_sd(data: RatingData, width: int) -> Figure:
         _name_panel(axis, one.label, text, grid)
         axis.set_xlim(*_pad(data.ends))
         axis.set_ylim(0, top)
+        set_scale_ticks(axis.xaxis)
         plot_style.draw_gridlines(axis, "y")
         _label_sides(axis, place, grid, f"Mean {data.measure.label.lower()}", "SD")
     return figure
+
+
+def set_scale_ticks(*axes: Any) -> None:
+    """Mark whole numbers on these axes, as points of a scale or counts have no decimals."""
+    from matplotlib.ticker import MaxNLocator
+
+    for one in axes:
+        one.set_major_locator(MaxNLocator(nbins=5, integer=True))
 
 
 def _pad(ends: tuple[float, float]) -> tuple[float, float]:
@@ -212,6 +233,7 @@ def _draw_human(data: RatingData, width: int) -> Figure:
         scatter(axis, x, y)
         _name_panel(axis, one.label, _draw_regression(axis, x, y), grid)
         axis.set(xlim=_pad(data.ends), ylim=_pad(data.ends))
+        set_scale_ticks(axis.xaxis, axis.yaxis)
         _label_sides(axis, place, grid, "Human mean", "Model mean")
     return figure
 
@@ -230,8 +252,9 @@ def _draw_regression(axis: Axes, x: Any, y: Any) -> str:
 
 def _draw_conditions(data: RatingData, width: int) -> Figure:
     series = data.all_series[: 2 * MOST_PANELS]
-    row, left = 30, min(190, width // 3)
-    grid = plot_style.Grid(1, 1, width, row * len(series), left=left)
+    names = [plot_style.wrap(one.label, min(190, 0.42 * width) - 14) for one in reversed(series)]
+    left = plot_style.fit_labels(names, width, 190)
+    grid = plot_style.Grid(1, 1, width, 32 * len(series), left=left)
     figure, (axis,) = grid.figure()
     for place, one in zip(range(len(series) - 1, -1, -1), series, strict=True):
         low, first, median, third, high = np.quantile(one.mean[one.rated], [0.05, 0.25, 0.5, 0.75, 0.95])
@@ -240,7 +263,6 @@ def _draw_conditions(data: RatingData, width: int) -> Figure:
         axis.barh(place, third - first, left=first, height=0.46, color=color, alpha=0.75, linewidth=0, zorder=2)
         axis.plot([median, median], [place - 0.23, place + 0.23], color=plot_style.SURFACE,
                   linewidth=2 * plot_style.PIXEL, zorder=3)  # fmt: skip
-    names = [plot_style.shorten(one.label, left - 12) for one in reversed(series)]
     axis.set_yticks(range(len(series)), names)
     axis.set(ylim=(-0.6, len(series) - 0.4), xlim=data.ends)
     axis.set_xlabel(f"Mean {data.measure.label.lower()} of an item", fontsize=plot_style.SMALL, color=plot_style.MUTED)

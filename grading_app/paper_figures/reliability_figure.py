@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
+from itertools import cycle
 from typing import TYPE_CHECKING
 
 from grading_app.paper_figures.figure_source import FigureSource
@@ -49,11 +50,17 @@ def reliability_figure(
         partial(_draw, found),
         partial(_build_table, found, measure),
         "Reliability of an item's mean over k repetitions by Spearman and Brown's formula, from the one-way intraclass "
-        "correlation of single scores. The dot marks the repetitions of this experiment.",
+        "correlation of single scores. The dot marks the repetitions of this experiment." + _describe_extent(found),
         f"Reliability over repetitions. {'; '.join(f'{name}: {one.single:.2f}' for name, one in found.items())}",
         page="experiment_analysis",
         in_report=True,
     )
+
+
+def _describe_extent(found: Found) -> str:
+    items = sorted({one.items for one in found.values()})
+    text = f" {items[0]} items." if len(items) == 1 else f" {items[0]} to {items[-1]} items."
+    return text + (f" The first {MOST_CONDITIONS} of {len(found)} conditions." if len(found) > MOST_CONDITIONS else "")
 
 
 def _build_table(found: Found, measure: str) -> ResultTable:
@@ -82,8 +89,10 @@ def _draw(found: Found, width: int) -> Figure:
     figure, (axis,) = grid.figure()
     along = [10 ** (at / 40) for at in range(81)]
     ends = []
-    for (name, one), color in zip(list(found.items())[:MOST_CONDITIONS], plot_style.SERIES, strict=False):
-        axis.plot(along, [one.reliability_of_mean(k) for k in along], color=color, linewidth=1.6 * plot_style.PIXEL)
+    shown = list(found.items())[:MOST_CONDITIONS]
+    for (name, one), color, dashes in zip(shown, plot_style.SERIES, cycle(plot_style.DASHES), strict=False):
+        curve = [one.reliability_of_mean(k) for k in along]
+        axis.plot(along, curve, color=color, linewidth=1.6 * plot_style.PIXEL, linestyle=dashes)
         axis.plot([one.repetitions], [one.reliability_of_mean(one.repetitions)], marker="o", color=color,
                   markersize=6 * plot_style.PIXEL)  # fmt: skip
         ends.append((one.reliability_of_mean(along[-1]), name, color))

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
+from evalsite.lib.text.number_format import format_count
 from grading_app.analysis.figures import select_figures
 from grading_app.paper_figures.figure_source import FigureSource
 from grading_app.paper_figures.kinds import PaperFigure, text_table
@@ -29,10 +30,24 @@ def frame_figures(source: FigureSource) -> Iterator[PaperFigure]:
             kind.title,
             partial(kind.draw, frame),
             partial(_list_numbers, kind, frame),
-            kind.caption(frame),
+            " ".join(filter(None, (kind.caption(frame), _describe_counts(kind.name, frame)))),
             kind.alt(frame),
             in_report=kind.name in IN_REPORT,
         )
+
+
+def _describe_counts(name: str, frame: Any) -> str:
+    """Return how many ratings or answers a panel or row has, for figures that do not write it."""
+    if name == "ratings":
+        counts, what = {panel.n for panel in frame.panels if panel.n}, "ratings per panel"
+    elif name == "accuracy":
+        counts, what = {line.n for line in frame.lines}, "answers per row"
+    elif name == "categories":
+        counts, what = {line.n for panel in frame.panels for line in panel.lines.values()}, "answers per row"
+    else:
+        return ""
+    least, most = format_count(min(counts)), format_count(max(counts))
+    return f"{least if least == most else f'{least} to {most}'} {what}."
 
 
 def _list_numbers(kind: Any, frame: Any) -> ResultTable:

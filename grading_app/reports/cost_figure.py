@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from evalsite.lib.text.number_format import format_money
@@ -15,12 +17,18 @@ from grading_app.reports.leaderboard import (
 )
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+Box = tuple[float, float, float, float]  # Left, bottom, right, top.
 NAME, TITLE = "cost", "Score against cost"
 HEIGHT = 260
 MAX_NAMED = 12
 """With more conditions than this, only conditions on the frontier are named."""
+NAME_LETTER = 5.9  # CSS pixels of an average letter of a name.
+SIDES = (("left", 9), ("right", 9), ("left", -9), ("right", -9), ("center", 16), ("center", -16), ("left", 22),
+         ("right", 22), ("left", -22), ("right", -22))  # fmt: skip
+"""The places of a name: the side of the text at its point, and pixels above it. The first ones are preferred."""
 LOG_SCALE_RATIO = 20  # If the highest cost exceeds the lowest by more than this factor, the axis is logarithmic.
 
 
@@ -56,13 +64,8 @@ def draw_cost_figure(board: Leaderboard, measure: BoardMeasure, width: int) -> F
     axis.plot(*zip(*points, strict=True), color=plot_style.DATA, linewidth=plot_style.PIXEL, zorder=1)
     axis.margins(x=0.12, y=0.12)
     if not is_logarithmic:
-        axis.set_xlim(0, 1.3 * max(costs))
-    for row in rows if len(rows) <= MAX_NAMED else frontier:
-        point = _get_point(row, measure)
-        is_right = axis.transAxes.inverted().transform(axis.transData.transform(point))[0] > 0.6
-        style = {"ha": "right" if is_right else "left", "fontsize": plot_style.SMALL}
-        name = plot_style.shorten(row.label, width / 2.4)
-        plot_style.write_beside(axis, point, name, right=-8 if is_right else 8, up=9, **style)
+        axis.set_xlim(-0.05 * max(costs), 1.3 * max(costs))
+    _write_names(axis, rows if len(rows) <= MAX_NAMED else frontier, rows, points, measure, width)
     ticks = [tick for tick in axis.get_xticks() if axis.get_xlim()[0] <= tick <= axis.get_xlim()[1] and tick >= 0]
     ticks = ticks[:: -(-len(ticks) // (5 if width >= plot_style.WIDE else 3))]
     axis.set_xticks(ticks, [format_money(tick) for tick in ticks])
@@ -77,6 +80,56 @@ def draw_cost_figure(board: Leaderboard, measure: BoardMeasure, width: int) -> F
 
 def _get_point(row: BoardRow, measure: BoardMeasure) -> tuple[float, float]:
     return row.cost_per_answer or 0.0, row.scores[measure.key].mean or 0.0
+
+
+def _write_names(
+    axis: Axes,
+    named: Sequence[BoardRow],
+    rows: Sequence[BoardRow],
+    frontier: Sequence[tuple[float, float]],
+    measure: BoardMeasure,
+    width: int,
+) -> None:
+    """Write each name at the side of its point where it hides the least: other names, points and the frontier."""
+
+    def to_pixels(x: float, y: float) -> tuple[float, float]:
+        found = axis.transData.transform((x, y)) / plot_style.PIXEL
+        return float(found[0]), float(found[1])
+
+    points = {row.condition: _get_point(row, measure) for row in rows}
+    boxes = [(_make_box(*to_pixels(*place), 10, 10), 2) for place in points.values()]
+    line = [to_pixels(*place) for place in frontier]
+    for (x0, y0), (x1, y1) in pairwise(line):
+        boxes += [(_make_box(x0 + at / 30 * (x1 - x0), y0 + at / 30 * (y1 - y0), 2, 2), 1) for at in range(31)]
+    panel = axis.bbox
+    left, right = panel.x0 / plot_style.PIXEL, width
+    low, high = panel.y0 / plot_style.PIXEL, panel.y1 / plot_style.PIXEL + 16
+    for row in named:
+        name = plot_style.shorten(row.label, width / 2.4)
+        x, y = to_pixels(*points[row.condition])
+        length = len(name) * NAME_LETTER
+        candidates = []
+        for order, (side, up) in enumerate(SIDES):
+            start = x + 8 if side == "left" else x - 8 - length if side == "right" else x - length / 2
+            box = (start, y + up - 7, start + length, y + up + 7)
+            outside = box[0] < left or box[2] > right or box[1] < low or box[3] > high
+            hidden = sum(weight for other, weight in boxes if _overlap(box, other))
+            candidates.append((100 * outside + hidden, order, box))
+        _, order, box = min(candidates)
+        boxes.append((box, 20))
+        side, up = SIDES[order]
+        offset = {"left": 8, "right": -8, "center": 0}[side]
+        plot_style.write_beside(
+            axis, points[row.condition], name, right=offset, up=up, ha=side, fontsize=plot_style.SMALL
+        )
+
+
+def _make_box(x: float, y: float, width: float, height: float) -> Box:
+    return x - width / 2, y - height / 2, x + width / 2, y + height / 2
+
+
+def _overlap(one: Box, other: Box) -> bool:
+    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
 
 
 def _draw_point(axis: object, row: BoardRow, measure: BoardMeasure, *, is_efficient: bool) -> None:

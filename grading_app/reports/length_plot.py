@@ -48,7 +48,7 @@ def draw_length_plot(lengths: ScoresByLength, labels: dict[int, str], width: int
             xlim=(min(mean_lengths) - margin_x, max(mean_lengths) + margin_x),
             ylim=(min(scores) - margin_y, max(scores) + margin_y),
         )
-        plot_style.write_head(axis, plot_style.shorten(labels.get(condition, str(condition)), grid.panel_width))
+        plot_style.write_head(axis, plot_style.shorten(labels.get(condition, str(condition)), 0.88 * grid.panel_width))
         if index >= grid.panels - grid.columns:
             axis.set_xlabel("Characters", fontsize=plot_style.SMALL, color=plot_style.MUTED)
     return figure

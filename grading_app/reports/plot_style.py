@@ -60,6 +60,7 @@ FONT_FAMILY = ", ".join(f"'{name}'" if " " in name else name for name in FONTS)
 WIDE, NARROW = 560, 332  # CSS pixels: half of a page, and a phone.
 PIXEL = 0.75  # The size of a CSS pixel in points.
 LETTER = 6.4  # The width of an average letter at the normal size, in CSS pixels.
+SEPARATOR = re.compile(" [−·] |: ")  # Where a long label may go on in a second line.
 SMALL, NORMAL = 11 * PIXEL, 12 * PIXEL
 DRAWING = threading.Lock()  # All threads share the fonts and settings of matplotlib.
 
@@ -175,6 +176,26 @@ def shorten(text: str, width: float) -> str:
         return text
     tail = (max_length - 1) // 2
     return f"{text[: max_length - 1 - tail]}…{text[-tail:]}"
+
+
+def wrap(text: str, width: float) -> str:
+    """Return the text on one line if this width in pixels suffices, else on two lines, each cut to the width.
+
+    The line ends at the separator next to the middle.
+    """
+    if len(text) <= int(width / LETTER):
+        return text
+    ends = [found.start() + 1 if found[0].startswith(" ") else found.end() for found in SEPARATOR.finditer(text)]
+    if not ends:
+        return shorten(text, width)
+    end = min(ends, key=lambda one: abs(one - len(text) / 2))
+    return "\n".join(shorten(line.strip(), width) for line in (text[:end], text[end:]))
+
+
+def fit_labels(labels: Sequence[str], width: int, most: int) -> int:
+    """Return the space in pixels for these labels of rows, at most `most` and 42 % of the figure's width."""
+    longest = max((len(line) for label in labels for line in label.split("\n")), default=0)
+    return round(min(longest * 1.06 * LETTER + 16, most, 0.42 * width))
 
 
 def draw_intervals(axes: Axes, rows: Sequence[tuple[int, float, float | None, float | None]]) -> None:

@@ -15,7 +15,7 @@ from evalsite.lib.web.model_names import hides_model_names
 from grading_app.export.command_process import stream_command
 from grading_app.forms.figures import FigureForm
 from grading_app.paper_figures.figure_registry import find_figure, list_figures
-from grading_app.paper_figures.figure_set import summarise
+from grading_app.paper_figures.figure_set import summarize_ratings
 from grading_app.paper_figures.figure_source import FigureSource
 from grading_app.paper_figures.kinds import PaperFigure
 from grading_app.paper_figures.print_style import CONTENT_TYPES
@@ -33,9 +33,12 @@ FILES = ("svg", "png", "pdf", "csv")
 def experiment_figures(request: HttpRequest, slug: str) -> HttpResponse:
     """Show every figure in the chosen style, with its files. Every choice is in the address."""
     experiment = visible_experiment(request, slug)
-    source = FigureSource(experiment, request.GET, get_chosen_wave(request, experiment))
+    wave = get_chosen_wave(request, experiment)
+    source = FigureSource(experiment, request.GET, wave)
     form = FigureForm(request.GET, source)
-    figures = list_figures(source) if form.is_valid() else []
+    listed = list_figures(source) if form.is_valid() else []
+    form.offer_figures(listed)
+    figures = [one for one in listed if form.cleaned_data.get("only") in ("", one.name)]
     context = {
         "experiment": experiment,
         "state": load_experiment_state(experiment),
@@ -43,7 +46,7 @@ def experiment_figures(request: HttpRequest, slug: str) -> HttpResponse:
         "figures": [_make_figure_context(request, experiment, one) for one in figures],
         "is_waiting": source.is_waiting,
         "all_pdf": _get_file_url(request, experiment, "all", "pdf"),
-        "summary": reverse("figures_summary", args=[slug]),
+        "summary": reverse("figures_summary", args=[slug], query={"wave": wave.number} if wave else None),
     }
     return render(request, "grading_app/figures.html", context)
 
@@ -107,4 +110,6 @@ def _stream_all_figures(request: HttpRequest, experiment: Experiment) -> Streami
 @readers_only
 def figures_summary(request: HttpRequest, slug: str) -> HttpResponse:
     """Return the number of items, samples per item and correlations as JSON."""
-    return JsonResponse(summarise(visible_experiment(request, slug)), json_dumps_params={"indent": 1})
+    experiment = visible_experiment(request, slug)
+    source = FigureSource(experiment, request.GET, get_chosen_wave(request, experiment))
+    return JsonResponse(summarize_ratings(source), json_dumps_params={"indent": 1})

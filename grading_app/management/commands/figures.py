@@ -15,7 +15,7 @@ from grading_app.export.file_formats import write_export
 from grading_app.forms.figures import FigureForm
 from grading_app.models import CachedAggregate
 from grading_app.paper_figures.figure_registry import find_figure, list_figures
-from grading_app.paper_figures.figure_set import figures_pdf, summarise
+from grading_app.paper_figures.figure_set import figures_pdf, summarize_ratings
 from grading_app.paper_figures.figure_source import FigureSource
 from grading_app.reports.cached_aggregates import compute_rows
 from runs_app.models import Experiment
@@ -42,6 +42,8 @@ class Command(OutputCommand):
             refuse_input(f"there is no experiment {options['experiment']!r}")
         data = QueryDict(options["query"])
         source = _computed(experiment, data)
+        if data.get("wave") and source.wave is None:
+            refuse_input(f"--query: wave: {experiment} has no wave {data['wave']}")
         form = FigureForm(data, source)
         if not form.is_valid():
             refuse_input(" ".join(f"--query: {name}: {' '.join(map(str, of))}" for name, of in form.errors.items()))
@@ -72,7 +74,7 @@ def _content(source: FigureSource, form: FigureForm, name: str, file_format: str
     if file_format not in FORMATS:
         refuse_input(f"--format: choose one of {', '.join(FORMATS)}")
     if file_format == "json":
-        return (json.dumps(summarise(source.experiment), indent=1, ensure_ascii=False) + "\n").encode()
+        return (json.dumps(summarize_ratings(source), indent=1, ensure_ascii=False) + "\n").encode()
     if not name:
         if file_format != "pdf":
             refuse_input("--figure: all figures together are a PDF; name one for another format")

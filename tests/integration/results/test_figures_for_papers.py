@@ -10,6 +10,7 @@ from django.core.management import CommandError, call_command
 from django.http import QueryDict
 from django.urls import reverse
 from matplotlib.offsetbox import AnnotationBbox
+from matplotlib.text import Text
 from PIL import Image
 
 from evalsite.lib import permissions
@@ -102,6 +103,7 @@ def test_the_width_font_and_resolution_are_those_of_the_address(owner):
     assert picture.width == pytest.approx(85 / 25.4 * 200, abs=3)
     small, large = (owner.get(figure_url("reliability", "svg", mm="85", font=str(font))).content for font in (6, 10))
     assert small != large
+    assert picture.info["dpi"] == pytest.approx((200, 200), abs=0.5)
     tall = Image.open(io.BytesIO(owner.get(figure_url("reliability", "png", mm="85", height="60", dpi="100")).content))
     assert tall.height == pytest.approx(60 / 25.4 * 100, abs=3)
 
@@ -215,8 +217,12 @@ def test_one_pdf_holds_every_figure(study):
     names = {
         (one.name, one.title) for query in measures for one in rating_figures(FigureSource(study, QueryDict(query)))
     }
-    everyone = list(iterate_figures(study, QueryDict()))
-    assert names <= {(one.name, one.title) for one in everyone}
+    everyone = {(one.name, one.title) for one in iterate_figures(study, QueryDict())}
+    assert names <= everyone
+    call_command("figures", "study", "--list", stdout=io.StringIO())  # It computes what pages leave to a worker.
+    everyone = {(one.name, one.title) for one in iterate_figures(study, QueryDict())}
+    forests = {title for name, title in everyone if name == "analysis-differences"}
+    assert forests == {"Valence: differences between conditions", "Arousal: differences between conditions"}
     judged = make_answered_experiment("judged", items=4, models=("a", "b"))
     make_gradings(judged, "numeric", lambda trial: float(trial.item.position % 2), kind="rule")
     made = figures_pdf(judged, QueryDict(), PrintStyle())
@@ -255,3 +261,82 @@ def test_calibration_is_the_mean_of_the_reference_by_the_judges_score():
     expected = (abs(0 - 2 / 6) + abs(0.5 - 2 / 6)) / 2
     assert found.error == pytest.approx(expected)
     assert all(one.low < one.mean < one.high for one in found.bins)
+
+
+def bounds_of_texts(figure):
+    """Return the outlines of the visible texts of a drawn figure, in pixels."""
+    figure.draw_without_rendering()
+    hidden = set()
+    for axis in (one for axes in figure.axes for one in (axes.xaxis, axes.yaxis)):
+        low, high = sorted(axis.get_view_interval())
+        hidden |= {tick.label1 for tick in axis.get_major_ticks() if not low <= tick.get_loc() <= high}
+    texts = [one for one in figure.findobj(Text) if one.get_text().strip() and one.get_visible()]
+    return {one.get_text(): one.get_window_extent() for one in texts if one not in hidden}
+
+
+@pytest.mark.parametrize("name", ["dimension-human", "dimension-conditions", "ratings", "reliability"])
+def test_a_title_stands_above_the_figure_and_hides_nothing(study, name):
+    (figure,) = [one for one in list_figures(FigureSource(study, QueryDict("measure=valence"))) if one.name == name]
+    plain = PrintStyle(width_mm=85).apply(figure.draw)
+    titled = PrintStyle(width_mm=85, title="Our title").apply(figure.draw)
+    assert titled.get_size_inches()[0] == pytest.approx(plain.get_size_inches()[0])
+    assert titled.get_size_inches()[1] > plain.get_size_inches()[1]
+    outlines = bounds_of_texts(titled)
+    title = outlines.pop("Our title")
+    assert not [text for text, outline in outlines.items() if title.overlaps(outline)]
+    assert title.y1 <= titled.bbox.y1
+
+
+@pytest.mark.parametrize("width", [85, 170])
+def test_labels_of_rows_are_inside_of_the_picture(study, width):
+    source = FigureSource(study, QueryDict("measure=valence"))
+    (figure,) = [one for one in rating_figures(source) if one.name == "dimension-conditions"]
+    drawn = PrintStyle(width_mm=width, font_pt=7).apply(figure.draw)
+    assert min(outline.x0 for outline in bounds_of_texts(drawn).values()) >= drawn.bbox.x0
+
+
+def test_long_labels_take_two_lines_at_a_separator():
+    assert plot_style.wrap("small · plain", 190) == "small · plain"
+    pair = "sim-small · step-by-step − sim-large · step-by-step"
+    assert plot_style.wrap(pair, 190) == "sim-small · step-by-step\n− sim-large · step-by-step"
+    assert plot_style.wrap("a" * 60, 190) == plot_style.shorten("a" * 60, 190)
+
+
+def test_the_page_shows_one_figure_alone_where_it_is_chosen(owner):
+    page = owner.get(reverse("experiment_figures", args=["study"], query={"only": "plane", "x": "Pleasantness"}))
+    assert [one["figure"].name for one in page.context["figures"]] == ["plane"]
+    choices = dict(page.context["form"]["only"].field.widget.choices)
+    assert choices["dimension-means"] == "Valence: distribution of item means"
+    assert 'value="plane" selected' in page.content.decode()
+
+
+@pytest.fixture
+def second_wave(study):
+    for run in factories.make_runs(study, wave=1, status="done"):
+        factories.plan_trials(run, answer=lambda item, dim, at: {"answer": "7", "rating": 7})
+    return study.waves.get(number=1)
+
+
+def test_figures_and_summary_follow_the_wave_of_the_address(owner, study, second_wave, tmp_path):
+    sources = [FigureSource(study, QueryDict(query)) for query in ("", "wave=1", "wave=9")]
+    assert [one.wave for one in sources] == [None, second_wave, None]
+    summary = json.loads(owner.get(reverse("figures_summary", args=["study"], query={"wave": 1})).content)
+    assert summary["wave"] == 1
+    assert summary["dimensions"]["valence"]["conditions"]["a"]["mean"] == 7
+    assert owner.get(reverse("figures_summary", args=["study"], query={"wave": 9})).status_code == 404
+    out = tmp_path / "means.csv"
+    call_command("figures", "study", "--figure", "dimension-means", "--query", "wave=1", "--out", str(out))
+    rows = list(csv.DictReader(out.open()))
+    assert {float(row["mean"]) for row in rows if row["rated_by"] == "a"} == {7}
+    with pytest.raises(CommandError, match="no wave 9"):
+        call_command("figures", "study", "--list", "--query", "wave=9")
+
+
+def test_each_grader_has_its_figure_of_length():
+    made = make_answered_experiment("judged", items=12)
+    make_gradings(made, "numeric", lambda trial: float(trial.item.position % 2), kind="rule")
+    make_gradings(made, "judge", lambda trial: 1.0 + 3 * (trial.item.position % 2))
+    call_command("figures", "judged", "--list", stdout=(listed := io.StringIO()))
+    lengths = [line for line in listed.getvalue().splitlines() if line.startswith("length")]
+    assert len(lengths) == 2
+    assert lengths[0].startswith("length  numeric:")

@@ -3,8 +3,10 @@
 import csv
 import io
 import re
+from dataclasses import replace
 from decimal import Decimal
 from html import unescape
+from itertools import combinations
 
 import pytest
 from django.core.cache import cache
@@ -13,6 +15,7 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from grading_app.models import BlindReading
+from grading_app.reports.cost_figure import draw_cost_figure
 from grading_app.reports.leaderboard import BoardQuery, compute_leaderboard, find_efficient_frontier
 from grading_app.scoring.grading import grade
 from tests import factories
@@ -210,6 +213,25 @@ def test_a_bad_choice_is_an_error_of_its_field(client, quiz, name, value):
 def test_the_frontier_has_the_conditions_that_no_cheaper_one_matches(quiz):
     board = compute_leaderboard(BoardQuery(quiz))
     assert [row.label for row in find_efficient_frontier(board, board.measures[0])] == ["small", "steady"]
+
+
+@pytest.mark.parametrize("width", [332, 560])
+def test_names_in_the_figure_of_costs_hide_neither_each_other_nor_points(quiz, width):
+    board = compute_leaderboard(BoardQuery(quiz))
+    (measure,) = board.measures
+    names = ["small · plain text", "small · step by step", "large · step by step"]
+    rows = []
+    for row, name, cost, mean in zip(board.rows, names, (0.00010, 0.00011, 0.00012), (0.60, 0.62, 0.61), strict=True):
+        score = replace(row.scores[measure.key], mean=mean, low=mean - 0.1, high=mean + 0.1)
+        rows.append(replace(row, label=name, cost_usd=cost * row.answers, scores={measure.key: score}))
+    figure = draw_cost_figure(replace(board, rows=rows), measure, width)
+    figure.draw_without_rendering()
+    (axes,) = figure.axes
+    outlines = [text.get_window_extent() for text in axes.texts if text.get_text() in names]
+    assert len(outlines) == 3
+    assert not [pair for pair in combinations(outlines, 2) if pair[0].overlaps(pair[1])]
+    points = [axes.transData.transform((row.cost_per_answer, row.scores[measure.key].mean)) for row in rows]
+    assert not [place for place in points for outline in outlines if outline.contains(*place)]
 
 
 @pytest.mark.slow
