@@ -10,8 +10,8 @@ from datasets_app.forms import SlugField
 from datasets_app.models import Dataset
 from datasets_app.pending_uploads import MIB, PendingUpload, get_most_bytes
 from evalsite.lib.web.choice_fields import get_choice_field, offer_rows
-from grading_app.study_import.designs import SUFFIXES as CONFIGS
 from grading_app.study_import.importers import FORMATS
+from grading_app.study_import.itemeval_config import SUFFIXES as CONFIGS
 from grading_app.study_import.upload_reader import SNAPSHOT
 
 PART = "study"

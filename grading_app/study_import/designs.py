@@ -10,8 +10,13 @@ from typing import Any
 from grading_app.study_import.itemeval_config import find_config_file, read_config
 from grading_app.study_import.itemeval_design import build_design
 from grading_app.study_import.oasis_run_config import is_run_config, read_run_config
+from grading_app.study_import.reasonscape import find_space_files
+from grading_app.study_import.study import StudyError
 
-SUFFIXES = (".yaml", ".yml")
+SPACE = (
+    "Generate its dataset first (Datasets, Generate dataset, or `dataset parametric FILE`). Then create an experiment "
+    "over it, with the stopping rules of the dataset (`adaptive: dataset`)"
+)
 
 
 @dataclass(frozen=True)
@@ -43,4 +48,6 @@ def read_design(path: Path, names: DesignNames) -> Design | None:
     if (found := find_config_file(path)) is not None:
         config = read_config(*found, root=path if path.is_dir() else path.parent)
         return Design("itemeval", *build_design(config, **chosen))
+    if spaces := find_space_files(path):
+        raise StudyError([f"{name}: an experiment of ReasonScape has tasks, but no models. {SPACE}" for name in spaces])
     return None

@@ -22,7 +22,7 @@ from grading_app.study_import.reasonscape import REASONSCAPE
 from grading_app.study_import.study import Study, StudyError, StudyFormat
 
 FORMATS: dict[str, StudyFormat] = {one.name: one for one in (OASIS_DUCKDB, OASIS_LLM, ITEMEVAL, INSPECT, REASONSCAPE)}
-DESIGN_FORMATS = (OASIS_LLM.name, ITEMEVAL.name)  # The tools whose design has a file of its own.
+DESIGN_FORMATS = (OASIS_LLM.name, ITEMEVAL.name, REASONSCAPE.name)  # The tools whose design has a file of its own.
 BROKEN = (OSError, UnicodeError, csv.Error)
 
 

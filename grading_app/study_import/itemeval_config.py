@@ -194,19 +194,23 @@ def find_config_file(path: Path) -> tuple[Path, Mapping[str, Any]] | None:
 
     path: the file, or a folder that has it.
     """
+    found = [(file, content) for file, content in read_yaml_files(path) if content.keys() >= KEYS]
+    return found[0] if len(found) == 1 else None
+
+
+def read_yaml_files(path: Path) -> Iterator[tuple[Path, Mapping[str, Any]]]:
+    """Yield the YAML file, or each one in the folder, if it is a mapping. Raise StudyError for bad YAML."""
     if path.is_dir():
         files: Sequence[Path] = sorted(file for suffix in SUFFIXES for file in path.rglob(f"*{suffix}"))
     else:
         files = [path] if path.suffix.lower() in SUFFIXES else []
-    found = []
     for file in files:
         try:
             content = parse_yaml(read_text(file).removeprefix("\ufeff"))
         except FileError as error:
             raise StudyError([f"{file.name}: {error}"]) from error
-        if isinstance(content, dict) and content.keys() >= KEYS:
-            found.append((file, content))
-    return found[0] if len(found) == 1 else None
+        if isinstance(content, dict):
+            yield file, content
 
 
 def read_config(file: Path, content: Mapping[str, Any], root: Path) -> StudyConfig:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from evalsite.lib.text.hashing import slugify_name
+from grading_app.study_import.itemeval_config import read_yaml_files
 from grading_app.study_import.key_index import KeyIndex
 from grading_app.study_import.study import (
     MOST_PROBLEMS,
@@ -56,6 +57,7 @@ KNOWN = frozenset(KINDS) | frozenset(OPTIONAL)
 NUMBER = re.compile(r"-([0-9]{1,9})\Z")
 LONGEST_KEY = 200
 LONGEST_LINE = 5_000_000
+SPACE_KEYS = frozenset({"params", "manifold", "manifolds", "mode", "file"})  # Of a task in an experiment file.
 REQUIRED_TO_RECOGNISE = frozenset({"base_task", "params", "template", "sampler", "is_truncated"})
 
 
@@ -100,9 +102,25 @@ def read_reasonscape(path: Path) -> Study:
         items=list(items.values()),
         conditions=list(conditions.values()),
         trials=partial(_read_trials, files),
-        notes=["Seed, degree, density, costs, times and failed calls are not in the records: they stay unknown."],
+        notes=[
+            "Seed, degree, density, costs, times and failed calls are not in the records: they stay unknown.",
+            *(
+                f"{name} is not taken: the records have their points. To generate its tasks here, use it for a dataset."
+                for name in find_space_files(path)
+            ),
+        ],
         recipe={"parametric": True},
     )
+
+
+def find_space_files(path: Path) -> list[str]:
+    """Return the names of ReasonScape's experiment files at the path. They have tasks, but no models."""
+    return [
+        file.name
+        for file, content in read_yaml_files(path)
+        if isinstance(tasks := content.get("tasks"), list)
+        and any(isinstance(task, dict) and SPACE_KEYS & task.keys() for task in tasks)
+    ]
 
 
 def _find_record_files(path: Path) -> list[Path]:

@@ -221,3 +221,30 @@ def test_records_have_one_format(table, form, told):
 def test_an_experiment_without_parametric_tasks_has_no_records():
     with pytest.raises(ExportError, match="is for parametric tasks, and pilot-items@1 has none"):
         export_chunks(factories.make_experiment(), "records", "jsonl")
+
+
+SPACE = """
+name: sums
+precision: {low: {count: 2, targetci: 0.1, maximum: 4}}
+tasks: [{name: arithmetic, mode: grid, params: {length: [8], max_depth: [2]}}]
+"""
+
+
+def test_an_experiment_file_alone_says_how_it_is_used_here(owner, tmp_path):
+    (tmp_path / "films.yaml").write_text(SPACE)
+    for path in (tmp_path, tmp_path / "films.yaml"):
+        with pytest.raises(CommandError) as refused:
+            call_command("import_study", str(path))
+        assert "films.yaml: an experiment of ReasonScape has tasks, but no models." in str(refused.value)
+        assert "dataset parametric FILE" in str(refused.value)
+    call_command("dataset", "parametric", str(tmp_path / "films.yaml"), "--name", "films")
+    params = Item.objects.filter(dataset__slug="films").values_list("metadata__params", flat=True)
+    assert list(params) == [{"length": 8, "max_depth": 2}] * 4
+
+
+def test_an_experiment_file_beside_records_is_named_as_not_taken(owner, tmp_path, capsys):
+    folder = write(tmp_path, RECORD)
+    (folder / "films.yaml").write_text(SPACE)
+    call_command("import_study", str(folder), "--name", "films")
+    assert "films.yaml is not taken: the records have their points." in capsys.readouterr().out
+    assert Trial.objects.count() == 1
