@@ -23,7 +23,7 @@ PERMIT = "SELECT set_config('evalsite.deleting_experiment', %s, true)"
 def archive(experiment: Experiment, *, by: Actor, reason: str = "") -> None:
     """Archive the experiment and keep all its rows.
 
-    Raise TransitionError while a run is live, or if the experiment is archived already.
+    Raise TransitionError while a run is live, or if the experiment is already archived.
     """
     with transaction.atomic():
         _refuse_while_live(experiment)

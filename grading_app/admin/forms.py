@@ -14,8 +14,8 @@ from runs_app.admin.forms import PromptForm
 from runs_app.models import Experiment, LanguageModel, Sampler, TextSet, Trial
 
 
-class PartsField(forms.CharField):
-    """A field of mappings, one per line: name | number | description. The number and the description are optional."""
+class MappingLinesField(forms.CharField):
+    """A field of mappings, one per line: name | number | description. Number and description are optional."""
 
     def __init__(self, *, number: str, **kwargs: Any) -> None:
         self.number = number
@@ -23,45 +23,45 @@ class PartsField(forms.CharField):
         super().__init__(required=False, widget=widget, **kwargs)
 
     def prepare_value(self, value: Any) -> Any:
-        return "\n".join(map(self._line, value)) if isinstance(value, list) else value
+        return "\n".join(map(self._format_part, value)) if isinstance(value, list) else value
 
-    def _line(self, part: Mapping[str, Any]) -> str:
+    def _format_part(self, part: Mapping[str, Any]) -> str:
         number = part.get(self.number)
-        told = "" if number is None else f"{number:g}" if isinstance(number, int | float) else str(number)
-        return " | ".join([str(part.get("name", "")), told, str(part.get("description", ""))]).rstrip(" |")
+        number_text = "" if number is None else f"{number:g}" if isinstance(number, int | float) else str(number)
+        return " | ".join([str(part.get("name", "")), number_text, str(part.get("description", ""))]).rstrip(" |")
 
     def to_python(self, value: Any) -> Any:
         lines = [line for line in str(value or "").splitlines() if line.strip()]
-        return [self._part(number, line) for number, line in enumerate(lines, 1)]
+        return [self._parse_part(number, line) for number, line in enumerate(lines, 1)]
 
-    def _part(self, at: int, line: str) -> dict[str, Any]:
+    def _parse_part(self, line_number: int, line: str) -> dict[str, Any]:
         name, number, description = ([piece.strip() for piece in line.split("|", 2)] + ["", ""])[:3]
         part: dict[str, Any] = {"name": name}
         if number:
-            part[self.number] = self._read(at, number)
+            part[self.number] = self._parse_number(line_number, number)
         if description:
             part["description"] = description
         return part
 
-    def _read(self, at: int, number: str) -> float:
+    def _parse_number(self, line_number: int, number: str) -> float:
         try:
-            read = float(number)
+            value = float(number)
         except ValueError:
-            raise ValidationError(f"Line {at}: the {self.number} must be a number, not {number!r}.") from None
-        return int(read) if read.is_integer() else read
+            raise ValidationError(f"Line {line_number}: the {self.number} must be a number, not {number!r}.") from None
+        return int(value) if value.is_integer() else value
 
     def has_changed(self, initial: Any, data: Any) -> bool:
         return bool((self.prepare_value(initial) or "").split() != str(data or "").split())
 
 
 class RubricForm(PromptForm):
-    """The texts for a judge, and the scale, the criteria or the labels of its verdict."""
+    """The judge's instructions, and the scale, the criteria or the labels of its verdict."""
 
-    criteria = PartsField(
+    criteria = MappingLinesField(
         number="weight",
         help_text="One per line: name | weight | description. Default weight: 1. Only with criteria.",
     )
-    labels = PartsField(
+    labels = MappingLinesField(
         number="score",
         help_text="One per line: name | score | description, at least two. Only with labels.",
     )
@@ -74,8 +74,8 @@ class RubricForm(PromptForm):
         """Clear the criteria or labels that the chosen kind does not use."""
         cleaned = super().clean()
         kind = cleaned.get("kind")
-        for name, of_kind in (("criteria", Rubric.Kind.CRITERIA), ("labels", Rubric.Kind.LABEL)):
-            if kind != of_kind and name not in self.errors:
+        for name, owner in (("criteria", Rubric.Kind.CRITERIA), ("labels", Rubric.Kind.LABEL)):
+            if kind != owner and name not in self.errors:
                 cleaned[name] = []
         return cleaned
 
@@ -119,27 +119,27 @@ class AnswerForm(forms.Form):
             .select_related("item__image", "dimension", "run__condition__model")
         )
 
-    def chosen(self) -> list[Trial]:
+    def fetch_answers(self) -> list[Trial]:
         """Return the answer, and for comparisons another answer to the same item. Raise ValueError if there is none."""
-        subject = self._answer("trial", self.answers)
+        subject = self._fetch_answer("trial", self.answers)
         if "rival" not in self.fields:
             return [subject]
         others = self.answers.filter(item_id=subject.item_id, dimension_id=subject.dimension_id).exclude(pk=subject.pk)
         by_others = others.exclude(run_id=subject.run_id)
-        return [subject, self._answer("rival", by_others if by_others.exists() else others)]
+        return [subject, self._fetch_answer("rival", by_others if by_others.exists() else others)]
 
-    def _answer(self, name: str, rows: Any) -> Trial:
+    def _fetch_answer(self, name: str, rows: Any) -> Trial:
         key = self.cleaned_data.get(name)
-        found: Trial | None = (rows.filter(pk=key) if key else rows.with_text().order_by("run_id", "pk")).first()
-        if found is None:
-            said = f"no answered trial {key}" if key else "no such answer"
-            of = "" if name == "trial" else " to the same item"
-            raise ValueError(f"The experiment has {said}{of}.")
-        return found
+        answer: Trial | None = (rows.filter(pk=key) if key else rows.with_text().order_by("run_id", "pk")).first()
+        if answer is None:
+            subject = f"no answered trial {key}" if key else "no other answer" if name == "rival" else "no answer"
+            suffix = "" if name == "trial" else " to the same item"
+            raise ValueError(f"The experiment has {subject}{suffix}.")
+        return answer
 
 
-class TryForm(forms.Form):
-    """The experiment and the model for a test of a rubric: five real calls, charged to that experiment's budget."""
+class PreviewForm(forms.Form):
+    """The experiment and the model for a test of a rubric: five real calls on the experiment's budget."""
 
     experiment = forms.ModelChoiceField(Experiment.objects.none(), help_text="Its budget pays for the calls")
     model = forms.ModelChoiceField(LanguageModel.objects.none())
@@ -162,8 +162,8 @@ class TryForm(forms.Form):
 
 
 def fetch_item_text(text_set: TextSet | None, trial: Trial) -> str | None:
-    """Return the set's text for the trial's item; None if it has none."""
+    """Return the set's text for the trial's item, or None."""
     if text_set is None:
         return None
-    found: Sequence[str] = list(text_set.texts.filter(item_id=trial.item_id).values_list("text", flat=True))
-    return found[0] if found else None
+    texts: Sequence[str] = list(text_set.texts.filter(item_id=trial.item_id).values_list("text", flat=True))
+    return texts[0] if texts else None

@@ -12,7 +12,7 @@ from django.http import HttpRequest
 from datasets_app.admin_transitions import RowAction, RowActionAdmin
 from grading_app.judging import panels
 from grading_app.judging.archive_rules import archive_grader
-from grading_app.judging.default_sampler import get_default_sampler
+from grading_app.judging.default_sampler import get_or_create_default_sampler
 from grading_app.models import GradeCondition, Grader, Panel, Rubric
 from runs_app.experiment_files.specs import JUDGING_SAMPLER
 from runs_app.models import Sampler, TextSet
@@ -30,10 +30,10 @@ class GraderForm(forms.ModelForm):  # type: ignore[type-arg]
         fields: Any = self.fields
         if "rubric" not in fields:
             return
-        kept = self.instance.pk and self.instance
-        fields["rubric"].queryset = Rubric.objects.filter(
-            Q(status=Rubric.Status.APPROVED) | Q(pk=kept.rubric_id if kept else None)
-        ).exclude(kind=Rubric.Kind.WRITER)
+        rubric_id = self.instance.rubric_id if self.instance.pk else None
+        fields["rubric"].queryset = Rubric.objects.filter(Q(status=Rubric.Status.APPROVED) | Q(pk=rubric_id)).exclude(
+            kind=Rubric.Kind.WRITER
+        )
         fields["language_model"].queryset = fields["language_model"].queryset.filter(is_active=True)
         fields["sampler"].queryset = Sampler.objects.exclude(status=Sampler.Status.ARCHIVED)
         fields["text_set"].queryset = TextSet.objects.filter(status=TextSet.Status.APPROVED)
@@ -41,7 +41,7 @@ class GraderForm(forms.ModelForm):  # type: ignore[type-arg]
         fields["sampler"].help_text = f"Empty: {JUDGING_SAMPLER.name}, temperature 0"
 
     def clean_sampler(self) -> Sampler:
-        return self.cleaned_data["sampler"] or get_default_sampler()
+        return self.cleaned_data["sampler"] or get_or_create_default_sampler()
 
 
 def _archive(rows: list[Grader], by: Any, reason: str) -> None:
@@ -81,7 +81,7 @@ class GraderAdmin(UntilUsedAdmin):
         RowAction(
             "archive",
             "Archive",
-            "The judge cannot be used for new gradings. Existing gradings stay.",
+            "The judge cannot grade new answers. Existing gradings stay.",
             "grading_app.change_grader",
             _archive,
         ),
@@ -106,7 +106,7 @@ class PanelForm(forms.ModelForm):  # type: ignore[type-arg]
         elif graders is not None and (problem := next(panels.find_member_problems(list(graders)), "")):
             self.add_error("graders", f"{problem[:1].upper()}{problem[1:]}.")
         elif quorum and graders is not None and quorum > len(graders):
-            self.add_error("quorum", f"The panel has {len(graders)} members: so many at most.")
+            self.add_error("quorum", f"The panel has {len(graders)} members. Enter at most this number.")
         return cleaned
 
 

@@ -20,8 +20,8 @@ from evalsite.lib.text.diff import compare_lines
 from evalsite.lib.text.number_format import format_money
 from evalsite.lib.web.htmx import wants_part
 from evalsite.lib.web.long_text import numbered_file
-from grading_app.admin.forms import AnswerForm, RubricForm, TryForm, fetch_item_text
-from grading_app.judging.default_sampler import get_default_sampler
+from grading_app.admin.forms import AnswerForm, PreviewForm, RubricForm, fetch_item_text
+from grading_app.judging.default_sampler import get_or_create_default_sampler
 from grading_app.judging.rubric_preview import PreviewCost, RubricPreview, list_previewed_verdicts, request_preview
 from grading_app.models import GradeCondition, Grading, Preference, Rubric
 from runs_app.admin.designs import VersionedAdmin, approving, archiving, copying, shown_turns
@@ -30,7 +30,7 @@ from runs_app.models import Experiment, Run
 from runs_app.planning.work import PlanError
 from runs_app.prompt_preview import Turns, preview_verdict, preview_writer
 
-MOST_USES = 50
+MAX_USES = 50
 
 
 @admin.register(Rubric)
@@ -53,7 +53,7 @@ class RubricAdmin(VersionedAdmin):
 
     @admin.display(description="verdict")
     def verdict(self, rubric: Rubric) -> SafeString:
-        return format_html("<pre>{}</pre>", "\n\n".join(text for _, text in parts_of(rubric)))
+        return format_html("<pre>{}</pre>", "\n\n".join(text for _, text in list_verdict_parts(rubric)))
 
     def get_changeform_initial_data(self, request: HttpRequest) -> dict[str, Any]:
         """Return a starter text of the kind in the address, for example `?starter=label`."""
@@ -84,12 +84,12 @@ class RubricAdmin(VersionedAdmin):
             "kind": form["kind"].value() if "kind" in form.fields else "",
             "kinds": Rubric.Kind.choices,
             "answer_form": AnswerForm(user=request.user, kind=Rubric.Kind.PAIRWISE, with_texts=True),
-            "uses": uses_of(rubric, request.user) if rubric else [],
+            "uses": list_uses(rubric, request.user) if rubric else [],
             "makes_judges": rubric is not None and rubric.can_judge and request.user.has_perm("grading_app.add_grader"),
         }
         return super().render_change_form(request, context, *args, **kwargs)
 
-    def _found(self, request: HttpRequest, pk: int) -> Rubric:
+    def _fetch_rubric(self, request: HttpRequest, pk: int) -> Rubric:
         rubric: Rubric | None = self.get_object(request, str(pk))
         if rubric is None:
             raise Http404
@@ -99,12 +99,12 @@ class RubricAdmin(VersionedAdmin):
 
     def preview(self, request: HttpRequest, pk: int) -> HttpResponse:
         """Show the exact messages that a judge would get about a stored answer. No model is called."""
-        rubric = self._found(request, pk)
-        form = answer_form(request.GET or None, rubric, request.user)
-        shown = shown_on(rubric, form)
+        rubric = self._fetch_rubric(request, pk)
+        form = build_answer_form(request.GET or None, rubric, request.user)
+        result = build_preview(rubric, form)
         if "whole" in request.GET:
-            return _whole_turn(request, shown, rubric.name)
-        return self._page(request, "preview", f"Preview of {rubric}", rubric, form=form, shown=shown)
+            return _download_turn(request, result, rubric.name)
+        return self._render(request, "preview", f"Preview of {rubric}", rubric, form=form, result=result)
 
     def preview_unsaved(self, request: HttpRequest) -> HttpResponse:
         """Show the same preview for the text in the form, saved or not."""
@@ -112,125 +112,131 @@ class RubricAdmin(VersionedAdmin):
             raise Http404
         if not (self.has_add_permission(request) or self.has_change_permission(request)):
             raise PermissionDenied
-        written = RubricForm(request.POST)
-        written.is_valid()
-        rubric = written.instance
-        form = answer_form(request.POST, rubric, request.user)
-        problems = [problem for name, found in written.errors.items() if name != "name" for problem in found]
-        shown = {"problems": problems} if problems else shown_on(rubric, form)
+        rubric_form = RubricForm(request.POST)
+        rubric_form.is_valid()
+        rubric = rubric_form.instance
+        form = build_answer_form(request.POST, rubric, request.user)
+        problems = [problem for name, messages in rubric_form.errors.items() if name != "name" for problem in messages]
+        result = {"problems": problems} if problems else build_preview(rubric, form)
         if "whole" in request.GET:
-            return _whole_turn(request, shown, "rubric")
+            return _download_turn(request, result, "rubric")
         unsaved = [
             (name, value) for name, values in request.POST.lists() for value in values if name != "csrfmiddlewaretoken"
         ]
-        context = {"shown": shown, "form": form, "unsaved": unsaved}
+        context = {"result": result, "form": form, "unsaved": unsaved}
         if wants_part(request):
-            return TemplateResponse(request, "admin/grading_app/rubric/shown.html", context)
-        return self._page(request, "preview", "Preview of an unsaved rubric", None, **context)
+            return TemplateResponse(request, "admin/grading_app/rubric/messages.html", context)
+        return self._render(request, "preview", "Preview of an unsaved rubric", None, **context)
 
     def compare(self, request: HttpRequest, pk: int) -> HttpResponse:
         """Compare two versions. The older one is `?with=`, or the version before this one."""
-        rubric = self._found(request, pk)
+        rubric = self._fetch_rubric(request, pk)
         others = list(Rubric.objects.filter(name=rubric.name).exclude(pk=pk).order_by("-version"))
-        wanted = request.GET.get("with", "")
+        requested = request.GET.get("with", "")
         older = [other for other in others if other.version < rubric.version]
-        chosen = [other for other in others if str(other.pk) == wanted] if wanted else older or others
-        if wanted and not chosen:
+        matches = [other for other in others if str(other.pk) == requested] if requested else older or others
+        if requested and not matches:
             raise Http404
-        before = chosen[0] if chosen else None
-        changes = differences(before, rubric) if before else []
+        before = matches[0] if matches else None
+        changes = compare_versions(before, rubric) if before else []
         title = f"{before} and {rubric}" if before else f"{rubric} has no other version"
-        return self._page(request, "compare", title, rubric, before=before, others=others, changes=changes)
+        return self._render(request, "compare", title, rubric, before=before, others=others, changes=changes)
 
     def try_on_answers(self, request: HttpRequest, pk: int) -> HttpResponse:
         """Show the results of tests (GET), or request verdicts on five stored answers (POST)."""
-        rubric = self._found(request, pk)
+        rubric = self._fetch_rubric(request, pk)
         if not self.has_change_permission(request):
             raise PermissionDenied
         with_texts = prompts.uses_variable(rubric.messages or [], judge_prompt.ITEM_RUBRIC)
-        form = TryForm(request.POST if request.method == "POST" else None, user=request.user, with_texts=with_texts)
+        form = PreviewForm(request.POST if request.method == "POST" else None, user=request.user, with_texts=with_texts)
         cost = None
         if request.method == "POST" and form.is_valid():
-            attempt = _try_of(rubric, form)
-            cost = attempt.cost()
-            if "look" not in request.POST and _asked(request, attempt, cost, form):
+            test = _build_test(rubric, form)
+            cost = test.estimate_cost()
+            if "look" not in request.POST and _request_test(request, test, cost, form):
                 return redirect("admin:grading_app_rubric_try", pk)
-        tried = list_previewed_verdicts(rubric, Experiment.objects.visible_to(request.user))
-        shown = {"tried": tried, "waits": any(one.verdict is None and not one.trial.error_class for one in tried)}
+        verdicts = list_previewed_verdicts(rubric, Experiment.objects.visible_to(request.user))
+        context = {
+            "verdicts": verdicts,
+            "waits": any(row.verdict is None and not row.trial.error_class for row in verdicts),
+        }
         if wants_part(request):
-            return TemplateResponse(request, "admin/grading_app/rubric/tried.html", {"rubric": rubric, **shown})
-        return self._page(request, "try", f"{rubric} on five answers", rubric, form=form, cost=cost, **shown)
+            return TemplateResponse(request, "admin/grading_app/rubric/verdicts.html", {"rubric": rubric, **context})
+        return self._render(request, "try", f"{rubric} on five answers", rubric, form=form, cost=cost, **context)
 
-    def _page(
+    def _render(
         self, request: HttpRequest, name: str, title: str, rubric: Rubric | None, **context: Any
     ) -> TemplateResponse:
         shared = {**self.admin_site.each_context(request), "title": title, "opts": self.opts, "rubric": rubric}
         return TemplateResponse(request, f"admin/grading_app/rubric/{name}.html", {**shared, **context})
 
 
-def _whole_turn(request: HttpRequest, shown: dict[str, Any] | None, name: str) -> HttpResponse:
+def _download_turn(request: HttpRequest, result: dict[str, Any] | None, name: str) -> HttpResponse:
     """Return the turn of the preview that `?whole=` chooses, as a file."""
-    turns = shown["turns"].turns if shown and "turns" in shown else []
+    turns = result["turns"].turns if result and "turns" in result else []
     return numbered_file((turn.text for turn in turns), request.GET["whole"], f"{name}-message")
 
 
-def _try_of(rubric: Rubric, form: TryForm) -> RubricPreview:
-    said = form.cleaned_data
+def _build_test(rubric: Rubric, form: PreviewForm) -> RubricPreview:
+    data = form.cleaned_data
     return RubricPreview(
-        rubric, said["experiment"], said["model"], said["sampler"] or get_default_sampler(), said.get("texts")
+        rubric, data["experiment"], data["model"], data["sampler"] or get_or_create_default_sampler(), data.get("texts")
     )
 
 
-def _asked(request: HttpRequest, tried: RubricPreview, cost: PreviewCost, form: TryForm) -> bool:
-    asks = tried.experiment.needs_confirmation(cost.ceiling_usd) and not any(tried.problems())
-    if asks and not form.cleaned_data["confirmed"]:
-        limit = format_money(tried.experiment.confirm_above_usd)
-        said = (
-            f"This may cost {format_money(cost.ceiling_usd)}, and {tried.experiment} asks from {limit} on: confirm it."
+def _request_test(request: HttpRequest, test: RubricPreview, cost: PreviewCost, form: PreviewForm) -> bool:
+    needs_confirmation = test.experiment.needs_confirmation(cost.ceiling_usd) and not any(test.find_problems())
+    if needs_confirmation and not form.cleaned_data["confirmed"]:
+        limit = format_money(test.experiment.confirm_above_usd)
+        message = (
+            f"This may cost {format_money(cost.ceiling_usd)}, and "
+            f"{test.experiment} asks from {limit} on. Confirm the cost."
         )
-        form.add_error("confirmed", said)
+        form.add_error("confirmed", message)
         return False
     try:
-        request_preview(tried, by=request.user)
-    except PlanError as problem:
-        form.add_error(None, [f"{sentence[:1].upper()}{sentence[1:]}." for sentence in problem.problems])
+        request_preview(test, by=request.user)
+    except PlanError as error:
+        form.add_error(None, [f"{sentence[:1].upper()}{sentence[1:]}." for sentence in error.problems])
         return False
     return True
 
 
-def uses_of(rubric: Rubric, user: Any) -> list[GradeCondition]:
+def list_uses(rubric: Rubric, user: Any) -> list[GradeCondition]:
     """Return the grade conditions that use this rubric, newest first, each with `n_verdicts`.
 
     Only experiments that the user may see are included. A judge's verdicts are counted by its runs. A person's verdicts
     are few, and have no run.
     """
-    seen = GradeCondition.objects.filter(rubric=rubric, experiment__in=Experiment.objects.visible_to(user))
-    of_judges = _sum_parts(Run.objects.filter(condition=OuterRef("judge_condition")), "condition", Sum("n_done"))
-    of_people = _sum_parts(Grading.objects.filter(condition=OuterRef("pk")), "condition", Count("pk")) + _sum_parts(
-        Preference.objects.filter(condition=OuterRef("pk")), "condition", Count("pk")
+    conditions = GradeCondition.objects.filter(rubric=rubric, experiment__in=Experiment.objects.visible_to(user))
+    judge_verdicts = _aggregate_by(
+        Run.objects.filter(condition=OuterRef("judge_condition")), "condition", Sum("n_done")
     )
-    verdicts = Case(When(kind=GradeCondition.Kind.PERSON, then=of_people), default=of_judges)
-    rows = seen.select_related("experiment", "grader", "assignment__queue").annotate(n_verdicts=verdicts)
-    return list(rows.order_by("-pk")[:MOST_USES])
+    person_verdicts = _aggregate_by(
+        Grading.objects.filter(condition=OuterRef("pk")), "condition", Count("pk")
+    ) + _aggregate_by(Preference.objects.filter(condition=OuterRef("pk")), "condition", Count("pk"))
+    verdicts = Case(When(kind=GradeCondition.Kind.PERSON, then=person_verdicts), default=judge_verdicts)
+    rows = conditions.select_related("experiment", "grader", "assignment__queue").annotate(n_verdicts=verdicts)
+    return list(rows.order_by("-pk")[:MAX_USES])
 
 
-def _sum_parts(rows: Any, by: str, what: Aggregate) -> Any:
-    return Coalesce(Subquery(rows.order_by().values(by).annotate(n=what).values("n")), 0)
+def _aggregate_by(rows: Any, by: str, aggregate: Aggregate) -> Any:
+    return Coalesce(Subquery(rows.order_by().values(by).annotate(n=aggregate).values("n")), 0)
 
 
-def answer_form(data: Any, rubric: Rubric, user: Any) -> AnswerForm:
+def build_answer_form(data: Any, rubric: Rubric, user: Any) -> AnswerForm:
     with_texts = prompts.uses_variable(rubric.messages or [], judge_prompt.ITEM_RUBRIC)
     return AnswerForm(data, user=user, kind=rubric.kind, with_texts=with_texts)
 
 
-def shown_on(rubric: Rubric, form: AnswerForm) -> dict[str, Any] | None:
-    """Return the messages about the chosen answer, and warnings; None if no answer is chosen."""
+def build_preview(rubric: Rubric, form: AnswerForm) -> dict[str, Any] | None:
+    """Return the judge's messages for the chosen answer, and warnings; None without an answer."""
     if not form.is_valid():
         return None
     try:
-        answers = form.chosen()
-    except ValueError as problem:
-        return {"turns": Turns([], str(problem))}
+        answers = form.fetch_answers()
+    except ValueError as error:
+        return {"turns": Turns([], str(error))}
     texts = fetch_item_text(form.cleaned_data.get("text_set"), answers[0])
     rival = answers[1] if len(answers) > 1 else None
     if rubric.kind == Rubric.Kind.WRITER:
@@ -240,21 +246,21 @@ def shown_on(rubric: Rubric, form: AnswerForm) -> dict[str, Any] | None:
     return {"turns": turns, "answers": answers, "warnings": rubric_checks.find_warnings(rubric.messages)}
 
 
-def parts_of(rubric: Rubric) -> list[tuple[str, str]]:
+def list_verdict_parts(rubric: Rubric) -> list[tuple[str, str]]:
     """Return the parts that define a judge's verdict, as (name, text)."""
     if rubric.kind == Rubric.Kind.WRITER:
         return [("kind", rubric.get_kind_display())]
-    told = judge_prompt.rubric_variables(rubric.content)
-    named = [("scale", told["scale"]), ("criteria", told["criteria"]), ("labels", told["labels"])]
-    return [("kind", rubric.get_kind_display()), *((name, text) for name, text in named if text)]
+    variables = judge_prompt.rubric_variables(rubric.content)
+    parts = [("scale", variables["scale"]), ("criteria", variables["criteria"]), ("labels", variables["labels"])]
+    return [("kind", rubric.get_kind_display()), *((name, text) for name, text in parts if text)]
 
 
-def differences(before: Rubric, after: Rubric) -> list[dict[str, Any]]:
-    """Return the differences of each part, in reading order. A part that neither version has is left out."""
-    old, new = (dict([*parts_of(rubric), *_turns_of(rubric)]) for rubric in (before, after))
+def compare_versions(before: Rubric, after: Rubric) -> list[dict[str, Any]]:
+    """Return the line differences of each part, in reading order."""
+    old, new = (dict([*list_verdict_parts(rubric), *_list_turns(rubric)]) for rubric in (before, after))
     names = list(dict.fromkeys([*old, *new]))
     return [{"name": name, "rows": compare_lines(old.get(name, ""), new.get(name, ""))} for name in names]
 
 
-def _turns_of(rubric: Rubric) -> list[tuple[str, str]]:
-    return [(f"turn {at}, {turn['role']}", turn["content"]) for at, turn in enumerate(rubric.messages, 1)]
+def _list_turns(rubric: Rubric) -> list[tuple[str, str]]:
+    return [(f"turn {number}, {turn['role']}", turn["content"]) for number, turn in enumerate(rubric.messages, 1)]

@@ -15,7 +15,7 @@ from evalsite.lib.permissions import CURATOR, get_roles
 from evalsite.lib.text.hashing import condition_id
 from grading_app.models import Adjudication, GradeCondition, Grading
 from grading_app.models.scales import Scale
-from grading_app.models.verdict_history import superseding
+from grading_app.models.verdict_history import allow_superseding
 from runs_app.models import Experiment, Trial
 
 MAX_REASON_LENGTH = 4_000
@@ -51,7 +51,7 @@ def adjudicate(trial: Trial, *, scale: Scale, score: float, reason: str, by: Any
     )
     earlier = Grading.objects.filter(condition=condition, trial=trial).first()
     fields = {"score": score, "score_raw": f"{score:.15g}", "parse_ok": True, "reasoning": adjudication.reason}
-    with superseding():
+    with allow_superseding():
         Grading.objects.update_or_create(condition=condition, trial=trial, defaults=fields)
     previous = "" if earlier is None else f"{earlier.score:g}"
     record_changes([(trial.run.experiment, previous, f"trial {trial.pk}: {score:g}")], by=by,

@@ -1,4 +1,4 @@
-"""The form that settles a disagreement."""
+"""The form that adjudicates a disagreement."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ class AdjudicationForm(forms.Form):
         )
 
     @classmethod
-    def posted(cls, data: QueryDict) -> AdjudicationForm:
-        """Return the form from posted data, on the scale in these data."""
-        low, high = (_number(data.get(name, "")) for name in ("scale_min", "scale_max"))
+    def from_post(cls, data: QueryDict) -> AdjudicationForm:
+        """Return the form bound to posted data, on the scale in the data."""
+        low, high = (_parse_number(data.get(name, "")) for name in ("scale_min", "scale_max"))
         return cls(Scale(low, high) if low < high else Scale(0, 1), data)
 
 
-def _number(text: str) -> float:
+def _parse_number(text: str) -> float:
     try:
         number = float(text[:30])
     except ValueError:
@@ -49,10 +49,10 @@ def _number(text: str) -> float:
 
 def list_scales(raters: list[Rater]) -> list[Scale]:
     """Return the distinct scales of these raters. A scale with named points replaces the same scale without names."""
-    found: dict[tuple[float, float], Scale] = {}
+    scales: dict[tuple[float, float], Scale] = {}
     for rater in raters:
         if rater.scale is not None:
             ends = rater.scale.ends
-            if ends not in found or len(rater.scale.points) > len(found[ends].points):
-                found[ends] = rater.scale
-    return list(found.values())
+            if ends not in scales or len(rater.scale.points) > len(scales[ends].points):
+                scales[ends] = rater.scale
+    return list(scales.values())

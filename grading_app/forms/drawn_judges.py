@@ -20,14 +20,14 @@ from runs_app.planning.work import PlanError
 
 
 class DrawnJudgesForm(forms.Form):
-    """A name and a rubric for the judges, with the fields of the draw (`drawing`)."""
+    """A name and a rubric for the judges, with the fields of the draw (`draw_form`)."""
 
     name = forms.CharField(
         max_length=40,
         validators=[slug_validator],
-        help_text="What the judges are called, before the name of each one's model: panel gives panel-large",
+        help_text="The prefix of the judges' names: panel gives panel-large for the model large",
     )
-    rubric = forms.ModelChoiceField(Rubric.objects.none(), empty_label=None, help_text="The same for all of them")
+    rubric = forms.ModelChoiceField(Rubric.objects.none(), empty_label=None, help_text="Used by all judges")
     confirmed = forms.BooleanField(label="I have seen what this can cost", required=False)
 
     def __init__(self, data: Any, *, experiment: Experiment, user: Any) -> None:
@@ -36,39 +36,39 @@ class DrawnJudgesForm(forms.Form):
         rubrics = Rubric.objects.filter(status=Rubric.Status.APPROVED).exclude(kind=Rubric.Kind.WRITER)
         offer_rows(self, "rubric", rubrics.order_by("name", "-version"), label=rubric_label)
         new_rubric = reverse("admin:grading_app_rubric_add")
-        add_create_link(self, "rubric", user, "grading_app.add_rubric", new_rubric, "Write another rubric")
+        add_create_link(self, "rubric", user, "grading_app.add_rubric", new_rubric, "Create another rubric")
         self.models = LanguageModel.objects.visible_to(user)
-        self.drawing = self._drawing(data)
+        self.draw_form = self._make_draw_form(data)
 
-    def _drawing(self, data: Any) -> DrawForm:
-        drawing = DrawForm(data, stored={})
-        drawing.fields["draw"].required = True
-        drawing.fields["draw"].error_messages["required"] = "Enter the number of models."
-        return drawing
+    def _make_draw_form(self, data: Any) -> DrawForm:
+        draw_form = DrawForm(data, stored={})
+        draw_form.fields["draw"].required = True
+        draw_form.fields["draw"].error_messages["required"] = "Enter the number of models."
+        return draw_form
 
-    def redrawn(self) -> None:
+    def redraw(self) -> None:
         """Make a new draw. Errors are shown at their fields."""
-        made = self.drawing.draw_models(self.models)
-        if made is not None:
-            sent: Any = self.data
-            data = sent.copy()
-            data["draw-pinned"] = sign_draw(made.content)
-            self.data, self.drawing = data, self._drawing(data)
+        draw = self.draw_form.draw_models(self.models)
+        if draw is not None:
+            submitted: Any = self.data
+            data = submitted.copy()
+            data["draw-pinned"] = sign_draw(draw.content)
+            self.data, self.draw_form = data, self._make_draw_form(data)
 
     @property
-    def made(self) -> Draw | None:
-        return self.drawing.pinned_draw
+    def draw(self) -> Draw | None:
+        return self.draw_form.pinned_draw
 
     @property
     def lines(self) -> DrawLines | None:
-        return self.drawing.lines(self.made.drawn if self.made else ())
+        return self.draw_form.lines(self.draw.drawn if self.draw else ())
 
-    def graders(self) -> list[Grader]:
-        """Return the judges of the present draw, if the form is valid. Problems are added to its errors."""
-        if self.made is None or not self.is_valid():
+    def draw_graders(self) -> list[Grader]:
+        """Return the judges of the current draw if the form is valid. Problems become form errors."""
+        if self.draw is None or not self.is_valid():
             return []
         try:
-            return draw_graders(self.made, name=self.cleaned_data["name"], rubric=self.cleaned_data["rubric"])
-        except PlanError as problem:
-            self.add_error(None, problem.problems)
+            return draw_graders(self.draw, name=self.cleaned_data["name"], rubric=self.cleaned_data["rubric"])
+        except PlanError as error:
+            self.add_error(None, error.problems)
             return []

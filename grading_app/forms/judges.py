@@ -16,7 +16,7 @@ NEW_GRADER, NEW_PANEL, NEW_RUBRIC = (f"admin:grading_app_{kind}_add" for kind in
 
 
 class JudgeForm(forms.Form):
-    """A judge for the stored answers of one wave or of all."""
+    """A judge for the stored answers of one wave or of all waves."""
 
     grader = forms.ModelChoiceField(
         Grader.objects.none(),
@@ -40,7 +40,7 @@ class JudgeForm(forms.Form):
     force = forms.BooleanField(
         required=False,
         label="Judge graded answers again",
-        help_text="New verdicts replace the earlier ones.",
+        help_text="New verdicts replace the earlier ones",
     )
 
     def __init__(self, data: Any, *, experiment: Experiment, user: Any, **kwargs: Any) -> None:
@@ -48,8 +48,8 @@ class JudgeForm(forms.Form):
         self.experiment = experiment
         graders = Grader.objects.visible_to(user).select_related("rubric", "language_model")
         # With another rubric, the judge's own rubric may be archived.
-        by_another = data is not None and data.get("rubric")
-        graders = graders.filter(archived_at=None) if by_another else graders.usable()
+        has_other_rubric = data is not None and data.get("rubric")
+        graders = graders.filter(archived_at=None) if has_other_rubric else graders.usable()
         fields: Any = self.fields
         fields["grader"].queryset = graders.order_by("name")
         fields["wave"].queryset = experiment.waves.all()
@@ -61,12 +61,12 @@ class JudgeForm(forms.Form):
         for name in ("rubric", "texts"):
             if not (user.has_perm("grading_app.add_grader") and fields[name].queryset.exists()):
                 del fields[name]
-        add_create_link(self, "grader", user, "grading_app.add_grader", reverse(NEW_GRADER), "Make another judge")
-        add_create_link(self, "rubric", user, "grading_app.add_rubric", reverse(NEW_RUBRIC), "Write another rubric")
+        add_create_link(self, "grader", user, "grading_app.add_grader", reverse(NEW_GRADER), "Create another judge")
+        add_create_link(self, "rubric", user, "grading_app.add_rubric", reverse(NEW_RUBRIC), "Create another rubric")
         new_texts = reverse("experiment_write", args=[experiment.slug])
         add_create_link(self, "texts", user, "runs_app.add_textset", new_texts, "Write other item rubrics")
 
-    def chosen(self) -> Grader:
+    def make_grader(self) -> Grader:
         """Return the judge with the chosen rubric and texts, from a valid form. A new judge is not saved."""
         graders = Grader.objects.select_related("language_model__endpoint", "rubric", "sampler", "text_set__dataset")
         grader = graders.get(pk=self.cleaned_data["grader"].pk)
@@ -75,12 +75,12 @@ class JudgeForm(forms.Form):
     @property
     def waves(self) -> list[Wave]:
         """The chosen wave, or all waves. The form must be valid."""
-        chosen = self.cleaned_data.get("wave")
-        return [chosen] if chosen else list(self.experiment.waves.all())
+        wave = self.cleaned_data.get("wave")
+        return [wave] if wave else list(self.experiment.waves.all())
 
 
 class ConfirmedJudgeForm(JudgeForm):
-    """The same form when it is sent, with a confirmation of the cost."""
+    """The same form with hidden fields, and a confirmation of the cost."""
 
     confirmed = forms.BooleanField(label="I have seen what this can cost")
 
@@ -98,4 +98,4 @@ class PanelForm(forms.Form):
     def __init__(self, data: Any = None, *, user: Any) -> None:
         super().__init__(data)
         offer_rows(self, "panel", Panel.objects.visible_to(user))
-        add_create_link(self, "panel", user, "grading_app.add_panel", reverse(NEW_PANEL), "Make another panel")
+        add_create_link(self, "panel", user, "grading_app.add_panel", reverse(NEW_PANEL), "Create another panel")

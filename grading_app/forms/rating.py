@@ -16,11 +16,11 @@ from evalsite.lib.web.choice_fields import offer_rows
 from grading_app.judging.grade_conditions import find_rubric_problems
 from grading_app.models import RatingQueue, Rubric
 from grading_app.rating.questions import RaterQuestion, build_questions
-from grading_app.rating.queues import MOST_INVITATIONS
+from grading_app.rating.queues import MAX_INVITATIONS
 from runs_app.models import Condition, Dimension, Experiment, TextSet
 
-MOST_CHECKS = 100
-CHECKS_BY_RUBRIC = ". By a rubric: 1 is pass and 0 fail of each criterion; labels by their number from 1"
+MAX_CHECKS = 100
+CHECKS_BY_RUBRIC = ". With a rubric: 1 is pass and 0 is fail for a criterion; labels are numbered from 1"
 
 
 class ChecksField(forms.CharField):
@@ -38,15 +38,15 @@ class ChecksField(forms.CharField):
         # The validator of the field itself sees the returned mapping, not this text.
         ProhibitNullCharactersValidator()(text)
         lines = [line for line in text.splitlines() if line.strip()]
-        if len(lines) > MOST_CHECKS:
-            raise forms.ValidationError(f"Enter at most {MOST_CHECKS} attention checks.")
-        found: dict[str, list[int]] = {}
+        if len(lines) > MAX_CHECKS:
+            raise forms.ValidationError(f"Enter at most {MAX_CHECKS} attention checks.")
+        checks: dict[str, list[int]] = {}
         for line in lines:
-            key, ratings = _check(line)
-            if key in found:
+            key, ratings = _parse_check(line)
+            if key in checks:
                 raise forms.ValidationError(f"{key} appears twice. Remove one line.")
-            found[key] = ratings
-        return found
+            checks[key] = ratings
+        return checks
 
     def has_changed(self, initial: Any, data: Any) -> bool:
         return json.dumps(initial) != json.dumps(data)
@@ -69,7 +69,7 @@ class ItemKeysField(forms.CharField):
         return json.dumps(initial or []) != json.dumps(self.to_python(data))
 
 
-def _check(line: str) -> tuple[str, list[int]]:
+def _parse_check(line: str) -> tuple[str, list[int]]:
     key, _, text = line.rpartition("=")
     try:
         ratings = [int(part) for part in text.split(",")]
@@ -114,39 +114,41 @@ class QueueForm(forms.ModelForm):  # type: ignore[type-arg]
         offer_rows(self, "dimensions", dimensions, label=_dimension_label)
 
     def clean_dimensions(self) -> Any:
-        chosen = self.cleaned_data["dimensions"]
-        if len({dimension.name for dimension in chosen}) < len(chosen):
+        dimensions = self.cleaned_data["dimensions"]
+        if len({dimension.name for dimension in dimensions}) < len(dimensions):
             raise forms.ValidationError("Choose one version of each dimension.")
-        return chosen
+        return dimensions
 
     def clean(self) -> dict[str, Any]:
         entered = super().clean() or self.cleaned_data
-        dataset = self._dataset(entered)
+        dataset = self._get_dataset(entered)
         if dataset and entered.get("only_items"):
-            self._see_items(dataset, entered["only_items"])
+            self._check_items(dataset, entered["only_items"])
         if dataset and {"dimensions", "attention_checks"} <= set(entered):
-            self._see_checks(
+            self._check_attention_checks(
                 dataset, build_questions(entered["dimensions"], entered.get("rubric")), entered["attention_checks"]
             )
         if dataset and {"practice_items", "attention_checks"} <= set(entered):
-            apart = (entered["practice_items"] or 0) + len(entered["attention_checks"])
-            if apart >= dataset.active_count:
+            n_reserved = (entered["practice_items"] or 0) + len(entered["attention_checks"])
+            if n_reserved >= dataset.active_count:
                 self.add_error("practice_items", "No items are left to rate. Use fewer practice items and checks.")
         return entered
 
-    def _dataset(self, entered: dict[str, Any]) -> Dataset | None:
+    def _get_dataset(self, entered: dict[str, Any]) -> Dataset | None:
         return entered.get("dataset")
 
-    def _see_items(self, dataset: Dataset, keys: list[str]) -> None:
-        known = set(dataset.items.active().filter(key__in=keys).values_list("key", flat=True))
-        if unknown := [key for key in keys if key not in known]:
-            more = f" and {len(unknown) - 5} more" if len(unknown) > 5 else ""
-            self.add_error("only_items", f"{dataset} has no active item {', '.join(unknown[:5])}{more}.")
+    def _check_items(self, dataset: Dataset, keys: list[str]) -> None:
+        active_keys = set(dataset.items.active().filter(key__in=keys).values_list("key", flat=True))
+        if missing := [key for key in keys if key not in active_keys]:
+            more = f" and {len(missing) - 5} more" if len(missing) > 5 else ""
+            self.add_error("only_items", f"{dataset} has no active item {', '.join(missing[:5])}{more}.")
 
-    def _see_checks(self, dataset: Dataset, questions: list[RaterQuestion], checks: dict[str, list[int]]) -> None:
-        known = set(dataset.items.active().filter(key__in=checks).values_list("key", flat=True))
+    def _check_attention_checks(
+        self, dataset: Dataset, questions: list[RaterQuestion], checks: dict[str, list[int]]
+    ) -> None:
+        active_keys = set(dataset.items.active().filter(key__in=checks).values_list("key", flat=True))
         for key, ratings in checks.items():
-            if key not in known:
+            if key not in active_keys:
                 self.add_error("attention_checks", f"{dataset} has no item {key}.")
             elif not all(question.accepts(rating) for question in questions for rating in ratings):
                 self.add_error(
@@ -175,7 +177,7 @@ class AnswerQueueForm(QueueForm):
         help_texts = {
             **QueueForm.Meta.help_texts,
             "raters_wanted": "Number of people who rate each answer on each dimension",
-            "practice_items": "One answer to each of the first items. Everybody rates them first; they are not counted",
+            "practice_items": "Every rater starts with one answer to each first item. These ratings are not counted",
             "in_blocks": "Otherwise raters rate an answer on all dimensions before the next answer",
         }
 
@@ -197,11 +199,11 @@ class AnswerQueueForm(QueueForm):
         if rubric is None and "rubric" in entered and not entered.get("dimensions"):
             self.add_error("dimensions", "Choose dimensions or a rubric.")
         if rubric is not None:
-            for field, problem in self._problems_with(rubric, entered):
+            for field, problem in self._find_problems(rubric, entered):
                 self.add_error(field, problem)
         return entered
 
-    def _problems_with(self, rubric: Rubric, entered: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    def _find_problems(self, rubric: Rubric, entered: dict[str, Any]) -> Iterator[tuple[str, str]]:
         if entered.get("dimensions"):
             yield "rubric", "Choose dimensions or a rubric, not both."
         if entered.get("one_dimension_per_rater"):
@@ -212,10 +214,10 @@ class AnswerQueueForm(QueueForm):
                 "Not possible for pairs, because they are shown in random order.",
             )
         experiment, texts = self.instance.experiment, entered.get("text_set")
-        for problem in find_rubric_problems(experiment, rubric, texts, whom="queue", name=entered.get("name", "")):
+        for problem in find_rubric_problems(experiment, rubric, texts, user_kind="queue", name=entered.get("name", "")):
             yield "text_set", f"{problem}."
 
-    def _dataset(self, entered: dict[str, Any]) -> Dataset | None:
+    def _get_dataset(self, entered: dict[str, Any]) -> Dataset | None:
         experiment: Experiment = self.instance.experiment
         return experiment.dataset
 
@@ -245,7 +247,7 @@ class AliasForm(forms.Form):
 
 
 class InviteForm(forms.Form):
-    count = forms.IntegerField(label="Number of links", min_value=1, max_value=MOST_INVITATIONS, initial=1)
+    count = forms.IntegerField(label="Number of links", min_value=1, max_value=MAX_INVITATIONS, initial=1)
 
 
 class AssignForm(forms.Form):
@@ -254,5 +256,5 @@ class AssignForm(forms.Form):
     def __init__(self, queue: RatingQueue, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         users = get_user_model().objects.filter(is_active=True, groups__name=RATER)
-        mine = users.exclude(rating_assignments__queue=queue).exclude(rating_assignments__by_link=True)
-        offer_rows(self, "user", mine.order_by("username"))
+        candidates = users.exclude(rating_assignments__queue=queue).exclude(rating_assignments__by_link=True)
+        offer_rows(self, "user", candidates.order_by("username"))

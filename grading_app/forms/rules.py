@@ -12,11 +12,9 @@ from runs_app.forms.fields import RulesField
 
 
 class RuleForm(forms.Form):
-    """Rules by name, and rules with a parameter as lines. `chosen` holds both in the format of a design."""
+    """Rules by name, and rules with a parameter as lines. `chosen_rules` holds both in the format of a design."""
 
-    scorer = forms.MultipleChoiceField(
-        widget=forms.CheckboxSelectMultiple, required=False, label="Grade the stored answers by"
-    )
+    scorer = forms.MultipleChoiceField(widget=forms.CheckboxSelectMultiple, required=False, label="Scorers")
     rules = RulesField(required=False)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -26,10 +24,10 @@ class RuleForm(forms.Form):
 
     def clean(self) -> dict[str, Any]:
         cleaned: dict[str, Any] = super().clean() or {}
-        if not self.errors and not self.chosen:
+        if not self.errors and not self.chosen_rules:
             raise forms.ValidationError("Choose at least one scorer.")
         return cleaned
 
     @property
-    def chosen(self) -> list[Any]:
+    def chosen_rules(self) -> list[Any]:
         return [*self.cleaned_data.get("scorer", []), *self.cleaned_data.get("rules", [])]

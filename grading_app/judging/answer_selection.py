@@ -1,4 +1,4 @@
-"""The selection of stored answers that a grader judges in one wave: the SQL of planning, and its counts."""
+"""The selection of stored answers that a grader judges in one wave, and their counts."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from grading_app.models import Grader, Rubric
 from runs_app.models import Experiment, Run, Wave
 from runs_app.models.trials import BLANK
 
-LONG = "char_length({t}.answer) > %(longest)s"
-FITS = f"(%(judges_empty)s OR NOT {BLANK}) AND (%(longest)s::int IS NULL OR NOT {LONG})"
+TOO_LONG = "char_length({t}.answer) > %(longest)s"
+JUDGED = f"(%(judges_empty)s OR NOT {BLANK}) AND (%(longest)s::int IS NULL OR NOT {TOO_LONG})"
 
 # A pending or running verdict is never requested twice, not even with `force`. A cancelled verdict counts as not
 # requested.
@@ -24,23 +24,23 @@ REQUESTED = """EXISTS (SELECT FROM runs_app_trial v
     WHERE v.run_id = %(run)s AND v.subject_id = a.id AND v.rival_id IS NOT DISTINCT FROM {rival}
     AND v.status <> 'cancelled' AND (NOT %(force)s OR v.status IN ('pending', 'running')))"""
 
-ONE_BY_ONE = f"""FROM runs_app_trial a
-WHERE a.run_id = ANY(%(runs)s) AND a.status = 'done' AND {FITS.format(t="a")}"""
+SINGLE_ANSWERS = f"""FROM runs_app_trial a
+WHERE a.run_id = ANY(%(runs)s) AND a.status = 'done' AND {JUDGED.format(t="a")}"""
 
 # Both orders: each pair occurs twice.
-IN_PAIRS = f"""FROM runs_app_trial a JOIN runs_app_trial b ON b.item_id = a.item_id AND b.sample_idx = a.sample_idx
+ANSWER_PAIRS = f"""FROM runs_app_trial a JOIN runs_app_trial b ON b.item_id = a.item_id AND b.sample_idx = a.sample_idx
     AND b.dimension_id IS NOT DISTINCT FROM a.dimension_id AND b.run_id <> a.run_id
-WHERE a.run_id = ANY(%(runs)s) AND a.status = 'done' AND {FITS.format(t="a")}
-AND b.run_id = ANY(%(runs)s) AND b.status = 'done' AND {FITS.format(t="b")}"""
+WHERE a.run_id = ANY(%(runs)s) AND a.status = 'done' AND {JUDGED.format(t="a")}
+AND b.run_id = ANY(%(runs)s) AND b.status = 'done' AND {JUDGED.format(t="b")}"""
 
 INSERT = """INSERT INTO runs_app_trial (run_id, sample_idx, item_id, dimension_id, subject_id, rival_id)
 SELECT %(run)s, %(sample_idx)s, a.item_id, a.dimension_id, a.id, {rival} {answers} AND NOT {requested}
 ORDER BY a.sample_idx, a.item_id, a.dimension_id, a.id"""
 COUNT_VERDICTS = "SELECT count(*), count(*) FILTER (WHERE NOT {requested}) {answers}"
 COUNT_ANSWERS = f"""SELECT count(*), count(*) FILTER (WHERE {BLANK.format(t="a")}),
-    count(*) FILTER (WHERE %(longest)s::int IS NOT NULL AND {LONG.format(t="a")}),
+    count(*) FILTER (WHERE %(longest)s::int IS NOT NULL AND {TOO_LONG.format(t="a")}),
     count(*) FILTER (WHERE a.truncated), count(*) FILTER (WHERE a.refused), coalesce(max(octet_length(a.answer)), 0)
-FROM runs_app_trial a WHERE a.run_id = ANY(%(runs)s) AND a.status = 'done'"""  # noqa: S608 - the texts above
+FROM runs_app_trial a WHERE a.run_id = ANY(%(runs)s) AND a.status = 'done'"""  # noqa: S608 - constants only
 NEXT_SAMPLE = "SELECT coalesce(max(sample_idx) + 1, 0) FROM runs_app_trial WHERE run_id = %(run)s"
 
 # These answers get the lowest score without a call, with a code for the reason.
@@ -49,8 +49,8 @@ SCORE_WITHOUT_CALL = f"""INSERT INTO grading_app_grading
 SELECT %(condition)s, a.id, %(lowest)s, '', true, '', '', jsonb_build_object('code', code), now()
 FROM (SELECT id, CASE WHEN {BLANK.format(t="t")} THEN 'empty_answer' ELSE 'answer_too_long' END AS code
     FROM runs_app_trial t WHERE t.run_id = ANY(%(runs)s) AND t.status = 'done'
-    AND ((%(zeroes_empty)s AND {BLANK.format(t="t")}) OR (%(longest)s::int IS NOT NULL AND {LONG.format(t="t")}))) a
-ON CONFLICT (condition_id, trial_id) DO NOTHING"""  # noqa: S608 - the texts above
+    AND ((%(zeroes_empty)s AND {BLANK.format(t="t")}) OR (%(longest)s::int IS NOT NULL AND {TOO_LONG.format(t="t")}))) a
+ON CONFLICT (condition_id, trial_id) DO NOTHING"""  # noqa: S608 - constants only
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class AnswerSelection:
     def in_pairs(self) -> bool:
         return self.grader.rubric.kind == Rubric.Kind.PAIRWISE
 
-    def run(self) -> Run | None:
+    def find_run(self) -> Run | None:
         """Return the judge's run in this wave, or None if it does not exist yet."""
         if self.condition is None or self.wave.pk is None:
             return None
@@ -109,21 +109,21 @@ class AnswerSelection:
 
         One run holds all verdicts of the wave, and its reservation must cover each of them.
         """
-        counts = AnswerCounts(*self._row(COUNT_ANSWERS, {}))
+        counts = AnswerCounts(*self._fetch_row(COUNT_ANSWERS, {}))
         if self.conditions is None:
             return counts
         return replace(counts, longest=replace(self, conditions=None).counts.longest)
 
     def count_verdicts(self) -> tuple[int, int]:
         """Return the number of verdicts that the answers need, and the number not requested yet."""
-        run = self.run()
-        wanted, new = self._row(self._sql(COUNT_VERDICTS), {"run": run.pk if run else None})
-        return wanted, new
+        run = self.find_run()
+        needed, new = self._fetch_row(self._build_sql(COUNT_VERDICTS), {"run": run.pk if run else None})
+        return needed, new
 
     def insert_trials(self, run: Run) -> int:
         """Insert the judge's missing trials into its run, and return their number. The run must be locked."""
-        sample_idx = self._row(NEXT_SAMPLE, {"run": run.pk})[0] if self.force else 0
-        return self._execute(self._sql(INSERT), {"run": run.pk, "sample_idx": sample_idx})
+        sample_idx = self._fetch_row(NEXT_SAMPLE, {"run": run.pk})[0] if self.force else 0
+        return self._execute(self._build_sql(INSERT), {"run": run.pk, "sample_idx": sample_idx})
 
     def score_without_call(self, condition_id: int) -> int:
         """Insert gradings with the lowest score for answers that need no call, and return their number.
@@ -134,17 +134,17 @@ class AnswerSelection:
             return 0
         return self._execute(SCORE_WITHOUT_CALL, {"condition": condition_id, "lowest": self.grader.rubric.lowest_score})
 
-    def _sql(self, template: str) -> str:
+    def _build_sql(self, template: str) -> str:
         rival = "b.id" if self.in_pairs else "NULL"
-        answers = IN_PAIRS if self.in_pairs else ONE_BY_ONE
+        answers = ANSWER_PAIRS if self.in_pairs else SINGLE_ANSWERS
         return template.format(answers=answers, requested=REQUESTED.format(rival=rival), rival=rival)
 
-    def _execute(self, statement: str, more: dict[str, Any]) -> int:
+    def _execute(self, statement: str, parameters: dict[str, Any]) -> int:
         with connection.cursor() as cursor:
-            cursor.execute(statement, self._parameters | more)
+            cursor.execute(statement, self._parameters | parameters)
             return int(cursor.rowcount)
 
-    def _row(self, statement: str, more: dict[str, Any]) -> Any:
+    def _fetch_row(self, statement: str, parameters: dict[str, Any]) -> Any:
         with bare_cursor() as cursor:
-            cursor.execute(statement, self._parameters | more)
+            cursor.execute(statement, self._parameters | parameters)
             return cursor.fetchone()

@@ -13,12 +13,12 @@ from runs_app.models.designs import check_archivable
 
 
 def archive_grader(grader: Grader, *, by: Actor, reason: str) -> None:
-    """Archive the grader, so that it is not used for new gradings. Its gradings stay.
+    """Archive the grader, so that it gives no new gradings. Existing gradings stay.
 
-    Raise TransitionError if it is archived already, or if `by` may not archive it.
+    Raise TransitionError if it is already archived, or if `by` may not archive it.
     """
     with transaction.atomic():
         check_archivable(grader, by, named_by=Experiment.objects.filter(graders__contains=[grader.name]))
         if not Grader.objects.filter(pk=grader.pk, archived_at=None).update(archived_at=timezone.now()):
-            raise TransitionError(f"grader {grader} is archived already")
+            raise TransitionError(f"grader {grader} is already archived")
         record_changes([(grader, "in use", "archived")], by=by, reason=reason)

@@ -20,7 +20,7 @@ BYTES_A_TOKEN = 3  # The inverse of the ratio in the token estimate.
 
 
 def forecast_judging(experiment: Experiment, wave_label: str, answers: int, longest: int | None) -> Estimate:
-    """Return the estimate of verdicts on `answers` answers of a wave, minus verdicts requested already.
+    """Return the estimate of verdicts on `answers` answers of a wave, without the verdicts already requested.
 
     `longest` is the longest answer in tokens, or None if answers have no limit.
     Without a limit, a judge that is not free has no cost ceiling.
@@ -31,22 +31,22 @@ def forecast_judging(experiment: Experiment, wave_label: str, answers: int, long
     return sum_estimates(experiment, graders, parts)
 
 
-def _forecast_part(found: AnswerSelection, answers: int, longest: int | None) -> GraderEstimate:
-    run = found.run()
-    wanted = _count_verdicts(found, answers)
-    to_do = max(0, wanted - (run.n_trials if run else 0)) + (run.n_pending + run.n_running if run else 0)
-    ceiling = _compute_ceiling(found, longest) if to_do else Decimal(0)
-    return GraderEstimate(wanted, to_do, ceiling, compute_expected(found, ceiling))
+def _forecast_part(selection: AnswerSelection, answers: int, longest: int | None) -> GraderEstimate:
+    run = selection.find_run()
+    needed = _count_verdicts(selection, answers)
+    to_do = max(0, needed - (run.n_trials if run else 0)) + (run.n_pending + run.n_running if run else 0)
+    ceiling = _compute_ceiling(selection, longest) if to_do else Decimal(0)
+    return GraderEstimate(needed, to_do, ceiling, compute_expected(selection, ceiling))
 
 
-def _count_verdicts(found: AnswerSelection, answers: int) -> int:
+def _count_verdicts(selection: AnswerSelection, answers: int) -> int:
     """Return the number of verdicts: one per answer; for pairs, one per answer, other condition and order."""
-    experiment = found.experiment
+    experiment = selection.experiment
     cells = experiment.language_models.count() * experiment.prompts.count() * experiment.samplers.count()
-    return answers * (cells - 1) if found.in_pairs else answers
+    return answers * (cells - 1) if selection.in_pairs else answers
 
 
-def _compute_ceiling(found: AnswerSelection, longest: int | None) -> Decimal | None:
+def _compute_ceiling(selection: AnswerSelection, longest: int | None) -> Decimal | None:
     if longest is None:
-        return Decimal(0) if found.grader.language_model.prices.free else None
-    return compute_ceiling(found, find_largest_request(found, longest * BYTES_A_TOKEN))
+        return Decimal(0) if selection.grader.language_model.prices.free else None
+    return compute_ceiling(selection, find_largest_request(selection, longest * BYTES_A_TOKEN))

@@ -15,7 +15,7 @@ from runs_app.models import Condition, Experiment, LanguageModel
 from runs_app.models.texts import TextSet
 from runs_app.planning.conditions import condition_identity
 
-KIND = GradeCondition.Kind.JUDGE
+JUDGE_KIND = GradeCondition.Kind.JUDGE
 
 
 def build_grade_condition_id(grader: Grader) -> str:
@@ -28,18 +28,18 @@ def find_condition(experiment: Experiment, grader: Grader) -> GradeCondition | N
 
     A grader with another name but the same content has the same condition.
     """
-    ending = f"--{condition_identity(build_grade_condition_id(grader))}"
-    rows = experiment.grade_conditions.filter(kind=KIND, grade_condition_id__endswith=ending)
+    suffix = f"--{condition_identity(build_grade_condition_id(grader))}"
+    rows = experiment.grade_conditions.filter(kind=JUDGE_KIND, grade_condition_id__endswith=suffix)
     return rows.select_related("judge_condition").first()
 
 
 def get_or_create_condition(experiment: Experiment, grader: Grader) -> GradeCondition:
-    """Return the condition as `find_condition` does, or create it. The experiment's row must be locked."""
-    found = find_condition(experiment, grader)
-    if found is not None:
-        return found
+    """Return the grader's condition, creating it if needed. The experiment's row must be locked."""
+    existing = find_condition(experiment, grader)
+    if existing is not None:
+        return existing
     key = build_grade_condition_id(grader)
-    judge = Condition.objects.create(
+    judge_condition = Condition.objects.create(
         experiment=experiment,
         stage=Condition.Stage.JUDGE,
         model=grader.language_model,
@@ -50,15 +50,15 @@ def get_or_create_condition(experiment: Experiment, grader: Grader) -> GradeCond
     return GradeCondition.objects.create(
         experiment=experiment,
         grade_condition_id=key,
-        kind=KIND,
+        kind=JUDGE_KIND,
         grader=grader,
         rubric=grader.rubric,
-        judge_condition=judge,
+        judge_condition=judge_condition,
     )
 
 
 def find_problems(experiment: Experiment, grader: Grader) -> Iterator[str]:
-    """Yield the problems that keep a grader from judging this experiment's answers, as sentences on what to fix."""
+    """Yield the problems that keep a grader from judging this experiment's answers."""
     model, rubric, texts = grader.language_model, grader.rubric, grader.text_set
     if experiment.status == Experiment.Status.ARCHIVED:
         yield f"experiment {experiment} is archived"
@@ -66,25 +66,25 @@ def find_problems(experiment: Experiment, grader: Grader) -> Iterator[str]:
         yield f"grader {grader} is archived"
     if not (model.is_active and model.endpoint.is_active):
         yield f"model {model}, or its endpoint {model.endpoint}, is not active"
-    yield from (f"rubric {rubric}: {sentence}" for sentence in judge_prompt.find_problems(rubric.kind, rubric.messages))
+    yield from (f"rubric {rubric}: {problem}" for problem in judge_prompt.find_problems(rubric.kind, rubric.messages))
     if prompts.uses_variable(rubric.messages, prompts.IMAGE) and not model.sees_images:
         yield f"rubric {rubric} shows an image, and model {model} does not see images"
-    yield from find_rubric_problems(experiment, rubric, texts, whom="grader", name=grader.name)
+    yield from find_rubric_problems(experiment, rubric, texts, user_kind="grader", name=grader.name)
     yield from _find_price_problems(experiment, grader, model)
 
 
 def find_rubric_problems(
-    experiment: Experiment, rubric: Rubric, texts: TextSet | None, *, whom: str, name: str
+    experiment: Experiment, rubric: Rubric, texts: TextSet | None, *, user_kind: str, name: str
 ) -> Iterator[str]:
     """Yield the problems that keep a rubric and its item texts from being used on this experiment's answers."""
     if rubric.status != Rubric.Status.APPROVED:
         yield f"rubric {rubric} is {rubric.status}; a curator must approve it before it is used"
     if prompts.uses_variable(rubric.messages, judge_prompt.ITEM_RUBRIC) and texts is None:
-        yield f"rubric {rubric} says {{{{item_rubric}}}}, and {whom} {name} has no set of texts"
+        yield f"rubric {rubric} uses {{{{item_rubric}}}}, but {user_kind} {name} has no item rubrics"
     if texts is not None and texts.status != TextSet.Status.APPROVED:
-        yield f"texts {texts} are {texts.status}; a curator must approve them before they are used"
+        yield f"item rubrics {texts} are {texts.status}; a curator must approve them before they are used"
     if texts is not None and texts.dataset_id != experiment.dataset_id:
-        yield f"texts {texts} are of {texts.dataset}, and the experiment is over {experiment.dataset}"
+        yield f"item rubrics {texts} belong to {texts.dataset}, but the experiment uses {experiment.dataset}"
 
 
 def _find_price_problems(experiment: Experiment, grader: Grader, model: LanguageModel) -> Iterator[str]:
@@ -107,16 +107,17 @@ def list_solvers(experiment: Experiment) -> list[LanguageModel]:
 def find_same_family(solvers: Iterable[LanguageModel], grader: Grader) -> list[LanguageModel]:
     """Return the models of the judge's own family. A judge may prefer their answers."""
     return [
-        model for model in solvers if is_same_family(_describe_model(grader.language_model), _describe_model(model))
+        model for model in solvers if is_same_family(_get_family_key(grader.language_model), _get_family_key(model))
     ]
 
 
 def find_warnings(experiment: Experiment, grader: Grader) -> Iterator[str]:
     """Yield warnings about combinations that are allowed but may mislead."""
-    if kin := find_same_family(list_solvers(experiment), grader):
-        names = ", ".join(str(model) for model in kin)
-        yield f"grader {grader}: {grader.language_model} is of one family with {names}, whose answers it may prefer"
+    if relatives := find_same_family(list_solvers(experiment), grader):
+        names = ", ".join(str(model) for model in relatives)
+        model = grader.language_model
+        yield f"grader {grader}: {model} belongs to the same family as {names} and may prefer their answers"
 
 
-def _describe_model(model: LanguageModel) -> tuple[str, str]:
+def _get_family_key(model: LanguageModel) -> tuple[str, str]:
     return model.endpoint.provider, model.model

@@ -12,36 +12,36 @@ from grading_app.models import Grader, Panel, Rubric
 from runs_app.models import Experiment, TextSet
 from runs_app.planning.work import PlanError
 
-LONGEST_NAME = 80
-SAME = ("language_model", "sampler", "on_empty", "longest_answer")
+MAX_NAME_LENGTH = 80
+VARIANT_FIELDS = ("language_model", "sampler", "on_empty", "longest_answer")
 
 
 def choose_graders(names: Sequence[str], rubric: str | None, texts: str | None = None) -> list[Grader]:
     """Return the graders with these names, or all graders of a rubric.
 
     With names and a rubric or texts, return variants of the named graders that use them.
-    New variants are not saved; `saved` saves them. Raise PlanError with every name that does not exist.
+    New variants are not saved; `save_graders` saves them. Raise PlanError with every name that does not exist.
     """
-    by_rubric = None if rubric is None else _find_rubric(rubric)
-    with_texts = None if texts is None else _find_texts(texts)
+    rubric_row = None if rubric is None else _find_rubric(rubric)
+    text_set = None if texts is None else _find_texts(texts)
     if names:
-        return [make_variant(grader, by_rubric, with_texts) for grader in find_by_names(names)]
-    if with_texts is not None:
-        raise PlanError(["texts: name a grader as well, which is to judge with them"])
-    if by_rubric is None:
+        return [make_variant(grader, rubric_row, text_set) for grader in find_by_names(names)]
+    if text_set is not None:
+        raise PlanError(["texts: also name the grader that judges with them"])
+    if rubric_row is None:
         return []
-    found = list(_select_graders().filter(rubric=by_rubric, archived_at=None))
-    if not found:
-        raise PlanError([f"rubric: no grader has {by_rubric}; name one as well, to judge by this rubric"])
-    return found
+    graders = list(_select_graders().filter(rubric=rubric_row, archived_at=None))
+    if not graders:
+        raise PlanError([f"rubric: no grader uses {rubric_row}; also name the grader that judges by it"])
+    return graders
 
 
 def find_by_names(names: Sequence[str]) -> list[Grader]:
-    found = {grader.name: grader for grader in _select_graders().filter(name__in=names)}
-    if missing := [name for name in names if name not in found]:
-        existing = ", ".join(_select_graders().filter(archived_at=None).values_list("name", flat=True)) or "none yet"
-        raise PlanError([f"grader: there is no grader {name}; there are {existing}" for name in missing])
-    return [found[name] for name in dict.fromkeys(names)]
+    graders = {grader.name: grader for grader in _select_graders().filter(name__in=names)}
+    if missing := [name for name in names if name not in graders]:
+        existing = ", ".join(_select_graders().filter(archived_at=None).values_list("name", flat=True)) or "none"
+        raise PlanError([f"grader: there is no grader {name}; existing graders: {existing}" for name in missing])
+    return [graders[name] for name in dict.fromkeys(names)]
 
 
 def find_grader(name: str) -> Grader | None:
@@ -49,16 +49,16 @@ def find_grader(name: str) -> Grader | None:
 
 
 def find_design_graders(experiment: Experiment) -> list[Grader]:
-    """Return the graders of the design, which judge automatically. Deleted graders are left out."""
-    found = {grader.name: grader for grader in _select_graders().filter(name__in=experiment.graders)}
-    return [found[name] for name in experiment.graders if name in found]
+    """Return the graders of the design, which judge automatically. Deleted graders are skipped."""
+    graders = {grader.name: grader for grader in _select_graders().filter(name__in=experiment.graders)}
+    return [graders[name] for name in experiment.graders if name in graders]
 
 
 def find_panel(name: str) -> Panel:
-    found: Panel | None = Panel.objects.filter(name=name).first()
-    if found is None:
+    panel: Panel | None = Panel.objects.filter(name=name).first()
+    if panel is None:
         raise PlanError([f"panel: there is no panel {name}"])
-    return found
+    return panel
 
 
 def _select_graders() -> QuerySet[Grader]:
@@ -66,17 +66,17 @@ def _select_graders() -> QuerySet[Grader]:
 
 
 def _find_rubric(reference: str) -> Rubric:
-    found: Rubric | None = Rubric.objects.named(reference).exclude(kind=Rubric.Kind.WRITER).first()
-    if found is None:
+    rubric: Rubric | None = Rubric.objects.named(reference).exclude(kind=Rubric.Kind.WRITER).first()
+    if rubric is None:
         raise PlanError([f"rubric: there is no rubric {reference}"])
-    return found
+    return rubric
 
 
 def _find_texts(reference: str) -> TextSet:
-    found: TextSet | None = TextSet.objects.named(reference).select_related("dataset").first()
-    if found is None:
-        raise PlanError([f"texts: there is no set of texts {reference}"])
-    return found
+    text_set: TextSet | None = TextSet.objects.named(reference).select_related("dataset").first()
+    if text_set is None:
+        raise PlanError([f"texts: there are no item rubrics {reference}"])
+    return text_set
 
 
 def make_variant(grader: Grader, rubric: Rubric | None, texts: TextSet | None) -> Grader:
@@ -84,9 +84,9 @@ def make_variant(grader: Grader, rubric: Rubric | None, texts: TextSet | None) -
     rubric, texts = rubric or grader.rubric, texts or grader.text_set
     if (grader.rubric, grader.text_set) == (rubric, texts):
         return grader
-    same = {name: getattr(grader, name) for name in SAME} | {"rubric": rubric, "text_set": texts}
-    existing: Grader | None = _select_graders().filter(archived_at=None, **same).first()
-    return existing or Grader(name=_make_name(grader, rubric, texts), **same)
+    fields = {name: getattr(grader, name) for name in VARIANT_FIELDS} | {"rubric": rubric, "text_set": texts}
+    existing: Grader | None = _select_graders().filter(archived_at=None, **fields).first()
+    return existing or Grader(name=_make_name(grader, rubric, texts), **fields)
 
 
 def save_graders(graders: Sequence[Grader], by: Actor) -> list[Grader]:
@@ -103,17 +103,17 @@ def _make_name(grader: Grader, rubric: Rubric, texts: TextSet | None) -> str:
 
     A number is appended if the name is taken.
     """
-    endings = [
+    suffixes = [
         (_make_suffix(old), _make_suffix(new))
         for old, new in ((grader.rubric, rubric), (grader.text_set, texts))
         if new is not None and new != old
     ]
     stem = grader.name
-    for old, _ in reversed(endings):
+    for old, _ in reversed(suffixes):
         stem = stem.removesuffix(old) if old else stem
-    ending = "".join(new for _, new in endings)
-    for again in ("", *(f"-{number}" for number in range(2, 1_000))):
-        name = stem[: max(1, LONGEST_NAME - len(ending + again))] + (ending + again)[1 - LONGEST_NAME :]
+    suffix = "".join(new for _, new in suffixes)
+    for counter in ("", *(f"-{number}" for number in range(2, 1_000))):
+        name = stem[: max(1, MAX_NAME_LENGTH - len(suffix + counter))] + (suffix + counter)[1 - MAX_NAME_LENGTH :]
         if not Grader.objects.filter(name=name).exists():
             break
     return name

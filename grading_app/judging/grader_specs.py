@@ -16,16 +16,16 @@ from runs_app.planning.drawn_models import judge_name
 from runs_app.planning.spec_io import build_model_spec, build_sampler_spec
 from runs_app.planning.work import PlanError
 
-APPROVE = "grading_app.approve_rubric"
+APPROVE_PERMISSION = "grading_app.approve_rubric"
 
 
-def read_grader_names(builder: RowBuilder, entry: Sequence[str | GraderSpec]) -> list[str]:
+def read_grader_names(builder: RowBuilder, entries: Sequence[str | GraderSpec]) -> list[str]:
     """Return the names of the graders in a file. Add each problem to the builder's problems."""
     names: list[str] = []
-    for at, one in enumerate(entry):
-        path = f"grade.graders[{at}]"
+    for index, spec in enumerate(entries):
+        path = f"grade.graders[{index}]"
         for grader in (
-            [_find_or_report(builder, path, one)] if isinstance(one, str) else build_graders(builder, path, one)
+            [_find_or_report(builder, path, spec)] if isinstance(spec, str) else build_graders(builder, path, spec)
         ):
             if grader is not None and grader.name in names:
                 builder.problems.append(f"{path}: {grader} is named twice")
@@ -46,12 +46,12 @@ def build_graders(builder: RowBuilder, path: str, spec: GraderSpec) -> list[Grad
     if not isinstance(spec.model, DrawSpec):
         model = _build_part(builder, f"{path}.model", LanguageModel, spec.model, builder.model)
         return [_find_or_build_grader(builder, path, spec, spec.name, parts | {"language_model": model})]
-    if (made := builder.make_draw(f"{path}.model", spec.model)) is None:
+    if (draw := builder.make_draw(f"{path}.model", spec.model)) is None:
         return []
-    builder.draws.setdefault("judges", {})[spec.name] = made.content
+    builder.draws.setdefault("judges", {})[spec.name] = draw.content
     return [
         _find_or_build_grader(builder, path, spec, judge_name(spec.name, model.name), parts | {"language_model": model})
-        for model in builder.find_drawn_models(made)
+        for model in builder.find_drawn_models(draw)
     ]
 
 
@@ -59,7 +59,11 @@ def _build_parts(builder: RowBuilder, path: str, spec: GraderSpec) -> dict[str, 
     """Return the parts of a grader except its model."""
     return {
         "rubric": _build_part(
-            builder, f"{path}.rubric", Rubric, spec.rubric, lambda at, entry: _build_rubric(builder, at, entry)
+            builder,
+            f"{path}.rubric",
+            Rubric,
+            spec.rubric,
+            lambda part_path, entry: _build_rubric(builder, part_path, entry),
         ),
         "sampler": _build_part(builder, f"{path}.sampler", Sampler, spec.sampler, builder.sampler),
         "text_set": builder.named(f"{path}.texts", TextSet, spec.texts) if spec.texts else None,
@@ -81,8 +85,8 @@ def _find_or_build_grader(
     )
     try:
         existing = reuse_saved_grader(grader)
-    except PlanError as problem:
-        builder.problems += [f"{path}: {entry}" for entry in problem.problems]
+    except PlanError as error:
+        builder.problems += [f"{path}: {problem}" for problem in error.problems]
         return grader_lookup.find_grader(name)
     if existing.pk is not None:
         return existing
@@ -100,14 +104,14 @@ def build_rubric_row(spec: RubricSpec) -> Rubric:
         messages=spec.turns,
         scale_min=spec.min,
         scale_max=spec.max,
-        criteria=[one.model_dump() for one in spec.criteria],
-        labels=[one.model_dump() for one in spec.labels],
+        criteria=[part.model_dump() for part in spec.criteria],
+        labels=[part.model_dump() for part in spec.labels],
     )
 
 
 def _build_rubric(builder: RowBuilder, path: str, spec: RubricSpec) -> Any:
     rubric, is_new = builder.version(path, build_rubric_row(spec))
-    if is_new and builder.may(APPROVE):
+    if is_new and builder.may(APPROVE_PERMISSION):
         Rubric.objects.transition_one(
             rubric, sources=["draft"], target="approved", by=builder.by, reason=builder.reason
         )
@@ -115,24 +119,24 @@ def _build_rubric(builder: RowBuilder, path: str, spec: RubricSpec) -> Any:
 
 
 def write_grader_specs(names: Sequence[str]) -> list[dict[str, Any]]:
-    """Return these graders in the form of a file, with all their parts inline."""
+    """Return these graders in the format of an experiment file, with all parts inline."""
     rows = Grader.objects.filter(name__in=names).select_related(
         "language_model__endpoint", "rubric", "sampler", "text_set"
     )
-    found = {grader.name: grader for grader in rows}
-    return [write_grader_spec(found[name]) for name in names if name in found]
+    graders = {grader.name: grader for grader in rows}
+    return [write_grader_spec(graders[name]) for name in names if name in graders]
 
 
 def write_grader_spec(grader: Grader) -> dict[str, Any]:
-    usual = {"on_empty": Grader.OnEmpty.SKIP, "longest_answer": None}
-    unusual = {name: getattr(grader, name) for name in usual if getattr(grader, name) != usual[name]}
+    defaults = {"on_empty": Grader.OnEmpty.SKIP, "longest_answer": None}
+    options = {name: getattr(grader, name) for name in defaults if getattr(grader, name) != defaults[name]}
     return {
         "name": grader.name,
         "model": build_model_spec(grader.language_model),
         "rubric": write_rubric_spec(grader.rubric),
         "sampler": build_sampler_spec(grader.sampler),
         **({"texts": str(grader.text_set)} if grader.text_set else {}),
-        **unusual,
+        **options,
     }
 
 

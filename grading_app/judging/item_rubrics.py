@@ -1,4 +1,4 @@
-"""Item rubrics written by a model: one call per item, under the experiment's budget, by the same engine."""
+"""Item rubrics written by a model: one call per item, by the engine, on the experiment's budget."""
 
 from __future__ import annotations
 
@@ -80,29 +80,29 @@ class RubricWriter:
         run = Run.objects.filter(condition__condition_id=self.condition_id, experiment=self.experiment).first()
         return max(0, self.experiment.dataset.active_count - (run.n_done if run else 0))
 
-    def problems(self) -> Iterator[str]:
+    def find_problems(self) -> Iterator[str]:
         experiment, model = self.experiment, self.model
         if experiment.status != Experiment.Status.ACTIVE:
             yield f"experiment {experiment} is {experiment.status}: launch it, or a pilot of it, first"
         if self.template.kind != Rubric.Kind.WRITER or self.template.status != Rubric.Status.APPROVED:
-            yield f"{self.template} is no approved template for writing rubrics"
+            yield f"{self.template} is not an approved template for item rubrics"
         if not (model.is_active and model.endpoint.is_active):
             yield f"model {model}, or its endpoint {model.endpoint}, is not active"
         if prompts.uses_variable(self.template.messages, prompts.IMAGE) and not model.sees_images:
             yield f"{self.template} shows an image, and model {model} does not see images"
         if experiment.max_usd is not None and not model.prices.free and self.ceiling is None:
-            yield f"no ceiling: model {model} has no price or no longest answer, and the experiment has a budget"
+            yield f"no ceiling: model {model} has no price or no output limit, and the experiment has a budget"
 
 
 def request_rubrics(writer: RubricWriter, *, name: str, by: Any) -> TextSet:
-    """Request a rubric for every item that has none by this writer, start the run, and return the draft text set.
+    """Request this writer's missing rubrics, start the run, and return the draft text set.
 
-    The draft is this writer's waiting draft with this name, or a new version.
+    The draft is this writer's empty draft with this name, or a new version.
     Raise PlanError, and change nothing, if the request is impossible.
     """
     with transaction.atomic():
         Experiment.objects.select_for_update(no_key=True).get(pk=writer.experiment.pk)
-        if problems := list(writer.problems()):
+        if problems := list(writer.find_problems()):
             raise PlanError(problems)
         condition = _get_or_create_condition(writer)
         _start_run(writer, condition, by)
@@ -112,7 +112,7 @@ def request_rubrics(writer: RubricWriter, *, name: str, by: Any) -> TextSet:
 
 
 def _get_or_create_condition(writer: RubricWriter) -> Condition:
-    made, _ = Condition.objects.get_or_create(
+    condition, _ = Condition.objects.get_or_create(
         experiment=writer.experiment,
         condition_id=writer.condition_id,
         defaults={
@@ -122,13 +122,13 @@ def _get_or_create_condition(writer: RubricWriter) -> Condition:
             "content": writer.content,
         },
     )
-    return made
+    return condition
 
 
 def _start_run(writer: RubricWriter, condition: Condition, by: Actor) -> None:
     run = get_or_create_run(condition, writer.experiment.get_first_wave(), writer.bounds)
-    refuse_cancelled(run, "delete that run to ask again")
-    if add_trials(run, partial(_insert_trials, writer), by=by, reason="{n} rubrics were asked for"):
+    refuse_cancelled(run, "delete that run to request the rubrics again")
+    if add_trials(run, partial(_insert_trials, writer), by=by, reason="{n} rubrics were requested"):
         write_manifest(writer.experiment, by=by, wave=run.wave.label)
 
 
@@ -144,14 +144,14 @@ def _create_draft(writer: RubricWriter, condition: Condition, name: str, by: Any
     ).first()
     if existing is not None:
         return existing
-    made: TextSet = TextSet.objects.create(
+    draft: TextSet = TextSet.objects.create(
         name=name,
         version=TextSet.next_version(name),
         dataset=writer.experiment.dataset,
         written_by=condition,
         created_by=by,
     )
-    return made
+    return draft
 
 
 COLLECT = f"""INSERT INTO runs_app_itemtext (text_set_id, item_id, text, trial_id)
@@ -160,11 +160,11 @@ FROM runs_app_trial t JOIN runs_app_run r ON r.id = t.run_id
 WHERE r.condition_id = %(condition)s AND t.status = 'done' AND NOT t.truncated AND NOT t.refused
 AND NOT {BLANK.format(t="t")}
 ORDER BY t.item_id, t.id
-ON CONFLICT (text_set_id, item_id) DO NOTHING"""  # noqa: S608 - fixed text
+ON CONFLICT (text_set_id, item_id) DO NOTHING"""  # noqa: S608 - constants only
 
 
 def collect_texts(texts: TextSet) -> int:
-    """Add the texts that the writer has produced since, and return their number.
+    """Add the writer's new texts, and return their number.
 
     Empty, truncated and refused texts stay missing.
     """
@@ -186,8 +186,8 @@ def collect_all_texts(experiment: Experiment) -> int:
     return sum(collect_texts(texts) for texts in drafts)
 
 
-LONGEST_TEXT = 50_000  # Characters.
-NAMED = 5
+MAX_TEXT_LENGTH = 50_000  # Characters.
+MAX_NAMED_ITEMS = 5
 COPY = """INSERT INTO runs_app_itemtext (text_set_id, item_id, text, trial_id, edited_by_id, edited_at)
 SELECT %(new)s, item_id, text, trial_id, edited_by_id, edited_at FROM runs_app_itemtext WHERE text_set_id = %(old)s"""
 
@@ -195,17 +195,17 @@ SELECT %(new)s, item_id, text, trial_id, edited_by_id, edited_at FROM runs_app_i
 def correct_text(texts: TextSet, item: Item, text: str, *, by: Any, reason: str) -> TextSet:
     """Replace the text of this item, and return the version that holds the correction.
 
-    A draft with corrections takes one more. A model's own draft and an approved version stay unchanged; their
-    correction goes to the next version.
+    A draft with corrections takes further corrections. A model's own draft and an approved version stay unchanged, and
+    the correction goes to the next version.
     Raise ValueError for a blank or too long text, or if a newer version exists.
     """
     cleaned = text.replace("\r\n", "\n").strip()
-    if not cleaned or len(cleaned) > LONGEST_TEXT:
-        raise ValueError(f"A text has at least one and at most {LONGEST_TEXT:,} characters.")
+    if not cleaned or len(cleaned) > MAX_TEXT_LENGTH:
+        raise ValueError(f"Enter a text of at most {MAX_TEXT_LENGTH:,} characters.")
     with transaction.atomic():
         locked: TextSet = TextSet.objects.select_for_update().get(pk=texts.pk)
         if newer := TextSet.objects.filter(name=locked.name, version__gt=locked.version).order_by("-version").first():
-            raise ValueError(f"{newer} is newer: correct that one.")
+            raise ValueError(f"{newer} is newer. Correct that version.")
         target = locked if _allows_corrections(locked) else _create_next_version(locked, by=by, reason=reason)
         _write_text(target, item, cleaned, by, reason)
     return target
@@ -238,8 +238,8 @@ def _write_text(texts: TextSet, item: Item, cleaned: str, by: Any, reason: str) 
 
 def find_missing(texts: TextSet) -> list[str]:
     """Return the keys of active items without a text, in item order."""
-    lacking = texts.dataset.items.active().exclude(pk__in=texts.texts.values("item")).order_by("position", "pk")
-    return list(lacking.values_list("key", flat=True))
+    items = texts.dataset.items.active().exclude(pk__in=texts.texts.values("item")).order_by("position", "pk")
+    return list(items.values_list("key", flat=True))
 
 
 def approve_texts(texts: TextSet, *, by: Any, reason: str) -> None:
@@ -250,8 +250,8 @@ def approve_texts(texts: TextSet, *, by: Any, reason: str) -> None:
     with transaction.atomic():
         locked: TextSet = TextSet.objects.select_for_update().get(pk=texts.pk)
         if missing := find_missing(locked):
-            more = f" and {len(missing) - NAMED} more" if len(missing) > NAMED else ""
-            raise ValueError(f"{locked} cannot be approved: no text for {', '.join(missing[:NAMED])}{more}.")
+            more = f" and {len(missing) - MAX_NAMED_ITEMS} more" if len(missing) > MAX_NAMED_ITEMS else ""
+            raise ValueError(f"{locked} cannot be approved: no text for {', '.join(missing[:MAX_NAMED_ITEMS])}{more}.")
         if locked.status == TextSet.Status.DRAFT:
             locked.save(update_fields=["content_hash"])
         locked.approve(by=by, reason=reason)

@@ -1,4 +1,4 @@
-"""The planning of a judge's trials from done answers, one row per verdict. Planning again only adds missing trials.
+"""The planning of a judge's trials from done answers, one row per verdict. A second plan adds only missing trials.
 
 Locks are taken in the order experiment, run, trials, as in all modules.
 """
@@ -38,24 +38,26 @@ class JudgingReport:
     revived: int = 0
 
     def __str__(self) -> str:
-        """Return a summary such as `judge-a_standard--0123456789ab: 40 verdicts asked for; of 42 answers 2 are
-        empty`."""
+        """Return a summary such as `judge-a_standard--0123456789ab: 40 verdicts requested`."""
         if self.run.status == Run.Status.CANCELLED:
-            return f"{self.condition}: its judging of this wave was cancelled; it goes on when somebody asks for it"
+            return f"{self.condition}: judging of this wave was cancelled; request it again to continue"
         unasked = f", {self.unasked} scored without a call" if self.unasked else ""
-        revived = f" ({self.revived} of them had been cancelled)" if self.revived else ""
-        counts = f"{self.added} verdicts asked for{revived}{unasked}"
+        revived = f" ({self.revived} of them after a cancellation)" if self.revived else ""
+        counts = f"{self.added} verdicts requested{revived}{unasked}"
         return f"{self.condition}: {counts}" + (f"; {self.unusual_answers}" if self.unusual_answers else "")
 
     @property
     def unusual_answers(self) -> str:
-        """Return counts such as `of 42 answers 2 are empty, 1 is truncated`, or an empty text if no answer is
-        unusual."""
-        seen = self.counts
-        unusual_answers = [("empty", seen.empty), ("too long", seen.too_long), ("truncated", seen.truncated)]
-        unusual_answers += [("refused", seen.refused)]
-        counts = ", ".join(f"{n} {'is' if n == 1 else 'are'} {what}" for what, n in unusual_answers if n)
-        return f"of {seen.answers} answers {counts}" if counts else ""
+        """Counts such as `of 42 answers 2 are empty, 1 is truncated`, or empty if no answer is unusual."""
+        counts = self.counts
+        by_kind = {
+            "empty": counts.empty,
+            "too long": counts.too_long,
+            "truncated": counts.truncated,
+            "refused": counts.refused,
+        }
+        parts = ", ".join(f"{n} {'is' if n == 1 else 'are'} {kind}" for kind, n in by_kind.items() if n)
+        return f"of {counts.answers} answers {parts}" if parts else ""
 
 
 def request_verdicts(
@@ -82,7 +84,7 @@ def request_verdicts(
     with transaction.atomic():
         revived = _reset_failed_verdicts(experiment, graders, waves, by) if revive else {}
         locked = Experiment.objects.select_for_update(no_key=True).get(pk=experiment.pk)
-        problems = [one for grader in graders for one in grade_conditions.find_problems(locked, grader)]
+        problems = [problem for grader in graders for problem in grade_conditions.find_problems(locked, grader)]
         if problems:
             raise PlanError(problems)
         report = [
@@ -90,9 +92,9 @@ def request_verdicts(
             for grader in graders
             for wave in waves
         ]
-        if any(one.unasked for one in report):
+        if any(line.unasked for line in report):
             panels.refresh_all_panels(locked)
-        if any(one.added for one in report):
+        if any(line.added for line in report):
             write_manifest(locked, by=by, wave=", ".join(wave.label for wave in waves), approved=approved)
     enqueue_drains()
     return report
@@ -101,13 +103,13 @@ def request_verdicts(
 def _reset_failed_verdicts(
     experiment: Experiment, graders: Sequence[Grader], waves: Sequence[Wave], by: Actor
 ) -> Mapping[int, int]:
-    """Return the number of verdicts that are pending again, by run id.
+    """Reset failed and cancelled verdicts, and return their number by run id.
 
     This must run first, because it locks endpoints, and endpoints are locked before the experiment.
     """
     conditions = [condition for grader in graders if (condition := grade_conditions.find_condition(experiment, grader))]
     runs = Run.objects.filter(wave__in=waves, condition__grade_condition__in=conditions)
-    return run_control.revive(runs, by=by, reason="its verdicts were asked for again")
+    return run_control.revive(runs, by=by, reason="its verdicts were requested again")
 
 
 def _plan_verdicts(answers: AnswerSelection, by: Actor, revived: Mapping[int, int]) -> JudgingReport:
@@ -118,8 +120,8 @@ def _plan_verdicts(answers: AnswerSelection, by: Actor, revived: Mapping[int, in
         judging_costs.compute_bounds(answers),
         is_batched=judging_costs.is_batched(answers),
     )
-    before = revived.get(run.pk, 0)
-    added = add_trials(run, answers.insert_trials, by=by, reason="{n} verdicts were asked for")
+    n_revived = revived.get(run.pk, 0)
+    added = add_trials(run, answers.insert_trials, by=by, reason="{n} verdicts were requested")
     return JudgingReport(
-        condition, run, added + before, answers.score_without_call(condition.pk), answers.counts, before
+        condition, run, added + n_revived, answers.score_without_call(condition.pk), answers.counts, n_revived
     )

@@ -18,18 +18,18 @@ from runs_app.pricing import costs
 from runs_app.pricing.costs import Basis, Expectation
 from runs_app.pricing.estimated_costs import Estimate
 
-A_LETTER = "x"
+FILLER = "x"
 
 
 def find_largest_request(answers: AnswerSelection, longest: int | None = None) -> int:
     """Return the tokens of the largest request, with the longest answer of the wave or one of `longest` bytes."""
     grader = answers.grader
-    answer = A_LETTER * (answers.counts.longest if longest is None else longest)
+    answer = FILLER * (answers.counts.longest if longest is None else longest)
     content = grader.content
     variables = {
         **judge_prompt.rubric_variables(content["rubric"]),
         **judge_prompt.answer_variables(answer, answer if answers.in_pairs else None),
-        judge_prompt.ITEM_RUBRIC: A_LETTER * grader.measure_longest_text(),
+        judge_prompt.ITEM_RUBRIC: FILLER * grader.measure_longest_text(),
     }
     closing = {"role": "user", "content": content["verdict_form"]}
     prompt = Prompt(messages=[*grader.rubric.messages, closing], answer_format="text")
@@ -45,17 +45,17 @@ def compute_bounds(answers: AnswerSelection) -> costs.CallBounds:
 
 
 def is_batched(answers: AnswerSelection) -> bool:
-    """Return True if verdicts go out in batches, as the answers did. The judge's endpoint must take batches."""
+    """Return whether verdicts use the batch API, as the answers did, if the judge's endpoint supports it."""
     return answers.experiment.batch and answers.grader.language_model.endpoint.takes_batches
 
 
-def find_prices(answers: AnswerSelection) -> costs.Prices:
+def get_prices(answers: AnswerSelection) -> costs.Prices:
     model = answers.grader.language_model
     return model.prices.in_batch(model.batch_discount if is_batched(answers) else Decimal(0))
 
 
 def compute_ceiling(answers: AnswerSelection, input_tokens: int) -> Decimal | None:
-    return costs.ceiling_per_call(find_prices(answers), input_tokens, answers.grader.output_limit)
+    return costs.ceiling_per_call(get_prices(answers), input_tokens, answers.grader.output_limit)
 
 
 def estimate_judging(
@@ -80,18 +80,18 @@ def estimate_judging(
 
 
 def _estimate_part(answers: AnswerSelection) -> GraderEstimate:
-    run = answers.run()
-    wanted, new = answers.count_verdicts()
+    run = answers.find_run()
+    needed, new = answers.count_verdicts()
     to_do = new + (run.n_pending + run.n_running if run else 0)
     ceiling = compute_ceiling(answers, find_largest_request(answers)) if to_do else Decimal(0)
-    return GraderEstimate(wanted, to_do, ceiling, compute_expected(answers, ceiling))
+    return GraderEstimate(needed, to_do, ceiling, compute_expected(answers, ceiling))
 
 
 @dataclass(frozen=True, slots=True)
 class GraderEstimate:
-    """One grader in one wave: the verdicts wanted, the calls to make, and the cost of a call."""
+    """One grader in one wave: the verdicts needed, the calls to make, and the cost of a call."""
 
-    wanted: int
+    needed: int
     to_do: int
     ceiling: Decimal | None
     expected: Expectation | None
@@ -105,30 +105,29 @@ def sum_estimates(experiment: Experiment, graders: Sequence[Grader], parts: Sequ
     to_do = sum(part.to_do for part in parts)
     observed = sum(trials for name, trials in basis.items() if name != "ceiling")
     models = {grader.language_model.pk: grader.language_model for grader in graders}.values()
-    shown = any(prompts.uses_variable(grader.rubric.messages, prompts.IMAGE) for grader in graders)
+    shows_images = any(prompts.uses_variable(grader.rubric.messages, prompts.IMAGE) for grader in graders)
     return Estimate(
-        trials=sum(part.wanted for part in parts),
+        trials=sum(part.needed for part in parts),
         to_do=to_do,
         spent_usd=experiment.spent_usd,
         ceiling_usd=sum_costs((part.to_do, part.ceiling) for part in parts),
         expected_usd=sum_costs((part.to_do, part.expected.usd if part.expected else None) for part in parts),
         basis={name: trials for name, trials in basis.items() if trials},
         coverage=observed / to_do if to_do else 1.0,
-        prices=[describe_price(model, shows_images=shown) for model in models],
+        prices=[describe_price(model, shows_images=shows_images) for model in models],
         unknown_prices=[model.name for model in models if not model.prices.known],
-        problems=[one for grader in graders for one in grade_conditions.find_problems(experiment, grader)],
-        warnings=[one for grader in graders for one in grade_conditions.find_warnings(experiment, grader)],
+        problems=[problem for grader in graders for problem in grade_conditions.find_problems(experiment, grader)],
+        warnings=[warning for grader in graders for warning in grade_conditions.find_warnings(experiment, grader)],
     )
 
 
 def compute_expected(answers: AnswerSelection, ceiling: Decimal | None) -> Expectation | None:
-    """Return the expected cost of a call from this judge's own calls, else its model's calls, else all
-    judges' calls."""
+    """Return the expected cost of a call from the calls of this judge, else of its model, else of all judges."""
     judges = Run.objects.filter(experiment=answers.experiment, condition__stage=Condition.Stage.JUDGE)
     runs = list(judges.with_reuse().select_related("condition"))
     own = answers.condition.judge_condition_id if answers.condition else None
     return costs.expected_per_call(
-        find_prices(answers),
+        get_prices(answers),
         ceiling,
         own=observed_tokens(run for run in runs if run.condition_id == own),
         group=observed_tokens(run for run in runs if run.condition.model_id == answers.grader.language_model_id),

@@ -12,15 +12,15 @@ from runs_app.planning.manifests import describe_model_identity
 
 
 def list_judges(experiment: Experiment) -> list[dict[str, Any]]:
-    """Return the judges that the design names and those added later, each once, with current prices."""
-    added = experiment.grade_conditions.filter(kind=GradeCondition.Kind.JUDGE, grader__isnull=False)
-    graders = Grader.objects.filter(pk__in=added.values("grader")).order_by("pk")
-    related = graders.select_related("language_model__endpoint", "rubric", "sampler", "text_set__dataset")
-    found = {
+    """Return the judges of the design and the judges added later, without duplicates, with current prices."""
+    added_conditions = experiment.grade_conditions.filter(kind=GradeCondition.Kind.JUDGE, grader__isnull=False)
+    graders = Grader.objects.filter(pk__in=added_conditions.values("grader")).order_by("pk")
+    added_graders = graders.select_related("language_model__endpoint", "rubric", "sampler", "text_set__dataset")
+    graders_by_id = {
         grade_conditions_module.build_grade_condition_id(grader): grader
-        for grader in [*grader_lookup.find_design_graders(experiment), *related]
+        for grader in [*grader_lookup.find_design_graders(experiment), *added_graders]
     }
-    return [_describe_grader(key, grader) for key, grader in found.items()]
+    return [_describe_grader(key, grader) for key, grader in graders_by_id.items()]
 
 
 def _describe_grader(key: str, grader: Grader) -> dict[str, Any]:

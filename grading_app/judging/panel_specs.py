@@ -1,4 +1,4 @@
-"""The conversion of panels from and to files. A file names graders that exist."""
+"""The conversion of panels from and to files. A file names existing graders."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def build_panel(builder: RowBuilder, spec: PanelSpec) -> tuple[Panel | None, boo
     """Return the panel of this definition, and whether it is new. Add each problem to the builder's problems."""
     graders = _find_graders(builder, spec)
     existing: Panel | None = Panel.objects.filter(name=spec.name).prefetch_related("graders").first()
-    if existing is not None and write_panel_spec(existing) != _normalise(spec):
-        builder.problems.append(f"panel.name: there is another panel {spec.name}; give this one another name")
+    if existing is not None and write_panel_spec(existing) != _normalize(spec):
+        builder.problems.append(f"panel.name: another panel {spec.name} exists; choose a different name")
     if builder.problems or existing is not None:
         return existing, False
     panel = Panel(name=spec.name, rule=spec.rule, quorum=spec.quorum, created_by=builder.by)
@@ -40,22 +40,24 @@ def build_panel(builder: RowBuilder, spec: PanelSpec) -> tuple[Panel | None, boo
 
 def _find_graders(builder: RowBuilder, spec: PanelSpec) -> list[Grader]:
     rows = Grader.objects.filter(name__in=spec.graders, archived_at=None)
-    found = {row.name: row for row in rows.select_related(*PARTS)}
-    for at, name in enumerate(spec.graders):
-        if name not in found:
-            builder.problems.append(f"panel.graders[{at}]: there is no grader {name} in use; `grader list` lists them")
-        elif name in spec.graders[:at]:
-            builder.problems.append(f"panel.graders[{at}]: {name} is named twice")
+    graders_by_name = {row.name: row for row in rows.select_related(*PARTS)}
+    for index, name in enumerate(spec.graders):
+        if name not in graders_by_name:
+            builder.problems.append(
+                f"panel.graders[{index}]: there is no grader {name} in use; `grader list` lists them"
+            )
+        elif name in spec.graders[:index]:
+            builder.problems.append(f"panel.graders[{index}]: {name} is named twice")
     if not builder.problems:
-        graders = [found[name] for name in spec.graders]
+        graders = [graders_by_name[name] for name in spec.graders]
         builder.problems += [f"panel.graders: {problem}" for problem in panels.find_member_problems(graders)]
         if spec.quorum and spec.quorum > len(graders):
-            builder.problems.append(f"panel.quorum: the panel has {len(graders)} graders; ask for so many at most")
-    return list(found.values())
+            builder.problems.append(f"panel.quorum: the panel has {len(graders)} graders; enter at most this number")
+    return list(graders_by_name.values())
 
 
 def write_panel_spec(panel: Panel) -> dict[str, Any]:
-    """Return the panel in the form of a file."""
+    """Return the panel in the format of a file."""
     return {
         "name": panel.name,
         "graders": sorted(grader.name for grader in panel.graders.all()),
@@ -64,5 +66,5 @@ def write_panel_spec(panel: Panel) -> dict[str, Any]:
     }
 
 
-def _normalise(spec: PanelSpec) -> dict[str, Any]:
+def _normalize(spec: PanelSpec) -> dict[str, Any]:
     return {**spec.model_dump(exclude_none=True), "graders": sorted(spec.graders)}

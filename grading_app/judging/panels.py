@@ -1,8 +1,7 @@
 """Panels in an experiment: the combined gradings of several judges on one answer.
 
 A panel's gradings belong to its own condition, so exports, means and agreement read a panel like any judge.
-One statement computes them from the members' rows alone, after each reading of verdicts.
-It can run at any time, and a second run changes nothing.
+One idempotent statement computes them from the members' rows, each time after verdicts are read.
 A member without a readable verdict has no vote.
 Without a quorum, an answer gets its panel grading once all members have graded it.
 With a quorum, it gets a row after the first member. The row has a code until enough members gave a score.
@@ -19,25 +18,25 @@ from evalsite.lib.key_ranges import bare_cursor
 from evalsite.lib.text.hashing import condition_id, slugify_name
 from grading_app.judging import grade_conditions as grade_conditions_module
 from grading_app.models import GradeCondition, Grader, Panel, Rubric
-from grading_app.models.verdict_history import superseding
+from grading_app.models.verdict_history import allow_superseding
 from runs_app.models import Experiment
 from runs_app.planning.conditions import condition_identity
 from runs_app.planning.work import PlanError
 
-# A majority is more than half of the members that gave a score. A tie is no majority, and has a code.
-TAKEN = {
+# A majority is more than half of the members with a score. A tie has no majority and gets an error code.
+COMBINED_SCORE = {
     "mean": "avg(g.score)",
     "median": "percentile_cont(0.5) WITHIN GROUP (ORDER BY g.score)",
     "majority": """CASE WHEN 2 * max(same.n) > count(g.score)
         THEN min(g.score) FILTER (WHERE 2 * same.n > same.total) END""",
 }
-WRITE = """INSERT INTO grading_app_grading AS known
+WRITE = """INSERT INTO grading_app_grading AS existing
     (condition_id, trial_id, score, score_raw, parse_ok, parse_error, reasoning, detail, created_at)
 SELECT %(panel)s, trial_id, score, '', score IS NOT NULL,
     CASE WHEN score IS NOT NULL THEN '' WHEN votes < %(quorum)s THEN 'no_quorum'
         WHEN votes = 0 THEN 'no_member_scored' ELSE 'no_majority' END, '', detail, now()
 FROM (
-    SELECT g.trial_id, CASE WHEN count(g.score) >= coalesce(%(quorum)s, 1) THEN {taken} END AS score,
+    SELECT g.trial_id, CASE WHEN count(g.score) >= coalesce(%(quorum)s, 1) THEN {combined} END AS score,
         count(g.score) AS votes, jsonb_build_object('members', jsonb_object_agg(m.grade_condition_id, g.score),
             'votes', count(g.score), 'seats', cardinality(%(members)s)) AS detail
     FROM grading_app_grading g
@@ -46,10 +45,10 @@ FROM (
         SELECT count(*) FILTER (WHERE o.score = g.score) AS n, count(o.score) AS total FROM grading_app_grading o
         WHERE o.trial_id = g.trial_id AND o.condition_id = ANY(%(members)s)) same
     WHERE g.condition_id = ANY(%(members)s)
-    GROUP BY g.trial_id HAVING %(quorum)s::int IS NOT NULL OR count(*) = cardinality(%(members)s)) taken
+    GROUP BY g.trial_id HAVING %(quorum)s::int IS NOT NULL OR count(*) = cardinality(%(members)s)) combined
 ON CONFLICT (condition_id, trial_id) DO UPDATE SET score = excluded.score, parse_ok = excluded.parse_ok,
     parse_error = excluded.parse_error, detail = excluded.detail, created_at = excluded.created_at
-WHERE (known.score, known.detail, known.parse_error)
+WHERE (existing.score, existing.detail, existing.parse_error)
     IS DISTINCT FROM (excluded.score, excluded.detail, excluded.parse_error)"""
 
 
@@ -61,7 +60,7 @@ def add_panel(experiment: Experiment, panel: Panel) -> GradeCondition:
     graders = list(panel.graders.select_related("rubric", "language_model__endpoint", "sampler", "text_set"))
     members = _find_members(experiment, graders)
     if panel.quorum and panel.quorum > len(members):
-        raise PlanError([f"quorum: panel {panel} asks for {panel.quorum} scores and has {len(members)} members"])
+        raise PlanError([f"quorum: panel {panel} needs {panel.quorum} scores and has {len(members)} members"])
     quorum = {"quorum": panel.quorum} if panel.quorum else {}
     content = {"members": sorted(member.grade_condition_id for member in members), "rule": panel.rule, **quorum}
     with transaction.atomic():
@@ -81,27 +80,29 @@ def add_panel(experiment: Experiment, panel: Panel) -> GradeCondition:
 def _find_members(experiment: Experiment, graders: Sequence[Grader]) -> list[GradeCondition]:
     for problem in find_member_problems(graders):
         raise PlanError([problem])
-    found = {grader: grade_conditions_module.find_condition(experiment, grader) for grader in graders}
-    if missing := [str(grader) for grader, condition in found.items() if condition is None]:
-        raise PlanError([f"{', '.join(missing)} did not judge {experiment} yet; grade by each member first"])
-    return [condition for condition in found.values() if condition is not None]
+    conditions = {grader: grade_conditions_module.find_condition(experiment, grader) for grader in graders}
+    if missing := [str(grader) for grader, condition in conditions.items() if condition is None]:
+        raise PlanError(
+            [f"{', '.join(missing)} did not judge {experiment} yet; request verdicts from each member first"]
+        )
+    return [condition for condition in conditions.values() if condition is not None]
 
 
 def find_member_problems(graders: Sequence[Grader]) -> Iterator[str]:
     """Yield the reasons why the scores of these graders cannot be combined."""
     rubrics = {grader.rubric for grader in graders}
     if len(graders) < 2:
-        yield "a panel has at least two graders"
+        yield "a panel needs at least two graders"
     if any(rubric.kind == Rubric.Kind.PAIRWISE for rubric in rubrics):
-        yield "a panel takes scores together; graders that compare two answers give none"
+        yield "a panel combines scores; graders that compare two answers give no scores"
     elif len({_get_score_range(rubric) for rubric in rubrics}) > 1:
-        yield f"rubrics of one panel have one scale; these differ: {', '.join(sorted(map(str, rubrics)))}"
-    if twins := _find_identical_graders(graders):
-        yield f"{' and '.join(twins)} ask the same of the same model: a panel counts such a judge once"
+        yield f"the rubrics of a panel must have the same scale; these differ: {', '.join(sorted(map(str, rubrics)))}"
+    if duplicates := _find_identical_graders(graders):
+        yield f"{' and '.join(duplicates)} send the same requests to the same model; a panel needs different judges"
 
 
 def _find_identical_graders(graders: Sequence[Grader]) -> list[str]:
-    """Return the names of the first graders that are one judge under several names, or an empty list."""
+    """Return the names of the first graders with the same identity, or an empty list."""
     by_identity: dict[str, list[str]] = {}
     for grader in sorted(graders, key=str):
         by_identity.setdefault(condition_identity(grade_conditions_module.build_grade_condition_id(grader)), []).append(
@@ -114,7 +115,7 @@ def _get_score_range(rubric: Rubric) -> Any:
     if rubric.kind == Rubric.Kind.SCORE:
         return rubric.scale_min, rubric.scale_max
     if rubric.kind == Rubric.Kind.LABEL:
-        scores = [float(one.get("score", place)) for place, one in enumerate(rubric.labels)]
+        scores = [float(label.get("score", index)) for index, label in enumerate(rubric.labels)]
         return min(scores), max(scores)
     return 0.0, 1.0
 
@@ -127,8 +128,9 @@ def refresh_all_panels(experiment: Experiment) -> int:
 def refresh_panel(condition: GradeCondition) -> int:
     """Recompute the panel's gradings from its members' gradings. Return the number of rows added or changed."""
     rule, members, quorum = (condition.parameters.get(name) for name in ("rule", "members", "quorum"))
-    with superseding(), bare_cursor() as cursor:
+    with allow_superseding(), bare_cursor() as cursor:
         cursor.execute(
-            WRITE.format(taken=TAKEN[str(rule)]), {"panel": condition.pk, "members": members, "quorum": quorum}
+            WRITE.format(combined=COMBINED_SCORE[str(rule)]),
+            {"panel": condition.pk, "members": members, "quorum": quorum},
         )
         return int(cursor.rowcount)

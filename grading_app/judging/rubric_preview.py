@@ -1,7 +1,7 @@
-"""Tries of a rubric on a few stored answers: real calls by the engine, under the experiment's budget, without gradings.
+"""Tests of a rubric on a few stored answers: real calls by the engine, on the experiment's budget, without gradings.
 
-A try is a judge condition without a grade condition. A rubric is always tried on the same answers, so a difference
-comes from the rubric. A repeated try is another sample.
+A test is a judge condition without a grade condition. A rubric is always tested on the same answers, so a difference
+comes from the rubric. A repeated test is another sample.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from runs_app.planning.work import PlanError, add_trials, get_or_create_run, ref
 from runs_app.pricing import costs
 from runs_app.taskqueue.enqueue import enqueue_drains
 
-ANSWERS = 5
-SHOWN = 25
-ANSWERED = f"""SELECT i.id FROM datasets_app_item i WHERE i.dataset_id = %(dataset)s AND NOT i.excluded
-AND %(by)s <= (SELECT count(*) FROM unnest(%(runs)s::bigint[]) AS r (id) WHERE EXISTS (SELECT FROM runs_app_trial t
+MAX_ANSWERS = 5
+MAX_ROWS = 25
+ANSWERED_ITEMS = f"""SELECT i.id FROM datasets_app_item i WHERE i.dataset_id = %(dataset)s AND NOT i.excluded
+AND %(n_runs)s <= (SELECT count(*) FROM unnest(%(runs)s::bigint[]) AS r (id) WHERE EXISTS (SELECT FROM runs_app_trial t
     WHERE t.run_id = r.id AND t.item_id = i.id AND t.status = 'done' AND NOT {BLANK.format(t="t")}))
-ORDER BY i.position, i.id"""  # noqa: S608 - fixed text
+ORDER BY i.position, i.id"""  # noqa: S608 - constants only
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,53 +60,55 @@ class RubricPreview:
 
     @property
     def grader(self) -> Grader:
-        """Return the unsaved judge of this try, as if its rubric were approved."""
+        """Return the unsaved judge of this test, as if its rubric were approved."""
         rubric = copy.copy(self.rubric)
         rubric.status = Rubric.Status.APPROVED
         return Grader(name="try", language_model=self.model, rubric=rubric, sampler=self.sampler, text_set=self.texts)
 
-    def problems(self) -> Iterator[str]:
+    def find_problems(self) -> Iterator[str]:
         if self.rubric.kind == Rubric.Kind.WRITER:
-            yield f"{self.rubric} writes rubrics of items; it gives no verdict to try"
+            yield f"{self.rubric} writes item rubrics and gives no verdicts to test"
             return
         yield from grade_conditions.find_problems(self.experiment, self.grader)
 
-    def cost(self) -> PreviewCost:
-        """Return the cost. It is zero without answers, and for a writer's template, which gives no verdict."""
-        answers = [] if self.rubric.kind == Rubric.Kind.WRITER else self.answers()
-        each = _compute_ceiling(self, _count_request_tokens(self, answers)) if answers else Decimal(0)
-        return PreviewCost(len(answers), None if each is None else len(answers) * each)
+    def estimate_cost(self) -> PreviewCost:
+        """Return the cost of the calls: zero without answers, or for a writer's template, which gives no verdicts."""
+        answers = [] if self.rubric.kind == Rubric.Kind.WRITER else self.select_answers()
+        ceiling = _compute_ceiling(self, _count_request_tokens(self, answers)) if answers else Decimal(0)
+        return PreviewCost(len(answers), None if ceiling is None else len(answers) * ceiling)
 
-    def answers(self) -> list[tuple[Trial, Trial | None]]:
+    def select_answers(self) -> list[tuple[Trial, Trial | None]]:
         """Return one answer for each of some evenly spaced items, with a rival answer for pairwise rubrics."""
         runs = list(Run.objects.generating().filter(experiment=self.experiment, n_done__gt=0).order_by("pk"))
         in_pairs = self.rubric.kind == Rubric.Kind.PAIRWISE
         items = _space_evenly(_find_answered_items(self.experiment, runs, 2 if in_pairs else 1))
-        return [pair for at, item in enumerate(items) for pair in _select_answers(item, at, runs, in_pairs)]
+        return [pair for index, item in enumerate(items) for pair in _select_answers(item, index, runs, in_pairs)]
 
 
-def _find_answered_items(experiment: Experiment, runs: list[Run], by: int) -> list[int]:
-    """Return the items that at least `by` runs have answered, in dataset order."""
+def _find_answered_items(experiment: Experiment, runs: list[Run], n_runs: int) -> list[int]:
+    """Return the items that at least `n_runs` runs have answered, in dataset order."""
     with bare_cursor() as cursor:
-        cursor.execute(ANSWERED, {"dataset": experiment.dataset_id, "runs": [run.pk for run in runs], "by": by})
+        cursor.execute(
+            ANSWERED_ITEMS, {"dataset": experiment.dataset_id, "runs": [run.pk for run in runs], "n_runs": n_runs}
+        )
         return [key for (key,) in cursor.fetchall()]
 
 
 def _space_evenly(keys: list[int]) -> list[int]:
-    """Return at most ANSWERS keys, evenly spaced from the first. The choice is deterministic."""
-    if len(keys) <= ANSWERS:
+    """Return at most MAX_ANSWERS keys, evenly spaced from the first. The choice is deterministic."""
+    if len(keys) <= MAX_ANSWERS:
         return keys
-    return [keys[at * len(keys) // ANSWERS] for at in range(ANSWERS)]
+    return [keys[index * len(keys) // MAX_ANSWERS] for index in range(MAX_ANSWERS)]
 
 
-def _select_answers(item: int, at: int, runs: list[Run], in_pairs: bool) -> list[tuple[Trial, Trial | None]]:
+def _select_answers(item: int, index: int, runs: list[Run], in_pairs: bool) -> list[tuple[Trial, Trial | None]]:
     """Return one answer to the item, alternating between runs.
 
     For pairs, add another run's answer to the same question; return nothing if there is none.
     """
     done = Trial.objects.with_text().filter(run__in=runs, item=item)
-    rows = list(done.order_by("sample_idx", "run_id", "dimension_id")[:SHOWN])
-    subject = rows[at % len(rows)]
+    rows = list(done.order_by("sample_idx", "run_id", "dimension_id")[:MAX_ROWS])
+    subject = rows[index % len(rows)]
     if not in_pairs:
         return [(subject, None)]
     rivals = done.filter(dimension=subject.dimension_id).exclude(run=subject.run_id)
@@ -121,16 +123,16 @@ def request_preview(preview: RubricPreview, *, by: Actor) -> Run:
     """Request verdicts on five answers. Raise PlanError, and change nothing, if that is impossible."""
     with transaction.atomic():
         Experiment.objects.select_for_update(no_key=True).get(pk=preview.experiment.pk)
-        answers = preview.answers()
-        problems = list(preview.problems()) or (
+        answers = preview.select_answers()
+        problems = list(preview.find_problems()) or (
             [] if answers else [f"{preview.experiment} has no answers to judge yet"]
         )
         if problems:
             raise PlanError(problems)
         run = _get_or_create_run(preview, answers)
-        refuse_cancelled(run, "delete that run, or change the rubric, to try again")
+        refuse_cancelled(run, "delete that run, or change the rubric, to test it again")
         add_trials(
-            run, partial(_insert_trials, answers), by=by, reason=f"{preview.rubric} is tried on {len(answers)} answers"
+            run, partial(_insert_trials, answers), by=by, reason=f"{preview.rubric} is tested on {len(answers)} answers"
         )
     enqueue_drains()
     return run
@@ -140,8 +142,15 @@ def _insert_trials(answers: list[tuple[Trial, Trial | None]], run: Run) -> int:
     last = run.trials.aggregate(last=Max("sample_idx"))["last"]
     index = 0 if last is None else last + 1
     trials = [
-        Trial(run=run, item_id=one.item_id, dimension_id=one.dimension_id, sample_idx=index, subject=one, rival=rival)
-        for one, rival in answers
+        Trial(
+            run=run,
+            item_id=subject.item_id,
+            dimension_id=subject.dimension_id,
+            sample_idx=index,
+            subject=subject,
+            rival=rival,
+        )
+        for subject, rival in answers
     ]
     return len(Trial.objects.bulk_create(trials))
 
@@ -165,7 +174,7 @@ def _get_or_create_run(preview: RubricPreview, answers: list[tuple[Trial, Trial 
 
 def _count_request_tokens(preview: RubricPreview, answers: list[tuple[Trial, Trial | None]]) -> int:
     """Return the tokens of a request with the longest of these answers and the longest item."""
-    longest = max((one.answer for pair in answers for one in pair if one), key=lambda text: len(text.encode()))
+    longest = max((answer.answer for pair in answers for answer in pair if answer), key=lambda text: len(text.encode()))
     rival = longest if preview.rubric.kind == Rubric.Kind.PAIRWISE else None
     variables = judge_prompt.rubric_variables(preview.rubric.content) | judge_prompt.answer_variables(longest, rival)
     variables[judge_prompt.ITEM_RUBRIC] = "x" * preview.grader.measure_longest_text()
@@ -180,21 +189,21 @@ def _compute_ceiling(preview: RubricPreview, tokens: int) -> Decimal | None:
 
 @dataclass(frozen=True)
 class PreviewedVerdict:
-    """A call of a try and its parsed verdict. The verdict is None until the call is done."""
+    """A call of a rubric test and its parsed verdict. The verdict is None until the call is done."""
 
     trial: Trial
     verdict: Verdict | None
 
 
 def list_previewed_verdicts(rubric: Rubric, experiments: QuerySet[Experiment]) -> list[PreviewedVerdict]:
-    """Return the newest calls that tried this rubric in these experiments."""
+    """Return the newest calls that tested this rubric in these experiments."""
     rows = Trial.objects.filter(
         run__experiment__in=experiments,
         run__condition__stage=Condition.Stage.JUDGE,
         run__condition__grade_condition=None,
         run__condition__condition_id__startswith=build_run_prefix(rubric),
     ).select_related("run__experiment", "run__condition__model", "item", "subject", "rival")
-    return [PreviewedVerdict(row, _read_trial_verdict(row)) for row in rows.order_by("-pk")[:SHOWN]]
+    return [PreviewedVerdict(row, _read_trial_verdict(row)) for row in rows.order_by("-pk")[:MAX_ROWS]]
 
 
 def _read_trial_verdict(trial: Trial) -> Verdict | None:

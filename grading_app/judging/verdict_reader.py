@@ -1,7 +1,7 @@
-"""The conversion of judges' replies to gradings and preferences, in set-based statements and only for new replies.
+"""The conversion of judges' new replies to gradings and preferences, in set-based statements.
 
 The newest reply on an answer counts, so a repeated verdict replaces the previous one.
-Short statements process key ranges, so the work can stop anywhere and resume. Two concurrent readers write the same.
+Short statements process key ranges, so the work can stop and resume. Concurrent readers write the same rows.
 """
 
 from __future__ import annotations
@@ -18,21 +18,22 @@ from evalsite.lib.key_ranges import PAGE_ROWS, bare_cursor, key_ranges
 from grading_app.judging import panels
 from grading_app.judging.verdicts import Verdict, read_verdict
 from grading_app.models import GradeCondition, Rubric
-from grading_app.models.verdict_history import superseding
+from grading_app.models.verdict_history import allow_superseding
 from runs_app.models import Experiment, Run
 
-DONE = "FROM runs_app_trial v WHERE v.run_id = %(run)s AND v.status = 'done'"
+DONE_REPLIES = "FROM runs_app_trial v WHERE v.run_id = %(run)s AND v.status = 'done'"
 # Checked per reply, as rules check answers (`grading.UNGRADED`).
-UNREAD = f"""{DONE} AND NOT EXISTS (SELECT FROM grading_app_grading g
+UNREAD = f"""{DONE_REPLIES} AND NOT EXISTS (SELECT FROM grading_app_grading g
     WHERE g.condition_id = %(condition)s AND g.trial_id = v.subject_id AND g.judged_by_id >= v.id OFFSET 0)"""
-UNREAD_PAIRS = f"""{DONE} AND NOT EXISTS (SELECT FROM grading_app_preference p WHERE p.condition_id = %(condition)s
-    AND p.trial_a_id = v.subject_id AND p.trial_b_id = v.rival_id AND p.judged_by_id >= v.id OFFSET 0)"""
+UNREAD_PAIRS = f"""{DONE_REPLIES} AND NOT EXISTS (SELECT FROM grading_app_preference p
+    WHERE p.condition_id = %(condition)s AND p.trial_a_id = v.subject_id AND p.trial_b_id = v.rival_id
+    AND p.judged_by_id >= v.id OFFSET 0)"""
 REPLIES = """SELECT v.id, v.subject_id, v.rival_id, v.answer, a.truncated, a.refused {unread}
     AND v.id > %(low)s AND v.id <= %(high)s ORDER BY v.id"""
 WITH_SUBJECT = "FROM runs_app_trial v JOIN runs_app_trial a ON a.id = v.subject_id"
 
 # The newer reply wins, both within a page and between two concurrent readers.
-WRITE = """INSERT INTO grading_app_grading AS known
+WRITE = """INSERT INTO grading_app_grading AS existing
     (condition_id, trial_id, judged_by_id, score, score_raw, parse_ok, parse_error, reasoning, detail, created_at)
 SELECT DISTINCT ON (subject) %(condition)s, subject, judged_by, score, raw, error = '', error, reasoning, detail, now()
 FROM json_to_recordset(%(rows)s) AS read (judged_by bigint, subject bigint, score float8, raw text, error text,
@@ -41,8 +42,8 @@ ORDER BY subject, judged_by DESC
 ON CONFLICT (condition_id, trial_id) DO UPDATE SET judged_by_id = excluded.judged_by_id, score = excluded.score,
     score_raw = excluded.score_raw, parse_ok = excluded.parse_ok, parse_error = excluded.parse_error,
     reasoning = excluded.reasoning, detail = excluded.detail, created_at = excluded.created_at
-WHERE known.judged_by_id IS NULL OR known.judged_by_id <= excluded.judged_by_id"""
-WRITE_PAIRS = """INSERT INTO grading_app_preference AS known
+WHERE existing.judged_by_id IS NULL OR existing.judged_by_id <= excluded.judged_by_id"""
+WRITE_PAIRS = """INSERT INTO grading_app_preference AS existing
     (condition_id, judged_by_id, trial_a_id, trial_b_id, winner, parse_error, reasoning, created_at)
 SELECT DISTINCT ON (subject, rival) %(condition)s, judged_by, subject, rival, winner, error, reasoning, now()
 FROM json_to_recordset(%(rows)s) AS read (judged_by bigint, subject bigint, rival bigint, winner text, error text,
@@ -51,12 +52,12 @@ ORDER BY subject, rival, judged_by DESC
 ON CONFLICT (condition_id, trial_a_id, trial_b_id) DO UPDATE SET judged_by_id = excluded.judged_by_id,
     winner = excluded.winner, parse_error = excluded.parse_error, reasoning = excluded.reasoning,
     created_at = excluded.created_at
-WHERE known.judged_by_id <= excluded.judged_by_id"""
+WHERE existing.judged_by_id <= excluded.judged_by_id"""
 
 
 @dataclass(slots=True)
 class VerdictReport:
-    """The verdicts of one grade condition that this reading parsed, and the codes of unreadable ones."""
+    """The newly parsed verdicts of one grade condition, and the error codes of unreadable verdicts."""
 
     condition: GradeCondition
     read: int = 0
@@ -73,14 +74,14 @@ class VerdictReport:
 def read_verdicts(experiment: Experiment, *, again: bool = False, seconds: float = math.inf) -> list[VerdictReport]:
     """Convert the judges' replies to gradings, and refresh the panels.
 
-    `again` also reads replies that were read before. After `seconds` the reading stops between two pages and reports
-    it.
+    `again` also converts replies that were converted before. After `seconds` the function stops between two pages,
+    and the report is not complete.
     """
     end = time.monotonic() + seconds
     judges = experiment.grade_conditions.filter(kind=GradeCondition.Kind.JUDGE, rubric__isnull=False)
     conditions = judges.select_related("rubric", "judge_condition").order_by("pk")
     report = [_JudgeReplies(condition, again, end).run() for condition in conditions]
-    if any(one.read for one in report):
+    if any(line.read for line in report):
         panels.refresh_all_panels(experiment)
     return report
 
@@ -100,34 +101,34 @@ class _JudgeReplies:
     @property
     def _unread(self) -> str:
         if self.again:
-            return DONE
+            return DONE_REPLIES
         return UNREAD_PAIRS if self._in_pairs else UNREAD
 
     def run(self) -> VerdictReport:
         report = VerdictReport(self.condition)
         for run in Run.objects.filter(condition=self.condition.judge_condition, n_done__gt=0).order_by("pk"):
-            for page in self._pages(run.pk):
+            for page in self._iterate_pages(run.pk):
                 if time.monotonic() >= self.end:
                     report.is_complete = False
                     return report
-                self._read(page, report)
+                self._store_verdicts(page, report)
         return report
 
-    def _pages(self, run: int) -> Iterator[list[tuple[Any, ...]]]:
-        wanted = {"run": run, "condition": self.condition.pk}
+    def _iterate_pages(self, run: int) -> Iterator[list[tuple[Any, ...]]]:
+        parameters = {"run": run, "condition": self.condition.pk}
         # Each page reads its replies when it is processed, so that only one page is in memory.
         replies = REPLIES.format(unread=self._unread.replace("FROM runs_app_trial v", WITH_SUBJECT, 1))
-        for low, high in key_ranges(f"SELECT v.id {self._unread}", wanted, PAGE_ROWS):
+        for low, high in key_ranges(f"SELECT v.id {self._unread}", parameters, PAGE_ROWS):
             with bare_cursor() as cursor:
-                cursor.execute(replies, {**wanted, "low": low, "high": high})
+                cursor.execute(replies, {**parameters, "low": low, "high": high})
                 page: list[tuple[Any, ...]] = cursor.fetchall()
             yield page
 
-    def _read(self, page: Sequence[tuple[Any, ...]], report: VerdictReport) -> None:
+    def _store_verdicts(self, page: Sequence[tuple[Any, ...]], report: VerdictReport) -> None:
         rubric = (self.condition.judge_condition.content if self.condition.judge_condition else {})["rubric"]
         verdicts = [read_verdict(answer, rubric) for _, _, _, answer, _, _ in page]
         rows = [_build_row(reply, verdict) for reply, verdict in zip(page, verdicts, strict=True)]
-        with superseding(), bare_cursor() as cursor:
+        with allow_superseding(), bare_cursor() as cursor:
             statement = WRITE_PAIRS if self._in_pairs else WRITE
             cursor.execute(statement, {"condition": self.condition.pk, "rows": json.dumps(rows)})
             report.read += int(cursor.rowcount)
@@ -136,7 +137,7 @@ class _JudgeReplies:
 
 def _build_row(reply: tuple[Any, ...], verdict: Verdict) -> Mapping[str, Any]:
     trial, subject, rival, _, truncated, refused = reply
-    flags = [name for name, is_so in (("truncated", truncated), ("refused", refused)) if is_so]
+    flags = [name for name, applies in (("truncated", truncated), ("refused", refused)) if applies]
     detail = {**(verdict.detail or {}), **({"flags": flags} if flags else {})}
     return {
         "judged_by": trial,
@@ -152,12 +153,12 @@ def _build_row(reply: tuple[Any, ...], verdict: Verdict) -> Mapping[str, Any]:
 
 
 UNREADABLE = """
-SELECT r.condition_id, r.wave_id, said.parse_error, count(*) FROM (
+SELECT r.condition_id, r.wave_id, errors.parse_error, count(*) FROM (
     SELECT judged_by_id, parse_error FROM grading_app_grading WHERE condition_id = ANY(%(judges)s) AND parse_error <> ''
     UNION ALL
     SELECT judged_by_id, parse_error FROM grading_app_preference
-    WHERE condition_id = ANY(%(judges)s) AND parse_error <> '') said
-JOIN runs_app_trial v ON v.id = said.judged_by_id JOIN runs_app_run r ON r.id = v.run_id
+    WHERE condition_id = ANY(%(judges)s) AND parse_error <> '') errors
+JOIN runs_app_trial v ON v.id = errors.judged_by_id JOIN runs_app_run r ON r.id = v.run_id
 GROUP BY 1, 2, 3 ORDER BY 4 DESC, 3
 """
 
@@ -165,9 +166,9 @@ GROUP BY 1, 2, 3 ORDER BY 4 DESC, 3
 def count_unread_verdicts(experiment: Experiment) -> dict[tuple[int, int], dict[str, int]]:
     """Return the number of unreadable verdicts per code, for each judge condition and wave."""
     judges = experiment.grade_conditions.filter(kind=GradeCondition.Kind.JUDGE)
-    counted: dict[tuple[int, int], dict[str, int]] = {}
+    counts: dict[tuple[int, int], dict[str, int]] = {}
     with bare_cursor() as cursor:
         cursor.execute(UNREADABLE, {"judges": list(judges.values_list("pk", flat=True))})
         for condition, wave, code, n in cursor.fetchall():
-            counted.setdefault((condition, wave), {})[code] = n
-    return counted
+            counts.setdefault((condition, wave), {})[code] = n
+    return counts

@@ -23,11 +23,11 @@ from runs_app.llm.rating_parser import THINK_TAG
 FENCE = "```"
 LANGUAGE = re.compile(r"[^\S\n]*[\w-]*[^\S\n]*\n?")  # Follows an opening fence. Each part may be empty.
 STRAY_BACKSLASH = re.compile(r'\\(?:(["\\/bfnrt]|u[0-9a-fA-F]{4})|)')
-LONGEST_READ = 50_000  # Characters from the end, where the verdict is.
-MOST_OBJECTS = 200  # Bare braces to try.
-LONGEST_RAW = 2_000
-LONGEST_REASONING = 20_000
-WORDS = {
+MAX_READ_LENGTH = 50_000  # Characters from the end, where the verdict is.
+MAX_OBJECTS = 200  # Bare braces to try.
+MAX_RAW_LENGTH = 2_000
+MAX_REASONING_LENGTH = 20_000
+TRUTH_WORDS = {
     "pass": True,
     "passed": True,
     "true": True,
@@ -43,9 +43,9 @@ KEYS: Mapping[str, str] = {"score": "score", "criteria": "criteria", "label": "l
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """A score, or a winner for a comparison of two answers. Exactly if there is an error, both are missing.
+    """A score, or a winner for a comparison of two answers. An error replaces both.
 
-    `raw` is the original value. `detail` holds the single criteria or the label.
+    `raw` is the original value. `detail` holds the verdict on each criterion, or the label.
     """
 
     score: float | None = None
@@ -67,28 +67,28 @@ def read_verdict(reply: str, rubric: Mapping[str, Any]) -> Verdict:
     """
     key = KEYS[rubric["kind"]]
     has_object = False
-    mended = _double_stray_backslashes(reply)
-    for found in _iterate_objects(_strip_leading_thoughts(mended)[-LONGEST_READ:]):
+    escaped = _double_stray_backslashes(reply)
+    for candidate in _iterate_objects(_strip_leading_thoughts(escaped)[-MAX_READ_LENGTH:]):
         has_object = True
-        lowered = {name.lower(): value for name, value in found.items()}
-        if key in lowered:
-            return parse_verdict(lowered, rubric)
+        lower_keys = {name.lower(): value for name, value in candidate.items()}
+        if key in lower_keys:
+            return parse_verdict(lower_keys, rubric)
     return Verdict(error=f"no_{key}_in_json" if has_object else "no_json_object")
 
 
-def parse_verdict(found: Mapping[str, Any], rubric: Mapping[str, Any]) -> Verdict:
+def parse_verdict(reply: Mapping[str, Any], rubric: Mapping[str, Any]) -> Verdict:
     """Return the verdict in an object with the verdict's key: a judge's, or one built from a person's ratings."""
     key = KEYS[rubric["kind"]]
-    verdict = READERS[rubric["kind"]](found[key], rubric)
-    reasoning = found.get("reasoning")
-    raw = json.dumps(found[key], ensure_ascii=False)[:LONGEST_RAW]
+    verdict = READERS[rubric["kind"]](reply[key], rubric)
+    reasoning = reply.get("reasoning")
+    raw = json.dumps(reply[key], ensure_ascii=False)[:MAX_RAW_LENGTH]
     return Verdict(
         score=verdict.score,
         winner=verdict.winner,
         error=verdict.error,
         detail=verdict.detail,
         raw=replace_unstorable(raw),
-        reasoning=replace_unstorable(reasoning[:LONGEST_REASONING]) if isinstance(reasoning, str) else "",
+        reasoning=replace_unstorable(reasoning[:MAX_REASONING_LENGTH]) if isinstance(reasoning, str) else "",
     )
 
 
@@ -114,13 +114,15 @@ def _read_criteria(value: Any, rubric: Mapping[str, Any]) -> Verdict:
     """
     if not isinstance(value, dict):
         return Verdict(error="criteria_not_object")
-    verdict = {_normalize_name(name): _read_truth(verdict) for name, verdict in value.items()}
-    met = {one["name"]: verdict.get(_normalize_name(one["name"]), "missing") for one in rubric["criteria"]}
+    truths = {_normalize_name(name): _read_truth(truth) for name, truth in value.items()}
+    met = {
+        criterion["name"]: truths.get(_normalize_name(criterion["name"]), "missing") for criterion in rubric["criteria"]
+    }
     if "missing" in met.values():
         return Verdict(error="criterion_missing")
     if None in met.values():
         return Verdict(error="criterion_not_binary")
-    weights = {one["name"]: float(one.get("weight", 1)) for one in rubric["criteria"]}
+    weights = {criterion["name"]: float(criterion.get("weight", 1)) for criterion in rubric["criteria"]}
     share = math.fsum(weights[name] for name, is_met in met.items() if is_met is True) / math.fsum(weights.values())
     return Verdict(score=share, detail={"criteria": met})
 
@@ -129,14 +131,14 @@ def _read_label(value: Any, rubric: Mapping[str, Any]) -> Verdict:
     """Return the score of the label, by default its index in the list. Codes: label_not_text, label_unknown."""
     if not isinstance(value, str):
         return Verdict(error="label_not_text")
-    for place, one in enumerate(rubric["labels"]):
-        if _normalize_name(one["name"]) == _normalize_name(value):
-            return Verdict(score=float(one.get("score", place)), detail={"label": one["name"]})
+    for index, label in enumerate(rubric["labels"]):
+        if _normalize_name(label["name"]) == _normalize_name(value):
+            return Verdict(score=float(label.get("score", index)), detail={"label": label["name"]})
     return Verdict(error="label_unknown")
 
 
 def _read_winner(value: Any, rubric: Mapping[str, Any]) -> Verdict:
-    """Return the winner. Code: winner_unknown, if the value is neither A nor B nor a tie."""
+    """Return the winner. Code: winner_unknown, if the value is not A, B or a tie."""
     winner = WINNERS.get(_normalize_name(value)) if isinstance(value, str) else None
     return Verdict(winner=winner) if winner else Verdict(error="winner_unknown")
 
@@ -159,7 +161,7 @@ def _convert_to_float(value: float) -> float:
 def _read_truth(value: Any) -> bool | None:
     if isinstance(value, bool):
         return value
-    return WORDS.get(_normalize_name(value)) if isinstance(value, str) else None
+    return TRUTH_WORDS.get(_normalize_name(value)) if isinstance(value, str) else None
 
 
 def _normalize_name(text: str) -> str:
@@ -175,12 +177,12 @@ def _strip_leading_thoughts(text: str) -> str:
     A block ends at its first closing tag outside a JSON object; a tag within an object is a quotation.
     """
     start, thinking = 0, False
-    quoted = [(begin, end) for begin, end, _ in _iterate_bare_objects(text)]
+    spans = [(begin, end) for begin, end, _ in _iterate_bare_objects(text)]
     for tag in THINK_TAG.finditer(text):
         closes = bool(tag.group(1))
         if not thinking and (closes or text[start : tag.start()].strip()):
             break
-        if not (closes and any(begin < tag.start() < end for begin, end in quoted)):
+        if not (closes and any(begin < tag.start() < end for begin, end in spans)):
             start, thinking = tag.end(), not closes
     return "" if thinking else text[start:]
 
@@ -191,18 +193,18 @@ def _strip_leading_thoughts(text: str) -> str:
 def _iterate_objects(text: str) -> Iterator[dict[str, Any]]:
     """Yield the JSON objects of a reply: fenced blocks, last first, then bare {...}, last first."""
     for block in reversed(_list_fenced_blocks(text)):
-        if (found := _parse_object(block)) is not None:
-            yield found
-    yield from reversed([found for _, _, found in _iterate_bare_objects(text)])
+        if (parsed := _parse_object(block)) is not None:
+            yield parsed
+    yield from reversed([parsed for _, _, parsed in _iterate_bare_objects(text)])
 
 
 def _list_fenced_blocks(text: str) -> list[str]:
     """Return the content of each fenced block, without the language name. An unclosed fence has no content.
 
-    One pass is enough: a reply with endless blanks after a fence must not slow the reader down.
+    It needs one pass, so that a reply with endless blanks after a fence does not slow the reader down.
     """
-    between = text.split(FENCE)[1:-1:2]
-    return [LANGUAGE.sub("", block, count=1) for block in between]
+    contents = text.split(FENCE)[1:-1:2]
+    return [LANGUAGE.sub("", block, count=1) for block in contents]
 
 
 def _double_stray_backslashes(text: str) -> str:
@@ -212,21 +214,21 @@ def _double_stray_backslashes(text: str) -> str:
 
 def _parse_object(text: str) -> dict[str, Any] | None:
     try:
-        found = json.loads(text, strict=False)
+        parsed = json.loads(text, strict=False)
     except (ValueError, RecursionError):
         return None
-    return found if isinstance(found, dict) else None
+    return parsed if isinstance(parsed, dict) else None
 
 
 def _iterate_bare_objects(text: str) -> Iterator[tuple[int, int, dict[str, Any]]]:
     """Yield the outermost objects among the text's last braces, in order, each with its start and end."""
     decoder = json.JSONDecoder(strict=False)
     end = 0
-    for start in [match.start() for match in re.finditer(r"\{", text)][-MOST_OBJECTS:]:
+    for start in [match.start() for match in re.finditer(r"\{", text)][-MAX_OBJECTS:]:
         if start < end:
             continue
         try:
-            found, end = decoder.raw_decode(text, start)
+            parsed, end = decoder.raw_decode(text, start)
         except (ValueError, RecursionError):
             continue
-        yield start, end, found
+        yield start, end, parsed

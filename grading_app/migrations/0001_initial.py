@@ -29,19 +29,19 @@ class Migration(migrations.Migration):
                         to="runs_app.experiment",
                     ),
                 ),
-                ("name", models.CharField(help_text="Of the aggregate", max_length=40)),
+                ("name", models.CharField(help_text="The name of the aggregate", max_length=40)),
                 ("key", models.CharField(help_text="A hash of the query", max_length=64)),
-                ("query", models.JSONField(help_text="From which a worker reads what to compute")),
+                ("query", models.JSONField(help_text="The parameters of the computation")),
                 ("value", models.JSONField(null=True)),
-                ("fingerprint", models.CharField(blank=True, help_text="Of the rows behind the value", max_length=64)),
-                ("computed_at", models.DateTimeField(help_text="When the rows behind the value were read", null=True)),
-                ("asked_at", models.DateTimeField(help_text="When a worker was last asked for it", null=True)),
-                ("ended_at", models.DateTimeField(help_text="When a worker last computed it, or failed", null=True)),
+                ("fingerprint", models.CharField(blank=True, help_text="The fingerprint of the source rows", max_length=64)),
+                ("computed_at", models.DateTimeField(help_text="When the source rows were read", null=True)),
+                ("asked_at", models.DateTimeField(help_text="When the value was last requested", null=True)),
+                ("ended_at", models.DateTimeField(help_text="When a worker last finished or failed", null=True)),
                 ("took_s", models.FloatField(default=0)),
                 (
                     "step",
                     models.CharField(
-                        blank=True, help_text="The present step of a worker; empty without one", max_length=80
+                        blank=True, help_text="The worker's current step. Empty if no worker computes it", max_length=80
                     ),
                 ),
                 ("problem", models.TextField(blank=True)),
@@ -294,7 +294,7 @@ class Migration(migrations.Migration):
                     "quorum",
                     models.PositiveSmallIntegerField(
                         blank=True,
-                        help_text="How many members must have given a score, for the answer to get one. Empty: all members must have judged it, and those whose verdict could not be read have no vote",
+                        help_text="Minimum number of members with a score. Empty: every member must have judged the answer, and unreadable verdicts have no vote",
                         null=True,
                         validators=[django.core.validators.MinValueValidator(1)],
                     ),
@@ -336,7 +336,7 @@ class Migration(migrations.Migration):
                                 "^[a-z0-9][a-z0-9_-]*\\Z",
                                 "Use small letters, digits, - and _, starting with a letter or digit.",
                             ),
-                            grading_app.models.rating.refuse_page_names,
+                            grading_app.models.rating.validate_queue_name,
                         ],
                     ),
                 ),
@@ -415,7 +415,7 @@ class Migration(migrations.Migration):
                     "rubric",
                     models.ForeignKey(
                         blank=True,
-                        help_text="Instead of dimensions: raters grade each answer as a judge with this rubric does",
+                        help_text="Replaces dimensions: raters grade answers by the same rubric as judges",
                         null=True,
                         on_delete=django.db.models.deletion.PROTECT,
                         related_name="rating_queues",
@@ -471,7 +471,7 @@ class Migration(migrations.Migration):
                     "practice_items",
                     models.PositiveSmallIntegerField(
                         default=0,
-                        help_text="The first items of the dataset. Everybody rates them first; they are not counted",
+                        help_text="Every rater starts with the first items of the dataset. These ratings are not counted",
                     ),
                 ),
                 ("attention_checks", models.JSONField(blank=True, default=dict)),
@@ -560,7 +560,7 @@ class Migration(migrations.Migration):
                 (
                     "by_link",
                     models.BooleanField(
-                        default=False, help_text="The account was made by an invitation, for this queue alone"
+                        default=False, help_text="The account was created by an invitation, for this queue only"
                     ),
                 ),
                 (
@@ -569,7 +569,7 @@ class Migration(migrations.Migration):
                         blank=True,
                         db_default="",
                         default="",
-                        help_text="What a rater who came by a link goes by",
+                        help_text="The pseudonym of a rater who joined by link",
                         max_length=40,
                     ),
                 ),
@@ -583,7 +583,7 @@ class Migration(migrations.Migration):
                         to="runs_app.dimension",
                     ),
                 ),
-                ("seed", models.BigIntegerField(help_text="Of this rater's order")),
+                ("seed", models.BigIntegerField(help_text="The seed of this rater's order")),
                 ("created_at", models.DateTimeField(auto_now_add=True)),
                 ("started_at", models.DateTimeField(blank=True, null=True)),
                 ("finished_at", models.DateTimeField(blank=True, null=True)),
@@ -625,7 +625,7 @@ class Migration(migrations.Migration):
                         max_length=12,
                     ),
                 ),
-                ("scorer", models.CharField(blank=True, help_text="Of a rule", max_length=40)),
+                ("scorer", models.CharField(blank=True, help_text="The scorer of a rule", max_length=40)),
                 ("parameters", models.JSONField(blank=True, default=dict)),
                 (
                     "grader",
@@ -657,7 +657,7 @@ class Migration(migrations.Migration):
                 (
                     "judge_condition",
                     models.OneToOneField(
-                        help_text="Whose runs make the judge's calls",
+                        help_text="The condition whose runs make the judge's calls",
                         null=True,
                         on_delete=django.db.models.deletion.CASCADE,
                         related_name="grade_condition",
@@ -667,7 +667,7 @@ class Migration(migrations.Migration):
                 (
                     "assignment",
                     models.OneToOneField(
-                        help_text="Of a person: who, in which queue",
+                        help_text="The rater and the queue, for verdicts by a person",
                         null=True,
                         on_delete=django.db.models.deletion.PROTECT,
                         related_name="grade_condition",
@@ -681,7 +681,7 @@ class Migration(migrations.Migration):
                         db_default=0,
                         default=0,
                         editable=False,
-                        help_text="Statements that wrote its verdicts, counted by a trigger: sums over them hold until the next",
+                        help_text="Number of statements that wrote verdicts, counted by a trigger. A changed number makes cached totals stale",
                     ),
                 ),
             ],
@@ -754,14 +754,14 @@ class Migration(migrations.Migration):
                     ),
                 ),
                 ("score", models.FloatField(null=True)),
-                ("score_raw", models.TextField(db_default="", default="", help_text="What was read from the answer")),
+                ("score_raw", models.TextField(db_default="", default="", help_text="The text that the grader read from the answer")),
                 ("parse_ok", models.BooleanField()),
                 ("parse_error", models.CharField(db_default="", default="", max_length=40)),
-                ("reasoning", models.TextField(db_default="", default="", help_text="A judge's, as it gave it")),
+                ("reasoning", models.TextField(db_default="", default="", help_text="The judge's reasoning, unchanged")),
                 (
                     "detail",
                     models.JSONField(
-                        help_text="Verdicts on the single criteria, or the members' scores of a panel", null=True
+                        help_text="The verdict on each criterion, or the score of each panel member", null=True
                     ),
                 ),
                 (
@@ -842,7 +842,7 @@ class Migration(migrations.Migration):
                     models.CharField(
                         blank=True,
                         choices=[("a", "The first"), ("b", "The second"), ("tie", "Neither")],
-                        help_text="Empty where none could be read",
+                        help_text="Empty if the verdict is unreadable",
                         max_length=3,
                     ),
                 ),
@@ -891,7 +891,7 @@ class Migration(migrations.Migration):
                 (
                     "trial",
                     models.ForeignKey(
-                        help_text="Whose answer to the item is rated",
+                        help_text="The trial whose answer is rated",
                         null=True,
                         on_delete=django.db.models.deletion.PROTECT,
                         related_name="ratings",
@@ -901,7 +901,7 @@ class Migration(migrations.Migration):
                 (
                     "rival",
                     models.ForeignKey(
-                        help_text="Of two answers the one shown second",
+                        help_text="The answer shown second, for a pair",
                         null=True,
                         on_delete=django.db.models.deletion.PROTECT,
                         related_name="+",
@@ -923,7 +923,7 @@ class Migration(migrations.Migration):
                         blank=True,
                         db_default="",
                         default="",
-                        help_text="Of the rubric that the queue names",
+                        help_text="A criterion of the queue's rubric",
                         max_length=80,
                     ),
                 ),
@@ -934,12 +934,12 @@ class Migration(migrations.Migration):
                         max_length=10,
                     ),
                 ),
-                ("position", models.PositiveIntegerField(help_text="In the rater's order, from 1")),
+                ("position", models.PositiveIntegerField(help_text="The position in the rater's order, from 1")),
                 ("value", models.FloatField(null=True)),
-                ("seconds", models.FloatField(help_text="From showing the item to the rating", null=True)),
+                ("seconds", models.FloatField(help_text="Seconds from showing the item to the rating", null=True)),
                 (
                     "revisions",
-                    models.PositiveSmallIntegerField(default=0, help_text="How often the rater took it back"),
+                    models.PositiveSmallIntegerField(default=0, help_text="How often the rater undid it"),
                 ),
                 ("rated_at", models.DateTimeField(null=True)),
             ],
@@ -1029,7 +1029,7 @@ class Migration(migrations.Migration):
                 (
                     "rival",
                     models.ForeignKey(
-                        help_text="The other one of two",
+                        help_text="The second answer of a pair",
                         null=True,
                         on_delete=django.db.models.deletion.PROTECT,
                         related_name="+",
@@ -1080,11 +1080,11 @@ class Migration(migrations.Migration):
                         max_length=12,
                     ),
                 ),
-                ("label", models.CharField(blank=True, help_text="For whom it is", max_length=80)),
+                ("label", models.CharField(blank=True, help_text="The recipient of the link", max_length=80)),
                 (
                     "shows_costs",
                     models.BooleanField(
-                        default=False, help_text="Without it, its pages leave out what the calls cost"
+                        default=False, help_text="If off, its pages do not show the cost of calls"
                     ),
                 ),
                 ("token_hash", models.CharField(editable=False, max_length=64, unique=True)),
@@ -1124,11 +1124,11 @@ class Migration(migrations.Migration):
                 ("label", models.CharField(blank=True, max_length=80)),
                 ("reason", models.CharField(blank=True, max_length=500)),
                 ("digest", models.CharField(max_length=64)),
-                ("counts", models.JSONField(help_text="The numbers of its study card")),
+                ("counts", models.JSONField(help_text="The numbers in the study card")),
                 ("size", models.BigIntegerField(help_text="Bytes")),
                 (
                     "actor",
-                    models.CharField(help_text="The author's name at the time, or the program's", max_length=200),
+                    models.CharField(help_text="The name of the author, or of the program, at that time", max_length=200),
                 ),
                 (
                     "created_by",
@@ -1206,7 +1206,7 @@ class Migration(migrations.Migration):
                     models.ForeignKey(
                         db_constraint=False,
                         db_index=False,
-                        help_text="Of a preference: the answer shown second",
+                        help_text="The answer shown second, for a preference",
                         null=True,
                         on_delete=django.db.models.deletion.CASCADE,
                         related_name="+",
@@ -1238,7 +1238,7 @@ class Migration(migrations.Migration):
                         on_delete=django.db.models.deletion.PROTECT, related_name="+", to=settings.AUTH_USER_MODEL
                     ),
                 ),
-                ("order", models.JSONField(help_text="Keys of the models, in a random order: A, B, C")),
+                ("order", models.JSONField(help_text="Keys of the models in random order: A, B, C")),
                 ("started_at", models.DateTimeField(auto_now_add=True)),
                 ("revealed_at", models.DateTimeField(null=True)),
             ],

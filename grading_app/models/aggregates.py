@@ -1,4 +1,4 @@
-"""Results over rows that are too many to be read during a request."""
+"""Results over more rows than a request can read."""
 
 from __future__ import annotations
 
@@ -8,21 +8,23 @@ from runs_app.models import Experiment
 
 
 class CachedAggregate(models.Model):
-    """The last result of one aggregate for one query. `reports.cached_aggregates` requests, computes and reads it."""
+    """The latest result of one aggregate for one query, managed by `reports.cached_aggregates`."""
 
     experiment = models.ForeignKey(
         Experiment, on_delete=models.CASCADE, related_name="cached_aggregates", db_index=False
     )
-    name = models.CharField(max_length=40, help_text="Of the aggregate")
+    name = models.CharField(max_length=40, help_text="The name of the aggregate")
     key = models.CharField(max_length=64, help_text="A hash of the query")
-    query = models.JSONField(help_text="From which a worker reads what to compute")
+    query = models.JSONField(help_text="The parameters of the computation")
     value = models.JSONField(null=True)
-    fingerprint = models.CharField(max_length=64, blank=True, help_text="Of the rows behind the value")
-    computed_at = models.DateTimeField(null=True, help_text="When the rows behind the value were read")
-    asked_at = models.DateTimeField(null=True, help_text="When a worker was last asked for it")
-    ended_at = models.DateTimeField(null=True, help_text="When a worker last computed it, or failed")
+    fingerprint = models.CharField(max_length=64, blank=True, help_text="The fingerprint of the source rows")
+    computed_at = models.DateTimeField(null=True, help_text="When the source rows were read")
+    asked_at = models.DateTimeField(null=True, help_text="When the value was last requested")
+    ended_at = models.DateTimeField(null=True, help_text="When a worker last finished or failed")
     took_s = models.FloatField(default=0)
-    step = models.CharField(max_length=80, blank=True, help_text="The present step of a worker; empty without one")
+    step = models.CharField(
+        max_length=80, blank=True, help_text="The worker's current step. Empty if no worker computes it"
+    )
     problem = models.TextField(blank=True)
 
     class Meta:

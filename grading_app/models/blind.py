@@ -20,15 +20,15 @@ class BlindReadingQuerySet(models.QuerySet["BlindReading"]):
 
 
 class BlindReading(models.Model):
-    """The time in which one reader saw letters in place of the names of an experiment's models.
+    """The period in which one reader sees letters in place of the names of an experiment's models.
 
-    It belongs to a reader, because knowledge does: one who reveals the names does not unblind another. Every reader of
-    the experiment sees the record. The database refuses every change but one: `revealed_at` is set once.
+    It belongs to one reader, so that revealing the names does not unblind another reader. Every reader of the
+    experiment sees the record. The database allows a single change: `revealed_at` is set once.
     """
 
     experiment = models.ForeignKey(Experiment, on_delete=models.CASCADE, related_name="blind_readings")
     reader = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="+")
-    order = models.JSONField(help_text="Keys of the models, in a random order: A, B, C")
+    order = models.JSONField(help_text="Keys of the models in random order: A, B, C")
     started_at = models.DateTimeField(auto_now_add=True)
     revealed_at = models.DateTimeField(null=True)
 
@@ -49,13 +49,13 @@ class BlindReading(models.Model):
 
     @classmethod
     def start(cls, experiment: Experiment, reader: Any) -> BlindReading:
-        """Return the reader's present blind reading, or a new one with the models in a random order."""
+        """Return the reader's current blind reading, or a new one with the models in a random order."""
         order = list(dict.fromkeys(_list_models(experiment)))
         random.SystemRandom().shuffle(order)
-        found, _ = cls.objects.get_or_create(
+        reading, _ = cls.objects.get_or_create(
             experiment=experiment, reader=reader, revealed_at=None, defaults={"order": order}
         )
-        return found
+        return reading
 
     def reveal(self) -> bool:
         """Reveal the names, and return whether this call did so."""
@@ -68,7 +68,7 @@ class BlindReading(models.Model):
         models: the keys of the experiment's models, if the caller has read them.
         """
         keys = dict.fromkeys([*self.order, *(_list_models(self.experiment) if models is None else models)])
-        return {key: f"Model {_format_letter(at)}" for at, key in enumerate(keys)}
+        return {key: f"Model {_format_letter(index)}" for index, key in enumerate(keys)}
 
 
 def _list_models(experiment: Experiment) -> Any:
@@ -76,11 +76,11 @@ def _list_models(experiment: Experiment) -> Any:
     return conditions.order_by("pk").values_list("model", flat=True)
 
 
-def _format_letter(at: int) -> str:
+def _format_letter(number: int) -> str:
     """Return A to Z, then AA, AB and so on."""
     text = ""
-    at += 1
-    while at:
-        at, rest = divmod(at - 1, 26)
-        text = chr(ord("A") + rest) + text
+    number += 1
+    while number:
+        number, remainder = divmod(number - 1, 26)
+        text = chr(ord("A") + remainder) + text
     return text

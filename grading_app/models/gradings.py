@@ -1,4 +1,4 @@
-"""Gradings: one score of one trial by one scorer, judge, panel or person. The grade condition says by which."""
+"""Gradings: one score of one trial by one scorer, judge, panel or person, which the grade condition identifies."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class GradeCondition(models.Model):
     experiment = models.ForeignKey(Experiment, on_delete=models.CASCADE, related_name="grade_conditions")
     grade_condition_id = models.CharField(max_length=255)
     kind = models.CharField(max_length=12, choices=Kind, default=Kind.RULE, db_default="rule")
-    scorer = models.CharField(max_length=40, blank=True, help_text="Of a rule")
+    scorer = models.CharField(max_length=40, blank=True, help_text="The scorer of a rule")
     parameters = models.JSONField(default=dict, blank=True)
     grader = models.ForeignKey(Grader, on_delete=models.PROTECT, null=True, related_name="grade_conditions")
     rubric = models.ForeignKey(Rubric, on_delete=models.PROTECT, null=True, related_name="grade_conditions")
@@ -40,21 +40,22 @@ class GradeCondition(models.Model):
         on_delete=models.CASCADE,
         null=True,
         related_name="grade_condition",
-        help_text="Whose runs make the judge's calls",
+        help_text="The condition whose runs make the judge's calls",
     )
     assignment = models.OneToOneField(
         "grading_app.RaterAssignment",
         on_delete=models.PROTECT,
         null=True,
         related_name="grade_condition",
-        help_text="Of a person: who, in which queue",
+        help_text="The rater and the queue, for verdicts by a person",
     )
     created_at = models.DateTimeField(auto_now_add=True)
     changes = models.PositiveBigIntegerField(
         default=0,
         db_default=0,
         editable=False,
-        help_text="Statements that wrote its verdicts, counted by a trigger: sums over them hold until the next",
+        help_text="Number of statements that wrote verdicts, counted by a trigger. "
+        "A changed number makes cached totals stale",
     )
 
     class Meta:
@@ -99,7 +100,7 @@ class GradeCondition(models.Model):
 
     @property
     def score_range(self) -> tuple[float, float] | tuple[None, None]:
-        """The lowest and the highest score that can be given; None for a rule whose scores have no bounds."""
+        """The lowest and the highest possible score."""
         graders = list(self.panel.graders.all()) if self.panel else []
         rubric = self.rubric or (graders[0].rubric if graders else None)
         if rubric:
@@ -124,11 +125,11 @@ class Grading(models.Model):
     trial = models.ForeignKey(Trial, on_delete=models.CASCADE, related_name="gradings")
     condition = models.ForeignKey(GradeCondition, on_delete=models.CASCADE, related_name="gradings", db_index=False)
     score = models.FloatField(null=True)
-    score_raw = models.TextField(default="", db_default="", help_text="What was read from the answer")
+    score_raw = models.TextField(default="", db_default="", help_text="The text that the grader read from the answer")
     parse_ok = models.BooleanField()
     parse_error = models.CharField(max_length=40, default="", db_default="")
-    reasoning = models.TextField(default="", db_default="", help_text="A judge's, as it gave it")
-    detail = models.JSONField(null=True, help_text="Verdicts on the single criteria, or the members' scores of a panel")
+    reasoning = models.TextField(default="", db_default="", help_text="The judge's reasoning, unchanged")
+    detail = models.JSONField(null=True, help_text="The verdict on each criterion, or the score of each panel member")
     judged_by = models.ForeignKey(
         Trial,
         on_delete=models.DO_NOTHING,
@@ -158,7 +159,7 @@ class Grading(models.Model):
 
     @property
     def score_text(self) -> str:
-        """The score as pages show it: right or wrong for a rule that gave all or nothing, else the number."""
+        """The score for pages: right or wrong for a rule's 1 or 0, otherwise the number."""
         if self.score is None:
             return self.parse_error
         text = format_score(self.score)
@@ -167,7 +168,7 @@ class Grading(models.Model):
 
     @property
     def is_read_text_shown(self) -> bool:
-        """True if the text that the grader read says more than the score."""
+        """True if the text that the grader read differs from the score."""
         return self.score_raw not in ("", self.score_text)
 
     def get_level(self, criterion: str = "") -> float | None:
@@ -186,8 +187,8 @@ class Grading(models.Model):
             (name, "no score" if score is None else f"{score:g}") for name, score in detail.get("members", {}).items()
         ]
         votes = [("votes", f"{detail['votes']} of {detail['seats']}")] if "votes" in detail else []
-        single = [(name, detail[name]) for name in ("label", "code") if detail.get(name)]
-        return [*single, *criteria, *votes, *members, *(("the answer is", flag) for flag in detail.get("flags", ()))]
+        labels = [(name, detail[name]) for name in ("label", "code") if detail.get(name)]
+        return [*labels, *criteria, *votes, *members, *(("the answer is", flag) for flag in detail.get("flags", ()))]
 
 
 @constrain_choices
@@ -208,7 +209,7 @@ class Preference(models.Model):
     )
     trial_a = models.ForeignKey(Trial, on_delete=models.CASCADE, related_name="shown_first", db_constraint=False)
     trial_b = models.ForeignKey(Trial, on_delete=models.CASCADE, related_name="shown_second", db_constraint=False)
-    winner = models.CharField(max_length=3, choices=Winner, blank=True, help_text="Empty where none could be read")
+    winner = models.CharField(max_length=3, choices=Winner, blank=True, help_text="Empty if the verdict is unreadable")
     parse_error = models.CharField(max_length=40, default="", blank=True)
     reasoning = models.TextField(default="", blank=True)
     created_at = models.DateTimeField(auto_now_add=True)
@@ -238,7 +239,7 @@ class SupersededVerdict(models.Model):
     trial = models.ForeignKey(Trial, on_delete=models.CASCADE, related_name="superseded", db_constraint=False)
     rival = models.ForeignKey(
         Trial, on_delete=models.CASCADE, null=True, related_name="+", db_constraint=False, db_index=False,
-        help_text="Of a preference: the answer shown second",
+        help_text="The answer shown second, for a preference",
     )  # fmt: skip
     content = models.JSONField(help_text="All columns of the former row")
     superseded_at = models.DateTimeField(db_default=Now())

@@ -43,13 +43,13 @@ class RaterAssignment(models.Model):
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="rating_assignments")
     number = models.PositiveIntegerField()
     by_link = models.BooleanField(
-        default=False, help_text="The account was made by an invitation, for this queue alone"
+        default=False, help_text="The account was created by an invitation, for this queue only"
     )
     alias = models.CharField(
-        max_length=40, blank=True, default="", db_default="", help_text="What a rater who came by a link goes by"
+        max_length=40, blank=True, default="", db_default="", help_text="The pseudonym of a rater who joined by link"
     )
     dimension = models.ForeignKey(Dimension, on_delete=models.PROTECT, null=True, blank=True, related_name="+")
-    seed = models.BigIntegerField(help_text="Of this rater's order")
+    seed = models.BigIntegerField(help_text="The seed of this rater's order")
     created_at = models.DateTimeField(auto_now_add=True)
     started_at = models.DateTimeField(null=True, blank=True)
     finished_at = models.DateTimeField(null=True, blank=True)

@@ -18,20 +18,20 @@ from evalsite.lib.permissions import is_member, is_operator
 from grading_app.models.rubrics import Rubric
 from runs_app.models import Condition, Dimension, Experiment, TextSet, Trial
 
-PAGES = frozenset({"queues", "join", "new"})
-"""Names that no queue may have, because pages have these addresses."""
+RESERVED_NAMES = frozenset({"queues", "join", "new"})
+"""Names that are part of a page's address, so that no queue may have them."""
 
 
-def refuse_page_names(name: str) -> None:
-    if name in PAGES:
-        raise ValidationError(f"{name} is a page of its own; choose another name.")
+def validate_queue_name(name: str) -> None:
+    if name in RESERVED_NAMES:
+        raise ValidationError(f"The name {name} is reserved for a page. Choose another name.")
 
 
 class RatingQueueQuerySet(TransitionQuerySet):
     def visible_to(self, user: Any) -> Self:
-        """Return the queues that members may see. A queue over answers is visible to those who see its experiment.
+        """Return the queues that a member may see. A queue over answers is visible to the readers of its experiment.
 
-        Raters do not get queues from here, but by an assignment.
+        Raters reach a queue by their assignment instead.
         """
         if not is_member(user):
             return self.none()
@@ -64,7 +64,7 @@ class RatingQueue(models.Model):
         ITEMS = "items", "The items of the dataset"
         ANSWERS = "answers", "The answers of an experiment, without their models"
 
-    name = models.CharField(max_length=80, unique=True, validators=[slug_validator, refuse_page_names])
+    name = models.CharField(max_length=80, unique=True, validators=[slug_validator, validate_queue_name])
     title = models.CharField(max_length=200, help_text="Shown to raters")
     instructions = models.TextField(help_text="Shown to raters before the start and on request")
     dataset = models.ForeignKey(Dataset, on_delete=models.PROTECT, related_name="rating_queues")
@@ -104,7 +104,7 @@ class RatingQueue(models.Model):
         null=True,
         blank=True,
         related_name="rating_queues",
-        help_text="Instead of dimensions: raters grade each answer as a judge with this rubric does",
+        help_text="Replaces dimensions: raters grade answers by the same rubric as judges",
     )
     text_set = models.ForeignKey(
         TextSet,
@@ -133,7 +133,7 @@ class RatingQueue(models.Model):
         help_text="Otherwise raters rate an item on all dimensions before the next item",
     )
     practice_items = models.PositiveSmallIntegerField(
-        default=0, help_text="The first items of the dataset. Everybody rates them first; they are not counted"
+        default=0, help_text="Every rater starts with the first items of the dataset. These ratings are not counted"
     )
     attention_checks = models.JSONField(default=dict, blank=True)  # {item key: [ratings that pass]}
     status = models.CharField(max_length=10, choices=Status, default=Status.DRAFT, editable=False)
@@ -207,12 +207,12 @@ class RatingQueue(models.Model):
 
 
 class RatedAnswer(models.Model):
-    """One answer in a queue, or two that are compared. They are drawn once, when the queue first opens."""
+    """One answer in a queue, or two answers to compare. They are drawn once, when the queue first opens."""
 
     queue = models.ForeignKey(RatingQueue, on_delete=models.CASCADE, related_name="answers", db_index=False)
     trial = models.ForeignKey(Trial, on_delete=models.PROTECT, related_name="rated_in")
     rival = models.ForeignKey(
-        Trial, on_delete=models.PROTECT, null=True, related_name="+", help_text="The other one of two"
+        Trial, on_delete=models.PROTECT, null=True, related_name="+", help_text="The second answer of a pair"
     )
     item = models.ForeignKey(Item, on_delete=models.PROTECT, related_name="+", db_index=False)
     kind = models.CharField(max_length=10)  # One of Rating.Kind, as for its ratings
@@ -242,17 +242,17 @@ class RatingQuerySet(models.QuerySet["Rating"]):
         return self.given().filter(kind=Rating.Kind.ITEM, assignment__excluded_at=None)
 
     def with_levels(self) -> Any:
-        """Annotate each rating with `one`, `other` and `level`: the rated answers in a fixed order, and the rating.
+        """Annotate each rating with `low_trial` and `high_trial`, the rated answers by key, and with `level`.
 
-        For two answers, `one` has the lower key, and `level` is 1 if it won, 0 if it lost, and 0.5 for neither.
+        For two answers, `level` is 1 if `low_trial` won, 0 if it lost, and 0.5 for neither.
         Otherwise `level` is the value. Then both name the single answer, or are NULL if an item was rated.
         """
         lower_won = models.Q(value=FIRST, trial__lt=models.F("rival")) | models.Q(
             value=SECOND, trial__gt=models.F("rival")
         )
         return self.annotate(
-            one=Least("trial", "rival"),
-            other=Greatest("trial", "rival"),
+            low_trial=Least("trial", "rival"),
+            high_trial=Greatest("trial", "rival"),
             level=models.Case(
                 models.When(rival=None, then=models.F("value")),
                 models.When(value=NEITHER, then=models.Value(0.5)),
@@ -267,7 +267,7 @@ class RatingQuerySet(models.QuerySet["Rating"]):
 class Rating(models.Model):
     """One requested rating at its position in the rater's order. It has no value until it is given.
 
-    It is on a dimension, or by the rubric of its queue. By a rubric the value is one of these: 1 or 0 for a criterion
+    It rates a dimension, or follows the rubric of its queue. By a rubric the value is: 1 or 0 for a criterion
     that is met or not; the score; the label's number from 1; or, for two answers, the first shown (1), the second (2)
     or neither (0).
     The database checks that a value is on its scale, and that the queue is open at every change.
@@ -287,20 +287,20 @@ class Rating(models.Model):
         on_delete=models.PROTECT,
         null=True,
         related_name="ratings",
-        help_text="Whose answer to the item is rated",
+        help_text="The trial whose answer is rated",
     )
     rival = models.ForeignKey(
-        Trial, on_delete=models.PROTECT, null=True, related_name="+", help_text="Of two answers the one shown second"
+        Trial, on_delete=models.PROTECT, null=True, related_name="+", help_text="The answer shown second, for a pair"
     )
     dimension = models.ForeignKey(Dimension, on_delete=models.PROTECT, null=True, related_name="ratings")
     criterion = models.CharField(
-        max_length=80, default="", db_default="", blank=True, help_text="Of the rubric that the queue names"
+        max_length=80, default="", db_default="", blank=True, help_text="A criterion of the queue's rubric"
     )
     kind = models.CharField(max_length=10, choices=Kind)
-    position = models.PositiveIntegerField(help_text="In the rater's order, from 1")
+    position = models.PositiveIntegerField(help_text="The position in the rater's order, from 1")
     value = models.FloatField(null=True)
-    seconds = models.FloatField(null=True, help_text="From showing the item to the rating")
-    revisions = models.PositiveSmallIntegerField(default=0, help_text="How often the rater took it back")
+    seconds = models.FloatField(null=True, help_text="Seconds from showing the item to the rating")
+    revisions = models.PositiveSmallIntegerField(default=0, help_text="How often the rater undid it")
     rated_at = models.DateTimeField(null=True)
 
     objects = RatingQuerySet.as_manager()

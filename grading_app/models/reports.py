@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import secrets
 from datetime import datetime
 from typing import Any, Self
@@ -13,13 +12,14 @@ from django.utils import timezone
 
 from datasets_app.models.history import Actor, record_changes
 from evalsite.lib.choice_constraints import constrain_choices
+from evalsite.lib.text.hashing import hash_token
 from runs_app.models import Experiment
 
-TOKEN_BYTES = 32  # 256 bits: no number of guesses finds a token.
+TOKEN_BYTES = 32  # 256 bits: a token cannot be guessed.
 
 
 class ReportChoices(models.Model):
-    """The choices of a report's author. Everything else of a report is generated from rows.
+    """The choices of a report's author. The rest of the report is generated from rows.
 
     left_out: names of sections. texts: Markdown by the name of the section that it stands before; "end" for the end.
     """
@@ -38,7 +38,7 @@ class ReportChoices(models.Model):
         return cls.objects.filter(experiment=experiment).first() or cls(experiment=experiment)
 
     def change(self, *, left_out: list[str], texts: dict[str, str], by: Actor) -> bool:
-        """Store new choices, and one line of the experiment's history. Return False if nothing changed."""
+        """Store new choices and record them in the experiment's history. Return False if nothing changed."""
         with transaction.atomic():
             Experiment.objects.select_for_update(no_key=True).get(pk=self.experiment_id)
             row = type(self).load(self.experiment)
@@ -46,8 +46,8 @@ class ReportChoices(models.Model):
                 return False
             row.left_out, row.texts = left_out, texts
             row.save()
-            written = f"{len(left_out)} sections left out, {len(texts)} texts"
-            record_changes([(self.experiment, "", written)], by=by, reason="", what="report")
+            summary = f"{len(left_out)} sections left out, {len(texts)} texts"
+            record_changes([(self.experiment, "", summary)], by=by, reason="", what="report")
         return True
 
 
@@ -59,7 +59,7 @@ class ShareLinkQuerySet(models.QuerySet["ShareLink"]):
         return self.filter(revoked_at=None, expires_at__gt=timezone.now())
 
     def find(self, token: str) -> ShareLink | None:
-        """Return the usable link of a token, or None: guessed, expired and revoked tokens give the same answer."""
+        """Return the usable link of a token. Unknown, expired and revoked tokens all return None."""
         return self.usable().filter(token_hash=hash_token(token)).select_related("experiment__dataset").first()
 
 
@@ -74,13 +74,13 @@ class ShareLink(models.Model):
 
     experiment = models.ForeignKey(Experiment, on_delete=models.CASCADE, related_name="share_links")
     scope = models.CharField(max_length=12, choices=Scope, default=Scope.REPORT)
-    label = models.CharField(max_length=80, blank=True, help_text="For whom it is")
+    label = models.CharField(max_length=80, blank=True, help_text="The recipient of the link")
     token_hash = models.CharField(max_length=64, unique=True, editable=False)
     created_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, related_name="+")
     created_at = models.DateTimeField(auto_now_add=True)
     expires_at = models.DateTimeField()
     revoked_at = models.DateTimeField(null=True, blank=True)
-    shows_costs = models.BooleanField(default=False, help_text="Without it, its pages leave out what the calls cost")
+    shows_costs = models.BooleanField(default=False, help_text="If off, its pages do not show the cost of calls")
 
     objects = ShareLinkQuerySet.as_manager()
 
@@ -136,8 +136,3 @@ class ShareLink(models.Model):
                 return False
             record_changes([(self.experiment, f"link {self.pk}", "revoked")], by=by, reason="", what="share link")
         return True
-
-
-def hash_token(token: str) -> str:
-    """Return the hash of a token. Tokens are long and random, so a plain hash reveals nothing."""
-    return hashlib.sha256(token.encode()).hexdigest()

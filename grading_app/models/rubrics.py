@@ -21,7 +21,7 @@ from runs_app.models.designs import Versioned, approval_constraint
 
 @constrain_choices
 class Rubric(Versioned):
-    """A versioned template for a judge, with the kind of verdict that it asks for. It is approved before use."""
+    """A versioned template for a judge, with the kind of its verdict. It is approved before use."""
 
     class Kind(models.TextChoices):
         SCORE = "score", "Score on a scale"
@@ -55,7 +55,7 @@ class Rubric(Versioned):
 
     @property
     def content(self) -> dict[str, Any]:
-        """The content that a judge reads, and that defines how its verdict is parsed."""
+        """The text for the judge, and the definition of its verdict."""
         common = {"kind": self.kind, "messages": self.messages}
         by_kind = {
             self.Kind.SCORE: {"min": self.scale_min, "max": self.scale_max},
@@ -68,7 +68,7 @@ class Rubric(Versioned):
     def score_range(self) -> tuple[float, float]:
         """The lowest and the highest score of a verdict."""
         if self.kind in (self.Kind.CRITERIA, self.Kind.PAIRWISE):
-            return 0.0, 1.0  # A share of weights that are met, or of pairs that are won.
+            return 0.0, 1.0  # The share of the weights that are met, or of the pairs that are won.
         scores = [float(label["score"]) for label in self.labels if "score" in label]
         if self.kind == self.Kind.LABEL and scores:
             return min(scores), max(scores)
@@ -76,11 +76,11 @@ class Rubric(Versioned):
 
     @property
     def lowest_score(self) -> float:
-        """The lowest score of a verdict. A label without a score counts as its place in the list."""
+        """The lowest score of a verdict. A label without a score counts as its index in the list."""
         if self.kind == self.Kind.SCORE:
             return self.scale_min
         if self.kind == self.Kind.LABEL:
-            return min(float(label.get("score", place)) for place, label in enumerate(self.labels))
+            return min(float(label.get("score", position)) for position, label in enumerate(self.labels))
         return 0.0
 
     @property
@@ -103,13 +103,13 @@ class Rubric(Versioned):
         if self.kind not in self.Kind.values:
             return  # The field itself reports the error.
         kind = cast(rubric_checks.AnyKind, self.kind)
-        found = rubric_checks.find_content_problems(
+        errors = rubric_checks.find_content_problems(
             kind, low=self.scale_min, high=self.scale_max, criteria=self.criteria, labels=self.labels
         )
         if problems := rubric_checks.find_template_problems(kind, self.messages):
-            found["messages"] = problems
-        if found:
-            raise ValidationError(found)
+            errors["messages"] = problems
+        if errors:
+            raise ValidationError(errors)
 
 
 class GraderQuerySet(models.QuerySet["Grader"]):
@@ -166,8 +166,8 @@ class Grader(models.Model):
     def content(self) -> dict[str, Any]:
         """The content that identifies the judge, without names: model, sampler, the rubric's turns and its form."""
         rubric = {name: value for name, value in self.rubric.content.items() if name != "messages"}
-        answers = {"on_empty": self.on_empty, "longest": self.longest_answer}
-        usual = {"on_empty": self.OnEmpty.SKIP, "longest": None}
+        answer_rules = {"on_empty": self.on_empty, "longest": self.longest_answer}
+        default_rules = {"on_empty": self.OnEmpty.SKIP, "longest": None}
         return {
             "model": self.language_model.identity,
             "sampler": self.sampler.content,
@@ -175,7 +175,7 @@ class Grader(models.Model):
             "rubric": rubric,
             "verdict_form": judge_prompt.verdict_form(rubric),
             **({"texts": self.text_set.content_hash} if self.text_set else {}),
-            **({"answers": answers} if answers != usual else {}),
+            **({"answers": answer_rules} if answer_rules != default_rules else {}),
         }
 
     @property
@@ -214,8 +214,8 @@ class Panel(models.Model):
         null=True,
         blank=True,
         validators=[MinValueValidator(1)],
-        help_text="How many members must have given a score, for the answer to get one. Empty: all members must have "
-        "judged it, and those whose verdict could not be read have no vote",
+        help_text="Minimum number of members with a score. Empty: every member must have judged the answer, "
+        "and unreadable verdicts have no vote",
     )
     created_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, blank=True, editable=False

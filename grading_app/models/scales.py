@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-MOST_POINTS = 11
+MAX_POINTS = 11
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,10 +23,10 @@ class Scale:
         return float(self.low), float(self.high)
 
     def list_points(self) -> list[tuple[float, str]]:
-        """Return the points of a scale of few whole numbers, or with named points; none if any number can be chosen."""
-        names, (low, high) = dict(self.points), self.ends
-        if low.is_integer() and high.is_integer() and 1 < high - low < MOST_POINTS:
-            return [(float(at), names.get(float(at), "")) for at in range(int(low), int(high) + 1)]
+        """Return the points of a short whole-number scale or of named points; an empty list for a continuous scale."""
+        names_by_value, (low, high) = dict(self.points), self.ends
+        if low.is_integer() and high.is_integer() and 1 < high - low < MAX_POINTS:
+            return [(float(value), names_by_value.get(float(value), "")) for value in range(int(low), int(high) + 1)]
         return list(self.points) if len(self.points) > 1 else []
 
 

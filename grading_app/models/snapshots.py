@@ -23,9 +23,9 @@ class Snapshot(models.Model):
     label = models.CharField(max_length=80, blank=True)
     reason = models.CharField(max_length=500, blank=True)
     digest = models.CharField(max_length=64)
-    counts = models.JSONField(help_text="The numbers of its study card")
+    counts = models.JSONField(help_text="The numbers in the study card")
     size = models.BigIntegerField(help_text="Bytes")
-    actor = models.CharField(max_length=200, help_text="The author's name at the time, or the program's")
+    actor = models.CharField(max_length=200, help_text="The name of the author, or of the program, at that time")
     created_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, related_name="+")
     created_at = models.DateTimeField(auto_now_add=True)
 
@@ -49,5 +49,5 @@ class Snapshot(models.Model):
     @property
     def rows(self) -> dict[str, int]:
         """The number of rows by table."""
-        found: dict[str, int] = self.counts["rows"]
-        return found
+        counts: dict[str, int] = self.counts["rows"]
+        return counts

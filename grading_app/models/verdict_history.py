@@ -7,18 +7,18 @@ from contextlib import contextmanager
 
 from django.db import connection, transaction
 
-SET = "SELECT set_config('evalsite.superseding_verdicts', %s, true)"
+SET_FLAG = "SELECT set_config('evalsite.superseding_verdicts', %s, true)"
 
 
 @contextmanager
-def superseding() -> Iterator[None]:
-    """Allow this block to replace or delete verdicts. The database refuses that everywhere else.
+def allow_superseding() -> Iterator[None]:
+    """Allow this block to replace or delete verdicts, which the database refuses elsewhere.
 
     The block is one transaction. Triggers copy each former verdict that changes.
     """
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute("SELECT coalesce(current_setting('evalsite.superseding_verdicts', true), '')")
         former = cursor.fetchone()[0]
-        cursor.execute(SET, ["on"])
+        cursor.execute(SET_FLAG, ["on"])
         yield
-        cursor.execute(SET, [former])
+        cursor.execute(SET_FLAG, [former])

@@ -15,7 +15,7 @@ from typing import Any
 from grading_app.models import RatedAnswer, Rating, RatingQueue
 from runs_app.models import Trial
 
-MOST_ANSWERS = 20_000
+MAX_ANSWERS = 20_000
 
 Cell = tuple[int, int, int | None]
 """An item, a condition and the dimension of the answer."""
@@ -24,7 +24,7 @@ Unit = tuple[int, int | None, int]
 
 
 class AnswerDrawError(ValueError):
-    """A design with nothing or too much to draw; the message says which."""
+    """A design with no answer or too many answers to draw; the message gives the reason."""
 
 
 def draw_answers(queue: RatingQueue) -> list[RatedAnswer]:
@@ -35,48 +35,48 @@ def draw_answers(queue: RatingQueue) -> list[RatedAnswer]:
     items = list(queue.dataset.items.active().order_by("position", "pk").values_list("pk", "key"))
     checks = [pk for pk, key in items if key in queue.attention_checks]
     practice = [pk for pk, _ in items if pk not in set(checks)][: queue.practice_items]
-    apart = {**dict.fromkeys(practice, Rating.Kind.PRACTICE), **dict.fromkeys(checks, Rating.Kind.CHECK)}
-    firsts = _draw_first_units(queue, list(apart))
-    if unanswered := len(set(apart) - set(firsts)):
-        what = "two answers to compare" if queue.rates_pairs else "answer"
-        raise AnswerDrawError(f"{unanswered} items of practice or attention checks have no {what}")
-    answered = set(list_answers(queue).values_list("item", flat=True).distinct())
+    kind_by_item = {**dict.fromkeys(practice, Rating.Kind.PRACTICE), **dict.fromkeys(checks, Rating.Kind.CHECK)}
+    first_units = _draw_first_units(queue, list(kind_by_item))
+    if unanswered := len(set(kind_by_item) - set(first_units)):
+        noun = "two answers to compare" if queue.rates_pairs else "answer"
+        raise AnswerDrawError(f"{unanswered} practice or check items have no {noun}")
+    answered_items = set(list_answers(queue).values_list("item", flat=True).distinct())
     if queue.only_items:
-        answered &= {pk for pk, key in items if key in set(queue.only_items)}
-    drawn = draw_keys(sorted(answered - set(apart)), queue.sample_items, seed=queue.sample_seed)
-    shown = _draw_units(queue, drawn, queue.answers_each)
-    if not 0 < len(shown) <= MOST_ANSWERS:
-        raise AnswerDrawError(_explain_number(len(shown), in_pairs=queue.rates_pairs))
-    rows = [(unit, Rating.Kind.ITEM) for unit in shown]
-    rows += [(unit, apart[item]) for item, unit in firsts.items()]
+        answered_items &= {pk for pk, key in items if key in set(queue.only_items)}
+    drawn_items = draw_keys(sorted(answered_items - set(kind_by_item)), queue.sample_items, seed=queue.sample_seed)
+    units = _draw_units(queue, drawn_items, queue.answers_each)
+    if not 0 < len(units) <= MAX_ANSWERS:
+        raise AnswerDrawError(_describe_size_problem(len(units), in_pairs=queue.rates_pairs))
+    rows = [(unit, Rating.Kind.ITEM) for unit in units]
+    rows += [(unit, kind_by_item[item]) for item, unit in first_units.items()]
     return RatedAnswer.objects.bulk_create(
         RatedAnswer(queue=queue, trial_id=trial, rival_id=rival, item_id=item, kind=kind)
         for (trial, rival, item), kind in rows
     )
 
 
-def _draw_units(queue: RatingQueue, items: Sequence[int], each: int) -> list[Unit]:
+def _draw_units(queue: RatingQueue, items: Sequence[int], per_cell: int) -> list[Unit]:
     """Return the units to show for these items: answers, or pairs of answers for comparisons."""
     cells = _group_by_cell(list_answers(queue).filter(item__in=items))
     if queue.rates_pairs:
-        return draw_pairs(cells, each, seed=queue.sample_seed)
-    return [(trial, None, item) for trial, item in draw_single_answers(cells, each, seed=queue.sample_seed)]
+        return draw_pairs(cells, per_cell, seed=queue.sample_seed)
+    return [(trial, None, item) for trial, item in draw_single_answers(cells, per_cell, seed=queue.sample_seed)]
 
 
 def _draw_first_units(queue: RatingQueue, items: Sequence[int]) -> dict[int, Unit]:
     """Return the first unit of each item, by item. Items without a unit are missing."""
-    firsts: dict[int, Unit] = {}
-    for unit in sorted(_draw_units(queue, items, MOST_ANSWERS), key=lambda unit: (unit[0], unit[1] or 0)):
-        firsts.setdefault(unit[2], unit)
-    return firsts
+    first_units: dict[int, Unit] = {}
+    for unit in sorted(_draw_units(queue, items, MAX_ANSWERS), key=lambda unit: (unit[0], unit[1] or 0)):
+        first_units.setdefault(unit[2], unit)
+    return first_units
 
 
 def list_answers(queue: RatingQueue) -> Any:
-    """Return all stored answers that the queue could show."""
-    found = Trial.objects.generating().with_text().filter(run__experiment=queue.experiment, item__excluded=False)
+    """Return all stored answers that the queue could show, in the order of their keys."""
+    answers = Trial.objects.generating().with_text().filter(run__experiment=queue.experiment, item__excluded=False)
     conditions = list(queue.conditions.values_list("pk", flat=True))
-    found = found.filter(run__condition__in=conditions) if conditions else found
-    return found.order_by("pk")
+    answers = answers.filter(run__condition__in=conditions) if conditions else answers
+    return answers.order_by("pk")
 
 
 def draw_keys(keys: Sequence[int], n: int | None, *, seed: int) -> list[int]:
@@ -88,27 +88,27 @@ def draw_keys(keys: Sequence[int], n: int | None, *, seed: int) -> list[int]:
 
 
 def draw_single_answers(
-    cells: Mapping[Cell, Sequence[tuple[int, int]]], each: int, *, seed: int
+    cells: Mapping[Cell, Sequence[tuple[int, int]]], per_cell: int, *, seed: int
 ) -> list[tuple[int, int]]:
-    """Return at most `each` random (trial, item) pairs of every cell. Each cell has its own seed."""
-    found: list[tuple[int, int]] = []
+    """Return at most `per_cell` random (trial, item) pairs of every cell. Each cell has its own seed."""
+    draws: list[tuple[int, int]] = []
     for cell in sorted(cells, key=str):
         rng = Random(f"{seed}:{cell}")  # noqa: S311 - as above.
-        found += sorted(rng.sample(sorted(cells[cell]), min(each, len(cells[cell]))))
-    return found
+        draws += sorted(rng.sample(sorted(cells[cell]), min(per_cell, len(cells[cell]))))
+    return draws
 
 
-def draw_pairs(cells: Mapping[Cell, Sequence[tuple[int, int]]], each: int, *, seed: int) -> list[Unit]:
-    """Return at most `each` random answer pairs for every two conditions that answered the same question."""
+def draw_pairs(cells: Mapping[Cell, Sequence[tuple[int, int]]], per_cell: int, *, seed: int) -> list[Unit]:
+    """Return at most `per_cell` random answer pairs for every two conditions that answered the same question."""
     by_item: dict[tuple[int, int | None], list[Cell]] = {}
     for cell in sorted(cells, key=str):
         by_item.setdefault((cell[0], cell[2]), []).append(cell)
-    drawn = {cell: draw_single_answers({cell: cells[cell]}, each, seed=seed) for cell in cells}
+    draws = {cell: draw_single_answers({cell: cells[cell]}, per_cell, seed=seed) for cell in cells}
     return [
         (trial, rival, item)
-        for (item, _), alike in by_item.items()
-        for one, other in combinations(alike, 2)
-        for (trial, _), (rival, _) in zip(drawn[one], drawn[other], strict=False)
+        for (item, _), item_cells in by_item.items()
+        for left, right in combinations(item_cells, 2)
+        for (trial, _), (rival, _) in zip(draws[left], draws[right], strict=False)
     ]
 
 
@@ -119,9 +119,9 @@ def _group_by_cell(trials: Any) -> dict[Cell, list[tuple[int, int]]]:
     return cells
 
 
-def _explain_number(n: int, *, in_pairs: bool) -> str:
+def _describe_size_problem(n: int, *, in_pairs: bool) -> str:
     if n:
-        return f"{n:,} answers are more than {MOST_ANSWERS:,}; draw fewer items"
+        return f"{n:,} answers are more than {MAX_ANSWERS:,}; draw fewer items"
     if in_pairs:
-        return "no item beside practice has answers of two conditions to compare"
-    return "there is no answer to rate beside practice and attention checks"
+        return "no item outside practice has answers of two conditions to compare"
+    return "no answer is left to rate after practice and attention checks"

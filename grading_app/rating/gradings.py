@@ -1,4 +1,4 @@
-"""The conversion of a person's ratings by a rubric to the grading that a judge's equal verdict would get.
+"""The conversion of a person's ratings by a rubric to the grading of an equal judge's verdict.
 
 `parse_verdict` computes both scores, so people and judges can be compared per criterion and in total.
 Practice and attention checks produce no gradings.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from evalsite.lib.text.hashing import condition_id, slugify_name
 from grading_app.judging.verdicts import Verdict, parse_verdict
 from grading_app.models import GradeCondition, Grading, Preference, RaterAssignment, Rating, RatingQueue, Rubric
-from grading_app.models.verdict_history import superseding
+from grading_app.models.verdict_history import allow_superseding
 from grading_app.rating.questions import build_verdict_object, list_questions
 from runs_app.models import Experiment
 
@@ -23,7 +23,7 @@ def write_grading(rating: Rating) -> None:
     if queue.rubric is None or rating.kind != Rating.Kind.ITEM:
         return
     verdict = _build_verdict(rating, queue, queue.rubric)
-    with superseding():
+    with allow_superseding():
         if verdict is None:
             _delete_verdict(rating)
         elif queue.rates_pairs:
@@ -34,17 +34,17 @@ def write_grading(rating: Rating) -> None:
 
 def delete_gradings(assignment: RaterAssignment) -> int:
     """Delete all gradings and preferences from this person's ratings. Return their number. The ratings stay."""
-    theirs = {"condition__assignment": assignment}
-    with superseding():
-        graded, _ = Grading.objects.filter(**theirs).delete()
-        preferred, _ = Preference.objects.filter(**theirs).delete()
-    return graded + preferred
+    by_rater = {"condition__assignment": assignment}
+    with allow_superseding():
+        n_gradings, _ = Grading.objects.filter(**by_rater).delete()
+        n_preferences, _ = Preference.objects.filter(**by_rater).delete()
+    return n_gradings + n_preferences
 
 
 def _build_verdict(rating: Rating, queue: RatingQueue, rubric: Rubric) -> Verdict | None:
     """Return the verdict, or None until every question of the rubric has a rating."""
-    same = Rating.objects.filter(assignment=rating.assignment_id, trial=rating.trial_id, rival=rating.rival_id)
-    values = {criterion: value or 0.0 for criterion, value in same.given().values_list("criterion", "value")}
+    unit_ratings = Rating.objects.filter(assignment=rating.assignment_id, trial=rating.trial_id, rival=rating.rival_id)
+    values = {criterion: value or 0.0 for criterion, value in unit_ratings.given().values_list("criterion", "value")}
     if len(values) < len(list_questions(queue)):
         return None
     return parse_verdict(build_verdict_object(rubric, values), rubric.content)
@@ -57,7 +57,7 @@ def get_or_create_condition(assignment: RaterAssignment) -> GradeCondition:
     content = {"kind": "person", "rubric": rubric.content, "queue": queue.name, "rater": assignment.number}
     if queue.text_set is not None:
         content["texts"] = queue.text_set.content_hash
-    made, _ = GradeCondition.objects.get_or_create(
+    condition, _ = GradeCondition.objects.get_or_create(
         assignment=assignment,
         defaults={
             "experiment": experiment,
@@ -67,12 +67,12 @@ def get_or_create_condition(assignment: RaterAssignment) -> GradeCondition:
             "parameters": {"queue": queue.name, "rater": assignment.number},
         },
     )
-    return made
+    return condition
 
 
 def _require_rubric(queue: RatingQueue) -> tuple[Rubric, Experiment]:
     if queue.rubric is None or queue.experiment is None:
-        raise ValueError(f"{queue} names no rubric")
+        raise ValueError(f"{queue} has no rubric")
     return queue.rubric, queue.experiment
 
 
@@ -95,6 +95,6 @@ def _write_preference(rating: Rating, verdict: Verdict) -> None:
 
 
 def _delete_verdict(rating: Rating) -> None:
-    theirs = {"condition__assignment": rating.assignment_id}
-    Grading.objects.filter(**theirs, trial=rating.trial).delete()
-    Preference.objects.filter(**theirs, trial_a=rating.trial, trial_b=rating.rival).delete()
+    by_rater = {"condition__assignment": rating.assignment_id}
+    Grading.objects.filter(**by_rater, trial=rating.trial).delete()
+    Preference.objects.filter(**by_rater, trial_a=rating.trial, trial_b=rating.rival).delete()

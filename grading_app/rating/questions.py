@@ -1,7 +1,7 @@
-"""The questions that raters answer: dimensions, or those of a rubric, in numbers and in words.
+"""The questions that raters answer: dimensions, or the questions of a rubric.
 
-By a rubric, people answer like a judge: one score, whether each criterion is met, one label, or the better answer.
-`build_verdict_object` converts their numbers to the form of a judge's verdict, so that one function reads both.
+By a rubric, people answer as a judge does: a score, a pass or fail per criterion, a label, or the better answer.
+`build_verdict_object` converts the numbers to the format of a judge's verdict, so that one parser reads both.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from grading_app.models import Rating, RatingQueue, Rubric
 from grading_app.models.rating import FIRST, NEITHER, SECOND
 from runs_app.models import Dimension
 
-MOST_BUTTONS = 21
+MAX_BUTTONS = 21
 Key = tuple[int | None, str]
 """A dimension's key or the name of a criterion; both are empty for a rubric with one question."""
 
@@ -33,12 +33,12 @@ class ScalePoint:
         return f"{self.value:g}"
 
     @property
-    def shown_key(self) -> str:
+    def key_label(self) -> str:
         return ARROWS.get(self.key, self.key)
 
     @property
-    def is_word(self) -> bool:
-        """Return True if the button must show its key, because the face does not."""
+    def shows_key(self) -> bool:
+        """True if the button must show its key, because the face does not."""
         return bool(self.key) and self.face != self.key
 
 
@@ -86,8 +86,8 @@ def build_questions(dimensions: Iterable[Dimension], rubric: Rubric | None) -> l
 def find_question(rating: Rating, queue: RatingQueue) -> RaterQuestion:
     if rating.dimension is not None:
         return build_dimension_question(rating.dimension)
-    (found,) = [question for question in list_questions(queue) if question.key == (None, rating.criterion)]
-    return found
+    (match,) = [question for question in list_questions(queue) if question.key == (None, rating.criterion)]
+    return match
 
 
 def build_dimension_question(dimension: Dimension) -> RaterQuestion:
@@ -97,8 +97,8 @@ def build_dimension_question(dimension: Dimension) -> RaterQuestion:
 
 
 def _list_whole_points(low: float, high: float, labels: Mapping[str, Any]) -> tuple[ScalePoint, ...]:
-    """Return the whole points of a scale, or none if it is so long that the rater types a number."""
-    if high - low >= MOST_BUTTONS:
+    """Return the whole points of a scale. A scale too long for buttons has none, and the rater types a number."""
+    if high - low >= MAX_BUTTONS:
         return ()
     return tuple(
         ScalePoint(value, str(value), str(labels.get(str(value), "")), str(value) if 0 <= value < 10 else "")
@@ -107,13 +107,13 @@ def _list_whole_points(low: float, high: float, labels: Mapping[str, Any]) -> tu
 
 
 def build_rubric_questions(rubric: Rubric) -> list[RaterQuestion]:
-    asking = {
+    builders = {
         Rubric.Kind.SCORE: _build_score_question,
         Rubric.Kind.CRITERIA: _build_criterion_questions,
         Rubric.Kind.LABEL: _build_label_question,
         Rubric.Kind.PAIRWISE: _build_preference_question,
     }
-    return asking[Rubric.Kind(rubric.kind)](rubric)
+    return builders[Rubric.Kind(rubric.kind)](rubric)
 
 
 def _build_score_question(rubric: Rubric) -> list[RaterQuestion]:
@@ -127,15 +127,15 @@ def _build_score_question(rubric: Rubric) -> list[RaterQuestion]:
 
 def _build_criterion_questions(rubric: Rubric) -> list[RaterQuestion]:
     return [
-        RaterQuestion(one["name"], one["name"], one.get("description", ""), 0, 1, PASS_OR_FAIL, (None, one["name"]))
-        for one in rubric.criteria
+        RaterQuestion(name, name, criterion.get("description", ""), 0, 1, PASS_OR_FAIL, (None, name))
+        for name, criterion in ((criterion["name"], criterion) for criterion in rubric.criteria)
     ]
 
 
 def _build_label_question(rubric: Rubric) -> list[RaterQuestion]:
     points = tuple(
-        ScalePoint(number, one["name"], one.get("description", ""), str(number) if number < 10 else "")
-        for number, one in enumerate(rubric.labels, start=1)
+        ScalePoint(number, label["name"], label.get("description", ""), str(number) if number < 10 else "")
+        for number, label in enumerate(rubric.labels, start=1)
     )
     return [RaterQuestion("label", "Which label fits this answer best?", "", 1, len(points), points)]
 
@@ -145,8 +145,7 @@ def _build_preference_question(rubric: Rubric) -> list[RaterQuestion]:
 
 
 def build_verdict_object(rubric: Rubric, values: Mapping[str, float]) -> dict[str, Any]:
-    """Return the object that a judge would write for the same verdict: {"criteria": {"clear": true}}, {"winner": "A"},
-    ...
+    """Return the equal judge's verdict as an object, for example {"criteria": {"clear": true}} or {"winner": "A"}.
 
     `values` maps criteria to numbers, or "" to the only number.
     """
@@ -160,5 +159,5 @@ def build_verdict_object(rubric: Rubric, values: Mapping[str, float]) -> dict[st
 
 def find_end_keys(points: Sequence[ScalePoint]) -> list[str]:
     """Return the first and the last key of a number scale, or an empty list if the buttons show their keys."""
-    keys = [point.key for point in points if point.key and not point.is_word]
+    keys = [point.key for point in points if point.key and not point.shows_key]
     return [keys[0], keys[-1]] if len(keys) > 1 else []

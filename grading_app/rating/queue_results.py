@@ -19,10 +19,10 @@ from grading_app.rating.questions import Key, list_questions
 if TYPE_CHECKING:
     from grading_app.statistics.alpha import Level
 
-Thing = tuple[int, int | None, int | None]
+RatedUnit = tuple[int, int | None, int | None]
 """An item, the rated answer and the answer that it is compared with."""
-Triple = tuple[Thing, int, float]
-"""The rated thing, the rater and the value."""
+Triple = tuple[RatedUnit, int, float]
+"""The rated unit, the rater and the value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class ItemMeans:
     seconds: float
 
     @property
-    def thing(self) -> Thing:
+    def unit(self) -> RatedUnit:
         return self.item, self.trial, self.rival
 
 
@@ -92,7 +92,7 @@ def passes_check(queue: RatingQueue, key: str, value: float | None) -> bool:
 
 def list_rater_progress(queue: RatingQueue) -> list[RaterProgress]:
     checks, seconds = _list_checks(queue), _measure_seconds(queue)
-    counted: Any = (
+    assignments: Any = (
         queue.assignments.select_related("user", "dimension")
         .order_by("number")
         .annotate(total=Count("ratings"), done=Count("ratings", filter=~Q(ratings__value=None)))
@@ -107,34 +107,34 @@ def list_rater_progress(queue: RatingQueue) -> list[RaterProgress]:
             median(seconds[row.pk]) if row.pk in seconds else None,
             tuple(dict.fromkeys(key for key, passed in checks[row.pk] if not passed)),
         )
-        for row in counted
+        for row in assignments
     ]
 
 
 def _list_checks(queue: RatingQueue) -> dict[int, list[tuple[str, bool]]]:
     """Return, by rater, each check's item key and whether the rater passed it."""
-    given = Rating.objects.given().filter(assignment__queue=queue, kind=Rating.Kind.CHECK).order_by("position")
-    found: dict[int, list[tuple[str, bool]]] = defaultdict(list)
-    for rater, key, value in given.values_list("assignment", "item__key", "value"):
-        found[rater].append((key, passes_check(queue, key, value)))
-    return found
+    ratings = Rating.objects.given().filter(assignment__queue=queue, kind=Rating.Kind.CHECK).order_by("position")
+    checks: dict[int, list[tuple[str, bool]]] = defaultdict(list)
+    for rater, key, value in ratings.values_list("assignment", "item__key", "value"):
+        checks[rater].append((key, passes_check(queue, key, value)))
+    return checks
 
 
 def _measure_seconds(queue: RatingQueue) -> dict[int, list[float]]:
-    given = Rating.objects.given().filter(assignment__queue=queue).exclude(kind=Rating.Kind.PRACTICE)
-    found: dict[int, list[float]] = defaultdict(list)
-    for rater, seconds in given.values_list("assignment", "seconds"):
-        found[rater].append(seconds or 0.0)  # Set whenever a value is set.
-    return found
+    ratings = Rating.objects.given().filter(assignment__queue=queue).exclude(kind=Rating.Kind.PRACTICE)
+    seconds_by_rater: dict[int, list[float]] = defaultdict(list)
+    for rater, seconds in ratings.values_list("assignment", "seconds"):
+        seconds_by_rater[rater].append(seconds or 0.0)  # Set whenever a value is set.
+    return seconds_by_rater
 
 
 def list_item_means(queue: RatingQueue) -> list[ItemMeans]:
     """Return the means per item, answer or pair, and per dimension or criterion, over the ratings that count."""
-    counted = Rating.objects.counted().with_levels().filter(assignment__queue=queue)
-    by_thing = ("item", "one", "other", "dimension", "criterion")
-    grouped = (
-        counted.order_by("dimension", "criterion", "item", "one", "other")
-        .values(*by_thing)
+    ratings = Rating.objects.counted().with_levels().filter(assignment__queue=queue)
+    unit_fields = ("item", "low_trial", "high_trial", "dimension", "criterion")
+    groups = (
+        ratings.order_by("dimension", "criterion", "item", "low_trial", "high_trial")
+        .values(*unit_fields)
         .annotate(
             n=Count("pk"),
             mean=Avg("level"),
@@ -142,11 +142,13 @@ def list_item_means(queue: RatingQueue) -> list[ItemMeans]:
             seconds_each=Percentile(0.5, "seconds"),
         )
     )
-    return [_build_item_means(**row) for row in grouped]
+    return [_build_item_means(**row) for row in groups]
 
 
-def _build_item_means(*, one: int | None, other: int | None, seconds_each: float, **row: Any) -> ItemMeans:
-    return ItemMeans(trial=one, rival=other if other != one else None, seconds=seconds_each, **row)
+def _build_item_means(*, low_trial: int | None, high_trial: int | None, seconds_each: float, **row: Any) -> ItemMeans:
+    return ItemMeans(
+        trial=low_trial, rival=high_trial if high_trial != low_trial else None, seconds=seconds_each, **row
+    )
 
 
 class Percentile(Aggregate):
@@ -162,10 +164,10 @@ class Percentile(Aggregate):
 def list_question_results(queue: RatingQueue) -> list[QuestionResult]:
     """Return one line per dimension or criterion, and a total line for several criteria."""
     triples: dict[Key, list[Triple]] = defaultdict(list)
-    counted = Rating.objects.counted().with_levels().filter(assignment__queue=queue)
-    rows = counted.values_list("dimension", "criterion", "item", "one", "other", "assignment", "level")
-    for dimension, criterion, item, one, other, rater, level in rows:
-        triples[dimension, criterion].append(((item, one, other), rater, level))
+    ratings = Rating.objects.counted().with_levels().filter(assignment__queue=queue)
+    rows = ratings.values_list("dimension", "criterion", "item", "low_trial", "high_trial", "assignment", "level")
+    for dimension, criterion, item, low_trial, high_trial, rater, level in rows:
+        triples[dimension, criterion].append(((item, low_trial, high_trial), rater, level))
     scale: Level = "nominal" if queue.rates_pairs else "ordinal"
     lines = [_summarize_question(question.name, triples[question.key], scale) for question in list_questions(queue)]
     return (
@@ -176,18 +178,18 @@ def list_question_results(queue: RatingQueue) -> list[QuestionResult]:
 
 
 def _sum_criteria(queue: RatingQueue) -> list[Triple]:
-    graded = Grading.objects.filter(condition__assignment__queue=queue).exclude(score=None)
-    rows = graded.values_list("trial__item", "trial", "condition__assignment", "score")
+    gradings = Grading.objects.filter(condition__assignment__queue=queue).exclude(score=None)
+    rows = gradings.values_list("trial__item", "trial", "condition__assignment", "score")
     return [((item, trial, trial), rater, score or 0.0) for item, trial, rater, score in rows]
 
 
 def _summarize_question(name: str, triples: list[Triple], scale: Level) -> QuestionResult:
     alpha, icc = _measure_agreement(triples, scale)
-    of_thing: dict[Thing, list[float]] = defaultdict(list)
-    for thing, _, level in triples:
-        of_thing[thing].append(level)
-    levels = [fmean(given) for given in of_thing.values()]
-    spreads = [stdev(given) for given in of_thing.values() if len(given) > 1]
+    levels_by_unit: dict[RatedUnit, list[float]] = defaultdict(list)
+    for unit, _, level in triples:
+        levels_by_unit[unit].append(level)
+    levels = [fmean(unit_levels) for unit_levels in levels_by_unit.values()]
+    spreads = [stdev(unit_levels) for unit_levels in levels_by_unit.values() if len(unit_levels) > 1]
     return QuestionResult(
         name,
         n=len(triples),
@@ -216,7 +218,7 @@ def _measure_agreement(triples: list[Triple], scale: Level) -> tuple[Any, Any]:
 
 # --- rows ------------------------------------------------------------------------------------------------------------
 
-COLUMNS = [
+EXPORT_COLUMNS = [
     "queue", "dataset", "dataset_hash", "rater", "item_key", "category", "dimension", "dimension_version", "kind",
     "position", "rating", "passed", "seconds", "revisions", "excluded", "rated_at", "experiment", "condition_id",
     "trial_id", "sample_idx", "rubric", "rubric_hash", "criterion", "rival_trial_id", "alias",
@@ -229,14 +231,14 @@ def iterate_csv_lines(queue: RatingQueue) -> Iterator[str]:
     Later columns name the rated answer and the rubric; they are empty if the item itself was rated.
     The last column is the rater's alias.
     """
-    yield csv_line(COLUMNS)
-    given = Rating.objects.given().filter(assignment__queue=queue).order_by("assignment__number", "position")
-    of_queue = [queue.name, str(queue.dataset), queue.dataset.content_hash]
-    for row in given.values_list(*STORED, named=True).iterator(chunk_size=2000):
-        yield csv_line([*of_queue, *_build_csv_cells(queue, row)])
+    yield csv_line(EXPORT_COLUMNS)
+    ratings = Rating.objects.given().filter(assignment__queue=queue).order_by("assignment__number", "position")
+    queue_cells = [queue.name, str(queue.dataset), queue.dataset.content_hash]
+    for row in ratings.values_list(*EXPORTED_FIELDS, named=True).iterator(chunk_size=2000):
+        yield csv_line([*queue_cells, *_build_csv_cells(queue, row)])
 
 
-STORED = [
+EXPORTED_FIELDS = [
     "assignment__number", "item__key", "item__category", "dimension__name", "dimension__version", "kind", "position",
     "value", "seconds", "revisions", "assignment__excluded_at", "rated_at", "trial__run__experiment__slug",
     "trial__run__condition__condition_id", "trial", "trial__sample_idx", "assignment__queue__rubric__name",
@@ -247,8 +249,8 @@ STORED = [
 def _build_csv_cells(queue: RatingQueue, row: Any) -> Iterator[Any]:
     yield from ("" if cell is None else cell for cell in row[:7])
     yield int(row.value) if row.value.is_integer() else row.value
-    checked = row.kind == Rating.Kind.CHECK
-    yield str(passes_check(queue, row.item__key, row.value)).lower() if checked else ""
+    is_check = row.kind == Rating.Kind.CHECK
+    yield str(passes_check(queue, row.item__key, row.value)).lower() if is_check else ""
     yield round(row.seconds, 3)
     yield row.revisions
     yield str(row.assignment__excluded_at is not None).lower()
@@ -256,30 +258,30 @@ def _build_csv_cells(queue: RatingQueue, row: Any) -> Iterator[Any]:
     yield from ("" if cell is None else cell for cell in row[12:])
 
 
-def count_missing_raters(queue: RatingQueue, things: int) -> int:
-    """Return how many more people to invite until each thing can get its raters. An unused link counts as invited.
+def count_missing_raters(queue: RatingQueue, n_units: int) -> int:
+    """Return how many more people to invite so that each unit can get its raters. An unused link counts as invited.
 
-    Nobody rates a thing twice, so there must be at least `raters_wanted` people.
-    If each rater gets only a share of the things, all shares together must cover every thing often enough.
+    Nobody rates a unit twice, so there must be at least `raters_wanted` people.
+    If each rater gets only a share of the units, all shares together must cover every unit often enough.
     """
     raters = queue.assignments.counted()
     links = queue.invitations.filter(used_at=None, assignment=None, expires_at__gt=timezone.now()).count()
-    asked, begun = raters.count() + links, raters.exclude(started_at=None).count()
+    invited, started = raters.count() + links, raters.exclude(started_at=None).count()
     questions = len(list_questions(queue))
-    kinds, each = (questions, 1) if queue.one_dimension_per_rater else (1, questions)
-    by_heads = queue.raters_wanted * kinds - asked
-    share = min(queue.items_per_rater or things, things)
+    n_kinds, ratings_each = (questions, 1) if queue.one_dimension_per_rater else (1, questions)
+    missing_heads = queue.raters_wanted * n_kinds - invited
+    share = min(queue.items_per_rater or n_units, n_units)
     if not share:
-        return max(0, by_heads)
-    given_out = Rating.objects.filter(assignment__in=raters, kind=Rating.Kind.ITEM).count() / each
-    uncovered = things * queue.raters_wanted * kinds - given_out - share * (asked - begun)
-    return max(0, by_heads, ceil(uncovered / share))
+        return max(0, missing_heads)
+    assigned = Rating.objects.filter(assignment__in=raters, kind=Rating.Kind.ITEM).count() / ratings_each
+    uncovered = n_units * queue.raters_wanted * n_kinds - assigned - share * (invited - started)
+    return max(0, missing_heads, ceil(uncovered / share))
 
 
 def count_complete(queue: RatingQueue) -> tuple[int, int]:
     """Return how many items or answers have all their raters on all questions, and how many there are."""
-    wanted = len(list_questions(queue))
-    full: dict[Thing, int] = defaultdict(int)
+    n_questions = len(list_questions(queue))
+    complete_questions: dict[RatedUnit, int] = defaultdict(int)
     for line in list_item_means(queue):
-        full[line.thing] += line.n >= queue.raters_wanted
-    return sum(count >= wanted for count in full.values()), len(queue.list_rated_keys())
+        complete_questions[line.unit] += line.n >= queue.raters_wanted
+    return sum(count >= n_questions for count in complete_questions.values()), len(queue.list_rated_keys())

@@ -6,7 +6,6 @@ Raise QueueError if the request is invalid. After an error nothing has changed.
 
 from __future__ import annotations
 
-import hashlib
 import secrets
 from collections.abc import Iterator
 from datetime import timedelta
@@ -21,15 +20,16 @@ from django.utils import timezone
 from datasets_app.models import Dataset
 from datasets_app.models.history import Actor, record_changes
 from evalsite.lib.permissions import RATER, get_roles
+from evalsite.lib.text.hashing import hash_token
 from grading_app.judging.grade_conditions import find_rubric_problems
 from grading_app.models import RaterAssignment, RaterInvitation, RatingQueue, Rubric
 from grading_app.rating.answer_draw import AnswerDrawError, draw_answers
 from grading_app.rating.gradings import delete_gradings
 from runs_app.models import Dimension
 
-INVITATION_LASTS = timedelta(days=14)
-MOST_INVITATIONS = 200
-LARGEST_SEED = 2**31 - 1
+INVITATION_LIFETIME = timedelta(days=14)
+MAX_INVITATIONS = 200
+MAX_SEED = 2**31 - 1
 
 
 class QueueError(ValueError):
@@ -55,21 +55,23 @@ def open_queue(queue: RatingQueue, *, by: Actor, reason: str) -> None:
 
 
 def find_problems(queue: RatingQueue) -> Iterator[str]:
-    """Yield the problems that keep the queue from opening, as sentences on what to fix."""
+    """Yield the problems that keep the queue from opening, and how to fix them."""
     if queue.rubric is None:
         if not queue.dimensions.exists():
-            yield "it asks for nothing yet; choose dimensions" + (", or a rubric" if queue.rates_answers else "")
+            yield "it has no questions yet; choose dimensions" + (", or a rubric" if queue.rates_answers else "")
         return
     if queue.dimensions.exists():
-        yield f"it names dimensions and rubric {queue.rubric}; keep one of them"
+        yield f"it has both dimensions and rubric {queue.rubric}; remove one of them"
     if queue.rubric.kind == Rubric.Kind.WRITER:
-        yield f"rubric {queue.rubric} writes rubrics of items; it asks for no verdict"
+        yield f"rubric {queue.rubric} writes item rubrics and gives no verdicts; choose another rubric"
     elif queue.experiment is not None:
-        yield from find_rubric_problems(queue.experiment, queue.rubric, queue.text_set, whom="queue", name=queue.name)
+        yield from find_rubric_problems(
+            queue.experiment, queue.rubric, queue.text_set, user_kind="queue", name=queue.name
+        )
 
 
 def _prepare_rated_units(queue: RatingQueue) -> None:
-    """Prepare the things to rate before the first rater starts: draw answers, or check that items exist."""
+    """Prepare the units to rate before the first rater starts: draw answers, or check that items exist."""
     if queue.rates_answers:
         locked = RatingQueue.objects.select_for_update().get(pk=queue.pk)
         if locked.status != RatingQueue.Status.DRAFT:
@@ -80,9 +82,9 @@ def _prepare_rated_units(queue: RatingQueue) -> None:
             raise QueueError(f"{queue}: {error}") from error
         return
     if queue.dataset.status != Dataset.Status.APPROVED:
-        raise QueueError(f"{queue.dataset} is {queue.dataset.status}; people rate approved datasets")
+        raise QueueError(f"{queue.dataset} is {queue.dataset.status}; only approved datasets can be rated")
     if not queue.select_rated_items().exists():
-        raise QueueError(f"{queue} leaves no item to rate beside practice and attention checks")
+        raise QueueError(f"{queue} has no item left to rate after practice and attention checks")
 
 
 def close_queue(queue: RatingQueue, *, by: Actor, reason: str) -> None:
@@ -95,7 +97,7 @@ def close_queue(queue: RatingQueue, *, by: Actor, reason: str) -> None:
 def delete_draft(queue: RatingQueue, *, by: Actor, reason: str) -> None:
     locked = RatingQueue.objects.select_for_update().get(pk=queue.pk)
     if locked.status != RatingQueue.Status.DRAFT:
-        raise QueueError(f"{queue} was open: its ratings stay")
+        raise QueueError(f"{queue} was opened and cannot be deleted; its ratings stay")
     record_changes([(queue, "draft", "deleted")], by=by, reason=reason or queue.name)
     locked.delete()
 
@@ -110,9 +112,9 @@ def assign(queue: RatingQueue, user: Any, *, by: Actor, by_link: bool = False, a
     if locked.status == RatingQueue.Status.CLOSED:
         raise QueueError(f"{queue} is closed")
     if queue.assignments.filter(user=user).exists():
-        raise QueueError(f"{user.get_username()} is a rater of {queue} already")
+        raise QueueError(f"{user.get_username()} is already a rater of {queue}")
     number = (queue.assignments.aggregate(last=Max("number"))["last"] or 0) + 1
-    seed = secrets.randbelow(LARGEST_SEED)
+    seed = secrets.randbelow(MAX_SEED)
     assignment = RaterAssignment.objects.create(
         queue=queue, user=user, number=number, seed=seed, by_link=by_link, alias=alias
     )
@@ -123,7 +125,7 @@ def assign(queue: RatingQueue, user: Any, *, by: Actor, by_link: bool = False, a
 @transaction.atomic
 def release(assignment: RaterAssignment, *, by: Actor, reason: str) -> None:
     """End a rater's session early. Their ratings count, and other raters can rate the rest."""
-    _lock_queue_of(assignment)
+    _lock_queue(assignment)
     if not assignment.started_at:
         raise QueueError(f"{assignment} has not started")
     if not assignment.ratings.exists():
@@ -140,23 +142,23 @@ def exclude(assignment: RaterAssignment, *, by: Actor, reason: str) -> None:
     A rater who has not started can no longer start.
     """
     if not reason.strip():
-        raise QueueError("say why the rater is excluded")
-    _lock_queue_of(assignment)
+        raise QueueError("enter a reason for the exclusion")
+    _lock_queue(assignment)
     assignment.ratings.filter(value=None).delete()
     RaterAssignment.objects.filter(pk=assignment.pk).update(excluded_at=timezone.now())
     record_changes([(assignment.queue, "", str(assignment))], by=by, reason=reason, what="excluded")
-    gone, experiment = delete_gradings(assignment), assignment.queue.experiment
-    if gone and experiment is not None:
-        summary = f"{gone} verdicts of {assignment} in {assignment.queue} count no more"
+    n_deleted, experiment = delete_gradings(assignment), assignment.queue.experiment
+    if n_deleted and experiment is not None:
+        summary = f"{n_deleted} verdicts of {assignment} in {assignment.queue} no longer count"
         record_changes([(experiment, "", summary)], by=by, reason=reason, what="gradings")
 
 
-def _lock_queue_of(assignment: RaterAssignment) -> None:
-    """Lock the queue. Raise QueueError if the rater is excluded already."""
+def _lock_queue(assignment: RaterAssignment) -> None:
+    """Lock the queue. Raise QueueError if the rater is already excluded."""
     RatingQueue.objects.select_for_update().get(pk=assignment.queue_id)
     assignment.refresh_from_db()
     if assignment.excluded_at:
-        raise QueueError(f"{assignment} is excluded already")
+        raise QueueError(f"{assignment} is already excluded")
 
 
 # --- invitations -----------------------------------------------------------------------------------------------------
@@ -165,8 +167,8 @@ def _lock_queue_of(assignment: RaterAssignment) -> None:
 @transaction.atomic
 def invite(queue: RatingQueue, count: int, *, by: Any) -> list[str]:
     """Create invitations and return their tokens. Only hashes are stored, so the tokens cannot be shown again."""
-    if not 1 <= count <= MOST_INVITATIONS:
-        raise QueueError(f"between 1 and {MOST_INVITATIONS} links at a time")
+    if not 1 <= count <= MAX_INVITATIONS:
+        raise QueueError(f"create between 1 and {MAX_INVITATIONS} links at a time")
     tokens = [secrets.token_urlsafe(32) for _ in range(count)]
     RaterInvitation.objects.bulk_create(_build_invitation(queue, token, by) for token in tokens)
     record_changes([(queue, "", f"{count} links")], by=by, reason="", what="invited")
@@ -175,7 +177,7 @@ def invite(queue: RatingQueue, count: int, *, by: Any) -> list[str]:
 
 @transaction.atomic
 def invite_again(assignment: RaterAssignment, *, by: Any) -> str:
-    """Return a new link for a rater who came by link and lost access. Earlier unused links of this rater expire."""
+    """Return a new link for a rater who joined by link and lost access. This rater's unused links expire."""
     _refuse_other_accounts(assignment)
     token = secrets.token_urlsafe(32)
     assignment.invitations.filter(used_at=None).update(expires_at=timezone.now())
@@ -192,19 +194,18 @@ def _build_invitation(
         assignment=assignment,
         token_hash=hash_token(token),
         created_by=by,
-        expires_at=timezone.now() + INVITATION_LASTS,
+        expires_at=timezone.now() + INVITATION_LIFETIME,
     )
-
-
-def hash_token(token: str) -> str:
-    """Return the hash of a token. Tokens are long and random, so a plain hash reveals nothing."""
-    return hashlib.sha256(token.encode()).hexdigest()
 
 
 def find_usable_invitation(token: str) -> RaterInvitation | None:
     """Return the token's invitation, or None if it is used, expired or for a closed queue."""
-    found = RaterInvitation.objects.filter(token_hash=hash_token(token), used_at=None, expires_at__gt=timezone.now())
-    return found.exclude(queue__status=RatingQueue.Status.CLOSED).select_related("queue", "assignment__user").first()
+    invitations = RaterInvitation.objects.filter(
+        token_hash=hash_token(token), used_at=None, expires_at__gt=timezone.now()
+    )
+    return (
+        invitations.exclude(queue__status=RatingQueue.Status.CLOSED).select_related("queue", "assignment__user").first()
+    )
 
 
 @transaction.atomic
@@ -216,7 +217,7 @@ def redeem(token: str, alias: str = "") -> RaterAssignment:
     RaterInvitation.objects.select_for_update().filter(token_hash=hash_token(token)).first()
     invitation = find_usable_invitation(token)
     if invitation is None:
-        raise QueueError("this link was used, or is too old")
+        raise QueueError("this link was used or has expired")
     assignment = invitation.assignment
     if assignment is None:
         assignment = assign(invitation.queue, _create_rater(), by="an invitation", by_link=True, alias=alias)
@@ -235,11 +236,11 @@ def _create_rater() -> Any:
 
 
 def _refuse_other_accounts(assignment: RaterAssignment) -> None:
-    """Raise QueueError unless links created this account and nothing was added to it since.
+    """Raise QueueError unless a link created this account and nothing was added to it since.
 
     A link signs in without a password, so it must never open any other account.
     """
     user = assignment.user
-    made_by_link = assignment.by_link and not user.has_usable_password() and get_roles(user) == {RATER}
-    if not made_by_link or user.is_staff or user.is_superuser or assignment.excluded_at:
-        raise QueueError(f"{assignment} signs in with an account of their own")
+    has_link_account = assignment.by_link and not user.has_usable_password() and get_roles(user) == {RATER}
+    if not has_link_account or user.is_staff or user.is_superuser or assignment.excluded_at:
+        raise QueueError(f"{assignment} signs in with their own account")

@@ -1,4 +1,4 @@
-"""Norms of a dataset from the means of people's ratings. They go to a new draft, as approved data never changes."""
+"""Norms of a dataset from the mean ratings of people, in a new draft, because approved data never changes."""
 
 from __future__ import annotations
 
@@ -32,16 +32,15 @@ class NormBasis:
 
 
 def hash_basis(queue: RatingQueue) -> NormBasis:
-    """Return the basis of the ratings that count now, by item key, dimension name and rater number, as in
-    the export."""
-    counted = Rating.objects.counted().filter(assignment__queue=queue)
-    rows = counted.values_list("item__key", "dimension__name", "assignment__number", "value")
-    given = sorted([*row] for row in rows)
-    return NormBasis(len(given), content_hash(given)[:HASH_CHARS])
+    """Return the number and the hash of the counted ratings, identified as in the export."""
+    ratings = Rating.objects.counted().filter(assignment__queue=queue)
+    rows = ratings.values_list("item__key", "dimension__name", "assignment__number", "value")
+    content = sorted([*row] for row in rows)
+    return NormBasis(len(content), content_hash(content)[:HASH_CHARS])
 
 
 def find_outdated_norms(queue: RatingQueue) -> StatusChange | None:
-    """Return the last creation of norms if other ratings count now than then, else None."""
+    """Return the last creation of norms if the counted ratings have changed since, else None."""
     last = queue.history.filter(what=WHAT).first()
     return last if last and str(hash_basis(queue)) not in last.to_value else None
 
@@ -54,12 +53,12 @@ def make_norms(queue: RatingQueue, *, by: Actor, reason: str) -> Dataset:
     """
     queue = RatingQueue.objects.select_for_update().get(pk=queue.pk)
     if queue.rates_answers:
-        raise QueueError(f"{queue} rates answers; norms are of items")
+        raise QueueError(f"{queue} rates answers; norms describe items")
     if queue.status == RatingQueue.Status.OPEN:
-        raise QueueError(f"{queue} is open: raters can still take ratings back. Close it first; it can be opened again")
+        raise QueueError(f"{queue} is open: raters can still undo ratings. Close it first; you can reopen it later")
     means, basis = list_item_means(queue), hash_basis(queue)
     if not means:
-        raise QueueError(f"{queue} has no rating that counts yet")
+        raise QueueError(f"{queue} has no counted ratings yet")
     draft = curation.duplicate(queue.dataset, by=by, reason=reason)
     names: dict[int | None, str] = dict(queue.dimensions.values_list("pk", "name"))
     keys = dict(queue.dataset.items.values_list("pk", "key"))

@@ -21,7 +21,7 @@ from grading_app.rating.presentation_order import (
 )
 from grading_app.rating.questions import Key, RaterQuestion, find_question, list_questions
 
-LONGEST_S = 86_400.0
+MAX_RATING_S = 86_400.0
 
 
 class RatingError(ValueError):
@@ -42,26 +42,26 @@ def start_session(assignment: RaterAssignment) -> bool:
         if assignment.started_at:
             return True
         if not queue.is_open or assignment.excluded_at:
-            raise RatingError("This is not open for ratings now.")
+            raise RatingError("This study is not open for ratings.")
         questions = _choose_questions(queue, assignment)
-        drawn = {one.pk: one for one in queue.answers.order_by("item__position", "pk")}
-        session_items = _select_session_items(queue, assignment, questions, drawn)
+        answers_by_key = {answer.pk: answer for answer in queue.answers.order_by("item__position", "pk")}
+        session_items = _select_session_items(queue, assignment, questions, answers_by_key)
         if session_items.is_empty:
             return False
-        places = range(len(questions))
-        order = order_steps(session_items, places, seed=assignment.seed, in_blocks=queue.in_blocks)
-        _insert_ratings(assignment, [(step, questions[step.question]) for step in order], drawn)
+        indexes = range(len(questions))
+        order = order_steps(session_items, indexes, seed=assignment.seed, in_blocks=queue.in_blocks)
+        _insert_ratings(assignment, [(step, questions[step.question]) for step in order], answers_by_key)
     return True
 
 
 def _insert_ratings(
-    assignment: RaterAssignment, order: list[tuple[Step, RaterQuestion]], drawn: dict[int, RatedAnswer]
+    assignment: RaterAssignment, order: list[tuple[Step, RaterQuestion]], answers_by_key: dict[int, RatedAnswer]
 ) -> None:
     """Insert one rating row per step, for an item or for a drawn answer."""
     Rating.objects.bulk_create(
         Rating(
             assignment=assignment,
-            **_choose_shown_answers(assignment, step.item, drawn),
+            **_choose_shown_answers(assignment, step.item, answers_by_key),
             dimension_id=question.key[0],
             criterion=question.key[1],
             kind=step.kind,
@@ -74,63 +74,68 @@ def _insert_ratings(
 
 
 def _choose_shown_answers(
-    assignment: RaterAssignment, key: int, drawn: dict[int, RatedAnswer]
+    assignment: RaterAssignment, key: int, answers_by_key: dict[int, RatedAnswer]
 ) -> dict[str, int | None]:
     """Return the fields that a step shows: the item, an answer to it, or two answers in this rater's order."""
-    if not drawn:
+    if not answers_by_key:
         return {"item_id": key}
-    one = drawn[key]
-    if one.rival_id is None:
-        return {"item_id": one.item_id, "trial_id": one.trial_id}
-    first, second = order_pair((one.trial_id, one.rival_id), seed=assignment.seed, key=key)
-    return {"item_id": one.item_id, "trial_id": first, "rival_id": second}
+    answer = answers_by_key[key]
+    if answer.rival_id is None:
+        return {"item_id": answer.item_id, "trial_id": answer.trial_id}
+    first, second = order_pair((answer.trial_id, answer.rival_id), seed=assignment.seed, key=key)
+    return {"item_id": answer.item_id, "trial_id": first, "rival_id": second}
 
 
 def _choose_questions(queue: RatingQueue, assignment: RaterAssignment) -> list[RaterQuestion]:
-    """Return all questions of the queue, or the dimension with the fewest raters among those that still need raters."""
+    """Return all questions, or the one dimension with the fewest raters that still needs raters."""
     questions = list_questions(queue)
     if not queue.one_dimension_per_rater:
         return questions
-    wanting = [
+    open_questions = [
         question
         for question in questions
         if any(count > 0 for count in _count_missing_raters(queue, [question]).values())
     ]
-    if not wanting:
+    if not open_questions:
         return questions[:1]
     raters = queue.assignments.counted().exclude(started_at=None).values_list("dimension", flat=True)
     used: Counter[int | None] = Counter(raters)
-    place = find_least_used({place: used[question.key[0]] for place, question in enumerate(wanting)})
-    assignment.dimension_id = wanting[place].key[0]
-    return [wanting[place]]
+    index = find_least_used({index: used[question.key[0]] for index, question in enumerate(open_questions)})
+    assignment.dimension_id = open_questions[index].key[0]
+    return [open_questions[index]]
 
 
 def _select_session_items(
-    queue: RatingQueue, assignment: RaterAssignment, questions: list[RaterQuestion], drawn: dict[int, RatedAnswer]
+    queue: RatingQueue,
+    assignment: RaterAssignment,
+    questions: list[RaterQuestion],
+    answers: dict[int, RatedAnswer],
 ) -> SessionItems:
     items = choose_most_wanted(
-        _count_missing_raters(queue, questions), most=queue.items_per_rater, seed=assignment.seed
+        _count_missing_raters(queue, questions), limit=queue.items_per_rater, seed=assignment.seed
     )
     if not queue.rates_answers:
         practice, checks = queue.list_practice_and_checks()
         return SessionItems([item.pk for item in practice], items, [item.pk for item in checks])
-    keys = {kind: [key for key, one in drawn.items() if one.kind == kind] for kind in Rating.Kind.values}
-    return SessionItems(keys["practice"], items, keys["check"], {key: one.item_id for key, one in drawn.items()})
+    keys = {kind: [key for key, answer in answers.items() if answer.kind == kind] for kind in Rating.Kind.values}
+    return SessionItems(
+        keys["practice"], items, keys["check"], {key: answer.item_id for key, answer in answers.items()}
+    )
 
 
 def _count_missing_raters(queue: RatingQueue, questions: list[RaterQuestion]) -> dict[int, int]:
     """Return how many raters each item, answer or pair still needs, on the question with the most raters so far."""
-    laid_out = Rating.objects.filter(assignment__queue=queue, assignment__excluded_at=None, kind=Rating.Kind.ITEM)
-    keys = {frozenset((one.trial_id, one.rival_id)): one.pk for one in queue.answers.all()}
+    ratings = Rating.objects.filter(assignment__queue=queue, assignment__excluded_at=None, kind=Rating.Kind.ITEM)
+    keys = {frozenset((answer.trial_id, answer.rival_id)): answer.pk for answer in queue.answers.all()}
     per_cell: Counter[tuple[int, Key]] = Counter(
         (keys[frozenset((trial, rival))] if keys else item, (dimension, criterion))
-        for item, trial, rival, dimension, criterion in laid_out.values_list(
+        for item, trial, rival, dimension, criterion in ratings.values_list(
             "item", "trial", "rival", "dimension", "criterion"
         )
     )
     return {
-        thing: queue.raters_wanted - max(per_cell[thing, question.key] for question in questions)
-        for thing in queue.list_rated_keys()
+        unit: queue.raters_wanted - max(per_cell[unit, question.key] for question in questions)
+        for unit in queue.list_rated_keys()
     }
 
 
@@ -146,12 +151,12 @@ def rate(assignment: RaterAssignment, *, position: int, value: float, seconds: f
     if due is None or due.position != position:
         return False
     if not find_question(due, assignment.queue).accepts(value):
-        raise RatingError("That is not on the scale.")
+        raise RatingError("This value is not on the scale.")
     changed = _update_rating(
         due,
         assignment.ratings.filter(pk=due.pk, value=None),
         value=value,
-        seconds=min(max(0.0, seconds), LONGEST_S),
+        seconds=min(max(0.0, seconds), MAX_RATING_S),
         rated_at=timezone.now(),
     )
     _finish_if_done(assignment)
@@ -186,7 +191,7 @@ def _update_rating(rating: Rating, ratings: Any, **fields: Any) -> bool:
                 write_grading(rating)
             return changed
     except IntegrityError as error:
-        raise RatingError("This is not open for ratings now.") from error
+        raise RatingError("This study is not open for ratings.") from error
 
 
 def _finish_if_done(assignment: RaterAssignment) -> None:

@@ -23,7 +23,7 @@ from datasets_app.models.history import Actor, record_changes
 from evalsite.lib.key_ranges import PAGE_ROWS, bare_cursor, key_ranges
 from evalsite.lib.text.hashing import condition_id, slugify_name
 from grading_app.models import GradeCondition, Grading
-from grading_app.models.verdict_history import superseding
+from grading_app.models.verdict_history import allow_superseding
 from grading_app.scoring.scorers import SCORERS, Answer, Score, ScoredItem, format_scorer, read_scorer
 from runs_app.models import Experiment, Run, Trial, Wave
 from runs_app.models.trials import UNUSABLE
@@ -274,7 +274,7 @@ class _Grading:
             "errors": [score.parse_error or "" for score in scores],
             "details": [_dump_detail(score.detail) for score in scores],
         }
-        with superseding() if self.force else nullcontext(), bare_cursor() as cursor:
+        with allow_superseding() if self.force else nullcontext(), bare_cursor() as cursor:
             cursor.execute(WRITE + (REPLACE if self.force else KEEP), columns)
             return int(cursor.rowcount)
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import django_tables2 as tables
 
-from evalsite.lib.text import number_format as site_wording
+from evalsite.lib.text import number_format
 from grading_app.reports import statistic_format
 from grading_app.reports.frames import RatedDimension
 from grading_app.reports.verdict_stats import AnswerScores
@@ -35,7 +35,7 @@ class AnswerScoreTable(tables.Table):
 
     class Meta:
         orderable = False
-        default = site_wording.MISSING
+        default = number_format.MISSING
         attrs = {"class": "data-table keep-table"}
         sequence = ("condition", "dimension", "mean", "interval", "n", "items", "unread")
 
@@ -45,20 +45,20 @@ class AnswerScoreTable(tables.Table):
         super().__init__(rows, exclude=() if any(row.dimension for row in rows) else ("dimension",))
 
     def render_condition(self, value: int) -> str:
-        return self.names.conditions.get(value, site_wording.MISSING)
+        return self.names.conditions.get(value, number_format.MISSING)
 
     def render_dimension(self, value: int) -> str:
         dimension = self.names.dimensions.get(value)
-        return dimension.title if dimension else site_wording.MISSING
+        return dimension.title if dimension else number_format.MISSING
 
     def render_n(self, record: AnswerScores) -> str:
-        return site_wording.format_count(record.estimate.n if record.estimate else 0)
+        return number_format.format_count(record.estimate.n if record.estimate else 0)
 
     def render_items(self, record: AnswerScores) -> str:
-        return site_wording.format_count(record.estimate.clusters if record.estimate else 0)
+        return number_format.format_count(record.estimate.clusters if record.estimate else 0)
 
     def render_unread(self, value: int) -> str:
-        return site_wording.format_count(value)
+        return number_format.format_count(value)
 
     def render_mean(self, value: ScoreEstimate) -> str:
         return (

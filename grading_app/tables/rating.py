@@ -22,7 +22,7 @@ NUMBER = {"th": {"class": "num"}, "td": {"class": "num"}}
 class QueueTable(tables.Table):
     name = tables.Column(verbose_name="Queue", attrs={"td": {"class": "primary"}})
     status = tables.Column()
-    dataset = tables.Column(verbose_name="What is rated")
+    dataset = tables.Column(verbose_name="Rated units")
     n_raters = tables.Column(verbose_name="Raters", attrs=NUMBER)
     n_given = tables.Column(verbose_name="Ratings", attrs=NUMBER)
     owner = tables.Column()
@@ -55,7 +55,7 @@ class QueueTable(tables.Table):
 class ItemMeansTable(tables.Table):
     key = tables.Column(verbose_name="Item", attrs={"td": {"class": "primary"}})
     category = tables.Column(attrs={"td": {"class": "tight"}})
-    aspect = tables.Column(verbose_name="On")
+    question = tables.Column(verbose_name="On")
     n = tables.Column(verbose_name="Ratings", attrs=NUMBER)
     mean = tables.Column(attrs=NUMBER)
     sd = tables.Column(verbose_name="SD", attrs=NUMBER)
@@ -86,12 +86,12 @@ def list_item_rows(queue: RatingQueue) -> list[dict[str, Any]]:
     """Return the rated items, those with the fewest ratings first."""
     items = {row[0]: row for row in queue.dataset.items.values_list("pk", "key", "category")}
     answers = _list_answer_labels(queue) if queue.rates_answers else {}
-    names = {aspect.key: aspect.name for aspect in list_questions(queue)}
+    question_names = {question.key: question.name for question in list_questions(queue)}
     rows = [
         {
             "key": items[line.item][1],
             "category": items[line.item][2],
-            "aspect": names[line.dimension, line.criterion],
+            "question": question_names[line.dimension, line.criterion],
             "n": line.n,
             "mean": line.mean,
             "sd": line.sd,
@@ -101,13 +101,13 @@ def list_item_rows(queue: RatingQueue) -> list[dict[str, Any]]:
         }
         for line in list_item_means(queue)
     ]
-    return sorted(rows, key=lambda row: (row["n"], row["key"], row["aspect"]))
+    return sorted(rows, key=lambda row: (row["n"], row["key"], row["question"]))
 
 
 def _list_answer_labels(queue: RatingQueue) -> dict[int, str]:
     """Return the condition of each rated answer. Only members may see it, never raters."""
-    drawn = {key for pair in queue.answers.values_list("trial", "rival") for key in pair if key}
-    trials = Trial.objects.filter(pk__in=drawn).select_related(
+    keys = {key for pair in queue.answers.values_list("trial", "rival") for key in pair if key}
+    trials = Trial.objects.filter(pk__in=keys).select_related(
         "run__condition__model", "run__condition__prompt", "run__condition__sampler"
     )
     answers = trials.defer("answer", "raw_response", "reasoning", "run__condition__content")

@@ -92,7 +92,7 @@ def disagreement_settle(request: HttpRequest, slug: str, pk: int) -> HttpRespons
     trial = _get_answer(experiment, pk)
     if not may_adjudicate(request.user, experiment):
         raise Http404
-    form = AdjudicationForm.posted(request.POST)
+    form = AdjudicationForm.from_post(request.POST)
     return_url = _get_return_url(slug, pk, request.POST.get("query", ""))
     if not form.is_valid():
         messages.error(request, get_first_error(form))

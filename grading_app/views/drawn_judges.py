@@ -24,37 +24,39 @@ from runs_app.views.permissions import editable_experiment
 @require_http_methods(["GET", "HEAD", "POST"])
 @members_only
 def experiment_draw_judges(request: HttpRequest, slug: str) -> HttpResponse:
-    """Show the form (GET). Draw and show the cost, or, after that was confirmed, ask the judges (POST)."""
+    """Show the form (GET). Draw judges and show their cost, or request their verdicts once confirmed (POST)."""
     experiment = editable_experiment(request, slug)
     form = DrawnJudgesForm(request.POST or None, experiment=experiment, user=request.user)
     if "draw" in request.POST:
-        form.redrawn()
-    graders = form.graders()
+        form.redraw()
+    graders = form.draw_graders()
     waves = list(experiment.waves.all())
     estimate = estimate_judging(experiment, graders, waves, force=False) if graders else None
-    if estimate is not None and "ask" in request.POST and _ask_judges(request, form, graders, estimate):
+    if estimate is not None and "ask" in request.POST and _request_verdicts(request, form, graders, estimate):
         return redirect("experiment_grading", slug)
-    context = {"experiment": experiment, "form": form, "made": form.lines, "estimate": estimate}
+    context = {"experiment": experiment, "form": form, "draw_lines": form.lines, "estimate": estimate}
     if estimate is not None:
         context["needs_confirmation"] = experiment.needs_confirmation(estimate.ceiling_usd)
         context["is_over_budget"] = experiment.may_exceed_budget(estimate.ceiling_usd)
     return render(request, "grading_app/draw_judges.html", context)
 
 
-def _ask_judges(request: HttpRequest, form: DrawnJudgesForm, graders: Sequence[Grader], estimate: Estimate) -> bool:
+def _request_verdicts(
+    request: HttpRequest, form: DrawnJudgesForm, graders: Sequence[Grader], estimate: Estimate
+) -> bool:
     if form.experiment.needs_confirmation(estimate.ceiling_usd) and not form.cleaned_data["confirmed"]:
         form.add_error("confirmed", "Confirm the maximum cost.")
         return False
-    made, name = form.made, form.cleaned_data["name"]
-    if made is None or estimate.problems:
+    draw, name = form.draw, form.cleaned_data["name"]
+    if draw is None or estimate.problems:
         form.add_error(None, estimate.problems)
         return False
     try:
-        judges = pin_judges(form.experiment, made, graders, name=name, by=request.user)
+        judges = pin_judges(form.experiment, draw, graders, name=name, by=request.user)
         waves = list(form.experiment.waves.all())
         report = request_verdicts(form.experiment, judges, waves, by=request.user, approved=estimate, revive=True)
-    except PlanError as problem:
-        form.add_error(None, problem.problems)
+    except PlanError as error:
+        form.add_error(None, error.problems)
         return False
     messages.success(request, describe_reports(report))
     return True

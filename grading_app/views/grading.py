@@ -34,8 +34,8 @@ from runs_app.pricing.estimated_costs import Estimate
 from runs_app.views.permissions import editable_experiment, may_edit, visible_experiment
 from runs_app.views.run_control import Action, list_actions
 
-FLAGS = ("truncated", "refused")  # Flags of answers that are judged like any other.
-POLLED_S = 60  # The page refreshes for this time after a judge's last call, until its replies have been read.
+FLAGS = ("truncated", "refused")  # The judge grades these answers like other answers.
+POLLING_S = 60  # The page refreshes for this time after a judge's last call, until its replies have been read.
 
 
 @require_safe
@@ -44,17 +44,19 @@ def experiment_grading(request: HttpRequest, slug: str) -> HttpResponse:
     experiment = visible_experiment(request, slug)
     rows = list_grader_rows(experiment)
     editable = may_edit(request, experiment)
-    newer = find_rubric_upgrades(experiment, [row.condition for row in rows]) if editable else {}
-    chose = list_standings(rows)
+    upgrades = find_rubric_upgrades(experiment, [row.condition for row in rows]) if editable else {}
+    standings = list_standings(rows)
     names = AnswerNames(load_condition_labels(experiment), load_dimensions(experiment))
-    is_added_up = any(row.cached.is_under_way for row in rows) or any(one.is_under_way for _, one in chose)
+    is_computing = any(row.cached.is_under_way for row in rows) or any(
+        standing.is_under_way for _, standing in standings
+    )
     context = {
         "experiment": experiment,
         "state": load_experiment_state(experiment),
-        "rows": [_make_row_context(experiment, row, editable, newer, names) for row in rows],
+        "rows": [_make_row_context(experiment, row, editable, upgrades, names) for row in rows],
         "shares_note": _describe_shares(rows),
-        "is_live": is_added_up or is_changing((run for row in rows for run in row.runs), POLLED_S),
-        "standings": chose,
+        "is_live": is_computing or is_changing((run for row in rows for run in row.runs), POLLING_S),
+        "standings": standings,
         "rubric_tests": list_rubric_tests(experiment),
         "editable": editable,
         "has_panels": editable and Panel.objects.exists(),
@@ -67,14 +69,16 @@ def experiment_grading(request: HttpRequest, slug: str) -> HttpResponse:
 
 
 def _describe_shares(rows: Sequence[GraderRow]) -> str:
-    shown = [one.estimate for row in rows if not row.is_adjudication for one in row.scores.means if one.estimate]
+    estimates = [line.estimate for row in rows if not row.is_adjudication for line in row.scores.means if line.estimate]
     return describe_share_coverage(
-        one.clusters for one in shown if one.is_share and one.low is not None and one.n == one.clusters
+        estimate.clusters
+        for estimate in estimates
+        if estimate.is_share and estimate.low is not None and estimate.n == estimate.clusters
     )
 
 
 def _make_row_context(
-    experiment: Experiment, row: GraderRow, editable: bool, newer: Mapping[int, RubricUpgrade], names: AnswerNames
+    experiment: Experiment, row: GraderRow, editable: bool, upgrades: Mapping[int, RubricUpgrade], names: AnswerNames
 ) -> dict[str, Any]:
     """Return a row with its scores, its links and the buttons of its runs."""
     means = () if row.is_adjudication else row.scores.means
@@ -83,12 +87,12 @@ def _make_row_context(
         "means": AnswerScoreTable(means, names) if means else None,
         "totals": row.totals,
         "runs": [(run, _list_actions(run) if editable else []) for run in row.runs],
-        "again": _get_repeat_url(experiment, row) if editable else "",
-        "newer": newer.get(row.condition.pk) if editable else None,
+        "repeat_url": _get_repeat_url(experiment, row) if editable else "",
+        "upgrade": upgrades.get(row.condition.pk) if editable else None,
         "codes": [(code, n, _get_answers_url(experiment, row, code)) for code, n in row.scores.codes],
         "disagreements": _get_disagreements_url(experiment, row),
-        "unasked": [(what, n) for what, n in row.scores.noted if what not in FLAGS],
-        "flagged": [(what, n) for what, n in row.scores.noted if what in FLAGS],
+        "unasked": [(code, n) for code, n in row.scores.noted if code not in FLAGS],
+        "flagged": [(code, n) for code, n in row.scores.noted if code in FLAGS],
     }
 
 
@@ -122,24 +126,24 @@ def _get_disagreements_url(experiment: Experiment, row: GraderRow) -> str:
 @require_http_methods(["GET", "HEAD", "POST"])
 @members_only
 def experiment_judge(request: HttpRequest, slug: str) -> HttpResponse:
-    """Show the judge's request and its cost (GET), or ask the judge (POST)."""
+    """Show the choice of a judge and its cost (GET), or request its verdicts (POST)."""
     experiment = editable_experiment(request, slug)
     data = request.POST if request.method == "POST" else request.GET
-    choice = JudgeForm(data if "grader" in data else None, experiment=experiment, user=request.user)
-    estimate = _estimate_cost(experiment, choice) if choice.is_valid() else None
+    choice_form = JudgeForm(data if "grader" in data else None, experiment=experiment, user=request.user)
+    estimate = _estimate_cost(experiment, choice_form) if choice_form.is_valid() else None
     form = None
     if estimate is not None:
-        sent = request.POST if request.method == "POST" else None
+        submitted = request.POST if request.method == "POST" else None
         form = ConfirmedJudgeForm(
-            sent,
+            submitted,
             experiment=experiment,
             user=request.user,
-            initial={**choice.cleaned_data, "grader": choice.cleaned_data["grader"].name},
+            initial={**choice_form.cleaned_data, "grader": choice_form.cleaned_data["grader"].name},
             needs_confirmation=experiment.needs_confirmation(estimate.ceiling_usd),
         )
-        if sent is not None and form.is_valid() and _ask_judge(request, experiment, form, estimate):
+        if submitted is not None and form.is_valid() and _request_verdicts(request, experiment, form, estimate):
             return redirect("experiment_grading", experiment.slug)
-    context = {"experiment": experiment, "choice": choice, "form": form, "estimate": estimate}
+    context = {"experiment": experiment, "choice_form": choice_form, "form": form, "estimate": estimate}
     if estimate is not None:
         context["is_over_budget"] = experiment.may_exceed_budget(estimate.ceiling_usd)
     context["has_graders"] = Grader.objects.usable().exists()
@@ -147,45 +151,45 @@ def experiment_judge(request: HttpRequest, slug: str) -> HttpResponse:
 
 
 def _estimate_cost(experiment: Experiment, form: JudgeForm) -> Estimate:
-    return estimate_judging(experiment, [form.chosen()], form.waves, force=form.cleaned_data["force"])
+    return estimate_judging(experiment, [form.make_grader()], form.waves, force=form.cleaned_data["force"])
 
 
-def _ask_judge(request: HttpRequest, experiment: Experiment, form: JudgeForm, estimate: Estimate) -> bool:
+def _request_verdicts(request: HttpRequest, experiment: Experiment, form: JudgeForm, estimate: Estimate) -> bool:
     if estimate.problems:
         form.add_error(None, estimate.problems)
         return False
     try:
         report = request_verdicts(
             experiment,
-            grader_lookup.save_graders([form.chosen()], request.user),
+            grader_lookup.save_graders([form.make_grader()], request.user),
             form.waves,
             by=request.user,
             force=form.cleaned_data["force"],
             approved=estimate,
             revive=True,
         )
-    except PlanError as problem:
-        form.add_error(None, problem.problems)
+    except PlanError as error:
+        form.add_error(None, error.problems)
         return False
     messages.success(request, describe_reports(report))
     return True
 
 
 def describe_reports(report: Sequence[JudgingReport]) -> str:
-    """Describe what was requested and what was not, in sentences."""
-    added, unasked = (sum(getattr(one, name) for one in report) for name in ("added", "unasked"))
+    """Return sentences about the requested verdicts and the answers that needed no call."""
+    added, unasked = (sum(getattr(line, name) for line in report) for name in ("added", "unasked"))
     sentences = [f"{format_count(added)} {'verdict is' if added == 1 else 'verdicts are'} requested."] if added else []
     if unasked:
-        answers = "answer got its score" if unasked == 1 else "answers got their scores"
-        sentences.append(f"{format_count(unasked)} {answers} without a call.")
+        answers = "answer was" if unasked == 1 else "answers were"
+        sentences.append(f"{format_count(unasked)} {answers} scored without a call.")
     sentences = sentences or ["Nothing was requested: every answer already has a verdict."]
-    return " ".join([*sentences, *(f"{one.unusual_answers.capitalize()}." for one in report if one.unusual_answers)])
+    return " ".join([*sentences, *(f"{line.unusual_answers.capitalize()}." for line in report if line.unusual_answers)])
 
 
 @require_POST
 @members_only
 def experiment_convene(request: HttpRequest, slug: str) -> HttpResponse:
-    """Combine the scores of a panel's members, during the request."""
+    """Add a panel, and combine the scores of its members during the request."""
     experiment = editable_experiment(request, slug)
     form = PanelForm(request.POST, user=request.user)
     if not form.is_valid():
@@ -193,11 +197,11 @@ def experiment_convene(request: HttpRequest, slug: str) -> HttpResponse:
     else:
         try:
             panels.add_panel(experiment, form.cleaned_data["panel"])
-        except PlanError as problem:
-            messages.error(request, f"{problem}".capitalize())
+        except PlanError as error:
+            messages.error(request, f"{error}".capitalize())
         else:
             messages.success(
                 request,
-                f"The panel {form.cleaned_data['panel']} is added.",
+                f"Panel {form.cleaned_data['panel']} was added.",
             )
     return redirect("experiment_grading", slug)

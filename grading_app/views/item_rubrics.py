@@ -70,8 +70,8 @@ def _may_make_judges(user: Any) -> bool:
 
 def _get_visible_text_set(request: HttpRequest, name: str, version: int) -> TextSet:
     visible = TextSet.objects.visible_to(request.user).select_related("dataset", "written_by__model", "created_by")
-    found: TextSet = get_object_or_404(visible, name=name, version=version)
-    return found
+    text_set: TextSet = get_object_or_404(visible, name=name, version=version)
+    return text_set
 
 
 def _list_items(texts: TextSet, only: str) -> Any:
@@ -91,29 +91,31 @@ def text_of_item(request: HttpRequest, name: str, version: int, pk: int) -> Http
     if not request.user.has_perm(EDIT):
         raise Http404
     item: Item = get_object_or_404(texts.dataset.items.active().select_related("image"), pk=pk)
-    known = texts.texts.filter(item=item).select_related("edited_by").first()
-    form = CorrectionForm(request.POST if request.method == "POST" else None, initial={"text": known and known.text})
+    stored_text = texts.texts.filter(item=item).select_related("edited_by").first()
+    form = CorrectionForm(
+        request.POST if request.method == "POST" else None, initial={"text": stored_text.text if stored_text else ""}
+    )
     if request.method == "POST" and form.is_valid():
         try:
             corrected = correct_text(
                 texts, item, form.cleaned_data["text"], by=request.user, reason=form.cleaned_data["reason"]
             )
-        except ValueError as problem:
-            form.add_error("text", str(problem))
+        except ValueError as error:
+            form.add_error("text", str(error))
         else:
-            messages.success(request, f"{item.key} is corrected, in {corrected}.")
+            messages.success(request, f"The rubric of {item.key} was corrected in {corrected}.")
             return redirect("text_set", corrected.name, corrected.version)
-    context = {"texts": texts, "item": item, "known": known, "form": form}
+    context = {"texts": texts, "item": item, "stored_text": stored_text, "form": form}
     return render(request, "grading_app/writing/text_of_item.html", context)
 
 
 def _collect(texts: TextSet, by: Any, reason: str) -> str:
-    return f"{format_count(collect_texts(texts))} new texts."
+    return f"New texts: {format_count(collect_texts(texts))}."
 
 
 def _approve(texts: TextSet, by: Any, reason: str) -> str:
     approve_texts(texts, by=by, reason=reason)
-    return f"{texts} is approved: judges can read it, and nothing changes it."
+    return f"{texts} is approved. Judges can use it, and it can no longer change."
 
 
 def _archive(texts: TextSet, by: Any, reason: str) -> str:
@@ -121,7 +123,7 @@ def _archive(texts: TextSet, by: Any, reason: str) -> str:
     return f"{texts} is archived."
 
 
-VERBS: dict[str, tuple[str, Callable[[TextSet, Any, str], str]]] = {
+ACTIONS: dict[str, tuple[str, Callable[[TextSet, Any, str], str]]] = {
     "collect": (EDIT, _collect),
     "approve": (APPROVE, _approve),
     "archive": (APPROVE, _archive),
@@ -132,7 +134,7 @@ VERBS: dict[str, tuple[str, Callable[[TextSet, Any, str], str]]] = {
 @members_only
 def text_set_act(request: HttpRequest, name: str, version: int, verb: str) -> HttpResponse:
     texts = _get_visible_text_set(request, name, version)
-    permission, act = VERBS.get(verb, ("", None))
+    permission, act = ACTIONS.get(verb, ("", None))
     if act is None or not request.user.has_perm(permission):
         raise Http404
     form = ReasonForm(request.POST)
@@ -141,8 +143,8 @@ def text_set_act(request: HttpRequest, name: str, version: int, verb: str) -> Ht
         return redirect("text_set", name, version)
     try:
         messages.success(request, act(texts, request.user, form.cleaned_data.get("reason", "")))
-    except (ValueError, TransitionError) as problem:
-        messages.error(request, str(problem))
+    except (ValueError, TransitionError) as error:
+        messages.error(request, str(error))
     return redirect("text_set", name, version)
 
 
@@ -155,20 +157,20 @@ def experiment_write(request: HttpRequest, slug: str) -> HttpResponse:
     form = WriterForm(data if "template" in data else None, user=request.user, initial={"name": f"{slug}-rubrics"})
     context: dict[str, Any] = {"experiment": experiment, "form": form, "has_templates": _has_templates(form)}
     if form.is_valid():
-        writer = form.writer(experiment)
-        n, each = writer.to_do, writer.ceiling
-        ceiling = None if each is None else n * each
-        asks = experiment.needs_confirmation(ceiling)
-        confirm = ConfirmForm(request.POST if request.method == "POST" else None) if asks else None
-        context |= {"to_do": n, "ceiling": ceiling, "problems": list(writer.problems()), "confirm": confirm}
+        writer = form.make_writer(experiment)
+        n_items, call_ceiling = writer.to_do, writer.ceiling
+        ceiling = None if call_ceiling is None else n_items * call_ceiling
+        needs_confirmation = experiment.needs_confirmation(ceiling)
+        confirm = ConfirmForm(request.POST if request.method == "POST" else None) if needs_confirmation else None
+        context |= {"to_do": n_items, "ceiling": ceiling, "problems": list(writer.find_problems()), "confirm": confirm}
         if request.method == "POST" and (confirm is None or confirm.is_valid()):
             try:
                 texts = request_rubrics(writer, name=form.cleaned_data["name"], by=request.user)
-            except PlanError as problem:
-                form.add_error(None, problem.problems)
+            except PlanError as error:
+                form.add_error(None, error.problems)
             else:
                 messages.success(
-                    request, f"{format_count(n)} rubrics are asked for. They appear here as they are written."
+                    request, f"{format_count(n_items)} rubrics were requested. They appear here when they are written."
                 )
                 return redirect("text_set", texts.name, texts.version)
         if form.errors:

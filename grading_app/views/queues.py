@@ -40,8 +40,8 @@ QUEUES = ListPage(QueueTable, "grading_app/rating/queue_list.html", per_page=50)
 @hides_model_names()
 def queue_list(request: HttpRequest) -> HttpResponse:
     visible = RatingQueue.objects.visible_to(request.user).select_related("dataset", "owner", "experiment")
-    mine = RaterAssignment.objects.for_user(request.user).exists()
-    return QUEUES.render(request, {**QUEUES.load(request, visible.with_counts()), "mine": mine})
+    is_rater = RaterAssignment.objects.for_user(request.user).exists()
+    return QUEUES.render(request, {**QUEUES.load(request, visible.with_counts()), "is_rater": is_rater})
 
 
 @require_safe
@@ -51,21 +51,21 @@ def queue_detail(request: HttpRequest, name: str) -> HttpResponse:
     may_change = RatingQueue.objects.editable_by(request.user).filter(pk=queue.pk).exists()
     items = ItemMeansTable(list_item_rows(queue))
     paginate_table(request, items, PER_PAGE)
-    full, wanted = queue_results.count_complete(queue)
+    complete, total = queue_results.count_complete(queue)
     context = {
         "queue": queue,
         "may_change": may_change,
         "questions": queue_results.list_question_results(queue),
         "raters": queue_results.list_rater_progress(queue),
         "items": items,
-        "full": full,
-        "wanted": wanted,
-        "raters_missing": queue_results.count_missing_raters(queue, wanted)
+        "n_complete": complete,
+        "n_units": total,
+        "raters_missing": queue_results.count_missing_raters(queue, total)
         if queue.status != RatingQueue.Status.CLOSED
         else 0,
         "n_invited": queue.invitations.filter(used_at=None).count(),
         "history": list(queue.history[:50]),
-        "old_norms": find_outdated_norms(queue),
+        "outdated_norms": find_outdated_norms(queue),
         "conditions": list(queue.conditions.select_related("model", "prompt", "sampler")),
         "actions": _list_actions(queue) if may_change else [],
         "invite": InviteForm(),
@@ -122,8 +122,8 @@ def _render_form(request: HttpRequest, queue: RatingQueue, heading: str) -> Http
     if request.method == "POST" and form.is_valid():
         return redirect(form.save())
     fetch_choices(form)
-    back = queue.get_absolute_url() if queue.pk else _get_start_url(queue)
-    context = {"form": form, "heading": heading, "cancel_url": back, "queue": queue}
+    cancel_url = queue.get_absolute_url() if queue.pk else _get_start_url(queue)
+    context = {"form": form, "heading": heading, "cancel_url": cancel_url, "queue": queue}
     return render(request, "grading_app/rating/queue_form.html", context)
 
 
@@ -134,7 +134,7 @@ def _get_start_url(queue: RatingQueue) -> str:
     return reverse("experiment_agreement", args=[queue.experiment.slug])
 
 
-# --- verbs -----------------------------------------------------------------------------------------------------------
+# --- actions ---------------------------------------------------------------------------------------------------------
 
 
 def _open(queue: RatingQueue, by: Any, reason: str) -> tuple[str, Any]:
@@ -157,7 +157,7 @@ def _store_norms(queue: RatingQueue, by: Any, reason: str) -> tuple[str, Any]:
     return f"{draft} is a new draft whose norms are the means of these ratings.", draft
 
 
-VERBS: dict[str, Callable[[RatingQueue, Any, str], tuple[str, Any]]] = {
+ACTIONS: dict[str, Callable[[RatingQueue, Any, str], tuple[str, Any]]] = {
     "open": _open,
     "close": _close,
     "delete": _delete,
@@ -167,10 +167,10 @@ VERBS: dict[str, Callable[[RatingQueue, Any, str], tuple[str, Any]]] = {
 
 def _list_actions(queue: RatingQueue) -> list[dict[str, str]]:
     """Return the buttons that apply now, in the format of partials/action.html."""
-    frozen = "The design can no longer change after this." if queue.status == "draft" else "Raters can continue."
-    offered = {
+    effect = "The design can no longer change after this." if queue.status == "draft" else "Raters can continue."
+    actions = {
         "draft": [
-            {"verb": "open", "label": "Open queue", "icon": "play-fill", "text": frozen},
+            {"verb": "open", "label": "Open queue", "icon": "play-fill", "text": effect},
             {
                 "verb": "delete",
                 "label": "Delete draft",
@@ -180,14 +180,14 @@ def _list_actions(queue: RatingQueue) -> list[dict[str, str]]:
             },
         ],
         "open": [{"verb": "close", "label": "Close queue", "icon": "stop-fill", "text": "Raters can no longer rate."}],
-        "closed": [{"verb": "open", "label": "Reopen queue", "icon": "play-fill", "text": frozen}],
+        "closed": [{"verb": "open", "label": "Reopen queue", "icon": "play-fill", "text": effect}],
     }[queue.status]
     if queue.status == RatingQueue.Status.CLOSED and not queue.rates_answers:
         text = "Creates a new draft of the dataset with the mean ratings as norms."
-        offered.append({"verb": "norms", "label": "Create norms", "icon": "database", "text": text})
+        actions.append({"verb": "norms", "label": "Create norms", "icon": "database", "text": text})
     return [
         {"tone": "", **action, "url": reverse("rating_queue_act", args=[queue.name, action["verb"]])}
-        for action in offered
+        for action in actions
     ]
 
 
@@ -195,15 +195,15 @@ def _list_actions(queue: RatingQueue) -> list[dict[str, str]]:
 @members_only
 def queue_act(request: HttpRequest, name: str, verb: str) -> HttpResponse:
     queue = _get_editable_queue(request, name)
-    if verb not in VERBS:
+    if verb not in ACTIONS:
         raise Http404
     try:
-        text, to = VERBS[verb](queue, request.user, _read_reason(request))
+        message, target = ACTIONS[verb](queue, request.user, _read_reason(request))
     except (queues.QueueError, TransitionError, CurationError) as error:
         messages.error(request, str(error))
         return redirect(queue)
-    messages.success(request, text)
-    return redirect(to)
+    messages.success(request, message)
+    return redirect(target)
 
 
 @require_POST
@@ -239,7 +239,7 @@ def queue_assign(request: HttpRequest, name: str) -> HttpResponse:
 @members_only
 @never_cache
 def rater_act(request: HttpRequest, name: str, number: int, verb: str) -> HttpResponse:
-    """Release or exclude a rater, or create a new link for one."""
+    """Release or exclude a rater, or create a new link for the rater."""
     queue = _get_editable_queue(request, name)
     assignment = get_object_or_404(queue.assignments.select_related("user", "queue"), number=number)
     try:
@@ -264,7 +264,7 @@ def _read_reason(request: HttpRequest) -> str:
 
 def _render_links(request: HttpRequest, queue: RatingQueue, tokens: list[str]) -> HttpResponse:
     links = [request.build_absolute_uri(reverse("rating_join", args=[token])) for token in tokens]
-    days = queues.INVITATION_LASTS.days
+    days = queues.INVITATION_LIFETIME.days
     return render(request, "grading_app/rating/invited.html", {"queue": queue, "links": links, "days": days})
 
 

@@ -32,19 +32,20 @@ from grading_app.rating.questions import find_end_keys, find_question
 from grading_app.rating.queues import QueueError, find_usable_invitation, redeem
 from runs_app.models import Trial
 
-FEW_LABELS = 3  # With more, a narrow screen puts each point on a line of its own.
-BACKEND = "django.contrib.auth.backends.ModelBackend"
+MAX_INLINE_LABELS = 3  # With more labels, a narrow screen puts each point on its own line.
+LOGIN_BACKEND = "django.contrib.auth.backends.ModelBackend"
 
 
 @require_safe
 @never_cache
 def rating_queue(request: HttpRequest) -> HttpResponse:
     """Show the queues of this rater. Redirect to the queue if there is only one."""
-    mine = list(RaterAssignment.objects.for_user(request.user).select_related("queue").order_by("queue__created_at"))
-    if len(mine) == 1 and not is_reader(request.user):
-        return redirect("rating_item", mine[0].queue.name)
-    rows = [{"queue": row.queue, "assignment": row, "progress": row.progress} for row in mine]
-    return render(request, "grading_app/rating/mine.html", {"rows": rows, "may_ask": is_member(request.user)})
+    own = RaterAssignment.objects.for_user(request.user).select_related("queue").order_by("queue__created_at")
+    assignments = list(own)
+    if len(assignments) == 1 and not is_reader(request.user):
+        return redirect("rating_item", assignments[0].queue.name)
+    rows = [{"queue": row.queue, "assignment": row, "progress": row.progress} for row in assignments]
+    return render(request, "grading_app/rating/mine.html", {"rows": rows, "may_see_queues": is_member(request.user)})
 
 
 def assignment_required(
@@ -64,10 +65,10 @@ def assignment_required(
 
 
 def _get_own_assignment(request: HttpRequest, name: str) -> RaterAssignment:
-    begun = RaterAssignment.objects.counted().exclude(queue__status=RatingQueue.Status.DRAFT)
-    mine = begun.filter(user=request.user.pk)
+    opened = RaterAssignment.objects.counted().exclude(queue__status=RatingQueue.Status.DRAFT)
+    own = opened.filter(user=request.user.pk)
     return get_object_or_404(
-        mine.select_related("queue__rubric", "queue__text_set", "queue__experiment"), queue__name=name
+        own.select_related("queue__rubric", "queue__text_set", "queue__experiment"), queue__name=name
     )
 
 
@@ -104,7 +105,7 @@ def _make_unit_context(due: Rating) -> dict[str, Any]:
         "practice": due.kind == Rating.Kind.PRACTICE,
         "question": question,
         "keys": find_end_keys(question.points),
-        "labelled": sum(bool(point.label) for point in question.points) > FEW_LABELS,
+        "labelled": sum(bool(point.label) for point in question.points) > MAX_INLINE_LABELS,
         "rubric": render_rubric(queue),
     }
 
@@ -117,10 +118,10 @@ def _make_answer_context(due: Rating) -> dict[str, Any]:
     if due.trial_id is None:
         return {"is_answer": False}
     answers = dict(Trial.objects.filter(pk__in=[due.trial_id, due.rival_id]).values_list("pk", "answer"))
-    shown = [("Answer A" if due.rival_id else "Answer", answers[due.trial_id])]
+    parts = [("Answer A" if due.rival_id else "Answer", answers[due.trial_id])]
     return {
         "is_answer": True,
-        "answers": [*shown, *([("Answer B", answers[due.rival_id])] if due.rival_id else [])],
+        "answers": [*parts, *([("Answer B", answers[due.rival_id])] if due.rival_id else [])],
         "choices": [str(choice) for choice in due.item.choices],
         "beside": list_context_parts(due.item, due.assignment.queue),
     }
@@ -153,8 +154,8 @@ def rating_rate(request: HttpRequest, assignment: RaterAssignment) -> HttpRespon
 
 def _explain_refusal(assignment: RaterAssignment, position: int) -> str:
     if assignment.ratings.filter(position=position).exists():
-        return "You have already rated that one. Here is the next."
-    return "That rating was not saved because it is no longer needed. Your earlier ratings are saved."
+        return "You have already rated this one. Here is the next."
+    return "This rating was not saved because it is no longer needed. Your earlier ratings are saved."
 
 
 @require_POST
@@ -175,14 +176,14 @@ def rating_image(request: HttpRequest, name: str, position: int) -> FileResponse
     Later images are not available. The address holds only the position, and the file's name is hidden.
     """
     assignment = _get_own_assignment(request, name)
-    shown = assignment.find_reached_rating(position) if assignment.queue.is_open else None
-    if shown is None or shown.item.image is None:
+    rating = assignment.find_reached_rating(position) if assignment.queue.is_open else None
+    if rating is None or rating.item.image is None:
         raise Http404
     try:
-        file = shown.item.image.file.open("rb")
+        file = rating.item.image.file.open("rb")
     except FileNotFoundError:
         raise Http404 from None
-    response = FileResponse(file, content_type=shown.item.image.content_type, filename="image")
+    response = FileResponse(file, content_type=rating.item.image.content_type, filename="image")
     response["X-Content-Type-Options"] = "nosniff"
     response["Content-Security-Policy"] = "default-src 'none'; sandbox"
     return response
@@ -204,12 +205,12 @@ def rating_join(request: HttpRequest, token: str) -> HttpResponse:
         assignment = redeem(token, form.cleaned_data["alias"])
     except QueueError:
         return render(request, "grading_app/rating/join_gone.html", status=404)
-    login(request, assignment.user, backend=BACKEND)
+    login(request, assignment.user, backend=LOGIN_BACKEND)
     return redirect("rating_item", assignment.queue.name)
 
 
-def _make_signer(where: Rating | RaterAssignment) -> Signer:
-    rater = where.assignment_id if isinstance(where, Rating) else where.pk
+def _make_signer(row: Rating | RaterAssignment) -> Signer:
+    rater = row.assignment_id if isinstance(row, Rating) else row.pk
     return Signer(salt=f"rating shown to {rater}")
 
 
@@ -242,9 +243,9 @@ def rating_text(request: HttpRequest, name: str, position: int, part: str) -> Ht
     due = assignment.find_next_rating() if assignment.queue.is_open and assignment.started_at else None
     if due is None or due.position != position:
         raise Http404
-    shown = _make_unit_context(due)
-    answers = [answer for _, answer in shown.get("answers", [])]
-    parts = {"question": shown["text"], **dict(zip(("first", "second"), answers, strict=False))}
+    unit = _make_unit_context(due)
+    answers = [answer for _, answer in unit.get("answers", [])]
+    parts = {"question": unit["text"], **dict(zip(("first", "second"), answers, strict=False))}
     if not parts.get(part):
         raise Http404
     return text_file(parts[part], part)

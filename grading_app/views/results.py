@@ -132,8 +132,8 @@ def experiment_grade(request: HttpRequest, slug: str) -> HttpResponse:
     form = RuleForm(request.POST)
     if not form.is_valid():
         return _results_page(request, experiment, form)
-    async_task(GRADE, experiment.pk, form.chosen, request.user.get_username())
-    named = ", ".join(rule.text for rule in read_rules(form.chosen))
+    async_task(GRADE, experiment.pk, form.chosen_rules, request.user.get_username())
+    named = ", ".join(rule.text for rule in read_rules(form.chosen_rules))
     messages.success(request, f"Grading by {named} has started. Scores appear here as they are ready.")
     return redirect("experiment_results", slug)
 

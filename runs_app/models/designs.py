@@ -131,7 +131,7 @@ class Versioned(models.Model):
     def archive(self, *, by: Actor, reason: str) -> None:
         """Archive this version, so that new plans cannot use it. Trials that used it stay.
 
-        Raise TransitionError if it is archived already, or if `by` may not archive it.
+        Raise TransitionError if it is already archived, or if `by` may not archive it.
         """
         check_archivable(self, by)
         self.retire(by=by, reason=reason)
@@ -139,7 +139,7 @@ class Versioned(models.Model):
     def retire(self, *, by: Actor, reason: str) -> None:
         """Archive a version that a newer one replaces, without a check of its author.
 
-        Raise TransitionError if it is archived already.
+        Raise TransitionError if it is already archived.
         """
         model: Any = type(self)
         model.objects.transition_one(self, sources=["draft", "approved"], target="archived", by=by, reason=reason)

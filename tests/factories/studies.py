@@ -12,7 +12,7 @@ from grading_app.judging import panels
 from grading_app.judging.judge_plan import request_verdicts
 from grading_app.judging.verdict_reader import read_verdicts
 from grading_app.models import Panel
-from grading_app.models.verdict_history import superseding
+from grading_app.models.verdict_history import allow_superseding
 from grading_app.rating import queues
 from grading_app.scoring.grading import grade
 from runs_app import run_control
@@ -141,7 +141,7 @@ def _judge_study(experiment):
     panels.add_panel(experiment, panel)
     grade(experiment, scorers=["exact_match", {"name": "regex", "pattern": "said"}], by="test")
     rule = experiment.grade_conditions.get(scorer="regex")
-    with superseding():
+    with allow_superseding():
         rule.gradings.filter(trial=rule.gradings.order_by("pk").first().trial).update(score=0.5)
 
 

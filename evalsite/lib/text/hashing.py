@@ -29,6 +29,11 @@ def content_hash(content: Any) -> str:
     return hashlib.sha256(canonical_json(content).encode("utf-8")).hexdigest()
 
 
+def hash_token(token: str) -> str:
+    """Return the SHA-256 of a secret token. Tokens are long and random, so the hash needs no salt."""
+    return hashlib.sha256(token.encode()).hexdigest()
+
+
 def slugify_name(name: str) -> str:
     """Return a name for URLs and identifiers: at most 50 lower-case ASCII letters, digits, and single "-" or "_".
 

@@ -10,7 +10,7 @@ from django.db.models import Count
 from datasets_app.models import TransitionError
 from evalsite.lib.ops.commands import VerbCommand, add_reason, add_user, refuse_input, resolve_actor, resolve_owner
 from evalsite.lib.text.number_format import format_count, format_money
-from grading_app.judging.default_sampler import get_default_sampler
+from grading_app.judging.default_sampler import get_or_create_default_sampler
 from grading_app.judging.item_rubrics import (
     RubricWriter,
     approve_texts,
@@ -69,7 +69,7 @@ class Command(VerbCommand):
         if found is None:
             refuse_input(f"experiment: there is no experiment {experiment}")
         writer = _writer(found, options["template"], options["model"], options["sampler"])
-        if problems := list(writer.problems()):
+        if problems := list(writer.find_problems()):
             raise PlanError(problems)
         n, each = writer.to_do, writer.ceiling
         ceiling = None if each is None else n * each
@@ -124,7 +124,7 @@ def _writer(experiment: Experiment, template: str, model: str, sampler: str | No
     by = {
         "template": Rubric.objects.named(template).first(),
         "model": LanguageModel.objects.select_related("endpoint").filter(name=model).first(),
-        "sampler": Sampler.objects.named(sampler).first() if sampler else get_default_sampler(),
+        "sampler": Sampler.objects.named(sampler).first() if sampler else get_or_create_default_sampler(),
     }
     named = {"template": template, "model": model, "sampler": sampler}
     for option, row in by.items():

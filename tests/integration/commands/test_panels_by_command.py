@@ -58,12 +58,12 @@ def test_a_panel_by_command_takes_the_scores_of_its_judges_together(graders, cre
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"graders": ["judge-a"]}, "panel.graders: a panel has at least two graders"),
+        ({"graders": ["judge-a"]}, "panel.graders: a panel needs at least two graders"),
         ({"graders": ["judge-a", "nobody"]}, "panel.graders[1]: there is no grader nobody in use; `grader list`"),
         ({"graders": ["judge-a", "judge-b", "judge-a"]}, "panel.graders[2]: judge-a is named twice"),
-        ({"graders": ["judge-a", "judge-ten"]}, "panel.graders: rubrics of one panel have one scale"),
-        ({"graders": ["judge-a", "judge-duel"]}, "panel.graders: a panel takes scores together"),
-        ({"graders": ["judge-a", "judge-twin"]}, "judge-a and judge-twin ask the same of the same model"),
+        ({"graders": ["judge-a", "judge-ten"]}, "panel.graders: the rubrics of a panel must have the same scale"),
+        ({"graders": ["judge-a", "judge-duel"]}, "panel.graders: a panel combines scores"),
+        ({"graders": ["judge-a", "judge-twin"]}, "judge-a and judge-twin send the same requests to the same model"),
         ({"quorum": 4}, "panel.quorum: the panel has 3 graders"),
         ({"quorum": 0}, "panel.quorum: "),
         ({"rule": "mode"}, "panel.rule: "),
@@ -86,7 +86,7 @@ def test_another_panel_of_the_same_name_is_refused(graders, create):
     create(FILE)
     refused = create(FILE | {"rule": "mean"})
     assert refused.code == 2
-    assert "panel.name: there is another panel three; give this one another name" in refused.err
+    assert "panel.name: another panel three exists; choose a different name" in refused.err
     assert Panel.objects.get().rule == "median"
 
 

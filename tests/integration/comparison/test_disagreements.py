@@ -6,7 +6,7 @@ from django.urls import reverse
 
 from grading_app.comparison import disagreements
 from grading_app.comparison.rating_selection import RatingSelectionForm
-from grading_app.models.verdict_history import superseding
+from grading_app.models.verdict_history import allow_superseding
 from tests import factories
 from tests.factories.gradings import make_answered_experiment, make_gradings, make_scale_rubric, trials_of
 from tests.factories.queues import make_queue, make_rater, rate_all
@@ -119,7 +119,7 @@ def test_of_labels_with_one_score_the_one_that_was_chosen_is_named(client, exper
     keys = []
     for name, label in (("one", "refused"), ("another", "right"), ("third", None)):
         condition = make_gradings(experiment, name, lambda trial, label=label: float(label == "right"), rubric=rubric)
-        with superseding():
+        with allow_superseding():
             condition.gradings.update(detail={"label": label} if label else None)
         keys.append(f"rater=g{condition.pk}")
     client.force_login(experiment.owner)

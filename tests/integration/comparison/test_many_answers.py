@@ -17,7 +17,7 @@ from grading_app.comparison.agreement_cache import assign_roles, compare_raters
 from grading_app.comparison.rating_selection import RatingSelectionForm
 from grading_app.comparison.unit_counts import load_unit_counts
 from grading_app.models import CachedAggregate, Grading, StoredDisagreement
-from grading_app.models.verdict_history import superseding
+from grading_app.models.verdict_history import allow_superseding
 from grading_app.reports import cached_aggregates
 from grading_app.tasks import compute_aggregates
 from tests import factories
@@ -98,7 +98,7 @@ def test_numbers_that_are_out_of_date_say_so_and_are_worked_out_again(client, ex
     work(asked)
     long_ago = timezone.now() - timedelta(hours=2)
     CachedAggregate.objects.update(asked_at=long_ago, ended_at=long_ago)
-    with superseding():
+    with allow_superseding():
         Grading.objects.filter(pk=Grading.objects.first().pk).update(score=4.75)
     page = opened(client, experiment)
     assert page.context["result"] is not None
@@ -112,7 +112,7 @@ def test_numbers_that_are_out_of_date_say_so_and_are_worked_out_again(client, ex
 def test_ratings_that_keep_coming_in_are_not_followed_without_rest(client, experiment, asked):
     opened(client, experiment)
     work(asked)
-    with superseding():
+    with allow_superseding():
         Grading.objects.filter(pk=Grading.objects.first().pk).update(score=4.75)
     page = opened(client, experiment)
     assert "Out of date" in page.content.decode()

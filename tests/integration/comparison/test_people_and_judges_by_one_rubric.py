@@ -7,7 +7,7 @@ from django.http import QueryDict
 from grading_app.comparison import unit_counts
 from grading_app.comparison.rating_selection import RatingSelectionForm
 from grading_app.models import GradeCondition, Grading
-from grading_app.models.verdict_history import superseding
+from grading_app.models.verdict_history import allow_superseding
 from grading_app.rating import queues, session
 from tests.factories.gradings import make_answered_experiment, make_gradings
 from tests.factories.queues import make_answer_queue, make_rater, make_strict_rubric, rate_all
@@ -23,7 +23,7 @@ def queue():
     study = make_answered_experiment("people", items=4, models=["small"])
     rubric = make_strict_rubric()
     make_gradings(study, "judge-a", lambda trial: 0.75, rubric=rubric)
-    with superseding():
+    with allow_superseding():
         Grading.objects.update(detail={"criteria": {"correct": True, "complete": False}})
     made = make_answer_queue("reading", experiment=study, dimensions=[], by=rubric)
     for complete in (1, 0):

@@ -12,7 +12,7 @@ from grading_app.comparison import disagreements, unit_counts
 from grading_app.comparison.raters import list_raters
 from grading_app.comparison.rating_selection import RatingSelectionForm
 from grading_app.models import Grader, Grading, Panel
-from grading_app.models.verdict_history import superseding
+from grading_app.models.verdict_history import allow_superseding
 from grading_app.rating import queues, session
 from grading_app.statistics.alpha import krippendorff_alpha
 from grading_app.statistics.ratings import Ratings
@@ -198,7 +198,7 @@ def test_a_verdict_that_comes_late_to_an_early_answer_shows_at_once(client, expe
     judge = experiment.grade_conditions.order_by("pk").first()
     early = Grading.objects.filter(condition=judge).order_by("trial").first()
     late = {"trial": early.trial, "condition": judge, "score": early.score, "parse_ok": True}
-    with superseding():
+    with allow_superseding():
         early.delete()
     assert opened(client, experiment).context["result"].report.coverage[0].n == 23
     Grading.objects.create(**late)
@@ -212,7 +212,7 @@ def test_where_answers_were_rated_in_too_many_ways_those_that_people_rated_stay(
     chosen = trials_of(experiment)[20:23]
     settled.kind, settled.parameters = "adjudicated", {"scale_min": 1, "scale_max": 7}
     settled.save()
-    with superseding():
+    with allow_superseding():
         Grading.objects.filter(condition=settled, trial__in=chosen).update(score=5, parse_ok=True, parse_error="")
     counts = unit_counts.load_unit_counts(read_selection(experiment), sample_size=6)
     assert (counts.units, counts.total) == (6, 24)

@@ -9,7 +9,7 @@ from grading_app.adaptive import audit
 from grading_app.adaptive.audit import describe_earlier_rule
 from grading_app.adaptive.decisions import decide_due
 from grading_app.models import GradeCondition, Grading
-from grading_app.models.verdict_history import superseding
+from grading_app.models.verdict_history import allow_superseding
 from grading_app.scoring import grading
 from runs_app.models import Experiment, Point, Run, Trial
 from runs_app.monitoring.consistency_check import find_differences
@@ -45,7 +45,7 @@ def test_answers_that_are_not_counted_are_found(decided):
 
 def test_rows_that_changed_under_a_point_are_found(decided):
     point = decided.points.get(key={"category": "easy"})
-    with superseding():
+    with allow_superseding():
         Grading.objects.filter(trial__item__category="easy").update(score=0)
     assert [(found.counter, found.counted, found.in_rows) for found in find_differences()] == [("n_correct", 8, 0)]
     with deleting_anything():
@@ -100,13 +100,13 @@ def test_points_decided_by_an_earlier_version_of_the_rule_are_proven_by_it_and_n
     for graded_again in (False, True):
         if graded_again:
             grading.grade(decided.experiment, by="a test")
-            with superseding():
+            with allow_superseding():
                 Grading.objects.order_by("-pk").filter(condition=GradeCondition.objects.last()).update(score=0)
         call_command("reconcile")
         said = capsys.readouterr().out
         assert "counters and ledger equal the rows" in said
         assert "note: rounds: 2 points were decided by an earlier version of the rule than exact_match--" in said
-    with superseding():
+    with allow_superseding():
         Grading.objects.filter(condition=GradeCondition.objects.first(), trial__item__category="easy").update(score=0)
     assert [(found.row, found.counter) for found in find_differences()] == [(f"point {easy.pk}", "n_correct")]
     client.force_login(decided.experiment.owner)

@@ -5,7 +5,7 @@ from django.db import connection
 
 from grading_app.export.file_formats import TABLES, export_chunks
 from grading_app.models import Grading
-from grading_app.models.verdict_history import superseding
+from grading_app.models.verdict_history import allow_superseding
 from grading_app.scoring.grading import grade
 from runs_app.annotations import annotate, change_text
 from runs_app.models import Point, Trial
@@ -34,7 +34,7 @@ def experiment():
     write_ledger(made)
     Point.objects.create(run=run, items=[], n_items=0, key={"n\n": 1e300}, reason=EVERYTHING, mean=0.1 + 0.2)
     grade(made, scorers=[{"name": "regex", "pattern": "a"}], by="test")
-    with superseding():
+    with allow_superseding():
         Grading.objects.filter(trial__answer="").update(
             parse_ok=True, parse_error="", score=float("nan"), detail={"votes": 2}
         )

@@ -46,7 +46,7 @@ def test_a_design_without_scorers_says_so(capsys):
         (["pilot", "--scorer", "guess"], "exact_match"),
         (["pilot", "--scorer", "regex"], "pattern"),
         (["pilot", "--wave", "spring"], "wave-1"),
-        (["pilot", "--grader", "judge-a"], "there is no grader judge-a; there are none yet"),
+        (["pilot", "--grader", "judge-a"], "there is no grader judge-a; existing graders: none"),
         (["pilot", "--rubric", "standard"], "there is no rubric standard"),
         (["pilot", "--panel", "three"], "there is no panel three"),
     ],

@@ -4,7 +4,7 @@ import pytest
 
 from datasets_app.models import StatusChange
 from grading_app.models import GradeCondition, Grading
-from grading_app.models.verdict_history import superseding
+from grading_app.models.verdict_history import allow_superseding
 from grading_app.scoring.grading import grade
 from grading_app.scoring.scorers import ScorerError
 from grading_app.tasks import grade_experiment
@@ -90,7 +90,7 @@ def test_another_scorer_or_parameter_is_another_condition():
 def test_force_replaces_grades_in_place(monkeypatch):
     experiment = small_experiment()
     grade(experiment, scorers=["numeric"], by="a test")
-    with superseding():
+    with allow_superseding():
         Grading.objects.update(score=0.5, score_raw="old", parse_ok=True, parse_error="")
     (report,) = grade(experiment, scorers=["numeric"], force=True, by="a test")
     assert (report.graded, report.already) == (6, 0)

@@ -11,7 +11,7 @@ from grading_app.comparison.adjudication import adjudicate
 from grading_app.comparison.raters import Scale
 from grading_app.export.file_formats import FORMATS
 from grading_app.models import Adjudication, GradeCondition, Grading, SupersededVerdict
-from grading_app.models.verdict_history import superseding
+from grading_app.models.verdict_history import allow_superseding
 from grading_app.scoring.grading import grade
 from runs_app import deletion
 from tests import factories
@@ -53,7 +53,7 @@ def test_bare_sql_changes_no_verdict_and_is_told_how_to(graded, statement, reaso
 
 def test_grading_again_keeps_each_former_verdict_that_changed(graded):
     changed = Grading.objects.filter(score=1).get()
-    with superseding():
+    with allow_superseding():
         Grading.objects.filter(pk=changed.pk).update(score=0.5, score_raw="half")
     SupersededVerdict.objects.get(trial=changed.trial, content__score=1)
     grade(graded, scorers=["exact_match"], force=True, by="a test")
@@ -66,7 +66,7 @@ def test_grading_again_keeps_each_former_verdict_that_changed(graded):
 def test_a_verdict_never_moves_to_another_answer(graded):
     first, last = Grading.objects.order_by("pk").first(), Grading.objects.order_by("pk").last()
     last_trial = factories.plan_trials(factories.make_runs(graded, wave=1)[0])[0]
-    with pytest.raises(IntegrityError, match="keeps its grade condition"), superseding():
+    with pytest.raises(IntegrityError, match="keeps its grade condition"), allow_superseding():
         Grading.objects.filter(pk=first.pk).update(trial=last_trial)
     assert Grading.objects.get(pk=last.pk) == last
 
@@ -84,13 +84,13 @@ def test_what_people_settled_before_is_kept_with_its_adjudication(graded):
 @pytest.mark.parametrize("statement", ["UPDATE grading_app_supersededverdict SET content = '{}'",
                                        "DELETE FROM grading_app_supersededverdict"])  # fmt: skip
 def test_former_verdicts_never_change(graded, statement):
-    with superseding():
+    with allow_superseding():
         Grading.objects.filter(score=1).update(score=0.5)
     assert "former verdicts" in (said := refused(statement)) or "goes only with its experiment" in said
 
 
 def test_they_all_go_with_their_experiment(graded):
-    with superseding():
+    with allow_superseding():
         Grading.objects.filter(score=1).update(score=0.5)
     deletion.delete(graded, by="owner", reason="no longer needed")
     assert not SupersededVerdict.objects.exists()
@@ -103,7 +103,7 @@ def test_former_verdicts_are_on_the_page_of_their_trial_and_in_an_export(graded,
     client.force_login(graded.owner)
     address = changed.trial.get_absolute_url()
     assert "Former verdicts" not in client.get(address).content.decode()
-    with superseding():
+    with allow_superseding():
         Grading.objects.filter(pk=changed.pk).update(score=0.5, score_raw="half")
     grade(graded, scorers=["exact_match"], force=True, by="a test")
     page = client.get(address)

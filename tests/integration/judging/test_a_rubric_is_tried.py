@@ -87,12 +87,12 @@ def test_five_answered_items_are_taken_evenly_however_few_are_answered(db, kind,
     tried = RubricPreview(
         make_rubric("fresh", kind, status="draft"), experiment, make_model("judge"), make_sampler("cold")
     )
-    found = tried.answers()
+    found = tried.select_answers()
     assert [subject.item.position for subject, _ in found] == tried_items
     assert len({subject.run_id for subject, _ in found}) == min(2, len(found))
     assert all((rival is not None) == (kind == "pairwise") for _, rival in found)
     assert all(rival is None or rival.run_id != subject.run_id for subject, rival in found)
-    assert tried.answers() == found
+    assert tried.select_answers() == found
 
 
 def test_another_try_is_another_draw_on_the_same_answers(answered, draft, tried):
@@ -177,7 +177,9 @@ def test_what_cannot_be_tried_says_why_and_asks_nothing(answered, tried, draft):
     writer = make_rubric("author", kind="writer", status="draft", messages=[{"role": "user", "content": "{{input}}"}])
     for nothing in (writer, draft):
         assert (
-            RubricPreview(nothing, make_experiment(f"bare-{nothing.name}"), tried.model, tried.sampler).cost().calls
+            RubricPreview(nothing, make_experiment(f"bare-{nothing.name}"), tried.model, tried.sampler)
+            .estimate_cost()
+            .calls
             == 0
         )
     bare = RubricPreview(draft, make_experiment("bare", dataset=answered.dataset), tried.model, tried.sampler)

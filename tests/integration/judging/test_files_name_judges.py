@@ -64,7 +64,7 @@ def test_a_judge_may_be_named(curator):
     ("before", "after", "problem"),
     [
         ("model: judge", "model: nobody", "grade.graders[0].model: there is no language model nobody"),
-        ("name: judge-a", "name: taken", "grade.graders[0]: grader taken is another one here; give this one another"),
+        ("name: judge-a", "name: taken", "grade.graders[0]: another grader taken exists; choose a different"),
         ("rubric:\n        name: standard", "rubric: unheard\n      on_empty: skip #", "there is no rubric unheard"),
     ],
 )

@@ -77,7 +77,7 @@ def test_judges_of_a_name_are_drawn_once(study):
     client.post(PAGE, sent)
     _, again = drawn(client, **{"draw-seed": 9})
     refused = client.post(PAGE, again)
-    assert "were drawn for pilot before; give these another name" in refused.content.decode()
+    assert "were already drawn for pilot; choose a different name" in refused.content.decode()
 
 
 @pytest.mark.parametrize(

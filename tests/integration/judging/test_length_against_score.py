@@ -8,7 +8,7 @@ from django.core.cache import cache
 from django.urls import reverse
 
 from grading_app.models import CachedAggregate, GradeCondition, Grading, Preference, Rubric
-from grading_app.models.verdict_history import superseding
+from grading_app.models.verdict_history import allow_superseding
 from grading_app.reports import verdict_aggregates
 from grading_app.reports.length_bias import measure_length_bias
 from grading_app.tasks import compute_aggregates
@@ -113,7 +113,7 @@ def test_of_many_answers_all_are_read_by_a_worker_and_the_page_says_of_when_they
     assert page.context["lengths"] == measure_length_bias(judge)
     assert "Includes all verdicts" in page.content.decode()
     assert client.get(page.context["figure"]["address"]).content.startswith(b"<svg")
-    with superseding():
+    with allow_superseding():
         Grading.objects.filter(pk=Grading.objects.first().pk).update(score=1)
     assert "Out of date: includes verdicts until" in client.get(address).content.decode()
     CachedAggregate.objects.update(asked_at=factories.NOON, ended_at=factories.NOON)

@@ -7,7 +7,7 @@ import pytest
 from grading_app.export.file_formats import export_chunks
 from grading_app.judging import grade_conditions, panels
 from grading_app.models import Grading, Panel
-from grading_app.models.verdict_history import superseding
+from grading_app.models.verdict_history import allow_superseding
 from runs_app.models import Trial
 from runs_app.planning.plan import PlanError
 from tests import factories
@@ -27,7 +27,7 @@ def graded(condition, said):
     code = {} if said is not None else {"parse_error": "no_json_object"}
     for trial in Trial.objects.filter(subject=None):
         values = {"score": said, "parse_ok": said is not None, "parse_error": "", **code}
-        with superseding():
+        with allow_superseding():
             Grading.objects.update_or_create(condition=condition, trial=trial, defaults=values)
 
 
@@ -97,7 +97,7 @@ def test_a_quorum_does_not_wait_for_a_member_whose_call_failed_and_falls_with_it
     first, second, third = (
         grade_conditions.find_condition(stored, member) for member in panel.graders.order_by("name")
     )
-    with superseding():
+    with allow_superseding():
         Grading.objects.filter(condition=third).delete()
     assert panels.refresh_panel(condition) == 12
     assert set(Grading.objects.filter(condition=condition).values_list("score", "detail__votes")) == {(2, 2)}
@@ -115,7 +115,7 @@ def _of_all(panel):
 
 
 def test_a_quorum_above_the_number_of_members_is_refused(stored):
-    with pytest.raises(PlanError, match="asks for 3 scores and has 2 members"):
+    with pytest.raises(PlanError, match="needs 3 scores and has 2 members"):
         convened(stored, "mean", [0, 4], quorum=3)
 
 
@@ -132,9 +132,9 @@ def test_a_panel_that_is_taken_again_changes_nothing_and_follows_its_members(sto
 def test_an_answer_waits_for_all_members(stored):
     condition, _ = convened(stored, "mean", [0, 4])
     member = Grading.objects.filter(condition__kind="judge").first()
-    with superseding():
+    with allow_superseding():
         Grading.objects.filter(condition=condition).delete()
-    with superseding():
+    with allow_superseding():
         member.delete()
     assert panels.refresh_panel(condition) == 11
 
@@ -142,7 +142,7 @@ def test_an_answer_waits_for_all_members(stored):
 def test_members_with_other_scales_are_refused(stored):
     panel = Panel.objects.create(name="odd", rule="mean")
     panel.graders.set([make_grader("a"), make_grader("b", rubric=make_rubric("ten", scale_max=10))])
-    with pytest.raises(PlanError, match="one scale"):
+    with pytest.raises(PlanError, match="the same scale"):
         panels.add_panel(stored, panel)
 
 
@@ -153,7 +153,7 @@ def test_one_judge_is_no_panel_and_comparisons_give_no_score(stored):
         panels.add_panel(stored, panel)
     duel = make_rubric("duel", "pairwise")
     panel.graders.set([make_grader("b", rubric=duel), make_grader("c", rubric=duel)])
-    with pytest.raises(PlanError, match="give none"):
+    with pytest.raises(PlanError, match="give no scores"):
         panels.add_panel(stored, panel)
 
 
@@ -163,5 +163,5 @@ def test_one_judge_under_two_names_is_refused_with_both_names(stored):
     graded(grade_conditions.get_or_create_condition(stored, one), 1)
     panel = Panel.objects.create(name="twins", rule="mean")
     panel.graders.set([one, twin])
-    with pytest.raises(PlanError, match="judge-a and judge-b ask the same"):
+    with pytest.raises(PlanError, match="judge-a and judge-b send the same requests"):
         panels.add_panel(stored, panel)

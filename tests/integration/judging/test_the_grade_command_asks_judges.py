@@ -22,7 +22,7 @@ def test_it_says_the_cost_asks_and_reads_what_came(answered, capsys):
     said = capsys.readouterr().out
     assert "12 trials, 12 to do" in said
     assert "cost: at most $" in said
-    assert "12 verdicts asked for" in said
+    assert "12 verdicts requested" in said
     drain(judging(0.5))
 
     call_command("grade", "pilot", "--grader", "judge-a")  # Nothing is left to wait for.
@@ -89,7 +89,7 @@ def test_a_judge_of_the_solvers_own_family_is_named(answered, capsys):
     LanguageModel.objects.filter(name="judge").update(model="vendor/large")
     graded("--grader", "judge-a")
     said = capsys.readouterr().err
-    assert "judge is of one family with large, small, whose answers it may prefer" in said
+    assert "judge belongs to the same family as large, small and may prefer their answers" in said
 
 
 @pytest.mark.slow

@@ -13,7 +13,7 @@ from grading_app.judging import panels
 from grading_app.judging.judge_plan import request_verdicts
 from grading_app.judging.verdict_reader import read_verdicts
 from grading_app.models import GradeCondition, Grading, Panel, Preference
-from grading_app.models.verdict_history import superseding
+from grading_app.models.verdict_history import allow_superseding
 from grading_app.reports.grader_rows import list_grader_rows
 from grading_app.reports.pairwise_stats import compute_standing
 from grading_app.scoring.grading import grade
@@ -177,7 +177,7 @@ def test_scores_that_follow_the_length_of_answers_are_flagged(client, transactio
 def test_so_few_answers_say_nothing_of_their_length(answered):
     judged(answered, make_grader(), judging())
     for grading in Grading.objects.select_related("trial"):
-        with superseding():
+        with allow_superseding():
             Grading.objects.filter(pk=grading.pk).update(score=len(grading.trial.answer) / 100 + grading.trial_id / 1e6)
     (line,) = list_grader_rows(answered)
     assert line.scores.length_n == 12
@@ -230,7 +230,7 @@ def test_one_who_may_only_read_gets_no_buttons(client, answered):
 
     client.force_login(get_user_model().objects.get(username="teammate"))
     page = client.get(tab(answered))
-    assert (page.context["editable"], page.context["rows"][0]["again"]) == (False, "")
+    assert (page.context["editable"], page.context["rows"][0]["repeat_url"]) == (False, "")
     assert "Add a judge" not in page.content.decode()
     assert client.get(asking(answered)).status_code == 404
 

@@ -10,7 +10,7 @@ from grading_app.judging import grade_conditions, panels
 from grading_app.judging.judge_plan import request_verdicts
 from grading_app.judging.verdict_reader import read_verdicts
 from grading_app.models import CachedAggregate, GradeCondition, Grading, Panel
-from grading_app.models.verdict_history import superseding
+from grading_app.models.verdict_history import allow_superseding
 from grading_app.reports import verdict_aggregates
 from grading_app.reports.frame_cache import fingerprint_results
 from grading_app.reports.grader_rows import list_grader_rows
@@ -58,7 +58,7 @@ def test_whatever_writes_a_verdict_is_counted_with_its_condition(answered, chang
     other = GradeCondition.objects.create(experiment=answered, grade_condition_id="other--1")
     before = GradeCondition.objects.get(kind="judge").changes
     assert mean_of(answered) == 1.0
-    with superseding(), connection.cursor() as cursor:
+    with allow_superseding(), connection.cursor() as cursor:
         cursor.execute(change)
     assert GradeCondition.objects.get(kind="judge").changes == before + 1
     assert GradeCondition.objects.get(pk=other.pk).changes == 0
@@ -73,7 +73,7 @@ def test_answers_that_got_a_score_without_a_call_and_odd_ones_that_were_judged_a
     make_grader("strict", rubric=rubric, on_empty="zero", longest_answer=49)
     address = reverse("experiment_judge", args=[odd.slug])
     told = client.post(address, {"grader": "strict"}, follow=True).content.decode()
-    assert "1 verdict is requested. 2 answers got their scores without a call." in told
+    assert "1 verdict is requested. 2 answers were scored without a call." in told
     assert "Of 3 answers 1 is empty, 1 is too long, 1 is truncated, 1 is refused." in told
     drain(judging(1))
     read_verdicts(odd)
@@ -88,7 +88,7 @@ def test_a_judge_for_whom_all_answers_are_scored_without_a_call_says_so(client, 
     make_grader("strict", longest_answer=1)
     client.force_login(odd.owner)
     told = client.post(reverse("experiment_judge", args=[odd.slug]), {"grader": "strict"}, follow=True)
-    assert "3 answers got their scores without a call." in told.content.decode()
+    assert "3 answers were scored without a call." in told.content.decode()
     assert "Nothing was left to ask" not in told.content.decode()
 
 
@@ -109,9 +109,9 @@ def test_answers_that_a_panel_left_out_are_counted_with_the_member_that_said_not
     assert list_grader_rows(answered)[-1].scores.left_out == 0
 
     gone = list(Trial.objects.filter(subject=None).values_list("pk", flat=True)[:3])
-    with superseding():
+    with allow_superseding():
         Grading.objects.filter(trial__in=gone, condition=grade_conditions.find_condition(answered, two)).delete()
-    with superseding():
+    with allow_superseding():
         Grading.objects.filter(trial__in=gone, condition=bench).delete()
     line = list_grader_rows(answered)[-1]
     assert (line.scores.left_out, line.missing) == (3, (("two (standard@1)", 3),))
@@ -154,7 +154,7 @@ def test_many_verdicts_are_added_up_by_a_worker_with_the_same_sums_and_of_each_l
     duel = make_grader("duel", rubric=make_rubric("better", kind="pairwise"))
     judged(answered, duel, lambda request: {"winner": "A", "reasoning": "."})
     gone = list(Trial.objects.filter(subject=None).values_list("pk", flat=True)[:3])
-    with superseding():
+    with allow_superseding():
         Grading.objects.filter(
             trial__in=gone, condition__in=[grade_conditions.find_condition(answered, two), bench]
         ).delete()
@@ -176,7 +176,7 @@ def test_many_verdicts_are_added_up_by_a_worker_with_the_same_sums_and_of_each_l
     page = client.get(reverse("experiment_grading", args=[answered.slug])).content.decode()
     assert page.count("Includes all verdicts") == 5
     assert "6 of 6 pairs" in page
-    with superseding():
+    with allow_superseding():
         Grading.objects.filter(condition__grader=one, trial=gone[0]).update(score=1)
     assert [line.cached.is_fresh for line in list_grader_rows(answered)] == [False, True, False, True]
     assert asked == []

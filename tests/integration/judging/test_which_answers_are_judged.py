@@ -49,7 +49,7 @@ def test_empty_answers_are_left_out_and_counted(odd):
     report = judged(odd)
     assert scores() == {"item-1": 1, "item-2": 1}
     assert (report.added, report.counts.empty, report.counts.truncated, report.counts.refused) == (2, 1, 1, 1)
-    assert str(report).endswith("2 verdicts asked for; of 3 answers 1 is empty, 1 is truncated, 1 is refused")
+    assert str(report).endswith("2 verdicts requested; of 3 answers 1 is empty, 1 is truncated, 1 is refused")
 
 
 def test_empty_answers_are_judged_where_the_grader_says_so(odd):
@@ -188,7 +188,7 @@ def test_a_cancelled_judge_is_asked_nothing_more_by_itself(answered, wave):
     assert ask_judges(answered, by="test") == 0
     (report,) = request_verdicts(answered, [grader], [wave], by="test", force=True)
     assert report.added == 0
-    assert "was cancelled; it goes on when somebody asks" in str(report)
+    assert "was cancelled; request it again" in str(report)
     assert judge_run(answered).status == "cancelled"
 
 
@@ -204,7 +204,7 @@ def test_a_cancelled_judge_goes_on_with_what_never_started_when_somebody_asks_fo
     run.refresh_from_db()
     assert (run.status, run.n_done, run.n_failed, run.n_cancelled) == ("done", 12, 0, 0)
     assert list(Grading.objects.values_list("score", flat=True)) == [1.0] * 12
-    assert "its verdicts were asked for again" in run.history.values_list("reason", flat=True)
+    assert "its verdicts were requested again" in run.history.values_list("reason", flat=True)
     assert find_differences() == []
 
 
@@ -230,12 +230,12 @@ def test_a_cancelled_judge_is_asked_again_from_the_page_and_by_command(client, a
     assert "12 verdicts are requested." in told.content.decode()
     run_control.cancel(Run.objects.filter(pk=run.pk), by="test", reason="still too dear")
     call_command("grade", "pilot", "--grader", "judge-a", "--no-wait")
-    assert "12 verdicts asked for (12 of them had been cancelled)" in capsys.readouterr().out
+    assert "12 verdicts requested (12 of them after a cancellation)" in capsys.readouterr().out
     assert judge_run(answered).n_pending == 12
 
 
 def test_a_rubric_of_items_needs_its_texts(answered, wave):
     rubric = make_rubric(messages=[{"role": "user", "content": "{{item_rubric}} {{answer}}"}])
-    with pytest.raises(PlanError, match="has no set of texts"):
+    with pytest.raises(PlanError, match="has no item rubrics"):
         request_verdicts(answered, [make_grader(rubric=rubric)], [wave], by="test")
     assert not Run.objects.filter(condition__stage="judge").exists()

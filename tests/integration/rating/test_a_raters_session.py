@@ -166,7 +166,7 @@ def test_whoever_was_added_by_mistake_never_begins():
 def test_excluding_needs_a_reason():
     queue = make_queue()
     rater = make_rater(queue, started=True)
-    with pytest.raises(queues.QueueError, match="why"):
+    with pytest.raises(queues.QueueError, match="enter a reason"):
         queues.exclude(rater, by=queue.owner, reason=" ")
 
 

@@ -85,13 +85,13 @@ def test_blank_answers_are_never_asked_about_by_anybody():
     assert {trial.item.key for trial in Trial.objects.with_text().select_related("item")} == said
     rubric = make_scale_rubric()
     tried = RubricPreview(rubric, study, factories.make_model(), study.samplers.get())
-    assert {trial.item.key for trial, _ in tried.answers()} == said
+    assert {trial.item.key for trial, _ in tried.select_answers()} == said
     judge = Grader(name="j", language_model=tried.model, rubric=rubric, sampler=tried.sampler)
     seen = AnswerSelection(study, judge, run.wave)
     assert (seen.counts.empty, seen.count_verdicts()[0]) == (3, 3)
     form = AnswerForm({"experiment": study.pk}, user=study.owner, kind="score", with_texts=False)
     assert form.is_valid()
-    assert form.chosen()[0].item.key == "item-3"
+    assert form.fetch_answers()[0].item.key == "item-3"
 
 
 def test_empty_answers_are_never_asked_about():
@@ -117,7 +117,7 @@ def test_a_queue_without_an_answer_to_rate_is_refused():
     for run in factories.make_runs(study):
         factories.plan_trials(run)
     queue = make_answer_queue(experiment=study, opened=False)
-    with pytest.raises(queues.QueueError, match="no answer to rate"):
+    with pytest.raises(queues.QueueError, match="no answer is left to rate"):
         queues.open_queue(queue, by=queue.owner, reason="")
     queue.refresh_from_db()
     assert queue.status == "draft"
@@ -295,7 +295,7 @@ def test_what_people_gave_is_a_table_of_the_experiments_exports():
 def test_norms_are_of_items_and_never_of_answers():
     queue = make_answer_queue()
     rate_all(make_rater(queue, started=True))
-    with pytest.raises(queues.QueueError, match="norms are of items"):
+    with pytest.raises(queues.QueueError, match="norms describe items"):
         make_norms(queue, by=queue.owner, reason="")
 
 

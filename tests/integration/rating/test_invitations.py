@@ -13,6 +13,7 @@ from django.utils import timezone
 
 from evalsite.lib import permissions
 from evalsite.lib.permissions import get_roles
+from evalsite.lib.text.hashing import hash_token
 from grading_app.models import RaterInvitation
 from grading_app.rating import queue_results, queues
 from grading_app.rating import session as session_module
@@ -136,7 +137,7 @@ def test_the_database_knows_only_the_hash():
     token = token_of(queue)
     row = str(RaterInvitation.objects.values().get())
     assert token not in row
-    assert queues.hash_token(token) in row
+    assert hash_token(token) in row
 
 
 def test_a_new_link_leads_back_to_the_same_session():
@@ -154,7 +155,7 @@ def test_a_new_link_leads_back_to_the_same_session():
 def test_a_link_is_never_made_for_an_account_with_a_password():
     queue = make_queue()
     rater = make_rater(queue)
-    with pytest.raises(queues.QueueError, match="of their own"):
+    with pytest.raises(queues.QueueError, match="their own account"):
         queues.invite_again(rater, by=queue.owner)
 
 

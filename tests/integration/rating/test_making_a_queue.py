@@ -43,8 +43,8 @@ def test_the_form_makes_a_draft_of_ones_own(asker, entered):
 @pytest.mark.parametrize(
     ("field", "value", "said"),
     [
-        ("name", "queues", "page of its own"),
-        ("name", "new", "page of its own"),
+        ("name", "queues", "reserved for a page"),
+        ("name", "new", "reserved for a page"),
         ("name", "Not A Name", "small letters"),
         ("dimensions", [], "required"),
         ("raters_wanted", "0", "greater than or equal to 1"),
@@ -121,7 +121,7 @@ def test_norms_are_made_with_a_button_once_the_queue_is_closed(asker):
     client = signed_in(asker)
     assert "Create norms" not in client.get("/ratings/queues/study/").content.decode()
     refused = client.post("/ratings/queues/study/norms/", {"reason": "done"}, follow=True).content.decode()
-    assert "study is open: raters can still take ratings back. Close it first" in refused
+    assert "study is open: raters can still undo ratings. Close it first" in refused
     assert not Dataset.objects.filter(status="draft").exists()
     client.post("/ratings/queues/study/close/")
     assert "Create norms" in client.get("/ratings/queues/study/").content.decode()

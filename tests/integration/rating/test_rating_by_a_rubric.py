@@ -10,7 +10,7 @@ from django.db import IntegrityError, connection, transaction
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grading_app.admin.rubrics import uses_of
+from grading_app.admin.rubrics import list_uses
 from grading_app.export.file_formats import export_chunks
 from grading_app.judging.verdicts import read_verdict
 from grading_app.models import GradeCondition, Grading, Preference, Rating, Rubric
@@ -77,7 +77,7 @@ def test_a_criterion_after_the_other_makes_the_grading_that_a_judge_would_get():
     assert (grading.score, grading.detail, grading.score_raw) == (judged.score, judged.detail, judged.raw)
     assert (grading.trial_id, grading.score) == (first.trial_id, 0.75)
     assert (grading.condition.kind, grading.condition.rubric, grading.parse_ok) == ("person", queue.rubric, True)
-    assert [(use.assignment, use.n_verdicts) for use in uses_of(queue.rubric, queue.owner)] == [(rater, 1)]
+    assert [(use.assignment, use.n_verdicts) for use in list_uses(queue.rubric, queue.owner)] == [(rater, 1)]
 
 
 def test_what_is_taken_back_is_no_grading_until_it_is_said_again():
@@ -203,7 +203,7 @@ def test_each_two_conditions_meet_on_an_item_and_never_one_with_itself():
 def test_pairs_without_a_second_condition_are_refused_with_the_reason():
     study = make_answered_experiment("alone", models=["small"])
     queue = make_rubric_queue("pairwise", experiment=study, opened=False)
-    with pytest.raises(queues.QueueError, match="no item beside practice has answers of two conditions"):
+    with pytest.raises(queues.QueueError, match="no item outside practice has answers of two conditions"):
         queues.open_queue(queue, by=queue.owner, reason="")
 
 
@@ -241,7 +241,7 @@ def test_the_database_refuses_what_is_not_on_the_rubrics_scale(kind, value):
 def test_a_queue_that_asks_for_nothing_or_for_both_is_refused():
     queue = make_rubric_queue(opened=False)
     queue.dimensions.set([factories.make_dimension("goodness")])
-    with pytest.raises(queues.QueueError, match="keep one of them"):
+    with pytest.raises(queues.QueueError, match="remove one of them"):
         queues.open_queue(queue, by=queue.owner, reason="")
     queue.dimensions.clear()
     queue.rubric = None
@@ -263,7 +263,7 @@ def entered():
         ({"rubric": "pairwise", "attention_checks": "item-1 = 1"}, "attention_checks", "Not possible for pairs"),
         ({"rubric": "criteria", "attention_checks": "item-1 = 2"}, "attention_checks", "must be on the scale"),
         ({"rubric": "criteria", "one_dimension_per_rater": "on"}, "one_dimension_per_rater", "all of its criteria"),
-        ({"rubric": "texts"}, "text_set", "has no set of texts"),
+        ({"rubric": "texts"}, "text_set", "has no item rubrics"),
         ({"rubric": "draft"}, "rubric", "not one of the available"),
     ],
 )  # fmt: skip

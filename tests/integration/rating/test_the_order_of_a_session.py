@@ -78,7 +78,7 @@ def test_in_blocks_each_dimension_has_its_practice_and_an_order_of_its_own():
 
 @given(st.dictionaries(st.integers(0, 99), st.integers(-2, 4), max_size=30), st.integers(0, 9), st.integers(0, 99))
 def test_new_raters_get_what_misses_the_most_ratings(missing, most, seed):
-    given_out = choose_most_wanted(missing, most=most, seed=seed)
+    given_out = choose_most_wanted(missing, limit=most, seed=seed)
     wanting = {item for item, count in missing.items() if count > 0}
     assert len(given_out) == min(most, len(wanting))
     assert set(given_out) <= wanting

@@ -169,7 +169,7 @@ def test_norms_replace_those_of_the_dimension_and_keep_the_others():
 def test_without_ratings_there_are_no_norms():
     queue = make_queue()
     queues.close_queue(queue, by=queue.owner, reason="")
-    with pytest.raises(queues.QueueError, match="no rating that counts"):
+    with pytest.raises(queues.QueueError, match="no counted ratings yet"):
         rated_norms.make_norms(queue, by=queue.owner, reason="")
 
 

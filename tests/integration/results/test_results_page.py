@@ -11,7 +11,7 @@ from django.urls import reverse
 
 from evalsite.lib import permissions
 from grading_app.models import CachedAggregate, Grading
-from grading_app.models.verdict_history import superseding
+from grading_app.models.verdict_history import allow_superseding
 from grading_app.reports import answer_aggregates
 from grading_app.reports.cached_aggregates import compute_rows
 from grading_app.scoring.grading import grade
@@ -95,10 +95,10 @@ def test_new_answers_and_new_grades_show_at_once(client, experiment):
         return [(row.record.n, row.record.unread) for row in opened(client, experiment).context["scores"].rows]
 
     assert shown() == [(6, 6)]
-    with superseding():
+    with allow_superseding():
         Grading.objects.all().delete()
     grade(experiment, scorers=["numeric"], by="a test")
-    with superseding():
+    with allow_superseding():
         Grading.objects.filter(parse_ok=False).update(parse_ok=True, parse_error="", score=0)
     grade(experiment, scorers=["exact_match"], by="a test")
     assert shown() == [(12, 0), (12, 0)]
@@ -107,7 +107,7 @@ def test_new_answers_and_new_grades_show_at_once(client, experiment):
 @pytest.mark.slow
 def test_grades_made_again_by_force_change_the_picture(client, experiment):
     before = figure(client, experiment).content
-    with superseding():
+    with allow_superseding():
         Grading.objects.update(score=0, parse_ok=True, parse_error="")
     assert figure(client, experiment).content != before  # Writes are counted, by whomever.
     grade(experiment, force=True, scorers=["exact_match"], by="a test")

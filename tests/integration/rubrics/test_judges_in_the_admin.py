@@ -64,7 +64,7 @@ def test_archiving_a_judge_takes_it_out_of_use_with_a_reason(as_user, researcher
     as_user(researcher).post(LIST, chosen)
     assert not Grader.objects.usable().exists()
     again = as_user(researcher).post(LIST, chosen, follow=True).content.decode()
-    assert "is archived already" in again
+    assert "is already archived" in again
 
 
 def test_a_panel_is_made_of_judges(as_user, researcher):

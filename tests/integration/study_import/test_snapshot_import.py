@@ -18,7 +18,7 @@ from datasets_app.models import Asset, Dataset, Item
 from grading_app.export.snapshot_check import SnapshotFileError, verify
 from grading_app.export.snapshots import make_snapshot
 from grading_app.models import GradeCondition, Grading, Panel, Preference, Rating, RatingQueue
-from grading_app.models.verdict_history import superseding
+from grading_app.models.verdict_history import allow_superseding
 from grading_app.scoring.grading import grade
 from grading_app.study_import.snapshot_import import import_snapshot
 from runs_app.annotations import annotate
@@ -54,7 +54,7 @@ def make_study():
     )
     done = list(Trial.objects.filter(status="done").order_by("pk"))
     Grading.objects.bulk_create([Grading(trial=each, condition=judge, score=0.5, parse_ok=True) for each in done])
-    with superseding():
+    with allow_superseding():
         Grading.objects.filter(trial=done[0], condition=judge).update(score=0.75)
     Preference.objects.create(condition=judge, trial_a=done[0], trial_b=done[-1], winner="a")
     queue = make_answer_queue("reading", experiment=experiment, dimensions=[], by=make_strict_rubric("score"))

@@ -4,7 +4,7 @@ import pytest
 from playwright.sync_api import expect
 
 from grading_app.models import Grading, Preference, Rubric
-from grading_app.models.verdict_history import superseding
+from grading_app.models.verdict_history import allow_superseding
 from grading_app.rating import session
 from grading_app.reports.statistic_format import format_number
 from grading_app.statistics.alpha import krippendorff_alpha
@@ -52,7 +52,7 @@ def queue(study):
     make_gradings(study, "judge-a", lambda trial: 1 - trial.item.position % 2 / 3, rubric=made.rubric)
     for grading in Grading.objects.select_related("trial__item"):
         even = grading.trial.item.position % 2 == 0
-        with superseding():
+        with allow_superseding():
             Grading.objects.filter(pk=grading.pk).update(detail={"criteria": {"correct": True, "complete": even}})
     return made
 
