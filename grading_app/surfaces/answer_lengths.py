@@ -1,4 +1,4 @@
-"""The lengths of answers: tokens until an answer is finished, right, wrong or cut off, added up by the database."""
+"""The lengths of answers: output tokens of right, wrong and cut-off answers, counted by the database."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from grading_app.reports.frames import IN_SCOPE
 from grading_app.statistics.survival import SurvivalStep, kaplan_meier, thin_steps
 from runs_app.models import Experiment, Wave
 
-MOST_LENGTHS = 4000
-"""Different lengths that are stored for a condition. More are joined to bands of equal width."""
+MAX_LENGTHS = 4000
+"""The maximum number of stored lengths of a condition. More lengths are merged into bands of equal width."""
 
 LENGTHS = f"""SELECT t.output_tokens, count(*) FILTER (WHERE state.cut)::int,
         count(*) FILTER (WHERE NOT state.cut AND g.score = 1)::int,
@@ -43,26 +43,26 @@ class AnswerLengths:
     def answers(self) -> int:
         return sum(self.cut) + sum(self.right) + sum(self.wrong)
 
-    def finished_curve(self) -> list[SurvivalStep]:
-        """Return the chance that an answer goes on after so many tokens. A cut-off answer counts until its cut."""
+    def estimate_survival(self) -> list[SurvivalStep]:
+        """Return the share of unfinished answers by tokens. A cut-off answer is censored at its cut."""
         events = Counter(dict(zip(self.tokens, map(sum, zip(self.right, self.wrong, strict=True)), strict=True)))
         return thin_steps(kaplan_meier(events, dict(zip(self.tokens, self.cut, strict=True))))
 
-    def shares_until(self, counts: Sequence[int], tokens: int) -> tuple[float, float, float]:
-        """Return the share of all answers that are of this kind within so many tokens, with its interval."""
-        so_far = sum(count for at, count in zip(self.tokens, counts, strict=True) if at <= tokens)
-        interval = wilson(so_far, self.answers)
-        return so_far / self.answers, interval.low, interval.high
+    def estimate_share_until(self, counts: Sequence[int], tokens: int) -> tuple[float, float, float]:
+        """Return the share of answers of this kind that end within `tokens`, with its interval."""
+        total = sum(count for length, count in zip(self.tokens, counts, strict=True) if length <= tokens)
+        interval = wilson(total, self.answers)
+        return total / self.answers, interval.low, interval.high
 
-    def share_curve(self, counts: Sequence[int]) -> list[tuple[float, float, float, float]]:
-        """Return (tokens, share, low, high): the share of all answers that are of this kind within so many tokens."""
-        n, so_far, found = self.answers, 0, []
+    def estimate_share_curve(self, counts: Sequence[int]) -> list[tuple[float, float, float, float]]:
+        """Return (tokens, share, low, high): the share of answers of this kind that end within the tokens."""
+        n, total, curve = self.answers, 0, []
         for tokens, count in zip(self.tokens, counts, strict=True):
-            so_far += count
+            total += count
             if count:
-                interval = wilson(so_far, n)
-                found.append((float(tokens), so_far / n, interval.low, interval.high))
-        return found
+                interval = wilson(total, n)
+                curve.append((float(tokens), total / n, interval.low, interval.high))
+        return curve
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,29 +75,29 @@ class LengthQuery:
 
 
 def count_lengths(query: LengthQuery) -> AnswerLengths:
-    """Add up the answers of one condition in one task by length, in one statement."""
-    where: Any = {
+    """Count the answers of one condition in one task by length, in one statement."""
+    parameters: Any = {
         "experiment": query.experiment.pk,
         "wave": query.wave.pk if query.wave else None,
         "grader": query.grader,
         "condition": query.condition,
         "task": query.task,
     }
-    rows = fetch_rows(LENGTHS, where)
-    if len(rows) > MOST_LENGTHS:
-        rows = _join_lengths(rows)
+    rows = fetch_rows(LENGTHS, parameters)
+    if len(rows) > MAX_LENGTHS:
+        rows = _merge_lengths(rows)
     columns = [list(column) for column in zip(*rows, strict=True)] or [[], [], [], []]
     return AnswerLengths(*columns)
 
 
-def _join_lengths(rows: Sequence[tuple[int, int, int, int]]) -> list[tuple[int, int, int, int]]:
-    """Return at most MOST_LENGTHS rows. A band is placed at its upper end, so that no answer ends too early."""
-    width = math.ceil(rows[-1][0] / MOST_LENGTHS)
+def _merge_lengths(rows: Sequence[tuple[int, int, int, int]]) -> list[tuple[int, int, int, int]]:
+    """Return at most MAX_LENGTHS rows. A band is at its upper end, so that no answer ends too early."""
+    width = math.ceil(rows[-1][0] / MAX_LENGTHS)
     bands: dict[int, list[int]] = {}
     for tokens, *counts in rows:
         band = bands.setdefault(math.ceil(tokens / width) * width, [0, 0, 0])
-        for at, count in enumerate(counts):
-            band[at] += count
+        for index, count in enumerate(counts):
+            band[index] += count
     return [(tokens, *counts) for tokens, counts in bands.items()]  # type: ignore[misc]
 
 

@@ -1,4 +1,4 @@
-"""The views of answers and prompts: compression, length until an answer ends, and spectra, with tables and figures."""
+"""The views of answers and prompts: compression, lengths and spectra, with tables and figures."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from grading_app.statistics.survival import thin_steps
 from grading_app.statistics.token_spectrum import BINS, Spectrum, spectral_distance
 from grading_app.surfaces.answer_lengths import AnswerLengths, LengthQuery, get_lengths
 from grading_app.surfaces.answer_texts import (
-    ANSWERS,
-    LEAST_BYTES,
-    PROMPTS,
+    MAX_ANSWERS,
+    MAX_PROMPTS,
+    MIN_BYTES,
     TOKENIZER,
     Compression,
     PromptSpectrum,
@@ -24,7 +24,7 @@ from grading_app.surfaces.answer_texts import (
 )
 from grading_app.surfaces.explorer_query import ExplorerQuery
 from grading_app.surfaces.surface import label_value
-from grading_app.surfaces.surface_figures import KEY, MOST_LINES, MOST_ROWS, SurfaceFigure, draw_lines
+from grading_app.surfaces.surface_figures import KEY_HEIGHT, MAX_LINES, MAX_ROWS, SurfaceFigure, draw_lines
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ViewContent:
-    """The content of a view. cached: the state of its stored numbers, if it has any. note: on samples and problems."""
+    """The content of a view. cached: the state of its stored numbers, or None. note: on samples and problems."""
 
     tables: Sequence[ResultTable]
     figures: Sequence[SurfaceFigure]
@@ -41,40 +41,40 @@ class ViewContent:
 
 
 def show_compression(query: ExplorerQuery) -> ViewContent:
-    """Show how far answers compress, right, wrong and cut-off ones apart."""
+    """Show the compression of right, wrong and cut-off answers."""
     cached = get_texts(TextQuery(query.experiment, query.grader, "compression", query.wave))
-    found = [one for one in cached.value.compressions if one.condition in query.labels] if cached.value else []
+    compressions = [row for row in cached.value.compressions if row.condition in query.labels] if cached.value else []
     note = (
-        f"At most {ANSWERS} answers of each condition, task and outcome, chosen by a hash of their items, of at least "
-        f"{LEAST_BYTES} bytes with their reasoning."
+        f"At most {MAX_ANSWERS} answers of each condition, task and outcome, selected by a hash of their items, "
+        f"of at least {MIN_BYTES} bytes with their reasoning."
     )
-    if not found:
+    if not compressions:
         note = "No answer is long enough to be compressed." if cached.value else ""
         return ViewContent([], [], cached, note)
-    chosen = [one for one in found if one.condition == query.condition][:MOST_ROWS]
+    selected = [row for row in compressions if row.condition == query.condition][:MAX_ROWS]
     figure = SurfaceFigure(
         "compression",
         "Compression",
         f"Mean of compressed by original bytes, with 95 % intervals: {query.labels[query.condition]}.",
-        lambda _, width: (width, 70 + 24 * max(1, len(chosen))),
-        lambda _, width: _draw_compression(chosen, width),
-        lambda _: f"Compression of {len(chosen)} groups of answers. The table holds the numbers.",
+        lambda _, width: (width, 70 + 24 * max(1, len(selected))),
+        lambda _, width: _draw_compression(selected, width),
+        lambda _: f"Compression of {len(selected)} groups of answers. The table holds the numbers.",
     )
-    return ViewContent([_make_compression_table(query, found)], [figure] if chosen else [], cached, note)
+    return ViewContent([_make_compression_table(query, compressions)], [figure] if selected else [], cached, note)
 
 
-def _make_compression_table(query: ExplorerQuery, found: Sequence[Compression]) -> ResultTable:
+def _make_compression_table(query: ExplorerQuery, compressions: Sequence[Compression]) -> ResultTable:
     rows: list[Row] = [
         {
-            "condition": query.labels[one.condition],
-            "task": one.task,
-            "outcome": one.outcome,
-            "ratio": one.mean,
-            "interval": None if one.low is None else (one.low, one.high),
-            "n": one.n,
-            "bytes": one.bytes,
+            "condition": query.labels[row.condition],
+            "task": row.task,
+            "outcome": row.outcome,
+            "ratio": row.mean,
+            "interval": None if row.low is None else (row.low, row.high),
+            "n": row.n,
+            "bytes": row.bytes,
         }
-        for one in found
+        for row in compressions
     ]
     columns = [
         ResultColumn("condition", "Condition"),
@@ -92,14 +92,14 @@ def _make_compression_table(query: ExplorerQuery, found: Sequence[Compression]) 
     return ResultTable("compression", "Compression of answers", columns, rows, formula=formula)
 
 
-def _draw_compression(found: Sequence[Compression], width: int) -> Figure:
+def _draw_compression(compressions: Sequence[Compression], width: int) -> Figure:
     left = 190 if width >= plot_style.WIDE else width // 3
-    grid = plot_style.Grid(1, 1, width, 24 * max(1, len(found)), left=left)
+    grid = plot_style.Grid(1, 1, width, 24 * max(1, len(compressions)), left=left)
     figure, (axes,) = grid.figure()
-    plot_style.draw_intervals(axes, [(at, one.mean, one.low, one.high) for at, one in enumerate(found)])
-    names = [plot_style.shorten(f"{one.task}, {one.outcome}", left - 12) for one in found]
-    axes.set_yticks([-at for at in range(len(found))], names)
-    axes.set_ylim(0.7 - max(1, len(found)), 0.7)
+    plot_style.draw_intervals(axes, [(index, row.mean, row.low, row.high) for index, row in enumerate(compressions)])
+    names = [plot_style.shorten(f"{row.task}, {row.outcome}", left - 12) for row in compressions]
+    axes.set_yticks([-index for index in range(len(compressions))], names)
+    axes.set_ylim(0.7 - max(1, len(compressions)), 0.7)
     axes.set_xlim(left=0)
     axes.set_xlabel("Compressed / original bytes", fontsize=plot_style.SMALL, color=plot_style.MUTED)
     plot_style.draw_gridlines(axes, "x")
@@ -112,12 +112,12 @@ def show_lengths(query: ExplorerQuery) -> ViewContent:
     cached = get_lengths(length_query)
     lengths = cached.value
     if lengths is None or not lengths.answers:
-        return ViewContent([], [], cached, "No answer has a number of tokens." if lengths else "")
+        return ViewContent([], [], cached, "No answer has a token count." if lengths else "")
     figure = SurfaceFigure(
         "hazard",
         "Tokens until the end",
         "Bands: 95 % at each number of tokens. Finished: Kaplan–Meier, where a cut-off answer counts until its cut.",
-        lambda _, width: (width, 320 + KEY * 3),
+        lambda _, width: (width, 320 + KEY_HEIGHT * 3),
         lambda _, width: _draw_lengths(lengths, width),
         lambda _: "Shares of answers that are finished, right and cut off by tokens. The table holds the numbers.",
     )
@@ -126,8 +126,8 @@ def show_lengths(query: ExplorerQuery) -> ViewContent:
 
 def _make_length_table(query: ExplorerQuery, lengths: AnswerLengths) -> ResultTable:
     rows: list[Row] = []
-    for step in thin_steps(lengths.finished_curve(), 60):
-        right, cut = (lengths.shares_until(counts, step.time) for counts in (lengths.right, lengths.cut))
+    for step in thin_steps(lengths.estimate_survival(), 60):
+        right, cut = (lengths.estimate_share_until(counts, step.time) for counts in (lengths.right, lengths.cut))
         rows.append(
             {
                 "tokens": step.time,
@@ -142,7 +142,7 @@ def _make_length_table(query: ExplorerQuery, lengths: AnswerLengths) -> ResultTa
         )
     columns = [
         ResultColumn("tokens", "Output tokens", "count"),
-        ResultColumn("at_risk", "Still going on", "count"),
+        ResultColumn("at_risk", "At risk", "count"),
         ResultColumn("finished", "Finished", "share"),
         ResultColumn("finished_ci", "95 % interval", "share_interval"),
         ResultColumn("right", "Right", "share"),
@@ -152,19 +152,19 @@ def _make_length_table(query: ExplorerQuery, lengths: AnswerLengths) -> ResultTa
     ]
     formula = (
         "Finished: 1 minus Kaplan and Meier's estimate, with cut-off answers censored, Greenwood's variance and a "
-        "log(−log) band. Right and cut off: shares of all answers, with Wilson's intervals. Each interval is for "
-        "itself."
+        "log(−log) band. Right and cut off: shares of all answers, with Wilson's intervals. Each interval is "
+        "pointwise."
     )
     title = f"{query.task}, {query.labels[query.condition]}"
     return ResultTable("hazard", title, columns, rows, formula=formula)
 
 
 def _draw_lengths(lengths: AnswerLengths, width: int) -> Figure:
-    finished = [(step.time, 1 - step.survival, 1 - step.high, 1 - step.low) for step in lengths.finished_curve()]
+    finished = [(step.time, 1 - step.survival, 1 - step.high, 1 - step.low) for step in lengths.estimate_survival()]
     lines = [
         ("finished, if none were cut off", [(0.0, 0.0, 0.0, 0.0), *finished]),
-        ("right", lengths.share_curve(lengths.right)),
-        ("cut off", lengths.share_curve(lengths.cut)),
+        ("right", lengths.estimate_share_curve(lengths.right)),
+        ("cut off", lengths.estimate_share_curve(lengths.cut)),
     ]
     figure, _ = draw_lines(lines, width, "Output tokens", "Share of answers", steps=True)
     return figure
@@ -173,39 +173,40 @@ def _draw_lengths(lengths: AnswerLengths, width: int) -> Figure:
 def show_spectra(query: ExplorerQuery) -> ViewContent:
     """Show the spectra of the token ids of the questions at each point of the task."""
     cached = get_texts(TextQuery(query.experiment, query.grader, "spectrum", query.wave))
-    found = [one for one in cached.value.spectra if one.task == query.task] if cached.value else []
-    if not found:
+    spectra = [row for row in cached.value.spectra if row.task == query.task] if cached.value else []
+    if not spectra:
         problem = cached.value.problem or "No question has a spectrum." if cached.value else ""
         return ViewContent([], [], cached, problem)
-    drawn = [found[round(at * (len(found) - 1) / max(1, MOST_LINES - 1))] for at in range(min(MOST_LINES, len(found)))]
+    step = (len(spectra) - 1) / max(1, MAX_LINES - 1)
+    drawn = [spectra[round(index * step)] for index in range(min(MAX_LINES, len(spectra)))]
     figure = SurfaceFigure(
         "spectrum",
         "Spectrum of the questions",
         "Share of the variance of the token ids by frequency, from slow to fast. At most six points are drawn.",
-        lambda _, width: (width, 320 + KEY * len(drawn)),
+        lambda _, width: (width, 320 + KEY_HEIGHT * len(drawn)),
         lambda _, width: _draw_spectra(drawn, width),
         lambda _: f"Spectra of {len(drawn)} points. The table holds the numbers.",
     )
-    note = f"At most {PROMPTS} questions of each point, without the prompt around them; tokenizer {TOKENIZER}."
-    return ViewContent([_make_spectrum_table(query, found)], [figure], cached, note)
+    note = f"At most {MAX_PROMPTS} questions of each point, without the prompt around them; tokenizer {TOKENIZER}."
+    return ViewContent([_make_spectrum_table(query, spectra)], [figure], cached, note)
 
 
-def _make_spectrum_table(query: ExplorerQuery, found: Sequence[PromptSpectrum]) -> ResultTable:
-    mean = [sum(one.power[band] for one in found) / len(found) for band in range(BINS)]
-    whole = Spectrum(len(found), 0.0, tuple(mean), 0.0, 0.0)
-    names = list(dict.fromkeys(name for one in found for name in one.params))
+def _make_spectrum_table(query: ExplorerQuery, spectra: Sequence[PromptSpectrum]) -> ResultTable:
+    mean = [sum(row.power[band] for row in spectra) / len(spectra) for band in range(BINS)]
+    mean_spectrum = Spectrum(len(spectra), 0.0, tuple(mean), 0.0, 0.0)
+    names = list(dict.fromkeys(name for row in spectra for name in row.params))
     rows: list[Row] = [
         {
-            **{name: label_value(one.params[name]) for name in names if name in one.params},
-            "questions": one.texts,
-            "mean_tokens": one.tokens,
-            "entropy": one.entropy,
-            "flatness": one.flatness,
+            **{name: label_value(row.params[name]) for name in names if name in row.params},
+            "questions": row.texts,
+            "mean_tokens": row.tokens,
+            "entropy": row.entropy,
+            "flatness": row.flatness,
             "distance": spectral_distance(
-                Spectrum(one.texts, one.tokens, tuple(one.power), one.entropy, one.flatness), whole
+                Spectrum(row.texts, row.tokens, tuple(row.power), row.entropy, row.flatness), mean_spectrum
             ),
         }
-        for one in found
+        for row in spectra
     ]
     columns = [
         *(ResultColumn(name, name) for name in names),
@@ -223,11 +224,11 @@ def _make_spectrum_table(query: ExplorerQuery, found: Sequence[PromptSpectrum]) 
     return ResultTable("spectrum", f"Questions of {query.task} by point", columns, rows, formula=formula)
 
 
-def _draw_spectra(found: Sequence[PromptSpectrum], width: int) -> Figure:
+def _draw_spectra(spectra: Sequence[PromptSpectrum], width: int) -> Figure:
     lines = []
-    for one in found:
-        label = ", ".join(f"{name} {label_value(value)}" for name, value in one.params.items())
-        points = [((band + 0.5) / BINS / 2, power, power, power) for band, power in enumerate(one.power)]
+    for row in spectra:
+        label = ", ".join(f"{name} {label_value(value)}" for name, value in row.params.items())
+        points = [((band + 0.5) / BINS / 2, power, power, power) for band, power in enumerate(row.power)]
         lines.append((label, points))
     figure, axes = draw_lines(lines, width, "Frequency (cycles per token)", "Share of the variance", bounds=None)
     axes.set_ylim(bottom=0)

@@ -1,4 +1,4 @@
-"""The leaderboard as a picture."""
+"""The figure of the leaderboard."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from grading_app.surfaces.heat_figure import HeatPanel
 from grading_app.surfaces.model_board import ModelRow
 from grading_app.surfaces.surface import LEVELS
 
-CELL, NAME, SCORE = 104, 300, 150
+CELL_WIDTH, NAME_WIDTH, SCORE_WIDTH = 104, 300, 150
 """CSS pixels of a task, of the name of a row, and of the scores."""
 
 
 def compute_board_width(tasks: list[str]) -> int:
-    return NAME + CELL * (len(tasks) + 2)
+    return NAME_WIDTH + CELL_WIDTH * (len(tasks) + 2)
 
 
 def make_board_panel(tasks: list[str], rows: list[ModelRow]) -> HeatPanel:

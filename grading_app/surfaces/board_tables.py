@@ -1,4 +1,4 @@
-"""The site's leaderboard as a table for files, and in the order and selection that an address asks for."""
+"""The site's leaderboard as a table for files, and its sort orders."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ FORMULA = (
     "tasks of the chance of a finished right answer beyond guessing, at least .01, with a bootstrap over tasks."
 )
 RANKS = (
-    "Ranks: Cochran–Mantel–Haenszel tests of all pairs over common points, with Holm's correction at 5 %. Rows of one "
-    "rank have no row between them and the top that a test can tell from them."
+    "Ranks: Cochran–Mantel–Haenszel tests of all pairs over common points, with Holm's correction at 5 %. The first "
+    "rank of a row is 1 plus the number of significantly better rows, the last rank the number of rows that are not "
+    "significantly worse."
 )
 DEFAULT_SORT = "-score"
 SORTS: Mapping[str, Callable[[ModelRow], Any]] = {
@@ -31,8 +32,8 @@ SORTS: Mapping[str, Callable[[ModelRow], Any]] = {
 
 
 def sort_rows(board: ModelBoard, sort: str) -> list[ModelRow]:
-    """Return the rows in this order; rows without the value come last. Raise KeyError for an unknown order."""
-    name, is_falling = sort.removeprefix("-"), sort.startswith("-")
+    """Return the rows in this order, rows without a value last. Raise KeyError for an unknown order."""
+    name, is_descending = sort.removeprefix("-"), sort.startswith("-")
     if name.startswith("task-"):
         task = name.removeprefix("task-")
         if task not in board.tasks:
@@ -40,9 +41,9 @@ def sort_rows(board: ModelBoard, sort: str) -> list[ModelRow]:
         value: Callable[[ModelRow], Any] = lambda row: _get_center(row, task)  # noqa: E731
     else:
         value = SORTS[name]
-    measured = [row for row in board.rows if value(row) is not None]
-    rest = [row for row in board.rows if value(row) is None]
-    return sorted(measured, key=value, reverse=is_falling) + rest
+    rows_with_value = [row for row in board.rows if value(row) is not None]
+    rows_without_value = [row for row in board.rows if value(row) is None]
+    return sorted(rows_with_value, key=value, reverse=is_descending) + rows_without_value
 
 
 def _get_center(row: ModelRow, task: str) -> float | None:
@@ -51,7 +52,7 @@ def _get_center(row: ModelRow, task: str) -> float | None:
 
 
 def make_board_table(tasks: list[str], rows: list[ModelRow]) -> ResultTable:
-    """Return the leaderboard with all digits: an interval and the truncation for each task."""
+    """Return the leaderboard with unrounded values, and an interval and the truncation per task."""
     columns = [
         ResultColumn("model", "Model"),
         ResultColumn("prompt", "Prompt"),
@@ -81,7 +82,7 @@ def make_board_table(tasks: list[str], rows: list[ModelRow]) -> ResultTable:
 
 
 def make_compact_table(tasks: list[str], rows: list[ModelRow]) -> ResultTable:
-    """Return the leaderboard as the page shows it: one column for each task. For papers."""
+    """Return the leaderboard with one column per task, as on the page. For papers."""
     columns = [
         ResultColumn("name", "Model / prompt / sampler"),
         ResultColumn("rank", "Rank"),
@@ -105,11 +106,11 @@ def make_compact_table(tasks: list[str], rows: list[ModelRow]) -> ResultTable:
 
 
 def describe_second(row: ModelRow) -> str:
-    """Return the second score with its interval, such as `540 (302 to 811)`."""
+    """Return the second score with its interval, for example `540 (302 to 811)`."""
     if row.second is None:
         return ""
-    ends = f" ({row.second.low:.0f} to {row.second.high:.0f})" if row.second.low is not None else ""
-    return f"{row.second.marked}{ends}"
+    interval = f" ({row.second.low:.0f} to {row.second.high:.0f})" if row.second.low is not None else ""
+    return f"{row.second.marked}{interval}"
 
 
 def _make_record(row: ModelRow) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from runs_app.models import Experiment
 
 @dataclass(frozen=True, slots=True)
 class ExplorerState:
-    """The form and query of an address. cached: the state of the counts; None without a rule that graded answers."""
+    """The form and query of an address. cached: the state of the counts, or None if no rule graded answers."""
 
     form: ExplorerForm | None
     query: ExplorerQuery | None
@@ -27,10 +27,10 @@ def load_explorer(experiment: Experiment, data: Mapping[str, str]) -> ExplorerSt
     rules = {rule.pk: rule.label for rule in list_graders([experiment])[experiment.pk]}
     if not rules:
         return ExplorerState(None, None, None, rules)
-    given = data.get("rule", "")
-    grader = int(given) if given.isdecimal() and int(given) in rules else next(iter(rules))
+    requested = data.get("rule", "")
+    grader = int(requested) if requested.isdecimal() and int(requested) in rules else next(iter(rules))
     waves = list(experiment.waves.all())
-    wave = next((one for one in waves if str(one.number) == data.get("wave")), None)
+    wave = next((wave for wave in waves if str(wave.number) == data.get("wave")), None)
     cached = get_aggregate(POINT_COUNTS, experiment.pk, PointQuery(experiment, grader, wave))
     if cached.value is None:
         return ExplorerState(None, None, cached, rules)

@@ -1,4 +1,4 @@
-"""The choices of the explorer: a view of one task, under one condition or two, over one parameter or two."""
+"""The choices of the explorer: a view of one task, for one or two conditions, over one or two parameters."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ VIEWS = {
     "hazard": "Tokens",
     "spectrum": "Prompts",
 }
-PLAIN = frozenset({"tasks", "spectrum"})  # Views without a choice of parameters and conditions.
-FIXED = "at-"
+VIEWS_WITHOUT_CHOICES = frozenset({"tasks", "spectrum"})  # These views have no choice of parameters and conditions.
+FIXED_PREFIX = "at-"
 NO_AXIS = "-"
 
 
 @dataclass(frozen=True)
 class ExplorerQuery:
-    """Every choice is valid. labels: of the conditions with answers, in the order of the design."""
+    """The valid choices of the explorer. labels: labels of the conditions with answers, in the order of the design."""
 
     experiment: Experiment
     grader: int
@@ -55,20 +55,20 @@ class ExplorerQuery:
         """Return the points along x alone."""
         return build_grid(self.counts, self.task, self.x, None, self.fixed)
 
-    def cells(self, condition: int) -> dict[tuple[str, str], Estimate]:
+    def estimate_cells(self, condition: int) -> dict[tuple[str, str], Estimate]:
         return estimate_cells(self.counts, self.grid, condition)
 
     @cached_property
-    def in_order(self) -> list[int]:
-        """Return the conditions, the chosen one first and the one that it is compared with second."""
-        chosen = dict.fromkeys((self.condition, self.against))
-        return [*chosen, *(key for key in self.labels if key not in chosen)]
+    def ordered_conditions(self) -> list[int]:
+        """The conditions: the chosen condition, the compared condition, then the others."""
+        first = dict.fromkeys((self.condition, self.against))
+        return [*first, *(key for key in self.labels if key not in first)]
 
 
 class ExplorerForm(forms.Form):
-    """The choices of the explorer. Each has a default, and an unknown value falls back to it. The address holds all.
+    """The choices of the explorer, as the address holds them. An unknown value falls back to the default.
 
-    It is never bound: the choices are read from `data` one by one.
+    The form is never bound: the choices are read from `data` one by one.
     """
 
     use_required_attribute = False
@@ -105,8 +105,8 @@ class ExplorerForm(forms.Form):
         self._choose("wave", [("", "All waves"), *((str(wave.number), str(wave)) for wave in waves)])
         self.axes = list_axes(counts, self.chosen["task"])
         self._choose_axes()
-        for name, useless in (("rule", len(rules) < 2), ("wave", len(waves) < 2), ("against", not others)):
-            if useless:
+        for name, is_hidden in (("rule", len(rules) < 2), ("wave", len(waves) < 2), ("against", not others)):
+            if is_hidden:
                 del self.fields[name]
 
     def _choose(self, name: str, choices: list[tuple[str, str]], default: str = "") -> None:
@@ -119,57 +119,62 @@ class ExplorerForm(forms.Form):
         self.chosen[name] = self.initial[name] = submitted if submitted in values else fallback
 
     def _choose_axes(self) -> None:
-        """Offer the axes, and for each other varying parameter its values."""
+        """Offer the axes, and the values of each other varying parameter."""
         first, second = choose_axes(self.axes)
         varying = [(axis.name, axis.name) for axis in self.axes if axis.varies] or [
             (axis.name, axis.name) for axis in self.axes
         ]
         self._choose("x", varying, first.name if first else "")
         x = self.chosen["x"]
-        downs = [choice for choice in varying if choice[0] != x]
+        y_choices = [choice for choice in varying if choice[0] != x]
         default = next((axis.name for axis in (second, first) if axis and axis.varies and axis.name != x), NO_AXIS)
-        self._choose("y", [*downs, (NO_AXIS, "nothing")], default)
+        self._choose("y", [*y_choices, (NO_AXIS, "nothing")], default)
         for axis in self.axes:
             if axis.varies and axis.name not in (x, self.chosen["y"]):
-                name = FIXED + axis.name
+                name = FIXED_PREFIX + axis.name
                 self.fields[name] = forms.ChoiceField(label=axis.name)
                 self._choose(name, [("", "average"), *((label, label) for label in axis.labels)])
 
     @property
     def shown_fields(self) -> list[Any]:
-        """Return the visible fields that matter in this view."""
+        """The visible fields that this view uses."""
         view = self.chosen["view"]
-        left_out = set()
+        hidden = set()
         if view not in ("difference", "curves"):
-            left_out.add("against")
-        if view in ("models", "clusters", *PLAIN):
-            left_out.add("condition")
-        if view in PLAIN | {"compression", "hazard", "clusters"}:
-            left_out |= {"x", "y", *(name for name in self.fields if name.startswith(FIXED))}
+            hidden.add("against")
+        if view in ("models", "clusters", *VIEWS_WITHOUT_CHOICES):
+            hidden.add("condition")
+        if view in VIEWS_WITHOUT_CHOICES | {"compression", "hazard", "clusters"}:
+            hidden |= {"x", "y", *(name for name in self.fields if name.startswith(FIXED_PREFIX))}
         if view == "curves":
-            left_out.add("y")
+            hidden.add("y")
         if view in ("tasks", "compression"):
-            left_out.add("task")
-        return [field for field in self.visible_fields() if field.name not in left_out]
+            hidden.add("task")
+        return [field for field in self.visible_fields() if field.name not in hidden]
 
     @property
     def parameters(self) -> dict[str, str]:
-        """Return the choices of this page as parameters of an address."""
+        """The choices of this page as parameters of an address."""
         names = ("task", "condition", "against", "x", "y", "rule", "wave")
         return {
             name: value
             for name, value in self.chosen.items()
-            if value and (name in names or name.startswith(FIXED)) and name in self.fields and name in self.submitted
+            if value
+            and (name in names or name.startswith(FIXED_PREFIX))
+            and name in self.fields
+            and name in self.submitted
         }
 
     def read_query(self, experiment: Experiment, grader: int, wave: Wave | None) -> ExplorerQuery | None:
-        """Return the query; None without any answer or parameter."""
+        """Return the query, or None without answers or parameters."""
         axes = {axis.name: axis for axis in self.axes}
         if not self.labels or self.chosen["x"] not in axes:
             return None
         condition = int(self.chosen["condition"])
         fixed = {
-            name.removeprefix(FIXED): value for name, value in self.chosen.items() if name.startswith(FIXED) and value
+            name.removeprefix(FIXED_PREFIX): value
+            for name, value in self.chosen.items()
+            if name.startswith(FIXED_PREFIX) and value
         }
         return ExplorerQuery(
             experiment, grader, wave, self.counts, self.labels, self.chosen["view"], self.chosen["task"], condition,

@@ -1,4 +1,4 @@
-"""The views of the explorer: the sentence that says how to read each, its tables and its figures."""
+"""The views of the explorer: the guide to each view, its tables and its figures."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from grading_app.surfaces.surface_figures import FIGURES
 
 @dataclass(frozen=True, slots=True)
 class ViewPage:
-    """reading: how to read the view, in a sentence or two."""
+    """One view. guide: how to read it, in one or two sentences."""
 
     name: str
-    reading: str
+    guide: str
     load: Callable[[ExplorerQuery], ViewContent]
 
 
@@ -38,19 +38,19 @@ VIEW_PAGES: dict[str, ViewPage] = {
         ),
         ViewPage(
             "curves",
-            "Each line shows how accuracy falls as one parameter grows. Where bands overlap, the data hardly tell the "
-            "conditions apart.",
+            "Each line shows how accuracy falls as one parameter grows. Where bands overlap, the data hardly "
+            "distinguish the conditions.",
             _show_table("curves", surface_tables.make_curve_table),
         ),
         ViewPage(
             "models",
-            "The same cells for every condition: look for the place where each begins to fail.",
+            "The same cells for every condition: look for the cell where each condition begins to fail.",
             _show_table("models", surface_tables.make_models_table),
         ),
         ViewPage(
             "difference",
-            "Each cell is the compared condition (B) minus the chosen one (A). Coloured cells have an interval that "
-            "does not hold 0.",
+            "Each cell is the compared condition (B) minus the chosen condition (A). Coloured cells have an interval "
+            "that does not include 0.",
             _show_table("difference", surface_tables.make_difference_table),
         ),
         ViewPage(
@@ -60,27 +60,27 @@ VIEW_PAGES: dict[str, ViewPage] = {
         ),
         ViewPage(
             "clusters",
-            "Conditions with a common letter form a cluster: all of their intervals overlap, so their order is not "
-            "known.",
+            "Conditions with a common letter form a cluster: all of their intervals overlap, so their order is "
+            "uncertain.",
             _show_table("clusters", surface_tables.make_clusters_table),
         ),
         ViewPage(
             "compression",
-            "A low ratio means that the text repeats itself. If cut-off answers compress far more than right ones, the "
-            "model was caught in a loop; if they compress alike, it needed more room.",
+            "A low ratio means that the text repeats itself. If cut-off answers compress far more than right answers, "
+            "the model was caught in a loop. If both compress alike, the model needed more tokens.",
             show_compression,
         ),
         ViewPage(
             "hazard",
-            "Finished is the chance that an answer ends within so many tokens if none were cut off. Right and cut off "
-            "are "
-            "shares of all answers. If finished still rises at the limit, a higher limit would finish more answers.",
+            "Finished is the probability that an answer ends within this number of tokens if none were cut off. Right "
+            "and cut off are shares of all answers. If finished still rises at the limit, a higher limit would "
+            "finish more answers.",
             show_lengths,
         ),
         ViewPage(
             "spectrum",
-            "Equal spectra mean that the points of a task differ in what is asked and not in the form of the text. A "
-            "point that stands apart is worded in another way, so that its difficulty may be one of form.",
+            "Equal spectra mean that the points of a task differ in content, not in the form of the text. A point with "
+            "a different spectrum is worded differently, so that its difficulty may come from the form.",
             show_spectra,
         ),
     )

@@ -1,4 +1,4 @@
-"""The site's leaderboard over parametric experiments: rows of model, prompt and sampler, columns of tasks.
+"""The site's leaderboard over parametric experiments: a row per model, prompt and sampler, a column per task.
 
 The counts come from `point_counts`; each experiment is one stored aggregate. The number of queries is constant.
 """
@@ -32,14 +32,14 @@ from runs_app.llm.model_families import find_family
 from runs_app.models import Condition, Experiment
 from runs_app.stopping.rules import Tally
 
-VERSION = 1  # Increase it when the same counts give another board.
-SECONDS = 3600
+VERSION = 1  # Increase it when the same counts give a different board.
+CACHE_SECONDS = 3600
 UNRANKED = RankRange(1, 1)
 
 
 @dataclass(frozen=True, slots=True)
 class BoardScope:
-    """The datasets that a leaderboard compares: equal content, or built from one definition of a space."""
+    """The datasets that a leaderboard compares: of equal content, or of the same space definition."""
 
     key: str
     label: str
@@ -48,7 +48,7 @@ class BoardScope:
 
 @dataclass(frozen=True, slots=True)
 class ModelRow:
-    """One condition. tasks: its cell in each task with answers. others: further experiments with this condition.
+    """One condition. tasks: its cell in each task with answers. others: other experiments with this condition.
 
     first, second: the two versions of ReasonScore. family: of the model. groups: the model's tags.
     """
@@ -88,7 +88,7 @@ class ModelBoard:
 
 @dataclass(frozen=True, slots=True)
 class BoardState:
-    """The board with its gaps: experiments whose counts a worker still adds up, and experiments not graded."""
+    """The board with its gaps: experiments whose answers a worker still counts, and ungraded experiments."""
 
     board: ModelBoard
     waiting: list[str]
@@ -97,62 +97,72 @@ class BoardState:
 
     @property
     def is_under_way(self) -> bool:
-        return any(one.is_under_way for one in self.caches)
+        return any(cached.is_under_way for cached in self.caches)
 
 
 def list_scopes(experiments: Sequence[Experiment]) -> list[BoardScope]:
-    """Return the scopes of these experiments (with their datasets), the newest experiment's first. No query."""
-    found: dict[str, list[Any]] = {}
+    """Return the scopes of these experiments, which include their datasets, newest first. No query."""
+    by_content: dict[str, list[Any]] = {}
     for experiment in experiments:
         dataset = experiment.dataset
-        found.setdefault(f"dataset-{dataset.content_hash[:16]}", [str(dataset), set()])[1].add(dataset.pk)
+        by_content.setdefault(f"dataset-{dataset.content_hash[:16]}", [str(dataset), set()])[1].add(dataset.pk)
     spaces: dict[str, list[Any]] = {}
     for experiment in experiments:
         if digest := experiment.dataset.recipe.get("definition_hash"):
             label = f"all datasets of the space {experiment.dataset.recipe.get('space') or experiment.dataset.slug}"
             spaces.setdefault(f"space-{digest[:16]}", [label, set()])[1].add(experiment.dataset_id)
-    equal = {frozenset(keys) for _, keys in found.values()}
-    several = {key: one for key, one in spaces.items() if len(one[1]) > 1 and frozenset(one[1]) not in equal}
-    return [BoardScope(key, label, tuple(sorted(keys))) for key, (label, keys) in (found | several).items()]
+    equal = {frozenset(keys) for _, keys in by_content.values()}
+    multiple = {key: space for key, space in spaces.items() if len(space[1]) > 1 and frozenset(space[1]) not in equal}
+    return [BoardScope(key, label, tuple(sorted(keys))) for key, (label, keys) in (by_content | multiple).items()]
 
 
 def list_parametric_experiments(user: Any) -> list[Experiment]:
     """Return the experiments on parametric datasets that the user may see and that have answers, newest first.
 
-    Archived experiments are left out.
+    Archived experiments are excluded.
     """
-    seen = Experiment.objects.visible_to(user).filter(
+    visible = Experiment.objects.visible_to(user).filter(
         Q(dataset__recipe__strategy="parametric") | Q(dataset__recipe__parametric=True)
     )
-    seen = seen.filter(dataset__status__in=_FROZEN).exclude(status=Experiment.Status.ARCHIVED)
-    counted = seen.annotate(answers=Sum("runs__n_done", filter=Q(runs__condition__stage="generate")))
-    return list(counted.filter(answers__gt=0).select_related("dataset").order_by("-created_at", "-pk"))
+    visible = visible.filter(dataset__status__in=FROZEN_STATUSES).exclude(status=Experiment.Status.ARCHIVED)
+    with_answers = visible.annotate(answers=Sum("runs__n_done", filter=Q(runs__condition__stage="generate")))
+    return list(with_answers.filter(answers__gt=0).select_related("dataset").order_by("-created_at", "-pk"))
 
 
-_FROZEN = (Dataset.Status.APPROVED, Dataset.Status.ARCHIVED)
+FROZEN_STATUSES = (Dataset.Status.APPROVED, Dataset.Status.ARCHIVED)
 
 
 def load_board(experiments: Sequence[Any], limit: str = "") -> BoardState:
     """Return the board of these experiments, which have `answers`. limit: of the rule `final_answer:LIMIT`."""
     graders = {key: choose_grader(rules, limit) for key, rules in list_graders(experiments).items()}
-    graded = [one for one in experiments if graders[one.pk] is not None]
+    graded = [experiment for experiment in experiments if graders[experiment.pk] is not None]
     states = fingerprint_many_results(graded)
-    queries = [PointQuery(one, _get_key(graders[one.pk]), state=states[one.pk], answers=one.answers) for one in graded]
-    caches = get_aggregates_across(POINT_COUNTS, [(one.experiment.pk, one) for one in queries])
-    found = list(zip(graded, caches, strict=True))
-    ready = [(one, cached.value) for one, cached in found if cached.value is not None]
-    waiting = [one.slug for one, cached in found if cached.value is None]
-    identity = [VERSION, [[one.pk, _get_key(graders[one.pk]), cached.fingerprint] for one, cached in found]]
-    key = f"model_board:{content_hash(identity)}:{len(ready)}"
+    queries = [
+        PointQuery(
+            experiment, _get_key(graders[experiment.pk]), state=states[experiment.pk], answers=experiment.answers
+        )
+        for experiment in graded
+    ]
+    caches = get_aggregates_across(POINT_COUNTS, [(experiment.experiment.pk, experiment) for experiment in queries])
+    pairs = list(zip(graded, caches, strict=True))
+    loaded = [(experiment, cached.value) for experiment, cached in pairs if cached.value is not None]
+    waiting = [experiment.slug for experiment, cached in pairs if cached.value is None]
+    identity = [
+        VERSION,
+        [[experiment.pk, _get_key(graders[experiment.pk]), cached.fingerprint] for experiment, cached in pairs],
+    ]
+    key = f"model_board:{content_hash(identity)}:{len(loaded)}"
     board: ModelBoard | None = cache.get(key)
     if board is None:
-        board = build_board(ready)
-        cache.set(key, board, SECONDS)
-    return BoardState(board, waiting, [one.slug for one in experiments if graders[one.pk] is None], caches)
+        board = build_board(loaded)
+        cache.set(key, board, CACHE_SECONDS)
+    return BoardState(
+        board, waiting, [experiment.slug for experiment in experiments if graders[experiment.pk] is None], caches
+    )
 
 
 def choose_grader(rules: Sequence[GradeCondition], limit: str = "") -> GradeCondition | None:
-    """Return the rule with this limit of tokens; without one, the first rule."""
+    """Return the rule with this token limit, or the first rule if `limit` is empty."""
     if limit:
         return next((rule for rule in rules if str(rule.parameters.get("limit", "")) == limit), None)
     return rules[0] if rules else None
@@ -162,14 +172,16 @@ def _get_key(grader: GradeCondition | None) -> int | None:
     return grader.pk if grader else None
 
 
-def build_board(found: Sequence[tuple[Experiment, PointCounts]]) -> ModelBoard:
-    """Return the rows of these experiments, ranked. Of equal conditions the one with most answers has the row."""
-    condition_keys = {cell.condition for _, counts in found for cell in counts.rows}
-    described = Condition.objects.filter(pk__in=condition_keys).select_related("model__endpoint", "prompt", "sampler")
-    conditions = {condition.pk: condition for condition in described}
-    tasks = list(dict.fromkeys(task for _, counts in found for task in counts.task_names))
+def build_board(loaded: Sequence[tuple[Experiment, PointCounts]]) -> ModelBoard:
+    """Return the ranked rows of these experiments. Equal conditions share the row with the most answers."""
+    condition_keys = {cell.condition for _, counts in loaded for cell in counts.rows}
+    condition_rows = Condition.objects.filter(pk__in=condition_keys).select_related(
+        "model__endpoint", "prompt", "sampler"
+    )
+    conditions = {condition.pk: condition for condition in condition_rows}
+    tasks = list(dict.fromkeys(task for _, counts in loaded for task in counts.task_names))
     rows: dict[str, tuple[ModelRow, dict[str, CellCounts]]] = {}
-    for experiment, counts in found:
+    for experiment, counts in loaded:
         for row, cells in _list_rows(experiment, counts, conditions):
             previous = rows.get(row.condition_id)
             if previous is None or row.answers > previous[0].answers:
@@ -203,8 +215,8 @@ def _make_row(
     by_task: dict[str, list[CellCounts]] = {task: [] for task in counts.task_names}
     for cell in cells:
         by_task[counts.tasks[cell.point]].append(cell)
-    tallies = {task: sum_cells(found) for task, found in by_task.items()}
-    answered = {task: sum(cell.total + cell.truncated for cell in found) for task, found in by_task.items()}
+    tallies = {task: sum_cells(task_cells) for task, task_cells in by_task.items()}
+    answered = {task: sum(cell.total + cell.truncated for cell in task_cells) for task, task_cells in by_task.items()}
     gaps = {task for task, n in answered.items() if counts.is_incomplete(condition.pk, task, n)}
     first = reason_score(tallies, incomplete=gaps)
     return ModelRow(
@@ -216,7 +228,7 @@ def _make_row(
         sampler=condition.sampler.name,
         family=find_family(condition.model.endpoint.provider, condition.model.model),
         groups=tuple(condition.model.groups.split()),
-        tasks={task: score_task(one, complete=task not in gaps) for task, one in tallies.items()},
+        tasks={task: score_task(tally, complete=task not in gaps) for task, tally in tallies.items()},
         tallies=tallies,
         tokens=sum(cell.output_tokens for cell in cells),
         answers=sum(cell.done for cell in cells),
@@ -227,20 +239,20 @@ def _make_row(
 
 
 def _make_strata(rows: Sequence[Mapping[str, CellCounts]]) -> tuple[Any, Any]:
-    """Return right answers and answers as arrays (rows, points). A truncated answer is an answer that is not right.
+    """Return right answers and answers as arrays (rows, points). A truncated answer counts as not right.
 
     Repetitions of an item count as their effective number of answers.
     """
     import numpy as np
 
-    names = {name: at for at, name in enumerate(dict.fromkeys(name for row in rows for name in row))}
+    names = {name: index for index, name in enumerate(dict.fromkeys(name for row in rows for name in row))}
     right, sizes = np.zeros((len(rows), len(names))), np.zeros((len(rows), len(names)))
-    for at, row in enumerate(rows):
+    for index, row in enumerate(rows):
         for name, cell in row.items():
-            worth = 1.0
+            weight = 1.0
             if cell.total > cell.items > 0:
                 tally = sum_cells([cell])
-                worth = (tally.effective or tally.total) / tally.total
-            right[at, names[name]] = cell.correct * worth
-            sizes[at, names[name]] = (cell.total + cell.truncated) * worth
+                weight = (tally.effective or tally.total) / tally.total
+            right[index, names[name]] = cell.correct * weight
+            sizes[index, names[name]] = (cell.total + cell.truncated) * weight
     return right, sizes

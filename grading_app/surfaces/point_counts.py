@@ -1,4 +1,4 @@
-"""The counts of an experiment's answers at each point of a parametric dataset, added up by the database and stored.
+"""The counts of an experiment's answers at each point of a parametric dataset, computed by the database and stored.
 
 A point is one setting of a task's parameters. A cell is one point under one condition. All leaderboards and surfaces
 are sums of cells, so that no page reads the trials.
@@ -25,16 +25,17 @@ from runs_app.stopping.rules import Tally
 
 SCORER = "final_answer"
 
-# The items are read once, because their metadata are large. `count` is no difficulty: imported parameters hold it.
+# The items are read once, because their metadata is large. Imported parameters include `count`, which is no difficulty.
 POINTS = f"""SELECT coalesce(nullif(i.category, ''), i.metadata ->> 'task', ''),
         ((i.metadata -> 'params') - 'count')::text, array_agg(i.id ORDER BY i.id),
         array_agg(coalesce((i.metadata ->> 'guess_chance')::float8, {GUESS}) ORDER BY i.id)
     FROM datasets_app_item i
     WHERE i.dataset_id = %(dataset)s AND NOT i.excluded AND jsonb_typeof(i.metadata -> 'params') = 'object'
     GROUP BY 1, 2 ORDER BY min(i.position), 1, 2"""  # noqa: S608 - constants
-# A truncated answer is no part of the accuracy, whether the model was cut off or the rule's limit counts it as cut.
-ANSWERED = """FROM unnest(%(items)s::bigint[], %(points)s::int[], %(guesses)s::float8[]) AS place (item, point, guess)
-    JOIN runs_app_trial t ON t.item_id = place.item JOIN runs_app_run r ON r.id = t.run_id
+# The accuracy excludes truncated answers, whether the model was cut off or the rule's limit counts it as cut.
+ANSWERED = """FROM unnest(%(items)s::bigint[], %(points)s::int[], %(guesses)s::float8[])
+    AS item_point (item, point, guess)
+    JOIN runs_app_trial t ON t.item_id = item_point.item JOIN runs_app_run r ON r.id = t.run_id
     LEFT JOIN grading_app_grading g ON g.condition_id = %(grader)s AND g.trial_id = t.id
     CROSS JOIN LATERAL (SELECT t.status = 'done' AND (t.truncated OR g.parse_error = 'truncated') IS TRUE AS truncated,
         t.status = 'done' AND NOT t.truncated AND g.score IS NOT NULL AS scored) AS state"""
@@ -42,19 +43,19 @@ SUMS = """count(*) FILTER (WHERE t.status = 'done') AS done,
     count(*) FILTER (WHERE state.scored AND g.score = 1) AS correct,
     count(*) FILTER (WHERE state.scored) AS total, count(*) FILTER (WHERE state.truncated) AS truncated,
     count(*) FILTER (WHERE state.scored AND g.detail ->> 'valid' = 'false') AS invalid,
-    coalesce(sum(place.guess) FILTER (WHERE state.scored), 0)::float8 AS guesses,
+    coalesce(sum(item_point.guess) FILTER (WHERE state.scored), 0)::float8 AS guesses,
     coalesce(sum(t.input_tokens), 0)::bigint AS input_tokens,
     coalesce(sum(t.output_tokens), 0)::bigint AS output_tokens"""
-COUNTS = f"""SELECT r.condition_id, place.point, {SUMS} {ANSWERED} WHERE {IN_SCOPE} GROUP BY 1, 2 ORDER BY 1, 2"""
-# Where items have several answers: grouped by item first, for the effective number of answers.
-REPEATED = f"""WITH of_item AS (
-        SELECT r.condition_id, place.point, t.item_id, {SUMS} {ANSWERED} WHERE {IN_SCOPE} GROUP BY 1, 2, 3)
+COUNTS = f"""SELECT r.condition_id, item_point.point, {SUMS} {ANSWERED} WHERE {IN_SCOPE} GROUP BY 1, 2 ORDER BY 1, 2"""
+# For items with several answers: grouped by item first, for the effective number of answers.
+REPEATED_COUNTS = f"""WITH by_item AS (
+        SELECT r.condition_id, item_point.point, t.item_id, {SUMS} {ANSWERED} WHERE {IN_SCOPE} GROUP BY 1, 2, 3)
     SELECT condition_id, point, sum(done)::bigint, sum(correct)::bigint, sum(total)::bigint, sum(truncated)::bigint,
         sum(invalid)::bigint, sum(guesses), sum(input_tokens)::bigint, sum(output_tokens)::bigint,
         count(*) FILTER (WHERE total > 0), sum(total ^ 2)::float8, sum(correct ^ 2)::float8,
         sum(total * correct)::float8
-    FROM of_item GROUP BY 1, 2 ORDER BY 1, 2"""  # noqa: S608 - constants
-OPEN = f"""SELECT DISTINCT r.condition_id, coalesce(nullif(i.category, ''), i.metadata ->> 'task', '')
+    FROM by_item GROUP BY 1, 2 ORDER BY 1, 2"""  # noqa: S608 - constants
+UNDECIDED = f"""SELECT DISTINCT r.condition_id, coalesce(nullif(i.category, ''), i.metadata ->> 'task', '')
     FROM runs_app_point p JOIN runs_app_run r ON r.id = p.run_id JOIN datasets_app_item i ON i.id = p.items[1]
     WHERE {IN_SCOPE} AND p.status NOT IN ('enough', 'exhausted', 'aborted')"""  # noqa: S608 - constants
 
@@ -62,8 +63,8 @@ OPEN = f"""SELECT DISTINCT r.condition_id, coalesce(nullif(i.category, ''), i.me
 class CellCounts(NamedTuple):
     """The answers of one condition at one point (its number in `PointCounts.tasks` and `params`).
 
-    total: scored answers, without truncated ones. invalid: those of them without a readable final answer. guesses: the
-    sum of the scored cases' chances to guess right. items and the sums of squares describe repetitions (`AnswerSums`);
+    total: scored answers without truncated answers. invalid: scored answers without a readable final answer. guesses:
+    the sum of the guess chances of the scored cases. items and the sums of squares describe repetitions (`AnswerSums`);
     items is 0 if each item has one answer.
     """
 
@@ -88,8 +89,8 @@ class PointCounts:
     """The cells of an experiment. tasks, params, items: of each point, in the dataset's order.
 
     cells: the first fields of `CellCounts`, as columns. expected: answers of an item in the design.
-    unfinished: pairs of condition and task with an adaptive point that is not decided. is_adaptive: points stop early,
-    so that fewer answers than `expected` are no gap.
+    unfinished: pairs of condition and task with an undecided adaptive point. is_adaptive: points may stop early,
+    so that fewer answers than `expected` are not a gap.
     """
 
     tasks: list[str]
@@ -108,10 +109,10 @@ class PointCounts:
 
     @cached_property
     def by_condition(self) -> dict[int, list[CellCounts]]:
-        found: dict[int, list[CellCounts]] = {}
+        cells_by_condition: dict[int, list[CellCounts]] = {}
         for cell in self.rows:
-            found.setdefault(cell.condition, []).append(cell)
-        return found
+            cells_by_condition.setdefault(cell.condition, []).append(cell)
+        return cells_by_condition
 
     @cached_property
     def task_names(self) -> list[str]:
@@ -129,28 +130,28 @@ _COLUMNS = CellCounts._fields
 
 
 def sum_cells(cells: Iterable[CellCounts]) -> Tally:
-    """Return the tally of several cells of one condition, with the effective number of answers if items repeat."""
-    found = list(cells)
-    correct, total = sum(cell.correct for cell in found), sum(cell.total for cell in found)
-    guesses = min(float(total), math.fsum(cell.guesses for cell in found))
-    items = sum(cell.items for cell in found)
+    """Return the tally of one condition's cells, with the effective number of answers if items repeat."""
+    cell_list = list(cells)
+    correct, total = sum(cell.correct for cell in cell_list), sum(cell.total for cell in cell_list)
+    guesses = min(float(total), math.fsum(cell.guesses for cell in cell_list))
+    items = sum(cell.items for cell in cell_list)
     effective = None
     if total > items > 0:
         sums = AnswerSums(
             float(total),
             items,
-            math.fsum(cell.sizes_squared for cell in found),
+            math.fsum(cell.sizes_squared for cell in cell_list),
             float(correct),
-            math.fsum(cell.right_squared for cell in found),
-            math.fsum(cell.sizes_by_right for cell in found),
+            math.fsum(cell.right_squared for cell in cell_list),
+            math.fsum(cell.sizes_by_right for cell in cell_list),
         )
         effective = min(float(total), float(estimate_effective_size(sums)))
-    return Tally(correct, total, sum(cell.truncated for cell in found), guesses, effective)
+    return Tally(correct, total, sum(cell.truncated for cell in cell_list), guesses, effective)
 
 
 @dataclass(frozen=True, slots=True)
 class PointQuery:
-    """The counts of an experiment by one grader. state: its fingerprint if the caller knows it."""
+    """The counts of an experiment by one grader. state: its fingerprint, if the caller has it."""
 
     experiment: Experiment
     grader: int | None
@@ -162,42 +163,44 @@ class PointQuery:
 def list_graders(experiments: Sequence[Experiment]) -> dict[int, list[GradeCondition]]:
     """Return the rules that read final answers, by experiment, the rule without a limit first. One query."""
     rules = GradeCondition.objects.filter(experiment__in=experiments, kind=GradeCondition.Kind.RULE, scorer=SCORER)
-    found: dict[int, list[GradeCondition]] = {experiment.pk: [] for experiment in experiments}
+    rules_by_experiment: dict[int, list[GradeCondition]] = {experiment.pk: [] for experiment in experiments}
     for rule in sorted(rules, key=lambda rule: (bool(rule.parameters), rule.pk)):
-        found[rule.experiment_id].append(rule)
-    return found
+        rules_by_experiment[rule.experiment_id].append(rule)
+    return rules_by_experiment
 
 
 def count_points(query: PointQuery) -> PointCounts:
-    """Add up the cells of an experiment in three statements."""
+    """Count the cells of an experiment in at most three statements."""
     experiment = query.experiment
     points = fetch_rows(POINTS, {"dataset": experiment.dataset_id})
-    where: Any = {"experiment": experiment.pk, "wave": query.wave.pk if query.wave else None}
+    scope: Any = {"experiment": experiment.pk, "wave": query.wave.pk if query.wave else None}
     waves = 1 if query.wave else max(1, experiment.waves.filter(runs__condition__stage="generate").distinct().count())
-    placed: Any = where | {
+    parameters: Any = scope | {
         "grader": query.grader,
         "items": [item for _, _, items, _ in points for item in items],
         "points": [number for number, (_, _, items, _) in enumerate(points) for _ in items],
         "guesses": [guess for *_, guesses in points for guess in guesses],
     }
     repeats = experiment.samples > 1 or waves > 1
-    rows = fetch_rows(REPEATED if repeats else COUNTS, placed)
+    rows = fetch_rows(REPEATED_COUNTS if repeats else COUNTS, parameters)
     columns = _COLUMNS if repeats else _COLUMNS[: _COLUMNS.index("items")]
     return PointCounts(
         [task for task, *_ in points],
         [json.loads(params) for _, params, *_ in points],
         [len(items) for _, _, items, _ in points],
-        {name: [row[at] for row in rows] for at, name in enumerate(columns)},
+        {name: [row[index] for row in rows] for index, name in enumerate(columns)},
         expected=experiment.samples * waves,
         is_adaptive=bool(experiment.adaptive),
-        unfinished=[(key, task) for key, task in fetch_rows(OPEN, where)] if experiment.adaptive else [],
+        unfinished=[(key, task) for key, task in fetch_rows(UNDECIDED, scope)] if experiment.adaptive else [],
     )
 
 
-def _has_large(queries: Sequence[PointQuery]) -> bool:
+def _is_large(queries: Sequence[PointQuery]) -> bool:
     return any(
-        one.answers > MAX_ANSWERS_PER_REQUEST if one.answers is not None else has_many_answers(one.experiment, one.wave)
-        for one in queries
+        query.answers > MAX_ANSWERS_PER_REQUEST
+        if query.answers is not None
+        else has_many_answers(query.experiment, query.wave)
+        for query in queries
     )
 
 
@@ -208,6 +211,6 @@ POINT_COUNTS = make_answer_aggregate(
     dump=lambda query: [query.grader],
     load=lambda experiment, wave, values: PointQuery(experiment, values[0], wave),
     step="counting answers by point",
-    is_large=_has_large,
+    is_large=_is_large,
     fingerprint=lambda query: query.state or fingerprint_results(query.experiment, query.wave),
 )

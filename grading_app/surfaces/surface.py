@@ -29,10 +29,12 @@ class Axis:
     def varies(self) -> bool:
         return len(self.labels) > 1
 
-    def positions(self) -> list[float]:
-        """Return where the values lie on an axis: the numbers themselves, or 0, 1, 2 for words."""
+    def list_positions(self) -> list[float]:
+        """Return the positions of the values on an axis: the numbers themselves, or 0, 1, 2 for words."""
         return (
-            [float(label) for label in self.labels] if self.is_number else [float(at) for at in range(len(self.labels))]
+            [float(label) for label in self.labels]
+            if self.is_number
+            else [float(index) for index in range(len(self.labels))]
         )
 
 
@@ -63,16 +65,16 @@ class Estimate:
 
     @property
     def text(self) -> str:
-        """Return `.84 - .97` with ` [-.05]` above 2 % truncation."""
-        shown = f"{format_share(self.interval.low)} - {format_share(self.interval.high)}" if self.interval else "N/A"
-        return f"{shown} [-{format_share(self.tally.truncation)}]" if self.is_cut else shown
+        """The interval as `.84 - .97`, with ` [-.05]` above 2 % truncation."""
+        interval = f"{format_share(self.interval.low)} - {format_share(self.interval.high)}" if self.interval else "N/A"
+        return f"{interval} [-{format_share(self.tally.truncation)}]" if self.is_cut else interval
 
 
 @dataclass(frozen=True, slots=True)
 class SurfaceGrid:
     """The points of a task by the labels of two parameters. y is None for a curve over x alone.
 
-    fixed: the values to which other parameters are held. averaged: the varying parameters over which a cell adds up.
+    fixed: the values of fixed parameters. averaged: the varying parameters over which a cell averages.
     """
 
     task: str
@@ -86,14 +88,14 @@ class SurfaceGrid:
     def rows(self) -> tuple[str, ...]:
         return self.y.labels if self.y else ("",)
 
-    def where(self, x: str, y: str) -> dict[str, str]:
-        """Return the parameters that all points of a cell have, for the list of trials."""
-        chosen = {self.x.name: x, **({self.y.name: y} if self.y else {})}
-        return {**self.fixed, **{name: label for name, label in chosen.items() if label}}
+    def get_parameters(self, x: str, y: str) -> dict[str, str]:
+        """Return the parameters that all points of a cell share, for the list of trials."""
+        axis_values = {self.x.name: x, **({self.y.name: y} if self.y else {})}
+        return {**self.fixed, **{name: label for name, label in axis_values.items() if label}}
 
 
 def label_value(value: Any) -> str:
-    """Return the label of a parameter's value: a text as it is, everything else as JSON."""
+    """Return the label of a parameter's value: a string unchanged, any other value as JSON."""
     return value if isinstance(value, str) else json.dumps(value, sort_keys=True)
 
 
@@ -104,7 +106,7 @@ def list_axes(counts: PointCounts, task: str) -> list[Axis]:
         if name == task:
             for parameter, value in params.items():
                 values.setdefault(parameter, {}).setdefault(label_value(value), value)
-    return [_make_axis(name, found) for name, found in values.items()] or [Axis(NO_PARAMETER, ("",), False)]
+    return [_make_axis(name, labelled) for name, labelled in values.items()] or [Axis(NO_PARAMETER, ("",), False)]
 
 
 def _make_axis(name: str, values: Mapping[str, Any]) -> Axis:
@@ -120,22 +122,22 @@ def build_grid(counts: PointCounts, task: str, x: Axis, y: Axis | None, fixed: M
         labels = {parameter: label_value(value) for parameter, value in params.items()}
         if name != task or any(labels.get(parameter) != label for parameter, label in fixed.items()):
             continue
-        place = labels.get(x.name, ""), labels.get(y.name, "") if y else ""
-        points[place] = (*points.get(place, ()), number)
-    used = {x.name, *fixed, *([y.name] if y else [])}
-    averaged = tuple(axis.name for axis in list_axes(counts, task) if axis.varies and axis.name not in used)
+        cell = labels.get(x.name, ""), labels.get(y.name, "") if y else ""
+        points[cell] = (*points.get(cell, ()), number)
+    axis_names = {x.name, *fixed, *([y.name] if y else [])}
+    averaged = tuple(axis.name for axis in list_axes(counts, task) if axis.varies and axis.name not in axis_names)
     return SurfaceGrid(task, x, y, points, dict(fixed), averaged)
 
 
 def estimate_cells(counts: PointCounts, grid: SurfaceGrid, condition: int) -> dict[tuple[str, str], Estimate]:
     """Return the estimate of each cell with answers."""
     by_point = {cell.point: cell for cell in counts.by_condition.get(condition, [])}
-    found = {}
-    for place, points in grid.points.items():
-        cells = [by_point[point] for point in points if point in by_point]
-        if any(cell.done for cell in cells):
-            found[place] = estimate_accuracy(cells)
-    return found
+    estimates = {}
+    for position, points in grid.points.items():
+        point_cells = [by_point[point] for point in points if point in by_point]
+        if any(cell.done for cell in point_cells):
+            estimates[position] = estimate_accuracy(point_cells)
+    return estimates
 
 
 def estimate_tasks(counts: PointCounts, condition: int) -> dict[str, Estimate]:
@@ -148,17 +150,17 @@ def estimate_tasks(counts: PointCounts, condition: int) -> dict[str, Estimate]:
 
 
 def estimate_accuracy(cells: Iterable[CellCounts]) -> Estimate:
-    found = list(cells)
-    tally = sum_cells(found)
+    cell_list = list(cells)
+    tally = sum_cells(cell_list)
     interval = tally.interval(correction="mapped") if tally.total else None
-    left = tally.total - tally.guess_chances
-    value = min(1.0, max(0.0, (tally.correct - tally.guess_chances) / left)) if interval else None
-    done = sum(cell.done for cell in found)
-    return Estimate(tally, value, interval, sum(cell.output_tokens for cell in found) / done if done else None)
+    unguessed = tally.total - tally.guess_chances
+    value = min(1.0, max(0.0, (tally.correct - tally.guess_chances) / unguessed)) if interval else None
+    done = sum(cell.done for cell in cell_list)
+    return Estimate(tally, value, interval, sum(cell.output_tokens for cell in cell_list) / done if done else None)
 
 
 def subtract_estimates(one: Estimate, other: Estimate) -> Difference | None:
-    """Return the other accuracy minus this one, with Newcombe's interval from the two mapped Wilson intervals."""
+    """Return `other` minus `one`, with Newcombe's interval from the two mapped Wilson intervals."""
     if one.interval is None or other.interval is None:
         return None
     (p, a), (q, b) = (
@@ -171,21 +173,21 @@ def subtract_estimates(one: Estimate, other: Estimate) -> Difference | None:
 
 
 def _compute_raw_accuracy(tally: Tally) -> float:
-    """Return the accuracy beyond guessing without limits: below 0 for fewer right answers than guesses would give."""
+    """Return the unclipped accuracy beyond guessing, which is below 0 for fewer right answers than by guessing."""
     return (tally.correct - tally.guess_chances) / (tally.total - tally.guess_chances)
 
 
 def describe_grid(grid: SurfaceGrid) -> str:
-    """Return one sentence on what is held and what is averaged."""
-    held = [f"{name} {label}" for name, label in grid.fixed.items()]
-    parts = [f"Held: {', '.join(held)}."] if held else []
+    """Return a sentence on the fixed and the averaged parameters."""
+    fixed = [f"{name} {label}" for name, label in grid.fixed.items()]
+    parts = [f"Fixed: {', '.join(fixed)}."] if fixed else []
     if grid.averaged:
         parts.append(f"Averaged over all answers at each value of {', '.join(grid.averaged)}.")
     return " ".join(parts)
 
 
 def choose_axes(axes: Sequence[Axis]) -> tuple[Axis | None, Axis | None]:
-    """Return the two axes to show first; None where there are too few parameters.
+    """Return the two axes to show first, or None if there are too few parameters.
 
     Numbers come before words, and parameters with many values before those with few.
     """

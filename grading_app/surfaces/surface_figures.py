@@ -1,4 +1,4 @@
-"""The pictures of the explorer: the surface in space, curves, heat maps side by side, differences, tasks, clusters."""
+"""The figures of the explorer: surface, curves, heat maps side by side, differences, tasks and clusters."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-MOST_LINES, MOST_PANELS, MOST_ROWS = 6, 12, 40
-KEY = 18  # CSS pixels of a line of the key.
+MAX_LINES, MAX_PANELS, MAX_ROWS = 6, 12, 40
+KEY_HEIGHT = 18  # CSS pixels of a line of the key.
 
 
 @dataclass(frozen=True, slots=True)
 class SurfaceFigure:
-    """A picture of one view. `size` and `draw` take the query and a width in CSS pixels."""
+    """A figure of one view. `size` and `draw` take the query and a width in CSS pixels."""
 
     name: str
     title: str
@@ -41,7 +41,7 @@ def _compute_surface_size(query: ExplorerQuery, width: int) -> tuple[int, int]:
 
 
 def _draw_surface(query: ExplorerQuery, width: int) -> Figure:
-    """Draw the accuracy as a surface, and the lower ends of its intervals as a translucent one below it."""
+    """Draw the accuracy as a surface, and the lower ends of its intervals as a translucent surface below it."""
     import numpy as np
     from mpl_toolkits.mplot3d.axes3d import Axes3D  # type: ignore[import-untyped]
 
@@ -51,8 +51,8 @@ def _draw_surface(query: ExplorerQuery, width: int) -> Figure:
     figure.add_axes(axes)
     axes.set_position((0.0, 0.04, 0.96, 0.96))
     axes.patch.set_visible(False)
-    cells = query.cells(query.condition)
-    xs, ys = query.x.positions(), query.y.positions()
+    cells = query.estimate_cells(query.condition)
+    xs, ys = query.x.list_positions(), query.y.list_positions()
     grid_x, grid_y = np.meshgrid(xs, ys)
     value, low = np.full(grid_x.shape, np.nan), np.full(grid_x.shape, np.nan)
     for row, y in enumerate(query.y.labels):
@@ -85,8 +85,8 @@ def _style_space(axes: Any, query: ExplorerQuery) -> None:
         axis.line.set_color(plot_style.RULE)
         axis._axinfo["grid"].update(color=plot_style.LINE, linewidth=PIXEL)
     axes.tick_params(labelsize=SMALL, labelcolor=MUTED, color=plot_style.RULE, pad=1)
-    axes.set_xticks(query.x.positions(), query.x.labels)
-    axes.set_yticks(query.y.positions(), query.y.labels)
+    axes.set_xticks(query.x.list_positions(), query.x.labels)
+    axes.set_yticks(query.y.list_positions(), query.y.labels)
     axes.set_zlim(0, 1)
     for write, text in ((axes.set_xlabel, query.x.name), (axes.set_ylabel, query.y.name)):
         write(text, fontsize=SMALL, color=MUTED)
@@ -99,19 +99,23 @@ def _has_surface(query: ExplorerQuery) -> bool:
 
 
 def _compute_curves_size(query: ExplorerQuery, width: int) -> tuple[int, int]:
-    return width, 320 + KEY * len(query.in_order[:MOST_LINES])
+    return width, 320 + KEY_HEIGHT * len(query.ordered_conditions[:MAX_LINES])
 
 
 def _draw_curves(query: ExplorerQuery, width: int) -> Figure:
     lines = []
-    for condition in query.in_order[:MOST_LINES]:
+    for condition in query.ordered_conditions[:MAX_LINES]:
         cells = estimate_cells(query.counts, query.line, condition)
-        places = dict(zip(query.x.labels, query.x.positions(), strict=True))
-        found = [(places[x], one) for x in query.x.labels if (one := cells.get((x, ""))) and one.ends]
-        steps = [(place, one.value or 0.0, *(one.ends or (0.0, 0.0))) for place, one in found]
+        position_by_label = dict(zip(query.x.labels, query.x.list_positions(), strict=True))
+        estimates = [
+            (position_by_label[x], estimate)
+            for x in query.x.labels
+            if (estimate := cells.get((x, ""))) and estimate.ends
+        ]
+        steps = [(position, estimate.value or 0.0, *(estimate.ends or (0.0, 0.0))) for position, estimate in estimates]
         lines.append((query.labels[condition], steps))
     figure, axes = draw_lines(lines, width, query.x.name, "Accuracy beyond guessing")
-    axes.set_xticks(query.x.positions(), query.x.labels)
+    axes.set_xticks(query.x.list_positions(), query.x.labels)
     return figure
 
 
@@ -125,17 +129,17 @@ def draw_lines(
     bounds: tuple[float, float] | None = (0.0, 1.0),
 ) -> tuple[Figure, Axes]:
     """Draw lines with bands and their key below. A line is its label, and (x, value, low, high) for each point."""
-    key = KEY * len(lines)
+    key = KEY_HEIGHT * len(lines)
     grid = plot_style.Grid(1, 1, width, 320 - 26 - 58, left=48, bottom=58 + key)
     figure, (axes,) = grid.figure()
-    for at, (label, points) in enumerate(lines):
-        colour, dash = LINES[at % len(LINES)], DASHES[at % len(DASHES)]
+    for index, (label, points) in enumerate(lines):
+        colour, dash = LINES[index % len(LINES)], DASHES[index % len(DASHES)]
         if points:
             xs, values, lows, highs = zip(*points, strict=True)
             style: dict[str, Any] = {"drawstyle": "steps-post"} if steps else {"marker": "o", "markersize": 4 * PIXEL}
             axes.plot(xs, values, color=colour, linestyle=dash, linewidth=2 * PIXEL, **style)
             axes.fill_between(xs, lows, highs, color=colour, alpha=0.14, linewidth=0, step="post" if steps else None)
-        _write_key(figure, at, label, colour, dash, (width, grid.height, key))
+        _write_key(figure, index, label, colour, dash, (width, grid.height, key))
     if bounds:
         axes.set_ylim(bounds[0] - 0.02, bounds[1] + 0.02)
     axes.set_xlabel(x_label, fontsize=SMALL, color=MUTED)
@@ -144,22 +148,22 @@ def draw_lines(
     return figure, axes
 
 
-def _write_key(figure: Figure, at: int, label: str, colour: str, dash: Any, box: tuple[int, int, int]) -> None:
+def _write_key(figure: Figure, index: int, label: str, colour: str, dash: Any, box: tuple[int, int, int]) -> None:
     from matplotlib.lines import Line2D
 
     width, height, key = box
-    y = (key - KEY * at - KEY / 2) / height
+    y = (key - KEY_HEIGHT * index - KEY_HEIGHT / 2) / height
     figure.add_artist(Line2D([48 / width, 84 / width], [y, y], color=colour, linestyle=dash, linewidth=2 * PIXEL))
     text = plot_style.shorten(label, width - 104)
     figure.text(92 / width, y, text, fontsize=plot_style.NORMAL, color=plot_style.TEXT, va="center")
 
 
-def _make_panels(query: ExplorerQuery, most: int = MOST_PANELS) -> list[HeatPanel]:
+def _make_panels(query: ExplorerQuery, limit: int = MAX_PANELS) -> list[HeatPanel]:
     panels = []
-    for condition in query.in_order[:most]:
-        cells = query.cells(condition)
+    for condition in query.ordered_conditions[:limit]:
+        cells = query.estimate_cells(condition)
         rows = [
-            (y, [(one.text, one.level) if (one := cells.get((x, y))) else ("–", None) for x in query.x.labels])
+            (y, [(cell.text, cell.level) if (cell := cells.get((x, y))) else ("–", None) for x in query.x.labels])
             for y in query.grid.rows
         ]
         panels.append(HeatPanel(query.labels[condition], query.x.labels, rows))
@@ -171,14 +175,16 @@ def _draw_panels(query: ExplorerQuery, width: int) -> Figure:
 
 
 def _make_difference_panel(query: ExplorerQuery) -> HeatPanel:
-    one, other = query.cells(query.condition), query.cells(query.against)
+    first, second = query.estimate_cells(query.condition), query.estimate_cells(query.against)
     rows = []
     for y in query.grid.rows:
         cells: list[tuple[str, int | None]] = []
         for x in query.x.labels:
-            a, b = one.get((x, y)), other.get((x, y))
-            found = subtract_estimates(a, b) if a and b else None
-            cells.append((describe_difference(*found), get_difference_level(*found)) if found else ("–", None))
+            a, b = first.get((x, y)), second.get((x, y))
+            difference = subtract_estimates(a, b) if a and b else None
+            cells.append(
+                (describe_difference(*difference), get_difference_level(*difference)) if difference else ("–", None)
+            )
         rows.append((y, cells))
     return HeatPanel("B − A", query.x.labels, rows)
 
@@ -190,7 +196,7 @@ def describe_difference(value: float, low: float, high: float) -> str:
 
 
 def get_difference_level(value: float, low: float, high: float) -> int | None:
-    """Return the shade of a difference: none if its interval holds 0, stronger from .3 on."""
+    """Return the shade of a difference: None if its interval includes 0, stronger from .3 on."""
     if low <= 0 <= high:
         return None
     if value > 0:
@@ -199,17 +205,17 @@ def get_difference_level(value: float, low: float, high: float) -> int | None:
 
 
 def _compute_spider_size(query: ExplorerQuery, width: int) -> tuple[int, int]:
-    return width, min(width, 460) + KEY * len(query.in_order[:MOST_LINES]) + 12
+    return width, min(width, 460) + KEY_HEIGHT * len(query.ordered_conditions[:MAX_LINES]) + 12
 
 
 def _draw_spider(query: ExplorerQuery, width: int) -> Figure:
-    """Draw a web with a spoke for each task, a line for each condition, and its interval as a band."""
+    """Draw a radar chart with a spoke per task, and a line and an interval band per condition."""
     import numpy as np
 
     _, height = _compute_spider_size(query, width)
     figure = plot_style.make_figure(width, height)
-    lines = query.in_order[:MOST_LINES]
-    key = KEY * len(lines) + 12
+    lines = query.ordered_conditions[:MAX_LINES]
+    key = KEY_HEIGHT * len(lines) + 12
     side = height - key - 70
     box = ((width - side) / 2 / width, (key + 35) / height, side / width, side / height)
     axes: Any = figure.add_axes(box, projection="polar")
@@ -217,13 +223,13 @@ def _draw_spider(query: ExplorerQuery, width: int) -> Figure:
     tasks = query.counts.task_names
     angles = np.linspace(0, 2 * np.pi, len(tasks), endpoint=False)
     closed = [*angles, angles[0]]
-    for at, condition in enumerate(lines):
-        found = estimate_tasks(query.counts, condition)
-        values, lows, highs = ([_get_spoke(found.get(task), part) for task in tasks] for part in range(3))
-        colour, dash = LINES[at], DASHES[at]
+    for index, condition in enumerate(lines):
+        estimates = estimate_tasks(query.counts, condition)
+        values, lows, highs = ([_get_spoke(estimates.get(task), part) for task in tasks] for part in range(3))
+        colour, dash = LINES[index], DASHES[index]
         axes.plot(closed, [*values, values[0]], color=colour, linestyle=dash, linewidth=2 * PIXEL)
         axes.fill_between(closed, [*lows, lows[0]], [*highs, highs[0]], color=colour, alpha=0.14, linewidth=0)
-        _write_key(figure, at, query.labels[condition], colour, dash, (width, height, key))
+        _write_key(figure, index, query.labels[condition], colour, dash, (width, height, key))
     axes.set_ylim(0, 1)
     axes.set_xticks(angles, tasks, fontsize=plot_style.NORMAL, color=plot_style.TEXT)
     axes.set_yticks([0.25, 0.5, 0.75, 1], [".25", ".5", ".75", "1"], fontsize=SMALL, color=MUTED)
@@ -232,25 +238,27 @@ def _draw_spider(query: ExplorerQuery, width: int) -> Figure:
     return figure
 
 
-def _get_spoke(one: Estimate | None, part: int) -> float:
-    if one is None or one.value is None or one.ends is None:
+def _get_spoke(estimate: Estimate | None, part: int) -> float:
+    if estimate is None or estimate.value is None or estimate.ends is None:
         return 0.0
-    return (one.value, *one.ends)[part]
+    return (estimate.value, *estimate.ends)[part]
 
 
 def _compute_clusters_size(query: ExplorerQuery, width: int) -> tuple[int, int]:
-    return width, 70 + 24 * max(1, len(make_clusters_table(query).rows[:MOST_ROWS]))
+    return width, 70 + 24 * max(1, len(make_clusters_table(query).rows[:MAX_ROWS]))
 
 
 def _draw_clusters(query: ExplorerQuery, width: int) -> Figure:
-    rows = make_clusters_table(query).rows[:MOST_ROWS]
+    rows = make_clusters_table(query).rows[:MAX_ROWS]
     left = 190 if width >= plot_style.WIDE else width // 3
     grid = plot_style.Grid(1, 1, width, 24 * max(1, len(rows)), left=left, right=70)
     figure, (axes,) = grid.figure()
-    plot_style.draw_intervals(axes, [(at, row["accuracy"], *row["interval"]) for at, row in enumerate(rows)])
-    for at, row in enumerate(rows):
-        plot_style.write_beside(axes, (1, -at), row["clusters"], right=8)
-    axes.set_yticks([-at for at in range(len(rows))], [plot_style.shorten(row["condition"], left - 12) for row in rows])
+    plot_style.draw_intervals(axes, [(index, row["accuracy"], *row["interval"]) for index, row in enumerate(rows)])
+    for index, row in enumerate(rows):
+        plot_style.write_beside(axes, (1, -index), row["clusters"], right=8)
+    axes.set_yticks(
+        [-index for index in range(len(rows))], [plot_style.shorten(row["condition"], left - 12) for row in rows]
+    )
     axes.set_xlim(0, 1)
     axes.set_ylim(0.7 - max(1, len(rows)), 0.7)
     axes.set_xlabel("Accuracy beyond guessing", fontsize=SMALL, color=MUTED)
@@ -302,7 +310,7 @@ FIGURES: dict[str, SurfaceFigure] = {
         SurfaceFigure(
             "difference",
             "Difference",
-            "B − A with its 95 % interval. Cells whose interval holds 0 have no colour.",
+            "B − A with its 95 % interval. Cells whose interval includes 0 have no colour.",
             lambda query, width: heat_figure.compute_size([_make_difference_panel(query)], width),
             lambda query, width: heat_figure.draw_heat_map([_make_difference_panel(query)], width),
             _write_alt_text("Differences of two conditions"),

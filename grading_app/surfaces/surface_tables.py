@@ -12,7 +12,7 @@ from grading_app.surfaces.surface import Estimate, describe_grid, estimate_tasks
 FORMULA = (
     "Accuracy beyond guessing: (correct − G) / (n − G), with G the sum of guess chances and n the answers that were "
     "not cut off. Intervals: Wilson's 95 % interval of the share of right answers, mapped in the same way; "
-    "each for itself."
+    "each interval is pointwise."
 )
 NUMBERS = (
     ResultColumn("accuracy", "Accuracy", "coefficient"),
@@ -28,7 +28,7 @@ NUMBERS = (
 
 def make_map_table(query: ExplorerQuery) -> ResultTable:
     """Return one row for each cell of the heat map."""
-    grid, cells = query.grid, query.cells(query.condition)
+    grid, cells = query.grid, query.estimate_cells(query.condition)
     columns = [*_list_axis_columns(query), *NUMBERS]
     rows: list[Row] = [
         {query.x.name: x, **({query.y.name: y} if query.y else {}), **_list_numbers(cells[x, y])}
@@ -45,7 +45,7 @@ def make_curve_table(query: ExplorerQuery) -> ResultTable:
     from grading_app.surfaces.surface import estimate_cells
 
     rows: list[Row] = []
-    for condition in query.in_order:
+    for condition in query.ordered_conditions:
         cells = estimate_cells(query.counts, query.line, condition)
         rows += [
             {"condition": query.labels[condition], query.x.name: x, **_list_numbers(cells[x, ""])}
@@ -62,7 +62,7 @@ def make_models_table(query: ExplorerQuery) -> ResultTable:
     """Return one row for each condition and cell."""
     rows: list[Row] = []
     for condition in query.labels:
-        cells = query.cells(condition)
+        cells = query.estimate_cells(condition)
         rows += [
             {
                 "condition": query.labels[condition],
@@ -79,7 +79,7 @@ def make_models_table(query: ExplorerQuery) -> ResultTable:
 
 
 def make_difference_table(query: ExplorerQuery) -> ResultTable:
-    """Return one row for each cell that both conditions have: the compared condition minus the chosen one."""
+    """Return one row per cell of both conditions: the compared condition minus the chosen condition."""
     rows = _list_difference_rows(query)
     columns = [
         *_list_axis_columns(query),
@@ -90,7 +90,7 @@ def make_difference_table(query: ExplorerQuery) -> ResultTable:
         ResultColumn("n_a", "n of A", "count"),
         ResultColumn("n_b", "n of B", "count"),
     ]
-    apart = sum(1 for row in rows if row["interval"][0] > 0 or row["interval"][1] < 0)
+    n_significant = sum(1 for row in rows if row["interval"][0] > 0 or row["interval"][1] < 0)
     return ResultTable(
         "difference",
         f"{query.task}: B minus A",
@@ -99,30 +99,30 @@ def make_difference_table(query: ExplorerQuery) -> ResultTable:
         formula=FORMULA,
         test=(
             "Intervals of differences: Newcombe's hybrid of both Wilson intervals, as if the answers were independent. "
-            "Both answered the same items, so they are rather too wide."
+            "Both conditions answered the same items, so the intervals are conservative."
         ),
         sentence=(
-            f"A: {query.labels[query.condition]}. B: {query.labels[query.against]}. {apart} of {len(rows)} "
-            "intervals do not hold 0; each is for itself, so that about one of twenty would without any difference."
+            f"A: {query.labels[query.condition]}. B: {query.labels[query.against]}. {n_significant} of {len(rows)} "
+            "intervals do not include 0. Without any difference, about one in twenty would not include 0 by chance."
         ),
         notes=_list_notes(query),
     )
 
 
 def _list_difference_rows(query: ExplorerQuery) -> list[Row]:
-    one, other = query.cells(query.condition), query.cells(query.against)
+    first, second = query.estimate_cells(query.condition), query.estimate_cells(query.against)
     rows: list[Row] = []
     for y in query.grid.rows:
         for x in query.x.labels:
-            a, b = one.get((x, y)), other.get((x, y))
-            found = subtract_estimates(a, b) if a and b else None
-            if a and b and found:
+            a, b = first.get((x, y)), second.get((x, y))
+            difference = subtract_estimates(a, b) if a and b else None
+            if a and b and difference:
                 rows.append(
                     {
                         query.x.name: x,
                         **({query.y.name: y} if query.y else {}),
-                        "difference": found[0],
-                        "interval": found[1:],
+                        "difference": difference[0],
+                        "interval": difference[1:],
                         "a": a.value,
                         "b": b.value,
                         "n_a": a.tally.total,
@@ -135,9 +135,9 @@ def _list_difference_rows(query: ExplorerQuery) -> list[Row]:
 def make_tasks_table(query: ExplorerQuery) -> ResultTable:
     """Return one row for each condition and task."""
     rows: list[Row] = [
-        {"condition": label, "task": task, **_list_numbers(found)}
+        {"condition": label, "task": task, **_list_numbers(estimate)}
         for condition, label in query.labels.items()
-        for task, found in estimate_tasks(query.counts, condition).items()
+        for task, estimate in estimate_tasks(query.counts, condition).items()
     ]
     columns = [ResultColumn("condition", "Condition"), ResultColumn("task", "Task"), *NUMBERS]
     return ResultTable("tasks", "Accuracy by task", columns, rows, formula=FORMULA)
@@ -145,19 +145,24 @@ def make_tasks_table(query: ExplorerQuery) -> ResultTable:
 
 def make_clusters_table(query: ExplorerQuery) -> ResultTable:
     """Return the conditions of the task from the highest accuracy, with the groups whose intervals all overlap."""
-    found = {
+    estimates_by_condition = {
         condition: estimates[query.task]
         for condition in query.labels
         if query.task in (estimates := estimate_tasks(query.counts, condition)) and estimates[query.task].ends
     }
-    ordered = sorted(found, key=lambda condition: -(found[condition].value or 0.0))
-    groups = overlap_groups([found[condition].ends or (0.0, 0.0) for condition in ordered])
+    ordered = sorted(estimates_by_condition, key=lambda condition: -(estimates_by_condition[condition].value or 0.0))
+    groups = overlap_groups([estimates_by_condition[condition].ends or (0.0, 0.0) for condition in ordered])
     names = {
-        at: [_get_letter(number) for number, group in enumerate(groups) if at in group] for at in range(len(ordered))
+        index: [_get_letter(number) for number, group in enumerate(groups) if index in group]
+        for index in range(len(ordered))
     }
     rows: list[Row] = [
-        {"condition": query.labels[condition], "clusters": " ".join(names[at]), **_list_numbers(found[condition])}
-        for at, condition in enumerate(ordered)
+        {
+            "condition": query.labels[condition],
+            "clusters": " ".join(names[index]),
+            **_list_numbers(estimates_by_condition[condition]),
+        }
+        for index, condition in enumerate(ordered)
     ]
     columns = [ResultColumn("condition", "Condition"), ResultColumn("clusters", "Clusters"), *NUMBERS]
     return ResultTable(
@@ -167,16 +172,16 @@ def make_clusters_table(query: ExplorerQuery) -> ResultTable:
         rows,
         formula=FORMULA,
         notes=[
-            "Conditions with a common letter have intervals that all overlap. Overlap is no test: two intervals may "
-            "overlap although a test tells them apart. The leaderboard's ranks are tests."
+            "Conditions with a common letter have intervals that all overlap. Overlap is not a test: two intervals may "
+            "overlap although the difference is significant. The ranks of the leaderboard are tests."
         ],
     )
 
 
 def _get_letter(number: int) -> str:
     """Return A to Z, then A2 to Z2, and so on."""
-    turn, letter = divmod(number, 26)
-    return chr(ord("A") + letter) + (str(turn + 1) if turn else "")
+    round_number, letter = divmod(number, 26)
+    return chr(ord("A") + letter) + (str(round_number + 1) if round_number else "")
 
 
 def _list_axis_columns(query: ExplorerQuery) -> list[ResultColumn]:
@@ -184,16 +189,16 @@ def _list_axis_columns(query: ExplorerQuery) -> list[ResultColumn]:
     return [ResultColumn(axis.name, axis.name) for axis in axes]
 
 
-def _list_numbers(one: Estimate) -> Row:
+def _list_numbers(estimate: Estimate) -> Row:
     return {
-        "accuracy": one.value,
-        "interval": one.ends,
-        "n": one.tally.total,
-        "correct": one.tally.correct,
-        "guesses": one.tally.guess_chances,
-        "truncated": one.tally.truncated,
-        "truncation": one.tally.truncation,
-        "tokens": one.tokens,
+        "accuracy": estimate.value,
+        "interval": estimate.ends,
+        "n": estimate.tally.total,
+        "correct": estimate.tally.correct,
+        "guesses": estimate.tally.guess_chances,
+        "truncated": estimate.tally.truncated,
+        "truncation": estimate.tally.truncation,
+        "tokens": estimate.tokens,
     }
 
 

@@ -28,9 +28,9 @@ from runs_app.models import Experiment, Run
 from runs_app.monitoring.progress import load_experiment_state
 from runs_app.views.permissions import visible_experiment
 
-LOOKS = 1  # Increase it when figures are drawn differently.
-SECONDS = 24 * 3600
-MOST_ROWS = 60  # Of a table on the page.
+FIGURE_VERSION = 1  # Increase it when figures are drawn differently.
+CACHE_SECONDS = 24 * 3600
+MAX_ROWS = 60  # Rows of a table on the page.
 
 
 @require_safe
@@ -43,8 +43,8 @@ def explorer(request: HttpRequest, slug: str) -> HttpResponse:
     if query is None or loaded.form is None:
         return render(request, "grading_app/explorer.html", {**context, "here": request.get_full_path()})
     page = VIEW_PAGES[query.view]
-    found = page.load(query)
-    tables = list(found.tables)
+    content = page.load(query)
+    tables = list(content.tables)
     if (file := make_requested_file(request, tables, f"{slug}-explorer")) is not None:
         return file
     context |= {
@@ -52,13 +52,15 @@ def explorer(request: HttpRequest, slug: str) -> HttpResponse:
         "query": query,
         "page": page,
         "cached": loaded.cached,
-        "more_cached": found.cached,
+        "more_cached": content.cached,
         "here": request.get_full_path(),
         "views": _list_views(loaded.form),
         "heat": _make_heat_map(experiment, query) if query.view in ("map", "difference") else None,
-        "figures": [_make_figure(request, experiment, query, one) for one in found.figures if one.is_shown(query)],
+        "figures": [
+            _make_figure(request, experiment, query, figure) for figure in content.figures if figure.is_shown(query)
+        ],
         "tables": [get_table_context(_shorten_table(table)) for table in tables],
-        "sampled": found.note,
+        "sample_note": content.note,
         "figures_query": make_figures_query(loaded.form.parameters),
     }
     return render(request, "grading_app/explorer.html", context)
@@ -75,22 +77,26 @@ def explorer_figure(request: HttpRequest, slug: str, name: str) -> HttpResponse:
     theme, width = read_theme(request), read_width(request)
     if query is None or loaded.cached is None:
         raise Http404
-    drawn = next((one for one in VIEW_PAGES[query.view].load(query).figures if one.name == name), None)
-    if drawn is None or not drawn.is_shown(query):
-        raise Http404
-    key = content_hash([LOOKS, loaded.cached.fingerprint, slug, name, width, theme, sorted(request.GET.items())])
-    picture = cache.get_or_set(
-        f"explorer_figure:{key}", lambda: render_svg(lambda: drawn.draw(query, width), theme), SECONDS
+    figure = next(
+        (candidate for candidate in VIEW_PAGES[query.view].load(query).figures if candidate.name == name), None
     )
-    return HttpResponse(picture, content_type="image/svg+xml")
+    if figure is None or not figure.is_shown(query):
+        raise Http404
+    key = content_hash(
+        [FIGURE_VERSION, loaded.cached.fingerprint, slug, name, width, theme, sorted(request.GET.items())]
+    )
+    svg = cache.get_or_set(
+        f"explorer_figure:{key}", lambda: render_svg(lambda: figure.draw(query, width), theme), CACHE_SECONDS
+    )
+    return HttpResponse(svg, content_type="image/svg+xml")
 
 
 def _shorten_table(table: ResultTable) -> ResultTable:
-    """Return the rows that a page shows, with a note if there are more."""
-    if len(table.rows) <= MOST_ROWS:
+    """Return the table with the rows for the page, and a note if there are more."""
+    if len(table.rows) <= MAX_ROWS:
         return table
-    note = f"The first {MOST_ROWS} of {len(table.rows):,} rows. The files hold all of them."
-    return replace(table, rows=table.rows[:MOST_ROWS], notes=[*table.notes, note])
+    note = f"The first {MAX_ROWS} of {len(table.rows):,} rows. The files hold all of them."
+    return replace(table, rows=table.rows[:MAX_ROWS], notes=[*table.notes, note])
 
 
 def _list_views(form: ExplorerForm) -> list[dict[str, Any]]:
@@ -107,20 +113,22 @@ def _list_views(form: ExplorerForm) -> list[dict[str, Any]]:
 
 def _make_heat_map(experiment: Experiment, query: ExplorerQuery) -> dict[str, Any]:
     """Return the heat map: a row of cells for each value of y, each cell with the address of its trials."""
-    shown = _make_difference_cells(query) if query.view == "difference" else _make_plain_cells(query)
+    cells_by_place = _make_difference_cells(query) if query.view == "difference" else _make_plain_cells(query)
     condition = query.against if query.view == "difference" else query.condition
-    where: dict[str, Any] = {"experiment": experiment.slug, "condition": condition, "category": query.task}
+    trial_filter: dict[str, Any] = {"experiment": experiment.slug, "condition": condition, "category": query.task}
     if query.wave:
-        where["run"] = Run.objects.filter(condition=condition, wave=query.wave).values_list("pk", flat=True).first()
-    stem = reverse("trial_list")
+        trial_filter["run"] = (
+            Run.objects.filter(condition=condition, wave=query.wave).values_list("pk", flat=True).first()
+        )
+    trial_list_url = reverse("trial_list")
     rows = []
     for y in query.grid.rows:
         cells: list[dict[str, Any] | None] = []
         for x in query.x.labels:
-            cell = shown.get((x, y))
-            point = urlencode(query.grid.where(x, y))
-            parameters = urlencode({**where, **({"point": point} if point else {})})
-            cells.append({**cell, "address": f"{stem}?{parameters}"} if cell else None)
+            cell = cells_by_place.get((x, y))
+            point = urlencode(query.grid.get_parameters(x, y))
+            parameters = urlencode({**trial_filter, **({"point": point} if point else {})})
+            cells.append({**cell, "address": f"{trial_list_url}?{parameters}"} if cell else None)
         rows.append({"label": y, "cells": cells})
     return {
         "rows": rows,
@@ -133,26 +141,26 @@ def _make_heat_map(experiment: Experiment, query: ExplorerQuery) -> dict[str, An
 def _make_plain_cells(query: ExplorerQuery) -> dict[tuple[str, str], dict[str, Any]]:
     return {
         place: {
-            "tone": "none" if one.level is None else f"level-{one.level}",
-            "value": one.value,
-            "interval": one.ends,
-            "n": one.tally.total,
-            "truncation": one.tally.truncation if one.is_cut else None,
+            "tone": "none" if cell.level is None else f"level-{cell.level}",
+            "value": cell.value,
+            "interval": cell.ends,
+            "n": cell.tally.total,
+            "truncation": cell.tally.truncation if cell.is_cut else None,
         }
-        for place, one in query.cells(query.condition).items()
+        for place, cell in query.estimate_cells(query.condition).items()
     }
 
 
 def _make_difference_cells(query: ExplorerQuery) -> dict[tuple[str, str], dict[str, Any]]:
-    one, other = query.cells(query.condition), query.cells(query.against)
-    found = {place: subtract_estimates(cell, other[place]) for place, cell in one.items() if place in other}
+    first, second = query.estimate_cells(query.condition), query.estimate_cells(query.against)
+    differences = {place: subtract_estimates(cell, second[place]) for place, cell in first.items() if place in second}
     return {
         place: {
             "tone": "" if (level := get_difference_level(*difference)) is None else f"level-{level}",
             "text": describe_difference(*difference),
-            "n": other[place].tally.total,
+            "n": second[place].tally.total,
         }
-        for place, difference in found.items()
+        for place, difference in differences.items()
         if difference
     }
 

@@ -36,11 +36,10 @@ from grading_app.views.result_tables import make_requested_file
 from grading_app.views.svg_figures import read_theme, svg_policy
 
 FIGURE_TYPES = {"svg": "image/svg+xml", "png": "image/png"}
-MOST_LIMITS = 20
 
 
 class ModelBoardForm(forms.Form):
-    """The compared items and the filter of the rows. The address holds every choice."""
+    """The compared items and the filter of the rows, as the address holds them."""
 
     on = forms.ChoiceField(label="Items", required=False)
     family = forms.ChoiceField(label="Family", required=False)
@@ -51,9 +50,9 @@ class ModelBoardForm(forms.Form):
     def __init__(self, data: Any, scopes: list[BoardScope]) -> None:
         super().__init__(data)
         self.scopes = {scope.key: scope for scope in scopes}
-        self._offer("on", [(scope.key, scope.label) for scope in scopes])
+        self._set_choices("on", [(scope.key, scope.label) for scope in scopes])
 
-    def _offer(self, name: str, choices: list[tuple[str, str]]) -> None:
+    def _set_choices(self, name: str, choices: list[tuple[str, str]]) -> None:
         field = self.fields[name]
         assert isinstance(field, forms.ChoiceField)  # noqa: S101 - for the type
         field.choices = choices
@@ -61,12 +60,12 @@ class ModelBoardForm(forms.Form):
     def offer_rows(self, rows: list[ModelRow]) -> None:
         """Offer the families and groups of these rows."""
         families, groups = {row.family for row in rows}, {group for row in rows for group in row.groups}
-        self._offer("family", [("", "Any"), *((name, name) for name in sorted(families))])
-        self._offer("group", [("", "Any"), *((name, name) for name in sorted(groups))])
+        self._set_choices("family", [("", "Any"), *((name, name) for name in sorted(families))])
+        self._set_choices("group", [("", "Any"), *((name, name) for name in sorted(groups))])
 
     @property
     def scope(self) -> BoardScope | None:
-        """Return the chosen scope, or the first one. Raise Http404 for an unknown one."""
+        """The chosen scope, or the first scope. Raise Http404 for an unknown scope."""
         key = self.data.get("on", "")
         if key and key not in self.scopes:
             raise Http404
@@ -119,12 +118,12 @@ def leaderboard_figure(request: HttpRequest, file_format: str) -> HttpResponse:
         raise Http404
     rows, _ = _choose_rows(form, state)
     panels, width = [make_board_panel(state.board.tasks, rows)], compute_board_width(state.board.tasks)
-    picture = (
+    content = (
         render_png(lambda: heat_figure.draw_heat_map(panels, width))
         if file_format == "png"
         else render_svg(lambda: heat_figure.draw_heat_map(panels, width), theme)
     )
-    response = HttpResponse(picture, content_type=FIGURE_TYPES[file_format])
+    response = HttpResponse(content, content_type=FIGURE_TYPES[file_format])
     response["Content-Disposition"] = f'attachment; filename="leaderboard.{file_format}"'
     return response
 
@@ -135,7 +134,9 @@ def _load_board_state(request: HttpRequest) -> tuple[ModelBoardForm, BoardScope 
     scope = form.scope
     if scope is None:
         return form, None, None
-    state = load_board([one for one in experiments if one.dataset_id in scope.datasets], form.token_limit)
+    state = load_board(
+        [experiment for experiment in experiments if experiment.dataset_id in scope.datasets], form.token_limit
+    )
     form.offer_rows(state.board.rows)
     return form, scope, state
 
@@ -145,8 +146,8 @@ def _choose_rows(form: ModelBoardForm, state: BoardState) -> tuple[list[ModelRow
     sort = form.data.get("sort") or DEFAULT_SORT
     try:
         rows = sort_rows(state.board, sort)
-    except KeyError as unknown:
-        raise Http404 from unknown
+    except KeyError as error:
+        raise Http404 from error
     if not form.is_valid():
         return [], sort
     family, group = form.cleaned_data["family"], form.cleaned_data["group"]
@@ -154,10 +155,10 @@ def _choose_rows(form: ModelBoardForm, state: BoardState) -> tuple[list[ModelRow
 
 
 def _list_files(query: dict[str, str]) -> list[dict[str, str]]:
-    stem, page = "leaderboard_figure", reverse("leaderboard")
+    figure_view, page_url = "leaderboard_figure", reverse("leaderboard")
     return [
-        {"label": "PNG", "address": f"{reverse(stem, args=['png'])}?{urlencode(query)}"},
-        {"label": "SVG", "address": f"{reverse(stem, args=['svg'])}?{urlencode({**query, 'theme': 'light'})}"},
-        {"label": "CSV", "address": f"{page}?{urlencode({**query, 'table': 'leaderboard', 'format': 'csv'})}"},
-        {"label": "LaTeX", "address": f"{page}?{urlencode({**query, 'table': 'compact', 'format': 'latex'})}"},
+        {"label": "PNG", "address": f"{reverse(figure_view, args=['png'])}?{urlencode(query)}"},
+        {"label": "SVG", "address": f"{reverse(figure_view, args=['svg'])}?{urlencode({**query, 'theme': 'light'})}"},
+        {"label": "CSV", "address": f"{page_url}?{urlencode({**query, 'table': 'leaderboard', 'format': 'csv'})}"},
+        {"label": "LaTeX", "address": f"{page_url}?{urlencode({**query, 'table': 'compact', 'format': 'latex'})}"},
     ]

@@ -14,7 +14,7 @@ from grading_app.reports.cached_aggregates import compute_rows
 from grading_app.reports.result_table import FORMATS
 from grading_app.surfaces import surface_tables
 from grading_app.surfaces.explorer_load import ExplorerState, load_explorer
-from grading_app.surfaces.explorer_query import FIXED
+from grading_app.surfaces.explorer_query import FIXED_PREFIX
 from runs_app.models import Experiment
 
 TABLES = {
@@ -57,7 +57,7 @@ class Command(OutputCommand):
         for name, value in chosen.items():
             if loaded.form.chosen.get(name) != value:
                 offered = ", ".join(str(one) for one, _ in getattr(loaded.form.fields.get(name), "choices", ()) if one)
-                option = f"--at {name.removeprefix(FIXED)}" if name.startswith(FIXED) else f"--{name}"
+                option = f"--at {name.removeprefix(FIXED_PREFIX)}" if name.startswith(FIXED_PREFIX) else f"--{name}"
                 refuse_input(f"{option}: {value!r} is not among {offered or 'the choices of this task'}")
         table = TABLES[options["view"]](loaded.query)
         try:
@@ -91,5 +91,5 @@ def _read_choices(experiment: Experiment, options: dict[str, Any]) -> dict[str, 
         name, equals, value = text.partition("=")
         if not equals:
             refuse_input(f"--at: write NAME=VALUE, not {text!r}")
-        chosen[FIXED + name] = value
+        chosen[FIXED_PREFIX + name] = value
     return chosen

@@ -11,7 +11,7 @@ from django.urls import reverse
 
 from grading_app.surfaces import answer_lengths
 from grading_app.surfaces.answer_lengths import LengthQuery, count_lengths
-from grading_app.surfaces.answer_texts import LEAST_BYTES, TextQuery, measure_compression, measure_spectra
+from grading_app.surfaces.answer_texts import MIN_BYTES, TextQuery, measure_compression, measure_spectra
 from grading_app.surfaces.point_counts import list_graders
 from grading_app.tasks import compute_aggregates
 from runs_app.models import Trial
@@ -83,7 +83,7 @@ def test_compression_is_measured_apart_for_right_wrong_and_cut_off_answers(work)
 
 def test_short_answers_are_not_compressed(work):
     experiment = make_space_experiment(models=("m",))
-    assert all(len(answer) < LEAST_BYTES for answer in Trial.objects.values_list("answer", flat=True))
+    assert all(len(answer) < MIN_BYTES for answer in Trial.objects.values_list("answer", flat=True))
     explore(experiment, view="compression")
     work()
     assert "No answer is long enough to be compressed" in page_text(explore(experiment, view="compression"))
@@ -103,14 +103,18 @@ def test_lengths_count_every_answer_by_its_outcome():
 def test_the_curve_counts_cut_off_answers_until_their_cut():
     # Of four answers one is cut off at 20; then one of the two that went on ends at 30.
     lengths = answer_lengths.AnswerLengths([10, 20, 30, 40], [0, 1, 0, 0], [1, 0, 1, 0], [0, 0, 0, 1])
-    assert [(step.time, 1 - step.survival) for step in lengths.finished_curve()] == [(10, 0.25), (30, 0.625), (40, 1.0)]
-    assert lengths.shares_until(lengths.right, 30)[0] == 0.5
-    assert [share for _, share, *_ in lengths.share_curve(lengths.cut)] == [0.25]
+    assert [(step.time, 1 - step.survival) for step in lengths.estimate_survival()] == [
+        (10, 0.25),
+        (30, 0.625),
+        (40, 1.0),
+    ]
+    assert lengths.estimate_share_until(lengths.right, 30)[0] == 0.5
+    assert [share for _, share, *_ in lengths.estimate_share_curve(lengths.cut)] == [0.25]
 
 
 def test_many_lengths_are_joined_without_ending_an_answer_early(monkeypatch):
-    monkeypatch.setattr(answer_lengths, "MOST_LENGTHS", 10)
-    rows = answer_lengths._join_lengths([(at, 0, 1, 0) for at in range(1, 101)])
+    monkeypatch.setattr(answer_lengths, "MAX_LENGTHS", 10)
+    rows = answer_lengths._merge_lengths([(at, 0, 1, 0) for at in range(1, 101)])
     assert len(rows) == 10
     assert rows[0] == (10, 0, 10, 0)
     assert sum(right for _, _, right, _ in rows) == 100

@@ -199,7 +199,7 @@ def test_every_view_opens_with_its_figures(experiment, client_of):
     for view in VIEWS:
         page = get(client, experiment, view=view, task="brackets")
         assert page.status_code == 200, view
-        assert VIEW_PAGES[view].reading.split(".")[0] in page_text(page)
+        assert VIEW_PAGES[view].guide.split(".")[0] in page_text(page)
         for figure in page.context["figures"]:
             for address in (figure["address"], figure["narrow"], figure["dark"]):
                 picture = client.get(address)

@@ -194,7 +194,7 @@ def test_names_of_models_are_escaped_in_cells():
 def test_many_answers_are_counted_by_a_worker_and_the_page_says_so(monkeypatch):
     asked = []
     monkeypatch.setattr("django_q.tasks.async_task", lambda *arguments: asked.append(arguments))
-    monkeypatch.setattr(point_counts, "MOST_AT_ONCE", 0)
+    monkeypatch.setattr(point_counts, "MAX_ANSWERS_PER_REQUEST", 0)
     experiment = make_space_experiment(models=("m",))
     client = signed_in(experiment.owner)
     assert "A worker is counting the answers of space." in page_text(client.get(BOARD))

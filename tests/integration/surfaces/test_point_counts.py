@@ -147,7 +147,7 @@ def test_counts_are_computed_once_for_each_state(settings):
 def test_many_answers_are_left_to_a_worker(monkeypatch):
     asked = []
     monkeypatch.setattr("django_q.tasks.async_task", lambda *arguments: asked.append(arguments))
-    monkeypatch.setattr(point_counts, "MOST_AT_ONCE", 0)
+    monkeypatch.setattr(point_counts, "MAX_ANSWERS_PER_REQUEST", 0)
     experiment = make_space_experiment()
     rule = list_graders([experiment])[experiment.pk][0]
     query = PointQuery(experiment, rule.pk, answers=10)
