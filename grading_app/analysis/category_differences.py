@@ -36,11 +36,9 @@ def _compare_within_categories(data: AnalysisData, names: list[str]) -> ResultTa
         others = [one for one in data.conditions if one != baseline]
         compared = [compare_conditions(scores, baseline, other, data.bounds) for other in others]
         pairs += [(name, pair) for pair in compared if pair]
-    corrected = holm([_get_p(pair) for _, pair in pairs])
-    rows = [
-        _build_row(data, name, pair, p_holm)
-        for (name, pair), p_holm in sorted(zip(pairs, corrected, strict=True), key=lambda one: _get_p(one[0][1]))
-    ]
+    corrected = holm([pair.change.p_or_one for _, pair in pairs])
+    by_p = sorted(zip(pairs, corrected, strict=True), key=lambda entry: entry[0][1].change.p_or_one)
+    rows = [_build_row(data, name, pair, p_holm) for (name, pair), p_holm in by_p]
     signed: Kind = "signed_share" if data.is_share else "signed"
     ends: Kind = "points_interval" if data.is_share else "interval"
     notes = [] if chosen == baseline else ["No baseline is chosen: the first condition is taken."]
@@ -65,10 +63,6 @@ def _compare_within_categories(data: AnalysisData, names: list[str]) -> ResultTa
         sentence=_describe_result(data, rows, data.labels[baseline]),
         notes=notes,
     )
-
-
-def _get_p(pair: ConditionPair) -> float:
-    return 1.0 if pair.change.p is None else pair.change.p
 
 
 def _build_row(data: AnalysisData, category: str, pair: ConditionPair, p_holm: float) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from grading_app.statistics.condition_pairs import (
     ConditionPair,
     benjamini_hochberg,
     compare_conditions,
-    permutation_ps,
+    permutation_p_values,
     wilcoxon_p,
 )
 from grading_app.statistics.paired import holm
@@ -26,7 +26,7 @@ def build_condition_tables(data: AnalysisData) -> list[ResultTable]:
     pairs = [found for a, b in _compare_pairs(data) if (found := compare_conditions(data.scores, a, b, data.bounds))]
     if not pairs:
         return []
-    corrected = holm([_get_p(pair) for pair in pairs])
+    corrected = holm([pair.change.p_or_one for pair in pairs])
     tables = [_build_difference_table(data, pairs, corrected)]
     if any(pair.two_by_two for pair in pairs):
         tables.append(_build_two_by_two_table(data, pairs))
@@ -85,11 +85,11 @@ def _list_columns(data: AnalysisData) -> list[ResultColumn]:
 
 def _build_rows(data: AnalysisData, pairs: list[ConditionPair], corrected: list[float]) -> list[dict[str, Any]]:
     """Return the rows of the pairs with the smallest p, at most MOST_PAIRS."""
-    rates = benjamini_hochberg([_get_p(pair) for pair in pairs])
-    found = sorted(zip(pairs, corrected, rates, strict=True), key=lambda one: _get_p(one[0]))
+    rates = benjamini_hochberg([pair.change.p_or_one for pair in pairs])
+    found = sorted(zip(pairs, corrected, rates, strict=True), key=lambda one: one[0].change.p_or_one)
     found = found[:MOST_PAIRS]  # Resampling is slow, so only the pairs of the table are resampled.
     differences = [data.scores.pair_conditions(pair.a, pair.b)[1] for pair, _, _ in found]
-    resampled = permutation_ps(differences)
+    resampled = permutation_p_values(differences)
     return [
         {
             **_build_row(data, pair),
@@ -100,10 +100,6 @@ def _build_rows(data: AnalysisData, pairs: list[ConditionPair], corrected: list[
         }
         for (pair, p_holm, p_bh), by_item, p in zip(found, differences, resampled, strict=True)
     ]
-
-
-def _get_p(pair: ConditionPair) -> float:
-    return 1.0 if pair.change.p is None else pair.change.p
 
 
 def _build_row(data: AnalysisData, pair: ConditionPair) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from grading_app.analysis.data import AnalysisData
 from grading_app.reports import statistic_format
 from grading_app.reports.result_table import ResultColumn, ResultTable
 from grading_app.statistics.variance_components import (
-    FEWEST,
+    MIN_ITEMS,
     Components,
     find_needed_items,
     paired_power,
@@ -48,7 +48,7 @@ def _build_component_table(data: AnalysisData, found: Components) -> ResultTable
     if single:
         notes.append("No cell has two scores, so repetitions cannot be told from the interaction.")
     if not intervals:
-        notes.append(f"Intervals need {FEWEST} items.")
+        notes.append(f"Intervals need {MIN_ITEMS} items.")
     return ResultTable(
         "variance_components",
         "Where the variance lies",

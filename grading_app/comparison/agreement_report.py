@@ -14,7 +14,7 @@ from grading_app.comparison.reference_report import ReferenceComparison, compare
 from grading_app.statistics.alpha import Level, krippendorff_alpha
 from grading_app.statistics.bland_altman import LimitsOfAgreement, limits_of_agreement
 from grading_app.statistics.bootstrap import bootstrap
-from grading_app.statistics.concordance import concordance, correlation, lins_concordance
+from grading_app.statistics.concordance import compute_concordance, compute_correlation, lins_concordance
 from grading_app.statistics.estimates import Estimate
 from grading_app.statistics.intervals import Bounds, bounded_score_interval
 from grading_app.statistics.intraclass import FORMS, Form, intraclass_correlation
@@ -296,7 +296,8 @@ def _compare_pair(ratings: Ratings, first: str, second: str, are_names: bool, si
     return RaterPair(
         first, second, n, compute_equal_share(ratings, first, second, singles),
         cohens_kappa(both, "quadratic").estimate if n > 1 else None,
-        _nan_to_none(correlation(x, y, times)[0]), _nan_to_none(concordance(x, y, times)[0]), difference,
+        _nan_to_none(compute_correlation(x, y, times)[0]), _nan_to_none(compute_concordance(x, y, times)[0]),
+        difference,
     )  # fmt: skip
 
 

@@ -19,7 +19,7 @@ from grading_app.comparison.condition_sides import ConditionSide
 from grading_app.models import Grading
 from grading_app.reports import statistic_format
 from grading_app.reports.score_matrix import Measure
-from grading_app.statistics.condition_pairs import ALIKE
+from grading_app.statistics.condition_pairs import TOLERANCE
 from runs_app.models import Run, Trial
 
 MAX_LENGTH = 1_500
@@ -84,7 +84,7 @@ class ComparedItem:
 
     @property
     def change_text(self) -> str:
-        if abs(self.change) <= ALIKE:
+        if abs(self.change) <= TOLERANCE:
             return "Equal"
         if self.a.is_share and abs(self.change) == 1:
             return "Gained: only B is right" if self.change > 0 else "Lost: only A is right"

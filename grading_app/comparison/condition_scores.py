@@ -12,7 +12,7 @@ from grading_app.comparison.condition_sides import ConditionSide
 from grading_app.reports.cached_aggregates import Cached
 from grading_app.reports.score_matrix import Measure
 from grading_app.reports.stored_scores import EncodedScores, get_item_scores
-from grading_app.statistics.condition_pairs import ALIKE, ConditionPair, compare_conditions
+from grading_app.statistics.condition_pairs import TOLERANCE, ConditionPair, compare_conditions
 from grading_app.statistics.intervals import SHARE_BOUNDS, Bounds
 from grading_app.statistics.item_scores import Floats, ItemScores, Whole
 
@@ -67,11 +67,11 @@ class PairedScores:
         is_paired = ~np.isnan(change)
         is_selected = {
             "all": is_paired,
-            "gained": is_paired & (np.nan_to_num(change) > ALIKE),
-            "lost": is_paired & (np.nan_to_num(change) < -ALIKE),
+            "gained": is_paired & (np.nan_to_num(change) > TOLERANCE),
+            "lost": is_paired & (np.nan_to_num(change) < -TOLERANCE),
             "both_right": is_paired & (mean[:, A] == 1) & (mean[:, B] == 1),
             "both_wrong": is_paired & (mean[:, A] == 0) & (mean[:, B] == 0),
-            "equal": is_paired & (np.abs(np.nan_to_num(change)) <= ALIKE),
+            "equal": is_paired & (np.abs(np.nan_to_num(change)) <= TOLERANCE),
         }[name]
         rows = np.flatnonzero(is_selected)
         return rows[np.argsort(-np.abs(change[rows]), kind="stable")]

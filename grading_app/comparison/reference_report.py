@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from grading_app.statistics.bootstrap import bootstrap, group_by_item, sum_by_item
-from grading_app.statistics.concordance import concordance, correlation
+from grading_app.statistics.concordance import compute_concordance, compute_correlation
 from grading_app.statistics.estimates import Estimate
 from grading_app.statistics.intervals import SHARE_BOUNDS, estimate_mean
 from grading_app.statistics.judge_bias import judge_bias, select_common_units
@@ -90,7 +90,7 @@ def _compare_columns(both: Ratings, single: Floats | None, people: int, seed: in
         rater,
         people,
         judge_bias(both, rater).result(),
-        estimate("Pearson's r", lambda times: correlation(x, y, times)),
+        estimate("Pearson's r", lambda times: compute_correlation(x, y, times)),
         estimate("Lin's concordance correlation coefficient", lambda times: _compute_concordance(x, y, times)),
         same,
     )
@@ -98,7 +98,9 @@ def _compare_columns(both: Ratings, single: Floats | None, people: int, seed: in
 
 def _compute_concordance(x: Floats, y: Floats, times: Floats) -> Floats:
     """Return Lin's coefficient; NaN if a column does not vary, because it would be 0 for any other column."""
-    coefficients: Floats = np.where(np.isnan(correlation(x, y, times)), np.nan, concordance(x, y, times))
+    coefficients: Floats = np.where(
+        np.isnan(compute_correlation(x, y, times)), np.nan, compute_concordance(x, y, times)
+    )
     return coefficients
 
 

@@ -44,7 +44,7 @@ def select_items(scope: Scope, scores: ItemScores, selection: ItemSelection) -> 
     return ItemScores(conditions=selected.conditions, is_binary=selected.is_binary, **columns)
 
 
-def _filter_items(scope: Scope, scores: ItemScores, selection: ItemSelection) -> item_order.Chosen:
+def _filter_items(scope: Scope, scores: ItemScores, selection: ItemSelection) -> item_order.Mask:
     is_selected = np.ones(len(scores.items), dtype=np.bool_)
     if selection.show == "flagged":
         is_selected &= np.isin(scores.items, flagged_items(scope.experiment))

@@ -17,7 +17,7 @@ from grading_app.reports.answer_aggregates import make_answer_aggregate
 from grading_app.reports.cached_aggregates import Cached, get_aggregate
 from grading_app.reports.frames import IN_SCOPE, load_condition_labels, make_scope_parameters
 from grading_app.reports.score_matrix import Measure, list_measures, load_item_scores
-from grading_app.statistics.condition_pairs import ConditionPair, compare_conditions
+from grading_app.statistics.condition_pairs import compare_conditions
 from grading_app.statistics.intervals import SHARE_BOUNDS, Bounds, estimate_mean
 from grading_app.statistics.item_scores import ItemScores
 from grading_app.statistics.paired import holm
@@ -218,7 +218,7 @@ def _find_best(scores: ItemScores, board_scores: dict[int, BoardScore], bounds: 
         return None
     top = max(means, key=lambda key: means[key])
     pairs = [compare_conditions(scores, other, top, bounds) for other in means if other != top]
-    p_values = [_get_p_or_one(pair) if pair and pair.change.mean > 0 else 1.0 for pair in pairs]
+    p_values = [pair.change.p_or_one if pair and pair.change.mean > 0 else 1.0 for pair in pairs]
     return top if max(holm(p_values)) < LEVEL else None
 
 
@@ -239,17 +239,13 @@ def _find_lead(
     )
 
 
-def _get_p_or_one(pair: ConditionPair) -> float:
-    return 1.0 if pair.change.p is None else pair.change.p
-
-
 def _compare_with_baseline(scores: ItemScores, baseline: int | None, bounds: Bounds | None) -> dict[int, BaselineScore]:
     """Return the comparisons of all other conditions with the baseline. p is corrected over these comparisons."""
     if baseline is None or baseline not in scores.conditions:
         return {}
     others = [key for key in scores.conditions.tolist() if key != baseline]
     pairs = {key: pair for key in others if (pair := compare_conditions(scores, baseline, key, bounds))}
-    corrected = holm([_get_p_or_one(pair) for pair in pairs.values()])
+    corrected = holm([pair.change.p_or_one for pair in pairs.values()])
     return {
         key: BaselineScore(
             pair.items,

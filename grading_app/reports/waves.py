@@ -27,7 +27,7 @@ from grading_app.reports.frames import (
 )
 from grading_app.reports.score_matrix import list_measures
 from grading_app.reports.score_summaries import SummaryMeasure, get_sort_key, label_measure
-from grading_app.statistics.paired import FEW, Change, estimate_change, holm
+from grading_app.statistics.paired import MAX_EXACT_ITEMS, Change, estimate_change, holm
 from runs_app.models import Experiment, Wave
 from runs_app.planning.drift import ServedModels
 
@@ -111,7 +111,7 @@ def compare_scores(experiment: Experiment, a: Wave, b: Wave) -> list[WaveChange]
     labels, dimensions = load_condition_labels(experiment), load_dimensions(experiment)
     rules, people = load_rule_labels(experiment), load_people_labels(experiment)
     scale_lengths = {(measure.grader, measure.dimension): measure.length for measure in list_measures(experiment)}
-    parameters = {"experiment": experiment.pk, "a": a.pk, "b": b.pk, "few": FEW}
+    parameters = {"experiment": experiment.pk, "a": a.pk, "b": b.pk, "few": MAX_EXACT_ITEMS}
     rows = fetch_rows(_build_comparison_sql(RATINGS), parameters) if dimensions else []
     for graded, labels_by_rule in ((BY_RULES, rules), (BY_PEOPLE, people)):
         rows += (
@@ -128,7 +128,9 @@ def compare_scores(experiment: Experiment, a: Wave, b: Wave) -> list[WaveChange]
             label_measure({**rules, **people}, dimensions, rule, dimension), rule, dimension, is_share
         )
         span = 1.0 if is_share else scale_lengths.get((rule, dimension))
-        change = estimate_change(n, mean, sd, differences or (), span=span, once=is_share and is_single_answer)
+        change = estimate_change(
+            n, mean, sd, differences or (), span=span, is_single_answer=is_share and is_single_answer
+        )
         lines.append(WaveChange(measure, labels[condition] if condition is not None else None, change, *rest))
     order: dict[str | None, int] = {None: -1} | {label: at for at, label in enumerate(labels.values())}
     return _adjust_p(sorted(lines, key=lambda line: (get_sort_key(line.measure), order[line.condition])))

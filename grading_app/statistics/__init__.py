@@ -2,8 +2,8 @@
 
 The functions are pure: they take tables of numbers and return estimates. `Ratings.from_triples` builds the table of
 units x raters. A measure (for example `alpha.krippendorff_alpha` or `kappas.cohens_kappa`) turns it into a
-`Coefficient`. `Coefficient.result()` returns the estimate, with an interval if a formula gives one.
-`bootstrap.bootstrap` gives an interval to any measure.
+`Coefficient`. `Coefficient.result()` returns the estimate, with an interval if there is a formula for it.
+`bootstrap.bootstrap` gives an interval for any measure.
 
-All modules but `estimates` import numpy. Code that a web process loads imports them inside the function that computes.
+Most modules import numpy. Code that a web process loads imports them inside the function that needs them.
 """

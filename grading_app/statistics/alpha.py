@@ -1,4 +1,4 @@
-"""Krippendorff's alpha: any number of raters, any scale, missing ratings allowed."""
+"""Krippendorff's alpha, for any number of raters and any scale, with missing ratings."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ def krippendorff_alpha(ratings: Ratings, level: Level) -> Coefficient:
     D_o = 1/n sum over units of 1/(m_u - 1) sum over ordered pairs of its m_u ratings of delta^2,
     D_e = 1/(n (n - 1)) sum over ordered pairs of all n ratings of delta^2, with a distance delta^2 of c and k
     nominal: 1 if c != k; interval: (c - k)^2; ratio: ((c - k) / (c + k))^2;
-    ordinal: (sum of n_g for g from c to k - (n_c + n_k) / 2)^2, n_g ratings being g: their mid-ranks' distance.
+    ordinal: (sum of n_g for g from c to k - (n_c + n_k) / 2)^2, where n_g ratings are g: the distance of mid-ranks.
     K. Krippendorff (2011), "Computing Krippendorff's alpha-reliability", University of Pennsylvania.
-    Units with fewer than two ratings are left out, because nothing can be paired. Alpha is not defined if all ratings
-    are the same. A ratio scale takes some thousand distinct ratings at most (their distances form a table). Raise
+    Units with fewer than two ratings are excluded, because they have no pairs. Alpha is undefined if all ratings are
+    the same. A ratio scale may have a few thousand distinct ratings, because their distances form a table. Raise
     ValueError for negative ratings on a ratio scale.
     """
     if level == "ratio" and (ratings.values < 0).any():
         raise ValueError("a ratio scale has no negative ratings")
     used = ratings.with_at_least(2)
-    made = _compute_by_distance if level in ("nominal", "ratio") else _compute_by_position
+    build = _compute_by_distance if level in ("nominal", "ratio") else _compute_by_position
     left_out = ratings.n_units - used.n_units
-    return Coefficient(f"Krippendorff's alpha, {level}", used, left_out, made(used, level), bounds=(-1.0, 1.0))
+    return Coefficient(f"Krippendorff's alpha, {level}", used, left_out, build(used, level), bounds=(-1.0, 1.0))
 
 
 def _compute_by_distance(used: Ratings, level: Level) -> Callable[[Floats], Floats]:
-    """Return alpha for scales whose distances depend on the categories alone (nominal, ratio)."""
+    """Return alpha for scales whose distances depend only on the categories (nominal, ratio)."""
     categories, counts = used.categories, used.counts
     distances = _nominal_distances(categories) if level == "nominal" else _ratio_distances(categories)
     within = ((counts @ distances) * counts).sum(axis=1) / (used.per_unit - 1)
@@ -57,10 +57,10 @@ def _compute_by_position(used: Ratings, level: Level) -> Callable[[Floats], Floa
     centred, ranking = (values - values.sum() / max(1, values.size))[None, :], Ranking(values)
 
     def compute(times: Floats) -> Floats:
-        counted = times[:, unit]
-        positions = ranking.midranks(counted) if level == "ordinal" else centred
+        weights = times[:, unit]
+        positions = ranking.midranks(weights) if level == "ordinal" else centred
         within = _sum_squares_by_unit(positions, unit, starts, sizes) * sizes / (sizes - 1)
-        n, spread = counted.sum(axis=1), _sum_squares(positions, counted)
+        n, spread = weights.sum(axis=1), _sum_squares(positions, weights)
         return 1 - divide((n - 1) * (times * within).sum(axis=1), n * spread)
 
     return compute
@@ -73,11 +73,11 @@ def _sum_squares_by_unit(positions: Floats, unit: Whole, starts: Whole, sizes: W
     return squares
 
 
-def _sum_squares(positions: Floats, counted: Floats) -> Floats:
-    """Return sums of squares about the weighted mean: (resamples,). Values below rounding error become zero."""
-    means = (counted * positions).sum(axis=1, keepdims=True) / counted.sum(axis=1, keepdims=True)
-    squares = (counted * (positions - means) ** 2).sum(axis=1)
-    return np.where(squares > ROUNDING * (counted * positions**2).sum(axis=1), squares, 0.0)
+def _sum_squares(positions: Floats, weights: Floats) -> Floats:
+    """Return sums of squares about the weighted mean: (resamples,). Values below the rounding error become zero."""
+    means = (weights * positions).sum(axis=1, keepdims=True) / weights.sum(axis=1, keepdims=True)
+    squares = (weights * (positions - means) ** 2).sum(axis=1)
+    return np.where(squares > ROUNDING * (weights * positions**2).sum(axis=1), squares, 0.0)
 
 
 def _nominal_distances(categories: Floats) -> Floats:

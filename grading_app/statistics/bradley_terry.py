@@ -1,4 +1,4 @@
-"""The Bradley-Terry model of pairwise comparisons: how strongly each name is preferred to the others."""
+"""The Bradley-Terry model of pairwise comparisons: how strongly each name is preferred over the others."""
 
 from __future__ import annotations
 
@@ -12,20 +12,26 @@ from numpy.typing import ArrayLike, NDArray
 
 from evalsite.lib.stats.t_interval import student_quantile
 from evalsite.lib.stats.wilson import normal_quantile
-from grading_app.statistics.bootstrap import ALIKE, FEW_ITEMS, MOST_DEGENERATE, NO_SPREAD, draw_kind_counts
+from grading_app.statistics.bootstrap import (
+    MAX_DEGENERATE_SHARE,
+    MIN_PERCENTILE_ITEMS,
+    NO_SPREAD,
+    TOLERANCE,
+    draw_kind_counts,
+)
 from grading_app.statistics.ratings import Floats, Whole
 
-NOT_FINITE = "no interval: without one of the items some never lost"
-STEPS = 50_000
+NOT_FINITE = "no interval: without one of the items, some never lost"
+MAX_STEPS = 50_000
 PRECISION = 1e-9  # relative to the largest number of wins
 
 
 class Comparison(NamedTuple):
     """One comparison of two names.
 
-    outcome: the share of the win that went to `first`: 1, 0, or 0.5 for a tie.
-    item: the item that both answered. Comparisons of one item are resampled together. With None the comparison is an
-    item of its own.
+    outcome: the share of the win that goes to `first`: 1, 0, or 0.5 for a tie.
+    item: the item that both answered. Comparisons of one item are resampled together. With None, the comparison is its
+    own item.
     """
 
     first: Hashable
@@ -48,13 +54,13 @@ class Comparisons:
     """The wins of each name over each other name, line by line. A tie is half a win for each.
 
     names: the compared names.
-    alike: (kinds,), the number of items of each kind. Items of one kind have the same tally.
+    kind_sizes: (kinds,), the number of items of each kind. Items of one kind have the same tally.
     kind, pair, wins: (lines,). kind is the kind of item. pair is the cell of winner and loser in a flat table of names
     x names. wins is the number of wins.
     """
 
     names: tuple[Hashable, ...]
-    alike: Floats
+    kind_sizes: Floats
     kind: Whole
     pair: Whole
     wins: Floats
@@ -67,38 +73,38 @@ class Comparisons:
         """
         names: dict[Hashable, int] = {}
         items: dict[Hashable, int] = {}
-        found: list[tuple[int, int, int, float]] = []  # item, winner, loser, wins
-        for at, row in enumerate(rows):
+        lines: list[tuple[int, int, int, float]] = []  # item, winner, loser, wins
+        for row_number, row in enumerate(rows):
             first, second, outcome, item = Comparison(*row)
             if first == second or not 0 <= outcome <= 1:
                 raise ValueError(f"{first!r} against {second!r} with {outcome} for the first is no comparison")
-            number = items.setdefault(("its own", at) if item is None else ("item", item), len(items))
-            one, other = names.setdefault(first, len(names)), names.setdefault(second, len(names))
-            found += [(number, one, other, outcome), (number, other, one, 1 - outcome)]
-        return _build_comparisons(names, np.ones(len(items)), found)
+            item_number = items.setdefault(("its own", row_number) if item is None else ("item", item), len(items))
+            winner, loser = names.setdefault(first, len(names)), names.setdefault(second, len(names))
+            lines += [(item_number, winner, loser, outcome), (item_number, loser, winner, 1 - outcome)]
+        return _build_comparisons(names, np.ones(len(items)), lines)
 
     @classmethod
     def from_tallies(cls, tallies: Iterable[tuple[int, Iterable[PairTally]]]) -> Comparisons:
-        """Return the comparisons of tallies. Each entry is the number of items with a tally, and the tally.
+        """Return the comparisons of tallies. Each entry is a number of items and their common tally.
 
-        The result equals that of the single comparisons: items are drawn, and the items of one kind are alike. Raise
-        ValueError for a name compared with itself, or for a negative number of wins.
+        The result equals that of the single comparisons, because only items are resampled. Raise ValueError for a name
+        compared with itself, or for a negative number of wins.
         """
         names: dict[Hashable, int] = {}
-        alike: list[float] = []
-        found: list[tuple[int, int, int, float]] = []
+        kind_sizes: list[float] = []
+        lines: list[tuple[int, int, int, float]] = []
         for items, tally in tallies:
             for first, second, won, lost in tally:
                 if first == second or min(won, lost) < 0:
                     raise ValueError(f"{first!r} against {second!r}, {won} to {lost}, is no tally")
-                one, other = names.setdefault(first, len(names)), names.setdefault(second, len(names))
-                found += [(len(alike), one, other, won), (len(alike), other, one, lost)]
-            alike.append(items)
-        return _build_comparisons(names, np.array(alike), found)
+                winner, loser = names.setdefault(first, len(names)), names.setdefault(second, len(names))
+                lines += [(len(kind_sizes), winner, loser, won), (len(kind_sizes), loser, winner, lost)]
+            kind_sizes.append(items)
+        return _build_comparisons(names, np.array(kind_sizes), lines)
 
     @classmethod
     def from_table(cls, wins: ArrayLike, names: Sequence[Hashable]) -> Comparisons:
-        """Return the comparisons of a table: how often the row beat the column, with half a win for a tie.
+        """Return the comparisons of a table of how often the row beat the column, with half a win for a tie.
 
         Raise ValueError unless it is a square table of counts with a name for each row.
         """
@@ -110,18 +116,18 @@ class Comparisons:
 
     @property
     def items(self) -> int:
-        return int(self.alike.sum())
+        return int(self.kind_sizes.sum())
 
     @property
     def total(self) -> Floats:
         """The number of times the row beat the column: (names, names)."""
-        total: Floats = self.resample(self.alike[None])[0]
+        total: Floats = self.resample(self.kind_sizes[None])[0]
         return total
 
     def resample(self, times: Floats) -> Floats:
         """Return how often the row beat the column for each resample: (resamples, names, names).
 
-        times: (resamples, kinds), how many items count of each kind.
+        times: (resamples, kinds), the number of items of each kind.
         """
         size = len(self.names)
         tables = [np.bincount(self.pair, self.wins * row[self.kind], minlength=size * size) for row in times]
@@ -178,29 +184,29 @@ class BradleyTerry:
 
     def without_intervals(self) -> BradleyTerry:
         """Return the strengths without intervals."""
-        alone = tuple(Strength(one.name, one.strength, None, None, None) for one in self.strengths)
-        return replace(self, strengths=alone, covariance=None, interval="")
+        strengths = tuple(Strength(strength.name, strength.strength, None, None, None) for strength in self.strengths)
+        return replace(self, strengths=strengths, covariance=None, interval="")
 
     def odds(self, first: Hashable, second: Hashable) -> Odds:
         """Return the odds of one name against another. Raise ValueError for a name that was not compared."""
         names = [strength.name for strength in self.strengths]
-        one, other = names.index(first), names.index(second)
-        difference = self.strengths[one].strength - self.strengths[other].strength
+        i, j = names.index(first), names.index(second)
+        difference = self.strengths[i].strength - self.strengths[j].strength
         if self.covariance is None:
             return Odds(first, second, difference, None, None, None)
         c = self.covariance
-        se = math.sqrt(max(0.0, float(c[one, one] + c[other, other] - 2 * c[one, other])))
+        se = math.sqrt(max(0.0, float(c[i, i] + c[j, j] - 2 * c[i, j])))
         reach = normal_quantile(self.confidence) * se
         return Odds(first, second, difference, se, difference - reach, difference + reach)
 
 
 def _build_comparisons(
-    names: Iterable[Hashable], alike: Floats, found: list[tuple[int, int, int, float]]
+    names: Iterable[Hashable], kind_sizes: Floats, lines: list[tuple[int, int, int, float]]
 ) -> Comparisons:
     """Return the comparisons of rows (kind of item, winner, loser, wins)."""
-    every, lines = tuple(names), np.array(found, dtype=np.float64).reshape(-1, 4)
-    kind, winner, loser = lines[:, :3].astype(np.intp).T
-    return Comparisons(every, alike, kind, winner * len(every) + loser, lines[:, 3])
+    all_names, table = tuple(names), np.array(lines, dtype=np.float64).reshape(-1, 4)
+    kind, winner, loser = table[:, :3].astype(np.intp).T
+    return Comparisons(all_names, kind_sizes, kind, winner * len(all_names) + loser, table[:, 3])
 
 
 def bradley_terry(comparisons: Comparisons, confidence: float = 0.95, smoothing: float = 0.0) -> BradleyTerry:
@@ -211,20 +217,22 @@ def bradley_terry(comparisons: Comparisons, confidence: float = 0.95, smoothing:
     pseudo-inverse of the information sum n_ij p_ij (1 - p_ij), which assumes independent comparisons. Use
     `bradley_terry_by_items` if several comparisons belong to one item. A tie is half a win for each, which makes the
     intervals somewhat wide.
-    smoothing: wins added in both directions to each compared pair. It allows for names that never lost (or never won).
-    Raise ValueError if the strengths have no finite estimate (L. R. Ford 1957): some names were never compared with the
-    others, or never lost to them. The error lists these names.
+    smoothing: wins added in both directions to each compared pair. It allows names that never lost, or never won.
+    Raise ValueError if the strengths have no finite estimate (L. R. Ford 1957), because some names were never compared
+    with the others or never lost to them. The error lists these names.
     """
     wins = _add_smoothing(comparisons.total, smoothing)
     require_bounded(wins, comparisons.names)
     strengths = maximum_likelihood(wins[None])[0]
     if np.isnan(strengths).any():
-        raise ValueError(f"no strengths were found in {STEPS:,} steps: some were hardly compared with the others")
+        raise ValueError(
+            f"no strengths found in {MAX_STEPS:,} steps, because some names were rarely compared with others"
+        )
     covariance: Floats = np.linalg.pinv(fisher_information(wins, strengths), hermitian=True).astype(np.float64)
     ses, z = np.sqrt(np.maximum(np.diag(covariance), 0)), normal_quantile(confidence)
-    told = _make_result(comparisons.names, strengths, ses, strengths - z * ses, strengths + z * ses)
+    rows = _make_result(comparisons.names, strengths, ses, strengths - z * ses, strengths + z * ses)
     total = float(comparisons.total.sum())
-    return BradleyTerry(_describe_formula(smoothing), told, covariance, confidence, "information matrix", total)
+    return BradleyTerry(_describe_formula(smoothing), rows, covariance, confidence, "information matrix", total)
 
 
 def bradley_terry_by_items(
@@ -232,28 +240,28 @@ def bradley_terry_by_items(
 ) -> BradleyTerry:
     """Fit `bradley_terry`, with intervals over items. The comparisons of an item stay together.
 
-    Below FEW_ITEMS items, the intervals are Student's with the jackknife's standard error, as in `bootstrap`. There is
-    none if the strengths are not finite without one of the items. From FEW_ITEMS items, they are percentiles over
-    resamples of items. Resamples without finite strengths are left out and counted. If they are more than a tenth,
-    there is no interval (smoothing makes them rarer). If every choice of items gives a name the same strength, there is
-    no interval either, because other items may differ. The same seed gives the same intervals. Raise ValueError in the
-    cases of `bradley_terry`.
+    Below MIN_PERCENTILE_ITEMS items, the intervals are Student's with the jackknife's standard error, as in
+    `bootstrap`. There is no interval if the strengths are not finite without one of the items. From
+    MIN_PERCENTILE_ITEMS items, intervals are percentiles over resamples of items. Resamples without finite strengths
+    are excluded and counted. If they are more than a tenth, there is no interval; smoothing makes them rarer. If every
+    choice of items gives a name the same strength, there is no interval either, because other items may differ. The
+    same seed gives the same intervals. Raise ValueError in the cases of `bradley_terry`.
     """
     fitted = bradley_terry(comparisons, confidence, smoothing)
     items, strengths = comparisons.items, np.array([strength.strength for strength in fitted.strengths])
-    if items < FEW_ITEMS:
+    if items < MIN_PERCENTILE_ITEMS:
         return _add_jackknife_intervals(replace(fitted, items=items), comparisons, strengths, confidence, smoothing)
-    cells = len(comparisons.alike) + len(comparisons.names) ** 2
-    steps = draw_kind_counts(comparisons.alike, resamples, seed, cells)
+    cells = len(comparisons.kind_sizes) + len(comparisons.names) ** 2
+    steps = draw_kind_counts(comparisons.kind_sizes, resamples, seed, cells)
     drawn = np.concatenate(
         [maximum_likelihood(_add_smoothing(comparisons.resample(times), smoothing)) for times in steps]
     )
     drawn = drawn[~np.isnan(drawn).any(axis=1)]
     degenerate = resamples - len(drawn)
     fitted = replace(fitted, items=items, resamples=resamples, degenerate=degenerate)
-    if degenerate > MOST_DEGENERATE * resamples:
+    if degenerate > MAX_DEGENERATE_SHARE * resamples:
         return fitted.without_intervals()
-    if np.ptp(drawn, axis=0).min() <= ALIKE:
+    if np.ptp(drawn, axis=0).min() <= TOLERANCE:
         return replace(fitted.without_intervals(), interval=NO_SPREAD)
     low, high = np.quantile(drawn, [(1 - confidence) / 2, (1 + confidence) / 2], axis=0)
     covariance = np.cov(drawn, rowvar=False)
@@ -264,20 +272,22 @@ def bradley_terry_by_items(
 def _add_jackknife_intervals(
     fitted: BradleyTerry, comparisons: Comparisons, strengths: Floats, confidence: float, smoothing: float
 ) -> BradleyTerry:
-    """Return the fit with Student's intervals, from the strengths without one item each."""
-    alike, n = comparisons.alike, fitted.items
+    """Return the fit with Student's intervals, from the strengths that leave out one item each."""
+    kind_sizes, n = comparisons.kind_sizes, fitted.items
     if n < 2:
         return fitted.without_intervals()
-    without = maximum_likelihood(_add_smoothing(comparisons.resample(alike[None, :] - np.eye(len(alike))), smoothing))
+    without = maximum_likelihood(
+        _add_smoothing(comparisons.resample(kind_sizes[None, :] - np.eye(len(kind_sizes))), smoothing)
+    )
     if np.isnan(without).any():
         return replace(fitted.without_intervals(), interval=NOT_FINITE)
-    if np.ptp(without, axis=0).min() <= ALIKE:
+    if np.ptp(without, axis=0).min() <= TOLERANCE:
         return replace(fitted.without_intervals(), interval=NO_SPREAD)
-    off = without - np.average(without, axis=0, weights=alike)
-    covariance: Floats = (n - 1) / n * (alike[:, None] * off).T @ off
-    errors = np.sqrt(np.diag(covariance))
-    reach = student_quantile(confidence, n - 1) * errors
-    rows = _make_result(comparisons.names, strengths, errors, strengths - reach, strengths + reach)
+    deviations = without - np.average(without, axis=0, weights=kind_sizes)
+    covariance: Floats = (n - 1) / n * (kind_sizes[:, None] * deviations).T @ deviations
+    ses = np.sqrt(np.diag(covariance))
+    reach = student_quantile(confidence, n - 1) * ses
+    rows = _make_result(comparisons.names, strengths, ses, strengths - reach, strengths + reach)
     return replace(fitted, strengths=rows, covariance=covariance, interval=f"jackknife of {n:,} items, Student's t")
 
 
@@ -287,28 +297,28 @@ def maximum_likelihood(wins: Floats) -> Floats:
     Strengths are NaN for a table without a finite estimate.
     """
     games, won = wins + wins.swapaxes(1, 2), wins.sum(axis=2)
-    found = np.full(won.shape, np.nan)
-    left = np.flatnonzero(strongly_connected(wins))
-    logs, games, won = np.zeros((len(left), wins.shape[1])), games[left], won[left]
-    for _ in range(STEPS):
-        if not left.size:
+    log_strengths = np.full(won.shape, np.nan)
+    remaining = np.flatnonzero(strongly_connected(wins))
+    logs, games, won = np.zeros((len(remaining), wins.shape[1])), games[remaining], won[remaining]
+    for _ in range(MAX_STEPS):
+        if not remaining.size:
             break
         strengths = np.exp(logs)
         expected = strengths * (games / (strengths[:, :, None] + strengths[:, None, :])).sum(axis=2)
-        going = np.abs(won - expected).max(axis=1) >= PRECISION * np.maximum(1, won.max(axis=1))
-        found[left[~going]] = logs[~going]
-        left, logs, games, won, expected = (kept[going] for kept in (left, logs, games, won, expected))
+        is_open = np.abs(won - expected).max(axis=1) >= PRECISION * np.maximum(1, won.max(axis=1))
+        log_strengths[remaining[~is_open]] = logs[~is_open]
+        remaining, logs, games, won, expected = (values[is_open] for values in (remaining, logs, games, won, expected))
         logs = logs + np.log(won / expected)
         logs = logs - logs.mean(axis=1, keepdims=True)
-    return found
+    return log_strengths
 
 
 def fisher_information(wins: Floats, strengths: Floats) -> Floats:
     """Return Fisher's information about the log-strengths: (names, names). Its rows add up to 0."""
     chances = 1 / (1 + np.exp(strengths[None, :] - strengths[:, None]))
     weights = (wins + wins.T) * chances * (1 - chances)
-    found: Floats = np.diag(weights.sum(axis=1)) - weights
-    return found
+    information: Floats = np.diag(weights.sum(axis=1)) - weights
+    return information
 
 
 def strongly_connected(wins: Floats) -> NDArray[np.bool_]:
@@ -321,25 +331,22 @@ def strongly_connected(wins: Floats) -> NDArray[np.bool_]:
 
 
 def require_bounded(wins: Floats, names: Sequence[Hashable]) -> None:
-    """Raise ValueError if some names were never compared with the others, or never lost to them.
-
-    The error lists them.
-    """
+    """Raise ValueError with the names that were never compared with the others, or that never lost to them."""
     if len(names) < 2:
-        raise ValueError("a comparison takes two")
+        raise ValueError("a comparison needs at least two entries")
     groups = np.unique(_find_reachable((wins + wins.T)[None])[0], axis=0)
     if len(groups) > 1:
-        told = "; ".join(sorted(_join_names(names, group) for group in groups))
-        raise ValueError(f"groups that were never compared with each other: {told}")
-    reached = _find_reachable(wins[None])[0]
-    if reached.all():
+        group_names = "; ".join(sorted(_join_names(names, group) for group in groups))
+        raise ValueError(f"groups that were never compared with each other: {group_names}")
+    is_reachable = _find_reachable(wins[None])[0]
+    if is_reachable.all():
         return
-    # Find a name that is reached only by names that it reaches itself: it belongs to a group at the top.
-    top = next(at for at in range(len(names)) if (reached[:, at] <= reached[at]).all())
-    group = reached[:, top] & reached[top]
+    # A name that is reached only by names that it reaches itself belongs to a group at the top.
+    top = next(index for index in range(len(names)) if (is_reachable[:, index] <= is_reachable[index]).all())
+    group = is_reachable[:, top] & is_reachable[top]
     raise ValueError(
-        f"never lost to any of the others, so that nothing bounds their strength: {_join_names(names, group)}; "
-        "more comparisons or some smoothing would"
+        f"never lost to any of the others, so their strength is unbounded: {_join_names(names, group)}; "
+        "add comparisons or smoothing"
     )
 
 
@@ -349,16 +356,16 @@ def _find_reachable(wins: Floats) -> NDArray[np.bool_]:
     Each name reaches itself.
     """
     size = wins.shape[1]
-    reached = (wins > 0) | np.eye(size, dtype=bool)
+    is_reachable = (wins > 0) | np.eye(size, dtype=bool)
     for _ in range(max(1, math.ceil(math.log2(size)))):
-        steps = reached.astype(np.float32)
-        reached = steps @ steps > 0
-    return reached
+        steps = is_reachable.astype(np.float32)
+        is_reachable = steps @ steps > 0
+    return is_reachable
 
 
 def _add_smoothing(wins: Floats, smoothing: float) -> Floats:
     if smoothing < 0:
-        raise ValueError("smoothing adds wins, it takes none")
+        raise ValueError("smoothing must not be negative")
     return wins + smoothing * ((wins + wins.swapaxes(-1, -2)) > 0)
 
 
@@ -373,8 +380,8 @@ def _make_result(
     return tuple(Strength(name, *row) for name, *row in zip(names, *columns, strict=True))
 
 
-def _join_names(names: Sequence[Hashable], chosen: NDArray[np.bool_]) -> str:
-    return ", ".join(str(name) for name, is_chosen in zip(names, chosen, strict=True) if is_chosen)
+def _join_names(names: Sequence[Hashable], is_selected: NDArray[np.bool_]) -> str:
+    return ", ".join(str(name) for name, is_member in zip(names, is_selected, strict=True) if is_member)
 
 
 def _convert_to_chance(log_odds: float) -> float:

@@ -17,8 +17,8 @@ from evalsite.lib.stats.wilson import modified_wilson
 class ClusterSums:
     """Sums over scores and over clusters, with n_i scores of sum S_i in cluster i.
 
-    All scores are taken less `origin`, a number near them. Squares of scores near 1e9 would lose their spread. Sums
-    about 0 are exact for scores of 0 and 1.
+    `origin`, a number near the scores, is subtracted from all scores, because squares of scores near 1e9 would lose
+    their spread. Sums about 0 are exact for scores of 0 and 1.
     """
 
     n: float = 0.0
@@ -35,7 +35,7 @@ class ClusterSums:
         if not self.n:
             return other
         pairs = zip(astuple(self)[:-1], astuple(other.about(self.origin))[:-1], strict=True)
-        return ClusterSums(*[*(one + another for one, another in pairs), self.origin])
+        return ClusterSums(*[*(value + other_value for value, other_value in pairs), self.origin])
 
     def about(self, origin: float) -> ClusterSums:
         """Return the sums of the same scores about another origin."""
@@ -67,14 +67,14 @@ class ClusterSums:
     @property
     def residuals_squared(self) -> float:
         """The sum over clusters of (S_i - n_i mean)^2."""
-        m = self.total / self.n
-        found = self.totals_squared - 2 * m * self.sizes_by_totals + m * m * self.sizes_squared
-        return _drop_rounding_error(found, self.totals_squared)
+        offset = self.total / self.n
+        squares = self.totals_squared - 2 * offset * self.sizes_by_totals + offset * offset * self.sizes_squared
+        return _drop_rounding_error(squares, self.totals_squared)
 
 
 @dataclass(frozen=True, slots=True)
 class Mean:
-    """A mean of n values in a number of clusters, with standard error and interval (None with one cluster)."""
+    """A mean of n values in clusters, with its standard error and interval; None for one cluster."""
 
     n: int
     clusters: int
@@ -88,7 +88,7 @@ class Mean:
 class Share:
     """A share of successes, with an interval that allows for clusters.
 
-    All but n and share are None with one cluster.
+    For one cluster, se, low, high and effective_n are None.
     """
 
     n: int
@@ -101,7 +101,7 @@ class Share:
 
 
 def clustered_mean(sums: ClusterSums, confidence: float = 0.95) -> Mean | None:
-    """Return the mean, with a standard error that allows the scores of one cluster (an item) to be correlated.
+    """Return the mean, with a standard error that allows scores of one cluster (an item) to be correlated.
 
     se^2 = G / (G - 1) * sum over clusters of (sum of residuals in the cluster)^2 / n^2, for G clusters. The interval is
     Student's with G - 1 degrees of freedom. If all clusters have the same size, this is the standard error of the mean
@@ -139,5 +139,5 @@ def clustered_share(sums: ClusterSums, confidence: float = 0.95) -> Share | None
 
 
 def _drop_rounding_error(difference: float, scale: float) -> float:
-    """Return the difference, or zero if it is below the rounding noise of large sums."""
+    """Return the difference, or zero if it is below the rounding error of large sums."""
     return difference if difference > 1e-12 * scale else 0.0

@@ -14,7 +14,10 @@ from grading_app.statistics.ratings import Floats, Ratings
 
 ROUNDING = 1e-24
 ROUNDING_OF_R = 1e-13
-SMALL, SMALL_R = 1e-2, 1e-9  # Of a variance in its mean square, and of r. Rounding then stays below 1e-13.
+SMALL, SMALL_R = (
+    1e-2,
+    1e-9,
+)  # Below this share of the mean square, or below this r, moments are computed exactly. Rounding stays below 1e-13.
 
 
 class Moments(NamedTuple):
@@ -26,7 +29,7 @@ class Moments(NamedTuple):
     covariance: Floats
 
 
-def moments(x: Floats, y: Floats, times: Floats) -> Moments:
+def compute_moments(x: Floats, y: Floats, times: Floats) -> Moments:
     """Return the moments of two columns. Values below rounding error become zero.
 
     x, y: (units,). times: (resamples, units), how often each unit counts.
@@ -38,59 +41,59 @@ def moments(x: Floats, y: Floats, times: Floats) -> Moments:
     mean_x, mean_y, square_x, square_y, product = sums.T
     variance_x, variance_y = square_x - mean_x**2, square_y - mean_y**2
     covariance = product - mean_x * mean_y
-    # Differences of means of squares are exact enough unless little is left of them.
+    # Differences of mean squares are exact enough unless they are small.
     is_small = (variance_x <= SMALL * square_x) | (variance_y <= SMALL * square_y)
     is_small |= np.abs(covariance) <= SMALL_R * np.sqrt(np.abs(variance_x * variance_y))
     if is_small.any():
-        exact = _exact_moments(x, y, times[is_small])
-        for found, values in zip((variance_x, variance_y, covariance), exact, strict=True):
-            found[is_small] = values
+        all_exact = _exact_moments(x, y, times[is_small])
+        for moments, exact_moments in zip((variance_x, variance_y, covariance), all_exact, strict=True):
+            moments[is_small] = exact_moments
     return Moments(mean_x - mean_y + (center_x - center_y), variance_x, variance_y, covariance)
 
 
 def _exact_moments(x: Floats, y: Floats, times: Floats) -> tuple[Floats, Floats, Floats]:
     """Return both variances and the covariance from the differences to the means of each resample."""
     n = times.sum(axis=1, keepdims=True)
-    off_x, off_y, shares = x - (times @ x)[:, None] / n, y - (times @ y)[:, None] / n, times / n
-    covariance = (shares * off_x * off_y).sum(axis=1)
-    variance_x, variance_y = _variance(x, off_x, shares), _variance(y, off_y, shares)
-    together = np.abs(covariance) > ROUNDING_OF_R * np.sqrt(variance_x * variance_y)
-    return variance_x, variance_y, np.where(together, covariance, 0.0)
+    deviations_x, deviations_y, shares = x - (times @ x)[:, None] / n, y - (times @ y)[:, None] / n, times / n
+    covariance = (shares * deviations_x * deviations_y).sum(axis=1)
+    variance_x, variance_y = _variance(x, deviations_x, shares), _variance(y, deviations_y, shares)
+    is_correlated = np.abs(covariance) > ROUNDING_OF_R * np.sqrt(variance_x * variance_y)
+    return variance_x, variance_y, np.where(is_correlated, covariance, 0.0)
 
 
-def _variance(values: Floats, off: Floats, shares: Floats) -> Floats:
-    squares = (shares * off**2).sum(axis=1)
+def _variance(values: Floats, deviations: Floats, shares: Floats) -> Floats:
+    squares = (shares * deviations**2).sum(axis=1)
     return np.where(squares > ROUNDING * (shares @ values**2), squares, 0.0)
 
 
-def concordance(x: Floats, y: Floats, times: Floats) -> Floats:
+def compute_concordance(x: Floats, y: Floats, times: Floats) -> Floats:
     """Return Lin's coefficient for each resample; NaN if neither column varies and their means are equal."""
-    found = moments(x, y, times)
-    return divide(2 * found.covariance, found.variance_x + found.variance_y + found.difference**2)
+    moments = compute_moments(x, y, times)
+    return divide(2 * moments.covariance, moments.variance_x + moments.variance_y + moments.difference**2)
 
 
-def correlation(x: Floats, y: Floats, times: Floats) -> Floats:
+def compute_correlation(x: Floats, y: Floats, times: Floats) -> Floats:
     """Return Pearson's r for each resample; NaN if a column does not vary."""
-    found = moments(x, y, times)
-    return np.clip(divide(found.covariance, np.sqrt(found.variance_x * found.variance_y)), -1.0, 1.0)
+    moments = compute_moments(x, y, times)
+    return np.clip(divide(moments.covariance, np.sqrt(moments.variance_x * moments.variance_y)), -1.0, 1.0)
 
 
 def lins_concordance(ratings: Ratings) -> Coefficient:
-    """Return Lin's concordance correlation coefficient: how near the pairs of two raters are to the line of equality.
+    """Return Lin's concordance correlation coefficient: how close the pairs of two raters are to the line of equality.
 
     rho_c = 2 s_xy / (s_x^2 + s_y^2 + (mean x - mean y)^2), with moments divided by n.
     L. I.-K. Lin (1989), "A concordance correlation coefficient to evaluate reproducibility", Biometrics 45, 255-268.
-    The interval is tanh(atanh(rho_c) -+ z se). Its variance is as corrected in Biometrics 56 (2000), 324-325, and it
-    needs at least three units. Only units that both raters rated are used. The coefficient is not defined if neither
+    The interval is tanh(atanh(rho_c) -+ z se), with the variance as corrected in Biometrics 56 (2000), 324-325. It
+    needs at least three units. Only units that both raters rated are used. The coefficient is undefined if neither
     rater varies and both are equal. Raise ValueError unless there are two raters.
     """
     if len(ratings.raters) != 2:
-        raise ValueError(f"Lin's coefficient is of two raters, not of {len(ratings.raters)}")
+        raise ValueError(f"Lin's coefficient compares two raters, not {len(ratings.raters)}")
     both = ratings.drop_incomplete()
     x, y = both.values.T
 
     def compute(times: Floats) -> Floats:
-        return concordance(x, y, times)
+        return compute_concordance(x, y, times)
 
     def spread(confidence: float) -> Spread | None:
         return _estimate_by_fisher_z(x, y, both.times, confidence)
@@ -100,17 +103,17 @@ def lins_concordance(ratings: Ratings) -> Coefficient:
 
 
 def _estimate_by_fisher_z(x: Floats, y: Floats, times: Floats, confidence: float) -> Spread | None:
-    n, once = float(times.sum()), times[None]
-    rho_c, r = float(concordance(x, y, once)[0]), float(correlation(x, y, once)[0])
+    n, weights = float(times.sum()), times[None]
+    rho_c, r = float(compute_concordance(x, y, weights)[0]), float(compute_correlation(x, y, weights)[0])
     if n < 3 or math.isnan(r) or r == 0:
         return None
-    how = "Fisher's z of Lin (1989, 2000)"
+    method = "Fisher's z of Lin (1989, 2000)"
     if abs(rho_c) > 1 - 1e-12:
         return None  # All pairs agree. Other units may differ.
-    found = moments(x, y, once)
-    shift = float(found.difference[0] ** 2 / math.sqrt(found.variance_x[0] * found.variance_y[0]))
+    moments = compute_moments(x, y, weights)
+    shift = float(moments.difference[0] ** 2 / math.sqrt(moments.variance_x[0] * moments.variance_y[0]))
     reach = normal_quantile(confidence) * math.sqrt(_variance_of_z(n, rho_c, r, shift))
-    return Spread(None, math.tanh(math.atanh(rho_c) - reach), math.tanh(math.atanh(rho_c) + reach), how)
+    return Spread(None, math.tanh(math.atanh(rho_c) - reach), math.tanh(math.atanh(rho_c) + reach), method)
 
 
 def _variance_of_z(n: float, rho_c: float, r: float, shift: float) -> float:

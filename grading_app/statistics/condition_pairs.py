@@ -1,4 +1,4 @@
-"""Two conditions compared over the items that both have scores of."""
+"""Two conditions compared over the items that both have scores for."""
 
 from __future__ import annotations
 
@@ -8,20 +8,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from evalsite.lib.stats.wilson import normal_quantile
 from grading_app.statistics.intervals import Bounds
 from grading_app.statistics.item_scores import Floats, ItemScores
-from grading_app.statistics.paired import FEW, Change, estimate_change
+from grading_app.statistics.paired import MAX_EXACT_ITEMS, Change, estimate_change
 
-ALIKE = 1e-9
+TOLERANCE = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
 class TwoByTwo:
     """Items by right and wrong under two conditions, A and B.
 
-    p: McNemar's exact test. odds_ratio: gained / lost; None if nothing was lost. low, high: its exact interval; `high`
-    is None without an upper limit.
+    p: of McNemar's exact test. odds_ratio: gained / lost; None if nothing was lost. low, high: its exact interval.
+    `high` is None without an upper limit.
     """
 
     both_right: int
@@ -42,9 +41,10 @@ class TwoByTwo:
 class ConditionPair:
     """The comparison of condition b with condition a over their common items.
 
-    mean_a, mean_b: means of item means. change: b minus a, with interval and test. wins, losses, ties: items on which b
-    is higher, lower, equal. effect: the mean difference over the SD of the differences; None without variance.
-    two_by_two: for scores of 0 and 1 with one answer per item. only_a, only_b: items that only one of them has.
+    mean_a, mean_b: means of item means. change: b minus a, with interval and test. wins, losses, ties: the number of
+    items on which b is higher, lower or equal. effect: Cohen's d, the mean difference over the SD of the differences;
+    None without variance. two_by_two: for scores of 0 and 1 with one answer per item; else None. only_a, only_b: the
+    number of items with a score in one condition only.
     """
 
     a: int
@@ -63,17 +63,24 @@ class ConditionPair:
 
 
 def compare_conditions(scores: ItemScores, a: int, b: int, bounds: Bounds | None = None) -> ConditionPair | None:
-    """Return the comparison of b with a; None without a common item. Raise KeyError for an unknown condition."""
-    one, other = scores.find_column(a), scores.find_column(b)
-    both, apart = scores.pair_conditions(a, b)
-    n = len(apart)
+    """Return the comparison of b with a; None without common items. Raise KeyError for an unknown condition."""
+    column_a, column_b = scores.find_column(a), scores.find_column(b)
+    has_both, differences = scores.pair_conditions(a, b)
+    n = len(differences)
     if not n:
         return None
-    mean_a, mean_b = scores.mean[both, one], scores.mean[both, other]
-    once = scores.is_binary and bool((scores.n[both][:, [one, other]] == 1).all())
+    mean_a, mean_b = scores.mean[has_both, column_a], scores.mean[has_both, column_b]
+    is_single_answer = scores.is_binary and bool((scores.n[has_both][:, [column_a, column_b]] == 1).all())
     span = 1.0 if scores.is_binary else bounds[1] - bounds[0] if bounds else None
-    sd = float(apart.std(ddof=1)) if n > 1 else None
-    change = estimate_change(n, float(apart.mean()), sd, list(apart) if n <= FEW else (), span=span, once=once)
+    sd = float(differences.std(ddof=1)) if n > 1 else None
+    change = estimate_change(
+        n,
+        float(differences.mean()),
+        sd,
+        list(differences) if n <= MAX_EXACT_ITEMS else (),
+        span=span,
+        is_single_answer=is_single_answer,
+    )
     if change is None:
         return None
     return ConditionPair(
@@ -83,13 +90,13 @@ def compare_conditions(scores: ItemScores, a: int, b: int, bounds: Bounds | None
         float(mean_a.mean()),
         float(mean_b.mean()),
         change,
-        int((apart > ALIKE).sum()),
-        int((apart < -ALIKE).sum()),
-        int((np.abs(apart) <= ALIKE).sum()),
-        float(apart.mean()) / sd if sd else None,
-        cross_tabulate(mean_a, mean_b) if once else None,
-        int(((scores.n[:, one] > 0) & ~both).sum()),
-        int(((scores.n[:, other] > 0) & ~both).sum()),
+        int((differences > TOLERANCE).sum()),
+        int((differences < -TOLERANCE).sum()),
+        int((np.abs(differences) <= TOLERANCE).sum()),
+        float(differences.mean()) / sd if sd else None,
+        cross_tabulate(mean_a, mean_b) if is_single_answer else None,
+        int(((scores.n[:, column_a] > 0) & ~has_both).sum()),
+        int(((scores.n[:, column_b] > 0) & ~has_both).sum()),
     )
 
 
@@ -109,7 +116,7 @@ def exact_mcnemar_p(gained: int, lost: int) -> float:
     from scipy.special import bdtr
 
     if min(gained, lost) < 0:
-        raise ValueError(f"no counts: {gained} gained, {lost} lost")
+        raise ValueError(f"negative counts: {gained} gained, {lost} lost")
     changed = gained + lost
     return min(1.0, 2 * float(bdtr(min(gained, lost), changed, 0.5))) if changed else 1.0
 
@@ -128,73 +135,49 @@ def odds_ratio_interval(gained: int, lost: int, confidence: float = 0.95) -> tup
 
 
 def wilcoxon_p(differences: Floats) -> float | None:
-    """Return the two-sided p of Wilcoxon's signed-rank test, zeros dropped; None if all differences are zero.
+    """Return the two-sided p of Wilcoxon's signed-rank test without zeros; None if all differences are zero.
 
-    The normal approximation corrected for ties from 50 differences on, and the exact distribution below without ties,
-    as in scipy. scipy.stats is loaded: call it in a worker or a command.
+    As in scipy, it uses the exact distribution for up to 50 differences without ties, or else the normal approximation
+    corrected for ties. It loads scipy.stats, so call it in a worker or a command.
     """
     from scipy.stats import wilcoxon
 
-    kept = np.asarray(differences)[np.abs(differences) > ALIKE]
-    return float(wilcoxon(kept).pvalue) if len(kept) else None
+    nonzero = np.asarray(differences)[np.abs(differences) > TOLERANCE]
+    return float(wilcoxon(nonzero).pvalue) if len(nonzero) else None
 
 
-def permutation_p(differences: Floats, seed: int = 0, resamples: int = 10_000) -> float:
-    """Return the two-sided p of the sign-flip permutation test over items, from random sign patterns.
+def permutation_p_values(columns: Sequence[Floats], seed: int = 0, resamples: int = 10_000) -> list[float]:
+    """Return the two-sided p of the sign-flip permutation test over items, for each column of differences.
 
-    The observed pattern counts as one of them, so p is never zero: B. Phipson & G. K. Smyth (2010), Statistical
-    Applications in Genetics and Molecular Biology 9, article 39. The same seed gives the same p.
+    The sign patterns are random. The observed pattern counts as one of them, so p is never zero: B. Phipson & G. K.
+    Smyth (2010), Statistical Applications in Genetics and Molecular Biology 9, article 39. Columns of equal length
+    share their random signs. The same seed gives the same p.
     """
-    return permutation_ps([differences], seed, resamples)[0]
-
-
-def permutation_ps(columns: Sequence[Floats], seed: int = 0, resamples: int = 10_000) -> list[float]:
-    """Return `permutation_p` of each of these differences. Those of equal length share their random signs."""
-    found = [1.0] * len(columns)
-    for n in {len(one) for one in columns}:
-        at = [place for place, one in enumerate(columns) if len(one) == n]
-        values = np.column_stack([np.asarray(columns[place], dtype=np.float64) for place in at])
-        observed, random = np.abs(values.sum(axis=0)) * (1 - ALIKE), np.random.default_rng(seed)
-        extreme, left = np.ones(len(at)), resamples
-        while left:
-            rows = min(left, max(1, 2_000_000 // max(1, n)))
+    p_values = [1.0] * len(columns)
+    for n in {len(column) for column in columns}:
+        positions = [position for position, column in enumerate(columns) if len(column) == n]
+        values = np.column_stack([np.asarray(columns[position], dtype=np.float64) for position in positions])
+        observed, random = np.abs(values.sum(axis=0)) * (1 - TOLERANCE), np.random.default_rng(seed)
+        extreme, remaining = np.ones(len(positions)), resamples
+        while remaining:
+            rows = min(remaining, max(1, 2_000_000 // max(1, n)))
             signs = random.integers(0, 2, (rows, n), dtype=np.int8) * 2 - 1
             extreme += (np.abs(signs.astype(np.float64) @ values) >= observed).sum(axis=0)
-            left -= rows
-        for place, count in zip(at, extreme.tolist(), strict=True):
-            found[place] = count / (resamples + 1)
-    return found
+            remaining -= rows
+        for position, count in zip(positions, extreme.tolist(), strict=True):
+            p_values[position] = count / (resamples + 1)
+    return p_values
 
 
-def benjamini_hochberg(ps: Sequence[float]) -> list[float]:
+def benjamini_hochberg(p_values: Sequence[float]) -> list[float]:
     """Return the adjusted p-values that bound the false discovery rate, in the order of `ps`.
 
     Y. Benjamini & Y. Hochberg (1995), Journal of the Royal Statistical Society B 57, 289-300: the i-th smallest of m is
     multiplied by m / i, and is at most the adjusted value of the next larger one.
     """
-    order = sorted(range(len(ps)), key=ps.__getitem__, reverse=True)
-    adjusted, lowest = [0.0] * len(ps), 1.0
-    for passed, at in enumerate(order):
-        lowest = min(lowest, ps[at] * len(ps) / (len(ps) - passed))
-        adjusted[at] = lowest
+    order = sorted(range(len(p_values)), key=p_values.__getitem__, reverse=True)
+    adjusted, lowest = [0.0] * len(p_values), 1.0
+    for n_larger, index in enumerate(order):
+        lowest = min(lowest, p_values[index] * len(p_values) / (len(p_values) - n_larger))
+        adjusted[index] = lowest
     return adjusted
-
-
-def newcombe_interval(right_a: int, n_a: int, right_b: int, n_b: int, confidence: float = 0.95) -> tuple[float, float]:
-    """Return the interval of the difference of two independent shares, b minus a: Newcombe's hybrid score interval.
-
-    R. G. Newcombe (1998), Statistics in Medicine 17, 873-890, method 10.
-    """
-    z = normal_quantile(confidence)
-
-    def ends(right: int, n: int) -> tuple[float, float, float]:
-        share, shrink = right / n, 1 + z * z / n
-        center = (share + z * z / (2 * n)) / shrink
-        reach = z * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n)) / shrink
-        return share, center - reach, center + reach
-
-    a, low_a, high_a = ends(right_a, n_a)
-    b, low_b, high_b = ends(right_b, n_b)
-    below = math.hypot(b - low_b, high_a - a)
-    above = math.hypot(high_b - b, a - low_a)
-    return b - a - below, b - a + above

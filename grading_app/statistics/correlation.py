@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     Vector = np.ndarray[Any, np.dtype[np.float64]]
 
 
-SKEWED = 0.8  # Above this absolute skewness of the sample, Fisher's interval is not trusted.
+MAX_SKEWNESS = 0.8  # Above this absolute skewness of the sample, Fisher's interval is too narrow.
 ROUNDING = 1e-12
 FISHER, JACKKNIFE = "Fisher's z", "Fisher's z with the jackknife's error, Student's t"
 
@@ -28,7 +28,7 @@ FISHER, JACKKNIFE = "Fisher's z", "Fisher's z with the jackknife's error, Studen
 class Correlation:
     """A correlation of n pairs, with its interval (None below four pairs) and the p-value of no correlation.
 
-    method: how the interval was made; empty without one. is_skewed: a variable is SKEWED.
+    method: the method of the interval; empty without one. is_skewed: a variable is more skewed than MAX_SKEWNESS.
     """
 
     r: float
@@ -44,9 +44,9 @@ def pearson(x: Sequence[float] | Vector, y: Sequence[float] | Vector, confidence
     """Return Pearson's r with Fisher's interval, tanh(atanh(r) -+ z / sqrt(n - 3)).
 
     R. A. Fisher (1921), "On the probable error of a coefficient of correlation", Metron 1, 3-32. It assumes normal
-    values: of exponential ones, a 95 % interval covers 83 to 86 %. If a variable is SKEWED, z / sqrt(n - 3) is replaced
-    by t(n - 1) times the jackknife's standard error of atanh(r), if that is larger: R. G. Miller (1974), Biometrika 61,
-    1-15.
+    values: for exponential values, a 95 % interval covers 83 to 86 %. If a variable is more skewed than MAX_SKEWNESS,
+    z / sqrt(n - 3) is replaced by t(n - 1) times the jackknife's standard error of atanh(r), if that is larger:
+    R. G. Miller (1974), Biometrika 61, 1-15.
     Return None if r is undefined: fewer than two pairs, or a variable without variance. Raise ValueError if the lengths
     differ.
     """
@@ -55,25 +55,25 @@ def pearson(x: Sequence[float] | Vector, y: Sequence[float] | Vector, confidence
         return None
     skewed = _is_skewed(x, y)
     error = _jackknife_error(x, y) if len(x) >= 4 and abs(r) < 1 and skewed else 0.0
-    return replace(_with_interval(r, len(x), confidence, error), is_skewed=skewed)
+    return replace(_add_interval(r, len(x), confidence, error), is_skewed=skewed)
 
 
 def _is_skewed(*columns: Sequence[float] | Vector) -> bool:
     import numpy as np
 
-    standardised = (_standardised(np.asarray(values, dtype=np.float64)) for values in columns)
-    return any(abs(float((one**3).sum())) * math.sqrt(len(one)) > SKEWED for one in standardised)
+    unit_columns = (_standardize(np.asarray(values, dtype=np.float64)) for values in columns)
+    return any(abs(float((column**3).sum())) * math.sqrt(len(column)) > MAX_SKEWNESS for column in unit_columns)
 
 
 def _jackknife_error(x: Sequence[float] | Vector, y: Sequence[float] | Vector) -> float:
-    """Return the standard error of atanh(r) from the values without one pair each; infinite if one is a perfect r."""
+    """Return the jackknife's standard error of atanh(r); infinite if r is perfect without one of the pairs."""
     import numpy as np
 
-    one, other = (_standardised(np.asarray(values, dtype=np.float64)) for values in (x, y))
-    n = len(one)
+    u, v = (_standardize(np.asarray(values, dtype=np.float64)) for values in (x, y))
+    n = len(u)
     # Sums over the other pairs. The columns have mean 0 and sum of squares 1.
-    products = one @ other - one * other * n / (n - 1)
-    squares = (1 - one**2 * n / (n - 1)) * (1 - other**2 * n / (n - 1))
+    products = u @ v - u * v * n / (n - 1)
+    squares = (1 - u**2 * n / (n - 1)) * (1 - v**2 * n / (n - 1))
     if float(squares.min()) <= ROUNDING:
         return math.inf
     r = products / np.sqrt(squares)
@@ -87,15 +87,15 @@ def _product_moment(x: Sequence[float] | Vector, y: Sequence[float] | Vector) ->
     import numpy as np
 
     if len(x) != len(y):
-        raise ValueError(f"{len(x)} and {len(y)} values make no pairs")
+        raise ValueError(f"cannot pair {len(x)} with {len(y)} values")
     columns = [np.asarray(values, dtype=np.float64) for values in (x, y)]
     if len(x) < 2 or any(values.min() == values.max() for values in columns):
         return None
-    one, other = (_standardised(values) for values in columns)
-    return float(np.clip(one @ other, -1.0, 1.0))
+    u, v = (_standardize(values) for values in columns)
+    return float(np.clip(u @ v, -1.0, 1.0))
 
 
-def _standardised(values: Vector) -> Vector:
+def _standardize(values: Vector) -> Vector:
     import numpy as np
 
     centred = values - values.mean()
@@ -104,7 +104,7 @@ def _standardised(values: Vector) -> Vector:
     return unit
 
 
-def _with_interval(r: float, n: int, confidence: float, error: float = 0.0) -> Correlation:
+def _add_interval(r: float, n: int, confidence: float, error: float = 0.0) -> Correlation:
     z = normal_quantile(confidence)
     if n < 4:
         return Correlation(r, n, None, None, _no_correlation_p(r, n))

@@ -1,4 +1,4 @@
-"""The results that measures return."""
+"""The results of measures."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import NamedTuple
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """An estimate with the counts and the interval that a page shows beside it.
+    """An estimate with its counts and its interval.
 
     formula: the measure's name, with its variant.
-    estimate: None if the ratings do not define it.
-    se, low, high: None if there is no interval. `interval` says how the interval was made; it is empty without one.
-    units, raters, ratings: how many were used. left_out: the number of units that could not be used.
-    clusters, resamples, degenerate: for a bootstrap, the number of clusters, of resamples, and of resamples that gave
-    no number.
+    estimate: None if it is undefined for these ratings.
+    se, low, high: None without an interval. interval: the method of the interval, or the reason why there is none.
+    units, raters, ratings: the numbers used. left_out: the number of units that could not be used.
+    clusters, resamples, degenerate: for a bootstrap, the number of clusters, of resamples, and of resamples for which
+    the measure is undefined.
     """
 
     formula: str
@@ -35,9 +35,9 @@ class Estimate:
 
 
 class Spread(NamedTuple):
-    """An interval from a formula: the standard error if it has one, the two ends, and how it was made."""
+    """An interval by formula: the standard error if there is one, both ends, and the method."""
 
     se: float | None
     low: float
     high: float
-    how: str
+    method: str

@@ -1,11 +1,11 @@
 """Factors of a design (model, prompt, sampler) as main effects and interactions in one linear model over items.
 
-Each item has its own level, which least squares takes out. The covariance of the effects is the jackknife's over items,
-so answers to one item may be correlated in any way. Every effect of a complete table then equals the one of the
-multivariate analysis of variance for repeated measures, whose F is exact for normal differences: H. Hotelling (1931),
-Annals of Mathematical Statistics 2, 360-378; S. E. Maxwell & H. D. Delaney (2004), Designing experiments and analyzing
-data, chapters 13 and 14. A mixed model with a random level of each item would take all pairs of conditions as equally
-correlated. But two prompts of one model are more alike than two models.
+Each item has its own level, which least squares removes. The covariance of the effects is the jackknife's over items,
+so answers to one item may be correlated in any way. For a complete table, every test equals that of the multivariate
+analysis of variance for repeated measures, whose F is exact for normal differences: H. Hotelling (1931), Annals of
+Mathematical Statistics 2, 360-378; S. E. Maxwell & H. D. Delaney (2004), Designing experiments and analyzing data,
+chapters 13 and 14. A mixed model with a random level for each item would assume equal correlations of all pairs of
+conditions. But two prompts of one model correlate more than two models.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from evalsite.lib.stats.t_interval import student_quantile
 from grading_app.statistics.intervals import Bounds, bounded_score_interval
 from grading_app.statistics.item_scores import Floats
 
-ALIKE = 1e-9
+TOLERANCE = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
 class TermTest:
     """The test that all effects of a term are zero. f, df, p: None without a test; `reason` says why.
 
-    factors: the names of the term's factors: one for a main effect, several for an interaction. df: numerator and
-    denominator.
+    factors: the names of the term's factors: one for a main effect, several for an interaction. df: the degrees of
+    freedom of numerator and denominator.
     """
 
     factors: tuple[str, ...]
@@ -41,7 +41,7 @@ class TermTest:
 
 @dataclass(frozen=True, slots=True)
 class MarginalMean:
-    """The mean of a level, over items and equally over the levels of the other factors. low, high: None without."""
+    """The mean of a level over items, with equal weights for the levels of other factors. low, high: its interval."""
 
     factor: str
     level: int
@@ -53,8 +53,10 @@ class MarginalMean:
 
 @dataclass(frozen=True, slots=True)
 class FactorFit:
-    """items: that have a score. complete: all of them have a score in each condition. left_out: terms that the
-    conditions do not determine."""
+    """The fitted model. items: the number of items with a score. complete: each item has a score in each condition.
+
+    left_out: the factors of terms that the conditions do not determine.
+    """
 
     items: int
     complete: bool
@@ -72,40 +74,42 @@ class _Term:
 def fit_factors(
     scores: Floats, levels: Mapping[str, Sequence[int]], bounds: Bounds | None = None, confidence: float = 0.95
 ) -> FactorFit | None:
-    """Return the tests and marginal means of the factors; None without a factor or below three items.
+    """Return the tests and marginal means of the factors; None without a varying factor or below three items.
 
     scores: (items, conditions), the mean of each cell, NaN without a score. levels: for each factor, the level of each
-    condition, from 0. A term is left out if the conditions and items do not determine all of its effects.
+    condition, from 0. Terms are excluded if the conditions and items do not determine all of their effects.
     """
     present = ~np.isnan(scores)
-    several = present.sum(axis=1) > 1
+    has_several = present.sum(axis=1) > 1
     y, present = scores[present.any(axis=1)], present[present.any(axis=1)]
-    if int(several.sum()) < 3:
+    if int(has_several.sum()) < 3:
         return None
     terms, left_out = _select_estimable_terms(_list_terms(levels), present)
     if not terms:
         return None
     x = np.hstack([term.columns for term in terms])
     theta, covariance = _fit(y, present, x)
-    places, start = [], 1
+    positions, start = [], 1
     for term in terms:
-        places.append(range(start, start + term.columns.shape[1]))
+        positions.append(range(start, start + term.columns.shape[1]))
         start += term.columns.shape[1]
-    n = int(several.sum())
-    tests = [_test_term(term, list(at), theta, covariance, n) for term, at in zip(terms, places, strict=True)]
+    n = int(has_several.sum())
+    tests = [
+        _test_term(term, list(columns), theta, covariance, n) for term, columns in zip(terms, positions, strict=True)
+    ]
     means = [
-        one
-        for term, at in zip(terms, places, strict=True)
+        mean
+        for term, columns in zip(terms, positions, strict=True)
         if len(term.factors) == 1
-        for one in _estimate_means(term.factors[0], list(at), theta, covariance, len(y), bounds, confidence)
+        for mean in _estimate_means(term.factors[0], list(columns), theta, covariance, len(y), bounds, confidence)
     ]
     return FactorFit(len(y), bool(present.all()), tests, means, left_out)
 
 
 def _list_terms(levels: Mapping[str, Sequence[int]]) -> list[_Term]:
     """Return main effects, then interactions, in effect coding: the effects of a factor's levels add up to zero."""
-    varying = {name: np.asarray(found) for name, found in levels.items() if len(set(found)) > 1}
-    coded = {name: _effect_coding(found) for name, found in varying.items()}
+    varying = {name: np.asarray(codes) for name, codes in levels.items() if len(set(codes)) > 1}
+    coded = {name: _effect_coding(codes) for name, codes in varying.items()}
     terms = []
     for size in range(1, len(coded) + 1):
         for names in combinations(coded, size):
@@ -116,100 +120,100 @@ def _list_terms(levels: Mapping[str, Sequence[int]]) -> list[_Term]:
     return terms
 
 
-def _effect_coding(found: np.ndarray[tuple[int], np.dtype[np.int64]]) -> Floats:
-    several = int(found.max()) + 1
-    coding = np.vstack([np.eye(several - 1), -np.ones(several - 1)])
-    columns: Floats = coding[found]
+def _effect_coding(codes: np.ndarray[tuple[int], np.dtype[np.int64]]) -> Floats:
+    n_levels = int(codes.max()) + 1
+    coding = np.vstack([np.eye(n_levels - 1), -np.ones(n_levels - 1)])
+    columns: Floats = coding[codes]
     return columns
 
 
 def _select_estimable_terms(
     terms: list[_Term], present: np.ndarray[tuple[int, int], np.dtype[np.bool_]]
 ) -> tuple[list[_Term], list[tuple[str, ...]]]:
-    """Return the terms whose effects are determined beside those before them, and the names of the others."""
+    """Return the terms whose effects can be estimated together with all earlier terms, and the names of the others."""
     within = _sum_within_items(present.astype(np.float64))
-    kept: list[_Term] = []
+    selected: list[_Term] = []
     left_out: list[tuple[str, ...]] = []
     for term in terms:
         has_parts = all(
-            any(part.factors == names for part in kept)
+            any(part.factors == names for part in selected)
             for size in range(1, len(term.factors))
             for names in combinations(term.factors, size)
         )
-        x = np.hstack([one.columns for one in [*kept, term]])
+        x = np.hstack([selected_term.columns for selected_term in [*selected, term]])
         if has_parts and x.shape[1] < len(x) and np.linalg.matrix_rank(x.T @ within @ x) == x.shape[1]:
-            kept.append(term)
+            selected.append(term)
         else:
             left_out.append(term.factors)
-    return kept, left_out
+    return selected, left_out
 
 
 def _sum_within_items(m: Floats) -> Floats:
     """Return the matrix of sums of products over items, each about the item's mean, of present conditions m."""
-    found: Floats = np.diag(m.sum(axis=0)) - (m / m.sum(axis=1, keepdims=True)).T @ m
-    return found
+    sums: Floats = np.diag(m.sum(axis=0)) - (m / m.sum(axis=1, keepdims=True)).T @ m
+    return sums
 
 
 def _fit(y: Floats, present: np.ndarray[tuple[int, int], np.dtype[np.bool_]], x: Floats) -> tuple[Floats, Floats]:
     """Return (grand mean, effects) and their jackknife covariance.
 
-    The fit without item i follows from the whole one by one p x p system for each pattern of present conditions.
+    The fit without item i follows from the full fit, by one p x p system for each pattern of present conditions.
     """
     m = present.astype(np.float64)
     n, items = m.sum(axis=1), len(y)
     level = np.nansum(y, axis=1) / n
     centered = np.where(present, y - level[:, None], 0.0)
-    whole = x.T @ _sum_within_items(m) @ x
-    beta = np.linalg.solve(whole, x.T @ centered.sum(axis=0))
+    system = x.T @ _sum_within_items(m) @ x
+    beta = np.linalg.solve(system, x.T @ centered.sum(axis=0))
     x_mean = m @ x / n[:, None]
-    left = centered - m * ((x @ beta)[None, :] - (x_mean @ beta)[:, None])
-    scores = left @ x
+    residuals = centered - m * ((x @ beta)[None, :] - (x_mean @ beta)[:, None])
+    scores = residuals @ x
     alpha = level - x_mean @ beta
-    moved = np.zeros_like(scores)
-    patterns, at = np.unique(present, axis=0, return_inverse=True)
+    shifts = np.zeros_like(scores)
+    patterns, pattern_of_item = np.unique(present, axis=0, return_inverse=True)
     for number, pattern in enumerate(patterns):
-        rows = np.flatnonzero(at.ravel() == number)
-        rest = whole - x.T @ _sum_within_items(pattern[None, :].astype(np.float64)) @ x
-        moved[rows] = -np.linalg.lstsq(rest, scores[rows].T, rcond=None)[0].T
-    grand = (alpha.sum() - alpha - ((x_mean.sum(axis=0) - x_mean) * moved).sum(axis=1)) / (items - 1)
-    without = np.column_stack([grand, beta + moved])
-    apart = without - without.mean(axis=0)
-    return np.concatenate([[alpha.mean()], beta]), (items - 1) / items * apart.T @ apart
+        rows = np.flatnonzero(pattern_of_item.ravel() == number)
+        rest = system - x.T @ _sum_within_items(pattern[None, :].astype(np.float64)) @ x
+        shifts[rows] = -np.linalg.lstsq(rest, scores[rows].T, rcond=None)[0].T
+    grand = (alpha.sum() - alpha - ((x_mean.sum(axis=0) - x_mean) * shifts).sum(axis=1)) / (items - 1)
+    without = np.column_stack([grand, beta + shifts])
+    deviations = without - without.mean(axis=0)
+    return np.concatenate([[alpha.mean()], beta]), (items - 1) / items * deviations.T @ deviations
 
 
-def _test_term(term: _Term, at: list[int], theta: Floats, covariance: Floats, n: int) -> TermTest:
+def _test_term(term: _Term, columns: list[int], theta: Floats, covariance: Floats, n: int) -> TermTest:
     from scipy.special import fdtrc
 
-    q = len(at)
+    q = len(columns)
     if n <= q:
         return TermTest(term.factors, reason=f"needs more than {q} items")
-    part, effects = covariance[np.ix_(at, at)], theta[at]
-    scale = max(float(np.abs(effects).max()) ** 2, float(np.abs(part).max()))
-    if scale < ALIKE**2 or np.linalg.matrix_rank(part, tol=ALIKE * scale) < q:
+    block, effects = covariance[np.ix_(columns, columns)], theta[columns]
+    scale = max(float(np.abs(effects).max()) ** 2, float(np.abs(block).max()))
+    if scale < TOLERANCE**2 or np.linalg.matrix_rank(block, tol=TOLERANCE * scale) < q:
         return TermTest(term.factors, reason="no variance of the differences")
-    t_squared = float(effects @ np.linalg.solve(part, effects))
+    t_squared = float(effects @ np.linalg.solve(block, effects))
     f = t_squared * (n - q) / (q * (n - 1))
     return TermTest(term.factors, f, (q, n - q), float(fdtrc(q, n - q, f)))
 
 
 def _estimate_means(
-    factor: str, at: list[int], theta: Floats, covariance: Floats, n: int, bounds: Bounds | None, confidence: float
+    factor: str, columns: list[int], theta: Floats, covariance: Floats, n: int, bounds: Bounds | None, confidence: float
 ) -> list[MarginalMean]:
-    found = []
-    for level in range(len(at) + 1):
+    means = []
+    for level in range(len(columns) + 1):
         weights = np.zeros(len(theta))
         weights[0] = 1.0
-        weights[at] = -1.0 if level == len(at) else np.eye(len(at))[level]
+        weights[columns] = -1.0 if level == len(columns) else np.eye(len(columns))[level]
         mean, se = float(weights @ theta), math.sqrt(max(0.0, float(weights @ covariance @ weights)))
         low, high = _interval(mean, se, n, bounds, confidence)
-        found.append(MarginalMean(factor, level, mean, se, low, high))
-    return found
+        means.append(MarginalMean(factor, level, mean, se, low, high))
+    return means
 
 
 def _interval(
     mean: float, se: float, n: int, bounds: Bounds | None, confidence: float
 ) -> tuple[float | None, float | None]:
-    if bounds is not None:  # With missing cells, the least-squares mean itself can lie beyond the scale.
+    if bounds is not None:  # With missing cells, the least-squares mean can lie outside the scale.
         return bounded_score_interval(min(bounds[1], max(bounds[0], mean)), se, n, bounds, confidence)
     if not se:
         return None, None

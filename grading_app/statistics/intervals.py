@@ -1,6 +1,6 @@
-"""The interval of a mean or share of scores. Every page and file gets it here.
+"""The interval of a mean or share of scores, for all pages and files.
 
-`estimate_mean` chooses the method by the scores and their scale. Callers show `method`, or `reason` without an
+`estimate_mean` chooses the method by the scores and their scale. Callers show `method`, or `reason` if there is no
 interval.
 """
 
@@ -17,16 +17,16 @@ Bounds = tuple[float, float]
 ONE_ITEM = "an interval needs at least two items"
 NO_SPREAD = "all items have the same mean, so their spread is unknown"
 SHARE_BOUNDS: Bounds = (0.0, 1.0)
-AT_EACH_END = 1.0  # Items that a score interval takes as seen at each end of the scale, besides the real ones.
+ITEMS_AT_EACH_END = 1.0  # The number of items at each end of the scale that a score interval adds to the real items.
 
 
 @dataclass(frozen=True, slots=True)
 class ScoreEstimate:
     """A mean of scores, or a share if every score is 0 or 1, with its interval.
 
-    n, clusters: the number of scores, and of items. sd: of the scores, n - 1; None for one score. se: clustered by
-    item. low, high: None without an interval; then `method` is empty and `reason` says why. effective_n: of a share,
-    the number of independent answers with the same variance.
+    n, clusters: the numbers of scores and of items. sd: the sample standard deviation (n - 1); None for one score.
+    se: clustered by item. low, high: None without an interval; then `method` is empty and `reason` says why.
+    effective_n: for a share, the number of independent answers with the same variance.
     """
 
     n: int
@@ -45,39 +45,39 @@ class ScoreEstimate:
 def estimate_mean(sums: ClusterSums, bounds: Bounds | None = None, confidence: float = 0.95) -> ScoreEstimate | None:
     """Return the mean of clustered scores with the interval that suits them; None for no scores.
 
-    bounds: the ends of the scale; None if it has none or they are unknown.
-    - Scores of 0 and 1 alone (bounds 0 to 1, or unknown): a share, with Wilson's interval at the effective n.
-    - Scores within bounds: `bounded_score_interval`. It never leaves the scale and never has zero width.
-    - Other scores, or a mean outside the bounds: Student's interval, with a standard error clustered by item. Without
-      any spread there is no interval.
+    bounds: the ends of the scale; None if the scale is unbounded or unknown.
+    - If all scores are 0 or 1 (with bounds 0 to 1, or unknown): a share, with Wilson's interval at the effective n.
+    - For scores within bounds: `bounded_score_interval`. It never leaves the scale and never has zero width.
+    - For other scores, or a mean outside the bounds: Student's interval, with a standard error clustered by item. There
+      is no interval if all items have the same mean.
     """
     if not sums.n:
         return None
     if is_share(sums, bounds):
         return _estimate_share(sums, confidence)
-    found = clustered_mean(sums, confidence)
-    if found is None:
+    mean = clustered_mean(sums, confidence)
+    if mean is None:
         return None
-    common = {"n": found.n, "clusters": found.clusters, "mean": found.mean, "is_share": False, "sd": sums.sd}
-    if found.se is None:
+    common = {"n": mean.n, "clusters": mean.clusters, "mean": mean.mean, "is_share": False, "sd": sums.sd}
+    if mean.se is None:
         return ScoreEstimate(**common, reason=ONE_ITEM)  # type: ignore[arg-type]
-    if bounds is not None and bounds[0] <= found.mean <= bounds[1]:
-        low, high = bounded_score_interval(found.mean, found.se, found.clusters, bounds, confidence)
-        method = f"score interval within the scale, Student's t over {found.clusters:,} items"
-    elif found.se and found.low is not None and found.high is not None:
-        low, high = found.low, found.high
-        method = f"Student's t over {found.clusters:,} items"
+    if bounds is not None and bounds[0] <= mean.mean <= bounds[1]:
+        low, high = bounded_score_interval(mean.mean, mean.se, mean.clusters, bounds, confidence)
+        method = f"score interval within the scale, Student's t over {mean.clusters:,} items"
+    elif mean.se and mean.low is not None and mean.high is not None:
+        low, high = mean.low, mean.high
+        method = f"Student's t over {mean.clusters:,} items"
     else:
         return ScoreEstimate(**common, se=0.0, reason=NO_SPREAD)  # type: ignore[arg-type]
-    return ScoreEstimate(**common, se=found.se, low=low, high=high, method=method)  # type: ignore[arg-type]
+    return ScoreEstimate(**common, se=mean.se, low=low, high=high, method=method)  # type: ignore[arg-type]
 
 
 def is_share(sums: ClusterSums, bounds: Bounds | None = None) -> bool:
-    """Return True if every score is 0 or 1, on a scale from 0 to 1 or on none."""
+    """Return True if every score is 0 or 1, and the scale is 0 to 1 or unknown."""
     on_scale = bounds is None or (float(bounds[0]), float(bounds[1])) == SHARE_BOUNDS
     if not on_scale or not sums.n or not -1e-9 <= sums.mean <= 1 + 1e-9:
         return False
-    # For scores x from 0 to 1, the sum of x - x^2 is zero only if each is 0 or 1.
+    # For scores x from 0 to 1, the sum of x - x^2 is zero only if each x is 0 or 1.
     plain = sums.about(0.0)
     return abs(plain.squares - plain.total) <= 1e-9 * max(1.0, plain.n)
 
@@ -89,23 +89,23 @@ def bounded_score_interval(
 
     On the scale from 0 to 1, it is Wilson's interval of the share p = (mean - L) / (H - L) of n answers, with Student's
     t of clusters - 1 degrees of freedom in place of z. n is the number of answers of 0 or 1 whose share has the same
-    standard error. For scores of 0 and 1 this is the interval of Korn & Graubard (1998) with Wilson's in place of
+    standard error. For scores of 0 and 1, this is the interval of Korn & Graubard (1998) with Wilson's in place of
     theirs. Scores between the ends vary less than 0 and 1, so n is larger.
-    The standard error also counts AT_EACH_END items at each end of the scale, as D. G. Bonett & R. M. Price (2012) do
-    for paired shares (Journal of Educational and Behavioral Statistics 37, 479-488). So it is never zero: items that
-    were equal so far may still differ later.
+    The standard error includes ITEMS_AT_EACH_END items at each end of the scale, as D. G. Bonett & R. M. Price (2012)
+    do for paired shares (Journal of Educational and Behavioral Statistics 37, 479-488). So it is never zero, because
+    items with equal scores so far may still differ later.
     Raise ValueError unless L <= mean <= H, se >= 0 and clusters > 1.
     """
     low, high = bounds
     span = high - low
     if not (span > 0 and low - 1e-9 * span <= mean <= high + 1e-9 * span and se >= 0 and clusters > 1):
-        raise ValueError(f"no mean of a scale: {mean} with error {se} of {clusters} items from {low} to {high}")
+        raise ValueError(f"no interval: mean {mean} and error {se} of {clusters} items, scale {low} to {high}")
     p = min(1.0, max(0.0, (mean - low) / span))
-    many = clusters + 2 * AT_EACH_END
-    shrunk = (clusters * p + AT_EACH_END) / many
+    n_items = clusters + 2 * ITEMS_AT_EACH_END
+    shrunk = (clusters * p + ITEMS_AT_EACH_END) / n_items
     squares = clusters * (clusters - 1) * (se / span) ** 2 + clusters * (p - shrunk) ** 2
-    squares += AT_EACH_END * (shrunk**2 + (1 - shrunk) ** 2)
-    n = clusters * many * shrunk * (1 - shrunk) / squares
+    squares += ITEMS_AT_EACH_END * (shrunk**2 + (1 - shrunk) ** 2)
+    n = clusters * n_items * shrunk * (1 - shrunk) / squares
     center, margin = _score_interval(p, n, student_quantile(confidence, clusters - 1))
     return low + span * max(0.0, center - margin), low + span * min(1.0, center + margin)
 
@@ -117,20 +117,20 @@ def _score_interval(p: float, n: float, t: float) -> tuple[float, float]:
 
 
 def _estimate_share(sums: ClusterSums, confidence: float) -> ScoreEstimate | None:
-    found = clustered_share(sums, confidence)
-    if found is None:
+    share = clustered_share(sums, confidence)
+    if share is None:
         return None
-    counts = (found.n, found.clusters, found.share, True, sums.sd, found.se)
-    if found.low is None or found.high is None or found.effective_n is None:
+    counts = (share.n, share.clusters, share.share, True, sums.sd, share.se)
+    if share.low is None or share.high is None or share.effective_n is None:
         return ScoreEstimate(*counts, reason=ONE_ITEM)
-    at = "" if round(found.effective_n) == found.n else f" at an effective n of {found.effective_n:,.0f}"
-    return ScoreEstimate(*counts, found.low, found.high, f"Wilson{at}", "", found.effective_n)
+    effective_text = "" if round(share.effective_n) == share.n else f" at an effective n of {share.effective_n:,.0f}"
+    return ScoreEstimate(*counts, share.low, share.high, f"Wilson{effective_text}", "", share.effective_n)
 
 
 def sum_clusters(values: Sequence[float], clusters: Iterable[Hashable] | None = None) -> ClusterSums:
-    """Return the sums of these scores. `clusters` names the item of each; without it each score is an item of its own.
+    """Return the sums of these scores. clusters: the item of each score; by default, each score is its own item.
 
-    Raise ValueError if there are more or fewer names than scores.
+    Raise ValueError if there are more or fewer items than scores.
     """
     origin = float(round(math.fsum(values) / len(values))) if values else 0.0
     items: dict[Hashable, list[float]] = {}

@@ -19,7 +19,7 @@ FORMS: tuple[Form, ...] = ("1,1", "2,1", "3,1", "1,k", "2,k", "3,k")
 
 @dataclass(frozen=True, eq=False)
 class MeanSquares:
-    """The two-way analysis of variance of n units x k raters; all but k are (resamples,)."""
+    """The mean squares of the two-way analysis of variance of n units x k raters. All but k are (resamples,)."""
 
     n: Floats
     k: int
@@ -38,17 +38,17 @@ def intraclass_correlation(ratings: Ratings, form: Form) -> Coefficient:
     (1,1) = (R - W) / (R + (k - 1) W)                           (1,k) = (R - W) / R
     (2,1) = (R - E) / (R + (k - 1) E + k (C - E) / n)           (2,k) = (R - E) / (R + (C - E) / n)
     (3,1) = (R - E) / (R + (k - 1) E)                           (3,k) = (R - E) / R
-    Intervals come from the F distribution. Those of (2,1) use Satterthwaite's degrees of freedom, and those of (2,k)
-    follow from them by Spearman and Brown's formula. P. E. Shrout & J. L. Fleiss (1979), Psychological Bulletin 86,
-    420-428; K. O. McGraw & S. P. Wong (1996), Psychological Methods 1, 30-46 (and 390).
-    Only units that every rater rated are used. The correlation is not defined if the denominator is not above zero:
-    below two units, and for the mean of all raters without variance between units. Raise ValueError for a single rater,
-    or for an unknown form.
+    Intervals come from the F distribution. Intervals of (2,1) use Satterthwaite's degrees of freedom. Intervals of
+    (2,k) follow from these by Spearman and Brown's formula. P. E. Shrout & J. L. Fleiss (1979), Psychological Bulletin
+    86, 420-428; K. O. McGraw & S. P. Wong (1996), Psychological Methods 1, 30-46 (and 390).
+    Only units that every rater rated are used. The correlation is undefined if the denominator is not positive: below
+    two units, and for the mean of all raters without variance between units. Raise ValueError for a single rater, or
+    for an unknown form.
     """
     if form not in FORMS:
         raise ValueError(f"an intraclass correlation is one of {', '.join(FORMS)}, not {form}")
     if len(ratings.raters) < 2:
-        raise ValueError("an intraclass correlation takes two raters or more")
+        raise ValueError("an intraclass correlation needs at least two raters")
     used = ratings.drop_incomplete()
 
     def compute(times: Floats) -> Floats:
@@ -66,7 +66,7 @@ def mean_squares(complete: Ratings, times: Floats) -> MeanSquares:
     n, k = times.sum(axis=1), len(complete.raters)
     units, raters = values.mean(axis=1), times @ values / n[:, None]
     mean = raters.mean(axis=1, keepdims=True)
-    # Sums below rounding error become zero. Otherwise noise would give an F of billions.
+    # Sums below the rounding error become zero, because noise would give an F of billions.
     rounding = ROUNDING * np.abs(complete.values).max() ** 2 * n * k
     rows = _above(rounding, k * (times * (units - mean) ** 2).sum(axis=1))
     within = _above(rounding, times @ ((values - units[:, None]) ** 2).sum(axis=1))
@@ -82,10 +82,10 @@ def _above(rounding: Floats, squares: Floats) -> Floats:
 
 def _correlation(form: Form, ms: MeanSquares) -> Floats:
     noise = ms.within if form[0] == "1" else ms.error
-    below = ms.rows if form[2] == "k" else ms.rows + (ms.k - 1) * noise
+    denominator = ms.rows if form[2] == "k" else ms.rows + (ms.k - 1) * noise
     if form[0] == "2":
-        below = below + (1 if form[2] == "k" else ms.k) * (ms.columns - ms.error) / ms.n
-    return divide(ms.rows - noise, np.where(ms.n > 1, below, 0.0))
+        denominator = denominator + (1 if form[2] == "k" else ms.k) * (ms.columns - ms.error) / ms.n
+    return divide(ms.rows - noise, np.where(ms.n > 1, denominator, 0.0))
 
 
 def _spread(form: Form, ms: MeanSquares, confidence: float) -> Spread | None:
@@ -94,10 +94,10 @@ def _spread(form: Form, ms: MeanSquares, confidence: float) -> Spread | None:
         return None
     rows, within, error = float(ms.rows[0]), float(ms.within[0]), float(ms.error[0])
     if form[0] == "2" and rows == error == 0:
-        return None  # Each rater gives one value to all units: the estimate is 0, and nothing varies.
+        return None  # Each rater rates all units equally: the estimate is 0 without variance.
     columns = float(ms.columns[0])
     if {"1": within, "2": max(columns, error), "3": error}[form[0]] == 0:
-        return None  # Nothing disagrees, so the limits would be 1 and 1. Other units may differ.
+        return None  # All ratings agree, so both limits would be 1. Other units may differ.
     if form[0] == "2":
         low, high = _limits_of_absolute_agreement(ms, confidence)
     elif form[0] == "1":
@@ -125,8 +125,8 @@ def _limits_of_absolute_agreement(ms: MeanSquares, confidence: float) -> tuple[f
     """Return the limits of (2,1): Shrout & Fleiss, p. 424, with F_J E in place of C to avoid a division by E."""
     n, k, rho = float(ms.n[0]), ms.k, float(_correlation("2,1", ms)[0])
     rows, columns, error = float(ms.rows[0]), float(ms.columns[0]), float(ms.error[0])
-    one, other = k * rho * columns, (n * (1 + (k - 1) * rho) - k * rho) * error
-    df = (k - 1) * (n - 1) * (one + other) ** 2 / ((n - 1) * one**2 + other**2)
+    rater_part, error_part = k * rho * columns, (n * (1 + (k - 1) * rho) - k * rho) * error
+    df = (k - 1) * (n - 1) * (rater_part + error_part) ** 2 / ((n - 1) * rater_part**2 + error_part**2)
     noise = k * columns + (k * n - k - n) * error
     upper, lower = _quantile(confidence, n - 1, df), _quantile(confidence, df, n - 1)
     low = n * (rows - upper * error) / (upper * noise + n * rows)

@@ -1,4 +1,4 @@
-"""Scores of one measure by item and condition: the array from which results, comparisons and analyses are computed."""
+"""The scores of one measure by item and condition: the arrays behind results, comparisons and analyses."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Whole = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class ItemScores:
-    """The scores of one measure, with repetitions added up: arrays of shape (items, conditions).
+    """The scores of one measure, summed over repetitions: arrays of shape (items, conditions).
 
     items: (items,), primary keys in the order of the dataset. conditions: (conditions,), primary keys in the order of
     the design. n: the number of scores. missing: the number of answers without a score (for example unreadable ones).
@@ -55,16 +55,16 @@ class ItemScores:
         A cell without a row has no answers. Raise KeyError for a key that is not listed.
         """
         shape = (len(items), len(conditions))
-        row_of = {key: at for at, key in enumerate(items)}
-        column_of = {key: at for at, key in enumerate(conditions)}
+        rows_by_item = {key: cells for cells, key in enumerate(items)}
+        columns_by_condition = {key: cells for cells, key in enumerate(conditions)}
         table = np.array(rows, dtype=np.float64).reshape(-1, 6)
-        at = (
-            np.array([row_of[row[0]] for row in rows], dtype=np.intp),
-            np.array([column_of[row[1]] for row in rows], dtype=np.intp),
+        cells = (
+            np.array([rows_by_item[row[0]] for row in rows], dtype=np.intp),
+            np.array([columns_by_condition[row[1]] for row in rows], dtype=np.intp),
         )
         n, missing, mean, within = np.zeros(shape), np.zeros(shape), np.full(shape, np.nan), np.zeros(shape)
-        n[at], missing[at], mean[at] = table[:, 2], table[:, 3], table[:, 4]
-        within[at] = np.nan_to_num(table[:, 5])
+        n[cells], missing[cells], mean[cells] = table[:, 2], table[:, 3], table[:, 4]
+        within[cells] = np.nan_to_num(table[:, 5])
         return cls(
             np.asarray(items, dtype=np.int64),
             np.asarray(conditions, dtype=np.int64),
@@ -76,61 +76,61 @@ class ItemScores:
         )
 
     def fill_missing(self, score: float) -> ItemScores:
-        """Return the scores with each answer without a score counted as this score (for example wrong: 0)."""
-        added, n = self.missing, self.n + self.missing
-        old = np.where(self.n > 0, np.nan_to_num(self.mean), score)
+        """Return the scores with this score for each answer that has none, for example 0 for wrong."""
+        n_missing, n = self.missing, self.n + self.missing
+        previous = np.where(self.n > 0, np.nan_to_num(self.mean), score)
         with np.errstate(invalid="ignore", divide="ignore"):
-            mean = np.where(n > 0, (self.n * old + added * score) / n, np.nan)
-            within = self.within + np.where(n > 0, self.n * added / n * (old - score) ** 2, 0.0)
+            mean = np.where(n > 0, (self.n * previous + n_missing * score) / n, np.nan)
+            within = self.within + np.where(n > 0, self.n * n_missing / n * (previous - score) ** 2, 0.0)
         still_binary = self.is_binary and score in (0.0, 1.0)
-        return replace(self, n=n, missing=np.zeros_like(added), mean=mean, within=within, is_binary=still_binary)
+        return replace(self, n=n, missing=np.zeros_like(n_missing), mean=mean, within=within, is_binary=still_binary)
 
-    def select_items(self, chosen: NDArray[np.bool_]) -> ItemScores:
-        """Return only these items; chosen is (items,)."""
-        parts = {name: getattr(self, name)[chosen] for name in ("items", "n", "missing", "mean", "within")}
-        return replace(self, **parts)
+    def select_items(self, is_selected: NDArray[np.bool_]) -> ItemScores:
+        """Return only these items. is_selected: (items,)."""
+        arrays = {name: getattr(self, name)[is_selected] for name in ("items", "n", "missing", "mean", "within")}
+        return replace(self, **arrays)
 
-    def select_conditions(self, chosen: Sequence[int]) -> ItemScores:
-        """Return only these conditions (primary keys), in this order. Raise KeyError for one without a column."""
-        at = [self.find_column(key) for key in chosen]
-        parts = {name: getattr(self, name)[:, at] for name in ("n", "missing", "mean", "within")}
-        return replace(self, conditions=self.conditions[at], **parts)
+    def select_conditions(self, conditions: Sequence[int]) -> ItemScores:
+        """Return only these conditions (primary keys), in this order. Raise KeyError for an unknown condition."""
+        columns = [self.find_column(key) for key in conditions]
+        arrays = {name: getattr(self, name)[:, columns] for name in ("n", "missing", "mean", "within")}
+        return replace(self, conditions=self.conditions[columns], **arrays)
 
     def pool(self) -> ItemScores:
-        """Return all conditions as one, with the key of the first. Each has the same weight in an item's mean."""
+        """Return all conditions pooled, with the key of the first. Each has the same weight in an item's mean."""
         if len(self.conditions) == 1:
             return self
-        known = self.n > 0
+        has_score = self.n > 0
         n = self.n.sum(axis=1, keepdims=True)
-        several = known.sum(axis=1, keepdims=True)
+        n_conditions = has_score.sum(axis=1, keepdims=True)
         means = np.nan_to_num(self.mean)
-        mean = np.where(several > 0, means.sum(axis=1, keepdims=True) / np.maximum(several, 1), np.nan)
-        apart = np.where(known, self.n * (means - np.nan_to_num(mean)) ** 2, 0.0)
-        within = (self.within + apart).sum(axis=1, keepdims=True)
+        mean = np.where(n_conditions > 0, means.sum(axis=1, keepdims=True) / np.maximum(n_conditions, 1), np.nan)
+        between = np.where(has_score, self.n * (means - np.nan_to_num(mean)) ** 2, 0.0)
+        within = (self.within + between).sum(axis=1, keepdims=True)
         missing = self.missing.sum(axis=1, keepdims=True)
         return replace(self, conditions=self.conditions[:1], n=n, missing=missing, mean=mean, within=within)
 
     def find_column(self, condition: int) -> int:
-        found = np.flatnonzero(self.conditions == condition)
-        if not len(found):
+        columns = np.flatnonzero(self.conditions == condition)
+        if not len(columns):
             raise KeyError(condition)
-        return int(found[0])
+        return int(columns[0])
 
-    def sum_condition(self, condition: int, chosen: NDArray[np.bool_] | None = None) -> ClusterSums:
-        """Return the sums of one condition, with its items as clusters; if `chosen` is given, over these items only."""
-        at = self.find_column(condition)
-        use = self.n[:, at] > 0
-        if chosen is not None:
-            use &= chosen
-        n, mean = self.n[use, at].astype(np.float64), self.mean[use, at]
+    def sum_condition(self, condition: int, is_selected: NDArray[np.bool_] | None = None) -> ClusterSums:
+        """Return the sums of one condition, with its items as clusters. is_selected: (items,); None for all items."""
+        column = self.find_column(condition)
+        is_used = self.n[:, column] > 0
+        if is_selected is not None:
+            is_used &= is_selected
+        n, mean = self.n[is_used, column].astype(np.float64), self.mean[is_used, column]
         origin = float(np.round(mean.mean())) if len(mean) else 0.0
         mean = mean - origin
         totals = n * mean
         return ClusterSums(
             n=float(n.sum()),
             total=float(totals.sum()),
-            squares=float((self.within[use, at] + n * mean**2).sum()),
-            clusters=float(use.sum()),
+            squares=float((self.within[is_used, column] + n * mean**2).sum()),
+            clusters=float(is_used.sum()),
             totals_squared=float((totals**2).sum()),
             sizes_by_totals=float((n * totals).sum()),
             sizes_squared=float((n**2).sum()),
@@ -138,10 +138,10 @@ class ItemScores:
         )
 
     def pair_conditions(self, a: int, b: int) -> tuple[NDArray[np.bool_], Floats]:
-        """Return the items that both conditions have scores of, (items,), and their differences b - a of cell means."""
-        one, other = self.find_column(a), self.find_column(b)
-        both = (self.n[:, one] > 0) & (self.n[:, other] > 0)
-        return both, self.mean[both, other] - self.mean[both, one]
+        """Return which items have scores in both conditions, (items,), and their differences b - a of cell means."""
+        column_a, column_b = self.find_column(a), self.find_column(b)
+        has_both = (self.n[:, column_a] > 0) & (self.n[:, column_b] > 0)
+        return has_both, self.mean[has_both, column_b] - self.mean[has_both, column_a]
 
     def encode(self) -> str:
         """Return a compressed text for a JSON column. `decode` reverses it exactly."""
@@ -160,15 +160,15 @@ class ItemScores:
 
     @classmethod
     def decode(cls, text: str) -> ItemScores:
-        with np.load(io.BytesIO(zlib.decompress(base64.b64decode(text))), allow_pickle=False) as found:
+        with np.load(io.BytesIO(zlib.decompress(base64.b64decode(text))), allow_pickle=False) as arrays:
             return cls(
-                items=found["items"],
-                conditions=found["conditions"],
-                n=found["n"].astype(np.int64),
-                missing=found["missing"].astype(np.int64),
-                mean=found["mean"],
-                within=found["within"],
-                is_binary=bool(found["is_binary"]),
+                items=arrays["items"],
+                conditions=arrays["conditions"],
+                n=arrays["n"].astype(np.int64),
+                missing=arrays["missing"].astype(np.int64),
+                mean=arrays["mean"],
+                within=arrays["within"],
+                is_binary=bool(arrays["is_binary"]),
             )
 
 

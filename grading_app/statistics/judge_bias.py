@@ -1,4 +1,4 @@
-"""A judge model compared with people who rated the same units: bias, slope, and the agreement that people reach."""
+"""A judge model compared with people who rated the same units: bias, slope, and agreement relative to people's."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from grading_app.statistics.bootstrap import bootstrap, group_by_item, sum_by_item
 from grading_app.statistics.clusters import clustered_mean
-from grading_app.statistics.concordance import concordance, correlation, moments
+from grading_app.statistics.concordance import compute_concordance, compute_correlation, compute_moments
 from grading_app.statistics.estimates import Estimate, Spread
 from grading_app.statistics.measures import Coefficient, divide
 from grading_app.statistics.ratings import Floats, Ratings, Whole
@@ -27,7 +27,7 @@ MEASURES: dict[Measure, str] = {
 
 @dataclass(frozen=True, slots=True)
 class AgreementWithPeople:
-    """The judge's agreement with people, the people's with each other, and the difference."""
+    """The judge's agreement with people, the people's agreement with each other, and the difference."""
 
     judge: Estimate
     people: Estimate
@@ -38,8 +38,8 @@ def judge_bias(ratings: Ratings, judge: Hashable, items: Mapping[Hashable, Hasha
     """Return how much higher the judge rates than the mean of the people, averaged over units (in units of the scale).
 
     The interval is Student's, with the standard error clustered by item: K.-Y. Liang & S. L. Zeger (1986), Biometrika
-    73, 13-22. `items` maps a unit to its item; without it each unit is an item. Only units rated by the judge and a
-    person are used. Raise ValueError if the judge is not among the raters, or a unit has no item.
+    73, 13-22. items: unit -> item; by default, each unit is an item. Only units that the judge and a person rated are
+    used. Raise ValueError if the judge is not among the raters, or a unit has no item.
     """
     used, left_out = select_common_units(ratings, judge)
     excess = used.values[:, used.column(judge)] - compute_people_means(used, judge)
@@ -65,21 +65,21 @@ def judge_slope(ratings: Ratings, judge: Hashable, line: Line = "deming", error_
     slope = (s_yy - e s_xx + sqrt((s_yy - e s_xx)^2 + 4 e s_xy^2)) / (2 s_xy).
     W. E. Deming (1943), "Statistical adjustment of data"; K. Linnet (1993), Clinical Chemistry 39, 424-432.
     ols: s_xy / s_xx, least squares. Error in the people's means pulls it towards 0.
-    The slope is not defined if the two are uncorrelated (s_xy = 0), or if the people's means do not vary. Its interval
-    comes from the bootstrap. Raise ValueError if the judge is not among the raters, or the error ratio is not above 0.
+    The slope is undefined if both are uncorrelated (s_xy = 0), or if the people's means do not vary. Its interval comes
+    from the bootstrap. Raise ValueError if the judge is not among the raters, or the error ratio is not positive.
     """
     if not 0 < error_ratio < np.inf:
-        raise ValueError(f"an error ratio is above 0, not {error_ratio}")
+        raise ValueError(f"the error ratio must be positive, not {error_ratio}")
     used, left_out = select_common_units(ratings, judge)
     x, y = compute_people_means(used, judge), used.values[:, used.column(judge)]
 
     def compute(times: Floats) -> Floats:
-        found = moments(x, y, times)
+        moments = compute_moments(x, y, times)
         if line == "ols":
-            return divide(found.covariance, found.variance_x)
-        excess = found.variance_y - error_ratio * found.variance_x
-        root = np.sqrt(excess**2 + 4 * error_ratio * found.covariance**2)
-        return np.sign(found.covariance) * divide(excess + root, 2 * np.abs(found.covariance))
+            return divide(moments.covariance, moments.variance_x)
+        excess = moments.variance_y - error_ratio * moments.variance_x
+        root = np.sqrt(excess**2 + 4 * error_ratio * moments.covariance**2)
+        return np.sign(moments.covariance) * divide(excess + root, 2 * np.abs(moments.covariance))
 
     measure_name = "least squares" if line == "ols" else f"Deming, error ratio {error_ratio:g}"
     return Coefficient(f"slope of the judge over the mean of the people ({measure_name})", used, left_out, compute)
@@ -98,54 +98,58 @@ def compare_judge_with_people(
 ) -> AgreementWithPeople:
     """Compare the judge's agreement with people to the people's agreement with each other.
 
-    Each person in turn is left out. Then both that person and the judge are compared with the other people who rated
-    the unit: with their mean (concordance, correlation), or rating by rating (same answer). So judge and person face
-    the same reference, and the judge gains nothing from a mean of one more rating. Within a unit the persons share its
-    weight: each unit counts once.
-    The people's value is the ceiling. A gap whose interval lies below 0 shows that the judge agrees less than people
-    do.
+    Each person in turn is left out. Then both this person and the judge are compared with the other people who rated
+    the unit: with their mean (concordance, correlation), or rating by rating (same answer). So judge and person have
+    the same reference, and the judge has no advantage from a mean of one more rating. The persons of a unit share its
+    weight, so that each unit counts once.
+    The people's value is the ceiling. If the interval of the gap lies below 0, the judge agrees less than people do.
     repeated: (units, repetitions), the judge's single ratings if its column is their mean; NaN for none. Then "same
-    answer" compares each of them, because a mean equals no point of the scale.
-    Units need the judge and two people; others are left out. All three intervals come from `bootstrap`.
+    answer" compares each of them, because a mean is rarely a point of the scale.
+    Only units with ratings by the judge and two people are used. All three intervals come from `bootstrap`.
     Raise ValueError if the judge is not among the raters, and in the cases of `bootstrap`.
     """
-    three = compute_comparison(ratings, judge, measure, repeated)
+    coefficients = compute_comparison(ratings, judge, measure, repeated)
     return AgreementWithPeople(
-        *(bootstrap(one, seed=seed, items=items, resamples=resamples, confidence=confidence) for one in three)
+        *(
+            bootstrap(coefficient, seed=seed, items=items, resamples=resamples, confidence=confidence)
+            for coefficient in coefficients
+        )
     )
 
 
 def compute_comparison(
     ratings: Ratings, judge: Hashable, measure: Measure, repeated: Floats | None = None
 ) -> tuple[Coefficient, ...]:
-    """Return the three measures of a `AgreementWithPeople`, without intervals."""
-    enough = _mark_common_units(ratings, judge, people=2)
+    """Return the three measures of an `AgreementWithPeople`, without intervals."""
+    is_used = _mark_common_units(ratings, judge, people=2)
     used, left_out = select_common_units(ratings, judge, people=2)
     table = used.drop_rater(judge)
     unit, person = np.nonzero(table.given)
     own, judged = table.values[unit, person], used.values[unit, used.column(judge)]
     if repeated is not None and measure == "same answer":
-        judged = repeated[enough][unit].T
+        judged = repeated[is_used][unit].T
     share = 1 / table.per_unit[unit]
     if measure == "same answer":
-        of_judge, of_people = (
+        judge_shares, people_shares = (
             np.bincount(unit, share * _share_of_equal_ratings(table, unit, person, values)) for values in (judged, own)
         )
-        return _compute_mean_shares(used, left_out, of_judge.astype(np.float64), of_people.astype(np.float64))
-    by_judge, by_person = (_compute_agreement(measure, table, unit, person, values) for values in (judged, own))
+        return _compute_mean_shares(used, left_out, judge_shares.astype(np.float64), people_shares.astype(np.float64))
+    judge_measure, people_measure = (
+        _compute_agreement(measure, table, unit, person, values) for values in (judged, own)
+    )
 
     def compute(measured: Callable[[Floats], Floats]) -> Callable[[Floats], Floats]:
         return lambda times: measured(times[:, unit] * share)
 
     def gap(times: Floats) -> Floats:
-        return by_judge(times) - by_person(times)
+        return judge_measure(times) - people_measure(times)
 
     measure_name = MEASURES[measure]
     return tuple(
-        Coefficient(f"{who}: {measure_name}", used, left_out, compute(measured), bounds=bounds)
-        for who, measured, bounds in (
-            ("judge", by_judge, (-1.0, 1.0)),
-            ("people", by_person, (-1.0, 1.0)),
+        Coefficient(f"{subject}: {measure_name}", used, left_out, compute(measured), bounds=bounds)
+        for subject, measured, bounds in (
+            ("judge", judge_measure, (-1.0, 1.0)),
+            ("people", people_measure, (-1.0, 1.0)),
             ("judge less people", gap, (-2.0, 2.0)),
         )
     )
@@ -154,12 +158,12 @@ def compute_comparison(
 def _compute_mean_shares(used: Ratings, left_out: int, judge: Floats, people: Floats) -> tuple[Coefficient, ...]:
     """Return the mean shares of equal ratings, and their difference. judge, people: (units,)."""
 
-    def coefficient(who: str, values: Floats, bounds: tuple[float, float]) -> Coefficient:
+    def coefficient(subject: str, values: Floats, bounds: tuple[float, float]) -> Coefficient:
         def compute(times: Floats) -> Floats:
             return divide(times @ values, times.sum(axis=1))
 
         return Coefficient(
-            f"{who}: {MEASURES['same answer']}", used, left_out, compute, bounds=bounds, unit_values=values
+            f"{subject}: {MEASURES['same answer']}", used, left_out, compute, bounds=bounds, unit_values=values
         )
 
     return (
@@ -177,19 +181,19 @@ def select_common_units(ratings: Ratings, judge: Hashable, people: int = 1) -> t
 
 def _mark_common_units(ratings: Ratings, judge: Hashable, people: int) -> NDArray[np.bool_]:
     """Return True for each unit that the judge and at least `people` people rated: (units,)."""
-    found: NDArray[np.bool_] = ratings.given[:, ratings.column(judge)]
-    return found & (ratings.drop_rater(judge).per_unit >= people)
+    is_judged: NDArray[np.bool_] = ratings.given[:, ratings.column(judge)]
+    return is_judged & (ratings.drop_rater(judge).per_unit >= people)
 
 
 def compute_people_means(ratings: Ratings, judge: Hashable) -> Floats:
-    """Return the mean over the people who rated each unit: (units,). Every unit has at least one."""
+    """Return the mean rating by people for each unit, (units,). Every unit needs at least one."""
     people = ratings.drop_rater(judge)
     means: Floats = np.nansum(people.values, axis=1) / np.maximum(people.per_unit, 1)
     return means
 
 
 def _share_of_equal_ratings(table: Ratings, unit: Whole, person: Whole, values: Floats) -> Floats:
-    """Return the share of the other raters of the unit who gave this value, when a person is left out.
+    """Return the share of the other raters of the unit who gave this value, for each left-out person.
 
     values: (left-out persons,), or (repetitions, left-out persons); the repetitions share the weight of one rating.
     """
@@ -202,20 +206,20 @@ def _share_of_equal_ratings(table: Ratings, unit: Whole, person: Whole, values: 
 def _compute_agreement(
     measure: Measure, table: Ratings, unit: Whole, person: Whole, values: Floats
 ) -> Callable[[Floats], Floats]:
-    """Return the agreement of `values` with the mean of the other raters of the unit, when a person is left out.
+    """Return a function for the agreement of `values` with the mean of the other raters of the unit.
 
-    values: (left-out persons,). (resamples, left-out persons) -> (resamples,). The others' sum is the total minus the
-    person's own rating, so that no table of raters x raters is needed.
+    values: (left-out persons,). The function maps weights (resamples, left-out persons) to (resamples,). The sum of the
+    others is the total minus the person's own rating, which avoids a table of raters x raters.
     """
     own, others = table.values[unit, person], table.per_unit[unit] - 1
     means = (np.nansum(table.values, axis=1)[unit] - own) / others
-    pair = concordance if measure == "concordance" else correlation
+    pair = compute_concordance if measure == "concordance" else compute_correlation
     return lambda times: pair(values, means, times)
 
 
 def _count_equal_ratings(table: Ratings, unit: Whole, values: Floats) -> Floats:
     """Return how many raters of the unit gave this value: (..., left-out persons)."""
     categories, counts = table.categories, table.counts
-    at = np.searchsorted(categories, values).clip(max=len(categories) - 1)
-    found: Floats = np.where(categories[at] == values, counts[unit, at], 0.0)
-    return found
+    indices = np.searchsorted(categories, values).clip(max=len(categories) - 1)
+    equal_counts: Floats = np.where(categories[indices] == values, counts[unit, indices], 0.0)
+    return equal_counts

@@ -17,15 +17,15 @@ from grading_app.statistics.ratings import Floats, Ratings, Whole
 Weights = Literal["none", "linear", "quadratic"]
 BOUNDS = (-1.0, 1.0)
 WEIGHTED: dict[Weights, str] = {"none": "", "linear": ", linear weights", "quadratic": ", quadratic weights"}
-ROUNDING = 1e-12  # A variance below this share of the squares that it is a difference of is rounding alone.
+ROUNDING = 1e-12  # A variance below this share of the squares from which it is computed is only rounding error.
 
 
 @dataclass(frozen=True, slots=True)
 class ConfusionMatrix:
     """Counts of one rater's categories (rows) against another's (columns).
 
-    categories: ascending, labels or numbers. counts[i][j]: units that `rows` put in i and `columns` in j.
-    left_out: units that only one of them rated, or none.
+    categories: labels or numbers, ascending. counts[i][j]: the number of units that `rows` put in i and `columns` in j.
+    left_out: the number of units that only one of them rated, or neither.
     """
 
     rows: Hashable
@@ -37,11 +37,11 @@ class ConfusionMatrix:
 
     @property
     def agreed(self) -> int:
-        return sum(row[at] for at, row in enumerate(self.counts))
+        return sum(row[index] for index, row in enumerate(self.counts))
 
 
 def confusion_matrix(ratings: Ratings, rows: Hashable, columns: Hashable) -> ConfusionMatrix:
-    """Return two raters' categories crossed, over the units that both rated. Raise ValueError for an unknown rater."""
+    """Return the matrix of two raters, over the units that both rated. Raise ValueError for an unknown rater."""
     both = ratings.select_raters(rows, columns).drop_incomplete()
     categories, codes = _number_categories(both)
     counts = np.zeros((len(categories), len(categories)), dtype=np.intp)
@@ -56,7 +56,7 @@ def percent_agreement(ratings: Ratings) -> Coefficient:
 
     P = mean over units of sum over categories of n_uc (n_uc - 1) / (m_u (m_u - 1)), where n_uc of a unit's m_u ratings
     are c. This is the observed agreement of J. L. Fleiss (1971). It is not corrected for chance. Units with fewer than
-    two ratings are left out.
+    two ratings are excluded.
     """
     used = ratings.with_at_least(2)
     agreeing = _count_agreeing_pairs(used)
@@ -77,21 +77,21 @@ def cohens_kappa(ratings: Ratings, weights: Weights = "none") -> Coefficient:
     J. Cohen (1960), Educational and Psychological Measurement 20, 37-46; J. Cohen (1968), Psychological Bulletin 70,
     213-220. The interval by formula is kappa -+ z se, within -1 and 1, with the large-sample standard error of J. L.
     Fleiss, J. Cohen & B. S. Everitt (1969), Psychological Bulletin 72, 323-327, for independent units.
-    Kappa is not defined for a single unit, or if both raters use one and the same category alone. Raise ValueError
-    unless there are two raters.
+    Kappa is undefined for a single unit, or if both raters use only one and the same category. Raise ValueError unless
+    there are two raters.
     """
     if len(ratings.raters) != 2:
-        raise ValueError(f"Cohen's kappa is of two raters, not of {len(ratings.raters)}")
+        raise ValueError(f"Cohen's kappa compares two raters, not {len(ratings.raters)}")
     both = ratings.drop_incomplete()
     categories, codes = _number_categories(both)
     distances = _compute_distances(categories, weights)
-    apart = distances[codes[:, 0], codes[:, 1]]
-    shown = np.stack([_make_indicators(codes[:, rater], len(categories)) for rater in (0, 1)])
+    observed = distances[codes[:, 0], codes[:, 1]]
+    indicators = np.stack([_make_indicators(codes[:, rater], len(categories)) for rater in (0, 1)])
 
     def compute(times: Floats) -> Floats:
-        n, (first, second) = times.sum(axis=1), times @ shown
+        n, (first, second) = times.sum(axis=1), times @ indicators
         expected = ((first @ distances) * second).sum(axis=1)
-        return 1 - divide(times @ apart * n, _require_several_units(n, expected))
+        return 1 - divide(times @ observed * n, _require_several_units(n, expected))
 
     def spread(confidence: float) -> Spread | None:
         return _large_sample_interval(distances, codes, both.times, confidence)
@@ -109,18 +109,18 @@ def fleiss_kappa(ratings: Ratings, weights: Weights = "none") -> Coefficient:
     J. L. Fleiss (1971), "Measuring nominal scale agreement among many raters", Psychological Bulletin 76, 378-382;
     weighted, and for units with different numbers of ratings, as generalised by K. L. Gwet (2014), "Handbook of
     inter-rater reliability", 4th ed., chapters 2 and 3. For two raters this is Scott's pi.
-    Units with a single rating enter the expected disagreement alone. Units without any rating are left out. Kappa is
-    not defined for a single unit, if all ratings are in one category, or if no unit has two ratings.
+    Units with a single rating enter only the expected disagreement. Units without ratings are excluded. Kappa is
+    undefined for a single unit, if all ratings are in one category, or if no unit has two ratings.
     """
     used = ratings.with_at_least(1)
     counts, sizes = used.counts, used.per_unit
     distances, shares = _compute_distances(used.categories, weights), counts / sizes[:, None]
-    paired = (sizes > 1).astype(np.float64)
-    apart = paired * ((counts @ distances) * counts).sum(axis=1) / (sizes * np.maximum(sizes - 1, 1))
+    has_pairs = (sizes > 1).astype(np.float64)
+    disagreements = has_pairs * ((counts @ distances) * counts).sum(axis=1) / (sizes * np.maximum(sizes - 1, 1))
 
     def compute(times: Floats) -> Floats:
         pooled = times @ shares / times.sum(axis=1, keepdims=True)
-        observed = divide(times @ apart, times @ paired)
+        observed = divide(times @ disagreements, times @ has_pairs)
         expected = ((pooled @ distances) * pooled).sum(axis=1)
         return 1 - divide(observed, _require_several_units(times.sum(axis=1), expected))
 
@@ -129,43 +129,9 @@ def fleiss_kappa(ratings: Ratings, weights: Weights = "none") -> Coefficient:
     )
 
 
-def fleiss_kappa_for_category(ratings: Ratings, category: float) -> Coefficient:
-    """Return Fleiss' kappa for one category against all others.
-
-    1 - sum over units of n_uc (m - n_uc) / (N m (m - 1) p_c (1 - p_c)), of N units with m ratings each; J. L. Fleiss
-    (1971). Units without any rating are left out. It is not defined if all ratings are in this category, or none is.
-    Raise ValueError unless all other units have the same number of ratings, two or more.
-    """
-    used = ratings.with_at_least(1)
-    sizes = set(used.per_unit.tolist())
-    if len(sizes) > 1 or 1 in sizes:
-        told = " or ".join(str(size) for size in sorted(sizes))
-        raise ValueError(f"Fleiss' kappa of a category takes equally many ratings of each unit; here they have {told}")
-    m = sizes.pop() if sizes else 0
-    chosen = (used.values == category).sum(axis=1).astype(np.float64)
-    mixed = chosen * (m - chosen)
-
-    def compute(times: Floats) -> Floats:
-        n = times.sum(axis=1)
-        share = times @ chosen / (n * m)
-        return 1 - divide(times @ mixed, _require_several_units(n, n * m * (m - 1) * share * (1 - share)))
-
-    return Coefficient(
-        f"Fleiss' kappa of {_name_category(used, category)}",
-        used,
-        ratings.n_units - used.n_units,
-        compute,
-        bounds=(-1.0, 1.0),
-    )
-
-
 def _require_several_units(n: Floats, expected: Floats) -> Floats:
-    """Return the expected disagreement; 0, so that kappa is not defined, for a single unit."""
+    """Return the expected disagreement, or 0 for a single unit, so that kappa is undefined."""
     return np.where(n > 1, expected, 0.0)
-
-
-def _name_category(ratings: Ratings, category: float) -> str:
-    return ratings.labels[int(category)] if ratings.labels else f"{category:g}"
 
 
 def _number_categories(ratings: Ratings) -> tuple[Floats, Whole]:
@@ -198,22 +164,22 @@ def _make_indicators(codes: Whole, categories: int) -> Floats:
 def _large_sample_interval(distances: Floats, codes: Whole, times: Floats, confidence: float) -> Spread | None:
     """Return the interval by the large-sample standard error.
 
-    The formula uses distances d in place of the paper's weights, w = 1 - d / max d. The result is the same.
+    The formula uses distances d in place of the paper's weights, w = 1 - d / max d, with the same result.
     """
     n, size = float(times.sum()), len(distances)
     first, second = (np.bincount(codes[:, rater], times, minlength=size) / n for rater in (0, 1))
     expected = float(first @ distances @ second)
     if expected == 0:
         return None
-    apart = distances[codes[:, 0], codes[:, 1]]
+    observed = distances[codes[:, 0], codes[:, 1]]
     shares = times / n
-    ratio = float(shares @ apart) / expected
-    pulled = apart - ratio * ((distances @ second)[codes[:, 0]] + (first @ distances)[codes[:, 1]])
-    squares = float(shares @ pulled**2)
+    ratio = float(shares @ observed) / expected
+    influences = observed - ratio * ((distances @ second)[codes[:, 0]] + (first @ distances)[codes[:, 1]])
+    squares = float(shares @ influences**2)
     variance = squares - (ratio * expected) ** 2
     if variance <= ROUNDING * squares:
-        return None  # All units agree, or all disagree: other units may differ.
+        return None  # The raters agree on all units, or on none. Other units may differ.
     se = math.sqrt(variance / n) / expected
     reach, kappa = normal_quantile(confidence) * se, 1 - ratio
-    how = "large-sample standard error (Fleiss, Cohen & Everitt 1969)"
-    return Spread(se, max(-1.0, kappa - reach), min(1.0, kappa + reach), how)
+    method = "large-sample standard error (Fleiss, Cohen & Everitt 1969)"
+    return Spread(se, max(-1.0, kappa - reach), min(1.0, kappa + reach), method)

@@ -1,6 +1,6 @@
-"""Intervals whose simulated coverage is below 93 %, and for how many items.
+"""The intervals whose simulated coverage is below 93 %, by number of items.
 
-`docs/statistics.md` has the simulation. Pages show `describe_coverage` beside such an interval.
+`docs/statistics.md` describes the simulation. Pages show `describe_coverage` beside such an interval.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from collections.abc import Iterable
 
 SHARE = "share of answers asked once"
 SKEWED_R, RMSE = "r of skewed values", "RMSE"
-# The start of a measure's name, the numbers of items from and below which its coverage is low, and the lowest coverage
-# that was simulated there, in per cent.
+# The start of a measure's name, the range of numbers of items with low coverage (from, below), and the lowest simulated
+# coverage in this range, in per cent.
 LOW_COVERAGE = (
     (SHARE, 2, 60, 91),
     (SHARE, 60, 150, 92),
@@ -31,24 +31,24 @@ LOW_COVERAGE = (
 
 
 def describe_coverage(name: str, items: int) -> str:
-    """Return a text such as 'covers about 92 % ...'; nothing if intervals of this measure cover 93 % or more."""
-    for start, least, end, per_cent in LOW_COVERAGE:
-        if name.startswith(start) and least <= items < end:
+    """Return a text such as 'covers about 92 % ...'; "" if intervals of this measure cover at least 93 %."""
+    for prefix, low, high, per_cent in LOW_COVERAGE:
+        if name.startswith(prefix) and low <= items < high:
             return f"covers about {per_cent} % instead of 95 % in simulations of about as many items"
     return ""
 
 
 def describe_share_coverage(items: Iterable[int]) -> str:
-    """Return a sentence on shares of so many items that were asked once each; nothing if there are enough items."""
+    """Return a sentence on shares over these numbers of items with one answer each; "" for enough items."""
     note = describe_coverage(SHARE, min(items, default=0))
     return f"The interval of a share of items asked once {note}, for some shares." if note else ""
 
 
 def describe_skewed_coverage(items: Iterable[int]) -> str:
-    """Return sentences on the correlations of skewed values over so many items; nothing for none."""
+    """Return sentences on correlations of skewed values over these numbers of items; "" without correlations."""
     fewest = min(items, default=0)
     if not fewest:
         return ""
     note = describe_coverage(SKEWED_R, fewest)
-    made = "Where values are skewed, the interval of r uses the jackknife's error if that is larger."
-    return f"{made} It {note}." if note else made
+    sentence = "Where values are skewed, the interval of r uses the jackknife's error if that is larger."
+    return f"{sentence} It {note}." if note else sentence

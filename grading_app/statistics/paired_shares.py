@@ -6,21 +6,22 @@ import math
 
 from evalsite.lib.stats.wilson import normal_quantile
 
-HALVINGS = 60  # Bisection steps: the ends are exact to 1e-17.
+BISECTION_STEPS = 60  # Bisection steps: the ends are exact to 1e-17.
 
 
 def tango_interval(gained: float, lost: float, n: float, confidence: float = 0.95) -> tuple[float, float]:
     """Return the differences that the score test does not reject, for n items that were right or wrong twice.
 
-    gained: items that were wrong first and right then. lost: the other way round. The estimate is (gained - lost) / n.
+    gained: items that were wrong, then right. lost: items that were right, then wrong. The estimate is
+    (gained - lost) / n.
     The test of a difference d is (gained - lost - n d) / sqrt(n (2 q + d (1 - d))), where q is the maximum likelihood
-    estimate of the chance of a loss if the difference is d. At d = 0 it is McNemar's test. The interval stays within -1
-    and 1, and has a width also if no item changed.
+    estimate of the chance of a loss if the difference is d. At d = 0, it is McNemar's test. The interval stays within
+    -1 and 1, and has a width even if no item changed.
     T. Tango (1998), "Equivalence test and confidence interval for the difference in proportions for the paired-sample
     design", Statistics in Medicine 17, 891-908. Raise ValueError for negative counts, or more changes than items.
     """
     if not (n > 0 and gained >= 0 and lost >= 0 and gained + lost <= n + 1e-9):
-        raise ValueError(f"no pairs: {gained} gained and {lost} lost of {n}")
+        raise ValueError(f"impossible counts: {gained} gained and {lost} lost of {n}")
     z = normal_quantile(confidence)
     high = _find_highest_difference(gained, lost, n, z)
     return -_find_highest_difference(lost, gained, n, z), high
@@ -39,7 +40,7 @@ def mcnemar_p(gained: float, lost: float) -> float:
 def _find_highest_difference(gained: float, lost: float, n: float, z: float) -> float:
     """Return the highest difference that is not rejected, by bisection between the estimate and 1."""
     low, high = (gained - lost) / n, 1.0
-    for _ in range(HALVINGS):
+    for _ in range(BISECTION_STEPS):
         middle = (low + high) / 2
         if _score(gained, lost, n, middle) < -z:
             high = middle

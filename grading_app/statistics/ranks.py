@@ -9,7 +9,7 @@ from grading_app.statistics.ratings import Floats, Ratings, Whole
 
 
 class Ranking:
-    """The order of some values. It gives their mid-ranks for any weights of the values."""
+    """The order of some values, which gives their mid-ranks for any weights."""
 
     def __init__(self, values: Floats) -> None:
         """Sort the values: (n,), without NaN."""
@@ -22,7 +22,7 @@ class Ranking:
         self.tie_of[self.order] = tie
 
     def tie_sizes(self, times: Floats) -> Floats:
-        """Return how often each distinct value counts, ascending: (resamples, n) -> (resamples, distinct values)."""
+        """Return the weight of each distinct value, ascending: (resamples, n) -> (resamples, distinct values)."""
         upto = np.cumsum(times[:, self.order], axis=1)[:, self.ends]
         return np.diff(upto, axis=1, prepend=0.0)
 
@@ -39,12 +39,12 @@ def kendalls_w(ratings: Ratings) -> Coefficient:
     W = 12 S / (m^2 (n^3 - n) - m T). S is the sum of squares of the units' rank sums about their mean m (n + 1) / 2,
     with mid-ranks for ties. T = sum over raters and ties of t units of t^3 - t.
     M. G. Kendall (1948), "Rank correlation methods", ch. 6; with ties as in S. Siegel (1956), "Nonparametric
-    statistics", pp. 229-238. Only units that every rater rated are used. W is not defined if each rater ties all units.
+    statistics", pp. 229-238. Only units that every rater rated are used. W is undefined if each rater ties all units.
     Raise ValueError for a single rater.
     """
     raters = len(ratings.raters)
     if raters < 2:
-        raise ValueError("concordance takes two raters or more")
+        raise ValueError("Kendall's W needs at least two raters")
     used = ratings.drop_incomplete()
     rankings = [Ranking(column) for column in used.values.T]
 

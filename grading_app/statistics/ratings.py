@@ -17,28 +17,28 @@ Rater = TypeVar("Rater", bound=Hashable)
 
 @dataclass(frozen=True, eq=False)
 class RowItems:
-    """The items of rows that stand for many units that are alike.
+    """The items of rows that stand for many units with the same ratings.
 
-    units: (kinds of items, rows), how many units of each row an item of this kind has.
-    alike: (kinds of items,), the number of items of that kind.
+    units: (kinds of items, rows), the number of units of each row in an item of this kind.
+    kind_sizes: (kinds of items,), the number of items of each kind.
     """
 
     units: Floats
-    alike: Floats
+    kind_sizes: Floats
 
-    def select_units(self, chosen: NDArray[np.bool_]) -> RowItems:
-        """Return only these rows. Items that lose all their units stay, with none."""
-        return RowItems(self.units[:, chosen], self.alike)
+    def select_units(self, is_selected: NDArray[np.bool_]) -> RowItems:
+        """Return only these rows. Items without units stay."""
+        return RowItems(self.units[:, is_selected], self.kind_sizes)
 
 
 @dataclass(frozen=True, eq=False)
 class Ratings:
     """A table of ratings by unit and rater.
 
-    values: (units, raters), a number for each rating, NaN where a rater did not rate the unit.
-    units, raters: the names of the rows and the columns, each name once.
-    labels: if the numbers stand for labels, value v is labels[v]; empty if they are plain numbers.
-    row_items: set if each row stands for all units that were rated alike (`from_counts`); None if each row is one unit.
+    values: (units, raters), a number for each rating; NaN if a rater did not rate the unit.
+    units, raters: the unique names of the rows and the columns.
+    labels: if the numbers stand for labels, value v is labels[v]; empty for plain numbers.
+    row_items: set if each row stands for all units with the same ratings (`from_counts`); None if each row is one unit.
     Raise ValueError for a table of another shape, a repeated name, or an infinite rating.
     """
 
@@ -51,10 +51,10 @@ class Ratings:
     def __post_init__(self) -> None:
         if self.values.shape != (len(self.units), len(self.raters)):
             expected = f"{len(self.units)} units x {len(self.raters)} raters"
-            raise ValueError(f"a table of {self.values.shape} is not one of {expected}")
+            raise ValueError(f"the table has the shape {self.values.shape}, not {expected}")
         for names in (self.units, self.raters):
             if len(set(names)) < len(names):
-                raise ValueError("a unit or a rater comes twice")
+                raise ValueError("a unit or a rater is repeated")
         if np.isinf(self.values).any():
             raise ValueError("a rating is infinite")
 
@@ -63,31 +63,31 @@ class Ratings:
         """Return the ratings of a table of units x raters (NaN for none), with units and raters named 0, 1, 2 ..."""
         values = np.array(table, dtype=np.float64)
         if values.ndim != 2:
-            raise ValueError(f"ratings are a table of units x raters, not of {values.ndim} dimensions")
+            raise ValueError(f"ratings must be a table of units x raters, not of {values.ndim} dimensions")
         return Ratings(values, tuple(range(values.shape[0])), tuple(range(values.shape[1])))
 
     @classmethod
     def from_triples(
         cls, triples: Iterable[tuple[Hashable, Hashable, float | str | None]], labels: Sequence[str] | None = None
     ) -> Ratings:
-        """Return the ratings of (unit, rater, value) triples in any order; a value of None or NaN is no rating.
+        """Return the ratings of (unit, rater, value) triples in any order. A value of None or NaN means no rating.
 
-        With `labels` the values are labels, numbered 0, 1, 2 ... in the given order. The order matters for weighted
-        kappa and ordinal alpha. Units and raters keep the order in which they first appear. Raise ValueError for a
-        second rating of one unit by one rater, a value that is not a number, or an unknown label.
+        labels: the values are these labels, numbered 0, 1, 2 ... in this order, which matters for weighted kappa and
+        ordinal alpha. Units and raters keep the order in which they first appear. Raise ValueError for a second rating
+        of a unit by the same rater, a value that is not a number, or an unknown label.
         """
         codes = None if labels is None else {label: code for code, label in enumerate(labels)}
-        found: dict[tuple[int, int], float] = {}
+        values_by_cell: dict[tuple[int, int], float] = {}
         units: dict[Hashable, int] = {}
         raters: dict[Hashable, int] = {}
         for unit, rater, value in triples:
             row, column = units.setdefault(unit, len(units)), raters.setdefault(rater, len(raters))
-            if (row, column) in found:
+            if (row, column) in values_by_cell:
                 raise ValueError(f"{rater!r} rated {unit!r} twice")
-            found[row, column] = _convert_value(value, codes, f"the rating of {unit!r} by {rater!r}")
+            values_by_cell[row, column] = _convert_value(value, codes, f"the rating of {unit!r} by {rater!r}")
         values = np.full((len(units), len(raters)), np.nan)
-        for place, number in found.items():
-            values[place] = number
+        for cell, number in values_by_cell.items():
+            values[cell] = number
         return Ratings(values, tuple(units), tuple(raters), tuple(labels or ()))
 
     @classmethod
@@ -100,27 +100,27 @@ class Ratings:
         """Return ratings from counts: lines of (item, kind of unit, number of units of the kind in the item).
 
         values_by_kind: kind of unit -> rater -> value. A row stands for all units of its kind. Items with the same
-        units form one kind of item. So a million units take only as many rows as there are distinct ways to rate a
-        unit. Raise ValueError in the cases of `Ratings`.
+        units form one kind of item. So a million units need only as many rows as there are distinct combinations of
+        ratings. Raise ValueError in the cases of `Ratings`.
         """
-        rows = {kind: at for at, kind in enumerate(values_by_kind)}
+        rows = {kind: row_number for row_number, kind in enumerate(values_by_kind)}
         items: dict[Hashable, int] = {}
-        found = np.array(
+        numbered_lines = np.array(
             [(items.setdefault(item, len(items)), rows[kind], n) for item, kind, n in lines], dtype=np.float64
         )
-        item, row = found.reshape(-1, 3)[:, :2].astype(np.intp).T
+        item, row = numbered_lines.reshape(-1, 3)[:, :2].astype(np.intp).T
         units = np.zeros((len(items), len(rows)))
-        np.add.at(units, (item, row), found.reshape(-1, 3)[:, 2])
-        kinds, alike = np.unique(units, axis=0, return_counts=True) if units.size else (units, np.ones(len(items)))
+        np.add.at(units, (item, row), numbered_lines.reshape(-1, 3)[:, 2])
+        kinds, kind_sizes = np.unique(units, axis=0, return_counts=True) if units.size else (units, np.ones(len(items)))
         values = np.array(
             [[values.get(rater, np.nan) for rater in raters] for values in values_by_kind.values()], dtype=np.float64
         )
         table = values.reshape(len(rows), len(raters))
-        return Ratings(table, tuple(rows), tuple(raters), (), RowItems(kinds, alike.astype(np.float64)))
+        return Ratings(table, tuple(rows), tuple(raters), (), RowItems(kinds, kind_sizes.astype(np.float64)))
 
     @property
     def given(self) -> NDArray[np.bool_]:
-        """True where there is a rating: (units, raters)."""
+        """True for each rating: (units, raters)."""
         return ~np.isnan(self.values)
 
     @property
@@ -132,7 +132,7 @@ class Ratings:
     @property
     def times(self) -> Floats:
         """The number of units that each row stands for: (units,)."""
-        return np.ones(len(self.units)) if self.row_items is None else self.row_items.alike @ self.row_items.units
+        return np.ones(len(self.units)) if self.row_items is None else self.row_items.kind_sizes @ self.row_items.units
 
     @property
     def n_units(self) -> int:
@@ -149,7 +149,7 @@ class Ratings:
 
     @property
     def categories(self) -> Floats:
-        """The distinct ratings that were given, ascending."""
+        """The distinct ratings, ascending."""
         return np.unique(self.values[self.given])
 
     @property
@@ -181,20 +181,20 @@ class Ratings:
             raise ValueError(f"no ratings by {rater!r}")
         return self.raters.index(rater)
 
-    def select_units(self, chosen: NDArray[np.bool_]) -> Ratings:
-        """Return only these units; chosen is (units,)."""
-        units = tuple(unit for unit, keep in zip(self.units, chosen, strict=True) if keep)
-        row_items = self.row_items and self.row_items.select_units(chosen)
-        return Ratings(self.values[chosen], units, self.raters, self.labels, row_items)
+    def select_units(self, is_selected: NDArray[np.bool_]) -> Ratings:
+        """Return only these units. is_selected: (units,)."""
+        units = tuple(unit for unit, is_kept in zip(self.units, is_selected, strict=True) if is_kept)
+        row_items = self.row_items and self.row_items.select_units(is_selected)
+        return Ratings(self.values[is_selected], units, self.raters, self.labels, row_items)
 
 
-def _convert_value(value: float | str | None, codes: dict[str, int] | None, what: str) -> float:
+def _convert_value(value: float | str | None, codes: dict[str, int] | None, subject: str) -> float:
     if value is None:
         return np.nan
     if codes is not None:
         if value not in codes:
-            raise ValueError(f"{what} is {value!r}, which is none of the labels")
+            raise ValueError(f"{subject} is {value!r}, which is not among the labels")
         return codes[str(value)]
     if isinstance(value, str):
-        raise ValueError(f"{what} is {value!r}: give the labels, in their order")
+        raise ValueError(f"{subject} is {value!r}, which is not a number; pass the labels in their order")
     return float(value)

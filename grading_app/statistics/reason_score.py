@@ -1,12 +1,13 @@
-"""ReasonScape's scores of a model over tasks: the cell of one task, ReasonScore, and its second version. Pure.
+"""ReasonScape's scores of a model over tasks: the cell of one task, ReasonScore, and its second version.
 
-All of them start from a `Tally` per task: correct and scored answers, truncated answers, and the sum G of the scored
-cases' guess chances. Truncated answers are not scored; their ratio is truncated / (scored + truncated). The interval of
-a task is Wilson's of (max(0, correct - G), scored - G). Its coverage falls near the level of guessing; `Tally.interval`
-tells by how much, and has an interval without this fault.
+All scores start from a `Tally` per task: correct, scored and truncated answers, and the sum G of the scored cases'
+guess chances. Truncated answers are not scored; their ratio is truncated / (scored + truncated). The interval of a task
+is Wilson's of (max(0, correct - G), scored - G). Its coverage is low near the level of guessing; `Tally.interval`
+describes by how much, and has an interval without this fault.
 
-Public are the words: adjusted center plus margin minus truncation, 1000 times the geometric mean over tasks, and for
-the second version a bootstrap of the geometric mean from 10 to 1000. Where a formula is ours, its function says so.
+ReasonScape publishes a description: adjusted center plus margin minus truncation, 1000 times the geometric mean over
+tasks; and for the second version, a bootstrap of the geometric mean from 10 to 1000. Docstrings mark formulas that are
+Evalsite's own.
 """
 
 from __future__ import annotations
@@ -20,16 +21,18 @@ from typing import Any
 from evalsite.lib.stats.wilson import Interval
 from runs_app.stopping.rules import Tally
 
-FULL = 1000.0
-FLOOR = 0.01  # Of a task in the second version, so that it runs from 10 to 1000. Ours.
-SHOWN_TRUNCATION = 0.02  # A cell shows truncation above this share.
+MAX_SCORE = 1000.0
+MIN_CHANCE = (
+    0.01  # The lowest chance of a task, so that the second version ranges from 10 to 1000. Evalsite's own choice.
+)
+MIN_SHOWN_TRUNCATION = 0.02  # Cells show truncation above this share.
 RESAMPLES, SEED = 10_000, 20_260_301
-CHUNK = 500_000  # Values of a bootstrap in memory at a time.
+MAX_VALUES_IN_MEMORY = 500_000  # The number of values of a bootstrap batch.
 
 
 @dataclass(frozen=True, slots=True)
 class TaskScore:
-    """One task of one model. interval: guess-corrected, None without scored answers. truncation: a share of one."""
+    """One task of one model. interval: corrected for guessing; None without scored answers. truncation: 0 to 1."""
 
     interval: Interval | None
     truncation: float
@@ -37,26 +40,30 @@ class TaskScore:
 
     @property
     def optimistic(self) -> float:
-        """Return center + margin - truncation, at least 0: generous to few cases, strict to cut answers.
+        """The optimistic score center + margin - truncation, but at least 0.
 
-        Without scored answers center and margin are 0, as in ReasonScape's evaluation. The lower limit is ours.
+        It favours few cases and penalizes truncated answers. Without scored answers, center and margin are 0, as in
+        ReasonScape's evaluation. The lower limit is Evalsite's own.
         """
-        reach = self.interval.center + self.interval.margin if self.interval else 0.0
-        return max(0.0, reach - self.truncation)
+        upper = self.interval.center + self.interval.margin if self.interval else 0.0
+        return max(0.0, upper - self.truncation)
 
     def describe(self) -> str:
-        """Return `.84 - .97`, with ` [-.05]` above 2 % truncation and `*` if incomplete; N/A without an interval."""
+        """Return a text such as `.84 - .97 [-.05]*`, or N/A without an interval.
+
+        The bracket is truncation above 2 %. The star marks an incomplete task.
+        """
         ends = self.interval
         text = "N/A" if ends is None else f"{format_share(ends.low)} - {format_share(ends.high)}"
-        cut = f" [-{format_share(self.truncation)}]" if self.truncation > SHOWN_TRUNCATION else ""
-        return f"{text}{cut}{'' if self.complete else '*'}"
+        truncation = f" [-{format_share(self.truncation)}]" if self.truncation > MIN_SHOWN_TRUNCATION else ""
+        return f"{text}{truncation}{'' if self.complete else '*'}"
 
 
 @dataclass(frozen=True, slots=True)
 class ReasonScore:
-    """A score from 0 (or 10) to 1000 over tasks. low, high: its interval, if the score has one.
+    """A score from 0 (or 10) to 1000 over tasks. low, high: its interval; None without one.
 
-    missing: the tasks without any answer. Incomplete scores are marked by * wherever they are shown.
+    missing: the tasks without answers. Pages mark incomplete scores with *.
     """
 
     score: float
@@ -68,7 +75,7 @@ class ReasonScore:
 
     @property
     def marked(self) -> str:
-        """Return the score without decimals, with * if it is incomplete."""
+        """The score without decimals, with * if it is incomplete."""
         return f"{self.score:.0f}{'*' if self.incomplete else ''}"
 
     def per_token(self, tokens: int, answers: int) -> float | None:
@@ -87,7 +94,7 @@ def add_tallies(tallies: Iterable[Tally]) -> Tally:
 
 
 def score_task(tally: Tally, *, complete: bool = True) -> TaskScore:
-    """Return the cell of one task. `complete`: whether all planned cases have an answer."""
+    """Return the cell of one task. complete: all planned cases have an answer."""
     interval = tally.interval(correction="excess_counts") if tally.total else None
     return TaskScore(interval, tally.truncation, complete)
 
@@ -95,25 +102,25 @@ def score_task(tally: Tally, *, complete: bool = True) -> TaskScore:
 def reason_score(tallies: Mapping[str, Tally], *, incomplete: Iterable[str] = ()) -> ReasonScore | None:
     """Return ReasonScore: 1000 times the geometric mean over tasks of center + margin - truncation.
 
-    incomplete: tasks with planned cases that have no answer. Tasks without any answer are left out and make the score
-    incomplete; None if all are. A single task of 0 makes the score 0.
+    incomplete: tasks with planned cases that have no answer. Tasks without answers are excluded and make the score
+    incomplete. Return None if no task has answers. A single task of 0 makes the score 0.
     """
     answered, missing = _split_by_answers(tallies)
     if not answered:
         return None
-    score = FULL * geometric_mean([score_task(tally).optimistic for tally in answered.values()])
+    score = MAX_SCORE * geometric_mean([score_task(tally).optimistic for tally in answered.values()])
     return ReasonScore(score, len(answered), missing, bool(missing) or bool(set(incomplete) & set(tallies)))
 
 
 def chance_correct(tally: Tally) -> float:
-    """Return the chance of a finished, right answer beyond guessing, from FLOOR to 1. The estimator is ours.
+    """Return the chance of a complete, right answer beyond guessing, from MIN_CHANCE to 1. Evalsite's own estimator.
 
-    max(0, correct - G) / (scored - G), times the share of answers that were not cut off. Cutting thus counts as a
-    chance, not as a penalty.
+    max(0, correct - G) / (scored - G), times the share of answers that are not truncated. So truncation is a factor,
+    not a penalty.
     """
-    left = tally.total - tally.guess_chances
-    skill = max(0.0, tally.correct - tally.guess_chances) / left if left > 1e-9 else 0.0
-    return min(1.0, max(FLOOR, skill * (1 - tally.truncation)))
+    beyond_guessing = tally.total - tally.guess_chances
+    skill = max(0.0, tally.correct - tally.guess_chances) / beyond_guessing if beyond_guessing > 1e-9 else 0.0
+    return min(1.0, max(MIN_CHANCE, skill * (1 - tally.truncation)))
 
 
 def bootstrap_score(
@@ -126,9 +133,9 @@ def bootstrap_score(
 ) -> ReasonScore | None:
     """Return the second ReasonScore: 1000 times the geometric mean over tasks of `chance_correct`, from 10 to 1000.
 
-    The interval is the percentile bootstrap over tasks: as many tasks are drawn with replacement as there are. It says
-    how the score depends on the choice of tasks. It does not hold the error of each task's own cases, and with few
-    tasks it is too narrow. With one task there is none. The same tallies and seed give the same interval.
+    The interval is the percentile bootstrap over tasks. It shows how the score depends on the choice of tasks. It does
+    not include the error from each task's cases, and it is too narrow for few tasks. A single task has no interval. The
+    same tallies and seed give the same interval.
     """
     answered, missing = _split_by_answers(tallies)
     if not answered:
@@ -136,13 +143,13 @@ def bootstrap_score(
     chances = [chance_correct(answered[name]) for name in sorted(answered)]
     low = high = None
     if len(chances) > 1:
-        low, high = (FULL * bound for bound in bootstrap_geometric_mean(chances, confidence, resamples, seed))
-    marked = bool(missing) or bool(set(incomplete) & set(tallies))
-    return ReasonScore(FULL * geometric_mean(chances), len(chances), missing, marked, low, high)
+        low, high = (MAX_SCORE * bound for bound in bootstrap_geometric_mean(chances, confidence, resamples, seed))
+    is_incomplete = bool(missing) or bool(set(incomplete) & set(tallies))
+    return ReasonScore(MAX_SCORE * geometric_mean(chances), len(chances), missing, is_incomplete, low, high)
 
 
 def geometric_mean(values: Sequence[float]) -> float:
-    """Return the geometric mean of values of at least 0; 0 if one of them is 0. Raise ValueError for no values."""
+    """Return the geometric mean. Raise ValueError for no values or a negative value."""
     if not values or min(values) < 0:
         raise ValueError(f"no geometric mean: {list(values)[:10]}")
     if min(values) == 0:
@@ -153,7 +160,7 @@ def geometric_mean(values: Sequence[float]) -> float:
 def bootstrap_geometric_mean(
     values: Sequence[float], confidence: float = 0.95, resamples: int = RESAMPLES, seed: int = SEED
 ) -> tuple[float, float]:
-    """Return the percentile bootstrap interval of the geometric mean of positive values. Memory is bounded."""
+    """Return the percentile bootstrap interval of the geometric mean of positive values, in bounded memory."""
     import numpy as np
 
     logs = np.log(np.asarray(values, dtype=float))
@@ -163,8 +170,12 @@ def bootstrap_geometric_mean(
 
 
 def _get_weights(n: int, resamples: int, seed: int) -> Iterable[Any]:
-    """Return arrays (resamples, n) with the share of each value in each resample. Those of few values are kept."""
-    return _get_cached_weights(n, resamples, seed) if n * resamples <= CHUNK else _draw_weights(n, resamples, seed)
+    """Return arrays (resamples, n) with the share of each value in each resample. Small arrays are cached."""
+    return (
+        _get_cached_weights(n, resamples, seed)
+        if n * resamples <= MAX_VALUES_IN_MEMORY
+        else _draw_weights(n, resamples, seed)
+    )
 
 
 @lru_cache(maxsize=4)
@@ -176,7 +187,7 @@ def _draw_weights(n: int, resamples: int, seed: int) -> Iterator[Any]:
     import numpy as np
 
     rng = np.random.default_rng(seed)
-    rows = max(1, CHUNK // n)
+    rows = max(1, MAX_VALUES_IN_MEMORY // n)
     for start in range(0, resamples, rows):
         drawn = rng.integers(0, n, (min(rows, resamples - start), n))
         flat = (drawn + n * np.arange(len(drawn))[:, None]).ravel()
@@ -184,11 +195,11 @@ def _draw_weights(n: int, resamples: int, seed: int) -> Iterator[Any]:
 
 
 def _split_by_answers(tallies: Mapping[str, Tally]) -> tuple[dict[str, Tally], tuple[str, ...]]:
-    """Return the tasks with answers, and the names of those without."""
+    """Return the tasks with answers, and the names of the other tasks."""
     answered = {name: tally for name, tally in tallies.items() if tally.cases}
     return answered, tuple(sorted(set(tallies) - set(answered)))
 
 
 def format_share(value: float) -> str:
-    """Return a share of one as `.84`; 1 is `1.00`."""
+    """Return a share such as `.84`; 1 is `1.00`."""
     return f"{value:.2f}".removeprefix("0") if value < 0.995 else "1.00"

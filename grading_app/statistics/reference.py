@@ -1,7 +1,7 @@
 """Item means compared with a reference, such as human norms: differences, association, error and distribution.
 
-Every function takes one value for each item. So repetitions never count as items. scipy.stats is imported inside the
-functions: only workers and commands load it.
+Every function takes one value for each item, so repetitions never count as items. scipy.stats is imported inside the
+functions, because only workers and commands may load it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from evalsite.lib.stats.wilson import normal_quantile
 
 Floats = NDArray[np.float64]
 Interval = tuple[float, float]
-ALIKE = 1e-9  # A spread below this share of the largest value is rounding error.
+TOLERANCE = 1e-9  # A spread below this share of the largest value is rounding error.
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,15 +52,15 @@ def paired_difference(x: Floats, y: Floats, confidence: float = 0.95) -> MeanDif
     G. Cumming & S. Finch (2001), Educational and Psychological Measurement 61, 532-574. Return None for fewer than two
     items, if all differences are equal, or if only one item has an error.
     """
-    apart = np.asarray(x, dtype=np.float64) - np.asarray(y, dtype=np.float64)
-    n = len(apart)
-    if n < 2 or _is_constant(apart, x, y):
+    differences = np.asarray(x, dtype=np.float64) - np.asarray(y, dtype=np.float64)
+    n = len(differences)
+    if n < 2 or _is_constant(differences, x, y):
         return None
-    mean, sd = float(apart.mean()), float(apart.std(ddof=1))
+    mean, sd = float(differences.mean()), float(differences.std(ddof=1))
     t, df = mean / (sd / math.sqrt(n)), float(n - 1)
-    found = _test_difference(mean, sd / math.sqrt(n), t, df, confidence)
+    test = _test_difference(mean, sd / math.sqrt(n), t, df, confidence)
     low, high = _find_noncentrality(t, df, confidence)
-    return MeanDifference(n, mean, *found, mean / sd, (low / math.sqrt(n), high / math.sqrt(n)))
+    return MeanDifference(n, mean, *test, mean / sd, (low / math.sqrt(n), high / math.sqrt(n)))
 
 
 def welch_difference(x: Floats, y: Floats, confidence: float = 0.95) -> MeanDifference | None:
@@ -80,8 +80,8 @@ def welch_difference(x: Floats, y: Floats, confidence: float = 0.95) -> MeanDiff
     pooled = math.sqrt(((n - 1) * n * a + (m - 1) * m * b) / (n + m - 2))
     scale = math.sqrt(1 / n + 1 / m)
     low, high = _find_noncentrality(mean / (pooled * scale), n + m - 2, confidence)
-    found = _test_difference(mean, se, mean / se, df, confidence)
-    return MeanDifference(n + m, mean, *found, mean / pooled, (low * scale, high * scale))
+    test = _test_difference(mean, se, mean / se, df, confidence)
+    return MeanDifference(n + m, mean, *test, mean / pooled, (low * scale, high * scale))
 
 
 def _test_difference(
@@ -95,7 +95,7 @@ def _test_difference(
 
 
 def _find_noncentrality(t: float, df: float, confidence: float) -> Interval:
-    """Return the noncentrality parameters under which t is at the ends of its central range."""
+    """Return the noncentrality parameters for which t is at the ends of its central range."""
     from scipy.special import nctdtrinc
 
     tail = (1 - confidence) / 2
@@ -104,26 +104,26 @@ def _find_noncentrality(t: float, df: float, confidence: float) -> Interval:
 
 
 def _is_constant(values: Floats, *scale: Floats) -> bool:
-    largest = max(float(np.abs(one).max()) for one in scale)
-    return float(np.ptp(values)) <= ALIKE * largest
+    largest = max(float(np.abs(column).max()) for column in scale)
+    return float(np.ptp(values)) <= TOLERANCE * largest
 
 
 def equivalence_p(n: int, difference: float, se: float, margin: float) -> float:
     """Return the p of two one-sided t-tests (TOST) that the difference lies within -margin to margin.
 
-    D. J. Schuirmann (1987), Journal of Pharmacokinetics and Biopharmaceutics 15, 657-680. Raise ValueError unless there
-    are two items or more, and se and margin are above zero.
+    D. J. Schuirmann (1987), Journal of Pharmacokinetics and Biopharmaceutics 15, 657-680. Raise ValueError for fewer
+    than two items, or if se or margin is not positive.
     """
     from scipy.special import stdtr
 
     if n < 2 or se <= 0 or margin <= 0:
-        raise ValueError(f"no equivalence test of {n} items with error {se} and margin {margin}")
-    above, below = (difference + margin) / se, (difference - margin) / se
-    return float(max(stdtr(n - 1, -above), stdtr(n - 1, below)))
+        raise ValueError(f"no equivalence test for {n} items with error {se} and margin {margin}")
+    t_low, t_high = (difference + margin) / se, (difference - margin) / se
+    return float(max(stdtr(n - 1, -t_low), stdtr(n - 1, t_high)))
 
 
 def spearman(x: Floats, y: Floats, confidence: float = 0.95) -> tuple[float, Interval | None] | None:
-    """Return Spearman's rank correlation with its interval; None if it is not defined.
+    """Return Spearman's rank correlation with its interval; None if it is undefined.
 
     The interval is Fisher's with the variance (1 + rho^2 / 2) / (n - 3): D. G. Bonett & T. A. Wright (2000),
     Psychometrika 65, 23-28. It is None below ten items, and for a perfect order.
@@ -131,7 +131,7 @@ def spearman(x: Floats, y: Floats, confidence: float = 0.95) -> tuple[float, Int
     if len(x) < 2 or _is_constant(x, x) or _is_constant(y, y):
         return None
     rho = float(np.clip(np.corrcoef(_rank(x), _rank(y))[0, 1], -1.0, 1.0))
-    if len(x) < 10 or abs(rho) > 1 - ALIKE:
+    if len(x) < 10 or abs(rho) > 1 - TOLERANCE:
         return rho, None
     reach = normal_quantile(confidence) * math.sqrt((1 + rho * rho / 2) / (len(x) - 3))
     return rho, (math.tanh(math.atanh(rho) - reach), math.tanh(math.atanh(rho) + reach))
@@ -139,16 +139,16 @@ def spearman(x: Floats, y: Floats, confidence: float = 0.95) -> tuple[float, Int
 
 def _rank(values: Floats) -> Floats:
     """Return mid-ranks, from 1."""
-    _, at, counts = np.unique(values, return_inverse=True, return_counts=True)
+    _, indices, counts = np.unique(values, return_inverse=True, return_counts=True)
     last = np.cumsum(counts)
-    middle: Floats = (last - (counts - 1) / 2)[at]
-    return middle
+    ranks: Floats = (last - (counts - 1) / 2)[indices]
+    return ranks
 
 
 def least_squares(x: Floats, y: Floats, confidence: float = 0.95) -> Line | None:
     """Return the regression line of y on x by least squares; None below three items or if x does not vary.
 
-    If all items lie on the line there are no intervals, because other items may not.
+    If all items lie on the line, there are no intervals, because other items may not.
     """
     from scipy.special import stdtrit
 
@@ -159,27 +159,27 @@ def least_squares(x: Floats, y: Floats, confidence: float = 0.95) -> Line | None
     spread = float(((x - center) ** 2).sum())
     slope = float(((x - center) * (y - np.mean(y))).sum() / spread)
     intercept = float(np.mean(y)) - slope * center
-    left = float(((y - intercept - slope * x) ** 2).sum())
+    residual_squares = float(((y - intercept - slope * x) ** 2).sum())
     total = float(((y - np.mean(y)) ** 2).sum())
-    if math.sqrt(left) <= ALIKE * float(np.max(np.abs(y))):
+    if math.sqrt(residual_squares) <= TOLERANCE * float(np.max(np.abs(y))):
         return Line(intercept, slope, None, None, 1.0 if total > 0 else None)
-    error, reach = math.sqrt(left / (n - 2)), float(stdtrit(n - 2, (1 + confidence) / 2))
-    of_slope = reach * error / math.sqrt(spread)
-    of_intercept = reach * error * math.sqrt(1 / n + center**2 / spread)
+    error, reach = math.sqrt(residual_squares / (n - 2)), float(stdtrit(n - 2, (1 + confidence) / 2))
+    slope_reach = reach * error / math.sqrt(spread)
+    intercept_reach = reach * error * math.sqrt(1 / n + center**2 / spread)
     return Line(
         intercept,
         slope,
-        (intercept - of_intercept, intercept + of_intercept),
-        (slope - of_slope, slope + of_slope),
-        1 - left / total if total > 0 else None,
+        (intercept - intercept_reach, intercept + intercept_reach),
+        (slope - slope_reach, slope + slope_reach),
+        1 - residual_squares / total if total > 0 else None,
     )
 
 
 def confidence_band(x: Floats, y: Floats, at: Floats, confidence: float = 0.95) -> tuple[Floats, Floats, Floats] | None:
-    """Return the least-squares line at these places, and the ends of the interval of its mean there.
+    """Return the least-squares line at these values of x, with the ends of the intervals of its mean.
 
-    Each interval covers the mean at its place with this confidence, not all places at once: N. R. Draper & H. Smith
-    (1998), Applied regression analysis, section 3.1. Return None where `least_squares` does.
+    Each interval covers the mean at its own x with this confidence, not the whole line: N. R. Draper & H. Smith (1998),
+    Applied regression analysis, section 3.1. Return None in the cases of `least_squares`.
     """
     from scipy.special import stdtrit
 
@@ -187,60 +187,63 @@ def confidence_band(x: Floats, y: Floats, at: Floats, confidence: float = 0.95) 
     if line is None:
         return None
     n, center = len(x), float(np.mean(x))
-    left = float(((y - line.intercept - line.slope * x) ** 2).sum())
+    residual_squares = float(((y - line.intercept - line.slope * x) ** 2).sum())
     spread = float(((x - center) ** 2).sum())
-    reach = float(stdtrit(n - 2, (1 + confidence) / 2)) * math.sqrt(left / (n - 2))
+    reach = float(stdtrit(n - 2, (1 + confidence) / 2)) * math.sqrt(residual_squares / (n - 2))
     fit = line.intercept + line.slope * at
-    apart = reach * np.sqrt(1 / n + (at - center) ** 2 / spread)
-    return fit, fit - apart, fit + apart
+    margin = reach * np.sqrt(1 / n + (at - center) ** 2 / spread)
+    return fit, fit - margin, fit + margin
 
 
 def deming(x: Floats, y: Floats, ratio: float = 1.0, confidence: float = 0.95) -> Line | None:
-    """Return Deming's regression of y on x, which allows errors in both; its intervals are the jackknife's.
+    """Return Deming's regression of y on x, which allows errors in both, with the jackknife's intervals.
 
     ratio: the error variance of y over that of x. K. Linnet (1990), Statistics in Medicine 9, 1463-1473. Return None
-    below four items or if the two are not correlated.
+    below four items, or if x and y are uncorrelated.
     """
     from scipy.special import stdtrit
 
     n = len(x)
-    whole = _fit_deming(x, y, ratio)
-    if n < 4 or whole is None:
+    fit = _fit_deming(x, y, ratio)
+    if n < 4 or fit is None:
         return None
-    parts = _deming_without_each(x, y, ratio)
-    if parts is None:
-        return Line(*whole, None, None)
-    pseudo = n * np.array(whole) - (n - 1) * parts
-    if np.ptp(pseudo, axis=0).max() <= n * ALIKE * float(np.abs(y).max()):
-        return Line(*whole, None, None)  # All items lie on the line. Other items may not.
+    jackknife_fits = _fit_deming_jackknife(x, y, ratio)
+    if jackknife_fits is None:
+        return Line(*fit, None, None)
+    pseudo = n * np.array(fit) - (n - 1) * jackknife_fits
+    if np.ptp(pseudo, axis=0).max() <= n * TOLERANCE * float(np.abs(y).max()):
+        return Line(*fit, None, None)  # All items lie on the line. Other items may not.
     reach = float(stdtrit(n - 1, (1 + confidence) / 2)) * pseudo.std(axis=0, ddof=1) / math.sqrt(n)
-    (intercept, slope), (of_intercept, of_slope) = whole, map(float, reach)
+    (intercept, slope), (intercept_reach, slope_reach) = fit, map(float, reach)
     return Line(
-        intercept, slope, (intercept - of_intercept, intercept + of_intercept), (slope - of_slope, slope + of_slope)
+        intercept,
+        slope,
+        (intercept - intercept_reach, intercept + intercept_reach),
+        (slope - slope_reach, slope + slope_reach),
     )
 
 
 def _fit_deming(x: Floats, y: Floats, ratio: float) -> tuple[float, float] | None:
     """Return intercept and slope; None if the covariance is zero."""
     a, b = float(np.var(x)), float(np.var(y))
-    shared = float(((x - np.mean(x)) * (y - np.mean(y))).mean())
-    if abs(shared) <= ALIKE * math.sqrt(a * b):
+    covariance = float(((x - np.mean(x)) * (y - np.mean(y))).mean())
+    if abs(covariance) <= TOLERANCE * math.sqrt(a * b):
         return None
-    slope = (b - ratio * a + math.sqrt((b - ratio * a) ** 2 + 4 * ratio * shared**2)) / (2 * shared)
+    slope = (b - ratio * a + math.sqrt((b - ratio * a) ** 2 + 4 * ratio * covariance**2)) / (2 * covariance)
     return float(np.mean(y)) - slope * float(np.mean(x)), slope
 
 
-def _deming_without_each(x: Floats, y: Floats, ratio: float) -> Floats | None:
-    """Return intercept and slope without one item each, (items, 2), from sums; None if a covariance is zero."""
-    n, off_x, off_y = len(x), x - np.mean(x), y - np.mean(y)
-    rest, more = n - 1, n / (n - 1)
-    a = ((off_x**2).sum() - more * off_x**2) / rest
-    b = ((off_y**2).sum() - more * off_y**2) / rest
-    shared = ((off_x * off_y).sum() - more * off_x * off_y) / rest
-    if (np.abs(shared) <= ALIKE * np.sqrt(np.clip(a * b, 0, None))).any():
+def _fit_deming_jackknife(x: Floats, y: Floats, ratio: float) -> Floats | None:
+    """Return the intercepts and slopes that leave out one item each, (items, 2); None if a covariance is zero."""
+    n, deviations_x, deviations_y = len(x), x - np.mean(x), y - np.mean(y)
+    rest, factor = n - 1, n / (n - 1)
+    a = ((deviations_x**2).sum() - factor * deviations_x**2) / rest
+    b = ((deviations_y**2).sum() - factor * deviations_y**2) / rest
+    covariances = ((deviations_x * deviations_y).sum() - factor * deviations_x * deviations_y) / rest
+    if (np.abs(covariances) <= TOLERANCE * np.sqrt(np.clip(a * b, 0, None))).any():
         return None
-    slopes = (b - ratio * a + np.sqrt((b - ratio * a) ** 2 + 4 * ratio * shared**2)) / (2 * shared)
-    intercepts = (np.mean(y) - off_y / rest) - slopes * (np.mean(x) - off_x / rest)
+    slopes = (b - ratio * a + np.sqrt((b - ratio * a) ** 2 + 4 * ratio * covariances**2)) / (2 * covariances)
+    intercepts = (np.mean(y) - deviations_y / rest) - slopes * (np.mean(x) - deviations_x / rest)
     return np.column_stack([intercepts, slopes])
 
 
@@ -255,15 +258,15 @@ def mean_absolute(differences: Floats) -> float:
 def error_interval(x: Floats, y: Floats, statistic: str, confidence: float = 0.95) -> Interval | None:
     """Return the interval of `mae` or `rmse`, over items: Student's, with the jackknife's error of the logarithm.
 
-    R. G. Miller (1974), "The jackknife - a review", Biometrika 61, 1-15. So it stays above zero. Return None below ten
-    items, or if all differences are equal.
+    R. G. Miller (1974), "The jackknife - a review", Biometrika 61, 1-15. The logarithm keeps it above zero. Return None
+    below ten items, or if all differences are equal.
     """
-    apart = np.abs(np.asarray(x) - np.asarray(y))
-    n = len(apart)
-    if n < 10 or _is_constant(apart, x, y):
+    errors = np.abs(np.asarray(x) - np.asarray(y))
+    n = len(errors)
+    if n < 10 or _is_constant(errors, x, y):
         return None
     power = {"mae": 1, "rmse": 2}[statistic]
-    values = apart**power
+    values = errors**power
     if values.sum() - values.max() <= 0:
         return None
     logs = np.log((values.sum() - values) / (n - 1)) / power
@@ -276,12 +279,12 @@ def kolmogorov_smirnov(x: Floats, y: Floats) -> tuple[float, float]:
     """Return the largest difference of the two distribution functions, and its p."""
     from scipy.stats import ks_2samp
 
-    found = ks_2samp(x, y)
-    return float(found.statistic), float(found.pvalue)
+    test = ks_2samp(x, y)
+    return float(test.statistic), float(test.pvalue)
 
 
 def wasserstein(x: Floats, y: Floats) -> float:
-    """Return the mean distance that values must be moved to turn one distribution into the other."""
+    """Return the mean distance by which values must move to turn one distribution into the other."""
     from scipy.stats import wasserstein_distance
 
     return float(wasserstein_distance(x, y))
@@ -291,11 +294,11 @@ def reference_reliability(mean: Floats, sd: Floats, n: Floats) -> float | None:
     """Return the reliability of reference means: the share of their variance that is not error of the raters' means.
 
     The error variance of an item's mean is sd^2 / n. F. M. Lord & M. R. Novick (1968), Statistical theories of mental
-    test scores, chapter 3. Items without sd or n are left out. Return None below three items, or if the error variance
+    test scores, chapter 3. Items without sd or n are excluded. Return None below three items, or if the error variance
     explains all variance.
     """
-    known = ~(np.isnan(mean) | np.isnan(sd) | np.isnan(n)) & (np.nan_to_num(n) > 0)
-    if known.sum() < 3:
+    is_known = ~(np.isnan(mean) | np.isnan(sd) | np.isnan(n)) & (np.nan_to_num(n) > 0)
+    if is_known.sum() < 3:
         return None
-    total, error = float(np.var(mean[known], ddof=1)), float((sd[known] ** 2 / n[known]).mean())
+    total, error = float(np.var(mean[is_known], ddof=1)), float((sd[is_known] ** 2 / n[is_known]).mean())
     return (total - error) / total if total > error else None

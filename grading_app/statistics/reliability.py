@@ -1,4 +1,4 @@
-"""Reliability of means over repetitions: the one-way intraclass correlation, and Spearman and Brown's formula. Pure."""
+"""Reliability of means over repetitions: the one-way intraclass correlation, and Spearman and Brown's formula."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from grading_app.statistics.item_scores import Floats, ItemScores
 
 @dataclass(frozen=True, slots=True)
 class Repeatability:
-    """single: the reliability of one score, ICC(1,1). repetitions: the mean number of scores of an item, n0."""
+    """The reliability of a condition. single: of one score, ICC(1,1). repetitions: the mean number of scores, n0."""
 
     single: float
     items: int
@@ -32,15 +32,19 @@ def spearman_brown(single: float, repetitions: float) -> float:
 
 
 def repeatability(scores: ItemScores, condition: int) -> Repeatability | None:
-    """Return the reliability of a single score of one condition over its items; None if it is not defined.
+    """Return the reliability of a single score of one condition over its items; None if it is undefined.
 
     ICC(1,1) = (B - W) / (B + (n0 - 1) W) by the one-way analysis of variance, with items as groups: P. E. Shrout &
     J. L. Fleiss (1979), Psychological Bulletin 86, 420-428. For unequal numbers of scores, n0 is
     (N - sum n_i^2 / N) / (G - 1): S. R. Searle (1971), Linear Models, ch. 9. It needs two items and one repeated item.
     """
-    at = scores.find_column(condition)
-    use = scores.n[:, at] > 0
-    n, means, within = scores.n[use, at].astype(np.float64), scores.mean[use, at], scores.within[use, at]
+    column = scores.find_column(condition)
+    has_score = scores.n[:, column] > 0
+    n, means, within = (
+        scores.n[has_score, column].astype(np.float64),
+        scores.mean[has_score, column],
+        scores.within[has_score, column],
+    )
     return _one_way(n, means, within)
 
 
@@ -50,7 +54,7 @@ def _one_way(n: Floats, means: Floats, within: Floats) -> Repeatability | None:
         return None
     grand = float((n * means).sum()) / total
     between = float((n * (means - grand) ** 2).sum()) / (groups - 1)
-    inside = float(within.sum()) / (total - groups)
-    size = (total - float((n**2).sum()) / total) / (groups - 1)
-    below = between + (size - 1) * inside
-    return Repeatability((between - inside) / below, groups, size) if below > 0 else None
+    within_square = float(within.sum()) / (total - groups)
+    mean_size = (total - float((n**2).sum()) / total) / (groups - 1)
+    denominator = between + (mean_size - 1) * within_square
+    return Repeatability((between - within_square) / denominator, groups, mean_size) if denominator > 0 else None

@@ -1,4 +1,4 @@
-"""Shares of two conditions compared within strata, and ranks that such comparisons support. Pure."""
+"""Shares of two conditions compared within strata, and the ranks that such comparisons support. Pure functions."""
 
 from __future__ import annotations
 
@@ -7,19 +7,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from evalsite.lib.stats.wilson import wilson
 from grading_app.statistics.paired import holm
 
 LEVEL = 0.05
-Difference = tuple[float, float, float]
-"""A difference with the ends of its interval."""
 
 
 @dataclass(frozen=True, slots=True)
 class RankRange:
-    """The ranks that the tests leave to a row: `first` if all that it cannot be told from are worse, `last` if better.
+    """The range of ranks of a row: `first` if all rows that do not differ from it are worse, `last` if all are better.
 
-    Rows with the same `first` are a group: no test places another row of the table between them and the top.
+    Rows with the same `first` form a group.
     """
 
     first: int
@@ -32,11 +29,11 @@ class RankRange:
 def mantel_haenszel(right: Any, sizes: Any, others_right: Any, others_sizes: Any) -> tuple[Any, Any]:
     """Return the sum of (right - expected) over strata and p of the Cochran-Mantel-Haenszel test, without correction.
 
-    All arguments are arrays (rows, strata): each row is one comparison. A stratum that one side lacks counts nothing.
+    All arguments are arrays (rows, strata): each row is one comparison. Strata that only one side has are ignored.
     The statistic is (sum of a - E)^2 / sum of V against chi squared with 1 degree of freedom, with the hypergeometric
-    mean and variance in each stratum. It compares shares within strata, so that sides may have different numbers of
-    answers in each. N. Mantel & W. Haenszel (1959), "Statistical aspects of the analysis of data from retrospective
-    studies of disease", J. Natl. Cancer Inst. 22, 719-748.
+    mean and variance in each stratum. It compares shares within strata, so both sides may have different numbers of
+    answers in each stratum. N. Mantel & W. Haenszel (1959), "Statistical aspects of the analysis of data from
+    retrospective studies of disease", J. Natl. Cancer Inst. 22, 719-748.
     """
     import numpy as np
 
@@ -47,26 +44,26 @@ def mantel_haenszel(right: Any, sizes: Any, others_right: Any, others_sizes: Any
     spread = sizes * others_sizes * rights * (total - rights) / (safe * safe * (safe - 1))
     variance = np.where(usable, spread, 0.0).sum(axis=-1)
     squared = np.divide(excess**2, variance, out=np.zeros_like(excess), where=variance > 1e-12)
-    return excess, np.array([math.erfc(math.sqrt(one / 2)) for one in squared.ravel()]).reshape(squared.shape)
+    return excess, np.array([math.erfc(math.sqrt(value / 2)) for value in squared.ravel()]).reshape(squared.shape)
 
 
 def rank_rows(right: Any, sizes: Any, level: float = LEVEL) -> list[RankRange]:
-    """Return the rank of each row of an array (rows, strata) of right answers of `sizes` answers.
+    """Return the rank of each row. right: (rows, strata), the right answers out of `sizes` answers.
 
     Each pair of rows is tested by `mantel_haenszel`, and p is corrected by Holm over all pairs. A row's first rank is
-    one more than the number of rows that are better, its last rank the number of rows minus those that are worse.
+    one more than the number of better rows. Its last rank is the number of rows minus the number of worse rows.
     """
     import numpy as np
 
     n = len(right)
-    pairs, signs, ps = [], [], []
+    pairs, signs, p_values = [], [], []
     for row in range(n - 1):
         excess, p = mantel_haenszel(right[row], sizes[row], right[row + 1 :], sizes[row + 1 :])
         pairs += [(row, other) for other in range(row + 1, n)]
         signs += excess.tolist()
-        ps += p.tolist()
+        p_values += p.tolist()
     better, worse = np.zeros(n, dtype=int), np.zeros(n, dtype=int)
-    for (row, other), sign, p in zip(pairs, signs, holm(ps) if ps else [], strict=True):
+    for (row, other), sign, p in zip(pairs, signs, holm(p_values) if p_values else [], strict=True):
         if p < level and sign:
             high, low = (row, other) if sign > 0 else (other, row)
             worse[high] += 1
@@ -74,40 +71,23 @@ def rank_rows(right: Any, sizes: Any, level: float = LEVEL) -> list[RankRange]:
     return [RankRange(1 + int(better[row]), n - int(worse[row])) for row in range(n)]
 
 
-def newcombe_difference(
-    right: float, n: float, other_right: float, other_n: float, confidence: float = 0.95
-) -> Difference:
-    """Return the difference of two independent shares, the other one minus this one, with Newcombe's interval.
-
-    Method 10: from the ends l and u of Wilson's intervals, d - sqrt((p2 - l2)^2 + (u1 - p1)^2) and d + sqrt((u2 - p2)^2
-    + (p1 - l1)^2). It stays within -1 and 1 and has a width for shares of 0 and 1. If both answered the same items, it
-    is too wide rather than too narrow. R. G. Newcombe (1998), "Interval estimation for the difference between
-    independent proportions", Statistics in Medicine 17, 873-890.
-    """
-    p, q = right / n, other_right / other_n
-    one, two = wilson(right, n, confidence), wilson(other_right, other_n, confidence)
-    d = q - p
-    low = d - math.hypot(q - two.low, one.high - p)
-    return d, low, d + math.hypot(two.high - q, p - one.low)
-
-
 def overlap_groups(intervals: Sequence[tuple[float, float]]) -> list[list[int]]:
     """Return the largest groups of intervals that all overlap each other, from the highest to the lowest.
 
-    An interval may belong to several groups. They are the maximal cliques of the interval graph, found by one sweep
-    over the ends.
+    An interval may belong to several groups. The groups are the maximal cliques of the interval graph, found by one
+    sweep over the ends.
     """
-    ends = sorted((bound, kind, at) for at, pair in enumerate(intervals) for kind, bound in enumerate(pair))
+    ends = sorted((bound, kind, index) for index, pair in enumerate(intervals) for kind, bound in enumerate(pair))
     groups: list[list[int]] = []
     present: set[int] = set()
-    grew = False
-    for _, is_end, at in ends:
+    has_grown = False
+    for _, is_end, index in ends:
         if not is_end:
-            present.add(at)
-            grew = True
+            present.add(index)
+            has_grown = True
             continue
-        if grew:
-            groups.append(sorted(present, key=lambda one: -sum(intervals[one])))
-            grew = False
-        present.discard(at)
+        if has_grown:
+            groups.append(sorted(present, key=lambda index: -sum(intervals[index])))
+            has_grown = False
+        present.discard(index)
     return groups[::-1]

@@ -1,4 +1,4 @@
-"""Survival over tokens: how long answers go on, with bands. Pure."""
+"""Survival curves of the lengths of answers in tokens, with confidence bands. Pure functions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from evalsite.lib.stats.wilson import normal_quantile
 
 @dataclass(frozen=True, slots=True)
 class SurvivalStep:
-    """The curve from `time` to the next step. at_risk: before it. low, high: the band at each time, not over all."""
+    """The curve from `time` to the next step. at_risk: just before `time`. low, high: the pointwise band."""
 
     time: int
     at_risk: int
@@ -26,9 +26,9 @@ def kaplan_meier(
 ) -> list[SurvivalStep]:
     """Return the product-limit estimate of survival after each time with an event.
 
-    events, censored: the number of cases that ended, or were last seen, at each time. Cases censored at the time of an
-    event are still at risk then. Variance by Greenwood; the band is symmetric for log(-log S) and stays within 0 and 1.
-    At S = 0 or 1 it has no width on that scale; there the last band is kept.
+    events, censored: the number of cases that ended, or were last observed, at each time. Cases censored at the time of
+    an event are still at risk. The variance is Greenwood's. The band is symmetric for log(-log S) and stays within 0
+    and 1. At S = 0 or 1, this scale has no variance, so the previous band is used.
     E. L. Kaplan & P. Meier (1958), "Nonparametric estimation from incomplete observations", JASA 53, 457-481;
     J. D. Kalbfleisch & R. L. Prentice (1980), The Statistical Analysis of Failure Time Data, section 1.3.
     """
@@ -37,24 +37,24 @@ def kaplan_meier(
     steps: list[SurvivalStep] = []
     survival, greenwood, low, high = 1.0, 0.0, 0.0, 1.0
     for time in sorted({*events, *censored}):
-        ended, lost = events.get(time, 0), censored.get(time, 0)
-        if ended:
-            survival *= 1 - ended / at_risk
-            if at_risk > ended:
-                greenwood += ended / (at_risk * (at_risk - ended))
+        n_events, n_censored = events.get(time, 0), censored.get(time, 0)
+        if n_events:
+            survival *= 1 - n_events / at_risk
+            if at_risk > n_events:
+                greenwood += n_events / (at_risk * (at_risk - n_events))
             if 0 < survival < 1:
                 width = z * math.sqrt(greenwood) / abs(math.log(survival))
                 low, high = survival ** math.exp(width), survival ** math.exp(-width)
             else:
                 low = 0.0
-            steps.append(SurvivalStep(time, at_risk, ended, survival, low, high))
-        at_risk -= ended + lost
+            steps.append(SurvivalStep(time, at_risk, n_events, survival, low, high))
+        at_risk -= n_events + n_censored
     return steps
 
 
-def thin_steps(steps: Sequence[SurvivalStep], most: int = 200) -> list[SurvivalStep]:
-    """Return at most `most` steps, evenly over the survival, with the first and the last one."""
-    if len(steps) <= most:
+def thin_steps(steps: Sequence[SurvivalStep], max_steps: int = 200) -> list[SurvivalStep]:
+    """Return at most `max_steps` steps, evenly over the survival, including the first and the last."""
+    if len(steps) <= max_steps:
         return list(steps)
-    stride = (len(steps) - 1) / (most - 1)
-    return [steps[round(at * stride)] for at in range(most)]
+    stride = (len(steps) - 1) / (max_steps - 1)
+    return [steps[round(index * stride)] for index in range(max_steps)]

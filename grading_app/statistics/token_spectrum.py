@@ -1,4 +1,4 @@
-"""The spectrum of texts as sequences of token ids. Pure."""
+"""The power spectrum of texts as sequences of token ids. Pure functions."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ BINS = 32
 
 @dataclass(frozen=True, slots=True)
 class Spectrum:
-    """The mean spectrum of some texts. power: the share of the variance in each of BINS equal bands, from slow to fast.
+    """The mean spectrum of some texts. power: the share of the variance in each of BINS bands, from slow to fast.
 
-    texts: their number. tokens: the mean length. entropy: of the shares, 1 for noise, 0 for one wave. flatness: the
-    geometric mean of the shares over their mean.
+    texts: the number of texts. tokens: the mean length. entropy: of the shares; 1 for noise, 0 for a single wave.
+    flatness: the geometric mean of the shares over their mean.
     """
 
     texts: int
@@ -24,11 +24,11 @@ class Spectrum:
 
 
 def mean_spectrum(sequences: Sequence[Sequence[int]]) -> Spectrum | None:
-    """Return the mean of the normalised power spectra of sequences of token ids; None without a usable one.
+    """Return the mean of the normalized power spectra of sequences of token ids; None without a usable sequence.
 
     The mean of each sequence is subtracted before the fast Fourier transform. The power over frequencies from 0 to one
-    half cycle per token is added up in BINS bands. Each text counts the same, whatever its length. Sequences of fewer
-    than four tokens, or of one repeated token, have no spectrum.
+    half cycle per token is summed in BINS bands. Texts of any length have the same weight. Sequences of fewer than four
+    tokens, or of one repeated token, have no spectrum.
     """
     import numpy as np
 
@@ -38,10 +38,10 @@ def mean_spectrum(sequences: Sequence[Sequence[int]]) -> Spectrum | None:
         if len(values) < 4 or not np.ptp(values):
             continue
         power = np.abs(np.fft.rfft(values - values.mean()))[1:] ** 2
-        places = np.arange(1, len(power) + 1) / len(power)
+        positions = np.arange(1, len(power) + 1) / len(power)
         # The last edge belongs to the last band. Short texts fill every band by interpolation.
         edges = np.linspace(0, 1, BINS + 1)
-        cumulative = np.interp(edges, np.concatenate(([0.0], places)), np.concatenate(([0.0], power.cumsum())))
+        cumulative = np.interp(edges, np.concatenate(([0.0], positions)), np.concatenate(([0.0], power.cumsum())))
         bands.append(np.diff(cumulative) / power.sum())
     if not bands:
         return None
@@ -53,6 +53,6 @@ def mean_spectrum(sequences: Sequence[Sequence[int]]) -> Spectrum | None:
     return Spectrum(len(bands), float(np.mean(lengths)), tuple(map(float, mean)), entropy, flatness)
 
 
-def spectral_distance(one: Spectrum, other: Spectrum) -> float:
+def spectral_distance(first: Spectrum, second: Spectrum) -> float:
     """Return half the sum of absolute differences of the shares: 0 for equal spectra, 1 for disjoint ones."""
-    return 0.5 * sum(abs(a - b) for a, b in zip(one.power, other.power, strict=True))
+    return 0.5 * sum(abs(a - b) for a, b in zip(first.power, second.power, strict=True))

@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from evalsite.lib.stats.wilson import Interval
-from grading_app.statistics.reason_score import SHOWN_TRUNCATION, format_share
-from grading_app.statistics.stratified_shares import Difference
+from grading_app.statistics.reason_score import MIN_SHOWN_TRUNCATION, format_share
 from grading_app.surfaces.point_counts import CellCounts, PointCounts, sum_cells
 from runs_app.stopping.rules import Tally
 
 NO_PARAMETER = "all cases"  # The axis of a task that sets no parameter: one point, with an empty label.
 LEVELS = 5  # Shades of a cell, from the lowest to the highest accuracy.
+Difference = tuple[float, float, float]
+"""A difference with the ends of its interval."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +58,7 @@ class Estimate:
 
     @property
     def is_cut(self) -> bool:
-        return self.tally.truncation > SHOWN_TRUNCATION
+        return self.tally.truncation > MIN_SHOWN_TRUNCATION
 
     @property
     def ends(self) -> tuple[float, float] | None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from evalsite.lib.text.number_format import format_count, format_duration, format_money, format_score
 from grading_app.reports.matrix_cells import MatrixCell
 from grading_app.reports.scope import MISSING_WRONG, Scope
-from grading_app.statistics.item_order import SAME
+from grading_app.statistics.item_order import TOLERANCE
 
 LEVELS = 5
 """Shades of a score: the ends of the scale have their own."""
@@ -71,7 +71,7 @@ class CellStyle:
         if not self.is_share:
             return format_score(cell.mean) if len(cell.scores) == 1 else f"{cell.mean:.2f}".replace("-", "−")
         total = len(cell.scores) + (cell.missing if self.wrong else 0)
-        right = sum(score > SAME for score in cell.scores)
+        right = sum(score > TOLERANCE for score in cell.scores)
         if total == 1:
             return "✓" if right else "✗"
         return f"{right}/{total}"
@@ -113,7 +113,9 @@ class CellStyle:
         if low is None or high is None or high <= low:
             return "plain"
         at = min(1.0, max(0.0, (cell.mean - low) / (high - low)))
-        level = 0 if at <= SAME else LEVELS - 1 if at >= 1 - SAME else 1 + min(LEVELS - 3, int(at * (LEVELS - 2)))
+        level = (
+            0 if at <= TOLERANCE else LEVELS - 1 if at >= 1 - TOLERANCE else 1 + min(LEVELS - 3, int(at * (LEVELS - 2)))
+        )
         return f"{'rated' if self.measure.is_rating else 'level'}-{level}"
 
     def _bars(self, scores: tuple[float, ...]) -> str:

@@ -9,7 +9,7 @@ from grading_app.statistics.alpha import krippendorff_alpha
 from grading_app.statistics.bootstrap import (
     NO_JACKKNIFE,
     NO_SPREAD,
-    ONE_DISAGREES,
+    ONE_ITEM_DISAGREES,
     bootstrap,
     draw_kind_counts,
     group_by_item,
@@ -58,7 +58,7 @@ def test_the_same_seed_gives_the_same_interval_in_steps_of_any_size(monkeypatch)
     drawn = [bootstrap(many, seed=seed, resamples=200) for seed in (1, 1, 2)]
     assert drawn[0] == drawn[1] != drawn[2]
     assert (drawn[0].interval, drawn[0].resamples) == ("percentile bootstrap of 1,001 items", 200)
-    monkeypatch.setattr(bootstrap_module, "CELLS_AT_ONCE", 10_000)
+    monkeypatch.setattr(bootstrap_module, "MAX_CELLS_IN_MEMORY", 10_000)
     assert bootstrap(many, seed=1, resamples=200) == drawn[0]
 
 
@@ -78,7 +78,7 @@ def test_the_jackknife_of_alpha_leaves_out_one_item_at_a_time_on_fishers_scale()
 def test_one_item_with_all_disagreement_gives_no_interval(name):
     found = bootstrap(MEASURES[name](Ratings.from_table([[1, 1], [2, 2]] * 8 + [[1, 2]])), seed=1)
     assert found.estimate < 1
-    assert (found.low, found.high, found.interval) == (None, None, ONE_DISAGREES)
+    assert (found.low, found.high, found.interval) == (None, None, ONE_ITEM_DISAGREES)
 
 
 @pytest.mark.parametrize(("times", "noted"), [(1, True), (10, False), (100, False)])
@@ -117,7 +117,7 @@ def test_draws_take_as_many_items_as_there_are():
     items = {0: "a", 1: "b", 2: "a", 3: "c"}
     clusters = group_by_item(Ratings.from_table(np.ones((4, 2))), items)
     assert clusters.codes.tolist() == [0, 1, 0, 2]
-    drawn = np.concatenate(list(draw_kind_counts(clusters.alike, 300, 5, 4)))
+    drawn = np.concatenate(list(draw_kind_counts(clusters.kind_sizes, 300, 5, 4)))
     times = clusters.times(drawn)
     assert times.shape == (300, 4)
     assert (times[:, 0] == times[:, 2]).all()

@@ -95,7 +95,7 @@ def test_a_slope_has_an_interval_by_bootstrap_and_needs_variation():
     assert found.low < found.estimate < found.high < 1
     assert judge_slope(Ratings.from_table([[1, 2], [2, 2]]), 0, "ols").estimate is None
     assert judge_slope(Ratings.from_table([[1, 2], [1, 3]]), 0).estimate is None
-    with pytest.raises(ValueError, match="above 0, not 0"):
+    with pytest.raises(ValueError, match="positive, not 0"):
         judge_slope(rated(), 0, error_ratio=0)
     with pytest.raises(ValueError, match="no ratings by 'nobody'"):
         judge_slope(rated(), "nobody")

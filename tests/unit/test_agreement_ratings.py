@@ -26,8 +26,8 @@ def test_labels_stand_for_numbers_in_their_order():
     ("triples", "labels", "told"),
     [
         ([("u", "a", 1), ("u", "a", 1)], None, "'a' rated 'u' twice"),
-        ([("u", "a", "good")], None, "the rating of 'u' by 'a' is 'good': give the labels"),
-        ([("u", "a", "odd")], ["good"], "'odd', which is none of the labels"),
+        ([("u", "a", "good")], None, "the rating of 'u' by 'a' is 'good', which is not a number"),
+        ([("u", "a", "odd")], ["good"], "'odd', which is not among the labels"),
         ([("u", "a", float("inf"))], None, "a rating is infinite"),
     ],
 )

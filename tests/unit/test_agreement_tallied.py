@@ -102,7 +102,7 @@ def test_items_that_are_alike_are_drawn_as_often_as_one_by_one():
     table = draw.integers(0, 2, size=(200, 2)).astype(float)
     of_item = {unit: unit // 2 for unit in range(200)}
     added = added_up(table, of_item)
-    assert len(added.row_items.alike) <= 10
+    assert len(added.row_items.kind_sizes) <= 10
     one = bootstrap(cohens_kappa(added), seed=1, resamples=4000)
     other = bootstrap(cohens_kappa(Ratings.from_table(table)), seed=2, resamples=4000, items=of_item)
     assert (one.clusters, one.units) == (other.clusters, other.units) == (100, 200)
@@ -113,7 +113,7 @@ def test_a_million_units_take_as_many_rows_as_there_are_ways_to_rate_one():
     lines = [(item, (a, b), 250 if a == b else 10) for item in range(1000) for a in range(3) for b in range(3)]
     kinds = {(a, b): {"x": a, "y": b} for a in range(3) for b in range(3)}
     ratings = Ratings.from_counts(lines, kinds, ["x", "y"])
-    assert (ratings.n_units, ratings.n_ratings, len(ratings.units), len(ratings.row_items.alike)) == (
+    assert (ratings.n_units, ratings.n_ratings, len(ratings.units), len(ratings.row_items.kind_sizes)) == (
         810_000,
         1_620_000,
         9,

@@ -99,7 +99,7 @@ def test_it_covers_the_mean_of_ratings_in_94_of_100_samples(shape, items):
 
 @pytest.mark.parametrize("mean", [0.9, 7.1])
 def test_a_mean_beside_the_scale_is_refused_and_estimated_without_it(mean):
-    with pytest.raises(ValueError, match="no mean of a scale"):
+    with pytest.raises(ValueError, match="no interval: mean"):
         bounded_score_interval(mean, 0.1, 5, (1, 7))
     found = estimate_mean(sum_clusters([mean - 0.05, mean, mean + 0.05]), (1, 7))
     assert found.low < mean < found.high

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.stats import chi2, ttest_1samp
 
 from grading_app.statistics.paired import (
-    FEW,
+    MAX_EXACT_ITEMS,
     MCNEMAR,
     NO_SPREAD,
     SIGN_FLIPS,
@@ -33,7 +33,7 @@ scores = st.lists(st.floats(-7, 7, allow_subnormal=False), min_size=1, max_size=
 def change(differences, **scale):
     n = len(differences)
     sd = stdev(differences) if n > 1 else None
-    return estimate_change(n, fmean(differences), sd, differences if n <= FEW else (), **scale)
+    return estimate_change(n, fmean(differences), sd, differences if n <= MAX_EXACT_ITEMS else (), **scale)
 
 
 def test_fishers_maize_flips_as_he_counted():
@@ -70,8 +70,8 @@ def test_one_item_has_a_difference_and_no_test():
 def test_few_items_are_not_tested_without_their_differences():
     with pytest.raises(ValueError, match="5 differences"):
         estimate_change(5, 0.1, 0.2)
-    with pytest.raises(ValueError, match="17 differences"):
-        sign_flip_p([1.0] * (FEW + 1))
+    with pytest.raises(ValueError, match="1 to 16 differences, not 17"):
+        sign_flip_p([1.0] * (MAX_EXACT_ITEMS + 1))
 
 
 @given(scores)
@@ -114,7 +114,7 @@ whole = st.lists(st.integers(-1, 1), min_size=2, max_size=30)
 @given(whole)
 @settings(max_examples=80, deadline=None)
 def test_the_interval_contains_zero_just_when_the_test_does_not_reject(differences):
-    for scale in ({"span": 1.0, "once": True}, {"span": 6.0}):
+    for scale in ({"span": 1.0, "is_single_answer": True}, {"span": 6.0}):
         found = change(differences, **scale)
         assert (found.low <= 1e-12 and found.high >= -1e-12) == (found.p > 0.05), scale
         assert found.low <= found.mean + 1e-12
@@ -122,7 +122,7 @@ def test_the_interval_contains_zero_just_when_the_test_does_not_reject(differenc
 
 
 @pytest.mark.parametrize("items", [2, 5, 6, 16, 17, 40, 200])
-@pytest.mark.parametrize("scale", [{"span": 1.0, "once": True}, {"span": 6.0}, {"span": 100.0}])
+@pytest.mark.parametrize("scale", [{"span": 1.0, "is_single_answer": True}, {"span": 6.0}, {"span": 100.0}])
 def test_items_that_did_not_change_have_an_interval_with_a_width_on_the_scale(items, scale):
     found = change([0.0] * items, **scale)
     assert (found.mean, found.p) == (0, 1)
@@ -155,7 +155,7 @@ def test_mcnemars_test_is_that_of_chi_squared():
 
 
 def test_answers_that_are_right_or_wrong_once_get_tangos_interval_and_mcnemars_test():
-    found = change([1] * 12 + [-1] * 2 + [0] * 36, span=1.0, once=True)
+    found = change([1] * 12 + [-1] * 2 + [0] * 36, span=1.0, is_single_answer=True)
     assert (found.test, found.p) == (MCNEMAR, pytest.approx(mcnemar_p(12, 2)))
     assert (found.low, found.high) == pytest.approx(tango_interval(12, 2, 50))
 
@@ -164,7 +164,7 @@ def test_answers_that_are_right_or_wrong_once_get_tangos_interval_and_mcnemars_t
 @pytest.mark.parametrize(("gains", "losses"), [(0.05, 0.0), (0.1, 0.02), (0.3, 0.05), (0.2, 0.2), (0.6, 0.0)])
 def test_the_change_of_a_share_is_covered_in_93_of_100_samples(gains, losses, items):
     drawn = np.random.default_rng(3).choice([1, -1, 0], size=(400, items), p=[gains, losses, 1 - gains - losses])
-    found = [change(row.tolist(), span=1.0, once=True) for row in drawn]
+    found = [change(row.tolist(), span=1.0, is_single_answer=True) for row in drawn]
     covered = np.mean([one.low - 1e-9 <= gains - losses <= one.high + 1e-9 for one in found])
     assert covered > 0.93 - 2 * 0.0128  # .0128 is the standard error of a share of .93 of 400.
 

@@ -10,10 +10,11 @@ from statsmodels.stats.proportion import confint_proportions_2indep
 from grading_app.statistics.stratified_shares import (
     RankRange,
     mantel_haenszel,
-    newcombe_difference,
     overlap_groups,
     rank_rows,
 )
+from grading_app.surfaces.point_counts import CellCounts
+from grading_app.surfaces.surface import estimate_accuracy, subtract_estimates
 
 STRATA = st.lists(st.tuples(*[st.integers(1, 30)] * 4), min_size=1, max_size=6)
 
@@ -71,7 +72,8 @@ def test_a_point_that_one_side_lacks_counts_nothing():
     ],
 )
 def test_the_interval_of_a_difference_is_newcombes(first, second, published):
-    _, low, high = newcombe_difference(*second, *first)
+    estimates = [estimate_accuracy([CellCounts(1, 0, n, right, n, 0, 0, 0.0, 0, 0)]) for right, n in (second, first)]
+    _, low, high = subtract_estimates(*estimates)
     assert (low, high) == pytest.approx(published, abs=6e-5)
     expected = confint_proportions_2indep(*first, *second, method="newcomb", compare="diff")
     assert (low, high) == pytest.approx(expected, abs=1e-9)

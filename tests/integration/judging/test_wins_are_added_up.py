@@ -80,7 +80,7 @@ def test_a_model_that_always_wins_has_a_strength_by_smoothing_that_says_so(exper
     assert "0.5 wins added each way" in standing.note
     # The same wins in every resample: their interval would be a point, where nothing bounds the strength.
     assert {(one.low, one.high) for one in standing.ranked} == {(None, None)}
-    why = "never lost to any of the others, so that nothing bounds their strength: large"
+    why = "never lost to any of the others, so their strength is unbounded: large"
     assert standing.note.endswith(f"no interval: {why}")
 
 
@@ -100,7 +100,7 @@ def test_an_interval_that_few_losses_would_have_shaped_is_none_and_the_note_says
 
     standing = compute_standing([verdicts(experiment, lost_once)], labels(experiment))
     assert {(one.low, one.high) for one in standing.ranked} == {(None, None)}
-    assert standing.note.endswith("no interval: without one of the items some never lost")
+    assert standing.note.endswith("no interval: without one of the items, some never lost")
 
 
 def test_two_conditions_of_one_name_are_two(experiment):
@@ -130,4 +130,4 @@ def test_ties_alone_make_all_equal(experiment):
 
 def test_verdicts_of_which_none_can_be_read_are_no_crash(experiment):
     standing = compute_standing([verdicts(experiment, lambda *_: "")], labels(experiment))
-    assert (standing.comparisons, standing.problem) == (0, "a comparison takes two")
+    assert (standing.comparisons, standing.problem) == (0, "a comparison needs at least two entries")

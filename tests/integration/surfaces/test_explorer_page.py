@@ -161,15 +161,10 @@ def test_the_difference_is_the_compared_condition_minus_the_chosen_one(experimen
     assert float(rows_of(client, experiment, "difference", **back)[1]["difference"]) == -1.0
 
 
-def test_intervals_of_a_difference_agree_with_newcombes_without_guessing(experiment):
-    from grading_app.statistics.stratified_shares import newcombe_difference
+def test_an_accuracy_is_corrected_for_guessing():
     from grading_app.surfaces.point_counts import CellCounts
-    from grading_app.surfaces.surface import estimate_accuracy, subtract_estimates
+    from grading_app.surfaces.surface import estimate_accuracy
 
-    one, other = (
-        estimate_accuracy([CellCounts(1, 0, n, right, n, 0, 0, 0.0, 0, 0)]) for right, n in ((48, 80), (56, 70))
-    )
-    assert subtract_estimates(one, other) == pytest.approx(newcombe_difference(48, 80, 56, 70), abs=1e-12)
     guessed = estimate_accuracy([CellCounts(1, 0, 90, 60, 90, 0, 0, 30.0, 0, 0)])
     assert guessed.value == 0.5
     assert guessed.interval.center == pytest.approx((0.66666 * 90 + 1.92073) / (90 + 3.84146) * 1.5 - 0.5, abs=1e-4)
