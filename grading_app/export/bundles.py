@@ -19,9 +19,9 @@ from grading_app.analysis.sections import build_section_tables
 from grading_app.export.bundle_kinds import ANALYSIS, DATASET, KINDS
 from grading_app.export.card_counts import Counts
 from grading_app.export.file_formats import export_chunks
-from grading_app.export.snapshot_check import IMAGES
+from grading_app.export.snapshot_check import IMAGES, SCHEMA
 from grading_app.export.snapshots import SnapshotError, count_chunks, json_part, refuse_while_live
-from grading_app.export.study_rows import SCHEMA, StudyRows
+from grading_app.export.study_rows import StudyRows
 from grading_app.reports.result_table import ResultColumn, ResultTable
 from grading_app.reports.scope import Scope
 from runs_app.models import Experiment

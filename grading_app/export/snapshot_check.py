@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import lzma
+import struct
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -19,7 +21,11 @@ TABLES, ROWS, IMAGES = "tables/", "rows/", "images/"
 SCHEMA_FILE = "schema.json"
 STUDY = "study"  # The kind of a snapshot. Bundles have other kinds.
 MOST_LINE = 256 * 2**20
-BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, ValueError, KeyError)
+SCHEMA = 4  # The version of the format that this site writes, and the newest that it reads.
+# The errors of zipfile for a damaged archive. RuntimeError: encrypted, or by an unknown method.
+BROKEN = (
+    zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, OSError, EOFError, RuntimeError, ValueError, KeyError,
+)  # fmt: skip
 
 
 class SnapshotFileError(ValueError):
@@ -47,11 +53,11 @@ def verify(path: Path) -> Verdict:
     """Check a snapshot file. Raise SnapshotFileError if it cannot be read as a snapshot."""
     try:
         with zipfile.ZipFile(path) as archive:
-            return _Checking(archive).run()
+            return _Check(archive).run()
     except FileNotFoundError:
         raise SnapshotFileError(f"there is no file {path}") from None
-    except (OSError, TypeError, *BROKEN) as error:
-        raise SnapshotFileError(f"{path.name} is no whole snapshot: {error}") from None
+    except (TypeError, *BROKEN) as error:
+        raise SnapshotFileError(f"{path.name} is not a complete snapshot: {error}") from None
 
 
 def content_digest(sums: dict[str, str]) -> str:
@@ -63,38 +69,43 @@ def content_digest(sums: dict[str, str]) -> str:
     return hashlib.sha256(sums_text(content).encode()).hexdigest() if content else ""
 
 
-class _Checking:
+class _Check:
     def __init__(self, archive: zipfile.ZipFile) -> None:
         self.archive = archive
         self.sums = archive.read(SUMS)
         self.verdict = Verdict(hashlib.sha256(self.sums).hexdigest())
 
     def run(self) -> Verdict:
-        said = {name: digest for digest, name in (line.split("  ", 1) for line in self.sums.decode().splitlines())}
-        self.verdict.content = content_digest(said)
-        self.verdict.schema, self.verdict.kind = self._schema()
-        there = [name for name in self.archive.namelist() if name != SUMS]
-        for name in sorted(set(said) ^ set(there)):
-            self._report(f"{name}: {'missing' if name in said else 'not in the checksums'}")
-        if len(set(there)) < len(there):
+        sums = {name: digest for digest, name in (line.split("  ", 1) for line in self.sums.decode().splitlines())}
+        self.verdict.content = content_digest(sums)
+        self.verdict.schema, self.verdict.kind = self._read_schema()
+        names = [name for name in self.archive.namelist() if name != SUMS]
+        for name in sorted(set(sums) ^ set(names)):
+            self._report(f"{name}: {'missing' if name in sums else 'not in the checksums'}")
+        if len(set(names)) < len(names):
             self._report("a file is in it twice")
         counts = Counts()
-        for name in sorted(set(said) & set(there)):
+        for name in sorted(set(sums) & set(names)):
             self.verdict.files += 1
             try:
-                if self._digest(name, counts) != said[name]:
-                    self._report(f"{name}: its content is not that of its checksum")
+                if self._digest(name, counts) != sums[name]:
+                    self._report(f"{name}: its content does not match its checksum")
             except BROKEN as error:
                 self._report(f"{name}: cannot be read: {error}")
-        self._check_card(counts.content)
+        if self.verdict.schema > SCHEMA:
+            self._report(
+                f"{SCHEMA_FILE}: schema {self.verdict.schema} is newer than this site's {SCHEMA}; update this site"
+            )
+        else:
+            self._check_card(counts.content)
         return self.verdict
 
-    def _schema(self) -> tuple[int, str]:
-        """Return the version of the format and the kind. The first version had no file that says so."""
+    def _read_schema(self) -> tuple[int, str]:
+        """Return the version of the format and the kind. The first version had no file for them."""
         if SCHEMA_FILE not in self.archive.namelist():
             return 1, STUDY
-        said = json.loads(self.archive.read(SCHEMA_FILE))
-        return int(said["schema"]), str(said.get("kind", STUDY))
+        content = json.loads(self.archive.read(SCHEMA_FILE))
+        return int(content["schema"]), str(content.get("kind", STUDY))
 
     def _digest(self, name: str, counts: Counts) -> str:
         """Return the sha256 of one file. Count the rows of a table on the way."""
@@ -125,7 +136,7 @@ class _Checking:
         if self.verdict.kind != STUDY:
             return  # Only a snapshot has a study card.
         if study_card(facts, counted) != self.archive.read("study-card.md").decode():
-            self._report("study-card.md: it does not say what facts and tables say")
+            self._report("study-card.md: it does not match the facts and tables")
 
     def _report(self, problem: str) -> None:
         self.verdict.problems.append(problem)

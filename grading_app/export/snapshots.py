@@ -19,10 +19,10 @@ from evalsite.lib.checksummed_zip import ArchiveWriter, read_file
 from grading_app.export.card_counts import Counts
 from grading_app.export.file_formats import TABLES, export_chunks
 from grading_app.export.result_facts import result_facts
-from grading_app.export.snapshot_check import IMAGES
+from grading_app.export.snapshot_check import IMAGES, SCHEMA
 from grading_app.export.study_card import study_card
-from grading_app.export.study_rows import SCHEMA, StudyRows
 from grading_app.export.study_rows import TABLES as STUDY_TABLES
+from grading_app.export.study_rows import StudyRows
 from grading_app.models import Snapshot
 from grading_app.study_report.composition import PART, freeze_report
 from runs_app.models import Attempt, Condition, Experiment

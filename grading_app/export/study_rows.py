@@ -55,7 +55,6 @@ from runs_app.models import (
     Worker,
 )
 
-SCHEMA = 4
 KEYS = "snapshot_keys_"  # The prefix of temporary tables: (id, n) of each exported table.
 
 OF_E = "experiment_id = %(experiment)s"

@@ -36,9 +36,19 @@ from datasets_app.models.history import record_changes
 from evalsite.lib.key_ranges import bare_cursor
 from evalsite.lib.text.hashing import content_hash
 from grading_app.export.bundle_kinds import DATASET, DESIGN, KINDS
-from grading_app.export.snapshot_check import IMAGES, MOST_LINE, ROWS, STUDY, SnapshotFileError, Verdict, verify
+from grading_app.export.snapshot_check import (
+    BROKEN,
+    IMAGES,
+    MOST_LINE,
+    ROWS,
+    SCHEMA,
+    STUDY,
+    SnapshotFileError,
+    Verdict,
+    verify,
+)
 from grading_app.export.snapshot_check import TABLES as TABLE_PARTS
-from grading_app.export.study_rows import SCHEMA, TABLES, StudyTable, translate
+from grading_app.export.study_rows import TABLES, StudyTable, translate
 from grading_app.models import RatedAnswer, RaterAssignment, Rating, RatingQueue
 from grading_app.study_import.design_bundle import KEYS, ROWS_OF, complete_design, reuse_rows
 from grading_app.study_import.study_completion import complete_study
@@ -52,7 +62,6 @@ MOST_IMAGE = 64 * 2**20
 IMAGE_NAME = re.compile(rf"{IMAGES}([0-9a-f]{{64}})\.(jpeg|png)\Z")
 PLACEHOLDER = "imported"
 WHAT = "import"  # Of the history's row.
-BROKEN = (zipfile.BadZipFile, OSError, EOFError, ValueError, KeyError, TypeError, AttributeError, RecursionError)
 
 
 @dataclass
@@ -85,10 +94,10 @@ def import_snapshot(path: Path, owner: User, *, dry_run: bool = False) -> Snapsh
     """
     _check_size(path)
     verdict = verify(path)
-    if verdict.problems:
-        raise SnapshotFileError(f"{path.name} was changed: {'; '.join(verdict.problems[:5])}")
     if verdict.schema > SCHEMA:
         raise SnapshotFileError(f"{path.name} has schema {verdict.schema}, of a newer version; update this site")
+    if verdict.problems:
+        raise SnapshotFileError(f"{path.name} was changed: {'; '.join(verdict.problems[:5])}")
     if not verdict.content:
         raise SnapshotFileError(
             f"{path.name} has schema {verdict.schema}, which holds tables to read but no rows to import; make a new "
@@ -105,7 +114,7 @@ def import_snapshot(path: Path, owner: User, *, dry_run: bool = False) -> Snapsh
         raise
     except (DataError, IntegrityError) as error:
         raise SnapshotFileError(f"{path.name}: the database refuses a row: {str(error).splitlines()[0]}") from error
-    except BROKEN as error:
+    except (TypeError, AttributeError, *BROKEN) as error:
         raise SnapshotFileError(f"{path.name} cannot be imported: {error}") from error
 
 
@@ -113,8 +122,8 @@ def _check_size(path: Path) -> None:
     try:
         with zipfile.ZipFile(path) as archive:
             parts = archive.infolist()
-    except (OSError, zipfile.BadZipFile) as error:
-        raise SnapshotFileError(f"{path.name} is no whole snapshot: {error}") from None
+    except BROKEN as error:
+        raise SnapshotFileError(f"{path.name} is not a complete snapshot: {error}") from None
     whole = [part.file_size for part in parts if not part.filename.startswith((ROWS, TABLE_PARTS))]
     is_large = sum(part.file_size for part in parts) > MOST_BYTES or max(whole, default=0) > MOST_PART
     if is_large or len(parts) > MOST_PARTS:
@@ -205,7 +214,7 @@ class _Import:
             wanted[f"{IMAGES}{row['sha256']}.{row['format']}"] = row
         for name, row in wanted.items():
             if IMAGE_NAME.match(name) is None or self.archive.getinfo(name).file_size > MOST_IMAGE:
-                raise SnapshotFileError(f"{self.file_name}: {name[:100]} is no image of a snapshot")
+                raise SnapshotFileError(f"{self.file_name}: {name[:100]} is not an image of a snapshot")
             data = self.archive.read(name)
             with Image.open(io.BytesIO(data), formats=("JPEG", "PNG")) as image:
                 facts = (hashlib.sha256(data).hexdigest(), str(image.format).lower(), image.width, image.height)
@@ -244,7 +253,7 @@ class _Import:
         try:
             slug_validator(name)
         except ValidationError as error:
-            raise SnapshotFileError(f"{self.file_name}: {name[:80]!r} is no name") from error
+            raise SnapshotFileError(f"{self.file_name}: {name[:80]!r} is not a valid name") from error
         taken = set(self._column(f"SELECT name FROM {KEYS}{one.table} WHERE name IS NOT NULL"))
         manager: Any = one.model._default_manager
         if issubclass(one.model, Versioned):

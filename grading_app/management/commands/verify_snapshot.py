@@ -22,17 +22,17 @@ class Command(OutputCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
-            found = verify(Path(options["file"]))
+            verdict = verify(Path(options["file"]))
         except SnapshotFileError as error:
             refuse_input(str(error))
-        if options["digest"] not in ("", found.digest):
-            found.problems.append(f"the digest is {found.digest}, not {options['digest']}")
-        for problem in found.problems:
+        if options["digest"] not in ("", verdict.digest):
+            verdict.problems.append(f"the digest is {verdict.digest}, not {options['digest']}")
+        for problem in verdict.problems:
             self.say(problem)
-        if found.problems:
-            raise CommandError(f"{len(found.problems)} differences", returncode=WORK_FAILED)
-        self.say(f"{found.digest}  {found.files} files, {found.rows:,} rows: as they were made")
-        if found.kind != STUDY:
-            self.say(f"a bundle of kind {found.kind}")
-        if found.content:
-            self.say(f"{found.content}  content: rows and images, the same on each site that holds the study")
+        if verdict.problems:
+            raise CommandError(f"{len(verdict.problems)} differences", returncode=WORK_FAILED)
+        self.say(f"{verdict.digest}  {verdict.files} files, {verdict.rows:,} rows: unchanged")
+        if verdict.kind != STUDY:
+            self.say(f"a bundle of kind {verdict.kind}")
+        if verdict.content:
+            self.say(f"{verdict.content}  content: rows and images, the same on each site that holds the study")

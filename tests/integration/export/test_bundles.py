@@ -202,7 +202,7 @@ def test_an_imported_analysis_can_be_computed_again_with_the_same_numbers(tmp_pa
 def test_all_of_a_study_is_a_snapshot_that_no_row_records(tmp_path, capsys):
     experiment = make_study()
     call_command("verify_snapshot", str(bundle(tmp_path, "all", "pilot")))
-    assert "as they were made" in capsys.readouterr().out
+    assert "rows: unchanged" in capsys.readouterr().out
     assert not experiment.snapshots.exists()
 
 
@@ -255,7 +255,7 @@ def test_a_bundle_without_its_dataset_or_with_two_is_refused(tmp_path, settings,
 def test_a_truncated_bundle_is_refused(tmp_path, settings, owner):
     path = sent(tmp_path, settings, "dataset", "photos@1")
     path.write_bytes(path.read_bytes()[:-200])
-    with pytest.raises(SnapshotFileError, match="is no whole snapshot"):
+    with pytest.raises(SnapshotFileError, match="is not a complete snapshot"):
         import_snapshot(path, owner)
 
 

@@ -150,7 +150,7 @@ def test_a_row_that_was_changed_is_found(experiment, tmp_path):
     table = parts(made)["tables/trials.jsonl"].replace(b'"status":"failed"', b'"status":"done"', 1)
     code, said = verified(altered(made, tmp_path, **{"tables/trials.jsonl": table}))
     assert code == 1
-    assert "tables/trials.jsonl: its content is not that of its checksum" in said
+    assert "tables/trials.jsonl: its content does not match its checksum" in said
     assert "done: the card says 3, the tables 4" in said
 
 

@@ -324,7 +324,7 @@ def test_a_changed_or_truncated_snapshot_is_refused(member, snapshot, tmp_path):
                 name, known.read(name).replace(b"first", b"other") if name == "names.json" else known.read(name)
             )
     page = page_text(member.get(send_snapshot(member, tmp_path / "forged.zip")))
-    assert "forged.zip was changed: names.json: its content is not that of its checksum" in page
+    assert "forged.zip was changed: names.json: its content does not match its checksum" in page
     snapshot.write_bytes(snapshot.read_bytes()[:-1000])
     page = page_text(member.get(send_snapshot(member, snapshot, format="snapshot")))
     assert "sent.zip is no snapshot or bundle of Evalsite" in page

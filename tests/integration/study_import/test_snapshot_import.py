@@ -225,7 +225,7 @@ def test_a_changed_part_is_refused(sent, owner, tmp_path):
     with zipfile.ZipFile(tmp_path / "changed.zip", "w") as archive:
         for name, content in found.items():
             archive.writestr(name, content.replace(b'"answer":"', b'"answer":"!') if "rows/" in name else content)
-    with pytest.raises(SnapshotFileError, match=r"rows/runs_app_trial.jsonl: its content is not"):
+    with pytest.raises(SnapshotFileError, match=r"rows/runs_app_trial.jsonl: its content does not match"):
         import_snapshot(tmp_path / "changed.zip", owner)
     with pytest.raises(CommandError) as refused:
         call_command("import_snapshot", str(tmp_path / "changed.zip"), "--user", owner.username)
@@ -246,7 +246,7 @@ def first_line(content, **changes):
         ("rows/runs_app_trial.jsonl", {"id": 2}, "the database refuses"),
         ("rows/runs_app_trial.jsonl", {"status": "glorious"}, "the database refuses"),
         ("rows/grading_app_grading.jsonl", {"score": "high"}, "the database refuses"),
-        ("rows/datasets_app_asset.jsonl", {"sha256": "../../x"}, "no image of a snapshot"),
+        ("rows/datasets_app_asset.jsonl", {"sha256": "../../x"}, "not an image of a snapshot"),
         ("rows/datasets_app_asset.jsonl", {"width": 1}, "not the image that its row describes"),
     ],
 )

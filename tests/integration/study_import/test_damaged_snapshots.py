@@ -1,0 +1,106 @@
+"""Snapshot files that were damaged, cut or forged: refused in words, and nothing is written."""
+
+import io
+import random
+import zipfile
+from pathlib import Path
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from datasets_app.models import Dataset
+from grading_app.export.snapshot_check import SCHEMA, SnapshotFileError, verify
+from grading_app.study_import.snapshot_import import import_snapshot
+from runs_app.models import Experiment, Trial
+from tests import factories
+from tests.integration.study_import.test_snapshot_import import parts, rewritten
+
+pytestmark = pytest.mark.django_db
+RECORDED = Path(__file__).parent / "snapshots" / f"schema-{SCHEMA}.zip"
+
+
+@pytest.fixture
+def owner():
+    return factories.make_user("importer", "Researcher")
+
+
+@pytest.fixture(autouse=True)
+def media(settings, tmp_path):
+    settings.MEDIA_ROOT = tmp_path / "media"
+
+
+def test_a_file_with_one_changed_byte_is_refused_or_has_the_same_content(owner, tmp_path):
+    """Some bytes of a zip hold no content, such as the times of its parts."""
+    path, original, chance = tmp_path / "flipped.zip", RECORDED.read_bytes(), random.Random(7)
+    refused = 0
+    for _ in range(150):
+        at = chance.randrange(len(original))
+        changed = bytearray(original)
+        changed[at] ^= 1 << chance.randrange(8)
+        path.write_bytes(changed)
+        try:
+            verdict = verify(path)
+        except SnapshotFileError:
+            refused += 1
+        else:
+            refused += bool(verdict.problems)
+            assert verdict.problems or verdict.content == verify(RECORDED).content
+    assert refused > 100
+
+
+@pytest.mark.parametrize("share", [0, 0.01, 0.5, 0.99])
+def test_a_truncated_file_is_refused(owner, tmp_path, share):
+    path = tmp_path / "cut.zip"
+    content = RECORDED.read_bytes()
+    path.write_bytes(content[: int(len(content) * share)])
+    with pytest.raises(SnapshotFileError, match=r"cut\.zip is not a complete snapshot"):
+        import_snapshot(path, owner)
+    assert not Experiment.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("offset", "value"),
+    [(6, 255), (8, 1), (10, 99), (10, 12), (10, 14)],
+    ids=["version", "encrypted", "unknown method", "bzip2", "lzma"],
+)
+def test_a_part_that_zipfile_cannot_open_is_refused_in_words(owner, tmp_path, offset, value):
+    """The offsets are those of an entry of the central directory."""
+    content = bytearray(RECORDED.read_bytes())
+    content[content.index(b"PK\x01\x02") + offset] = value
+    path = tmp_path / "odd.zip"
+    path.write_bytes(content)
+    with pytest.raises(SnapshotFileError):
+        import_snapshot(path, owner)
+    assert not Dataset.objects.exists()
+
+
+def test_a_part_that_is_larger_than_it_says_is_refused(owner, tmp_path):
+    """A zip bomb that hides its size: the reader stops at the size that the directory names."""
+    content = bytearray(RECORDED.read_bytes())
+    at = content.index(b"PK\x01\x02") + 24
+    content[at : at + 4] = (10).to_bytes(4, "little")
+    path = tmp_path / "bomb.zip"
+    path.write_bytes(content)
+    with pytest.raises(SnapshotFileError):
+        import_snapshot(path, owner)
+    assert not Trial.objects.exists()
+
+
+def test_a_file_of_a_newer_schema_asks_for_an_update_although_its_card_has_another_form(owner, tmp_path):
+    card = parts(RECORDED)["study-card.md"] + b"A line of a newer version.\n"
+    newer = f'{{"schema": {SCHEMA + 1}}}'.encode()
+    path = rewritten(RECORDED, tmp_path, **{"study-card.md": card, "schema.json": newer})
+    with pytest.raises(SnapshotFileError, match=f"has schema {SCHEMA + 1}, of a newer version; update this site"):
+        import_snapshot(path, owner)
+    shown = io.StringIO()
+    with pytest.raises(CommandError):
+        call_command("verify_snapshot", str(path), stdout=shown)
+    assert f"schema.json: schema {SCHEMA + 1} is newer than this site's {SCHEMA}; update this site" in shown.getvalue()
+
+
+def test_a_zip_of_something_else_is_refused(owner, tmp_path):
+    path = tmp_path / "other.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("SHA256SUMS", b"\xff\x00 no checksums")
+    with pytest.raises(SnapshotFileError, match="is not a complete snapshot"):
+        import_snapshot(path, owner)
