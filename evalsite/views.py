@@ -16,7 +16,7 @@ from datasets_app.models import Dataset
 from evalsite.lib.permissions import is_member, is_operator, is_reader
 from evalsite.lib.web.model_names import hides_model_names
 from runs_app.models import Experiment, LanguageModel, Run
-from runs_app.monitoring.health import worker_health
+from runs_app.monitoring.health import measure_worker_health
 from runs_app.monitoring.progress import annotate_totals, find_experiment_state, read_totals
 
 RECENT = 8
@@ -32,7 +32,7 @@ def healthz(request: HttpRequest) -> JsonResponse:
     ages.
     """
     try:
-        health = worker_health()
+        health = measure_worker_health()
     except DatabaseError:
         return JsonResponse({"status": "unavailable"}, status=503)
     oldest = health.oldest_waiting_task_s

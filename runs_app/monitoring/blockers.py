@@ -1,4 +1,4 @@
-"""Reasons why a run with pending trials makes no calls. Progress page, `status` and endpoint pages share them."""
+"""Reasons why a run with pending trials makes no calls, for the progress page, `status` and endpoint pages."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from runs_app.engine.preflight import day_ends
 from runs_app.engine.rate_limiter import RateLimiterState, RateLimits, find_reached_limit, refill
 from runs_app.models import Endpoint, Run, Worker
 
-SHORTEST = timedelta(seconds=5)  # A shorter wait, such as for the requests of a minute, is not reported.
+MIN_WAIT = timedelta(seconds=5)  # A shorter wait, such as for the requests of a minute, is not reported.
 START_GAP = timedelta(seconds=30)  # The time between a launch and the first drain.
 WORKER_GAP = timedelta(seconds=60)  # The time between the end of one drain and the start of the next.
 
@@ -25,7 +25,7 @@ Kind = Literal["endpoint", "budget", "worker"]
 
 @dataclass(frozen=True, slots=True)
 class Blocker:
-    """One reason, as a sentence without its time. `until` is None if people must act first."""
+    """One reason. `text` is a sentence without the time. `until` is None if someone must act first."""
 
     kind: Kind
     text: str
@@ -42,25 +42,25 @@ class Blocker:
 
 
 def find_blockers(runs: Iterable[Run]) -> list[Blocker]:
-    """Return why these runs make no calls; empty if nothing blocks them. Runs come with their design.
+    """Return why these runs make no calls; empty if nothing blocks them. The runs must have their design loaded.
 
-    Makes at most one query.
+    Make at most one query.
     """
     waiting = [run for run in runs if run.status == Run.Status.RUNNING and run.n_pending]
     if not waiting:
         return []
     now = timezone.now()
-    direct = {run.condition.model.endpoint for run in waiting if not run.is_batched}
-    at_endpoints = (find_endpoint_blocker(endpoint, now) for endpoint in sorted(direct, key=lambda one: one.name))
-    found = [blocker for blocker in at_endpoints if blocker]
-    found += dict.fromkeys(blocker for run in waiting if (blocker := _budget_blocker(run)))
+    endpoints = {run.condition.model.endpoint for run in waiting if not run.is_batched}
+    by_name = sorted(endpoints, key=lambda endpoint: endpoint.name)
+    blockers = [blocker for endpoint in by_name if (blocker := find_endpoint_blocker(endpoint, now))]
+    blockers += dict.fromkeys(blocker for run in waiting if (blocker := _find_budget_blocker(run)))
     if not has_worker() and not any(run.created_at >= now - START_GAP for run in waiting):
-        found.append(Blocker("worker", "No worker is alive. Trials wait until one starts."))
-    return found
+        blockers.append(Blocker("worker", "No worker is alive. Trials wait until one starts."))
+    return blockers
 
 
 def find_endpoint_blocker(endpoint: Endpoint, now: datetime | None = None) -> Blocker | None:
-    """Return why no call may start at this endpoint for longer than SHORTEST, or None."""
+    """Return why no call can start at this endpoint for at least MIN_WAIT, or None."""
     now = now or timezone.now()
     if not endpoint.is_active:
         return Blocker("endpoint", f"Endpoint {endpoint} is inactive: no call starts.")
@@ -77,30 +77,30 @@ def find_endpoint_blocker(endpoint: Endpoint, now: datetime | None = None) -> Bl
     )
     day = now.astimezone(ZoneInfo(endpoint.day_zone)).date().isoformat()
     throttle = refill(RateLimiterState.of(endpoint.throttle), rates, seconds, day)
-    # Calls in flight are no reason: they end soon, and other calls start.
+    # Calls in flight do not block: they end soon, and other calls start.
     bound = find_reached_limit(throttle, rates, 0, day_ends(seconds, endpoint.day_zone))
-    if bound is None or bound.until is None or bound.until - seconds < SHORTEST.total_seconds():
+    if bound is None or bound.until is None or bound.until - seconds < MIN_WAIT.total_seconds():
         return None
     return Blocker("endpoint", f"Endpoint {endpoint} {bound.description}.", datetime.fromtimestamp(bound.until, UTC))
 
 
 def has_worker() -> bool:
-    """Return whether any worker sent a heartbeat within the last minute. A worker that just ended its drain counts."""
+    """Return whether any worker sent a heartbeat within the last minute, including one that has just left."""
     return Worker.objects.filter(seen_at__gte=Now() - WORKER_GAP).exists()
 
 
-def _budget_blocker(run: Run) -> Blocker | None:
+def _find_budget_blocker(run: Run) -> Blocker | None:
     experiment = run.experiment
     if run.fits_budget or experiment.max_usd is None:
         return None
     return Blocker(
         "budget",
-        f"The budget of {format_money(experiment.max_usd)} has no room for another call of {run.condition.label}:"
+        f"The budget of {format_money(experiment.max_usd)} does not cover another call of {run.condition.label}:"
         f" {format_money(experiment.spent_usd)} is spent, and {format_money(experiment.reserved_usd)} is reserved for"
         " other calls.",
     )
 
 
 def find_stop_reasons(runs: Sequence[Run]) -> list[str]:
-    """Return why runs stopped, if the reason still applies, each with the name of its condition."""
+    """Return the reasons for stops that still apply, each with the label of its condition."""
     return [f"{run.condition.label}: {reason}" for run in runs if (reason := run.current_stop_reason)]

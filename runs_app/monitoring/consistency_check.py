@@ -1,4 +1,4 @@
-"""Consistency check: compare counters and ledger with the rows of runs, points, experiments and endpoints."""
+"""The consistency check, which compares counters and ledger with the rows that they count."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ LEFT JOIN runs_app_trial t ON t.run_id = p.run_id AND t.item_id = drawn.item
 GROUP BY p.id
 """
 
-# A full join, because both an entry without attempts and attempts without an entry are differences.
+# A full join, because an entry without attempts is a difference, and so are attempts without an entry.
 LEDGER = """
 WITH calls AS (
     SELECT run_id, date_bin('15 minutes', finished_at, 'epoch') AS at, count(*) AS attempts,
@@ -89,8 +89,7 @@ SELECT coalesce(l.run_id, calls.run_id) || ' from ' || coalesce(l.at, calls.at),
 FROM (SELECT run_id, at, {sums} FROM runs_app_ledgerentry WHERE run_id IS NOT NULL GROUP BY 1, 2) l
 FULL JOIN calls ON calls.run_id = l.run_id AND calls.at = l.at
 """
-# Preflights do not count kinds of answers, such as empty or refused. Neither a batch nor the response cache answers
-# them.
+# Preflights do not count kinds of unusable answers. No batch and no cached response answers them.
 PREFLIGHT_LEDGER = """
 WITH calls AS (
     SELECT model_id, coalesce(experiment_id, 0) AS experiment, date_bin('15 minutes', finished_at, 'epoch') AS at,
@@ -109,7 +108,7 @@ SELECT coalesce(l.model_id, calls.model_id) || ' of experiment ' || coalesce(l.e
 FROM entries l
 FULL JOIN calls ON calls.model_id = l.model_id AND calls.experiment = l.experiment AND calls.at = l.at
 """
-# Only decided points. Grading counts their grades. `answers` is n_total + n_unread.
+# Only of decided points, whose grades grading recounts. `answers` is n_total + n_unread.
 POINT_COUNTERS = ("n_correct", "n_truncated", "n_failed", "answers", "n_rated_items", "mean", "spread")
 LEDGER_COLUMNS = (
     "attempts", "answered", "reused",
@@ -135,32 +134,34 @@ class Difference:
 def find_differences() -> list[Difference]:
     """Compare every counter with its rows and return the differences.
 
-    Reads one snapshot, so work in progress is no difference.
+    The check reads one snapshot, so work in progress is not a difference.
     """
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
         return [
-            *_compare_rows(cursor, "run", _runs_sql(), RUN_COLUMNS),
+            *_compare_rows(cursor, "run", _build_runs_sql(), RUN_COLUMNS),
             *_compare_rows(cursor, "experiment", EXPERIMENTS, ("spent_usd", "reserved_usd")),
             *_compare_rows(cursor, "endpoint", ENDPOINTS, ("in_flight", "in_batches")),
-            *_compare_rows(cursor, "ledger of run", _ledger_sql(LEDGER), LEDGER_COLUMNS),
-            *_compare_rows(cursor, "preflights of model", _ledger_sql(PREFLIGHT_LEDGER), LEDGER_COLUMNS),
+            *_compare_rows(cursor, "ledger of run", _build_ledger_sql(LEDGER), LEDGER_COLUMNS),
+            *_compare_rows(cursor, "preflights of model", _build_ledger_sql(PREFLIGHT_LEDGER), LEDGER_COLUMNS),
             *_compare_rows(cursor, "point", POINTS, ("n_planned",)),
             *_list_differences("point", POINT_COUNTERS, grading().recount_points()),
         ]
 
 
-def _runs_sql() -> str:
-    return RUNS.format(columns=", ".join(f"r.{name}, coalesce({_source(name)}.{name}, 0)" for name in RUN_COLUMNS))
+def _build_runs_sql() -> str:
+    return RUNS.format(
+        columns=", ".join(f"r.{name}, coalesce({_choose_source(name)}.{name}, 0)" for name in RUN_COLUMNS)
+    )
 
 
-def _ledger_sql(template: str) -> str:
-    both = (f"coalesce(l.{name}, 0), coalesce(calls.{name}, 0)" for name in LEDGER_COLUMNS)
+def _build_ledger_sql(template: str) -> str:
+    pairs = (f"coalesce(l.{name}, 0), coalesce(calls.{name}, 0)" for name in LEDGER_COLUMNS)
     sums = (f"sum({name}) AS {name}" for name in LEDGER_COLUMNS)
-    return template.format(columns=", ".join(both), sums=", ".join(sums))
+    return template.format(columns=", ".join(pairs), sums=", ".join(sums))
 
 
-def _source(name: str) -> str:
+def _choose_source(name: str) -> str:
     return "units" if name in RUN_COLUMNS[:5] else "calls"
 
 
@@ -180,10 +181,7 @@ def _list_differences(kind: str, counters: Sequence[str], rows: Iterable[Sequenc
 
 
 def _is_equal(counted: Any, in_rows: Any) -> bool:
-    """Return whether two values are equal.
-
-    Floats may differ in their last digits, because the order of addition differs.
-    """
+    # Floats may differ in their last digits, because the order of addition differs.
     if isinstance(counted, float) and isinstance(in_rows, float):
         return math.isclose(counted, in_rows, rel_tol=1e-9, abs_tol=1e-9)
     return bool(counted == in_rows)

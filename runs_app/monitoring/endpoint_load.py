@@ -1,4 +1,4 @@
-"""The load of endpoints: calls in flight, the learned limit and its curve, and requests of the day."""
+"""The load of endpoints: calls in flight, the learned limit and its curve, and the day's requests."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from django.utils import timezone
 from runs_app.engine.rate_limiter import RateLimiterState
 from runs_app.models import Endpoint, EndpointTick
 from runs_app.monitoring.blockers import Blocker, find_endpoint_blocker
-from runs_app.monitoring.sparklines import Curve, limit_curve
+from runs_app.monitoring.sparklines import Curve, build_limit_curve
 
-SHOWN = timedelta(hours=1)
+CURVE_WINDOW = timedelta(hours=1)
 
 
 @dataclass(frozen=True, slots=True)
 class ProviderLimit:
-    """The remainder of a rate as the provider reports it. `what` names the rate; it resets at `until`."""
+    """The remainder of a rate as the provider reports it. `unit` is requests or tokens; it resets at `until`."""
 
-    what: str
+    unit: str
     n: int
     until: datetime
 
@@ -43,8 +43,8 @@ class EndpointLoad:
 
 
 def load_endpoints(endpoints: Sequence[Endpoint]) -> list[EndpointLoad]:
-    """Return the load of each endpoint. Makes one query for any number of endpoints."""
-    since = timezone.now() - SHOWN
+    """Return the load of each endpoint. Make one query for any number of endpoints."""
+    since = timezone.now() - CURVE_WINDOW
     points: dict[int, list[tuple[datetime, float]]] = defaultdict(list)
     for tick in EndpointTick.objects.filter(endpoint__in=endpoints, at__gte=since).order_by("at"):
         points[tick.endpoint_id].append((tick.at, tick.concurrency))
@@ -56,7 +56,12 @@ def _build_load(endpoint: Endpoint, points: list[tuple[datetime, float]]) -> End
     limit = min(int(throttle.limit), endpoint.max_concurrency) if endpoint.adaptive else endpoint.max_concurrency
     blocker = find_endpoint_blocker(endpoint)
     return EndpointLoad(
-        endpoint, limit, _count_today(endpoint, throttle), limit_curve(points), _list_reported_limits(throttle), blocker
+        endpoint,
+        limit,
+        _count_today(endpoint, throttle),
+        build_limit_curve(points),
+        _list_reported_limits(throttle),
+        blocker,
     )
 
 
@@ -67,13 +72,13 @@ def _count_today(endpoint: Endpoint, throttle: RateLimiterState) -> int:
 
 
 def _list_reported_limits(throttle: RateLimiterState) -> list[ProviderLimit]:
-    words = (
+    reports = (
         ("requests", throttle.reported_requests, throttle.requests_until),
         ("tokens", throttle.reported_tokens, throttle.tokens_until),
     )
-    found = [
-        ProviderLimit(what, max(0, int(n)), datetime.fromtimestamp(until, UTC))
-        for what, n, until in words
+    limits = [
+        ProviderLimit(unit, max(0, int(n)), datetime.fromtimestamp(until, UTC))
+        for unit, n, until in reports
         if n is not None and until is not None
     ]
-    return [one for one in found if one.until > timezone.now()]
+    return [limit for limit in limits if limit.until > timezone.now()]

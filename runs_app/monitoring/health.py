@@ -1,4 +1,4 @@
-"""The health of the workers, for site monitoring: one cheap query of counts and ages."""
+"""The health of the workers, for site monitoring: counts and ages from one cheap query."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from django.db import connection
 
-ALIVE_S = 60  # A worker without a heartbeat for longer is silent, as on the page of workers.
-STALE_WORKERS_S = 120  # Between two drains of an active run there may be no worker for some seconds.
-STALE_TASKS_S = 300  # Each earlier task in the queue may use its full three minutes.
+ALIVE_S = 60  # A worker without a heartbeat for longer is silent, as on the workers page.
+STALE_WORKERS_S = 120  # An active run may have no worker for some seconds between two drains.
+STALE_TASKS_S = 300  # Earlier tasks in the queue may each take three minutes.
 
 HEALTH = f"""
 SELECT
@@ -22,22 +22,22 @@ SELECT
 
 @dataclass(frozen=True)
 class WorkerHealth:
-    """The number of live workers, and the age of the oldest waiting task. Ages in seconds."""
+    """The number of live workers and the age of the oldest waiting task."""
 
     alive: int
-    seen_s: float | None  # Seconds since the last heartbeat of any worker; None if there was none.
-    oldest_waiting_task_s: float | None  # None if no task waits.
+    seen_s: float | None  # Seconds since the last heartbeat of any worker; None without a heartbeat.
+    oldest_waiting_task_s: float | None  # Seconds; None if no task waits.
     calls_wait: bool
 
     @property
     def is_stale(self) -> bool:
-        """Return whether calls wait without a worker, or a task waits longer than the tasks before it may take."""
-        unseen = self.seen_s is None or self.seen_s > STALE_WORKERS_S
-        return (self.calls_wait and unseen) or (self.oldest_waiting_task_s or 0) > STALE_TASKS_S
+        """Return whether calls wait without a worker, or a task waits longer than earlier tasks can take."""
+        is_silent = self.seen_s is None or self.seen_s > STALE_WORKERS_S
+        return (self.calls_wait and is_silent) or (self.oldest_waiting_task_s or 0) > STALE_TASKS_S
 
 
-def worker_health() -> WorkerHealth:
-    """Return the health by the database's clock. Raise DatabaseError if the database does not answer."""
+def measure_worker_health() -> WorkerHealth:
+    """Return the health, by the database's clock. Raise DatabaseError if the database does not answer."""
     with connection.cursor() as cursor:
         cursor.execute(HEALTH)
         alive, seen, oldest, calls_wait = cursor.fetchone()

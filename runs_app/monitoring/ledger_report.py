@@ -1,4 +1,4 @@
-"""Reports from the ledger: costs and savings by day, model, stage, run or experiment."""
+"""Costs and savings from the ledger, by day, model, stage, run or experiment."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ GROUPS: Mapping[str, Any] = {
 class Sums:
     """Sums of calls, tokens, US dollars and kinds of answers.
 
-    list = paid + saved by the provider's cache, by batches and by reuse. Calls of unknown cost (`unpriced`) are left
-    out. Their reservation, `kept_usd`, may still be billed.
+    list = paid + saved by the provider's cache, by batches and by reuse. The sums exclude calls of unknown cost
+    (`unpriced`), whose reservation (`kept_usd`) may still be billed.
     """
 
     attempts: int = 0
@@ -54,7 +54,7 @@ class Sums:
 
     @property
     def calls(self) -> int:
-        """Return the number of calls that were made, without answers from the response cache."""
+        """Return the number of calls, without answers from the response cache."""
         return self.attempts - self.reused
 
     @property
@@ -72,7 +72,7 @@ NAMES = tuple(field.name for field in fields(Sums))
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """The sums of one group. `key` is a date, a run's id, or a name; `label` is for people."""
+    """The sums of one group. `key` is a date, a run's id or a name, and `label` its text on pages."""
 
     key: Any
     label: str
@@ -80,7 +80,7 @@ class Line:
 
 
 def filter_experiment(experiment: Experiment) -> Q:
-    """Return a filter for the entries of its runs and its preflights. Runs are listed by id to use their index."""
+    """Return a filter for the entries of its runs and preflights. It lists the runs by id to use their index."""
     runs = list(experiment.runs.order_by().values_list("pk", flat=True))
     return Q(run__in=runs) | Q(run__isnull=True, experiment=experiment)
 
@@ -94,20 +94,20 @@ def filter_stage(stage: str) -> Q:
 
 
 def sum_by_group(entries: QuerySet[LedgerEntry], by: str) -> list[Line]:
-    """Return one line for each group: days from the newest, other groups from the most expensive.
+    """Return one line for each group: the newest day first, or the most expensive of other groups.
 
-    Makes at most two queries, for any number of calls.
+    Make at most two queries, for any number of calls.
     """
-    grouped: Any = entries.order_by().values(group=GROUPS[by]).annotate(**{name: Sum(name) for name in NAMES})
-    rows = list(grouped)
-    labels = _labels(by, [row["group"] for row in rows])
+    groups: Any = entries.order_by().values(group=GROUPS[by]).annotate(**{name: Sum(name) for name in NAMES})
+    rows = list(groups)
+    labels = _load_labels(by, [row["group"] for row in rows])
     lines = [Line(row["group"], labels[row["group"]], Sums(**{name: row[name] for name in NAMES})) for row in rows]
     if by == DAY:
         return sorted(lines, key=lambda line: line.key, reverse=True)
     return sorted(lines, key=lambda line: (-line.sums.paid_usd, -line.sums.list_usd, line.label))
 
 
-def _labels(by: str, keys: list[Any]) -> dict[Any, str]:
+def _load_labels(by: str, keys: list[Any]) -> dict[Any, str]:
     if by == RUN:
         runs = Run.objects.filter(pk__in=keys).with_design()
         return {run.pk: f"{run.condition.label}, {run.wave}" for run in runs} | {None: "Preflights"}

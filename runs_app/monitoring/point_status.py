@@ -1,6 +1,6 @@
-"""The points of an adaptive experiment after their last decision: numbers for page, figure and status.
+"""The points of an adaptive experiment after their last decision, for the page, the figure and `status`.
 
-Only the rows of the points are read. The decision was based on their counts.
+Only the rows of the points are read: they hold the counts on which the decision was based.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from runs_app.stopping.rules import Scale
 
 @dataclass(frozen=True, slots=True)
 class PointLine:
-    """One point of one run. Shares are from 0 to 1; `accuracy`, `low` and `high` are beyond guessing.
+    """One point of one run. Shares are from 0 to 1; `accuracy`, `low` and `high` are corrected for guessing.
 
-    If items are rated, there is a `mean` of `rated_items` items instead of an accuracy. Then `mean`, `low`, `high` and
-    `half_width` are on the `scale`. `asked` counts the cases that have a trial, and `most` all possible cases. `scored`
-    counts the answers in the accuracy or the mean.
+    Rated items have a `mean` of `rated_items` items instead of an accuracy. Then `mean`, `low`, `high` and `half_width`
+    are in points of the `scale`. `asked` counts the cases with a trial, `most` all possible cases, and `scored` the
+    answers in the accuracy or the mean.
     """
 
     run: int
@@ -63,7 +63,7 @@ class PointLine:
 
     @property
     def saved(self) -> int:
-        """Return the number of cases that were not needed, because the point was decided before."""
+        """Return the number of cases that were not needed because the point was decided early."""
         return 0 if self.is_open else self.most - self.asked
 
 
@@ -84,16 +84,16 @@ class Savings:
 
 
 def list_point_lines(experiment: Experiment, wave: Wave | None = None) -> list[PointLine]:
-    """Return the points of all runs, or of one wave, in the order of the design. Empty if it is not adaptive."""
+    """Return the points of all runs, or of one wave, in the order of the design; empty if it is not adaptive."""
     spec = read_adaptive_spec(experiment)
     if spec is None:
         return []
     points = Point.objects.filter(run__experiment=experiment).select_related("run__wave", "dimension").defer("items")
     points = points.filter(run__wave=wave) if wave else points
-    return [_line(point, spec, experiment.samples) for point in points.order_by("run__wave__number", "run", "pk")]
+    return [_build_line(point, spec, experiment.samples) for point in points.order_by("run__wave__number", "run", "pk")]
 
 
-def _line(point: Point, spec: AdaptiveSpec, samples: int) -> PointLine:
+def _build_line(point: Point, spec: AdaptiveSpec, samples: int) -> PointLine:
     interval = point.interval(spec.confidence, spec.correction)
     guess = point.guess_chances / point.n_total if point.n_total else 0.0
     is_rated = point.dimension is not None
@@ -143,31 +143,30 @@ def compute_savings(lines: Sequence[PointLine]) -> Savings:
 
 
 def describe_rule(spec: AdaptiveSpec) -> list[str]:
-    """Return sentences that describe the rounds and the stopping rule of this design, and of each task's own rule."""
-    general = [] if spec.tasks and spec.targetci is None else _describe_one(spec, "Each point")
-    own = [
-        sentence
-        for name in sorted(spec.tasks)
-        for sentence in _describe_one(spec.for_task(name), f"Each point of {name}")
-    ]
-    return general + own
+    """Return sentences that describe the rounds and the stopping rule of the design, and the rules of its tasks."""
+    sentences = [] if spec.tasks and spec.targetci is None else _describe_rule_of(spec, "Each point")
+    for name in sorted(spec.tasks):
+        sentences += _describe_rule_of(spec.for_task(name), f"Each point of {name}")
+    return sentences
 
 
-def _describe_one(spec: AdaptiveSpec, points: str) -> list[str]:
+def _describe_rule_of(spec: AdaptiveSpec, points: str) -> list[str]:
     if spec.targetci is None:
         sentences = [f"{points} gets {spec.round:,} cases."]
     else:
         sentences = [
-            f"{points} is asked in rounds of {spec.round:,} cases, {spec.max:,} at most, until the "
-            f"{_per_cent(spec.confidence)} interval of {_describe_measure(spec)} is within ±{spec.targetci:g}."
+            f"{points} runs in rounds of {spec.round:,} cases, up to {spec.max:,} cases, until the "
+            f"{_format_percent(spec.confidence)} interval of {_describe_measure(spec)} is within ±{spec.targetci:g}."
         ]
     if spec.backoffht is not None:
-        share = _per_cent(spec.backoffht)
-        sentences.append(f"Above {share} of answers cut off, ±{spec.targetciht:g} is asked for instead.")
+        share = _format_percent(spec.backoffht)
+        sentences.append(f"If more than {share} of answers are truncated, the target is ±{spec.targetciht:g}.")
     if spec.minci:
-        sentences.append(f"No half-width below ±{spec.minci:g} is asked for.")
+        sentences.append(f"The target is never below ±{spec.minci:g}.")
     if spec.abortht is not None:
-        sentences.append(f"Above {_per_cent(spec.abortht)} of answers cut off, the point is given up.")
+        sentences.append(
+            f"If more than {_format_percent(spec.abortht)} of answers are truncated, the point is aborted."
+        )
     return sentences
 
 
@@ -175,7 +174,7 @@ def _describe_measure(spec: AdaptiveSpec) -> str:
     return "its mean rating, in points of the scale," if spec.is_rated else f"its accuracy by {spec.scorer}"
 
 
-def _per_cent(share: float) -> str:
+def _format_percent(share: float) -> str:
     return f"{100 * share:g} %"
 
 

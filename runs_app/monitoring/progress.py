@@ -1,4 +1,4 @@
-"""The progress of an experiment, from counters and ticks. The cost does not grow with its trials."""
+"""The progress of an experiment, from counters and ticks. Its cost does not grow with the number of trials."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ STATE_PRIORITY = (
 
 @dataclass(frozen=True)
 class Totals:
-    """Trials by status over some runs, and the runs' states."""
+    """The number of trials of some runs by status, and the runs' states."""
 
     pending: int = 0
     running: int = 0
@@ -70,7 +70,7 @@ class Totals:
 
     @property
     def state(self) -> str:
-        """Return one state for all the runs; empty if there are none."""
+        """Return one state for all the runs; empty without runs."""
         return next((str(state) for state in STATE_PRIORITY if state in self.states), "")
 
 
@@ -86,26 +86,26 @@ def annotate_totals(experiments: QuerySet[Experiment]) -> QuerySet[Experiment]:
 
 
 def read_totals(experiment: Any) -> Totals:
-    """Return the totals of an experiment that comes from `annotate_totals`."""
-    found = dict(experiment.totals or {})
-    return Totals(states=frozenset(found.pop("states", ())), **found)
+    """Return the totals of an experiment from `annotate_totals`."""
+    totals = dict(experiment.totals or {})
+    return Totals(states=frozenset(totals.pop("states", ())), **totals)
 
 
 def find_experiment_state(experiment: Experiment, totals: Totals) -> str:
-    """Return the state of an experiment: draft or archived by itself, otherwise the state of its runs."""
+    """Return the state of an experiment: its status for a draft or an archived one, else the state of its runs."""
     if experiment.status == Experiment.Status.ACTIVE and totals.state:
         return totals.state
     return experiment.status
 
 
 def load_experiment_state(experiment: Experiment) -> str:
-    """Return the state that the pages of an experiment show, from the counters of the runs that answer its items."""
+    """Return the state that the experiment's pages show, from the counters of the runs that answer its items."""
     return find_experiment_state(experiment, Totals.of(experiment.runs.generating()))
 
 
 @dataclass(frozen=True)
 class Pace:
-    """Trials ended per minute over the last minute, the seconds left at that pace, and the points of the curve."""
+    """The trials ended in the last minute, the seconds left at that pace, and the points of the curve."""
 
     per_minute: float
     seconds_left: float | None
@@ -113,14 +113,14 @@ class Pace:
 
 
 def measure_pace(runs: Sequence[Run], remaining: int, now: datetime | None = None) -> Pace:
-    """Return the pace of these runs. Makes one query over the last active hour: at most 360 rows."""
+    """Return the pace of these runs. Make one query over the last active hour, for at most 360 rows."""
     tick = _find_tick_start(now or timezone.now())
-    points = [(at, n) for at, n in _points([run.pk for run in runs]) if at < tick]
-    per_minute = _per_minute(points, tick)
+    points = [(at, n) for at, n in _load_points([run.pk for run in runs]) if at < tick]
+    per_minute = _measure_rate(points, tick)
     return Pace(per_minute, 60 * remaining / per_minute if per_minute else None, points)
 
 
-def _points(run_ids: list[int]) -> list[tuple[datetime, int]]:
+def _load_points(run_ids: list[int]) -> list[tuple[datetime, int]]:
     ticks = Tick.objects.filter(run__in=run_ids)
     last = ticks.order_by().values("run__experiment").annotate(last=Max("at")).values("last")[:1]
     recent = ticks.filter(at__gt=Subquery(last) - CURVE_WINDOW)
@@ -129,12 +129,12 @@ def _points(run_ids: list[int]) -> list[tuple[datetime, int]]:
 
 
 def _find_tick_start(now: datetime) -> datetime:
-    """Return the start of the current tick. Rates leave this tick out, because it is incomplete and would look slow."""
+    """Return the start of the current tick. Rates exclude this tick, because it is incomplete and would look slow."""
     seconds = now.timestamp()
     return datetime.fromtimestamp(seconds - seconds % TICK.total_seconds(), tz=now.tzinfo)
 
 
-def _per_minute(points: Sequence[tuple[datetime, int]], current: datetime) -> float:
+def _measure_rate(points: Sequence[tuple[datetime, int]], current: datetime) -> float:
     ended = [(at, n) for at, n in points if at >= current - RATE_WINDOW]
     if not ended:
         return 0.0
@@ -157,32 +157,33 @@ class Projection:
 
 
 def project_cost(runs: Sequence[Run], budget: Decimal | None = None) -> Projection | None:
-    """Return the money spent plus the projected cost of the trials left; None if no trial ended or none is left.
+    """Return the money spent plus the projected cost of the remaining trials; None if no trial has ended or remains.
 
-    The cost of a run's trials left is their number times the mean cost of its ended trials. A run without an ended
-    trial uses the mean of all runs. Only trials of runs under way count as left.
+    The projected cost of a run is its number of remaining trials times the mean cost of its ended trials. A run without
+    ended trials uses the mean of all runs. Only active runs have remaining trials.
     """
     remaining = {run.pk: run.n_pending + run.n_running for run in runs if run.status in Run.UNDER_WAY}
     ended, spent = sum(run.n_done + run.n_failed for run in runs), sum_spent(runs)
     if not ended or not any(remaining.values()):
         return None
-    left = Decimal(0)
+    remaining_usd = Decimal(0)
     for run in runs:
-        own = run.n_done + run.n_failed
-        left += remaining.get(run.pk, 0) * (run.spent_usd / own if own else spent / ended)
+        ended_in_run = run.n_done + run.n_failed
+        mean = run.spent_usd / ended_in_run if ended_in_run else spent / ended
+        remaining_usd += remaining.get(run.pk, 0) * mean
     n = sum(remaining.values())
-    return Projection(round(spent + left, 8), n, round(left / n, 8), budget)
+    return Projection(round(spent + remaining_usd, 8), n, round(remaining_usd / n, 8), budget)
 
 
 def count_points(runs: Iterable[Run]) -> dict[str, int]:
-    """Return how many points these adaptive runs have, and how many are decided."""
-    counted = Point.objects.filter(run__in=[run.pk for run in runs])
-    return counted.aggregate(total=Count("pk"), decided=Count("pk", filter=~Q(status=Point.Status.OPEN)))
+    """Return the number of points of these adaptive runs, and how many are decided."""
+    points = Point.objects.filter(run__in=[run.pk for run in runs])
+    return points.aggregate(total=Count("pk"), decided=Count("pk", filter=~Q(status=Point.Status.OPEN)))
 
 
 @dataclass(frozen=True)
 class ErrorLine:
-    """An error class: its attempts so far, its trials that are failed now, and how many can be retried."""
+    """An error class, with its attempts so far, its currently failed trials, and how many of them can be retried."""
 
     name: str
     attempts: int
@@ -191,7 +192,7 @@ class ErrorLine:
 
 
 def count_errors(runs: Sequence[Run]) -> list[ErrorLine]:
-    """Return the error classes, the most frequent first. Makes one query, whose cost grows only with failed trials.
+    """Return the error classes, the most frequent first. Make one query, whose cost grows only with failed trials.
 
     Failed trials of a cancelled run cannot be retried, because no worker would claim them.
     """
@@ -203,7 +204,7 @@ def count_errors(runs: Sequence[Run]) -> list[ErrorLine]:
 
 
 def _count_failed_by_class(runs: Sequence[Run]) -> tuple[Counter[str], Counter[str]]:
-    """Return the trials that are failed now by error class: of all runs, and of runs whose trials can be retried."""
+    """Return the currently failed trials by error class, of all runs and of runs whose trials can be retried."""
     failed: Counter[str] = Counter()
     to_retry: Counter[str] = Counter()
     final = {run.pk for run in runs if run.status == Run.Status.CANCELLED or not run.is_callable_here}
@@ -216,9 +217,9 @@ def _count_failed_by_class(runs: Sequence[Run]) -> tuple[Counter[str], Counter[s
 
 
 def count_unusable_answers(runs: Iterable[Run], errors: Iterable[ErrorLine] = ()) -> list[tuple[str, int]]:
-    """Return the number of blank, truncated, refused and unparsed answers, from the ledger. An answer may be several.
+    """Return the number of unusable answers of each kind, from the ledger. An answer can be of several kinds.
 
-    Refusals that a provider reported as an error count too, while their trials are failed. `errors` are the error lines
+    Refusals that a provider reported as errors also count, while their trials are failed. `errors` are the error lines
     of the runs.
     """
     sums = LedgerEntry.objects.filter(run__in=[run.pk for run in runs]).aggregate(
@@ -238,7 +239,7 @@ class WaveTotals:
 
 
 def sum_by_wave(runs: Iterable[Run]) -> list[WaveTotals]:
-    """Return the totals of each wave, in wave order. Runs come with their waves."""
+    """Return the totals of each wave, in wave order. The runs must have their waves loaded."""
     ordered = sorted(runs, key=lambda run: run.wave.number)
     groups = [(wave, list(wave_runs)) for wave, wave_runs in groupby(ordered, key=lambda run: run.wave)]
     return [WaveTotals(wave, Totals.of(wave_runs), sum_spent(wave_runs)) for wave, wave_runs in groups]
@@ -254,10 +255,7 @@ def find_live_workers() -> QuerySet[Worker]:
 
 
 def find_worker_state(worker: Worker, now: datetime) -> Literal["alive", "silent", "left"]:
-    """Return the state of a worker.
-
-    A silent one missed its heartbeat for a minute; its claims return when leases expire.
-    """
+    """Return the state of a worker. A worker without a heartbeat for a minute is silent."""
     if worker.left_at is not None:
         return "left"
     return "alive" if worker.seen_at >= now - HEARTBEAT_TIMEOUT else "silent"

@@ -1,4 +1,4 @@
-"""Charts of ticks over time, as points of a small SVG. Pure."""
+"""Charts of ticks over time, as points of a small SVG. Pure functions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 TICK = timedelta(seconds=10)
-TICKS_A_MINUTE = 6
+TICKS_PER_MINUTE = 6
 
 
 @dataclass(frozen=True)
@@ -26,40 +26,40 @@ class Curve:
     HEIGHT = 140
 
 
-def throughput_curve(points: Sequence[tuple[datetime, int]]) -> Curve | None:
+def build_throughput_curve(points: Sequence[tuple[datetime, int]]) -> Curve | None:
     """Return the curve of trials ended per minute. A tick without a row counts as zero."""
     ended = dict(points)
-    return _curve([(at, ended.get(at, 0) * TICKS_A_MINUTE) for at in _ticks(points)])
+    return _build_curve([(at, ended.get(at, 0) * TICKS_PER_MINUTE) for at in _list_ticks(points)])
 
 
-def limit_curve(points: Sequence[tuple[datetime, float]]) -> Curve | None:
-    """Return the curve of a limit at the end of each tick. It keeps its value through ticks without a row."""
-    known, value, line = dict(points), 0.0, []
-    for at in _ticks(points):
-        value = known.get(at, value)
-        line.append((at, value))
-    return _curve(line)
+def build_limit_curve(points: Sequence[tuple[datetime, float]]) -> Curve | None:
+    """Return the curve of a limit at the end of each tick. A tick without a row has the previous value."""
+    recorded, value, values = dict(points), 0.0, []
+    for at in _list_ticks(points):
+        value = recorded.get(at, value)
+        values.append((at, value))
+    return _build_curve(values)
 
 
-def _ticks(points: Sequence[tuple[datetime, float]]) -> list[datetime]:
+def _list_ticks(points: Sequence[tuple[datetime, float]]) -> list[datetime]:
     """Return every tick from the first to the last point."""
     if not points:
         return []
     start, end = points[0][0], points[-1][0]
-    return [start + at * TICK for at in range(int((end - start) / TICK) + 1)]
+    return [start + index * TICK for index in range(int((end - start) / TICK) + 1)]
 
 
-def _curve(values: Sequence[tuple[datetime, float]]) -> Curve | None:
+def _build_curve(values: Sequence[tuple[datetime, float]]) -> Curve | None:
     """Return the curve, or None for fewer than two ticks."""
     if len(values) < 2:
         return None
     peak = max(value for _, value in values)
     top = round_up(peak)
-    places = [
-        (round(Curve.WIDTH * at / (len(values) - 1), 1), round(Curve.HEIGHT * (1 - value / top), 1))
-        for at, (_, value) in enumerate(values)
+    points = [
+        (round(Curve.WIDTH * index / (len(values) - 1), 1), round(Curve.HEIGHT * (1 - value / top), 1))
+        for index, (_, value) in enumerate(values)
     ]
-    line = " ".join(f"{x},{y}" for x, y in places)
+    line = " ".join(f"{x},{y}" for x, y in points)
     area = f"0,{Curve.HEIGHT} {line} {Curve.WIDTH},{Curve.HEIGHT}"
     return Curve(line, area, top, peak, values[0][0], values[-1][0])
 

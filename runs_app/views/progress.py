@@ -16,7 +16,7 @@ from evalsite.lib.web.htmx import wants_part
 from runs_app.models import Experiment, Point, Run
 from runs_app.monitoring import progress
 from runs_app.monitoring.blockers import find_blockers, find_stop_reasons
-from runs_app.monitoring.sparklines import throughput_curve
+from runs_app.monitoring.sparklines import build_throughput_curve
 from runs_app.planning.design import Design
 from runs_app.planning.drift import sample_served_models
 from runs_app.tables.attempts import RecentAttemptTable
@@ -125,7 +125,7 @@ def _build_live_context(experiment: Experiment, runs: list[Run]) -> dict[str, An
         "blockers": blockers,
         "state": progress.find_experiment_state(experiment, totals),
         "pace": pace,
-        "curve": throughput_curve(pace.points),
+        "curve": build_throughput_curve(pace.points),
         "errors": errors,
         "unusable_answers": progress.count_unusable_answers(runs, errors),
         "spent": progress.sum_spent(runs),

@@ -9,9 +9,8 @@ from evalsite.lib.ops.commands import OutputCommand, refuse_input
 from evalsite.lib.text.number_format import format_count, format_money
 from runs_app.management.experiment_list import print_experiments
 from runs_app.models import Experiment
-from runs_app.monitoring.judge_status import format_line
 from runs_app.monitoring.progress import STATUSES
-from runs_app.monitoring.status_report import CHANNELS, build_status_report
+from runs_app.monitoring.status_report import ANSWER_KINDS, build_status_report, format_judge
 
 
 class Command(OutputCommand):
@@ -53,7 +52,7 @@ class Command(OutputCommand):
         for measure in dict.fromkeys(score["measure"] for score in standing["scores"]):
             self._print_scores([score for score in standing["scores"] if score["measure"] == measure])
         for line in standing["judging"]:
-            self.say(f"\n{format_line(line)}\n  {format_money(line['spent_usd'])} spent")
+            self.say(f"\n{format_judge(line)}\n  {format_money(line['spent_usd'])} spent")
         for sentence in standing["warnings"]:
             self.stderr.write(f"warning: {sentence}", self.style.WARNING)
 
@@ -80,7 +79,7 @@ class Command(OutputCommand):
     def _print_run(self, run: dict[str, Any]) -> None:
         wave = f" [{run['wave_label'] or run['wave']}]" if run["wave"] else ""
         self.say(f"\n{run['condition_id']}{wave}: {run['status']} {run['stop_reason']}".rstrip())
-        counts = [(name, run[name]) for name in ("done", "failed", "pending", "running", "cancelled", *CHANNELS)]
+        counts = [(name, run[name]) for name in ("done", "failed", "pending", "running", "cancelled", *ANSWER_KINDS)]
         self.say("  " + ", ".join(f"{format_count(n)} {name}" for name, n in counts if n))
         if run["errors"]:
             self.say("  errors: " + ", ".join(f"{n} {name}" for name, n in run["errors"].items()))

@@ -213,7 +213,7 @@ def test_the_design_page_tells_the_rule_of_ratings(client, rated):
 def test_the_design_page_shows_points_rounds_and_what_is_expected(client, draft):
     client.force_login(draft.owner)
     text = " ".join(client.get(reverse("experiment_detail", args=["rounds"])).content.decode().split())
-    assert "Each point is asked in rounds of 32 cases, 256 at most, until the 95 % interval" in text
+    assert "Each point runs in rounds of 32 cases, up to 256 cases, until the 95 % interval" in text
     assert f"about {estimate(draft).likely}" in text
     assert '<td class="primary">even</td>' in text
 

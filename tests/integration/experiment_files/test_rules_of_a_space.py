@@ -209,6 +209,6 @@ def test_the_design_page_tells_the_rule_of_each_task(client):
     made = create(make_parametric_dataset(SPACE), adaptive="dataset")
     client.force_login(made.owner)
     text = page_text(client.get(reverse("experiment_detail", args=["study"])))
-    assert "Each point of arithmetic is asked in rounds of 4 cases, 12 at most" in text
-    assert "Each point of swaps is asked in rounds of 4 cases, 12 at most" in text
+    assert "Each point of arithmetic runs in rounds of 4 cases, up to 12 cases" in text
+    assert "Each point of swaps runs in rounds of 4 cases, up to 12 cases" in text
     assert "3 by point: rules per task by final_answer" in text

@@ -53,7 +53,7 @@ def test_a_provider_that_says_nothing_is_left_is_left_alone_until_it_says():
         drain_for(1)
         assert provider.counters()["requests"] == Run.objects.get().n_done == 8
     (said,) = load_endpoints(Endpoint.objects.all())[0].reported_limits
-    assert (said.what, said.n) == ("requests", 0)
+    assert (said.unit, said.n) == ("requests", 0)
 
 
 def test_the_limit_grows_to_what_a_provider_takes_falls_when_that_is_less_and_recovers():

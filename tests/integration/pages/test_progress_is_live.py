@@ -255,21 +255,21 @@ def test_ticks_of_several_runs_add_up_and_only_the_last_hour_counts(lab, run):
 
 
 def test_a_curve_fills_gaps_with_zero_and_ends_on_a_round_top():
-    curve = sparklines.throughput_curve([(START, 10), (START + timedelta(seconds=30), 20)])
+    curve = sparklines.build_throughput_curve([(START, 10), (START + timedelta(seconds=30), 20)])
     assert curve.line == "0.0,98.0 240.0,140.0 480.0,140.0 720.0,56.0"
     assert (curve.top, curve.peak) == (200, 120)
 
 
 def test_a_limit_keeps_its_value_where_nothing_was_noted():
-    curve = sparklines.limit_curve([(START, 16.0), (START + timedelta(seconds=30), 8.0)])
+    curve = sparklines.build_limit_curve([(START, 16.0), (START + timedelta(seconds=30), 8.0)])
     assert curve.line == "0.0,28.0 240.0,28.0 480.0,28.0 720.0,84.0"
     assert (curve.top, curve.peak) == (20, 16.0)
 
 
 def test_one_tick_is_no_curve():
-    assert sparklines.throughput_curve([(START, 10)]) is None
-    assert sparklines.throughput_curve([]) is None
-    assert sparklines.limit_curve([(START, 16.0)]) is None
+    assert sparklines.build_throughput_curve([(START, 10)]) is None
+    assert sparklines.build_throughput_curve([]) is None
+    assert sparklines.build_limit_curve([(START, 16.0)]) is None
 
 
 @pytest.mark.parametrize(

@@ -63,7 +63,7 @@ def test_a_researcher_lets_points_stop_early_and_reads_what_is_known(design, vis
     page.get_by_role("button", name="Save draft").click()
     page.get_by_role("heading", name="Points").wait_for()
     assert Experiment.objects.get().adaptive["targetci"] == 0.13
-    page.get_by_text("Each point is asked in rounds of 16 cases, 96 at most").first.wait_for()
+    page.get_by_text("Each point runs in rounds of 16 cases, up to 96 cases").first.wait_for()
 
     run_control.launch(Experiment.objects.get(), by=design.owner)
     answer_everything()
