@@ -10,58 +10,57 @@ from runs_app.models import Experiment
 from runs_app.pricing.estimated_costs import Estimate, Price
 
 
-def print_estimate(command: OutputCommand, found: Estimate) -> None:
-    likely = f", about {format_count(found.likely)} if every accuracy is as likely" if found.likely is not None else ""
-    command.say(f"{format_count(found.trials)} trials, {format_count(found.to_do)} to do{likely}")
-    if found.policy_text:
-        command.say(f"policy dev: {found.policy_text}")
-    command.say(f"cost: at most {format_money(found.ceiling_usd)}, expected {format_money(found.expected_usd)}")
-    if found.foreseen:
-        command.say(
-            f"      {format_count(found.foreseen)} were asked before and cost nothing, if the cache still has them"
-        )
-    if found.full_usd is not None and found.full_usd != found.expected_usd:
-        command.say(f"      all answers anew would be expected to cost {format_money(found.full_usd)}")
-    if found.verdicts:
-        command.say(f"      with {format_count(found.verdicts)} verdicts of its judges, once the answers are in")
-    if found.batched:
-        saved = format_money(found.batches_save_usd)
-        command.say(f"      {found.batched} trials go out in batches, which saves about {saved}; within a day")
-    command.say(f"      {found.coverage:.0%} of it is expected from calls that were made")
-    for price in found.prices:
-        each = _price_text(price)
+def print_estimate(command: OutputCommand, estimate: Estimate) -> None:
+    likely = ""
+    if estimate.likely is not None:
+        likely = f", about {format_count(estimate.likely)} if every accuracy is equally likely"
+    command.say(f"{format_count(estimate.trials)} trials, {format_count(estimate.to_do)} to do{likely}")
+    if estimate.policy_text:
+        command.say(f"dev policy: {estimate.policy_text}")
+    command.say(f"cost: at most {format_money(estimate.ceiling_usd)}, expected {format_money(estimate.expected_usd)}")
+    if estimate.foreseen:
+        command.say(f"      {format_count(estimate.foreseen)} trials probably have cached answers, which cost nothing")
+    if estimate.full_usd is not None and estimate.full_usd != estimate.expected_usd:
+        command.say(f"      full rerun: {format_money(estimate.full_usd)} expected")
+    if estimate.verdicts:
+        command.say(f"      including {format_count(estimate.verdicts)} verdicts by its judges")
+    if estimate.batched:
+        saved = format_money(estimate.batches_save_usd)
+        command.say(f"      {estimate.batched} trials use the batch API (up to 24 h), which saves about {saved}")
+    command.say(f"      {estimate.coverage:.0%} of the trials are estimated from earlier answers")
+    for price in estimate.prices:
         source = ", ".join(str(part) for part in (price.source, price.as_of) if part)
-        command.say(f"      {price.model}: {each}" + (f" ({source})" if source else ""))
+        command.say(f"      {price.model}: {_format_price(price)}" + (f" ({source})" if source else ""))
         command.say(f"        tokens: {price.counted}")
-    for sentence in found.problems:
-        command.stderr.write(f"to mend before a launch: {sentence}", command.style.ERROR)
-    for sentence in found.warnings:
+    for sentence in estimate.problems:
+        command.stderr.write(f"fix before the launch: {sentence}", command.style.ERROR)
+    for sentence in estimate.warnings:
         command.stderr.write(f"warning: {sentence}", command.style.WARNING)
 
 
 def confirm_cost(
-    command: OutputCommand, experiment: Experiment, found: Estimate, yes: bool, what: str = "Launch"
+    command: OutputCommand, experiment: Experiment, estimate: Estimate, yes: bool, action: str = "Launch"
 ) -> None:
     """Exit with code 4 or 3 unless the user accepts the cost.
 
-    The code is 4 if the expected cost exceeds the rest of the budget.
-    It is 3 if the ceiling needs a confirmation that was not given.
+    The code is 4 if the expected cost exceeds the remaining budget, and 3 if the user does not confirm a ceiling that
+    needs a confirmation.
     """
-    likely = found.expected_usd if found.expected_usd is not None else found.ceiling_usd
-    if experiment.max_usd is not None and likely is not None and not yes:
-        left = experiment.max_usd - experiment.spent_usd
-        if likely > left:
+    expected = estimate.expected_usd if estimate.expected_usd is not None else estimate.ceiling_usd
+    if experiment.max_usd is not None and expected is not None and not yes:
+        remaining = experiment.max_usd - experiment.spent_usd
+        if expected > remaining:
             raise CommandError(
-                f"budget: {format_money(likely)} are expected and {format_money(left)} are left; raise max_usd, or "
-                f"{what.lower()} with --yes and let the budget end it. Nothing was launched",
+                f"budget: the expected cost is {format_money(expected)}, but only {format_money(remaining)} remain. "
+                f"Raise max_usd, or {action.lower()} with --yes until the budget is used up. Nothing was launched",
                 returncode=OVER_BUDGET,
             )
-    if experiment.needs_confirmation(found.ceiling_usd):
+    if experiment.needs_confirmation(estimate.ceiling_usd):
         limit = format_money(experiment.confirm_above_usd)
-        command.confirm(f"This may cost {format_money(found.ceiling_usd)}, more than {limit}. {what}?", yes)
+        command.confirm(f"This may cost {format_money(estimate.ceiling_usd)}, more than {limit}. {action}?", yes)
 
 
-def _price_text(price: Price) -> str:
+def _format_price(price: Price) -> str:
     if price.free:
         return "free"
     if price.input is None or price.output is None:

@@ -11,18 +11,17 @@ from runs_app.monitoring.progress import annotate_totals, find_experiment_state,
 
 
 def print_experiments(command: OutputCommand, as_json: bool) -> None:
-    facts = [
-        _facts(experiment) for experiment in annotate_totals(Experiment.objects.select_related("owner", "dataset"))
-    ]
+    experiments = annotate_totals(Experiment.objects.select_related("owner", "dataset"))
+    rows = [_build_row(experiment) for experiment in experiments]
     if as_json:
-        command.say_json(facts)
+        command.say_json(rows)
         return
-    for one in facts:
-        trials = f"{format_count(one['done'])}/{format_count(one['trials'])}"
-        command.say(f"{one['experiment']:<32} {one['state']:<10} {trials:>16}  {format_money(one['spent_usd']):>10}")
+    for row in rows:
+        trials = f"{format_count(row['done'])}/{format_count(row['trials'])}"
+        command.say(f"{row['experiment']:<32} {row['state']:<10} {trials:>16}  {format_money(row['spent_usd']):>10}")
 
 
-def _facts(experiment: Experiment) -> dict[str, Any]:
+def _build_row(experiment: Experiment) -> dict[str, Any]:
     totals = read_totals(experiment)
     return {
         "experiment": experiment.slug,

@@ -1,11 +1,11 @@
-"""Lookups of the command `experiment`: an experiment, its runs, cells, people and files by the names of its options."""
+"""The lookups of the command `experiment`: experiments, runs, cells, people and files by the values of options."""
 
 from __future__ import annotations
 
 from argparse import ArgumentParser
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from django.contrib.auth.models import User
 from django.db.models import QuerySet
@@ -18,8 +18,8 @@ from runs_app.models.runs import RunQuerySet
 from runs_app.planning.design import Design
 
 
-def add_experiment_verb(verbs: Any, name: str, what: str) -> ArgumentParser:
-    parser: ArgumentParser = verbs.add_parser(name, help=what)
+def add_experiment_verb(verbs: Any, name: str, help_text: str) -> ArgumentParser:
+    parser: ArgumentParser = verbs.add_parser(name, help=help_text)
     parser.add_argument("name")
     return parser
 
@@ -32,31 +32,28 @@ def read_file(file: Path) -> str:
 
 
 def get_experiment(name: str) -> Experiment:
-    found: Experiment | None = Experiment.objects.select_related("owner", "dataset").filter(slug=name).first()
-    return found or refuse_unknown(name)
+    experiments = Experiment.objects.select_related("owner", "dataset")
+    experiment: Experiment | None = experiments.filter(slug=name).first()
+    return experiment or refuse_input(f"name: there is no experiment {name}; see `experiment list`")
 
 
 def get_reader(username: str, experiment: Experiment) -> User:
-    found = find_shareable_people(experiment).filter(username=username).first()
-    return found or refuse_input(f"with: {username} is no member or viewer besides the owner")
+    user = find_shareable_people(experiment).filter(username=username).first()
+    return user or refuse_input(f"with: {username} is not a member or viewer other than the owner")
 
 
 def check_pilot(n: int | None) -> int | None:
     if n is not None and n < 1:
-        refuse_input("pilot: it has at least one trial")
+        refuse_input("pilot: enter at least 1 trial")
     return n
 
 
-def refuse_unknown(name: str) -> NoReturn:
-    refuse_input(f"name: there is no experiment {name}; `experiment list` names them")
-
-
-def select_cells(experiment: Experiment, wanted: Sequence[str]) -> list[str] | None:
-    """Return the ids of the design's cells that `--condition` names, or None for all cells."""
-    if not wanted:
+def select_cells(experiment: Experiment, prefixes: Sequence[str]) -> list[str] | None:
+    """Return the ids of the design's cells that `--condition` selects, or None for all cells."""
+    if not prefixes:
         return None
     cells = Design.of(experiment).cell_ids
-    return [cells[key] for key in match_condition_ids(cells, wanted)]
+    return [cells[key] for key in match_condition_ids(cells, prefixes)]
 
 
 def select_runs(name: str, conditions: Sequence[str] = ()) -> RunQuerySet:

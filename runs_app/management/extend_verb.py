@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,25 +28,25 @@ from runs_app.planning.extension import (
 from runs_app.planning.plan import PlanReport
 from runs_app.planning.work import PlanError
 
-EXTENDED = ("models", "prompts", "samplers", "dimensions")
-OVER_THE_BUDGET = "the ceiling is above the budget; the budget holds, so calls may stop before all trials are made"
+AXES = ("models", "prompts", "samplers", "dimensions")
+OVER_BUDGET_WARNING = "the maximum cost is above the budget; calls stop when the budget is used up"
 
 
 def add_extend_verb(verbs: Any) -> None:
     parser = add_experiment_verb(
         verbs, "extend", "add models, prompts, samplers, dimensions or samples to a launched design, and start"
     )
-    parser.add_argument("file", type=Path, nargs="?", help="the experiment file as it was edited, or only what joins")
-    for axis in EXTENDED:
+    parser.add_argument("file", type=Path, nargs="?", help="the edited experiment file, or only its additions")
+    for axis in AXES:
         name = axis.removesuffix("s")
         parser.add_argument(
-            f"--{name}", dest=axis, action="append", metavar="NAME", help=f"a {name} that joins; repeatable"
+            f"--{name}", dest=axis, action="append", metavar="NAME", help=f"a {name} to add; repeatable"
         )
     parser.add_argument("--samples", type=int, metavar="N", help="the new number of samples")
     parser.add_argument("--wave", metavar="LABEL", help="the wave that gets the new trials; default: the first")
-    parser.add_argument("--dry-run", action="store_true", help="show the new trials and their cost only")
-    parser.add_argument("--wait", action="store_true", help="show the progress until all is done")
-    parser.add_argument("--yes", action="store_true", help="the cost is known")
+    parser.add_argument("--dry-run", action="store_true", help="only show the new trials and their cost")
+    parser.add_argument("--wait", action="store_true", help="show the progress until all trials are done")
+    parser.add_argument("--yes", action="store_true", help="accept the cost")
     add_reason(parser)
 
 
@@ -56,14 +55,14 @@ class ExtendVerb(VerbCommand):
 
     def do_extend(self, name: str, file: Path | None, user: str, reason: str, **options: Any) -> None:
         experiment = get_experiment(name)
-        spec = _extension_spec(file, options)
+        spec = _read_spec(file, options)
         author = resolve_owner(user) if user else experiment.owner
-        with transaction.atomic():  # A refusal rolls back the rows that the file defines inline.
+        with transaction.atomic():  # An error rolls back the rows that the file defines inline.
             extension = read_extension(spec, experiment, by=author, trusted=True)
             for key in list_different_settings(spec, experiment):
-                self.stderr.write(f"warning: {key} of the file is not taken over; `experiment set` changes settings")
+                self.stderr.write(f"warning: {key} in the file is ignored; use `experiment set` to change settings")
             if extension.is_empty:
-                self.say(f"{experiment} has all of this already: nothing to add")
+                self.say(f"{experiment} already has all of this: nothing to add")
                 return
             report = self._extend(experiment, extension, resolve_actor(user), reason, options)
         if report and options["wait"]:
@@ -74,7 +73,7 @@ class ExtendVerb(VerbCommand):
     ) -> PlanReport | None:
         wave = first_wave_label(experiment) if options["wave"] is None else options["wave"]
         preview = preview_extension(experiment, extension, wave_label=wave)
-        self.say(f"joins {experiment}: {extension}")
+        self.say(f"added to {experiment}: {extension}")
         if preview.problems:
             raise PlanError(preview.problems)
         self._print_preview(preview)
@@ -89,25 +88,21 @@ class ExtendVerb(VerbCommand):
         return report
 
     def _print_preview(self, preview: ExtensionPreview) -> None:
-        new, most = format_count(preview.new_trials), format_money(preview.ceiling_usd)
-        likely = format_money(preview.expected_usd)
-        self.say(f"{preview.new_conditions} new conditions, {new} new trials: at most {most}, expected {likely}")
+        trials = format_count(preview.new_trials)
+        ceiling, expected = format_money(preview.ceiling_usd), format_money(preview.expected_usd)
+        self.say(
+            f"{preview.new_conditions} new conditions, {trials} new trials: at most {ceiling}, expected {expected}"
+        )
         if preview.unlaunched:
-            rest = format_count(preview.unlaunched)
-            self.say(f"and {rest} trials of the design as it was, which were not launched yet")
+            self.say(f"and {format_count(preview.unlaunched)} trials of the earlier design that were not launched yet")
         print_estimate(self, preview.after)
         if preview.is_over_budget:
-            self.stderr.write(f"warning: {OVER_THE_BUDGET}", self.style.WARNING)
+            self.stderr.write(f"warning: {OVER_BUDGET_WARNING}", self.style.WARNING)
 
 
-def _extension_spec(file: Path | None, options: Any) -> ExtensionSpec:
-    """Return the sum of the file's and the options' additions."""
+def _read_spec(file: Path | None, options: Any) -> ExtensionSpec:
+    """Return the additions of the file and of the options together."""
     spec = read_extension_yaml(read_file(file)) if file else ExtensionSpec()
-    given = {axis: [*getattr(spec, axis), *_references(options[axis])] for axis in EXTENDED}
+    names = {axis: [*getattr(spec, axis), *dict.fromkeys(options[axis] or ())] for axis in AXES}
     samples = options["samples"] if options["samples"] is not None else spec.samples
-    return spec.model_copy(update={**given, "samples": samples})
-
-
-def _references(named: Sequence[str] | None) -> list[str]:
-    """Return each name once, in the given order."""
-    return list(dict.fromkeys(named or ()))
+    return spec.model_copy(update={**names, "samples": samples})

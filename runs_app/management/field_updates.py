@@ -10,17 +10,17 @@ from datasets_app.models.history import Actor, save_with_history
 from evalsite.lib.ops.commands import refuse_input
 
 
-def update_given_fields(row: Any, given: dict[str, Any], *, by: Actor, reason: str = "") -> None:
+def update_fields(row: Any, values: dict[str, Any], *, by: Actor, reason: str = "") -> None:
     """Set the fields whose value is not None, and save the row with its history.
 
-    Exit with code 2 and the option's name if a value is refused.
+    Exit with code 2 and the name of the field if a value is invalid.
     """
-    for field, value in given.items():
+    for field, value in values.items():
         if value is not None:
             setattr(row, field, value)
     try:
         row.full_clean()
     except ValidationError as error:
-        lines = [f"{field}: {message}" for field, messages in error.message_dict.items() for message in messages]
-        refuse_input("; ".join(lines))
+        problems = [f"{field}: {message}" for field, messages in error.message_dict.items() for message in messages]
+        refuse_input("; ".join(problems))
     save_with_history(row, by=by, reason=reason)

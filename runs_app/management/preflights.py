@@ -15,14 +15,14 @@ from runs_app.models import Experiment, Preflight
 def make_preflights(
     command: VerbCommand, models: Collection[int], *, by: Actor, experiment: Experiment | None = None
 ) -> None:
-    """Call each model once and print the result and its cost. Exit with code 1 unless all models answered."""
+    """Call each model once and print its result and cost. Exit with code 1 unless all models answer."""
     from runs_app.tasks import make_preflight
 
     failed = 0
-    for asked in Preflight.objects.request(models, by=by, experiment=experiment):
-        failed += make_preflight(asked.pk) != Preflight.Status.OK
-        done = Preflight.objects.select_related("model__endpoint").get(pk=asked.pk)
-        cost = f" {format_money(done.cost_usd)}" if done.was_made else ""
-        command.say(f"{done.model.name:<24} {done.status:<11} {done.result_text}{cost} {done.warning}".rstrip())
+    for requested in Preflight.objects.request(models, by=by, experiment=experiment):
+        failed += make_preflight(requested.pk) != Preflight.Status.OK
+        row = Preflight.objects.select_related("model__endpoint").get(pk=requested.pk)
+        cost = f" {format_money(row.cost_usd)}" if row.was_made else ""
+        command.say(f"{row.model.name:<24} {row.status:<11} {row.result_text}{cost} {row.warning}".rstrip())
     if failed:
         raise CommandError(f"{failed} of {len(models)} models did not answer", returncode=WORK_FAILED)

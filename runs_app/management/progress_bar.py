@@ -14,30 +14,30 @@ from evalsite.lib.text.number_format import format_count, format_money
 from runs_app.models import Run
 from runs_app.monitoring.progress import Totals, find_live_workers, sum_spent
 
-EVERY_S = 0.5
-PATIENCE_S = 15.0  # After so long without a worker, print how to start one.
+INTERVAL_S = 0.5
+PATIENCE_S = 15.0  # After this time without a worker, print how to start one.
 
 
 def wait_for(command: OutputCommand, runs: QuerySet[Run]) -> None:
-    """Return when all runs are done without failures. Exit with code 4 if the budget ended them, else with code 1."""
+    """Wait until all runs have ended. Exit with code 4 if the budget stopped a run, or 1 if a trial is not done."""
     out: Any = command.stderr
     with tqdm(unit="trial", file=out._out, mininterval=0.2, dynamic_ncols=True) as bar:
-        last = _watch(command, runs, bar)
+        totals = _watch(command, runs, bar)
     rows = list(runs.all())  # Query again: an evaluated queryset keeps its rows.
     command.say(
-        f"{format_count(last.done)} done, {format_count(last.failed)} failed, {format_money(sum_spent(rows))} spent"
+        f"{format_count(totals.done)} done, {format_count(totals.failed)} failed, {format_money(sum_spent(rows))} spent"
     )
     for run in rows:
         if reason := run.current_stop_reason:
             command.stderr.write(f"{run} ({run.condition.label}) is {run.status}: {reason}")
     if any(run.is_paused_by_budget for run in rows):
-        raise CommandError("budget: it ended the runs before all trials were made", returncode=OVER_BUDGET)
-    if last.failed or last.states != {Run.Status.DONE}:
-        raise CommandError("not every trial is done", returncode=WORK_FAILED)
+        raise CommandError("budget: the runs stopped before all trials were done", returncode=OVER_BUDGET)
+    if totals.failed or totals.states != {Run.Status.DONE}:
+        raise CommandError("not all trials are done", returncode=WORK_FAILED)
 
 
 def _watch(command: OutputCommand, runs: QuerySet[Run], bar: Any) -> Totals:
-    alone_since, was_warned = monotonic(), False
+    unattended_since, was_warned = monotonic(), False
     while True:
         rows = list(runs.all())  # Query again: an evaluated queryset keeps its rows.
         totals = Totals.of(rows)
@@ -47,8 +47,8 @@ def _watch(command: OutputCommand, runs: QuerySet[Run], bar: Any) -> Totals:
         if not totals.is_under_way:
             return totals
         if find_live_workers().exists():
-            alone_since = monotonic()
-        elif not was_warned and monotonic() - alone_since > PATIENCE_S:
+            unattended_since = monotonic()
+        elif not was_warned and monotonic() - unattended_since > PATIENCE_S:
             command.stderr.write("No worker is running: start one with `manage.py drain`, or the site with `up`.")
             was_warned = True
-        sleep(EVERY_S)
+        sleep(INTERVAL_S)

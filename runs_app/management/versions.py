@@ -1,4 +1,4 @@
-"""The verbs that prompts, samplers, dimensions and rubrics share. Their rows are versions, created from files."""
+"""The verbs that prompts, samplers, dimensions and rubrics share. Their rows are versions created from files."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from runs_app.experiment_files.spec_types import Strict
 from runs_app.models.designs import Versioned
 from runs_app.planning.spec_io import dump_yaml
 
-REFERENCE = "NAME for its newest version, or NAME@VERSION"
+REFERENCE = "NAME for the newest version, or NAME@VERSION"
 
 
 class VersionCommand(VerbCommand):
@@ -42,7 +42,7 @@ class VersionCommand(VerbCommand):
         raise NotImplementedError
 
     def build_spec(self, row: Any) -> Any:
-        """Return the row's content in the form of a file."""
+        """Return the row's content in the format of a file."""
         raise NotImplementedError
 
     def add_verbs(self, verbs: Any) -> None:
@@ -80,21 +80,21 @@ class VersionCommand(VerbCommand):
         if builder.problems:
             raise SpecError(builder.problems)
         if not is_new:
-            self.say(f"{version} says the same already; nothing was made")
+            self.say(f"{version} already has this content; nothing was created")
             return
-        self.say(f"{version} is made, as a draft of {version.created_by}")
+        self.say(f"{version} is created, as a draft of {version.created_by}")
         if self.is_approved_by_hand:
             self.say(f"Freeze it with: {self.noun} approve {version} --reason TEXT")
 
     def do_approve(self, reference: str, reason: str, user: str, **options: Any) -> None:
         row = self.get_row(reference)
         row.approve(by=resolve_actor(user), reason=reason)
-        self.say(f"{row} is approved: nothing changes it")
+        self.say(f"{row} is approved and frozen")
 
     def do_archive(self, reference: str, reason: str, user: str, **options: Any) -> None:
         row = self.get_row(reference)
         row.archive(by=resolve_actor(user), reason=reason)
-        self.say(f"{row} is archived; what was asked with it stays")
+        self.say(f"{row} is archived; trials that used it stay")
 
     def get_row(self, reference: str) -> Any:
         row = self.kind.objects.named(reference).select_related("created_by").first()
@@ -115,16 +115,16 @@ class VersionCommand(VerbCommand):
 
 
 def add_list_and_show(verbs: Any, noun: str) -> None:
-    verbs.add_parser("list", help="all of them").add_argument("--json", action="store_true")
-    show = verbs.add_parser("show", help=f"a {noun} as a file says it, and its history")
+    verbs.add_parser("list", help=f"list all {noun}s").add_argument("--json", action="store_true")
+    show = verbs.add_parser("show", help=f"show a {noun} as a file, and its history")
     show.add_argument("reference", help=REFERENCE)
     show.add_argument("--json", action="store_true")
 
 
 def add_create(verbs: Any, noun: str) -> None:
-    create = verbs.add_parser("create", help=f"a {noun} from a file, as an experiment file writes it")
+    create = verbs.add_parser("create", help=f"create a {noun} from a file in the format of an experiment file")
     create.add_argument("file", type=Path)
-    add_user(create, "whose it is; default: the only superuser")
+    add_user(create, "its author; default: the only superuser")
 
 
 def read_text(file: Path) -> str:

@@ -12,7 +12,7 @@ from runs_app.planning.spec_io import build_dimension_spec
 
 
 class Command(VersionCommand):
-    help = "Create, look at and archive dimensions."
+    help = "Create, show and archive dimensions."
     kind, spec = Dimension, DimensionSpec
     is_approved_by_hand = False
 

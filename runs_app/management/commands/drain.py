@@ -17,18 +17,20 @@ if TYPE_CHECKING:
 
 
 class Command(BaseCommand):
-    help = "Drain trials until stopped (Ctrl-C or SIGTERM: what is in flight is awaited or given back)."
+    help = "Run a worker until Ctrl-C or SIGTERM. Calls in flight then finish or are released."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--concurrency", type=int, default=256, help="calls in flight here, at most (default 256)")
+        parser.add_argument(
+            "--concurrency", type=int, default=256, help="maximum calls in flight in this worker (default 256)"
+        )
         parser.add_argument(
             "--grace",
             type=float,
             default=10,
             metavar="SECONDS",
-            help="for calls in flight when told to stop (default 10)",
+            help="time for calls in flight to finish after a stop signal (default 10)",
         )
-        parser.add_argument("--until-idle", action="store_true", help="end when no run has work left")
+        parser.add_argument("--until-idle", action="store_true", help="exit when no run has work")
 
     def handle(self, *args: Any, concurrency: int, grace: float, until_idle: bool, **options: Any) -> None:
         from runs_app.engine.worker import DrainLimits

@@ -8,7 +8,7 @@ from typing import Any
 
 from evalsite.lib.ops.commands import VerbCommand, add_reason, add_switches, add_user, refuse_input, resolve_actor
 from runs_app.forms.fields import split_names
-from runs_app.management.field_updates import update_given_fields
+from runs_app.management.field_updates import update_fields
 from runs_app.management.preflights import make_preflights
 from runs_app.models import Endpoint
 
@@ -18,22 +18,22 @@ FIELDS = (
 )  # fmt: skip
 RATES = {"requests_per_minute": "rpm", "tokens_per_minute": "tpm", "requests_per_day": "rpd"}
 SWITCHES = (
-    ("--adaptive", "adaptive", True, "learn how many calls in flight it takes"),
-    ("--not-adaptive", "adaptive", False, "always as many as --max-concurrency"),
-    ("--free", "is_free", True, "calls cost nothing here"),
-    ("--not-free", "is_free", False, "calls are priced by model"),
-    ("--active", "is_active", True, "in use"),
-    ("--inactive", "is_active", False, "out of use: no call starts"),
+    ("--adaptive", "adaptive", True, "adjust calls in flight to the load"),
+    ("--not-adaptive", "adaptive", False, "always allow --max-concurrency calls in flight"),
+    ("--free", "is_free", True, "its calls cost nothing"),
+    ("--not-free", "is_free", False, "its calls cost the prices of their models"),
+    ("--active", "is_active", True, "start calls"),
+    ("--inactive", "is_active", False, "start no calls"),
 )
 
 
 class Command(VerbCommand):
-    help = "Set, list and check the endpoints that models are called at."
+    help = "Create, change, list and check the endpoints that serve models."
 
     def add_verbs(self, verbs: Any) -> None:
-        _describe(verbs.add_parser("set", help="make an endpoint, or change what is given of one"))
-        verbs.add_parser("list", help="all endpoints").add_argument("--json", action="store_true")
-        parser = verbs.add_parser("check", help="one tiny call to each of its models")
+        _add_set_options(verbs.add_parser("set", help="create an endpoint, or change the given fields"))
+        verbs.add_parser("list", help="list all endpoints").add_argument("--json", action="store_true")
+        parser = verbs.add_parser("check", help="make one small call to each of its models")
         parser.add_argument("name")
         add_user(parser)
 
@@ -43,17 +43,17 @@ class Command(VerbCommand):
             if options[option] == 0:
                 setattr(endpoint, field, None)
         rates = {field: options[option] or None for field, option in RATES.items()}
-        given = rates | {field: options[field] for field in FIELDS}
-        update_given_fields(endpoint, given, by=resolve_actor(user), reason=reason)
-        self.say(_line(endpoint))
+        values = rates | {field: options[field] for field in FIELDS}
+        update_fields(endpoint, values, by=resolve_actor(user), reason=reason)
+        self.say(_format_line(endpoint))
 
     def do_list(self, json: bool, **options: Any) -> None:
         endpoints = Endpoint.objects.prefetch_related("models")
         if json:
-            self.say_json([_facts(endpoint) for endpoint in endpoints])
+            self.say_json([_build_row(endpoint) for endpoint in endpoints])
             return
         for endpoint in endpoints:
-            self.say(_line(endpoint))
+            self.say(_format_line(endpoint))
 
     def do_check(self, name: str, user: str, **options: Any) -> None:
         endpoint = Endpoint.objects.filter(name=name).first()
@@ -61,27 +61,27 @@ class Command(VerbCommand):
             refuse_input(f"name: there is no endpoint {name}")
         models = list(endpoint.models.values_list("pk", flat=True))
         if not models:
-            refuse_input(f"name: endpoint {name} has no model; make one with `model set`")
+            refuse_input(f"name: endpoint {name} has no models; create one with `model set`")
         make_preflights(self, models, by=resolve_actor(user))
 
 
-def _describe(parser: ArgumentParser) -> None:
+def _add_set_options(parser: ArgumentParser) -> None:
     """Add the options that set the fields of an endpoint."""
     parser.add_argument("name")
     parser.add_argument("--provider", choices=Endpoint.Provider.values)
     parser.add_argument("--base-url", metavar="URL")
     parser.add_argument("--key-env", metavar="VAR", help="the environment variable that holds the key")
     parser.add_argument("--max-concurrency", type=int, metavar="N", help="calls in flight over all workers")
-    parser.add_argument("--rpm", type=int, metavar="N", help="requests a minute; 0 for no limit")
-    parser.add_argument("--tpm", type=int, metavar="N", help="tokens a minute; 0 for no limit")
-    parser.add_argument("--rpd", type=int, metavar="N", help="requests a day; 0 for no limit")
-    parser.add_argument("--day-zone", metavar="ZONE", help="the time zone of its day")
+    parser.add_argument("--rpm", type=int, metavar="N", help="requests per minute; 0 for no limit")
+    parser.add_argument("--tpm", type=int, metavar="N", help="tokens per minute; 0 for no limit")
+    parser.add_argument("--rpd", type=int, metavar="N", help="requests per day; 0 for no limit")
+    parser.add_argument("--day-zone", metavar="ZONE", help="time zone in which a day starts")
     parser.add_argument(
         "--routes",
         dest="provider_routes",
         type=split_names,
         metavar="NAME,...",
-        help="at OpenRouter, for retries",
+        help="OpenRouter providers; each retry uses the next one",
     )
     parser.add_argument(
         "--local-server",
@@ -90,36 +90,37 @@ def _describe(parser: ArgumentParser) -> None:
         metavar="ollama|none",
         help="unload a model that stalls",
     )
-    parser.add_argument("--batch-api", choices=Endpoint.BatchApi.values, help="how it takes calls in batches")
-    parser.add_argument("--batch-max-requests", type=int, metavar="N", help="calls in one batch, at most")
-    parser.add_argument("--batch-max-open", type=int, metavar="N", help="batches at a time, at most")
+    parser.add_argument("--batch-api", choices=Endpoint.BatchApi.values, help="its batch API")
+    parser.add_argument("--batch-max-requests", type=int, metavar="N", help="maximum calls per batch")
+    parser.add_argument("--batch-max-open", type=int, metavar="N", help="maximum open batches")
     add_switches(parser, SWITCHES)
     add_reason(parser)
 
 
-def _line(endpoint: Endpoint) -> str:
+def _format_line(endpoint: Endpoint) -> str:
     state = "active" if endpoint.is_active else "inactive"
     prices = "free" if endpoint.is_free else "priced"
     address = endpoint.base_url or "the provider's own address"
+    load = f"{endpoint.in_flight}/{endpoint.max_concurrency} in flight"
     return (
-        f"{endpoint.name:<20} {endpoint.provider:<12} {state:<8} {prices:<6} "
-        f"{endpoint.in_flight}/{endpoint.max_concurrency} in flight  {_key(endpoint):<24} {address}{_rates(endpoint)}"
+        f"{endpoint.name:<20} {endpoint.provider:<12} {state:<8} {prices:<6} {load}  "
+        f"{_format_key(endpoint):<24} {address}{_format_rates(endpoint)}"
     )
 
 
-def _rates(endpoint: Endpoint) -> str:
+def _format_rates(endpoint: Endpoint) -> str:
     limits = [f"{limit} {field.replace('_', ' ')}" for field in RATES if (limit := getattr(endpoint, field))]
     return f" (at most {', '.join(limits)})" if limits else ""
 
 
-def _key(endpoint: Endpoint) -> str:
+def _format_key(endpoint: Endpoint) -> str:
     """Return the key variable, and whether it is set on this machine. A worker's machine may differ."""
     if not endpoint.key_env:
         return "no key"
     return f"{endpoint.key_env} ({'set' if os.environ.get(endpoint.key_env) else 'not set'} here)"
 
 
-def _facts(endpoint: Endpoint) -> dict[str, Any]:
+def _build_row(endpoint: Endpoint) -> dict[str, Any]:
     return {
         "name": endpoint.name,
         "provider": endpoint.provider,

@@ -10,56 +10,57 @@ from django.utils import timezone
 
 from evalsite.lib.ops.commands import VerbCommand, add_reason, add_switches, refuse_input, resolve_actor
 from runs_app import price_list
-from runs_app.management.field_updates import update_given_fields
+from runs_app.management.field_updates import update_fields
 from runs_app.models import Endpoint, LanguageModel
 from runs_app.models.preflights import prefetch_last_preflights
 
 PRICES = ("input_price", "output_price", "cache_read_price", "cache_write_price")
 SWITCHES = (
-    ("--sees-images", "sees_images", True, "takes images"),
-    ("--text-only", "sees_images", False, "takes no images"),
-    ("--structured-output", "structured_output", True, "accepts a strict JSON schema"),
-    ("--no-structured-output", "structured_output", False, "does not"),
-    ("--cache-marks", "cache_marks", True, "mark what items share for the provider's cache"),
-    ("--no-cache-marks", "cache_marks", False, "do not"),
-    ("--active", "is_active", True, "in use"),
-    ("--inactive", "is_active", False, "out of use"),
+    ("--sees-images", "sees_images", True, "it accepts images"),
+    ("--text-only", "sees_images", False, "it accepts no images"),
+    ("--structured-output", "structured_output", True, "it accepts a strict JSON schema"),
+    ("--no-structured-output", "structured_output", False, "it accepts no JSON schema"),
+    ("--cache-marks", "cache_marks", True, "mark the shared part of requests for the provider's cache"),
+    ("--no-cache-marks", "cache_marks", False, "send no cache marks"),
+    ("--active", "is_active", True, "offer it for new designs"),
+    ("--inactive", "is_active", False, "do not offer it for new designs"),
 )
 
 
 class Command(VerbCommand):
-    help = "Set and list language models; prices are US dollars per million tokens, and unknown until they are given."
+    help = "Create, change, list and price language models. Prices are US dollars per million tokens."
 
     def add_verbs(self, verbs: Any) -> None:
-        parser = verbs.add_parser("set", help="make a model, or change what is given of one")
+        parser = verbs.add_parser("set", help="create a model, or change the given fields")
         parser.add_argument("name")
         parser.add_argument("--endpoint", metavar="NAME")
-        parser.add_argument("--model", metavar="ID", help="the id that the provider knows it by")
+        parser.add_argument("--model", metavar="ID", help="the provider's ID of the model")
         for price in PRICES:
             parser.add_argument(f"--{price.replace('_', '-')}", metavar="USD")
-        parser.add_argument("--batch-discount", metavar="SHARE", help="of these prices that a call in a batch saves")
+        parser.add_argument("--batch-discount", metavar="SHARE", help="discount of the batch API, 0 to 1")
         parser.add_argument("--price-source", metavar="TEXT")
-        parser.add_argument("--price-date", metavar="YYYY-MM-DD", help="default: today, when a price is given")
+        parser.add_argument("--price-date", metavar="YYYY-MM-DD", help="default: today, if a price is given")
         parser.add_argument("--max-output-tokens", type=int, metavar="N")
         parser.add_argument("--groups", metavar="TAGS", help="for filters of the leaderboard, such as 'size:large'")
         add_switches(parser, SWITCHES)
         add_reason(parser)
-        parser = verbs.add_parser("price", help="take over list prices from litellm's package: old -> new")
+        parser = verbs.add_parser("price", help="set prices from the list in litellm's package")
         parser.add_argument("names", nargs="*", metavar="NAME")
-        parser.add_argument("--all", action="store_true", help="of all models that are in use")
-        parser.add_argument("--dry-run", action="store_true", help="say what would change")
+        parser.add_argument("--all", action="store_true", help="price all active models")
+        parser.add_argument("--dry-run", action="store_true", help="only show the changes")
         add_reason(parser)
-        parser = verbs.add_parser("list", help="all models")
+        parser = verbs.add_parser("list", help="list all models")
         parser.add_argument("--endpoint", metavar="NAME")
         parser.add_argument("--json", action="store_true")
 
     def do_set(self, name: str, endpoint: str | None, user: str, reason: str, **options: Any) -> None:
         model = LanguageModel.objects.select_related("endpoint").filter(name=name).first() or LanguageModel(name=name)
         if endpoint is not None or model.endpoint_id is None:
-            model.endpoint = _endpoint(endpoint)
-        given: dict[str, Any] = {field: _price(field, options[field]) for field in PRICES}
-        given |= {"price_date": _date(options["price_date"], any(value is not None for value in given.values()))}
-        given["batch_discount"] = _price("batch_discount", options["batch_discount"])
+            model.endpoint = _get_endpoint(endpoint)
+        values: dict[str, Any] = {field: _parse_price(field, options[field]) for field in PRICES}
+        has_price = any(price is not None for price in values.values())
+        values["price_date"] = _parse_date(options["price_date"], has_price)
+        values["batch_discount"] = _parse_price("batch_discount", options["batch_discount"])
         names = (
             "model",
             "price_source",
@@ -70,56 +71,54 @@ class Command(VerbCommand):
             "cache_marks",
             "is_active",
         )
-        update_given_fields(
-            model, given | {field: options[field] for field in names}, by=resolve_actor(user), reason=reason
-        )
-        self.say(_line(model))
+        update_fields(model, values | {field: options[field] for field in names}, by=resolve_actor(user), reason=reason)
+        self.say(_format_line(model))
 
     def do_price(self, names: list[str], all: bool, dry_run: bool, user: str, reason: str, **options: Any) -> None:
         if bool(names) == all:
-            refuse_input("name: say which models, or --all of those in use")
-        found = price_list.find_repricings(_models(names))
-        for one in found:
-            self.say(one.summary)
-        unlisted = [one for one in found if one.why_not]
+            refuse_input("name: name the models, or use --all for all active models")
+        repricings = price_list.find_repricings(_get_models(names))
+        for repricing in repricings:
+            self.say(repricing.summary)
+        unlisted = [repricing for repricing in repricings if repricing.why_not]
         if names and unlisted:
-            refuse_input(f"name: {unlisted[0].summary}; nothing was changed. `model set` takes prices by hand")
-        n = 0 if dry_run else price_list.apply_repricings(found, by=resolve_actor(user), reason=reason)
-        self.say(f"{n} models priced by {price_list.source_name()}, {len(unlisted)} left as they were")
+            refuse_input(f"name: {unlisted[0].summary}; nothing was changed. Use `model set` to enter prices")
+        n = 0 if dry_run else price_list.apply_repricings(repricings, by=resolve_actor(user), reason=reason)
+        self.say(f"{n} models priced from {price_list.source_name()}, {len(unlisted)} unchanged")
 
     def do_list(self, endpoint: str | None, json: bool, **options: Any) -> None:
         models = prefetch_last_preflights(LanguageModel.objects.select_related("endpoint"))
         if endpoint is not None:
-            models = models.filter(endpoint=_endpoint(endpoint))
+            models = models.filter(endpoint=_get_endpoint(endpoint))
         if json:
-            self.say_json([_facts(model) for model in models])
+            self.say_json([_build_row(model) for model in models])
             return
         for model in models:
-            self.say(_line(model))
+            self.say(_format_line(model))
 
 
-def _endpoint(name: str | None) -> Endpoint:
+def _get_endpoint(name: str | None) -> Endpoint:
     if name is None:
         refuse_input("endpoint: a new model needs --endpoint NAME")
-    found: Endpoint | None = Endpoint.objects.filter(name=name).first()
-    if found is None:
-        refuse_input(f"endpoint: there is no endpoint {name}; make it with `endpoint set`")
-    return found
+    endpoint: Endpoint | None = Endpoint.objects.filter(name=name).first()
+    if endpoint is None:
+        refuse_input(f"endpoint: there is no endpoint {name}; create it with `endpoint set`")
+    return endpoint
 
 
-def _models(names: list[str]) -> list[LanguageModel]:
-    """Return the named models in that order, or all active models if no name is given."""
+def _get_models(names: list[str]) -> list[LanguageModel]:
+    """Return the named models in this order, or all active models without names."""
     models = LanguageModel.objects.select_related("endpoint")
     if not names:
         return list(models.filter(is_active=True))
-    found = {model.name: model for model in models.filter(name__in=names)}
+    by_name = {model.name: model for model in models.filter(name__in=names)}
     for name in names:
-        if name not in found:
-            refuse_input(f"name: there is no model {name}; `model list` names them")
-    return [found[name] for name in dict.fromkeys(names)]
+        if name not in by_name:
+            refuse_input(f"name: there is no model {name}; see `model list`")
+    return [by_name[name] for name in dict.fromkeys(names)]
 
 
-def _price(field: str, text: str | None) -> Decimal | None:
+def _parse_price(field: str, text: str | None) -> Decimal | None:
     if text is None:
         return None
     try:
@@ -128,16 +127,16 @@ def _price(field: str, text: str | None) -> Decimal | None:
         refuse_input(f"{field}: {text!r} is not a number")
 
 
-def _date(text: str | None, priced: bool) -> date | None:
+def _parse_date(text: str | None, has_price: bool) -> date | None:
     if text is None:
-        return timezone.now().date() if priced else None
+        return timezone.now().date() if has_price else None
     try:
         return date.fromisoformat(text)
     except ValueError:
-        refuse_input(f"price_date: {text!r} is not a date; write YYYY-MM-DD")
+        refuse_input(f"price_date: {text!r} is not a date; use YYYY-MM-DD")
 
 
-def _line(model: LanguageModel) -> str:
+def _format_line(model: LanguageModel) -> str:
     prices = model.prices
     if prices.free:
         cost = "free"
@@ -151,7 +150,7 @@ def _line(model: LanguageModel) -> str:
     return f"{model.name:<24} {model.model:<32} at {model.endpoint.name:<16} {cost}{source}{checked}"
 
 
-def _facts(model: LanguageModel) -> dict[str, Any]:
+def _build_row(model: LanguageModel) -> dict[str, Any]:
     return {
         "name": model.name,
         "endpoint": model.endpoint.name,

@@ -13,12 +13,12 @@ from runs_app.planning.spec_io import build_prompt_spec
 
 
 class Command(VersionCommand):
-    help = "Create, look at, approve and archive prompts."
+    help = "Create, show, approve and archive prompts."
     kind, spec = Prompt, PromptSpec
 
     def add_verbs(self, verbs: Any) -> None:
         super().add_verbs(verbs)
-        verbs.add_parser("shipped", help="create the shipped prompts and samplers that are missing, approved")
+        verbs.add_parser("shipped", help="create missing shipped prompts and samplers as approved versions")
 
     def do_shipped(self, **options: Any) -> None:
         created = create_shipped_designs()

@@ -9,14 +9,14 @@ from runs_app.monitoring.consistency_check import find_differences
 
 
 class Command(OutputCommand):
-    help = "Compare every counter with its rows; exit 1 and the differences if any."
+    help = "Compare every counter with its rows. Print the differences and exit with code 1 if there are any."
 
     def handle(self, *args: Any, **options: Any) -> None:
-        found = find_differences()
-        for difference in found:
+        differences = find_differences()
+        for difference in differences:
             self.stdout.write(str(difference))
         for note in grading().find_points_of_earlier_rules():
             self.stdout.write(f"note: {note}")
-        if found:
+        if differences:
             sys.exit(1)
-        self.stdout.write("counters and ledger equal the rows")
+        self.stdout.write("counters and ledger agree with the rows")

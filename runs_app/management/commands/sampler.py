@@ -12,7 +12,7 @@ from runs_app.planning.spec_io import build_sampler_spec
 
 
 class Command(VersionCommand):
-    help = "Create, look at and archive samplers."
+    help = "Create, show and archive samplers."
     kind, spec = Sampler, SamplerSpec
     is_approved_by_hand = False
 

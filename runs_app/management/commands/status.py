@@ -14,7 +14,7 @@ from runs_app.monitoring.status_report import ANSWER_KINDS, build_status_report,
 
 
 class Command(OutputCommand):
-    help = "The completion of one experiment, condition by condition; or of all, a line each."
+    help = "Show the status of an experiment by condition, or list all experiments."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("experiment", nargs="?")
@@ -24,42 +24,42 @@ class Command(OutputCommand):
         if experiment is None:
             print_experiments(self, json)
             return
-        found = Experiment.objects.select_related("dataset").filter(slug=experiment).first()
-        if found is None:
+        row = Experiment.objects.select_related("dataset").filter(slug=experiment).first()
+        if row is None:
             refuse_input(f"experiment: there is no experiment {experiment}")
-        standing = build_status_report(found)
+        report = build_status_report(row)
         if json:
-            self.say_json(standing)
+            self.say_json(report)
         else:
-            self._print(standing)
+            self._print(report)
 
-    def _print(self, standing: dict[str, Any]) -> None:
-        budget = format_money(standing["max_usd"]) if standing["max_usd"] else "no budget"
-        self.say(f"{standing['experiment']} ({standing['status']}) over {standing['dataset']}")
-        self.say(f"{format_count(standing['done'])} of {format_count(standing['trials'])} trials done")
+    def _print(self, report: dict[str, Any]) -> None:
+        budget = format_money(report["max_usd"]) if report["max_usd"] else "no budget"
+        self.say(f"{report['experiment']} ({report['status']}) over {report['dataset']}")
+        self.say(f"{format_count(report['done'])} of {format_count(report['trials'])} trials done")
         self.say(
-            f"{format_money(standing['spent_usd'])} spent, {format_money(standing['reserved_usd'])} reserved, {budget}"
+            f"{format_money(report['spent_usd'])} spent, {format_money(report['reserved_usd'])} reserved, {budget}"
         )
-        for blocker in standing["blockers"]:
+        for blocker in report["blockers"]:
             self.say(f"waiting: {blocker['sentence']}")
-        if len(standing["waves"]) > 1:
-            for wave in standing["waves"]:
+        if len(report["waves"]) > 1:
+            for wave in report["waves"]:
                 self._print_wave(wave)
-        for run in standing["runs"]:
+        for run in report["runs"]:
             self._print_run(run)
-        for rule in standing["rules"]:
+        for rule in report["rules"]:
             self._print_rule(rule)
-        for measure in dict.fromkeys(score["measure"] for score in standing["scores"]):
-            self._print_scores([score for score in standing["scores"] if score["measure"] == measure])
-        for line in standing["judging"]:
+        for measure in dict.fromkeys(score["measure"] for score in report["scores"]):
+            self._print_scores([score for score in report["scores"] if score["measure"] == measure])
+        for line in report["judging"]:
             self.say(f"\n{format_judge(line)}\n  {format_money(line['spent_usd'])} spent")
-        for sentence in standing["warnings"]:
+        for sentence in report["warnings"]:
             self.stderr.write(f"warning: {sentence}", self.style.WARNING)
 
     def _print_rule(self, rule: dict[str, Any]) -> None:
         unread, codes = sum(rule["unread"].values()), ", ".join(f"{n} {code}" for code, n in rule["unread"].items())
-        could_not = f", {format_count(unread)} answers could not be read ({codes})" if unread else ""
-        self.say(f"\nscorer {rule['scorer']}: {format_count(rule['scored'])} answers scored{could_not}")
+        unreadable = f", {format_count(unread)} answers could not be read ({codes})" if unread else ""
+        self.say(f"\nscorer {rule['scorer']}: {format_count(rule['scored'])} answers scored{unreadable}")
 
     def _print_scores(self, scores: list[dict[str, Any]]) -> None:
         """Print one measure: a line for each condition, with its 95 % interval."""

@@ -8,7 +8,7 @@ from runs_app.engine.leases import sweep_expired
 
 
 class Command(BaseCommand):
-    help = "Return every trial whose lease has ended to the queue."
+    help = "Release every trial whose lease has expired."
 
     def handle(self, *args: Any, **options: Any) -> None:
-        self.stdout.write(f"{sweep_expired()} stale claims returned")
+        self.stdout.write(f"{sweep_expired()} expired claims released")

@@ -15,7 +15,7 @@ from runs_app.processes.site_processes import LOOPBACK, AddressError, migrate, o
 WORK_FAILED, BAD_INPUT = 1, 2
 AS_ROOT = (
     "Warning: the site runs as root, which it does not need. Its web server and workers can then do anything on this"
-    " machine, and an embedded PostgreSQL runs as nobody. Run it as an account of its own (docs/deploy.md)."
+    " machine, and an embedded PostgreSQL runs as the user nobody. Use a dedicated account (docs/deploy.md)."
 )
 
 
@@ -23,26 +23,28 @@ class Command(BaseCommand):
     help = "Start the database if it is embedded, migrate, and serve the site with its workers until Ctrl-C."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--host", default="127.0.0.1", help="address to serve from (default: this machine alone)")
+        parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: only this machine)")
         parser.add_argument("--port", type=int, default=8000)
-        parser.add_argument("--workers", type=int, default=settings.DRAINS, metavar="N", help="drains that run at once")
+        parser.add_argument("--workers", type=int, default=settings.DRAINS, metavar="N", help="number of drains")
 
     def handle(self, *args: Any, host: str, port: int, workers: int, **options: Any) -> None:
         if workers < 1:
             raise CommandError("--workers: must be at least 1", returncode=BAD_INPUT)
         if host not in LOOPBACK and not os.environ.get("EVALSITE_ALLOWED_HOSTS"):
-            self.stderr.write("Set EVALSITE_ALLOWED_HOSTS to the names this site is reached by: others are refused.")
+            self.stderr.write(
+                "Set EVALSITE_ALLOWED_HOSTS to the host names of this site. Requests to other names are refused."
+            )
         try:
             with open_listener(host, port) as listener:
                 if os.geteuid() == 0:
                     self.stderr.write(AS_ROOT, self.style.WARNING)
                 migrate()
-                serve(listener, drains=workers, on_ready=self._say_where)
+                serve(listener, drains=workers, on_ready=self._print_url)
         except AddressError as error:
             raise CommandError(str(error), returncode=BAD_INPUT) from None
         except GivingUp as error:
             raise CommandError(str(error), returncode=WORK_FAILED) from None
 
-    def _say_where(self, url: str) -> None:
+    def _print_url(self, url: str) -> None:
         self.stdout.write(f"Evalsite is at {url} (Ctrl-C stops it)")
         self.stdout.flush()

@@ -33,7 +33,7 @@ def test_budget_and_limit_on_failures_change_and_history_names_who(manage, launc
     changed = manage(
         "experiment", "set", "pilot", "--budget", "2.5", "--stop-failure-rate", "0.2", "--user", operator.username
     )
-    assert (changed.code, changed.out.strip()) == (0, "pilot is changed, from the next call on")
+    assert (changed.code, changed.out.strip()) == (0, "pilot is updated; the changes apply from the next call")
     launched.refresh_from_db()
     assert (launched.max_usd, launched.stop_failure_rate, launched.samples) == (2.5, 0.2, 1)
     said = {change.what: (change.from_value, change.to_value) for change in launched.history.filter(by=operator)}

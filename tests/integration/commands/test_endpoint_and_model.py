@@ -144,7 +144,7 @@ def test_a_model_without_a_price_is_listed_as_unknown_never_as_free(manage):
         (["--model", "x"], "endpoint: a new model needs --endpoint NAME"),
         (
             ["--endpoint", "nowhere", "--model", "x"],
-            "endpoint: there is no endpoint nowhere; make it with `endpoint set`",
+            "endpoint: there is no endpoint nowhere; create it with `endpoint set`",
         ),
         (["--endpoint", "lab", "--model", "x", "--input-price", "cheap"], "input_price: 'cheap' is not a number"),
         (
@@ -157,7 +157,7 @@ def test_a_model_without_a_price_is_listed_as_unknown_never_as_free(manage):
         ),
         (
             ["--endpoint", "lab", "--model", "x", "--price-date", "today"],
-            "price_date: 'today' is not a date; write YYYY-MM-DD",
+            "price_date: 'today' is not a date; use YYYY-MM-DD",
         ),
         (["--endpoint", "lab"], "model: This field cannot be blank."),
     ],
@@ -188,5 +188,5 @@ def test_check_calls_each_model_and_ends_with_1_when_one_is_dead(manage, monkeyp
 
 def test_check_of_an_endpoint_without_models_says_so(manage):
     make_rehearsal_endpoint("lab")
-    assert manage("endpoint", "check", "lab").err == "name: endpoint lab has no model; make one with `model set`"
+    assert manage("endpoint", "check", "lab").err == "name: endpoint lab has no models; create one with `model set`"
     assert manage("endpoint", "check", "nowhere").code == 2

@@ -100,7 +100,7 @@ def test_a_launch_without_anything_new_says_so_and_writes_no_manifest(manage, pi
     manage("experiment", "launch", "pilot")
     again = manage("experiment", "launch", "pilot")
     assert again.code == 0
-    assert "pilot was launched before, and nothing has changed: 0 new trials, 2 in all, in 1 run" in again.out
+    assert "pilot was already launched, and nothing has changed: 0 new trials, 2 in all, in 1 run" in again.out
     assert pilot.manifests.count() == 1
 
 
@@ -187,7 +187,7 @@ def test_a_pilot_is_held_against_the_limits_at_its_own_cost(manage, pilot):
 
 def test_a_pilot_of_nothing_is_refused(manage, pilot):
     refused = manage("experiment", "launch", "pilot", "--pilot", "0")
-    assert (refused.code, refused.err, Run.objects.count()) == (2, "pilot: it has at least one trial", 0)
+    assert (refused.code, refused.err, Run.objects.count()) == (2, "pilot: enter at least 1 trial", 0)
     assert manage("experiment", "estimate", "pilot", "--pilot", "-1").code == 2
     assert json.loads(manage("experiment", "estimate", "pilot", "--pilot", "1", "--json").out)["to_do"] == 1
 
@@ -249,7 +249,7 @@ def test_retry_gives_failed_trials_new_attempts(manage, pilot):
     Trial.objects.update(status="failed", attempts=3, error_class="timeout")
     end(Run.objects.all(), "failed")
     assert manage("experiment", "retry", "pilot", "--error-class", "server_error").out.startswith("0 failed")
-    assert manage("experiment", "retry", "pilot").out == "2 failed trials will be tried again\n"
+    assert manage("experiment", "retry", "pilot").out == "2 failed trials will be retried\n"
     assert Run.objects.get().status == "running"
 
 
@@ -290,7 +290,7 @@ def test_delete_takes_all_rows_and_leaves_what_it_cost_in_the_history(manage, pi
 @pytest.mark.parametrize("verb", ["show", "estimate", "launch", "pause", "resume", "retry", "preflight"])
 def test_an_unknown_experiment_ends_with_2(manage, verb):
     refused = manage("experiment", verb, "nothing")
-    assert (refused.code, refused.err) == (2, "name: there is no experiment nothing; `experiment list` names them")
+    assert (refused.code, refused.err) == (2, "name: there is no experiment nothing; see `experiment list`")
 
 
 def test_estimate_as_json_says_what_it_rests_on(manage, pilot):
@@ -354,7 +354,7 @@ def test_a_priority_is_changed_with_its_reason_and_one_out_of_bounds_is_refused(
 def test_dev_launches_the_first_items_and_full_the_rest_by_command(manage, lab, design):
     manage("experiment", "create", design(extra="budget: {policy: dev, dev_items: 1}"))
     manage(*PRICED)
-    assert "policy dev: the first 1 of 2 items" in manage("experiment", "estimate", "pilot").out
+    assert "dev policy: the first 1 of 2 items" in manage("experiment", "estimate", "pilot").out
     assert "1 new trial, " in manage("experiment", "launch", "pilot").out
     assert manage("experiment", "set", "pilot", "--dev-items", "2", "--dev-samples", "1").code == 0
     assert "1 new trial, " in manage("experiment", "launch", "pilot").out

@@ -82,7 +82,7 @@ def test_an_edited_file_adds_what_it_has_more_and_takes_nothing_away(manage, lau
     edited.write_text(json.dumps(spec | {"models": ["second"], "max_attempts": 5}))
     done = manage("experiment", "extend", "pilot", edited)
     assert done.code == 0, done.err
-    assert "max_attempts of the file is not taken over" in done.err
+    assert "max_attempts in the file is ignored" in done.err
     assert sorted(launched.language_models.values_list("name", flat=True)) == ["second", "sim"]
     assert Trial.objects.count() == 4
 
@@ -90,7 +90,7 @@ def test_an_edited_file_adds_what_it_has_more_and_takes_nothing_away(manage, lau
 def test_what_is_there_already_changes_nothing(manage, launched, second):
     manage("experiment", "extend", "pilot", "--model", "second")
     again = manage("experiment", "extend", "pilot", "--model", "second")
-    assert (again.code, again.out.strip()) == (0, "pilot has all of this already: nothing to add")
+    assert (again.code, again.out.strip()) == (0, "pilot already has all of this: nothing to add")
     assert (Manifest.objects.count(), Trial.objects.count()) == (2, 4)
 
 
@@ -99,7 +99,7 @@ def test_a_dry_run_shows_the_cost_and_leaves_nothing_behind(manage, launched, tm
     path.write_text('prompts: [{name: terse, user: "Short: {{input}}"}]\n')
     shown = manage("experiment", "extend", "pilot", path, "--dry-run")
     assert (shown.code, Trial.objects.count(), Prompt.objects.count()) == (0, 2, 1)
-    assert "joins pilot: prompt terse@1" in shown.out
+    assert "added to pilot: prompt terse@1" in shown.out
     assert "1 new conditions, 2 new trials" in shown.out
 
 

@@ -96,7 +96,7 @@ def test_all_takes_what_is_listed_and_names_the_rest(manage):
     assert "own: " in done.out
     assert "gratis: its endpoint is free" in done.out
     assert "old: " not in done.out
-    assert "1 models priced by" in done.out
+    assert "1 models priced from" in done.out
 
 
 def test_a_dry_run_says_and_changes_nothing(manage):
@@ -128,7 +128,7 @@ def test_an_operator_takes_them_over_on_the_page_of_endpoints(client, django_use
     big.refresh_from_db()
     assert big.input_price == Decimal("2.5")
     text = page.content.decode()
-    assert "1 of 2 models priced by litellm" in text
+    assert "1 of 2 models have prices from litellm" in text
     assert "lists no price of no-such-model at openai" in text
     assert "Update prices" in text
     Endpoint.objects.update(provider="hosted_vllm")

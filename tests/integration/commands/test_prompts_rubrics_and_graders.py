@@ -38,7 +38,7 @@ def test_a_file_becomes_a_draft_and_is_shown_as_a_file_again(manage, operator, f
     shown = manage(noun, "show", row.name).out
     assert yaml.safe_load(shown)["name"] == row.name
     again = manage(noun, "create", file(yaml.safe_dump(yaml.safe_load(shown))))
-    assert "says the same already" in again.out
+    assert "already has this content" in again.out
     assert KINDS[noun].objects.count() == 1
     assert json.loads(manage(noun, "list", "--json").out)[0]["version"] == 1
     assert str(row) in manage(noun, "list").out

@@ -16,7 +16,7 @@ def remembered(db):
 
 
 def test_it_counts_what_is_remembered(manage, remembered):
-    assert manage("response_cache", "show").out.startswith("3 answers are remembered, ")
+    assert manage("response_cache", "show").out.startswith("3 answers are cached; ")
     shown = json.loads(manage("response_cache", "show", "--json").out)
     assert (shown["answers"], shown["emptied"]) == (3, [])
     assert shown["bytes"] > 0
@@ -25,7 +25,7 @@ def test_it_counts_what_is_remembered(manage, remembered):
 def test_it_forgets_all_once_that_is_confirmed_and_keeps_the_trials(manage, remembered):
     refused = manage("response_cache", "purge")
     assert (refused.code, CachedAnswer.objects.count()) == (3, 3)
-    assert manage("response_cache", "purge", "--yes").out == "3 answers are forgotten\n"
+    assert manage("response_cache", "purge", "--yes").out == "3 cached answers were cleared\n"
     assert (CachedAnswer.objects.count(), Trial.objects.count()) == (0, 3)
 
 
@@ -34,7 +34,7 @@ def test_it_says_who_emptied_it_when_and_why(manage, remembered):
     manage("response_cache", "purge", "--yes", "--user", "curator", "--reason", "the model was replaced")
     manage("response_cache", "purge", "--yes")
     _, last, first = manage("response_cache", "show").out.splitlines()
-    assert first.endswith("curator emptied it of 3 answers: the model was replaced")
-    assert "emptied it of 0 answers" in last
+    assert first.endswith("curator cleared 3 answers: the model was replaced")
+    assert "cleared 0 answers" in last
     (_, told) = json.loads(manage("response_cache", "show", "--json").out)["emptied"]
     assert (told["by"], told["held"], told["reason"]) == ("curator", "3 answers", "the model was replaced")

@@ -90,7 +90,7 @@ def test_a_retry_takes_the_failed_trials_of_the_condition_alone(manage, launched
     Trial.objects.update(status="failed", error_class="timeout")
     Run.objects.update(status="done", n_pending=0, n_failed=2)
     done = manage("experiment", "retry", "pilot", "--condition", GREEDY)
-    assert "2 failed trials will be tried again" in done.out
+    assert "2 failed trials will be retried" in done.out
     assert statuses() == {GREEDY: "running", WARM: "done"}
 
 
@@ -101,7 +101,7 @@ def test_several_conditions_add_up(manage, launched):
 
 @pytest.mark.parametrize("verb", ["launch", "estimate", "pause", "resume", "cancel", "retry"])
 @pytest.mark.parametrize(
-    ("wanted", "said"), [("sim_none", "there is no condition sim_none"), ("sim_plain", "is the beginning of several")]
+    ("wanted", "said"), [("sim_none", "there is no condition sim_none"), ("sim_plain", "matches several")]
 )
 def test_an_id_that_is_none_or_several_ends_with_2_and_lists_the_valid_ones(manage, launched, verb, wanted, said):
     more = ("--reason", "x", "--yes") if verb == "cancel" else ()

@@ -8,7 +8,7 @@ from runs_app.engine.admission import admit
 from runs_app.engine.stall_detection import note_call
 from runs_app.engine.worker_registration import WorkerRegistration
 from runs_app.forms.endpoints import EndpointForm, LanguageModelForm
-from runs_app.management.field_updates import update_given_fields
+from runs_app.management.field_updates import update_fields
 from runs_app.models import Endpoint, Experiment, LanguageModel, Run
 from runs_app.monitoring.consistency_check import find_differences
 
@@ -27,7 +27,7 @@ def by_form(form_of):
 
 
 def by_command(row, **changes):
-    return lambda: update_given_fields(row, changes, by="a test")
+    return lambda: update_fields(row, changes, by="a test")
 
 
 def by_admin(row, **changes):

@@ -104,7 +104,7 @@ def test_points_decided_by_an_earlier_version_of_the_rule_are_proven_by_it_and_n
                 Grading.objects.order_by("-pk").filter(condition=GradeCondition.objects.last()).update(score=0)
         call_command("reconcile")
         said = capsys.readouterr().out
-        assert "counters and ledger equal the rows" in said
+        assert "counters and ledger agree with the rows" in said
         assert "note: rounds: 2 points were decided by an earlier version of the rule than exact_match--" in said
     with allow_superseding():
         Grading.objects.filter(condition=GradeCondition.objects.first(), trial__item__category="easy").update(score=0)

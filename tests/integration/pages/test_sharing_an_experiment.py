@@ -97,7 +97,7 @@ def test_the_command_shares_and_says_with_whom(lab):
         return out.getvalue().strip()
 
     assert run("--with", "viewer", "--with", "guest", "--reason", "Review") == "pilot is shared with: guest, viewer"
-    assert run("--with", "viewer", "guest") == "pilot is shared with (as before): guest, viewer"
+    assert run("--with", "viewer", "guest") == "pilot is shared with (unchanged): guest, viewer"
     assert run("--group") == "pilot is shared with: Everyone in the group and viewers"
     assert run("--private") == "pilot is shared with: Owner only"
     assert [change.reason for change in lab.experiment.history.filter(what="sharing")][-1] == "Review"

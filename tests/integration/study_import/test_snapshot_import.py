@@ -157,7 +157,7 @@ def test_the_counters_of_an_imported_study_agree_with_its_rows(sent, owner):
     import_snapshot(sent, owner)
     said = io.StringIO()
     call_command("reconcile", stdout=said)
-    assert "counters and ledger equal the rows" in said.getvalue()
+    assert "counters and ledger agree with the rows" in said.getvalue()
 
 
 def test_names_in_use_are_changed_and_nothing_is_overwritten(sent, owner):

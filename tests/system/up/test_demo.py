@@ -36,7 +36,7 @@ def test_the_whole_job_is_done_once_and_its_numbers_are_published(place: Path) -
     assert "640 done, 0 failed" in said
     assert "512 done, 0 failed" in said, "two judges of 256 answers"
     assert "does not use it" in said
-    assert "counters and ledger equal the rows" in said
+    assert "counters and ledger agree with the rows" in said
     covered, known = map(int, re.search(r"(\d+) of (\d+) intervals contain the true accuracy", said).groups())
     assert known == 54
     assert covered >= 48
