@@ -101,8 +101,8 @@ def describe_run_deletion(run: Run) -> str:
     trials = "1 trial" if run.n_trials == 1 else f"{format_count(run.n_trials)} trials"
     attempts = "1 attempt" if run.n_attempts == 1 else f"{format_count(run.n_attempts)} attempts"
     return (
-        f"Its {trials} with {attempts}, answers and grades go, for good. The {format_money(run.spent_usd)} that it "
-        "cost stays spent in the budget. The next launch of this wave plans it again."
+        f"This permanently deletes its {trials} with {attempts}, answers and grades. Its cost of "
+        f"{format_money(run.spent_usd)} stays spent in the budget. The next launch of this wave plans it again."
     )
 
 

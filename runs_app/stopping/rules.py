@@ -36,7 +36,7 @@ def should_stop_itself(
     if low <= threshold:
         return None
     return (
-        f"{failures:,} of {attempts:,} attempts failed for good ({failures / attempts:.1%}). The share is above "
+        f"{failures:,} of {attempts:,} attempts failed permanently ({failures / attempts:.1%}). The share is above "
         f"{low:.1%} with 95 % confidence, and {float(threshold):.1%} is the limit."
     )
 

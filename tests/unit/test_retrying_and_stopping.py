@@ -45,7 +45,7 @@ def test_five_failures_are_needed_however_low_the_limit():
 
 def test_the_reason_gives_the_numbers():
     assert should_stop_itself(1200, 90) == (
-        "90 of 1,200 attempts failed for good (7.5%). "
+        "90 of 1,200 attempts failed permanently (7.5%). "
         "The share is above 6.1% with 95 % confidence, and 5.0% is the limit."
     )
 

@@ -33,7 +33,7 @@ def flagged(experiment, people):
 def test_flagged_items_become_a_draft_with_their_norms(as_, flagged, people):
     address = reverse("annotated_dataset", args=["sums"]) + "?kind=flag"
     client = as_("colleague")
-    assert "the 2 chosen items of sums@1" in page_text(client.get(address))
+    assert "the 2 selected items of sums@1" in page_text(client.get(address))
     answer = client.post(address, {"slug": "hard-ones", "reason": "To be rewritten"})
     draft = Dataset.objects.get(slug="hard-ones")
     assert answer["Location"] == draft.get_absolute_url()
@@ -54,7 +54,7 @@ def test_a_bad_name_is_shown_again(as_, flagged):
 
 def test_without_a_flag_there_is_nothing_to_copy(as_, experiment):
     address = reverse("annotated_dataset", args=["sums"]) + "?kind=flag"
-    assert "No item is chosen" in page_text(as_("owner").get(address))
+    assert "No items selected" in page_text(as_("owner").get(address))
     answer = as_("owner").post(address, {"slug": "none", "reason": ""})
     assert answer.status_code == 200
     assert not Dataset.objects.filter(slug="none").exists()

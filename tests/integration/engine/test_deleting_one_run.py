@@ -116,5 +116,5 @@ def test_what_goes_is_said_before(run):
     drain(answering(cost_usd=PAID))
     run.refresh_from_db()
     said = deletion.describe_run_deletion(run)
-    assert "Its 6 trials with 6 attempts, answers and grades go, for good." in said
-    assert "The $0.06 that it cost stays spent" in said
+    assert "This permanently deletes its 6 trials with 6 attempts, answers and grades." in said
+    assert "Its cost of $0.06 stays spent" in said

@@ -64,7 +64,7 @@ def test_it_stops_again_where_the_cause_is_still_there(run):
     drain(refusing(), seconds=DEADLINE_S)
     run.refresh_from_db()
     assert (run.status, run.n_failed, run.n_pending) == ("stopped", 40, 20)
-    assert run.stop_reason.startswith("20 of 20 attempts failed for good")
+    assert run.stop_reason.startswith("20 of 20 attempts failed permanently")
 
 
 def test_failures_of_a_run_that_was_done_do_not_stop_what_is_tried_again(run):
@@ -112,4 +112,4 @@ def test_a_run_whose_failures_are_surely_above_the_limit_stops_at_the_fifth(run)
     assert attempted(worker, [REFUSED] * 4 + [ANSWERED] * 16).status == "running"
     run = attempted(worker, [REFUSED])
     assert (run.status, run.n_permanent) == ("stopped", 5)
-    assert run.stop_reason.startswith("5 of 21 attempts failed for good (23.8%). The share is above 10.")
+    assert run.stop_reason.startswith("5 of 21 attempts failed permanently (23.8%). The share is above 10.")

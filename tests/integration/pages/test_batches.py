@@ -41,7 +41,7 @@ def test_a_batch_says_where_it_is_and_what_it_saved(lab, batch, as_):
     assert "in_progress, 4 completed" in page
     assert page.count(">$0.25</") == 2
     assert batch.key.hex in page
-    assert "Cancel the batch" in page
+    assert "Cancel batch" in page
 
 
 def test_a_run_lists_its_batches(lab, batch, as_):
@@ -94,7 +94,7 @@ def test_cancelling_takes_a_reason_and_pauses_the_run(lab, batch, as_):
 def test_whoever_only_reads_cancels_nothing(lab, batch, as_):
     Experiment.objects.update(sharing="group")
     client = as_("researcher")
-    assert "Cancel the batch" not in client.get(f"/batches/{batch.pk}/").content.decode()
+    assert "Cancel batch" not in client.get(f"/batches/{batch.pk}/").content.decode()
     assert client.post(f"/batches/{batch.pk}/cancel/", {"reason": "x"}).status_code == 404
 
 

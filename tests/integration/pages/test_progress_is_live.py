@@ -125,8 +125,8 @@ def test_errors_lead_to_their_trials(lab, as_):
 
 
 def test_a_run_that_stopped_itself_says_why(lab, as_):
-    Run.objects.update(status="stopped", stop_reason="6 of 60 attempts failed for good")
-    assert "6 of 60 attempts failed for good" in page(as_("owner"), lab)
+    Run.objects.update(status="stopped", stop_reason="6 of 60 attempts failed permanently")
+    assert "6 of 60 attempts failed permanently" in page(as_("owner"), lab)
 
 
 def test_no_worker_is_said_while_trials_wait(lab, as_):

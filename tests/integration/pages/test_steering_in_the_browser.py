@@ -239,7 +239,7 @@ def test_a_run_that_has_ended_is_deleted_on_its_page_with_a_reason(lab, as_):
     Run.objects.update(status="done")
     page = owner.get(f"/runs/{lab.run.pk}/").content.decode()
     assert address in page
-    assert "answers and grades go, for good" in page
+    assert "This permanently deletes its" in page
     assert "Reason: This field is required." in said(owner.post(address, {}))
     response = owner.post(address, {"reason": "Wrong model"})
     assert response.url == f"/experiments/{lab.experiment.slug}/progress/"

@@ -28,7 +28,7 @@ ENDED = {
     "cancelled": "The provider changed its model.",
     "paused": "Paused for the night.",
     "planned": "",
-    "stopped": "6 of 20 attempts failed for good.",
+    "stopped": "6 of 20 attempts failed permanently.",
 }
 
 
@@ -134,7 +134,7 @@ def test_the_progress_pages_show_the_status_without_buttons(sent, owner, client)
     experiment = import_snapshot(sent, owner).experiment
     client.force_login(owner)
     page = client.get(reverse("experiment_progress", args=[experiment.slug]))
-    for text in ("Stopped", "Paused", "Cancelled", "Planned", "6 of 20 attempts failed for good."):
+    for text in ("Stopped", "Paused", "Cancelled", "Planned", "6 of 20 attempts failed permanently."):
         assert text in page_text(page)
     pages = [page, *(client.get(run.get_absolute_url()) for run in Run.objects.all())]
     for shown in pages:

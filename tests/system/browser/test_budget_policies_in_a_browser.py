@@ -31,7 +31,9 @@ def test_the_first_items_are_launched_and_then_the_rest(draft, owner, visitor, c
     checked_in_all_views(page, "policy-form")
     page.get_by_role("button", name="Save draft").click()
     page.get_by_role("link", name="Launch", exact=True).click()
-    expect(page.get_by_text("Policy dev: the first 1 of 6 items, 1 of 2 samples, call by call.")).to_be_visible()
+    expect(
+        page.get_by_text("Dev policy: the first 1 of 6 items, 1 of 2 samples, without the batch API.")
+    ).to_be_visible()
     checked_in_all_views(page, "policy-launch")
     page.get_by_role("button", name="Launch experiment", exact=True).click()
     expect(page.locator("#live")).to_contain_text("0 of 1")

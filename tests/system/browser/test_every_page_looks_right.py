@@ -78,7 +78,7 @@ def busy_site(owner, operator, settings, tmp_path):
     Run.objects.filter(pk__in=[run.pk for run in runs]).update(
         errors={"rate_limit": 14, "timeout": 3, "refusal": 2}, n_attempts=190
     )
-    Run.objects.filter(pk=runs[3].pk).update(status="stopped", stop_reason="6 of 60 attempts failed for good (10 %)")
+    Run.objects.filter(pk=runs[3].pk).update(status="stopped", stop_reason="6 of 60 attempts failed permanently (10 %)")
     record_changes([(experiment, "draft", "active")], by=owner, reason="launched")
     record_changes([(runs[0], "running", "paused"), (runs[0], "paused", "running")], by=owner, reason="Lunch")
     factories.make_runs(experiment, wave=1, status="paused")

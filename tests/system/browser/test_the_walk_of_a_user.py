@@ -309,7 +309,7 @@ def test_9_a_few_failures_stop_no_run_and_many_do(walked, look):
     walked.answer(errors={"400": 0.9})
     walked.create_experiment("many-failures", "max_concurrency: 1")
     with progress_of(walked, "many-failures") as page:
-        expect(page.locator("#live")).to_contain_text("attempts failed for good")
+        expect(page.locator("#live")).to_contain_text("attempts failed permanently")
         expect(page.locator("#live")).to_contain_text("5.0% is the limit")
         look(page, "many-failures")
 
