@@ -129,8 +129,8 @@ class DatasetAdmin(RowActionAdmin):
 
     def get_fields(self, request: HttpRequest, obj: Dataset | None = None) -> Any:
         """Return the fields. Leave out the reason if no reason is needed or the user cannot change the dataset."""
-        asked = obj is not None and not obj.is_draft and self.has_change_permission(request, obj)
-        return [name for name in self.fields if name != "reason" or asked]
+        needs_reason = obj is not None and not obj.is_draft and self.has_change_permission(request, obj)
+        return [name for name in self.fields if name != "reason" or needs_reason]
 
     def save_model(self, request: HttpRequest, obj: Dataset, form: Any, change: bool) -> None:
         """Save the changes with a line in the dataset's history, as the site's own pages do."""
@@ -223,10 +223,10 @@ class ItemAdmin(RowActionAdmin):
 
     def group_rows(self, rows: Iterable[Item]) -> Iterable[list[Item]]:
         """Group the items by dataset, so that each dataset has one change and one line of history."""
-        together: dict[int, list[Item]] = defaultdict(list)
+        by_dataset: dict[int, list[Item]] = defaultdict(list)
         for row in rows:
-            together[row.dataset_id].append(row)
-        return together.values()
+            by_dataset[row.dataset_id].append(row)
+        return by_dataset.values()
 
     def save_model(self, request: HttpRequest, obj: Item, form: forms.ModelForm[Item], change: bool) -> None:
         """Save only the edited fields, so that a concurrent exclusion of the item is not overwritten."""

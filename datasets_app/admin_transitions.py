@@ -25,7 +25,7 @@ from datasets_app.models import TransitionError
 class RowAction:
     """An action on rows whose state is in `sources`. Empty `sources` allow any state.
 
-    `act(rows, by, reason)` performs it, or raises TransitionError or ValueError with a message for the person.
+    `act(rows, by, reason)` performs it, or raises TransitionError or ValueError with a message for the user.
     """
 
     name: str
@@ -101,9 +101,9 @@ class RowActionAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
             reason = _read_reason(request, action)
         except ValidationError as error:
             return self.ask_reason(request, action, rows, error=" ".join(error.messages))
-        done = sum(self._perform_on_group(request, action, group, reason) for group in self.group_rows(rows))
-        if done:
-            self.message_user(request, f"{action.label}: {done} done.", messages.SUCCESS)
+        count = sum(self._perform_on_group(request, action, group, reason) for group in self.group_rows(rows))
+        if count:
+            self.message_user(request, f"{action.label}: {count} done.", messages.SUCCESS)
         return None
 
     def _perform_on_group(self, request: HttpRequest, action: RowAction, group: list[Any], reason: str) -> int:
@@ -116,8 +116,9 @@ class RowActionAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
 
 
 def _read_reason(request: HttpRequest, action: RowAction) -> str:
-    needed = {"required": "Enter a reason. It is stored in the history."}
-    return str(forms.CharField(required=action.needs_reason, error_messages=needed).clean(request.POST.get("reason")))
+    messages_by_code = {"required": "Enter a reason. It is stored in the history."}
+    field = forms.CharField(required=action.needs_reason, error_messages=messages_by_code)
+    return str(field.clean(request.POST.get("reason")))
 
 
 def _make_bulk_action(action: RowAction) -> Callable[[RowActionAdmin, HttpRequest, Any], HttpResponse | None]:

@@ -173,14 +173,14 @@ def replace_item(dataset: Dataset, key: str, *, by: Actor, seed: int, reason: st
     """Replace one item of a sampled draft by another of its category, at the same position. Return the new key."""
     parent = _get_parent(dataset)
     with change_draft(dataset):
-        chosen = _list_active_keys(dataset)
-        after = _draw_keys(replace_one, _load_pool(parent, extra=dataset), chosen, key, seed)
-        new = after[chosen.index(key)]
+        keys = _list_active_keys(dataset)
+        new_keys = _draw_keys(replace_one, _load_pool(parent, extra=dataset), keys, key, seed)
+        new_key = new_keys[keys.index(key)]
         position = dataset.items.get(key=key).position
         dataset.items.filter(key=key).delete()
-        _copy_items(parent, dataset, [new], start=position)
-        dataset.add_history_line("items", f"replaced {key} by {new}", by=by, reason=reason)
-    return new
+        _copy_items(parent, dataset, [new_key], start=position)
+        dataset.add_history_line("items", f"replaced {key} by {new_key}", by=by, reason=reason)
+    return new_key
 
 
 def reshuffle_items(dataset: Dataset, *, by: Actor, seed: int, reason: str = "") -> list[str]:
@@ -191,12 +191,12 @@ def reshuffle_items(dataset: Dataset, *, by: Actor, seed: int, reason: str = "")
     parent = _get_parent(dataset)
     with change_draft(dataset):
         excluded = dataset.items.filter(excluded=True)
-        out_of_use = set(excluded.values_list("key", flat=True))
-        chosen = list(dataset.items.active().values_list("key", flat=True))
-        if not chosen:
-            raise CurationError(f"{dataset} has no active item to draw anew")
-        pool = [(key, category) for key, category in _load_redraw_pool(parent, dataset) if key not in out_of_use]
-        keys = _draw_keys(reshuffle, pool, chosen, seed)
+        excluded_keys = set(excluded.values_list("key", flat=True))
+        active_keys = list(dataset.items.active().values_list("key", flat=True))
+        if not active_keys:
+            raise CurationError(f"{dataset} has no active items to draw again")
+        pool = [(key, category) for key, category in _load_redraw_pool(parent, dataset) if key not in excluded_keys]
+        keys = _draw_keys(reshuffle, pool, active_keys, seed)
         dataset.items.active().delete()
         _copy_items(parent, dataset, keys)
         _move_behind(excluded, len(keys))
@@ -214,9 +214,9 @@ def _move_behind(items: Any, start: int) -> None:
     Item.objects.bulk_update(rows, ["position"], batch_size=BATCH)
 
 
-def _draw_keys(draw: Any, *how: Any) -> list[str]:
+def _draw_keys(draw: Any, *arguments: Any) -> list[str]:
     try:
-        return list(draw(*how))
+        return list(draw(*arguments))
     except SamplingError as error:
         raise CurationError(str(error)) from None
 
@@ -237,8 +237,8 @@ def _load_pool(parent: Dataset, extra: Dataset | None = None) -> list[tuple[str,
     Include the items of `extra` that are no longer active in the parent.
     """
     pool = dict(parent.items.active().values_list("key", "category"))
-    gone = extra.items.values_list("key", "category") if extra else ()
-    return list((dict(gone) | pool).items())
+    inactive = extra.items.values_list("key", "category") if extra else ()
+    return list((dict(inactive) | pool).items())
 
 
 def _load_redraw_pool(parent: Dataset, dataset: Dataset) -> list[tuple[str, str]]:
@@ -247,9 +247,9 @@ def _load_redraw_pool(parent: Dataset, dataset: Dataset) -> list[tuple[str, str]
     Raise CurationError if the parent lacks an active item of the draft.
     """
     pool = dict(parent.items.active().values_list("key", "category"))
-    gone = sorted(set(dataset.items.active().values_list("key", flat=True)) - set(pool))
-    if gone:
-        raise CurationError(f"{parent} has no active item {', '.join(gone[:5])}; remove it from {dataset} first")
+    missing = sorted(set(dataset.items.active().values_list("key", flat=True)) - set(pool))
+    if missing:
+        raise CurationError(f"{parent} has no active item {', '.join(missing[:5])}; remove it from {dataset} first")
     return list(pool.items())
 
 
@@ -259,9 +259,9 @@ def _load_redraw_pool(parent: Dataset, dataset: Dataset) -> list[tuple[str, str]
 def add_items(dataset: Dataset, keys: Sequence[str], *, source: Dataset, by: Actor, reason: str = "") -> None:
     """Copy active items of another dataset, with their norms, to the end of a draft."""
     with change_draft(dataset):
-        known = sorted(set(keys) & set(_list_active_keys(dataset)))
-        if known:
-            raise CurationError(f"{dataset} has these keys already: {list_keys(known)}")
+        duplicates = sorted(set(keys) & set(_list_active_keys(dataset)))
+        if duplicates:
+            raise CurationError(f"{dataset} has these keys already: {list_keys(duplicates)}")
         newest = dataset.items.aggregate(last=Max("position"))["last"]
         _copy_items(source, dataset, keys, start=0 if newest is None else newest + 1)
         dataset.add_history_line("items", f"added from {source} {list_keys(keys)}", by=by, reason=reason)
@@ -294,8 +294,8 @@ def _find_items(dataset: Dataset, keys: Collection[str]) -> Any:
     """Return the items with these keys. Raise CurationError if one is missing or no key is given."""
     if not keys:
         raise CurationError("no item was named")
-    known = set(dataset.items.filter(key__in=keys).values_list("key", flat=True))
-    _require_all_found(dataset, [key for key in keys if key not in known])
+    existing = set(dataset.items.filter(key__in=keys).values_list("key", flat=True))
+    _require_all_found(dataset, [key for key in keys if key not in existing])
     return dataset.items.filter(key__in=keys)
 
 

@@ -78,8 +78,8 @@ RECIPE_WORDS = {
 
 def describe_recipe(dataset: Dataset) -> list[tuple[str, str]]:
     """Return the recipe of a sample as pairs of label and value."""
-    known = ((label, dataset.recipe.get(name)) for name, label in RECIPE_WORDS.items())
-    return [(label, str(value)) for label, value in known if value not in (None, "")]
+    values = ((label, dataset.recipe.get(name)) for name, label in RECIPE_WORDS.items())
+    return [(label, str(value)) for label, value in values if value not in (None, "")]
 
 
 MOST_USES = 50

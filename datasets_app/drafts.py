@@ -34,11 +34,11 @@ def lock_draft(dataset: Dataset) -> None:
 
     Raise TransitionError if it is not a draft, and CurationError if it no longer exists.
     """
-    locked = Dataset.objects.select_for_update().filter(pk=dataset.pk).first()
-    if locked is None:
+    row = Dataset.objects.select_for_update().filter(pk=dataset.pk).first()
+    if row is None:
         raise CurationError(f"{dataset} does not exist any more")
-    if not locked.is_draft:
-        raise TransitionError(f"{dataset} is {locked.status}; only a draft can change: duplicate it to a new one")
+    if not row.is_draft:
+        raise TransitionError(f"{dataset} is {row.status}; only a draft can change: duplicate it to a new one")
 
 
 def list_keys(keys: Collection[str]) -> str:

@@ -1,4 +1,4 @@
-"""Filters of the lists of datasets and items. The query string holds every filter."""
+"""Filters of the lists of datasets and items. The query string contains every filter."""
 
 from __future__ import annotations
 
@@ -50,5 +50,5 @@ class ItemFilter(df.FilterSet):
     def filter_category(self, items: QuerySet[Item], _name: str, name: str) -> QuerySet[Item]:
         return items.filter(category=name.strip())
 
-    def filter_image(self, items: QuerySet[Item], _name: str, wanted: bool) -> QuerySet[Item]:
-        return items.filter(image__isnull=not wanted)
+    def filter_image(self, items: QuerySet[Item], _name: str, has_image: bool) -> QuerySet[Item]:
+        return items.filter(image__isnull=not has_image)

@@ -39,8 +39,8 @@ class SlugField(forms.CharField):
         super().__init__(max_length=200, validators=[slug_validator], widget=widget, **{"label": "Name", **kwargs})
 
     def to_python(self, value: Any) -> str:
-        typed = super().to_python(value) or ""
-        return typed if not typed or SLUG.match(typed) else slugify(typed)[:SLUG_CHARS].strip("-_")
+        text = super().to_python(value) or ""
+        return text if not text or SLUG.match(text) else slugify(text)[:SLUG_CHARS].strip("-_")
 
     def clean(self, value: Any) -> Any:
         if value and str(value).strip() and not self.to_python(value):
@@ -86,9 +86,9 @@ class DescriptionForm(forms.Form):
     def read_description(self) -> dict[str, str]:
         """Return title, source and licence. If there is no title, use a name that was not a valid slug as the title."""
         about = {name: self.cleaned_data.get(name, "") for name in ("title", "source", "licence")}
-        typed = " ".join(self.data.get("slug", "").split())
-        if not about["title"] and typed != self.cleaned_data.get("slug"):
-            about["title"] = typed[:200]
+        entered_name = " ".join(self.data.get("slug", "").split())
+        if not about["title"] and entered_name != self.cleaned_data.get("slug"):
+            about["title"] = entered_name[:200]
         return about
 
 
@@ -208,8 +208,8 @@ class MappingForm(forms.Form):
         for field in FIELDS:
             self._add_fields(field, guess.get(field, ""))
 
-    def _add_fields(self, field: str, guessed: str) -> None:
-        known = guessed in self.columns
+    def _add_fields(self, field: str, guess: str) -> None:
+        is_column = guess in self.columns
         label = FIELD_LABELS[field].label
         if field != "dims":
             first = [(THE_REST, "All other columns"), (NONE, "None")] if field == "metadata" else [(LEFT_OUT, "–")]
@@ -218,14 +218,14 @@ class MappingForm(forms.Form):
                 choices=[*first, *((str(at), name) for at, name in enumerate(self.columns))],
                 required=False,
                 label=f"{label}: column",
-                initial=str(self.columns.index(guessed)) if known else first[0][0],
+                initial=str(self.columns.index(guess)) if is_column else first[0][0],
             )
         self.fields[f"expression_{field}"] = forms.CharField(
             required=False,
             strip=False,
             max_length=EXPRESSION_CHARS,
             label=f"{label}: expression" if field != "dims" else label,
-            initial="" if known else guessed,
+            initial="" if is_column else guess,
             widget=forms.TextInput(attrs={"class": "mono", "spellcheck": "false", "autocomplete": "off"}),
         )
 
@@ -246,13 +246,13 @@ class MappingForm(forms.Form):
         return expressions
 
     def _read_expression(self, field: str) -> str:
-        written: str = self.cleaned_data[f"expression_{field}"]
-        if written.strip():
-            return written
-        chosen: str = self.cleaned_data.get(f"column_{field}", "")
-        if chosen.isdecimal():
-            return self.columns[int(chosen)]
-        return THE_REST if chosen == THE_REST else ""
+        expression: str = self.cleaned_data[f"expression_{field}"]
+        if expression.strip():
+            return expression
+        column: str = self.cleaned_data.get(f"column_{field}", "")
+        if column.isdecimal():
+            return self.columns[int(column)]
+        return THE_REST if column == THE_REST else ""
 
     def add_mapping_errors(self, problems: Mapping[str, str]) -> None:
         """Add each problem as an error to the field of its expression."""
@@ -313,8 +313,8 @@ class SampleForm(forms.Form):
 
     def add_draw_error(self, message: str) -> None:
         """Add the error of a failed draw to the field that it concerns: the name or the number."""
-        field, _, rest = message.partition(": ")
-        self.add_error("slug" if field == "name" else "n", rest if field == "name" else message)
+        field, _, text = message.partition(": ")
+        self.add_error("slug" if field == "name" else "n", text if field == "name" else message)
 
 
 class NormsForm(forms.Form):

@@ -144,8 +144,8 @@ class PendingUpload:
 
     @property
     def file_names(self) -> list[str]:
-        others = [part for part in self.names if part not in PARTS]
-        return [self.names[part] for part in (*PARTS, *others) if part in self.names]
+        other_parts = [part for part in self.names if part not in PARTS]
+        return [self.names[part] for part in (*PARTS, *other_parts) if part in self.names]
 
     @property
     def files(self) -> dict[str, FileToRead]:
@@ -176,15 +176,15 @@ class PendingUpload:
         job = self.job
         if job is None or job.state not in ("reading", "saving") or time.time() - job.seen_at < SILENT_S:
             return False
-        with self.try_lock() as free:
-            return free
+        with self.try_lock() as has_lock:
+            return has_lock
 
     def guess_mapping(self, table: TableColumns) -> dict[str, str]:
         """Return a mapping guessed from the columns' names. Guess an image column only if the upload has images."""
-        guessed = guess_mapping(table.columns)
+        mapping = guess_mapping(table.columns)
         if "images" in self.names or table.brings_images:
-            return guessed
-        return {field: text for field, text in guessed.items() if field != "image"}
+            return mapping
+        return {field: text for field, text in mapping.items() if field != "image"}
 
     def describe(self, slug: str, about: Mapping[str, str]) -> PendingUpload:
         """Store another name and description, and return the changed upload."""
@@ -216,17 +216,17 @@ class PendingUpload:
         job = self.job
         if job and job.is_active and not self.is_orphaned:
             return
-        asked = UploadJob(secrets.token_hex(8), kind, asked_at=time.time(), mapping=mapping, entered=entered)
-        self.store_job(asked)
-        self._enqueue(asked)
+        request = UploadJob(secrets.token_hex(8), kind, asked_at=time.time(), mapping=mapping, entered=entered)
+        self.store_job(request)
+        self._enqueue(request)
 
     def retry_job(self) -> None:
         """Queue the last job again if it has ended, is late in the queue, or lost its worker."""
         job = self.job
         if job and (not job.is_active or job.is_late or self.is_orphaned):
-            again = replace(job, key=secrets.token_hex(8), state="queued", asked_at=time.time(), error="", rows=0)
-            self.store_job(again)
-            self._enqueue(again)
+            request = replace(job, key=secrets.token_hex(8), state="queued", asked_at=time.time(), error="", rows=0)
+            self.store_job(request)
+            self._enqueue(request)
 
     def _enqueue(self, job: UploadJob) -> None:
         from django_q.tasks import async_task
@@ -325,14 +325,14 @@ def find_upload(user_key: Any, token: str, task: str = READ_UPLOAD) -> PendingUp
     folder = _uploads_folder() / str(int(user_key)) / token
     if not TOKEN.match(token) or not (folder / "about.json").is_file():
         return None
-    found = PendingUpload(folder, **json.loads((folder / "about.json").read_text()))
-    return found if found.task == task else None
+    upload = PendingUpload(folder, **json.loads((folder / "about.json").read_text()))
+    return upload if upload.task == task else None
 
 
 def collect_mapping_errors(remarks: list[Remark]) -> dict[str, str]:
     """Return field -> message for remarks about the mapping, such as "map key: no column 'x'"."""
-    found = (re.match(r"map (\w+): (.+)", remark.message, re.DOTALL) for remark in remarks if remark.row is None)
-    return {match[1]: match[2] for match in found if match}
+    matches = (re.match(r"map (\w+): (.+)", remark.message, re.DOTALL) for remark in remarks if remark.row is None)
+    return {match[1]: match[2] for match in matches if match}
 
 
 def _uploads_folder() -> Path:

@@ -73,9 +73,9 @@ def allocate_uniformly(sizes: Mapping[str, int], n: int) -> dict[str, int]:
     share, remainder = divmod(n, len(sizes))
     if remainder or not share:
         raise SamplingError(f"{n} is not a multiple of the number of categories, which is {len(sizes)}")
-    short = [f"{name or 'no category'} ({size})" for name, size in sorted(sizes.items()) if size < share]
-    if short:
-        raise SamplingError(f"{share} of each category are needed, and some have fewer: {', '.join(short)}")
+    too_small = [f"{name or 'no category'} ({size})" for name, size in sorted(sizes.items()) if size < share]
+    if too_small:
+        raise SamplingError(f"{share} of each category are needed, and some have fewer: {', '.join(too_small)}")
     return dict.fromkeys(sorted(sizes), share)
 
 
@@ -85,11 +85,12 @@ def replace_one(pool: Iterable[tuple[str, str]], chosen: Sequence[str], key: str
     _require_known(categories, chosen)
     if key not in chosen:
         raise SamplingError(f"{key} is not among the chosen items")
-    taken, category = set(chosen), categories[key]
-    spare = [other for other in _shuffle(categories, seed) if categories[other] == category and other not in taken]
-    if not spare:
+    chosen_keys, category = set(chosen), categories[key]
+    order = _shuffle(categories, seed)
+    candidates = [other for other in order if categories[other] == category and other not in chosen_keys]
+    if not candidates:
         raise SamplingError(f"no other item of the category {category or '(none)'} is left to replace {key}")
-    return [spare[0] if old == key else old for old in chosen]
+    return [candidates[0] if old == key else old for old in chosen]
 
 
 def reshuffle(pool: Iterable[tuple[str, str]], chosen: Sequence[str], seed: int) -> list[str]:
@@ -123,10 +124,10 @@ def _shuffle(keys: Iterable[str], seed: int) -> list[str]:
 
 
 def _take_first(order: Sequence[str], categories: Mapping[str, str], shares: Mapping[str, int]) -> list[str]:
-    left = dict(shares)
-    taken = []
+    remaining = dict(shares)
+    keys = []
     for key in order:
-        if left.get(categories[key], 0):
-            left[categories[key]] -= 1
-            taken.append(key)
-    return taken
+        if remaining.get(categories[key], 0):
+            remaining[categories[key]] -= 1
+            keys.append(key)
+    return keys

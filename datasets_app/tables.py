@@ -71,8 +71,8 @@ class ItemTable(tables.Table):
 
     def __init__(self, items: list[Any], *args: Any, query: str = "", **kwargs: Any) -> None:
         self.query = f"?{query}" if query else ""
-        shown = {"category": "category", "input": "excerpt", "target": "target_excerpt", "excluded": "excluded"}
-        empty = [name for name, field in shown.items() if not any(getattr(item, field) for item in items)]
+        columns = {"category": "category", "input": "excerpt", "target": "target_excerpt", "excluded": "excluded"}
+        empty = [name for name, field in columns.items() if not any(getattr(item, field) for item in items)]
         super().__init__(items, *args, exclude=empty, **kwargs)
 
     def render_key(self, record: Item) -> SafeString:

@@ -30,7 +30,7 @@ from datasets_app.parametric.spaces import resolve
 from datasets_app.parametric.spec import SpaceError, read_space
 from datasets_app.pending_uploads import READ_UPLOAD, PendingUpload, UploadJob, find_upload
 
-FAILED = "the worker failed; its log says why"
+FAILED = "the worker failed; its log has the reason"
 Perform = Callable[[PendingUpload, UploadJob, User], str]
 
 
@@ -42,9 +42,9 @@ def run_job(user_key: int, token: str, key: str, *, task: str = READ_UPLOAD, per
     upload = find_upload(user_key, token, task)
     if upload is None:
         return "discarded"
-    with upload.try_lock() as free:
+    with upload.try_lock() as has_lock:
         job = upload.job
-        if not free or job is None or job.key != key or not job.is_active:
+        if not has_lock or job is None or job.key != key or not job.is_active:
             return "done by another worker"
         try:
             return (perform or _perform)(upload, job, User.objects.get(pk=user_key))
@@ -125,8 +125,8 @@ def _import_norms(upload: PendingUpload, job: UploadJob, user: User, watch: Watc
     dataset = Dataset.objects.filter(pk=upload.norms_of or 0).first()
     if dataset is None:
         raise FileError("the dataset was deleted")
-    known = dict(dataset.items.values_list("key", "category"))
-    norms, error = read_norm_table(upload.files["norms"], known, watch=watch), ""
+    categories = dict(dataset.items.values_list("key", "category"))
+    norms, error = read_norm_table(upload.files["norms"], categories, watch=watch), ""
     if norms.ok and norms.norms:
         upload.store_job(replace(job, state="saving", seen_at=time.time()))
         try:
@@ -142,14 +142,14 @@ def _import_norms(upload: PendingUpload, job: UploadJob, user: User, watch: Watc
 def _build_space(upload: PendingUpload, job: UploadJob, user: User) -> str:
     """Create a draft from the space in the upload. Its cases are counted while they are stored."""
     text = upload.files["items"].path.read_text(encoding="utf-8")
-    how = job.mapping or {}
+    options = job.mapping or {}
     try:
         space = resolve(
             read_space(text),
-            precision=how.get("precision") or None,
-            degree=int(how.get("degree", 0)),
-            density=how.get("density", "normal"),
-            seed=int(how.get("seed", SEED)),
+            precision=options.get("precision") or None,
+            degree=int(options.get("degree", 0)),
+            density=options.get("density", "normal"),
+            seed=int(options.get("seed", SEED)),
         )
         job = replace(job, state="saving", total=space.max_cases, seen_at=time.time(), saving_since=time.time())
         upload.store_job(job)
@@ -172,11 +172,11 @@ def _store_result(upload: PendingUpload, job: UploadJob, reading: ItemReading, n
 
 def finish(upload: PendingUpload, job: UploadJob, **how: Any) -> str:
     """Record the end of a job, and delete the files of an upload that was imported. Return the state as text."""
-    ended = replace(job, **{"state": "done", **how}, seen_at=time.time())
-    upload.store_job(ended)
-    if ended.dataset or ended.experiment or (ended.kind == "norms" and ended.state == "done"):
+    finished = replace(job, **{"state": "done", **how}, seen_at=time.time())
+    upload.store_job(finished)
+    if finished.dataset or finished.experiment or (finished.kind == "norms" and finished.state == "done"):
         upload.remove_files()
-    return f"{ended.kind}: {ended.state}"
+    return f"{finished.kind}: {finished.state}"
 
 
 def _find_stored_dataset(upload: PendingUpload, job: UploadJob, user: User) -> Dataset | None:
@@ -187,8 +187,8 @@ def _find_stored_dataset(upload: PendingUpload, job: UploadJob, user: User) -> D
         source_sha256 = hash_file(file)
     since = datetime.fromtimestamp(job.saving_since, UTC)
     rows: Any = Dataset.objects.filter(created_by=user, slug=upload.slug, source_sha256=source_sha256)
-    found: Dataset | None = rows.filter(created_at__gte=since).first()
-    return found
+    dataset: Dataset | None = rows.filter(created_at__gte=since).first()
+    return dataset
 
 
 def save_reading(upload: PendingUpload, reading: ItemReading, norms: NormReading, *, by: Actor) -> Dataset:

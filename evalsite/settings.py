@@ -28,11 +28,11 @@ CALL_OBSERVER = os.environ.get("EVALSITE_CALL_OBSERVER", "").strip()  # runs_app
 
 def _secret_key() -> str:
     """Return the secret key from the environment, or create one once in a file that only its owner can read."""
-    given = os.environ.get("EVALSITE_SECRET_KEY")
-    if given is not None:
-        if len(given) < 32:
+    key = os.environ.get("EVALSITE_SECRET_KEY")
+    if key is not None:
+        if len(key) < 32:
             raise environment.SettingError("EVALSITE_SECRET_KEY must have at least 32 characters")
-        return given
+        return key
     path = DATA_DIR / "secret_key"
     make_data_folder(DATA_DIR)
     draft = path.with_name(f"secret_key.{os.getpid()}.{secrets.token_hex(4)}")
@@ -77,21 +77,21 @@ SESSION = (
 
 def _database() -> dict[str, Any]:
     """Return the database settings: DATABASE_URL, or the socket of the embedded server. Start nothing."""
-    known = _connection()
+    parameters = _connection()
     return {
         "ENGINE": "django.db.backends.postgresql",
-        "NAME": known.pop("dbname", "evalsite"),
-        "USER": known.pop("user", ""),
-        "PASSWORD": known.pop("password", "") or "",
-        "HOST": known.pop("host", ""),
-        "PORT": known.pop("port", ""),
+        "NAME": parameters.pop("dbname", "evalsite"),
+        "USER": parameters.pop("user", ""),
+        "PASSWORD": parameters.pop("password", "") or "",
+        "HOST": parameters.pop("host", ""),
+        "PORT": parameters.pop("port", ""),
         "CONN_MAX_AGE": 60,
         "CONN_HEALTH_CHECKS": True,
         "OPTIONS": {
             "application_name": "evalsite",
             **NOTICE,
-            **known,
-            "options": f"{SESSION} {known.get('options', '')}",
+            **parameters,
+            "options": f"{SESSION} {parameters.get('options', '')}",
         },
     }
 

@@ -44,14 +44,14 @@ class AnswerRule:
 
     def read(self, text: str, choices: Sequence[str] | None = None) -> ParsedAnswer:
         """Return the answer in a model's text. The text holds no thoughts; the caller removes them."""
-        found, marked = extract_final_answer(text)
+        answer, marked = extract_final_answer(text)
         search = _compile(self.pattern).search if marked else _compile(self.pattern).fullmatch
-        match = search(found)
+        match = search(answer)
         if match is None:
-            return ParsedAnswer(found, None, valid=False)
+            return ParsedAnswer(answer, None, valid=False)
         extracted = self.canonical(match.group(match.lastindex or 0))
         allowed = choices is None or extracted in {self.canonical(choice) for choice in choices}
-        return ParsedAnswer(found, extracted, valid=allowed)
+        return ParsedAnswer(answer, extracted, valid=allowed)
 
     def is_correct(self, reading: ParsedAnswer, target: str) -> bool:
         """Return whether the answer equals the target. Both are compared in their canonical form."""

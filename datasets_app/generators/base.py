@@ -19,7 +19,7 @@ from pydantic_core import PydanticUndefined
 from datasets_app.generators.answers import AnswerRule
 from evalsite.lib.hints import did_you_mean
 
-COUNT = "count"  # Says how many cases to draw, and never what they are. It belongs to the point, not to the task.
+COUNT = "count"  # The number of cases to draw. It is a setting of the point, and never changes the cases themselves.
 Harder = Literal["higher", "lower", "other", "neutral"]
 
 
@@ -75,7 +75,7 @@ class Case:
 
     def __post_init__(self) -> None:
         if self.choices is not None and (self.choices.count(self.target) != 1 or len(set(self.choices)) < 2):
-            raise ValueError(f"the target {self.target!r} must stand once among the choices {self.choices!r}")
+            raise ValueError(f"the target {self.target!r} must occur exactly once in the choices {self.choices!r}")
 
     @property
     def guess_chance(self) -> Fraction:
@@ -116,7 +116,7 @@ def format_final_line(target: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Generator:
-    """A task: draws cases from a random stream, and tells what a page and a prompt need to know about it.
+    """A task that draws cases from a random stream, with its descriptions for pages and prompts.
 
     version: part of every dataset's definition. Raise it whenever the same parameters and seed give other cases.
     draw: returns the next case. It takes all randomness from the given stream.

@@ -117,7 +117,7 @@ def explain(case: Case) -> str:
     tokens = [word == true if word in (true, false) else word for word in words]
     lines = []
     for left, name, right, result in evaluate_tokens(tokens)[1]:
-        a, b, value = (true if one else false for one in (left, right, result))
+        a, b, value = (true if operand else false for operand in (left, right, result))
         operation = f"{a} {name} {b}" if name != UNLIKE else f"{'not' if left else 'not not'} {b}"
         lines.append(f"{operation} = {value}")
     return "\n".join(lines)

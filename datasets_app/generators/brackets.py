@@ -34,17 +34,17 @@ class BracketsParams(Params):
 
 def draw(params: BracketsParams, rng: Random) -> Case:
     stack: list[str] = []
-    shown: list[str] = []
+    sequence: list[str] = []
     deepest = 0
     for position in range(params.length):
         if _draw_closing(params, len(stack), is_last=position == params.length - 1, rng=rng):
-            shown.append(CLOSING[stack.pop()])
+            sequence.append(CLOSING[stack.pop()])
         else:
             stack.append(PAIRS[rng.randrange(params.kinds)][0])
-            shown.append(stack[-1])
+            sequence.append(stack[-1])
             deepest = max(deepest, len(stack))
     target = " ".join(CLOSING[opening] for opening in reversed(stack))
-    return Case(" ".join(shown), target, genresult={"open": stack, "depth": deepest})
+    return Case(" ".join(sequence), target, genresult={"open": stack, "depth": deepest})
 
 
 def _draw_closing(params: BracketsParams, depth: int, *, is_last: bool, rng: Random) -> bool:

@@ -54,73 +54,74 @@ def draw(params: CarsParams, rng: Random) -> Case:
     places = rng.sample(range(number), number)
     row = Row(rng.sample(COLOURS, number), rng.sample(BRANDS, number), dict(zip(people, places, strict=True)))
     cars = [f"Car {at + 1} is the {row.colours[at]} {row.brands[at]}." for at in range(number)]
-    seats = [f"{who} sits in car {place + 1}." for who, place in row.people.items()]
+    seats = [f"{person} sits in car {place + 1}." for person, place in row.people.items()]
     kinds = (_move_by_number, _move_by_distance, _move_by_attribute, _move_by_person)[: params.complexity]
     lines, trace = [], []
     for _ in range(params.moves):
-        who = rng.choice(people)
-        sentence, place = rng.choice(kinds)(row, who, rng)
-        row.people[who] = place
-        lines.append(f"{who} {sentence}.")
-        trace.append([who, place + 1])
+        person = rng.choice(people)
+        sentence, place = rng.choice(kinds)(row, person, rng)
+        row.people[person] = place
+        lines.append(f"{person} {sentence}.")
+        trace.append([person, place + 1])
     for _ in range(params.confounders):
         lines.insert(rng.randint(0, len(lines)), _draw_distractor(row, people, rng))
-    asked = rng.choice(people)
+    subject = rng.choice(people)
     text = "\n".join([
         f"{number} cars stand in a row and have the numbers 1 to {number} from left to right. {' '.join(cars)}",
         " ".join(seats),
         *lines,
-        f"What is the number of the car that {asked} is in at the end?",
+        f"What is the number of the car that {subject} is in at the end?",
     ])  # fmt: skip
     choices = tuple(str(place + 1) for place in range(number))
-    return Case(text, choices[row.people[asked]], choices, {"asked": asked, "trace": trace})
+    return Case(text, choices[row.people[subject]], choices, {"asked": subject, "trace": trace})
 
 
-def _move_by_number(row: Row, who: str, rng: Random) -> tuple[str, int]:
-    place = rng.choice([at for at in range(len(row.colours)) if at != row.people[who]])
+def _move_by_number(row: Row, person: str, rng: Random) -> tuple[str, int]:
+    place = rng.choice([at for at in range(len(row.colours)) if at != row.people[person]])
     return f"moves to car {place + 1}", place
 
 
-def _move_by_distance(row: Row, who: str, rng: Random) -> tuple[str, int]:
-    here = row.people[who]
-    place = rng.choice([at for at in range(len(row.colours)) if at != here])
-    distance = abs(place - here)
+def _move_by_distance(row: Row, person: str, rng: Random) -> tuple[str, int]:
+    current = row.people[person]
+    place = rng.choice([at for at in range(len(row.colours)) if at != current])
+    distance = abs(place - current)
     cars = "1 car" if distance == 1 else f"{distance} cars"
-    return f"moves {cars} to the {'left' if place < here else 'right'}", place
+    return f"moves {cars} to the {'left' if place < current else 'right'}", place
 
 
-def _move_by_attribute(row: Row, who: str, rng: Random) -> tuple[str, int]:
+def _move_by_attribute(row: Row, person: str, rng: Random) -> tuple[str, int]:
     place = rng.randrange(len(row.colours))
     return f"moves to the {row.brands[place] if rng.random() < 0.5 else f'{row.colours[place]} car'}", place
 
 
-def _move_by_person(row: Row, who: str, rng: Random) -> tuple[str, int]:
-    other = rng.choice([one for one in row.people if one != who])
-    there = row.people[other]
+def _move_by_person(row: Row, person: str, rng: Random) -> tuple[str, int]:
+    other = rng.choice([name for name in row.people if name != person])
+    other_place = row.people[other]
     sides = [(0, "")]
-    sides += [(-1, "directly to the left of ")] if there > 0 else []
-    sides += [(1, "directly to the right of ")] if there < len(row.colours) - 1 else []
+    sides += [(-1, "directly to the left of ")] if other_place > 0 else []
+    sides += [(1, "directly to the right of ")] if other_place < len(row.colours) - 1 else []
     step, side = rng.choice(sides)
-    return f"moves to the car {side}that {other} is in" if not side else f"moves to the car {side}{other}", there + step
+    car = f"{side}{other}" if side else f"that {other} is in"
+    return f"moves to the car {car}", other_place + step
 
 
 def _draw_distractor(row: Row, people: list[str], rng: Random) -> str:
     """Return a sentence that moves nobody."""
-    who, other = rng.sample(people, 2)
+    person, other = rng.sample(people, 2)
     place = rng.randrange(len(row.colours))
     return rng.choice((
-        f"{who} opens a window.",
-        f"{who} waves to {other}.",
-        f"{who} thinks about car {place + 1}, but stays.",
+        f"{person} opens a window.",
+        f"{person} waves to {other}.",
+        f"{person} thinks about car {place + 1}, but stays.",
         f"The {row.brands[place]} gets a new number plate.",
-        f"{who} remembers that {other} once drove the {row.colours[place]} car.",
-        f"{who} asks {other} for the time.",
+        f"{person} remembers that {other} once drove the {row.colours[place]} car.",
+        f"{person} asks {other} for the time.",
     ))  # fmt: skip
 
 
 def explain(case: Case) -> str:
     """Return every move with the number of the car it leads to."""
-    lines = [f"{who} is now in car {place}." for who, place in case.genresult["trace"]]
+    lines = [f"{person} is now in car {place}." for person, place in case.genresult["trace"]]
     return "\n".join([*lines, f"At the end, {case.genresult['asked']} is in car {case.target}."])
 
 

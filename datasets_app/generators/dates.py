@@ -88,8 +88,8 @@ def _open_with_nth_weekday(rng: Random, write: Write) -> tuple[str, date]:
 
 def _open_with_new_year(rng: Random, write: Write) -> tuple[str, date]:
     today = _draw_common_day(rng)
-    left = (date(today.year + 1, 1, 1) - today).days
-    return f"New Year's Day of {today.year + 1} is {_format_count(left)} from today.", today
+    days = (date(today.year + 1, 1, 1) - today).days
+    return f"New Year's Day of {today.year + 1} is {_format_count(days)} from today.", today
 
 
 def _open_with_day_of_year(rng: Random, write: Write) -> tuple[str, date]:
@@ -105,9 +105,9 @@ def _draw_common_day(rng: Random) -> date:
 
 def _open_with_moved_flight(rng: Random, write: Write) -> tuple[str, date]:
     day, earlier = _draw_day(rng), rng.randint(2, 30)
-    who = rng.choice(PEOPLE)
-    text = f"{who} booked a flight for {write(day)}. The flight was moved to today, {_format_count(earlier)} earlier."
-    return text, day - timedelta(days=earlier)
+    person = rng.choice(PEOPLE)
+    moved = f"The flight was moved to today, {_format_count(earlier)} earlier."
+    return f"{person} booked a flight for {write(day)}. {moved}", day - timedelta(days=earlier)
 
 
 def _open_with_contract(rng: Random, write: Write) -> tuple[str, date]:
@@ -227,9 +227,9 @@ def read_date(text: str) -> str:
     match = READ.search(text)
     if match is None:
         return text
-    found = {key[0]: value for key, value in match.groupdict().items() if value is not None}
-    month = MONTHS.index(found["n"].capitalize()) + 1 if "n" in found else int(found["m"])
-    return f"{int(found['y']):04}-{month:02}-{int(found['d']):02}"
+    parts = {key[0]: value for key, value in match.groupdict().items() if value is not None}
+    month = MONTHS.index(parts["n"].capitalize()) + 1 if "n" in parts else int(parts["m"])
+    return f"{int(parts['y']):04}-{month:02}-{int(parts['d']):02}"
 
 
 def explain(case: Case) -> str:

@@ -47,9 +47,9 @@ def draw(params: LettersParams, rng: Random) -> Case:
 @lru_cache(maxsize=1024)
 def _split(letters: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the dictionary's words with one of the letters, and its words without any."""
-    wanted = set(letters)
-    found = tuple(word for word in load_dictionary() if wanted & set(word))
-    return found, tuple(word for word in load_dictionary() if not wanted & set(word))
+    targets = set(letters)
+    matches = tuple(word for word in load_dictionary() if targets & set(word))
+    return matches, tuple(word for word in load_dictionary() if not targets & set(word))
 
 
 def explain(case: Case) -> str:

@@ -69,7 +69,7 @@ class FilmTable:
             names = sorted(film.properties)
             for choice in [*((name,) for name in names), *combinations(names, 2)]:
                 matching.setdefault(choice, []).append(film)
-        ordered = sorted(matching.items(), key=lambda one: (len(one[0]), one[0]))
+        ordered = sorted(matching.items(), key=lambda selection: (len(selection[0]), selection[0]))
         return [(choice, films) for choice, films in ordered if len(films) >= reference_count]
 
     @lru_cache(maxsize=4096)  # noqa: B019
@@ -110,10 +110,10 @@ def _read_film(number: int, row: Sequence[str]) -> Film:
     if not title or "," in title or "\n" in title:
         raise FilmsError(f"row {number}: a title is one line without a comma, not {title!r}")
     if not (year.isascii() and year.isdigit() and 1870 <= int(year) <= 2100):
-        raise FilmsError(f"row {number}: {year!r} is no year")
+        raise FilmsError(f"row {number}: {year!r} is not a year")
     properties = [("genre", name.strip()) for name in genres.split("|")]
     properties += [("theme", name.strip()) for name in themes.split("|")]
-    return Film(title, int(year), frozenset(one for one in properties if one[1]))
+    return Film(title, int(year), frozenset(pair for pair in properties if pair[1]))
 
 
 @cache
@@ -136,28 +136,28 @@ def draw_from(table: FilmTable, params: MoviesParams, rng: Random) -> Case:
     selections = table.list_selections(params.reference_count)
     for _ in range(MOST_DRAWS if selections else 0):
         selected, matching = rng.choice(selections)
-        *shown, target = rng.sample(matching, params.reference_count)
-        shared = frozenset.intersection(*(film.properties for film in shown))
-        others = table.list_films_without(shared)
-        if len(others) >= params.choice_count - 1:
-            options = [target, *rng.sample(others, params.choice_count - 1)]
+        *reference_films, target = rng.sample(matching, params.reference_count)
+        shared = frozenset.intersection(*(film.properties for film in reference_films))
+        candidates = table.list_films_without(shared)
+        if len(candidates) >= params.choice_count - 1:
+            options = [target, *rng.sample(candidates, params.choice_count - 1)]
             rng.shuffle(options)
-            return _make_case(shown, target, options, selected, params, rng)
+            return _make_case(reference_films, target, options, selected, params, rng)
     raise FilmsError("the table has too few films, or too similar ones, for these parameters")
 
 
 def _make_case(
-    shown: list[Film], target: Film, options: list[Film], selected: tuple[tuple[str, str], ...], params: MoviesParams,
-    rng: Random,
+    reference_films: list[Film], target: Film, options: list[Film], selected: tuple[tuple[str, str], ...],
+    params: MoviesParams, rng: Random,
 ) -> Case:  # fmt: skip
     template = rng.randrange(len(TEMPLATES))
     titles = [film.title for film in options]
-    question = TEMPLATES[template].format(films=", ".join(film.title for film in shown))
+    question = TEMPLATES[template].format(films=", ".join(film.title for film in reference_films))
     if params.hints:
         question += f"\nHint: they have in common {join_phrases([f'the {kind} {name}' for kind, name in selected])}."
     choices = list_letters(len(options))
     facts = {
-        "reference_movies": [film.title for film in shown],
+        "reference_movies": [film.title for film in reference_films],
         "choices": titles,
         "selected_genres": [name for kind, name in selected if kind == "genre"],
         "selected_themes": [name for kind, name in selected if kind == "theme"],

@@ -81,18 +81,18 @@ class ObjectsParams(Params):
 
 def draw(params: ObjectsParams, rng: Random) -> Case:
     categories = rng.sample(sorted(CATEGORIES), len(CATEGORIES))
-    asked, others = categories[: params.target_groups], categories[params.target_groups :]
-    counted = rng.sample([thing for name in asked for thing in CATEGORIES[name]], params.target_items)
-    ignored = rng.sample([thing for name in others for thing in CATEGORIES[name]], params.distractor_count)
+    target_groups, other_groups = categories[: params.target_groups], categories[params.target_groups :]
+    targets = rng.sample([thing for name in target_groups for thing in CATEGORIES[name]], params.target_items)
+    distractors = rng.sample([thing for name in other_groups for thing in CATEGORIES[name]], params.distractor_count)
     low = min(1, params.max_count)
-    quantities = [(thing, rng.randint(low, params.max_count), True) for thing in counted]
-    quantities += [(thing, rng.randint(0, params.max_count), False) for thing in ignored]
+    quantities = [(thing, rng.randint(low, params.max_count), True) for thing in targets]
+    quantities += [(thing, rng.randint(0, params.max_count), False) for thing in distractors]
     rng.shuffle(quantities)
     phrases = [_write_phrase(thing, number, params.prob_adjective, rng) for thing, number, _ in quantities]
     total = sum(number for _, number, counts in quantities if counts)
-    question = f"I have {join_phrases(phrases)}. How many {join_phrases(asked)} do I have?"
+    question = f"I have {join_phrases(phrases)}. How many {join_phrases(target_groups)} do I have?"
     facts = {
-        "target_groups": asked,
+        "target_groups": target_groups,
         "targets": {thing[1]: number for thing, number, counts in quantities if counts},
         "distractors": {thing[1]: number for thing, number, counts in quantities if not counts},
     }
@@ -110,9 +110,9 @@ def _write_phrase(thing: tuple[str, str], number: int, prob_adjective: float, rn
 
 def explain(case: Case) -> str:
     """Return the things that count, and their sum."""
-    counted = case.genresult["targets"]
-    things = ", ".join(f"{name}: {number}" for name, number in counted.items())
-    total = " + ".join(str(number) for number in counted.values())
+    targets = case.genresult["targets"]
+    things = ", ".join(f"{name}: {number}" for name, number in targets.items())
+    total = " + ".join(str(number) for number in targets.values())
     return f"These belong to {join_phrases(case.genresult['target_groups'])}: {things}.\n{total} = {case.target}"
 
 

@@ -18,11 +18,11 @@ class UnknownTask(ValueError):
 @cache
 def load_generators() -> dict[str, Generator]:
     """Return every task by its name, in alphabetical order."""
-    modules = (import_module(f"{package.__name__}.{found.name}") for found in iter_modules(package.__path__))
-    found = [module.GENERATOR for module in modules if hasattr(module, "GENERATOR")]
-    generators = {generator.name: generator for generator in sorted(found, key=lambda one: one.name)}
-    if len(generators) < len(found):
-        raise TypeError(f"two tasks have the same name: {sorted(one.name for one in found)}")
+    modules = (import_module(f"{package.__name__}.{info.name}") for info in iter_modules(package.__path__))
+    tasks = [module.GENERATOR for module in modules if hasattr(module, "GENERATOR")]
+    generators = {task.name: task for task in sorted(tasks, key=lambda task: task.name)}
+    if len(generators) < len(tasks):
+        raise TypeError(f"two tasks have the same name: {sorted(task.name for task in tasks)}")
     return generators
 
 
@@ -31,5 +31,6 @@ def get_generator(name: str) -> Generator:
     generators = load_generators()
     if name not in generators:
         hint = did_you_mean(name[:80], generators)
-        raise UnknownTask(f"{name[:80]!r} is no task" + (f"; {hint}" if hint else f": choose {', '.join(generators)}"))
+        remedy = f"; {hint}" if hint else f": choose {', '.join(generators)}"
+        raise UnknownTask(f"{name[:80]!r} is not a task{remedy}")
     return generators[name]

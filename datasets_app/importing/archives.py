@@ -98,20 +98,20 @@ class ZipMembers:
             raise FileError(f"the archive has {len(members):,} members; at most {limits.zip_members:,} are read")
         if sum(member.file_size for member in members) > limits.unpacked_bytes:
             raise FileError(f"the archive unpacks to more than {limits.unpacked_bytes // MIB} MiB")
-        found: dict[str, zipfile.ZipInfo] = {}
+        by_name: dict[str, zipfile.ZipInfo] = {}
         for member in members:
             self._check(member)
-            if member.filename in found:
-                raise FileError(f"the archive holds {member.filename!r} twice")
+            if member.filename in by_name:
+                raise FileError(f"the archive contains {member.filename!r} twice")
             if not member.is_dir() and not _is_clutter(member.filename):
-                found[member.filename] = member
-        return found
+                by_name[member.filename] = member
+        return by_name
 
     def _check(self, member: zipfile.ZipInfo) -> None:
         name = member.filename
         path = PurePosixPath(name.replace("\\", "/"))
         if not name:
-            raise FileError("the archive holds a file without a name")
+            raise FileError("the archive contains a file without a name")
         if path.is_absolute() or ".." in path.parts or DRIVE.match(name) or "\x00" in member.orig_filename:
             raise FileError(f"the archive names a file outside itself: {name!r}")
         if stat.S_ISLNK(member.external_attr >> 16):
@@ -163,31 +163,29 @@ class ImageFinder:
             for spelling in dict.fromkeys([str(pure), pure.name, str(pure.with_suffix("")), pure.stem]):
                 self.spellings[spelling.casefold()].append(path)
 
-    def find(self, wanted: str) -> str:
+    def find(self, name: str) -> str:
         """Return the name of the member. Raise NotFound if no name or several names match."""
-        asked = wanted.strip().replace("\\", "/").removeprefix("./")
-        if asked in self.known:
-            return asked
-        found = self.spellings.get(asked.casefold()) or self.spellings.get(PurePosixPath(asked).name.casefold(), [])
-        if len(found) == 1:
-            return found[0]
-        if found:
-            raise NotFound(f"image {wanted!r} could be {' or '.join(sorted(found)[:3])}; give its path")
-        raise NotFound(
-            f"image {wanted!r} is not among the {len(self.paths)} images{self._suggest_name(asked.casefold())}"
-        )
+        path = name.strip().replace("\\", "/").removeprefix("./")
+        if path in self.known:
+            return path
+        matches = self.spellings.get(path.casefold()) or self.spellings.get(PurePosixPath(path).name.casefold(), [])
+        if len(matches) == 1:
+            return matches[0]
+        if matches:
+            raise NotFound(f"image {name!r} could be {' or '.join(sorted(matches)[:3])}; give its path")
+        raise NotFound(f"image {name!r} is not among the {len(self.paths)} images{self._suggest_name(path.casefold())}")
 
-    def _suggest_name(self, asked: str) -> str:
+    def _suggest_name(self, path: str) -> str:
         """Return a similar name as the end of a message. Return "" if there is none or no `hints` are left.
 
         Only names of similar length are compared.
         """
-        if not self.hints or len(asked) > LONGEST_NAME:
+        if not self.hints or len(path) > LONGEST_NAME:
             return ""
         self.hints -= 1
-        alike = (name for name in self.spellings if abs(len(name) - len(asked)) <= LENGTHS_APART)
-        near = find_closest(asked, islice(alike, COMPARED))
-        return f"; the nearest is {self.spellings[near][0]!r}" if near else ""
+        candidates = (name for name in self.spellings if abs(len(name) - len(path)) <= LENGTHS_APART)
+        closest = find_closest(path, islice(candidates, COMPARED))
+        return f"; the nearest is {self.spellings[closest][0]!r}" if closest else ""
 
 
 def _is_clutter(name: str) -> bool:

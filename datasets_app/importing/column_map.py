@@ -48,9 +48,9 @@ def guess_mapping(columns: Sequence[str]) -> dict[str, str]:
     plain_names = {re.sub(r"[ .-]+", "_", column.strip().lower()): column for column in reversed(columns)}
     guess: dict[str, str] = {}
     for field, names in COMMON_NAMES.items():
-        found = next((plain_names[name] for name in names if name in plain_names), None)
-        if found is not None:
-            guess[field] = found
+        column = next((plain_names[name] for name in names if name in plain_names), None)
+        if column is not None:
+            guess[field] = column
     dimensions = find_norm_dimensions(columns)
     return guess | ({"dims": "+".join(dimensions)} if dimensions else {})
 
@@ -103,13 +103,13 @@ class BoundMapping:
             _check_field(field)
         self.columns = columns
         self.used: set[str] = set()
-        chosen = {field: expression for field, expression in mapping.items() if expression}
+        expressions = {field: expression for field, expression in mapping.items() if expression}
         self.values = {
-            field: self._compile_expression(field, chosen[field])
+            field: self._compile_expression(field, expressions[field])
             for field in FIELDS
-            if field in chosen and field not in ("metadata", "dims")
+            if field in expressions and field not in ("metadata", "dims")
         }
-        self.norms = self._select_norms(chosen.get("dims", ""))
+        self.norms = self._select_norms(expressions.get("dims", ""))
         self.metadata = self._select_metadata(mapping.get("metadata"))
 
     def __contains__(self, field: str) -> bool:
@@ -163,19 +163,20 @@ class BoundMapping:
         return name
 
     def _select_norms(self, dims: str) -> dict[str, tuple[str, str]]:
-        wanted = {name.strip().lower() for name in dims.split("+") if name.strip()}
-        known = find_norm_dimensions(self.columns)
-        unknown = sorted(wanted - set(known))
+        requested = {name.strip().lower() for name in dims.split("+") if name.strip()}
+        available = find_norm_dimensions(self.columns)
+        unknown = sorted(requested - set(available))
         if unknown:
-            raise FileError(f"map dims: no column {unknown[0]}_mean; means exist for {', '.join(known) or 'nothing'}")
-        norms = {column: target for column, target in find_norm_columns(self.columns).items() if target[0] in wanted}
+            names = ", ".join(available) or "nothing"
+            raise FileError(f"map dims: no column {unknown[0]}_mean; means exist for {names}")
+        norms = {column: target for column, target in find_norm_columns(self.columns).items() if target[0] in requested}
         self.used |= set(norms)
         return norms
 
-    def _select_metadata(self, named: str | None) -> list[str]:
-        if named is None:
+    def _select_metadata(self, expression: str | None) -> list[str]:
+        if expression is None:
             return [column for column in self.columns if column not in self.used]
-        return [self._require_column("metadata", name) for name in named.split("+") if name]
+        return [self._require_column("metadata", name) for name in expression.split("+") if name]
 
 
 def _limit_length(texts: Iterable[str]) -> list[str]:
@@ -184,7 +185,7 @@ def _limit_length(texts: Iterable[str]) -> list[str]:
     for text in texts:
         size += len(text)
         if size > LIMITS.text_chars:
-            raise NoValue(f"comes to more than {LIMITS.text_chars:,} characters")
+            raise NoValue(f"has more than {LIMITS.text_chars:,} characters")
         accepted.append(text)
     return accepted
 
@@ -193,10 +194,10 @@ def _apply_filters(value: str, match: re.Match[str], names: Mapping[str, str]) -
     if match[2] is None:
         return value
     marker = match[2].removeprefix(AFTER)
-    _, found, rest = value.rpartition(marker)
-    if not found:
+    _, separator, text = value.rpartition(marker)
+    if not separator:
         raise NoValue(f"{marker!r} does not occur in column {names[match[1]]}")
-    return rest.strip()
+    return text.strip()
 
 
 def to_text(value: Any) -> str:
@@ -206,8 +207,8 @@ def to_text(value: Any) -> str:
     if isinstance(value, str):
         return value
     if isinstance(value, bytes):
-        raise NoValue("holds bytes, not text")
+        raise NoValue("contains bytes, not text")
     try:
         return json.dumps(value, ensure_ascii=False)
     except TypeError:
-        raise NoValue("holds values that are no text") from None
+        raise NoValue("contains values that are not text") from None

@@ -97,9 +97,9 @@ def _require_valid(reading: ItemReading) -> None:
 
 
 def _require_new_keys(dataset: Dataset, keys: list[str]) -> None:
-    known = sorted(dataset.items.filter(key__in=keys).values_list("key", flat=True))
-    if known:
-        raise CurationError(f"{dataset} has these keys already: {list_keys(known)}")
+    existing = sorted(dataset.items.filter(key__in=keys).values_list("key", flat=True))
+    if existing:
+        raise CurationError(f"{dataset} has these keys already: {list_keys(existing)}")
 
 
 def _make_item(dataset: Dataset, record: ItemRecord, position: int) -> Item:

@@ -25,7 +25,7 @@ def open_source(source: Openable) -> Iterator[tuple[BinaryIO, str]]:
         return
     path = Path(source)
     if not path.is_file() or not os.access(path, os.R_OK):
-        raise FileError(f"{source}: no file that can be read")
+        raise FileError(f"{source}: is not a readable file")
     with path.open("rb") as file:
         yield file, path.name
 

@@ -20,11 +20,11 @@ class ImageBuffer:
         self.stored: set[str] = set()
         self.bytes = 0
 
-    def get_named(self, wanted: str) -> BufferedImage:
+    def get_named(self, reference: str) -> BufferedImage:
         """Return the image that a row names. Raise NotFound or BadImage with the reason."""
         if self.finder is None:
-            raise NotFound(f"image {wanted!r} is named, but no images were given")
-        name = self.finder.find(wanted)
+            raise NotFound(f"image {reference!r} is named, but no images were given")
+        name = self.finder.find(reference)
         if name not in self.by_name:
             self.by_name[name] = self._decode(self.finder.source.read(name), PurePosixPath(name).name)
         return self._get(name)

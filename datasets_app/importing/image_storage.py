@@ -19,8 +19,8 @@ def store_images(images: Iterable[BufferedImage]) -> None:
     The next import of the same image uses them again.
     """
     distinct = {image.sha256: image for image in images}
-    known = set(Asset.objects.filter(pk__in=distinct).values_list("pk", flat=True))
-    assets = [_make_asset(image) for sha256, image in distinct.items() if sha256 not in known]
+    existing = set(Asset.objects.filter(pk__in=distinct).values_list("pk", flat=True))
+    assets = [_make_asset(image) for sha256, image in distinct.items() if sha256 not in existing]
     for asset in assets:
         _write_files(asset, distinct[asset.sha256].path.read_bytes())
     Asset.objects.bulk_create(assets, ignore_conflicts=True, batch_size=1000)

@@ -129,7 +129,7 @@ def _split_archive(file: BinaryIO, name: str, limits: Limits) -> tuple[BinaryIO,
         raise FileError("this is a spreadsheet or an office document; save the sheet as CSV")
     tables = [name for name in archive.names() if PurePosixPath(name.lower()).suffix in TABLE_SUFFIXES - {".txt"}]
     if len(tables) > 1:
-        raise FileError(f"the archive holds several tables: {', '.join(tables[:5])}; leave one in it")
+        raise FileError(f"the archive contains several tables: {', '.join(tables[:5])}; leave only one")
     finder = ImageFinder(archive)
     if not tables:
         return file, "", finder
@@ -151,13 +151,13 @@ def _complete_mapping(reading: ItemReading, has_images: bool) -> dict[str, str]:
 
     A column that the given mapping uses for a field is not guessed for another field, except for the key.
     """
-    asked = reading.mapping
-    guessed = guess_mapping(reading.columns)
-    if not has_images and "image" in guessed and "image" not in asked and not _may_hold_bytes(reading):
-        del guessed["image"]
-    taken = {text for field, text in asked.items() if field != "key"}
-    guessed = {field: text for field, text in guessed.items() if text not in taken or field == "key"}
-    return guessed | asked
+    mapping = reading.mapping
+    guess = guess_mapping(reading.columns)
+    if not has_images and "image" in guess and "image" not in mapping and not _may_hold_bytes(reading):
+        del guess["image"]
+    used_expressions = {text for field, text in mapping.items() if field != "key"}
+    guess = {field: text for field, text in guess.items() if text not in used_expressions or field == "key"}
+    return guess | mapping
 
 
 def _may_hold_bytes(reading: ItemReading) -> bool:
@@ -175,7 +175,7 @@ class _ItemBuilder:
     def read(self, rows: Iterator[Row]) -> None:
         self._check_mapping()
         if "key" not in self.bound:
-            self.report.warning(None, "key", "no column holds keys; rows are numbered row-00001, row-00002, ...")
+            self.report.warning(None, "key", "no column contains keys; rows are numbered row-00001, row-00002, ...")
         for row in rows:
             try:
                 item = self._build_item(row)
@@ -185,7 +185,7 @@ class _ItemBuilder:
                 self.reading.items.append(item)
 
     def _check_mapping(self) -> None:
-        """Raise FileError if no column holds an input or an image. This check runs once per file, not per row."""
+        """Raise FileError if no column contains an input or an image. This check runs once per file, not per row."""
         if "input" in self.bound or "image" in self.bound or self.image_buffer.finder is not None:
             return
         images = guess_mapping(self.reading.columns).get("image")
@@ -227,10 +227,10 @@ class _ItemBuilder:
         return clean_text("category", self._evaluate(row, "category"), self.limits.category_chars).strip()
 
     def _read_key(self, row: Row) -> str:
-        written = self._evaluate(row, "key") if "key" in self.bound else f"row-{row.number:05}"
-        key = clean_key(written, self.limits)
-        if isinstance(written, str) and written != key:
-            self.report.warning(row, "key", f"{written!r} is read as {key!r}")
+        value = self._evaluate(row, "key") if "key" in self.bound else f"row-{row.number:05}"
+        key = clean_key(value, self.limits)
+        if isinstance(value, str) and value != key:
+            self.report.warning(row, "key", f"{value!r} is read as {key!r}")
         earlier = self.first_row.setdefault(key, row.number)
         if earlier != row.number:
             raise BadField("key", f"{key!r} is the key of row {earlier} already")
@@ -249,8 +249,8 @@ class _ItemBuilder:
         try:
             if isinstance(value, bytes):
                 return self.image_buffer.get_embedded(value)
-            wanted = clean_text("image", value, self.limits.text_chars).strip()
-            return self.image_buffer.get_named(wanted) if wanted else None
+            reference = clean_text("image", value, self.limits.text_chars).strip()
+            return self.image_buffer.get_named(reference) if reference else None
         except NotFound as error:
             raise BadField("image", str(error)) from None
         except BadImage as error:

@@ -132,9 +132,9 @@ def _run_task(
     with (scratch.path / "stderr").open("w+b") as stderr:
         code = _run_process(request, stderr, seconds, watch or (lambda rows: None), scratch.path)
         stderr.seek(0)
-        said = stderr.read(STDERR_CHARS).decode(errors="replace")
+        stderr_text = stderr.read(STDERR_CHARS).decode(errors="replace")
     if code != DONE:
-        logger.warning("the reader process of %s ended with exit code %s: %s", task, code, said)
+        logger.warning("the reader process of %s ended with exit code %s: %s", task, code, stderr_text)
         raise FileError(_explain_exit(code, files, limits, seconds))
     if (scratch.path / REFUSAL).exists():
         raise FileError(json.loads((scratch.path / REFUSAL).read_text()))
@@ -143,7 +143,7 @@ def _run_task(
 def _require_readable(files: Mapping[str, FileToRead]) -> None:
     for part, file in files.items():
         if not (file.path.is_file() or (part == "images" and file.path.is_dir())) or not os.access(file.path, os.R_OK):
-            raise FileError(f"{file.path}: no file that can be read")
+            raise FileError(f"{file.path}: is not a readable file")
 
 
 def _run_process(request: dict[str, Any], stderr: Any, seconds: int, watch: Watch, folder: Path) -> int:
@@ -196,6 +196,6 @@ def _explain_exit(code: int, files: Mapping[str, FileToRead], limits: Limits, se
     if code == -signal.SIGXCPU:
         return f"reading {names} takes longer than {seconds} s; split it"
     if code == OUT_OF_SPACE:
-        return f"{names} decodes to more than {limits.unpacked_bytes // MIB} MiB, or than the disk has left; split it"
-    how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
-    return f"the process that read {names} has died ({how}); the file may be damaged"
+        return f"{names} decodes to more than {limits.unpacked_bytes // MIB} MiB, or the disk is full; split it"
+    reason = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+    return f"the process that read {names} has died ({reason}); the file may be damaged"

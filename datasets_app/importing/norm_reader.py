@@ -123,7 +123,7 @@ class _NormTable:
         lower = {column.lower(): column for column in reversed(columns)}
         key = mapping.get("key") or next((lower[name] for name in KEY_NAMES if name in lower), "")
         if not key:
-            raise FileError(f"no column holds the keys; looked for {', '.join(KEY_NAMES)}")
+            raise FileError(f"no column contains the keys; looked for {', '.join(KEY_NAMES)}")
         category = mapping.get("category", lower.get("category", ""))
         self.bound = BoundMapping({"key": key, "category": category}, columns)
         self.statistics = find_norm_columns(columns)

@@ -48,7 +48,7 @@ def check_size(metadata: Any, columns: int, limits: Limits) -> None:
     groups = [metadata.row_group(group) for group in range(metadata.num_row_groups)]
     values = sum(group.column(index).num_values for group in groups for index in range(metadata.num_columns))
     if max(sum(group.total_byte_size for group in groups), 8 * values) > limits.decoded_bytes:
-        raise FileError(f"the table holds more than {limits.decoded_bytes // MIB} MiB of data once decoded")
+        raise FileError(f"the table has more than {limits.decoded_bytes // MIB} MiB of data once decoded")
 
 
 def _iterate_rows(table: Any, limits: Limits) -> Iterator[Row]:
@@ -78,7 +78,7 @@ def _decode_batch(batch: Any, limits: Limits) -> Iterator[dict[str, Any]]:
     elif batch.num_rows and repeated <= limits.image_bytes:
         yield from batch.to_pylist()  # The dictionary is large, but the one row is small.
     elif batch.num_rows:
-        raise FileError(f"a row holds more than {limits.image_bytes // MIB} MiB")
+        raise FileError(f"a row has more than {limits.image_bytes // MIB} MiB")
 
 
 def _count_repeated_bytes(array: Any) -> int:

@@ -101,7 +101,7 @@ def _limit_rows(rows: Iterator[Row], name: str, report: ImportReport, limits: Li
             decoded += size
         if decoded > limits.decoded_bytes:
             most = limits.decoded_bytes // MIB
-            raise FileError(f"{name} holds more than {most} MiB of data once decoded (by row {row.number}); split it")
+            raise FileError(f"{name} has more than {most} MiB of data once decoded (by row {row.number}); split it")
         bad = next((column for column, fault in faults.items() if fault), None)
         if bad is None:
             yield row
@@ -321,7 +321,7 @@ def read_json_array(file: BinaryIO, report: ImportReport, limits: Limits) -> tup
     except ValueError as error:
         raise FileError(f"the file is not JSON: {error}") from None
     if not isinstance(values, list):
-        raise FileError("the file holds no JSON array of objects")
+        raise FileError("the file does not contain a JSON array of objects")
     rows = [Row(number, None, value) for number, value in enumerate(values, 1) if isinstance(value, dict)]
     for number, value in enumerate(values, 1):
         if not isinstance(value, dict):

@@ -42,11 +42,11 @@ class ParametricVerb:
     """The methods of the verbs, for the class of the command."""
 
     def do_answers(self: Any, dataset: str, **options: Any) -> None:
-        found = Dataset.objects.named(dataset).first()
-        if found is None:
+        source = Dataset.objects.named(dataset).first()
+        if source is None:
             raise CurationError(f"there is no dataset {dataset!r}; `dataset list` names them")
-        for row in list_answers(found):
-            self.say_file(json.dumps(row))
+        for answer in list_answers(source):
+            self.say_file(json.dumps(answer))
 
     def do_parametric(self: Any, file: Path, name: str, **options: Any) -> None:
         try:
@@ -77,11 +77,11 @@ class ParametricVerb:
 
 def describe_space(space: Space) -> list[str]:
     """Return lines with the points and cases of each task, and of all."""
-    how = [f"precision {space.precision}"] if space.precision else []
-    how += [f"degree {space.degree}", f"density {space.density}", f"seed {space.seed}"]
+    settings = [f"precision {space.precision}"] if space.precision else []
+    settings += [f"degree {space.degree}", f"density {space.density}", f"seed {space.seed}"]
     rows = [(task, points, *_count_cases(space, task)) for task, points in space.points_by_task.items()]
     rows.append(("total", len(space.points), space.cases, space.max_cases))
-    lines = [f"{space.spec.name}: {', '.join(how)}", f"{'task':<30} {'points':>8} {'a round':>10} {'cases':>10}"]
+    lines = [f"{space.spec.name}: {', '.join(settings)}", f"{'task':<30} {'points':>8} {'a round':>10} {'cases':>10}"]
     lines += [f"{task:<30} {points:>8,} {cases:>10,} {most:>10,}" for task, points, cases, most in rows]
     if space.duplicates:
         lines.append(f"{space.duplicates:,} points are left out, because an earlier point has the same parameters")
@@ -95,11 +95,11 @@ def _count_cases(space: Space, task: str) -> tuple[int, int]:
 
 
 def _read_files(path: Path) -> SpaceFiles:
-    """Return the space's text, with the task files that stand beside it or in the folder above."""
+    """Return the space's text, with the task files in its folder or in the folder above."""
     text = _read_text(path)
-    places = {name: (path.parent / name, path.parent.parent / name) for name in find_task_files(text)}
-    found = {name: next((place for place in both if place.is_file()), None) for name, both in places.items()}
-    return SpaceFiles(text, path.name, {name: _read_text(place) for name, place in found.items() if place})
+    candidates = {name: (path.parent / name, path.parent.parent / name) for name in find_task_files(text)}
+    paths = {name: next((path for path in both if path.is_file()), None) for name, both in candidates.items()}
+    return SpaceFiles(text, path.name, {name: _read_text(path) for name, path in paths.items() if path})
 
 
 def _read_text(path: Path) -> str:

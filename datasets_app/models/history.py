@@ -27,16 +27,16 @@ class StatusChangeQuerySet(models.QuerySet["StatusChange"]):
     def visible_to(self, user: Any) -> Self:
         """Return the changes of rows that the user may see.
 
-        If a model has no `visible_to`, everybody may see the changes of its rows.
+        If a model has no `visible_to`, all users may see the changes of its rows.
         """
         if user.is_superuser:
             return self
         hidden = models.Q()
         for model in apps.get_models():
             if model is not StatusChange and hasattr(model._default_manager, "visible_to"):
-                kind = ContentType.objects.get_for_model(model)
-                seen = model._default_manager.visible_to(user).order_by().values("pk")
-                hidden |= models.Q(content_type=kind) & ~models.Q(object_id__in=seen)
+                content_type = ContentType.objects.get_for_model(model)
+                visible_keys = model._default_manager.visible_to(user).order_by().values("pk")
+                hidden |= models.Q(content_type=content_type) & ~models.Q(object_id__in=visible_keys)
         return self.exclude(hidden)
 
 
@@ -115,7 +115,7 @@ def save_with_history(row: models.Model, *, by: Actor, reason: str = "", fields:
 def _make_change(field: Any, former: models.Model, row: models.Model, *, by: Actor, reason: str) -> None:
     if getattr(former, field.attname) == getattr(row, field.attname):
         return
-    before, after = (format_for_history(getattr(one, field.name)) for one in (former, row))
+    before, after = (format_for_history(getattr(version, field.name)) for version in (former, row))
     record_changes([(row, before, after)], by=by, reason=reason, what=str(field.verbose_name)[:40])
 
 
@@ -125,8 +125,8 @@ def format_for_history(value: Any) -> str:
         return "yes" if value else "no"
     if isinstance(value, Decimal):
         return f"{value.normalize():f}"
-    said = ", ".join(map(str, value)) if isinstance(value, list) else value
-    return "none" if said in (None, "") else str(said)[:200]
+    text = ", ".join(map(str, value)) if isinstance(value, list) else value
+    return "none" if text in (None, "") else str(text)[:200]
 
 
 class TransitionQuerySet(models.QuerySet[Any]):
@@ -147,12 +147,12 @@ class TransitionQuerySet(models.QuerySet[Any]):
             record_changes([(row, row.status, target) for row in rows], by=by, reason=reason)
         return keys
 
-    def transition_one(self, row: models.Model, **how: Any) -> None:
+    def transition_one(self, row: models.Model, **transition: Any) -> None:
         """Apply `transition` to one row and refresh it. Raise TransitionError if its state does not allow it."""
-        if not self.filter(pk=row.pk).transition(**how):
+        if not self.filter(pk=row.pk).transition(**transition):
             row.refresh_from_db(fields=["status"])
-            sources = " or ".join(how["sources"])
+            sources = " or ".join(transition["sources"])
             raise TransitionError(
-                f"{row} is {row.status}; only {sources} can become {how['target']}"  # type: ignore[attr-defined]
+                f"{row} is {row.status}; only {sources} can become {transition['target']}"  # type: ignore[attr-defined]
             )
         row.refresh_from_db()

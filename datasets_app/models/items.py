@@ -75,13 +75,13 @@ class ItemQuerySet(models.QuerySet["Item"]):
 
     def with_parameters(self, params: Mapping[str, str]) -> Self:
         """Return the generated items whose parameters have these values, as JSON writes them: 8, true, ISO."""
-        found = self
+        items = self
         for name, value in params.items():
             # Not a key transform: that takes a name of digits for a place in a list.
             path = (F("metadata"), Value("params"), Value(name))
             stored = Func(*path, function="jsonb_extract_path_text", output_field=models.TextField())
-            found = found.filter(Exact(stored, Value(value)))
-        return found
+            items = items.filter(Exact(stored, Value(value)))
+        return items
 
     def with_excerpts(self) -> Self:
         """Add the start of the input as `excerpt` and the flag `is_cut`. Defer the columns that a list never shows."""

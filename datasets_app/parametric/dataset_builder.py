@@ -173,7 +173,7 @@ def _iterate_cases(points: Iterable[Point], *, seed: int) -> Iterator[tuple[dict
             yield make_prompt_parts(point, seed=seed), generate_point(point, seed=seed)
         else:
             cases = list(generate_point(point, seed=seed))
-            yield make_prompt_parts(point, seed=seed, inputs={one.case.input for one in cases}), cases
+            yield make_prompt_parts(point, seed=seed, inputs={item.case.input for item in cases}), cases
 
 
 def _iterate_items(dataset: Dataset, points: Iterable[Point], *, seed: int) -> Iterator[Item]:

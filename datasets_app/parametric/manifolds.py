@@ -98,8 +98,8 @@ class Axis(StrictModel):
         if not isinstance(content, dict):
             return {"range": content if isinstance(content, list) else [content]}
         if "from" in content or "to" in content:
-            rest = {key: value for key, value in content.items() if key not in ("from", "to", "step")}
-            return rest | {"range": _expand_range(content)}
+            other_fields = {key: value for key, value in content.items() if key not in ("from", "to", "step")}
+            return other_fields | {"range": _expand_range(content)}
         return content
 
     def resolve(self, degree: int, density: str) -> list[Any]:
@@ -119,15 +119,15 @@ class ManifoldAxis(Axis):
         """Turn the fields "resample:corner" and so on into one mapping."""
         if not isinstance(content, dict) or not any(str(key).startswith("resample") for key in content):
             return content
-        rest: dict[Any, Any] = {}
+        fields: dict[Any, Any] = {}
         samples: dict[str, Any] = {}
         for key, value in content.items():
             density = str(key).removeprefix(RESAMPLE)
             if density == str(key):
-                rest[f"{key} " if key == "resample" else key] = value  # Only "resample:DENSITY" is a field of a file.
+                fields[f"{key} " if key == "resample" else key] = value  # Only "resample:DENSITY" is a field of a file.
             else:
                 samples[density] = value
-        return rest | ({"resample": samples} if samples else {})
+        return fields | ({"resample": samples} if samples else {})
 
     def resolve(self, degree: int, density: str) -> list[Any]:
         """Return the values at a degree and a density. The list may be empty."""
@@ -137,7 +137,7 @@ class ManifoldAxis(Axis):
 
 
 def resolve_manifold(manifold: Mapping[str, Any], degree: int, density: str = "normal") -> dict[str, list[Any]]:
-    """Return the grid that a manifold stands for: a list of values for each parameter."""
+    """Return the grid of a manifold: a list of values for each parameter."""
     axes = {name: ManifoldAxis.model_validate(content) for name, content in manifold.items()}
     return {name: axis.resolve(degree, density) for name, axis in axes.items()}
 
@@ -160,5 +160,5 @@ def _expand_range(content: Mapping[str, Any]) -> list[Any]:
     if not (stop - start) / step < MOST_VALUES:
         raise ValueError(f"a range has at most {MOST_VALUES} values")
     count = int((stop - start) / step + 1e-9) + 1
-    whole = all(isinstance(value, int) for value in (start, step))
-    return [start + at * step if whole else round(start + at * step, 9) for at in range(count)]
+    is_integer = all(isinstance(value, int) for value in (start, step))
+    return [start + at * step if is_integer else round(start + at * step, 9) for at in range(count)]

@@ -50,12 +50,12 @@ def _choose_examples(point: Point, seed: int, inputs: Container[str] | None) -> 
     """Return EXAMPLES cases in the point's formats. If too few differ from its cases, the task's defaults give more."""
     if inputs is None:
         inputs = InputDigests(item.case.input for item in generate_point(point, seed=seed))
-    found: dict[str, Case] = {}
+    examples: dict[str, Case] = {}
     for params in (_select_options(point), {}):
-        if len(found) < EXAMPLES:
-            drawn = draw_examples(point.base_task, params, 2 * EXAMPLES, avoid=inputs)
-            found |= {case.input: case for case in drawn if case.input not in found}
-    return list(found.values())[:EXAMPLES]
+        if len(examples) < EXAMPLES:
+            cases = draw_examples(point.base_task, params, 2 * EXAMPLES, avoid=inputs)
+            examples |= {case.input: case for case in cases if case.input not in examples}
+    return list(examples.values())[:EXAMPLES]
 
 
 def _select_options(point: Point) -> dict[str, Any]:

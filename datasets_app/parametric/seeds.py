@@ -27,4 +27,4 @@ def compute_seed_base(params: Mapping[str, Any]) -> int:
 
 def make_point_rng(params: Mapping[str, Any], seed: int = SEED) -> Random:
     """Return a new random stream at the start of a point's cases."""
-    return Random(seed + compute_seed_base(params))  # noqa: S311 - cases are to be reproduced, not kept secret.
+    return Random(seed + compute_seed_base(params))  # noqa: S311 - cases must be reproducible, not secret.

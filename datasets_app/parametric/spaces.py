@@ -1,4 +1,4 @@
-"""The points of a space: what a file stands for at a degree, a density and a precision."""
+"""The points of a space: those that a file defines at a degree, a density and a precision."""
 
 from __future__ import annotations
 
@@ -104,8 +104,8 @@ class Space:
     def definition(self) -> dict[str, Any]:
         """Return the content from which `generate_from_definition` builds the same cases again.
 
-        The points stand in it as resolved, so neither the file's layout nor a later change of the resolver changes a
-        dataset. Store the file's text beside it, for people.
+        It contains the resolved points, so neither the file's layout nor a later change of the resolver changes a
+        dataset. Store the file's text beside it, for readers.
         """
         tasks = sorted({point.base_task for point in self.points})
         return {
@@ -138,20 +138,20 @@ def resolve(
     if density not in DENSITIES:
         raise SpaceError([f"density: choose {', '.join(DENSITIES)}, not {density[:40]!r}"])
     name, block = spec.choose_precision(precision)
-    found: dict[tuple[str, str], Point] = {}
+    points_by_identity: dict[tuple[str, str], Point] = {}
     problems: list[str] = []
     total = 0
     for number, task in enumerate(spec.tasks):
-        drawn = _Resolver(number, task, block, degree, density)
-        for point in drawn.points():
+        resolver = _Resolver(number, task, block, degree, density)
+        for point in resolver.points():
             total += 1
-            found.setdefault(point.identity, point)
-        problems += drawn.problems
+            points_by_identity.setdefault(point.identity, point)
+        problems += resolver.problems
     if problems:
         unique = list(dict.fromkeys(problems))
         more = [f"and {len(unique) - MOST_PROBLEMS:,} more problems"] if len(unique) > MOST_PROBLEMS else []
         raise SpaceError(unique[:MOST_PROBLEMS] + more)
-    points = tuple(replace(point, index=index) for index, point in enumerate(found.values()))
+    points = tuple(replace(point, index=index) for index, point in enumerate(points_by_identity.values()))
     space = Space(spec, name, degree, density, seed, points, total - len(points))
     _check_size(len(points), space.max_cases)
     return space
@@ -239,10 +239,10 @@ class _Resolver:
         for place, axes in _list_grids(self.task):
             path = f"{self.path}.{place}"
             values = {name: axis.resolve(self.degree, self.density) for name, axis in axes.items()}
-            for name, found in values.items():
-                if not found:
+            for name, axis_values in values.items():
+                if not axis_values:
                     self.problems.append(f"{path}.{name}: no value is left at degree {self.degree}, {self.density}")
-            _check_size(math.prod(len(found) for found in values.values()), 0)
+            _check_size(math.prod(len(axis_values) for axis_values in values.values()), 0)
             for combination in product(*values.values()):
                 yield path, dict(zip(values, combination, strict=True))
 

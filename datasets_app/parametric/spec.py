@@ -255,7 +255,8 @@ def _validate(kind: type[Spec], content: Any, prefix: str) -> Spec:
     except ValidationError as error:
         problems = error.errors(include_url=False, include_context=False, include_input=False)
         more = [f"and {len(problems) - MOST_PROBLEMS:,} more problems"] if len(problems) > MOST_PROBLEMS else []
-        raise SpaceError([prefix + _describe_problem(one, kind) for one in problems[:MOST_PROBLEMS]] + more) from None
+        lines = [prefix + _describe_problem(problem, kind) for problem in problems[:MOST_PROBLEMS]]
+        raise SpaceError(lines + more) from None
 
 
 def _merge_files(content: dict[str, Any], task_files: Mapping[str, str]) -> dict[str, Any]:
@@ -290,13 +291,13 @@ def _shorten_path(steps: list[str | int]) -> list[str | int]:
     """Return the steps as the file has them: without the mode, and with "resample:corner" as one field."""
     if steps[:1] == ["tasks"] and len(steps) > 2:
         steps = [*steps[:2], *steps[3:]]
-    shown: list[str | int] = []
+    path: list[str | int] = []
     for step in steps:
-        if shown and shown[-1] == "resample":
-            shown[-1] = f"{RESAMPLE}{step}"
+        if path and path[-1] == "resample":
+            path[-1] = f"{RESAMPLE}{step}"
         elif step != "[key]":
-            shown.append(step.strip() if isinstance(step, str) else step)
-    return shown
+            path.append(step.strip() if isinstance(step, str) else step)
+    return path
 
 
 def _list_fields(steps: list[str | int], root: type[StrictModel]) -> list[str]:

@@ -11,8 +11,9 @@ from django.views.decorators.http import require_safe
 from datasets_app.models import Asset, Item
 from evalsite.lib.permissions import readers_only
 
-# The content at such an address never changes, because the address is its hash. Not everybody may see it: private.
-FOR_EVER = "private, max-age=31536000, immutable"
+# The content never changes, because its URL contains its hash. Shared caches must not store it, because access to it is
+# restricted.
+CACHE_CONTROL = "private, max-age=31536000, immutable"
 
 
 @require_safe
@@ -45,7 +46,7 @@ def _send_file(path: Path, content_type: str) -> FileResponse:
     except FileNotFoundError:
         raise Http404 from None
     response = FileResponse(file, content_type=content_type)
-    response["Cache-Control"] = FOR_EVER
+    response["Cache-Control"] = CACHE_CONTROL
     response["X-Content-Type-Options"] = "nosniff"
     response["Content-Security-Policy"] = "default-src 'none'; sandbox"
     return response

@@ -107,15 +107,15 @@ def _make_items_context(request: HttpRequest, dataset: Dataset) -> dict[str, Any
     """Return the context of both item views: one page of items under the filter of the query string."""
     categories = count_categories(dataset)
     filter_ = make_item_filter(request, dataset, categories)
-    found: ItemQuerySet = filter_.qs
+    items: ItemQuerySet = filter_.qs
     after, before = (item_pagination.parse_cursor(request.GET.get(name, "")) for name in CURSORS)
-    page = item_pagination.fetch_page(found, after=after, before=before)
+    page = item_pagination.fetch_page(items, after=after, before=before)
     query = drop_cursors(request)
     return {
         **make_dataset_context(request, dataset),
         "categories": categories,
         "filter": filter_,
-        "count_label": _describe_count(found if filter_.form.changed_data else None, dataset),
+        "count_label": _describe_count(items if filter_.form.changed_data else None, dataset),
         "page": page,
         "query": query,
         "next_url": _make_page_url(query, "after", page.after),

@@ -105,9 +105,9 @@ def dataset_act(request: HttpRequest, slug: str, version: int, verb: str) -> Htt
         messages.error(request, get_first_error(form))
         return redirect(dataset)
     try:
-        done = ACTIONS[verb](dataset, form.cleaned_data, request.user)
+        result = ACTIONS[verb](dataset, form.cleaned_data, request.user)
     except (CurationError, TransitionError) as error:
         messages.error(request, str(error))
         return redirect(dataset)
-    messages.success(request, done.text)
-    return redirect(done.to)
+    messages.success(request, result.text)
+    return redirect(result.to)

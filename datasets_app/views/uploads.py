@@ -31,8 +31,8 @@ def dataset_new(request: HttpRequest) -> HttpResponse:
     """Store the files in the first step, without database rows. The files remain if another field has an error."""
     previous = _find_items_upload(request, request.POST.get("upload", request.GET.get("upload", "")))
     initial = {"slug": previous.slug, **previous.about} if previous else None
-    sent = (request.POST, request.FILES) if request.method == "POST" else ()  # Bind the form even if no field was sent.
-    form = UploadForm(*sent, previous=previous, initial=initial)
+    data = (request.POST, request.FILES) if request.method == "POST" else ()  # Bind the form even if no field was sent.
+    form = UploadForm(*data, previous=previous, initial=initial)
     if request.method == "POST":
         valid = form.is_valid()
         upload = _stage(request, form, previous)
@@ -156,9 +156,9 @@ def _make_replacement_url(upload: PendingUpload, norms_of: Dataset | None) -> st
 
 def _make_mapping_form(upload: PendingUpload, table: TableColumns, outcome: JobResult | None) -> MappingForm:
     """Return the mapping form with the last input and its errors, or with the guessed mapping."""
-    sent = outcome.entered if outcome else None
-    form = MappingForm(sent or None, columns=table.columns, guess=upload.guess_mapping(table))
-    if outcome and sent and form.is_valid():
+    entered = outcome.entered if outcome else None
+    form = MappingForm(entered or None, columns=table.columns, guess=upload.guess_mapping(table))
+    if outcome and entered and form.is_valid():
         form.add_mapping_errors(pending_uploads.collect_mapping_errors(outcome.report.errors))
         if outcome.error:
             form.add_error(None, outcome.error)

@@ -42,12 +42,12 @@ def mark_html(page: str) -> str:
     """
     if not _ON_A_PAGE.search(page):
         return page
-    pieces, end, left = [], 0, MOST_ELEMENTS
+    pieces, end, remaining = [], 0, MOST_ELEMENTS
     for part in _HTML_PARTS.finditer(page):
-        text, left = _mark_elements(page[end : part.start()], left)
+        text, remaining = _mark_elements(page[end : part.start()], remaining)
         pieces += [text, _mark_part(part)]
         end = part.end()
-    return "".join([*pieces, _mark_elements(page[end:], left)[0]])
+    return "".join([*pieces, _mark_elements(page[end:], remaining)[0]])
 
 
 def _mark_part(part: re.Match[str]) -> str:
@@ -64,8 +64,8 @@ def _mark_elements(text: str, most: int) -> tuple[str, int]:
     """
     if not most:
         return mark_text(text), 0
-    marked, made = _ON_A_PAGE.subn(lambda found: _render_element(found[0]), text, count=most)
-    return (mark_text(marked), 0) if made == most else (marked, most - made)
+    marked, count = _ON_A_PAGE.subn(lambda found: _render_element(found[0]), text, count=most)
+    return (mark_text(marked), 0) if count == most else (marked, most - count)
 
 
 def _render_element(character: str) -> str:

@@ -1,4 +1,4 @@
-"""Hints such as "did you mean": one rule for the whole site to find the name that a misspelt name stands for."""
+"""Hints such as "did you mean": the rule by which the whole site finds the intended name of a misspelt one."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ def find_closest(written: str, known: Iterable[str]) -> str | None:
     if written in names:
         return None
     by_bare = {_bare(name): name for name in reversed(names)}
-    found = get_close_matches(_bare(written), by_bare, n=1, cutoff=CLOSE)
-    return by_bare[found[0]] if found else None
+    matches = get_close_matches(_bare(written), by_bare, n=1, cutoff=CLOSE)
+    return by_bare[matches[0]] if matches else None
 
 
 def did_you_mean(written: str, known: Iterable[str], *, shown: Callable[[str], str] = str) -> str:
@@ -27,17 +27,17 @@ def did_you_mean(written: str, known: Iterable[str], *, shown: Callable[[str], s
 
     Two names that differ only in case, white space or quotes look the same. For them the hint names the difference.
     """
-    meant = find_closest(written, known)
-    if meant is None:
+    closest = find_closest(written, known)
+    if closest is None:
         return ""
-    if _bare(meant) != _bare(written):
-        return f"did you mean {shown(meant)}?"
+    if _bare(closest) != _bare(written):
+        return f"did you mean {shown(closest)}?"
     without_space = re.sub(r"\s+", "", written)
-    if without_space == re.sub(r"\s+", "", meant):
-        return f"it differs from {shown(meant)} in white space"
-    if without_space.casefold() == re.sub(r"\s+", "", meant).casefold():
-        return f"it differs from {shown(meant)} in upper and lower case"
-    return f"it differs from {shown(meant)} in quotes or invisible characters"
+    if without_space == re.sub(r"\s+", "", closest):
+        return f"it differs from {shown(closest)} in white space"
+    if without_space.casefold() == re.sub(r"\s+", "", closest).casefold():
+        return f"it differs from {shown(closest)} in upper and lower case"
+    return f"it differs from {shown(closest)} in quotes or invisible characters"
 
 
 def _bare(name: str) -> str:

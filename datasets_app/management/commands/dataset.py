@@ -255,21 +255,21 @@ def _add_item_verbs(verbs: Any) -> None:
     parser.add_argument("--file", type=Path)
     _add_source_options(parser)
     _add_verb(verbs, "remove", "items from a draft", reason=True).add_argument("keys", nargs="+", metavar="KEY")
-    for verb, needed in (("exclude", True), ("include", False)):
+    for verb, is_required in (("exclude", True), ("include", False)):
         parser = _add_verb(verbs, verb, f"{verb} items of a draft")
         parser.add_argument("keys", nargs="+", metavar="KEY")
-        parser.add_argument("--note", required=needed, default="", metavar="TEXT")
+        parser.add_argument("--note", required=is_required, default="", metavar="TEXT")
     parser = _add_verb(verbs, "replace", "one item of a sampled draft by another of its category", reason=True)
     parser.add_argument("key", metavar="KEY")
     parser.add_argument("--seed", type=int, default=42)
-    _add_verb(verbs, "reshuffle", "draw a sampled draft anew", reason=True).add_argument(
+    _add_verb(verbs, "reshuffle", "draw a sampled draft again", reason=True).add_argument(
         "--seed", type=int, required=True
     )
 
 
 def _add_state_verbs(verbs: Any) -> None:
-    for verb, what in (("approve", "freeze a draft for ever"), ("archive", "take an approved dataset out of use")):
-        _add_verb(verbs, verb, what).add_argument("--reason", required=True, metavar="TEXT")
+    for verb, help_text in (("approve", "freeze a draft permanently"), ("archive", "withdraw an approved dataset")):
+        _add_verb(verbs, verb, help_text).add_argument("--reason", required=True, metavar="TEXT")
     parser = _add_verb(verbs, "describe", "change title, description, source or licence", reason=True)
     for field in curation.ABOUT:
         parser.add_argument(f"--{field}", metavar="TEXT")
@@ -278,8 +278,8 @@ def _add_state_verbs(verbs: Any) -> None:
     _add_verb(verbs, "delete", "a draft", reason=True).add_argument("--yes", action="store_true")
 
 
-def _add_verb(verbs: Any, name: str, what: str, *, reason: bool = False) -> Any:
-    parser = verbs.add_parser(name, help=what)
+def _add_verb(verbs: Any, name: str, help_text: str, *, reason: bool = False) -> Any:
+    parser = verbs.add_parser(name, help=help_text)
     parser.add_argument("dataset", metavar="SLUG@V")
     if reason:
         parser.add_argument("--reason", default="", metavar="TEXT")

@@ -48,9 +48,9 @@ def back_up(folder: Path, keep: int | None = None) -> tuple[Path, int]:
         draft.unlink(missing_ok=True)
     copied = _copy_missing(Path(settings.MEDIA_ROOT), folder / "media")
     close_folder(folder / "media")
-    for made in folder.glob(DUMPS):
+    for dump in folder.glob(DUMPS):
         with suppress(PermissionError):  # The dump belongs to another account.
-            made.chmod(0o600)  # Earlier versions made dumps that everybody could read.
+            dump.chmod(0o600)  # Earlier versions made dumps that everybody could read.
     for old in sorted(folder.glob(DUMPS))[: -keep if keep else 0]:
         old.unlink()
     return path, copied
@@ -76,19 +76,19 @@ def _run(program: str, *arguments: str) -> None:
 
     The environment passes the password, because `ps` shows command-line arguments to everybody.
     """
-    known = connection.get_connection_params()
+    parameters = connection.get_connection_params()
     target = " ".join(
-        f"{name}={_quoted(known[name])}" for name in ("host", "port", "user", "dbname") if known.get(name)
+        f"{name}={_quoted(parameters[name])}" for name in ("host", "port", "user", "dbname") if parameters.get(name)
     )
-    password = {"PGPASSWORD": str(known["password"])} if known.get("password") else {}
-    ended = subprocess.run(
+    password = {"PGPASSWORD": str(parameters["password"])} if parameters.get("password") else {}
+    result = subprocess.run(
         [find_programs() / program, f"--dbname={target}", *arguments],
         env={**os.environ, **password},
         capture_output=True,
         text=True,
     )
-    if ended.returncode:
-        raise BackupError(f"{program} failed: {ended.stderr.strip() or ended.returncode}")
+    if result.returncode:
+        raise BackupError(f"{program} failed: {result.stderr.strip() or result.returncode}")
 
 
 def _quoted(value: object) -> str:
@@ -104,14 +104,14 @@ def _copy_missing(source: Path, target: Path) -> int:
     """
     copied = 0
     for path in _files(source):
-        there = target / path.relative_to(source)
-        if there.exists():
+        destination = target / path.relative_to(source)
+        if destination.exists():
             continue
-        there.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        draft = there.with_name(f"{there.name}.part")
+        destination.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        draft = destination.with_name(f"{destination.name}.part")
         shutil.copy2(path, draft)
         draft.chmod(0o600)
-        draft.rename(there)
+        draft.rename(destination)
         copied += 1
     return copied
 

@@ -29,8 +29,8 @@ def _secret(environ: Mapping[str, str]) -> list[CheckMessage]:
     return [
         Warning(
             "DATABASE_URL names a server that several machines may share, but EVALSITE_SECRET_KEY is not set.",
-            hint="Set the same EVALSITE_SECRET_KEY on every machine; each has made its own, and cannot read"
-            " the tasks and sessions of the others.",
+            hint="Set the same EVALSITE_SECRET_KEY on every machine. Otherwise each machine creates its own key, and"
+            " cannot read the tasks and sessions of the others.",
             id="evalsite.W001",
         )
     ]
@@ -42,13 +42,13 @@ def check_local_debugging(app_configs: Sequence[AppConfig] | None, **kwargs: Any
 
     The debug pages show settings and code to every visitor.
     """
-    strangers = sorted(set(settings.ALLOWED_HOSTS) - LOCAL_HOSTS)
-    if not (settings.DEBUG and strangers):
+    public_hosts = sorted(set(settings.ALLOWED_HOSTS) - LOCAL_HOSTS)
+    if not (settings.DEBUG and public_hosts):
         return []
     return [
         Error(
-            f"EVALSITE_DEBUG is on while the site answers to {', '.join(strangers)}.",
-            hint="Unset EVALSITE_DEBUG, or serve on this machine alone.",
+            f"EVALSITE_DEBUG is on while the site answers to {', '.join(public_hosts)}.",
+            hint="Unset EVALSITE_DEBUG, or serve only on this machine.",
             id="evalsite.E001",
         )
     ]
@@ -60,15 +60,15 @@ def check_observer(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> li
     if not settings.CALL_OBSERVER:
         return []
     try:
-        found = import_string(settings.CALL_OBSERVER)
+        observer = import_string(settings.CALL_OBSERVER)
     except ImportError as error:
-        why = str(error)
+        reason = str(error)
     else:
-        if callable(found):
+        if callable(observer):
             return []
-        why = "it is not a function"
-    said = f"EVALSITE_CALL_OBSERVER names no package.module.function of this machine: {settings.CALL_OBSERVER} ({why})"
-    return [Error(said, id="evalsite.E003")]
+        reason = "it is not a function"
+    message = "EVALSITE_CALL_OBSERVER names no package.module.function of this machine"
+    return [Error(f"{message}: {settings.CALL_OBSERVER} ({reason})", id="evalsite.E003")]
 
 
 @register()
@@ -77,11 +77,11 @@ def check_queue_attempts(app_configs: Sequence[AppConfig] | None, **kwargs: Any)
     queue = settings.Q_CLUSTER
     problems = []
     if queue.get("scheduler", True):
-        problems.append("scheduler must be off: rows of its table are not signed, and it runs whatever they name")
+        problems.append("scheduler must be off: it runs any function that a row names, and rows are not signed")
     if queue["queue_limit"] != queue["workers"] or queue["bulk"] != 1:
         problems.append("queue_limit must equal workers and bulk must be 1: a task's lock starts when it is prefetched")
     if queue["retry"] < 2 * queue["timeout"]:
-        problems.append("retry must be well above timeout: a task is handed out again after it")
+        problems.append("retry must be well above timeout: a task is delivered again after it")
     if queue["max_attempts"] != 1 or not queue["ack_failures"]:
         problems.append("max_attempts must be 1 and ack_failures on: attempts are counted in our own rows")
     return [Error(f"Q_CLUSTER: {problem}.", id="evalsite.E002") for problem in problems]

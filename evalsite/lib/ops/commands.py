@@ -38,9 +38,9 @@ class OutputCommand(BaseCommand):
 
     def execute(self, *args: Any, **options: Any) -> str | None:
         for name in ("stdout", "stderr"):
-            current, given = getattr(self, name), options.pop(name, None)
-            output = TerminalOutput(given or current._out)
-            output.style_func = None if given else current.style_func
+            current, output_option = getattr(self, name), options.pop(name, None)
+            output = TerminalOutput(output_option or current._out)
+            output.style_func = None if output_option else current.style_func
             setattr(self, name, output)
         return super().execute(*args, **options)
 

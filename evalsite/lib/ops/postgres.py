@@ -257,9 +257,9 @@ class Embedded:
         self._programs.require_access(self.socket_dir.parent, "set TMPDIR to one that is, such as /tmp")
         with suppress(FileExistsError):
             self.socket_dir.mkdir(mode=0o700)
-        found = self.socket_dir.lstat()
+        status = self.socket_dir.lstat()
         # Any account may create this name in a temporary folder. Accept only a real folder that we own.
-        if self.socket_dir.is_symlink() or found.st_uid not in {os.geteuid(), self._programs.identity.get("user")}:
+        if self.socket_dir.is_symlink() or status.st_uid not in {os.geteuid(), self._programs.identity.get("user")}:
             raise PostgresError(f"{self.socket_dir} belongs to someone else. Remove it, or set TMPDIR.")
         self.socket_dir.chmod(0o700)
         self._programs.hand_over(self.socket_dir)
@@ -267,10 +267,10 @@ class Embedded:
 
 def _socket_dir(data_dir: Path) -> Path:
     name = f"evalsite-{os.geteuid()}-{hashlib.sha256(os.fsencode(data_dir)).hexdigest()[:12]}"
-    wanted = Path(tempfile.gettempdir()).resolve() / name
-    too_long = len(os.fsencode(wanted / f".s.PGSQL.{PORT}")) > LONGEST_SOCKET_PATH
+    path = Path(tempfile.gettempdir()).resolve() / name
+    too_long = len(os.fsencode(path / f".s.PGSQL.{PORT}")) > LONGEST_SOCKET_PATH
     # libpq and the server treat a comma as a separator of folders, and PostgreSQL removes double quotes.
-    return Path("/tmp") / name if too_long or set(str(wanted)) & set(',"') else wanted  # noqa: S108
+    return Path("/tmp") / name if too_long or set(str(path)) & set(',"') else path  # noqa: S108
 
 
 def _sync(folder: Path) -> None:

@@ -55,43 +55,44 @@ class Programs:
             return
         walk = 'for folder; do cd "$folder" 2>/dev/null || { printf %s "$folder"; exit 1; }; done'
         path = [str(step) for step in (*reversed(folder.parents), folder)]
-        walked = subprocess.run(["/bin/sh", "-c", walk, "sh", *path], capture_output=True, cwd="/", **self.identity)
-        if walked.returncode:
+        result = subprocess.run(["/bin/sh", "-c", walk, "sh", *path], capture_output=True, cwd="/", **self.identity)
+        if result.returncode:
             user = user_name(self.identity["user"])
             raise PostgresError(
                 f"PostgreSQL does not run as root, and the user {user} that it runs as cannot enter "
-                f"{os.fsdecode(walked.stdout)}. Make that folder passable (chmod o+x), or {remedy}."
+                f"{os.fsdecode(result.stdout)}. Make that folder passable (chmod o+x), or {remedy}."
             )
 
     @cached_property
     def folder(self) -> Path:
-        found = find_programs()
+        folder = find_programs()
         if not self.identity:
-            return found
+            return folder
         try:
-            subprocess.run([found / "postgres", "--version"], capture_output=True, check=True, cwd="/", **self.identity)
+            command = [str(folder / "postgres"), "--version"]
+            subprocess.run(command, capture_output=True, check=True, cwd="/", **self.identity)
         except (PermissionError, subprocess.CalledProcessError):
-            return self._copy_programs(found)
-        return found
+            return self._copy_programs(folder)
+        return folder
 
-    def _copy_programs(self, found: Path) -> Path:
+    def _copy_programs(self, source: Path) -> Path:
         """Copy the programs into the data folder, because the server's account may not be able to read root's packages.
 
         Return the folder of the copied programs. Raise PostgresError if the programs are not from the wheel.
         """
-        if found != _find_wheel_programs():
-            raise PostgresError(f"The user {user_name(self.identity['user'])} cannot run the programs in {found}.")
+        if source != _find_wheel_programs():
+            raise PostgresError(f"The user {user_name(self.identity['user'])} cannot run the programs in {source}.")
         copy = self.data_dir / f"programs-{importlib.metadata.version(WHEEL)}"
         if not copy.exists():
             fresh = Path(tempfile.mkdtemp(prefix="programs.new-", dir=self.data_dir))
-            install, package = found.parent, found.parent.parent
+            install, package = source.parent, source.parent.parent
             shutil.copytree(install, fresh / package.name / install.name)
             libraries = package.with_name(f"{package.name}.libs")  # the programs find it relative to their own path
             if libraries.exists():
                 shutil.copytree(libraries, fresh / libraries.name)
             subprocess.run(["/bin/chmod", "-R", "a+rX", fresh], check=True)
             fresh.rename(copy)
-        return copy / found.relative_to(found.parents[2])
+        return copy / source.relative_to(source.parents[2])
 
     def read_major_version(self) -> int:
         version = subprocess.run(

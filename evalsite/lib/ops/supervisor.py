@@ -134,12 +134,12 @@ class Child:
         """Return a text that says how the process ended, or "" while it runs. This does not reap the process."""
         if self._process is None:
             return ""
-        ended = os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-        if ended is None:
+        status = os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        if status is None:
             return ""
-        if ended.si_code == os.CLD_EXITED:
-            return f"ended with {ended.si_status}"
-        return f"was ended by {signal.Signals(ended.si_status).name}"
+        if status.si_code == os.CLD_EXITED:
+            return f"ended with {status.si_status}"
+        return f"was ended by {signal.Signals(status.si_status).name}"
 
     def _plan_start(self, now: float, ending: str) -> None:
         well = now - self._started >= STEADY_S
@@ -258,11 +258,11 @@ class Supervisor:
 
 def _stop(children: Sequence[Child], is_hurried: Callable[[], bool]) -> None:
     """Ask all children to stop, wait for each within its grace period, and kill the rest."""
-    asked = time.monotonic()
+    started = time.monotonic()
     for child in children:
         child.ask_to_stop()
     while not is_hurried() and (waited_for := [child for child in children if not child.has_ended()]):
-        if time.monotonic() - asked > max(child.grace_s for child in waited_for):
+        if time.monotonic() - started > max(child.grace_s for child in waited_for):
             logger.warning("%s did not stop in time", ", ".join(child.name for child in waited_for))
             break
         time.sleep(CHECK_S / 2)

@@ -18,13 +18,13 @@ RELEASE = "0.1.0"
 PACKAGES = ("datasets_app", "evalsite", "grading_app", "runs_app")
 MIGRATED = ("lib", "datasets_app", "runs_app", "grading_app")
 REMEDY = "Bring this machine's code and the database to the same version."
-# The migrations were written anew twice before the first release. Every database from before has one of these.
+# The migrations were rewritten twice before the first release. Every older database has one of these.
 BEFORE_RESTART = frozenset({("datasets_app", "0002_freeze"), ("grading_app", "0004_cached_aggregates")})
 RESTARTED = (
-    "This database was made by a version of Evalsite from before its migrations were restarted; this version cannot"
-    " upgrade it. Nothing was changed. To keep its results, run `manage.py snapshot` or `manage.py export` with the"
-    " version that made it. Then start with a new database: set EVALSITE_DATA_DIR to an empty folder, or DATABASE_URL"
-    " to an empty database."
+    "This database was created by an unreleased version of Evalsite, before the migrations were restarted. This version"
+    " cannot upgrade it, and nothing was changed. To keep its results, run `manage.py snapshot` or `manage.py export`"
+    " with the version that created it. Then start with a new database: set EVALSITE_DATA_DIR to an empty folder, or"
+    " DATABASE_URL to an empty database."
 )
 
 
@@ -49,13 +49,13 @@ def get_version() -> str:
 def get_commit() -> str:
     """Return the commit of the checked out code; "" without a git repository. The first result is cached."""
     if not (Path(settings.BASE_DIR) / ".git").exists():
-        return ""  # An installed copy may lie in the repository of something else.
+        return ""  # An installed copy may be inside the repository of another project.
     command = ["git", "-C", str(settings.BASE_DIR), "rev-parse", "--verify", "HEAD"]
     try:
-        told = subprocess.run(command, capture_output=True, text=True, timeout=5, check=False)
+        result = subprocess.run(command, capture_output=True, text=True, timeout=5, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return ""
-    return told.stdout.strip() if told.returncode == 0 else ""
+    return result.stdout.strip() if result.returncode == 0 else ""
 
 
 @cache
@@ -76,17 +76,17 @@ def check_history(database: BaseDatabaseWrapper) -> None:
 def check_schema() -> None:
     """Raise SchemaMismatch unless the database has exactly the migrations of this code. Run one query."""
     rows = MigrationRecorder.Migration.objects.using(connection.alias).filter(app__in=MIGRATED)
-    found = set(rows.values_list("app", "name"))
-    if BEFORE_RESTART & found:
+    applied_rows = set(rows.values_list("app", "name"))
+    if BEFORE_RESTART & applied_rows:
         raise SchemaMismatch(RESTARTED)
-    applied = {f"{app}.{name}" for app, name in found}
+    applied = {f"{app}.{name}" for app, name in applied_rows}
     if newer := sorted(applied - list_migrations()):
         raise SchemaMismatch(
-            f"The database has the migration {newer[-1]}, which this code ({get_version()}) does not know."
-            f" {REMEDY} It is the code that is older: install the newer one and start again."
+            f"The database has the migration {newer[-1]}, which this code ({get_version()}) does not have."
+            f" {REMEDY} The code is older: install the newer version and start again."
         )
     if missing := sorted(list_migrations() - applied):
         raise SchemaMismatch(
             f"The database lacks the migration {missing[-1]} of this code ({get_version()})."
-            f" {REMEDY} It is the database that is older: run manage.py migrate."
+            f" {REMEDY} The database is older: run manage.py migrate."
         )

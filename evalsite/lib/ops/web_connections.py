@@ -94,10 +94,10 @@ class ClientSocket:
 
     def sendfile(self, file: IO[bytes], offset: int = 0, count: int | None = None) -> int:
         file.seek(offset)
-        left = count if count is not None else 2**63
-        while left and (data := file.read(min(left, 2**16))):
+        remaining = count if count is not None else 2**63
+        while remaining and (data := file.read(min(remaining, 2**16))):
             self.sendall(data)
-            left -= len(data)
+            remaining -= len(data)
         return file.tell() - offset
 
     def send_now(self) -> int:
@@ -160,7 +160,7 @@ class PageThreads:
         """Give the thread's slot back for the block, in which it waits for its client."""
         with self._lock:
             if len(self._waiting) >= DOWNLOADS:
-                slowest = min(self._waiting, key=lambda one: one.bytes_per_s)
+                slowest = min(self._waiting, key=lambda waiting_client: waiting_client.bytes_per_s)
                 self._waiting.remove(slowest)
                 slowest.give_up()
             self._waiting.add(client)
@@ -214,9 +214,9 @@ class Connection(TConn):  # type: ignore[misc]
     def take_request(self) -> bytes:
         """Remove and return the bytes of this request. Keep the bytes of the next one."""
         end = len(self.received) if self.length is None else len(self.head) + self.length
-        taken = bytes(self.received[:end])
+        request = bytes(self.received[:end])
         del self.received[:end]
-        return taken
+        return request
 
     def allow(self, seconds: float) -> None:
         self.deadline = time.monotonic() + seconds
@@ -245,5 +245,5 @@ def body_length(head: bytes) -> int | None:
 
 
 def find_header(head: bytes, name: bytes) -> str | None:
-    found = re.search(rb"\r\n" + re.escape(name) + rb"[ \t]*:[ \t]*([^\r\n]*)", head, re.IGNORECASE)
-    return found[1].decode("latin-1").strip() if found else None
+    match = re.search(rb"\r\n" + re.escape(name) + rb"[ \t]*:[ \t]*([^\r\n]*)", head, re.IGNORECASE)
+    return match[1].decode("latin-1").strip() if match else None

@@ -33,8 +33,8 @@ def _text(form: BaseForm, name: str) -> str:
     value: Any = getattr(form, "cleaned_data", {}).get(name, form[name].data)
     choices = getattr(form.fields[name], "choices", None)
     if choices is not None and not hasattr(value, "pk"):
-        given = str(form[name].data)
-        value = next((label for key, label in choices if str(key) == given), given)
+        raw = str(form[name].data)
+        value = next((label for key, label in choices if str(key) == raw), raw)
     if isinstance(value, float) and value.is_integer():
         value = int(value)  # As it was typed: 0, not 0.0.
     label = getattr(form.fields[name], "label_from_instance", None)

@@ -47,8 +47,8 @@ def paginate_table(request: HttpRequest, table: Table, per_page: int) -> None:
     RequestConfig(request, paginate=False).configure(table)
     rows = _whole_number(request, table.prefixed_per_page_field, per_page)
     table.paginate(page=1, per_page=rows if 1 <= rows <= MOST_ROWS else per_page)
-    wanted = _whole_number(request, table.prefixed_page_field, 1)
-    table.page = table.paginator.get_page(max(1, wanted))
+    page_number = _whole_number(request, table.prefixed_page_field, 1)
+    table.page = table.paginator.get_page(max(1, page_number))
 
 
 def _whole_number(request: HttpRequest, name: str, default: int) -> int:

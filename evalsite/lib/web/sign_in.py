@@ -45,12 +45,12 @@ def get_client_address(request: HttpRequest) -> str:
     while forwarded and _is_trusted(address):
         address = forwarded.pop()
     try:
-        known = ipaddress.ip_address(address)
+        parsed = ipaddress.ip_address(address)
     except ValueError:
         return "unknown"
-    if known.version == 6 and known.ipv4_mapped:
-        known = known.ipv4_mapped
-    return str(known) if known.version == 4 else str(ipaddress.ip_network((known, 64), strict=False))
+    if parsed.version == 6 and parsed.ipv4_mapped:
+        parsed = parsed.ipv4_mapped
+    return str(parsed) if parsed.version == 4 else str(ipaddress.ip_network((parsed, 64), strict=False))
 
 
 def _is_trusted(address: str) -> bool:

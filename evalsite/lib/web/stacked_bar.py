@@ -17,14 +17,14 @@ class Segment(NamedTuple):
 
 def compute_segments(parts: Sequence[tuple[str, float]], total: float) -> list[Segment]:
     """Return the parts above zero side by side, each at least SLIVER wide. The rest of 100 per cent stays empty."""
-    shown = [(name, amount) for name, amount in parts if amount > 0]
-    if total <= 0 or not shown:
+    visible = [(name, amount) for name, amount in parts if amount > 0]
+    if total <= 0 or not visible:
         return []
-    placed, start = [], 0.0
-    for (name, amount), width in zip(shown, _widths([amount for _, amount in shown], total), strict=True):
-        placed.append(Segment(name, amount, round(start, 3), round(width, 3)))
+    segments, start = [], 0.0
+    for (name, amount), width in zip(visible, _widths([amount for _, amount in visible], total), strict=True):
+        segments.append(Segment(name, amount, round(start, 3), round(width, 3)))
         start += width
-    return placed
+    return segments
 
 
 def _widths(amounts: Sequence[float], total: float) -> list[float]:

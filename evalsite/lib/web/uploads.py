@@ -28,7 +28,7 @@ class BoundedUpload(FileUploadHandler):
     def new_file(self, *args: Any, **kwargs: Any) -> None:
         """Raise PermissionDenied unless the user is signed in. No page offers a file field to anybody else."""
         if self.request is None or not self.request.user.is_authenticated:
-            raise PermissionDenied("files are taken from people who are signed in")
+            raise PermissionDenied("only signed-in users may upload files")
         super().new_file(*args, **kwargs)
 
     def receive_data_chunk(self, raw_data: bytes, start: int) -> bytes:

@@ -175,7 +175,7 @@ def test_a_worker_that_fails_says_so_and_what_was_entered_stays(member, queue, m
     with pytest.raises(ZeroDivisionError):
         work(queue)
     page = member.get(address)
-    assert "the worker failed; its log says why" in page.content.decode()
+    assert "the worker failed; its log has the reason" in page.content.decode()
     assert page.context["form"]["expression_key"].value() == "{topic}-{id}"
     monkeypatch.undo()
     assert not Dataset.objects.exists()

@@ -170,7 +170,7 @@ def test_an_exclusion_survives_every_reshuffle(draft):
 def test_a_draft_of_excluded_items_alone_is_not_drawn_anew(draft):
     drawn = curation.sample_dataset(draft, slug="x", strategy="uniform", n=3, seed=1, by="a test")
     curation.exclude_items(drawn, keys(drawn), by="a test", reason="all wrong")
-    with pytest.raises(CurationError, match="x@1 has no active item to draw anew"):
+    with pytest.raises(CurationError, match="x@1 has no active items to draw again"):
         curation.reshuffle_items(drawn, by="a test", seed=1)
 
 

@@ -78,7 +78,7 @@ def test_bytes_where_text_belongs_are_an_error_of_the_row():
     buffer = io.BytesIO()
     parquet.write_table(pyarrow.table({"id": ["a"], "question": [[b"\xff"]]}), buffer)
     assert messages(read_items(upload(buffer.getvalue(), "a.parquet")).errors) == [
-        "row 1, input: holds values that are no text"
+        "row 1, input: contains values that are not text"
     ]
 
 
@@ -126,7 +126,7 @@ def test_what_a_table_decodes_to_is_counted_while_it_is_read(file):
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     (error,) = messages(reading.errors)
-    assert re.search(r"bomb\.\w+ holds more than 2 MiB of data once decoded \(by row [\d,]+\); split it", error)
+    assert re.search(r"bomb\.\w+ has more than 2 MiB of data once decoded \(by row [\d,]+\); split it", error)
     assert len(reading.items) < 35_000
     assert peak < 80 * 2**20
 
@@ -137,11 +137,11 @@ def test_values_without_a_text_are_counted_by_the_header_of_a_parquet_file():
     parquet.write_table(table, buffer)
     assert len(buffer.getvalue()) < 10_000
     reading = read_items(upload(buffer.getvalue(), "a.parquet"), limits=Limits(decoded_bytes=500_000))
-    assert messages(reading.errors) == ["file: the table holds more than 0 MiB of data once decoded"]
+    assert messages(reading.errors) == ["file: the table has more than 0 MiB of data once decoded"]
 
 
 def test_a_single_row_that_unfolds_to_gigabytes_is_refused():
-    assert "a row holds more than" in str(
+    assert "a row has more than" in str(
         read_items(upload(repeated("x" * 400_000, 5000, listed=True), "a.parquet")).errors[0]
     )
 

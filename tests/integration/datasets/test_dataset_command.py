@@ -78,7 +78,7 @@ def test_a_dry_run_saves_nothing(table, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["import", "nowhere.csv", "--name", "x"], "nowhere.csv: no file that can be read"),
+        (["import", "nowhere.csv", "--name", "x"], "nowhere.csv: is not a readable file"),
         (["approve", "none@1", "--reason", "x"], "there is no dataset 'none@1'"),
         (["approve", "set", "--reason", "x"], "which version of 'set'"),
         (["exclude", "set@1", "nope", "--note", "x"], "not among the items of set@1: 1 item: nope"),

@@ -177,4 +177,4 @@ def test_a_parquet_bomb_is_stopped_by_the_count_long_before_memory_is(keep):
     assert file.path.stat().st_size < 1_000_000
     reading, _ = read_upload({"items": file}, {})
     (error,) = messages(reading.errors)
-    assert "bomb.parquet holds more than 512 MiB of data once decoded" in error
+    assert "bomb.parquet has more than 512 MiB of data once decoded" in error

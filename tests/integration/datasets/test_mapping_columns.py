@@ -101,7 +101,7 @@ def test_other_columns_become_metadata_unless_some_are_named():
 def test_rows_are_numbered_where_no_column_holds_keys():
     reading = read_items(upload("text\nQ\nR\n"))
     assert [item.key for item in reading.items] == ["row-00001", "row-00002"]
-    assert "no column holds keys" in str(reading.warnings[0])
+    assert "no column contains keys" in str(reading.warnings[0])
 
 
 def test_a_name_with_a_plus_in_it_is_a_column_first():

@@ -83,7 +83,7 @@ def test_two_norms_for_one_item_are_an_error():
 
 
 def test_a_table_without_keys_or_means_is_refused():
-    assert "no column holds the keys" in str(read_norms(upload("x,v_mean\na,1\n"), ITEMS).report.errors[0])
+    assert "no column contains the keys" in str(read_norms(upload("x,v_mean\na,1\n"), ITEMS).report.errors[0])
     assert "no column of means" in str(read_norms(upload("key,v\nBark 5,1\n"), ITEMS).report.errors[0])
 
 

@@ -175,7 +175,7 @@ def test_the_first_rows_can_be_looked_at_before_mapping():
 
 
 def test_a_path_that_is_not_there_is_an_error(tmp_path):
-    assert "no file" in str(read_items(tmp_path / "none.csv").errors[0])
+    assert "not a readable file" in str(read_items(tmp_path / "none.csv").errors[0])
 
 
 def test_the_real_word_problems_are_read_whole():

@@ -48,7 +48,7 @@ def test_a_command_that_needs_the_present_tables_refuses_it_with_the_remedy(plac
         timeout=120,
     )
     assert ended.returncode == 2, ended.stderr
-    assert "before its migrations were restarted" in ended.stderr
+    assert "before the migrations were restarted" in ended.stderr
     assert "set EVALSITE_DATA_DIR to an empty folder, or DATABASE_URL to an empty database" in ended.stderr
     assert "Traceback" not in ended.stderr
     assert query(former, CONTENT) == before

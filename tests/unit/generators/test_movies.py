@@ -93,7 +93,7 @@ def test_hints_name_what_the_films_have_in_common():
         ("name,year\n", "row 1: the columns are title, year, genres, themes"),
         ("title,year,genres,themes\nAlien,1979,Horror\n", "row 2: 3 fields instead of 4"),
         ('title,year,genres,themes\n"Good, Bad",1966,Western,\n', "row 2: a title is one line without a comma"),
-        ("title,year,genres,themes\nAlien,soon,Horror,\n", "row 2: 'soon' is no year"),
+        ("title,year,genres,themes\nAlien,soon,Horror,\n", "row 2: 'soon' is not a year"),
         ("title,year,genres,themes\nAlien,1979,Horror,\nAlien,1979,Horror,\n", "'Alien' occurs twice"),
     ],
 )

@@ -112,7 +112,7 @@ def test_static_is_refused_with_the_reason():
             {"name": "brackets", "mode": "manifold"},
             "tasks[0]: mode manifold needs a manifold, here or in the task's file",
         ),
-        ({"name": "brakets"}, "tasks[0]: 'brakets' is no task; did you mean brackets?"),
+        ({"name": "brakets"}, "tasks[0]: 'brakets' is not a task; did you mean brackets?"),
         (
             {"name": "brackets", "params": {"lenght": 8}},
             "tasks[0].params.lenght: brackets has no such parameter; did you mean length?",

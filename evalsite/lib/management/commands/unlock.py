@@ -19,7 +19,7 @@ class Command(OutputCommand):
 
     def handle(self, *args: Any, name: str | None, address: str | None, all: bool, **options: Any) -> None:
         if not (name or address or all):
-            refuse_input("name: say whose failed sign-ins to forget: a name, --address ADDRESS or --all")
+            refuse_input("name: name the failed sign-ins to delete: an account, --address ADDRESS or --all")
         keys = [key for key in (name and hash_account(name), address and hash_address(address)) if key]
         n = clear_failures(None if all else keys)
         self.say(f"{n} failed sign-in{'' if n == 1 else 's'} forgotten")
