@@ -2,7 +2,7 @@
 
 - answers: one row per trial, with the input and target of its item and a column for each measure.
 - participants: one row per repetition of a condition, with a column for each item and dimension.
-- rating_counts: one row per item, dimension and scale point.
+- rating_counts: one row per item, dimension and scale point, also for points that no answer chose.
 
 Snapshots do not hold them, because the stored rows determine them.
 """
@@ -31,6 +31,10 @@ NO_PARTICIPANTS = (
     "Rows are repetitions of a model, not participants: they share one model, so they are not independent people."
 )
 TRIALS_OF_A_RUN = f"FROM runs_app_trial t {DESIGN_JOINS} WHERE t.run_id = %(section)s"
+# The points of a trial's scale, its own rating even if it is outside the scale, and none. A scale of more than 101
+# points has rows only for ratings that occur.
+SCALE_POINTS = """SELECT NULL::integer AS rating UNION SELECT t.rating UNION SELECT generate_series(
+    dim.scale_min, CASE WHEN dim.scale_max - dim.scale_min <= 100 THEN dim.scale_max ELSE dim.scale_min - 1 END)"""
 EPOCH = "cell.epoch_offset + t.sample_idx + 1"
 
 
@@ -40,7 +44,7 @@ class WideTableError(ValueError):
 
 def build_answers(experiment: Experiment, options: Options) -> ExportTable:
     measures = list_measures(experiment)
-    names = unique_names([f"score_{one.key}" for one in measures])
+    names = unique_names([f"score_{measure.key}" for measure in measures])
     scores = [Column(name, "real", _score(measure)) for name, measure in zip(names, measures, strict=True)]
     return ExportTable(
         name="answers",
@@ -116,16 +120,17 @@ def build_rating_counts(experiment: Experiment, options: Options) -> ExportTable
             Column("item_key", "text", "i.key"),
             Column("category", "text", "i.category"),
             Column("dimension", "text", "dim.name"),
-            Column("rating", "integer", "t.rating"),
-            Column("n", "integer", "count(*)"),
+            Column("rating", "integer", "point.rating"),
+            Column("n", "integer", "count(*) FILTER (WHERE t.rating IS NOT DISTINCT FROM point.rating)"),
         ),
         sections=GENERATING_RUNS,
         keys="""SELECT DISTINCT t.item_id AS id FROM runs_app_trial t
             WHERE t.run_id = %(section)s AND t.status = 'done' AND t.dimension_id IS NOT NULL""",
-        rows=f"""{TRIALS_OF_A_RUN} AND t.status = 'done' AND t.dimension_id IS NOT NULL
+        rows=f"""FROM runs_app_trial t {DESIGN_JOINS} CROSS JOIN LATERAL ({SCALE_POINTS}) point
+            WHERE t.run_id = %(section)s AND t.status = 'done' AND t.dimension_id IS NOT NULL
             AND t.item_id > %(low)s AND t.item_id <= %(high)s""",
-        group=f"{SHARED}, i.id, i.key, i.category, dim.id, dim.name, t.rating",
-        order="i.id, dim.id, t.rating",
+        group=f"{SHARED}, i.id, i.key, i.category, dim.id, dim.name, point.rating",
+        order="i.id, dim.id, point.rating",
     )
 
 

@@ -34,6 +34,10 @@ def rows(experiment, table, **options):
 
 @pytest.fixture
 def rated():
+    return make_rated()
+
+
+def make_rated(arousal=7, valence=7):
     """Twelve photographs, rated three times on two dimensions; one answer holds no rating."""
     names = [f"{category} {number}" for category, n in CATEGORIES.items() for number in range(n)]
     items = [
@@ -41,7 +45,10 @@ def rated():
     ]
     made = factories.make_experiment(
         dataset=factories.make_dataset("photos", items),
-        dimensions=[factories.make_dimension("arousal"), factories.make_dimension("valence")],
+        dimensions=[
+            factories.make_dimension("arousal", high=arousal),
+            factories.make_dimension("valence", high=valence),
+        ],
         samples=3,
     )
     for wave in (0, 1):
@@ -127,8 +134,19 @@ def test_rating_counts_hold_each_scale_point_of_each_item(rated):
         (row["wave"], row["item_key"], row["dimension"], row["rating"]): row["n"]
         for row in rows(rated, "rating_counts")
     }
-    assert found == expected
+    assert {key: n for key, n in found.items() if n} == expected
     assert found[0, "animal 0", "valence", None] == 1
+    assert set(found) == {
+        (wave, item, dimension, point) for wave, item, dimension, _ in expected for point in (*range(1, 8), None)
+    }, "a point that no answer chose has n = 0"
+
+
+def test_rating_counts_have_no_rows_of_zeros_for_a_long_scale_and_keep_ratings_outside_it():
+    found = rows(make_rated(arousal=3, valence=500), "rating_counts")
+    valence = [row for row in found if row["dimension"] == "valence"]
+    assert all(row["n"] for row in valence if row["rating"] is not None)
+    assert max(row["rating"] or 0 for row in found if row["dimension"] == "arousal") == 7
+    assert sum(row["n"] for row in found) == Trial.objects.filter(status="done").count()
 
 
 @pytest.fixture
