@@ -54,14 +54,24 @@ def read_source(path: Path, format_name: str = "", names: DesignNames = NAMES_OF
 def _read(path: Path, format_name: str, names: DesignNames) -> Study | Design:
     if path.is_dir():
         _check_folder(path)
-    fitting = next((one for one in FORMATS.values() if one.recognises(path)), None)
-    if fitting is None and format_name in ("", *DESIGN_FORMATS) and (design := read_design(path, names)) is not None:
+    _require_content(path)
+    fitting = [one for one in FORMATS.values() if one.recognises(path)]
+    if not fitting and format_name in ("", *DESIGN_FORMATS) and (design := read_design(path, names)) is not None:
         return design
-    if format_name:
-        return FORMATS[format_name].read(path)
-    if fitting is None:
+    if not fitting and not format_name:
         raise StudyError([f"{path.name}: no known format; name one with --format: {', '.join(FORMATS)}"])
-    return fitting.read(path)
+    chosen = FORMATS[format_name] if format_name else fitting[0]
+    study = chosen.read(path)
+    others = [f"Files of {one.label} are here, too. They are not taken." for one in fitting if one is not chosen]
+    return replace(study, notes=[*study.notes, *others])
+
+
+def _require_content(path: Path) -> None:
+    """Raise StudyError for an empty file or folder."""
+    if path.is_file() and not path.stat().st_size:
+        raise StudyError([f"{path.name}: the file is empty"])
+    if path.is_dir() and not any(file.is_file() for file in path.rglob("*")):
+        raise StudyError([f"{path.name}: there is no file in it"])
 
 
 def _unpack(archive: Path, scratch: Path) -> Path:

@@ -32,6 +32,7 @@ Row = dict[str, str]
 Rows = Iterator[tuple[str, Row]]
 TOOL = "oasis-llm"
 TRIAL_COLUMNS = {"run_id", "image_id", "dimension", "sample_idx", "status", "rating"}
+RECOGNISED_BY = {"run_id", "image_id"}  # Both columns are in trials alone; a missing column is then an error.
 DIMENSIONS = ("valence", "arousal")
 LOW, HIGH = 1, 7  # The scale of every study of this tool.
 REFUSALS = ("inappropriate content", "DataInspectionFailed", "content_policy", "content policy", "safety")
@@ -43,7 +44,7 @@ NO_PROMPT = "The prompt's text is not in the files; conditions hold a placeholde
 
 
 def is_oasis_llm(path: Path) -> bool:
-    return any(_read_columns(file) >= TRIAL_COLUMNS for file in _find_csv_files(path))
+    return any(_read_columns(file) >= RECOGNISED_BY for file in _find_csv_files(path))
 
 
 def read_oasis_llm(path: Path) -> Study:
@@ -52,9 +53,13 @@ def read_oasis_llm(path: Path) -> Study:
     Raise StudyError for rows that cannot be read.
     """
     folder = path if path.is_dir() else path.parent
-    trial_files = [file for file in _find_csv_files(path) if _read_columns(file) >= TRIAL_COLUMNS]
+    columns = {file: _read_columns(file) for file in _find_csv_files(path)}
+    trial_files = [file for file, names in columns.items() if names >= RECOGNISED_BY]
     if not trial_files:
         raise StudyError([f"{path.name}: no CSV file with the columns {', '.join(sorted(TRIAL_COLUMNS))}"])
+    missing = {file.name: ", ".join(sorted(TRIAL_COLUMNS - columns[file])) for file in trial_files}
+    if problems := [f"{name}: the header has no column {absent}" for name, absent in missing.items() if absent]:
+        raise StudyError(problems)
     rows = partial(_read_files, trial_files)
     found = check_rows(rows())
     template = next(iter(sorted(folder.rglob("prompt_template.md"))), None)
@@ -139,8 +144,13 @@ def _read_rows(file: Path) -> Rows:
     number = 1
     try:
         with file.open(newline="", encoding="utf-8-sig") as text:
-            for number, row in enumerate(csv.DictReader(text), start=2):
-                yield f"{file.name}, row {number}", {name: value or "" for name, value in row.items() if name}
+            rows = csv.reader(text)
+            header = next(rows, [])
+            filled = filter(None, rows)  # Blank lines are no rows.
+            for number, cells in enumerate(filled, start=2):
+                if len(cells) != len(header):
+                    raise StudyError([f"{file.name}, row {number}: {len(cells)} cells, but {len(header)} columns"])
+                yield f"{file.name}, row {number}", dict(zip(header, cells, strict=True))
     except (csv.Error, UnicodeError) as error:
         raise StudyError([f"{file.name}, after row {number}: {error}"]) from error
 
@@ -185,12 +195,12 @@ def _check(where: str, row: Row, problems: list[str]) -> None:
         problems.append(f"{where}: image_id and dimension must not be empty")
     if row["status"] not in ("done", "failed", "pending", "running"):
         problems.append(f"{where}: status is {row['status']!r}, not done, failed, pending or running")
-    rating = _read(int, row["rating"], f"{where}: rating", problems) if row["rating"] else None
+    rating = _read(_read_integer, row["rating"], f"{where}: rating", problems) if row["rating"] else None
     if rating is not None and not LOW <= rating <= HIGH:
         problems.append(f"{where}: rating {rating} is not on the scale from {LOW} to {HIGH}")
     for name in ("sample_idx", "attempts", "latency_ms", "input_tokens", "output_tokens"):
         if row.get(name) or name == "sample_idx":
-            number = _read(int, row.get(name, ""), f"{where}: {name}", problems)
+            number = _read(_read_integer, row.get(name, ""), f"{where}: {name}", problems)
             if number is not None and number < 0:
                 problems.append(f"{where}: {name} is below zero")
     if row.get("cost_usd"):
@@ -208,6 +218,11 @@ def _read(kind: Callable[[str], T], text: str, what: str, problems: list[str]) -
         return None
 
 
+def _read_integer(text: str) -> int:
+    """Return a whole number. pandas writes 6 as 6.0 in a column with empty cells."""
+    return int(text.removesuffix(".0"))
+
+
 def _read_time(text: str) -> datetime:
     found = datetime.fromisoformat(text)
     return found if found.tzinfo else found.replace(tzinfo=UTC)
@@ -222,7 +237,7 @@ def read_trials(rows: Callable[[], Rows]) -> Iterator[StudyTrial]:
 
 def _build_trial(where: str, row: Row) -> StudyTrial:
     def number(name: str) -> int | None:
-        return int(row[name]) if row.get(name) else None
+        return _read_integer(row[name]) if row.get(name) else None
 
     def time(name: str) -> datetime | None:
         return _read_time(row[name]) if row.get(name) else None
@@ -236,7 +251,7 @@ def _build_trial(where: str, row: Row) -> StudyTrial:
         condition=row["run_id"],
         item=row["image_id"],
         dimension=row["dimension"],
-        sample_idx=int(row["sample_idx"]),
+        sample_idx=_read_integer(row["sample_idx"]),
         is_done=is_done,
         answer=text,
         raw_response=text if is_done else None,

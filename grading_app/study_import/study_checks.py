@@ -26,6 +26,8 @@ TEXTS = ("answer", "raw_response", "reasoning", "error", "finish_reason", "respo
 
 def check_design(study: Study) -> None:
     """Raise StudyError if the database could not store an item, a norm or a condition."""
+    if not study.items:
+        raise StudyError([f"{study.name}: the files have no trial"])
     problems = [f"item {one.key[:80]!r}: {problem}" for one in study.items for problem in _find_item_problems(one)]
     for condition in (*study.conditions, *study.planned):
         texts = [condition.model_id, condition.provider, condition.prompt, list(condition.messages)]

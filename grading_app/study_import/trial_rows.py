@@ -13,7 +13,7 @@ from django.db import connection
 from django.db.models import Count, Q, Sum
 from django.utils import timezone
 
-from evalsite.lib.text.hashing import slugify_name
+from evalsite.lib.text.hashing import content_hash, slugify_name
 from grading_app.models import GradeCondition, Grading
 from grading_app.study_import.study import StudyError, StudyScore, StudyTrial
 from grading_app.study_import.study_checks import check_trial
@@ -21,6 +21,7 @@ from runs_app.models import Attempt, Condition, Experiment, Run, Trial, Wave
 
 Identity = tuple[int, int, int | None, int]  # Run, item, dimension, repetition.
 FIRST_CHANGES = 3
+LONGEST_SCORER = 40
 # LIMIT keeps the planner from joining the whole table: each trial is one look into the index of the unique constraint.
 FIND_STORED = """
 SELECT wanted.place, stored.id, stored.status, stored.answer, stored.rating
@@ -97,7 +98,9 @@ class StudyRows:
     def get_scorer(self, name: str, experiment: Experiment) -> GradeCondition:
         """Return the grade condition of a scorer, and create it if it is new."""
         if name not in self.scorers:
-            slug = slugify_name(name)[:40]
+            slug = slugify_name(name)[:LONGEST_SCORER]
+            if slug in {condition.scorer for condition in self.scorers.values()}:
+                slug = f"{slug[: LONGEST_SCORER - 13]}-{content_hash(name)[:12]}"
             parameters = {"imported": experiment.imported_from, **self.graders.get(name, {})}
             self.scorers[name] = GradeCondition.objects.get_or_create(
                 experiment=experiment,

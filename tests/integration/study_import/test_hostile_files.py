@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from django.core.management import CommandError, call_command
 
+from grading_app.models import Grading
 from grading_app.study_import import importers
 from grading_app.study_import.importers import FORMATS, read_study
 from runs_app.models import Experiment, Trial
@@ -175,3 +176,77 @@ def test_two_providers_of_one_model_stay_two_models(tmp_path):
     models = Experiment.objects.get().language_models.values_list("model", flat=True)
     assert sorted(models) == ["one/small", "two/small"]
     assert Trial.objects.count() == 2
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ("run,Cat 2,valence,0,done,6,1,six,more", "trials.csv, row 3: 9 cells, but 8 columns"),
+        ("run,Cat 2,valence", "trials.csv, row 3: 3 cells, but 8 columns"),
+        ("run,Cat 1,valence,0,done,5,1,five", "trials.csv, row 3: an earlier row has the same trial"),
+    ],
+)
+def test_a_row_that_does_not_fit_is_refused_with_its_number(tmp_path, row, message):
+    path = tmp_path / "trials.csv"
+    path.write_text(f"{TRIALS}{row}\n")
+    assert message in refused(path)
+
+
+def test_a_missing_column_is_named_without_the_choice_of_a_format(tmp_path):
+    path = tmp_path / "trials.csv"
+    path.write_text(TRIALS.replace(",rating,", ",rank,"))
+    assert "trials.csv: the header has no column rating" in refused(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("trials.csv", "", "trials.csv: the file is empty"),
+        ("trials.csv", TRIALS.splitlines()[0], "the files have no trial"),
+        ("folder/notes/", None, "folder: there is no file in it"),
+    ],
+)
+def test_an_empty_file_or_folder_is_refused_in_words(tmp_path, name, content, message):
+    path = tmp_path / name
+    if content is None:
+        path.mkdir(parents=True)
+    else:
+        path.write_text(content)
+    assert message in refused(tmp_path / name.split("/")[0])
+
+
+def test_whole_numbers_that_pandas_wrote_with_a_point_are_read(tmp_path):
+    path = tmp_path / "trials.csv"
+    path.write_text(TRIALS.replace(",6,1,", ",6.0,1.0,"))
+    call_command("import_study", str(path))
+    assert Trial.objects.get().rating == 6
+    path.write_text(TRIALS.replace(",6,1,", ",6.5,1,"))
+    with pytest.raises(CommandError, match=r"row 2: rating cannot be read: '6\.5'"):
+        call_command("import_study", str(path))
+
+
+def test_files_of_another_tool_beside_a_study_are_named_as_not_taken(tmp_path, capsys):
+    (tmp_path / "trials.csv").write_text(TRIALS)
+    (tmp_path / "sums.json").write_text(json.dumps(sums()))
+    call_command("import_study", str(tmp_path), "--name", "mixed")
+    assert "Files of inspect_ai are here, too. They are not taken." in capsys.readouterr().out
+
+
+def test_a_wrong_format_is_refused_with_what_it_needs(tmp_path):
+    (tmp_path / "trials.csv").write_text(TRIALS)
+    needs = {
+        "inspect": "no log of inspect_ai", "itemeval": "must have items.parquet and solutions.parquet",
+        "reasonscape": "no file of records", "oasis-llm-duckdb": "no DuckDB file",
+    }  # fmt: skip
+    for name, message in needs.items():
+        with pytest.raises(CommandError, match=message) as raised:
+            call_command("import_study", str(tmp_path), "--format", name)
+        assert raised.value.returncode == 2
+
+
+def test_scorers_whose_names_are_alike_keep_their_own_scores(tmp_path):
+    path = tmp_path / "sums.json"
+    path.write_text(json.dumps(sums(scores={"my score": {"value": 1}, "my-score": {"value": 0}})))
+    for _ in range(2):
+        call_command("import_study", str(path), "--name", "study")
+    assert sorted(Grading.objects.values_list("score", flat=True)) == [0, 1]

@@ -186,9 +186,9 @@ def test_an_error_names_the_file_the_row_and_the_column(folder, column, value, m
 
 def test_a_path_that_is_no_study_says_what_is_known(tmp_path):
     assert "no such file" in refused(tmp_path / "nothing")
-    assert "no known format" in refused(tmp_path)
     (tmp_path / "trials.csv").write_text("a,b\n1,2\n")
-    assert "no known format" in refused(tmp_path / "trials.csv")
+    for path in (tmp_path, tmp_path / "trials.csv"):
+        assert "no known format" in refused(path)
 
 
 def test_a_name_that_is_taken_is_refused(folder):
