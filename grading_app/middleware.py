@@ -19,16 +19,16 @@ from evalsite.lib.web.model_names import is_without_names
 from grading_app.models import BlindReading, ShareLink
 from runs_app.models import Experiment
 
-NO_EXPERIMENT = re.compile(
+ROUTES_WITHOUT_EXPERIMENT = re.compile(
     r"(?!admin/)(accounts/|datasets/|assets/|endpoints/|workers/|healthz|styleguide/|ratings/(?!queues/<))"
     r"|admin/(?:$|(?:auth|datasets_app)/|(?:login|logout|jsi18n|password_change)/"
     r"|runs_app/(?:$|(?:prompt|sampler|dimension|endpoint|languagemodel|worker)/)"
     r"|grading_app/(?:$|(?:rubric|panel)/))"
 )
-"""Routes of pages that are about no experiment: accounts, datasets, the site's models, a rater's blind pages."""
-FILES = frozenset({"trial_text", "trial_message", "experiment_message"})
+"""Routes of pages that do not belong to an experiment: accounts, datasets, the site's models, a rater's blind pages."""
+FILE_VIEWS = frozenset({"trial_text", "trial_message", "experiment_message"})
 """Names of addresses of files that look like pages."""
-OF_ONE: dict[str, str] = {
+EXPERIMENT_LOOKUPS: dict[str, str] = {
     "experiments/<slug:slug>/": "experiment__slug",
     "runs/<int:pk>/": "experiment__runs",
     "trials/<int:pk>/": "experiment__runs__trials",
@@ -37,7 +37,7 @@ OF_ONE: dict[str, str] = {
     "ratings/queues/<slug:name>/": "experiment__rating_queues__name",
 }
 """The lookup of the experiments that a page belongs to, by the beginning of its route. Others belong to all of them."""
-LISTS = frozenset({"trial_list", "batch_list"})
+FILTERED_LISTS = frozenset({"trial_list", "batch_list"})
 """Names of lists that show rows of one experiment only, if the parameter `experiment` names one."""
 
 
@@ -56,21 +56,21 @@ class BlindPagesMiddleware:
         match = request.resolver_match
         if match is None or not request.user.is_authenticated:
             return None
-        if NO_EXPERIMENT.match(match.route) or is_without_names(view, request):
+        if ROUTES_WITHOUT_EXPERIMENT.match(match.route) or is_without_names(view, request):
             return None
-        readings = _hidden_readings(request, match.route, match.url_name or "", kwargs)
-        return _ask(request, readings) if readings else None
+        readings = _find_hidden_readings(request, match.route, match.url_name or "", kwargs)
+        return _render_question(request, readings) if readings else None
 
 
-def _hidden_readings(request: HttpRequest, route: str, name: str, kwargs: Mapping[str, Any]) -> list[BlindReading]:
+def _find_hidden_readings(request: HttpRequest, route: str, name: str, kwargs: Mapping[str, Any]) -> list[BlindReading]:
     """Return the reader's blind readings of the experiments that the page belongs to; of all, if it shows all."""
     visible = Experiment.objects.visible_to(request.user)
     hidden = BlindReading.objects.hidden_for(request.user).filter(experiment__in=visible)
     if route.startswith("shared/"):
         link = ShareLink.objects.find(kwargs["token"])
         hidden = hidden.filter(experiment=link.experiment if link else None)
-    lookup = next((lookup for start, lookup in OF_ONE.items() if route.startswith(start)), "")
-    chosen = request.GET.get("experiment", "").strip() if name in LISTS else ""
+    lookup = next((lookup for start, lookup in EXPERIMENT_LOOKUPS.items() if route.startswith(start)), "")
+    chosen = request.GET.get("experiment", "").strip() if name in FILTERED_LISTS else ""
     if lookup:
         hidden = hidden.filter(Q((lookup, next(iter(kwargs.values()))))).distinct()
     elif chosen and visible.filter(slug=chosen).exists():
@@ -78,10 +78,10 @@ def _hidden_readings(request: HttpRequest, route: str, name: str, kwargs: Mappin
     return list(hidden.select_related("experiment__dataset", "experiment__owner"))
 
 
-def _ask(request: HttpRequest, readings: list[BlindReading]) -> HttpResponse:
-    """Return the question: as a page with 200, in place of a file or a change with 403."""
+def _render_question(request: HttpRequest, readings: list[BlindReading]) -> HttpResponse:
+    """Return the page that offers to reveal names. Its status is 200 in place of a page, 403 for files and changes."""
     is_page = request.method in ("GET", "HEAD") and request.path.endswith("/")
-    is_page = is_page and getattr(request.resolver_match, "url_name", "") not in FILES
+    is_page = is_page and getattr(request.resolver_match, "url_name", "") not in FILE_VIEWS
     context = {
         "readings": readings,
         "experiment": readings[0].experiment if len(readings) == 1 else None,

@@ -46,8 +46,8 @@ def compute_aggregates(keys: list[int]) -> None:
     """Compute cached aggregates that pages requested."""
     from django_q.tasks import async_task
 
-    if left := compute_rows(keys, seconds=SECONDS):
-        async_task(TASK, left)
+    if remaining := compute_rows(keys, seconds=SECONDS):
+        async_task(TASK, remaining)
 
 
 def snapshot_experiment(pk: int, label: str, reason: str, user: int) -> str:
@@ -74,17 +74,18 @@ def ask_judges(experiment: Experiment, *, by: str) -> int:
     The approval of the launch covers their cost. A grader that cannot judge is logged; the others go on.
     """
     added = 0
+    waves = _find_complete_waves(experiment)
     for grader in grader_lookup.find_design_graders(experiment):
         try:
-            added += sum(one.added for one in request_verdicts(experiment, [grader], _ended(experiment), by=by))
+            added += sum(report.added for report in request_verdicts(experiment, [grader], waves, by=by))
         except PlanError as problem:
             logger.warning("experiment %s: judge %s did not start: %s", experiment, grader, problem)
     return added
 
 
-def _ended(experiment: Experiment) -> list[Wave]:
+def _find_complete_waves(experiment: Experiment) -> list[Wave]:
     """Return the waves whose runs have all ended, with at least one run done."""
     ended = (Run.Status.DONE, Run.Status.CANCELLED)
-    going = Run.objects.generating().filter(experiment=experiment).exclude(status__in=ended)
-    waves = experiment.waves.exclude(pk__in=going.values("wave"))
+    live = Run.objects.generating().filter(experiment=experiment).exclude(status__in=ended)
+    waves = experiment.waves.exclude(pk__in=live.values("wave"))
     return list(waves.filter(runs__status=Run.Status.DONE).distinct())

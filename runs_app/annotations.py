@@ -1,4 +1,4 @@
-"""Notes, flags and tags: adding, changing and removing them. Each change keeps who made it and when."""
+"""Notes, flags and tags: adding, changing and removing them. Each change records its author and time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from runs_app.models.annotations import MAX_TAG_LENGTH, MAX_TEXT_LENGTH
 MOST_TAGS = 20
 """Tags that one form may add."""
 Kind = Annotation.Kind
-MISSING = {Kind.NOTE: "Enter a note.", Kind.FLAG: "Say why it is flagged.", Kind.TAG: "Enter at least one tag."}
+MISSING = {Kind.NOTE: "Enter a note.", Kind.FLAG: "Enter the reason for the flag.", Kind.TAG: "Enter at least one tag."}
 """The error of an empty text, by kind."""
 
 
@@ -63,16 +63,18 @@ def annotate(subject: Trial | Item, kind: str, text: str, *, by: User) -> list[A
     The caller has checked that the user may see the subject. Raise AnnotationError if the text is not valid.
     """
     texts = read_tags(text) if kind == Kind.TAG else [clean_text(kind, text)]
-    on = _columns_of(subject)
+    columns = _build_columns(subject)
     with transaction.atomic():
-        Item.objects.select_for_update(no_key=True).get(pk=on["item_id"])  # Two people may add the same tag at once.
+        Item.objects.select_for_update(no_key=True).get(
+            pk=columns["item_id"]
+        )  # Two people may add the same tag at once.
         if kind == Kind.TAG:
-            present = Annotation.objects.current().filter(kind=kind, text__in=texts, **on)
+            present = Annotation.objects.current().filter(kind=kind, text__in=texts, **columns)
             texts = [tag for tag in texts if tag not in set(present.values_list("text", flat=True))]
-        return [Annotation.objects.create(kind=kind, text=one, author=by, **on) for one in texts]
+        return [Annotation.objects.create(kind=kind, text=entry, author=by, **columns) for entry in texts]
 
 
-def _columns_of(subject: Trial | Item) -> dict[str, Any]:
+def _build_columns(subject: Trial | Item) -> dict[str, Any]:
     if isinstance(subject, Item):
         return {"item_id": subject.pk, "trial_id": None, "experiment_id": None}
     return {"item_id": subject.item_id, "trial_id": subject.pk, "experiment_id": subject.run.experiment_id}
@@ -81,7 +83,7 @@ def _columns_of(subject: Trial | Item) -> dict[str, Any]:
 def change_text(annotation: Annotation, text: str, *, by: User) -> None:
     """Replace the text of a note or of a flag. The former text stays in its history."""
     if annotation.kind == Kind.TAG:
-        raise AnnotationError("A tag does not change. Remove it and add another.")
+        raise AnnotationError("A tag cannot be edited. Remove it and add another.")
     cleaned = clean_text(annotation.kind, text)
     _update(annotation, by, text=cleaned)
 
@@ -95,7 +97,7 @@ def remove(annotation: Annotation, *, by: User) -> None:
 def _update(annotation: Annotation, by: User, **changes: str | bool) -> None:
     locked = Annotation.objects.select_for_update().get(pk=annotation.pk)
     if locked.removed:
-        raise AnnotationError("Somebody removed it meanwhile.")
+        raise AnnotationError("Another user removed this annotation in the meantime.")
     if all(getattr(locked, name) == value for name, value in changes.items()):
         return
     Annotation.objects.filter(pk=locked.pk).update(**changes, changed_by=by, changed_at=timezone.now())
@@ -105,31 +107,35 @@ def list_annotations(subject: Trial | Item) -> list[Annotation]:
     """Return the current annotations of an item, or of a trial and its item, oldest first."""
     item, trial = (subject.item_id, subject.pk) if isinstance(subject, Trial) else (subject.pk, None)
     of_both = models.Q(trial=None) | models.Q(trial=trial)
-    found = Annotation.objects.current().filter(of_both, item=item)
-    return list(found.select_related("author", "changed_by", "experiment"))
+    annotations = Annotation.objects.current().filter(of_both, item=item)
+    return list(annotations.select_related("author", "changed_by", "experiment"))
 
 
-def flagged_items(experiment: Experiment) -> list[int]:
-    """Return the keys of the experiment's items that are flagged, or of which a trial in it is."""
+def list_flagged_items(experiment: Experiment) -> list[int]:
+    """Return the keys of the experiment's items that are flagged, or that have a flagged trial in it."""
     flags = Annotation.objects.current().of_experiment(experiment).flags()
     return list(flags.order_by("item__position", "item").values_list("item", flat=True).distinct())
 
 
 def group_by_item(annotations: Sequence[Annotation]) -> dict[int, list[Annotation]]:
-    found: dict[int, list[Annotation]] = {}
+    by_item: dict[int, list[Annotation]] = {}
     for annotation in annotations:
-        found.setdefault(annotation.item_id, []).append(annotation)
-    return found
+        by_item.setdefault(annotation.item_id, []).append(annotation)
+    return by_item
 
 
-def annotations_of_trials(trials: Sequence[Trial]) -> dict[int, list[Annotation]]:
+def group_by_trial(trials: Sequence[Trial]) -> dict[int, list[Annotation]]:
     """Return the current annotations of these trials and of their items, by trial. Trials without any are absent."""
     items = {trial.item_id for trial in trials}
     on_either = models.Q(trial__in=[trial.pk for trial in trials]) | models.Q(trial=None, item__in=items)
-    found = list(Annotation.objects.current().filter(on_either)) if trials else []
+    annotations = list(Annotation.objects.current().filter(on_either)) if trials else []
     by_trial: dict[int, list[Annotation]] = {}
     for trial in trials:
-        mine = [one for one in found if one.trial_id == trial.pk or (not one.trial_id and one.item_id == trial.item_id)]
-        if mine:
-            by_trial[trial.pk] = mine
+        of_trial = [
+            annotation
+            for annotation in annotations
+            if annotation.trial_id == trial.pk or (not annotation.trial_id and annotation.item_id == trial.item_id)
+        ]
+        if of_trial:
+            by_trial[trial.pk] = of_trial
     return by_trial

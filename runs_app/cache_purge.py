@@ -33,10 +33,10 @@ def measure_cache(limit: int | None = None) -> CacheSize:
     rows = CachedAnswer.objects.answered().order_by()
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_total_relation_size('runs_app_cachedanswer')")
-        (taken,) = cursor.fetchone()
+        (used_bytes,) = cursor.fetchone()
     answers = rows.count() if limit is None else rows[:limit].count()
     oldest = rows.aggregate(oldest=Min("created_at"))["oldest"] if limit is None or answers < limit else None
-    return CacheSize(answers, taken if answers else 0, oldest)
+    return CacheSize(answers, used_bytes if answers else 0, oldest)
 
 
 def purge(*, by: Actor, reason: str = "") -> int:
@@ -45,11 +45,11 @@ def purge(*, by: Actor, reason: str = "") -> int:
     The trials stay. Later requests call the model again.
     """
     with transaction.atomic():
-        forgotten = CachedAnswer.objects.answered().count()
+        purged = CachedAnswer.objects.answered().count()
         CachedAnswer.objects.all().delete()
-        change = (WHOLE, f"{format_count(forgotten)} answers", "emptied")
+        change = (WHOLE, f"{format_count(purged)} answers", "emptied")
         record_changes([change], by=by, reason=reason, what="response cache")
-    return forgotten
+    return purged
 
 
 def list_purges() -> QuerySet[StatusChange]:

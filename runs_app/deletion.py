@@ -50,7 +50,7 @@ def delete(experiment: Experiment, *, by: Actor, reason: str = "") -> None:
         record_changes([(experiment, experiment.status, spent)], by=by, reason=reason, what="experiment")
         with permit_deletion(experiment):
             for run in experiment.runs.order_by("-condition__stage", "pk"):  # Verdicts before the answers they grade.
-                _delete_work_of(run)
+                _delete_trials(run)
             experiment.delete()
 
 
@@ -67,7 +67,7 @@ def permit_deletion(experiment: Experiment) -> Iterator[None]:
 
 
 def delete_run(run: Run, *, by: Actor, reason: str = "") -> None:
-    """Delete one run with its trials, attempts and grades. Its cost stays spent, as a DeletedRun of the experiment.
+    """Delete one run with its trials, attempts and grades. A DeletedRun keeps its cost in the experiment.
 
     Raise TransitionError while the run is live or has a call in flight.
     Raise it also if verdicts of another run, or human ratings, depend on its answers.
@@ -76,7 +76,7 @@ def delete_run(run: Run, *, by: Actor, reason: str = "") -> None:
         lock_rows({CounterKeys(run.pk, run.experiment_id, run.condition.model.endpoint_id)})
         locked = Run.objects.with_design().filter(pk=run.pk).first()
         if locked is None:
-            raise TransitionError(f"{run} is deleted already")
+            raise TransitionError(f"{run} was already deleted")
         _refuse_run(locked)
         kept = Attempt.objects.filter(run=locked).aggregate(usd=Sum("kept_usd", default=Decimal(0)))["usd"]
         DeletedRun.objects.create(
@@ -88,16 +88,16 @@ def delete_run(run: Run, *, by: Actor, reason: str = "") -> None:
             spent_usd=locked.spent_usd,
             kept_usd=kept,
         )
-        spent = f"deleted with {locked.n_trials} trials; {locked.spent_usd} USD stay spent"
+        spent = f"deleted with {locked.n_trials} trials; {locked.spent_usd} USD still count towards the budget"
         record_changes([(locked.experiment, str(locked), spent)], by=by, reason=reason, what="run")
         with permit_deletion(locked.experiment):
-            _delete_work_of(locked)
+            _delete_trials(locked)
             locked.delete()
         start_next_queued([run.experiment_id])
 
 
 def describe_run_deletion(run: Run) -> str:
-    """Return the confirmation text: which rows the deletion of this run removes, and which stay."""
+    """Return the confirmation text: what the deletion of this run removes, and what it keeps."""
     trials = "1 trial" if run.n_trials == 1 else f"{format_count(run.n_trials)} trials"
     attempts = "1 attempt" if run.n_attempts == 1 else f"{format_count(run.n_attempts)} attempts"
     return (
@@ -108,17 +108,21 @@ def describe_run_deletion(run: Run) -> str:
 
 def _refuse_run(run: Run) -> None:
     if run.is_live:
-        raise TransitionError(f"{run} is {run.status} or has calls in flight; pause or cancel it and wait for these")
+        raise TransitionError(
+            f"{run} is {run.status} or has calls in flight; pause or cancel it and wait for its calls"
+        )
     trials = Trial.objects.filter(run=run)
     others = Trial.objects.exclude(run=run)
     judged = others.filter(subject__in=trials).first() or others.filter(rival__in=trials).first()
     if judged:
-        raise TransitionError(f"verdicts of run {judged.run_id} rest on answers of {run}; delete that run first")
+        raise TransitionError(f"run {judged.run_id} has verdicts on answers of {run}; delete that run first")
     for related in Trial._meta.get_fields(include_hidden=True):
         if isinstance(related, ManyToOneRel) and related.on_delete is PROTECT:
             rows: Any = related.related_model
             if rows._base_manager.filter(**{f"{related.field.name}__in": trials}).exists():
-                raise TransitionError(f"a {rows._meta.verbose_name} rests on answers of {run}; archive the experiment")
+                raise TransitionError(
+                    f"a {rows._meta.verbose_name} refers to answers of {run}; archive the experiment instead"
+                )
 
 
 def _refuse_while_live(experiment: Experiment) -> None:
@@ -139,13 +143,13 @@ def _refuse_undeletable(experiment: Experiment) -> None:
     for related in Experiment._meta.related_objects:
         if related.on_delete is PROTECT:
             rows: Any = related.related_model
-            found = rows._base_manager.filter(**{related.field.name: experiment}).first()
-            if found:
+            protecting = rows._base_manager.filter(**{related.field.name: experiment}).first()
+            if protecting:
                 name = rows._meta.verbose_name
-                raise TransitionError(f"the {name} {found} rests on {experiment}: archive it instead")
+                raise TransitionError(f"the {name} {protecting} refers to {experiment}; archive the experiment instead")
 
 
-def _delete_work_of(run: Run) -> None:
+def _delete_trials(run: Run) -> None:
     trials = Trial.objects.filter(run=run)
     for related in Trial._meta.get_fields(include_hidden=True):
         # Go through the relations, because apps above this one add relations to trials. The cache has one without a

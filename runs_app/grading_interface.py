@@ -75,6 +75,6 @@ def list_scorers_with_parameter() -> list[tuple[str, str]]:
     return grading().list_scorers_with_parameter() if apps.is_installed("grading_app") else []
 
 
-def scorer_name(stored: str | Mapping[str, Any]) -> str:
+def get_scorer_name(stored: str | Mapping[str, Any]) -> str:
     """Return the name of a design's scorer. A scorer with a parameter is stored as a mapping."""
     return stored if isinstance(stored, str) else str(stored.get("name", ""))

@@ -26,36 +26,44 @@ KINDS = {
     "cache_write_price": "cache_creation_input_token_cost",
 }
 SIX_PLACES = Decimal("0.000001")
-_DEARER_ABOVE = re.compile(r"input_cost_per_token_above_(\w+)_tokens")
+_LONG_CONTEXT_PRICE = re.compile(r"input_cost_per_token_above_(\w+)_tokens")
 
 Listed = Mapping[str, Mapping[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
 class Repricing:
-    """A model's current and listed prices, in US dollars per million tokens. `why_not` says why they cannot be used."""
+    """A model's current and listed prices, in US dollars per million tokens.
+
+    `problem` says why the listed prices cannot be used, or is "".
+    """
 
     model: LanguageModel
     before: dict[str, Decimal | None]
     after: dict[str, Decimal | None]
-    why_not: str = ""
-    dearer_above: str = ""
+    problem: str = ""
+    long_context_above: str = ""
 
     @property
     def summary(self) -> str:
         """Return the old and new value of each price that changes, for people."""
-        if self.why_not:
-            return f"{self.model}: {self.why_not}"
+        if self.problem:
+            return f"{self.model}: {self.problem}"
         changes = [
-            f"{kind.removesuffix('_price').replace('_', ' ')} {_text(self.before[kind])} -> {_text(self.after[kind])}"
+            f"{kind.removesuffix('_price').replace('_', ' ')} "
+            f"{_format_price(self.before[kind])} -> {_format_price(self.after[kind])}"
             for kind in KINDS
             if self.before[kind] != self.after[kind]
         ]
-        dearer = f"; dearer above {self.dearer_above} tokens, which is not taken over" if self.dearer_above else ""
-        return f"{self.model}: {', '.join(changes) or 'as listed already'}{dearer}"
+        long_context = (
+            f"; dearer above {self.long_context_above} tokens, which Evalsite does not apply"
+            if self.long_context_above
+            else ""
+        )
+        return f"{self.model}: {', '.join(changes) or 'matches the list'}{long_context}"
 
 
-def source_name() -> str:
+def get_source_name() -> str:
     return f"litellm {metadata.version('litellm')}"
 
 
@@ -63,32 +71,32 @@ def read_list() -> Listed:
     """Return the list by litellm's model names; empty if its file is missing."""
     folder = litellm_data.litellm_folder()
     try:
-        found: Listed = json.loads((folder / LIST).read_text(encoding="utf-8")) if folder else {}
+        prices: Listed = json.loads((folder / LIST).read_text(encoding="utf-8")) if folder else {}
     except OSError:
         return {}
-    return found
+    return prices
 
 
 def find_repricings(models: Iterable[LanguageModel]) -> list[Repricing]:
-    """Return the listed prices for each of these models. Models come with their endpoint."""
+    """Return the listed prices for each of these models. Fetch the endpoint with each model."""
     listed = read_list()
-    return [_repricing(model, listed) for model in models]
+    return [_find_repricing(model, listed) for model in models]
 
 
-def _repricing(model: LanguageModel, listed: Listed) -> Repricing:
+def _find_repricing(model: LanguageModel, listed: Listed) -> Repricing:
     before = {kind: getattr(model, kind) for kind in KINDS}
     if model.endpoint.is_free:
         return Repricing(model, before, before, "its endpoint is free")
-    entry = _entry(model, listed)
-    after = {kind: _per_million(entry.get(name)) for kind, name in KINDS.items()}
+    entry = _find_entry(model, listed)
+    after = {kind: _convert_to_per_million(entry.get(name)) for kind, name in KINDS.items()}
     if after["input_price"] is None or after["output_price"] is None:
-        unlisted = f"{source_name()} lists no price of {model.model} at {model.endpoint.provider}"
+        unlisted = f"{get_source_name()} lists no price of {model.model} at {model.endpoint.provider}"
         return Repricing(model, before, before, unlisted)
-    dearer = next((found[1] for name in entry if (found := _DEARER_ABOVE.fullmatch(name))), "")
-    return Repricing(model, before, after, dearer_above=dearer)
+    long_context = next((found[1] for name in entry if (found := _LONG_CONTEXT_PRICE.fullmatch(name))), "")
+    return Repricing(model, before, after, long_context_above=long_context)
 
 
-def _entry(model: LanguageModel, listed: Listed) -> Mapping[str, Any]:
+def _find_entry(model: LanguageModel, listed: Listed) -> Mapping[str, Any]:
     """Return a model's entry, looked up as litellm does: by provider and id, or by id alone if the provider matches."""
     provider = model.endpoint.provider
     if provider in Endpoint.SELF_HOSTED:
@@ -100,23 +108,23 @@ def _entry(model: LanguageModel, listed: Listed) -> Mapping[str, Any]:
     return {}
 
 
-def _per_million(dollars: Any) -> Decimal | None:
+def _convert_to_per_million(dollars: Any) -> Decimal | None:
     if isinstance(dollars, bool) or not isinstance(dollars, int | float) or dollars < 0:
         return None
     return (Decimal(str(dollars)) * MILLION).quantize(SIX_PLACES)
 
 
 @transaction.atomic
-def apply_repricings(found: Iterable[Repricing], *, by: Actor, reason: str = "") -> int:
+def apply_repricings(repricings: Iterable[Repricing], *, by: Actor, reason: str = "") -> int:
     """Store the listed prices with their source and today's date, with history. Return the number of models changed."""
-    taken = [one for one in found if not one.why_not]
-    for one in taken:
-        prices = one.after | {"price_source": source_name(), "price_date": timezone.now().date()}
+    usable = [repricing for repricing in repricings if not repricing.problem]
+    for repricing in usable:
+        prices = repricing.after | {"price_source": get_source_name(), "price_date": timezone.now().date()}
         for name, value in prices.items():
-            setattr(one.model, name, value)
-        save_with_history(one.model, by=by, reason=reason, fields=list(prices))
-    return len(taken)
+            setattr(repricing.model, name, value)
+        save_with_history(repricing.model, by=by, reason=reason, fields=list(prices))
+    return len(usable)
 
 
-def _text(price: Decimal | None) -> str:
+def _format_price(price: Decimal | None) -> str:
     return "unknown" if price is None else f"${price.normalize():f}"

@@ -11,7 +11,7 @@ from runs_app.engine import requests
 from runs_app.llm import judge_prompt, prompts
 from runs_app.models import Dimension, Experiment, Prompt, Trial
 
-SALT_STAND_IN = "0123456789"
+PLACEHOLDER_SALT = "0123456789"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ def _build_turn(role: str, part: dict[str, Any], item: Item) -> Turn:
 def preview_draft(experiment: Experiment, prompt: Prompt, item: Item, dimension: Dimension | None) -> Turns:
     """Return the turns of the first trial of this item in an experiment that may not be planned yet.
 
-    The salt is a stand-in, because planning creates the real one.
+    The salt is a placeholder, because planning creates the real one.
     """
     question = requests.build_question(item, dimension)
     image = item.image
@@ -79,7 +79,7 @@ def preview_draft(experiment: Experiment, prompt: Prompt, item: Item, dimension:
             question.variables,
             image.url if image else None,
             hint=hint,
-            salt=SALT_STAND_IN if experiment.cache_buster else "",
+            salt=PLACEHOLDER_SALT if experiment.cache_buster else "",
         )
     except prompts.RequestTooLong as problem:
         return Turns([], f"prompt {prompt}, item {item.key}: {problem}")

@@ -160,9 +160,8 @@ def cancel(runs: RunQuerySet, *, by: Actor, reason: str = "") -> list[int]:
     """
     live = [Run.Status.PLANNED, Run.Status.QUEUED, Run.Status.RUNNING, Run.Status.PAUSED, Run.Status.STOPPED]
     moved = []
-    for counter_keys in reversed(
-        _list_counter_keys(runs.callable_here())
-    ):  # Last run of a sequence first, so that the next one never starts.
+    # Start with the last run of a sequence, so that no later run starts.
+    for counter_keys in reversed(_list_counter_keys(runs.callable_here())):
         with transaction.atomic():
             lock_rows({counter_keys})
             run = Run.objects.filter(pk=counter_keys.run_id)
@@ -245,9 +244,9 @@ def revive(runs: RunQuerySet, *, by: Actor, reason: str) -> dict[int, int]:
     """
     revived = {}
     with transaction.atomic():
-        places = _list_counter_keys(runs.filter(status=Run.Status.CANCELLED))
-        lock_rows(set(places))
-        for counter_keys in places:
+        all_keys = _list_counter_keys(runs.filter(status=Run.Status.CANCELLED))
+        lock_rows(set(all_keys))
+        for counter_keys in all_keys:
             n = _move_trials(counter_keys, REVIVE, [counter_keys.run_id], before="cancelled", after="pending")
             run = Run.objects.filter(pk=counter_keys.run_id)
             if start_runs(run.exclude(n_pending=0, n_running=0), sources=[Run.Status.CANCELLED], by=by, reason=reason):

@@ -102,10 +102,10 @@ def make_preflight(key: int) -> str:
     from runs_app.llm import gateway
 
     gateway.warm_up()  # Load before a slot is taken and before the time of the call is measured.
-    return preflight.make_preflight(key, lambda request: asyncio.run(_one_call(request)))
+    return preflight.make_preflight(key, lambda request: asyncio.run(_make_call(request)))
 
 
-async def _one_call(request: CallRequest) -> CallReply:
+async def _make_call(request: CallRequest) -> CallReply:
     from runs_app.llm import gateway
 
     try:

@@ -13,7 +13,7 @@ from grading_app.reports.scope import FLAGGED, MISSING_WRONG, Scope
 from grading_app.reports.score_matrix import load_item_scores
 from grading_app.statistics.intervals import Bounds
 from grading_app.statistics.item_scores import Floats, ItemScores
-from runs_app.annotations import flagged_items
+from runs_app.annotations import list_flagged_items
 from runs_app.models import Dimension
 
 
@@ -97,7 +97,7 @@ def narrow_scores(scope: Scope, scores: ItemScores) -> ItemScores:
     if scope.conditions:
         scores = scores.select_conditions([key for key in scores.conditions.tolist() if key in scope.conditions])
     if FLAGGED in scope.exclude:
-        scores = scores.select_items(~np.isin(scores.items, flagged_items(scope.experiment)))
+        scores = scores.select_items(~np.isin(scores.items, list_flagged_items(scope.experiment)))
     if scope.without:
         scores = scores.select_items(~np.isin(scores.items, scope.without))
     if scope.category:

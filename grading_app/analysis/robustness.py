@@ -13,7 +13,7 @@ from grading_app.reports.score_matrix import list_measures
 from grading_app.statistics.condition_pairs import compare_conditions
 from grading_app.statistics.intervals import estimate_mean
 from grading_app.statistics.item_scores import ItemScores
-from runs_app.annotations import flagged_items
+from runs_app.annotations import list_flagged_items
 
 MOST_CATEGORIES = 20
 
@@ -75,7 +75,7 @@ def _iterate_variants(data: AnalysisData) -> Iterator[tuple[str, AnalysisData]]:
         else:
             other = replace(scope, missing=MISSING_EXCLUDED)
             yield "Answers without a score excluded", load_analysis_data(other)
-    if FLAGGED not in scope.exclude and flagged_items(scope.experiment):
+    if FLAGGED not in scope.exclude and list_flagged_items(scope.experiment):
         yield "Without flagged items", load_analysis_data(replace(scope, exclude=scope.exclude | {FLAGGED}))
     if scope.without:
         yield "With the items that are left out", load_analysis_data(replace(scope, without=()))

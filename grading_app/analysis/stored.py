@@ -21,7 +21,7 @@ from grading_app.reports.cached_aggregates import Aggregate, Cached, StepReporte
 from grading_app.reports.frame_cache import fingerprint_results
 from grading_app.reports.result_table import ResultTable
 from grading_app.reports.scope import Scope, ScopeForm
-from runs_app.annotations import flagged_items
+from runs_app.annotations import list_flagged_items
 from runs_app.models import Experiment
 
 BY_NAME = {section.name: section for section in SECTIONS}
@@ -70,7 +70,7 @@ def _fingerprint(query: AnalysisQuery) -> str:
 
 def _read_state(scope: Scope) -> str:
     """Return a text that changes with the answers, the grades and the flagged items."""
-    return content_hash([fingerprint_results(scope.experiment, scope.wave), flagged_items(scope.experiment)])
+    return content_hash([fingerprint_results(scope.experiment, scope.wave), list_flagged_items(scope.experiment)])
 
 
 _last: tuple[str, AnalysisData] | None = None

@@ -13,7 +13,7 @@ from grading_app.reports.result_table import ResultColumn, ResultTable
 from grading_app.reports.scope import Scope
 from grading_app.statistics import item_order
 from grading_app.statistics.item_scores import Floats, ItemScores
-from runs_app.annotations import flagged_items
+from runs_app.annotations import list_flagged_items
 from runs_app.models import Dimension, Trial
 
 MAX_ITEMS, MAX_CELLS, MAX_TRIALS = 50, 1_500, 10_000
@@ -47,7 +47,7 @@ def select_items(scope: Scope, scores: ItemScores, selection: ItemSelection) -> 
 def _filter_items(scope: Scope, scores: ItemScores, selection: ItemSelection) -> item_order.Mask:
     is_selected = np.ones(len(scores.items), dtype=np.bool_)
     if selection.show == "flagged":
-        is_selected &= np.isin(scores.items, flagged_items(scope.experiment))
+        is_selected &= np.isin(scores.items, list_flagged_items(scope.experiment))
     elif selection.show:
         is_selected &= item_order.SELECTIONS[selection.show](scores)
     if selection.show == "failures":

@@ -34,7 +34,7 @@ from grading_app.statistics.item_scores import ItemScores
 from grading_app.tables.matrix import CellStyle
 from grading_app.views.blind import get_blind_context
 from grading_app.views.result_tables import make_requested_file
-from runs_app.annotations import annotations_of_trials, group_by_item
+from runs_app.annotations import group_by_item, group_by_trial
 from runs_app.models import Annotation, Condition, Trial
 from runs_app.monitoring.progress import load_experiment_state
 from runs_app.views.permissions import visible_experiment
@@ -154,7 +154,7 @@ def matrix_cell(request: HttpRequest, slug: str, item: int, condition: int) -> H
     chosen = get_object_or_404(conditions.select_related("model", "prompt", "sampler"), pk=condition)
     shown_item = get_object_or_404(Item.objects.filter(dataset=experiment.dataset_id).select_related("image"), pk=item)
     trials = _list_cell_trials(scope, shown_item, chosen)
-    annotations = annotations_of_trials(trials)
+    annotations = group_by_trial(trials)
     context = {
         "experiment": experiment,
         "item": shown_item,

@@ -22,7 +22,7 @@ from runs_app.forms.adaptive import AdaptiveForm
 from runs_app.forms.audience import SharingFields
 from runs_app.forms.draws import DrawForm
 from runs_app.forms.fields import PriorityField, RulesField, list_scorer_names
-from runs_app.grading_interface import grading, list_scorer_choices, scorer_name
+from runs_app.grading_interface import get_scorer_name, grading, list_scorer_choices
 from runs_app.models import Dimension, Experiment, LanguageModel, Prompt, Sampler
 from runs_app.planning.space_rules import NoSpaceRules, read_space_rules
 from runs_app.stopping.rules import MIN_FAILURES
@@ -171,7 +171,7 @@ class ExperimentForm(SharingFields, forms.ModelForm):  # type: ignore[type-arg]
             self._merge_errors(self.adaptive, "Points")
             return cleaned
         self.instance.adaptive = rule = self._read_stopping_rule(cleaned)
-        if rule and rule["scorer"] not in map(scorer_name, cleaned["scorers"]):
+        if rule and rule["scorer"] not in map(get_scorer_name, cleaned["scorers"]):
             try:
                 cleaned["scorers"].append(grading().stored_scorer(rule["scorer"]))
             except ValueError as problem:

@@ -15,7 +15,7 @@ from runs_app.experiment_files.model_draw import DrawSpec
 from runs_app.experiment_files.row_builder import RowBuilder
 from runs_app.experiment_files.spec_errors import SpecError
 from runs_app.experiment_files.specs import PROVIDER_DEFAULT, BudgetSpec, ExperimentSpec, PromptSpec
-from runs_app.grading_interface import grading, scorer_name
+from runs_app.grading_interface import get_scorer_name, grading
 from runs_app.models import Dimension, Experiment, LanguageModel, Prompt, Sampler
 from runs_app.planning.space_rules import NoSpaceRules, read_space_rules
 
@@ -139,7 +139,7 @@ class ExperimentBuilder(RowBuilder):
             written = entries if isinstance(entries, str) else entries.content
             if (stored := self._scorer(f"grade.scorers[{at}]", written)) and stored not in chosen:
                 chosen.append(stored)
-        if not self.adaptive or self.adaptive["scorer"] in map(scorer_name, chosen):
+        if not self.adaptive or self.adaptive["scorer"] in map(get_scorer_name, chosen):
             return chosen
         stored = self._scorer("adaptive.scorer", self.adaptive["scorer"])
         return [*chosen, stored] if stored else chosen

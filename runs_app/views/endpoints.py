@@ -96,9 +96,9 @@ def endpoint_prices(request: HttpRequest, pk: int) -> HttpResponse:
     endpoint = get_object_or_404(Endpoint.objects.visible_to(request.user), pk=pk)
     repricings = price_list.find_repricings(endpoint.models.select_related("endpoint"))
     n = price_list.apply_repricings(repricings, by=request.user)
-    messages.success(request, f"{n} of {len(repricings)} models have prices from {price_list.source_name()}.")
+    messages.success(request, f"{n} of {len(repricings)} models have prices from {price_list.get_source_name()}.")
     for repricing in repricings:
-        (messages.warning if repricing.why_not else messages.info)(request, repricing.summary)
+        (messages.warning if repricing.problem else messages.info)(request, repricing.summary)
     return redirect("endpoint_list")
 
 

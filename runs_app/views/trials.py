@@ -15,7 +15,7 @@ from evalsite.lib.text.number_format import format_count
 from evalsite.lib.web.choice_fields import fetch_choices
 from evalsite.lib.web.filter_chips import list_filter_chips
 from evalsite.lib.web.long_text import text_file
-from runs_app.annotations import annotations_of_trials
+from runs_app.annotations import group_by_trial
 from runs_app.filters import TrialFilter
 from runs_app.models import Condition, Experiment, Run, Trial
 from runs_app.monitoring.progress import Totals, find_experiment_state
@@ -59,7 +59,7 @@ def trial_list(request: HttpRequest) -> HttpResponse:
         rows,
         query=_encode_query(request),
         scores=[ScoreColumn(condition, gradings) for condition in scores],
-        annotations=annotations_of_trials(rows),
+        annotations=group_by_trial(rows),
         chosen=request.GET.getlist("column"),
         order=listing.order,
         descending_keys=listing.is_descending,

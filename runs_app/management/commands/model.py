@@ -80,11 +80,11 @@ class Command(VerbCommand):
         repricings = price_list.find_repricings(_get_models(names))
         for repricing in repricings:
             self.say(repricing.summary)
-        unlisted = [repricing for repricing in repricings if repricing.why_not]
+        unlisted = [repricing for repricing in repricings if repricing.problem]
         if names and unlisted:
             refuse_input(f"name: {unlisted[0].summary}; nothing was changed. Use `model set` to enter prices")
         n = 0 if dry_run else price_list.apply_repricings(repricings, by=resolve_actor(user), reason=reason)
-        self.say(f"{n} models priced from {price_list.source_name()}, {len(unlisted)} unchanged")
+        self.say(f"{n} models priced from {price_list.get_source_name()}, {len(unlisted)} unchanged")
 
     def do_list(self, endpoint: str | None, json: bool, **options: Any) -> None:
         models = prefetch_last_preflights(LanguageModel.objects.select_related("endpoint"))

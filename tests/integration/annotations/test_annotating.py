@@ -53,7 +53,7 @@ def test_after_saving_the_reader_is_back_on_the_page_with_its_filter(as_, trial)
     ("kind", "text", "said"),
     [
         ("note", "   ", "Enter a note."),
-        ("flag", "", "Say why it is flagged."),
+        ("flag", "", "Enter the reason for the flag."),
         ("note", "x" * 4001, "Use at most 4,000 characters; these are 4,001."),
         ("tag", " , ", "Enter at least one tag."),
         ("tag", "fine, " + "y" * 41, "is too long for a tag; use at most 40 characters."),

@@ -57,7 +57,7 @@ def test_a_price_is_taken_over_with_its_source_and_date_and_old_and_new_are_said
     )
     assert (model.input_price, model.output_price) == (Decimal("2.5"), Decimal("10"))
     assert (model.cache_read_price, model.cache_write_price) == (Decimal("1.25"), None)
-    assert model.price_source == price_list.source_name()
+    assert model.price_source == price_list.get_source_name()
     assert abs((model.price_date - date.today()).days) <= 1  # noqa: DTZ011
 
 
@@ -67,7 +67,7 @@ def test_each_provider_has_its_own_names_in_the_list(manage):
     done = manage("model", "price", "fine", "flash")
     prices = dict(LanguageModel.objects.values_list("name", "input_price"))
     assert prices == {"fine": Decimal("3"), "flash": Decimal("0.1")}
-    assert "dearer above 200k tokens, which is not taken over" in done.out
+    assert "dearer above 200k tokens, which Evalsite does not apply" in done.out
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_it_says_which_models_are_meant(manage, given):
 def test_taking_prices_over_again_changes_nothing_but_the_date(manage):
     at("openai", "big", "gpt-4o")
     manage("model", "price", "big")
-    assert "big: as listed already" in manage("model", "price", "big").out
+    assert "big: matches the list" in manage("model", "price", "big").out
 
 
 def test_an_operator_takes_them_over_on_the_page_of_endpoints(client, django_user_model):

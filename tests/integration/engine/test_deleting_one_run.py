@@ -43,7 +43,7 @@ def test_its_rows_go_and_its_money_stays(run, other):
     assert (kept.number, kept.trials, kept.attempts, kept.spent_usd) == (run.pk, 6, 6, 6 * PAID)
     change = before.history.get(what="run")
     assert (change.actor, change.reason) == ("owner", "a wrong model")
-    assert change.to_value == "deleted with 6 trials; 0.06000000 USD stay spent"
+    assert change.to_value == "deleted with 6 trials; 0.06000000 USD still count towards the budget"
     assert find_differences() == []
 
 
@@ -89,7 +89,7 @@ def test_a_run_whose_answers_are_judged_is_not_deleted_before_its_judge(run, oth
     drain(answering(cost_usd=PAID))
     item = run.experiment.dataset.items.first()
     Trial.objects.create(run=other, item=item, sample_idx=7, subject=run.trials.first(), status="cancelled")
-    with pytest.raises(TransitionError, match=f"verdicts of run {other.pk} rest on answers"):
+    with pytest.raises(TransitionError, match=f"run {other.pk} has verdicts on answers"):
         deletion.delete_run(run, by="test")
     assert run.trials.count() == 6
 

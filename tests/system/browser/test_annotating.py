@@ -91,7 +91,7 @@ def test_it_works_without_scripts(trial, owner, visitor):
     page = visitor(owner, java_script_enabled=False)
     page.goto(reverse("trial_detail", args=[trial.pk]))
     page.get_by_role("button", name="Flag").click()
-    expect(page.get_by_role("alert")).to_contain_text("Say why it is flagged.")
+    expect(page.get_by_role("alert")).to_contain_text("Enter the reason for the flag.")
     page.get_by_label("Reason for the flag").fill("Wrong")
     page.get_by_role("button", name="Save").click()
     expect(page).to_have_url(re.compile(rf"/trials/{trial.pk}/#annotation-\d+$"))
