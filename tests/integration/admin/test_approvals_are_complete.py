@@ -22,7 +22,7 @@ DRAFTS = {
 
 @pytest.mark.parametrize("missing", ["content_hash = ''", "approved_at = NULL"])
 @pytest.mark.parametrize("table", DRAFTS)
-def test_bare_sql_approves_nothing_without_its_hash_and_the_time(table, missing):
+def test_plain_sql_cannot_approve_without_hash_and_time(table, missing):
     row = DRAFTS[table]()
     type(row).objects.update(approved_at=timezone.now())
     sql = f"UPDATE {table} SET status = 'approved', {missing} WHERE id = {row.pk}"
@@ -38,7 +38,7 @@ def test_an_approval_stores_its_time(table):
     assert row.new_version(by=None).approved_at is None
 
 
-def test_what_is_made_approved_has_its_time_too():
+def test_rows_created_as_approved_have_their_time():
     made = [factories.make_prompt(), factories.make_sampler(), factories.make_dimension(), make_starter_rubric()]
     assert {type(row) for row in made} == {Prompt, Sampler, Dimension, Rubric}
     assert all(row.approved_at for row in made)

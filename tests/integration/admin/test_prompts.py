@@ -50,7 +50,7 @@ def test_a_longer_conversation_is_written_as_turns(as_user, researcher):
     assert Prompt.objects.get().messages == turns
 
 
-def test_a_known_name_makes_the_next_version(as_user, researcher):
+def test_an_existing_name_creates_the_next_version(as_user, researcher):
     make_question_prompt("plain")
     as_user(researcher).post(ADD, written(user="{{key}}"))
     assert Prompt.objects.get(version=2).messages[0]["content"] == "{{key}}"
@@ -71,13 +71,13 @@ def test_a_known_name_makes_the_next_version(as_user, researcher):
         ({"system": "only this"}, "The last turn must be the user's: it is what the model answers."),
     ],
 )
-def test_what_is_wrong_with_a_prompt_is_said_and_nothing_is_saved(as_user, researcher, fields, problem):
+def test_problems_of_a_prompt_are_reported_and_nothing_is_saved(as_user, researcher, fields, problem):
     said = problems_on(as_user(researcher).post(ADD, written(**fields)))
     assert any(problem in sentence for sentence in said)
     assert not Prompt.objects.exists()
 
 
-def test_a_problem_is_told_at_the_field_that_it_was_written_in(as_user, researcher):
+def test_a_problem_is_reported_at_its_field(as_user, researcher):
     web = as_user(researcher)
     texts = web.post(ADD, written(user="{{target}}")).context["adminform"].form
     turns = web.post(ADD, written(messages='[{"role": "user", "content": "{{target}}"}]')).context["adminform"].form
@@ -108,7 +108,7 @@ def test_an_approved_prompt_takes_no_edit(as_user, curator):
         Prompt.objects.filter(pk=prompt.pk).update(messages=[])
 
 
-def test_approval_asks_why_and_keeps_the_answer(as_user, curator):
+def test_approval_asks_for_a_reason_and_stores_it(as_user, curator):
     prompt, web = make_question_prompt(status="draft"), as_user(curator)
     assert "Approve: reason" in act(web, "approve", prompt).content.decode()
     assert "Enter a reason" in act(web, "approve", prompt, confirmed="yes").content.decode()
@@ -144,7 +144,7 @@ def test_a_prompt_with_a_problem_is_not_approved(as_user, curator):
     assert prompt.status == "draft"
 
 
-def test_archive_takes_an_approved_prompt_out_of_use(as_user, curator):
+def test_archive_withdraws_an_approved_prompt(as_user, curator):
     prompt = make_question_prompt()
     act(as_user(curator), "archive", prompt, confirmed="yes", reason="superseded")
     prompt.refresh_from_db()
@@ -176,7 +176,7 @@ def test_the_preview_shows_the_exact_messages_of_an_item(as_user, researcher):
     assert "&lt;b&gt;two&lt;/b&gt;" in shown.content.decode()
 
 
-def test_the_preview_shows_the_picture_and_the_text_after_it(as_user, researcher):
+def test_the_preview_shows_the_image_and_the_text_after_it(as_user, researcher):
     image = Asset.objects.create(sha256="a" * 64, format="png", width=2, height=1, size=1)
     prompt = make_question_prompt(messages=[{"role": "user", "content": "{{image}} What is this?"}])
     dataset = make_questions(1, image=image)
@@ -185,7 +185,7 @@ def test_the_preview_shows_the_picture_and_the_text_after_it(as_user, researcher
     assert "What is this?" in shown
 
 
-def test_the_preview_says_what_keeps_an_item_from_being_asked(as_user, researcher):
+def test_the_preview_says_why_an_item_cannot_be_sent(as_user, researcher):
     prompt, dataset = make_question_prompt(messages=[{"role": "user", "content": "{{image}}"}]), make_questions(1)
     web = as_user(researcher)
     shown = web.get(preview(prompt), {"dataset": dataset.pk}).content.decode()
@@ -196,5 +196,5 @@ def test_the_preview_says_what_keeps_an_item_from_being_asked(as_user, researche
     )
 
 
-def test_the_preview_of_a_prompt_that_is_not_there_is_not_found(as_user, researcher):
+def test_the_preview_of_a_missing_prompt_is_not_found(as_user, researcher):
     assert as_user(researcher).get(reverse("admin:runs_app_prompt_preview", args=[10**9])).status_code == 404

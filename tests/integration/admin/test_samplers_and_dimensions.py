@@ -40,7 +40,7 @@ def test_a_sampler_whose_extra_is_left_empty_has_none(as_user, researcher):
         ("dimension", {"name": "d", "instructions": "x", "scale_min": "", "scale_max": "5"}, "This field is required."),
     ],
 )
-def test_what_is_refused_is_said_and_not_saved(as_user, researcher, kind, fields, problem):
+def test_invalid_input_is_reported_and_not_saved(as_user, researcher, kind, fields, problem):
     response = add(as_user(researcher), kind, **fields)
     assert any(problem in sentence for errors in response.context["errors"] for sentence in errors)
     assert not Sampler.objects.exists()
@@ -48,7 +48,7 @@ def test_what_is_refused_is_said_and_not_saved(as_user, researcher, kind, fields
 
 
 @pytest.mark.parametrize(("kind", "make"), [("sampler", make_draft_sampler), ("dimension", make_draft_dimension)])
-def test_what_is_in_use_takes_a_new_version_and_no_edit(as_user, researcher, kind, make):
+def test_a_used_row_gets_a_new_version_instead_of_an_edit(as_user, researcher, kind, make):
     row, web = make(status="approved"), as_user(researcher)
     shown = web.get(reverse(f"admin:runs_app_{kind}_change", args=[row.pk])).content.decode()
     assert "<textarea" not in shown

@@ -71,7 +71,7 @@ def test_its_author_does_not_archive_what_others_use_and_is_told_why(kind, resea
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_nobody_but_its_author_and_curators_archives_a_row(kind, researcher, other, superuser):
+def test_only_its_author_and_curators_archive_a_row(kind, researcher, other, superuser):
     row = KINDS[kind](other)
     with pytest.raises(TransitionError, match="belongs to another user: only its author or a curator"):
         archive(kind, row, researcher)

@@ -32,12 +32,12 @@ def planned(researcher):
     return experiment
 
 
-def test_the_queue_is_registered_at_all():
+def test_the_queue_is_registered_in_the_admin():
     assert {model.__name__ for model in QUEUE} == {"Success", "Failure", "OrmQ"}, "schedules are not used"
 
 
 @pytest.mark.parametrize("model", QUEUE, ids=lambda model: model.__name__)
-def test_the_task_queue_is_hidden_even_from_who_was_granted_all_of_it(as_user, operator, superuser, model):
+def test_the_task_queue_is_hidden_even_from_users_with_all_permissions(as_user, operator, superuser, model):
     operator.user_permissions.set(Permission.objects.filter(content_type__app_label="django_q"))
     assert operator.has_perm(f"django_q.view_{model._meta.model_name}")
     web = as_user(operator)
@@ -46,7 +46,7 @@ def test_the_task_queue_is_hidden_even_from_who_was_granted_all_of_it(as_user, o
     assert as_user(superuser).get(address(model, "changelist")).status_code == 200
 
 
-def test_another_ones_private_experiment_is_not_listed_and_not_found(as_user, planned, curator):
+def test_private_experiments_of_others_are_not_listed_and_not_found(as_user, planned, curator):
     web, run = as_user(curator), Run.objects.get()
     for row in (planned, run):
         listed = web.get(address(row, "changelist"))
@@ -54,7 +54,7 @@ def test_another_ones_private_experiment_is_not_listed_and_not_found(as_user, pl
         assert web.get(address(row, "change", row.pk), follow=True).redirect_chain
 
 
-def test_ones_own_experiment_is_shown_with_its_history_and_takes_no_edit(as_user, planned, researcher):
+def test_an_own_experiment_is_shown_with_its_history_and_cannot_be_edited(as_user, planned, researcher):
     planned.status = "active"
     Experiment.objects.filter(pk=planned.pk).transition(
         sources=["draft"], target="active", by=researcher, reason="off we go"
@@ -123,7 +123,7 @@ def test_no_page_of_the_admin_needs_an_inline_script_or_style(as_user, superuser
 
 
 @pytest.mark.slow
-def test_the_history_of_what_one_may_not_see_is_not_listed_either(as_user, planned, curator, researcher, superuser):
+def test_the_history_of_hidden_rows_is_not_listed(as_user, planned, curator, researcher, superuser):
     Experiment.objects.filter(pk=planned.pk).transition(
         sources=["draft", "active"], target="archived", by=researcher, reason="a secret reason"
     )

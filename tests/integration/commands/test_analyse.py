@@ -48,7 +48,7 @@ def rows_of(path):
     return list(csv.DictReader(path.read_text().splitlines()))
 
 
-def test_descriptives_are_those_of_the_ratings(experiment, tmp_path):
+def test_descriptives_describe_the_ratings(experiment, tmp_path):
     out = tmp_path / "table.csv"
     run("pilot", "--table", "descriptives", "--format", "csv", "--out", str(out))
     first, second = rows_of(out)
@@ -77,7 +77,7 @@ def test_the_scope_restricts_category_measure_and_condition(experiment, tmp_path
     assert only["items"] == "3"
 
 
-def test_names_that_do_not_exist_are_errors_that_list_the_ones_that_do(experiment):
+def test_unknown_names_are_errors_that_list_the_valid_names(experiment):
     assert "there is no experiment 'nothing'" in refused("nothing")
     assert "descriptives" in refused("pilot", "--table", "anova")
     assert "valence, arousal" in refused("pilot", "--measure", "beauty")

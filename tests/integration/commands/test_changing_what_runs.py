@@ -28,7 +28,7 @@ def launched(manage, lab, design):
 
 
 @pytest.mark.slow
-def test_budget_and_limit_on_failures_change_and_history_names_who(manage, launched, operator):
+def test_budget_and_failure_limit_change_with_their_author_in_the_history(manage, launched, operator):
     manage("experiment", "set", "pilot", "--budget", "none")
     changed = manage(
         "experiment", "set", "pilot", "--budget", "2.5", "--stop-failure-rate", "0.2", "--user", operator.username
@@ -40,7 +40,7 @@ def test_budget_and_limit_on_failures_change_and_history_names_who(manage, launc
     assert said == {"budget": ("none", "2.5"), "stop_failure_rate": ("0.05", "0.2")}
 
 
-def test_what_cannot_be_ends_with_2_and_the_name_of_the_option(manage, launched):
+def test_an_invalid_value_exits_with_2_and_names_the_option(manage, launched):
     manage("experiment", "set", "pilot", "--budget", "none")
     LanguageModel.objects.update(output_price=None)
     refused = manage("experiment", "set", "pilot", "--budget", "5", "--stop-failure-rate", "2")
@@ -51,14 +51,14 @@ def test_what_cannot_be_ends_with_2_and_the_name_of_the_option(manage, launched)
     assert (launched.max_usd, launched.stop_failure_rate) == (None, 0.05)
 
 
-def test_a_price_that_is_set_while_it_runs_is_set_aside_at_once(manage, launched):
+def test_a_price_set_during_a_run_changes_its_reservations_at_once(manage, launched):
     before = launched.runs.get().reserve_usd
     assert manage("model", "set", "sim", "--output-price", "4").code == 0
     assert launched.runs.get().reserve_usd > before > 0
 
 
 @pytest.mark.slow
-def test_samples_time_out_attempts_and_waits_change_with_author_and_reason(manage, launched, operator):
+def test_samples_time_out_attempts_and_backoff_change_with_author_and_reason(manage, launched, operator):
     changed = manage(
         "experiment", "set", "pilot", "--samples", "3", "--timeout", "12.5", "--attempts", "5", "--backoff", "2",
         "--max-backoff", "90", "--on-empty", "rerun", "--on-unreadable", "rerun",
@@ -92,7 +92,7 @@ def test_samples_time_out_attempts_and_waits_change_with_author_and_reason(manag
         (("--backoff", "99"), "max-backoff: The longest wait must not be shorter than the first one."),
     ],
 )
-def test_a_number_out_of_range_is_refused_by_the_name_of_its_option(manage, launched, words, said):
+def test_a_number_out_of_range_is_refused_with_the_option_name(manage, launched, words, said):
     refused = manage("experiment", "set", "pilot", *words)
     assert refused.code == 2
     assert said in refused.err

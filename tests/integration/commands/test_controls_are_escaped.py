@@ -53,7 +53,7 @@ def test_a_file_that_goes_to_a_pipe_is_exact():
     assert said.endswith(f"{EVIL}\n")
 
 
-def test_tabs_and_lines_stay():
+def test_tabs_and_line_breaks_are_kept():
     assert escape_for_terminal("a\tb") == "a\tb"
     assert written(Telling())[0].count("\n") > 4
 

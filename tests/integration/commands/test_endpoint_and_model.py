@@ -14,7 +14,7 @@ from tests.factories.drafts import make_rehearsal_endpoint, make_rehearsal_model
 URL = "http://127.0.0.1:9599/v1"
 
 
-def test_set_makes_an_endpoint_and_then_changes_only_what_is_given(manage):
+def test_set_creates_an_endpoint_and_then_changes_only_the_named_settings(manage):
     made = manage("endpoint", "set", "lab", "--provider", "hosted_vllm", "--base-url", URL, "--free")
     changed = manage("endpoint", "set", "lab", "--max-concurrency", 5, "--key-env", "LAB_KEY", "--not-free")
     endpoint = Endpoint.objects.get()
@@ -23,7 +23,7 @@ def test_set_makes_an_endpoint_and_then_changes_only_what_is_given(manage):
     assert (endpoint.is_free, endpoint.key_env) == (False, "LAB_KEY")
 
 
-def test_rates_are_set_shown_kept_and_taken_away(manage):
+def test_rate_limits_are_set_shown_kept_and_removed(manage):
     manage("endpoint", "set", "lab", "--rpm", 20, "--tpm", 1000, "--rpd", 500, "--day-zone", "America/New_York")
     assert (
         "at most 20 requests per minute, 1000 tokens per minute, 500 requests per day" in manage("endpoint", "list").out
@@ -34,7 +34,7 @@ def test_rates_are_set_shown_kept_and_taken_away(manage):
     assert (endpoint.day_zone, endpoint.adaptive) == ("America/New_York", False)
 
 
-def test_routes_of_retries_and_care_for_a_local_server_are_set_listed_and_taken_away(manage):
+def test_retry_routes_and_local_server_settings_are_set_listed_and_removed(manage):
     manage("endpoint", "set", "router", "--provider", "openrouter", "--routes", "north, south")
     manage("endpoint", "set", "bench", "--provider", "ollama_chat", "--local-server", "ollama")
     listed = {row["name"]: row for row in json.loads(manage("endpoint", "list", "--json").out)}
@@ -48,7 +48,7 @@ def test_routes_of_retries_and_care_for_a_local_server_are_set_listed_and_taken_
     assert Endpoint.objects.get(name="router").provider_routes == []
 
 
-def test_a_model_is_told_to_mark_for_the_providers_cache(manage):
+def test_a_model_is_set_to_mark_prompts_for_the_providers_cache(manage):
     make_rehearsal_model("small")
     for flag, marks in (("--cache-marks", True), ("--no-cache-marks", False)):
         manage("model", "set", "small", flag)
@@ -74,7 +74,7 @@ def test_a_value_that_is_refused_is_named_and_nothing_is_saved(manage, option, v
     assert not Endpoint.objects.exists()
 
 
-def test_list_says_whether_the_key_is_set_and_never_what_it_is(manage, monkeypatch):
+def test_list_shows_whether_the_key_is_set_but_never_the_key(manage, monkeypatch):
     make_rehearsal_endpoint("lab", key_env="LAB_KEY")
     assert "LAB_KEY (not set here)" in manage("endpoint", "list").out
     monkeypatch.setenv("LAB_KEY", "sk-very-secret")
@@ -96,7 +96,7 @@ def test_model_set_writes_prices_with_their_source_and_date(manage):
     assert "$0.5 in, $1.5 out per million tokens (price list, 2026-01-31)" in made.out
 
 
-def test_a_price_that_is_given_gets_a_date(manage):
+def test_a_new_price_gets_a_date(manage):
     make_rehearsal_model("large", price_date=None, input_price=None, output_price=None)
     manage("model", "set", "large", "--input-price", "2")
     assert LanguageModel.objects.get().price_date is not None
@@ -112,7 +112,7 @@ def test_a_price_without_a_source_is_refused_with_the_field(manage):
 
 
 @pytest.mark.parametrize("lost", [{"price_source": ""}, {"price_date": None}])
-def test_the_database_keeps_no_price_without_its_source_and_date(db, lost):
+def test_the_database_refuses_a_price_without_source_and_date(db, lost):
     model = make_rehearsal_model("large")
     with pytest.raises(IntegrityError, match="languagemodel_price_has_source"), transaction.atomic():
         LanguageModel.objects.filter(pk=model.pk).update(**lost)
@@ -121,7 +121,7 @@ def test_the_database_keeps_no_price_without_its_source_and_date(db, lost):
     )
 
 
-def test_models_are_listed_with_a_preflight_that_is_outdated(manage):
+def test_models_are_listed_with_outdated_preflights(manage):
     model = make_rehearsal_model("large")
     make_preflight(model)
     assert "check again" not in manage("model", "list").out
@@ -162,14 +162,14 @@ def test_a_model_without_a_price_is_listed_as_unknown_never_as_free(manage):
         (["--endpoint", "lab"], "model: This field cannot be blank."),
     ],
 )
-def test_what_a_model_cannot_be_is_refused_with_the_field(manage, words, message):
+def test_invalid_model_settings_are_refused_with_the_field(manage, words, message):
     make_rehearsal_endpoint("lab")
     refused = manage("model", "set", "large", *words)
     assert (refused.code, refused.err) == (2, message)
     assert not LanguageModel.objects.exists()
 
 
-def test_check_calls_each_model_and_ends_with_1_when_one_is_dead(manage, monkeypatch):
+def test_check_calls_each_model_and_exits_with_1_if_one_fails(manage, monkeypatch):
     async def dead(request):
         raise CallFailure(ErrorClass.UNAUTHORIZED, "no such key")
 

@@ -31,7 +31,7 @@ def end(runs, status="done", **fields):
     Run.objects.filter(pk__in=[run.pk for run in runs]).update(**moved, **{"status": "done", **fields})
 
 
-def test_create_makes_a_draft_of_the_only_superuser_with_approved_prompts(manage, lab, operator, design):
+def test_create_makes_a_draft_owned_by_the_only_superuser_with_approved_prompts(manage, lab, operator, design):
     made = manage("experiment", "create", design())
     experiment = Experiment.objects.get()
     assert made.code == 0
@@ -40,7 +40,7 @@ def test_create_makes_a_draft_of_the_only_superuser_with_approved_prompts(manage
     assert "2 trials, 2 to do" in made.out
 
 
-def test_create_takes_the_owner_that_is_named(manage, lab, design):
+def test_create_uses_the_named_owner(manage, lab, design):
     rita = make_user("rita", "Researcher")
     manage("experiment", "create", design(), "--user", "rita")
     assert Experiment.objects.get().owner == rita
@@ -57,23 +57,23 @@ def test_create_on_a_site_without_users_says_how_to_create_one(manage, lab, desi
     assert not Experiment.objects.exists()
 
 
-def test_create_without_an_owner_is_refused_where_it_is_not_clear_who(manage, lab, design):
+def test_create_without_an_owner_is_refused_if_the_owner_is_ambiguous(manage, lab, design):
     make_user("second", superuser=True)
     refused = manage("experiment", "create", design())
     assert (refused.code, Experiment.objects.count()) == (2, 0)
     assert refused.err.startswith("user: say who owns it")
 
 
-def test_a_file_with_an_unknown_key_ends_with_2_and_its_name(manage, lab, design):
+def test_a_file_with_an_unknown_key_exits_with_2_and_names_the_key(manage, lab, design):
     refused = manage("experiment", "create", design(extra="sampels: 3"))
     assert (refused.code, refused.err) == (2, "sampels: unknown key; did you mean samples?")
 
 
-def test_a_file_that_is_not_there_ends_with_2(manage, lab, tmp_path):
+def test_a_missing_file_exits_with_2(manage, lab, tmp_path):
     assert manage("experiment", "create", tmp_path / "none.yaml").err.startswith("file: ")
 
 
-def test_show_is_a_file_that_create_takes(manage, pilot, tmp_path):
+def test_show_prints_a_file_that_create_accepts(manage, pilot, tmp_path):
     shown = manage("experiment", "show", "pilot").out
     again = tmp_path / "again.yaml"
     again.write_text(shown.replace("experiment: pilot", "experiment: again"))
@@ -81,7 +81,7 @@ def test_show_is_a_file_that_create_takes(manage, pilot, tmp_path):
     assert json.loads(manage("experiment", "show", "pilot", "--json").out) == yaml.safe_load(shown)
 
 
-def test_list_tells_state_and_trials(manage, pilot):
+def test_list_shows_state_and_trials(manage, pilot):
     assert "draft" in manage("experiment", "list").out
     manage("experiment", "launch", "pilot")
     (one,) = json.loads(manage("experiment", "list", "--json").out)
@@ -105,7 +105,7 @@ def test_a_launch_without_anything_new_says_so_and_writes_no_manifest(manage, pi
 
 
 @pytest.mark.slow
-def test_a_launch_after_a_cancel_says_that_runs_stay_cancelled_and_how_to_ask_again(manage, pilot):
+def test_a_launch_after_a_cancel_says_that_runs_stay_cancelled_and_how_to_call_again(manage, pilot):
     manage("experiment", "launch", "pilot")
     manage("experiment", "cancel", "pilot", "--yes", "--reason", "wrong prompt")
     again = manage("experiment", "launch", "pilot")
@@ -116,14 +116,14 @@ def test_a_launch_after_a_cancel_says_that_runs_stay_cancelled_and_how_to_ask_ag
 
 
 @pytest.mark.slow
-def test_a_launch_of_paused_runs_says_how_they_go_on(manage, pilot):
+def test_a_launch_of_paused_runs_says_how_to_resume_them(manage, pilot):
     manage("experiment", "launch", "pilot")
     manage("experiment", "pause", "pilot")
     assert "1 run is paused or stopped. Resume it to go on." in manage("experiment", "launch", "pilot").out
 
 
 @pytest.mark.slow
-def test_launch_of_a_wave_observes_all_again(manage, pilot):
+def test_launching_a_wave_repeats_the_whole_design(manage, pilot):
     manage("experiment", "launch", "pilot")
     manage("experiment", "launch", "pilot", "--wave", "march")
     assert [str(wave) for wave in pilot.waves.all()] == ["wave 0", "march"]
@@ -131,7 +131,7 @@ def test_launch_of_a_wave_observes_all_again(manage, pilot):
 
 
 @pytest.mark.slow
-def test_launch_asks_for_yes_above_the_limit(manage, pilot):
+def test_launch_requires_confirmation_above_the_limit(manage, pilot):
     Experiment.objects.update(confirm_above_usd="0.0001")
     refused = manage("experiment", "launch", "pilot")
     assert (refused.code, Run.objects.count()) == (3, 0)
@@ -139,7 +139,7 @@ def test_launch_asks_for_yes_above_the_limit(manage, pilot):
     assert manage("experiment", "launch", "pilot", "--yes").code == 0
 
 
-def test_a_cost_that_is_unknown_counts_as_above_the_limit(manage, pilot):
+def test_an_unknown_cost_counts_as_above_the_limit(manage, pilot):
     LanguageModel.objects.update(input_price=None)
     Experiment.objects.update(confirm_above_usd=100)
     assert manage("experiment", "launch", "pilot").code == 3
@@ -161,7 +161,7 @@ def test_launch_with_a_budget_and_an_unknown_price_is_refused(manage, pilot):
 
 
 @pytest.mark.slow
-def test_a_pilot_launches_so_many_trials_and_the_launch_after_it_the_rest(manage, pilot):
+def test_a_pilot_launches_its_trials_and_the_next_launch_the_rest(manage, pilot):
     launched = manage("experiment", "launch", "pilot", "--pilot", "1")
     assert (launched.code, Trial.objects.count()) == (0, 1)
     assert "2 trials, 1 to do" in launched.out
@@ -172,27 +172,27 @@ def test_a_pilot_launches_so_many_trials_and_the_launch_after_it_the_rest(manage
     assert Trial.objects.count() == 2
 
 
-def test_a_pilot_is_waited_for_alone(manage, pilot, monkeypatch):
+def test_wait_waits_only_for_the_trials_of_a_pilot(manage, pilot, monkeypatch):
     monkeypatch.setattr(progress_bar, "sleep", lambda _: end(Run.objects.all()))
     waited = manage("experiment", "launch", "pilot", "--pilot", "1", "--wait")
     assert waited.code == 0
     assert "1 done, 0 failed" in waited.out
 
 
-def test_a_pilot_is_held_against_the_limits_at_its_own_cost(manage, pilot):
+def test_limits_apply_to_the_cost_of_the_pilot_alone(manage, pilot):
     Experiment.objects.update(confirm_above_usd="0.0003")  # Between the ceilings of one trial and of two.
     assert manage("experiment", "launch", "pilot").code == 3
     assert manage("experiment", "launch", "pilot", "--pilot", "1").code == 0
 
 
-def test_a_pilot_of_nothing_is_refused(manage, pilot):
+def test_a_pilot_of_zero_trials_is_refused(manage, pilot):
     refused = manage("experiment", "launch", "pilot", "--pilot", "0")
     assert (refused.code, refused.err, Run.objects.count()) == (2, "pilot: enter at least 1 trial", 0)
     assert manage("experiment", "estimate", "pilot", "--pilot", "-1").code == 2
     assert json.loads(manage("experiment", "estimate", "pilot", "--pilot", "1", "--json").out)["to_do"] == 1
 
 
-def test_waiting_ends_with_0_when_all_is_done(manage, pilot, monkeypatch):
+def test_waiting_exits_with_0_when_all_trials_are_done(manage, pilot, monkeypatch):
     monkeypatch.setattr(progress_bar, "sleep", lambda _: end(Run.objects.all()))
     waited = manage("experiment", "launch", "pilot", "--wait")
     assert waited.code == 0
@@ -260,7 +260,7 @@ def test_duplicate_is_a_draft_under_the_new_name(manage, pilot):
 
 
 @pytest.mark.slow
-def test_archive_waits_until_no_run_is_live(manage, pilot):
+def test_archive_is_refused_while_a_run_is_live(manage, pilot):
     manage("experiment", "launch", "pilot")
     assert manage("experiment", "archive", "pilot", "--reason", "over").code == 2
     manage("experiment", "pause", "pilot")
@@ -270,7 +270,7 @@ def test_archive_waits_until_no_run_is_live(manage, pilot):
 
 
 @pytest.mark.slow
-def test_delete_takes_all_rows_and_leaves_what_it_cost_in_the_history(manage, pilot):
+def test_delete_removes_all_rows_and_keeps_the_cost_in_the_history(manage, pilot):
     manage("experiment", "launch", "pilot")
     trial = Trial.objects.first()
     Attempt.objects.create(
@@ -293,7 +293,7 @@ def test_an_unknown_experiment_ends_with_2(manage, verb):
     assert (refused.code, refused.err) == (2, "name: there is no experiment nothing; see `experiment list`")
 
 
-def test_estimate_as_json_says_what_it_rests_on(manage, pilot):
+def test_estimate_as_json_names_its_sources(manage, pilot):
     found = json.loads(manage("experiment", "estimate", "pilot", "--json").out)
     assert (found["trials"], found["to_do"], found["basis"], found["coverage"]) == (2, 2, {"ceiling": 2}, 0.0)
     assert found["ceiling_usd"] == found["expected_usd"]
@@ -303,7 +303,7 @@ def test_estimate_as_json_says_what_it_rests_on(manage, pilot):
     assert f"tokens: {price['counted']}" in manage("experiment", "estimate", "pilot").out
 
 
-def test_preflight_calls_each_model_of_the_experiment_and_ends_with_1_when_one_is_dead(manage, pilot, monkeypatch):
+def test_preflight_calls_each_model_of_the_experiment_and_exits_with_1_if_one_fails(manage, pilot, monkeypatch):
     asked = []
 
     async def call(request):
@@ -324,7 +324,7 @@ def test_preflight_calls_each_model_of_the_experiment_and_ends_with_1_when_one_i
     assert (checked.code, len(asked)) == (1, 1)
 
 
-def test_a_manifest_is_listed_shown_and_made_into_the_same_experiment_again(manage, pilot, tmp_path):
+def test_a_manifest_is_listed_and_shown_and_creates_the_same_experiment_again(manage, pilot, tmp_path):
     manage("experiment", "launch", "pilot", "--pilot", "1", "--user", "root")
     listed = manage("experiment", "manifests", "pilot").out
     assert listed.endswith("a pilot of 1, by root\n")

@@ -39,7 +39,7 @@ def second(launched):
 
 
 @pytest.mark.slow
-def test_a_model_joins_and_only_its_trials_are_new(manage, launched, second, operator):
+def test_an_added_model_adds_only_its_own_trials(manage, launched, second, operator):
     before = list(Condition.objects.values_list("pk", "condition_id"))
     kept = set(Trial.objects.values_list("pk", flat=True))
     done = manage("experiment", "extend", "pilot", "--model", "second", "--reason", "Compare", "--user", "root")
@@ -54,7 +54,7 @@ def test_a_model_joins_and_only_its_trials_are_new(manage, launched, second, ope
 
 
 @pytest.mark.slow
-def test_the_manifest_of_the_extension_holds_the_grown_design_and_what_was_approved(manage, launched, second):
+def test_the_manifest_of_an_extension_has_the_extended_design_and_the_approved_cost(manage, launched, second):
     manage("experiment", "extend", "pilot", "--model", "second")
     newest, first = Manifest.objects.all()
     assert [len(manifest.content["conditions"]) for manifest in (first, newest)] == [1, 2]
@@ -62,7 +62,7 @@ def test_the_manifest_of_the_extension_holds_the_grown_design_and_what_was_appro
 
 
 @pytest.mark.slow
-def test_all_axes_and_samples_join_at_once(manage, launched, second, tmp_path):
+def test_all_axes_and_samples_are_extended_at_once(manage, launched, second, tmp_path):
     for kind, name in (("prompts", "terse"), ("samplers", "warm")):
         path = tmp_path / f"{name}.yaml"
         inline = '{name: terse, user: "Short: {{input}}"}' if kind == "prompts" else "{name: warm, temperature: 1}"
@@ -76,7 +76,7 @@ def test_all_axes_and_samples_join_at_once(manage, launched, second, tmp_path):
 
 
 @pytest.mark.slow
-def test_an_edited_file_adds_what_it_has_more_and_takes_nothing_away(manage, launched, second, tmp_path):
+def test_an_edited_file_adds_its_new_rows_and_removes_nothing(manage, launched, second, tmp_path):
     spec = json.loads(manage("experiment", "show", "pilot", "--json").out)
     edited = tmp_path / "edited.yaml"
     edited.write_text(json.dumps(spec | {"models": ["second"], "max_attempts": 5}))
@@ -87,7 +87,7 @@ def test_an_edited_file_adds_what_it_has_more_and_takes_nothing_away(manage, lau
     assert Trial.objects.count() == 4
 
 
-def test_what_is_there_already_changes_nothing(manage, launched, second):
+def test_existing_rows_change_nothing(manage, launched, second):
     manage("experiment", "extend", "pilot", "--model", "second")
     again = manage("experiment", "extend", "pilot", "--model", "second")
     assert (again.code, again.out.strip()) == (0, "pilot already has all of this: nothing to add")
@@ -113,7 +113,7 @@ def test_under_a_budget_a_model_without_a_price_is_refused(manage, launched, sec
 
 
 @pytest.mark.slow
-def test_an_extension_above_the_budget_ends_with_4_and_with_yes_it_warns(manage, launched, second):
+def test_an_extension_above_the_budget_exits_with_4_or_warns_with_yes(manage, launched, second):
     Experiment.objects.update(max_usd=Decimal("0.0001"))
     assert manage("experiment", "extend", "pilot", "--model", "second").code == 4
     assert launched.language_models.count() == 1
@@ -123,7 +123,7 @@ def test_an_extension_above_the_budget_ends_with_4_and_with_yes_it_warns(manage,
 
 
 @pytest.mark.slow
-def test_an_extension_above_the_limit_wants_to_be_confirmed(manage, launched, second):
+def test_an_extension_above_the_limit_needs_confirmation(manage, launched, second):
     Experiment.objects.update(confirm_above_usd=Decimal("0.000001"))
     assert manage("experiment", "extend", "pilot", "--model", "second").code == 3
     assert launched.language_models.count() == 1
@@ -137,7 +137,7 @@ def test_an_extension_above_the_limit_wants_to_be_confirmed(manage, launched, se
         (("--dimension", "valence"), "dimensions"),
     ],
 )
-def test_what_cannot_join_is_refused_by_its_key(manage, launched, words, said):
+def test_invalid_additions_are_refused_with_their_key(manage, launched, words, said):
     refused = manage("experiment", "extend", "pilot", *words)
     assert refused.code == 2
     assert said in refused.err
@@ -159,7 +159,7 @@ def test_a_file_for_another_dataset_is_refused(manage, launched, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.django_db(transaction=True)
-def test_a_finished_experiment_grows_and_nothing_is_asked_twice(manage, launched, second):
+def test_a_finished_experiment_is_extended_without_repeated_calls(manage, launched, second):
     drain(answering("four", cost_usd=Decimal("0.01")))
     paid = dict(Attempt.objects.values_list("trial_id", "cost_usd"))
     spent = Experiment.objects.get().spent_usd

@@ -47,7 +47,7 @@ def at(provider, name, model, **fields):
     )
 
 
-def test_a_price_is_taken_over_with_its_source_and_date_and_old_and_new_are_said(manage):
+def test_a_price_is_copied_with_source_and_date_and_old_and_new_values_are_printed(manage):
     at("openai", "big", "gpt-4o", input_price=Decimal("5"), cache_write_price=Decimal("1"))
     done = manage("model", "price", "big")
     model = LanguageModel.objects.get()
@@ -74,7 +74,7 @@ def test_each_provider_has_its_own_names_in_the_list(manage):
     ("provider", "model"),
     [("openai", "no-such-model"), ("openrouter", "gpt-4o"), ("hosted_vllm", "gpt-4o"), ("openai", "embedder")],
 )
-def test_a_named_model_that_is_not_listed_ends_it_and_nothing_is_changed(manage, provider, model):
+def test_a_named_model_without_a_list_price_stops_the_command_without_changes(manage, provider, model):
     at("openai", "big", "gpt-4o")
     at(provider, "other", model)
     refused = manage("model", "price", "big", "other")
@@ -83,7 +83,7 @@ def test_a_named_model_that_is_not_listed_ends_it_and_nothing_is_changed(manage,
     assert not LanguageModel.objects.exclude(input_price=None).exists()
 
 
-def test_all_takes_what_is_listed_and_names_the_rest(manage):
+def test_all_copies_the_listed_prices_and_names_the_other_models(manage):
     at("openai", "big", "gpt-4o")
     at("openai", "own", "no-such-model")
     at("openai", "old", "gpt-4o", is_active=False)
@@ -99,7 +99,7 @@ def test_all_takes_what_is_listed_and_names_the_rest(manage):
     assert "1 models priced from" in done.out
 
 
-def test_a_dry_run_says_and_changes_nothing(manage):
+def test_a_dry_run_prints_prices_and_changes_nothing(manage):
     at("openai", "big", "gpt-4o")
     done = manage("model", "price", "--all", "--dry-run")
     assert "input unknown -> $2.5" in done.out
@@ -107,20 +107,20 @@ def test_a_dry_run_says_and_changes_nothing(manage):
 
 
 @pytest.mark.parametrize("given", [[], ["big", "--all"], ["nobody"]])
-def test_it_says_which_models_are_meant(manage, given):
+def test_it_requires_names_or_all(manage, given):
     at("openai", "big", "gpt-4o")
     refused = manage("model", "price", *given)
     assert refused.code == 2
     assert refused.err.startswith("name: ")
 
 
-def test_taking_prices_over_again_changes_nothing_but_the_date(manage):
+def test_copying_prices_again_changes_only_the_date(manage):
     at("openai", "big", "gpt-4o")
     manage("model", "price", "big")
     assert "big: matches the list" in manage("model", "price", "big").out
 
 
-def test_an_operator_takes_them_over_on_the_page_of_endpoints(client, django_user_model):
+def test_an_operator_copies_prices_on_the_page_of_endpoints(client, django_user_model):
     big = at("openai", "big", "gpt-4o")
     at("openai", "own", "no-such-model")
     client.force_login(django_user_model.objects.create_superuser("olga"))

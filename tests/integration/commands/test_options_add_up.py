@@ -36,14 +36,14 @@ def test_every_option_that_takes_several_values_accumulates():
     assert [(prog, action.option_strings) for prog, action in of_ours if not isinstance(action, ADDS_UP)] == []
 
 
-def test_an_option_that_is_not_given_is_the_same_empty_list_for_nobody():
+def test_omitted_list_options_never_share_a_list():
     parser = COMMANDS["export"].create_parser("manage.py", "export")
     once = parser.parse_args(["x", "--out", "-", "--filter", "a=1", "--filter", "b=2", "c=3"])
     assert once.filter == ["a=1", "b=2", "c=3"]
     assert parser.parse_args(["x", "--out", "-"]).filter == []
 
 
-def test_an_import_uses_every_mapping_that_is_given(db, tmp_path):
+def test_an_import_uses_every_mapping_option(db, tmp_path):
     from datasets_app.models import Dataset
 
     table = tmp_path / "items.csv"

@@ -48,7 +48,7 @@ def test_a_file_becomes_a_panel_that_is_listed_and_shown_as_a_file_again(manage,
     assert (facts["quorum"], facts["created_by"]) == (2, operator.username)
 
 
-def test_a_panel_by_command_takes_the_scores_of_its_judges_together(graders, create):
+def test_a_panel_created_by_command_combines_the_scores_of_its_judges(graders, create):
     create({"name": "three", "graders": FILE["graders"]})
     experiment = factories.make_experiment("pilot")
     with pytest.raises(panels.PlanError, match="did not judge pilot yet"):
@@ -71,7 +71,7 @@ def test_a_panel_by_command_takes_the_scores_of_its_judges_together(graders, cre
         ({"judges": []}, "panel.judges: unknown key"),
     ],
 )
-def test_a_wrong_file_ends_with_two_names_the_key_and_makes_nothing(graders, create, change, said):
+def test_an_invalid_file_exits_with_2_names_the_key_and_creates_nothing(graders, create, change, said):
     small = LanguageModel.objects.get(name="model-a")
     make_grader("judge-ten", rubric=make_rubric("ten", scale_max=10), model=small)
     make_grader("judge-duel", rubric=make_rubric("duel", "pairwise"), model=small)
@@ -90,6 +90,6 @@ def test_another_panel_of_the_same_name_is_refused(graders, create):
     assert Panel.objects.get().rule == "median"
 
 
-def test_a_panel_that_there_is_not_ends_with_two(manage, operator):
+def test_an_unknown_panel_exits_with_2(manage, operator):
     refused = manage("grader", "show-panel", "nobody")
     assert (refused.code, "`grader list-panels` lists them" in refused.err) == (2, True)

@@ -60,7 +60,7 @@ def test_a_draft_is_approved_and_archived_with_a_reason_in_its_history(manage, o
     assert "read twice" in manage(noun, "show", name).out
 
 
-def test_a_known_name_makes_the_next_version(manage, operator, file):
+def test_an_existing_name_creates_the_next_version(manage, operator, file):
     manage("prompt", "create", file(FILES["prompt"]))
     manage("prompt", "create", file({"name": "plain", "user": "Say: {{input}}"}))
     assert [prompt.version for prompt in Prompt.objects.order_by("version")] == [1, 2]
@@ -87,7 +87,7 @@ def test_a_known_name_makes_the_next_version(manage, operator, file):
         ("grader", {"name": "g", "model": "nobody", "rubric": "none"}, "there is no language model nobody"),
     ],
 )
-def test_what_is_wrong_ends_with_two_names_the_key_and_makes_nothing(manage, operator, file, noun, content, said):
+def test_invalid_content_exits_with_2_names_the_key_and_creates_nothing(manage, operator, file, noun, content, said):
     refused = manage(noun, "create", file(content))
     assert refused.code == 2
     assert said in refused.err
@@ -95,14 +95,14 @@ def test_what_is_wrong_ends_with_two_names_the_key_and_makes_nothing(manage, ope
 
 
 @pytest.mark.parametrize("noun", [*FILES, "grader", "item_rubric"])
-def test_a_name_that_there_is_not_ends_with_two(manage, operator, noun):
+def test_an_unknown_name_exits_with_2(manage, operator, noun):
     for verb in ("show", "archive"):
         refused = manage(noun, verb, "nobody", *(["--reason", "x"] if verb == "archive" else []))
         assert refused.code == 2
         assert f"`{noun} list`" in refused.err
 
 
-def test_a_grader_is_made_with_what_its_file_writes_inline(manage, operator, file):
+def test_a_grader_is_created_with_its_inline_definitions(manage, operator, file):
     make_rehearsal_model("large")
     content = {"name": "judge", "model": "large", "rubric": FILES["rubric"], "on_empty": "zero"}
     assert manage("grader", "create", file(content)).code == 0

@@ -15,21 +15,21 @@ def remembered(db):
     CachedAnswer.objects.bulk_create(CachedAnswer(key=str(trial.pk), trial=trial) for trial in Trial.objects.all())
 
 
-def test_it_counts_what_is_remembered(manage, remembered):
+def test_it_counts_cached_answers(manage, remembered):
     assert manage("response_cache", "show").out.startswith("3 answers are cached; ")
     shown = json.loads(manage("response_cache", "show", "--json").out)
     assert (shown["answers"], shown["emptied"]) == (3, [])
     assert shown["bytes"] > 0
 
 
-def test_it_forgets_all_once_that_is_confirmed_and_keeps_the_trials(manage, remembered):
+def test_it_clears_the_cache_after_confirmation_and_keeps_the_trials(manage, remembered):
     refused = manage("response_cache", "purge")
     assert (refused.code, CachedAnswer.objects.count()) == (3, 3)
     assert manage("response_cache", "purge", "--yes").out == "3 cached answers were cleared\n"
     assert (CachedAnswer.objects.count(), Trial.objects.count()) == (0, 3)
 
 
-def test_it_says_who_emptied_it_when_and_why(manage, remembered):
+def test_it_shows_who_cleared_it_when_and_why(manage, remembered):
     factories.make_user("curator")
     manage("response_cache", "purge", "--yes", "--user", "curator", "--reason", "the model was replaced")
     manage("response_cache", "purge", "--yes")

@@ -78,7 +78,7 @@ def test_a_condition_whose_model_was_renamed_is_launched_by_the_id_it_has(manage
         (("cancel", "--yes", "--reason", "Enough"), "running", "cancelled"),
     ],
 )
-def test_steering_moves_the_runs_of_the_condition_alone(manage, launched, words, before, after):
+def test_run_control_affects_only_the_runs_of_the_condition(manage, launched, words, before, after):
     Run.objects.update(status=before)
     verb, *more = words
     done = manage("experiment", verb, "pilot", "--condition", WARM, *more)
@@ -86,7 +86,7 @@ def test_steering_moves_the_runs_of_the_condition_alone(manage, launched, words,
     assert statuses() == {GREEDY: before, WARM: after}
 
 
-def test_a_retry_takes_the_failed_trials_of_the_condition_alone(manage, launched):
+def test_a_retry_affects_only_failed_trials_of_the_condition(manage, launched):
     Trial.objects.update(status="failed", error_class="timeout")
     Run.objects.update(status="done", n_pending=0, n_failed=2)
     done = manage("experiment", "retry", "pilot", "--condition", GREEDY)
@@ -103,7 +103,7 @@ def test_several_conditions_add_up(manage, launched):
 @pytest.mark.parametrize(
     ("wanted", "said"), [("sim_none", "there is no condition sim_none"), ("sim_plain", "matches several")]
 )
-def test_an_id_that_is_none_or_several_ends_with_2_and_lists_the_valid_ones(manage, launched, verb, wanted, said):
+def test_an_unknown_or_ambiguous_id_exits_with_2_and_lists_valid_ids(manage, launched, verb, wanted, said):
     more = ("--reason", "x", "--yes") if verb == "cancel" else ()
     refused = manage("experiment", verb, "pilot", "--condition", wanted, *more)
     assert refused.code == 2

@@ -31,7 +31,7 @@ def status(manage, *words):
     return json.loads(manage("status", *words, "--json").out)
 
 
-def test_what_is_odd_about_answers_is_counted_apart(manage, observed):
+def test_unusable_answers_are_counted_by_kind(manage, observed):
     (run,) = status(manage, "pilot")["runs"]
     counted = {name: run[name] for name in ("done", "failed", "empty", "truncated", "unparsed", "refused", "unpriced")}
     assert counted == {
@@ -40,7 +40,7 @@ def test_what_is_odd_about_answers_is_counted_apart(manage, observed):
     assert run["errors"] == {"timeout": 1}
 
 
-def test_people_read_the_same(manage, observed):
+def test_text_output_has_the_same_numbers(manage, observed):
     shown = manage("status", "pilot").out
     assert "4 of 5 trials done" in shown
     assert "4 done, 1 failed, 1 empty, 1 truncated, 1 unparsed" in shown
@@ -64,7 +64,7 @@ def test_answers_that_a_scorer_could_not_read_are_counted_by_code(manage, observ
     )
 
 
-def test_waves_are_told_apart_once_there_are_two(manage, observed):
+def test_waves_are_shown_separately_if_there_are_two(manage, observed):
     experiment, run = observed
     assert "wave 0" not in manage("status", "pilot").out
     plan_module.plan(experiment, wave_label="march")
@@ -77,7 +77,7 @@ def test_waves_are_told_apart_once_there_are_two(manage, observed):
     assert (second["label"], second["status"], second["pending"], second["first_epoch"]) == ("march", "planned", 5, 2)
 
 
-def test_a_model_that_was_served_as_another_is_a_warning(manage, observed):
+def test_a_different_served_model_is_a_warning(manage, observed):
     for trial, served in zip(Trial.objects.all(), ["sim-1", "sim-2"], strict=False):
         Attempt.objects.create(
             trial=trial, run_id=trial.run_id, token="0" * 32, outcome="ok", served_model=served,

@@ -18,7 +18,7 @@ def make_demonstration(*, answered):
     return experiment
 
 
-def test_a_judge_that_somebody_added_keeps_nobody_waiting():
+def test_the_demo_does_not_wait_for_added_judges():
     experiment = make_demonstration(answered=True)
     assert demo_data.is_finished()
     run = experiment.runs.get()
@@ -30,7 +30,7 @@ def test_a_judge_that_somebody_added_keeps_nobody_waiting():
     assert demo_data.is_finished()
 
 
-def test_answers_and_judges_of_the_design_are_waited_for():
+def test_the_demo_waits_for_answers_and_judges_of_the_design():
     experiment = make_demonstration(answered=True)
     experiment.graders = ["strict-judge"]
     experiment.save()

@@ -48,7 +48,7 @@ def test_a_note_that_is_too_long_is_refused(draft, as_):
     assert not draft.items.filter(excluded=True).exists()
 
 
-def test_an_item_is_taken_in_again_without_a_note(draft, as_):
+def test_an_item_is_included_again_without_a_note(draft, as_):
     curation.exclude_items(draft, ["k1"], by="a test", reason="x")
     as_("researcher").post(item_act(draft.items.get(key="k1"), "include"))
     assert not draft.items.filter(excluded=True).exists()
@@ -59,7 +59,7 @@ def test_an_item_is_taken_in_again_without_a_note(draft, as_):
     [("/datasets/set/1/?q=k", "/datasets/set/1/?q=k"), ("https://elsewhere.example/", None),
      ("//elsewhere.example", None), ("javascript:alert(1)", None), ("", None)],
 )  # fmt: skip
-def test_it_leads_back_to_our_own_pages_only(draft, as_, following, leads_to):
+def test_redirects_lead_only_to_pages_of_the_site(draft, as_, following, leads_to):
     item = draft.items.first()
     response = as_("researcher").post(item_act(item, "exclude"), {"reason": "x", "next": following})
     assert response.url == (leads_to or of(draft, "item_detail", item.pk))
@@ -95,7 +95,7 @@ def test_items_of_the_parent_are_added_by_key(draft, sampled, as_):
 
 
 @pytest.mark.parametrize("keys", ["", "nothing-like-it"])
-def test_what_the_parent_does_not_have_cannot_be_added(sampled, as_, keys):
+def test_items_missing_in_the_parent_cannot_be_added(sampled, as_, keys):
     as_("researcher").post(act(sampled, "add"), {"keys": keys})
     assert sampled.items.count() == 3
 
@@ -106,7 +106,7 @@ def test_nothing_can_be_added_by_key_to_an_import(draft, as_):
 
 
 @pytest.mark.parametrize("address", ["act/burn/", "items/{pk}/act/burn/"])
-def test_verbs_that_do_not_exist_are_not_there(draft, as_, address):
+def test_unknown_verbs_are_not_found(draft, as_, address):
     path = of(draft) + address.format(pk=draft.items.first().pk)
     assert as_("curator").post(path).status_code == 404
 
@@ -144,19 +144,19 @@ def test_a_sample_is_drawn_into_a_new_draft(draft, as_):
         ({"slug": ""}, "slug", "This field is required."),
     ],
 )
-def test_what_cannot_be_drawn_is_said_at_its_field(draft, as_, fields, field, message):
+def test_an_impossible_draw_is_an_error_at_its_field(draft, as_, fields, field, message):
     response = sample(as_("researcher"), draft, **fields)
     assert response.status_code == 200
     assert any(error.startswith(message) for error in response.context["form"].errors[field])
     assert Dataset.objects.count() == 1
 
 
-def test_all_needs_no_number(draft, as_):
+def test_the_strategy_all_needs_no_number(draft, as_):
     sample(as_("researcher"), draft, strategy="all", n="")
     assert Dataset.objects.get(slug="few").item_count == 9
 
 
-def test_a_sample_is_drawn_anew(sampled, as_):
+def test_a_sample_is_redrawn(sampled, as_):
     before = set(sampled.items.values_list("key", flat=True))
     response = as_("researcher").post(act(sampled, "reshuffle"), {"seed": "2", "reason": "Another look"}, follow=True)
     assert set(sampled.items.values_list("key", flat=True)) != before
@@ -209,7 +209,7 @@ def test_a_draft_is_deleted(draft, as_):
     assert response.redirect_chain == [(reverse("dataset_list"), 302)]
 
 
-def test_a_draft_that_something_was_drawn_from_stays(draft, sampled, as_):
+def test_a_draft_with_samples_is_not_deleted(draft, sampled, as_):
     response = as_("researcher").post(act(draft, "delete"), follow=True)
     assert said(response) == ["set@1 is in use by few@1"]
     assert Dataset.objects.count() == 2
@@ -270,7 +270,7 @@ def test_norms_with_an_error_are_reported_by_line_and_not_saved(draft, as_):
     assert not Norm.objects.filter(dimension="calm").exists()
 
 
-def test_a_table_without_any_norm_for_the_items_is_not_silent(draft, as_):
+def test_a_table_without_norms_for_the_items_is_reported(draft, as_):
     table = upload("id,calm_mean\nzz,1\n", "calm.csv")
     response = as_("researcher").post(of(draft, "dataset_norms"), {"norms": table}, follow=True)
     assert "no norm for any item of this dataset" in response.content.decode()

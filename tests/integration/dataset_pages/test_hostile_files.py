@@ -94,7 +94,7 @@ def test_a_spreadsheet_is_refused_with_advice(member):
     assert "save the sheet as CSV" in imported(member, sheet)
 
 
-def test_images_that_are_no_zip_are_refused(member):
+def test_images_that_are_not_a_zip_are_refused(member):
     response = send(member, images=upload(HTML, "images.zip"))
     assert response.context["form"].errors["images"] == ["This file is not a zip archive. Choose a .zip file."]
 

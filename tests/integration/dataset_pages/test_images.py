@@ -22,7 +22,7 @@ def test_a_thumbnail_is_a_small_jpeg(pictures, as_):
 
 
 @pytest.mark.parametrize("name", ["asset", "thumbnail"])
-def test_it_may_be_kept_for_ever_by_this_browser_and_is_nothing_but_an_image(pictures, as_, name):
+def test_it_is_cached_privately_and_served_only_as_an_image(pictures, as_, name):
     response = as_("researcher").get(reverse(name, args=[pictures.items.first().image_id]))
     assert response["Cache-Control"] == "private, max-age=31536000, immutable"
     assert response["X-Content-Type-Options"] == "nosniff"
@@ -30,11 +30,11 @@ def test_it_may_be_kept_for_ever_by_this_browser_and_is_nothing_but_an_image(pic
 
 
 @pytest.mark.parametrize("wrong", ["a" * 64, "x", "..%2f..%2fsecret_key", "%2e%2e", "A" * 64])
-def test_what_is_no_hash_of_an_image_is_not_there(pictures, as_, wrong):
+def test_an_unknown_hash_is_not_found(pictures, as_, wrong):
     assert as_("curator").get(f"/assets/{wrong}").status_code == 404
     assert as_("curator").get(f"/assets/{wrong}/thumbnail").status_code == 404
 
 
-def test_an_image_is_only_read(pictures, as_):
+def test_images_accept_only_safe_methods(pictures, as_):
     address = pictures.items.first().image.url
     assert as_("curator").post(address).status_code == 405

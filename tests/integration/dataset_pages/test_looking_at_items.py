@@ -67,12 +67,12 @@ def test_pages_keep_to_the_filter(hundred, as_):
 
 
 @pytest.mark.parametrize("cursor", ["", "x", "1", "1.", "-1.2", "1.2.3", "1." + "9" * 30, "<script>", "0.0"])
-def test_a_cursor_that_nobody_gave_is_no_error(hundred, as_, cursor):
+def test_an_invalid_cursor_is_not_an_error(hundred, as_, cursor):
     keys, _ = keys_on(as_("researcher"), f"{of(hundred)}?after={cursor}")
     assert keys[0] == "k000"
 
 
-def test_cursors_are_what_they_were_written_as():
+def test_cursors_are_parsed_as_written():
     assert item_pagination.parse_cursor(str(item_pagination.Cursor(3, 44))) == (3, 44)
 
 
@@ -84,7 +84,7 @@ def test_an_item_has_its_neighbours_under_the_filter(hundred, as_):
     assert f'href="{after}?category=even"' in page
 
 
-def test_the_first_item_has_none_before_it(hundred, as_):
+def test_the_first_item_has_no_previous_item(hundred, as_):
     page = as_("researcher").get(of(hundred, "item_detail", hundred.items.first().pk)).content.decode()
     assert 'rel="prev"' not in page
     assert 'rel="next"' in page
@@ -151,7 +151,7 @@ def test_the_filter_says_when_nothing_matches(hundred, as_):
     assert "No item matches this filter" in text
 
 
-def test_a_name_without_a_version_is_no_address(draft, as_):
+def test_a_name_without_a_version_is_not_found(draft, as_):
     assert as_("researcher").get(f"{reverse('dataset_list')}set/").status_code == 404
     assert as_("researcher").get(f"{reverse('dataset_list')}set/2/").status_code == 404
     assert as_("researcher").get(f"{reverse('dataset_list')}set/{'9' * 40}/").status_code == 404

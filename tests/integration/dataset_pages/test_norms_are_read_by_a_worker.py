@@ -62,7 +62,7 @@ def test_the_web_server_reads_nothing_of_the_table(member, draft, queue, monkeyp
     assert not calm_norms()
 
 
-def test_the_page_goes_on_to_the_details_of_the_dataset(member, draft, queue):
+def test_the_page_continues_to_the_details_of_the_dataset(member, draft, queue):
     address = send(member, draft)
     part = member.get(address, headers={"HX-Request": "true"})
     assert part.content.decode().lstrip().startswith('<div id="upload-progress"')
@@ -86,7 +86,7 @@ def test_errors_come_back_with_the_form_and_a_new_table_replaces_the_old_one(mem
     assert calm_norms() == 2
 
 
-def test_a_dataset_that_was_frozen_meanwhile_takes_no_norms(member, draft, queue, people):
+def test_a_dataset_frozen_meanwhile_accepts_no_norms(member, draft, queue, people):
     address = send(member, draft)
     curation.approve(draft, by=people["curator"], reason="checked")
     work(queue)
@@ -122,7 +122,9 @@ def test_a_table_can_be_discarded(member, draft, queue, people):
     assert not calm_norms()
 
 
-def test_an_upload_of_norms_is_no_upload_of_items_and_belongs_to_its_dataset(member, draft, pictures, queue, people):
+def test_an_upload_of_norms_belongs_to_its_dataset_and_is_not_an_upload_of_items(
+    member, draft, pictures, queue, people
+):
     token = send(member, draft).rpartition("=")[2]
     assert member.get(f"/datasets/new/upload/{token}/").status_code == 404
     assert "Already uploaded" not in text_of(member, f"/datasets/new/?upload={token}")

@@ -31,7 +31,7 @@ def test_every_page_opens_for_members_and_no_template_queries(draft, pictures, a
 
 
 @pytest.mark.parametrize("name", ["dataset_list", "dataset_detail", "dataset_table"])
-def test_more_rows_cost_no_more_queries(as_, django_assert_max_num_queries, name):
+def test_more_rows_need_no_more_queries(as_, django_assert_max_num_queries, name):
     client = as_("researcher")
     few, many = factories.make_dataset("few", 2, approved=False), factories.make_dataset("many", 40, approved=False)
     counts = []
@@ -56,7 +56,7 @@ def test_the_empty_list_offers_a_viewer_no_import(as_):
     assert reverse("dataset_new") not in text
 
 
-def test_the_list_shows_what_there_is_to_know(draft, as_):
+def test_the_list_shows_the_facts_of_each_dataset(draft, as_):
     text = as_("researcher").get(reverse("dataset_list")).content.decode()
     for words in ("set", "Draft", "A paper", "CC0"):
         assert words in text

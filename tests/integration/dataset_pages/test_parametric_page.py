@@ -58,12 +58,12 @@ def test_the_preview_counts_points_and_cases_and_saves_nothing(as_):
     assert not Dataset.objects.exists()
 
 
-def test_the_map_takes_the_parameters_that_are_chosen(as_):
+def test_the_map_uses_the_chosen_parameters(as_):
     (drawn,) = send(as_("researcher"), "preview", x="max_depth", y="length").context["preview"]["maps"]
     assert (drawn.x, drawn.y) == ("max_depth", "length")
 
 
-def test_cases_of_a_point_are_shown_as_a_model_gets_them(as_):
+def test_cases_of_a_point_are_shown_as_a_model_receives_them(as_):
     response = send(as_("researcher"), "preview", point="2", prompt="multishot")
     preview = response.context["preview"]
     assert preview["point"].params == {"length": 3, "max_depth": 3}
@@ -188,7 +188,7 @@ def test_the_list_of_datasets_leads_to_the_page(as_):
     assert PAGE in as_("researcher").get(reverse("dataset_list")).content.decode()
 
 
-def test_a_file_that_is_no_space_is_an_error_and_not_a_server_error(as_):
+def test_a_file_that_is_not_a_space_is_a_field_error(as_):
     page = send(as_("researcher"), "look", file=SimpleUploadedFile("space.yaml", b"no space at all"))
     assert page.status_code == 200
     assert page.context["form"].errors["text"]

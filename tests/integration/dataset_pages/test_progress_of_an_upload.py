@@ -41,7 +41,7 @@ def text_of(client, address):
     return client.get(address).content.decode()
 
 
-def test_the_task_is_on_the_list_of_those_that_workers_do():
+def test_the_task_is_on_the_list_of_allowed_tasks():
     assert pending_uploads.READ_UPLOAD in FUNCTIONS
     assert import_string(pending_uploads.READ_UPLOAD) is tasks.read_upload
 
@@ -56,7 +56,7 @@ def test_the_web_server_reads_nothing_of_an_upload(member, queue, monkeypatch):
     assert len(queue) == 1
 
 
-def test_the_page_goes_on_to_the_columns_and_to_the_dataset(member, queue):
+def test_the_page_continues_to_the_columns_and_to_the_dataset(member, queue):
     address = send(member).url
     part = member.get(address, headers={"HX-Request": "true"})
     assert part.content.decode().lstrip().startswith('<div id="upload-progress"')
@@ -69,7 +69,7 @@ def test_the_page_goes_on_to_the_columns_and_to_the_dataset(member, queue):
     assert member.get(address).url == Dataset.objects.get().get_absolute_url()
 
 
-def test_it_is_said_how_many_rows_were_read(member, queue, people):
+def test_the_page_shows_the_number_of_rows_read(member, queue, people):
     address = send(member).url
     work(queue)
     member.post(address, choices(member, address))
@@ -148,9 +148,7 @@ def test_a_worker_that_was_killed_after_it_had_stored_the_dataset_makes_no_secon
     assert member.get(address).url == Dataset.objects.get().get_absolute_url()
 
 
-def test_a_parser_that_passes_its_limit_is_an_error_on_the_page_and_the_upload_stays(
-    member, queue, people, monkeypatch
-):
+def test_a_parser_that_exceeds_its_limit_is_reported_and_the_upload_is_kept(member, queue, people, monkeypatch):
     original = limited_reader.LIMITS
     monkeypatch.setattr(limited_reader.read_table_columns, "__defaults__", (replace(original, preview_seconds=0), None))
     address = send(member, slug="kept", title="Kept").url
@@ -167,7 +165,7 @@ def test_a_parser_that_passes_its_limit_is_an_error_on_the_page_and_the_upload_s
     assert "First rows" in text_of(member, address)
 
 
-def test_a_worker_that_fails_says_so_and_what_was_entered_stays(member, queue, monkeypatch):
+def test_a_failed_worker_is_reported_and_the_entries_are_kept(member, queue, monkeypatch):
     address = send(member).url
     work(queue)
     member.post(address, choices(member, address, expression_key="{topic}-{id}"))
@@ -197,7 +195,7 @@ def test_an_upload_that_is_discarded_while_it_is_read_stops_its_worker(member, q
 
 
 @pytest.mark.slow
-def test_a_name_that_is_refused_while_it_is_stored_is_said_on_the_page(member, queue, people):
+def test_a_name_refused_on_saving_is_reported_on_the_page(member, queue, people):
     address = send(member).url
     work(queue)
     waiting = waiting_at(address, people)

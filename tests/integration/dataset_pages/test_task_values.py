@@ -161,7 +161,7 @@ def test_options_and_switches_are_written_as_such(as_):
     assert movies.params["hints"].range == [True]
 
 
-def test_a_repeated_task_gets_a_name_of_its_own_and_an_empty_text_a_head(as_):
+def test_a_repeated_task_gets_its_own_name_and_an_empty_text_gets_a_header(as_):
     client = as_("researcher")
     twice = text_of(write(client, text_of(write(client, "", length="8")), length="12"))
     assert [(task.name, task.generator_name) for task in read_space(twice).tasks] == [

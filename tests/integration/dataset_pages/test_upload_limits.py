@@ -48,7 +48,7 @@ def test_a_request_that_lies_about_its_size_is_refused_while_it_is_read(as_, set
     assert list(temporary.iterdir()) == []
 
 
-def test_what_is_small_enough_is_taken(as_, temporary):
+def test_small_requests_are_accepted(as_, temporary):
     response = as_("researcher").post(reverse("dataset_new"), {"file": upload(TABLE), "slug": "set"})
     assert response.status_code == 302
     assert list(temporary.iterdir()) == []

@@ -111,14 +111,14 @@ def test_a_field_is_a_column_an_expression_or_nothing(member, changes, key, targ
         ({"expression_metadata": "topic+id"}, {"topic": "a", "id": "k0"}),
     ],
 )
-def test_metadata_is_the_rest_nothing_or_what_is_named(member, changes, metadata):
+def test_metadata_is_all_other_columns_none_or_the_named_ones(member, changes, metadata):
     address = send(member).url
     member.post(address, choices(member, address, column_target="", **changes))
     assert Dataset.objects.get().items.first().metadata == metadata
 
 
 @pytest.mark.slow
-def test_columns_with_the_names_of_our_signs_are_columns(member):
+def test_columns_named_like_form_values_are_columns(member):
     address = send(member, "*,-,question\nstar,dash,What?\n").url
     member.post(address, choices(member, address, column_key=column(member, address, "*"), column_metadata="-"))
     item = Dataset.objects.get().items.get()
@@ -136,7 +136,7 @@ def test_errors_come_with_their_rows_and_nothing_is_saved(member):
 
 
 @pytest.mark.slow
-def test_a_wrong_expression_is_said_at_its_field(member):
+def test_an_invalid_expression_is_an_error_at_its_field(member):
     address = send(member).url
     response = post(member, address, choices(member, address, expression_target="{answr}"))
     assert response.context["form"].errors["expression_target"] == ["no column 'answr'; did you mean 'answer'?"]
@@ -194,13 +194,13 @@ def test_errors_in_the_norms_save_nothing_either(member):
 
 
 @pytest.mark.slow
-def test_a_known_name_gets_its_next_version(member, draft):
+def test_an_existing_name_becomes_the_next_version(member, draft):
     address = send(member).url
     member.post(address, choices(member, address))
     assert Dataset.objects.filter(slug="set").count() == 2
 
 
-def test_an_upload_is_its_owners_alone(member, as_):
+def test_an_upload_belongs_only_to_its_owner(member, as_):
     address = send(member).url
     assert member.get(address).status_code == 200
     for other in ("curator", "operator"):
@@ -210,7 +210,7 @@ def test_an_upload_is_its_owners_alone(member, as_):
 
 
 @pytest.mark.parametrize("token", ["0" * 32, "x", "..", "_" * 32])
-def test_a_token_that_nobody_has_is_not_there(member, token):
+def test_an_unknown_token_is_not_found(member, token):
     assert member.get(f"/datasets/new/upload/{token}/").status_code == 404
 
 
@@ -223,7 +223,7 @@ def test_a_token_that_nobody_has_is_not_there(member, token):
         ({"title": "x" * 201}, "title"),
     ],
 )
-def test_what_is_wrong_with_the_first_form_is_said_at_its_field(member, fields, field):
+def test_errors_of_the_first_form_are_at_their_fields(member, fields, field):
     response = send(member, **fields)
     assert field in response.context["form"].errors
     assert not Dataset.objects.exists()
@@ -253,7 +253,7 @@ def test_a_file_that_is_chosen_again_replaces_the_one_that_was_kept(member):
     assert member.get(response.url).context["first_rows"] == [["z", "New?"]]
 
 
-def test_a_kept_upload_is_its_owners_alone(member, as_):
+def test_a_kept_upload_belongs_only_to_its_owner(member, as_):
     token = send(member, slug="...").context["form"].previous.token
     page = as_("curator").post(NEW, {"upload": token, "slug": "set"})
     assert page.context["form"].errors["file"] == ["This field is required."]
@@ -281,7 +281,7 @@ def test_a_file_is_needed(member):
     assert response.context["form"].errors["file"] == ["This field is required."]
 
 
-def test_the_name_of_a_file_is_text_and_no_path(member, settings):
+def test_the_name_of_a_file_is_never_used_as_a_path(member, settings):
     send(member, TABLE, name="../../../etc/passwd.csv")
     (folder,) = waiting_folders(settings)
     assert sorted(path.name for path in folder.iterdir()) == [
@@ -290,7 +290,7 @@ def test_the_name_of_a_file_is_text_and_no_path(member, settings):
     assert folder.parent.parent == Path(settings.MEDIA_ROOT) / "uploads"
 
 
-def test_an_upload_is_forgotten_after_a_day(member, settings):
+def test_an_upload_is_deleted_after_a_day(member, settings):
     send(member)
     (old,) = waiting_folders(settings)
     yesterday = time.time() - pending_uploads.UPLOAD_LIFETIME_S - 60
@@ -301,7 +301,7 @@ def test_an_upload_is_forgotten_after_a_day(member, settings):
 
 
 @pytest.mark.slow
-def test_one_person_keeps_only_a_handful(member, settings):
+def test_the_number_of_uploads_per_user_is_limited(member, settings):
     for _ in range(pending_uploads.MOST_UPLOADS_PER_USER + 3):
         send(member)
     assert len(waiting_folders(settings)) == pending_uploads.MOST_UPLOADS_PER_USER

@@ -18,7 +18,7 @@ def shared(draft, people):
 
 
 @pytest.mark.parametrize("name", PAGES + FORMS)
-def test_nobody_is_sent_to_the_login(draft, as_, name):
+def test_anonymous_users_are_redirected_to_the_login(draft, as_, name):
     response = as_(None).get(of(draft, name))
     assert response.status_code == 302
     assert response.url.startswith(reverse("login"))
@@ -26,7 +26,7 @@ def test_nobody_is_sent_to_the_login(draft, as_, name):
 
 @pytest.mark.parametrize("role", ["rater", "viewer"])
 @pytest.mark.parametrize("name", PAGES + FORMS)
-def test_what_is_not_shared_is_not_there(draft, as_, role, name):
+def test_datasets_that_are_not_shared_are_not_found(draft, as_, role, name):
     assert as_(role).get(of(draft, name)).status_code == 404
 
 
@@ -45,7 +45,7 @@ def test_a_viewer_of_a_shared_dataset_changes_nothing(draft, shared, as_):
     assert Dataset.objects.count() == 1
 
 
-def test_an_item_is_only_there_under_its_own_dataset(draft, pictures, as_):
+def test_an_item_is_found_only_under_its_own_dataset(draft, pictures, as_):
     item = pictures.items.first()
     assert as_("researcher").get(of(draft, "item_detail", item.pk)).status_code == 404
 
@@ -61,7 +61,7 @@ def test_a_curator_has_the_button(draft, as_):
 
 
 @pytest.mark.parametrize("verb", ["approve", "archive"])
-def test_only_those_who_may_can_approve_and_archive(draft, pictures, as_, verb):
+def test_only_curators_can_approve_and_archive(draft, pictures, as_, verb):
     dataset = draft if verb == "approve" else pictures
     before = dataset.status
     assert as_("researcher").post(act(dataset, verb), {"reason": "because"}).status_code == 403
@@ -69,12 +69,12 @@ def test_only_those_who_may_can_approve_and_archive(draft, pictures, as_, verb):
     assert dataset.status == before
 
 
-def test_what_is_frozen_has_no_form_that_changes_it(pictures, as_):
+def test_frozen_datasets_have_no_editing_forms(pictures, as_):
     assert as_("curator").get(of(pictures, "dataset_norms")).status_code == 404
     assert as_("researcher").get(of(pictures, "dataset_edit")).status_code == 404
 
 
-def test_what_is_said_about_a_frozen_dataset_is_changed_by_curators_alone(pictures, as_):
+def test_only_curators_change_the_description_of_a_frozen_dataset(pictures, as_):
     assert of(pictures, "dataset_edit") in as_("curator").get(of(pictures)).content.decode()
     assert of(pictures, "dataset_edit") not in as_("researcher").get(of(pictures)).content.decode()
     sent = {"title": "Other", "description": "", "source": "", "licence": "", "reason": "because"}
@@ -83,7 +83,7 @@ def test_what_is_said_about_a_frozen_dataset_is_changed_by_curators_alone(pictur
     assert pictures.title == ""
 
 
-def test_what_is_frozen_shows_no_editing_and_offers_a_duplicate(pictures, as_):
+def test_frozen_datasets_offer_only_a_duplicate(pictures, as_):
     client = as_("curator")
     item = pictures.items.first()
     pages = [of(pictures, name) for name in PAGES] + [of(pictures, "item_detail", item.pk)]
@@ -97,7 +97,7 @@ def test_what_is_frozen_shows_no_editing_and_offers_a_duplicate(pictures, as_):
 
 
 @pytest.mark.parametrize("verb", ["exclude", "include", "replace"])
-def test_what_is_frozen_refuses_what_is_posted_anyway(pictures, as_, verb):
+def test_frozen_datasets_refuse_posted_changes(pictures, as_, verb):
     item = pictures.items.first()
     response = as_("curator").post(item_act(item, verb), {"reason": "because"}, follow=True)
     assert "only a draft can change" in response.content.decode() or "was not drawn" in response.content.decode()
@@ -106,7 +106,7 @@ def test_what_is_frozen_refuses_what_is_posted_anyway(pictures, as_, verb):
 
 
 @pytest.mark.parametrize("name", ["asset", "thumbnail"])
-def test_an_image_is_for_those_who_see_a_dataset_that_holds_it(pictures, as_, people, name):
+def test_an_image_is_visible_with_a_dataset_that_contains_it(pictures, as_, people, name):
     address = reverse(name, args=[pictures.items.first().image_id])
     expected = {"researcher": 200, "curator": 200, "operator": 200, "viewer": 404, "rater": 404}
     assert {role: as_(role).get(address).status_code for role in expected} == expected
@@ -116,7 +116,7 @@ def test_an_image_is_for_those_who_see_a_dataset_that_holds_it(pictures, as_, pe
     assert as_("rater").get(address).status_code == 404
 
 
-def test_an_image_that_no_dataset_holds_is_not_there(pictures, as_):
+def test_an_image_without_a_dataset_is_not_found(pictures, as_):
     address = reverse("asset", args=[pictures.items.first().image_id])
     assert as_("curator").get(address).status_code == 200
     draft = factories.make_dataset("other", 1, approved=False)

@@ -36,7 +36,7 @@ def test_choices_are_written_as_a_json_list_or_with_bars(written):
 
 
 @pytest.mark.parametrize("written", ["x, y", "[x, y]", '["x"]', "x||y", "7"])
-def test_choices_that_are_no_list_are_errors(written):
+def test_choices_that_are_not_a_list_are_errors(written):
     cell = '"' + written.replace('"', '""') + '"'
     errors = errors_of(f"id,text,choices\na,Q,{cell}\n")
     assert len(errors) == 1
@@ -57,7 +57,7 @@ def test_a_target_outside_the_choices_is_a_warning(target, warned):
     assert bool(reading.warnings) is warned
 
 
-def test_texts_that_the_database_cannot_hold_are_errors():
+def test_texts_that_the_database_cannot_store_are_errors():
     lines = (
         '{"id": "a", "text": "x\\u0000"}\n{"id": "b", "text": "\\ud800"}\n{"id": "c", "text": "Q", "m": ["\\u0000"]}\n'
     )
@@ -105,6 +105,6 @@ def test_every_field_is_part_of_the_hash(changed):
 
 @pytest.mark.slow
 @given(st.dictionaries(st.text("abc", max_size=3), st.integers() | st.text(max_size=4)))
-def test_the_order_of_metadata_is_no_content(metadata):
+def test_the_order_of_metadata_does_not_change_the_hash(metadata):
     backwards = dict(reversed(metadata.items()))
     assert hash_contents([item("a", metadata=metadata)]) == hash_contents([item("a", metadata=backwards)])

@@ -31,7 +31,7 @@ def test_approval_freezes_counts_and_hashes(draft, curator):
     assert last_change(draft) == ("status", "approved", "checked by two people", "curator")
 
 
-def test_the_hash_leaves_out_excluded_items_and_order(draft):
+def test_the_hash_ignores_excluded_items_and_order(draft):
     before = curation.hash_stored_items(draft)
     curation.exclude_items(draft, ["k8"], by="a test", reason="unclear")
     without = curation.hash_stored_items(draft)
@@ -87,7 +87,7 @@ def test_a_draft_is_deleted_and_its_history_says_so(draft):
     assert (change.to_value, change.actor, change.reason) == ("deleted", "a test", "set@1")
 
 
-def test_what_others_were_drawn_from_is_not_deleted(draft):
+def test_a_dataset_with_samples_is_not_deleted(draft):
     curation.duplicate(draft, by="a test")
     with pytest.raises(CurationError, match="set@1 is in use by set@2"):
         curation.delete_draft(draft, by="a test")
@@ -103,7 +103,7 @@ def test_an_approved_dataset_is_not_deleted():
 # --- draws ---
 
 
-def test_a_draw_can_be_made_again_from_its_recipe(draft):
+def test_a_sample_can_be_repeated_from_its_recipe(draft):
     one = curation.sample_dataset(draft, slug="one", strategy="stratified", n=6, seed=5, by="a test")
     two = curation.sample_dataset(draft, slug="two", strategy="stratified", n=6, seed=5, by="a test")
     assert keys(one) == keys(two)
@@ -125,13 +125,13 @@ def test_excluded_items_are_not_drawn(draft):
     }
 
 
-def test_a_draw_that_is_too_large_leaves_nothing_behind(draft):
+def test_a_sample_that_is_too_large_leaves_no_rows(draft):
     with pytest.raises(CurationError, match="cannot draw 10 of 9"):
         curation.sample_dataset(draft, slug="x", strategy="random", n=10, seed=1, by="a test")
     assert Dataset.objects.count() == 1
 
 
-def test_one_item_is_replaced_by_another_of_its_category_in_its_place(draft):
+def test_one_item_is_replaced_by_another_of_its_category_at_its_position(draft):
     drawn = curation.sample_dataset(draft, slug="x", strategy="uniform", n=6, seed=1, by="a test")
     before = keys(drawn)
     new = curation.replace_item(drawn, before[2], by="a test", seed=1, reason="too easy")
@@ -140,7 +140,7 @@ def test_one_item_is_replaced_by_another_of_its_category_in_its_place(draft):
     assert last_change(drawn)[1:3] == (f"replaced {before[2]} by {new}", "too easy")
 
 
-def test_there_may_be_no_other_item_to_replace_one(draft):
+def test_replacing_fails_without_another_item_of_the_category(draft):
     drawn = curation.sample_dataset(draft, slug="x", strategy="all", n=None, seed=1, by="a test")
     with pytest.raises(CurationError, match="no other item"):
         curation.replace_item(drawn, "k0", by="a test", seed=1)
@@ -167,7 +167,7 @@ def test_an_exclusion_survives_every_reshuffle(draft):
         assert sorted(drawn.items.values_list("position", flat=True)) == list(range(6))
 
 
-def test_a_draft_of_excluded_items_alone_is_not_drawn_anew(draft):
+def test_a_draft_with_only_excluded_items_is_not_redrawn(draft):
     drawn = curation.sample_dataset(draft, slug="x", strategy="uniform", n=3, seed=1, by="a test")
     curation.exclude_items(drawn, keys(drawn), by="a test", reason="all wrong")
     with pytest.raises(CurationError, match="x@1 has no active items to draw again"):
@@ -184,7 +184,7 @@ def test_a_draft_without_active_items_is_not_duplicated_and_says_why(draft):
     assert Dataset.objects.count() == 1
 
 
-def test_a_reshuffle_refuses_to_lose_what_the_parent_no_longer_has(draft):
+def test_a_reshuffle_is_refused_if_the_parent_lacks_an_active_item(draft):
     drawn = curation.sample_dataset(draft, slug="x", strategy="all", n=None, seed=1, by="a test")
     curation.exclude_items(draft, ["k0"], by="a test", reason="wrong")
     with pytest.raises(CurationError, match="k0"):
@@ -192,7 +192,7 @@ def test_a_reshuffle_refuses_to_lose_what_the_parent_no_longer_has(draft):
     assert len(keys(drawn)) == 9
 
 
-def test_what_was_not_drawn_cannot_be_drawn_again(draft):
+def test_an_import_cannot_be_redrawn(draft):
     with pytest.raises(CurationError, match="was not drawn"):
         curation.replace_item(draft, "k0", by="a test", seed=1)
     with pytest.raises(CurationError, match="was not drawn"):
@@ -235,7 +235,7 @@ def test_an_exclusion_without_a_reason_is_refused(draft):
 
 
 @pytest.mark.parametrize("verb", [curation.remove_items, curation.exclude_items, curation.include_items])
-def test_a_key_that_is_not_there_is_named_and_nothing_changes(draft, verb):
+def test_an_unknown_key_is_named_and_nothing_changes(draft, verb):
     with pytest.raises(CurationError, match="not among the items of set@1: 1 item: nope"):
         verb(draft, ["k1", "nope"], by="a test", reason="x")
     assert draft.items.active().count() == 9

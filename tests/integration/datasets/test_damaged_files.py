@@ -58,11 +58,11 @@ def test_a_damaged_file_gives_a_reading_that_says_what_is_wrong(name, damage):
 
 
 @pytest.mark.parametrize("name", sorted(WHOLE))
-def test_the_files_that_are_damaged_were_whole(name):
+def test_the_files_are_valid_before_they_are_damaged(name):
     assert read_items(upload(WHOLE[name], name)).ok
 
 
-def test_bytes_that_look_like_utf16_and_are_not():
+def test_bytes_that_only_look_like_utf16_are_an_error():
     assert not read_items(upload(b"\xff\xfeid,text\na,b\n", "a.csv")).ok
 
 
@@ -93,7 +93,7 @@ def repeated(text: str, rows: int, *, listed: bool = False) -> bytes:
     return buffer.getvalue()
 
 
-def test_a_text_that_unfolds_to_gigabytes_is_refused_row_by_row():
+def test_a_text_that_expands_to_gigabytes_is_refused_row_by_row():
     """200,000 characters too many in each of 5,000 rows: 2 GB written out, a few kilobytes in the file."""
     data = repeated("x" * 400_000, 5000)
     assert len(data) < 100_000
@@ -119,7 +119,7 @@ def test_a_text_that_unfolds_to_gigabytes_is_refused_row_by_row():
     ],
     ids=lambda file: file.name,
 )
-def test_what_a_table_decodes_to_is_counted_while_it_is_read(file):
+def test_decoded_data_is_counted_while_a_table_is_read(file):
     """Texts of a normal length: 450 MB of them in a Parquet file of kilobytes, of which the first 2 MiB are read."""
     tracemalloc.start()
     reading = read_items(file, limits=Limits(decoded_bytes=2**21))
@@ -140,7 +140,7 @@ def test_values_without_a_text_are_counted_by_the_header_of_a_parquet_file():
     assert messages(reading.errors) == ["file: the table has more than 0 MiB of data once decoded"]
 
 
-def test_a_single_row_that_unfolds_to_gigabytes_is_refused():
+def test_a_single_row_that_expands_to_gigabytes_is_refused():
     assert "a row has more than" in str(
         read_items(upload(repeated("x" * 400_000, 5000, listed=True), "a.parquet")).errors[0]
     )

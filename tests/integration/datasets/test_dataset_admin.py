@@ -69,7 +69,7 @@ def test_a_button_of_the_form_does_the_same(web, draft):
     assert (draft.title, draft.status) == ("A title", "draft")
 
 
-def test_nothing_changes_by_a_get(web, draft):
+def test_get_requests_change_nothing(web, draft):
     chosen = {
         "action": "approve",
         "_selected_action": draft.pk,
@@ -91,7 +91,7 @@ def test_archive_and_duplicate(web, draft):
     assert [str(row) + row.status for row in Dataset.objects.all()] == ["set@2draft", "set@1archived"]
 
 
-def test_what_cannot_be_done_is_said_and_the_rest_is_done(web, draft):
+def test_impossible_actions_are_reported_and_the_others_performed(web, draft):
     other = factories.make_dataset("other")
     page = act(web, "approve", draft, other, confirmed="yes", reason="ok").content.decode()
     assert "Approve: 1 done" in page
@@ -115,7 +115,7 @@ def test_a_viewer_of_the_site_does_not_see_the_admin(client, draft):
     assert Dataset.objects.get().is_draft
 
 
-def test_the_status_is_no_field_of_the_form(web, draft):
+def test_the_status_is_not_a_field_of_the_form(web, draft):
     web.post(change_page(draft), form_of(draft, status="approved", slug="evil", content_hash="x", item_count=0))
     draft.refresh_from_db()
     assert (draft.status, draft.slug, draft.content_hash, draft.item_count) == ("draft", "set", "", 9)
@@ -148,14 +148,14 @@ def test_the_page_shows_the_history_escaped(web, draft):
     assert "<script>alert(1)" not in page
 
 
-def test_a_draft_is_deleted_after_a_question(web, draft):
+def test_a_draft_is_deleted_after_confirmation(web, draft):
     address = reverse("admin:datasets_app_dataset_delete", args=[draft.pk])
     assert "Are you sure" in web.get(address).content.decode()
     web.post(address, {"post": "yes"})
     assert not Dataset.objects.exists()
 
 
-def test_what_is_approved_or_in_use_is_not_deleted(web, draft):
+def test_approved_or_used_datasets_are_not_deleted(web, draft):
     curation.duplicate(draft, by="a test")
     address = reverse("admin:datasets_app_dataset_delete", args=[draft.pk])
     assert "set@2" in web.get(address).content.decode()
@@ -203,7 +203,7 @@ def test_items_of_an_approved_dataset_are_shown_not_edited(web, draft):
 
 
 @pytest.mark.slow
-def test_lists_take_a_constant_number_of_queries(web, draft, django_assert_max_num_queries):
+def test_lists_need_a_constant_number_of_queries(web, draft, django_assert_max_num_queries):
     for number in range(30):
         factories.make_dataset(f"more-{number}", created_by=factories.make_user(f"person-{number}"))
     with django_assert_max_num_queries(16):

@@ -89,7 +89,7 @@ def test_a_dry_run_saves_nothing(table, tmp_path):
         (["replace", "set@1", "k1"], "set@1 was not drawn"),
     ],
 )
-def test_bad_input_ends_with_2_and_names_what_is_wrong(draft, arguments, message):
+def test_invalid_input_exits_with_2_and_names_the_problem(draft, arguments, message):
     assert message in refused(*arguments)
 
 
@@ -98,7 +98,7 @@ def test_a_bad_mapping_ends_with_2_and_names_the_field(table):
     assert "map key: no column 'idd'" in refused("import", table, "--name", "x", "--map", "key=idd")
 
 
-def test_deleting_asks_first(draft, monkeypatch):
+def test_deleting_requires_confirmation(draft, monkeypatch):
     monkeypatch.setattr("sys.stdin", io.StringIO())
     assert "Delete set@1 with its 9 items? Confirm with --yes" in refused("delete", "set@1", code=3)
     assert Dataset.objects.exists()
@@ -148,7 +148,7 @@ def test_facts_are_json_for_other_programs(draft):
     assert "set@1" not in dataset("list", "--status", "draft")
 
 
-def test_show_tells_when_the_hash_does_not_hold(draft):
+def test_show_reports_a_hash_that_does_not_match(draft):
     """Only somebody who switches the triggers off can bring this about."""
     from django.db import connection
 
@@ -160,13 +160,13 @@ def test_show_tells_when_the_hash_does_not_hold(draft):
     assert "DOES NOT HOLD" in dataset("show", "set@1")
 
 
-def test_the_history_names_the_user_who_is_given(draft, curator):
+def test_the_history_names_the_given_user(draft, curator):
     dataset("approve", "set@1", "--reason", "ok", "--user", "curator")
     assert draft.history.first().by == curator
     assert "there is no user nobody" in refused("archive", "set@1", "--reason", "x", "--user", "nobody")
 
 
-def test_describe_changes_what_is_said_and_asks_why_once_a_dataset_is_approved(table, tmp_path):
+def test_describe_changes_the_description_and_needs_a_reason_after_approval(table, tmp_path):
     dataset("import", table, "--name", "cats", "--images", tmp_path / "pictures", "--licence", "CC0")
     assert "changed title" in dataset("describe", "cats@1", "--title", "Cats")
     dataset("approve", "cats@1", "--reason", "checked")

@@ -41,13 +41,13 @@ STATEMENTS = [
 
 
 @pytest.mark.parametrize("statement", STATEMENTS)
-def test_bare_sql_changes_nothing_that_is_frozen(frozen, statement):
+def test_plain_sql_cannot_change_frozen_data(frozen, statement):
     before = list(Item.objects.order_by("pk").values()), list(Norm.objects.order_by("pk").values())
     assert "set@1" in refused(statement.format(id=frozen.pk))
     assert (list(Item.objects.order_by("pk").values()), list(Norm.objects.order_by("pk").values())) == before
 
 
-def test_the_models_change_nothing_either(frozen):
+def test_models_cannot_change_frozen_data(frozen):
     item = frozen.items.first()
     item.input = "changed"
     for change in (item.save, item.delete, frozen.delete, frozen.items.all().delete):
@@ -63,13 +63,13 @@ def test_an_item_is_not_moved_into_or_out_of_a_frozen_dataset(frozen):
     assert "set@1" in refused(f"UPDATE datasets_app_item SET dataset_id = {other.pk} WHERE dataset_id = {frozen.pk}")
 
 
-def test_its_title_and_its_source_may_still_be_mended(frozen):
+def test_title_and_source_can_still_be_corrected(frozen):
     frozen.title, frozen.source = "A better title", "The first edition"
     frozen.save(update_fields=["title", "source"])
     assert curation.hash_stored_items(frozen) == frozen.content_hash
 
 
-def test_a_draft_is_free(draft):
+def test_a_draft_can_be_changed(draft):
     Item.objects.filter(dataset=draft).update(category="z")
     assert draft.items.filter(category="z").count() == 9
 

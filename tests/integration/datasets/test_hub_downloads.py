@@ -105,7 +105,7 @@ def test_the_usual_names_of_shards_are_found(hub):
 
 
 @pytest.mark.slow
-def test_a_file_can_be_named_where_no_split_is_found(hub):
+def test_a_file_can_be_named_if_no_split_is_found(hub):
     hub.files[SECOND] = {"strange/name.jsonl": b'{"id": "a", "question": "1 + 1?"}\n', "other.csv": CSV.encode()}
     message = refused("--split", "test")
     assert "no file of the split 'test' was found; choose a data file: other.csv, strange/name.jsonl" in message
@@ -136,13 +136,13 @@ def test_errors_of_rows_name_the_row(hub, capsys):
         ({"sha": "main"}, [], "the hub gave no commit for the revision 'main'"),
     ],
 )
-def test_what_the_hub_refuses_is_explained(hub, prepare, options, message):
+def test_refusals_by_the_hub_are_explained(hub, prepare, options, message):
     for name, value in prepare.items():
         setattr(hub, name, value)
     assert message in refused("--split", "test", *options)
 
 
-def test_a_name_that_is_none_is_refused_without_a_request(hub):
+def test_an_invalid_name_is_refused_without_a_request(hub):
     assert "write OWNER/NAME" in refused("--split", "test", repository="../../etc")
     assert not hub.requests
 

@@ -69,7 +69,7 @@ def test_errors_and_columns_come_back_as_they_were_found(keep):
 
 
 @pytest.mark.slow
-def test_a_file_that_takes_more_memory_than_the_limit_is_refused_by_name(keep):
+def test_a_file_that_needs_more_memory_than_the_limit_is_refused_by_name(keep):
     """A JSON array of 30 MB in which every second character is an object of its own."""
     rows = '[{"id": "a", "many": [' + ",".join(["{}"] * 10_000_000) + "]}]"
     file = keep(rows[: 31 * MIB], "many.json")
@@ -86,7 +86,7 @@ def test_a_file_that_takes_longer_than_the_limit_is_refused_by_name(keep):
     assert messages(reading.errors) == ["file: reading items.csv takes longer than 0 s; split it"]
 
 
-def test_a_reader_that_is_killed_is_an_error_and_no_exception(keep, monkeypatch):
+def test_a_killed_reader_is_reported_as_an_error(keep, monkeypatch):
     started = []
     original = subprocess.Popen
 
@@ -104,7 +104,7 @@ def test_a_reader_that_is_killed_is_an_error_and_no_exception(keep, monkeypatch)
     assert len(started) == 1
 
 
-def test_a_caller_that_gives_up_ends_the_reader(keep, monkeypatch):
+def test_the_reader_ends_if_its_caller_raises(keep, monkeypatch):
     processes = []
     original = subprocess.Popen
 
@@ -170,7 +170,7 @@ def test_an_image_that_is_not_what_its_name_says_is_refused(keep):
 
 
 @pytest.mark.slow
-def test_a_parquet_bomb_is_stopped_by_the_count_long_before_memory_is(keep):
+def test_a_parquet_bomb_is_stopped_by_the_count_before_the_memory_limit(keep):
     from tests.integration.datasets.test_damaged_files import repeated
 
     file = keep(repeated("x" * 190_000, 90_000), "bomb.parquet")

@@ -36,18 +36,18 @@ def test_columns_joined_make_the_choices():
     assert reading.items[0].choices == ("one", "two")
 
 
-def test_a_template_may_take_what_stands_after_the_last_mark():
+def test_a_template_may_use_the_text_after_the_last_marker():
     table = upload('id,text,answer\nx,Q,"1 + 1 #### no #### 2 "\n')
     reading = read_items(table, mapping={"target": "{answer|after:####}", "input": "Q: {text} ({id})"})
     assert (reading.items[0].target, reading.items[0].input) == ("2", "Q: Q (x)")
 
 
-def test_a_mark_that_is_missing_is_an_error_of_its_row():
+def test_a_missing_marker_is_an_error_of_its_row():
     reading = read_items(upload("id,text,answer\nx,Q,2\n"), mapping={"target": "{answer|after:####}"})
     assert messages(reading.errors) == ["row 1 (line 2), target: '####' does not occur in column answer"]
 
 
-def test_what_a_cell_holds_is_never_a_template():
+def test_the_text_of_a_cell_is_never_a_template():
     reading = read_items(upload("id,text\nx,{id} {id.__class__} {0}\n"), mapping={"input": "{text}!"})
     assert reading.items[0].input == "{id} {id.__class__} {0}!"
 
@@ -65,7 +65,7 @@ def test_what_a_cell_holds_is_never_a_template():
         ({"metadata": "id+zzz"}, "mapping: map metadata: no column 'zzz'"),
     ],
 )
-def test_a_mapping_that_cannot_be_meant_is_refused_by_name(mapping, message):
+def test_an_invalid_mapping_is_refused_with_the_field(mapping, message):
     errors = messages(read_items(upload("id,text\nx,Q\n"), mapping=mapping).errors)
     assert len(errors) == 1
     assert errors[0].startswith(message)
@@ -78,12 +78,12 @@ def test_the_command_lines_pairs_are_parsed():
             parse_mapping(wrong)
 
 
-def test_a_field_mapped_to_nothing_is_left_out():
+def test_a_field_with_an_empty_mapping_stays_empty():
     item = read_items(upload("id,text,label\nx,Q,L\n"), mapping={"target": ""}).items[0]
     assert (item.target, item.metadata) == ("", {"label": "L"})
 
 
-def test_a_column_of_which_a_field_takes_a_part_stays_in_the_metadata_in_full():
+def test_a_partly_used_column_stays_complete_in_the_metadata():
     table = "id,question,answer\na,Q,Because. #### 7\n"
     item = read_items(upload(table), mapping={"target": "{answer|after:####}"}).items[0]
     assert (item.target, item.metadata) == ("7", {"answer": "Because. #### 7"})
@@ -98,7 +98,7 @@ def test_other_columns_become_metadata_unless_some_are_named():
     assert read_items(upload(table), mapping={"metadata": ""}).items[0].metadata == {}
 
 
-def test_rows_are_numbered_where_no_column_holds_keys():
+def test_rows_are_numbered_without_a_column_of_keys():
     reading = read_items(upload("text\nQ\nR\n"))
     assert [item.key for item in reading.items] == ["row-00001", "row-00002"]
     assert "no column contains keys" in str(reading.warnings[0])

@@ -37,7 +37,7 @@ def fresh(dataset: Dataset) -> Dataset:
     return Dataset.objects.get(pk=dataset.pk)
 
 
-def test_of_many_approvals_one_counts(draft):
+def test_of_concurrent_approvals_one_succeeds(draft):
     outcomes = together(*[lambda: curation.approve(fresh(draft), by="a test", reason="ok")] * 6)
     assert sum(outcome is None for outcome in outcomes) == 1
     assert sum(isinstance(outcome, TransitionError) for outcome in outcomes) == 5
@@ -45,7 +45,7 @@ def test_of_many_approvals_one_counts(draft):
 
 
 @pytest.mark.parametrize("attempt", range(4))
-def test_an_approval_holds_every_item_that_was_let_in(draft, attempt):
+def test_an_approval_includes_every_item_that_was_added(draft, attempt):
     """Items that arrive while it is approved are either part of its hash, or refused."""
 
     def insert(number):
@@ -61,7 +61,7 @@ def test_an_approval_holds_every_item_that_was_let_in(draft, attempt):
     assert approved.active_count == approved.items.count()
 
 
-def test_an_approval_waits_for_a_change_under_way(draft):
+def test_an_approval_waits_for_a_change_in_progress(draft):
     inserted, go_on = Event(), Event()
 
     def slow_import():
@@ -80,7 +80,7 @@ def test_an_approval_waits_for_a_change_under_way(draft):
     assert curation.hash_stored_items(fresh(draft)) == fresh(draft).content_hash
 
 
-def test_exclusions_at_once_neither_deadlock_nor_miscount(draft):
+def test_concurrent_exclusions_neither_deadlock_nor_miscount(draft):
     def exclude(key):
         return lambda: curation.exclude_items(fresh(draft), [key], by="a test", reason="x")
 
@@ -88,7 +88,7 @@ def test_exclusions_at_once_neither_deadlock_nor_miscount(draft):
     assert fresh(draft).active_count == 1
 
 
-def test_imports_at_once_get_versions_of_their_own(db):
+def test_concurrent_imports_get_different_versions(db):
     def load():
         return create_dataset(read_items(upload("id,text\na,Q\n")), slug="new", by="a test")
 

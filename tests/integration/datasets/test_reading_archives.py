@@ -18,14 +18,14 @@ def test_images_alone_become_items_named_after_them():
     assert [(item.key, item.category) for item in reading.items] == [("cat", "Animal"), ("cup", "Object")]
 
 
-def test_a_table_inside_says_what_the_images_are():
+def test_a_table_inside_describes_the_images():
     table = "id,file,caption\none,img/cat.jpg,A cat\n"
     reading = read_items(archive({"img/cat.jpg": picture(), "items.csv": table, "__MACOSX/._items.csv": "x"}))
     assert reading.errors == []
     assert reading.items[0].metadata == {"caption": "A cat"}
 
 
-def test_two_tables_are_one_too_many():
+def test_an_archive_with_two_tables_is_refused():
     assert "several tables" in str(read_items(archive({"a.csv": "id\n", "b.jsonl": "{}"})).errors[0])
 
 
@@ -61,7 +61,7 @@ def test_a_bomb_is_refused_before_it_is_unpacked():
     assert "200 times" in refused(archive({"cat.jpg": b"\0" * 5_000_000}))
 
 
-def test_a_size_that_lies_is_found_out():
+def test_a_false_size_is_detected():
     data = bytearray(archive({"cat.jpg": picture() + b"\0" * 60_000}).getvalue())
     struct.pack_into("<I", data, data.index(b"PK\x01\x02") + 24, 500)
     reading = read_items(upload(bytes(data), "a.zip"))
@@ -69,7 +69,7 @@ def test_a_size_that_lies_is_found_out():
     assert reading.items == []
 
 
-def test_what_is_no_archive_is_refused():
+def test_a_file_that_is_not_an_archive_is_refused():
     assert "cannot be opened" in refused(upload(b"PK\x03\x04 nothing else", "a.zip"))
     assert (
         "cannot be opened" in messages(read_items(upload("id,image\na,b\n"), images=upload(b"none", "a.zip")).errors)[0]

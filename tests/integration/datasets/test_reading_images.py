@@ -22,7 +22,7 @@ def test_the_same_bytes_give_the_same_hash():
     assert read_image(data).sha256 != read_image(picture(BLUE)).sha256
 
 
-def test_what_stands_behind_or_inside_an_image_is_gone():
+def test_data_behind_or_inside_an_image_is_removed():
     exif = Image.Exif()
     exif[0x010E] = "<script>alert(1)</script>"
     data = picture(exif=exif, comment=b"<script>") + b"<html><script>alert(1)</script></html>"
@@ -31,7 +31,7 @@ def test_what_stands_behind_or_inside_an_image_is_gone():
     assert decoded(stored.data).getexif() == {}
 
 
-def test_text_in_a_png_is_gone():
+def test_text_in_a_png_is_removed():
     from PIL.PngImagePlugin import PngInfo
 
     notes = PngInfo()
@@ -108,7 +108,7 @@ def png_header(width: int, height: int) -> bytes:
         (picture(form="BMP"), "no readable"),
     ],
 )
-def test_what_is_no_image_or_too_large_is_refused(data, why):
+def test_files_that_are_not_images_or_too_large_are_refused(data, why):
     with pytest.raises(BadImage, match=why):
         read_image(data)
 
@@ -147,7 +147,7 @@ def test_a_table_finds_its_images_by_path_name_or_stem():
     assert reading.items[0].image.path.read_bytes()[:2] == b"\xff\xd8"
 
 
-def test_a_folder_serves_as_well_as_an_archive(tmp_path):
+def test_a_folder_works_like_an_archive(tmp_path):
     (tmp_path / "pictures").mkdir()
     (tmp_path / "pictures" / "a.jpg").write_bytes(picture())
     (tmp_path / "outside.jpg").write_bytes(picture())
@@ -165,16 +165,16 @@ def test_an_image_that_is_missing_or_broken_is_an_error_of_its_row():
     assert "could be x/one.jpg or y/one.jpg" in errors[2]
 
 
-def test_a_key_finds_its_image_where_no_column_names_one():
+def test_a_key_finds_its_image_if_no_column_names_one():
     reading = read_items(upload("id,label\ncat,x\n"), images=archive({"cat.jpg": picture()}))
     assert reading.items[0].image is not None
 
 
-def test_images_are_named_but_none_are_given():
+def test_named_images_without_image_files_are_errors():
     assert "none were given" in str(read_items(upload("id,image\na,cat.jpg\n")).errors[0])
 
 
-def test_parquet_may_hold_the_images_themselves():
+def test_parquet_may_contain_the_images():
     import pyarrow
     from pyarrow import parquet
 
@@ -185,7 +185,7 @@ def test_parquet_may_hold_the_images_themselves():
     assert reading.items[0].image.width == 40
 
 
-def test_the_images_of_a_reading_go_when_it_goes():
+def test_the_images_of_a_reading_are_deleted_with_it():
     reading = read_items(archive({"cat.jpg": picture()}))
     folder = reading.items[0].image.path.parent
     assert folder.is_dir()

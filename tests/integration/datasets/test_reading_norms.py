@@ -25,7 +25,7 @@ def test_a_long_table_has_a_row_for_each_norm():
     ]
 
 
-def test_the_slips_of_published_tables_are_repaired_and_reported():
+def test_small_differences_of_keys_are_repaired_and_reported():
     """Old line ends, a column without a name, blanks behind keys, and other spellings."""
     text = ",Theme,Category,Valence_mean\r1,Bark 5 ,Objects,4.2\r2,acorns  1,object,5\r3,Cat 2.jpg,Scene,6\r"
     reading = read_norms(upload(text), ITEMS)
@@ -67,12 +67,12 @@ def test_keys_without_items_and_items_without_norms_are_counted():
         (",1,9", "v: has no mean"),
     ],
 )
-def test_numbers_that_cannot_be_meant_are_errors(cells, message):
+def test_impossible_numbers_are_errors(cells, message):
     reading = read_norms(upload(f"key,v_mean,v_sd,v_n\nBark 5,{cells}\n"), ITEMS)
     assert messages(reading.report.errors) == [f"row 1 (line 2), {message}"]
 
 
-def test_blank_cells_are_no_norm():
+def test_blank_cells_give_no_norm():
     reading = read_norms(upload("key,v_mean,v_sd\nBark 5,,\nCat 2,3,\n"), ITEMS)
     assert (reading.ok, [norm.key for norm in reading.norms]) == (True, ["Cat 2"])
 
@@ -91,7 +91,7 @@ def test_a_mapping_names_the_column_of_keys():
     assert read_norms(upload("stim nr,v_mean\nBark 5,4\n"), ITEMS, {"key": "stim nr"}).ok
 
 
-def test_norms_may_stand_in_the_table_of_items():
+def test_norms_may_be_in_the_table_of_items():
     reading = read_items(upload("id,text,human_valence_mean,human_valence_sd\na,Q,4.5,1\nb,R,,\n"))
     assert [item.norms for item in reading.items] == [(NormRecord("a", "valence", 4.5, 1.0),), ()]
     assert reading.items[0].metadata == {}

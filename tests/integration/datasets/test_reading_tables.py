@@ -30,7 +30,7 @@ def test_a_line_end_inside_quotes_stays_and_the_next_row_knows_its_line():
     assert messages(reading.errors) == ["row 2 (line 4), key: 'a' is the key of row 1 already"]
 
 
-def test_a_mark_at_the_start_is_no_part_of_the_first_name():
+def test_a_byte_order_mark_is_not_part_of_the_first_name():
     assert read_items(upload("\ufeffid,question\na,b\n")).columns == ["id", "question"]
 
 
@@ -65,7 +65,7 @@ def test_a_row_with_too_many_cells_is_an_error_of_that_row():
     ]
 
 
-def test_blank_lines_are_no_rows():
+def test_blank_lines_are_skipped():
     reading = read_items(upload("\nid,question\n\na,b\n,\n\nc,d\n\n"))
     assert [item.key for item in reading.items] == ["a", "c"]
     assert reading.ok
@@ -105,7 +105,7 @@ def test_each_line_that_is_not_json_is_an_error_with_its_number():
 
 
 @pytest.mark.parametrize("name", ["items.jsonl", "items.json"])
-def test_json_nested_without_end_is_an_error_not_a_crash(name):
+def test_deeply_nested_json_is_an_error(name):
     bomb = "[" * 100_000 if name.endswith("json") else '{"id": ' + "[" * 100_000
     assert not read_items(upload(bomb, name)).ok
 
@@ -145,7 +145,7 @@ def test_a_spreadsheet_is_refused_with_advice():
     assert "save the sheet as CSV" in str(read_items(book).errors[0])
 
 
-def test_limits_hold_while_reading():
+def test_limits_apply_while_reading():
     few = Limits(rows=3, columns=2, text_chars=50, table_bytes=2000)
     rows = "id,question\n" + "".join(f"k{n},q\n" for n in range(5))
     assert "more than 3 rows" in str(read_items(upload(rows), limits=few).errors[0])
@@ -166,7 +166,7 @@ def test_the_file_is_named_by_its_hash():
     assert second.source_name == "other.csv"
 
 
-def test_the_first_rows_can_be_looked_at_before_mapping():
+def test_the_first_rows_are_available_before_mapping():
     columns, rows = read_columns(upload("id,question\n" + "".join(f"k{n},q{n}\n" for n in range(9))))
     assert columns == ["id", "question"]
     assert rows == [[f"k{n}", f"q{n}"] for n in range(5)]
@@ -174,7 +174,7 @@ def test_the_first_rows_can_be_looked_at_before_mapping():
         read_columns(upload(b""))
 
 
-def test_a_path_that_is_not_there_is_an_error(tmp_path):
+def test_a_missing_path_is_an_error(tmp_path):
     assert "not a readable file" in str(read_items(tmp_path / "none.csv").errors[0])
 
 

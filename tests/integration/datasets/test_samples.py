@@ -28,13 +28,13 @@ def questions():
     return {item.key: item for item in read_items(SAMPLES / "questions.jsonl").items}
 
 
-def test_the_photographs_import_without_a_remark(photographs):
+def test_the_photographs_import_without_warnings(photographs):
     assert photographs.errors == photographs.warnings == []
     assert Counter(item.category for item in photographs.items) == dict(Animal=8, Object=8, Person=8, Scene=8)
     assert len({item.image.sha256 for item in photographs.items}) == 32
 
 
-def test_every_photograph_says_where_it_comes_from():
+def test_every_photograph_names_its_source():
     with (SAMPLES / "photographs.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert {row["licence"] for row in rows} == {"CC0", "public domain"}
@@ -42,7 +42,7 @@ def test_every_photograph_says_where_it_comes_from():
     assert {row["file"] for row in rows} == {path.name for path in (SAMPLES / "photographs").iterdir()}
 
 
-def test_the_norms_fit_the_photographs_and_say_that_they_are_made_up(photographs):
+def test_the_norms_match_the_photographs_and_are_marked_as_invented(photographs):
     reading = read_norms(SAMPLES / "norms.csv", {item.key: item.category for item in photographs.items})
     assert (reading.report.errors, reading.report.warnings) == ([], [])
     assert len(reading.norms) == 2 * 32
@@ -55,7 +55,7 @@ def test_the_folder_is_small():
     assert sum(path.stat().st_size for path in SAMPLES.rglob("*") if path.is_file()) < 2_500_000
 
 
-def test_the_questions_import_without_a_remark():
+def test_the_questions_import_without_warnings():
     reading = read_items(SAMPLES / "questions.jsonl")
     assert reading.errors == reading.warnings == []
     assert len(reading.items) == 64
@@ -119,7 +119,7 @@ def test_the_days_and_the_anagram_are_right(questions):
     assert sorted(questions["logic-16"].target) == sorted("listen")
 
 
-def test_letters_of_right_choices_are_spread(questions):
+def test_right_choices_are_spread_over_the_letters(questions):
     letters = Counter(item.target for item in questions.values() if item.choices)
     assert set(letters) == set("ABCD")
     assert max(letters.values()) <= 10
@@ -134,7 +134,7 @@ def test_the_experiment_files_name_the_samples(name):
 
 
 @pytest.mark.slow
-def test_the_drawings_come_out_as_they_are_shipped(monkeypatch):
+def test_the_drawings_are_reproducible(monkeypatch):
     monkeypatch.syspath_prepend(str(SAMPLES))
     from drawings import DRAWINGS
     from PIL import Image, ImageChops, ImageStat

@@ -31,20 +31,20 @@ def test_every_field_is_stored():
     assert (item.dataset.title, item.dataset.licence, item.dataset.status) == ("A set", "CC0", "draft")
 
 
-def test_the_dataset_says_which_file_and_mapping_it_came_from():
+def test_the_dataset_records_its_file_and_mapping():
     reading = read("id,text\na,Q\n")
     dataset = create_dataset(reading, slug="set", by="a test")
     assert (dataset.source_name, dataset.source_sha256) == ("items.csv", reading.source_sha256)
     assert dataset.mapping == {"key": "id", "input": "text"}
 
 
-def test_the_hash_of_what_was_read_is_that_of_what_is_stored():
+def test_the_hash_of_a_reading_equals_that_of_the_stored_items():
     reading = read_items(archive({"A/cat.jpg": picture(), "B/cup.png": picture(BLUE, form="PNG")}))
     dataset = create_dataset(reading, slug="set", by="a test")
     assert hash_stored_items(dataset) == hash_contents(item.content() for item in reading.items)
 
 
-def test_a_known_name_gets_the_next_version():
+def test_an_existing_name_gets_the_next_version():
     first, second = (create_dataset(read("id,text\na,Q\n"), slug="set", by="a test") for _ in range(2))
     assert (str(first), str(second)) == ("set@1", "set@2")
 
@@ -70,13 +70,13 @@ def test_a_reading_with_an_error_is_not_saved_at_all():
 
 
 @pytest.mark.parametrize("slug", ["", "Big", "a b", "../x", "x" * 81, "a@1"])
-def test_a_name_that_can_be_none_is_refused(slug):
+def test_an_invalid_name_is_refused(slug):
     with pytest.raises(CurationError, match="name"):
         create_dataset(read("id,text\na,Q\n"), slug=slug, by="a test")
     assert not Dataset.objects.exists()
 
 
-def test_more_items_go_to_the_end_and_known_keys_are_refused(draft):
+def test_added_items_go_to_the_end_and_existing_keys_are_refused(draft):
     save_items(draft, read("id,text\nnew,Q\n"), by="a test")
     assert draft.items.get(key="new").position == 9
     assert draft.item_count == draft.active_count == 10
@@ -85,7 +85,7 @@ def test_more_items_go_to_the_end_and_known_keys_are_refused(draft):
     assert draft.items.count() == 10
 
 
-def test_norms_replace_those_that_were_there(draft):
+def test_norms_replace_existing_norms(draft):
     reading = read_norms(upload("key,joy_mean,fear_mean\nk1,6.5,2\n"), {"k1": ""})
     assert save_norms(draft, reading.norms, by="a test") == 2
     assert dict(Norm.objects.filter(item__key="k1").values_list("dimension", "mean")) == {"joy": 6.5, "fear": 2.0}

@@ -46,7 +46,7 @@ def test_a_column_s_name_is_bounded():
         read_columns(upload("a," + "b" * 501 + "\n1,2\n"))
 
 
-def test_similar_names_are_looked_up_for_the_first_missing_images_alone(monkeypatch):
+def test_similar_names_are_suggested_only_for_the_first_missing_images(monkeypatch):
     compared = []
 
     def get_close_matches(word, candidates, **how):

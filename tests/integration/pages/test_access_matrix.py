@@ -278,7 +278,7 @@ def test_each_person_gets_what_the_row_says(name, lab, as_):
 
 
 @pytest.mark.parametrize("name", [name for name, row in MATRIX.items() if row.method == "post"])
-def test_what_changes_something_refuses_get(name, lab, as_):
+def test_addresses_that_change_data_refuse_get(name, lab, as_):
     row, known = MATRIX[name], values_of(lab)
     address = reverse(name, args=[known.get(word, word) for word in row.args.split()])
     assert as_("operator").get(address).status_code == 405

@@ -40,7 +40,7 @@ def test_a_page_is_its_own_way_back(name, lab):
     assert accepts_get_at(address)
 
 
-def test_the_page_that_the_form_stood_on_comes_back_with_its_filters(lab, client):
+def test_the_page_of_the_form_is_shown_again_with_its_filters(lab, client):
     page = f"{reverse('experiment_progress', args=['pilot'])}?wave=1"
     refused = client.post(reverse("experiment_steer", args=["pilot", "pause"]), headers={"Referer": SITE + page})
     response = signed_in_again(client, lab.people["owner"], refused["Location"])
@@ -48,7 +48,7 @@ def test_the_page_that_the_form_stood_on_comes_back_with_its_filters(lab, client
     assert response.request["QUERY_STRING"] == "wave=1"
 
 
-def test_a_page_of_another_site_is_no_way_back(lab, client):
+def test_a_page_of_another_site_is_never_a_redirect_target(lab, client):
     address = reverse("experiment_archive", args=["pilot"])
     refused = client.post(address, headers={"Referer": "https://evil.example/experiments/pilot/"})
     assert refused["Location"] == "/accounts/login/?next=/experiments/pilot/"

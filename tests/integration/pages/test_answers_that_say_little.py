@@ -78,7 +78,7 @@ def test_the_export_takes_the_same_filters(experiment, tmp_path, kind, rows):
     assert len([json.loads(line) for line in out.read_text().splitlines()]) == rows
 
 
-def test_the_few_that_are_odd_are_found_by_their_index(experiment):
+def test_unusable_answers_are_found_by_their_index(experiment):
     trials = Trial.objects.filter(run=experiment.runs.get()).filter(UNUSABLE).filter(UNUSABLE_KINDS["refused"])
     sql, parameters = trials.order_by("id").values("id")[:51].query.sql_with_params()
     with connection.cursor() as cursor:

@@ -35,7 +35,7 @@ def all_in_the_admin(lab):
     get_user_model().objects.update(is_staff=True)
 
 
-def test_a_batch_says_where_it_is_and_what_it_saved(lab, batch, as_):
+def test_a_batch_shows_its_state_and_its_savings(lab, batch, as_):
     page = as_("owner").get(f"/batches/{batch.pk}/").content.decode()
     assert "batch_&lt;b&gt;77" in page
     assert "in_progress, 4 completed" in page
@@ -50,7 +50,7 @@ def test_a_run_lists_its_batches(lab, batch, as_):
     assert "Submitted" in page
 
 
-def test_a_lost_submission_says_what_is_waited_for_and_until_when(lab, batch, as_):
+def test_a_lost_submission_names_the_candidate_and_the_deadline(lab, batch, as_):
     expires = timezone.now() + timedelta(hours=20)
     ProviderBatch.objects.update(
         status="submitting",
@@ -69,14 +69,14 @@ def test_a_lost_submission_says_what_is_waited_for_and_until_when(lab, batch, as
     assert "looked for" not in client.get(f"/runs/{lab.run.pk}/").content.decode()
 
 
-def test_a_paused_run_says_that_its_open_batches_go_on(lab, batch, as_):
+def test_a_paused_run_says_that_its_open_batches_continue(lab, batch, as_):
     client, address = as_("owner"), f"/runs/{lab.run.pk}/"
     assert "continue at the provider" not in client.get(address).content.decode()
     Run.objects.filter(pk=lab.run.pk).update(status="paused", n_running=12)
     assert "continue at the provider" in client.get(address).content.decode()
 
 
-def test_cancelling_takes_a_reason_and_pauses_the_run(lab, batch, as_):
+def test_cancelling_needs_a_reason_and_pauses_the_run(lab, batch, as_):
     client = as_("owner")
     client.post(f"/batches/{batch.pk}/cancel/")
     batch.refresh_from_db()
@@ -91,7 +91,7 @@ def test_cancelling_takes_a_reason_and_pauses_the_run(lab, batch, as_):
     )
 
 
-def test_whoever_only_reads_cancels_nothing(lab, batch, as_):
+def test_a_reader_cannot_cancel_a_batch(lab, batch, as_):
     Experiment.objects.update(sharing="group")
     client = as_("researcher")
     assert "Cancel batch" not in client.get(f"/batches/{batch.pk}/").content.decode()
@@ -107,7 +107,7 @@ def test_a_poll_gets_the_live_part_alone_until_the_batch_has_ended(lab, batch, a
     assert "hx-trigger" not in client.get(f"/batches/{batch.pk}/", headers={"hx-request": "true"}).content.decode()
 
 
-def test_an_estimate_reckons_at_the_price_of_batches_and_says_what_they_save(db):
+def test_an_estimate_uses_batch_prices_and_shows_the_savings(db):
     model = factories.make_model("dear", max_output_tokens=100)
     experiment = factories.make_experiment(models=[model], batch=True)
     one_by_one = estimate(experiment)
@@ -120,7 +120,7 @@ def test_an_estimate_reckons_at_the_price_of_batches_and_says_what_they_save(db)
     assert one_by_one.batches_save_usd == 0
 
 
-def test_the_design_page_says_what_goes_out_in_batches(lab, as_):
+def test_the_design_page_shows_which_calls_use_batches(lab, as_):
     Experiment.objects.update(batch=True)
     Endpoint.objects.update(batch_api="openai")
     page = as_("owner").get(f"/experiments/{lab.experiment.slug}/launch/").content.decode()
@@ -147,7 +147,7 @@ def test_the_list_is_narrowed_by_state_endpoint_experiment_and_run_in_the_addres
     assert here not in as_("researcher").get("/batches/").content.decode()
 
 
-def test_a_longer_list_takes_no_more_queries(lab, batch, as_, all_in_the_admin):
+def test_a_longer_list_needs_no_more_queries(lab, batch, as_, all_in_the_admin):
     client, addresses = as_("owner"), ("/batches/", "/admin/runs_app/providerbatch/")
     counts = []
     for _ in range(2):

@@ -31,7 +31,7 @@ def as_sent(form_of, row, **changes):
     return {name: value for name, value in read.items() if value is not None}
 
 
-def test_a_price_and_a_limit_that_are_changed_on_their_pages_stand_there_with_the_reason(model, as_):
+def test_prices_and_limits_changed_on_pages_have_a_history_with_the_reason(model, as_):
     operator = as_("operator")
     address = f"/endpoints/models/{model.pk}/edit/"
     assert "No changes yet" in operator.get(address).content.decode()
@@ -66,7 +66,7 @@ def test_a_page_that_is_saved_as_it_was_opened_changes_nothing(model, as_):
     assert noted(model) == []
 
 
-def test_so_do_commands_with_whom_they_name(model):
+def test_commands_record_changes_with_the_named_author(model):
     given = {"user": "operator", "reason": "slower"}
     call_command("endpoint", "set", "lab", "--max-concurrency", "8", "--user", "operator", "--reason", "slower")
     call_command("endpoint", "set", "fresh", "--free", "--base-url", "http://127.0.0.1:9/v1")
@@ -79,7 +79,7 @@ def test_so_do_commands_with_whom_they_name(model):
     }  # fmt: skip
 
 
-def test_a_list_price_that_is_taken_over_is_noted_and_what_it_leaves_is_not(model, as_, people):
+def test_a_copied_list_price_is_recorded_and_unchanged_prices_are_not(model, as_, people):
     unread = LanguageModel.objects.get(pk=model.pk)
     LanguageModel.objects.update(max_output_tokens=50)
     before = {"input_price": Decimal(1), "output_price": Decimal(2)}
@@ -90,7 +90,7 @@ def test_a_list_price_that_is_taken_over_is_noted_and_what_it_leaves_is_not(mode
     assert LanguageModel.objects.get().max_output_tokens == 50
 
 
-def test_the_admin_notes_what_it_changes_and_what_it_deletes(model, client):
+def test_the_admin_records_changes_and_deletions(model, client):
     client.force_login(factories.make_user("root", superuser=True))
     sent = as_sent(LanguageModelForm, model, output_price="4")
     assert client.post(f"/admin/runs_app/languagemodel/{model.pk}/change/", sent).status_code == 302
@@ -106,5 +106,5 @@ def test_the_admin_notes_what_it_changes_and_what_it_deletes(model, client):
     ("value", "said"),
     [(None, "none"), ("", "none"), ([], "none"), (["a", "b"], "a, b"), (True, "yes"), (Decimal("10.000"), "10")],
 )
-def test_a_value_is_said_as_people_read_it(value, said):
+def test_values_in_the_history_are_readable(value, said):
     assert format_for_history(value) == said

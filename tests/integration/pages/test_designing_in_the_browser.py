@@ -44,7 +44,7 @@ def entered(parts):
     }
 
 
-def test_the_form_makes_a_draft_of_ones_own(entered, as_, people):
+def test_the_form_creates_a_draft_owned_by_the_user(entered, as_, people):
     response = as_("researcher").post(NEW, entered)
     experiment = Experiment.objects.get(slug="first-try")
     assert response.url == f"/experiments/{experiment.slug}/"
@@ -93,13 +93,13 @@ def test_the_limit_of_failures_is_set_on_the_page_and_has_a_default(entered, as_
     assert list(limits) == [(0.2, 50), (0.05, 20)]
 
 
-def test_a_name_that_is_taken_is_refused(entered, as_):
+def test_a_name_in_use_is_refused(entered, as_):
     as_("researcher").post(NEW, entered)
     response = as_("owner").post(NEW, entered)
     assert "not available" in " ".join(response.context["form"].errors["slug"])
 
 
-def test_drafts_of_datasets_and_prompts_are_no_choice(parts, as_):
+def test_draft_datasets_and_prompts_are_not_offered(parts, as_):
     draft = factories.make_dataset("unready", 2, approved=False)
     unread = factories.make_prompt("unread", status="draft")
     form = as_("researcher").get(NEW).context["form"]
@@ -108,13 +108,13 @@ def test_drafts_of_datasets_and_prompts_are_no_choice(parts, as_):
     assert parts["prompt"] in form.fields["prompts"].queryset
 
 
-def test_an_empty_site_says_where_each_part_is_made(as_):
+def test_an_empty_site_says_where_to_create_each_part(as_):
     text = as_("researcher").get(NEW).content.decode()
     for address in ("/datasets/", "/endpoints/", "/admin/runs_app/prompt/add/", "/admin/runs_app/sampler/add/"):
         assert f'<a href="{address}">' in text
 
 
-def test_an_inactive_model_is_no_choice_unless_the_draft_has_it(entered, parts, as_):
+def test_an_inactive_model_is_offered_only_if_the_draft_has_it(entered, parts, as_):
     as_("researcher").post(NEW, entered)
     parts["models"][0].is_active = False
     parts["models"][0].save()
@@ -138,7 +138,7 @@ def test_the_panel_waits_for_a_dataset(as_, people):
     assert "Choose a dataset" in response.content.decode()
 
 
-def test_an_unknown_price_is_said_and_never_read_as_zero(entered, parts, as_):
+def test_an_unknown_price_is_shown_and_never_counted_as_zero(entered, parts, as_):
     unknown = factories.make_model("unpriced", input_price=None, output_price=None)
     response = as_("researcher").post(reverse("experiment_outlook"), {**entered, "language_models": [unknown.pk]})
     text = response.content.decode()
@@ -238,7 +238,7 @@ def test_an_uploaded_file_makes_a_draft(parts, as_):
         ("{", "YAML"),
     ],
 )
-def test_a_file_with_a_fault_is_refused_by_name(parts, as_, text, said):
+def test_an_invalid_file_is_refused_with_the_key(parts, as_, text, said):
     response = as_("researcher").post("/experiments/new/file/", {"text": text})
     assert response.status_code == 200
     assert said in " ".join(response.context["form"].non_field_errors())
@@ -252,12 +252,12 @@ def test_neither_or_both_are_refused(parts, as_):
         assert "Either choose a file or paste its text" in " ".join(response.context["form"].non_field_errors())
 
 
-def test_a_file_that_is_no_text_is_refused(parts, as_):
+def test_a_file_that_is_not_text_is_refused(parts, as_):
     response = as_("researcher").post("/experiments/new/file/", {"file": SimpleUploadedFile("x.yaml", b"\xff\xfe\x00")})
     assert "not UTF-8 text" in " ".join(response.context["form"].errors["file"])
 
 
-def test_what_is_downloaded_makes_the_same_design_again(lab, as_):
+def test_the_downloaded_file_creates_the_same_design_again(lab, as_):
     response = as_("owner").get(f"/experiments/{lab.experiment.slug}/yaml/")
     assert response["Content-Disposition"] == 'attachment; filename="pilot.yaml"'
     again = response.content.decode().replace("experiment: pilot", "experiment: again")
@@ -299,7 +299,7 @@ def test_a_copy_needs_a_name_of_its_own(lab, as_, slug):
 
 
 @pytest.mark.parametrize("verb", ["archive", "delete"])
-def test_nothing_live_is_put_away(lab, as_, verb):
+def test_a_live_experiment_is_not_archived_or_deleted(lab, as_, verb):
     as_("owner").post(f"/experiments/pilot/{verb}/", {"reason": "Done with it"})
     lab.experiment.refresh_from_db()
     assert lab.experiment.status == "active"
@@ -314,7 +314,7 @@ def test_an_archived_experiment_stays_readable_and_cannot_be_launched(lab, as_):
     assert "/launch/" not in page
 
 
-def test_a_deletion_needs_a_reason_and_takes_all_with_it(lab, as_):
+def test_a_deletion_needs_a_reason_and_removes_all_rows(lab, as_):
     lab.experiment.runs.update(status="done", n_running=0)
     as_("owner").post("/experiments/pilot/delete/", {})
     assert Experiment.objects.exists()

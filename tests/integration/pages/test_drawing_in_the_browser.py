@@ -99,7 +99,7 @@ def test_a_draw_that_was_touched_on_the_way_is_refused(site, entered, as_):
         ({"draw-seed": "x"}, "seed", "whole number"),
     ],
 )
-def test_what_cannot_be_drawn_is_said_at_its_field(site, entered, as_, said, field, message):
+def test_an_impossible_draw_is_an_error_at_its_field(site, entered, as_, said, field, message):
     response = pressed(as_("researcher"), entered, **said)
     assert message in " ".join(response.context["form"].drawing.errors[field])
     assert message in response.content.decode()

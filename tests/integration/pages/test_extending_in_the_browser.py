@@ -73,7 +73,7 @@ def test_a_cost_that_changed_meanwhile_is_shown_again(post, launched, other):
 
 
 @pytest.mark.slow
-def test_a_cost_above_the_limit_wants_a_tick(post, launched, other):
+def test_a_cost_above_the_limit_needs_a_ticked_box(post, launched, other):
     Experiment.objects.update(confirm_above_usd=Decimal("0.0001"))
     seen = post(language_models=[other.pk]).context["preview"].digest
     refused = post(language_models=[other.pk], seen=seen, extend="1", reason="Kept words")
@@ -107,14 +107,14 @@ def test_an_extension_above_the_budget_warns_and_the_budget_holds(post, other):
         ({"language_models": ["999999"]}, "not one of the available choices"),
     ],
 )
-def test_what_cannot_join_is_said_and_nothing_changes(post, launched, fields, said):
+def test_invalid_additions_are_reported_and_nothing_changes(post, launched, fields, said):
     n = Trial.objects.count()
     assert said in post(extend="1", **fields).content.decode()
     assert Trial.objects.count() == n
 
 
 @pytest.mark.slow
-def test_of_several_waves_one_is_chosen(post, launched, other, people):
+def test_one_of_several_waves_can_be_chosen(post, launched, other, people):
     run_control.launch(launched, by=people["owner"], wave="march")
     fields = {"language_models": [other.pk], "wave": "1"}
     seen = post(**fields).context["preview"].digest

@@ -13,7 +13,7 @@ from tests.page_text import page_text
 
 
 @pytest.mark.django_db
-def test_health_says_ok_to_anybody_and_nothing_more(client):
+def test_health_says_only_ok_and_needs_no_login(client):
     response = client.get("/healthz")
     answer = {"status": "ok", "workers": "ok", "workers_alive": 0, "oldest_waiting_task_s": None}
     assert (response.status_code, response.json()) == (200, answer)
@@ -34,18 +34,18 @@ def home(client):
     return client.get("/").content.decode()
 
 
-def test_an_empty_site_leads_a_researcher_step_by_step(as_):
+def test_an_empty_site_shows_a_researcher_the_first_steps(as_):
     page = home(as_("researcher"))
     assert "Import a dataset" in page
     assert "/experiments/new/" in page
     assert 'href="/endpoints/"' in page
 
 
-def test_the_steps_end_when_they_are_walked(lab, as_):
+def test_the_first_steps_disappear_when_they_are_done(lab, as_):
     assert "What comes next" not in home(as_("owner"))
 
 
-def test_home_shows_what_runs_and_only_what_one_may_see(lab, as_):
+def test_home_shows_running_experiments_that_the_user_may_see(lab, as_):
     assert "Running now" in home(as_("owner"))
     assert "pilot" not in home(as_("researcher"))
     assert "No experiments yet" in home(as_("viewer"))
@@ -62,7 +62,7 @@ def test_home_leads_to_the_surface_of_a_parametric_experiment_and_to_the_leaderb
     assert "/experiments/plain/explorer/" not in home(client)
 
 
-def test_a_rater_is_led_to_what_they_rate_and_finds_no_experiment(lab, as_):
+def test_a_rater_is_redirected_to_their_items_and_finds_no_experiment(lab, as_):
     response = as_("rater").get("/", follow=True)
     page = response.content.decode()
     assert response.redirect_chain[-1][0] == f"/ratings/{lab.queue.name}/"
@@ -121,7 +121,7 @@ def test_a_researcher_sees_endpoints_and_cannot_change_them(lab, as_):
 
 
 @pytest.mark.slow
-def test_a_test_call_is_asked_of_a_worker_and_its_result_is_polled(
+def test_a_worker_makes_the_test_call_and_the_page_polls_its_result(
     lab, as_, monkeypatch, django_capture_on_commit_callbacks
 ):
     asked = []

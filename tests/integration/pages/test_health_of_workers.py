@@ -38,7 +38,7 @@ def health(client, query=""):
     return response.status_code, response.json()
 
 
-def test_workers_that_were_heard_of_are_counted_and_others_are_not(client):
+def test_workers_with_a_recent_heartbeat_are_counted(client):
     make_worker()
     make_worker(seen=30)
     make_worker(seen=90)
@@ -66,7 +66,7 @@ def test_a_task_that_waits_too_long_makes_workers_stale_and_the_site_goes_on(cli
 @pytest.mark.parametrize(
     ("seen", "code"), [(None, 503), (300, 503), (90, 200), (0, 200)], ids=["never", "long ago", "just left", "now"]
 )
-def test_calls_that_no_worker_makes_are_stale(client, waiting_run, seen, code):
+def test_workers_are_stale_if_calls_wait_without_a_worker(client, waiting_run, seen, code):
     if seen is not None:
         make_worker(seen=seen, left=timezone.now())
     status, said = health(client, "?workers=1")
@@ -75,7 +75,7 @@ def test_calls_that_no_worker_makes_are_stale(client, waiting_run, seen, code):
 
 
 @pytest.mark.parametrize("change", [{"status": "paused"}, {"is_batched": True}, {"n_pending": 0, "n_done": 5}])
-def test_no_worker_is_needed_where_no_call_waits(client, waiting_run, change):
+def test_no_worker_is_needed_if_no_call_waits(client, waiting_run, change):
     Run.objects.filter(pk=waiting_run.pk).update(**change)
     assert health(client, "?workers=1") == (
         200,
@@ -83,7 +83,7 @@ def test_no_worker_is_needed_where_no_call_waits(client, waiting_run, change):
     )
 
 
-def test_it_says_counts_and_ages_alone_and_takes_one_query(client, waiting_run, django_assert_num_queries):
+def test_it_contains_only_counts_and_ages_and_needs_one_query(client, waiting_run, django_assert_num_queries):
     make_worker()
     queue_task(waits=3)
     with django_assert_num_queries(1):

@@ -17,7 +17,7 @@ from tests import factories
 
 @pytest.mark.slow
 @pytest.mark.parametrize("per_page", ["-1", "0", "99999999", "nan", "٣", "1" * 5000])
-def test_a_list_shows_no_more_rows_than_it_may(lab, as_, per_page):
+def test_a_list_has_a_maximum_number_of_rows(lab, as_, per_page):
     for number in range(30):
         factories.make_dataset(f"more-{number}", items=1)
     page = as_("owner").get(reverse("dataset_list"), {"per_page": per_page})
@@ -27,7 +27,7 @@ def test_a_list_shows_no_more_rows_than_it_may(lab, as_, per_page):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("page", "shown"), [("-1", 1), ("0", 1), ("2", 2), ("999999", 2), ("9" * 5000, 1), ("x", 1)])
-def test_a_page_that_does_not_exist_is_the_nearest_one(lab, as_, page, shown):
+def test_a_missing_page_is_replaced_by_the_nearest_page(lab, as_, page, shown):
     for number in range(30):
         factories.make_dataset(f"more-{number}", items=1)
     answer = as_("owner").get(reverse("dataset_list"), {"page": page})
@@ -35,7 +35,7 @@ def test_a_page_that_does_not_exist_is_the_nearest_one(lab, as_, page, shown):
 
 
 @pytest.mark.slow
-def test_as_many_rows_as_were_asked_for_are_shown(lab, as_):
+def test_the_requested_number_of_rows_is_shown(lab, as_):
     for number in range(30):
         factories.make_dataset(f"more-{number}", items=1)
     assert "Page 1 of" in as_("owner").get(reverse("dataset_list"), {"per_page": "7"}).content.decode()
@@ -72,7 +72,7 @@ def test_a_nul_in_a_form_is_an_error_of_its_field(lab, as_):
     assert 'value="kept"' in answer.content.decode()
 
 
-def test_a_nul_that_no_form_checked_is_refused_with_the_name_of_its_field(db):
+def test_a_nul_outside_a_form_is_refused_with_the_name_of_its_field(db):
     """A view may look a value up without a form: then the database refuses it."""
     middleware = StorableRequestMiddleware(lambda request: None)
     with pytest.raises(DataError) as broken, transaction.atomic():
@@ -84,7 +84,7 @@ def test_a_nul_that_no_form_checked_is_refused_with_the_name_of_its_field(db):
 
 
 @pytest.mark.parametrize("year", [-(2**31) - 1, 2**31 - 1])
-def test_a_year_that_no_date_has_is_refused(db, client, year):
+def test_a_year_out_of_range_is_refused(db, client, year):
     """The lists of the admin take any lookup of a date."""
     client.force_login(factories.make_user("chief", superuser=True))
     answer = client.get(reverse("admin:runs_app_experiment_changelist"), {"created_at__year": year})
@@ -144,7 +144,7 @@ def test_json_is_read_under_limits(text):
 
 
 @pytest.mark.parametrize("text", ["[]", "{}", "null", '{"a": [1, -2.5, true, {"b": "ü"}]}', f"[{LARGEST_INTEGER}]"])
-def test_json_within_the_limits_is_what_it_says(text):
+def test_json_within_the_limits_is_unchanged(text):
     assert read_json(text) == json.loads(text)
 
 
@@ -179,7 +179,7 @@ def test_json_that_was_left_empty_is_the_default_of_its_column(db, client, route
 
 
 @pytest.mark.parametrize("routes", ['{"a": 1}', '"text"', "3", "[1]", "[[]]"])
-def test_routes_that_are_no_list_of_names_are_an_error(db, client, routes):
+def test_routes_that_are_not_a_list_of_names_are_an_error(db, client, routes):
     answer = send_endpoint(client, routes)
     assert "Enter a list of names" in answer.content.decode()
     assert not Endpoint.objects.filter(name="new").exists()

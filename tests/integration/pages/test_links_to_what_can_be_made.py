@@ -46,7 +46,7 @@ def test_the_grading_forms_link_to_judges_rubrics_and_panels(as_, people):
     assert 'href="/admin/grading_app/rubric/add/"' in links(web, reverse("experiment_draw_judges", args=["pilot"]))
 
 
-def test_who_may_not_make_any_sees_no_link(as_, people):
+def test_users_who_may_not_create_rows_see_no_link(as_, people):
     experiment = factories.make_experiment(owner=people["operator"])
     page = links(as_("operator"), reverse("experiment_edit", args=[experiment.slug]))
     assert "Create another prompt" not in page

@@ -67,7 +67,7 @@ def long_item(people):
 
 
 @pytest.mark.slow
-def test_what_was_sent_is_cut_and_offered_as_a_file(long_item, as_):
+def test_a_long_request_is_cut_and_offered_as_a_file(long_item, as_):
     page = as_("owner").get(reverse("trial_detail", args=[long_item.pk])).content.decode()
     address = reverse("trial_message", args=[long_item.pk, 1])
     assert address in page

@@ -27,7 +27,7 @@ def password_page(client):
     return client.get(reverse("password_change")).content.decode()
 
 
-def test_a_viewers_menu_leaves_out_what_belongs_to_the_group(lab, as_):
+def test_a_viewers_menu_omits_the_groups_pages(lab, as_):
     entries = menu(as_("viewer").get("/").content.decode())
     assert reverse("endpoint_list") not in entries
     assert reverse("admin:index") not in entries

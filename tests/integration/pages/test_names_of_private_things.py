@@ -40,7 +40,7 @@ def test_the_reason_why_a_version_is_frozen_names_no_experiment(secret, as_):
     assert SECRET not in page
 
 
-def test_a_name_that_somebody_else_has_is_refused_in_words_that_tell_nothing(secret, people):
+def test_a_name_in_use_is_refused_without_revealing_by_whom(secret, people):
     for make in (
         lambda name: Experiment(slug=name).validate_unique(),
         lambda name: duplicate(secret, name, by=people["researcher"]),
@@ -69,7 +69,7 @@ def test_lists_of_the_admin_name_neither_private_experiments_nor_people_who_made
     assert "somebody-who-rates" not in page
 
 
-def test_a_queue_over_private_answers_is_in_nobody_elses_admin(lab, as_, people):
+def test_a_queue_over_private_answers_is_hidden_from_others_in_the_admin(lab, as_, people):
     queue = RatingQueue.objects.create(
         name="verdicts",
         subject="answers",

@@ -37,7 +37,7 @@ def test_all_models_of_the_experiment_are_checked_and_no_other(
     assert as_("owner").get(LAUNCH).content.decode().count('hx-trigger="every 2s"') == 2
 
 
-def test_each_model_says_how_its_last_one_went_why_when_who_asked_and_what_it_cost(draft, as_):
+def test_each_model_shows_result_reason_time_author_and_cost_of_its_last_preflight(draft, as_):
     large = LanguageModel.objects.get(name="large")
     factories.make_preflight(large, "unverified", error="an older one")
     last = factories.make_preflight(
@@ -56,7 +56,7 @@ def test_each_model_says_how_its_last_one_went_why_when_who_asked_and_what_it_co
         assert said in page
 
 
-def test_what_they_cost_is_in_the_ledger_of_the_experiment_its_export_and_that_of_the_lab(draft, as_, tmp_path):
+def test_preflight_costs_are_in_the_ledgers_of_experiment_and_lab_and_in_the_export(draft, as_, tmp_path):
     for model, paid in zip(draft.language_models.order_by("name"), (Decimal("0.00012"), None), strict=True):
         factories.make_preflight(model, experiment=draft, cost_usd=paid, list_usd=paid)
     factories.make_preflight(LanguageModel.objects.get(name="elsewhere"), cost_usd=Decimal("0.5"))
@@ -79,7 +79,7 @@ def test_what_they_cost_is_in_the_ledger_of_the_experiment_its_export_and_that_o
     assert as_("operator").get("/ledger/?experiment=draft").context["sums"].calls == 2
 
 
-def test_reading_is_not_checking(draft, as_):
+def test_readers_cannot_start_preflights(draft, as_):
     draft.sharing = "group"
     draft.save()
     assert as_("researcher").post(PREFLIGHT).status_code == 404
@@ -98,7 +98,7 @@ CHANGES = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("what", CHANGES)
-def test_a_preflight_from_before_its_endpoint_changed_says_so_until_it_is_checked_again(draft, as_, what):
+def test_a_preflight_older_than_its_endpoints_change_is_marked_until_repeated(draft, as_, what):
     large = LanguageModel.objects.get(name="large")
     factories.make_preflight(large)
     addresses = (LAUNCH, "/endpoints/", f"/endpoints/models/{large.pk}/status/")

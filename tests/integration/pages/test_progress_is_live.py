@@ -61,7 +61,7 @@ def test_a_poll_leaves_buttons_alone_that_have_not_changed(lab, as_):
     assert 'id="live-actions"' not in poll(as_("owner"), lab, "pause,retry,cancel,priority")
 
 
-def test_who_only_reads_gets_no_buttons_by_a_poll(lab, as_):
+def test_a_poll_gives_readers_no_buttons(lab, as_):
     lab.experiment.__class__.objects.update(sharing="group")
     assert "/steer/" not in poll(as_("viewer"), lab, "pause")
 
@@ -83,7 +83,7 @@ def test_numbers_come_from_the_counters(lab, as_):
     assert (context["totals"].trials, context["done_share"]) == (100, "90.0")
 
 
-def test_of_trials_only_the_failed_are_read_for_the_progress(lab, as_):
+def test_progress_reads_only_failed_trials(lab, as_):
     with CaptureQueriesContext(connection) as queries:
         page(as_("owner"), lab)
     (failed,) = [query["sql"] for query in queries if '"runs_app_trial"' in query["sql"]]
@@ -129,7 +129,7 @@ def test_a_run_that_stopped_itself_says_why(lab, as_):
     assert "6 of 60 attempts failed permanently" in page(as_("owner"), lab)
 
 
-def test_no_worker_is_said_while_trials_wait(lab, as_):
+def test_a_missing_worker_is_reported_while_trials_wait(lab, as_):
     from runs_app.models import Worker
 
     Worker.objects.update(seen_at=START)
@@ -137,7 +137,7 @@ def test_no_worker_is_said_while_trials_wait(lab, as_):
     assert "No worker is alive" in page(as_("owner"), lab)
 
 
-def test_between_two_drains_no_worker_is_missed(lab, as_):
+def test_no_missing_worker_is_reported_between_two_drains(lab, as_):
     from runs_app.models import Worker
 
     Run.objects.update(created_at=START)
@@ -149,7 +149,7 @@ def test_between_two_drains_no_worker_is_missed(lab, as_):
     assert "No worker is alive" in page(as_("owner"), lab)
 
 
-def test_a_run_that_was_planned_just_now_misses_no_worker(lab, as_):
+def test_no_missing_worker_is_reported_for_a_new_run(lab, as_):
     from runs_app.models import Worker
 
     Worker.objects.all().delete()
@@ -279,12 +279,12 @@ def test_axes_end_in_round_numbers(value, top):
     assert sparklines.round_up(value) == top
 
 
-def test_a_hundred_per_cent_is_said_only_when_all_is_done(lab, as_):
+def test_a_hundred_per_cent_is_shown_only_when_all_trials_are_done(lab, as_):
     Run.objects.update(n_done=99_999, n_failed=0, n_running=0, n_pending=1)
     assert as_("owner").get(f"/runs/{lab.run.pk}/").context["done_share"] == "99.9"
 
 
-def test_waves_are_told_apart_once_there_are_two(lab, as_):
+def test_waves_are_shown_separately_if_there_are_two(lab, as_):
     assert 'id="waves"' not in page(as_("owner"), lab)
     factories.make_runs(lab.experiment, wave=1)
     Run.objects.filter(wave__number=1).update(n_pending=7, n_done=3, spent_usd="0.5", status="paused")
@@ -295,7 +295,7 @@ def test_waves_are_told_apart_once_there_are_two(lab, as_):
     assert 'id="waves"' in page(as_("owner"), lab, **{"HX-Request": "true"})
 
 
-def test_a_run_that_was_served_as_several_models_says_so(lab, as_):
+def test_several_served_models_of_a_run_are_shown(lab, as_):
     address = f"/runs/{lab.run.pk}/"
     assert "served this run as several models" not in as_("owner").get(address).content.decode()
     for trial, served in ((lab.trial, "vendor/small-1"), (lab.failed, "vendor/small-2<b>")):
@@ -306,7 +306,7 @@ def test_a_run_that_was_served_as_several_models_says_so(lab, as_):
         assert "vendor/small-2&lt;b&gt;" in text
 
 
-def test_a_run_that_several_providers_answered_says_so_and_each_attempt_names_its_own(lab, as_):
+def test_several_providers_of_a_run_are_shown_and_each_attempt_names_its_own(lab, as_):
     address = f"/runs/{lab.run.pk}/"
     assert "Several providers" not in as_("owner").get(address).content.decode()
     for trial, provider in ((lab.trial, "north"), (lab.failed, "south<b>")):

@@ -198,7 +198,7 @@ def test_a_wrong_choice_makes_no_link(client, study):
     assert not ShareLink.objects.exists()
 
 
-def test_only_who_may_edit_lists_makes_and_revokes_links(client, study):
+def test_only_editors_list_create_and_revoke_links(client, study):
     link, _ = make_link(study)
     study.share("group", by=study.owner)
     other = make_answered_experiment("other", items=2)
@@ -213,7 +213,7 @@ def test_only_who_may_edit_lists_makes_and_revokes_links(client, study):
     assert link.state == "active"
 
 
-def test_an_address_that_guesses_has_to_wait(client, study, monkeypatch):
+def test_an_address_with_wrong_tokens_must_wait(client, study, monkeypatch):
     monkeypatch.setattr(share_links, "MOST_GUESSES", 3)
     _, token = make_link(study, "leaderboard")
     for _ in range(5):

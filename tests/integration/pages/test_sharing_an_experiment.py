@@ -20,7 +20,7 @@ def share(client, lab, **form):
 
 
 @pytest.mark.slow
-def test_a_viewer_who_is_chosen_reads_the_experiment_and_its_dataset_and_changes_nothing(lab, as_, people):
+def test_a_chosen_viewer_can_only_read_the_experiment_and_its_dataset(lab, as_, people):
     data = lab.experiment.dataset
     page = reverse("dataset_detail", args=[data.slug, data.version])
     assert as_("viewer").get(address(lab, "experiment_detail")).status_code == 404
@@ -34,7 +34,7 @@ def test_a_viewer_who_is_chosen_reads_the_experiment_and_its_dataset_and_changes
     assert as_("researcher").get(address(lab, "experiment_detail")).status_code == 404
 
 
-def test_who_when_why_and_with_whom_is_history_and_on_the_page(lab, as_, people):
+def test_sharing_is_recorded_with_author_time_reason_and_people(lab, as_, people):
     share(as_("owner"), lab, sharing="people", shared_with=[people["viewer"].pk], reason="For review")
     change = lab.experiment.history.filter(what="sharing").get()
     assert (change.by, change.reason) == (people["owner"], "For review")
@@ -50,7 +50,7 @@ def test_sharing_ends(lab, as_, people):
     assert as_("viewer").get(address(lab, "experiment_detail")).status_code == 200
 
 
-def test_what_does_not_change_is_no_history(lab, as_):
+def test_unchanged_sharing_adds_no_history(lab, as_):
     share(as_("owner"), lab, sharing="private")
     assert not lab.experiment.history.filter(what="sharing").exists()
 
@@ -80,7 +80,7 @@ def test_only_the_owner_and_an_operator_share(lab, as_, people):
     assert share(as_("operator"), lab, sharing="group").status_code == 302
 
 
-def test_other_settings_keep_whom_it_is_shared_with(lab, as_, people):
+def test_changing_other_settings_keeps_the_sharing(lab, as_, people):
     share(as_("owner"), lab, sharing="people", shared_with=[people["viewer"].pk])
     as_("owner").post(address(lab, "experiment_edit"), {"samples": 4, "on_empty": "keep", "max_usd": "9"})
     lab.experiment.refresh_from_db()

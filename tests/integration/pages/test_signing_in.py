@@ -42,13 +42,13 @@ def guess(n, *, client=None, name="ada", address="10.0.0.1"):
     return [sign_in(client or Client(), name, "wrong", address=address).status_code for _ in range(n)]
 
 
-def test_a_wrong_password_is_told_and_nothing_typed_is_lost(ada, client):
+def test_a_wrong_password_is_reported_and_the_name_is_kept(ada, client):
     response = sign_in(client, password="wrong")
     assert response.status_code == 200
     assert 'value="ada"' in response.content.decode()
 
 
-def test_an_account_takes_so_many_guesses_from_wherever_they_come(ada):
+def test_failures_per_account_are_limited_over_all_addresses(ada):
     for number in range(ACCOUNT_FAILURES):
         assert guess(1, address=f"10.0.1.{number}") == [200]
     response = sign_in(Client(), address="10.0.2.1")
@@ -101,7 +101,7 @@ def test_names_that_do_not_exist_are_refused_alike(ada):
 
 
 @pytest.mark.slow
-def test_an_address_takes_so_many_guesses_over_all_accounts(ada):
+def test_failures_per_address_are_limited_over_all_accounts(ada):
     for number in range(ADDRESS_FAILURES):
         assert guess(1, name=f"user-{number}", address="2001:db8::1") == [200]
     assert sign_in(Client(), address="2001:db8::2").status_code == 429, "one network of IPv6 counts as one address"
@@ -119,7 +119,7 @@ def test_a_forwarded_address_counts_only_from_a_trusted_proxy(ada, settings):
 
 
 @pytest.mark.slow
-def test_what_a_client_puts_before_the_proxys_address_is_not_believed(ada, settings):
+def test_addresses_that_a_client_adds_to_the_header_are_not_trusted(ada, settings):
     settings.TRUSTED_PROXIES = read_networks("X", {"X": "10.0.0.5"})
     for number in range(ADDRESS_FAILURES):
         forwarded = {"X-Forwarded-For": f"198.51.100.{number}, 192.0.2.7"}
@@ -127,12 +127,12 @@ def test_what_a_client_puts_before_the_proxys_address_is_not_believed(ada, setti
     assert sign_in(Client(), address="10.0.0.5", **{"X-Forwarded-For": "203.0.113.1, 192.0.2.7"}).status_code == 429
 
 
-def test_a_setting_that_is_no_network_is_refused():
+def test_a_setting_that_is_not_a_network_is_refused():
     with pytest.raises(SettingError, match="EVALSITE_TRUSTED_PROXIES"):
         read_networks("EVALSITE_TRUSTED_PROXIES", {"EVALSITE_TRUSTED_PROXIES": "nginx"})
 
 
-def test_a_success_is_no_failure_and_old_failures_are_deleted(ada, client):
+def test_a_success_does_not_count_and_old_failures_are_deleted(ada, client):
     FailedSignIn.objects.create(key="account old", at=timezone.now() - 2 * FailedSignIn.WINDOW)
     assert sign_in(client).status_code == 302
     assert not FailedSignIn.objects.exists()
@@ -157,7 +157,7 @@ def test_an_operator_unlocks_an_account(ada):
 
 
 @pytest.mark.parametrize("method", ["get", "post"])
-def test_the_admin_has_no_door_of_its_own(ada, client, method):
+def test_the_admin_has_no_sign_in_page_of_its_own(ada, client, method):
     data = {"username": "ada", "password": PASSWORD}
     address = "/admin/login/?next=/admin/datasets_app/dataset/"
     response = client.get(address) if method == "get" else client.post(address, data)
@@ -166,6 +166,6 @@ def test_the_admin_has_no_door_of_its_own(ada, client, method):
     assert "_auth_user_id" not in client.session
 
 
-def test_another_sites_address_is_no_way_back(ada, client):
+def test_another_sites_address_is_never_a_redirect_target(ada, client):
     response = client.post(f"{LOGIN}?next=https://evil.example/", {"username": "ada", "password": PASSWORD})
     assert response["Location"] == site_settings.LOGIN_REDIRECT_URL or response["Location"] == "/"

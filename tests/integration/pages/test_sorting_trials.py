@@ -73,7 +73,7 @@ VALUES = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", VALUES)
-def test_pages_in_an_order_hold_every_trial_once(sums, as_, monkeypatch, name):
+def test_sorted_pages_contain_every_trial_once(sums, as_, monkeypatch, name):
     monkeypatch.setattr(trial_order, "PAGE", 9)
     monkeypatch.setattr(trial_pagination, "PAGE", 9)
     for sort in (name, f"-{name}"):
@@ -84,7 +84,7 @@ def test_pages_in_an_order_hold_every_trial_once(sums, as_, monkeypatch, name):
 
 
 @pytest.mark.slow
-def test_scores_of_a_grader_are_an_order_too(sums, as_, monkeypatch):
+def test_trials_can_be_sorted_by_a_graders_scores(sums, as_, monkeypatch):
     monkeypatch.setattr(trial_order, "PAGE", 5)
     grader = sums.grade_conditions.get()
     scores = dict(grader.gradings.values_list("trial", "score"))
@@ -149,7 +149,7 @@ def test_a_list_too_large_for_an_order_says_which_filters_make_it_small_enough(s
 
 
 @pytest.mark.slow
-def test_what_is_no_cursor_breaks_nothing(sums, as_):
+def test_an_invalid_cursor_is_ignored(sums, as_):
     client = as_("owner")
     for cursor in ("x", "~", "nan~3", "1~-1", "1~99999999999999999999", "inf~1", "1e400~1", "1.5~1"):
         for sort in ("rating", "-item", "status", "score_1", "nothing", "-"):
@@ -169,7 +169,7 @@ def test_every_list_says_how_many_trials_match(sums, as_):
         assert as_("owner").get(f"{ADDRESS}?{query}").context["count_label"] == label, query
 
 
-def test_where_counting_takes_too_long_the_list_says_among_how_many(sums, as_, monkeypatch):
+def test_a_list_too_large_to_count_states_its_upper_bound(sums, as_, monkeypatch):
     monkeypatch.setattr("runs_app.views.trials.MOST_SORTED", 10)
     monkeypatch.setattr(trial_order, "MOST_SORTED", 10)
     client = as_("owner")

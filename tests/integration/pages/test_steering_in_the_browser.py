@@ -39,7 +39,7 @@ def test_a_cancel_needs_a_reason(lab, as_):
     assert (lab.run.status, lab.run.n_pending) == ("cancelled", 0)
 
 
-def test_what_changes_nothing_says_so(lab, as_):
+def test_an_action_without_effect_says_so(lab, as_):
     assert said(steer(as_("owner"), lab, "resume"))[-1].startswith("Nothing changed")
 
 
@@ -50,12 +50,12 @@ def test_retry_of_one_class_leaves_the_others(lab, as_):
     assert Trial.objects.get(pk=lab.failed.pk).status == "pending"
 
 
-def test_an_unknown_verb_is_not_there(lab, as_):
+def test_an_unknown_verb_is_not_found(lab, as_):
     assert steer(as_("owner"), lab, "explode").status_code == 404
 
 
 @pytest.mark.parametrize("role", ["viewer", "researcher"])
-def test_reading_is_not_steering(lab, as_, role):
+def test_readers_cannot_control_runs(lab, as_, role):
     Experiment.objects.update(sharing="group")
     assert as_(role).get(f"/experiments/{lab.experiment.slug}/progress/").status_code == 200
     assert steer(as_(role), lab, "pause").status_code == 404
@@ -68,7 +68,7 @@ def test_reading_is_not_steering(lab, as_, role):
     assert (lab.run.status, lab.run.max_concurrency) == ("running", 32)
 
 
-def test_one_run_is_steered_alone(lab, as_):
+def test_one_run_can_be_controlled_alone(lab, as_):
     other = factories.make_experiment("other", owner=lab.people["owner"], dataset=lab.experiment.dataset)
     (elsewhere,) = factories.make_runs(other)
     as_("owner").post(f"/runs/{lab.run.pk}/steer/pause/", {})
@@ -91,7 +91,7 @@ def test_a_priority_is_a_number_in_its_limits(lab, as_, entered, kept):
     assert lab.experiment.priority == kept
 
 
-def test_a_priority_is_changed_where_it_runs_with_author_and_reason(lab, as_, people):
+def test_a_priority_is_changed_during_a_run_with_author_and_reason(lab, as_, people):
     client, action = as_("owner"), f"/experiments/{lab.experiment.slug}/steer/priority/"
     for page in (f"/experiments/{lab.experiment.slug}/progress/", f"/runs/{lab.run.pk}/"):
         assert action in client.get(page).content.decode()
@@ -102,7 +102,7 @@ def test_a_priority_is_changed_where_it_runs_with_author_and_reason(lab, as_, pe
     assert said(steer(client, lab, "priority", priority="3"))[-1].startswith("Nothing changed")
 
 
-def test_who_only_reads_changes_no_priority(lab, as_):
+def test_readers_cannot_change_the_priority(lab, as_):
     Experiment.objects.update(sharing="group")
     assert steer(as_("researcher"), lab, "priority", priority="3").status_code == 404
     lab.experiment.refresh_from_db()
@@ -112,7 +112,7 @@ def test_who_only_reads_changes_no_priority(lab, as_):
 @pytest.mark.parametrize(
     ("given", "to"), [("/trials/", "/trials/"), ("https://elsewhere.example/", None), ("//x.y", None)]
 )
-def test_the_way_back_stays_on_the_site(lab, as_, given, to):
+def test_redirects_stay_on_the_site(lab, as_, given, to):
     response = steer(as_("owner"), lab, "pause", next=given)
     assert response.url == (to or f"/experiments/{lab.experiment.slug}/progress/")
 
@@ -143,7 +143,7 @@ def test_the_launch_page_says_how_many_and_how_much(draft, as_):
     assert not Run.objects.exists()
 
 
-def test_a_launch_above_the_limit_wants_to_be_confirmed(draft, as_):
+def test_a_launch_above_the_limit_needs_confirmation(draft, as_):
     response = as_("owner").post("/experiments/draft/launch/", {"wave": ""})
     assert response.context["form"].errors["confirmed"]
     assert not Run.objects.exists()
@@ -168,13 +168,13 @@ def test_a_launch_after_a_cancel_says_what_to_do(draft, as_):
     assert told[-1].startswith("1 run is cancelled and stays so")
 
 
-def test_a_wave_observes_the_design_again(draft, as_):
+def test_a_wave_repeats_the_design(draft, as_):
     for wave in ("", "again"):
         as_("owner").post("/experiments/draft/launch/", {"wave": wave, "confirmed": "on"})
     assert sorted(draft.runs.values_list("wave__label", "n_pending")) == [("", 6), ("again", 6)]
 
 
-def test_a_design_with_a_fault_is_not_launched_and_the_fault_is_named(draft, as_):
+def test_an_invalid_design_is_not_launched_and_the_problem_is_named(draft, as_):
     draft.prompts.set([factories.make_prompt("unread", status="draft")])
     response = as_("owner").post("/experiments/draft/launch/", {"wave": "", "confirmed": "on"})
     assert "a curator must approve it" in response.content.decode()
@@ -195,7 +195,7 @@ def test_a_pilot_is_offered_with_its_own_size_and_cost(draft, as_):
 
 
 @pytest.mark.slow
-def test_a_pilot_makes_its_trials_and_the_progress_leads_to_the_rest(draft, as_):
+def test_a_pilot_creates_its_trials_and_progress_links_to_the_rest(draft, as_):
     as_("owner").post("/experiments/draft/launch/", {"wave": "", "pilot": "2", "confirmed": "on"})
     run = draft.runs.get()
     assert (run.n_trials, run.status) == (2, "running")
@@ -221,7 +221,7 @@ def test_a_pilot_is_a_number_of_trials(draft, as_, pilot):
     assert not Run.objects.exists()
 
 
-def test_only_a_pilot_that_passes_the_limit_wants_to_be_confirmed(draft, as_):
+def test_a_pilot_needs_confirmation_only_above_the_limit(draft, as_):
     draft.confirm_above_usd = "0.005"
     draft.save()
     assert as_("owner").post("/experiments/draft/launch/", {"wave": ""}).context["form"].errors["confirmed"]
@@ -249,7 +249,7 @@ def test_a_run_that_has_ended_is_deleted_on_its_page_with_a_reason(lab, as_):
     assert "which is part of the budget" in ledger
 
 
-def test_who_only_reads_deletes_no_run(lab, as_):
+def test_readers_cannot_delete_a_run(lab, as_):
     Experiment.objects.update(sharing="group")
     Run.objects.update(status="done")
     assert as_("researcher").post(f"/runs/{lab.run.pk}/steer/delete/", {"reason": "x"}).status_code == 404

@@ -90,7 +90,7 @@ def test_every_grouping_adds_up_to_the_attempts(experiment, as_, by):
     assert page.context["sums"].paid_usd == sum(one.cost_usd or 0 for one in attempts)
 
 
-def test_the_page_and_the_export_say_the_same(experiment, as_, tmp_path):
+def test_the_page_and_the_export_have_the_same_sums(experiment, as_, tmp_path):
     out = tmp_path / "ledger.jsonl"
     call_command("export", experiment.slug, table="ledger", format="jsonl", out=str(out))
     rows = [json.loads(line) for line in out.read_text().splitlines()]
@@ -113,7 +113,7 @@ def test_an_operator_sees_the_whole_lab_by_experiment_and_model(experiment, as_)
 
 
 @pytest.mark.parametrize("address", ["?by=color", "?since=yesterday", "?since=0001-01-01", "?until=9999-12-31"])
-def test_odd_addresses_are_no_error(experiment, as_, address):
+def test_invalid_parameters_are_not_server_errors(experiment, as_, address):
     assert as_("owner").get(f"/experiments/{experiment.slug}/ledger/{address}").status_code == 200
 
 

@@ -81,7 +81,7 @@ FILTERS = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("query", FILTERS)
-def test_pages_hold_what_a_plain_query_finds(many, as_, query, monkeypatch):
+def test_pages_contain_the_rows_of_a_plain_query(many, as_, query, monkeypatch):
     monkeypatch.setattr(trial_pagination, "PAGE", 7)
     monkeypatch.setattr(trial_pagination, "SEARCHED", 25)
     wanted = list(Trial.objects.filter(**FILTERS[query]).order_by("pk").values_list("pk", flat=True))
@@ -110,7 +110,7 @@ def test_previous_leads_back_to_the_page_before(many, as_, monkeypatch):
     assert again.context["previous_url"] == ""
 
 
-def test_a_stretch_without_a_hit_says_so_and_leads_on(many, as_, monkeypatch):
+def test_a_range_without_matches_says_so_and_links_to_the_next(many, as_, monkeypatch):
     monkeypatch.setattr(trial_pagination, "SEARCHED", 10)
     response = as_("owner").get(ADDRESS, {"contains": "Answer 7 of 2"})
     assert "No matches in this part of the trials" in response.content.decode()
@@ -124,14 +124,14 @@ def test_a_viewer_sees_the_trials_of_shared_experiments_only(many, as_):
     assert keys_on(as_("viewer").get(ADDRESS, {"run": Run.objects.filter(experiment__slug="mine").first().pk})) == []
 
 
-def test_an_experiment_out_of_reach_is_no_choice_and_shows_nothing(many, as_):
+def test_a_private_experiment_is_not_offered_and_shows_nothing(many, as_):
     response = as_("viewer").get(ADDRESS, {"experiment": "mine"})
     assert "experiment" in response.context["filter"].form.errors
     assert keys_on(response) == []
 
 
 @pytest.mark.parametrize("query", ["rating=high", "status=odd", "run=-1", "experiment=none", "truncated=perhaps"])
-def test_what_cannot_be_read_shows_an_error_and_no_rows(many, as_, query):
+def test_an_invalid_filter_shows_an_error_and_no_rows(many, as_, query):
     response = as_("owner").get(f"{ADDRESS}?{query}")
     assert response.status_code == 200
     assert response.context["filter"].form.errors
@@ -139,7 +139,7 @@ def test_what_cannot_be_read_shows_an_error_and_no_rows(many, as_, query):
 
 
 @pytest.mark.parametrize("cursor", ["x", "-3", "99999999999999999999", "", "1e3", "٣"])
-def test_a_cursor_that_is_no_key_is_left_out(many, as_, cursor):
+def test_a_cursor_that_is_not_a_key_is_ignored(many, as_, cursor):
     assert as_("owner").get(ADDRESS, {"after": cursor}).status_code == 200
 
 

@@ -49,7 +49,7 @@ def plans(client, address):
 
 
 @pytest.mark.slow
-def test_no_page_of_trials_walks_the_table(sixty_thousand, as_):
+def test_no_page_of_trials_scans_the_table(sixty_thousand, as_):
     run, client = sixty_thousand[3], as_("viewer")
     middle = run.trials.order_by("pk")[500].pk
     deep = [f"sort=status&after=done~{middle}", f"sort=-item&after={sixty_thousand[3].trials.first().item_id}~{middle}"]

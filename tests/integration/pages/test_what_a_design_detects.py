@@ -7,7 +7,7 @@ def page_of(as_, lab, query=""):
     return as_("owner").get(f"/experiments/{lab.experiment.slug}/{query}")
 
 
-def test_it_says_so_under_the_usual_assumptions(lab, as_):
+def test_the_effect_is_shown_under_default_assumptions(lab, as_):
     text = page_of(as_, lab).content.decode()
     found = find_detectable(3, 2)
     assert f"<strong>d = {found.d:.2f}</strong>" in text
@@ -16,14 +16,14 @@ def test_it_says_so_under_the_usual_assumptions(lab, as_):
     assert "With so few items" in text
 
 
-def test_others_may_be_tried_in_the_address(lab, as_):
+def test_other_assumptions_can_be_set_in_the_address(lab, as_):
     page = page_of(as_, lab, "?between=0.2&power=0.9")
     expected = find_detectable(3, 2, Assumptions(between=0.2, power=0.9))
     assert page.context["detectable"] == expected
     assert 'value="0.2"' in page.content.decode()
 
 
-def test_nonsense_is_said_and_the_usual_ones_are_taken(lab, as_):
+def test_invalid_assumptions_are_reported_and_replaced_by_defaults(lab, as_):
     page = page_of(as_, lab, "?between=3&correlation=no")
     assert page.status_code == 200
     assert page.context["detectable"] == find_detectable(3, 2)

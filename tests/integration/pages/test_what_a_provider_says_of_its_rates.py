@@ -22,13 +22,13 @@ def page(client, db):
     return show
 
 
-def test_its_word_is_shown_while_it_holds(page):
+def test_stated_limits_are_shown_while_they_are_valid(page):
     now = time.time()
     shown = page(reported_requests=3.0, requests_until=now + 60, reported_tokens=-20.0, tokens_until=now + 60)
     assert "3 requests left until" in shown
     assert "0 tokens left until" in shown
 
 
-def test_old_words_are_not_shown(page):
+def test_outdated_limits_are_not_shown(page):
     assert "left until" not in page(reported_requests=3.0, requests_until=time.time() - 1)
     assert "left until" not in page()

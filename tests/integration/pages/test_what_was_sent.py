@@ -37,7 +37,7 @@ def test_text_keeps_its_white_space_and_its_braces(db):
     ]
 
 
-def test_a_picture_and_the_text_after_it_are_one_turn(picture):
+def test_an_image_and_the_text_after_it_are_one_turn(picture):
     assert parts(trial_of("{{image}}What?", picture))[1:] == [("user", "What?", True)]
 
 
@@ -58,7 +58,7 @@ def test_the_page_shows_the_salt_of_this_very_trial(people, as_):
     assert sent.splitlines()[-1] in as_("owner").get(f"/trials/{trial.pk}/").content.decode()
 
 
-def test_what_cannot_be_rendered_is_said(db):
+def test_a_request_that_cannot_be_rendered_is_reported(db):
     turns = rebuild_turns(trial_of("{{meta.missing}}"))
     assert turns.turns == []
     assert "meta.missing" in turns.problem

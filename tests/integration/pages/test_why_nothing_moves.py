@@ -38,13 +38,13 @@ def status(capsys):
     return capsys.readouterr().out
 
 
-def test_a_run_that_may_go_on_gives_no_reason(waiting, as_, capsys):
+def test_a_run_that_can_continue_gives_no_reason(waiting, as_, capsys):
     assert find_blockers(Run.objects.with_design()) == []
     assert "waiting:" not in status(capsys)
     assert "Continues at" not in as_("owner").get(PROGRESS).content.decode()
 
 
-def test_requests_of_a_day_that_are_used_up_are_told_until_its_midnight(waiting, as_, capsys):
+def test_used_up_daily_requests_are_reported_until_midnight(waiting, as_, capsys):
     Endpoint.objects.update(requests_per_day=5, throttle=stored(today=5))
     midnight = datetime.combine(timezone.now().astimezone(UTC).date() + timedelta(days=1), datetime.min.time(), UTC)
     (blocker,) = find_blockers(Run.objects.with_design())
@@ -86,19 +86,19 @@ def test_the_day_is_that_of_the_endpoint_and_yesterdays_requests_do_not_count(wa
         (lambda soon: {"is_active": False}, "Endpoint lab is inactive: no call starts."),
     ],
 )
-def test_an_endpoint_that_takes_no_call_says_why(waiting, as_, capsys, change, text):
+def test_an_endpoint_that_accepts_no_calls_gives_its_reason(waiting, as_, capsys, change, text):
     Endpoint.objects.update(**change(timezone.now() + timedelta(minutes=10)))
     assert f"waiting: {text}" in status(capsys)
     assert text in as_("owner").get(PROGRESS).content.decode()
 
 
-def test_a_wait_that_is_over_in_a_moment_is_not_told(waiting):
+def test_a_wait_of_a_moment_is_not_reported(waiting):
     Endpoint.objects.update(paused_until=timezone.now() - timedelta(seconds=1), requests_per_minute=60)
     Endpoint.objects.update(throttle=stored(requests=0.0))
     assert find_blockers(Run.objects.with_design()) == []
 
 
-def test_without_a_worker_for_a_minute_that_is_the_reason(waiting, capsys):
+def test_a_missing_worker_is_the_reason_after_a_minute(waiting, capsys):
     Run.objects.update(created_at=timezone.now() - timedelta(minutes=2))
     Worker.objects.update(left_at=timezone.now())
     assert "waiting:" not in status(capsys), "one drain has ended, and the next one is about to start"

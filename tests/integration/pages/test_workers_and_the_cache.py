@@ -37,7 +37,7 @@ def test_a_worker_of_another_version_is_flagged_while_it_is_alive(as_):
     assert '<span class="chip">different</span>' not in text
 
 
-def test_who_is_alive_is_told_by_the_databases_clock(as_):
+def test_the_databases_clock_decides_which_workers_are_alive(as_):
     make_worker("bench")
     with time_machine.travel(timezone.now() + timedelta(minutes=5), tick=True):
         assert "Alive" in row_of(as_("operator").get("/workers/").content.decode(), "bench")
@@ -65,7 +65,7 @@ def test_a_poll_gets_the_live_part_alone(as_):
     assert "<html" not in part
 
 
-def test_the_page_ends_after_the_latest_hundred(as_, django_assert_num_queries):
+def test_the_page_shows_the_latest_hundred_workers(as_, django_assert_num_queries):
     for number in range(105):
         make_worker(f"bench-{number}-", seen_s_ago=number)
     client = as_("researcher")
@@ -90,21 +90,21 @@ def remembered(lab):
     return trials.count()
 
 
-def test_the_endpoints_page_counts_remembered_answers_and_only_operators_may_forget_them(remembered, as_):
+def test_the_endpoints_page_counts_cached_answers_and_only_operators_may_clear_them(remembered, as_):
     for role, offered in (("researcher", False), ("operator", True)):
         text = as_(role).get("/endpoints/").content.decode()
         assert f"{remembered} answers are cached" in " ".join(text.split())
         assert (PURGE in text) is offered
 
 
-def test_to_count_ends_at_a_limit(remembered, as_, monkeypatch):
+def test_counting_cached_answers_ends_at_a_limit(remembered, as_, monkeypatch):
     monkeypatch.setattr(endpoints, "CACHE_COUNT_LIMIT", remembered - 1)
     assert f"{remembered - 1} answers or more are cached" in " ".join(
         as_("operator").get("/endpoints/").content.decode().split()
     )
 
 
-def test_forgetting_leaves_the_trials(remembered, as_):
+def test_clearing_the_cache_keeps_the_trials(remembered, as_):
     assert as_("researcher").post(PURGE).status_code == 404
     assert CachedAnswer.objects.count() == remembered
     before = list(Trial.objects.order_by("pk").values_list("pk", "answer"))
@@ -114,13 +114,13 @@ def test_forgetting_leaves_the_trials(remembered, as_):
     assert list(Trial.objects.order_by("pk").values_list("pk", "answer")) == before
 
 
-def test_a_reason_that_cannot_be_kept_is_an_error_and_nothing_is_forgotten(remembered, as_):
+def test_an_invalid_reason_is_an_error_and_nothing_is_cleared(remembered, as_):
     text = as_("operator").post(PURGE, {"reason": "x" * 10_000}, follow=True).content.decode()
     assert "at most" in text
     assert CachedAnswer.objects.count() == remembered
 
 
-def test_the_page_tells_who_emptied_the_cache_and_why(remembered, as_):
+def test_the_page_shows_who_cleared_the_cache_and_why(remembered, as_):
     as_("operator").post(PURGE, {"reason": "<b>prices</b> changed"})
     text = " ".join(as_("researcher").get("/endpoints/").content.decode().split())
     assert f"{remembered} answers, by operator: &lt;b&gt;prices&lt;/b&gt; changed" in text

@@ -12,7 +12,7 @@ def shown(name):
         return cursor.fetchone()[0]
 
 
-def test_a_session_that_stands_still_in_a_transaction_is_ended():
+def test_a_session_idle_in_a_transaction_is_ended():
     assert shown("idle_in_transaction_session_timeout") == "1min"
 
 
@@ -26,7 +26,7 @@ def test_both_ends_of_a_connection_over_the_network_notice_that_the_other_is_gon
     assert [shown(f"tcp_keepalives_{name}") for name in ("idle", "interval", "count")] == ["10", "5", "3"]
 
 
-def test_the_url_may_say_otherwise(monkeypatch):
+def test_the_url_may_override_the_options(monkeypatch):
     from evalsite import settings
 
     monkeypatch.setenv("DATABASE_URL", "postgresql://lab@db/site?connect_timeout=3&options=-c%20work_mem%3D8MB")

@@ -20,7 +20,7 @@ SHOW = (
     ("switch", "shown"),
     [("1", "True True True ['https://lab.example.org']"), ("0", "False False False []")],
 )
-def test_cookies_are_secure_exactly_where_the_site_is_served_by_https(switch, shown, tmp_path):
+def test_cookies_are_secure_only_if_the_site_uses_https(switch, shown, tmp_path):
     environment = {
         **os.environ,
         "DJANGO_SETTINGS_MODULE": "evalsite.settings",
@@ -54,7 +54,7 @@ def test_djangos_own_check_of_a_deployment_finds_nothing(tmp_path):
 
 
 @pytest.mark.django_db
-def test_behind_a_proxy_plain_http_is_sent_to_https_and_health_is_told_anyway(client, settings):
+def test_behind_a_proxy_http_is_redirected_except_for_health(client, settings):
     settings.SECURE_SSL_REDIRECT = True
     settings.SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
     sent = client.get("/accounts/login/")

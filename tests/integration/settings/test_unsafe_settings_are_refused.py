@@ -11,7 +11,7 @@ from evalsite.lib.ops import checks, environment
 from evalsite.lib.ops.environment import SettingError
 
 
-def test_a_misspelt_setting_is_refused_and_the_known_ones_are_named():
+def test_a_misspelt_setting_is_refused_with_the_valid_names():
     with pytest.raises(SettingError, match=r"EVALSITE_DEBGU.*EVALSITE_DEBUG"):
         environment.refuse_unknown({"EVALSITE_DEBGU": "1", "PATH": "/bin"})
 
@@ -22,18 +22,18 @@ def test_a_flag_is_read(text, value):
 
 
 @pytest.mark.parametrize("text", ["maybe", "2", "truee"])
-def test_a_flag_that_cannot_be_meant_is_refused(text):
+def test_an_invalid_flag_is_refused(text):
     with pytest.raises(SettingError, match="EVALSITE_DEBUG"):
         environment.read_flag("EVALSITE_DEBUG", {"EVALSITE_DEBUG": text})
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "two", "1.5", ""])
-def test_a_number_of_drains_that_cannot_be_meant_is_refused(text):
+def test_an_invalid_number_of_drains_is_refused(text):
     with pytest.raises(SettingError, match="EVALSITE_DRAINS"):
         environment.read_whole_number("EVALSITE_DRAINS", default=2, environ={"EVALSITE_DRAINS": text})
 
 
-def test_a_shared_database_without_a_shared_secret_is_warned_of(settings):
+def test_a_shared_database_without_a_shared_secret_is_a_warning(settings):
     settings.DEBUG = False
     alone = {"DATABASE_URL": "postgresql://db/evalsite"}
     assert [one.id for one in checks._secret(alone)] == ["evalsite.W001"]
@@ -59,7 +59,7 @@ def test_a_queue_that_would_run_tasks_twice_or_unsigned_is_an_error(settings, ch
     assert [one.id for one in checks.check_queue_attempts(None)] == ["evalsite.E002"]
 
 
-def test_a_command_says_a_misspelt_setting_in_one_line_and_ends_with_2():
+def test_a_command_reports_a_misspelt_setting_in_one_line_and_exits_with_2():
     done = subprocess.run(
         [sys.executable, "manage.py", "check"],
         cwd=Path(__file__).resolve().parents[3],

@@ -23,13 +23,13 @@ def test_segments_lie_side_by_side_within_the_bar(amounts, pending):
     assert end <= 100.01
 
 
-def test_one_failure_in_a_million_is_still_seen():
+def test_one_failure_in_a_million_stays_visible():
     done, failed = stacked_bar.compute_segments([("done", 999_999), ("failed", 1)], 1_000_000)
     assert failed.width == stacked_bar.SLIVER
     assert done.width + failed.width == pytest.approx(100)
 
 
-def test_nothing_at_all_is_an_empty_track():
+def test_zero_trials_give_an_empty_bar():
     assert stacked_bar.compute_segments([("done", 0)], 0) == []
 
 
@@ -37,7 +37,7 @@ def render(template, **context):
     return engines["django"].from_string(template).render(context)
 
 
-def test_progress_says_in_words_what_it_shows_in_colour():
+def test_progress_has_words_for_its_colours():
     html = render("{% progress 9120 640 47 2870 %}")
     said = html.replace("\u202f", "")
     assert 'aria-label="Progress: 9120 done, 640 running, 47 failed, 2870 pending of 12677"' in said

@@ -30,7 +30,7 @@ def test_in_an_attribute_or_a_title_the_mark_is_text():
     )
 
 
-def test_what_a_form_sends_back_keeps_its_characters():
+def test_form_values_keep_their_characters():
     page = '<input name="a" value="x\u202ey"><textarea name="b">\n1 < 2 \u202e</textarea>'
     page += '<option value="\u202e">z</option>'
     assert mark_html(page) == page
@@ -42,7 +42,7 @@ def test_plain_text_of_any_script_stays():
     assert mark_text(page) == page
 
 
-def test_a_text_of_nothing_but_controls_makes_no_page_of_ten_times_its_size():
+def test_a_text_of_only_controls_does_not_multiply_the_size_of_the_page():
     marked = mark_html("<p>" + "\u202e\x1b" * 20_000 + "</p>")
     assert not CONTROLS.search(marked)
     assert len(marked) < 500_000

@@ -47,7 +47,7 @@ def test_the_page_has_its_landmarks_and_a_way_past_them(guide):
     assert '<html lang="en">' in guide
 
 
-def test_a_stranger_sees_no_navigation_but_a_way_to_sign_in(guide):
+def test_an_anonymous_visitor_sees_only_a_link_to_sign_in(guide):
     assert 'class="mainnav"' not in guide
     assert "Sign in" in guide
 
@@ -66,7 +66,7 @@ def test_the_page_that_is_open_is_marked_in_the_tabs(guide):
     assert '<a href="/guide/" aria-current="page">Progress</a>' in guide
 
 
-def test_sorting_is_told_to_screen_readers_and_keeps_the_filter(client):
+def test_sorting_is_announced_to_screen_readers_and_keeps_the_filter(client):
     page = client.get("/guide/?sort=-trials&status=done").content.decode()
     head = re.search(r"<th [^>]*aria-sort=\"descending\"[^>]*>.*?</th>", page, re.S).group()
     assert "Trials" in head
@@ -98,7 +98,7 @@ class Budget(forms.Form):
     sure = forms.BooleanField()
 
 
-def test_an_error_stands_by_its_field_and_in_the_summary():
+def test_an_error_is_at_its_field_and_in_the_summary():
     html = render("{{ form }}", form=Budget({"amount": "0", "sure": "on"}))
     assert 'class="error-summary" role="alert"' in html
     assert '<a href="#id_amount">Amount</a>' in html
@@ -122,7 +122,7 @@ def test_filters_that_are_set_can_be_cleared(client):
     assert "1 active" in page
 
 
-def test_what_is_not_there_is_told_kindly(client, settings):
+def test_a_missing_page_has_a_helpful_message(client, settings):
     settings.DEBUG = False
     client.force_login(get_user_model().objects.create_user("researcher"))
     answer = client.get("/no/such/page/")
@@ -130,13 +130,13 @@ def test_what_is_not_there_is_told_kindly(client, settings):
     assert "Page not found" in answer.content.decode()
 
 
-def test_what_is_forbidden_says_so(client):
+def test_a_forbidden_page_says_so(client):
     answer = client.get("/forbidden/")
     assert answer.status_code == 403
     assert "You do not have permission" in answer.content.decode()
 
 
-def test_a_page_that_breaks_tells_nothing_of_the_server(client):
+def test_an_internal_error_reveals_nothing_about_the_server(client):
     client.raise_request_exception = False
     answer = client.get("/broken/")
     assert answer.status_code == 500
@@ -166,7 +166,7 @@ def test_signing_in_works_and_refuses_a_wrong_password(client):
     )
 
 
-def test_the_admin_wears_the_sites_tokens_and_leads_back(client):
+def test_the_admin_uses_the_sites_style_and_links_back(client):
     client.force_login(get_user_model().objects.create_superuser("operator"))
     page = client.get("/admin/").content.decode()
     assert page.index("evalsite/tokens.css") < page.index("evalsite/admin.css")

@@ -60,11 +60,11 @@ def test_a_word_without_a_look_is_shown_as_a_word():
 
 
 @pytest.mark.parametrize("missing", [None, ""])
-def test_no_status_is_a_dash(missing):
+def test_a_missing_status_is_a_dash(missing):
     assert "–" in render("{% status_badge status %}", status=missing)
 
 
-def test_the_sprite_holds_exactly_the_icons_that_may_be_named():
+def test_the_sprite_contains_exactly_the_listed_icons():
     sprite = Path(finders.find(SPRITE)).read_text()
     assert set(re.findall(r'<symbol id="([^"]+)"', sprite)) == ICONS
 

@@ -57,5 +57,5 @@ def test_a_time_without_a_zone_is_refused():
         engines["django"].from_string("{% local_time m %}").render({"m": datetime(2025, 3, 14)})  # noqa: DTZ001
 
 
-def test_no_time_is_a_dash():
+def test_a_missing_time_is_a_dash():
     assert "–" in engines["django"].from_string("{% local_time None %}").render()

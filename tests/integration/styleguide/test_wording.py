@@ -39,7 +39,7 @@ def test_money_is_written_in_sensible_digits(value, text):
 
 
 @given(st.decimals(min_value="0.0000000001", max_value="1000000", allow_nan=False, allow_infinity=False, places=10))
-def test_money_that_was_spent_never_reads_as_nothing_and_stays_within_a_cent_or_half_a_percent(amount):
+def test_spent_money_is_never_shown_as_zero_and_is_exact_to_a_cent_or_half_a_percent(amount):
     read = Decimal(plain(number_format.format_money(amount)).replace(" ", "").removeprefix("$"))
     assert read > 0
     assert abs(read - amount) <= max(Decimal("0.005") if amount >= 1 else 0, amount * Decimal("0.0051"))
@@ -63,7 +63,7 @@ def test_counts_have_thin_spaces_between_thousands(value, text):
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
-def test_a_count_that_is_no_number_does_not_raise(value):
+def test_a_count_that_is_not_a_number_does_not_raise(value):
     assert number_format.format_count(value) == str(value)
 
 
@@ -100,5 +100,5 @@ def test_a_duration_never_shows_sixty_seconds_or_sixty_minutes(seconds):
     ("value", "text"),
     [(0.5, "0.5"), (4.0, "4"), (-2 / 3, "−0.6667"), (100, "100"), (-1e-9, "0"), (1e6, "1000000"), (0.1 + 0.2, "0.3")],
 )
-def test_a_score_ends_with_its_last_digit_that_is_no_zero(value, text):
+def test_a_score_has_no_trailing_zeros(value, text):
     assert number_format.format_score(value) == text
