@@ -27,7 +27,7 @@ MAX_NAMED = 12
 """With more conditions than this, only conditions on the frontier are named."""
 NAME_LETTER = 5.9  # CSS pixels of an average letter of a name.
 SIDES = (("left", 9), ("right", 9), ("left", -9), ("right", -9), ("center", 16), ("center", -16), ("left", 22),
-         ("right", 22), ("left", -22), ("right", -22))  # fmt: skip
+         ("right", 22), ("left", -22), ("right", -22), ("left", 34), ("right", 34))  # fmt: skip
 """The places of a name: the side of the text at its point, and pixels above it. The first ones are preferred."""
 LOG_SCALE_RATIO = 20  # If the highest cost exceeds the lowest by more than this factor, the axis is logarithmic.
 

@@ -13,10 +13,11 @@ from typing import Any
 
 from django.contrib import messages
 from django.contrib.auth.decorators import login_not_required
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import get_object_or_404, redirect, render
 from django.template.loader import render_to_string
 from django.urls import reverse
+from django.utils.http import urlencode
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from evalsite.lib.models import FailedSignIn, TooManyFailures
@@ -31,6 +32,7 @@ from grading_app.paper_figures.kinds import PaperFigure
 from grading_app.reports.leaderboard import BoardQuery, get_leaderboard
 from grading_app.reports.leaderboard_tables import BEST_NOTE, make_leaderboard_table
 from grading_app.reports.plot_style import WIDE, render_svg
+from grading_app.reports.result_table import ResultTable
 from grading_app.study_report.build import get_report
 from grading_app.study_report.composition import is_cost_figure, leave_out_costs, without_money
 from grading_app.study_report.document import Document
@@ -178,10 +180,16 @@ def shared_report_file(request: HttpRequest, link: ShareLink, token: str, file_f
 def shared_leaderboard(request: HttpRequest, link: ShareLink, token: str) -> HttpResponse:
     board = get_leaderboard(BoardQuery(link.experiment)).value
     table = make_leaderboard_table(board) if board and board.measures else None
-    if table is not None and not link.shows_costs:
-        table = without_money(table)
+    if table is not None:
+        table = _drop_empty_columns(table if link.shows_costs else without_money(table))
     context = _make_context(link, token, table=table, html=make_html_table(table) if table else None, note=BEST_NOTE)
     return _render_page(request, "leaderboard", context)
+
+
+def _drop_empty_columns(table: ResultTable) -> ResultTable:
+    """Return the table without columns of texts that are empty in every row, such as who is best on a measure."""
+    columns = [one for one in table.columns if one.kind != "text" or any(row.get(one.name) for row in table.rows)]
+    return replace(table, columns=columns)
 
 
 @link_required(ShareLink.Scope.EXPERIMENT)
@@ -202,14 +210,28 @@ def _shows_figure(link: ShareLink, figure: PaperFigure) -> bool:
 
 @link_required(ShareLink.Scope.EXPERIMENT)
 def shared_figures(request: HttpRequest, link: ShareLink, token: str) -> HttpResponse:
-    figures = [one for one in list_figures(FigureSource(link.experiment)) if _shows_figure(link, one)]
-    return _render_page(request, "figures", _make_context(link, token, figures=figures))
+    source = _make_figure_source(request, link)
+    figures = [one for one in list_figures(source) if _shows_figure(link, one)]
+    query = f"?{urlencode({'measure': source.measure.key})}" if source.measure else ""
+    context = _make_context(link, token, figures=figures, query=query, measures=source.measures, shown=source.measure)
+    return _render_page(request, "figures", context)
+
+
+def _make_figure_source(request: HttpRequest, link: ShareLink) -> FigureSource:
+    """Return the data of the figures of the measure in the address. Readers of a link have no other choice."""
+    data = QueryDict(mutable=True)
+    if measure := request.GET.get("measure", ""):
+        data["measure"] = measure
+    source = FigureSource(link.experiment, data)
+    if measure and source.measure is None:
+        raise Http404
+    return source
 
 
 @link_required(ShareLink.Scope.EXPERIMENT)
 @svg_policy
 def shared_figure(request: HttpRequest, link: ShareLink, token: str, name: str) -> HttpResponse:
-    figure = find_figure(FigureSource(link.experiment), name)
+    figure = find_figure(_make_figure_source(request, link), name)
     theme = read_theme(request)
     if figure is None or not _shows_figure(link, figure):
         raise Http404

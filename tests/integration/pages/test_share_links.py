@@ -1,19 +1,31 @@
 """Share links: what they show, who makes and ends them, and that nothing else opens."""
 
+import io
+import re
+import zipfile
 from datetime import timedelta
 
 import pytest
+from django.contrib.auth.models import User
 from django.urls import reverse
 from django.utils import timezone
+from django.utils.http import urlencode
 
 from evalsite.lib import permissions
 from evalsite.lib.models import FailedSignIn
-from grading_app.models import CachedAggregate, ShareLink
+from grading_app.models import CachedAggregate, RaterAssignment, ShareLink
+from grading_app.paper_figures.figure_registry import list_figures
+from grading_app.paper_figures.figure_source import FigureSource
+from grading_app.reports.score_matrix import list_measures
 from grading_app.study_report import figure_blocks
+from grading_app.study_report.build import build_document
+from grading_app.study_report.document import FigureBlock
 from grading_app.tasks import compute_aggregates
 from grading_app.views import share_links
+from runs_app.models import Endpoint
 from tests import factories
-from tests.factories.gradings import make_answered_experiment
+from tests.factories.gradings import make_answered_experiment, make_gradings
+from tests.factories.studies import make_whole_study
 from tests.page_text import page_text
 
 pytestmark = pytest.mark.django_db
@@ -84,6 +96,76 @@ def test_a_link_shows_its_part_and_nothing_else(client, study, scope):
     start = client.get(reverse("shared", args=[token]), follow=True)
     assert start.status_code == 200
     assert not client.session.items(), "a link signs nobody in"
+
+
+def read_texts(answer):
+    """Return the text of an answer; of a zip, that of every part but its PDF and PNG files."""
+    content = b"".join(answer) if answer.streaming else answer.content
+    if not content.startswith(b"PK"):
+        return content.decode(errors="replace")
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        names = [name for name in archive.namelist() if not name.endswith((".pdf", ".png"))]
+        return "\n".join(archive.read(name).decode() for name in names)
+
+
+@pytest.mark.slow
+def test_no_part_of_a_link_names_a_user_a_rater_or_an_endpoint(client, transactional_db):
+    study = make_whole_study()
+    for user in User.objects.all():
+        user.username, user.email = f"wilhelmina{user.pk}", f"wilhelmina{user.pk}@lab.example"
+        user.first_name, user.last_name = "Wilhelmina", "Quackenbush"
+        user.save()
+    RaterAssignment.objects.update(alias="quackenbush")
+    for endpoint in Endpoint.objects.all():
+        endpoint.base_url, endpoint.key_env = "https://quackenbush.example/v1", "WILHELMINA_KEY"
+        endpoint.save()
+    named = ("wilhelmina", "quackenbush")
+    study.snapshots.update(label="by hand")
+    _, token = make_link(study, "experiment", shows_costs=True)
+    compute(client, token)
+    client.get(part("shared_figures", token))
+    compute(client, token)
+    document = build_document(study)
+    assert "human rater" in str(document.dump()), "people are part of this study"
+    figures = [reverse("shared_figure", args=[token, one.name]) for one in list_figures(FigureSource(study))]
+    pages = [part(name, token) for name in PARTS if name not in ("shared_figure", "shared_report_figure")]
+    files = [reverse("shared_report_file", args=[token, kind]) for kind in ("html", "zip")]
+    drawn = [reverse("shared_report_figure", args=[token, one.name]) for one in document.blocks(FigureBlock)]
+    assert len(figures) > 5
+    for address in [*pages, *files, *figures, *drawn]:
+        answer = client.get(address)
+        assert answer.status_code == 200, address
+        text = read_texts(answer).lower()
+        assert not [name for name in named if name in text], address
+
+
+def test_the_figures_of_a_shared_experiment_follow_the_measure(client, study):
+    make_gradings(study, "numeric", lambda trial: float(trial.item.position % 2), kind="rule")
+    _, token = make_link(study, "experiment")
+    page = client.get(part("shared_figures", token))
+    (key,) = [one.key for one in list_measures(study) if not one.is_rating]
+    query = f"?{urlencode({'measure': key})}"
+    assert f'href="{query}"' in page.content.decode()
+    chosen = client.get(part("shared_figures", token) + query)
+    addresses = re.findall(r'src="(/shared/[^"]+)"', chosen.content.decode())
+    assert addresses
+    assert all(address.endswith(query) for address in addresses)
+    assert client.get(addresses[0]).status_code == 200
+    for address in (part("shared_figures", token), part("shared_figure", token)):
+        assert client.get(address, {"measure": "nothing"}).status_code == 404
+
+
+def test_a_link_reaches_only_its_own_experiment(client, study):
+    """Whatever a reader adds to the address of a link, the answer is about the experiment of the link."""
+    make_answered_experiment("other", items=3, models=("rival-model",))
+    _, token = make_link(study, "experiment")
+    compute(client, token)
+    plain = {name: read_texts(client.get(part(name, token))) for name in PARTS}
+    for query in ({"experiment": "other"}, {"slug": "other"}, {"wave": "0"}, {"snapshot": "0" * 64}):
+        for name in PARTS:
+            text = read_texts(client.get(part(name, token), query))
+            assert "rival-model" not in text
+            assert text == plain[name]
 
 
 COST_WORDS = ("cost by", "costs by stage", "$0.00", "paid", "score against cost", "median cost")

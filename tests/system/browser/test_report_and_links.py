@@ -41,6 +41,19 @@ def test_shared_pages_look_right_without_an_account(study, visitor, checked_in_a
         checked_in_all_views(page, f"shared-{name}")
 
 
+def test_a_report_is_readable_on_a_phone_at_night(study, visitor):
+    _, token = ShareLink.create(study, "report", timezone.now() + timedelta(days=7), by=study.owner)
+    page = visitor()
+    page.set_viewport_size({"width": 390, "height": 800})
+    page.emulate_media(color_scheme="dark")
+    page.goto(reverse("shared_report", args=[token]))
+    figure = page.locator(".figure-card > img").first
+    assert figure.evaluate("one => getComputedStyle(one).backgroundColor") == "rgba(0, 0, 0, 0)", "light text on white"
+    table = page.locator(".report-table").first
+    assert table.evaluate("one => getComputedStyle(one).display") == "table"
+    assert table.locator("td").first.evaluate("one => getComputedStyle(one).display") == "table-cell"
+
+
 def test_an_author_writes_shares_and_ends_a_link(study, owner, visitor):
     page = visitor(owner)
     page.goto(reverse("experiment_report", args=["study"]))
