@@ -24,7 +24,13 @@ from grading_app.admin.forms import AnswerForm, PreviewForm, RubricForm, fetch_i
 from grading_app.judging.default_sampler import get_or_create_default_sampler
 from grading_app.judging.rubric_preview import PreviewCost, RubricPreview, list_previewed_verdicts, request_preview
 from grading_app.models import GradeCondition, Grading, Preference, Rubric
-from runs_app.admin.designs import VersionedAdmin, approving, archiving, copying, shown_turns
+from runs_app.admin.designs import (
+    VersionedAdmin,
+    build_approve_action,
+    build_archive_action,
+    build_copy_action,
+    render_turns,
+)
 from runs_app.llm import judge_prompt, prompts, rubric_checks
 from runs_app.models import Experiment, Run
 from runs_app.planning.work import PlanError
@@ -38,9 +44,9 @@ class RubricAdmin(VersionedAdmin):
     form = RubricForm
     add_form_template = change_form_template = "admin/grading_app/rubric/change_form.html"
     row_actions = (
-        approving("grading_app.approve_rubric", "judges can grade with it"),
-        archiving("grading_app.change_rubric"),
-        copying("grading_app.add_rubric"),
+        build_approve_action("grading_app.approve_rubric", "judges can grade with it"),
+        build_archive_action("grading_app.change_rubric"),
+        build_copy_action("grading_app.add_rubric"),
     )
     list_display = [*VersionedAdmin.list_display, "kind"]
     list_filter = [*VersionedAdmin.list_filter, "kind"]
@@ -49,7 +55,7 @@ class RubricAdmin(VersionedAdmin):
 
     @admin.display(description="turns")
     def turns(self, rubric: Rubric) -> SafeString:
-        return shown_turns(rubric.messages)
+        return render_turns(rubric.messages)
 
     @admin.display(description="verdict")
     def verdict(self, rubric: Rubric) -> SafeString:

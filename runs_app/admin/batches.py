@@ -19,15 +19,15 @@ from runs_app.models import Experiment, ProviderBatch
 def _cancel(rows: list[ProviderBatch], by: Any, reason: str) -> None:
     for row in rows:
         if not Experiment.objects.editable_by(by).filter(pk=row.run.experiment_id).exists():
-            raise ValueError(f"{row} cannot be cancelled by you. Ask the owner of {row.run.experiment.slug}")
+            raise ValueError(f"You may not cancel {row}. Ask the owner of {row.run.experiment.slug}")
         if not run_control.cancel_batch(row, by=by, reason=reason):
-            raise ValueError(f"{row} was not cancelled: it had ended, or was being collected or cancelled")
+            raise ValueError(f"{row} was not cancelled: it has ended, or is being collected or cancelled")
 
 
 CANCEL = RowAction(
     "cancel",
     "Cancel",
-    "Cancels the batch at the provider and pauses its run. Answers received so far are paid and kept.",
+    "Cancels the batch at the provider and pauses its run. Received answers are paid for and kept.",
     "runs_app.view_providerbatch",
     _cancel,
 )
@@ -77,5 +77,5 @@ class ProviderBatchAdmin(RowActionAdmin, VisibleAdmin):
 
     @admin.display(description="endpoint", ordering="endpoint")
     def endpoint_link(self, batch: ProviderBatch) -> SafeString:
-        address = reverse("admin:runs_app_endpoint_change", args=[batch.endpoint_id])
-        return format_html('<a href="{}">{}</a>', address, batch.endpoint)
+        url = reverse("admin:runs_app_endpoint_change", args=[batch.endpoint_id])
+        return format_html('<a href="{}">{}</a>', url, batch.endpoint)

@@ -27,10 +27,10 @@ from runs_app.models import Dimension, Experiment, Prompt, Sampler
 from runs_app.models.designs import Versioned
 from runs_app.prompt_preview import Turns, preview_draft
 
-SAVING = ("show_save", "show_save_and_continue", "show_save_and_add_another")
+SAVE_BUTTONS = ("show_save", "show_save_and_continue", "show_save_and_add_another")
 
 
-MOST_USES = 100
+MAX_EXPERIMENTS = 100
 """Experiments that the page of a prompt, a sampler or a dimension lists."""
 
 
@@ -49,26 +49,26 @@ def _new_version(rows: list[Versioned], by: Any, reason: str) -> None:
         row.new_version(by=by)
 
 
-def archiving(permission: str) -> RowAction:
+def build_archive_action(permission: str) -> RowAction:
     consequence = (
         "New designs cannot use this version. Existing experiments keep it. "
-        "Its author may do this while nothing of other people uses it; curators always may."
+        "The author can do this unless other users use the version; curators always can."
     )
     return RowAction("archive", "Archive", consequence, permission, _archive, sources=["draft", "approved"])
 
 
-def copying(permission: str) -> RowAction:
+def build_copy_action(permission: str) -> RowAction:
     consequence = "Creates the next version as a draft with the same content."
     return RowAction("new_version", "New version", consequence, permission, _new_version, needs_reason=False)
 
 
-def approving(permission: str, purpose: str) -> RowAction:
-    consequence = f"Freezes this version permanently, so that {purpose}. To change it later, make a new version."
+def build_approve_action(permission: str, purpose: str) -> RowAction:
+    consequence = f"Freezes this version permanently, so that {purpose}. To change it later, create a new version."
     return RowAction("approve", "Approve", consequence, permission, _approve, sources=["draft"])
 
 
 class VersionedAdmin(RowActionAdmin):
-    """The admin of versioned rows. A version that is not a draft is read-only, and the database enforces it too."""
+    """The admin of versioned rows. A version that is not a draft is read-only, which the database also enforces."""
 
     list_display: Any = ["__str__", "status", "short_hash", "created_by", "created_at"]
     list_filter = ["status"]
@@ -82,12 +82,11 @@ class VersionedAdmin(RowActionAdmin):
     def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
         if obj is None:
             return ["name", *self.content]
-        shown = self.content if _is_draft(obj) else (self.frozen_content or self.content)
-        return ["name", *shown, *self.about]
+        content = self.content if _is_draft(obj) else (self.frozen_content or self.content)
+        return ["name", *content, *self.about]
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
-        """Return the read-only fields. The name of a saved row is fixed, because another name would be another
-        prompt."""
+        # The name of a saved row is fixed: a version with another name would belong to another prompt.
         if obj is None:
             return []
         return ["name", *self.about] if _is_draft(obj) else self.get_fields(request, obj)
@@ -99,7 +98,7 @@ class VersionedAdmin(RowActionAdmin):
     def render_change_form(self, request: HttpRequest, context: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
         row = kwargs.get("obj")
         if row is not None and not _is_draft(row):
-            context |= dict.fromkeys(SAVING, False)
+            context |= dict.fromkeys(SAVE_BUTTONS, False)
         return super().render_change_form(request, context, *args, **kwargs)
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
@@ -122,14 +121,14 @@ class VersionedAdmin(RowActionAdmin):
 
 
 class DesignPartAdmin(VersionedAdmin):
-    """The admin of what designs name: it lists the experiments that use the row, as far as the reader may see them."""
+    """The admin of rows that designs use. It lists the experiments with the row that the user can see."""
 
     about = (*VersionedAdmin.about, "used_by")
 
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
         row = super().get_object(request, object_id, from_field)
         if row is not None:
-            row.seen_experiments = list(row.experiments.visible_to(request.user).order_by("slug")[:MOST_USES])
+            row.seen_experiments = list(row.experiments.visible_to(request.user).order_by("slug")[:MAX_EXPERIMENTS])
         return row
 
     @admin.display(description="used by")
@@ -140,7 +139,7 @@ class DesignPartAdmin(VersionedAdmin):
         return format_html_join(", ", '<a href="{}">{}</a>', links) or "no experiment that you can see"
 
 
-def shown_turns(messages: list[dict[str, str]]) -> SafeString:
+def render_turns(messages: list[dict[str, str]]) -> SafeString:
     """Return the turns of a read-only prompt as HTML."""
     lines = ((turn["role"], turn["content"]) for turn in messages)
     return format_html_join("", "<p><strong>{}</strong></p><pre>{}</pre>", lines)
@@ -155,9 +154,9 @@ class PromptAdmin(DesignPartAdmin):
     form = PromptForm
     change_form_template = "admin/runs_app/prompt/change_form.html"
     row_actions = (
-        approving("runs_app.approve_prompt", "experiments can ask with it"),
-        archiving("runs_app.change_prompt"),
-        copying("runs_app.add_prompt"),
+        build_approve_action("runs_app.approve_prompt", "experiments can ask with it"),
+        build_archive_action("runs_app.change_prompt"),
+        build_copy_action("runs_app.add_prompt"),
     )
     list_display = [*VersionedAdmin.list_display, "answer_format"]
     content = ("answer_format", "system", "user", "messages")
@@ -165,23 +164,23 @@ class PromptAdmin(DesignPartAdmin):
 
     @admin.display(description="turns")
     def turns(self, prompt: Prompt) -> SafeString:
-        return shown_turns(prompt.messages)
+        return render_turns(prompt.messages)
 
     def get_urls(self) -> list[URLPattern]:
         preview = path("<int:pk>/preview/", self.admin_site.admin_view(self.preview), name="runs_app_prompt_preview")
         return [preview, *super().get_urls()]
 
     def preview(self, request: HttpRequest, pk: int) -> HttpResponse:
-        """Show the exact messages of one item. Nothing is called and nothing changes."""
+        """Show the exact messages for one item, without a call."""
         prompt = self.get_object(request, str(pk))
         if prompt is None:
             raise Http404
         if not self.has_view_permission(request, prompt):
             raise PermissionDenied
         form = PreviewForm(request.GET or None, user=request.user)
-        shown = _rendered(prompt, form) if form.is_valid() else None
+        preview = _build_preview(prompt, form) if form.is_valid() else None
         if "whole" in request.GET:
-            turns = shown["turns"].turns if shown else []
+            turns = preview["turns"].turns if preview else []
             return numbered_file((turn.text for turn in turns), request.GET["whole"], f"{prompt.name}-message")
         context = {
             **self.admin_site.each_context(request),
@@ -189,14 +188,14 @@ class PromptAdmin(DesignPartAdmin):
             "opts": self.opts,
             "prompt": prompt,
             "form": form,
-            "shown": shown,
+            "preview": preview,
             "problems": prompts.validate(prompt.messages),
         }
         return TemplateResponse(request, "admin/runs_app/prompt/preview.html", context)
 
 
-def _rendered(prompt: Prompt, form: PreviewForm) -> dict[str, Any]:
-    item = form.chosen_item()
+def _build_preview(prompt: Prompt, form: PreviewForm) -> dict[str, Any]:
+    item = form.find_item()
     if item is None:
         return {"turns": Turns([], "The dataset has no item with this key. Check the key.")}
     items = form.cleaned_data["dataset"].items.active()
@@ -215,7 +214,7 @@ def _rendered(prompt: Prompt, form: PreviewForm) -> dict[str, Any]:
 @admin.register(Sampler)
 class SamplerAdmin(DesignPartAdmin):
     form = MappingsForm
-    row_actions = (archiving("runs_app.change_sampler"), copying("runs_app.add_sampler"))
+    row_actions = (build_archive_action("runs_app.change_sampler"), build_copy_action("runs_app.add_sampler"))
     list_display = [*VersionedAdmin.list_display, "settings"]
     content = ("temperature", "top_p", "max_tokens", "seed", "reasoning_effort", "extra")
 
@@ -227,7 +226,7 @@ class SamplerAdmin(DesignPartAdmin):
 @admin.register(Dimension)
 class DimensionAdmin(DesignPartAdmin):
     form = MappingsForm
-    row_actions = (archiving("runs_app.change_dimension"), copying("runs_app.add_dimension"))
+    row_actions = (build_archive_action("runs_app.change_dimension"), build_copy_action("runs_app.add_dimension"))
     list_display = [*VersionedAdmin.list_display, "title", "scale_min", "scale_max"]
     content = ("title", "instructions", "scale_min", "scale_max", "labels")
     frozen_content = ("title", "instructions", "scale_min", "scale_max", "points")

@@ -1,4 +1,4 @@
-"""The admin of endpoints, models and prices. API keys are only named here, never entered."""
+"""The admin of endpoints, models and prices. It stores the names of API keys, never the keys."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from runs_app.admin.forms import MappingsForm
 from runs_app.models import Endpoint, LanguageModel
 
 
-class ServedAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
+class HistoryAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     """The admin base class that records each change in the history, as the site's own pages do."""
 
     actions = None
@@ -32,7 +32,7 @@ class ServedAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
 
 
 @admin.register(Endpoint)
-class EndpointAdmin(ServedAdmin):
+class EndpointAdmin(HistoryAdmin):
     list_display = ["name", "provider", "base_url", "key_env", "max_concurrency", "in_flight", "is_free", "is_active"]
     list_filter = ["provider", "is_free", "is_active"]
     search_fields = ["name", "base_url"]
@@ -40,7 +40,7 @@ class EndpointAdmin(ServedAdmin):
 
 
 @admin.register(LanguageModel)
-class LanguageModelAdmin(ServedAdmin):
+class LanguageModelAdmin(HistoryAdmin):
     list_display = ["name", "endpoint", "model", "input_price", "output_price", "price_date", "is_active"]
     list_filter = ["endpoint", "is_active", "sees_images", "structured_output"]
     list_select_related = ["endpoint"]

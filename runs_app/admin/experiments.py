@@ -1,5 +1,4 @@
-"""The read-only admin of experiments, runs and workers. They are designed, launched and controlled on
-the site's pages."""
+"""The read-only admin of experiments, runs and workers. The site's own pages design, launch and control them."""
 
 from __future__ import annotations
 
@@ -16,14 +15,14 @@ from runs_app.models import Experiment, Run, Worker
 
 
 class VisibleAdmin(ReadOnlyAdmin):
-    """A read-only admin of the rows that its user may see on the site, each with its history."""
+    """A read-only admin of the rows that the user can see on the site, each with its history."""
 
     show_full_result_count = False
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         rows: Any = self.model._default_manager
-        seen: QuerySet[Any] = rows.visible_to(request.user)
-        return seen
+        visible: QuerySet[Any] = rows.visible_to(request.user)
+        return visible
 
     @admin.display(description="history")
     def changes(self, row: Any) -> SafeString | str:

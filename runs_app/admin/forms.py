@@ -1,4 +1,4 @@
-"""Forms of the admin for values that a plain field would take as JSON."""
+"""The forms of the admin for JSON columns, and the form of the prompt preview."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from evalsite.lib.web.choice_fields import offer_rows
 from runs_app.models import Dimension, Prompt
 
 
-class Conversation(BoundedJSONField):
+class MessagesField(BoundedJSONField):
     """A JSON field for turns that shows None as an empty field."""
 
     def prepare_value(self, value: Any) -> Any:
@@ -25,11 +25,11 @@ class PromptForm(forms.ModelForm):  # type: ignore[type-arg]
 
     system = forms.CharField(required=False, strip=False, widget=forms.Textarea(attrs={"rows": 5, "cols": 100}))
     user = forms.CharField(required=False, strip=False, widget=forms.Textarea(attrs={"rows": 12, "cols": 100}))
-    messages = Conversation(
+    messages = MessagesField(
         required=False,
         label="All turns",
         widget=forms.Textarea(attrs={"rows": 6, "cols": 100}),
-        help_text='Instead of the two: [{"role": "user", "content": "..."}, {"role": "assistant", ...}, ...]',
+        help_text='Instead of both: [{"role": "user", "content": "..."}, {"role": "assistant", ...}, ...]',
     )
 
     class Meta:
@@ -38,7 +38,7 @@ class PromptForm(forms.ModelForm):  # type: ignore[type-arg]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        texts = _short_form(self.instance.messages)
+        texts = _split_turns(self.instance.messages)
         if texts is not None:
             self.initial = {**self.initial, "messages": None, **texts}
 
@@ -51,10 +51,10 @@ class PromptForm(forms.ModelForm):  # type: ignore[type-arg]
 
     def clean(self) -> dict[str, Any]:
         cleaned: dict[str, Any] = super().clean() or {}
-        said = [(role, _with_plain_line_ends(cleaned.get(role, ""))) for role in ("system", "user")]
-        turns = [{"role": role, "content": text} for role, text in said if text.strip()]
+        texts = [(role, _normalise_line_ends(cleaned.get(role, ""))) for role in ("system", "user")]
+        turns = [{"role": role, "content": text} for role, text in texts if text.strip()]
         if turns and cleaned.get("messages"):
-            self.add_error("messages", "Enter either a system and a user text, or all turns, not both.")
+            self.add_error("messages", "Enter either a system and a user text or all turns, but not both.")
         elif turns:
             cleaned["messages"] = turns
         elif not cleaned.get("messages") and "messages" not in self.errors:
@@ -62,21 +62,21 @@ class PromptForm(forms.ModelForm):  # type: ignore[type-arg]
         return cleaned
 
 
-def _short_form(messages: Any) -> dict[str, str] | None:
-    """Return the texts by role if the prompt is one user turn with at most a system turn before it, else None."""
+def _split_turns(messages: Any) -> dict[str, str] | None:
+    """Return the texts by role if the prompt is a user turn, with or without a system turn before it; else None."""
     roles = [turn["role"] for turn in messages or []]
     if roles not in (["user"], ["system", "user"]):
         return None
     return {turn["role"]: turn["content"] for turn in messages}
 
 
-def _with_plain_line_ends(text: str) -> str:
-    """Return the text with LF line ends. Browsers send CR LF, and the text must hash like the same text from a file."""
+def _normalise_line_ends(text: str) -> str:
+    """Return the text with LF line ends. Browsers submit CRLF, but the hash must equal that of a file's text."""
     return text.replace("\r\n", "\n").strip("\n")
 
 
 class MappingsForm(forms.ModelForm):  # type: ignore[type-arg]
-    """A form that stores an empty JSON field as the default of its column (an empty mapping or list), never as null."""
+    """A form that stores an empty JSON field as its column's default (an empty mapping or list) instead of null."""
 
     def clean(self) -> dict[str, Any]:
         cleaned: dict[str, Any] = super().clean() or {}
@@ -98,8 +98,8 @@ class PreviewForm(forms.Form):
         offer_rows(self, "dataset", Dataset.objects.visible_to(user))
         offer_rows(self, "dimension", Dimension.objects.visible_to(user))
 
-    def chosen_item(self) -> Item | None:
-        """Return the chosen item, or None if the dataset has no such item. The form must be valid."""
+    def find_item(self) -> Item | None:
+        """Return the chosen item, or None if the dataset does not have it. The form must be valid."""
         items: QuerySet[Item] = self.cleaned_data["dataset"].items.active().select_related("image")
         key = self.cleaned_data["item"]
         return (items.filter(key=key) if key else items).first()

@@ -1,13 +1,13 @@
 """The admin of the task queue, for superusers only, because it shows arguments and tracebacks.
 
-The schedules of the task queue are not used.
+The site does not use schedules.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-import django_q.admin  # noqa: F401 - it registers its models when it is imported, so that they can be guarded here
+import django_q.admin  # noqa: F401 - the import registers its models, so that they can be guarded here
 from django.apps import apps
 from django.contrib import admin, messages
 from django_q.models import Failure, Schedule
@@ -18,14 +18,14 @@ from runs_app.taskqueue.task_payloads import TaskRefused
 
 
 @admin.action(description="Queue the selected tasks again")
-def queue_again(model_admin: Any, request: Any, queryset: Any) -> None:
-    """Replace django-q2's own action, which queues any function that a row names."""
+def requeue(model_admin: Any, request: Any, queryset: Any) -> None:
+    """Replace django-q2's action, which would queue any function that a row names."""
     for task in queryset:
-        arguments, named = task.args or (), task.kwargs or {}
+        args, kwargs = task.args or (), task.kwargs or {}
         try:
-            if not (isinstance(arguments, tuple | list) and isinstance(named, dict)):
+            if not (isinstance(args, tuple | list) and isinstance(kwargs, dict)):
                 raise TaskRefused("its arguments cannot be read")
-            async_task(task.func, *arguments, **named)
+            async_task(task.func, *args, **kwargs)
         except TaskRefused as refusal:
             messages.error(request, f"Task {task.name} was not queued: {refusal}")
         else:
@@ -34,10 +34,10 @@ def queue_again(model_admin: Any, request: Any, queryset: Any) -> None:
 
 
 def _guard(model: Any) -> None:
-    shown: Any = type(admin.site._registry[model])
-    actions = {"actions": [queue_again]} if shown.actions else {}
+    model_admin: Any = type(admin.site._registry[model])
+    actions = {"actions": [requeue]} if model_admin.actions else {}
     admin.site.unregister(model)
-    admin.site.register(model, type(f"Guarded{shown.__name__}", (SuperusersOnly, shown), actions))
+    admin.site.register(model, type(f"Guarded{model_admin.__name__}", (SuperusersOnly, model_admin), actions))
 
 
 admin.site.unregister(Schedule)

@@ -1,4 +1,4 @@
-"""The `adaptive` mapping of an experiment file: how points are formed, and when they stop. Pure."""
+"""The `adaptive` mapping of an experiment file, which defines points and when they stop. Pure functions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pydantic import Discriminator, Field, Tag, ValidationInfo, field_validator,
 from pydantic_core import PydanticCustomError
 
 from runs_app.bounds import ADAPTIVE
-from runs_app.experiment_files.spec_types import INLINE, NAMED, Name, Strict, Text, tag_of_form, within
+from runs_app.experiment_files.spec_types import INLINE, NAMED, Name, Strict, Text, choose_form_tag, within
 from runs_app.stopping.rules import SHARES, WIDTHS, Correction, StoppingRule
 
 RATING = "rating"  # This scorer gives points of a scale; other scorers give right or wrong.
@@ -36,15 +36,15 @@ class AdaptiveSpec(Strict):
     """The stopping rule of points, as for `StoppingRule`. A point gets `round` cases at a time, at most `max`.
 
     A point has the items of one category (`by: category`), the cases of one point of a parametric space (`by: point`),
-    or items with the same values of the given metadata. With the scorer `rating`, the rule applies to the mean rating
-    on one dimension. Half-widths are then points of its scale.
+    or the items with the same values of the named metadata. With the scorer `rating`, the rule applies to the mean
+    rating on one dimension, and half-widths are in points of its scale.
 
     tasks: settings that replace those of the design, by task. The task of a point is the category of its items.
     """
 
     by: Annotated[
         Annotated[Literal["category", "point"], Tag(NAMED)] | Annotated[Parameters, Tag(INLINE)],
-        Discriminator(tag_of_form),
+        Discriminator(choose_form_tag),
     ]
     scorer: Name
     tasks: dict[TaskName, TaskRule] = Field(default={}, max_length=MOST_TASKS)
@@ -60,14 +60,14 @@ class AdaptiveSpec(Strict):
 
     @field_validator("targetci")
     @classmethod
-    def _is_given(cls, width: float | None, info: ValidationInfo) -> float | None:
+    def _require_target(cls, width: float | None, info: ValidationInfo) -> float | None:
         if width is None and not info.data.get("tasks"):
             raise PydanticCustomError("missing", "Field required")
         return width
 
     @field_validator("targetci", "targetciht", "minci")
     @classmethod
-    def _fits_an_accuracy(cls, width: float | None, info: ValidationInfo) -> float | None:
+    def _check_width(cls, width: float | None, info: ValidationInfo) -> float | None:
         if width is not None and width > 1 and info.data.get("scorer") != RATING:
             raise ValueError(f"the half-width of an accuracy is a share between 0 and 1, not {width:g}")
         return width

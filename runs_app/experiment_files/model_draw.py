@@ -1,8 +1,8 @@
-"""Draws from the site's models: seeded, stratified and recorded. Pure.
+"""Seeded, stratified and recorded draws from the site's models. Pure functions.
 
 The method is that of dataset samples (`datasets_app.sampling`): the seed shuffles the sorted names. Each stratum gives
-a share in proportion to its size, at least one model. The record holds all candidates and their prices of that day. So
-the draw can be repeated later, even if the site's models have changed.
+a share in proportion to its size, at least one model. The record holds all candidates and their prices on that day, so
+that the draw can be repeated after the site's models have changed.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ DEFAULT_SEED = 42
 DEFAULT_BANDS = 3
 MOST = 100  # Models in one draw.
 KINDS = ("name", "endpoint", "provider", "family", "price", "sees")  # The kinds of a `from` entry.
-WORDS = {"price": "known", "sees": "images"}  # The only word that these kinds accept.
+FIXED_VALUES = {"price": "known", "sees": "images"}  # The only value of these kinds.
 
 Price = Annotated[str, Field(pattern=r"^[0-9]{1,12}(\.[0-9]{1,12})?$")] | None
 
 
-def _moment(text: str) -> str:
+def _check_time_zone(text: str) -> str:
     if datetime.fromisoformat(text).tzinfo is None:
-        raise ValueError("a time needs its zone, as in 2026-03-01T12:00:00+00:00")
+        raise ValueError("a time must have its zone, such as 2026-03-01T12:00:00+00:00")
     return text
 
 
-Moment = Annotated[str, AfterValidator(_moment)]
+Moment = Annotated[str, AfterValidator(_check_time_zone)]
 
 
 class DrawError(ValueError):
-    """A draw that cannot be made. The message is for the user, and `key` names the setting to change."""
+    """An impossible draw. The message is for the user, and `key` names the setting to change."""
 
     def __init__(self, key: str, message: str) -> None:
         self.key = key
@@ -47,7 +47,7 @@ class DrawError(ValueError):
 
 
 class Candidate(Strict):
-    """A model as it was at the time of the draw. Prices are US dollars per million tokens, as exact texts."""
+    """A model at the time of the draw. Prices are exact texts, in US dollars per million tokens."""
 
     name: Name
     endpoint: Name
@@ -70,10 +70,10 @@ class Candidate(Strict):
     def family(self) -> str:
         return find_family(self.provider, self.model)
 
-    def matches(self, kind: str, wanted: str) -> bool:
+    def matches(self, kind: str, value: str) -> bool:
         if kind == "price":
             return self.price is not None
-        return self.sees_images if kind == "sees" else getattr(self, kind) == wanted
+        return self.sees_images if kind == "sees" else getattr(self, kind) == value
 
 
 class DrawSpec(Strict):
@@ -86,14 +86,14 @@ class DrawSpec(Strict):
     wanted: list[Text] = Field(default=[], max_length=MOST, alias="from")
 
     @model_validator(mode="after")
-    def _fits_together(self) -> DrawSpec:
+    def _check_bands(self) -> DrawSpec:
         if self.bands is not None and self.by != "price":
-            raise ValueError("bands are of prices; leave them out, or draw by price")
+            raise ValueError("bands only apply to a draw by price; remove them, or draw by price")
         return self
 
     @property
     def content(self) -> dict[str, Any]:
-        """Return the content in the form of an experiment file."""
+        """Return the content in the format of an experiment file."""
         return self.model_dump(by_alias=True, exclude_none=True)
 
 
@@ -103,17 +103,17 @@ class Stratum(Strict):
 
 
 class Draw(DrawSpec):
-    """A finished draw, with `drawn` in the order of the seed. Invalid if the seed would draw other models."""
+    """A finished draw, with `drawn` in the order of the seed. It is invalid if the seed draws other models."""
 
     at: Moment
     strata: list[Stratum] = Field(min_length=1)
     drawn: list[Name]
 
     @model_validator(mode="after")
-    def _is_what_the_seed_draws(self) -> Draw:
+    def _check_seed(self) -> Draw:
         names = [candidate.name for stratum in self.strata for candidate in stratum.candidates]
         if len(set(names)) < len(names):
-            raise ValueError("a candidate is named twice")
+            raise ValueError("a candidate occurs twice")
         if not len(self.strata) <= self.draw <= len(names) or self.drawn != _draw_names(self, self.strata):
             raise ValueError(f"this is not what the seed {self.seed} draws from these candidates")
         return self
@@ -124,19 +124,16 @@ class Draw(DrawSpec):
 
 
 def draw(spec: DrawSpec, site: Iterable[Candidate], *, at: str) -> Draw:
-    """Draw as many of the site's models as the spec asks for. `at` is the recorded time.
-
-    Raise DrawError if the models do not allow it.
-    """
+    """Draw from the site's models. `at` is the recorded time. Raise DrawError if the models do not allow the draw."""
     candidates = _select_candidates(spec, site)
-    strata = _make_strata(spec, candidates)
+    strata = _build_strata(spec, candidates)
     if spec.draw > len(candidates):
         raise DrawError("draw", f"cannot draw {spec.draw} of {len(candidates)} models; draw fewer, or from more")
     if spec.draw < len(strata):
         names = ", ".join(stratum.name for stratum in strata)
         raise DrawError("draw", f"{spec.draw} cannot hold one of each of {len(strata)} strata: {names}; draw more")
-    made = {"at": at, "strata": [stratum.model_dump() for stratum in strata], "drawn": _draw_names(spec, strata)}
-    return Draw.model_validate(spec.content | made)
+    result = {"at": at, "strata": [stratum.model_dump() for stratum in strata], "drawn": _draw_names(spec, strata)}
+    return Draw.model_validate(spec.content | result)
 
 
 def _draw_names(spec: DrawSpec, strata: Sequence[Stratum]) -> list[str]:
@@ -144,73 +141,77 @@ def _draw_names(spec: DrawSpec, strata: Sequence[Stratum]) -> list[str]:
     return sample(pool, "stratified", spec.draw, spec.seed)
 
 
-# --- which models are considered -------------------------------------------------------------------------------------
+# --- candidates ------------------------------------------------------------------------------------------------------
 
 
 def _select_candidates(spec: DrawSpec, site: Iterable[Candidate]) -> list[Candidate]:
-    """Return the models that `from` selects, by name. Entries of one kind widen the choice; kinds narrow each other."""
-    sorted_site = sorted(site, key=lambda candidate: candidate.name)
+    """Return the models that `from` selects, by name. A model must match one entry of each kind."""
+    by_name = sorted(site, key=lambda candidate: candidate.name)
     wanted: dict[str, list[str]] = {}
-    for at, entry in enumerate(spec.wanted):
-        kind, word = _parse_entry(f"from[{at}]", entry)
-        if not any(candidate.matches(kind, word) for candidate in sorted_site):
-            raise DrawError(f"from[{at}]", f"no active model has the {kind} {word}")
-        wanted.setdefault(kind, []).append(word)
-    found = [one for one in sorted_site if all(any(one.matches(k, w) for w in words) for k, words in wanted.items())]
-    if not found:
+    for index, entry in enumerate(spec.wanted):
+        kind, value = _parse_entry(f"from[{index}]", entry)
+        if not any(candidate.matches(kind, value) for candidate in by_name):
+            raise DrawError(f"from[{index}]", f"no active model has the {kind} {value}")
+        wanted.setdefault(kind, []).append(value)
+    matches = [
+        candidate
+        for candidate in by_name
+        if all(any(candidate.matches(kind, value) for value in values) for kind, values in wanted.items())
+    ]
+    if not matches:
         raise DrawError("from", "there is no active model to draw from")
-    return found
+    return matches
 
 
 def _parse_entry(key: str, entry: str) -> tuple[str, str]:
-    """Return an entry such as `family:qwen` as ("family", "qwen"). A bare name is the name of a model."""
-    kind, colon, word = entry.partition(":")
+    """Return an entry such as `family:qwen` as ("family", "qwen"). An entry without a kind is a model's name."""
+    kind, colon, value = entry.partition(":")
     if not colon:
         return "name", entry
     if kind not in KINDS:
-        raise DrawError(key, f"{kind}: is not known; say {', '.join(f'{one}:' for one in KINDS)} or a model's name")
-    if word != WORDS.get(kind, word):
-        raise DrawError(key, f"{kind}: can only be {kind}:{WORDS[kind]}")
-    return kind, word
+        valid = ", ".join(f"{name}:" for name in KINDS)
+        raise DrawError(key, f"{kind}: is not a valid prefix; use {valid} or a model's name")
+    if value != FIXED_VALUES.get(kind, value):
+        raise DrawError(key, f"{kind}: can only be {kind}:{FIXED_VALUES[kind]}")
+    return kind, value
 
 
 # --- strata ----------------------------------------------------------------------------------------------------------
 
 
-def _make_strata(spec: DrawSpec, candidates: Sequence[Candidate]) -> list[Stratum]:
+def _build_strata(spec: DrawSpec, candidates: Sequence[Candidate]) -> list[Stratum]:
     if spec.by == "price":
-        return _make_price_bands(candidates, spec.bands or min(DEFAULT_BANDS, spec.draw))
+        return _build_price_bands(candidates, spec.bands or min(DEFAULT_BANDS, spec.draw))
     groups: dict[str, list[Candidate]] = {}
     for candidate in candidates:
         groups.setdefault("all" if spec.by == "none" else getattr(candidate, spec.by), []).append(candidate)
     return [Stratum(name=name, candidates=groups[name]) for name in sorted(groups)]
 
 
-def _make_price_bands(candidates: Sequence[Candidate], bands: int) -> list[Stratum]:
-    """Return price bands of about equal size, from the cheapest up.
+def _build_price_bands(candidates: Sequence[Candidate], bands: int) -> list[Stratum]:
+    """Return price bands of about equal size, cheapest first. Raise DrawError if a price is unknown.
 
-    Models of equal price stay in one band, so there may be fewer bands. An unknown price fits no band and raises
-    DrawError.
+    Models of equal price stay in one band, so there may be fewer bands.
     """
     if unknown := [candidate.name for candidate in candidates if candidate.price is None]:
         raise DrawError(
             "by",
-            f"no price is known of {', '.join(unknown)}; give them prices, leave them out by from: [price:known], "
+            f"the price is unknown of {', '.join(unknown)}; enter prices, exclude them with from: [price:known], "
             "or draw by provider, family or none",
         )
     groups: dict[int, list[Candidate]] = {}
     ordered = sorted(candidates, key=lambda candidate: (candidate.price, candidate.name))
     band_of: dict[Decimal | None, int] = {}
-    for place, candidate in enumerate(ordered):
-        band = band_of.setdefault(candidate.price, place * bands // len(ordered))
+    for index, candidate in enumerate(ordered):
+        band = band_of.setdefault(candidate.price, index * bands // len(ordered))
         groups.setdefault(band, []).append(candidate)
     return [
-        Stratum(name=_band_name(number, group), candidates=group)
+        Stratum(name=_format_band_name(number, group), candidates=group)
         for number, (_, group) in enumerate(sorted(groups.items()), start=1)
     ]
 
 
-def _band_name(number: int, group: Sequence[Candidate]) -> str:
+def _format_band_name(number: int, group: Sequence[Candidate]) -> str:
     """Return a name such as `band 1: $0.30 to $2.00`, from its cheapest to its most expensive model.
 
     The prices are for a million input plus a million output tokens.

@@ -1,4 +1,4 @@
-"""Rows from inline definitions in a file: prompts, samplers, dimensions and models, created only if they are new."""
+"""Rows for the inline definitions of a file: prompts, samplers, dimensions and models. Existing rows are reused."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def build_dimension(spec: DimensionSpec) -> Dimension:
 
 
 def draw_models(spec: DrawSpec, visible: Any) -> Draw:
-    """Draw from the active models of the QuerySet `visible`, at current prices. Raise DrawError if it is impossible."""
+    """Draw from the active models of the QuerySet `visible`, at current prices. Raise DrawError if that fails."""
     rows = visible.filter(is_active=True, endpoint__is_active=True).select_related("endpoint")
     return draw(spec, map(build_candidate, rows), at=datetime.now(UTC).isoformat(timespec="seconds"))
 
@@ -65,42 +65,42 @@ def build_candidate(model: LanguageModel) -> Candidate:
         endpoint=model.endpoint.name,
         provider=model.endpoint.provider,
         model=model.model,
-        input_price=_text(prices.input),
-        output_price=_text(prices.output),
+        input_price=_format_price(prices.input),
+        output_price=_format_price(prices.output),
         price_source=prices.source,
         price_date=prices.as_of.isoformat() if prices.as_of else "",
         sees_images=model.sees_images,
     )
 
 
-def _text(price: Decimal | None) -> str | None:
+def _format_price(price: Decimal | None) -> str | None:
     return None if price is None else f"{price.normalize():f}"
 
 
 class RowBuilder:
-    """A builder of rows that collects every problem. Its `reason` is stored in the history of the new rows.
+    """A builder of rows that collects all problems. `reason` is stored in the history of new rows.
 
-    `trusted` skips the permission checks, for a person at the command line.
+    `trusted` skips the permission checks, for users of the command line.
     """
 
     def __init__(self, by: User, trusted: bool, reason: str = CREATED_WITH_EXPERIMENT) -> None:
         self.by, self.trusted, self.reason = by, trusted, reason
         self.problems: list[str] = []
         self.draws: dict[str, Any] = {}
-        self.used: frozenset[Any] = frozenset()  # Versions that an extended design uses, also archived ones.
+        self.used: frozenset[Any] = frozenset()  # Versions that an extended design uses, including archived ones.
 
     def make_draw(self, path: str, spec: DrawSpec) -> Draw | None:
-        """Return a draw from the models visible to this author; None if it cannot be made."""
+        """Return a draw from the models that the author can see, or None with a problem."""
         try:
             return draw_models(spec, self.visible(LanguageModel))
         except DrawError as error:
             self.problems.append(f"{path}.{error.key}: {error}")
             return None
 
-    def find_drawn_models(self, made: Draw) -> list[LanguageModel]:
+    def find_drawn_models(self, draw: Draw) -> list[LanguageModel]:
         """Return the rows of a new draw, in its order."""
-        rows = {row.name: row for row in LanguageModel.objects.filter(name__in=made.drawn).select_related("endpoint")}
-        return [rows[name] for name in made.drawn]
+        rows = {row.name: row for row in LanguageModel.objects.filter(name__in=draw.drawn).select_related("endpoint")}
+        return [rows[name] for name in draw.drawn]
 
     def visible(self, kind: Any) -> Any:
         return kind.objects.all() if self.trusted else kind.objects.visible_to(self.by)
@@ -114,7 +114,7 @@ class RowBuilder:
             self.problems.append(f"{path}: there is no {kind._meta.verbose_name} {reference}")
         return row
 
-    # --- what is written inline -------------------------------------------------------------------------------------
+    # --- inline definitions ------------------------------------------------------------------------------------------
 
     def model(self, path: str, spec: ModelSpec) -> LanguageModel | None:
         existing: LanguageModel | None = LanguageModel.objects.select_related("endpoint").filter(name=spec.name).first()
@@ -122,14 +122,14 @@ class RowBuilder:
             return self._new_model(path, spec)
         if (existing.endpoint.name, existing.model) != (spec.endpoint, spec.model):
             self.problems.append(
-                f"{path}: model {spec.name} is {existing.model} at {existing.endpoint} here; give this one another name"
+                f"{path}: model {spec.name} is {existing.model} at {existing.endpoint} on this site; use another name"
             )
         return existing
 
     def _new_model(self, path: str, spec: ModelSpec) -> LanguageModel | None:
         endpoint = Endpoint.objects.filter(name=spec.endpoint).first()
         if endpoint is None:
-            self.problems.append(f"{path}.endpoint: there is no endpoint {spec.endpoint}; an operator makes it")
+            self.problems.append(f"{path}.endpoint: there is no endpoint {spec.endpoint}; ask an operator to create it")
             return None
         row = LanguageModel(name=spec.name, endpoint=endpoint, model=spec.model)
         if not self.save(path, row):
@@ -152,22 +152,23 @@ class RowBuilder:
     def version(self, path: str, row: Versioned) -> tuple[Any, bool]:
         """Return the version of this name with the same content, or a new one, and whether it is new.
 
-        An invalid version is None.
+        The version is None if the new one is invalid.
         """
-        kind: Any = type(row)
-        same = kind.objects.filter(name=row.name, content_hash=content_hash(row.content)).order_by("-version")
-        existing = next((one for one in same if one in self.used), None) or same.exclude(status="archived").first()
+        model: Any = type(row)
+        same = model.objects.filter(name=row.name, content_hash=content_hash(row.content)).order_by("-version")
+        in_use = next((version for version in same if version in self.used), None)
+        existing = in_use or same.exclude(status="archived").first()
         if existing is not None:
             return existing, False
-        row.version = kind.next_version(row.name)
+        row.version = model.next_version(row.name)
         row.created_by = self.by
         return (row, True) if self.save(path, row) else (None, False)
 
     def save(self, path: str, row: models.Model) -> bool:
-        """Save a new row, if this author may add it and it is valid. Return whether it was saved."""
-        kind = row._meta
-        if not self.may(f"{kind.app_label}.add_{kind.model_name}"):
-            self.problems.append(f"{path}: you may not add a {kind.verbose_name}; name one that is there")
+        """Save a new row if it is valid and the author may add it. Return whether it was saved."""
+        meta = row._meta
+        if not self.may(f"{meta.app_label}.add_{meta.model_name}"):
+            self.problems.append(f"{path}: you may not add a {meta.verbose_name}; use the name of an existing one")
             return False
         if not self.check(path, row):
             return False
@@ -181,9 +182,9 @@ class RowBuilder:
         try:
             row.full_clean(exclude=exclude)
         except ValidationError as error:
-            for field, sentences in error.message_dict.items():
+            for field, messages in error.message_dict.items():
                 key = KEYS.get(field, field)
-                where = f"{path}.{key}" if path else key
-                self.problems += [f"{where}: {sentence}" for sentence in sentences]
+                full_path = f"{path}.{key}" if path else key
+                self.problems += [f"{full_path}: {message}" for message in messages]
             return False
         return True

@@ -1,4 +1,4 @@
-"""Errors in an experiment file: sentences that name the key, with a hint for an unknown or misplaced key. Pure."""
+"""Errors in an experiment file, as sentences that name the key, with hints for unknown or misplaced keys."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from evalsite.lib.text.strict_yaml import join_path
 from runs_app.experiment_files.model_draw import DrawSpec
 from runs_app.experiment_files.spec_types import DRAWN, INLINE, NAMED, Strict
 
-MOST_PROBLEMS = 20
-MOST_PLACES = 3  # Places named in a hint about a misplaced key.
+MAX_PROBLEMS = 20
+MAX_HINT_KEYS = 3  # Mappings named in a hint about a misplaced key.
 
 
 class SpecError(ValueError):
@@ -26,10 +26,10 @@ class SpecError(ValueError):
 
 
 def describe_problems(error: ValidationError, root: type[Strict]) -> list[str]:
-    """Return the first problems as sentences. Each needs a search for a hint, so thousands would take too long."""
-    found = error.errors(include_url=False, include_context=False, include_input=False)
-    more = [f"and {len(found) - MOST_PROBLEMS:,} more problems"] if len(found) > MOST_PROBLEMS else []
-    return [_describe_problem(problem, root) for problem in found[:MOST_PROBLEMS]] + more
+    """Return the first problems as sentences. The search for hints would take too long for thousands of problems."""
+    problems = error.errors(include_url=False, include_context=False, include_input=False)
+    more = [f"and {len(problems) - MAX_PROBLEMS:,} more problems"] if len(problems) > MAX_PROBLEMS else []
+    return [_describe_problem(problem, root) for problem in problems[:MAX_PROBLEMS]] + more
 
 
 FILE_TAGS = (NAMED, INLINE, DRAWN)
@@ -47,24 +47,24 @@ def _describe_problem(problem: Any, root: type[Strict]) -> str:
 
 
 def _find_hint(key: str, specs: Collection[type[Strict]]) -> str:
-    """Return a hint: a similar key that is allowed here, or the inner mapping that takes this key."""
+    """Return a hint: a similar key that is allowed here, or the inner mapping that accepts this key."""
     allowed = [name for spec in specs for name in _list_fields(spec)]
     if hint := did_you_mean(key, allowed):
         return hint
     inner = [
         name for spec in specs for name, annotation in _list_fields(spec).items()
-        if any(key in _list_fields(one) for one in _find_specs_in(annotation))
+        if any(key in _list_fields(inner_spec) for inner_spec in _find_specs_in(annotation))
     ]  # fmt: skip
-    return f"it belongs under {' or '.join(dict.fromkeys(inner))}" if 0 < len(inner) <= MOST_PLACES else ""
+    return f"it belongs under {' or '.join(dict.fromkeys(inner))}" if 0 < len(inner) <= MAX_HINT_KEYS else ""
 
 
 def _find_specs_at(path_steps: Sequence[str | int], root: type[Strict]) -> list[type[Strict]]:
-    """Return the specifications that are allowed at this place of a file of type `root`."""
+    """Return the specifications that are allowed at this path of a file of type `root`."""
     specs: list[type[Strict]] = [root]
     for step in path_steps:
-        found = [_find_specs_in(fields[str(step)]) for spec in specs if str(step) in (fields := _list_fields(spec))]
-        if found:
-            specs = list(dict.fromkeys(chain.from_iterable(found)))
+        inner = [_find_specs_in(fields[str(step)]) for spec in specs if str(step) in (fields := _list_fields(spec))]
+        if inner:
+            specs = list(dict.fromkeys(chain.from_iterable(inner)))
         elif step in FILE_TAGS:
             specs = [spec for spec in specs if (spec is DrawSpec) == (step == DRAWN)]
     return specs

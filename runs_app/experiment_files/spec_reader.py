@@ -1,4 +1,4 @@
-"""Experiment files from YAML to specifications. Pure."""
+"""Readers of experiment files: from YAML to specifications. Pure functions."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ def read_extension_yaml(text: str) -> ExtensionSpec:
     if isinstance(content, dict) and "experiment" in content:
         return _select_extension(read_spec(content))
     if not isinstance(content, dict) or "settings" in content:
-        raise SpecError(["an extension is a mapping with models, prompts, samplers, dimensions or samples"])
+        raise SpecError(["an extension must be a mapping with models, prompts, samplers, dimensions or samples"])
     return _validate(ExtensionSpec, content)
 
 
 def _select_extension(spec: ExperimentSpec) -> ExtensionSpec:
     if isinstance(spec.models, DrawSpec):
-        raise SpecError(["models: a draw is made when an experiment is created; name the models that join"])
+        raise SpecError(["models: a draw is only made when an experiment is created; name the models to add"])
     axes = {name: getattr(spec, name) for name in ("models", "prompts", "samplers", "dimensions")}
-    others = spec.model_dump(exclude_none=True, exclude={*axes, "experiment", "dataset", "samples"})
+    rest = spec.model_dump(exclude_none=True, exclude={*axes, "experiment", "dataset", "samples"})
     settings = {
-        **{key: value for key, value in others.items() if not isinstance(value, dict)},
-        **{f"budget.{key}": value for key, value in others["budget"].items()},
+        **{key: value for key, value in rest.items() if not isinstance(value, dict)},
+        **{f"budget.{key}": value for key, value in rest["budget"].items()},
         **({"adaptive": spec.adaptive.content} if isinstance(spec.adaptive, AdaptiveSpec) else {}),
         **({"grade.scorers": spec.grade.written} if spec.grade.scorers else {}),
     }
@@ -46,18 +46,18 @@ def read_yaml(text: str) -> ExperimentSpec:
     return read_spec(_parse(text))
 
 
-def read_section(text: str, spec: type[Part], what: str) -> Part:
-    """Return a part of an experiment file, such as a prompt, from a file of its own.
+def read_section(text: str, spec: type[Part], noun: str) -> Part:
+    """Return a part of an experiment file, such as a prompt, from its own file.
 
-    Raise SpecError; each path in it starts with `what`.
+    Raise SpecError, in which each path starts with `noun`.
     """
     content = _parse(text)
     if not isinstance(content, dict):
-        raise SpecError([f"{what}: the file is a mapping that starts with name: NAME"])
+        raise SpecError([f"{noun}: the file must be a mapping that starts with name: NAME"])
     try:
         return spec.model_validate(content)
     except ValidationError as error:
-        raise SpecError([f"{what}.{sentence}" for sentence in describe_problems(error, spec)]) from None
+        raise SpecError([f"{noun}.{problem}" for problem in describe_problems(error, spec)]) from None
 
 
 def _parse(text: str) -> Any:
@@ -72,12 +72,12 @@ def _parse(text: str) -> Any:
 def read_spec(content: Any) -> ExperimentSpec:
     """Return the specification from a mapping, as `read_yaml` does from text."""
     if not isinstance(content, dict):
-        raise SpecError(["an experiment file is a mapping that starts with experiment: NAME"])
+        raise SpecError(["an experiment file must be a mapping that starts with experiment: NAME"])
     return _validate(ExperimentSpec, content)
 
 
-def _validate(kind: type[Spec], content: Any) -> Spec:
+def _validate(spec: type[Spec], content: Any) -> Spec:
     try:
-        return kind.model_validate(content)
+        return spec.model_validate(content)
     except ValidationError as error:
-        raise SpecError(describe_problems(error, kind)) from None
+        raise SpecError(describe_problems(error, spec)) from None

@@ -1,4 +1,4 @@
-"""The shape of an experiment file. Pure: other modules look up the names."""
+"""The specification of an experiment file. Pure: other modules look up the names."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from runs_app.experiment_files.spec_types import (
     Settings,
     Strict,
     Text,
-    tag_of_form,
+    choose_form_tag,
     within,
 )
 
@@ -48,20 +48,20 @@ class PromptSpec(Strict):
     answer_format: Literal["text", "rating", "rating_with_reasoning"] = "text"
 
     @model_validator(mode="after")
-    def _one_form(self) -> PromptSpec:
+    def _check_one_form(self) -> PromptSpec:
         if (self.user is None) == (self.messages is None):
-            raise ValueError("give either user (and system) or messages")
+            raise ValueError("use either user (and system) or messages")
         if self.messages is not None and self.system:
-            raise ValueError("system belongs into messages here, as a turn of role system")
+            raise ValueError("with messages, write system as a turn of role system")
         return self
 
     @property
     def turns(self) -> list[dict[str, str]]:
-        """Return the messages. Line ends around a text are removed, because YAML's block form adds them."""
+        """Return the messages. Strip line ends around texts, because YAML's block style adds them."""
         if self.messages is not None:
             return [turn.model_dump() for turn in self.messages]
-        said = [("system", self.system.strip("\n")), ("user", (self.user or "").strip("\n"))]
-        return [{"role": role, "content": text} for role, text in said if text or role == "user"]
+        texts = [("system", self.system.strip("\n")), ("user", (self.user or "").strip("\n"))]
+        return [{"role": role, "content": text} for role, text in texts if text or role == "user"]
 
 
 SAMPLER, DIMENSION, EXPERIMENT = BOUNDS["sampler"], BOUNDS["dimension"], BOUNDS["experiment"]
@@ -101,9 +101,9 @@ def _is_draw(value: Any) -> bool:
     return isinstance(value, DrawSpec) or (isinstance(value, dict) and "draw" in value)
 
 
-# A name, or the thing itself as a mapping. The form is decided first, so that an error describes the intended form.
+# A name or an inline definition. The tag is chosen first, so that an error describes the intended form.
 Inline = TypeVar("Inline")
-Either = Annotated[Annotated[Reference, Tag(NAMED)] | Annotated[Inline, Tag(INLINE)], Discriminator(tag_of_form)]
+Either = Annotated[Annotated[Reference, Tag(NAMED)] | Annotated[Inline, Tag(INLINE)], Discriminator(choose_form_tag)]
 
 
 class CriterionSpec(Strict):
@@ -130,7 +130,7 @@ class RubricSpec(PromptSpec):
 
 
 class WrittenRubricSpec(RubricSpec):
-    """A rubric in a file of its own. It may also be a template for item rubrics."""
+    """A rubric in its own file. It can also be a template for item rubrics."""
 
     kind: Literal["score", "criteria", "label", "pairwise", "writer"] = "score"  # type: ignore[assignment]
 
@@ -139,15 +139,12 @@ JUDGING_SAMPLER = SamplerSpec(name="judging", temperature=0, max_tokens=1024)
 
 
 class GraderSpec(Strict):
-    """A judge model with a rubric.
-
-    Without a sampler it uses temperature 0. A draw of models makes one judge for each.
-    """
+    """A judge model with a rubric. The default sampler has temperature 0. A draw of models creates one judge each."""
 
     name: Name
     model: Annotated[
         Annotated[Reference, Tag(NAMED)] | Annotated[ModelSpec, Tag(INLINE)] | Annotated[DrawSpec, Tag(DRAWN)],
-        Discriminator(lambda value: DRAWN if _is_draw(value) else tag_of_form(value)),
+        Discriminator(lambda value: DRAWN if _is_draw(value) else choose_form_tag(value)),
     ]
     rubric: Either[RubricSpec]
     sampler: Either[SamplerSpec] = JUDGING_SAMPLER
@@ -173,7 +170,7 @@ class GradeSpec(Strict):
     scorers: list[
         Annotated[
             Annotated[Text, Tag(NAMED)] | Annotated[ScorerSpec, Tag(INLINE)],
-            Discriminator(tag_of_form),
+            Discriminator(choose_form_tag),
         ]
     ] = []
     graders: list[Either[GraderSpec]] = []
@@ -192,12 +189,12 @@ class DrawsSpec(Strict):
 
     @property
     def content(self) -> dict[str, Any]:
-        judges = {name: made.content for name, made in self.judges.items()}
+        judges = {name: draw.content for name, draw in self.judges.items()}
         return ({"models": self.models.content} if self.models else {}) | ({"judges": judges} if judges else {})
 
 
 class ExperimentSpec(Strict):
-    """An experiment file. None is an unset value, which takes the site's default."""
+    """An experiment file. None means the site's default."""
 
     experiment: Name
     title: Text = Field(default="", max_length=200)
@@ -230,7 +227,7 @@ class ExperimentSpec(Strict):
     adaptive: (
         Annotated[
             Annotated[Literal["dataset"], Tag(NAMED)] | Annotated[AdaptiveSpec, Tag(INLINE)],
-            Discriminator(tag_of_form),
+            Discriminator(choose_form_tag),
         ]
         | None
     ) = None
@@ -240,10 +237,7 @@ class ExperimentSpec(Strict):
 
 
 class ExtensionSpec(Strict):
-    """An extension of a launched design: some keys of an experiment file.
-
-    `settings` are all other keys of a full file.
-    """
+    """An extension of a launched design: some keys of an experiment file. `settings` are the other keys of the file."""
 
     dataset: Reference | None = None
     models: list[Either[ModelSpec]] = []

@@ -1,4 +1,4 @@
-"""The processes of the site: a web server and a task queue, with the steps before they start."""
+"""The processes of the site: a web server and a task queue, and the steps before they start."""
 
 from __future__ import annotations
 
@@ -23,47 +23,47 @@ from runs_app.taskqueue.supervisor_channel import VARIABLE, SupervisorChannel
 
 THREADS = 16  # For complete requests. The web worker has other threads for large bodies.
 WEB_GRACE_S = 8.0
-QUEUE_GRACE_S = 25.0  # A drain that is asked to stop waits 10 s for the calls in flight.
-MIGRATING = 0x65766C73  # The key of an advisory lock.
+QUEUE_GRACE_S = 25.0  # A stopping drain waits 10 s for its calls in flight.
+MIGRATION_LOCK = 0x65766C73  # The key of an advisory lock.
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 
 
-DEBUG_IS_LOCAL = (
-    "--host {host}: EVALSITE_DEBUG is on, and its pages show settings and code to everybody who reaches them. Unset"
-    " EVALSITE_DEBUG to serve others, or leave out --host to serve this machine alone."
+DEBUG_ERROR = (
+    "--host {host}: EVALSITE_DEBUG is on, so error pages show settings and code to everybody. Unset EVALSITE_DEBUG to"
+    " serve other machines, or omit --host to serve only this machine."
 )
 
 
 class AddressError(Exception):
-    """An address that the site cannot be served from. The message says why."""
+    """An address on which the site cannot listen. The message says why."""
 
 
 def migrate() -> None:
-    """Bring the database up to date, with the shipped rows. If several machines start at once, one of them does it."""
+    """Migrate the database and create the shipped rows. If several machines start at once, only one does this."""
     with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_advisory_lock(%s)", [MIGRATING])
+        cursor.execute("SELECT pg_advisory_lock(%s)", [MIGRATION_LOCK])
         try:
             call_command("migrate", interactive=False, verbosity=0)
             create_shipped_designs()
         finally:
-            cursor.execute("SELECT pg_advisory_unlock(%s)", [MIGRATING])
+            cursor.execute("SELECT pg_advisory_unlock(%s)", [MIGRATION_LOCK])
     connection.close()
 
 
 @contextmanager
 def open_listener(host: str, port: int) -> Iterator[socket.socket]:
-    """Open the site's socket. It outlives every web server, so that requests wait while one is replaced.
+    """Open the site's socket. It outlives web servers, so that requests wait while one is replaced.
 
-    Raise AddressError if the site cannot be served from this address.
+    Raise AddressError if the site cannot listen on this address.
     """
     if settings.DEBUG and host not in LOOPBACK:
-        raise AddressError(DEBUG_IS_LOCAL.format(host=host))
+        raise AddressError(DEBUG_ERROR.format(host=host))
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         listener = socket.create_server((host, port), family=family, backlog=512)
     except OSError as error:
-        said = (error.strerror or str(error)).lower()
-        raise AddressError(f"{host}:{port} cannot be served from: {said}. Choose another by --port.") from None
+        reason = (error.strerror or str(error)).lower()
+        raise AddressError(f"cannot listen on {host}:{port}: {reason}. Choose another port with --port.") from None
     with listener:
         yield listener
 
@@ -75,11 +75,9 @@ def serve(
     more: Sequence[Child] = (),
     on_ready: Callable[[str], None] = lambda url: None,
 ) -> None:
-    """Serve the site until a signal says to stop, then end all its processes.
+    """Serve the site until a stop signal, then end all its processes. Raise GivingUp if a process cannot start.
 
-    Raise GivingUp if a part of it cannot start.
-
-    `more` children run beside it. `on_ready` is called once with the address, when the first page is served.
+    `more` children run beside the site's own. `on_ready` is called once with the URL, when the site answers.
     """
     _remove_leftovers()
     with SupervisorChannel.create_in(settings.DATA_DIR) as channel:
@@ -94,14 +92,14 @@ def serve(
         periodic_tasks: list[PeriodicTask] = [_Announcement(listener, on_ready), _make_pulse_check(pulse)]
         try:
             children = [_make_web_child(listener, environment), queue, *more]
-            Supervisor(children, periodic_tasks, channel.request_stop, if_killed=_last_command()).run()
+            Supervisor(children, periodic_tasks, channel.request_stop, if_killed=_build_cleanup_command()).run()
         finally:
             with suppress(DatabaseError):
                 requeue_tasks(channel)
 
 
 def _remove_leftovers() -> None:
-    """Give back the tasks of an `up` that was killed on this machine, and restrict folders that are too open."""
+    """Requeue the tasks of an `up` that was killed on this machine, and restrict folders that are too open."""
     for folder in (settings.MEDIA_ROOT, settings.JOURNAL_DIR):
         close_folder(Path(folder))
     for channel in SupervisorChannel.find_orphaned(settings.DATA_DIR):
@@ -134,20 +132,20 @@ def _make_queue_child(environment: dict[str, str]) -> Child:
     )
 
 
-def _last_command() -> list[str]:
-    """Return the command that ends an embedded database after `up` was killed: any command, as its last user, does."""
+def _build_cleanup_command() -> list[str]:
+    """Return the command to run after `up` was killed. Any command ends the embedded database as its last user."""
     if os.environ.get("DATABASE_URL"):
         return []
     return [sys.executable, str(settings.BASE_DIR / "manage.py"), "sweep_stale_claims"]
 
 
 class _Announcement:
-    """A periodic task that announces once that the first page is served."""
+    """A periodic task that announces once that the site answers."""
 
     def __init__(self, listener: socket.socket, say: Callable[[str], None]) -> None:
         host, port = listener.getsockname()[:2]
-        near = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - any address is also this one
-        self._url, self._say = f"http://{f'[{near}]' if ':' in near else near}:{port}/", say
+        local = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - any address is also this one
+        self._url, self._say = f"http://{f'[{local}]' if ':' in local else local}:{port}/", say
 
     def __call__(self) -> float | None:
         try:

@@ -1,4 +1,4 @@
-"""A worker in this process: the gateway, one drain of calls and batches, and a function that watches for its end."""
+"""A worker in this process: the gateway and one drain of calls and batches."""
 
 from __future__ import annotations
 
@@ -39,8 +39,5 @@ def run_worker(limits: DrainLimits, watch: Callable[[Drain], Awaitable[None]]) -
 
 
 def is_drain_needed() -> bool:
-    """Return True if calls are left, or a batch is due soon.
-
-    A batch that its provider still processes needs no drain.
-    """
+    """Return True if calls remain or a batch is due soon. A batch needs no drain while its provider processes it."""
     return has_calls_left() or has_due_batches(BATCH_SOON_S)

@@ -11,7 +11,7 @@ from runs_app.simulator.request_parser import ChatRequest
 from runs_app.simulator.text_index import Haystack, TextIndex
 
 _KEYS = frozenset({"text", "target", "task", "params", "choices", "image", "dimension", "mean", "sd"})
-USUAL_DIMENSIONS = ("valence", "arousal", "dominance")
+DEFAULT_DIMENSIONS = ("valence", "arousal", "dominance")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class AnswerKey:
         self._cases: TextIndex[KnownCase] = TextIndex()
         self._task_targets: dict[str, dict[str, None]] = {}
         self._norms: dict[tuple[str, str], RecordedNorm] = {}
-        self._dimensions: list[str] = list(USUAL_DIMENSIONS)
+        self._dimensions: list[str] = list(DEFAULT_DIMENSIONS)
 
     @classmethod
     def read(cls, paths: Iterable[Path]) -> "AnswerKey":

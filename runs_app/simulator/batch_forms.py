@@ -52,28 +52,28 @@ def parse_calls(form: str, asked: Mapping[str, Any], files: Mapping[str, tuple[s
 def convert_parameters(params: Mapping[str, Any]) -> dict[str, Any]:
     """Convert Anthropic's parameters to the parameters of a chat completion."""
     system = params.get("system") or []
-    turns = [{"role": "system", "content": _parts(system)}] if system else []
-    turns += [{"role": turn["role"], "content": _parts(turn["content"])} for turn in params["messages"]]
+    turns = [{"role": "system", "content": _convert_parts(system)}] if system else []
+    turns += [{"role": turn["role"], "content": _convert_parts(turn["content"])} for turn in params["messages"]]
     chat = {"model": params["model"], "messages": turns, "max_tokens": params["max_tokens"]}
     if shape := params.get("output_format"):
         chat["response_format"] = {"type": "json_schema", "json_schema": {"name": "answer", "schema": shape["schema"]}}
     return chat
 
 
-def _parts(content: Any) -> Any:
+def _convert_parts(content: Any) -> Any:
     if isinstance(content, str):
         return content
-    return [_image(part["source"]) if part["type"] == "image" else part for part in content]
+    return [_convert_image(part["source"]) if part["type"] == "image" else part for part in content]
 
 
-def _image(source: Mapping[str, str]) -> dict[str, Any]:
+def _convert_image(source: Mapping[str, str]) -> dict[str, Any]:
     return {"type": "image_url", "image_url": {"url": f"data:{source['media_type']};base64,{source['data']}"}}
 
 
 def format_line(form: str, name: str, status: int, chat: ChatRequest | None, received: Reply | dict[str, Any]) -> bytes:
     """Return the result line of one call."""
     if form == "anthropic":
-        return json.dumps({"custom_id": name, "result": _result(status, chat, received)}).encode()
+        return json.dumps({"custom_id": name, "result": _build_result(status, chat, received)}).encode()
     body = (
         json.loads(completion_body(chat, received, None))
         if chat is not None and isinstance(received, Reply)
@@ -101,7 +101,7 @@ def is_error(line: bytes) -> bool:
     return not response or response["status_code"] != 200
 
 
-def _result(status: int, chat: ChatRequest | None, received: Reply | dict[str, Any]) -> dict[str, Any]:
+def _build_result(status: int, chat: ChatRequest | None, received: Reply | dict[str, Any]) -> dict[str, Any]:
     if chat is None or not isinstance(received, Reply):
         kind = {400: "invalid_request_error", 429: "rate_limit_error", 529: "overloaded_error"}.get(status, "api_error")
         message = received["error"]["message"] if isinstance(received, dict) else ""
@@ -119,12 +119,12 @@ def _result(status: int, chat: ChatRequest | None, received: Reply | dict[str, A
     return {"type": "succeeded", "message": message}
 
 
-def batch_object(batch: Batch) -> dict[str, Any]:
-    return _message_batch(batch) if batch.form == "anthropic" else _openai_batch(batch)
+def build_batch(batch: Batch) -> dict[str, Any]:
+    return _build_anthropic_batch(batch) if batch.form == "anthropic" else _build_openai_batch(batch)
 
 
-def _openai_batch(batch: Batch) -> dict[str, Any]:
-    status = _status(batch)
+def _build_openai_batch(batch: Batch) -> dict[str, Any]:
+    status = _get_openai_status(batch)
     has_files = batch.lines is not None and status != "failed"
     errors = None
     if status == "failed":
@@ -145,7 +145,7 @@ def _openai_batch(batch: Batch) -> dict[str, Any]:
     }
 
 
-def _status(batch: Batch) -> str:
+def _get_openai_status(batch: Batch) -> str:
     if batch.cancelled_at is not None:
         return "cancelled" if batch.lines is not None else "cancelling"
     if batch.lines is None:
@@ -153,7 +153,7 @@ def _status(batch: Batch) -> str:
     return {"invalid": "failed", "full": "failed", "expired": "expired"}.get(batch.fault or "", "completed")
 
 
-def _message_batch(batch: Batch) -> dict[str, Any]:
+def _build_anthropic_batch(batch: Batch) -> dict[str, Any]:
     ended = batch.lines is not None
     word = "ended" if ended else "canceling" if batch.cancelled_at else "in_progress"
     return {
@@ -161,14 +161,14 @@ def _message_batch(batch: Batch) -> dict[str, Any]:
         "type": "message_batch",
         "processing_status": word,
         "request_counts": batch.counts or {"processing": len(batch.calls)},
-        "created_at": _moment(batch.created),
-        "expires_at": _moment(batch.created + DAY_S),
-        "cancel_initiated_at": _moment(batch.cancelled_at) if batch.cancelled_at else None,
+        "created_at": _format_time(batch.created),
+        "expires_at": _format_time(batch.created + DAY_S),
+        "cancel_initiated_at": _format_time(batch.cancelled_at) if batch.cancelled_at else None,
         "results_url": f"/v1/messages/batches/{batch.id}/results" if ended else None,
     }
 
 
-def _moment(seconds: float) -> str:
+def _format_time(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat()
 
 

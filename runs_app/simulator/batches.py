@@ -14,7 +14,7 @@ from aiohttp import web
 from runs_app.simulator import batch_forms as forms
 from runs_app.simulator.batch_forms import Batch
 from runs_app.simulator.config import SimulatorConfig
-from runs_app.simulator.faults import error_object
+from runs_app.simulator.faults import build_error
 from runs_app.simulator.request_counters import Counters
 from runs_app.simulator.request_parser import ChatRequest
 from runs_app.simulator.responses import Reply
@@ -35,7 +35,7 @@ class ChatServer(Protocol):
     async def answer_one(self, body: bytes) -> tuple[int, ChatRequest | None, Reply | dict[str, object]]: ...
 
 
-class BatchDesk:
+class BatchStore:
     """Files and batches of one simulator, in memory."""
 
     def __init__(self, simulator: ChatServer) -> None:
@@ -77,7 +77,7 @@ class BatchDesk:
         sent = await request.post()
         file = sent.get("file")
         if not isinstance(file, web.FileField) or sent.get("purpose") != "batch":
-            return web.json_response(error_object(400, "a file with the purpose batch is needed"), status=400)
+            return web.json_response(build_error(400, "a file with the purpose batch is needed"), status=400)
         key = f"file-{uuid.uuid4().hex}"
         self._files[key] = (file.filename, file.file.read())
         if self._has_fault("lost_upload"):
@@ -86,7 +86,7 @@ class BatchDesk:
 
     async def list_files(self, request: web.Request, _form: str) -> web.StreamResponse:
         """Handle GET /v1/files."""
-        return _page(request, [self._file(key) for key in reversed(self._files)], "after")
+        return _build_page(request, [self._file(key) for key in reversed(self._files)], "after")
 
     async def create(self, request: web.Request, form: str) -> web.StreamResponse:
         """Create a batch from a file, or from the calls in the body."""
@@ -95,7 +95,7 @@ class BatchDesk:
         try:
             calls = forms.parse_calls(form, asked, self._files)
         except (KeyError, ValueError, TypeError) as error:
-            return web.json_response(error_object(400, f"the batch cannot be read: {error!r}"), status=400)
+            return web.json_response(build_error(400, f"the batch cannot be read: {error!r}"), status=400)
         now = time.time()
         fault = next((name for name in ("invalid", "full", "expired", "missing") if self._has_fault(name)), None)
         batch = Batch(
@@ -113,23 +113,23 @@ class BatchDesk:
         await self._wait("answer")
         if self._has_fault("lost_submission"):
             return await _hang_up(request)
-        return web.json_response(forms.batch_object(batch))
+        return web.json_response(forms.build_batch(batch))
 
     async def list_batches(self, request: web.Request, form: str) -> web.StreamResponse:
         """List all batches of this format, newest first."""
         found = [batch for batch in reversed(self._batches.values()) if batch.form == form]
         for batch in found:
             await self._finish(batch)
-        return _page(
-            request, [forms.batch_object(batch) for batch in found], "after" if form == "openai" else "after_id"
+        return _build_page(
+            request, [forms.build_batch(batch) for batch in found], "after" if form == "openai" else "after_id"
         )
 
     async def show(self, request: web.Request, _form: str) -> web.StreamResponse:
         batch = self._batches.get(request.match_info["id"])
         if batch is None:
-            return web.json_response(error_object(404, "No such batch."), status=404)
+            return web.json_response(build_error(404, "No such batch."), status=404)
         await self._finish(batch)
-        return web.json_response(forms.batch_object(batch))
+        return web.json_response(forms.build_batch(batch))
 
     async def cancel(self, request: web.Request, form: str) -> web.StreamResponse:
         """Cancel a batch. Calls that would be finished by now are made; the others never are."""
@@ -139,14 +139,14 @@ class BatchDesk:
         now = time.time()
         batch.made = int(len(batch.calls) * (now - batch.created) / max(self._seconds("done"), 1e-6))
         batch.cancelled_at = now
-        return web.json_response(forms.batch_object(batch))
+        return web.json_response(forms.build_batch(batch))
 
     async def results(self, request: web.Request, form: str) -> web.StreamResponse:
         """Send the result lines of a batch, one after the other."""
         name = request.match_info["id"].removesuffix("-output").removesuffix("-errors")
         batch = self._batches.get(name)
         if batch is None or not self._is_ended(batch):
-            return web.json_response(error_object(404, "There are no results."), status=404)
+            return web.json_response(build_error(404, "There are no results."), status=404)
         await self._finish(batch)
         wants_errors = request.match_info["id"].endswith("-errors")
         response = web.StreamResponse(headers={"Content-Type": "application/x-jsonl"})
@@ -202,7 +202,7 @@ class BatchDesk:
             await asyncio.sleep(seconds)
 
 
-def _page(request: web.Request, rows: list[dict[str, Any]], cursor: str) -> web.Response:
+def _build_page(request: web.Request, rows: list[dict[str, Any]], cursor: str) -> web.Response:
     """Return a page of a list, newest first, after the given id."""
     after, limit = request.query.get(cursor), min(int(request.query.get("limit", 20)), PAGE)
     names = [row["id"] for row in rows]

@@ -19,7 +19,7 @@ ERROR_WORDS: dict[int, tuple[str, str | None]] = {
 }
 
 
-def error_object(status: int, message: str, code: str | None = None) -> dict[str, object]:
+def build_error(status: int, message: str, code: str | None = None) -> dict[str, object]:
     """Return an error body in OpenAI's format."""
     kind, usual_code = ERROR_WORDS.get(status, ("server_error" if status >= 500 else "invalid_request_error", None))
     return {"error": {"message": message, "type": kind, "param": None, "code": code or usual_code}}
@@ -37,7 +37,7 @@ def choose_fault(faults: Mapping[str, float], seed: int, fingerprint: int, asked
     return None
 
 
-def latency_s(config: SimulatorConfig, fault: str | None, fingerprint: int, asked: int) -> float:
+def draw_latency(config: SimulatorConfig, fault: str | None, fingerprint: int, asked: int) -> float:
     """Return the seconds before this request is answered. A 429 comes at once, as from a real gateway."""
     if fault == "429":
         return 0.0

@@ -19,10 +19,10 @@ def read_rows(path: Path, known: frozenset[str]) -> Iterator[tuple[str, dict[str
         raise ConfigError(f"{path}: {error.strerror}") from None
     for number, line in enumerate(lines, start=1):
         if line.strip():
-            yield f"{path}:{number}", _row(line, f"{path}:{number}", known)
+            yield f"{path}:{number}", _parse_row(line, f"{path}:{number}", known)
 
 
-def _row(line: str, place: str, known: frozenset[str]) -> dict[str, Any]:
+def _parse_row(line: str, place: str, known: frozenset[str]) -> dict[str, Any]:
     try:
         row = json.loads(line)
     except ValueError as error:

@@ -15,12 +15,12 @@ from typing import Any
 from runs_app.simulator import judge_behaviour, parametric_answers, request_kind
 from runs_app.simulator.answer_key import AnswerKey
 from runs_app.simulator.request_kind import Scale
-from runs_app.simulator.request_parser import ChatRequest, bare_name
+from runs_app.simulator.request_parser import ChatRequest, strip_provider
 from runs_app.simulator.seeded_random import draw_normal, draw_uniforms, normal_quantile
 from runs_app.simulator.skill_profiles import ModelProfile
 
-USUAL_SCALE = Scale(1, 7)
-USUAL_SCORES = Scale(0, 1)
+DEFAULT_SCALE = Scale(1, 7)
+DEFAULT_SCORE_SCALE = Scale(0, 1)
 
 # Shares of the variance of a question's difficulty: the item for all models, the item for this model, this call.
 _ITEM_SHARE, _PAIR_SHARE, _CALL_SHARE = 0.4, 0.35, 0.25
@@ -59,7 +59,7 @@ class Answerer:
 
     def answer(self, request: ChatRequest) -> Answer:
         """Return the answer of `request.model`. The same request gets the same answer."""
-        reasoning = f"Let me think. {_remark(self.seed, request)}" if request.is_reasoning else None
+        reasoning = f"Let me think. {_choose_remark(self.seed, request)}" if request.is_reasoning else None
         return Answer(self._content(request), reasoning)
 
     def _content(self, request: ChatRequest) -> str:
@@ -77,17 +77,17 @@ class Answerer:
         if request.response_format.get("type") == "json_object":
             return json.dumps({"answer": self._final_answer(request)})
         if request_kind.wants_bare_number(request.text) and not request_kind.find_choices(request.user_text):
-            return str(self._rating(request, request_kind.find_scale(request.text, USUAL_SCALE)))
+            return str(self._rating(request, request_kind.find_scale(request.text, DEFAULT_SCALE)))
         mark = "Final Answer" if request_kind.wants_final_answer(request.text) else "ANSWER"
-        return f"{_remark(self.seed, request)}\n{mark}: {self._final_answer(request)}"
+        return f"{_choose_remark(self.seed, request)}\n{mark}: {self._final_answer(request)}"
 
     # Ratings ---------------------------------------------------------------------------------------------------------
 
     def _rating_object(self, request: ChatRequest) -> dict[str, object]:
-        rating = self._rating(request, request_kind.find_scale(request.text, USUAL_SCALE))
+        rating = self._rating(request, request_kind.find_scale(request.text, DEFAULT_SCALE))
         if not request_kind.wants_reasoning(request.text):
             return {"rating": rating}
-        return {"rating": rating, "reasoning": _remark(self.seed, request)}
+        return {"rating": rating, "reasoning": _choose_remark(self.seed, request)}
 
     def _rating(self, request: ChatRequest, scale: Scale) -> int:
         """Return a rating on the scale: the image's norm, or else a latent value, plus bias and noise."""
@@ -97,7 +97,7 @@ class Answerer:
         latent = self._normal("latent", subject, dimension)
         mean = norm.mean if norm else (scale.low + scale.high) / 2 + 0.22 * scale.width * latent
         spread = norm.sd if norm else 0.17 * scale.width
-        model = bare_name(request.model)
+        model = strip_provider(request.model)
         deviation = (
             0.25 * self._normal("bias", model, dimension)
             + 0.35 * self._normal("pair", model, subject, dimension)
@@ -109,7 +109,7 @@ class Answerer:
 
     def _profiled_answer(self, request: ChatRequest) -> str | None:
         """Return the answer of a model with a skill profile to a case of a parametric task; None for all others."""
-        model = self.profiles.get(request.model) or self.profiles.get(bare_name(request.model))
+        model = self.profiles.get(request.model) or self.profiles.get(strip_provider(request.model))
         found = self.key.find_case(request) if model else None
         profile = model.find_task(found[1].task) if model and found and found[1].task else None
         if profile is None or found is None:
@@ -132,7 +132,7 @@ class Answerer:
 
         The outcomes of models correlate, because an item is hard for all of them.
         """
-        model = bare_name(request.model)
+        model = strip_provider(request.model)
         hardness = (
             math.sqrt(_ITEM_SHARE) * self._normal("hard", question)
             + math.sqrt(_PAIR_SHARE) * self._normal("hard", model, question)
@@ -142,10 +142,10 @@ class Answerer:
 
     def _skill(self, model: str) -> float:
         told = self._find_named_skill(model)
-        return 0.45 + 0.45 * draw_uniforms("skill", self.seed, bare_name(model))[0] if told is None else told
+        return 0.45 + 0.45 * draw_uniforms("skill", self.seed, strip_provider(model))[0] if told is None else told
 
     def _find_named_skill(self, model: str) -> float | None:
-        return self.skills.get(model, self.skills.get(bare_name(model)))
+        return self.skills.get(model, self.skills.get(strip_provider(model)))
 
     def _invent_target(self, question: str, options: Mapping[str, str]) -> str:
         draw = draw_uniforms("target", self.seed, question)[0]
@@ -160,7 +160,7 @@ class Answerer:
         if options:
             others = [letter for letter in sorted(options) if letter != _find_letter(target, options)]
             return others[int(draw * len(others))] if others else "none"
-        number = _number(target)
+        number = _find_last_number(target)
         if number is not None:
             return f"{number + 1 + int(draw * 9):g}"
         others = [name for name in _NAMES if name != target]
@@ -171,7 +171,7 @@ class Answerer:
     def _verdict(self, verdict: judge_behaviour.RequestedVerdict, request: ChatRequest) -> str:
         """Return a verdict in the requested format, or in the way of the configured judge."""
         if self.judge == "assorted":
-            scale = request_kind.find_scale(judge_behaviour.remove_answers(request.text), USUAL_SCORES)
+            scale = request_kind.find_scale(judge_behaviour.remove_answers(request.text), DEFAULT_SCORE_SCALE)
             dice = random.Random(f"{self.seed}\x1f{request.model}\x1f{request.text}")  # noqa: S311 - a simulation
             return judge_behaviour.vary_format(verdict, (scale.low, scale.high), dice)[0]
         obeyed = judge_behaviour.find_commanded_score(request) if self.judge == "obedient" else None
@@ -180,7 +180,7 @@ class Answerer:
         if verdict.kind == "score":
             return self._judgement(request)
         return judge_behaviour.fence_verdict(
-            {**self._choice(verdict, request), "reasoning": _remark(self.seed, request)}
+            {**self._choice(verdict, request), "reasoning": _choose_remark(self.seed, request)}
         )
 
     def _choice(self, verdict: judge_behaviour.RequestedVerdict, request: ChatRequest) -> dict[str, object]:
@@ -191,8 +191,8 @@ class Answerer:
 
     def _judgement(self, request: ChatRequest) -> str:
         """Return a judge's reply: a sentence, then a fenced JSON block with a score on the rubric's scale."""
-        scale = request_kind.find_scale(judge_behaviour.remove_answers(request.text), USUAL_SCORES)
-        score = {"score": self._score(request, scale), "reasoning": _remark(self.seed, request)}
+        scale = request_kind.find_scale(judge_behaviour.remove_answers(request.text), DEFAULT_SCORE_SCALE)
+        score = {"score": self._score(request, scale), "reasoning": _choose_remark(self.seed, request)}
         return f"I compared the answer with the reference.\n\n{judge_behaviour.fence_verdict(score)}"
 
     def _score(self, request: ChatRequest, scale: Scale) -> int:
@@ -200,7 +200,7 @@ class Answerer:
 
         A judge with a configured skill makes errors.
         """
-        model, subject = bare_name(request.model), request.stable_text
+        model, subject = strip_provider(request.model), request.stable_text
         verdict = _agrees_with_reference(request.text)
         if verdict is not None and self._find_named_skill(request.model) is not None:
             verdict = verdict == self._is_answered_correctly(request, subject)
@@ -226,14 +226,14 @@ class Answerer:
         if kind == "array":
             items = schema.get("items") or {}
             return [self._fill(items, f"{name}{place}", request) for place in range(schema.get("minItems", 1))]
-        return self._final_answer(request) if "answer" in name.lower() else _remark(self.seed, request)
+        return self._final_answer(request) if "answer" in name.lower() else _choose_remark(self.seed, request)
 
     def _fill_number(self, schema: dict[str, Any], name: str, request: ChatRequest) -> int:
         if name == "score":
-            scale = request_kind.read_schema_scale(schema) or request_kind.find_scale(request.text, USUAL_SCORES)
+            scale = request_kind.read_schema_scale(schema) or request_kind.find_scale(request.text, DEFAULT_SCORE_SCALE)
             return self._score(request, scale)
         return self._rating(
-            request, request_kind.read_schema_scale(schema) or request_kind.find_scale(request.text, USUAL_SCALE)
+            request, request_kind.read_schema_scale(schema) or request_kind.find_scale(request.text, DEFAULT_SCALE)
         )
 
     # Draws -----------------------------------------------------------------------------------------------------------
@@ -242,14 +242,14 @@ class Answerer:
         return draw_normal(self.seed, *parts)
 
     def _call_noise(self, request: ChatRequest) -> float:
-        return draw_normal(self.seed, "call", bare_name(request.model), request.text, *request.images, request.seed)
+        return draw_normal(self.seed, "call", strip_provider(request.model), request.text, *request.images, request.seed)
 
     def _call_uniform(self, name: str, request: ChatRequest) -> float:
-        return draw_uniforms(self.seed, name, bare_name(request.model), request.text, *request.images, request.seed)[0]
+        return draw_uniforms(self.seed, name, strip_provider(request.model), request.text, *request.images, request.seed)[0]
 
 
-def _remark(seed: int, request: ChatRequest) -> str:
-    draw = draw_uniforms("remark", seed, bare_name(request.model), request.text, request.seed)[0]
+def _choose_remark(seed: int, request: ChatRequest) -> str:
+    draw = draw_uniforms("remark", seed, strip_provider(request.model), request.text, request.seed)[0]
     return _REMARKS[int(draw * len(_REMARKS))]
 
 
@@ -261,7 +261,7 @@ def _find_letter(target: str, options: Mapping[str, str]) -> str:
     return next((key for key, option in options.items() if option.lower() == target.strip().lower()), target)
 
 
-def _number(text: str) -> float | None:
+def _find_last_number(text: str) -> float | None:
     """Return the last number in a text, or None."""
     numbers = _NUMBER.findall(text)
     return float(numbers[-1].replace(",", "")) if numbers else None
@@ -273,7 +273,7 @@ def _agrees_with_reference(text: str) -> bool | None:
     if reference is None or not finals:
         return None
     wanted, given = str(reference[1]).strip(), str(finals[-1]).strip()
-    wanted_number, given_number = _number(wanted), _number(given)
+    wanted_number, given_number = _find_last_number(wanted), _find_last_number(given)
     if wanted_number is not None and given_number is not None:
         return math.isclose(wanted_number, given_number)
     return wanted.strip(" .").lower() == given.strip(" .").lower()

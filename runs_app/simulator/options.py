@@ -108,9 +108,9 @@ def build_arguments(config: SimulatorConfig) -> list[str]:
         "--rpm": config.rpm,
         "--slow-s": config.slow_s,
         "--retry-after": config.retry_after_s,
-        "--errors": _pairs(config.faults),
-        "--batch-faults": _pairs(config.batch_faults),
-        "--batch-waits": _pairs(config.batch_waits),
+        "--errors": _format_pairs(config.faults),
+        "--batch-faults": _format_pairs(config.batch_faults),
+        "--batch-waits": _format_pairs(config.batch_waits),
         "--host": config.host,
         "--port": config.port,
         "--seed": config.seed,
@@ -127,5 +127,5 @@ def build_arguments(config: SimulatorConfig) -> list[str]:
     return arguments if config.json_schema else [*arguments, "--no-json-schema"]
 
 
-def _pairs(numbers: Mapping[str, float]) -> str | None:
+def _format_pairs(numbers: Mapping[str, float]) -> str | None:
     return ",".join(f"{name}={number!r}" for name, number in numbers.items()) or None

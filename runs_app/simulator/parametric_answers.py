@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from runs_app.simulator.answer_key import KnownCase
-from runs_app.simulator.request_parser import ChatRequest, bare_name
+from runs_app.simulator.request_parser import ChatRequest, strip_provider
 from runs_app.simulator.responses import CHARACTERS_PER_TOKEN
 from runs_app.simulator.seeded_random import draw_normal, draw_uniforms
 from runs_app.simulator.skill_profiles import TaskProfile
@@ -23,15 +23,15 @@ def answer_case(case: KnownCase, profile: TaskProfile, targets: Sequence[str], s
     targets: the targets of all cases of the task, from which wrong answers are taken. Each model, request and seed of a
     request has draws of its own.
     """
-    drawn = ("case", seed, bare_name(request.model), request.text, request.seed)
+    drawn = ("case", seed, strip_provider(request.model), request.text, request.seed)
     knows, guess, start, _ = draw_uniforms(*drawn)
-    answer = case.target if knows < profile.skill(case.params) else _guess(case, targets, guess)
+    answer = case.target if knows < profile.skill(case.params) else _make_guess(case, targets, guess)
     final = f"Final Answer: {answer}"
     tokens = profile.draw_tokens(case.params, draw_normal("length", *drawn))
-    return _think(tokens * CHARACTERS_PER_TOKEN - len(final) - 2, int(start * len(_THOUGHTS))) + final
+    return _write_reasoning(tokens * CHARACTERS_PER_TOKEN - len(final) - 2, int(start * len(_THOUGHTS))) + final
 
 
-def _guess(case: KnownCase, targets: Sequence[str], draw: float) -> str:
+def _make_guess(case: KnownCase, targets: Sequence[str], draw: float) -> str:
     """Return one of the choices, each with the same chance. Free text is never right by guessing."""
     if case.choices:
         return case.choices[int(draw * len(case.choices))]
@@ -39,7 +39,7 @@ def _guess(case: KnownCase, targets: Sequence[str], draw: float) -> str:
     return others[int(draw * len(others))] if others else f"not {case.target}"
 
 
-def _think(length: int, start: int) -> str:
+def _write_reasoning(length: int, start: int) -> str:
     """Return reasoning of this many characters, with the blank line behind it; "" if there is no room."""
     if length <= 0:
         return ""

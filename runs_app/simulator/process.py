@@ -36,7 +36,7 @@ class SimulatorProcess:
 
     def counters(self) -> dict[str, Any]:
         """Return the server's current counters."""
-        return _json(urllib.request.Request(f"{self.root}/counters"))  # noqa: S310 - our own loopback server
+        return _fetch_json(urllib.request.Request(f"{self.root}/counters"))  # noqa: S310 - our own loopback server
 
     def reset(self) -> None:
         """Reset the counters, the recorded answers and the sequence of faults."""
@@ -51,10 +51,10 @@ class SimulatorProcess:
 
     def _post(self, path: str, payload: Mapping[str, object]) -> dict[str, Any]:
         body = json.dumps(payload).encode()
-        return _json(urllib.request.Request(f"{self.root}{path}", data=body))  # noqa: S310 - as above
+        return _fetch_json(urllib.request.Request(f"{self.root}{path}", data=body))  # noqa: S310 - as above
 
 
-def _json(request: urllib.request.Request) -> dict[str, Any]:
+def _fetch_json(request: urllib.request.Request) -> dict[str, Any]:
     with urllib.request.urlopen(request, timeout=10) as response:  # noqa: S310 - as above
         loaded: dict[str, Any] = json.load(response)
     return loaded
@@ -75,7 +75,7 @@ def simulator_process(
         text=True,
     )
     try:
-        yield SimulatorProcess(_listening_url(process, timeout_s), process.pid)
+        yield SimulatorProcess(_read_url(process, timeout_s), process.pid)
     finally:
         process.terminate()
         try:
@@ -87,7 +87,7 @@ def simulator_process(
             process.stdout.close()
 
 
-def _listening_url(process: "subprocess.Popen[str]", timeout_s: float) -> str:
+def _read_url(process: "subprocess.Popen[str]", timeout_s: float) -> str:
     """Return the address from the line that the server prints once it listens."""
     watchdog = threading.Timer(timeout_s, process.kill)
     watchdog.start()

@@ -19,7 +19,7 @@ from typing import Any
 
 from runs_app.simulator.config import ConfigError
 from runs_app.simulator.jsonl import read_rows
-from runs_app.simulator.request_parser import ChatRequest, bare_name
+from runs_app.simulator.request_parser import ChatRequest, strip_provider
 from runs_app.simulator.text_index import Haystack, TextIndex
 
 _MATCH_KEYS = frozenset({"model", "text", "image", "seed"})
@@ -89,12 +89,12 @@ class Recordings:
 
     def add(self, row: dict[str, Any]) -> None:
         """Add one row. Raise ValueError, TypeError or AttributeError if it is malformed."""
-        recorded = _recorded(row)
+        recorded = _build_recorded(row)
         model, text = row.get("model"), row.get("text")
         rows = self._groups.setdefault((model, row.get("image"), row.get("seed")), _Rows())
-        if model is not None and bare_name(model) != model:
+        if model is not None and strip_provider(model) != model:
             # `openai/x` also answers requests for `x`, unless rows for `x` itself came first.
-            self._groups.setdefault((bare_name(model), row.get("image"), row.get("seed")), rows)
+            self._groups.setdefault((strip_provider(model), row.get("image"), row.get("seed")), rows)
         sequence = rows.by_text.get(text) if text is not None else rows.without_text
         if sequence is None:
             sequence = _Sequence()
@@ -120,7 +120,7 @@ class Recordings:
 
     def _matches(self, request: ChatRequest, haystack: Haystack) -> Iterator[tuple[tuple[int, ...], _Sequence]]:
         """Yield every sequence that matches the request, with its specificity."""
-        for group in _groups_of(request):
+        for group in _list_groups(request):
             rows = self._groups.get(group)
             if rows is None:
                 continue
@@ -132,8 +132,8 @@ class Recordings:
                 yield (model + image + seed + 1, image, 1, seed, len(by_text[0])), by_text[1]
 
 
-def _groups_of(request: ChatRequest) -> Iterator[_Group]:
-    models = dict.fromkeys((request.model, bare_name(request.model), None))
+def _list_groups(request: ChatRequest) -> Iterator[_Group]:
+    models = dict.fromkeys((request.model, strip_provider(request.model), None))
     seeds = dict.fromkeys((request.seed, None))
     for model in models:
         for image in (*request.images, None):
@@ -141,7 +141,7 @@ def _groups_of(request: ChatRequest) -> Iterator[_Group]:
                 yield model, image, seed
 
 
-def _recorded(row: dict[str, Any]) -> Recorded:
+def _build_recorded(row: dict[str, Any]) -> Recorded:
     answer = {name: row[name] for name in _ANSWER_KEYS & row.keys()}
     status = answer.get("status", 200)
     if not isinstance(status, int) or not (status == 200 or 400 <= status <= 599):

@@ -125,9 +125,9 @@ class MinuteWindow:
         return now
 
 
-def counters_page(counts: dict[str, object]) -> str:
+def render_counters(counts: dict[str, object]) -> str:
     """Return a small HTML page of the counters that refreshes every two seconds."""
-    rows = "".join(_row(name, value) for name, value in counts.items())
+    rows = "".join(_render_row(name, value) for name, value in counts.items())
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8"><meta http-equiv="refresh" content="2">'
         "<title>Simulated provider</title><style>body{font:16px system-ui;margin:2rem}td,th{text-align:left;"
@@ -136,7 +136,7 @@ def counters_page(counts: dict[str, object]) -> str:
     )
 
 
-def _row(name: str, value: object) -> str:
+def _render_row(name: str, value: object) -> str:
     if isinstance(value, dict):
         shown = "<br>".join(f"{html.escape(str(key))}: {count:,}" for key, count in value.items()) or "none"
     else:

@@ -42,14 +42,14 @@ class ChatRequest:
         return _SALT_LINE.sub("", self.user_text)
 
 
-def bare_name(model: str) -> str:
+def strip_provider(model: str) -> str:
     """Return a model name without its provider: `openai/gpt-x` and `gpt-x` are one model."""
     return model.partition("/")[2] or model
 
 
 def read_chat(body: bytes) -> ChatRequest:
     """Parse the body of POST /v1/chat/completions, or raise UnreadableRequest."""
-    payload = _payload(body)
+    payload = _parse_payload(body)
     turns: list[tuple[str, str]] = []
     images: list[str] = []
     for message in payload["messages"]:
@@ -66,11 +66,11 @@ def read_chat(body: bytes) -> ChatRequest:
         max_tokens=payload.get("max_completion_tokens") or payload.get("max_tokens"),
         response_format=payload.get("response_format") or {},
         is_reasoning=(payload.get("reasoning_effort") or "none") != "none",
-        fingerprint=_fingerprint(turns, images, others),
+        fingerprint=_hash_request(turns, images, others),
     )
 
 
-def _payload(body: bytes) -> dict[str, Any]:
+def _parse_payload(body: bytes) -> dict[str, Any]:
     try:
         payload = json.loads(body)
     except (ValueError, RecursionError):
@@ -119,6 +119,6 @@ def hash_image(reference: object) -> str:
         raise UnreadableRequest("image_url: the base64 data cannot be read") from None
 
 
-def _fingerprint(turns: list[tuple[str, str]], images: list[str], others: dict[str, Any]) -> int:
+def _hash_request(turns: list[tuple[str, str]], images: list[str], others: dict[str, Any]) -> int:
     canonical = json.dumps([turns, images, others], sort_keys=True)
     return int.from_bytes(hashlib.blake2b(canonical.encode(), digest_size=8).digest())

@@ -43,7 +43,7 @@ def build_reply(recorded: Recorded) -> Reply:
     )
 
 
-def shorten(reply: Reply, max_tokens: int | None) -> Reply:
+def truncate(reply: Reply, max_tokens: int | None) -> Reply:
     """Return the reply cut at `max_tokens`, as if the model ran out of tokens."""
     limit = None if max_tokens is None else max_tokens * CHARACTERS_PER_TOKEN
     if limit is None or reply.content is None or len(reply.content) <= limit:

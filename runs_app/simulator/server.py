@@ -11,14 +11,14 @@ from typing import Any
 from aiohttp import web
 
 from runs_app.simulator.answer_key import AnswerKey
-from runs_app.simulator.batches import BatchDesk
+from runs_app.simulator.batches import BatchStore
 from runs_app.simulator.config import ConfigError, SimulatorConfig, parse_pairs, spread_error_rate
-from runs_app.simulator.faults import choose_fault, error_object, latency_s
+from runs_app.simulator.faults import choose_fault, build_error, draw_latency
 from runs_app.simulator.model_behaviour import Answerer
 from runs_app.simulator.recordings import Recordings
-from runs_app.simulator.request_counters import Counters, MinuteWindow, counters_page
+from runs_app.simulator.request_counters import Counters, MinuteWindow, render_counters
 from runs_app.simulator.request_parser import ChatRequest, UnreadableRequest, read_chat
-from runs_app.simulator.responses import Reply, apply_fault, build_reply, completion_body, shorten
+from runs_app.simulator.responses import Reply, apply_fault, build_reply, completion_body, truncate
 from runs_app.simulator.skill_profiles import read_profiles
 
 BACKLOG = 4096
@@ -36,7 +36,7 @@ class RequestRefused(Exception):
     def __init__(self, status: int, message: str, code: str | None = None) -> None:
         super().__init__(message)
         self.status = status
-        self.body = error_object(status, message, code)
+        self.body = build_error(status, message, code)
 
 
 class Simulator:
@@ -45,13 +45,13 @@ class Simulator:
     def __init__(self, config: SimulatorConfig) -> None:
         self.config = config
         self.counters = Counters()
-        self.batches = BatchDesk(self)
+        self.batches = BatchStore(self)
         profiles = {model: one for path in config.profiles for model, one in read_profiles(path).items()}
         self.answerer = Answerer(config.seed, config.skills, AnswerKey.read(config.answers), config.judge, profiles)
         self.recordings = Recordings.read(config.replays) if config.replays else None
         self._minute = MinuteWindow()
         self._stalled = set(config.stalled)
-        self._authorization = _authorization(config.key_env)
+        self._authorization = _read_authorization(config.key_env)
 
     def application(self) -> web.Application:
         app = web.Application(client_max_size=MAX_BODY_BYTES)
@@ -121,7 +121,7 @@ class Simulator:
 
     async def _answer(self, request: web.Request, chat: ChatRequest) -> web.StreamResponse:
         fault, asked = self._count_request(chat)
-        delay = STALLED_S if chat.model in self._stalled else latency_s(self.config, fault, chat.fingerprint, asked)
+        delay = STALLED_S if chat.model in self._stalled else draw_latency(self.config, fault, chat.fingerprint, asked)
         if fault is not None and (refused := _refusal(fault)):
             await _wait(delay)
             raise refused
@@ -155,7 +155,7 @@ class Simulator:
         if self.recordings is None:
             await _wait(delay)
             answer = self.answerer.answer(chat)
-            return apply_fault(shorten(Reply(answer.content, reasoning=answer.reasoning), chat.max_tokens), fault)
+            return apply_fault(truncate(Reply(answer.content, reasoning=answer.reasoning), chat.max_tokens), fault)
         recorded = self.recordings.find(chat)
         if recorded is None:
             await _wait(delay)
@@ -205,7 +205,7 @@ class Simulator:
         """Handle POST /api/generate with keep_alive 0, as in Ollama: unload the model, so that it stops stalling."""
         asked = json.loads(await request.read())
         if asked.get("keep_alive") != 0 or asked.get("prompt"):
-            return web.json_response(error_object(400, "Only keep_alive 0 without a prompt is known."), status=400)
+            return web.json_response(build_error(400, "Only keep_alive 0 without a prompt is known."), status=400)
         model = str(asked.get("model"))
         self.counters.unloaded[model] += 1
         self._stalled.discard(model)
@@ -215,7 +215,7 @@ class Simulator:
 
     async def page(self, _request: web.Request) -> web.Response:
         """Handle GET /: show the counters as a page."""
-        return web.Response(text=counters_page(self.counters.as_dict()), content_type="text/html")
+        return web.Response(text=render_counters(self.counters.as_dict()), content_type="text/html")
 
     async def show_counters(self, _request: web.Request) -> web.Response:
         """Handle GET /counters: return the counters as JSON."""
@@ -237,7 +237,7 @@ class Simulator:
         try:
             self.config = change_config(self.config, json.loads(await request.read()))
         except (ConfigError, ValueError, TypeError, AttributeError) as error:
-            return web.json_response(error_object(400, str(error)), status=400)
+            return web.json_response(build_error(400, str(error)), status=400)
         live = {name: getattr(self.config, name) for name in _LIVE}
         return web.json_response({"errors": dict(self.config.faults), **live})
 
@@ -269,7 +269,7 @@ def _refusal(fault: str) -> RequestRefused | None:
     return None
 
 
-def _authorization(key_env: str | None) -> bytes | None:
+def _read_authorization(key_env: str | None) -> bytes | None:
     if key_env is None:
         return None
     key = os.environ.get(key_env)

@@ -25,8 +25,8 @@ from typing import Any
 from runs_app.simulator.config import ConfigError
 
 ANY_TASK = "*"
-LARGEST = 1e6  # Of every number in a profile.
-LONGEST = 100_000  # Tokens of an answer.
+MAX_NUMBER = 1e6  # Of every number in a profile.
+MAX_TOKENS = 100_000  # Tokens of an answer.
 
 Effects = Mapping[str, float | Mapping[str, float]]
 
@@ -49,11 +49,11 @@ class TaskProfile:
         """Return the tokens of the answer for a standard normal deviate."""
         if not self.tokens:
             return 0
-        return round(min(LONGEST, self._median(params) * math.exp(min(50.0, self.spread * deviate))))
+        return round(min(MAX_TOKENS, self._median(params) * math.exp(min(50.0, self.spread * deviate))))
 
     def truncation(self, params: Mapping[str, Any], max_tokens: int | None) -> float:
         """Return the chance that the answer is longer than `max_tokens`; None is no limit."""
-        if max_tokens is None or not self.tokens or max_tokens >= LONGEST:
+        if max_tokens is None or not self.tokens or max_tokens >= MAX_TOKENS:
             return 0.0
         reach = math.log((max_tokens + 0.5) / self._median(params))
         if not self.spread:
@@ -100,23 +100,23 @@ def read_profiles(path: Path) -> dict[str, ModelProfile]:
 
 def parse_profiles(content: Any) -> dict[str, ModelProfile]:
     """Return the profiles of parsed content by model. Raise ConfigError, which names the wrong key."""
-    models = _mapping(content, "the file")
+    models = _check_mapping(content, "the file")
     return {
-        model: ModelProfile({task: _read_task(one, f"{model}.{task}") for task, one in _mapping(tasks, model).items()})
+        model: ModelProfile({task: _read_task(one, f"{model}.{task}") for task, one in _check_mapping(tasks, model).items()})
         for model, tasks in models.items()
     }
 
 
 def _read_task(content: Any, place: str) -> TaskProfile:
     known = [one.name for one in fields(TaskProfile)]
-    given = _mapping(content, place)
+    given = _check_mapping(content, place)
     for name in given:
         if name not in known:
             raise ConfigError(f"{place}.{name}: unknown key; choose {', '.join(known)}")
     values: dict[str, Any] = {
         name: _read_effects(value, f"{place}.{name}")
         if name in ("falls", "grows")
-        else _number(value, f"{place}.{name}")
+        else _parse_number(value, f"{place}.{name}")
         for name, value in given.items()
     }
     for name in ("tokens", "spread"):
@@ -127,21 +127,21 @@ def _read_task(content: Any, place: str) -> TaskProfile:
 
 def _read_effects(content: Any, place: str) -> Effects:
     return {
-        name: {option: _number(amount, f"{place}.{name}.{option}") for option, amount in effect.items()}
+        name: {option: _parse_number(amount, f"{place}.{name}.{option}") for option, amount in effect.items()}
         if isinstance(effect, dict)
-        else _number(effect, f"{place}.{name}")
-        for name, effect in _mapping(content, place).items()
+        else _parse_number(effect, f"{place}.{name}")
+        for name, effect in _check_mapping(content, place).items()
     }
 
 
-def _mapping(content: Any, place: str) -> dict[str, Any]:
+def _check_mapping(content: Any, place: str) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise ConfigError(f"{place}: must be an object")
     return content
 
 
-def _number(value: Any, place: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= LARGEST:
+def _parse_number(value: Any, place: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= MAX_NUMBER:
         raise ConfigError(f"{place}: must be a number")
     return float(value)
 

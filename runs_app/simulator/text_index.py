@@ -7,7 +7,7 @@ from typing import Generic, TypeVar
 Value = TypeVar("Value")
 
 # With fewer texts, trying each is faster than sliding over the request.
-_FEW = 16
+_FEW_TEXTS = 16
 _PREFIX_LENGTHS = (32, 8, 4, 2, 1)
 
 
@@ -64,7 +64,7 @@ class TextIndex(Generic[Value]):
         return None if best is None else (best, self._values[best])
 
     def _inside(self, text: str) -> Iterator[str]:
-        if len(self._values) <= _FEW:
+        if len(self._values) <= _FEW_TEXTS:
             yield from (known for known in self._values if known in text)
             return
         for length, by_prefix in self._by_prefix.items():

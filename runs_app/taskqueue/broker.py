@@ -1,8 +1,7 @@
-"""The task queue's broker for a cluster, and the health check by which `up` finds out that its cluster hangs.
+"""The task queue's broker for a cluster, and the health check with which `up` detects that its cluster hangs.
 
-Killing an idle worker of a cluster can hang the whole cluster without ending a process. So the supervisor asks its own
-cluster, and no other, to run `tend` every few seconds. The cluster hangs if such a request stays undone while a worker
-is idle.
+If an idle worker is killed, the whole cluster can hang without ending a process. Therefore the supervisor asks its own
+cluster to run `tend` every few seconds. The cluster hangs if such a request stays undone while a worker is idle.
 """
 
 from __future__ import annotations
@@ -26,33 +25,32 @@ from runs_app.taskqueue.task_payloads import check_task
 logger = logging.getLogger("evalsite.queue")
 
 TEND_TASK = "runs_app.tasks.tend"
-PULSE_S = 10.0  # Between one request and the next, if the first is done by then.
+PULSE_S = 10.0  # Time between two requests, if the first is done by then.
 CHECK_S = 1.0
-# Looks at an undone request while a worker is idle, after which the cluster hangs. Its start takes some of them.
+# Checks with an undone request and an idle worker after which the cluster counts as hung. Its start takes some checks.
 MAX_LATE_CHECKS = 20
 
 
 class Broker(ORM):  # type: ignore[misc]
     """A broker of the queue that all clusters share, and of the queues of the `up` that started this cluster.
 
-    A task that is taken moves to this cluster's queue, so that its tasks can be found if it dies. A task that is not
-    signed, or that calls a function outside the list, is removed and never run.
+    A claimed task moves to this cluster's queue, so that it can be requeued if the cluster dies. An unsigned task, or
+    one with a function outside the list, is removed and never run.
     """
 
     def dequeue(self) -> list[tuple[int, str]]:
-        """Return at most one task, locked for this cluster. If none waits, return none after a pause."""
+        """Return at most one task, locked for this cluster. If no task waits, return an empty list after a pause."""
         channel = SupervisorChannel.current()
         keys = [self.list_key, *([channel.queue, channel.pulse_queue] if channel else [])]
         waiting = self.get_connection().filter(key__in=keys, lock__lt=timezone.now()).order_by("pk")
-        found = waiting.values_list("pk", "payload", "key", "lock").first()
-        if found is None:
+        task = waiting.values_list("pk", "payload", "key", "lock").first()
+        if task is None:
             time.sleep(Conf.POLL)
             return []
-        pk, payload, key, lock = found
-        own = channel.queue if channel and key == self.list_key else key
-        taken = OrmQ.objects.filter(pk=pk, lock=lock).update(key=own, lock=self.timeout(payload))
-        if not taken:
-            return []  # Another cluster was quicker.
+        pk, payload, key, lock = task
+        own_key = channel.queue if channel and key == self.list_key else key
+        if not OrmQ.objects.filter(pk=pk, lock=lock).update(key=own_key, lock=self.timeout(payload)):
+            return []  # Another cluster claimed it first.
         return [(pk, payload)] if self._accepts(pk, payload) else []
 
     def _accepts(self, pk: int, payload: str) -> bool:
@@ -60,20 +58,20 @@ class Broker(ORM):  # type: ignore[misc]
         try:
             check_task(SignedPackage.loads(payload))
         except (BadSignature, TypeError, ValueError) as refusal:
-            logger.error("task %s is refused and removed: %s", pk, refusal)
+            logger.error("task %s was refused and removed: %s", pk, refusal)
             self.fail(pk)
             return False
         return True
 
 
 def requeue_tasks(channel: SupervisorChannel) -> None:
-    """Give the tasks of a cluster, running or not, back to the shared queue. All tasks may run twice."""
+    """Return the tasks of a cluster, running or not, to the shared queue. Tasks must tolerate a second run."""
     OrmQ.objects.filter(key=channel.queue).update(key=Conf.CLUSTER_NAME, lock=timezone.now())
     OrmQ.objects.filter(key=channel.pulse_queue).delete()
 
 
 def announce_busy_workers() -> None:
-    """Make this process's workers report on the supervisor channel while they run a task, if there is one."""
+    """Make this process's workers report on the supervisor channel, if any, while they run a task."""
     channel = SupervisorChannel.current()
     if channel is None:
         return
@@ -82,10 +80,9 @@ def announce_busy_workers() -> None:
 
 
 class Pulse:
-    """A periodic task of the supervisor: ask the cluster to run `tend`, and have the cluster replaced if it does not.
+    """A periodic task of the supervisor: it asks the cluster to run `tend`, and replaces a cluster that does not.
 
-    Everything else that must be done every few seconds is part of `tend`. One mechanism thus shows that all of it is
-    done.
+    All other periodic work is part of `tend`, so this one check covers it too.
     """
 
     def __init__(self, channel: SupervisorChannel, workers: int, replace: Callable[[str], None]) -> None:
@@ -95,17 +92,17 @@ class Pulse:
         self._is_new = True
 
     def __call__(self) -> float:
-        """Look once. Return the seconds until the next look."""
+        """Check once. Return the seconds until the next check."""
         close_old_connections()
         try:
             self._check()
         except DatabaseError:
-            self._late = 0  # Nothing works without a database, so this is not the cluster's fault.
+            self._late = 0  # Without a database nothing works, so the cluster is not at fault.
             raise
         return CHECK_S
 
     def reset(self) -> None:
-        """Reset the check before a cluster starts. The tasks of the cluster before it can be taken again."""
+        """Reset the check before a cluster starts, and requeue the tasks of the previous cluster."""
         self._channel.clear_busy()
         self._is_new = True
 
@@ -120,7 +117,7 @@ class Pulse:
                 self._send_request()
         elif self._channel.count_busy() < self._workers:
             self._late += 1
-            # The request may be done, but the database was away and did not note it: ask again.
+            # The request may be done although the database was away and did not record it: send it again.
             if self._late == MAX_LATE_CHECKS // 2:
                 request.delete()
                 self._send_request()

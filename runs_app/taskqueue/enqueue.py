@@ -19,7 +19,7 @@ PREFLIGHT = "runs_app.tasks.make_preflight"
 
 
 def enqueue_drains(queue: str | None = None) -> None:
-    """Enqueue as many drains as a cluster runs, for any cluster or one. A drain without work ends at once."""
+    """Enqueue as many drains as a cluster runs, for any cluster or for `queue`. A drain without work ends at once."""
 
     def enqueue() -> None:
         for _ in range(settings.DRAINS):
@@ -35,7 +35,7 @@ def enqueue_one_drain(queue: str | None = None) -> None:
 
 
 def enqueue_preflights(keys: Collection[int], *, by: Actor, experiment: Experiment | None = None) -> None:
-    """Enqueue one tiny call to each model of these ids. The result of each call is written to its row."""
+    """Enqueue one small call to each model with these ids. Each result is stored in its Preflight."""
     from django_q.tasks import async_task
 
     from runs_app.models import Preflight

@@ -1,7 +1,7 @@
-"""The channel between `up` and its task queue: files in a folder that is removed with `up`.
+"""The channel between `up` and its task queue: files in a folder that `up` removes at its end.
 
-Task queue workers get no signal that asks them to stop, and cannot be asked whether they are busy. But they can read
-and write files. A cluster that was started without `up` has no channel and needs none.
+Workers of the task queue get no stop signal and cannot be asked whether they are busy, but they can read and write
+files. A cluster that was started without `up` has no channel and needs none.
 """
 
 from __future__ import annotations
@@ -55,13 +55,13 @@ class SupervisorChannel:
 
     @classmethod
     def current(cls) -> SupervisorChannel | None:
-        """Return the channel that this process was started with, if any."""
-        named = os.environ.get(VARIABLE)
-        return cls(Path(named)) if named else None
+        """Return the channel of the `up` that started this process, if any."""
+        folder = os.environ.get(VARIABLE)
+        return cls(Path(folder)) if folder else None
 
     @property
     def queue(self) -> str:
-        """Return the key of the queue that only this cluster takes tasks from."""
+        """Return the key of the queue from which only this cluster takes tasks."""
         return self.folder.name
 
     @property
@@ -72,7 +72,7 @@ class SupervisorChannel:
         (self.folder / STOPPING).touch()
 
     def is_stop_requested(self) -> bool:
-        """Return whether the cluster must stop. A missing folder also means that: its `up` is gone."""
+        """Return whether the cluster must stop. It must also stop if the folder is missing, because `up` has ended."""
         return (self.folder / STOPPING).exists() or not self.folder.exists()
 
     def mark_busy(self) -> None:
@@ -82,7 +82,7 @@ class SupervisorChannel:
         (self.folder / f"busy-{os.getpid()}").unlink(missing_ok=True)
 
     def count_busy(self) -> int:
-        """Return the number of workers that run a task now. Files of killed workers do not count."""
+        """Return the number of workers that run a task now, without files of killed workers."""
         return sum(_is_alive(int(path.name.removeprefix("busy-"))) for path in self.folder.glob("busy-*"))
 
     def clear_busy(self) -> None:

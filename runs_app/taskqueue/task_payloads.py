@@ -1,7 +1,7 @@
 """Task payloads that workers accept: plain values, and functions of a fixed list.
 
-django-q2 stores tasks as pickles and runs any function that a row names. Rows of its tables are not trusted here. A
-payload is loaded without calling anything, and a task runs only if its function is in `FUNCTIONS`.
+django-q2 stores tasks as pickles and runs any function that a row names. This module does not trust rows of its
+tables. It loads a payload without calling anything, and a task runs only if its function is in `FUNCTIONS`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ FUNCTIONS: Final = frozenset(
         "runs_app.tasks.tend",
     }
 )
-# The options of a task that run nothing: no hook, chain or group, and nothing that goes through the cache.
+# The options of a task that run nothing: no hook, chain or group, and no use of the cache.
 OPTIONS: Final = frozenset(
     {"ack_failure", "args", "cluster", "func", "id", "kwargs", "name", "save", "started", "timeout"}
 )
@@ -33,21 +33,21 @@ CLASSES: Final = frozenset({("datetime", "datetime"), ("datetime", "timedelta"),
 
 
 class TaskRefused(BadSignature):
-    """A task that the workers do not run. The message says why.
+    """A task that the workers refuse to run. The message says why.
 
-    It is a bad signature, because django-q2 removes such tasks and goes on.
+    It is a BadSignature, because django-q2 removes such tasks and continues.
     """
 
 
 class _PlainUnpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) not in CLASSES:
-            raise TaskRefused(f"it holds {module}.{name}, which is no plain value")
+            raise TaskRefused(f"it contains {module}.{name}, which is not a plain value")
         return super().find_class(module, name)
 
 
 def load_plain(data: bytes) -> Any:
-    """Return the plain values of a pickle. Raise TaskRefused if it names anything else; nothing of it is run."""
+    """Return the plain values of a pickle without running anything. Raise TaskRefused if it contains anything else."""
     try:
         return _PlainUnpickler(io.BytesIO(data)).load()
     except TaskRefused:
@@ -57,7 +57,7 @@ def load_plain(data: bytes) -> Any:
 
 
 def load_plain_or_reason(data: bytes) -> Any:
-    """Return the plain values of a pickle, or the refusal as text for the page that lists finished tasks."""
+    """Return the plain values of a pickle, or the reason of its refusal for the page of finished tasks."""
     try:
         return load_plain(data)
     except TaskRefused as refusal:
@@ -65,7 +65,7 @@ def load_plain_or_reason(data: bytes) -> Any:
 
 
 def check_task(task: Any) -> None:
-    """Raise TaskRefused unless the task calls a function of the list, with options that run nothing else."""
+    """Raise TaskRefused unless the task calls a function of the list with options that run nothing else."""
     if not isinstance(task, dict):
         raise TaskRefused("it is not a task")
     function = task.get("func")
@@ -73,16 +73,13 @@ def check_task(task: Any) -> None:
         raise TaskRefused(
             f"{str(function)[:200]!r} is not a function of the task queue (runs_app/taskqueue/task_payloads.py)"
         )
-    refused = sorted(str(name) for name, value in task.items() if name not in OPTIONS and value is not None)
-    if refused:
-        raise TaskRefused(f"it has options that are not used here: {', '.join(refused)}")
+    unknown = sorted(str(name) for name, value in task.items() if name not in OPTIONS and value is not None)
+    if unknown:
+        raise TaskRefused(f"it has options that the site does not use: {', '.join(unknown)}")
 
 
 def guard_queue() -> None:
-    """Restrict django-q2: it loads plain values only, queues only functions of the list, and calls no hooks.
-
-    Call this once.
-    """
+    """Restrict django-q2 to plain values and functions of the list, without hooks. Call this once."""
     import picklefield.fields
     from django.db.models.signals import post_save
     from django_q.models import Task

@@ -8,7 +8,7 @@ from datasets_app.parametric.spec import read_space
 from runs_app.simulator.answer_key import AnswerKey
 from runs_app.simulator.model_behaviour import Answerer
 from runs_app.simulator.request_parser import read_chat
-from runs_app.simulator.responses import Reply, count_tokens, shorten
+from runs_app.simulator.responses import Reply, count_tokens, truncate
 from runs_app.simulator.skill_profiles import parse_profiles
 from tests import factories
 
@@ -32,7 +32,7 @@ def ask(models, text, model, **more):
     """Return the reply of a model to one user turn, cut at `max_tokens`."""
     body = {"model": model, "messages": [{"role": "user", "content": text}], **more}
     request = read_chat(json.dumps(body).encode())
-    return shorten(Reply(models.answer(request).content), request.max_tokens)
+    return truncate(Reply(models.answer(request).content), request.max_tokens)
 
 
 def stored_reply(reply):

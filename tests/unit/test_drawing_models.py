@@ -95,7 +95,7 @@ def test_the_price_is_that_of_a_million_tokens_in_and_a_million_out():
 
 def test_an_unknown_price_is_refused_by_name_where_prices_matter_and_nowhere_else():
     site = [candidate("known"), candidate("mystery", input_price=None)]
-    with pytest.raises(DrawError, match="no price is known of mystery; give them prices, leave them out") as refused:
+    with pytest.raises(DrawError, match="the price is unknown of mystery; enter prices, exclude them") as refused:
         draw(spec(draw=1), site, at=NOON)
     assert refused.value.key == "by"
     assert draw(spec(draw=1, **{"from": ["price:known"]}), site, at=NOON).drawn == ["known"]
@@ -126,7 +126,7 @@ def test_entries_of_one_kind_widen_the_choice_and_kinds_narrow_each_other():
         ({"draw": 4}, "draw", "cannot draw 4 of 3 models; draw fewer, or from more"),
         ({"draw": 1, "by": "provider"}, "draw", "1 cannot hold one of each of 2 strata: anthropic, openai; draw more"),
         ({"draw": 1, "from": ["a", "zz"]}, "from[1]", "no active model has the name zz"),
-        ({"draw": 1, "from": ["colour:red"]}, "from[0]", "colour: is not known; say name:, endpoint:,"),
+        ({"draw": 1, "from": ["colour:red"]}, "from[0]", "colour: is not a valid prefix; use name:, endpoint:,"),
         ({"draw": 1, "from": ["price:low"]}, "from[0]", "price: can only be price:known"),
         ({"draw": 1, "from": ["a", "provider:anthropic"]}, "from", "there is no active model to draw from"),
     ],
@@ -140,5 +140,5 @@ def test_what_cannot_be_drawn_names_the_key_and_the_remedy(said, key, message):
 
 
 def test_bands_without_prices_contradict_themselves():
-    with pytest.raises(ValidationError, match="bands are of prices"):
+    with pytest.raises(ValidationError, match="bands only apply to a draw by price"):
         spec(draw=2, by="family", bands=2)

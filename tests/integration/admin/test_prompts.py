@@ -64,7 +64,7 @@ def test_an_existing_name_creates_the_next_version(as_user, researcher):
             {"user": "{{inptu}}"},
             "unknown variable {{inptu}}. It may name {{input}}, {{choices}}, {{key}}, {{category}}, {{meta.NAME}}, ",
         ),
-        ({"user": "x", "messages": json.dumps(QUESTION)}, "Enter either a system and a user text, or all turns"),
+        ({"user": "x", "messages": json.dumps(QUESTION)}, "Enter either a system and a user text or all turns"),
         ({}, "Enter a user text."),
         ({"messages": '{"role": "user"}'}, "A prompt is a list of at least one turn."),
         ({"messages": "["}, "Enter a valid JSON."),
@@ -171,7 +171,7 @@ def test_the_preview_shows_the_exact_messages_of_an_item(as_user, researcher):
     prompt = make_question_prompt(messages=turns, answer_format="rating", status="draft")
     dataset, joy = make_questions(["one?", "<b>two</b>?"]), make_draft_dimension("joy", high=5)
     shown = as_user(researcher).get(preview(prompt), {"dataset": dataset.pk, "item": "q000001", "dimension": joy.pk})
-    (turn,) = shown.context["shown"]["turns"].turns
+    (turn,) = shown.context["preview"]["turns"].turns
     assert turn.text.startswith("<b>two</b>? How much joy? 1-5\n\nAnswer with JSON alone")
     assert "&lt;b&gt;two&lt;/b&gt;" in shown.content.decode()
 

@@ -74,7 +74,7 @@ def test_an_existing_name_creates_the_next_version(manage, operator, file):
         ("prompt", {"name": "p", "usr": "x"}, "prompt.usr: unknown key; did you mean user?"),
         ("prompt", {"name": "p", "user": "{{inptu}}"}, "prompt.messages: Turn 1: unknown variable {{inptu}}. It may"),
         ("prompt", {"name": "P", "user": "x"}, "prompt.name: string should match pattern"),
-        ("prompt", "- a\n- b\n", "prompt: the file is a mapping"),
+        ("prompt", "- a\n- b\n", "prompt: the file must be a mapping"),
         ("prompt", "a: [", "this is not YAML"),
         ("sampler", {"name": "s", "temperature": 9.0}, "sampler.temperature: "),
         (

@@ -50,7 +50,7 @@ def test_a_small_file_is_enough():
             "grade: {graders: [{name: j, model: small, rubric: {name: r, user: x, kind: stars}}]}",
             "grade.graders[0].rubric.kind: input should be 'score', 'criteria', 'label' or 'pairwise'",
         ),
-        ('title: "a\\0b"', "title: holds a NUL character, which the database cannot keep"),
+        ('title: "a\\0b"', "title: contains a NUL character, which the database cannot store"),
     ],
 )
 def test_what_is_wrong_is_named_by_its_path(added, problem):
@@ -62,7 +62,7 @@ def test_every_problem_is_told_at_once():
         "experiment: string should match pattern '^[a-z0-9][a-z0-9_-]*$'",
         "dataset: field required",
         "models: field required",
-        "prompts[0]: give either user (and system) or messages",
+        "prompts[0]: use either user (and system) or messages",
     ]
 
 
@@ -72,7 +72,7 @@ def test_a_name_with_a_line_end_is_refused():
 
 @pytest.mark.parametrize("text", ["", "[]", "just text", "3"])
 def test_what_is_no_mapping_is_refused(text):
-    assert problems_of(text) == ["an experiment file is a mapping that starts with experiment: NAME"]
+    assert problems_of(text) == ["an experiment file must be a mapping that starts with experiment: NAME"]
 
 
 @pytest.mark.parametrize(
@@ -117,8 +117,8 @@ def test_a_file_is_read_no_further_than_its_limits(monkeypatch):
         read_yaml(many)
     with pytest.raises(SpecError) as caught:
         read_yaml("{" + ", ".join(f'"k{number}": 1' for number in range(60_000)) + "}")
-    assert len(caught.value.problems) == spec_errors.MOST_PROBLEMS + 1
+    assert len(caught.value.problems) == spec_errors.MAX_PROBLEMS + 1
     assert caught.value.problems[-1].endswith("more problems")
-    assert len(compared) <= spec_errors.MOST_PROBLEMS
+    assert len(compared) <= spec_errors.MAX_PROBLEMS
     with pytest.raises(SpecError, match="the file has 1,000,001 characters; at most 1,000,000 are read"):
         read_yaml("x" * 1_000_001)

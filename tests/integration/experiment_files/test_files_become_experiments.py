@@ -106,7 +106,8 @@ def test_other_content_behind_a_known_name_is_a_new_version(lab, curator, axis, 
 
 def test_a_known_model_name_with_another_model_is_an_error(lab, curator):
     make_rehearsal_model("sim", model="something-else")
-    assert refused(curator) == ["models[0]: model sim is something-else at rehearsal here; give this one another name"]
+    problem = "models[0]: model sim is something-else at rehearsal on this site; use another name"
+    assert refused(curator) == [problem]
 
 
 def test_names_refer_to_rows_and_versions(lab, curator):
@@ -163,7 +164,7 @@ def test_a_draft_dataset_is_refused(lab, curator):
         ),
         (
             {"models": [{"name": "m", "endpoint": "nowhere", "model": "x"}]},
-            "models[0].endpoint: there is no endpoint nowhere; an operator makes it",
+            "models[0].endpoint: there is no endpoint nowhere; ask an operator to create it",
         ),
         ({"prompts": [{"name": "plain", "user": "{{input}}"}] * 2}, "prompts[1]: plain@1 is named twice"),
     ],
@@ -198,7 +199,8 @@ def test_a_curators_prompt_is_approved_at_once_and_a_researchers_waits(lab, cura
 
 
 def test_a_researcher_cannot_add_a_model(lab, researcher):
-    assert refused(researcher) == ["models[0]: you may not add a language model; name one that is there"]
+    problem = "models[0]: you may not add a language model; use the name of an existing one"
+    assert refused(researcher) == [problem]
 
 
 def test_the_command_line_is_asked_for_no_permission(lab, researcher):

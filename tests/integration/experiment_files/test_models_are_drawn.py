@@ -118,7 +118,7 @@ def test_what_is_wrong_names_the_key_and_nothing_is_made(site, ada, models, prob
 
 def test_an_unknown_price_is_refused_by_name(site, ada):
     make_rehearsal_model("mystery", input_price=None)
-    with pytest.raises(SpecError, match=r"models.by: no price is known of mystery; .*price:known"):
+    with pytest.raises(SpecError, match=r"models.by: the price is unknown of mystery; .*price:known"):
         create(ada, draw=2)
     assert "mystery" not in names(create(ada, draw=2, **{"from": ["price:known"]}))
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from runs_app.simulator import SimulatorConfig
 from runs_app.simulator.config import NAMED_FAULTS, ConfigError, parse_pairs, spread_error_rate
-from runs_app.simulator.faults import choose_fault, latency_s
+from runs_app.simulator.faults import choose_fault, draw_latency
 from tests.integration.simulator.http_client import Client, Response, with_simulator
 
 
@@ -163,10 +163,10 @@ def test_faults_come_as_often_as_they_were_asked_for() -> None:
 
 def test_a_log_normal_latency_has_the_given_median() -> None:
     config = SimulatorConfig(latency_ms=80, latency_sigma=0.5)
-    delays = sorted(latency_s(config, None, fingerprint, 0) for fingerprint in range(5001))
+    delays = sorted(draw_latency(config, None, fingerprint, 0) for fingerprint in range(5001))
     assert delays[2500] == pytest.approx(0.080, rel=0.05)
     assert delays[4000] > 1.3 * delays[2500]
-    assert latency_s(SimulatorConfig(latency_ms=80), "slow", 1, 0) == pytest.approx(4.0)
+    assert draw_latency(SimulatorConfig(latency_ms=80), "slow", 1, 0) == pytest.approx(4.0)
 
 
 def test_an_error_rate_is_spread_over_transient_faults() -> None:
