@@ -1,7 +1,4 @@
-"""`python -m runs_app.simulator`: the simulated provider without Django.
-
-It starts faster than the management command.
-"""
+"""`python -m runs_app.simulator`: the simulated provider without Django, which starts faster than the command."""
 
 import argparse
 import sys

@@ -24,7 +24,7 @@ class RecordedNorm:
 
 @dataclass(frozen=True, slots=True)
 class KnownCase:
-    """The target of a question. A case of a parametric task also has its task, parameters and choices, if any."""
+    """The target of a question. A case of a parametric task also has its task, its parameters and any choices."""
 
     target: str
     task: str = ""
@@ -45,15 +45,15 @@ class AnswerKey:
     def read(cls, paths: Iterable[Path]) -> "AnswerKey":
         """Read JSONL rows {text, target}, {text, target, task, params, choices} and {image, dimension, mean, sd}.
 
-        Raise ConfigError, which names a wrong row.
+        Raise ConfigError with the location of a wrong row.
         """
         key = cls()
         for path in paths:
-            for place, row in read_rows(path, _KEYS):
+            for location, row in read_rows(path, _KEYS):
                 try:
                     key.add(row)
                 except (KeyError, TypeError, ValueError, AttributeError):
-                    raise ConfigError(f"{place}: neither text and target nor image, dimension, mean, sd") from None
+                    raise ConfigError(f"{location}: neither text and target nor image, dimension, mean, sd") from None
         return key
 
     def add(self, row: dict[str, Any]) -> None:
@@ -72,13 +72,13 @@ class AnswerKey:
             self._dimensions.append(dimension)
 
     def find_case(self, request: ChatRequest) -> tuple[str, KnownCase] | None:
-        """Return the question that occurs in the request, with its case; None if there is none."""
+        """Return the known question in the request and its case, or None."""
         if not len(self._cases):
             return None
         return self._cases.find(Haystack.of(request.text, request.user_text))
 
     def list_targets(self, task: str) -> Sequence[str]:
-        """Return the different targets of all cases of a task: wrong answers in the form of right ones."""
+        """Return the distinct targets of a task's cases, which serve as wrong answers in the right format."""
         return tuple(self._task_targets.get(task, ()))
 
     def dimension(self, request: ChatRequest) -> str:

@@ -10,14 +10,14 @@ from datetime import UTC, datetime
 from typing import Any
 
 from runs_app.simulator.request_parser import ChatRequest
-from runs_app.simulator.responses import Reply, completion_body, count_usage
+from runs_app.simulator.responses import Reply, build_completion, count_usage
 
 DAY_S = 86_400
 
 
 @dataclass(slots=True)
 class Batch:
-    """A submitted batch: its calls, and their results after it has ended."""
+    """A submitted batch: its calls, and their results after its end."""
 
     id: str
     form: str  # openai or anthropic
@@ -33,7 +33,7 @@ class Batch:
 
     @property
     def share_done(self) -> int:
-        """Return how many of its calls are made by now, or by its end."""
+        """Return the number of its calls that are made by now or by its end."""
         if self.made is not None:
             return self.made
         if self.fault in ("invalid", "full"):
@@ -41,12 +41,16 @@ class Batch:
         return len(self.calls) // 2 if self.fault == "expired" else len(self.calls)
 
 
-def parse_calls(form: str, asked: Mapping[str, Any], files: Mapping[str, tuple[str, bytes]]) -> list[tuple[str, bytes]]:
+def parse_calls(
+    form: str, payload: Mapping[str, Any], files: Mapping[str, tuple[str, bytes]]
+) -> list[tuple[str, bytes]]:
     """Return (custom id, body in OpenAI's form) of each call. Raise KeyError or ValueError if the input is invalid."""
     if form == "anthropic":
-        return [(one["custom_id"], json.dumps(convert_parameters(one["params"])).encode()) for one in asked["requests"]]
-    entries = [json.loads(line) for line in files[asked["input_file_id"]][1].splitlines() if line.strip()]
-    return [(entry["custom_id"], json.dumps(entry["body"]).encode()) for entry in entries]
+        entries = [(entry["custom_id"], convert_parameters(entry["params"])) for entry in payload["requests"]]
+    else:
+        lines = [json.loads(line) for line in files[payload["input_file_id"]][1].splitlines() if line.strip()]
+        entries = [(line["custom_id"], line["body"]) for line in lines]
+    return [(name, json.dumps(body).encode()) for name, body in entries]
 
 
 def convert_parameters(params: Mapping[str, Any]) -> dict[str, Any]:
@@ -55,8 +59,8 @@ def convert_parameters(params: Mapping[str, Any]) -> dict[str, Any]:
     turns = [{"role": "system", "content": _convert_parts(system)}] if system else []
     turns += [{"role": turn["role"], "content": _convert_parts(turn["content"])} for turn in params["messages"]]
     chat = {"model": params["model"], "messages": turns, "max_tokens": params["max_tokens"]}
-    if shape := params.get("output_format"):
-        chat["response_format"] = {"type": "json_schema", "json_schema": {"name": "answer", "schema": shape["schema"]}}
+    if output := params.get("output_format"):
+        chat["response_format"] = {"type": "json_schema", "json_schema": {"name": "answer", "schema": output["schema"]}}
     return chat
 
 
@@ -75,7 +79,7 @@ def format_line(form: str, name: str, status: int, chat: ChatRequest | None, rec
     if form == "anthropic":
         return json.dumps({"custom_id": name, "result": _build_result(status, chat, received)}).encode()
     body = (
-        json.loads(completion_body(chat, received, None))
+        json.loads(build_completion(chat, received, None))
         if chat is not None and isinstance(received, Reply)
         else received
     )
@@ -85,18 +89,19 @@ def format_line(form: str, name: str, status: int, chat: ChatRequest | None, rec
     ).encode()
 
 
-def format_unmade_line(form: str, name: str, why: str) -> bytes:
-    """Return the result line of a call that was never made, because its batch was cancelled or expired."""
+def format_unmade_line(form: str, name: str, reason: str) -> bytes:
+    """Return the result line of a call that was not made, because its batch was cancelled or expired."""
     if form == "anthropic":
-        return json.dumps({"custom_id": name, "result": {"type": "canceled" if why == "cancelled" else why}}).encode()
-    error = {"code": f"batch_{why}", "message": f"The batch {why} before this call was made."}
+        kind = "canceled" if reason == "cancelled" else reason
+        return json.dumps({"custom_id": name, "result": {"type": kind}}).encode()
+    error = {"code": f"batch_{reason}", "message": f"The batch {reason} before this call was made."}
     return json.dumps(
         {"id": f"batch_req_{uuid.uuid4().hex}", "custom_id": name, "response": None, "error": error}
     ).encode()
 
 
 def is_error(line: bytes) -> bool:
-    """Return whether OpenAI would write this line to the file of errors."""
+    """Return whether OpenAI writes this line to the error file."""
     response = json.loads(line).get("response")
     return not response or response["status_code"] != 200
 
@@ -154,17 +159,17 @@ def _get_openai_status(batch: Batch) -> str:
 
 
 def _build_anthropic_batch(batch: Batch) -> dict[str, Any]:
-    ended = batch.lines is not None
-    word = "ended" if ended else "canceling" if batch.cancelled_at else "in_progress"
+    is_ended = batch.lines is not None
+    status = "ended" if is_ended else "canceling" if batch.cancelled_at else "in_progress"
     return {
         "id": batch.id,
         "type": "message_batch",
-        "processing_status": word,
+        "processing_status": status,
         "request_counts": batch.counts or {"processing": len(batch.calls)},
         "created_at": _format_time(batch.created),
         "expires_at": _format_time(batch.created + DAY_S),
         "cancel_initiated_at": _format_time(batch.cancelled_at) if batch.cancelled_at else None,
-        "results_url": f"/v1/messages/batches/{batch.id}/results" if ended else None,
+        "results_url": f"/v1/messages/batches/{batch.id}/results" if is_ended else None,
     }
 
 

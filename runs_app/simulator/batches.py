@@ -1,4 +1,4 @@
-"""The batch endpoints of the simulated provider, in OpenAI's and in Anthropic's form."""
+"""The batch endpoints of the simulated provider, in the formats of OpenAI and Anthropic."""
 
 from __future__ import annotations
 
@@ -42,13 +42,10 @@ class BatchStore:
         self._simulator = simulator
         self._files: dict[str, tuple[str, bytes]] = {}
         self._batches: dict[str, Batch] = {}
-        self._happened = 0
+        self._n_draws = 0
 
     def reset(self) -> None:
-        """Delete all files and batches.
-
-        Otherwise an earlier batch would still be answered and counted after a reset.
-        """
+        """Delete all files and batches, so that no earlier batch is answered or counted after a reset."""
         self._files.clear()
         self._batches.clear()
 
@@ -74,10 +71,10 @@ class BatchStore:
 
     async def upload(self, request: web.Request, _form: str) -> web.StreamResponse:
         """Handle POST /v1/files."""
-        sent = await request.post()
-        file = sent.get("file")
-        if not isinstance(file, web.FileField) or sent.get("purpose") != "batch":
-            return web.json_response(build_error(400, "a file with the purpose batch is needed"), status=400)
+        data = await request.post()
+        file = data.get("file")
+        if not isinstance(file, web.FileField) or data.get("purpose") != "batch":
+            return web.json_response(build_error(400, "a file with the purpose batch is required"), status=400)
         key = f"file-{uuid.uuid4().hex}"
         self._files[key] = (file.filename, file.file.read())
         if self._has_fault("lost_upload"):
@@ -90,10 +87,10 @@ class BatchStore:
 
     async def create(self, request: web.Request, form: str) -> web.StreamResponse:
         """Create a batch from a file, or from the calls in the body."""
-        asked = json.loads(await request.read())
+        payload = json.loads(await request.read())
         await self._wait("create")
         try:
-            calls = forms.parse_calls(form, asked, self._files)
+            calls = forms.parse_calls(form, payload, self._files)
         except (KeyError, ValueError, TypeError) as error:
             return web.json_response(build_error(400, f"the batch cannot be read: {error!r}"), status=400)
         now = time.time()
@@ -104,8 +101,8 @@ class BatchStore:
             calls=calls,
             created=now,
             fault=fault,
-            metadata=asked.get("metadata") or {},
-            input_file=asked.get("input_file_id", ""),
+            metadata=payload.get("metadata") or {},
+            input_file=payload.get("input_file_id", ""),
         )
         self._batches[batch.id] = batch
         self._simulator.counters.batches += 1
@@ -117,11 +114,11 @@ class BatchStore:
 
     async def list_batches(self, request: web.Request, form: str) -> web.StreamResponse:
         """List all batches of this format, newest first."""
-        found = [batch for batch in reversed(self._batches.values()) if batch.form == form]
-        for batch in found:
+        batches = [batch for batch in reversed(self._batches.values()) if batch.form == form]
+        for batch in batches:
             await self._finish(batch)
         return _build_page(
-            request, [forms.build_batch(batch) for batch in found], "after" if form == "openai" else "after_id"
+            request, [forms.build_batch(batch) for batch in batches], "after" if form == "openai" else "after_id"
         )
 
     async def show(self, request: web.Request, _form: str) -> web.StreamResponse:
@@ -132,7 +129,7 @@ class BatchStore:
         return web.json_response(forms.build_batch(batch))
 
     async def cancel(self, request: web.Request, form: str) -> web.StreamResponse:
-        """Cancel a batch. Calls that would be finished by now are made; the others never are."""
+        """Cancel a batch. Calls that are due by now are made; the others are not."""
         batch = self._batches.get(request.match_info["id"])
         if batch is None or self._is_ended(batch) or batch.cancelled_at:
             return await self.show(request, form)
@@ -142,7 +139,7 @@ class BatchStore:
         return web.json_response(forms.build_batch(batch))
 
     async def results(self, request: web.Request, form: str) -> web.StreamResponse:
-        """Send the result lines of a batch, one after the other."""
+        """Stream the result lines of a batch."""
         name = request.match_info["id"].removesuffix("-output").removesuffix("-errors")
         batch = self._batches.get(name)
         if batch is None or not self._is_ended(batch):
@@ -158,7 +155,7 @@ class BatchStore:
         return response
 
     async def _finish(self, batch: Batch) -> None:
-        """Make the calls of a batch once its time is over."""
+        """Make the calls of a batch after its wait."""
         if batch.lines is not None or not self._is_ended(batch):
             return
         batch.lines = []
@@ -175,10 +172,8 @@ class BatchStore:
 
     def _is_ended(self, batch: Batch) -> bool:
         """Return whether the batch has ended, by the current wait. A shorter wait also ends batches in progress."""
-        begun, lasts = (
-            (batch.created, self._seconds("done")) if batch.cancelled_at is None else (batch.cancelled_at, CANCEL_S)
-        )
-        return batch.lines is not None or time.time() >= begun + lasts
+        end = batch.created + self._seconds("done") if batch.cancelled_at is None else batch.cancelled_at + CANCEL_S
+        return batch.lines is not None or time.time() >= end
 
     def _file(self, key: str) -> dict[str, Any]:
         name, content = self._files[key]
@@ -188,8 +183,8 @@ class BatchStore:
         rate = self._simulator.config.batch_faults.get(fault, 0.0)
         if not rate:
             return False
-        self._happened += 1
-        if draw_uniforms("batch", self._simulator.config.seed, fault, self._happened)[0] >= rate:
+        self._n_draws += 1
+        if draw_uniforms("batch", self._simulator.config.seed, fault, self._n_draws)[0] >= rate:
             return False
         self._simulator.counters.faults[fault] += 1
         return True

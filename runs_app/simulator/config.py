@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-# Behaviours without an HTTP status of their own, with their effects.
+# Faults other than error statuses, with their effects.
 NAMED_FAULTS: dict[str, str] = {
     "slow": "answers late: after slow_s seconds, or after 50 times the ordinary latency",
     "cut": "closes the connection in the middle of the body",
@@ -17,26 +17,26 @@ NAMED_FAULTS: dict[str, str] = {
     "empty": "status 200 with an empty answer",
 }
 
-# Faults of whole batches, by rate. The calls of a batch also meet the faults of calls.
+# Faults of whole batches, with their effects. The calls of a batch also have the faults of calls.
 BATCH_FAULTS: dict[str, str] = {
     "lost_upload": "keeps the file and hangs up without an answer",
-    "lost_submission": "makes the batch and hangs up without an answer",
-    "invalid": "finds the batch invalid, and makes none of its calls",
-    "full": "has no room for the batch now, and makes none of its calls",
+    "lost_submission": "creates the batch and hangs up without an answer",
+    "invalid": "fails the batch as invalid, and makes none of its calls",
+    "full": "fails the batch for lack of capacity, and makes none of its calls",
     "expired": "makes half of the calls before the batch expires",
-    "missing": "leaves every other call out of the results",
+    "missing": "omits every other call from the results",
 }
 # Waits in seconds: before a batch is created, before its response, until it has ended, before each result line.
 BATCH_WAITS = ("create", "answer", "done", "line")
 
-# The faults that --error-rate is spread over: errors after which a client should retry.
+# The faults that share --error-rate: errors after which a client should retry.
 TRANSIENT_FAULTS = ("429", "500", "503", "cut", "malformed")
 
 # The ways in which a judge gives verdicts.
 JUDGES: dict[str, str] = {
-    "plain": "as asked for",
-    "assorted": "in many shapes, good and bad",
-    "obedient": "with the score that any text tells it to give, but for what it was told is data",
+    "plain": "in the requested format",
+    "assorted": "in many formats, readable and unreadable",
+    "obedient": "with the score that text outside the fenced answers commands",
 }
 
 
@@ -46,7 +46,7 @@ class ConfigError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class SimulatorConfig:
-    """All settings of the simulated provider. Rates are probabilities. The name of a time includes its unit."""
+    """The settings of the simulated provider. Rates are probabilities. Names of times include the unit."""
 
     host: str = "127.0.0.1"
     port: int = 0  # 0: any free port
@@ -65,7 +65,7 @@ class SimulatorConfig:
     batch_faults: Mapping[str, float] = field(default_factory=dict)
     batch_waits: Mapping[str, float] = field(default_factory=dict)
     answers: tuple[Path, ...] = ()
-    profiles: tuple[Path, ...] = ()  # skill profiles of models; a later file wins
+    profiles: tuple[Path, ...] = ()  # skill profiles of models; later files override earlier ones
     replays: tuple[Path, ...] = ()
     judge: str = "plain"  # the way of giving verdicts: one of JUDGES
     stalled: tuple[str, ...] = ()  # models that never answer until they are unloaded, as on a local server
@@ -90,7 +90,7 @@ class SimulatorConfig:
 
 
 def check_faults(faults: Mapping[str, float]) -> None:
-    """Raise ConfigError unless each fault is a known name or an error status, with rates of at most 1 in all."""
+    """Raise ConfigError unless each fault is a known name or an error status and the rates sum to at most 1."""
     for name, rate in faults.items():
         is_status = name.isdigit() and 400 <= int(name) <= 599
         if not is_status and name not in NAMED_FAULTS:
@@ -112,7 +112,7 @@ def check_batches(faults: Mapping[str, float], waits: Mapping[str, float]) -> No
 
 
 def parse_pairs(text: str, option: str) -> dict[str, float]:
-    """Parse `"429=0.05,500=0.02"` to a mapping. Raise ConfigError, which names the option and the wrong part."""
+    """Parse `"429=0.05,500=0.02"` to a mapping. Raise ConfigError with the option and the wrong part."""
     pairs: dict[str, float] = {}
     for part in filter(None, (piece.strip() for piece in text.split(","))):
         name, separator, value = part.rpartition("=")

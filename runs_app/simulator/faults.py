@@ -1,4 +1,4 @@
-"""The fault and the latency of a request: pure functions of seed, request and number of repetitions."""
+"""The fault and the latency of a request, as pure functions of the seed, the request and its repetition."""
 
 import math
 from collections.abc import Mapping
@@ -21,15 +21,15 @@ ERROR_WORDS: dict[int, tuple[str, str | None]] = {
 
 def build_error(status: int, message: str, code: str | None = None) -> dict[str, object]:
     """Return an error body in OpenAI's format."""
-    kind, usual_code = ERROR_WORDS.get(status, ("server_error" if status >= 500 else "invalid_request_error", None))
-    return {"error": {"message": message, "type": kind, "param": None, "code": code or usual_code}}
+    kind, default_code = ERROR_WORDS.get(status, ("server_error" if status >= 500 else "invalid_request_error", None))
+    return {"error": {"message": message, "type": kind, "param": None, "code": code or default_code}}
 
 
-def choose_fault(faults: Mapping[str, float], seed: int, fingerprint: int, asked: int) -> str | None:
-    """Return the fault for the `asked`-th request with this fingerprint, or None."""
+def choose_fault(faults: Mapping[str, float], seed: int, fingerprint: int, repetition: int) -> str | None:
+    """Return the fault of this repetition of the request with this fingerprint, or None."""
     if not faults:
         return None
-    position = draw_uniforms("fault", seed, fingerprint, asked)[0]
+    position = draw_uniforms("fault", seed, fingerprint, repetition)[0]
     for name, rate in faults.items():
         if position < rate:
             return name
@@ -37,13 +37,13 @@ def choose_fault(faults: Mapping[str, float], seed: int, fingerprint: int, asked
     return None
 
 
-def draw_latency(config: SimulatorConfig, fault: str | None, fingerprint: int, asked: int) -> float:
-    """Return the seconds before this request is answered. A 429 comes at once, as from a real gateway."""
+def draw_latency(config: SimulatorConfig, fault: str | None, fingerprint: int, repetition: int) -> float:
+    """Return the seconds until the response. A 429 has no delay, as from a real gateway."""
     if fault == "429":
         return 0.0
     if fault == "slow" and config.slow_s is not None:
         return config.slow_s
     latency = config.latency_ms / 1000
     if config.latency_sigma:
-        latency *= math.exp(config.latency_sigma * draw_normal("latency", config.seed, fingerprint, asked))
+        latency *= math.exp(config.latency_sigma * draw_normal("latency", config.seed, fingerprint, repetition))
     return latency * 50 if fault == "slow" else latency

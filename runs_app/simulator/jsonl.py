@@ -8,10 +8,10 @@ from typing import Any
 from runs_app.simulator.config import ConfigError
 
 
-def read_rows(path: Path, known: frozenset[str]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield (place, row) for each line that is not blank. `place` names file and line for messages.
+def read_rows(path: Path, keys: frozenset[str]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield (location, row) for each line that is not blank. The location names file and line for messages.
 
-    Raise ConfigError for a missing file, a line without a JSON object, or a key outside `known`.
+    Raise ConfigError for a missing file, a line without a JSON object, or a key outside `keys`.
     """
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
@@ -19,17 +19,17 @@ def read_rows(path: Path, known: frozenset[str]) -> Iterator[tuple[str, dict[str
         raise ConfigError(f"{path}: {error.strerror}") from None
     for number, line in enumerate(lines, start=1):
         if line.strip():
-            yield f"{path}:{number}", _parse_row(line, f"{path}:{number}", known)
+            yield f"{path}:{number}", _parse_row(line, f"{path}:{number}", keys)
 
 
-def _parse_row(line: str, place: str, known: frozenset[str]) -> dict[str, Any]:
+def _parse_row(line: str, location: str, keys: frozenset[str]) -> dict[str, Any]:
     try:
         row = json.loads(line)
     except ValueError as error:
-        raise ConfigError(f"{place}: not JSON ({error})") from None
+        raise ConfigError(f"{location}: not JSON ({error})") from None
     if not isinstance(row, dict):
-        raise ConfigError(f"{place}: not a JSON object")
-    unknown = sorted(row.keys() - known)
+        raise ConfigError(f"{location}: not a JSON object")
+    unknown = sorted(row.keys() - keys)
     if unknown:
-        raise ConfigError(f"{place}: unknown key {unknown[0]!r}; known are {', '.join(sorted(known))}")
+        raise ConfigError(f"{location}: unknown key {unknown[0]!r}; valid keys: {', '.join(sorted(keys))}")
     return row

@@ -1,4 +1,4 @@
-"""Simulated judges: verdicts in the requested format, in many wrong formats, or a score that unfenced text commands."""
+"""Simulated judges. They give verdicts in the requested format, in wrong formats, or as unfenced text commands."""
 
 import json
 import random
@@ -35,14 +35,14 @@ def remove_answers(text: str) -> str:
 
 
 def find_requested_verdict(request: ChatRequest) -> RequestedVerdict | None:
-    """Return the verdict that a request with a fenced answer asks for; None if it has no fenced answer."""
+    """Return the verdict that a request with a fenced answer asks for; None without a fenced answer."""
     text = remove_answers(request.text)
     if text == request.text:
         return None
-    if found := _CRITERIA.search(text):
-        return RequestedVerdict("criteria", tuple(json.loads(found[1])))
-    if found := _LABELS.search(text):
-        return RequestedVerdict("label", tuple(json.loads(f"[{found[1].rstrip(', ')}]")))
+    if match := _CRITERIA.search(text):
+        return RequestedVerdict("criteria", tuple(json.loads(match[1])))
+    if match := _LABELS.search(text):
+        return RequestedVerdict("label", tuple(json.loads(f"[{match[1].rstrip(', ')}]")))
     return RequestedVerdict("pairwise" if _WINNER.search(text) else "score")
 
 
@@ -56,7 +56,7 @@ def fence_verdict(verdict: Mapping[str, Any]) -> str:
     return f"```json\n{json.dumps(verdict, ensure_ascii=False)}\n```"
 
 
-# --- assorted shapes -------------------------------------------------------------------------------------------------
+# --- assorted formats ------------------------------------------------------------------------------------------------
 
 Shape = Callable[[str, str, random.Random], str]  # key, value as JSON, random generator -> a reply
 
@@ -141,13 +141,13 @@ def _scores(low: float, high: float, dice: random.Random) -> tuple[Sequence[str]
 
 
 def _criteria(names: Sequence[str], dice: random.Random) -> tuple[Sequence[str], Sequence[tuple[str, str]]]:
-    words = (True, False, "pass", "fail", "Pass", " FAIL ")
-    whole = {name: dice.choice(words) for name in names}
-    short = {name: True for name in names[1:]}
-    odd = whole | {names[0]: dice.choice((1, 0.5, "perhaps", None))}
-    bad = [("criteria_not_object", "true"), ("criteria_not_object", '["pass"]')]
-    return [json.dumps(whole)], [
-        *bad,
-        ("criterion_missing", json.dumps(short)),
-        ("criterion_not_binary", json.dumps(odd)),
+    values = (True, False, "pass", "fail", "Pass", " FAIL ")
+    complete = {name: dice.choice(values) for name in names}
+    incomplete = {name: True for name in names[1:]}
+    not_binary = complete | {names[0]: dice.choice((1, 0.5, "perhaps", None))}
+    return [json.dumps(complete)], [
+        ("criteria_not_object", "true"),
+        ("criteria_not_object", '["pass"]'),
+        ("criterion_missing", json.dumps(incomplete)),
+        ("criterion_not_binary", json.dumps(not_binary)),
     ]

@@ -1,7 +1,7 @@
 """Model-like answers, as a pure function of model, request text, images and seed.
 
-Models differ in skill and bias, and items in difficulty and latent value. Each request adds noise. So ratings vary and
-correlate over models as in real data, and accuracies differ.
+Models differ in skill and bias, and items in difficulty and latent value. Each request adds noise. Ratings therefore
+vary and correlate over models as in real data, and accuracies differ.
 """
 
 import json
@@ -41,7 +41,7 @@ _NAMES = ("Oslo", "copper", "the second one", "a river", "photosynthesis", "1848
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A model's answer: its text, and its reasoning if the request asked for an effort."""
+    """A model's answer: its text, and its reasoning if the request sets a reasoning effort."""
 
     content: str
     reasoning: str | None = None
@@ -90,7 +90,7 @@ class Answerer:
         return {"rating": rating, "reasoning": _choose_remark(self.seed, request)}
 
     def _rating(self, request: ChatRequest, scale: Scale) -> int:
-        """Return a rating on the scale: the image's norm, or else a latent value, plus bias and noise."""
+        """Return a rating on the scale: the image's norm or a latent value, plus bias and noise."""
         dimension = self.key.dimension(request)
         subject = request.images[0] if request.images else request.stable_text
         norm = self.key.norm(subject, dimension)
@@ -108,21 +108,21 @@ class Answerer:
     # Right and wrong -------------------------------------------------------------------------------------------------
 
     def _profiled_answer(self, request: ChatRequest) -> str | None:
-        """Return the answer of a model with a skill profile to a case of a parametric task; None for all others."""
+        """Return the answer of a model with a skill profile to a case of a parametric task; else None."""
         model = self.profiles.get(request.model) or self.profiles.get(strip_provider(request.model))
-        found = self.key.find_case(request) if model else None
-        profile = model.find_task(found[1].task) if model and found and found[1].task else None
-        if profile is None or found is None:
+        match = self.key.find_case(request) if model else None
+        profile = model.find_task(match[1].task) if model and match and match[1].task else None
+        if profile is None or match is None:
             return None
-        _, case = found
+        _, case = match
         return parametric_answers.answer_case(case, profile, self.key.list_targets(case.task), self.seed, request)
 
     def _final_answer(self, request: ChatRequest) -> str:
-        """Return the target if this model is right this time, else a wrong answer of the same kind."""
-        known = self.key.find_case(request)
-        question = known[0] if known else request.stable_text
+        """Return the target if the model answers correctly, else a wrong answer of the same kind."""
+        match = self.key.find_case(request)
+        question = match[0] if match else request.stable_text
         options = request_kind.find_choices(request.user_text)
-        target = known[1].target if known else self._invent_target(question, options)
+        target = match[1].target if match else self._invent_target(question, options)
         if self._is_answered_correctly(request, question):
             return _find_letter(target, options) if options else target
         return self._make_wrong_answer(request, target, options)
@@ -130,7 +130,7 @@ class Answerer:
     def _is_answered_correctly(self, request: ChatRequest, question: str) -> bool:
         """Return whether the model is right. Over items, the probability equals its skill.
 
-        The outcomes of models correlate, because an item is hard for all of them.
+        The outcomes of models correlate, because a hard item is hard for all of them.
         """
         model = strip_provider(request.model)
         hardness = (
@@ -141,8 +141,8 @@ class Answerer:
         return hardness < normal_quantile(self._skill(request.model))
 
     def _skill(self, model: str) -> float:
-        told = self._find_named_skill(model)
-        return 0.45 + 0.45 * draw_uniforms("skill", self.seed, strip_provider(model))[0] if told is None else told
+        skill = self._find_named_skill(model)
+        return 0.45 + 0.45 * draw_uniforms("skill", self.seed, strip_provider(model))[0] if skill is None else skill
 
     def _find_named_skill(self, model: str) -> float | None:
         return self.skills.get(model, self.skills.get(strip_provider(model)))
@@ -169,7 +169,7 @@ class Answerer:
     # Judges ----------------------------------------------------------------------------------------------------------
 
     def _verdict(self, verdict: judge_behaviour.RequestedVerdict, request: ChatRequest) -> str:
-        """Return a verdict in the requested format, or in the way of the configured judge."""
+        """Return a verdict in the requested format, or in the style of the configured judge."""
         if self.judge == "assorted":
             scale = request_kind.find_scale(judge_behaviour.remove_answers(request.text), DEFAULT_SCORE_SCALE)
             dice = random.Random(f"{self.seed}\x1f{request.model}\x1f{request.text}")  # noqa: S311 - a simulation
@@ -196,7 +196,7 @@ class Answerer:
         return f"I compared the answer with the reference.\n\n{judge_behaviour.fence_verdict(score)}"
 
     def _score(self, request: ChatRequest, scale: Scale) -> int:
-        """Return a high score if the final answer agrees with the reference, else a low one.
+        """Return a high score if the final answer agrees with the reference, else a low score.
 
         A judge with a configured skill makes errors.
         """
@@ -225,7 +225,7 @@ class Answerer:
             return self._call_uniform(name, request) < 0.5
         if kind == "array":
             items = schema.get("items") or {}
-            return [self._fill(items, f"{name}{place}", request) for place in range(schema.get("minItems", 1))]
+            return [self._fill(items, f"{name}{index}", request) for index in range(schema.get("minItems", 1))]
         return self._final_answer(request) if "answer" in name.lower() else _choose_remark(self.seed, request)
 
     def _fill_number(self, schema: dict[str, Any], name: str, request: ChatRequest) -> int:
@@ -242,10 +242,14 @@ class Answerer:
         return draw_normal(self.seed, *parts)
 
     def _call_noise(self, request: ChatRequest) -> float:
-        return draw_normal(self.seed, "call", strip_provider(request.model), request.text, *request.images, request.seed)
+        return draw_normal(
+            self.seed, "call", strip_provider(request.model), request.text, *request.images, request.seed
+        )
 
     def _call_uniform(self, name: str, request: ChatRequest) -> float:
-        return draw_uniforms(self.seed, name, strip_provider(request.model), request.text, *request.images, request.seed)[0]
+        return draw_uniforms(
+            self.seed, name, strip_provider(request.model), request.text, *request.images, request.seed
+        )[0]
 
 
 def _choose_remark(seed: int, request: ChatRequest) -> str:
@@ -272,8 +276,8 @@ def _agrees_with_reference(text: str) -> bool | None:
     reference, finals = _REFERENCE.search(text), _FINAL.findall(text)
     if reference is None or not finals:
         return None
-    wanted, given = str(reference[1]).strip(), str(finals[-1]).strip()
-    wanted_number, given_number = _find_last_number(wanted), _find_last_number(given)
-    if wanted_number is not None and given_number is not None:
-        return math.isclose(wanted_number, given_number)
-    return wanted.strip(" .").lower() == given.strip(" .").lower()
+    target, answer = str(reference[1]).strip(), str(finals[-1]).strip()
+    target_number, answer_number = _find_last_number(target), _find_last_number(answer)
+    if target_number is not None and answer_number is not None:
+        return math.isclose(target_number, answer_number)
+    return target.strip(" .").lower() == answer.strip(" .").lower()

@@ -20,36 +20,40 @@ from runs_app.simulator.config import (
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add every option to `parser`."""
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: loopback only)")
-    parser.add_argument("--port", type=int, default=0, help="0, the default, takes a free port")
+    parser.add_argument("--port", type=int, default=0, help="0, the default, chooses a free port")
     parser.add_argument("--served-model", metavar="NAME", help="answer under this model name")
-    parser.add_argument("--require-key", metavar="KEY_ENV", help="let in only the key in this environment variable")
+    parser.add_argument("--require-key", metavar="KEY_ENV", help="require the API key in this environment variable")
     parser.add_argument("--max-in-flight", type=int, metavar="N", help="answer 429 beyond N requests at a time")
-    parser.add_argument("--rpm", type=int, metavar="N", help="answer 429 beyond N requests a minute")
-    parser.add_argument("--seed", type=int, default=0, help="of the faults, the latencies and the made-up answers")
+    parser.add_argument("--rpm", type=int, metavar="N", help="answer 429 beyond N requests per minute")
+    parser.add_argument("--seed", type=int, default=0, help="seed of faults, latencies and simulated answers")
     _add_fault_options(parser)
     _add_answer_options(parser)
 
 
 def _add_fault_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--latency-ms", type=float, default=0.0, help="of an answer; the median with --latency-sigma")
+    parser.add_argument(
+        "--latency-ms", type=float, default=0.0, help="latency of an answer; the median with --latency-sigma"
+    )
     parser.add_argument("--latency-sigma", type=float, default=0.0, help="log-normal spread of the latency")
-    parser.add_argument("--slow-s", type=float, help="seconds that a `slow` answer takes (default 50 x the latency)")
-    parser.add_argument("--error-rate", type=float, default=0.0, help="spread over 429, 500, 503, cut and malformed")
+    parser.add_argument("--slow-s", type=float, help="seconds of a `slow` answer (default 50 x the latency)")
+    parser.add_argument(
+        "--error-rate", type=float, default=0.0, help="rate of errors: 429, 500, 503, cut and malformed"
+    )
     parser.add_argument(
         "--errors",
         default="",
         metavar="KIND=RATE,...",
         help=f"a kind is an error status or one of {', '.join(NAMED_FAULTS)}",
     )
-    for option, what in (("--batch-faults", ", ".join(BATCH_FAULTS)), ("--batch-waits", ", ".join(BATCH_WAITS))):
-        parser.add_argument(option, default="", metavar="KIND=NUMBER,...", help=f"of batches: {what}")
-    parser.add_argument("--retry-after", type=float, metavar="S", help="seconds, sent with every 429")
+    for option, kinds in (("--batch-faults", BATCH_FAULTS), ("--batch-waits", BATCH_WAITS)):
+        parser.add_argument(option, default="", metavar="KIND=NUMBER,...", help=f"for batches: {', '.join(kinds)}")
+    parser.add_argument("--retry-after", type=float, metavar="S", help="seconds to send with every 429")
     parser.add_argument("--no-json-schema", action="store_true", help="refuse response_format json_schema with a 400")
 
 
 def _add_answer_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--skill", action="append", default=[], metavar="MODEL=P", help="chance of a right answer; may be repeated"
+        "--skill", action="append", default=[], metavar="MODEL=P", help="probability of a right answer; repeatable"
     )
     parser.add_argument(
         "--answers", action="append", default=[], type=Path, metavar="FILE", help="JSONL of targets and norms"
@@ -60,18 +64,18 @@ def _add_answer_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--replay", action="append", default=[], type=Path, metavar="FILE", help="JSONL of recorded answers"
     )
-    parser.add_argument("--judge", choices=JUDGES, default="plain", help="how verdicts on answers are given")
+    parser.add_argument("--judge", choices=JUDGES, default="plain", help="style of verdicts")
     parser.add_argument(
         "--stall",
         action="append",
         default=[],
         metavar="MODEL",
-        help="answers nothing until POST /api/generate unloads it; may be repeated",
+        help="the model stalls until POST /api/generate unloads it; repeatable",
     )
 
 
 def build_config(options: Mapping[str, Any]) -> SimulatorConfig:
-    """Return the configuration for parsed options. Raise ConfigError, which names a wrong option."""
+    """Return the configuration for parsed options. Raise ConfigError with the wrong option."""
     if not 0.0 <= options["error_rate"] <= 1.0:
         raise ConfigError(f"--error-rate: must be between 0 and 1, not {options['error_rate']}")
     return SimulatorConfig(
@@ -101,7 +105,7 @@ def build_config(options: Mapping[str, Any]) -> SimulatorConfig:
 
 def build_arguments(config: SimulatorConfig) -> list[str]:
     """Return a command line that `build_config` converts back to the same configuration."""
-    given: dict[str, object] = {
+    values: dict[str, object] = {
         "--served-model": config.served_name,
         "--require-key": config.key_env,
         "--max-in-flight": config.max_in_flight,
@@ -118,7 +122,7 @@ def build_arguments(config: SimulatorConfig) -> list[str]:
         "--latency-sigma": config.latency_sigma,
         "--judge": config.judge,
     }
-    arguments = [f"{option}={value}" for option, value in given.items() if value is not None]
+    arguments = [f"{option}={value}" for option, value in values.items() if value is not None]
     arguments += [f"--skill={model}={skill!r}" for model, skill in config.skills.items()]
     arguments += [f"--answers={path}" for path in config.answers]
     arguments += [f"--profile={path}" for path in config.profiles]

@@ -1,4 +1,4 @@
-"""Answers of a model with a skill profile to the cases of parametric tasks, in the form that their patterns read."""
+"""Answers of a model with a skill profile to cases of parametric tasks, in the format that their patterns parse."""
 
 from collections.abc import Sequence
 
@@ -18,21 +18,21 @@ _THOUGHTS = (
 
 
 def answer_case(case: KnownCase, profile: TaskProfile, targets: Sequence[str], seed: int, request: ChatRequest) -> str:
-    """Return the answer: right with the chance of the profile, and as long as the profile draws it.
+    """Return an answer with the accuracy and the length of the profile.
 
-    targets: the targets of all cases of the task, from which wrong answers are taken. Each model, request and seed of a
-    request has draws of its own.
+    targets: the targets of all cases of the task, which serve as wrong answers. Each model, request text and request
+    seed has independent draws.
     """
-    drawn = ("case", seed, strip_provider(request.model), request.text, request.seed)
-    knows, guess, start, _ = draw_uniforms(*drawn)
+    parts = ("case", seed, strip_provider(request.model), request.text, request.seed)
+    knows, guess, start, _ = draw_uniforms(*parts)
     answer = case.target if knows < profile.skill(case.params) else _make_guess(case, targets, guess)
     final = f"Final Answer: {answer}"
-    tokens = profile.draw_tokens(case.params, draw_normal("length", *drawn))
+    tokens = profile.draw_tokens(case.params, draw_normal("length", *parts))
     return _write_reasoning(tokens * CHARACTERS_PER_TOKEN - len(final) - 2, int(start * len(_THOUGHTS))) + final
 
 
 def _make_guess(case: KnownCase, targets: Sequence[str], draw: float) -> str:
-    """Return one of the choices, each with the same chance. Free text is never right by guessing."""
+    """Return one of the choices with equal probability. A guess of free text is always wrong."""
     if case.choices:
         return case.choices[int(draw * len(case.choices))]
     others = [target for target in targets if target != case.target]
@@ -40,9 +40,9 @@ def _make_guess(case: KnownCase, targets: Sequence[str], draw: float) -> str:
 
 
 def _write_reasoning(length: int, start: int) -> str:
-    """Return reasoning of this many characters, with the blank line behind it; "" if there is no room."""
+    """Return reasoning of this many characters and a blank line, or "" if `length` is not positive."""
     if length <= 0:
         return ""
-    turned = _THOUGHTS[start:] + _THOUGHTS[:start]
-    text = " ".join(turned) + " "
+    thoughts = _THOUGHTS[start:] + _THOUGHTS[:start]
+    text = " ".join(thoughts) + " "
     return (text * (length // len(text) + 1))[:length] + "\n\n"

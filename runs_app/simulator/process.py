@@ -64,7 +64,7 @@ def _fetch_json(request: urllib.request.Request) -> dict[str, Any]:
 def simulator_process(
     config: SimulatorConfig | None = None, *, environment: Mapping[str, str] | None = None, timeout_s: float = 60.0
 ) -> Iterator[SimulatorProcess]:
-    """Run a server until the block ends. Raise RuntimeError with its output if it does not listen in time."""
+    """Run a server for the block. Raise RuntimeError with its output if it does not listen in time."""
     arguments = build_arguments(config or SimulatorConfig())
     process = subprocess.Popen(
         [sys.executable, "-m", "runs_app.simulator", *arguments],
@@ -88,15 +88,15 @@ def simulator_process(
 
 
 def _read_url(process: "subprocess.Popen[str]", timeout_s: float) -> str:
-    """Return the address from the line that the server prints once it listens."""
+    """Return the URL from the line that the server prints when it listens."""
     watchdog = threading.Timer(timeout_s, process.kill)
     watchdog.start()
-    said = []
+    output = []
     try:
         for line in process.stdout or ():
             if line.startswith(_LISTENING):
                 return line.removeprefix(_LISTENING).strip()
-            said.append(line)
+            output.append(line)
     finally:
         watchdog.cancel()
-    raise RuntimeError(f"the simulated provider did not start: {''.join(said).strip() or 'it said nothing'}")
+    raise RuntimeError(f"the simulated provider did not start: {''.join(output).strip() or 'no output'}")

@@ -45,7 +45,7 @@ class Recorded:
 
 @dataclass(slots=True)
 class _Sequence:
-    """The answers of rows with equal keys, and how many of them were served."""
+    """The answers of rows with equal keys, and the number of answers served so far."""
 
     answers: list[Recorded] = field(default_factory=list)
     served: int = 0
@@ -74,14 +74,14 @@ class Recordings:
 
     @classmethod
     def read(cls, paths: Iterable[Path]) -> "Recordings":
-        """Read the files in order. Raise ConfigError, which names the wrong file, line and key."""
+        """Read the files in order. Raise ConfigError with the wrong file, line and key."""
         recordings = cls()
         for path in paths:
-            for place, row in read_rows(path, _MATCH_KEYS | _ANSWER_KEYS):
+            for location, row in read_rows(path, _MATCH_KEYS | _ANSWER_KEYS):
                 try:
                     recordings.add(row)
                 except (TypeError, ValueError, AttributeError) as error:
-                    raise ConfigError(f"{place}: {error}") from None
+                    raise ConfigError(f"{location}: {error}") from None
         return recordings
 
     def __len__(self) -> int:
@@ -110,8 +110,8 @@ class Recordings:
     def find(self, request: ChatRequest) -> Recorded | None:
         """Return the recorded answer to a request, or None. The next equal request gets the next answer."""
         haystack = Haystack.of(request.text, request.user_text)
-        found = max(self._matches(request, haystack), key=lambda match: match[0], default=None)
-        return None if found is None else found[1].next()
+        best = max(self._matches(request, haystack), key=lambda match: match[0], default=None)
+        return None if best is None else best[1].next()
 
     def restart(self) -> None:
         """Restart every sequence at its first answer."""

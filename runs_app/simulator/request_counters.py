@@ -31,14 +31,14 @@ class Counters:
     _arrivals: deque[tuple[int, int]] = field(default_factory=deque)
 
     def count_request(self, fingerprint: int) -> int:
-        """Count an admitted request. Return how many requests with the same fingerprint came before."""
-        before = self.asked.get(fingerprint, 0)
-        self.asked[fingerprint] = before + 1
-        self.repeated += before == 1
-        return before
+        """Count an admitted request. Return the number of earlier requests with the same fingerprint."""
+        earlier = self.asked.get(fingerprint, 0)
+        self.asked[fingerprint] = earlier + 1
+        self.repeated += earlier == 1
+        return earlier
 
     def count_answer(self, fingerprint: int) -> None:
-        """Count an answer that would be billed."""
+        """Count an answer that a provider would bill."""
         self.answered[fingerprint] += 1
         self.answered_again += self.answered[fingerprint] == 2
 
@@ -106,7 +106,7 @@ class MinuteWindow:
     def admit(self, limit: int | None) -> bool:
         if limit is None:
             return True
-        now = self._forget()
+        now = self._expire()
         if len(self._admitted) >= limit:
             return False
         self._admitted.append(now)
@@ -114,11 +114,11 @@ class MinuteWindow:
 
     def left(self, limit: int) -> tuple[int, float]:
         """Return how many requests it would admit now, and the seconds until its oldest request expires."""
-        now = self._forget()
+        now = self._expire()
         reset_s = self._admitted[0] + _MINUTE_S - now if self._admitted else 0.0
         return max(0, limit - len(self._admitted)), reset_s
 
-    def _forget(self) -> float:
+    def _expire(self) -> float:
         now = time.monotonic()
         while self._admitted and self._admitted[0] <= now - _MINUTE_S:
             self._admitted.popleft()
@@ -138,7 +138,7 @@ def render_counters(counts: dict[str, object]) -> str:
 
 def _render_row(name: str, value: object) -> str:
     if isinstance(value, dict):
-        shown = "<br>".join(f"{html.escape(str(key))}: {count:,}" for key, count in value.items()) or "none"
+        cell = "<br>".join(f"{html.escape(str(key))}: {count:,}" for key, count in value.items()) or "none"
     else:
-        shown = f"{value:,}"
-    return f'<tr><th scope="row">{html.escape(name.replace("_", " "))}</th><td>{shown}</td></tr>'
+        cell = f"{value:,}"
+    return f'<tr><th scope="row">{html.escape(name.replace("_", " "))}</th><td>{cell}</td></tr>'

@@ -89,5 +89,5 @@ def find_choices(text: str) -> dict[str, str]:
 
     Fewer than two options give an empty mapping.
     """
-    found = dict(_OPTION.findall(text))
-    return {letter: option.strip() for letter, option in found.items()} if len(found) > 1 else {}
+    options = dict(_OPTION.findall(text))
+    return {letter: option.strip() for letter, option in options.items()} if len(options) > 1 else {}

@@ -19,12 +19,12 @@ _SALT_LINE = re.compile(r"\n[^\S\n]*[\[(<]?(?:[\w -]{0,24}[:=#][^\S\n]*)?[0-9a-f
 
 
 class UnreadableRequest(ValueError):
-    """A request that a provider would answer with a 400. The message gives the reason."""
+    """A request that a provider answers with a 400. The message gives the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChatRequest:
-    """One request, reduced to the parts that answers depend on."""
+    """One request, reduced to the parts on which answers depend."""
 
     model: str
     text: str  # every text part of every turn, joined by blank lines
@@ -38,12 +38,12 @@ class ChatRequest:
 
     @property
     def stable_text(self) -> str:
-        """Return the user's text without a salt at its end: the same for every repetition of a trial."""
+        """Return the user's text without a salt at its end, which is equal for all repetitions of a trial."""
         return _SALT_LINE.sub("", self.user_text)
 
 
 def strip_provider(model: str) -> str:
-    """Return a model name without its provider: `openai/gpt-x` and `gpt-x` are one model."""
+    """Return a model name without its provider: `openai/gpt-x` and `gpt-x` are the same model."""
     return model.partition("/")[2] or model
 
 
@@ -56,7 +56,7 @@ def read_chat(body: bytes) -> ChatRequest:
         role, parts = _read_message(message, images)
         turns += [(role, part) for part in parts]
     text = "\n\n".join(part for _, part in turns)
-    others = {name: payload[name] for name in payload if name not in VOLATILE and name != "messages"}
+    parameters = {name: payload[name] for name in payload if name not in VOLATILE and name != "messages"}
     return ChatRequest(
         model=payload["model"],
         text=text,
@@ -66,7 +66,7 @@ def read_chat(body: bytes) -> ChatRequest:
         max_tokens=payload.get("max_completion_tokens") or payload.get("max_tokens"),
         response_format=payload.get("response_format") or {},
         is_reasoning=(payload.get("reasoning_effort") or "none") != "none",
-        fingerprint=_hash_request(turns, images, others),
+        fingerprint=_hash_request(turns, images, parameters),
     )
 
 
@@ -119,6 +119,6 @@ def hash_image(reference: object) -> str:
         raise UnreadableRequest("image_url: the base64 data cannot be read") from None
 
 
-def _hash_request(turns: list[tuple[str, str]], images: list[str], others: dict[str, Any]) -> int:
-    canonical = json.dumps([turns, images, others], sort_keys=True)
+def _hash_request(turns: list[tuple[str, str]], images: list[str], parameters: dict[str, Any]) -> int:
+    canonical = json.dumps([turns, images, parameters], sort_keys=True)
     return int.from_bytes(hashlib.blake2b(canonical.encode(), digest_size=8).digest())

@@ -1,4 +1,4 @@
-"""The bodies of responses: completions with their usage, and truncated or faulty ones."""
+"""The bodies of responses: completions with their usage, truncated completions and faults."""
 
 import itertools
 import json
@@ -10,7 +10,7 @@ from typing import Any
 from runs_app.simulator.recordings import Recorded
 from runs_app.simulator.request_parser import ChatRequest
 
-# The same number for each image, as for 1024 x 1024 pixels in four tiles. Reading each size is not worth the cost.
+# The same number for each image, as for 1024 x 1024 pixels in four tiles. Reading the sizes would cost too much time.
 IMAGE_TOKENS = 85 + 4 * 170
 CHARACTERS_PER_TOKEN = 4
 
@@ -44,7 +44,7 @@ def build_reply(recorded: Recorded) -> Reply:
 
 
 def truncate(reply: Reply, max_tokens: int | None) -> Reply:
-    """Return the reply cut at `max_tokens`, as if the model ran out of tokens."""
+    """Return the reply truncated at `max_tokens`, as if the model ran out of tokens."""
     limit = None if max_tokens is None else max_tokens * CHARACTERS_PER_TOKEN
     if limit is None or reply.content is None or len(reply.content) <= limit:
         return reply
@@ -76,8 +76,8 @@ def count_usage(request: ChatRequest, reply: Reply) -> dict[str, Any]:
     }
 
 
-def completion_body(request: ChatRequest, reply: Reply, served_name: str | None, *, has_choices: bool = True) -> bytes:
-    """Return the body of a chat completion, with its own id."""
+def build_completion(request: ChatRequest, reply: Reply, served_name: str | None, *, has_choices: bool = True) -> bytes:
+    """Return the body of a chat completion, with a unique id."""
     message: dict[str, Any] = {"role": "assistant", "content": reply.content, "refusal": reply.refusal}
     if reply.reasoning is not None:
         message["reasoning_content"] = reply.reasoning

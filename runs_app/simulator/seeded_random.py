@@ -11,7 +11,7 @@ _UNPACK = struct.Struct("<4Q").unpack
 def draw_uniforms(*parts: object) -> tuple[float, float, float, float]:
     """Return four independent uniforms in the open interval (0, 1), drawn for `parts`."""
     digest = hashlib.blake2b("\x1f".join(map(str, parts)).encode("utf-8", "replace"), digest_size=32).digest()
-    # Use only the top 52 bits. With more, a value could round up to 1.0, where the normal quantile is infinite.
+    # With more than the top 52 bits, a value could round up to 1.0, where the normal quantile is infinite.
     return tuple(((word >> 12) + 0.5) / 2**52 for word in _UNPACK(digest))
 
 

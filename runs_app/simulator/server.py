@@ -13,12 +13,12 @@ from aiohttp import web
 from runs_app.simulator.answer_key import AnswerKey
 from runs_app.simulator.batches import BatchStore
 from runs_app.simulator.config import ConfigError, SimulatorConfig, parse_pairs, spread_error_rate
-from runs_app.simulator.faults import choose_fault, build_error, draw_latency
+from runs_app.simulator.faults import build_error, choose_fault, draw_latency
 from runs_app.simulator.model_behaviour import Answerer
 from runs_app.simulator.recordings import Recordings
 from runs_app.simulator.request_counters import Counters, MinuteWindow, render_counters
 from runs_app.simulator.request_parser import ChatRequest, UnreadableRequest, read_chat
-from runs_app.simulator.responses import Reply, apply_fault, build_reply, completion_body, truncate
+from runs_app.simulator.responses import Reply, apply_fault, build_completion, build_reply, truncate
 from runs_app.simulator.skill_profiles import read_profiles
 
 BACKLOG = 4096
@@ -31,7 +31,7 @@ _LIVE = ("latency_ms", "latency_sigma", "slow_s", "retry_after_s", "max_in_fligh
 
 
 class RequestRefused(Exception):
-    """A request that is answered with an error status."""
+    """A request that gets an error status."""
 
     def __init__(self, status: int, message: str, code: str | None = None) -> None:
         super().__init__(message)
@@ -40,13 +40,13 @@ class RequestRefused(Exception):
 
 
 class Simulator:
-    """The state of one server: its configuration (which may change while it runs), its models and its counters."""
+    """The state of one server: its configuration, which can change while it runs, its models and its counters."""
 
     def __init__(self, config: SimulatorConfig) -> None:
         self.config = config
         self.counters = Counters()
         self.batches = BatchStore(self)
-        profiles = {model: one for path in config.profiles for model, one in read_profiles(path).items()}
+        profiles = {model: profile for path in config.profiles for model, profile in read_profiles(path).items()}
         self.answerer = Answerer(config.seed, config.skills, AnswerKey.read(config.answers), config.judge, profiles)
         self.recordings = Recordings.read(config.replays) if config.replays else None
         self._minute = MinuteWindow()
@@ -94,15 +94,15 @@ class Simulator:
         return None
 
     def _check_key(self, request: web.Request) -> None:
-        """Raise Refused for a wrong key, given as a bearer token or in the header of Anthropic's clients."""
+        """Raise RequestRefused for a wrong key, in a bearer token or in the header of Anthropic's clients."""
         if self._authorization is None:
             return
-        given = request.headers.get("Authorization") or f"Bearer {request.headers.get('x-api-key', '')}"
-        if not hmac.compare_digest(given.encode(), self._authorization):
+        authorization = request.headers.get("Authorization") or f"Bearer {request.headers.get('x-api-key', '')}"
+        if not hmac.compare_digest(authorization.encode(), self._authorization):
             raise RequestRefused(401, "Incorrect API key provided.")
 
     def _admit(self, request: web.Request) -> None:
-        """Raise Refused for a wrong key, or for a request beyond the limits."""
+        """Raise RequestRefused for a wrong key, or for a request beyond the limits."""
         self._check_key(request)
         limit = self.config.max_in_flight
         if limit is not None and self.counters.in_flight >= limit:
@@ -120,30 +120,33 @@ class Simulator:
         return chat
 
     async def _answer(self, request: web.Request, chat: ChatRequest) -> web.StreamResponse:
-        fault, asked = self._count_request(chat)
-        delay = STALLED_S if chat.model in self._stalled else draw_latency(self.config, fault, chat.fingerprint, asked)
-        if fault is not None and (refused := _refusal(fault)):
+        fault, repetition = self._count_request(chat)
+        if chat.model in self._stalled:
+            delay = STALLED_S
+        else:
+            delay = draw_latency(self.config, fault, chat.fingerprint, repetition)
+        if fault is not None and (refusal := _build_refusal(fault)):
             await _wait(delay)
-            raise refused
+            raise refusal
         reply = await self._reply(chat, fault, delay)
         return await self._send(request, chat, reply, fault)
 
     def _count_request(self, chat: ChatRequest) -> tuple[str | None, int]:
-        """Count a request. Return its fault, and how often the same request came before."""
+        """Count a request. Return its fault and the number of earlier equal requests."""
         self.counters.models[chat.model] += 1
-        asked = self.counters.count_request(chat.fingerprint)
-        fault = choose_fault(self.config.faults, self.config.seed, chat.fingerprint, asked)
+        repetition = self.counters.count_request(chat.fingerprint)
+        fault = choose_fault(self.config.faults, self.config.seed, chat.fingerprint, repetition)
         if fault is not None:
             self.counters.faults[fault] += 1
-        return fault, asked
+        return fault, repetition
 
     async def answer_one(self, body: bytes) -> tuple[int, ChatRequest | None, Reply | dict[str, object]]:
         """Return the result of one call of a batch, without latency: its status, and a reply or an error body."""
         try:
             chat = self._read(body)
             fault, _ = self._count_request(chat)
-            if fault is not None and (refused := _refusal(fault)):
-                raise refused
+            if fault is not None and (refusal := _build_refusal(fault)):
+                raise refusal
             reply = await self._reply(chat, fault, 0.0)
         except RequestRefused as refused:
             return refused.status, None, refused.body
@@ -151,7 +154,7 @@ class Simulator:
         return 200, chat, reply
 
     async def _reply(self, chat: ChatRequest, fault: str | None, delay: float) -> Reply:
-        """Return the recorded or made-up reply, after its latency. A recorded error is raised as Refused."""
+        """Return the recorded or simulated reply after its latency. Raise RequestRefused for a recorded error."""
         if self.recordings is None:
             await _wait(delay)
             answer = self.answerer.answer(chat)
@@ -169,7 +172,7 @@ class Simulator:
     async def _send(
         self, request: web.Request, chat: ChatRequest, reply: Reply, fault: str | None
     ) -> web.StreamResponse:
-        body = completion_body(chat, reply, self.config.served_name, has_choices=fault != "no_choices")
+        body = build_completion(chat, reply, self.config.served_name, has_choices=fault != "no_choices")
         if fault == "cut":
             self.counters.statuses["cut"] += 1
             return await _cut(request, body)
@@ -203,15 +206,15 @@ class Simulator:
 
     async def unload(self, request: web.Request) -> web.Response:
         """Handle POST /api/generate with keep_alive 0, as in Ollama: unload the model, so that it stops stalling."""
-        asked = json.loads(await request.read())
-        if asked.get("keep_alive") != 0 or asked.get("prompt"):
-            return web.json_response(build_error(400, "Only keep_alive 0 without a prompt is known."), status=400)
-        model = str(asked.get("model"))
+        payload = json.loads(await request.read())
+        if payload.get("keep_alive") != 0 or payload.get("prompt"):
+            return web.json_response(build_error(400, "Only keep_alive 0 without a prompt is supported."), status=400)
+        model = str(payload.get("model"))
         self.counters.unloaded[model] += 1
         self._stalled.discard(model)
         return web.json_response({"model": model, "response": "", "done": True, "done_reason": "unload"})
 
-    # Watching and steering -------------------------------------------------------------------------------------------
+    # Monitoring and control ------------------------------------------------------------------------------------------
 
     async def page(self, _request: web.Request) -> web.Response:
         """Handle GET /: show the counters as a page."""
@@ -230,10 +233,7 @@ class Simulator:
         return web.json_response(self.counters.as_dict())
 
     async def change_faults(self, request: web.Request) -> web.Response:
-        """Handle POST /faults: change faults, latency and limits; others keep their values.
-
-        Invalid input gets a 400.
-        """
+        """Handle POST /faults: change faults, latency and limits. Invalid input gets a 400."""
         try:
             self.config = change_config(self.config, json.loads(await request.read()))
         except (ConfigError, ValueError, TypeError, AttributeError) as error:
@@ -242,26 +242,26 @@ class Simulator:
         return web.json_response({"errors": dict(self.config.faults), **live})
 
 
-def change_config(config: SimulatorConfig, wanted: dict[str, Any]) -> SimulatorConfig:
-    """Return the configuration with the settings of `wanted`.
+def change_config(config: SimulatorConfig, settings: dict[str, Any]) -> SimulatorConfig:
+    """Return the configuration with these settings.
 
     They are `errors` (mapping or "429=0.1,..."), `error_rate`, and the live settings.
     """
-    known = ("errors", "error_rate", *_LIVE_BATCHES, *_LIVE)
-    unknown = sorted(wanted.keys() - set(known))
+    valid = ("errors", "error_rate", *_LIVE_BATCHES, *_LIVE)
+    unknown = sorted(settings.keys() - set(valid))
     if unknown:
-        raise ConfigError(f"unknown setting {unknown[0]!r}; known are {', '.join(known)}")
-    changes: dict[str, Any] = {name: dict(wanted[name]) for name in _LIVE_BATCHES if name in wanted}
-    changes |= {name: wanted[name] for name in _LIVE if name in wanted}
-    if "errors" in wanted or "error_rate" in wanted:
-        errors = wanted.get("errors") or {}
-        named = parse_pairs(errors, "errors") if isinstance(errors, str) else {k: float(v) for k, v in errors.items()}
-        changes["faults"] = {**spread_error_rate(float(wanted.get("error_rate") or 0.0)), **named}
+        raise ConfigError(f"unknown setting {unknown[0]!r}; valid settings: {', '.join(valid)}")
+    changes: dict[str, Any] = {name: dict(settings[name]) for name in _LIVE_BATCHES if name in settings}
+    changes |= {name: settings[name] for name in _LIVE if name in settings}
+    if "errors" in settings or "error_rate" in settings:
+        errors = settings.get("errors") or {}
+        rates = parse_pairs(errors, "errors") if isinstance(errors, str) else {k: float(v) for k, v in errors.items()}
+        changes["faults"] = {**spread_error_rate(float(settings.get("error_rate") or 0.0)), **rates}
     return replace(config, **changes)
 
 
-def _refusal(fault: str) -> RequestRefused | None:
-    """Return the error response of a fault, or None if the fault is no error."""
+def _build_refusal(fault: str) -> RequestRefused | None:
+    """Return the error response of a fault, or None if the fault is not an error."""
     if fault.isdigit():
         return RequestRefused(int(fault), f"Simulated error {fault}.")
     if fault == "content_filter":

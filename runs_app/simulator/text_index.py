@@ -1,4 +1,4 @@
-"""A search for the texts that occur in a request, without trying them one by one."""
+"""A search for the known texts in a request, without trying each text."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from typing import Generic, TypeVar
 
 Value = TypeVar("Value")
 
-# With fewer texts, trying each is faster than sliding over the request.
+# With fewer texts, trying each text is faster than sliding over the request.
 _FEW_TEXTS = 16
 _PREFIX_LENGTHS = (32, 8, 4, 2, 1)
 
@@ -30,9 +30,8 @@ class Haystack:
 class TextIndex(Generic[Value]):
     """A mapping from texts that may occur in a request to values.
 
-    A text matches if it is a piece of the request, or else if it occurs anywhere in it. The longest match is used. A
-    text that is a whole piece is preferred to a text that is only part of one. The time of a search depends on the
-    length of the request, not on the number of texts.
+    A text matches if it occurs anywhere in the request. A text that is a whole piece of the request takes precedence,
+    then the longest text. The time of a search depends on the length of the request, not on the number of texts.
     """
 
     def __init__(self) -> None:
@@ -65,10 +64,10 @@ class TextIndex(Generic[Value]):
 
     def _inside(self, text: str) -> Iterator[str]:
         if len(self._values) <= _FEW_TEXTS:
-            yield from (known for known in self._values if known in text)
+            yield from (candidate for candidate in self._values if candidate in text)
             return
         for length, by_prefix in self._by_prefix.items():
             for start in range(len(text) - length + 1):
-                for known in by_prefix.get(text[start : start + length], ()):
-                    if text.startswith(known, start):
-                        yield known
+                for candidate in by_prefix.get(text[start : start + length], ()):
+                    if text.startswith(candidate, start):
+                        yield candidate
