@@ -1,4 +1,4 @@
-"""Debian's chromium, one for each file of browser tests."""
+"""Debian's Chromium, one process per file of browser tests."""
 
 import os
 from pathlib import Path

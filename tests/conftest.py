@@ -1,4 +1,4 @@
-"""What every test may rest on."""
+"""Fixtures and hooks of all tests."""
 
 import gc
 import itertools
@@ -76,7 +76,7 @@ def pytest_collection_modifyitems(items):
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection():
-    """Look for cycles seldom, and only in what the tests make: what is collected and imported stays."""
+    """Collect garbage rarely, and only objects created by the tests."""
     gc.disable()
     try:
         return (yield)
@@ -88,7 +88,7 @@ def pytest_collection():
 
 @pytest.fixture(scope="session")
 def django_db_setup(django_db_setup, django_db_blocker):
-    """The tests' own database survives no crash of its server, and no commit waits for the disk."""
+    """The tests' database does not wait for the disk, because it need not survive a crash."""
     with django_db_blocker.unblock():
         with connection.cursor() as cursor:
             name = connection.ops.quote_name(connection.settings_dict["NAME"])
@@ -100,7 +100,7 @@ NUMBERS = itertools.count(1)
 
 
 def own_folders(tmp_path_factory):
-    """Folders of its own for each test that writes to them: no folder is made for the thousands that do not."""
+    """Create separate folders only for tests that write to them."""
     folder = tmp_path_factory.getbasetemp() / "folders" / str(next(NUMBERS))
     return {"MEDIA_ROOT": folder / "media", "JOURNAL_DIR": folder / "journal"}
 
@@ -116,7 +116,7 @@ def media_of_its_own(request, tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def empty_cache():
-    """Keep nothing that another test cached: its rows may have had the same keys."""
+    """Clear the cache, because rows of another test may have had the same keys."""
     cache.clear()
 
 
@@ -130,7 +130,7 @@ def rows_of_file(django_db_setup, django_db_blocker, tmp_path_factory):
 
 @pytest.fixture
 def as_(client, people):
-    """`as_("owner")` is a client signed in as that one of the folder's `people`; `as_(None)` is nobody."""
+    """`as_("owner")` is a client signed in as that user of the folder's `people`; `as_(None)` is anonymous."""
 
     def signed_in(role):
         if role:

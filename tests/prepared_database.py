@@ -12,7 +12,7 @@ from tests.system.postgres.conftest import ROOT, open_folder
 
 
 def environment(place: Path) -> dict[str, str]:
-    """As on a fresh machine: no database named, no debugging."""
+    """The environment of a fresh machine: without a database or debugging."""
     kept = {
         key: value for key, value in os.environ.items() if key != "DATABASE_URL" and not key.startswith("EVALSITE_")
     }
@@ -41,6 +41,6 @@ def _prepare(data: Path) -> None:
 
 
 def copy_folder(folder: Path, to: Path) -> Path:
-    """A copy, whoever owns it."""
+    """Copy the folder, regardless of its owner."""
     subprocess.run(["/bin/cp", "-a", folder, to], check=True)
     return to

@@ -19,7 +19,7 @@ PRICES = {"input_price": Decimal(100), "output_price": Decimal(200), "max_output
 
 
 def make_batched_run(base_url, provider="openai", items=6, *, samples=1, max_usd=None, **fields):
-    """A run of so many questions, at this endpoint, in batches; its calls are priced and told apart by a salt."""
+    """A batched run of this many questions at the endpoint; its calls are priced, and distinguished by a salt."""
     url = base_url if provider == "openai" else base_url.removesuffix("/v1")
     endpoint = factories.make_endpoint(
         f"lab-{provider}", base_url=url, provider=provider, batch_api=provider, key_env="BATCH_KEY"
@@ -43,7 +43,7 @@ def make_batched_run(base_url, provider="openai", items=6, *, samples=1, max_usd
 
 
 def make_next_batched_run(experiment, number):
-    """The same trials again, in another wave."""
+    """Repeat the trials in another wave."""
     (run,) = factories.make_runs(experiment, wave=number)
     type(run).objects.filter(pk=run.pk).update(is_batched=True, reserve_usd="0.01")
     factories.plan_trials(run)
@@ -67,11 +67,11 @@ def end_submission_search(hours=0):
 
 
 class Killed(BaseException):
-    """The worker dies: no handler of errors sees it."""
+    """The death of a worker, which no error handler catches."""
 
 
 def kill_at(moment):
-    """For `crash` of `drive_batches`: the worker dies when it passes this point for the first time."""
+    """A `crash` for `drive_batches` that kills the worker at its first pass of this point."""
 
     def crash(point):
         if point == moment:

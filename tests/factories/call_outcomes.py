@@ -1,4 +1,4 @@
-"""What can come of a call, as the drain concludes it, and the row that each call must leave."""
+"""The outcomes of a call, and the row that each call must leave."""
 
 from decimal import Decimal
 
@@ -25,7 +25,7 @@ outcomes = st.one_of(answers, answers, failures, others)
 
 
 def result_of_outcome(claim, outcome):
-    """The result of a claim, as a drain makes it."""
+    """The result of a claim, as a drain creates it."""
     kind, detail = outcome
     calls = []
     if kind == "failure":

@@ -33,7 +33,7 @@ def plain_question(number):
 
 
 def approve(dataset):
-    """As the curator's approval leaves it, without the history."""
+    """Approve the dataset without history."""
     dataset.refresh_counts()
     Dataset.objects.filter(pk=dataset.pk).update(
         status="approved", content_hash=content_hash([item.key for item in dataset.items.all()]), approved_at=NOON

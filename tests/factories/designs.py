@@ -1,4 +1,4 @@
-"""What an experiment crosses: endpoints, models, prompts, samplers, dimensions."""
+"""The parts of a design: endpoints, models, prompts, samplers, dimensions."""
 
 from decimal import Decimal
 
@@ -34,7 +34,7 @@ def make_model(name="small", **fields):
 
 
 def make_preflight(model, status="ok", **fields):
-    """One that was made, at no cost, by a person without an account; `experiment` may be given."""
+    """A completed free preflight by an author without an account; `experiment` is optional."""
     now = timezone.now()
     defaults = {"actor": "a person", "latency_ms": 240, "served_model": model.model, "cost_usd": Decimal(0)}
     return Preflight.objects.create(
@@ -43,7 +43,7 @@ def make_preflight(model, status="ok", **fields):
 
 
 def make_prompt(name="plain", *, user="{{input}}", system="", answer_format="text", status="approved", **fields):
-    """Of these two turns, or of the `messages` given."""
+    """A prompt of these two turns, or of `messages`."""
     turns = [{"role": "system", "content": system}] if system else []
     turns.append({"role": "user", "content": user})
     given = {"messages": turns, **fields}
@@ -60,7 +60,7 @@ def make_dimension(name="valence", *, low=1, high=7, status="approved", **fields
 
 
 def make_experiment(slug="pilot", *, owner=None, dataset=None, models=None, prompts=None, samplers=None, **fields):
-    """Crosses what is given with defaults for what is not; `dimensions` and any field of Experiment may be given."""
+    """An experiment with defaults for missing parts; `dimensions` and any field of Experiment are accepted."""
     dimensions, shared_with = fields.pop("dimensions", ()), fields.pop("shared_with", ())
     owner = (
         owner or get_user_model().objects.filter(username="owner").first() or make_user("owner", permissions.RESEARCHER)

@@ -23,7 +23,7 @@ IN_FLIGHT = 16
 
 
 def reply(text="ready", **fields):
-    """An answer as the gateway gives it."""
+    """An answer as the gateway returns it."""
     defaults = {
         "text": text,
         "raw_text": text,
@@ -47,14 +47,14 @@ def reply(text="ready", **fields):
 
 
 class EagerDrain(Drain):
-    """A drain that looks for work again at once: its tests wait for no poll."""
+    """A drain that polls for work without waiting."""
 
     async def _wait(self, seconds):
         await super()._wait(min(seconds, 0.02))
 
 
 def drain(call, **limits):
-    """Drain with this provider until nothing is left. Returns how many results were written."""
+    """Drain with this provider until no work is left. Return the number of written results."""
 
     registration = WorkerRegistration()
 
@@ -90,7 +90,7 @@ def result_of_text(claim, text="late"):
 
 
 def make_launched_run(base_url, items=30, samples=10, **fields):
-    """A run of so many trials at the provider of this address, with room for two workers. Every request is its own."""
+    """A run of this many distinct trials at the provider's address, with capacity for two workers."""
     endpoint = factories.make_endpoint(
         "rehearsal", base_url=base_url, max_concurrency=2 * IN_FLIGHT, is_free=True, adaptive=False
     )
@@ -108,7 +108,7 @@ def make_launched_run(base_url, items=30, samples=10, **fields):
 
 
 def run_at_once(*works):
-    """What they return, run in threads of their own from one instant on, each with its own connection."""
+    """Run the functions concurrently in threads with their own connections. Return their results."""
     instant = threading.Barrier(len(works), timeout=60)
 
     def thread(work):

@@ -1,4 +1,4 @@
-"""Small files as a person would upload them."""
+"""Small files for uploads."""
 
 import io
 import tempfile

@@ -5,7 +5,7 @@ from tests import factories
 
 
 def make_answered_experiment(slug="pilot", *, items=12, models=("small",), samples=1, dimensions=(), **fields):
-    """Every trial done: its answer names the item, and where items are rated, its rating goes up with the item."""
+    """Complete every trial: its answer names the item, and ratings increase with the item's position."""
     experiment = factories.make_experiment(
         slug, dataset=factories.make_dataset(f"{slug}-items", items), samples=samples, dimensions=dimensions,
         models=[factories.make_model(name) for name in models], **fields,
@@ -21,13 +21,13 @@ def numbered_answer(item, dimension, sample_idx):
 
 
 def trials_of(experiment):
-    """Its generated trials, run by run."""
+    """Return its generated trials by run."""
     trials = type(experiment).objects.get(pk=experiment.pk).runs.generating()
     return [trial for run in trials for trial in run.trials.select_related("item").order_by("pk")]
 
 
 def values_in_counts(counts):
-    """(item, rater, value), as often as units were rated like that."""
+    """Return (item, rater, value) as often as it occurs."""
     return sorted(
         (item, rater, value)
         for item, pattern, n in counts.counts
@@ -37,7 +37,7 @@ def values_in_counts(counts):
 
 
 def make_scale_rubric(name="standard", *, low=1, high=7, **fields):
-    """A draft that shows the answer alone; the same for the same name."""
+    """A draft that shows only the answer; the same name returns the same row."""
     defaults = {"messages": [{"role": "user", "content": "{{answer}}"}], "scale_min": low, "scale_max": high, **fields}
     return Rubric.objects.get_or_create(name=name, defaults=defaults)[0]
 

@@ -46,7 +46,7 @@ def make_twelve_answers():
 
 
 def write_ledger(experiment):
-    """The calls that gave the answers, so that counters and rows agree."""
+    """Create the calls of the answers, so that counters and rows agree."""
     for run in experiment.runs.all():
         for trial in run.trials.all():
             factories.make_attempt(trial)
@@ -56,7 +56,7 @@ def write_ledger(experiment):
 
 
 def judging(score=1.0, **fields):
-    """A judge that gives this score, or what a function of the request says."""
+    """A judge that gives this score, or the score that a function of the request returns."""
 
     async def call(request):
         value = score(request) if callable(score) else score
@@ -80,7 +80,7 @@ def starter_turns(kind="score"):
 
 
 def make_starter_rubric(name="standard", *, kind="score", status="approved", **fields):
-    """With the texts that the admin offers to begin with."""
+    """A rubric with the example texts of the admin."""
     defaults = {"messages": starter_turns(kind), **STARTERS[kind].fields}
     return Rubric.objects.create(name=name, kind=kind, status=status, **{**defaults, **fields})
 
@@ -93,7 +93,7 @@ def make_starter_grader(name="judge", *, rubric=None, **fields):
 
 
 def make_same_answers(slug="pilot", *, answer="Forty-two.", **fields):
-    """An experiment whose every trial is answered; returns it and its trials in the order of their keys."""
+    """An experiment with answers to all trials. Return it and its trials in key order."""
     experiment = make_experiment(slug, **fields)
     trials = []
     for run in make_runs(experiment, status="done"):

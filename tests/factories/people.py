@@ -1,4 +1,4 @@
-"""People in their roles."""
+"""Users in their roles."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -13,7 +13,7 @@ NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 @dataclass(frozen=True)
 class Team:
-    """The owner's experiment is private; a teammate is a member it is shared with, an outsider a viewer it is not."""
+    """The owner of a private experiment, a member with whom it is shared, and a viewer without access."""
 
     owner: object
     teammate: object

@@ -18,7 +18,7 @@ SERIAL = count()
 
 
 def make_image(number):
-    """A small picture of its own colour, stored as an import leaves it."""
+    """A small image with its own colour, stored like an imported one."""
     buffer = io.BytesIO()
     Image.new("RGB", (80, 60), (number * 37 % 256, number * 91 % 256, number * 53 % 256)).save(buffer, "PNG")
     sha256 = hashlib.sha256(buffer.getvalue()).hexdigest()
@@ -46,7 +46,7 @@ def make_numbered_items(slug="things", items=6, *, images=False, **fields):
 
 
 def make_queue(name="study", *, items=6, owner=None, dimensions=None, opened=True, dataset=None, **fields):
-    """A queue over plain things on one dimension, open."""
+    """An open queue over plain items on one dimension."""
     owner = owner or factories.make_user(f"asker-{next(SERIAL)}", permissions.RESEARCHER)
     dataset = dataset or make_numbered_items(f"{name}-things", items)
     queue = RatingQueue.objects.create(
@@ -68,7 +68,7 @@ def make_rater(queue, name=None, *, started=False):
 
 
 def rate_all(assignment, value=4):
-    """Rate what is left; `value` is a number, or a function of the rating that is due."""
+    """Rate all remaining items; `value` is a number, or a function of the due rating."""
     while waiting := assignment.find_next_rating():
         chosen = value(waiting) if callable(value) else value
         assert session.rate(assignment, position=waiting.position, value=chosen, seconds=1.5)

@@ -12,7 +12,7 @@ FOLDER = Path(__file__).resolve().parents[3] / "shared" / "data"
 
 
 def recording(name):
-    """The path of a recorded file; skips the test where it is missing."""
+    """Return the path of a recorded file. Skip the test if it is missing."""
     path = FOLDER / name
     if not path.exists():
         pytest.skip(f"the recorded answers of {name} are not beside this checkout ({FOLDER})")
@@ -32,7 +32,7 @@ SOLVERS = ("6b_finetuning", "6b_verification")
 
 
 def word_problems():
-    """1,319 word problems, each answered once by two models; graded by nobody yet. Also the published rows."""
+    """1,319 word problems, answered once by two models and not graded. Also return the published rows."""
     rows = json_lines("gsm8k-model-solutions.jsonl")
     items = [
         {"key": str(number), "input": row["question"], "target": row["ground_truth"].rpartition("A:")[2].strip()}

@@ -85,7 +85,7 @@ def _outcome(answer):
 
 
 def answered(**fields):
-    """The fields of a trial that is done: what was not said is filled in plausibly."""
+    """Return the fields of a done trial, with plausible defaults."""
     defaults = {
         "status": "done",
         "attempts": 1,
@@ -121,7 +121,7 @@ def make_attempt(trial, *, outcome="ok", **fields):
 
 
 def refresh_counters(run):
-    """Set the counters of a run to what its trials say."""
+    """Set the counters of a run to match its trials."""
     statuses = ("pending", "running", "done", "failed", "cancelled")
     counts = run.trials.aggregate(**{f"n_{status}": Count("pk", filter=Q(status=status)) for status in statuses})
     sums = run.trials.aggregate(

@@ -23,7 +23,7 @@ def make_space_dataset(slug="reasoning", count=4, text=SPACE):
 
 
 def make_space_experiment(slug="space", *, dataset=None, models=("strong", "weak"), outcome=None, **fields):
-    """Every trial is done and graded. `outcome(item, model)` is right, wrong, unreadable, or cut off."""
+    """Complete and grade every trial. `outcome(item, model)` is right, wrong, unreadable or truncated."""
     made = factories.make_experiment(
         slug, dataset=dataset or make_space_dataset(),
         models=[LanguageModel.objects.filter(name=name).first() or factories.make_model(name) for name in models],

@@ -1,4 +1,4 @@
-"""What the database refuses, done all the same: for tests of what notices it, and of worlds that lost rows."""
+"""Changes that the database normally refuses, for tests that detect them or restore lost rows."""
 
 from contextlib import contextmanager
 

@@ -32,7 +32,7 @@ def superuser(db):
 
 @pytest.fixture
 def as_user(client):
-    """The same client, signed in as somebody."""
+    """The same client, signed in as a user."""
 
     def sign_in(user):
         client.force_login(user)

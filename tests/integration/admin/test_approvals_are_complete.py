@@ -1,4 +1,4 @@
-"""An approved version has its content hash and the time of its approval: the database keeps none without."""
+"""Approved versions have a content hash and an approval time; the database refuses others."""
 
 import pytest
 from django.db import IntegrityError, connection, transaction

@@ -1,4 +1,4 @@
-"""Previews in the admin show the first part of a long turn, and lead to the whole of it."""
+"""Previews in the admin show the first part of a long turn, and link to the whole turn."""
 
 import re
 from html import unescape

@@ -1,4 +1,4 @@
-"""Prompts in the admin: written as drafts, looked at on real items, approved with a reason, then frozen."""
+"""Prompts in the admin: written as drafts, previewed on items, approved with a reason, then frozen."""
 
 import json
 

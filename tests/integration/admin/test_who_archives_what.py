@@ -1,4 +1,4 @@
-"""A shared row is archived by a curator, or by its author while nothing of other people uses it: one rule for all."""
+"""A curator archives a shared row, and so does its author while no rows of other people use it."""
 
 from functools import partial
 

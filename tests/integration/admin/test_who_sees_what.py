@@ -99,7 +99,7 @@ def test_an_address_that_is_not_allowed_is_refused_for_an_operator_too(as_user, 
 
 @pytest.mark.slow
 def test_no_page_of_the_admin_needs_an_inline_script_or_style(as_user, superuser, planned):
-    """The site's policy forbids both: a page that has one would be broken in silence."""
+    """The site's policy forbids both: a page with one would fail silently."""
     rows = [
         planned,
         Run.objects.get(),

@@ -18,7 +18,7 @@ class Outcome:
 
 @pytest.fixture
 def manage(db):
-    """Run a command line as manage.py does; its exit code, and what it wrote. A refusal's message is in `err`."""
+    """Run a command line like manage.py. Return the exit code and the output; `err` has the error message."""
 
     def run(*words):
         out, err = io.StringIO(), io.StringIO()
@@ -46,7 +46,7 @@ def lab(operator):
 
 @pytest.fixture
 def design(tmp_path):
-    """Write an experiment file; its path."""
+    """Write an experiment file, and return its path."""
 
     def write(name="pilot", *, samplers="[{name: greedy, temperature: 0, max_tokens: 100}]", extra=""):
         path = tmp_path / f"{name}.yaml"

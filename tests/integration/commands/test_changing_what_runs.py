@@ -1,4 +1,4 @@
-"""`experiment set`: what may change while it runs, as on its page."""
+"""`experiment set` changes settings of a running experiment, as its page does."""
 
 import pytest
 

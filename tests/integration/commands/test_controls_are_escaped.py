@@ -1,4 +1,4 @@
-"""No name, answer or error of others can move the cursor, clear the screen or reorder a line of a terminal."""
+"""No foreign name, answer or error can move the cursor, clear the screen or reorder text of a terminal."""
 
 import io
 import json
@@ -15,7 +15,7 @@ EVIL = "\x1b[2J\x1b]0;title\x07 a\rb \u202egnp\u202c \x9b31m"
 
 
 class Telling(OutputCommand):
-    """A command that writes what it is given."""
+    """A command that writes its argument."""
 
     requires_system_checks = []
 

@@ -26,7 +26,7 @@ def pilot(manage, lab, design):
 
 
 def end(runs, status="done", **fields):
-    """As the engine leaves runs whose work is over."""
+    """Finish the runs as the engine does."""
     moved = {f"n_{status}": F("n_pending"), "n_pending": 0}
     Run.objects.filter(pk__in=[run.pk for run in runs]).update(**moved, **{"status": "done", **fields})
 

@@ -1,4 +1,4 @@
-"""`experiment extend`: a launched design grows, and what was asked and paid stays as it is."""
+"""`experiment extend` adds to a launched design without changing existing trials and costs."""
 
 import json
 from decimal import Decimal

@@ -1,4 +1,4 @@
-"""List prices are taken over from litellm's package, with their source and date; what it does not list is named."""
+"""List prices are copied from the litellm package with source and date; unlisted models are named."""
 
 import json
 from datetime import date

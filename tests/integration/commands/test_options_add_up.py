@@ -1,4 +1,4 @@
-"""An option that takes several values adds up when it is given again: no value is dropped."""
+"""Repeated list options accumulate their values."""
 
 import argparse
 

@@ -1,4 +1,4 @@
-"""`--condition`: a command acts on the runs of the conditions that it names, and on no others."""
+"""`--condition` limits a command to the runs of the named conditions."""
 
 import pytest
 

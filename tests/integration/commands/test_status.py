@@ -15,7 +15,7 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture
 def observed():
-    """Five trials: one plain answer, one of each odd kind, one failure."""
+    """Five trials: a normal answer, one of each unusable kind, and a failure."""
     experiment = make_draft_experiment(dataset=make_questions(5))
     plan_module.plan(experiment)
     run = Run.objects.get()

@@ -1,4 +1,4 @@
-"""`manage.py demo` run again serves what is there, whatever people asked for since."""
+"""Running `manage.py demo` again continues with the existing data, including later changes."""
 
 import pytest
 

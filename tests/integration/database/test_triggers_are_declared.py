@@ -1,4 +1,4 @@
-"""The triggers of the database are those that each app declares in its triggers.sql, by name, condition and body."""
+"""The database's triggers equal those declared in each app's triggers.sql, by name, condition and body."""
 
 import re
 

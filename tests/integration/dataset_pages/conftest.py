@@ -1,4 +1,4 @@
-"""Datasets as people find them, and somebody in each role to look at them."""
+"""Datasets for tests of pages, and a user in each role."""
 
 import pytest
 from django.urls import reverse
@@ -42,7 +42,7 @@ def pictures(db):
 
 
 def do_now(function, *args, cluster=None, save=True, timeout=None):
-    """What a worker does, at once."""
+    """Do the work of a worker immediately."""
     import_string(function)(*args)
 
 

@@ -1,4 +1,4 @@
-"""What the buttons do: by POST, with the reason in the history, or not at all and with a message that says why."""
+"""The actions of buttons: by POST with a reason in the history, or refused with a message."""
 
 import pytest
 from django.urls import reverse

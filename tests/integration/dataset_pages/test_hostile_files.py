@@ -1,4 +1,4 @@
-"""Files that lie about what they are, or about how large they are: refused with a sentence, and nothing is saved."""
+"""Files with a false type or size are refused with a message, and nothing is saved."""
 
 import io
 import struct

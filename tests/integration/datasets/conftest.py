@@ -17,7 +17,7 @@ def media(settings, tmp_path):
 
 @pytest.fixture(autouse=True)
 def usual_csv_limit():
-    """What an import with small limits sets holds for the whole process, and so for the tests after it."""
+    """Restore the process-wide limits that an import with small limits sets."""
     usual = csv.field_size_limit()
     yield
     csv.field_size_limit(usual)

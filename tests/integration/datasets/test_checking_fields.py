@@ -1,4 +1,4 @@
-"""What is wrong with a cell is said with its row, its field, and what to do."""
+"""Errors of cells name the row, the field and the remedy."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""The verbs of curation: what they do, from which state, and the line of history that they leave."""
+"""The verbs of curation: their effects, allowed states, and lines of history."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Files that were cut, mixed up or made to harm end as errors of the reading, never as an exception."""
+"""Truncated, damaged and malicious files end as errors of the reading, never as an exception."""
 
 import io
 import re
@@ -83,7 +83,7 @@ def test_bytes_where_text_belongs_are_an_error_of_the_row():
 
 
 def repeated(text: str, rows: int, *, listed: bool = False) -> bytes:
-    """Parquet holds a text once, however many rows repeat it."""
+    """Parquet stores a repeated text only once."""
     texts = pyarrow.DictionaryArray.from_arrays(pyarrow.array([0] * rows, pyarrow.int32()), pyarrow.array([text]))
     if listed:
         texts = pyarrow.ListArray.from_arrays(pyarrow.array([0, rows], pyarrow.int32()), texts)

@@ -149,7 +149,7 @@ def test_facts_are_json_for_other_programs(draft):
 
 
 def test_show_reports_a_hash_that_does_not_match(draft):
-    """Only somebody who switches the triggers off can bring this about."""
+    """This is possible only with disabled triggers."""
     from django.db import connection
 
     curation.approve(draft, by="a test", reason="ok")

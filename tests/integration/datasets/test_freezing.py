@@ -1,4 +1,4 @@
-"""Frozen means frozen: not by the form, not by the model, not by bare SQL."""
+"""Frozen data cannot be changed by forms, models or plain SQL."""
 
 import pytest
 from django.db import IntegrityError, connection, transaction

@@ -1,4 +1,4 @@
-"""A file is read by a process of its own, under limits; whatever becomes of that process is an error of the file."""
+"""A separate limited process reads files; if it fails, that is an error of the file."""
 
 import json
 import os
@@ -126,7 +126,7 @@ def test_the_reader_ends_if_its_caller_raises(keep, monkeypatch):
 
 
 def test_the_reader_sees_no_key_and_no_database(keep, monkeypatch):
-    """It could be taken over by a file that a decoder mishandles."""
+    """A file could take over the process through its decoder."""
     seen = []
     original = subprocess.Popen
 
@@ -150,7 +150,7 @@ def test_the_reader_loads_no_django():
 
 
 def test_an_image_that_is_not_what_its_name_says_is_refused(keep):
-    """The reader's process is not trusted: an image is stored under its hash for everybody."""
+    """The reader process is not trusted, because images are shared by their hash."""
     file = keep(
         archive({"red.png": picture(RED, form="PNG"), "blue.png": picture(BLUE, form="PNG")}).getvalue(), "a.zip"
     )

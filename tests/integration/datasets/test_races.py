@@ -1,4 +1,4 @@
-"""Several people, or machines, at the same dataset at the same moment."""
+"""Concurrent changes of one dataset by several users or machines."""
 
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier, Event
@@ -46,7 +46,7 @@ def test_of_concurrent_approvals_one_succeeds(draft):
 
 @pytest.mark.parametrize("attempt", range(4))
 def test_an_approval_includes_every_item_that_was_added(draft, attempt):
-    """Items that arrive while it is approved are either part of its hash, or refused."""
+    """Items added during the approval are either part of the hash, or refused."""
 
     def insert(number):
         return lambda: Item.objects.create(dataset_id=draft.pk, key=f"late-{number}", input="Q")

@@ -85,7 +85,7 @@ def test_long_images_are_scaled_down():
 
 
 def png_header(width: int, height: int) -> bytes:
-    """A PNG that claims a size and holds next to nothing."""
+    """A PNG with a false size and almost no data."""
 
     def chunk(kind: bytes, body: bytes) -> bytes:
         return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))

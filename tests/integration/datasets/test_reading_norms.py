@@ -1,4 +1,4 @@
-"""Norms as they are published: two shapes, and every slip reported by line."""
+"""Norms in wide and long tables, with corrections reported by line."""
 
 import pytest
 

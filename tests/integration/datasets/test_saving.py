@@ -1,4 +1,4 @@
-"""What was read is stored whole, under the next version of its name; what was not read without an error is not."""
+"""A reading without errors is stored completely, as the next version of its name; others are not stored."""
 
 import pytest
 from PIL import Image

@@ -1,4 +1,4 @@
-"""A small file asks for little work: limits come first, and nothing is compared with everything."""
+"""A small file causes little work: limits are checked first, and no comparison is quadratic."""
 
 import time
 

@@ -44,7 +44,7 @@ def of_group(args, answer=200, method="get"):
 
 
 def of_rater(answer, *, method="get", args="queue"):
-    """Only who was asked to rate: not even the queue's owner."""
+    """Only the queue's raters may open it, not even its owner."""
     return Row((TO_LOGIN, answer, GONE, GONE, GONE, GONE), args, method)
 
 
@@ -245,7 +245,7 @@ def values_of(lab):
 
 
 def a_pair(lab):
-    """A verdict on two answers, by nobody's call, as a person's is."""
+    """A person's verdict on two answers, without a call."""
     rubric = make_scale_rubric("better", kind="pairwise")
     judge, _ = lab.experiment.grade_conditions.get_or_create(grade_condition_id="judge", kind="judge", rubric=rubric)
     first, second = lab.run.trials.order_by("pk")[:2]
@@ -253,7 +253,7 @@ def a_pair(lab):
 
 
 def a_snapshot(experiment):
-    """Its digest; with a file, which says nothing."""
+    """Return the digest of a snapshot with an empty file."""
     made = experiment.snapshots.create(digest="ab" * 32, counts={"rows": {"trials": 0, "gradings": 0}}, size=1)
     made.path.parent.mkdir(parents=True, exist_ok=True)
     made.path.write_bytes(b".")

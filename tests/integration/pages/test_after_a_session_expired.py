@@ -1,4 +1,4 @@
-"""Signing in again leads to a page: never to an address that only takes a form."""
+"""Signing in again leads to a page, never to an address that accepts only POST."""
 
 import pytest
 from django.urls import reverse
@@ -10,7 +10,7 @@ SITE = "http://testserver"
 
 
 def signed_in_again(client, person, address):
-    """Where a person ends who follows the way to the sign-in page and signs in there."""
+    """Return the address to which a user is redirected after signing in."""
     person.set_password("long enough to be a password")
     person.save()
     form = {"username": person.username, "password": "long enough to be a password"}

@@ -1,4 +1,4 @@
-"""Empty, truncated, refused and unreadable answers: counted on pages, found by address, exported alike."""
+"""Empty, truncated, refused and unreadable answers: counted on pages, filtered by URL, and exported."""
 
 import json
 from io import StringIO
@@ -17,7 +17,7 @@ KINDS = ("empty", "truncated", "refused", "unparsed")
 
 @shared_rows
 def experiment(lab_of_file):
-    """Four trials, a kind each; one of them is empty as well as truncated."""
+    """Four trials of different kinds; one is both empty and truncated."""
     answers = iter(
         [
             {"answer": "", "truncated": True},
@@ -103,7 +103,7 @@ def test_the_counts_cost_one_query_more(experiment, as_, django_assert_max_num_q
 
 @pytest.fixture
 def with_errors(experiment):
-    """Another run, of which one trial failed by a refusal and one by something else."""
+    """Another run: one trial failed by a refusal, another by a different error."""
     prompt, sampler = experiment.prompts.get(), experiment.samplers.get()
     condition = factories.make_condition(experiment, factories.make_model("strict"), prompt, sampler)
     run = Run.objects.create(experiment=experiment, condition=condition, wave=experiment.waves.get(), status="running")

@@ -1,4 +1,4 @@
-"""A batch on its page and on its run's: where it is, what it saved, and how it is cancelled."""
+"""A batch on its page and its run's page: state, savings and cancellation."""
 
 from datetime import timedelta
 from decimal import Decimal

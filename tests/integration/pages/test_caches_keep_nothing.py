@@ -1,4 +1,4 @@
-"""What a signed-in person sees stays in no cache, on disk or on the way; what never changes does."""
+"""Pages of signed-in users are never cached; immutable files are."""
 
 import pytest
 from django.urls import reverse

@@ -1,4 +1,4 @@
-"""Who changed what of an endpoint or a model, from what and why: noted wherever it is changed, shown on its page."""
+"""Changes of endpoints and models are recorded with author, old value and reason, and shown on their pages."""
 
 import re
 from decimal import Decimal
@@ -26,7 +26,7 @@ def noted(row):
 
 
 def as_sent(form_of, row, **changes):
-    """What the page of this row sends, with these changes."""
+    """Return what the row's form sends, with these changes."""
     read = model_to_dict(row, form_of.Meta.fields) | {"provider_routes": ""} | changes
     return {name: value for name, value in read.items() if value is not None}
 
@@ -56,7 +56,7 @@ def test_prices_and_limits_changed_on_pages_have_a_history_with_the_reason(model
 
 
 def test_a_page_that_is_saved_as_it_was_opened_changes_nothing(model, as_):
-    """What a browser would send of it: a date that it cannot read it leaves empty."""
+    """Return what a browser would send; a date that it cannot parse stays empty."""
     LanguageModel.objects.update(price_date="2026-05-01", price_source="a list", batch_discount="0.25")
     operator, address = as_("operator"), f"/endpoints/models/{model.pk}/edit/"
     fields = operator.get(address).context["form"]

@@ -1,4 +1,4 @@
-"""The models of a design drawn on its page: ticked, still editable, and kept with what they came from."""
+"""Models drawn on the page of a design: ticked, editable, and stored with their candidates."""
 
 from decimal import Decimal
 

@@ -1,4 +1,4 @@
-"""The page that extends a launched design: the cost is seen before it is confirmed, and nothing typed is lost."""
+"""The page that extends a launched design shows the cost before confirmation, and keeps the entries."""
 
 from decimal import Decimal
 

@@ -1,4 +1,4 @@
-"""The health check, the home page of each role, and what operators do to endpoints."""
+"""The health check, the home page of each role, and changes of endpoints by operators."""
 
 from datetime import timedelta
 

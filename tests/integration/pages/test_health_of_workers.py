@@ -1,4 +1,4 @@
-"""`/healthz` tells monitoring whether workers do what waits, and tells nobody what it is."""
+"""`/healthz` reports whether workers process waiting work, without revealing the work."""
 
 from datetime import timedelta
 

@@ -1,4 +1,4 @@
-"""What no column can hold, and what no reader can parse, is an answer that says so: never a server error."""
+"""Values that cannot be stored or parsed get an error message, never a server error."""
 
 import json
 
@@ -73,7 +73,7 @@ def test_a_nul_in_a_form_is_an_error_of_its_field(lab, as_):
 
 
 def test_a_nul_outside_a_form_is_refused_with_the_name_of_its_field(db):
-    """A view may look a value up without a form: then the database refuses it."""
+    """A view may look up a value without a form; the database then refuses it."""
     middleware = StorableRequestMiddleware(lambda request: None)
     with pytest.raises(DataError) as broken, transaction.atomic():
         Sampler.objects.filter(name="a\x00b").first()

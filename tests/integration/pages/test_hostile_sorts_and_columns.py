@@ -1,4 +1,4 @@
-"""`sort=` and `column=` take any value: the page answers 200 or 404, and a value that is no column changes nothing."""
+"""`sort=` and `column=` accept any value: the status is 200 or 404, and unknown values change nothing."""
 
 import pytest
 from hypothesis import HealthCheck, example, given, settings

@@ -1,4 +1,4 @@
-"""Answers, items, names and reasons that hold markup are shown as text, on every page that shows them."""
+"""Markup in answers, items, names and reasons is shown as text on every page."""
 
 import pytest
 from django.urls import reverse

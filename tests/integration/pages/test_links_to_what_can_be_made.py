@@ -1,4 +1,4 @@
-"""Beside each choice stands a link to where more of it is made, whether there is something to choose or not."""
+"""Each choice has a link to the page that creates more options, also if there are none yet."""
 
 import pytest
 from django.urls import reverse

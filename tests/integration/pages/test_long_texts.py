@@ -1,4 +1,4 @@
-"""A page shows the first part of a long text, and a file holds the whole of it."""
+"""A page shows the first part of a long text, and a file contains all of it."""
 
 import pytest
 from django.urls import reverse

@@ -1,4 +1,4 @@
-"""A menu holds what a role may open and nothing else; the admin opens by role, without the mark of staff."""
+"""A menu contains only pages that the role may open; the admin opens by role, without the staff flag."""
 
 import re
 
@@ -23,7 +23,7 @@ def test_every_entry_of_the_menu_opens(person, lab, as_):
 
 
 def password_page(client):
-    """A rater's home page has no menu: it is the session."""
+    """A rater's home page is the rating session, without a menu."""
     return client.get(reverse("password_change")).content.decode()
 
 

@@ -1,4 +1,4 @@
-"""Every page opens, without a query while its template renders, and in a number of queries that does not grow."""
+"""Every page opens without queries in its template, and with a constant number of queries."""
 
 from contextlib import contextmanager
 

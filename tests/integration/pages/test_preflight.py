@@ -1,4 +1,4 @@
-"""Before a launch: one tiny call to each model, by a worker, and what came of it on the launch page."""
+"""Preflights before a launch: a worker calls each model once, and the launch page shows the result."""
 
 import json
 from datetime import UTC, datetime

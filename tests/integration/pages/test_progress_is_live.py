@@ -1,4 +1,4 @@
-"""Progress comes from counters and ticks; it is fetched again only while something moves."""
+"""Progress is computed from counters and ticks, and polled only while work continues."""
 
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -57,7 +57,7 @@ def test_the_poll_that_sees_the_end_brings_the_buttons_that_fit_it(lab, as_):
 
 
 def test_a_poll_leaves_buttons_alone_that_have_not_changed(lab, as_):
-    """A reason that is being typed into one of them is not lost."""
+    """A reason that is being typed is not lost."""
     assert 'id="live-actions"' not in poll(as_("owner"), lab, "pause,retry,cancel,priority")
 
 

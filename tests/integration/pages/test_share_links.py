@@ -1,4 +1,4 @@
-"""Share links: what they show, who makes and ends them, and that nothing else opens."""
+"""Share links: their content, who creates and revokes them, and that they open nothing else."""
 
 import io
 import re

@@ -1,4 +1,4 @@
-"""Guessing passwords is slow for whoever guesses, and leaves the account's owner a way in."""
+"""Password guessing is limited, and the account's owner can still sign in."""
 
 from datetime import timedelta
 from io import StringIO

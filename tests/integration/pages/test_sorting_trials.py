@@ -1,4 +1,4 @@
-"""The list of trials is sorted by its headers, page by page; chips remove filters; the address holds the columns."""
+"""The list of trials sorts by its headers; chips remove filters; the URL contains the columns."""
 
 import pytest
 from django.db import connection

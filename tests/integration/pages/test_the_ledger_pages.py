@@ -1,4 +1,4 @@
-"""The ledger on pages: sums by what one asks for, days in the reader's zone, and the same as in the export."""
+"""The ledger on pages: sums by the chosen grouping, in the reader's time zone, equal to the export."""
 
 import json
 from datetime import UTC, datetime

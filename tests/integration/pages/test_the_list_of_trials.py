@@ -1,4 +1,4 @@
-"""Trials are found by filter and by key: the same rows as a plain query gives, in pages, for whoever may see them."""
+"""Filters and keyset pages of trials give the same rows as a plain query, within the reader's permissions."""
 
 import re
 
@@ -159,7 +159,7 @@ def test_the_number_of_queries_does_not_grow_with_the_rows(many, as_, monkeypatc
 
 @pytest.mark.slow
 def test_no_page_counts_or_skips_trials_of_a_large_search(many, as_, monkeypatch):
-    """The counters of the runs say that it is large."""
+    """Set the runs' counters to those of a large experiment."""
     monkeypatch.setattr("runs_app.trial_list.trial_order.MOST_SORTED", 50)
     with CaptureQueriesContext(connection) as queries:
         as_("owner").get(ADDRESS, {"contains": "Answer", "after": "3"})

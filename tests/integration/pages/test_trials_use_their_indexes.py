@@ -1,4 +1,4 @@
-"""With many trials, what an index can find is read from it: no plan walks the table."""
+"""Pages over many trials use indexes; no query plan scans the table."""
 
 import pytest
 from django.db import connection

@@ -1,4 +1,4 @@
-"""The page of endpoints shows what a provider said is left of its rates, for as long as that holds."""
+"""The page of endpoints shows the provider's stated limits while they are valid."""
 
 import time
 

@@ -1,4 +1,4 @@
-"""A trial's page shows the messages exactly as they were sent, the picture where it stood."""
+"""A trial's page shows the messages exactly as sent, with the image at its place."""
 
 from decimal import Decimal
 

@@ -1,4 +1,4 @@
-"""A run that waits says why and when it goes on: on Progress, in `status`, and at its endpoint."""
+"""A waiting run shows why it waits and when it continues: on Progress, in `status`, and at its endpoint."""
 
 import json
 from datetime import UTC, datetime, timedelta
@@ -20,7 +20,7 @@ PROGRESS, ENDPOINTS = "/experiments/pilot/progress/", "/endpoints/"
 
 @pytest.fixture
 def waiting(db, people):
-    """Three trials that wait, in a run that is running, with a worker that is alive."""
+    """Three pending trials of a running run, with a live worker."""
     experiment = factories.make_experiment("pilot", owner=people["owner"], status="active")
     (run,) = factories.make_runs(experiment)
     factories.plan_trials(run)

@@ -1,4 +1,4 @@
-"""Who drains and who went silent; what the response cache remembers, and that operators may empty it."""
+"""Live and silent workers; the answers in the response cache, which operators may clear."""
 
 import re
 from datetime import timedelta

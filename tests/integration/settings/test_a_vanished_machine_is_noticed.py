@@ -1,4 +1,4 @@
-"""What holds for every connection, so that a machine that vanished does not keep others waiting for its locks."""
+"""Settings of every connection, so that a vanished machine does not hold its locks."""
 
 import pytest
 from django.db import connection

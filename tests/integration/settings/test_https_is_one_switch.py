@@ -1,4 +1,4 @@
-"""Behind a TLS proxy, one setting makes cookies and forms go by https alone."""
+"""Behind a TLS proxy, one setting restricts cookies and forms to HTTPS."""
 
 import os
 import random

@@ -1,4 +1,4 @@
-"""Settings come from the environment: unknown ones are refused, and so are mixes that are unsafe."""
+"""Unknown settings and unsafe combinations are refused."""
 
 import os
 import subprocess

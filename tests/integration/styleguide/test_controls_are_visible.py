@@ -1,4 +1,4 @@
-"""Bidirectional and terminal controls of others are seen on every page, and copied as they are."""
+"""Bidirectional and terminal controls are visible on every page, and copied unchanged."""
 
 import re
 

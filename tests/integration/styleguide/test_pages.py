@@ -1,4 +1,4 @@
-"""The shell, the tables, the forms and the error pages, as the server sends them."""
+"""The page frame, tables, forms and error pages, as the server sends them."""
 
 import re
 

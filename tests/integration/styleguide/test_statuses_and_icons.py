@@ -1,4 +1,4 @@
-"""Colour never speaks alone, and every icon that is named exists."""
+"""Colour is never the only signal, and every named icon exists."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Names and model output end up in these tags: nothing of them may become markup."""
+"""Template tags escape names and model output."""
 
 from html.parser import HTMLParser
 
@@ -33,7 +33,7 @@ ALLOWED = set(TAGS.split())
 
 
 class Reader(HTMLParser):
-    """What a browser would make of it: elements, attribute names and all text, attribute values included."""
+    """Return the elements, attribute names and texts that a browser would parse."""
 
     def __init__(self):
         super().__init__()

@@ -1,4 +1,4 @@
-"""Times are shown in the zone that the browser tells, and nowhere else."""
+"""Times are shown in the browser's time zone."""
 
 from datetime import UTC, datetime
 

@@ -1,4 +1,4 @@
-"""Numbers as people read them."""
+"""Formats of numbers, money and durations."""
 
 from datetime import timedelta
 from decimal import Decimal

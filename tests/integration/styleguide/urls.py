@@ -1,4 +1,4 @@
-"""The style guide as a page, whatever DEBUG says, beside the site's own addresses."""
+"""The site's URLs with the style guide, regardless of DEBUG."""
 
 from django.contrib.auth.decorators import login_not_required
 from django.core.exceptions import PermissionDenied
