@@ -21,7 +21,7 @@ from grading_app.export.card_counts import Counts
 from grading_app.export.file_formats import export_chunks
 from grading_app.export.snapshot_check import IMAGES, SCHEMA
 from grading_app.export.snapshots import SnapshotError, count_chunks, json_part, refuse_while_live
-from grading_app.export.study_rows import StudyRows
+from grading_app.export.study_rows import StudyRowReader
 from grading_app.reports.result_table import ResultColumn, ResultTable
 from grading_app.reports.scope import Scope
 from runs_app.models import Experiment
@@ -56,11 +56,11 @@ def write_bundle(
             writer.add(f"tables/{table}.jsonl", count_chunks(counts, table, export_chunks(source, table, "jsonl")))
         for name, content in _build_analysis_parts(load_analysis_data(scope)):
             writer.add(name, [content])
-    with StudyRows(source, KINDS[kind]) as rows:
+    with StudyRowReader(source, KINDS[kind]) as reader:
         for part in KINDS[kind]:
-            writer.add(part.part, rows.chunks(part))
-        writer.add("names.json", [rows.names()])
-        for image in rows.images():
+            writer.add(part.file_name, reader.iterate_chunks(part))
+        writer.add("names.json", [reader.build_names()])
+        for image in reader.list_images():
             writer.add(f"{IMAGES}{image.sha256}.{image.format}", read_file(image.file))
     writer.add("schema.json", [json_part({"schema": SCHEMA, "kind": kind})])
     if isinstance(source, Experiment):

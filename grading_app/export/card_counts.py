@@ -33,7 +33,7 @@ class Counts:
     @property
     def content(self) -> Tree:
         """The tree with sorted names, and money as text. The same rows in any order give the same tree."""
-        content: Tree = _settled(self._tree)
+        content: Tree = _normalise(self._tree)
         return content
 
     def _add(self, amount: int | Decimal, *path: str) -> None:
@@ -101,18 +101,18 @@ COUNTED: Mapping[str, Callable[[Counts, Row], None]] = {
 }
 
 
-def _settled(node: Any) -> Any:
+def _normalise(node: Any) -> Any:
     if isinstance(node, dict):
-        return {name: _settled(node[name]) for name in sorted(node)}
+        return {name: _normalise(node[name]) for name in sorted(node)}
     return f"{node:f}" if isinstance(node, Decimal) else node
 
 
-def differences(said: Any, counted: Any, path: str = "") -> list[str]:
+def find_differences(stored: Any, counted: Any, path: str = "") -> list[str]:
     """Return the differences of two trees, such as `trials / a--1 / done: the card says 3, the tables 2`."""
-    if isinstance(said, dict) and isinstance(counted, dict):
+    if isinstance(stored, dict) and isinstance(counted, dict):
         return [
             line
-            for name in sorted(set(said) | set(counted))
-            for line in differences(said.get(name), counted.get(name), f"{path} / {name}" if path else name)
+            for name in sorted(set(stored) | set(counted))
+            for line in find_differences(stored.get(name), counted.get(name), f"{path} / {name}" if path else name)
         ]
-    return [] if said == counted else [f"{path}: the card says {said}, the tables {counted}"]
+    return [] if stored == counted else [f"{path}: the card says {stored}, the tables {counted}"]

@@ -13,17 +13,17 @@ CONFIDENCE = 0.95
 TOO_FEW = "too few items"
 
 
-def result_facts(experiment: Experiment) -> dict[str, Any]:
+def build_result_facts(experiment: Experiment) -> dict[str, Any]:
     """Return the numbers of the results page.
 
     scores: a mean or share for each measure and condition. norms: the correlation of a condition's means with the
     norms, by dimension.
     """
     frames = load_frames(experiment)
-    return {"confidence": CONFIDENCE, "scores": _scores(frames), "norms": _norms(frames)}
+    return {"confidence": CONFIDENCE, "scores": _list_scores(frames), "norms": _list_norm_correlations(frames)}
 
 
-def _scores(frames: Frames) -> list[dict[str, Any]]:
+def _list_scores(frames: Frames) -> list[dict[str, Any]]:
     return [
         {
             "measure": line.measure.label,
@@ -38,16 +38,16 @@ def _scores(frames: Frames) -> list[dict[str, Any]]:
 NUMBERS = ("n", "items", "unread", "mean", "sd", "se", "low", "high", "effective_n", "method", "reason")
 
 
-def _norms(frames: Frames) -> list[dict[str, Any]]:
+def _list_norm_correlations(frames: Frames) -> list[dict[str, Any]]:
     pairs: dict[tuple[int, int], list[tuple[float, float]]] = {}
     for pair in frames.norm_pairs:
         pairs.setdefault((pair.condition, pair.dimension), []).append((pair.model_mean, pair.human_mean))
-    found = []
+    facts = []
     for (condition, dimension), means in pairs.items():
         models, humans = zip(*means, strict=True)
         r = pearson(models, humans)
         has_ends = r is not None and r.low is not None
-        found.append(
+        facts.append(
             {
                 "dimension": frames.dimensions[dimension].title,
                 "condition": frames.labels[condition],
@@ -60,4 +60,4 @@ def _norms(frames: Frames) -> list[dict[str, Any]]:
                 "reason": "" if has_ends else TOO_FEW if len(means) < 4 else "no variance",
             }
         )
-    return found
+    return facts

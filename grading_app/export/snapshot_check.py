@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from evalsite.lib.checksummed_zip import SUMS, pieces, sums_text
-from grading_app.export.card_counts import Counts, differences
+from grading_app.export.card_counts import Counts, find_differences
 from grading_app.export.study_card import study_card
 
 TABLES, ROWS, IMAGES = "tables/", "rows/", "images/"
@@ -131,7 +131,7 @@ class _Check:
 
     def _check_card(self, counted: dict[str, Any]) -> None:
         counts, facts = (json.loads(self.archive.read(f"{name}.json")) for name in ("counts", "facts"))
-        for line in differences(counts, counted):
+        for line in find_differences(counts, counted):
             self._report(line)
         if self.verdict.kind != STUDY:
             return  # Only a snapshot has a study card.

@@ -18,11 +18,11 @@ from datasets_app.models.history import Actor, record_changes
 from evalsite.lib.checksummed_zip import ArchiveWriter, read_file
 from grading_app.export.card_counts import Counts
 from grading_app.export.file_formats import TABLES, export_chunks
-from grading_app.export.result_facts import result_facts
+from grading_app.export.result_facts import build_result_facts
 from grading_app.export.snapshot_check import IMAGES, SCHEMA
 from grading_app.export.study_card import study_card
 from grading_app.export.study_rows import TABLES as STUDY_TABLES
-from grading_app.export.study_rows import StudyRows
+from grading_app.export.study_rows import StudyRowReader
 from grading_app.models import Snapshot
 from grading_app.study_report.composition import PART, freeze_report
 from runs_app.models import Attempt, Condition, Experiment
@@ -31,7 +31,7 @@ from runs_app.planning.spec_io import to_yaml
 
 
 class SnapshotError(ValueError):
-    """A snapshot that cannot be made now. The message says what to do first."""
+    """A snapshot that cannot be created now. The message says what to do first."""
 
 
 def make_snapshot(experiment: Experiment, *, label: str = "", reason: str = "", by: Actor) -> Snapshot:
@@ -45,7 +45,7 @@ def make_snapshot(experiment: Experiment, *, label: str = "", reason: str = "", 
     handle, draft = tempfile.mkstemp(dir=folder, suffix=".part")
     try:
         with os.fdopen(handle, "wb") as out:
-            digest, counts = _write(experiment, _facts(experiment, label, reason, by), out)
+            digest, counts = _write(experiment, _build_facts(experiment, label, reason, by), out)
             out.flush()
             os.fsync(out.fileno())
         refuse_while_live(experiment)
@@ -53,13 +53,13 @@ def make_snapshot(experiment: Experiment, *, label: str = "", reason: str = "", 
     except BaseException:
         Path(draft).unlink(missing_ok=True)
         raise
-    return _recorded(experiment, digest, counts, label=label, reason=reason, by=by)
+    return _record(experiment, digest, counts, label=label, reason=reason, by=by)
 
 
 def write_study(experiment: Experiment, out: BinaryIO, *, by: Actor) -> str:
     """Write a snapshot into a file that no row of this site records, and return its digest. Raise SnapshotError."""
     refuse_while_live(experiment)
-    return _write(experiment, _facts(experiment, "", "", by), out)[0]
+    return _write(experiment, _build_facts(experiment, "", "", by), out)[0]
 
 
 def refuse_while_live(experiment: Experiment) -> None:
@@ -68,12 +68,12 @@ def refuse_while_live(experiment: Experiment) -> None:
         raise SnapshotError(f"{experiment} is running; pause it, or wait until it is done, and make the snapshot then")
 
 
-def _recorded(
+def _record(
     experiment: Experiment, digest: str, counts: dict[str, Any], *, label: str, reason: str, by: Actor
 ) -> Snapshot:
     size = (Snapshot.folder() / f"{digest}.zip").stat().st_size
     with transaction.atomic():
-        made = Snapshot.objects.create(
+        snapshot = Snapshot.objects.create(
             experiment=experiment,
             label=label,
             reason=reason,
@@ -84,7 +84,7 @@ def _recorded(
             created_by=by if isinstance(by, User) else None,
         )
         record_changes([(experiment, "", f"{label} {digest[:12]}".strip())], by=by, reason=reason, what="snapshot")
-    return made
+    return snapshot
 
 
 def _write(experiment: Experiment, facts: dict[str, Any], out: BinaryIO) -> tuple[str, dict[str, Any]]:
@@ -92,11 +92,11 @@ def _write(experiment: Experiment, facts: dict[str, Any], out: BinaryIO) -> tupl
     facts = json.loads(json_part(facts))  # The same form as when read back, so that the study card comes out the same.
     for table in TABLES:
         writer.add(f"tables/{table}.jsonl", count_chunks(counts, table, export_chunks(experiment, table, "jsonl")))
-    with StudyRows(experiment) as rows:
+    with StudyRowReader(experiment) as reader:
         for part in STUDY_TABLES:
-            writer.add(part.part, rows.chunks(part))
-        writer.add("names.json", [rows.names()])
-        for image in rows.images():
+            writer.add(part.file_name, reader.iterate_chunks(part))
+        writer.add("names.json", [reader.build_names()])
+        for image in reader.list_images():
             writer.add(f"{IMAGES}{image.sha256}.{image.format}", read_file(image.file))
     writer.add("schema.json", [json_part({"schema": SCHEMA})])
     writer.add("design.yaml", [to_yaml(experiment).encode()])
@@ -125,11 +125,11 @@ def json_part(content: Any) -> bytes:
     return (json.dumps(content, indent=2, sort_keys=True, ensure_ascii=False) + "\n").encode()
 
 
-def _facts(experiment: Experiment, label: str, reason: str, by: Actor) -> dict[str, Any]:
+def _build_facts(experiment: Experiment, label: str, reason: str, by: Actor) -> dict[str, Any]:
     """Return facts about the site at this moment that the tables do not contain."""
     dataset, manifest = experiment.dataset, build_manifest(experiment)
     conditions = experiment.conditions.select_related("model__endpoint").order_by("pk")
-    served = _served(experiment)
+    served = _list_served_models(experiment)
     return {
         "snapshot": {
             "label": label,
@@ -148,16 +148,16 @@ def _facts(experiment: Experiment, label: str, reason: str, by: Actor) -> dict[s
             "licence": dataset.licence,
             "hash": dataset.content_hash,
         },
-        "conditions": [_condition(one, served.get(one.pk, [])) for one in conditions],
+        "conditions": [_describe_condition(condition, served.get(condition.pk, [])) for condition in conditions],
         "manifests": list(experiment.manifests.order_by("pk").values_list("pk", flat=True)),
         "agreement": reverse("experiment_agreement", args=[experiment.slug]),
         "evalsite": manifest["evalsite"],
-        "results": result_facts(experiment),
+        "results": build_result_facts(experiment),
         "packages": {"python": manifest["python"], **manifest["packages"]},
     }
 
 
-def _condition(condition: Condition, served_as: list[str]) -> dict[str, Any]:
+def _describe_condition(condition: Condition, served_as: list[str]) -> dict[str, Any]:
     return {
         "id": condition.condition_id,
         "stage": condition.stage,
@@ -168,10 +168,10 @@ def _condition(condition: Condition, served_as: list[str]) -> dict[str, Any]:
     }
 
 
-def _served(experiment: Experiment) -> dict[int, list[str]]:
+def _list_served_models(experiment: Experiment) -> dict[int, list[str]]:
     """Return the names of the served models by condition, as the providers reported them."""
     rows = Attempt.objects.filter(run__experiment=experiment).exclude(served_model="")
-    found: dict[int, list[str]] = {}
+    names: dict[int, list[str]] = {}
     for condition, name in rows.order_by("served_model").values_list("run__condition_id", "served_model").distinct():
-        found.setdefault(int(condition), []).append(name)
-    return found
+        names.setdefault(int(condition), []).append(name)
+    return names

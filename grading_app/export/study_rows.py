@@ -96,7 +96,7 @@ class StudyTable:
         return self.model._meta.db_table
 
     @property
-    def part(self) -> str:
+    def file_name(self) -> str:
         return f"{ROWS}{self.table}.jsonl"
 
     @property
@@ -104,20 +104,20 @@ class StudyTable:
         """Return whether rows have a number as key. Images have their hash."""
         return self.model is not Asset
 
-    def columns(self) -> list[models.Field[Any, Any]]:
+    def list_columns(self) -> list[models.Field[Any, Any]]:
         """Return the columns that a snapshot holds."""
-        return [one for one in self.model._meta.concrete_fields if self._is_held(one)]
+        return [column for column in self.model._meta.concrete_fields if self._is_held(column)]
 
-    def local_columns(self) -> list[models.Field[Any, Any]]:
+    def list_local_columns(self) -> list[models.Field[Any, Any]]:
         """Return the columns that an import fills."""
-        return [one for one in self.model._meta.concrete_fields if not self._is_held(one)]
+        return [column for column in self.model._meta.concrete_fields if not self._is_held(column)]
 
-    def _is_held(self, one: models.Field[Any, Any]) -> bool:
-        if one.primary_key:
+    def _is_held(self, column: models.Field[Any, Any]) -> bool:
+        if column.primary_key:
             return True
-        if one.attname == self.name or one.attname in self.local or one.related_model in (User, Worker):
+        if column.attname == self.name or column.attname in self.local or column.related_model in (User, Worker):
             return False
-        return not self.only or one.attname in self.only
+        return not self.only or column.attname in self.only
 
 
 VERSIONED = {"version": None, "status": "approved"}
@@ -237,8 +237,7 @@ TABLES: tuple[StudyTable, ...] = (
     StudyTable(Adjudication, f"t.condition_id IN {RULES}"),
     StudyTable(Annotation, f"t.{OF_E} AND NOT t.removed", "", {"former": [], "changed_at": None}),
 )
-BY_MODEL = {one.model: one for one in TABLES}
-BY_PART = {one.part: one for one in TABLES}
+BY_MODEL = {part.model: part for part in TABLES}
 # Keys inside the JSON of a former verdict.
 INNER_KEYS = {
     "trial_id": Trial,
@@ -256,12 +255,12 @@ def translate(column: models.Field[Any, Any], row: str, lookup: str, source: str
     """
     value = f"{row}.{connection.ops.quote_name(column.attname)}"
 
-    def found(model: type[models.Model], key: str) -> str:
+    def find_key(model: type[models.Model], key: str) -> str:
         return f"(SELECT k.{target} FROM {lookup}{model._meta.db_table} k WHERE k.{source} = {key})"
 
     related: Any = column.related_model
     if related in BY_MODEL and BY_MODEL[related].has_key:
-        return found(related, value)
+        return find_key(related, value)
     if (column.model, column.attname) == (Point, "items"):
         items = f"{lookup}{Item._meta.db_table}"
         return f"""(SELECT coalesce(array_agg(k.{target} ORDER BY u.place), '{{}}') FROM unnest({value})
@@ -274,13 +273,13 @@ def translate(column: models.Field[Any, Any], row: str, lookup: str, source: str
             JOIN {rules} k ON k.{source} = u.key::bigint)) ELSE {value} END)"""
     if (column.model, column.attname) == (SupersededVerdict, "content"):
         pairs = ", ".join(
-            f"'{name}', {found(model, f'({value} ->> {name!r})::bigint')}" for name, model in INNER_KEYS.items()
+            f"'{name}', {find_key(model, f'({value} ->> {name!r})::bigint')}" for name, model in INNER_KEYS.items()
         )
         return f"({value} - 'id' || jsonb_strip_nulls(jsonb_build_object({pairs})))"
     return value
 
 
-class StudyRows:
+class StudyRowReader:
     """A reader of the rows of an experiment, or of a dataset alone, in these tables.
 
     `open` numbers them in temporary tables, and `close` removes these.
@@ -291,16 +290,16 @@ class StudyRows:
         dataset = source.dataset_id if isinstance(source, Experiment) else source.pk
         self._params, self._tables = {"experiment": experiment, "dataset": dataset}, tables
 
-    def __enter__(self) -> StudyRows:
+    def __enter__(self) -> StudyRowReader:
         self._drop()
         with connection.cursor() as cursor:
-            for one in self._tables:
-                key = one.model._meta.pk.attname
-                name = f"{KEYS}{one.table}"
+            for part in self._tables:
+                key = part.model._meta.pk.attname
+                name = f"{KEYS}{part.table}"
                 cursor.execute(
                     f"""CREATE TEMPORARY TABLE {name} AS
                         SELECT t.{key} AS id, row_number() OVER (ORDER BY t.{key}) AS n
-                        FROM {one.table} t WHERE {one.where}""",
+                        FROM {part.table} t WHERE {part.where}""",
                     self._params,
                 )
                 cursor.execute(f"CREATE UNIQUE INDEX ON {name} (id)")
@@ -312,43 +311,43 @@ class StudyRows:
         if not connection.needs_rollback:
             self._drop()
 
-    def chunks(self, one: StudyTable) -> Iterator[bytes]:
+    def iterate_chunks(self, part: StudyTable) -> Iterator[bytes]:
         """Yield the rows of a table as JSON lines, a page at a time."""
-        key = one.model._meta.pk.attname
+        key = part.model._meta.pk.attname
         cells = [
-            f"{'k.n' if column.primary_key and one.has_key else translate(column, 't', KEYS, 'id', 'n')}"
+            f"{'k.n' if column.primary_key and part.has_key else translate(column, 't', KEYS, 'id', 'n')}"
             f" AS {connection.ops.quote_name(column.attname)}"
-            for column in one.columns()
+            for column in part.list_columns()
         ]
         statement = f"""COPY (SELECT row_to_json(line)::text FROM (SELECT {", ".join(cells)}
-            FROM {KEYS}{one.table} k JOIN {one.table} t ON t.{key} = k.id
+            FROM {KEYS}{part.table} k JOIN {part.table} t ON t.{key} = k.id
             WHERE k.n > %(low)s AND k.n <= %(high)s ORDER BY k.n) AS line) TO STDOUT"""
-        for low in range(0, self._count(one), PAGE_ROWS):
+        for low in range(0, self._count(part), PAGE_ROWS):
             with bare_cursor() as cursor, cursor.copy(statement, {"low": low, "high": low + PAGE_ROWS}) as copy:
                 yield "".join(f"{line}\n" for (line,) in copy.rows()).encode()
 
-    def names(self) -> bytes:
+    def build_names(self) -> bytes:
         """Return the names of rows by table and number, as JSON."""
-        found = {}
+        names = {}
         with connection.cursor() as cursor:
-            for one in self._tables:
-                if one.name:
+            for part in self._tables:
+                if part.name:
                     cursor.execute(
-                        f"SELECT k.n, t.{one.name} FROM {KEYS}{one.table} k JOIN {one.table} t USING (id) ORDER BY 1"
+                        f"SELECT k.n, t.{part.name} FROM {KEYS}{part.table} k JOIN {part.table} t USING (id) ORDER BY 1"
                     )
-                    found[one.table] = {str(number): name for number, name in cursor.fetchall()}
-        return (json.dumps(found, indent=2, ensure_ascii=False) + "\n").encode()
+                    names[part.table] = {str(number): name for number, name in cursor.fetchall()}
+        return (json.dumps(names, indent=2, ensure_ascii=False) + "\n").encode()
 
-    def images(self) -> Iterator[Asset]:
+    def list_images(self) -> Iterator[Asset]:
         where = BY_MODEL[Asset].where.replace("t.sha256", "sha256")
         yield from Asset.objects.raw(f"SELECT * FROM datasets_app_asset WHERE {where} ORDER BY sha256", self._params)
 
-    def _count(self, one: StudyTable) -> int:
+    def _count(self, part: StudyTable) -> int:
         with connection.cursor() as cursor:
-            cursor.execute(f"SELECT count(*) FROM {KEYS}{one.table}")
+            cursor.execute(f"SELECT count(*) FROM {KEYS}{part.table}")
             count: int = cursor.fetchone()[0]
             return count
 
     def _drop(self) -> None:
         with connection.cursor() as cursor:
-            cursor.execute(f"DROP TABLE IF EXISTS {', '.join(KEYS + one.table for one in TABLES)}")
+            cursor.execute(f"DROP TABLE IF EXISTS {', '.join(KEYS + part.table for part in TABLES)}")

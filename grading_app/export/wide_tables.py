@@ -44,8 +44,8 @@ class WideTableError(ValueError):
 
 def build_answers(experiment: Experiment, options: Options) -> ExportTable:
     measures = list_measures(experiment)
-    names = unique_names([f"score_{measure.key}" for measure in measures])
-    scores = [Column(name, "real", _score(measure)) for name, measure in zip(names, measures, strict=True)]
+    names = make_unique_names([f"score_{measure.key}" for measure in measures])
+    scores = [Column(name, "real", _build_score_sql(measure)) for name, measure in zip(names, measures, strict=True)]
     return ExportTable(
         name="answers",
         columns=(
@@ -66,7 +66,7 @@ def build_answers(experiment: Experiment, options: Options) -> ExportTable:
     )
 
 
-def _score(measure: Measure) -> str:
+def _build_score_sql(measure: Measure) -> str:
     """Return SQL for the score of the trial `t`; NULL if it has none, or is of another dimension."""
     if measure.is_rating:
         score = "t.rating"
@@ -85,11 +85,11 @@ def build_participants(experiment: Experiment, options: Options) -> ExportTable:
     dimensions = name_dimensions(list(experiment.dimensions.order_by("pk")))
     if not dimensions:
         raise WideTableError("participants: the experiment has no ratings; the table answers has its scores")
-    chosen = chosen_items(experiment, options)
-    pairs = [(item, dimension) for item in chosen for dimension in dimensions]
+    items = choose_items(experiment, options)
+    pairs = [(item, dimension) for item in items for dimension in dimensions]
     if len(pairs) > MOST_COLUMNS:
         raise WideTableError(f"participants: at most {MOST_COLUMNS // len(dimensions)} items fit; lower n_items")
-    names = unique_names([f"{item.key}_{dimensions[dimension]}" for item, dimension in pairs])
+    names = make_unique_names([f"{item.key}_{dimensions[dimension]}" for item, dimension in pairs])
     ratings = [
         Column(name, "integer", f"max(t.rating) FILTER (WHERE t.item_id = {item.pk} AND t.dimension_id = {dimension})")
         for name, (item, dimension) in zip(names, pairs, strict=True)
@@ -143,7 +143,7 @@ BUILDERS: Mapping[str, Callable[[Experiment, Options], ExportTable]] = {
 OPTIONS: Mapping[str, tuple[str, ...]] = {"participants": ("n_items", "seed")}
 
 
-def chosen_items(experiment: Experiment, options: Options) -> list[Item]:
+def choose_items(experiment: Experiment, options: Options) -> list[Item]:
     """Return the items of the participants table, in the order of the dataset.
 
     They are drawn in proportion to the categories, from the active items that have trials. A smaller pool is taken
@@ -152,8 +152,8 @@ def chosen_items(experiment: Experiment, options: Options) -> list[Item]:
     trials = Trial.objects.filter(item=OuterRef("pk"), run__experiment=experiment)
     pool = Item.objects.filter(Exists(trials), dataset=experiment.dataset_id, excluded=False).order_by("position", "pk")
     categories = dict(pool.values_list("key", "category"))
-    n = min(_number("n_items", options, PARTICIPANT_ITEMS, 1, MOST_ITEMS), len(categories))
-    seed = _number("seed", options, PARTICIPANT_SEED, 0, 2**63)
+    n = min(_read_number("n_items", options, PARTICIPANT_ITEMS, 1, MOST_ITEMS), len(categories))
+    seed = _read_number("seed", options, PARTICIPANT_SEED, 0, 2**63)
     try:
         keys = set(sample(categories.items(), "stratified", n, seed)) if categories else set()
     except SamplingError as error:
@@ -161,14 +161,14 @@ def chosen_items(experiment: Experiment, options: Options) -> list[Item]:
     return [item for item in pool.only("pk", "key") if item.key in keys]
 
 
-def _number(name: str, options: Options, default: int, low: int, high: int) -> int:
+def _read_number(name: str, options: Options, default: int, low: int, high: int) -> int:
     text = options.get(name, "") or str(default)
     if not (text.isascii() and text.isdecimal() and len(text) < 19 and low <= int(text) <= high):
         raise WideTableError(f"{name}: enter a whole number from {low:,}, not {text!r}")
     return int(text)
 
 
-def unique_names(texts: Iterable[str]) -> list[str]:
+def make_unique_names(texts: Iterable[str]) -> list[str]:
     """Return a column name for each text: letters, digits, `_`, `.` and `-`, each name once.
 
     These need no quoting in SQL literals, JSON and CSV, and no spreadsheet runs them as a formula.

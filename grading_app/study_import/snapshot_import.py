@@ -143,29 +143,29 @@ class _Import:
         self._placeholder: User | None = None
 
     def run(self, *, write_files: bool) -> SnapshotImport:
-        parts = set(self.archive.namelist())
+        names = set(self.archive.namelist())
         if unknown := [
-            name for name in parts if name.startswith(ROWS) and name not in {one.part for one in self.tables}
+            name for name in names if name.startswith(ROWS) and name not in {part.file_name for part in self.tables}
         ]:
             raise SnapshotFileError(f"{self.file_name} holds unknown rows: {', '.join(sorted(unknown)[:3])}")
         self._drop()
-        for one in self.tables:
-            self._load(one, one.part in parts)
+        for part in self.tables:
+            self._load(part, part.file_name in names)
         remarks = reuse_rows(self.names) if self.kind == DESIGN else []
-        for one in self.tables:
-            (self.rows[one.model._meta.verbose_name_plural.__str__()],) = self._column(
-                f"SELECT count(*) FROM {ROWS_OF}{one.table}"
+        for part in self.tables:
+            (self.rows[part.model._meta.verbose_name_plural.__str__()],) = self._column(
+                f"SELECT count(*) FROM {ROWS_OF}{part.table}"
             )
         self._take_images(write_files=write_files)
-        for one in self.tables:
-            self._name_rows(one)
-            self._insert(one)
-            self._after(one)
+        for part in self.tables:
+            self._name_rows(part)
+            self._insert(part)
+            self._advance_status(part)
         if self.tables is TABLES:
-            complete_study(self._only(Experiment), self.schema)
+            complete_study(self._get_only(Experiment), self.schema)
         self._check_hashes()
-        dataset: Dataset = self._only(Dataset)
-        experiment: Experiment | None = None if self.kind == DATASET else self._only(Experiment)
+        dataset: Dataset = self._get_only(Dataset)
+        experiment: Experiment | None = None if self.kind == DATASET else self._get_only(Experiment)
         if self.kind == DESIGN and experiment is not None:
             remarks += complete_design(experiment, self.names)
         self._drop()
@@ -174,7 +174,7 @@ class _Import:
         record_changes([(experiment or dataset, "", self.content[:12])], by=self.owner, reason=reason, what=WHAT)
         return SnapshotImport(self.kind, dataset, experiment, self.content, self.rows, self.renamed, remarks)
 
-    def _only(self, model: type[models.Model]) -> Any:
+    def _get_only(self, model: type[models.Model]) -> Any:
         """Return the only row of this model. Raise SnapshotFileError if the file has another number of them."""
         keys = self._column(f"SELECT new FROM {KEYS}{model._meta.db_table}")
         if len(keys) != 1:
@@ -183,17 +183,17 @@ class _Import:
 
     # --- loading ------------------------------------------------------------------------------------------------------
 
-    def _load(self, one: StudyTable, is_there: bool) -> None:
+    def _load(self, part: StudyTable, is_there: bool) -> None:
         """Copy the lines of a part into a temporary table, and give each row a new key."""
-        rows, keys = ROWS_OF + one.table, KEYS + one.table
+        rows, keys = ROWS_OF + part.table, KEYS + part.table
         self._execute(f"CREATE TEMPORARY TABLE {rows} (place bigint GENERATED ALWAYS AS IDENTITY, line jsonb)")
         if is_there:
             with bare_cursor() as cursor, cursor.copy(f"COPY {rows} (line) FROM STDIN") as copy:
-                for line in self._lines(one.part):
+                for line in self._lines(part.file_name):
                     copy.write_row((line,))
-        key = one.model._meta.pk.attname
-        if one.has_key:
-            sequence = f"nextval(pg_get_serial_sequence('{one.table}', '{key}'))"
+        key = part.model._meta.pk.attname
+        if part.has_key:
+            sequence = f"nextval(pg_get_serial_sequence('{part.table}', '{key}'))"
             self._execute(f"""CREATE TEMPORARY TABLE {keys} AS SELECT old, {sequence} AS new, NULL::text AS name,
                 NULL::integer AS version FROM (
                 SELECT (line ->> '{key}')::bigint AS old FROM {rows} ORDER BY place) AS numbered""")
@@ -208,11 +208,11 @@ class _Import:
 
     def _take_images(self, *, write_files: bool) -> None:
         """Check each image, and store the ones that this site does not have."""
-        wanted = {}
+        rows_by_name = {}
         for line in self._column(f"SELECT line FROM {ROWS_OF}{Asset._meta.db_table}"):
             row = json.loads(line) if isinstance(line, str) else line
-            wanted[f"{IMAGES}{row['sha256']}.{row['format']}"] = row
-        for name, row in wanted.items():
+            rows_by_name[f"{IMAGES}{row['sha256']}.{row['format']}"] = row
+        for name, row in rows_by_name.items():
             if IMAGE_NAME.match(name) is None or self.archive.getinfo(name).file_size > MOST_IMAGE:
                 raise SnapshotFileError(f"{self.file_name}: {name[:100]} is not an image of a snapshot")
             data = self.archive.read(name)
@@ -234,89 +234,89 @@ class _Import:
 
     # --- names --------------------------------------------------------------------------------------------------------
 
-    def _name_rows(self, one: StudyTable) -> None:
+    def _name_rows(self, part: StudyTable) -> None:
         """Give each row its name, or the next free one; rows with versions get the next version of their name."""
-        if not one.name:
+        if not part.name:
             return
-        given = self.names.get(one.table, {})
+        names = self.names.get(part.table, {})
         for old in self._column(
-            f"""SELECT old FROM {KEYS}{one.table} k
-            WHERE EXISTS (SELECT FROM {ROWS_OF}{one.table} x WHERE (x.line ->> 'id')::bigint = k.old) ORDER BY old"""
+            f"""SELECT old FROM {KEYS}{part.table} k
+            WHERE EXISTS (SELECT FROM {ROWS_OF}{part.table} x WHERE (x.line ->> 'id')::bigint = k.old) ORDER BY old"""
         ):
-            name, version = self._free_name(one, str(given[str(old)]))
+            name, version = self._free_name(part, str(names[str(old)]))
             self._execute(
-                f"UPDATE {KEYS}{one.table} SET name = %s, version = %s WHERE old = %s",
+                f"UPDATE {KEYS}{part.table} SET name = %s, version = %s WHERE old = %s",
                 [name, version, old],
             )
 
-    def _free_name(self, one: StudyTable, name: str) -> tuple[str, int | None]:
+    def _free_name(self, part: StudyTable, name: str) -> tuple[str, int | None]:
         try:
             slug_validator(name)
         except ValidationError as error:
             raise SnapshotFileError(f"{self.file_name}: {name[:80]!r} is not a valid name") from error
-        taken = set(self._column(f"SELECT name FROM {KEYS}{one.table} WHERE name IS NOT NULL"))
-        manager: Any = one.model._default_manager
-        if issubclass(one.model, Versioned):
-            here = self._column(f"SELECT version FROM {KEYS}{one.table} WHERE name = %s", [name])
+        taken = set(self._column(f"SELECT name FROM {KEYS}{part.table} WHERE name IS NOT NULL"))
+        manager: Any = part.model._default_manager
+        if issubclass(part.model, Versioned):
+            here = self._column(f"SELECT version FROM {KEYS}{part.table} WHERE name = %s", [name])
             last = max([*manager.filter(name=name).values_list("version", flat=True), *here], default=0)
             if last:
-                self.renamed.append((f"{one.model._meta.verbose_name} {name}", f"version {last + 1}"))
+                self.renamed.append((f"{part.model._meta.verbose_name} {name}", f"version {last + 1}"))
             return name, last + 1
         free, number = name, 2
-        while free in taken or manager.filter(**{one.name: free}).exists():
+        while free in taken or manager.filter(**{part.name: free}).exists():
             free, number = f"{name[: 79 - len(str(number))]}-{number}", number + 1
         if free != name:
-            self.renamed.append((f"{one.model._meta.verbose_name} {name}", free))
+            self.renamed.append((f"{part.model._meta.verbose_name} {name}", free))
         return free, None
 
     # --- rows ---------------------------------------------------------------------------------------------------------
 
-    def _insert(self, one: StudyTable) -> None:
-        if one.model is Asset:
+    def _insert(self, part: StudyTable) -> None:
+        if part.model is Asset:
             return
-        self._check_references(one)
-        params: dict[str, Any] = {"defaults": json.dumps(_defaults(one), cls=DjangoJSONEncoder)}
+        self._check_references(part)
+        params: dict[str, Any] = {"defaults": json.dumps(_list_defaults(part), cls=DjangoJSONEncoder)}
         cells: dict[str, str] = {}
-        for column in one.columns():
+        for column in part.list_columns():
             cells[column.attname] = "m.new" if column.primary_key else translate(column, "r", KEYS, "old", "new")
-        for column in one.local_columns():
-            cells[column.attname] = self._local(one, column, params)
+        for column in part.list_local_columns():
+            cells[column.attname] = self._build_local_sql(part, column, params)
         names = ", ".join(connection.ops.quote_name(name) for name in cells)
         self._execute(
-            f"""INSERT INTO {one.table} ({names}) SELECT {", ".join(cells.values())}
-            FROM {ROWS_OF}{one.table} x
-            CROSS JOIN LATERAL jsonb_populate_record(NULL::{one.table}, %(defaults)s::jsonb || x.line) r
-            JOIN {KEYS}{one.table} m ON m.old = r.id ORDER BY x.place""",
+            f"""INSERT INTO {part.table} ({names}) SELECT {", ".join(cells.values())}
+            FROM {ROWS_OF}{part.table} x
+            CROSS JOIN LATERAL jsonb_populate_record(NULL::{part.table}, %(defaults)s::jsonb || x.line) r
+            JOIN {KEYS}{part.table} m ON m.old = r.id ORDER BY x.place""",
             params,
         )
 
-    def _local(self, one: StudyTable, column: models.Field[Any, Any], params: dict[str, Any]) -> str:
+    def _build_local_sql(self, part: StudyTable, column: models.Field[Any, Any], params: dict[str, Any]) -> str:
         """Return SQL for a column that the file does not hold, and add its value to the parameters."""
-        if column.attname == one.name:
+        if column.attname == part.name:
             return "m.name"
-        if column.attname == "version" and issubclass(one.model, Versioned):
+        if column.attname == "version" and issubclass(part.model, Versioned):
             return "m.version"
-        if column.attname == "status" and issubclass(one.model, Versioned):
-            return f"CASE WHEN r.approved_at IS NULL THEN 'draft' ELSE '{one.local['status']}' END"
-        if (one.model, column.attname) == (DeletedRun, "number"):
+        if column.attname == "status" and issubclass(part.model, Versioned):
+            return f"CASE WHEN r.approved_at IS NULL THEN 'draft' ELSE '{part.local['status']}' END"
+        if (part.model, column.attname) == (DeletedRun, "number"):
             return "-m.new"  # The key that the run had belongs to another site.
-        value: Any = one.local.get(column.attname, column.get_default())
+        value: Any = part.local.get(column.attname, column.get_default())
         if getattr(column, "auto_now_add", False):
             value = timezone.now()
         if column.related_model is User:
-            value = None if column.null else self._user(one, column)
-            if one.model is RaterAssignment:
+            value = None if column.null else self._find_owner(part, column)
+            if part.model is RaterAssignment:
                 params[column.attname] = value
                 return f"(SELECT id FROM auth_user WHERE username = %({column.attname})s || '-' || m.new)"
         params[column.attname] = json.dumps(value) if isinstance(column, models.JSONField) else value
         return f"%({column.attname})s"
 
-    def _user(self, one: StudyTable, column: models.Field[Any, Any]) -> int | str:
+    def _find_owner(self, part: StudyTable, column: models.Field[Any, Any]) -> int | str:
         """Return the owner of the import, or the placeholder of people who are not on this site."""
         if column.attname == "owner_id":
             return self.owner.pk
-        if one.model is RaterAssignment:
-            seats = self._column(f"SELECT new FROM {KEYS}{one.table}")
+        if part.model is RaterAssignment:
+            seats = self._column(f"SELECT new FROM {KEYS}{part.table}")
             User.objects.bulk_create(
                 [User(username=f"{PLACEHOLDER}-rater-{seat}", is_active=False, password="!") for seat in seats]  # noqa: S106
             )
@@ -327,22 +327,24 @@ class _Import:
             )[0]
         return self._placeholder.pk
 
-    def _check_references(self, one: StudyTable) -> None:
+    def _check_references(self, part: StudyTable) -> None:
         """Raise SnapshotFileError if a row refers to a row that the file does not hold."""
-        for column in one.columns():
-            target = next((each for each in self.tables if each.model is column.related_model), None)
+        for column in part.list_columns():
+            target = next((candidate for candidate in self.tables if candidate.model is column.related_model), None)
             if target is None:
                 continue
             known = f"SELECT FROM {KEYS}{target.table} k WHERE k.old = (x.line ->> '{column.attname}')::bigint"
             if not target.has_key:
                 known = f"SELECT FROM {target.table} a WHERE a.sha256 = x.line ->> '{column.attname}'"
             if self._column(
-                f"""SELECT place FROM {ROWS_OF}{one.table} x
+                f"""SELECT place FROM {ROWS_OF}{part.table} x
                 WHERE x.line ->> '{column.attname}' IS NOT NULL AND NOT EXISTS ({known}) LIMIT 1"""
             ):
-                raise SnapshotFileError(f"{self.file_name}: {one.part} refers to a missing row ({column.attname})")
+                raise SnapshotFileError(
+                    f"{self.file_name}: {part.file_name} refers to a missing row ({column.attname})"
+                )
 
-    def _after(self, one: StudyTable) -> None:
+    def _advance_status(self, part: StudyTable) -> None:
         """Take the next step of rows that only accept others in a certain state."""
         moves = {
             ParametricSpace: (Dataset, "approved"),
@@ -350,7 +352,7 @@ class _Import:
             RatedAnswer: (RatingQueue, "open"),
             Rating: (RatingQueue, "closed"),
         }
-        if (move := moves.get(one.model)) is not None:
+        if (move := moves.get(part.model)) is not None:
             model, status = move
             table = model._meta.db_table
             approved = "AND approved_at IS NOT NULL" if status == "approved" else ""
@@ -362,9 +364,9 @@ class _Import:
 
     def _check_hashes(self) -> None:
         """Raise SnapshotFileError unless the hash of each definition is the hash of its content."""
-        for one in self.tables:
-            keys = self._column(f"SELECT new FROM {KEYS}{one.table}") if issubclass(one.model, Versioned) else []
-            for row in one.model._default_manager.filter(pk__in=keys):
+        for part in self.tables:
+            keys = self._column(f"SELECT new FROM {KEYS}{part.table}") if issubclass(part.model, Versioned) else []
+            for row in part.model._default_manager.filter(pk__in=keys):
                 if content_hash(row.content) != row.content_hash:  # type: ignore[attr-defined]
                     raise SnapshotFileError(f"{self.file_name}: {row} is not what its hash says")
         for dataset in Dataset.objects.filter(pk__in=self._column(f"SELECT new FROM {KEYS}{Dataset._meta.db_table}")):
@@ -383,18 +385,15 @@ class _Import:
             return [value for (value,) in cursor.fetchall()]
 
     def _drop(self) -> None:
-        names = [prefix + one.table for one in TABLES for prefix in (ROWS_OF, KEYS)]
+        names = [prefix + part.table for part in TABLES for prefix in (ROWS_OF, KEYS)]
         self._execute(f"DROP TABLE IF EXISTS {', '.join(names)}")
 
 
-def _defaults(one: StudyTable) -> dict[str, Any]:
-    """Return the values of columns that an older snapshot does not have."""
+def _list_defaults(part: StudyTable) -> dict[str, Any]:
+    """Return the values of columns that an older snapshot does not have: their defaults, or an empty text."""
+    columns = [column for column in part.list_columns() if not column.primary_key and column.related_model is None]
     return {
         column.attname: column.get_default()
-        for column in one.columns()
-        if not column.primary_key and column.related_model is None and (column.has_default() or _may_be_empty(column))
+        for column in columns
+        if column.has_default() or (column.blank and column.empty_strings_allowed and not column.null)
     }
-
-
-def _may_be_empty(column: models.Field[Any, Any]) -> bool:
-    return column.blank and column.empty_strings_allowed and not column.null

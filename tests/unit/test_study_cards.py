@@ -6,7 +6,7 @@ from decimal import Decimal
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grading_app.export.card_counts import Counts, differences
+from grading_app.export.card_counts import Counts, find_differences
 from grading_app.export.study_card import study_card
 
 FACTS = {
@@ -67,7 +67,7 @@ def test_money_is_added_exactly():
 
 
 def test_a_difference_is_named_with_both_numbers():
-    assert differences({"a": {"b": 3, "c": 1}}, {"a": {"b": 2, "c": 1}, "d": 5}) == [
+    assert find_differences({"a": {"b": 3, "c": 1}}, {"a": {"b": 2, "c": 1}, "d": 5}) == [
         "a / b: the card says 3, the tables 2",
         "d: the card says None, the tables 5",
     ]

@@ -12,7 +12,7 @@ from django.urls import reverse
 
 from grading_app.export import file_formats
 from grading_app.export.file_formats import ExportError, export_chunks
-from grading_app.export.wide_tables import NO_PARTICIPANTS, unique_names
+from grading_app.export.wide_tables import NO_PARTICIPANTS, make_unique_names
 from grading_app.models import Grading
 from grading_app.scoring.grading import grade
 from runs_app.models import Trial
@@ -184,7 +184,7 @@ def test_answers_of_rated_items_have_a_column_for_each_dimension(rated):
 
 def test_column_names_are_safe_and_unique():
     texts = ["a b", "a_b", '=1+"x"', "{%}", "象-1", "..."]
-    assert unique_names(texts) == ["a_b", "a_b_2", "1_x_", "column", "象-1", "column_2"]
+    assert make_unique_names(texts) == ["a_b", "a_b_2", "1_x_", "column", "象-1", "column_2"]
 
 
 def test_the_command_takes_the_number_of_items_and_the_seed(rated, tmp_path):
