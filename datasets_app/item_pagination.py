@@ -50,11 +50,13 @@ def fetch_page(
     """
     if before is not None and after is None:
         keys = [Cursor(*key) for key in _list_backwards(items, before)[: size + 1]]
-        shown = keys[:size][::-1]
-        return _load_page(items, shown, after=shown[-1:], before=shown[:1] if len(keys) > size else [])
+        visible = keys[:size][::-1]
+        return _load_page(items, visible, after=visible[-1:], before=visible[:1] if len(keys) > size else [])
     keys = [Cursor(*key) for key in _list_forwards(items, after)[: size + 1]]
-    shown = keys[:size]
-    return _load_page(items, shown, after=shown[-1:] if len(keys) > size else [], before=shown[:1] if after else [])
+    visible = keys[:size]
+    return _load_page(
+        items, visible, after=visible[-1:] if len(keys) > size else [], before=visible[:1] if after else []
+    )
 
 
 def _load_page(items: ItemQuerySet, keys: list[Cursor], *, after: list[Cursor], before: list[Cursor]) -> Page:
@@ -64,8 +66,8 @@ def _load_page(items: ItemQuerySet, keys: list[Cursor], *, after: list[Cursor], 
 
 def find_neighbours(items: ItemQuerySet, item: Item) -> tuple[int | None, int | None]:
     """Return the primary keys of the items before and after this one, or None."""
-    here = Cursor(item.position, item.pk)
-    before, after = _list_backwards(items, here).first(), _list_forwards(items, here).first()
+    cursor = Cursor(item.position, item.pk)
+    before, after = _list_backwards(items, cursor).first(), _list_forwards(items, cursor).first()
     return Cursor(*before).pk if before else None, Cursor(*after).pk if after else None
 
 

@@ -152,25 +152,25 @@ class _NormTable:
             self._add_norm(row, norm)
 
     def _find_key(self, row: Row) -> str | None:
-        written = to_text(self.bound.evaluate("key", row.values))
-        if written in self.items:
-            return written
-        key = self.loose.get(_normalize_name(written))
+        text = to_text(self.bound.evaluate("key", row.values))
+        if text in self.items:
+            return text
+        key = self.loose.get(_normalize_name(text))
         if key:
-            self.report.warning(row, "key", f"{written!r} is read as {key!r}")
-        elif written.strip():
-            self.unknown.append(f"{written.strip()!r} (row {row.number})")
+            self.report.warning(row, "key", f"{text!r} is read as {key!r}")
+        elif text.strip():
+            self.unknown.append(f"{text.strip()!r} (row {row.number})")
         else:
             self.report.error(row, "key", "is empty")
         return key
 
     def _compare_category(self, row: Row, key: str) -> None:
-        written, known = to_text(self.bound.evaluate("category", row.values)), self.items[key]
-        if not written.strip() or not known or written == known:
+        text, category = to_text(self.bound.evaluate("category", row.values)), self.items[key]
+        if not text.strip() or not category or text == category:
             return
-        same = _normalize_name(written).removesuffix("s") == _normalize_name(known).removesuffix("s")
-        what = "is another spelling of" if same else "differs from"
-        self.report.warning(row, "category", f"{written!r} {what} the dataset's {known!r}, which is kept")
+        same = _normalize_name(text).removesuffix("s") == _normalize_name(category).removesuffix("s")
+        relation = "is another spelling of" if same else "differs from"
+        self.report.warning(row, "category", f"{text!r} {relation} the dataset's {category!r}, which is kept")
 
     def _iterate_norms(self, row: Row, key: str) -> Iterator[NormRecord]:
         if self.long is None:
@@ -195,8 +195,8 @@ class _NormTable:
     def _report_keys(self) -> None:
         if self.unknown:
             self.report.warning(None, "key", f"{len(self.unknown)} not in the dataset: {_join_some(self.unknown)}")
-        found = {key for key, _ in self.first_row}
-        missing = [repr(key) for key in self.items if key not in found]
+        keys_with_norms = {key for key, _ in self.first_row}
+        missing = [repr(key) for key in self.items if key not in keys_with_norms]
         if missing:
             self.report.warning(None, "key", f"{len(missing)} items have no norms: {_join_some(missing)}")
 

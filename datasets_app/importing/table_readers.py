@@ -111,9 +111,9 @@ def _limit_rows(rows: Iterator[Row], name: str, report: ImportReport, limits: Li
 
 def _measure_value(value: Any) -> tuple[int, str]:
     """Return the decoded bytes of a value, and the reason why it cannot be stored ("" if it can)."""
-    size, fault, left = 0, "", [value]
-    while left:
-        part = left.pop()
+    size, fault, pending = 0, "", [value]
+    while pending:
+        part = pending.pop()
         size += VALUE_BYTES
         if isinstance(part, str):
             size += len(part) if part.isascii() else len(part.encode("utf-8", "surrogatepass"))
@@ -121,9 +121,9 @@ def _measure_value(value: Any) -> tuple[int, str]:
         elif isinstance(part, bytes):
             size += len(part)
         elif isinstance(part, Mapping):
-            left += [*part, *part.values()]
+            pending += [*part, *part.values()]
         elif isinstance(part, list | tuple):
-            left += part
+            pending += part
     return size, fault
 
 

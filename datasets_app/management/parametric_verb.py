@@ -24,17 +24,19 @@ MOST_BYTES = 5_000_000
 
 
 def add_parametric_verb(verbs: Any) -> None:
-    parser = verbs.add_parser("parametric", help="a new draft, or the next version of one, from parametric tasks")
+    parser = verbs.add_parser(
+        "parametric", help="generate a draft, or the next version of a name, from parametric tasks"
+    )
     parser.add_argument("file", type=Path)
     parser.add_argument("--name", required=True, metavar="SLUG")
-    parser.add_argument("--degree", type=int, default=0, help="of the tasks that set none; default: 0")
-    parser.add_argument("--density", choices=DENSITIES, default="normal", help="of the tasks that set none")
+    parser.add_argument("--degree", type=int, default=0, help="degree of tasks that set none; default: 0")
+    parser.add_argument("--density", choices=DENSITIES, default="normal", help="density of tasks that set none")
     parser.add_argument("--precision", metavar="NAME", help="default: the file's first precision block")
     parser.add_argument("--seed", type=int, default=SEED)
-    parser.add_argument("--dry-run", action="store_true", help="print points and cases, save nothing")
+    parser.add_argument("--dry-run", action="store_true", help="print points and cases, and save nothing")
     for field in curation.ABOUT:
         parser.add_argument(f"--{field}", default="", metavar="TEXT")
-    parser = verbs.add_parser("answers", help="the right answers as JSON lines, for simulate_provider --answers")
+    parser = verbs.add_parser("answers", help="print the right answers as JSON lines, for simulate_provider --answers")
     parser.add_argument("dataset", metavar="SLUG@V")
 
 

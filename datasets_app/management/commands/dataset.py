@@ -54,11 +54,11 @@ class Command(ParametricVerb, HubVerb, VerbCommand):
         self.say(f"It is a draft. Freeze it with: dataset approve {dataset} --reason TEXT")
 
     def do_norms(self, dataset: str, file: Path, **options: Any) -> None:
-        found = _find_dataset(dataset)
-        known = dict(found.items.values_list("key", "category"))
-        reading = read_norm_table(FileToRead(file, file.name), known, parse_mapping(options["map"]))
+        row = _find_dataset(dataset)
+        categories = dict(row.items.values_list("key", "category"))
+        reading = read_norm_table(FileToRead(file, file.name), categories, parse_mapping(options["map"]))
         self._print_remarks(reading.report, file.name)
-        self.say(f"{found}: {save_norms(found, reading.norms, by=self.by)} norms")
+        self.say(f"{row}: {save_norms(row, reading.norms, by=self.by)} norms")
 
     def _print_remarks(self, report: ImportReport, name: str) -> None:
         """Print warnings, then errors. If there are errors, end the command with exit code 2; nothing is saved."""
@@ -70,8 +70,8 @@ class Command(ParametricVerb, HubVerb, VerbCommand):
             self.stderr.write(f"error: {remark}", self.style.ERROR)
         errors = f"{report.error_total} error{'' if report.error_total == 1 else 's'}"
         more = report.error_total - len(report.errors)
-        shown = f"; {more} more are not shown" if more else ""
-        refuse_input(f"{name}: {errors}{shown}; nothing was saved")
+        omitted = f"; {more} more are not shown" if more else ""
+        refuse_input(f"{name}: {errors}{omitted}; nothing was saved")
 
     # --- listing and showing -----------------------------------------------------------------------------------------
 
@@ -85,14 +85,14 @@ class Command(ParametricVerb, HubVerb, VerbCommand):
             self.say(f"{dataset!s:<30} {dataset.status:<9} {counts:>13}  {dataset.title}")
 
     def do_show(self, dataset: str, **options: Any) -> None:
-        found = _find_dataset(dataset)
+        row = _find_dataset(dataset)
         if options["json"]:
-            self.say_json(_describe_facts(found))
+            self.say_json(_describe_facts(row))
         else:
-            self._describe(found)
-            self._show_history(found)
+            self._describe(row)
+            self._show_history(row)
         if options["items"]:
-            for item in found.items.all():
+            for item in row.items.all():
                 self.say(f"  {item.key:<30} {item.category:<16} {'excluded: ' + item.note if item.excluded else ''}")
 
     def _describe(self, dataset: Dataset) -> None:
@@ -156,17 +156,17 @@ class Command(ParametricVerb, HubVerb, VerbCommand):
     # --- states ------------------------------------------------------------------------------------------------------
 
     def do_approve(self, dataset: str, reason: str, **options: Any) -> None:
-        found = _find_dataset(dataset, exact=True)
-        curation.approve(found, by=self.by, reason=reason)
-        self._describe(found)
+        row = _find_dataset(dataset, exact=True)
+        curation.approve(row, by=self.by, reason=reason)
+        self._describe(row)
 
     def do_describe(self, dataset: str, reason: str, **options: Any) -> None:
-        found = _find_dataset(dataset, exact=True)
+        row = _find_dataset(dataset, exact=True)
         about = {field: options[field] for field in curation.ABOUT if options[field] is not None}
         if not about:
             refuse_input(f"say what to change: {', '.join(f'--{field} TEXT' for field in curation.ABOUT)}")
-        changed = curation.change_description(found, about, by=self.by, reason=reason)
-        self.say(f"{found}: changed {', '.join(changed)}" if changed else f"{found}: nothing is different")
+        changed = curation.change_description(row, about, by=self.by, reason=reason)
+        self.say(f"{row}: changed {', '.join(changed)}" if changed else f"{row}: nothing is different")
 
     def do_archive(self, dataset: str, reason: str, **options: Any) -> None:
         found = _find_dataset(dataset, exact=True)
@@ -191,10 +191,10 @@ def _find_dataset(reference: str, *, exact: bool = False) -> Dataset:
     """Return the dataset with this name. With `exact`, the version is required, to avoid changing the wrong one."""
     if exact and "@" not in reference:
         refuse_input(f"which version of {reference!r}? Write {reference}@1")
-    found: Dataset | None = Dataset.objects.named(reference).select_related("parent").first()
-    if found is None:
+    row: Dataset | None = Dataset.objects.named(reference).select_related("parent").first()
+    if row is None:
         refuse_input(f"there is no dataset {reference!r}; `dataset list` names them")
-    return found
+    return row
 
 
 def _list_categories(dataset: Dataset) -> dict[str, int]:
@@ -224,42 +224,42 @@ def _describe_facts(dataset: Dataset) -> dict[str, Any]:
 
 
 def _add_reading_verbs(verbs: Any) -> None:
-    parser = verbs.add_parser("import", help="a file to a new dataset, or to the next version of one")
+    parser = verbs.add_parser("import", help="import a file as a new dataset, or as the next version of a name")
     parser.add_argument("file", type=Path)
     parser.add_argument("--name", required=True, metavar="SLUG")
     _add_source_options(parser)
     parser.add_argument("--norms", type=Path, metavar="FILE")
-    parser.add_argument("--dry-run", action="store_true", help="read and report, save nothing")
+    parser.add_argument("--dry-run", action="store_true", help="check the file and save nothing")
     for field in curation.ABOUT:
         parser.add_argument(f"--{field}", default="", metavar="TEXT")
-    parser = _add_verb(verbs, "norms", "human norms from a file to a draft")
+    parser = _add_verb(verbs, "norms", "import human norms from a file into a draft")
     parser.add_argument("file", type=Path)
-    add_list_option(parser, "--map", metavar="FIELD=COLUMN", help="which column is which field")
-    parser = verbs.add_parser("list", help="all datasets")
+    add_list_option(parser, "--map", metavar="FIELD=COLUMN", help="map a field to a column or an expression")
+    parser = verbs.add_parser("list", help="list all datasets")
     parser.add_argument("--status", choices=Dataset.Status.values)
     parser.add_argument("--json", action="store_true")
-    parser = _add_verb(verbs, "show", "one dataset, its hash and its history")
+    parser = _add_verb(verbs, "show", "show a dataset, its hash and its history")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--items", action="store_true")
 
 
 def _add_item_verbs(verbs: Any) -> None:
-    parser = _add_verb(verbs, "generate", "sample a new draft from a dataset")
+    parser = _add_verb(verbs, "generate", "draw a sample of a dataset as a new draft")
     parser.add_argument("--name", required=True, metavar="SLUG")
     parser.add_argument("--strategy", choices=STRATEGIES, default="stratified")
     parser.add_argument("--n", type=int)
     parser.add_argument("--seed", type=int, default=42)
-    parser = _add_verb(verbs, "add", "items of another dataset, or of a file, to a draft", reason=True)
+    parser = _add_verb(verbs, "add", "add items of another dataset, or of a file, to a draft", reason=True)
     parser.add_argument("keys", nargs="*", metavar="KEY")
-    parser.add_argument("--from", metavar="SLUG@V", help="default: the dataset it was drawn from")
+    parser.add_argument("--from", metavar="SLUG@V", help="default: the dataset from which the draft was drawn")
     parser.add_argument("--file", type=Path)
     _add_source_options(parser)
-    _add_verb(verbs, "remove", "items from a draft", reason=True).add_argument("keys", nargs="+", metavar="KEY")
+    _add_verb(verbs, "remove", "remove items from a draft", reason=True).add_argument("keys", nargs="+", metavar="KEY")
     for verb, is_required in (("exclude", True), ("include", False)):
         parser = _add_verb(verbs, verb, f"{verb} items of a draft")
         parser.add_argument("keys", nargs="+", metavar="KEY")
         parser.add_argument("--note", required=is_required, default="", metavar="TEXT")
-    parser = _add_verb(verbs, "replace", "one item of a sampled draft by another of its category", reason=True)
+    parser = _add_verb(verbs, "replace", "replace an item of a sampled draft by another from its category", reason=True)
     parser.add_argument("key", metavar="KEY")
     parser.add_argument("--seed", type=int, default=42)
     _add_verb(verbs, "reshuffle", "draw a sampled draft again", reason=True).add_argument(
@@ -273,9 +273,9 @@ def _add_state_verbs(verbs: Any) -> None:
     parser = _add_verb(verbs, "describe", "change title, description, source or licence", reason=True)
     for field in curation.ABOUT:
         parser.add_argument(f"--{field}", metavar="TEXT")
-    parser = _add_verb(verbs, "duplicate", "a new draft with the active items", reason=True)
+    parser = _add_verb(verbs, "duplicate", "copy the active items to a new draft", reason=True)
     parser.add_argument("--name", default="", metavar="SLUG", help="default: the next version of the same name")
-    _add_verb(verbs, "delete", "a draft", reason=True).add_argument("--yes", action="store_true")
+    _add_verb(verbs, "delete", "delete a draft", reason=True).add_argument("--yes", action="store_true")
 
 
 def _add_verb(verbs: Any, name: str, help_text: str, *, reason: bool = False) -> Any:
@@ -287,5 +287,5 @@ def _add_verb(verbs: Any, name: str, help_text: str, *, reason: bool = False) ->
 
 
 def _add_source_options(parser: Any) -> None:
-    add_list_option(parser, "--map", metavar="FIELD=COLUMN", help="which column is which field")
+    add_list_option(parser, "--map", metavar="FIELD=COLUMN", help="map a field to a column or an expression")
     parser.add_argument("--images", type=Path, metavar="DIR_OR_ZIP")

@@ -89,22 +89,24 @@ class VerbCommand(OutputCommand):
 
 def add_switches(parser: ArgumentParser, switches: Iterable[tuple[str, str, bool, str]]) -> None:
     """Add options without a value. Each is a tuple of flag, field, stored value and help text; the default is None."""
-    for flag, field, value, what in switches:
-        parser.add_argument(flag, dest=field, action="store_const", const=value, default=None, help=what)
+    for flag, field, value, help_text in switches:
+        parser.add_argument(flag, dest=field, action="store_const", const=value, default=None, help=help_text)
 
 
-def add_list_option(parser: Any, flag: str, **how: Any) -> None:
+def add_list_option(parser: Any, flag: str, **options: Any) -> None:
     """Add an option that takes one or more values and may be repeated. The default is an empty list."""
-    parser.add_argument(flag, action="extend", nargs="+", default=[], **how)
+    parser.add_argument(flag, action="extend", nargs="+", default=[], **options)
 
 
 def add_reason(parser: ArgumentParser, *, needed: bool = False) -> None:
-    parser.add_argument("--reason", required=needed, default="", metavar="TEXT", help="why, for the history")
+    parser.add_argument("--reason", required=needed, default="", metavar="TEXT", help="reason for the history")
     add_user(parser)
 
 
-def add_user(parser: ArgumentParser, what: str = "whom the history names; default: the person of this shell") -> None:
-    parser.add_argument("--user", default="", metavar="NAME", help=what)
+def add_user(
+    parser: ArgumentParser, help_text: str = "author for the history; default: the account of this shell"
+) -> None:
+    parser.add_argument("--user", default="", metavar="NAME", help=help_text)
 
 
 def resolve_actor(username: str = "") -> User | str:

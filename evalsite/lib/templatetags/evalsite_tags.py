@@ -194,8 +194,8 @@ def breadcrumbs(*parts: str) -> SafeString:
     """Render pairs of label and address, then this page's label: `{% breadcrumbs "Datasets" url name %}`."""
     pairs = list(zip(parts[:-1:2], parts[1::2], strict=True))
     links = format_html_join("", '<li><a href="{1}">{0}</a></li>', pairs)
-    here = format_html('<li aria-current="page">{}</li>', parts[-1]) if parts else NOTHING
-    return format_html('<nav class="crumbs" aria-label="Breadcrumbs"><ol>{}{}</ol></nav>', links, here)
+    current = format_html('<li aria-current="page">{}</li>', parts[-1]) if parts else NOTHING
+    return format_html('<nav class="crumbs" aria-label="Breadcrumbs"><ol>{}{}</ol></nav>', links, current)
 
 
 @register.simple_tag(takes_context=True)
@@ -225,10 +225,10 @@ def tab(context: RequestContext, href: str, label: str, amount: int | None = Non
         if amount is None
         else format_html(' <span class="tab-count">{}</span>', number_format.format_count(amount))
     )
-    here = _current(context, href, section=False)
+    current = _current(context, href, section=False)
     if within and getattr(context.get("request"), "path", "").startswith(within):
-        here = format_html(' aria-current="{}"', "true")
-    return format_html('<a href="{}"{}>{}{}</a>', href, here, label, number)
+        current = format_html(' aria-current="{}"', "true")
+    return format_html('<a href="{}"{}>{}{}</a>', href, current, label, number)
 
 
 def _current(context: RequestContext, href: str, *, section: bool) -> SafeString:
@@ -241,7 +241,9 @@ def _current(context: RequestContext, href: str, *, section: bool) -> SafeString
 @register.simple_tag
 def text_diff(pieces: Iterable[diff.Piece] | None, tag: str) -> SafeString:
     """Render one side of a text comparison: each piece that differs inside `tag`, such as del, ins or mark."""
-    marked = ((format_html("<{0}>{1}</{0}>", tag, one.text) if one.differs else one.text,) for one in pieces or ())
+    marked = (
+        (format_html("<{0}>{1}</{0}>", tag, piece.text) if piece.differs else piece.text,) for piece in pieces or ()
+    )
     return format_html_join("", "{}", marked)
 
 

@@ -17,7 +17,7 @@ class Command(BaseCommand):
     help = "Back up the database and the images into a folder, while the site runs."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("folder", type=Path, help="made if it is missing; images are shared by its backups")
+        parser.add_argument("folder", type=Path, help="created if it is missing; its backups share the images")
         parser.add_argument("--keep", type=int, metavar="N", help="delete all but the newest N dumps of the folder")
 
     def handle(self, *args: Any, folder: Path, keep: int | None, **options: Any) -> None:

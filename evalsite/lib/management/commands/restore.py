@@ -18,7 +18,7 @@ class Command(BaseCommand):
     requires_system_checks = ()
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("dump", type=Path, help="a file that `backup` made")
+        parser.add_argument("dump", type=Path, help="a file created by `backup`")
 
     def handle(self, *args: Any, dump: Path, **options: Any) -> None:
         try:

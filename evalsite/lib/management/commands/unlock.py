@@ -13,9 +13,9 @@ class Command(OutputCommand):
     help = "Forget failed sign-ins, so that people need not wait."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("name", nargs="?", help="of the account")
-        parser.add_argument("--address", metavar="ADDRESS", help="that the attempts came from")
-        parser.add_argument("--all", action="store_true", help="of every account and address")
+        parser.add_argument("name", nargs="?", help="user name of the account")
+        parser.add_argument("--address", metavar="ADDRESS", help="network address of the attempts")
+        parser.add_argument("--all", action="store_true", help="all accounts and addresses")
 
     def handle(self, *args: Any, name: str | None, address: str | None, all: bool, **options: Any) -> None:
         if not (name or address or all):
