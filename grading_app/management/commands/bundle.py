@@ -31,9 +31,9 @@ class Command(OutputCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("kind", choices=(DATASET, DESIGN, ANALYSIS, ALL))
         parser.add_argument("name", help="slug@version of a dataset; otherwise an experiment")
-        parser.add_argument("--out", required=True, metavar="FILE.zip", help='where to; "-" is the standard output')
+        parser.add_argument("--out", required=True, metavar="FILE.zip", help='the new file; "-" is the standard output')
         parser.add_argument("--query", default="", help="the scope of an analysis, as in the address of its page")
-        parser.add_argument("--user", default="", help="whom the bundle names")
+        parser.add_argument("--user", default="", help="the author that the bundle names")
 
     def handle(self, *args: Any, **options: Any) -> None:
         kind, source = options["kind"], _find_source(options["kind"], options["name"])
@@ -53,10 +53,10 @@ class Command(OutputCommand):
 
 def _find_source(kind: str, name: str) -> Experiment | Dataset:
     rows: Any = Dataset.objects.named(name) if kind == DATASET else Experiment.objects.filter(slug=name)
-    found: Experiment | Dataset | None = rows.first()
-    if found is None:
+    source: Experiment | Dataset | None = rows.first()
+    if source is None:
         refuse_input(f"there is no {DATASET if kind == DATASET else 'experiment'} {name!r}")
-    return found
+    return source
 
 
 def _read_scope(experiment: Experiment, query: str) -> Scope:

@@ -12,7 +12,7 @@ from grading_app.study_import.snapshot_import import import_snapshot
 
 
 class Command(OutputCommand):
-    help = "Import the study of a snapshot that another site made, or the content of a bundle, without a call."
+    help = "Import the study of another site's snapshot, or the content of a bundle. No calls are made."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("file", type=Path, metavar="FILE.zip")
@@ -22,15 +22,15 @@ class Command(OutputCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         owner = resolve_owner(options["user"])
         try:
-            made = import_snapshot(options["file"], owner, dry_run=options["dry_run"])
+            result = import_snapshot(options["file"], owner, dry_run=options["dry_run"])
         except SnapshotFileError as error:
             refuse_input(str(error))
-        said = "would be imported" if options["dry_run"] else "imported"
-        self.say(f"{made.target}: {said}, content {made.content}")
-        for name, number in made.rows.items():
+        outcome = "would be imported" if options["dry_run"] else "imported"
+        self.say(f"{result.target}: {outcome}, content {result.content}")
+        for name, number in result.rows.items():
             if number:
                 self.say(f"  {number:,} {name}")
-        for name, new in made.renamed:
+        for name, new in result.renamed:
             self.say(f"  {name} is in use: {new}")
-        for remark in made.remarks:
+        for remark in result.remarks:
             self.say(f"  {remark}")

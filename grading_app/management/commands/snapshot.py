@@ -14,31 +14,33 @@ from runs_app.models import Experiment
 
 
 class Command(OutputCommand):
-    help = "Freeze an experiment: all its tables, what was asked, a study card and checksums, in one file."
+    help = (
+        "Write all tables of an experiment, its requests, a study card and checksums into one file that never changes."
+    )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("experiment")
-        parser.add_argument("--out", required=True, metavar="FILE.zip", help='where to; "-" is the standard output')
+        parser.add_argument("--out", required=True, metavar="FILE.zip", help='the new file; "-" is the standard output')
         parser.add_argument("--label", default="", help="such as submission")
-        parser.add_argument("--reason", default="", help="what it is for; stays in the study card")
-        parser.add_argument("--user", default="", help="whom the history names")
+        parser.add_argument("--reason", default="", help="its purpose, for the study card")
+        parser.add_argument("--user", default="", help="the author that the history names")
 
     def handle(self, *args: Any, **options: Any) -> None:
         experiment = Experiment.objects.filter(slug=options["experiment"]).first()
         if experiment is None:
             refuse_input(f"there is no experiment {options['experiment']!r}")
-        said = {name: options[name] for name in ("label", "reason")}
+        texts = {name: options[name] for name in ("label", "reason")}
         for name, most in (("label", 80), ("reason", 500)):
-            if len(said[name]) > most:
+            if len(texts[name]) > most:
                 refuse_input(f"--{name}: at most {most} characters")
         try:
-            made = make_snapshot(experiment, by=resolve_actor(options["user"]), **said)
-            write_export(read_file(made.path), options["out"])
+            snapshot = make_snapshot(experiment, by=resolve_actor(options["user"]), **texts)
+            write_export(read_file(snapshot.path), options["out"])
         except BrokenPipeError:
             raise  # The reader of the standard output has left. manage.py then ends without a message.
         except (SnapshotError, OSError) as error:
             refuse_input(str(error))
-        if (report := read_frozen(made)) and report.failed:
+        if (report := read_frozen(snapshot)) and report.failed:
             titles = ", ".join(report.failed)
             self.stderr.write(f"the report in it is incomplete: these sections could not be written: {titles}")
-        self.stderr.write(f"{made.digest}  {sum(made.rows.values()):,} rows, {made.size:,} bytes")
+        self.stderr.write(f"{snapshot.digest}  {sum(snapshot.rows.values()):,} rows, {snapshot.size:,} bytes")
