@@ -11,7 +11,7 @@ from grading_app.comparison.agreement_cache import AGREEMENT, AgreementQuery, Ra
 from grading_app.comparison.rating_selection import RatingSelection, RatingSelectionForm
 from grading_app.models.scales import CHOICE
 from grading_app.paper_figures.figure_source import FigureSource
-from grading_app.paper_figures.kinds import PaperFigure, text_table
+from grading_app.paper_figures.kinds import PaperFigure, make_text_table
 from grading_app.reports import length_plot
 from grading_app.reports.cached_aggregates import get_aggregate
 from grading_app.reports.length_bias import LENGTHS, MIN_BIN_SIZE, ScoresByLength
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from grading_app.comparison.agreement_report import AgreementResult
 
 
-def agreement_figures(source: FigureSource) -> Iterator[PaperFigure]:
+def list_agreement_figures(source: FigureSource) -> Iterator[PaperFigure]:
     """Yield the plot of differences and the confusion matrix; none where nobody was compared."""
     selection = RatingSelectionForm(source.data, source.experiment).get_selection()
     if selection is None or not selection.raters:
@@ -34,17 +34,19 @@ def agreement_figures(source: FigureSource) -> Iterator[PaperFigure]:
     if compared is None:
         source.is_waiting = True
         return
-    yield from compared_figures(selection, roles, compared)
+    yield from list_comparison_figures(selection, roles, compared)
 
 
-def compared_figures(selection: RatingSelection, roles: RaterRoles, compared: AgreementResult) -> Iterator[PaperFigure]:
+def list_comparison_figures(
+    selection: RatingSelection, roles: RaterRoles, compared: AgreementResult
+) -> Iterator[PaperFigure]:
     """Yield the figures of a comparison."""
     for name, picture in make_pictures(selection, roles, compared, WIDE).items():
         yield PaperFigure(
             f"agreement-{name}",
             picture.title,
             partial(_draw, selection, roles, compared, name),
-            partial(text_table, f"agreement-{name}", picture.title, picture.table),
+            partial(make_text_table, f"agreement-{name}", picture.title, picture.table),
             picture.caption,
             picture.alt,
             page="experiment_agreement",
@@ -70,7 +72,7 @@ def make_pictures(
     return found
 
 
-def length_figures(source: FigureSource) -> Iterator[PaperFigure]:
+def list_length_figures(source: FigureSource) -> Iterator[PaperFigure]:
     """Yield score by length of the answer for the grade condition in the address (`by`), or for each one."""
     described = source.experiment.grade_conditions.select_related("grader", "rubric", "panel", "judge_condition")
     conditions = list(described.prefetch_related("panel__graders__rubric").order_by("pk"))
@@ -91,7 +93,7 @@ def _length_figure(name: str, grader: str, lengths: ScoresByLength, labels: dict
         name,
         title,
         partial(length_plot.draw_length_plot, lengths, labels),
-        lambda: text_table(name, title, length_plot.make_length_table(lengths, labels)),
+        lambda: make_text_table(name, title, length_plot.make_length_table(lengths, labels)),
         f"Mean score of answers of similar length, by condition. Groups of under {MIN_BIN_SIZE} answers are left out.",
         f"Mean score by length of the answer, scored by {grader}. The table holds the numbers.",
         page="grading_length",

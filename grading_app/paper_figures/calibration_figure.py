@@ -72,7 +72,7 @@ def _rescale(value: float, ends: Bounds) -> float:
     return (value - ends[0]) / (ends[1] - ends[0])
 
 
-def calibration_figures(source: FigureSource) -> Iterator[PaperFigure]:
+def list_calibration_figures(source: FigureSource) -> Iterator[PaperFigure]:
     found = load_calibrations(source.experiment)
     if not found:
         return

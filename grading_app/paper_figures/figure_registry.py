@@ -4,28 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from grading_app.paper_figures.agreement_figures import agreement_figures, length_figures
-from grading_app.paper_figures.calibration_figure import calibration_figures
+from grading_app.paper_figures.agreement_figures import list_agreement_figures, list_length_figures
+from grading_app.paper_figures.calibration_figure import list_calibration_figures
 from grading_app.paper_figures.figure_source import FigureSource
 from grading_app.paper_figures.kinds import PaperFigure
-from grading_app.paper_figures.plane_figures import plane_figures
-from grading_app.paper_figures.rating_figures import rating_figures
-from grading_app.paper_figures.reliability_figure import reliability_figures
-from grading_app.paper_figures.site_figures import analysis_figures, board_figures, frame_figures
-from grading_app.paper_figures.space_figures import space_figures
+from grading_app.paper_figures.plane_figures import list_plane_figures
+from grading_app.paper_figures.rating_figures import list_rating_figures
+from grading_app.paper_figures.reliability_figure import list_reliability_figures
+from grading_app.paper_figures.site_figures import list_analysis_figures, list_board_figures, list_frame_figures
+from grading_app.paper_figures.space_figures import list_space_figures
 
 Provider = Callable[[FigureSource], Iterator[PaperFigure]]
 PROVIDERS: tuple[Provider, ...] = (
-    frame_figures,
-    board_figures,
-    rating_figures,
-    plane_figures,
-    reliability_figures,
-    analysis_figures,
-    calibration_figures,
-    agreement_figures,
-    length_figures,
-    space_figures,
+    list_frame_figures,
+    list_board_figures,
+    list_rating_figures,
+    list_plane_figures,
+    list_reliability_figures,
+    list_analysis_figures,
+    list_calibration_figures,
+    list_agreement_figures,
+    list_length_figures,
+    list_space_figures,
 )
 
 

@@ -12,7 +12,7 @@ from grading_app.paper_figures.figure_registry import list_figures
 from grading_app.paper_figures.figure_source import FigureSource
 from grading_app.paper_figures.kinds import PaperFigure
 from grading_app.paper_figures.print_style import PrintStyle
-from grading_app.paper_figures.rating_data import RatingData, Series, align, load_rating_data
+from grading_app.paper_figures.rating_data import RatingData, Series, load_rating_data, match_items
 from grading_app.reports import plot_style
 from grading_app.statistics.correlation import pearson
 from grading_app.statistics.item_scores import Floats
@@ -31,7 +31,7 @@ def iterate_figures(experiment: Experiment, data: QueryDict) -> Iterator[PaperFi
                 yield figure
 
 
-def figures_pdf(experiment: Experiment, data: QueryDict, style: PrintStyle) -> bytes:
+def render_figures_pdf(experiment: Experiment, data: QueryDict, style: PrintStyle) -> bytes:
     """Return one PDF with a page for each figure. The same rows give the same bytes."""
     import matplotlib as mpl
     from matplotlib.backends.backend_pdf import PdfPages
@@ -102,7 +102,7 @@ def _summarize_correlation(x: Floats, y: Floats) -> dict[str, Any]:
 
 
 def _correlate_conditions(one: RatingData, other: RatingData) -> Iterator[dict[str, Any]]:
-    at_one, at_other = align(one, other)
+    at_one, at_other = match_items(one, other)
     others = {series.label: series for series in other.all_series}
     for series in one.all_series:
         if series.label in others:

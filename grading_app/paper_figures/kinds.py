@@ -32,7 +32,7 @@ class PaperFigure:
     in_report: bool = False
 
 
-def text_table(name: str, title: str, table: FigureTable) -> ResultTable:
+def make_text_table(name: str, title: str, table: FigureTable) -> ResultTable:
     """Return a table of texts, as the page shows it."""
     keys = [label.lower().replace(" ", "_") or f"column_{at}" for at, label in enumerate(table.head)]
     columns = [ResultColumn(key, label) for key, label in zip(keys, table.head, strict=True)]

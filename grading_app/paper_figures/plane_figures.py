@@ -13,8 +13,8 @@ from django.conf import settings
 from datasets_app.models import Item
 from grading_app.paper_figures.figure_source import FigureSource
 from grading_app.paper_figures.kinds import PaperFigure
-from grading_app.paper_figures.rating_data import RatingData, Series, align, load_rating_data
-from grading_app.paper_figures.rating_figures import BOLD, arrange_panels, choose_color, scatter, set_scale_ticks
+from grading_app.paper_figures.rating_data import RatingData, Series, load_rating_data, match_items
+from grading_app.paper_figures.rating_figures import BOLD, arrange_panels, choose_color, draw_scatter, set_scale_ticks
 from grading_app.reports import plot_style
 from grading_app.reports.result_table import ResultColumn, ResultTable
 from grading_app.reports.score_matrix import Measure
@@ -38,7 +38,7 @@ class Plane:
 
     def __init__(self, x: RatingData, y: RatingData, thumbnails: dict[int, Path]) -> None:
         self.x, self.y, self.thumbnails = x, y, thumbnails
-        self.at_x, self.at_y = align(x, y)
+        self.at_x, self.at_y = match_items(x, y)
         ys = {one.label: one for one in y.all_series}
         self.pairs: list[tuple[Series, Series]] = [(one, ys[one.label]) for one in x.all_series if one.label in ys]
 
@@ -53,7 +53,7 @@ class Plane:
         return x[both], y[both], self.at_x[both]
 
 
-def plane_figures(source: FigureSource) -> Iterator[PaperFigure]:
+def list_plane_figures(source: FigureSource) -> Iterator[PaperFigure]:
     """Yield the plane of the chosen dimension and a second one: the one in the address, or the next one."""
     first = source.measure
     second = _find_second(source, first)
@@ -130,7 +130,7 @@ def _draw(plane: Plane, width: int) -> Figure:
         if plane.thumbnails:
             _draw_images(axis, x, y, [plane.thumbnails.get(int(one)) for one in at])
         else:
-            scatter(axis, x, y, choose_color(pair[0]))
+            draw_scatter(axis, x, y, choose_color(pair[0]))
     return figure
 
 
@@ -158,7 +158,7 @@ def _draw_images(axis: Axes, x: Any, y: Any, files: list[Path | None]) -> None:
     from PIL import Image
 
     plain = [at for at, file in enumerate(files) if file is None]
-    scatter(axis, x[plain], y[plain])
+    draw_scatter(axis, x[plain], y[plain])
     for at, file in enumerate(files):
         if file is None:
             continue
@@ -189,7 +189,7 @@ def _draw_categories(plane: Plane, width: int) -> Figure:
         _draw_frame(axis, place, plane, pair, grid)
         of = np.array([plane.x.categories[one] for one in at])
         for (name, color), marker in zip(colors.items(), MARKERS, strict=False):
-            scatter(axis, x[of == name], y[of == name], color, marker)
+            draw_scatter(axis, x[of == name], y[of == name], color, marker)
             if (of == name).any():
                 axis.plot(
                     [x[of == name].mean()], [y[of == name].mean()], marker=marker, color=color, zorder=4,

@@ -116,7 +116,7 @@ def _load_norms(source: FigureSource, measure: Measure, items: list[int]) -> Ser
     return Series(HUMAN, values[:, 0], values[:, 1], np.nan_to_num(values[:, 2]), is_human=True)
 
 
-def align(one: RatingData, other: RatingData) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+def match_items(one: RatingData, other: RatingData) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Return the places of the common items in both."""
     places = {key: at for at, key in enumerate(other.items)}
     common = [(at, places[key]) for at, key in enumerate(one.items) if key in places]

@@ -30,7 +30,7 @@ FEWEST = 3
 BOLD = 0.88  # A bold head has room for this share of the letters.
 
 
-def rating_figures(source: FigureSource) -> Iterator[PaperFigure]:
+def list_rating_figures(source: FigureSource) -> Iterator[PaperFigure]:
     """Yield the figures of the chosen dimension; none for a measure that is no rating."""
     measure = source.measure
     if measure is None or not measure.is_rating:
@@ -165,14 +165,14 @@ def _label_sides(axis: Axes, place: int, grid: plot_style.Grid, x: str, y: str) 
         axis.set_xlabel(x, fontsize=plot_style.SMALL, color=plot_style.MUTED)
 
 
-def scatter(axis: Axes, x: Any, y: Any, color: str = plot_style.DATA, marker: str = "o") -> None:
+def draw_scatter(axis: Axes, x: Any, y: Any, color: str = plot_style.DATA, marker: str = "o") -> None:
     axis.plot(
         x, y, linestyle="none", marker=marker, markersize=4.5 * plot_style.PIXEL, color=color, markeredgewidth=0,
         alpha=0.55, rasterized=len(x) > MANY_POINTS, clip_on=False, zorder=2,
     )  # fmt: skip
 
 
-def quadratic_fit(x: Any, y: Any) -> tuple[Any, float] | None:
+def fit_quadratic(x: Any, y: Any) -> tuple[Any, float] | None:
     """Return the coefficients (a, b, c) of a + b x + c x^2 by least squares, and R^2; None for too few values."""
     if len(set(np.round(x, 9))) < FEWEST or len(x) <= FEWEST:
         return None
@@ -189,8 +189,8 @@ def _draw_mean_sd(data: RatingData, width: int) -> Figure:
     for place, (axis, one) in enumerate(zip(axes, shown, strict=True)):
         use = one.rated & ~np.isnan(one.sd)
         x, y = one.mean[use], one.sd[use]
-        scatter(axis, x, y, choose_color(one))
-        fit = quadratic_fit(x, y)
+        draw_scatter(axis, x, y, choose_color(one))
+        fit = fit_quadratic(x, y)
         if fit is not None:
             along = np.linspace(x.min(), x.max(), 80)
             curve = np.polynomial.polynomial.polyval(along, fit[0])
@@ -230,7 +230,7 @@ def _draw_human(data: RatingData, width: int) -> Figure:
         both = one.rated & norms.rated
         x, y = norms.mean[both], one.mean[both]
         axis.plot([low, high], [low, high], color=plot_style.RULE, linewidth=plot_style.PIXEL, dashes=(4, 4), zorder=1)
-        scatter(axis, x, y)
+        draw_scatter(axis, x, y)
         _name_panel(axis, one.label, _draw_regression(axis, x, y), grid)
         axis.set(xlim=_pad(data.ends), ylim=_pad(data.ends))
         set_scale_ticks(axis.xaxis, axis.yaxis)

@@ -23,17 +23,17 @@ MOST_CONDITIONS = len(plot_style.SERIES)
 Found = dict[str, Repeatability]
 
 
-def reliability_figures(source: FigureSource) -> Iterator[PaperFigure]:
+def list_reliability_figures(source: FigureSource) -> Iterator[PaperFigure]:
     measure = source.measure
     scores = source.scores(measure) if measure else None
     if measure is None or scores is None:
         return
-    figure = reliability_figure(scores, source.frames.labels, measure.label)
+    figure = make_reliability_figure(scores, source.frames.labels, measure.label)
     if figure is not None:
         yield figure
 
 
-def reliability_figure(
+def make_reliability_figure(
     scores: ItemScores, labels: dict[int, str], measure: str, suffix: str = ""
 ) -> PaperFigure | None:
     """Return the figure of one measure; None if no condition repeats its items."""

@@ -9,7 +9,7 @@ from typing import Any
 from evalsite.lib.text.number_format import format_count
 from grading_app.analysis.figures import select_figures
 from grading_app.paper_figures.figure_source import FigureSource
-from grading_app.paper_figures.kinds import PaperFigure, text_table
+from grading_app.paper_figures.kinds import PaperFigure, make_text_table
 from grading_app.reports import cost_figure
 from grading_app.reports.figures import FIGURES
 from grading_app.reports.leaderboard import BoardMeasure, Leaderboard, list_priced_rows
@@ -19,7 +19,7 @@ from grading_app.reports.score_summaries import ScoreSummary
 IN_REPORT = ("ratings", "norms", "accuracy", "points")
 
 
-def frame_figures(source: FigureSource) -> Iterator[PaperFigure]:
+def list_frame_figures(source: FigureSource) -> Iterator[PaperFigure]:
     """Yield the figures of the results page."""
     for kind in FIGURES.values():
         frame = kind.select_data(source.frames)
@@ -61,7 +61,7 @@ def _list_numbers(kind: Any, frame: Any) -> ResultTable:
     }
     if kind.name in exact:
         return exact[kind.name](kind.name, kind.title, frame)
-    return text_table(kind.name, kind.title, kind.table(frame))
+    return make_text_table(kind.name, kind.title, kind.table(frame))
 
 
 def _build_rating_counts(name: str, title: str, shown: Any) -> ResultTable:
@@ -131,7 +131,7 @@ def _build_score_lines(name: str, title: str, lines: list[ScoreSummary]) -> Resu
     return ResultTable(name, title, columns, rows)
 
 
-def board_figures(source: FigureSource) -> Iterator[PaperFigure]:
+def list_board_figures(source: FigureSource) -> Iterator[PaperFigure]:
     """Yield score against cost for each measure."""
     board = source.board
     if board is None:
@@ -169,17 +169,17 @@ def _build_cost_table(name: str, board: Leaderboard, measure: BoardMeasure) -> R
     return ResultTable(name, f"{cost_figure.TITLE}: {measure.label}", columns, rows)
 
 
-def analysis_figures(source: FigureSource) -> Iterator[PaperFigure]:
+def list_analysis_figures(source: FigureSource) -> Iterator[PaperFigure]:
     """Yield the figures of the analysis page for the measure in the address, among them the forest of differences."""
     if source.scope is None:
         return
     for figure, table in select_figures(source.tables):
-        yield table_figure(figure, table, source.scope.measure.label)
+        yield make_table_figure(figure, table, source.scope.measure.label)
 
 
-def table_figure(figure: Any, table: ResultTable, measure: str, suffix: str = "") -> PaperFigure:
+def make_table_figure(figure: Any, table: ResultTable, measure: str, suffix: str = "") -> PaperFigure:
     """Return the figure of an analysis table. measure: its label, which is a part of the title."""
-    title = title_with_measure(figure.title, measure)
+    title = prepend_measure(figure.title, measure)
     return PaperFigure(
         f"analysis-{figure.name}{suffix}",
         title,
@@ -191,7 +191,7 @@ def table_figure(figure: Any, table: ResultTable, measure: str, suffix: str = ""
     )
 
 
-def title_with_measure(title: str, measure: str) -> str:
+def prepend_measure(title: str, measure: str) -> str:
     return f"{measure}: {title[:1].lower()}{title[1:]}"
 
 

@@ -46,7 +46,7 @@ def read_choices(data: QueryDict) -> dict[str, str]:
     return {name: str(value) for name, value in {**chosen, "wave": data.get("wave", "")}.items() if value}
 
 
-def space_figures(source: FigureSource) -> Iterator[PaperFigure]:
+def list_space_figures(source: FigureSource) -> Iterator[PaperFigure]:
     """Yield the figures of the explorer for one task, and the experiment's rows of the leaderboard."""
     if not source.experiment.dataset.is_parametric:
         return

@@ -20,10 +20,10 @@ def render_zip(document: Document) -> bytes:
     writer.add("report.html", [render_html(document)])
     writer.add("report.pdf", [render_pdf(document)])
     for block in document.blocks(TableBlock):
-        name, table = _safe(block.table.name), block.table
+        name, table = _make_file_name(block.table.name), block.table
         writer.add(f"tables/{name}.tex", [block.shown_table.render("latex").encode()])
         writer.add(f"tables/{name}.csv", [table.render("csv").encode()])
-    figures = {_safe(one.name): one for one in document.blocks(FigureBlock)}
+    figures = {_make_file_name(one.name): one for one in document.blocks(FigureBlock)}
     converted = convert_figures({name: one.svg for name, one in figures.items()})
     for name, figure in figures.items():
         writer.add(f"figures/{name}.svg", [apply_theme(figure.svg, "light").encode()])
@@ -34,6 +34,6 @@ def render_zip(document: Document) -> bytes:
     return out.getvalue()
 
 
-def _safe(name: str) -> str:
+def _make_file_name(name: str) -> str:
     """Return the name as a plain file name."""
     return re.sub("[^A-Za-z0-9_-]", "-", name)[:80]

@@ -35,14 +35,14 @@ def compose(document: Document, choices: ReportChoices) -> Document:
     """
     sections: list[Section] = []
     for section in document.sections:
-        sections += _text_section(choices, section.name)
+        sections += _make_text_section(choices, section.name)
         if section.name not in choices.left_out:
             sections.append(section)
-    composed = replace(document, sections=[*sections, *_text_section(choices, END)])
-    return replace(composed, sections=[*_problem_section(composed.failed), *composed.sections])
+    composed = replace(document, sections=[*sections, *_make_text_section(choices, END)])
+    return replace(composed, sections=[*_make_problem_section(composed.failed), *composed.sections])
 
 
-def _problem_section(failed: list[str]) -> list[Section]:
+def _make_problem_section(failed: list[str]) -> list[Section]:
     if not failed:
         return []
     text = f"This report is incomplete. These sections could not be written: {', '.join(failed)}. "
@@ -53,7 +53,7 @@ def _problem_section(failed: list[str]) -> list[Section]:
 def leave_out_costs(document: Document) -> Document:
     """Return the document without the section on costs, the figures of costs, and the columns of money in tables."""
     sections = [
-        replace(one, blocks=[_without_money(block) for block in one.blocks if not is_cost_figure(block)])
+        replace(one, blocks=[_drop_money_of_block(block) for block in one.blocks if not is_cost_figure(block)])
         for one in document.sections
         if one.name != "costs"
     ]
@@ -65,17 +65,17 @@ def is_cost_figure(figure: Any) -> bool:
     return str(getattr(figure, "name", "")).startswith(COST_FIGURES)
 
 
-def without_money(table: ResultTable) -> ResultTable:
+def drop_money_columns(table: ResultTable) -> ResultTable:
     return replace(table, columns=[one for one in table.columns if one.kind != "money"])
 
 
-def _without_money(block: Block) -> Block:
+def _drop_money_of_block(block: Block) -> Block:
     if not isinstance(block, TableBlock):
         return block
-    return replace(block, content=without_money(block.table).content())
+    return replace(block, content=drop_money_columns(block.table).content())
 
 
-def _text_section(choices: ReportChoices, name: str) -> list[Section]:
+def _make_text_section(choices: ReportChoices, name: str) -> list[Section]:
     blocks = read_markdown(str(choices.texts.get(name, "")))
     return [Section(f"text-{name}", "", blocks)] if blocks else []
 

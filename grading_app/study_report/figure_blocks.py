@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 WIDTH = plot_style.WIDE
 
 
-def figure_block(source: ReportSource, figure: PaperFigure, **query: str) -> FigureBlock:
+def make_figure_block(source: ReportSource, figure: PaperFigure, **query: str) -> FigureBlock:
     """Return a figure of the registry as a block. query: the choices with which the figures page shows the same."""
     svg, size = draw_picture(figure)
     address = reverse("experiment_figures", args=[source.experiment.slug])

@@ -14,10 +14,10 @@ from grading_app.study_report.typst_process import TypesettingError
 
 FILE_TYPES = {"html": "text/html; charset=utf-8", "pdf": "application/pdf", "zip": "application/zip"}
 _WRITERS = {"html": render_html, "pdf": render_pdf, "zip": render_zip}
-MOST_KEPT = 4
-"""Files that a process keeps, because readers of a shared report ask for the same one."""
+MAX_CACHED_FILES = 4
+"""Files that a process caches, because readers of a shared report ask for the same one."""
 WAIT_S = 20.0
-_kept: OrderedDict[str, bytes] = OrderedDict()
+_cached_files: OrderedDict[str, bytes] = OrderedDict()
 _one_at_a_time = threading.Lock()
 
 
@@ -27,7 +27,7 @@ def write_report(document: Document, file_format: str) -> bytes:
 
 
 def get_file(document: Document, file_format: str) -> bytes:
-    """Return a file for a page: a kept one, or a new one if no other is being made by this process.
+    """Return a file for a page: the cached one, or a new one as soon as this process typesets no other.
 
     Anonymous readers may ask for files, so a process typesets one at a time. Raise TypesettingError after WAIT_S.
     """
@@ -35,11 +35,11 @@ def get_file(document: Document, file_format: str) -> bytes:
     if not _one_at_a_time.acquire(timeout=WAIT_S):
         raise TypesettingError("another report is being typeset; try again in a minute")
     try:
-        if key not in _kept:
-            _kept[key] = write_report(document, file_format)
-            while len(_kept) > MOST_KEPT:
-                _kept.popitem(last=False)
-        _kept.move_to_end(key)
-        return _kept[key]
+        if key not in _cached_files:
+            _cached_files[key] = write_report(document, file_format)
+            while len(_cached_files) > MAX_CACHED_FILES:
+                _cached_files.popitem(last=False)
+        _cached_files.move_to_end(key)
+        return _cached_files[key]
     finally:
         _one_at_a_time.release()

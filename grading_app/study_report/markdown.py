@@ -56,7 +56,7 @@ class _Reader:
         elif token.type in ("fence", "code_block"):
             self._add_code(token.content)
         elif token.type == "inline":
-            self._add_text(list(_spans(token.children or [])))
+            self._add_text(list(_read_spans(token.children or [])))
 
     def _close_list(self) -> None:
         is_ordered = self.lists.pop()
@@ -79,7 +79,7 @@ class _Reader:
             self.blocks.append(Paragraph(spans, "quote" if self.quotes else ""))
 
 
-def _spans(tokens: Sequence[Token]) -> Iterator[Span]:
+def _read_spans(tokens: Sequence[Token]) -> Iterator[Span]:
     style = Span("")
     for token in tokens:
         if token.type in ("strong_open", "strong_close"):

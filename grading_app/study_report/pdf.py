@@ -29,53 +29,53 @@ OTHER_SCRIPTS = re.compile("[\u0590-\u1dbf\u2e80-\ud7ff\uf900-\ufdff\ufe70-\ufef
 
 def render_pdf(document: Document) -> bytes:
     """Return the PDF. The same document gives the same bytes. Raise TypesettingError if it takes too long."""
-    figures = {_file(one): one.svg for one in document.blocks(FigureBlock)}
+    figures = {_name_file(one): one.svg for one in document.blocks(FigureBlock)}
     data = {
-        "title": _text(document.title),
+        "title": _mark_controls(document.title),
         "experiment": document.experiment,
         "made_at": format_moment(document.made_at),
         "software": document.software,
         "fonts": FONTS,
         "sections": [
-            {"title": section.title, "blocks": [_block(block) | {"label": label} for label, block in labelled]}
+            {"title": section.title, "blocks": [_prepare_block(block) | {"label": label} for label, block in labelled]}
             for section, labelled in document.labelled_sections()
         ],
     }
     return typeset(TEMPLATE, data, figures, is_plain=not OTHER_SCRIPTS.search(str(data)))
 
 
-def _file(figure: FigureBlock) -> str:
+def _name_file(figure: FigureBlock) -> str:
     return f"figure-{re.sub('[^a-z0-9-]', '-', figure.name.lower())}.svg"
 
 
-def _text(text: str) -> str:
+def _mark_controls(text: str) -> str:
     """Return the text with invisible controls made visible."""
     return str(mark_text(text))
 
 
-def _block(block: Block) -> dict[str, Any]:
+def _prepare_block(block: Block) -> dict[str, Any]:
     if isinstance(block, Paragraph):
-        return {"kind": block.kind, "tone": block.tone, "spans": [_span(one) for one in block.spans]}
+        return {"kind": block.kind, "tone": block.tone, "spans": [_prepare_span(one) for one in block.spans]}
     if isinstance(block, Listing):
-        items = [[_span(one) for one in item] for item in block.items]
+        items = [[_prepare_span(one) for one in item] for item in block.items]
         return {"kind": block.kind, "is_ordered": block.is_ordered, "items": items}
     if isinstance(block, Code):
         is_short = block.text.count("\n") < MOST_LINES_TOGETHER
         return {
             "kind": block.kind,
-            "text": _text(_breakable(block.text, 80)),
-            "heading": _text(block.label),
+            "text": _mark_controls(_allow_breaks(block.text, 80)),
+            "heading": _mark_controls(block.label),
             "is_short": is_short,
         }
     if isinstance(block, TableBlock):
-        return {"kind": block.kind, **_table(block)}
+        return {"kind": block.kind, **_prepare_table(block)}
     if isinstance(block, FigureBlock):
-        texts = {name: _text(getattr(block, name)) for name in ("title", "caption", "alt")}
+        texts = {name: _mark_controls(getattr(block, name)) for name in ("title", "caption", "alt")}
         width, height = block.size
         scale = _fit_to_page(width, height)
         is_tall = scale * height / width > TALL
-        return {"kind": block.kind, "file": _file(block), "scale": scale, "is_tall": is_tall, **texts}
-    return {"kind": block.kind, "text": _text(block.text)}
+        return {"kind": block.kind, "file": _name_file(block), "scale": scale, "is_tall": is_tall, **texts}
+    return {"kind": block.kind, "text": _mark_controls(block.text)}
 
 
 def _fit_to_page(width: int, height: int) -> float:
@@ -83,31 +83,31 @@ def _fit_to_page(width: int, height: int) -> float:
     return min(1.0, width / FULL_WIDTH, TALLEST * width / height)
 
 
-def _span(span: Span) -> dict[str, Any]:
+def _prepare_span(span: Span) -> dict[str, Any]:
     return {
-        "text": _text(_breakable(span.text, 60)),
+        "text": _mark_controls(_allow_breaks(span.text, 60)),
         **{name: getattr(span, name) for name in ("strong", "emphasis", "code", "href")},
     }
 
 
-def _table(block: TableBlock) -> dict[str, Any]:
+def _prepare_table(block: TableBlock) -> dict[str, Any]:
     table = block.shown_table
-    cells = [[_text(_breakable(cell)) for cell in row] for row in table.cells()]
+    cells = [[_mark_controls(_allow_breaks(cell)) for cell in row] for row in table.cells()]
     full = [max([len(column.label), *(len(row[at]) for row in cells)]) + GAP for at, column in enumerate(table.columns)]
     words = [max(len(word) for word in f"{column.label} .".split()) for column in table.columns]
     texts = [max(words[at], *(len(row[at]) for row in cells), 0) for at in range(len(table.columns))]
     return {
-        "title": _text(table.title),
-        "head": [_text(column.label) for column in table.columns],
+        "title": _mark_controls(table.title),
+        "head": [_mark_controls(column.label) for column in table.columns],
         "numbers": [column.is_number for column in table.columns],
         "widths": [] if sum(full) <= ONE_LINE else [min(WIDEST, max(6, longest)) for longest in texts],
         "is_short": len(cells) <= MOST_LINES_TOGETHER,
         "rows": cells,
-        "remarks": _text(" ".join(filter(None, (table.formula, table.test, table.correction, *table.notes)))),
+        "remarks": _mark_controls(" ".join(filter(None, (table.formula, table.test, table.correction, *table.notes)))),
     }
 
 
-def _breakable(text: str, longest: int = LONG_WORD) -> str:
+def _allow_breaks(text: str, longest: int = LONG_WORD) -> str:
     """Return the text with places in long words where a line may end."""
 
     def split(found: re.Match[str]) -> str:

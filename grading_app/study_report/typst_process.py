@@ -32,18 +32,20 @@ class TypesettingError(RuntimeError):
 
 def typeset(template: Path, data: Mapping[str, Any], figures: Files, *, is_plain: bool) -> bytes:
     """Return the PDF of a report. figures: SVG by file name. is_plain: False if its texts need fonts of the system."""
-    return _run({"do": "report", "template": template.read_text(), "data": data, "figures": figures, "plain": is_plain})
+    return _run_job(
+        {"do": "report", "template": template.read_text(), "data": data, "figures": figures, "plain": is_plain}
+    )
 
 
 def convert_figures(figures: Files) -> dict[str, bytes]:
     """Return each SVG as PDF and as PNG of 300 dots per inch, by name with the suffix."""
     if not figures:
         return {}
-    with zipfile.ZipFile(io.BytesIO(_run({"do": "figures", "figures": figures}))) as archive:
+    with zipfile.ZipFile(io.BytesIO(_run_job({"do": "figures", "figures": figures}))) as archive:
         return {name: archive.read(name) for name in archive.namelist()}
 
 
-def _run(job: Mapping[str, Any]) -> bytes:
+def _run_job(job: Mapping[str, Any]) -> bytes:
     root = Path(__file__).resolve().parents[2]
     command = [sys.executable, "-m", "grading_app.study_report.typst_process"]
     try:
@@ -59,16 +61,20 @@ def _run(job: Mapping[str, Any]) -> bytes:
     return done.stdout
 
 
-def _main() -> None:
+def _run_from_stdin() -> None:
     resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     job = json.load(sys.stdin)
     with tempfile.TemporaryDirectory() as folder:
-        made = _typeset(Path(folder), job) if job["do"] == "report" else _convert(Path(folder), job["figures"])
+        made = (
+            _compile_report(Path(folder), job)
+            if job["do"] == "report"
+            else _compile_figures(Path(folder), job["figures"])
+        )
     sys.stdout.buffer.write(made)
 
 
-def _typeset(folder: Path, job: dict[str, Any]) -> bytes:
+def _compile_report(folder: Path, job: dict[str, Any]) -> bytes:
     import typst
 
     (folder / "report.typ").write_text(job["template"])
@@ -81,7 +87,7 @@ def _typeset(folder: Path, job: dict[str, Any]) -> bytes:
     return made
 
 
-def _convert(folder: Path, figures: Files) -> bytes:
+def _compile_figures(folder: Path, figures: Files) -> bytes:
     import typst
 
     (folder / "figure.typ").write_bytes(FIGURE)
@@ -99,4 +105,4 @@ def _convert(folder: Path, figures: Files) -> bytes:
 
 
 if __name__ == "__main__":
-    _main()
+    _run_from_stdin()

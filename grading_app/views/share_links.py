@@ -34,7 +34,7 @@ from grading_app.reports.leaderboard_tables import BEST_NOTE, make_leaderboard_t
 from grading_app.reports.plot_style import WIDE, render_svg
 from grading_app.reports.result_table import ResultTable
 from grading_app.study_report.build import get_report
-from grading_app.study_report.composition import is_cost_figure, leave_out_costs, without_money
+from grading_app.study_report.composition import drop_money_columns, is_cost_figure, leave_out_costs
 from grading_app.study_report.document import Document
 from grading_app.study_report.files import FILE_TYPES
 from grading_app.tables.result_table import make_html_table
@@ -181,7 +181,7 @@ def shared_leaderboard(request: HttpRequest, link: ShareLink, token: str) -> Htt
     board = get_leaderboard(BoardQuery(link.experiment)).value
     table = make_leaderboard_table(board) if board and board.measures else None
     if table is not None:
-        table = _drop_empty_columns(table if link.shows_costs else without_money(table))
+        table = _drop_empty_columns(table if link.shows_costs else drop_money_columns(table))
     context = _make_context(link, token, table=table, html=make_html_table(table) if table else None, note=BEST_NOTE)
     return _render_page(request, "leaderboard", context)
 

@@ -46,7 +46,7 @@ def test_tables_and_figures_are_numbered_through_all_sections():
     ("size", "share"), [((560, 200), 560 / 640), ((640, 200), 1), ((560, 1400), pdf.TALLEST * 560 / 1400)]
 )
 def test_a_figure_is_scaled_to_the_page(size, share):
-    scale = pdf._block(make_figure("one", size))["scale"]
+    scale = pdf._prepare_block(make_figure("one", size))["scale"]
     assert scale == pytest.approx(share)
     assert scale * size[1] / size[0] <= pdf.TALLEST + 1e-9
 

@@ -15,7 +15,7 @@ from grading_app.export.file_formats import write_export
 from grading_app.forms.figures import FigureForm
 from grading_app.models import CachedAggregate
 from grading_app.paper_figures.figure_registry import find_figure, list_figures
-from grading_app.paper_figures.figure_set import figures_pdf, summarize_ratings
+from grading_app.paper_figures.figure_set import render_figures_pdf, summarize_ratings
 from grading_app.paper_figures.figure_source import FigureSource
 from grading_app.reports.cached_aggregates import compute_rows
 from runs_app.models import Experiment
@@ -78,7 +78,7 @@ def _content(source: FigureSource, form: FigureForm, name: str, file_format: str
     if not name:
         if file_format != "pdf":
             refuse_input("--figure: all figures together are a PDF; name one for another format")
-        return figures_pdf(source.experiment, source.data, form.style)
+        return render_figures_pdf(source.experiment, source.data, form.style)
     figure = find_figure(source, name)
     if figure is None:
         refuse_input(f"--figure: there is no figure {name!r}; --list prints the names")

@@ -1,4 +1,4 @@
-"""The sections of a report. A new one needs a module with `blocks(source)`, a line here and one in `section_names`."""
+"""The sections of a report. A new one needs a module with `write_blocks(source)`, a line here and a title."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ from grading_app.study_report.sections import (
 
 Write = Callable[[ReportSource], list[Block | None]]
 WRITERS: dict[str, Write] = {
-    "question": question_section.blocks,
-    "data": data_section.blocks,
-    "models": model_list.blocks,
-    "prompts": prompt_texts.blocks,
-    "settings": run_settings.blocks,
-    "procedure": procedure.blocks,
-    "results": results.blocks,
-    "agreement": agreement.blocks,
-    "costs": cost_section.blocks,
-    "limitations": limitations.blocks,
-    "methods": methods.blocks,
-    "references": references.blocks,
-    "reproduction": reproduction.blocks,
+    "question": question_section.write_blocks,
+    "data": data_section.write_blocks,
+    "models": model_list.write_blocks,
+    "prompts": prompt_texts.write_blocks,
+    "settings": run_settings.write_blocks,
+    "procedure": procedure.write_blocks,
+    "results": results.write_blocks,
+    "agreement": agreement.write_blocks,
+    "costs": cost_section.write_blocks,
+    "limitations": limitations.write_blocks,
+    "methods": methods.write_blocks,
+    "references": references.write_blocks,
+    "reproduction": reproduction.write_blocks,
 }
 """The function of each section of SECTION_NAMES. None among the blocks: the experiment does not have it."""

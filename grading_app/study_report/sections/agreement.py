@@ -9,16 +9,16 @@ from django.http import QueryDict
 from evalsite.lib.text.number_format import format_count
 from grading_app.comparison.agreement_cache import AGREEMENT, AgreementQuery, assign_roles
 from grading_app.comparison.rating_selection import RatingSelection, RatingSelectionForm
-from grading_app.paper_figures.agreement_figures import compared_figures
-from grading_app.paper_figures.calibration_figure import calibration_figures
+from grading_app.paper_figures.agreement_figures import list_comparison_figures
+from grading_app.paper_figures.calibration_figure import list_calibration_figures
 from grading_app.reports.result_table import ResultColumn, ResultTable, Row
 from grading_app.study_report.document import Block, paragraph, sentence, table_block
-from grading_app.study_report.figure_blocks import figure_block
+from grading_app.study_report.figure_blocks import make_figure_block
 from grading_app.study_report.report_source import ReportSource
 from grading_app.study_report.words import count_noun
 
 
-def blocks(source: ReportSource) -> list[Block | None]:
+def write_blocks(source: ReportSource) -> list[Block | None]:
     selection = RatingSelectionForm(QueryDict(), source.experiment).get_selection()
     if selection is None or len(selection.raters) < 2:
         return [
@@ -41,11 +41,11 @@ def blocks(source: ReportSource) -> list[Block | None]:
             ),
             sentence(f"The raters are: {'; '.join(one.label for one in selection.raters)}.", page),
         ),
-        _measures(measured, page),
-        _pairs(measured, selection, page),
+        _write_measures(measured, page),
+        _write_pairs(measured, selection, page),
     ]
-    figures = [*compared_figures(selection, roles, compared), *calibration_figures(source.figures)]
-    return [*found, *(figure_block(source, one) for one in figures)]
+    figures = [*list_comparison_figures(selection, roles, compared), *list_calibration_figures(source.figures)]
+    return [*found, *(make_figure_block(source, one) for one in figures)]
 
 
 def _describe_units(selection: RatingSelection, n: int) -> str:
@@ -56,7 +56,7 @@ def _describe_units(selection: RatingSelection, n: int) -> str:
     return f"{count_noun(n, 'item')} on {selection.units.partition(':')[2]}"
 
 
-def _measures(measured: Any, page: str) -> Block:
+def _write_measures(measured: Any, page: str) -> Block:
     columns = [
         ResultColumn("measure", "Measure"),
         ResultColumn("estimate", "Estimate", "number", 3),
@@ -65,14 +65,14 @@ def _measures(measured: Any, page: str) -> Block:
         ResultColumn("source", "Source"),
         ResultColumn("why", "Note"),
     ]
-    rows = [_measure_row(line) for line in measured.measures]
+    rows = [_make_measure_row(line) for line in measured.measures]
     notes = [f"Level of measurement: {measured.level}; {measured.level_reason}."]
     table = ResultTable("agreement", "Measures of agreement", columns, rows, notes=notes)
     notes_shown = ("why",) if any(row["why"] for row in rows) else ()
     return table_block(table, ("measure", "estimate", "interval", "units", *notes_shown), page)
 
 
-def _measure_row(line: Any) -> Row:
+def _make_measure_row(line: Any) -> Row:
     found = line.estimate
     return {
         "measure": line.name,
@@ -84,7 +84,7 @@ def _measure_row(line: Any) -> Row:
     }
 
 
-def _pairs(measured: Any, selection: RatingSelection, page: str) -> Block | None:
+def _write_pairs(measured: Any, selection: RatingSelection, page: str) -> Block | None:
     labels = {rater.key: rater.label for rater in selection.all_raters}
     rows = [
         {

@@ -11,7 +11,7 @@ from runs_app.models import LedgerEntry
 from runs_app.monitoring.ledger_report import MODEL, STAGE, Line, Sums, filter_experiment, sum_by_group
 
 
-def blocks(source: ReportSource) -> list[Block | None]:
+def write_blocks(source: ReportSource) -> list[Block | None]:
     entries = LedgerEntry.objects.filter(filter_experiment(source.experiment))
     by_stage, by_model = sum_by_group(entries, STAGE), sum_by_group(entries, MODEL)
     if not by_stage:
@@ -32,12 +32,12 @@ def blocks(source: ReportSource) -> list[Block | None]:
             if total.unpriced
             else None,
         ),
-        _table("cost_by_stage", "Costs by stage", "Stage", by_stage, ledger),
-        _table("cost_by_model", "Costs by model", "Model", by_model, ledger),
+        _write_table("cost_by_stage", "Costs by stage", "Stage", by_stage, ledger),
+        _write_table("cost_by_model", "Costs by model", "Model", by_model, ledger),
     ]
 
 
-def _table(name: str, title: str, label: str, lines: list[Line], ledger: str) -> Block:
+def _write_table(name: str, title: str, label: str, lines: list[Line], ledger: str) -> Block:
     columns = [
         ResultColumn("group", label),
         ResultColumn("calls", "Calls", "count"),

@@ -14,12 +14,18 @@ NOT_STATED = "not stated"
 MOST_CATEGORIES = 40
 
 
-def blocks(source: ReportSource) -> list[Block | None]:
+def write_blocks(source: ReportSource) -> list[Block | None]:
     dataset = source.experiment.dataset
-    return [_items(dataset), _facts(dataset), _categories(dataset), _exclusions(dataset), _norms(source, dataset)]
+    return [
+        _write_items(dataset),
+        _write_facts(dataset),
+        _write_categories(dataset),
+        _write_exclusions(dataset),
+        _write_norms(source, dataset),
+    ]
 
 
-def _items(dataset: Dataset) -> Block | None:
+def _write_items(dataset: Dataset) -> Block | None:
     images = dataset.items.active().filter(image__isnull=False).count()
     excluded = dataset.item_count - dataset.active_count
     page = dataset.get_absolute_url()
@@ -35,7 +41,7 @@ def _items(dataset: Dataset) -> Block | None:
     )
 
 
-def _facts(dataset: Dataset) -> Block:
+def _write_facts(dataset: Dataset) -> Block:
     recipe = ", ".join(f"{name} {value}" for name, value in dataset.recipe.items() if isinstance(value, str | int))
     facts = {
         "Name": str(dataset),
@@ -53,7 +59,7 @@ def _facts(dataset: Dataset) -> Block:
     return table_block(ResultTable("dataset", "Dataset", columns, rows), rows=dataset.get_absolute_url())
 
 
-def _categories(dataset: Dataset) -> Block | None:
+def _write_categories(dataset: Dataset) -> Block | None:
     counted = dataset.items.active().order_by("category").values("category").annotate(n=Count("pk"))
     rows = [{"category": one["category"] or "none", "items": one["n"]} for one in counted[:MOST_CATEGORIES]]
     if len(rows) < 2:
@@ -64,7 +70,7 @@ def _categories(dataset: Dataset) -> Block | None:
     )
 
 
-def _exclusions(dataset: Dataset) -> Block | None:
+def _write_exclusions(dataset: Dataset) -> Block | None:
     counted = dataset.items.filter(excluded=True).order_by("note").values("note").annotate(n=Count("pk"))
     rows = [{"reason": one["note"] or "no reason stated", "items": one["n"]} for one in counted]
     if not rows:
@@ -75,7 +81,7 @@ def _exclusions(dataset: Dataset) -> Block | None:
     )
 
 
-def _norms(source: ReportSource, dataset: Dataset) -> Block | None:
+def _write_norms(source: ReportSource, dataset: Dataset) -> Block | None:
     found = Norm.objects.filter(item__dataset=dataset, item__excluded=False).order_by("dimension").values("dimension")
     counted = found.annotate(items=Count("pk"), mean=Avg("mean"), sd=Avg("sd"), n=Avg("n"))
     rows = [dict(one) for one in counted]

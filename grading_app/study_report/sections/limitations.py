@@ -18,18 +18,18 @@ MANY_LOST = 0.05
 """The share of trials without a score from which a report mentions them."""
 
 
-def blocks(source: ReportSource) -> list[Block | None]:
+def write_blocks(source: ReportSource) -> list[Block | None]:
     checks = (
-        _few_items,
-        _open,
-        _lost,
-        _unscored,
-        _no_repetition,
-        _no_variance,
-        _served,
-        _same_family,
-        _unpriced,
-        _drift,
+        _check_items,
+        _check_open_trials,
+        _check_lost_trials,
+        _check_unscored_answers,
+        _check_repetitions,
+        _check_variance,
+        _check_served_models,
+        _check_model_families,
+        _check_unpriced_calls,
+        _check_drift,
     )
     found = [one for check in checks for one in check(source)]
     if not found:
@@ -42,7 +42,7 @@ def blocks(source: ReportSource) -> list[Block | None]:
     return [Listing([[one] for one in found])]
 
 
-def _few_items(source: ReportSource) -> Iterator[Span]:
+def _check_items(source: ReportSource) -> Iterator[Span]:
     items = source.experiment.dataset.active_count
     if items >= FEW_ITEMS:
         return
@@ -58,7 +58,7 @@ def _few_items(source: ReportSource) -> Iterator[Span]:
     )
 
 
-def _open(source: ReportSource) -> Iterator[Span]:
+def _check_open_trials(source: ReportSource) -> Iterator[Span]:
     left = source.count("n_pending") + source.count("n_running")
     if left:
         text = (
@@ -68,7 +68,7 @@ def _open(source: ReportSource) -> Iterator[Span]:
         yield sentence(text, source.page("experiment_progress"))
 
 
-def _lost(source: ReportSource) -> Iterator[Span]:
+def _check_lost_trials(source: ReportSource) -> Iterator[Span]:
     for one in source.frames.outcomes:
         ended = one.done + one.failed
         lost = one.failed + one.unread
@@ -80,7 +80,7 @@ def _lost(source: ReportSource) -> Iterator[Span]:
             )
 
 
-def _unscored(source: ReportSource) -> Iterator[Span]:
+def _check_unscored_answers(source: ReportSource) -> Iterator[Span]:
     """Yield the conditions with many answers that a measure could not score: they are in no mean of it."""
     for measure in source.board.measures:
         if measure.is_rating:
@@ -96,14 +96,14 @@ def _unscored(source: ReportSource) -> Iterator[Span]:
                 )
 
 
-def _no_repetition(source: ReportSource) -> Iterator[Span]:
+def _check_repetitions(source: ReportSource) -> Iterator[Span]:
     if source.experiment.samples == 1 and len(source.experiment.waves.all()) < 2:
         yield sentence(
             "Each cell was asked once, so the variance over repetitions is unknown.", source.page("experiment_detail")
         )
 
 
-def _no_variance(source: ReportSource) -> Iterator[Span]:
+def _check_variance(source: ReportSource) -> Iterator[Span]:
     """Yield the conditions whose repetitions all agree: they are no independent evidence."""
     constant: dict[str, list[str]] = defaultdict(list)
     for measure in source.measures:
@@ -119,7 +119,7 @@ def _no_variance(source: ReportSource) -> Iterator[Span]:
         )
 
 
-def _served(source: ReportSource) -> Iterator[Span]:
+def _check_served_models(source: ReportSource) -> Iterator[Span]:
     by_model: dict[str, tuple[set[str], set[str]]] = defaultdict(lambda: (set(), set()))
     for condition in source.conditions:
         for one in source.served.get(condition.pk, []):
@@ -134,10 +134,10 @@ def _served(source: ReportSource) -> Iterator[Span]:
             yield sentence(f"{name} was served by several providers: {join_words(sorted(providers))}.", page)
 
 
-def _same_family(source: ReportSource) -> Iterator[Span]:
+def _check_model_families(source: ReportSource) -> Iterator[Span]:
     """Yield each judge that shares a family with a model that it judged. Judges may prefer their own family."""
-    solvers = {_identity(one.model): one.model.name for one in source.generating}
-    judges = {_identity(one.model): one.model.name for one in source.judging}
+    solvers = {_identify(one.model): one.model.name for one in source.generating}
+    judges = {_identify(one.model): one.model.name for one in source.judging}
     page = source.page("experiment_grading")
     for judge, name in judges.items():
         if judge in solvers:
@@ -153,16 +153,16 @@ def _same_family(source: ReportSource) -> Iterator[Span]:
             )
 
 
-def _identity(model: LanguageModel) -> tuple[str, str]:
+def _identify(model: LanguageModel) -> tuple[str, str]:
     return str(model.endpoint.provider), model.model
 
 
-def _unpriced(source: ReportSource) -> Iterator[Span]:
+def _check_unpriced_calls(source: ReportSource) -> Iterator[Span]:
     unpriced = source.count("n_unpriced")
     if unpriced:
         text = f"The cost of {count_noun(unpriced, 'call')} is unknown, so the costs are lower bounds."
         yield sentence(text, source.page("experiment_ledger"))
 
 
-def _drift(source: ReportSource) -> Iterator[Span]:
+def _check_drift(source: ReportSource) -> Iterator[Span]:
     yield from (sentence(f"Drift: {one}.", source.page("experiment_detail")) for one in source.manifest["warnings"])

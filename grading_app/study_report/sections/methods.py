@@ -10,11 +10,19 @@ from grading_app.study_report.sections.run_settings import NAMED, describe_stopp
 from grading_app.study_report.words import count_noun, format_days, format_times, join_words
 
 
-def blocks(source: ReportSource) -> list[Block | None]:
-    return [paragraph(*_design(source), *_calls(source), *_graders(source), *_statistics(source), *_software(source))]
+def write_blocks(source: ReportSource) -> list[Block | None]:
+    return [
+        paragraph(
+            *_describe_design(source),
+            *_describe_calls(source),
+            *_describe_graders(source),
+            *_describe_statistics(source),
+            *_describe_software(source),
+        )
+    ]
 
 
-def _design(source: ReportSource) -> list[Span]:
+def _describe_design(source: ReportSource) -> list[Span]:
     experiment, dataset = source.experiment, source.experiment.dataset
     models = sorted(
         {f"{one.model.name} ({one.model.model}, {one.model.endpoint.provider})" for one in source.generating}
@@ -31,14 +39,14 @@ def _design(source: ReportSource) -> list[Span]:
             page,
         ),
         sentence(f"The models rated {join_words(rated)}. ", page) if rated else Span(""),
-        sentence(_samplers(source), page),
+        sentence(_describe_samplers(source), page),
         sentence(
             f"{rule} " if rule else f"Each cell of the design was asked {format_times(experiment.samples)}. ", page
         ),
     ]
 
 
-def _samplers(source: ReportSource) -> str:
+def _describe_samplers(source: ReportSource) -> str:
     contents = {one.sampler_id: one.content.get("sampler", one.sampler.content) for one in source.generating}
     texts = []
     for content in contents.values():
@@ -51,7 +59,7 @@ def _samplers(source: ReportSource) -> str:
     return f"We sampled with {'; or with '.join(texts)}. "
 
 
-def _calls(source: ReportSource) -> list[Span]:
+def _describe_calls(source: ReportSource) -> list[Span]:
     starts = [run.started_at for run in source.runs if run.started_at]
     ends = [run.finished_at for run in source.runs if run.finished_at]
     when = format_days(min(starts, default=None), max(ends, default=None) or max(starts, default=None))
@@ -68,7 +76,7 @@ def _calls(source: ReportSource) -> list[Span]:
     ]
 
 
-def _graders(source: ReportSource) -> list[Span]:
+def _describe_graders(source: ReportSource) -> list[Span]:
     """Return who scored the answers: the rules, the judges with their models, the panels and people."""
     kinds, page = GradeCondition.Kind, source.page("experiment_grading")
     if all(one.is_rating for one in source.measures):
@@ -93,7 +101,7 @@ def _graders(source: ReportSource) -> list[Span]:
     return [sentence(f"Answers were scored by {join_words(named)}. ", page)] if named else []
 
 
-def _statistics(source: ReportSource) -> list[Span]:
+def _describe_statistics(source: ReportSource) -> list[Span]:
     results, analysis = source.page("experiment_results"), source.page("experiment_analysis")
     shares = any(one.is_share for one in source.board.measures)
     means = any(not one.is_share for one in source.board.measures)
@@ -112,7 +120,7 @@ def _statistics(source: ReportSource) -> list[Span]:
     return found
 
 
-def _software(source: ReportSource) -> list[Span]:
+def _describe_software(source: ReportSource) -> list[Span]:
     made = source.manifest["evalsite"]
     commit = f" (commit {made['commit'][:12]})" if made["commit"] else ""
     return [sentence(f"Data were collected and analysed with Evalsite {made['version']}{commit}.")]

@@ -11,7 +11,7 @@ from runs_app.models import Condition
 UNREPORTED = "not reported"
 
 
-def blocks(source: ReportSource) -> list[Block | None]:
+def write_blocks(source: ReportSource) -> list[Block | None]:
     models = sorted({one.model.name for one in source.generating})
     return [
         paragraph(
@@ -21,12 +21,12 @@ def blocks(source: ReportSource) -> list[Block | None]:
             ),
             "Served models and providers are as the replies of the provider name them.",
         ),
-        _table(source, source.generating, "models", "Models that answered"),
-        _table(source, source.judging, "judge_models", "Models that judged") if source.judging else None,
+        _write_table(source, source.generating, "models", "Models that answered"),
+        _write_table(source, source.judging, "judge_models", "Models that judged") if source.judging else None,
     ]
 
 
-def _table(source: ReportSource, conditions: list[Condition], name: str, title: str) -> Block:
+def _write_table(source: ReportSource, conditions: list[Condition], name: str, title: str) -> Block:
     columns = [
         ResultColumn("model", "Model"),
         ResultColumn("model_id", "Model id"),
@@ -40,11 +40,11 @@ def _table(source: ReportSource, conditions: list[Condition], name: str, title: 
     rows: dict[int, list[Condition]] = {}
     for one in conditions:
         rows.setdefault(one.model_id, []).append(one)
-    made = [_row(source, of_model) for of_model in rows.values()]
+    made = [_make_row(source, of_model) for of_model in rows.values()]
     return table_block(ResultTable(name, title, columns, made), rows=source.page("experiment_progress"))
 
 
-def _row(source: ReportSource, conditions: list[Condition]) -> Row:
+def _make_row(source: ReportSource, conditions: list[Condition]) -> Row:
     model = conditions[0].model
     served = [one for condition in conditions for one in source.served.get(condition.pk, [])]
     firsts, lasts = [one.first for one in served if one.first], [one.last for one in served if one.last]

@@ -13,11 +13,11 @@ from grading_app.study_report.words import count_noun, format_days
 from runs_app.models import Trial
 
 
-def blocks(source: ReportSource) -> list[Block | None]:
-    return [_calls(source), _imported(source), _outcomes(source), _errors(source)]
+def write_blocks(source: ReportSource) -> list[Block | None]:
+    return [_write_calls(source), _write_import(source), _write_outcomes(source), _write_errors(source)]
 
 
-def _calls(source: ReportSource) -> Block | None:
+def _write_calls(source: ReportSource) -> Block | None:
     done, failed = source.count("n_done"), source.count("n_failed")
     still_open = source.count("n_pending") + source.count("n_running")
     trials = Trial.objects.filter(run__in=[run.pk for run in source.runs])
@@ -48,12 +48,12 @@ def _calls(source: ReportSource) -> Block | None:
     )
 
 
-def _imported(source: ReportSource) -> Block | None:
+def _write_import(source: ReportSource) -> Block | None:
     tool = source.experiment.imported_from
     return paragraph(f"The answers were imported from {tool}. This site made no calls.", tone="note") if tool else None
 
 
-def _outcomes(source: ReportSource) -> Block:
+def _write_outcomes(source: ReportSource) -> Block:
     kinds = {
         "done": "Done",
         "failed": "Failed",
@@ -79,7 +79,7 @@ def _outcomes(source: ReportSource) -> Block:
     return table_block(table, rows=source.page("experiment_results"))
 
 
-def _errors(source: ReportSource) -> Block | None:
+def _write_errors(source: ReportSource) -> Block | None:
     counted: Counter[str] = Counter()
     for run in source.runs:
         counted.update(run.errors)

@@ -10,11 +10,11 @@ from grading_app.study_report.document import Block, Code, Heading, Paragraph, S
 from grading_app.study_report.report_source import ReportSource
 
 
-def blocks(source: ReportSource) -> list[Block | None]:
-    return [*_prompts(source), *_dimensions(source), *_rubrics(source)]
+def write_blocks(source: ReportSource) -> list[Block | None]:
+    return [*_write_prompts(source), *_write_dimensions(source), *_write_rubrics(source)]
 
 
-def _prompts(source: ReportSource) -> Iterator[Block]:
+def _write_prompts(source: ReportSource) -> Iterator[Block]:
     """Yield each prompt once, as the conditions froze it."""
     seen: dict[tuple[str, str], Any] = {}
     for condition in source.generating:
@@ -23,15 +23,15 @@ def _prompts(source: ReportSource) -> Iterator[Block]:
     for (name, content_hash), content in seen.items():
         yield Heading(f"Prompt {name}")
         yield Paragraph([Span(f"SHA-256 {content_hash}. Answer format: {content['answer_format']}.")], "note")
-        yield from _turns(content["messages"])
+        yield from _write_turns(content["messages"])
 
 
-def _turns(messages: list[dict[str, Any]]) -> Iterator[Block]:
+def _write_turns(messages: list[dict[str, Any]]) -> Iterator[Block]:
     for turn in messages:
-        yield Code(_text(turn.get("content")), f"{turn.get('role', '')} message")
+        yield Code(_read_text(turn.get("content")), f"{turn.get('role', '')} message")
 
 
-def _text(content: Any) -> str:
+def _read_text(content: Any) -> str:
     """Return the text of a message; parts that are images appear as such."""
     if isinstance(content, str):
         return content
@@ -39,15 +39,15 @@ def _text(content: Any) -> str:
     return "\n".join(str(one.get("text", "[image]")) if isinstance(one, dict) else str(one) for one in parts)
 
 
-def _dimensions(source: ReportSource) -> Iterator[Block]:
+def _write_dimensions(source: ReportSource) -> Iterator[Block]:
     for dimension in source.experiment.dimensions.order_by("pk"):
         yield Heading(f"Instructions of the dimension {dimension}")
         yield Code(dimension.instructions, f"SHA-256 {dimension.content_hash}")
 
 
-def _rubrics(source: ReportSource) -> Iterator[Block]:
+def _write_rubrics(source: ReportSource) -> Iterator[Block]:
     rubrics: dict[int, Rubric] = {one.rubric.pk: one.rubric for one in source.graders if one.rubric}
     for rubric in rubrics.values():
         yield Heading(f"Rubric {rubric}")
         yield Paragraph([Span(f"SHA-256 {rubric.content_hash}. {rubric.get_kind_display()}.")], "note")
-        yield from _turns(rubric.messages)
+        yield from _write_turns(rubric.messages)

@@ -9,12 +9,12 @@ from grading_app.study_report.sections.run_settings import describe_stopping_rul
 from grading_app.study_report.words import count_noun, format_times, join_words
 
 
-def blocks(source: ReportSource) -> list[Block | None]:
+def write_blocks(source: ReportSource) -> list[Block | None]:
     described = [Paragraph([Span(text)]) for text in source.experiment.description.split("\n\n") if text.strip()]
-    return [*described, _design(source), _measures(source), _dimensions(source)]
+    return [*described, _write_design(source), _write_measures(source), _write_dimensions(source)]
 
 
-def _design(source: ReportSource) -> Block | None:
+def _write_design(source: ReportSource) -> Block | None:
     experiment, conditions = source.experiment, source.generating
     axes = [
         count_noun(len({one.model_id for one in conditions}), "model"),
@@ -31,32 +31,32 @@ def _design(source: ReportSource) -> Block | None:
             f"{join_words(axes)}, in {count_noun(len(conditions), 'condition')}. ",
             design,
         ),
-        sentence(_repetitions(source), design),
+        sentence(_describe_repetitions(source), design),
         sentence(f"The design was run in {waves} waves. ", design) if waves > 1 else None,
         sentence(f"The runs have {count_noun(source.count('n_trials'), 'trial')} in all.", source.trials()),
     )
 
 
-def _repetitions(source: ReportSource) -> str:
+def _describe_repetitions(source: ReportSource) -> str:
     rule = describe_stopping_rule(source.experiment)
     return f"{rule} " if rule else f"Each cell was asked {format_times(source.experiment.samples)}. "
 
 
-def _measures(source: ReportSource) -> Block | None:
+def _write_measures(source: ReportSource) -> Block | None:
     if not source.measures:
         return paragraph("No answer has a score yet.", tone="note")
     noun = "measure is" if len(source.measures) == 1 else "measures are"
-    names = [f"{one.label}{_scale_text(one.low, one.high)}" for one in source.measures]
+    names = [f"{one.label}{_describe_scale(one.low, one.high)}" for one in source.measures]
     return paragraph(
         sentence(f"The {noun} {join_words(names)}.", source.page("experiment_results")),
     )
 
 
-def _scale_text(low: float | None, high: float | None) -> str:
+def _describe_scale(low: float | None, high: float | None) -> str:
     return "" if low is None or high is None else f" ({low:g} to {high:g})"
 
 
-def _dimensions(source: ReportSource) -> Block | None:
+def _write_dimensions(source: ReportSource) -> Block | None:
     found = list(source.experiment.dimensions.order_by("pk"))
     if not found:
         return None

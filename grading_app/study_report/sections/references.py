@@ -90,8 +90,8 @@ FULL = (
 """The works that this module and the measures of agreement cite, with their titles."""
 
 
-def blocks(source: ReportSource) -> list[Block | None]:
-    words = "\n".join(text for section in source.built for text in _texts(section))
+def write_blocks(source: ReportSource) -> list[Block | None]:
+    words = "\n".join(text for section in source.built for text in _list_texts(section))
     lowered = words.lower()
     found = [(what, reference) for word, what, reference in REFERENCES if word.lower() in lowered]
     found += [(name, one.citation) for name, one in MEASURE_DESCRIPTIONS.items() if name in words]
@@ -111,7 +111,7 @@ def _identify(reference: str) -> str:
     return reference.partition(")")[0]
 
 
-def _texts(section: Section) -> Iterator[str]:
+def _list_texts(section: Section) -> Iterator[str]:
     """Yield the texts that name statistics: those of sentences, of tables and of captions. Names of rows are among
     them only where a table lists measures or tests."""
     for block in section.blocks:

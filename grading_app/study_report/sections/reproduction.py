@@ -9,18 +9,18 @@ from grading_app.study_report.report_source import ReportSource
 from grading_app.study_report.words import count_noun
 
 
-def blocks(source: ReportSource) -> list[Block | None]:
+def write_blocks(source: ReportSource) -> list[Block | None]:
     return [
-        _summary(source),
-        _hashes(source),
-        _launches(source),
-        _snapshots(source),
-        _software(source),
-        _commands(source),
+        _write_summary(source),
+        _write_hashes(source),
+        _write_launches(source),
+        _write_snapshots(source),
+        _write_software(source),
+        _write_commands(source),
     ]
 
 
-def _summary(source: ReportSource) -> Block | None:
+def _write_summary(source: ReportSource) -> Block | None:
     launches = source.experiment.manifests.count()
     if not launches:
         return None
@@ -33,7 +33,7 @@ def _summary(source: ReportSource) -> Block | None:
     )
 
 
-def _hashes(source: ReportSource) -> Block:
+def _write_hashes(source: ReportSource) -> Block:
     rows = [{"what": f"Dataset {source.experiment.dataset}", "hash": source.experiment.dataset.content_hash}]
     rows += [
         {"what": f"Dimension {one}", "hash": one.content_hash} for one in source.experiment.dimensions.order_by("pk")
@@ -57,7 +57,7 @@ def _hashes(source: ReportSource) -> Block:
     )
 
 
-def _launches(source: ReportSource) -> Block | None:
+def _write_launches(source: ReportSource) -> Block | None:
     rows = []
     for one in source.experiment.manifests.order_by("pk"):
         made = one.content.get("evalsite") or {}
@@ -77,7 +77,7 @@ def _launches(source: ReportSource) -> Block | None:
     return table_block(ResultTable("launches", "Launches", columns, rows), rows=source.page("experiment_detail"))
 
 
-def _snapshots(source: ReportSource) -> Block | None:
+def _write_snapshots(source: ReportSource) -> Block | None:
     found = list(Snapshot.objects.filter(experiment=source.experiment).order_by("pk"))
     if not found:
         return None
@@ -86,7 +86,7 @@ def _snapshots(source: ReportSource) -> Block | None:
     return table_block(ResultTable("snapshots", "Snapshots", columns, rows), rows=source.page("experiment_results"))
 
 
-def _software(source: ReportSource) -> Block:
+def _write_software(source: ReportSource) -> Block:
     manifest = source.manifest
     made = manifest["evalsite"]
     versions = {"evalsite": made["version"], "commit of evalsite": made["commit"] or "unknown"}
@@ -96,7 +96,7 @@ def _software(source: ReportSource) -> Block:
     return table_block(ResultTable("software", "Software of this report", columns, rows))
 
 
-def _commands(source: ReportSource) -> Block:
+def _write_commands(source: ReportSource) -> Block:
     slug = source.experiment.slug
     lines = [f"manage.py report {slug} --out {slug}.pdf", f"manage.py analyse {slug}"]
     lines += [f"manage.py export {slug} --table trials --format parquet --out trials.parquet"]

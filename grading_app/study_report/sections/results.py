@@ -12,14 +12,19 @@ from grading_app.paper_figures.kinds import PaperFigure
 from grading_app.paper_figures.plane_figures import Plane, make_plane_figures
 from grading_app.paper_figures.rating_data import load_rating_data
 from grading_app.paper_figures.rating_figures import make_dimension_figures
-from grading_app.paper_figures.reliability_figure import reliability_figure
-from grading_app.paper_figures.site_figures import board_figures, frame_figures, table_figure, title_with_measure
+from grading_app.paper_figures.reliability_figure import make_reliability_figure
+from grading_app.paper_figures.site_figures import (
+    list_board_figures,
+    list_frame_figures,
+    make_table_figure,
+    prepend_measure,
+)
 from grading_app.reports.leaderboard import BoardMeasure
 from grading_app.reports.leaderboard_tables import make_leaderboard_table
 from grading_app.reports.result_table import ResultTable
 from grading_app.reports.score_matrix import Measure
 from grading_app.study_report.document import Block, FigureBlock, Heading, paragraph, sentence, table_block
-from grading_app.study_report.figure_blocks import figure_block
+from grading_app.study_report.figure_blocks import make_figure_block
 from grading_app.study_report.report_source import ReportSource
 from grading_app.study_report.words import count_noun, join_words
 
@@ -44,12 +49,12 @@ SHOWN = {
 MOST_MEASURES = 12  # Beyond it, the analysis page has the further ones; the report says so.
 
 
-def blocks(source: ReportSource) -> list[Block | None]:
+def write_blocks(source: ReportSource) -> list[Block | None]:
     if not source.measures:
         return [paragraph("No answer has a score yet.", tone="note")]
-    found: list[Block | None] = [*_leaderboard(source), *_figures(source)]
+    found: list[Block | None] = [*_write_leaderboard(source), *_write_figures(source)]
     for measure in source.measures[:MOST_MEASURES]:
-        found += _measure(source, measure)
+        found += _write_measure(source, measure)
     if len(source.measures) > MOST_MEASURES:
         left = len(source.measures) - MOST_MEASURES
         found.append(paragraph(sentence(f"The analysis page has {count_noun(left, 'further measure')}.",
@@ -57,17 +62,17 @@ def blocks(source: ReportSource) -> list[Block | None]:
     return found
 
 
-def _leaderboard(source: ReportSource) -> Iterator[Block | None]:
+def _write_leaderboard(source: ReportSource) -> Iterator[Block | None]:
     page = source.page("experiment_results")
-    yield _best_conditions(source, page)
+    yield _write_best_conditions(source, page)
     table = make_leaderboard_table(source.board)
-    yield from (_board_part(table, measure, page) for measure in source.board.measures)
+    yield from (_write_board_part(table, measure, page) for measure in source.board.measures)
     totals = ("condition", "cost_usd", "input_tokens", "output_tokens", "latency_s")
     effort = _select_columns(table, "effort", "Effort by condition", totals)
     yield table_block(replace(effort, formula="", correction="", notes=[]), (), page)
 
 
-def _best_conditions(source: ReportSource, page: str) -> Block | None:
+def _write_best_conditions(source: ReportSource, page: str) -> Block | None:
     """Return a sentence for each condition that is best on a measure, and one for the measures without a best one."""
     measures: dict[str, list[str]] = {}
     for measure in source.board.measures:
@@ -88,7 +93,7 @@ def _best_conditions(source: ReportSource, page: str) -> Block | None:
     )
 
 
-def _board_part(table: ResultTable, measure: BoardMeasure, page: str) -> Block:
+def _write_board_part(table: ResultTable, measure: BoardMeasure, page: str) -> Block:
     """Return the columns of one measure, because all measures together are too wide for a page."""
     key = measure.key
     has_best = any(row.get(f"{key}_best") for row in table.rows)
@@ -106,13 +111,13 @@ def _select_columns(table: ResultTable, name: str, title: str, columns: tuple[st
     return replace(table, name=name.replace(":", "-"), title=title, columns=chosen, rows=rows, links=[])
 
 
-def _figures(source: ReportSource) -> Iterator[Block]:
-    for figure in [*frame_figures(source.figures), *board_figures(source.figures)]:
+def _write_figures(source: ReportSource) -> Iterator[Block]:
+    for figure in [*list_frame_figures(source.figures), *list_board_figures(source.figures)]:
         if figure.in_report:
-            yield figure_block(source, figure)
+            yield make_figure_block(source, figure)
 
 
-def _measure(source: ReportSource, measure: Measure) -> list[Block | None]:
+def _write_measure(source: ReportSource, measure: Measure) -> list[Block | None]:
     data = source.analysis(measure)
     tables = [one for one in (*build_condition_tables(data), *build_norm_tables(data)) if one.name in SHOWN]
     found: list[Block | None] = [Heading(measure.label)] if tables else []
@@ -124,17 +129,21 @@ def _measure(source: ReportSource, measure: Measure) -> list[Block | None]:
             table_block(_name_measure(table, measure, suffix), SHOWN[table.name], page),
         ]
     drawn = {table.name: table for table in tables}
-    pictures = [table_figure(figure, table, measure.label, suffix) for figure, table in select_figures(drawn)]
-    return [*found, *(figure_block(source, one, measure=measure.key) for one in pictures), *_extra(source, measure)]
+    pictures = [make_table_figure(figure, table, measure.label, suffix) for figure, table in select_figures(drawn)]
+    return [
+        *found,
+        *(make_figure_block(source, one, measure=measure.key) for one in pictures),
+        *_write_further_figures(source, measure),
+    ]
 
 
 def _name_measure(table: ResultTable, measure: Measure, suffix: str) -> ResultTable:
     """Return the table with its measure in name and title, without the sentence, which stands before it."""
-    title = title_with_measure(table.title, measure.label)
+    title = prepend_measure(table.title, measure.label)
     return replace(table, name=f"{table.name}{suffix}", title=title, sentence="")
 
 
-def _extra(source: ReportSource, measure: Measure) -> Iterator[FigureBlock]:
+def _write_further_figures(source: ReportSource, measure: Measure) -> Iterator[FigureBlock]:
     """Yield the further figures of a measure: of a dimension, of two dimensions, of repetitions."""
     suffix = f"-{measure.key.replace(':', '-')}"
     found: list[PaperFigure] = []
@@ -144,6 +153,6 @@ def _extra(source: ReportSource, measure: Measure) -> Iterator[FigureBlock]:
         if measure == ratings[0] and len(ratings) > 1 and (other := load_rating_data(source.figures, ratings[1])):
             found += [one for one in make_plane_figures(Plane(data, other, {})) if one.in_report]
     scores = source.analysis(measure).scores
-    if (one := reliability_figure(scores, source.frames.labels, measure.label, suffix)) is not None:
+    if (one := make_reliability_figure(scores, source.frames.labels, measure.label, suffix)) is not None:
         found.append(one)
-    yield from (figure_block(source, one, measure=measure.key) for one in found)
+    yield from (make_figure_block(source, one, measure=measure.key) for one in found)

@@ -16,11 +16,11 @@ PROVIDER_DEFAULT = "provider's default"
 NAMED = ("temperature", "top_p", "max_tokens", "seed", "reasoning_effort")
 
 
-def blocks(source: ReportSource) -> list[Block | None]:
-    return [_samplers(source), _settings(source)]
+def write_blocks(source: ReportSource) -> list[Block | None]:
+    return [_write_samplers(source), _write_settings(source)]
 
 
-def _samplers(source: ReportSource) -> Block:
+def _write_samplers(source: ReportSource) -> Block:
     rows = {}
     for condition in [*source.generating, *source.judging]:
         content = condition.content.get("sampler", condition.sampler.content)
@@ -48,7 +48,7 @@ def _samplers(source: ReportSource) -> Block:
     return table_block(table, shown, source.page("experiment_detail"))
 
 
-def _settings(source: ReportSource) -> Block:
+def _write_settings(source: ReportSource) -> Block:
     one = source.experiment
     facts = {
         "Repetitions of each cell": str(one.samples),

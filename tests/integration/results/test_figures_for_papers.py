@@ -16,12 +16,12 @@ from PIL import Image
 from evalsite.lib import permissions
 from grading_app.paper_figures.calibration_figure import load_calibrations
 from grading_app.paper_figures.figure_registry import list_figures
-from grading_app.paper_figures.figure_set import figures_pdf, iterate_figures
+from grading_app.paper_figures.figure_set import iterate_figures, render_figures_pdf
 from grading_app.paper_figures.figure_source import FigureSource
-from grading_app.paper_figures.plane_figures import plane_figures
+from grading_app.paper_figures.plane_figures import list_plane_figures
 from grading_app.paper_figures.print_style import PALETTES, PrintStyle
-from grading_app.paper_figures.rating_figures import quadratic_fit, rating_figures
-from grading_app.paper_figures.reliability_figure import reliability_figures
+from grading_app.paper_figures.rating_figures import fit_quadratic, list_rating_figures
+from grading_app.paper_figures.reliability_figure import list_reliability_figures
 from grading_app.reports import plot_style
 from runs_app.models import Trial
 from tests import factories
@@ -111,7 +111,7 @@ def test_the_width_font_and_resolution_are_those_of_the_address(owner):
 @pytest.mark.parametrize("palette", PALETTES)
 def test_each_palette_replaces_the_colours_of_the_site(study, palette):
     source = FigureSource(study, QueryDict("measure=valence"))
-    (figure,) = [one for one in rating_figures(source) if one.name == "dimension-mean-sd"]
+    (figure,) = [one for one in list_rating_figures(source) if one.name == "dimension-mean-sd"]
     drawn = PrintStyle(width_mm=120, palette=palette).write(figure.draw, "svg").decode().lower()
     assert PALETTES[palette].data in drawn
     if palette != "site":
@@ -121,7 +121,7 @@ def test_each_palette_replaces_the_colours_of_the_site(study, palette):
 
 def test_labels_and_title_are_those_of_the_address(study):
     source = FigureSource(study, QueryDict("measure=valence"))
-    (figure,) = reliability_figures(source)
+    (figure,) = list_reliability_figures(source)
     drawn = PrintStyle(title="$x_1$ <b>", x_label="Wiederholungen", y_label="R").apply(figure.draw)
     assert drawn.axes[0].get_xlabel() == "Wiederholungen"
     assert drawn.axes[0].get_ylabel() == "R"
@@ -131,7 +131,7 @@ def test_labels_and_title_are_those_of_the_address(study):
 @pytest.mark.slow
 @pytest.mark.parametrize("file_format", ["svg", "png", "pdf"])
 def test_the_same_rows_and_style_give_the_same_bytes(study, file_format):
-    (figure,) = [one for one in rating_figures(FigureSource(study)) if one.name == "dimension-human"]
+    (figure,) = [one for one in list_rating_figures(FigureSource(study)) if one.name == "dimension-human"]
     first, second = (PrintStyle(dpi=72).write(figure.draw, file_format) for _ in range(2))
     assert first == second
 
@@ -152,10 +152,10 @@ def test_numbers_are_those_of_the_rows(owner, study):
 def test_the_quadratic_fit_is_that_of_numpy():
     x = np.array([1.0, 2, 3, 4, 5, 6])
     y = 2 + 0.5 * x - 0.3 * x**2
-    found, explained = quadratic_fit(x, y)
+    found, explained = fit_quadratic(x, y)
     assert found == pytest.approx([2, 0.5, -0.3])
     assert explained == pytest.approx(1)
-    assert quadratic_fit(x[:2], y[:2]) is None
+    assert fit_quadratic(x[:2], y[:2]) is None
 
 
 @pytest.mark.parametrize(
@@ -202,7 +202,7 @@ def test_images_of_items_are_marks_where_they_are_chosen(settings, tmp_path):
     settings.MEDIA_ROOT = tmp_path
     made = make_rated_study("pictured", images=True, dimensions=("valence", "arousal"))
     plain, pictured = (
-        next(plane_figures(FigureSource(made, QueryDict(query)))) for query in ("measure=valence", "images=on")
+        next(list_plane_figures(FigureSource(made, QueryDict(query)))) for query in ("measure=valence", "images=on")
     )
     boxes = [
         sum(isinstance(one, AnnotationBbox) for one in figure.draw(560).axes[0].artists) for figure in (plain, pictured)
@@ -211,11 +211,29 @@ def test_images_of_items_are_marks_where_they_are_chosen(settings, tmp_path):
     assert plain.table().rows == pictured.table().rows
 
 
+def test_the_plane_shows_the_two_dimensions_of_the_address():
+    made = make_rated_study("affect", dimensions=("valence", "arousal", "dominance"))
+    query = QueryDict("measure=dominance&second=arousal")
+    figure = next(list_plane_figures(FigureSource(made, query)))
+    (axes, *_) = figure.draw(560).axes
+    assert figure.title == "Dominance and arousal"
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("Dominance", "Arousal")
+    row = figure.table().rows[0]
+    for column, name in (("x", "dominance"), ("y", "arousal")):
+        rated = Trial.objects.filter(
+            run__experiment=made, item__key=row["item"], dimension__name=name, run__condition__model__name="a",
+            rating__isnull=False,
+        )  # fmt: skip
+        assert row[column] == pytest.approx(np.mean(rated.values_list("rating", flat=True)))
+
+
 @pytest.mark.slow
 def test_one_pdf_holds_every_figure(study):
     measures = {"measure=valence", "measure=arousal"}
     names = {
-        (one.name, one.title) for query in measures for one in rating_figures(FigureSource(study, QueryDict(query)))
+        (one.name, one.title)
+        for query in measures
+        for one in list_rating_figures(FigureSource(study, QueryDict(query)))
     }
     everyone = {(one.name, one.title) for one in iterate_figures(study, QueryDict())}
     assert names <= everyone
@@ -225,9 +243,9 @@ def test_one_pdf_holds_every_figure(study):
     assert forests == {"Valence: differences between conditions", "Arousal: differences between conditions"}
     judged = make_answered_experiment("judged", items=4, models=("a", "b"))
     make_gradings(judged, "numeric", lambda trial: float(trial.item.position % 2), kind="rule")
-    made = figures_pdf(judged, QueryDict(), PrintStyle())
+    made = render_figures_pdf(judged, QueryDict(), PrintStyle())
     assert made.count(b"/Type /Page ") == len(list(iterate_figures(judged, QueryDict()))) > 1
-    assert figures_pdf(judged, QueryDict(), PrintStyle()) == made
+    assert render_figures_pdf(judged, QueryDict(), PrintStyle()) == made
 
 
 @pytest.mark.slow
@@ -290,7 +308,7 @@ def test_a_title_stands_above_the_figure_and_hides_nothing(study, name):
 @pytest.mark.parametrize("width", [85, 170])
 def test_labels_of_rows_are_inside_of_the_picture(study, width):
     source = FigureSource(study, QueryDict("measure=valence"))
-    (figure,) = [one for one in rating_figures(source) if one.name == "dimension-conditions"]
+    (figure,) = [one for one in list_rating_figures(source) if one.name == "dimension-conditions"]
     drawn = PrintStyle(width_mm=width, font_pt=7).apply(figure.draw)
     assert min(outline.x0 for outline in bounds_of_texts(drawn).values()) >= drawn.bbox.x0
 
