@@ -73,15 +73,15 @@ class AdaptiveSpec(Strict):
         return width
 
     @model_validator(mode="after")
-    def _makes_a_rule(self) -> AdaptiveSpec:
+    def _check_rule(self) -> AdaptiveSpec:
         if self.round > self.max:
-            raise ValueError(f"a round of {self.round} is more than the {self.max} that a point gets at most")
+            raise ValueError(f"a round of {self.round} is above the maximum of {self.max} cases per point")
         if isinstance(self.by, list) and len(set(self.by)) < len(self.by):
             raise ValueError("by names a parameter twice")
         if self.is_rated and self.correction != "mapped":
-            raise ValueError("correction takes guesses off an accuracy, and there are none in ratings; leave it out")
+            raise ValueError("correction corrects an accuracy for guessing; remove it for ratings")
         if self.tasks and isinstance(self.by, list):
-            raise ValueError("tasks need points by category or by point")
+            raise ValueError("tasks requires by: category or by: point")
         self.rule(self.max)
         self._check_tasks()
         return self
@@ -91,30 +91,30 @@ class AdaptiveSpec(Strict):
             task = self.for_task(name)
             try:
                 if task.round > task.max:
-                    raise ValueError(f"a round of {task.round} is more than the {task.max} that a point gets at most")
+                    raise ValueError(f"a round of {task.round} is above the maximum of {task.max} cases per point")
                 task.rule(task.max)
             except ValueError as error:
                 raise ValueError(f"tasks.{name}: {error}") from None
 
     def for_task(self, task: str) -> AdaptiveSpec:
         """Return the rule of the points of one task, without settings by task."""
-        own = self.tasks[task].model_dump(exclude_none=True) if task in self.tasks else {}
-        return self.model_copy(update={**own, "tasks": {}})
+        changes = self.tasks[task].model_dump(exclude_none=True) if task in self.tasks else {}
+        return self.model_copy(update={**changes, "tasks": {}})
 
     def for_point(self, key: Mapping[str, Any]) -> AdaptiveSpec:
         """Return the rule of a point, by its key."""
-        return self.for_task(task_of(key)) if self.tasks else self
+        return self.for_task(get_task_name(key)) if self.tasks else self
 
     def limits(self) -> dict[str, dict[str, int]]:
-        """Return the largest number of cases and the round by task, for the tasks with settings of their own."""
+        """Return the maximum and the round of each task with its own settings."""
         rules = {name: self.for_task(name) for name in self.tasks}
         return {name: {"max": rule.max, "round": rule.round} for name, rule in rules.items()}
 
     def rule(self, maximum: int) -> StoppingRule:
         """Return the rule for a point with at most `maximum` cases."""
         names = (*SHARES, *WIDTHS, "confidence", "correction")
-        said = {name: getattr(self, name) for name in names}
-        return StoppingRule(maximum=min(self.max, maximum), widest=math.inf if self.is_rated else 1.0, **said)
+        settings = {name: getattr(self, name) for name in names}
+        return StoppingRule(maximum=min(self.max, maximum), widest=math.inf if self.is_rated else 1.0, **settings)
 
     @property
     def is_rated(self) -> bool:
@@ -128,11 +128,11 @@ class AdaptiveSpec(Strict):
 
     @property
     def content(self) -> dict[str, Any]:
-        """Return the content in the form of a file, including default values."""
-        dumped = self.model_dump(exclude_none=True)
-        return dumped if self.tasks else {name: value for name, value in dumped.items() if name != "tasks"}
+        """Return the content in the format of a file, including default values."""
+        content = self.model_dump(exclude_none=True)
+        return content if self.tasks else {name: value for name, value in content.items() if name != "tasks"}
 
 
-def task_of(key: Mapping[str, Any]) -> str:
-    """Return the task of a point's key: the category of its items; "" for points by parameters."""
+def get_task_name(key: Mapping[str, Any]) -> str:
+    """Return the task of a point's key, which is the category of its items; "" for points by parameters."""
     return str(key.get("task") or key.get(CATEGORY) or "")

@@ -209,10 +209,10 @@ def describe_param(info: ParamInfo, *, default: bool = True) -> str:
 
 def _choose_name(name: str, text: str) -> dict[str, Any]:
     """Return the name of the task in the file: the generator's name, with a number if it is taken."""
-    taken = set(re.findall(r"^\s*-\s+name:\s*(\S+)", text, re.MULTILINE))
-    if name not in taken:
+    used = set(re.findall(r"^\s*-\s+name:\s*(\S+)", text, re.MULTILINE))
+    if name not in used:
         return {"name": name}
-    number = next(number for number in range(2, len(taken) + 3) if f"{name}-{number}" not in taken)
+    number = next(number for number in range(2, len(used) + 3) if f"{name}-{number}" not in used)
     return {"name": f"{name}-{number}", "task": name}
 
 

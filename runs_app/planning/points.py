@@ -11,7 +11,7 @@ from typing import Any
 from django.db import connection
 
 from runs_app.engine.adaptive_rounds import add_cases
-from runs_app.experiment_files.adaptive_spec import CATEGORY, POINT, RATING, AdaptiveSpec, task_of
+from runs_app.experiment_files.adaptive_spec import CATEGORY, POINT, RATING, AdaptiveSpec, get_task_name
 from runs_app.models import Dimension, Experiment, Run
 from runs_app.models.points import format_point_label
 from runs_app.stopping.rules import WIDTHS, expect_cases, expect_ratings
@@ -164,7 +164,7 @@ def find_problems(spec: AdaptiveSpec, points: list[PointSize], dimensions: Seque
 
 
 def _unknown_tasks(spec: AdaptiveSpec, points: list[PointSize]) -> Iterator[str]:
-    planned = {task_of(point.key) for point in points}
+    planned = {get_task_name(point.key) for point in points}
     for name in spec.tasks:
         if name not in planned:
             yield f"adaptive.tasks.{name}: no item has this category; there are {', '.join(sorted(planned))[:200]}"

@@ -51,12 +51,15 @@ def draft(team_of_file):
         ({"targetci": None}, "adaptive.targetci: "),
         ({"abortht": -1}, "adaptive.abortht: "),
         ({"targetciht": 0.1}, "adaptive: targetciht and backoffht come together"),
-        ({"round": 64, "max": 32}, "adaptive: a round of 64 is more than the 32 that a point gets at most"),
+        ({"round": 64, "max": 32}, "adaptive: a round of 64 is above the maximum of 32 cases per point"),
         ({"target_ci": 0.1}, "adaptive.target_ci: unknown key; did you mean targetci?"),
         ({"correction": "none"}, "adaptive.correction: "),
         ({"minci": 2}, "adaptive.minci: the half-width of an accuracy is a share between 0 and 1, not 2"),
         ({"scorer": "rating", "targetci": -1}, "adaptive.targetci: "),
-        ({"scorer": "rating", "correction": "excess_counts"}, "adaptive: correction takes guesses off an accuracy"),
+        (
+            {"scorer": "rating", "correction": "excess_counts"},
+            "adaptive: correction corrects an accuracy",
+        ),
     ],
 )
 def test_a_rule_that_cannot_be_meant_names_its_key(change, told):
@@ -252,7 +255,7 @@ def test_an_empty_form_asks_every_case(client, draft, form):
         ({"adaptive-targetci": ""}, "Target half-width: Fill in this field too."),
         ({"adaptive-targetci": "7"}, "Target half-width: the half-width of an accuracy is a share between 0 and 1"),
         ({"adaptive-targetci": "-1"}, "Target half-width: Must be between 0 and 1,000,000."),
-        ({"adaptive-round": "600"}, "Points: a round of 600 is more than the 256"),
+        ({"adaptive-round": "600"}, "Points: a round of 600 is above the maximum of 256"),
     ],
 )
 def test_the_form_names_the_field_that_is_wrong(client, draft, form, change, told):

@@ -101,9 +101,9 @@ def test_a_dataset_without_rules_is_refused_with_the_reason(make, told):
     [
         ({"adaptive": "space"}, "adaptive: "),
         ({"tasks": {"arithmetic": {"targetci": 7}}}, "adaptive: tasks.arithmetic: targetci lies between 0 and 1"),
-        ({"tasks": {"swaps": {"round": 600}}}, "adaptive: tasks.swaps: a round of 600 is more than the 512"),
+        ({"tasks": {"swaps": {"round": 600}}}, "adaptive: tasks.swaps: a round of 600 is above the maximum of 512"),
         ({"tasks": {"swaps": {"target": 0.1}}}, "adaptive.tasks.swaps.target: unknown key; did you mean targetci?"),
-        ({"tasks": {"swaps": {"max": 40}}, "by": ["length"]}, "adaptive: tasks need points by category or by point"),
+        ({"tasks": {"swaps": {"max": 40}}, "by": ["length"]}, "adaptive: tasks requires by: category or by: point"),
     ],
 )
 def test_a_wrong_rule_of_a_task_names_it(change, told):
