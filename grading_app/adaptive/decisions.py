@@ -21,25 +21,25 @@ from runs_app.stopping.rules import Ratings, Tally
 
 logger = logging.getLogger("evalsite.drain")
 
-# The planned trials of these points: repetitions of the items drawn so far.
-TRIALS = """
+# The planned trials of these points: the repetitions of the items that are drawn so far.
+PLANNED_TRIALS = """
 FROM runs_app_point p CROSS JOIN LATERAL unnest(p.items[1:least(p.n_planned, p.n_items)]) AS drawn (item)
 JOIN runs_app_trial t ON t.run_id = p.run_id AND t.item_id = drawn.item
     AND t.dimension_id IS NOT DISTINCT FROM p.dimension_id
 """
-ANSWERED = f"SELECT t.id {TRIALS} WHERE p.id = ANY(%(points)s) AND t.status = 'done' AND NOT t.truncated"
-# A context limit of the rule counts a longer answer as cut off.
-CUT = "coalesce(g.parse_error = 'truncated', false)"
-# Grouped by item first: a point's mean rating is the mean of its items' means, so each item counts once.
+ANSWERED = f"SELECT t.id {PLANNED_TRIALS} WHERE p.id = ANY(%(points)s) AND t.status = 'done' AND NOT t.truncated"
+# If the rule has a context limit, a longer answer counts as truncated.
+IS_TRUNCATED = "coalesce(g.parse_error = 'truncated', false)"
+# Grouped by item first, because a point's mean rating is the mean of its items' means.
 COUNTS = f"""
 WITH of_item AS (
     SELECT p.id, t.item_id, count(*) FILTER (WHERE answered AND g.score = 1) AS correct,
         count(*) FILTER (WHERE answered AND g.score IS NOT NULL) AS total,
-        count(*) FILTER (WHERE t.status = 'done' AND (t.truncated OR {CUT})) AS truncated,
+        count(*) FILTER (WHERE t.status = 'done' AND (t.truncated OR {IS_TRUNCATED})) AS truncated,
         coalesce(sum({GUESS}) FILTER (WHERE answered AND g.score IS NOT NULL), 0)::float8 AS guess_chances,
-        count(*) FILTER (WHERE answered AND g.score IS NULL AND NOT {CUT}) AS unread,
+        count(*) FILTER (WHERE answered AND g.score IS NULL AND NOT {IS_TRUNCATED}) AS unread,
         count(*) FILTER (WHERE t.status = 'failed') AS failed, avg(g.score) FILTER (WHERE answered) AS mean
-    {TRIALS}
+    {PLANNED_TRIALS}
     JOIN datasets_app_item i ON i.id = t.item_id
     LEFT JOIN grading_app_grading g ON g.condition_id = %(rule)s AND g.trial_id = t.id
     CROSS JOIN LATERAL (SELECT t.status = 'done' AND NOT t.truncated AS answered) AS state
@@ -56,9 +56,9 @@ GROUP BY p.id, d.id
 
 
 def decide_due() -> int:
-    """Decide every point whose round is complete, at most a hundred. Return the number decided by this call.
+    """Decide the points whose round is complete, at most a hundred. Return the number of points decided.
 
-    Drains and the sweep call this. It is safe at any time and from many processes at once.
+    Workers and the sweep call this. It is safe at any time, and from several processes at once.
     """
     decided = 0
     for counter_keys, points in adaptive_rounds.find_due_points().items():
@@ -66,10 +66,10 @@ def decide_due() -> int:
             decided += _decide_points(counter_keys, points)
         except OUTAGES:
             raise
-        except Exception as fault:
-            # One undecidable design must not block the others, and must not be retried forever.
+        except Exception as error:
+            # A design that cannot be decided must not block others, and must not be retried forever.
             logger.exception("the rounds of run %s cannot be decided", counter_keys.run_id)
-            _stop_run(counter_keys, fault)
+            _stop_run(counter_keys, error)
     return decided
 
 
@@ -77,11 +77,11 @@ def _decide_points(counter_keys: CounterKeys, points: Mapping[int, int]) -> int:
     experiment = Experiment.objects.get(pk=counter_keys.experiment_id)
     spec = read_adaptive_spec(experiment)
     if spec is None:
-        raise ValueError("the experiment says no rule")
-    answered = [trial for (trial,) in _fetch_rows(ANSWERED, {"points": list(points)})]
+        raise ValueError("the experiment has no stopping rule")
+    answered_trials = [trial for (trial,) in _fetch_rows(ANSWERED, {"points": list(points)})]
     rule = find_rule(experiment, spec)
-    counted = count_answers(points, grade_trials(experiment, rule, answered))
-    decisions = [one.decide(spec, points, experiment.samples, rule) for one in counted]
+    counted_points = count_answers(points, grade_trials(experiment, rule, answered_trials))
+    decisions = [counted_point.decide(spec, points, experiment.samples, rule) for counted_point in counted_points]
     return adaptive_rounds.write_decisions(counter_keys, decisions)
 
 
@@ -91,13 +91,16 @@ def count_answers(points: Iterable[int], rule: int | None) -> list[CountedPoint]
 
 
 def find_rule(experiment: Experiment, spec: AdaptiveSpec) -> Rule:
-    """Return the design's rule with this scorer, including its parameters, so that each answer is graded once."""
+    """Return the design's rule with the scorer of the specification, with its parameters.
+
+    So answers are not graded again by the same scorer.
+    """
     return next((rule for rule in list_rules(experiment) if rule.scorer == spec.scorer), Rule(spec.scorer))
 
 
 @dataclass(frozen=True, slots=True)
 class CountedPoint:
-    """The counts of a point from the rows. An answer without a score is no case; `unread` counts it."""
+    """The counts of a point from the rows. total: scored answers. unread: answers without a score."""
 
     point: int
     key: Any
@@ -137,17 +140,17 @@ class CountedPoint:
         return float(estimate_effective_size(sums, confidence))
 
     def decide(self, spec: AdaptiveSpec, points: Mapping[int, int], samples: int, rule: Rule) -> PointDecision:
-        own = spec.for_point(read_key(self.key))
-        asked, most = points[self.point], min(own.max, self.items * samples)
-        tally = self.tally(own.confidence)
-        decision = own.rule(most).decide(tally, asked=asked)
-        upto, name = min(asked + own.round, most), rule.grade_condition_id
-        return PointDecision(self.point, asked, tally, self.unread, self.failed, decision, upto, name)
+        point_spec = spec.for_point(read_key(self.key))
+        n_planned, max_answers = points[self.point], min(point_spec.max, self.items * samples)
+        tally = self.tally(point_spec.confidence)
+        decision = point_spec.rule(max_answers).decide(tally, asked=n_planned)
+        next_planned, rule_id = min(n_planned + point_spec.round, max_answers), rule.grade_condition_id
+        return PointDecision(self.point, n_planned, tally, self.unread, self.failed, decision, next_planned, rule_id)
 
 
-def _stop_run(counter_keys: CounterKeys, fault: Exception) -> None:
-    """Stop the run, so that no process retries each second. Close the points of a cancelled run without counts."""
-    reason = f"Its rounds cannot be decided: {fault}"[:500]
+def _stop_run(counter_keys: CounterKeys, error: Exception) -> None:
+    """Stop the run, because processes would retry it every second. Close a cancelled run's points without counts."""
+    reason = f"Its rounds cannot be decided: {error}"[:500]
     Point.objects.open().filter(run=counter_keys.run_id, run__status=Run.Status.CANCELLED).update(
         status=Point.Status.CANCELLED, reason=reason
     )

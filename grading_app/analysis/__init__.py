@@ -1,5 +1,5 @@
-"""Analyses of a finished experiment: a scope, the scores in it, and sections of tables that are computed from them.
+"""Analyses of a finished experiment: the scores in a scope, and sections of tables that are computed from them.
 
-`scope` says which answers count, `data` reads their scores, each module of a section returns `ResultTable`s, and
-`sections` lists them. The analysis page and the command `analyse` show the same tables.
+`reports.scope` selects the answers, `data` loads their scores, and each module of a section returns `ResultTable`s.
+`sections` lists the sections. The analysis page and the command `analyse` show the same tables.
 """

@@ -17,13 +17,13 @@ from grading_app.statistics.condition_pairs import (
 )
 from grading_app.statistics.paired import holm
 
-MOST_PAIRS = 300  # More pairs are cut to those with the smallest p, and the table says so.
+MAX_PAIRS = 300  # Of more pairs, the table lists those with the smallest p.
 LEVEL = 0.05
 
 
 def build_condition_tables(data: AnalysisData) -> list[ResultTable]:
-    """Return no table for a single condition."""
-    pairs = [found for a, b in _compare_pairs(data) if (found := compare_conditions(data.scores, a, b, data.bounds))]
+    """Return the tables; none for a single condition."""
+    pairs = [pair for a, b in _list_pairs(data) if (pair := compare_conditions(data.scores, a, b, data.bounds))]
     if not pairs:
         return []
     corrected = holm([pair.change.p_or_one for pair in pairs])
@@ -33,7 +33,7 @@ def build_condition_tables(data: AnalysisData) -> list[ResultTable]:
     return tables
 
 
-def _compare_pairs(data: AnalysisData) -> list[tuple[int, int]]:
+def _list_pairs(data: AnalysisData) -> list[tuple[int, int]]:
     baseline = data.scope.baseline
     if baseline in data.conditions:
         return [(baseline, other) for other in data.conditions if other != baseline]
@@ -41,10 +41,11 @@ def _compare_pairs(data: AnalysisData) -> list[tuple[int, int]]:
 
 
 def _build_difference_table(data: AnalysisData, pairs: list[ConditionPair], corrected: list[float]) -> ResultTable:
-    notes = ["The unit of each test is the item: repetitions are averaged first."]
-    if len(pairs) > MOST_PAIRS:
+    notes = ["The unit of each test is the item. Repetitions are averaged first."]
+    if len(pairs) > MAX_PAIRS:
         notes.append(
-            f"{MOST_PAIRS} of {len(pairs)} pairs, those with the smallest p. Choose a baseline or fewer conditions."
+            f"Only the {MAX_PAIRS} of {len(pairs)} pairs with the smallest p are listed. "
+            "Select a baseline or fewer conditions."
         )
     return ResultTable(
         "differences",
@@ -86,9 +87,9 @@ def _list_columns(data: AnalysisData) -> list[ResultColumn]:
 def _build_rows(data: AnalysisData, pairs: list[ConditionPair], corrected: list[float]) -> list[dict[str, Any]]:
     """Return the rows of the pairs with the smallest p, at most MOST_PAIRS."""
     rates = benjamini_hochberg([pair.change.p_or_one for pair in pairs])
-    found = sorted(zip(pairs, corrected, rates, strict=True), key=lambda one: one[0].change.p_or_one)
-    found = found[:MOST_PAIRS]  # Resampling is slow, so only the pairs of the table are resampled.
-    differences = [data.scores.pair_conditions(pair.a, pair.b)[1] for pair, _, _ in found]
+    listed = sorted(zip(pairs, corrected, rates, strict=True), key=lambda one: one[0].change.p_or_one)
+    listed = listed[:MAX_PAIRS]  # Resampling is slow, so only the pairs of the table are resampled.
+    differences = [data.scores.pair_conditions(pair.a, pair.b)[1] for pair, _, _ in listed]
     resampled = permutation_p_values(differences)
     return [
         {
@@ -98,7 +99,7 @@ def _build_rows(data: AnalysisData, pairs: list[ConditionPair], corrected: list[
             "p_permutation": p if len(by_item) > 1 else None,
             "p_wilcoxon": wilcoxon_p(by_item),
         }
-        for (pair, p_holm, p_bh), by_item, p in zip(found, differences, resampled, strict=True)
+        for (pair, p_holm, p_bh), by_item, p in zip(listed, differences, resampled, strict=True)
     ]
 
 
@@ -122,8 +123,8 @@ def _build_row(data: AnalysisData, pair: ConditionPair) -> dict[str, Any]:
 
 
 def _describe_result(data: AnalysisData, pairs: list[ConditionPair], corrected: list[float]) -> str:
-    """Return the clearest difference in words, with its uncertainty."""
-    p, pair = min(zip(corrected, pairs, strict=True), key=lambda found: found[0])
+    """Return a sentence on the difference with the smallest p, with its uncertainty."""
+    p, pair = min(zip(corrected, pairs, strict=True), key=lambda entry: entry[0])
     if p >= LEVEL:
         return "No pair of conditions differs by a test at the 5 % level after Holm's correction."
     change = pair.change
@@ -131,14 +132,14 @@ def _describe_result(data: AnalysisData, pairs: list[ConditionPair], corrected: 
     size = abs(change.mean)
     text = f"{100 * size:.1f} percentage points" if data.is_share else statistic_format.format_number(size, 3)
     if change.low is None or change.high is None:
-        within = ""
+        interval_text = ""
     else:
         ends = sorted((abs(change.low), abs(change.high)))
         scale, unit = (100, " points") if data.is_share else (1, "")
-        within = f", 95 % interval {scale * ends[0]:.3g} to {scale * ends[1]:.3g}{unit}"
+        interval_text = f", 95 % interval {scale * ends[0]:.3g} to {scale * ends[1]:.3g}{unit}"
     return (
         f"{data.labels[high]} scores {text} above {data.labels[low]} on {pair.items} items"
-        f"{within} (p {statistic_format.format_p_equation(p)} after Holm's correction)."
+        f"{interval_text} (p {statistic_format.format_p_equation(p)} after Holm's correction)."
     )
 
 
@@ -172,7 +173,7 @@ def _build_two_by_two_table(data: AnalysisData, pairs: list[ConditionPair]) -> R
             ResultColumn("odds_ratio", "Odds ratio", "number"),
             ResultColumn("odds_ratio_ci", "95 % interval", "interval"),
         ],
-        sorted(rows, key=lambda row: row["p"])[:MOST_PAIRS],
+        sorted(rows, key=lambda row: row["p"])[:MAX_PAIRS],
         formula="Odds ratio: only B right over only A right, with Clopper and Pearson's interval.",
         test="McNemar's exact test.",
         notes=["Items with one answer under both conditions."],

@@ -1,4 +1,4 @@
-"""The scores in the scope of an analysis, with all that its sections need to know of items and conditions."""
+"""The scores in the scope of an analysis, with the facts of items and conditions that its sections need."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from runs_app.models import Dimension
 
 @dataclass(frozen=True, eq=False)
 class Norms:
-    """Human reference values by item, aligned with the items of the scores: NaN where there is none. n: raters."""
+    """Human norms, aligned with the items of the scores; NaN for items without a norm. n: the number of raters."""
 
     mean: Floats
     sd: Floats
@@ -34,8 +34,8 @@ class Norms:
 class AnalysisData:
     """The scores of a scope. Arrays follow the items and conditions of `scores`.
 
-    labels: the names of the conditions by primary key. facets: the names of their model, prompt and sampler. keys,
-    categories: of the items. norms: None if the dataset has none for the measure's dimension.
+    labels: the conditions' labels by primary key. facets: the names of their model, prompt and sampler.
+    keys, categories: of the items. norms: None if the dataset has no norms for the measure's dimension.
     """
 
     scope: Scope
@@ -52,28 +52,27 @@ class AnalysisData:
 
     @property
     def bounds(self) -> Bounds | None:
-        """The ends of the measure's scale; None if it has none."""
-        low, high = self.scope.measure.low, self.scope.measure.high
-        return None if low is None or high is None else (low, high)
+        """The ends of the measure's scale; None if it is unbounded."""
+        return self.scope.measure.bounds
 
     @property
     def is_share(self) -> bool:
-        """True if the scores are right or wrong, so that their means are shares."""
+        """True if answers are right or wrong, so that means are shares."""
         return self.scores.is_binary
 
 
 def load_analysis_data(scope: Scope) -> AnalysisData:
-    """Read the scores of the scope, and the items, conditions and norms that belong to them."""
-    loaded = load_item_scores(scope.experiment, scope.measure, scope.wave, scope.excluded_answers)
-    scores = narrow_scores(scope, loaded)
+    """Load the scores of the scope with their items, conditions and norms."""
+    all_scores = load_item_scores(scope.experiment, scope.measure, scope.wave, scope.excluded_answers)
+    scores = narrow_scores(scope, all_scores)
     letters = scope.blind.assign_letters() if scope.blind else None
     labels, facets = (
         load_condition_labels(scope.experiment, scope.wave, letters),
         load_facets(scope.experiment, letters),
     )
     scores = scores.select_conditions([key for key in labels if key in scores.conditions])
-    described = Item.objects.filter(dataset=scope.experiment.dataset_id).values_list("pk", "key", "category")
-    items = {pk: (key, category) for pk, key, category in described.iterator()}
+    items_by_key = Item.objects.filter(dataset=scope.experiment.dataset_id).values_list("pk", "key", "category")
+    items = {pk: (key, category) for pk, key, category in items_by_key.iterator()}
     return AnalysisData(
         scope=scope,
         scores=scores,
@@ -86,12 +85,11 @@ def load_analysis_data(scope: Scope) -> AnalysisData:
 
 
 def narrow_scores(scope: Scope, scores: ItemScores) -> ItemScores:
-    """Return the scores of the scope's conditions and items, with missing ones counted as the scope says.
+    """Return the scores of the scope's conditions and items, with missing scores counted as the scope says.
 
-    They are binary only if 0 and 1 are the ends of the measure, so that they mean wrong and right.
+    They are binary only if the scale has no other ends than 0 and 1, so that 0 means wrong and 1 means right.
     """
-    ends = (scope.measure.low, scope.measure.high)
-    scores = replace(scores, is_binary=scores.is_binary and ends in ((None, None), (0.0, 1.0)))
+    scores = replace(scores, is_binary=scope.measure.is_share(scores))
     if scope.missing == MISSING_WRONG:
         scores = scores.fill_missing(scope.measure.low if scope.measure.low is not None else 0.0)
     if scope.conditions:
@@ -101,13 +99,13 @@ def narrow_scores(scope: Scope, scores: ItemScores) -> ItemScores:
     if scope.without:
         scores = scores.select_items(~np.isin(scores.items, scope.without))
     if scope.category:
-        of_category = Item.objects.filter(dataset=scope.experiment.dataset_id, category=scope.category)
-        scores = scores.select_items(np.isin(scores.items, list(of_category.values_list("pk", flat=True))))
+        category_items = Item.objects.filter(dataset=scope.experiment.dataset_id, category=scope.category)
+        scores = scores.select_items(np.isin(scores.items, list(category_items.values_list("pk", flat=True))))
     return scores
 
 
 def _load_norms(scope: Scope, scores: ItemScores) -> Norms | None:
-    """Return the norms of the measure's dimension, matched by name; None if no item has one."""
+    """Return the norms of the measure's dimension, matched by name; None if no item has a norm."""
     if scope.measure.dimension is None or not scope.measure.is_rating:
         return None
     name = Dimension.objects.values_list("name", flat=True).get(pk=scope.measure.dimension)

@@ -1,4 +1,4 @@
-"""The figure of the groups of conditions: a tree whose joins lie at the distance of the groups that they join."""
+"""The dendrogram of conditions: a tree in which groups join at their distance."""
 
 from __future__ import annotations
 
@@ -11,44 +11,44 @@ from grading_app.reports.result_table import ResultTable
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-MOST_LEAVES = 200
-FEW_LEAVES = 40
+MAX_LEAVES = 200
+MAX_WIDE_LEAVES = 40
 WIDE_ROW, TIGHT_ROW = 24, 15
-LABELS = 240  # CSS pixels for the names of conditions on a wide figure.
+LABEL_WIDTH = 240  # CSS pixels for the labels of conditions in a wide figure.
 
 
 @dataclass(frozen=True, slots=True)
 class Dendrogram:
-    """A tree of conditions. The table's `data` holds `labels` and `joins`: (one, other, distance) in their order.
+    """A tree of conditions. The table's `data` has `labels` and `joins`: (node, node, distance) in their order.
 
-    The joins number the nodes as scipy does: conditions first, then each join.
+    Nodes are numbered as in scipy: first the conditions, then the joins.
     """
 
     name: str
     table: str
     title: str
     caption: str = (
-        "Conditions that score alike join at the left. The place of a join is the mean distance between the cell means "
-        "of its two groups."
+        "Conditions with similar scores join at the left. Two groups join at the mean distance between their cell "
+        "means."
     )
 
     def rows(self, table: ResultTable) -> list[Any]:
-        """Return the names of the conditions; none for a tree that is too large to read."""
+        """Return the labels of the conditions; empty if the tree is too large to read."""
         labels = list(table.data.get("labels", []))
-        return labels if len(labels) <= MOST_LEAVES else []
+        return labels if len(labels) <= MAX_LEAVES else []
 
     def alt(self, table: ResultTable) -> str:
         labels, joins = self.rows(table), table.data["joins"]
-        one, other, nearest = joins[0]
+        first, second, nearest = joins[0]
         return (
-            f"{self.title}: a tree of {len(labels)} conditions. {labels[one]} and {labels[other]} are the nearest, "
-            f"{nearest:.2f} apart; the last two groups join at {joins[-1][2]:.2f}. The table holds the numbers."
+            f"{self.title}: a tree of {len(labels)} conditions. {labels[first]} and {labels[second]} are the closest, "
+            f"{nearest:.2f} apart. The last two groups join at {joins[-1][2]:.2f}. The table has the numbers."
         )
 
     def _grid(self, table: ResultTable, width: int) -> plot_style.Grid:
         leaves = len(self.rows(table))
-        row = WIDE_ROW if leaves <= FEW_LEAVES else TIGHT_ROW
-        left = LABELS if width >= plot_style.WIDE else width // 2
+        row = WIDE_ROW if leaves <= MAX_WIDE_LEAVES else TIGHT_ROW
+        left = LABEL_WIDTH if width >= plot_style.WIDE else width // 2
         return plot_style.Grid(1, 1, width, row * leaves, left=left)
 
     def size(self, table: ResultTable, width: int) -> tuple[int, int]:
@@ -59,9 +59,9 @@ class Dendrogram:
         grid = self._grid(table, width)
         figure, (axis,) = grid.figure()
         order = order_leaves(len(labels), joins)
-        places = {leaf: (0.0, float(-at)) for at, leaf in enumerate(order)}
-        for step, (one, other, distance) in enumerate(joins):
-            (x, y), (other_x, other_y) = places[one], places[other]
+        positions = {leaf: (0.0, float(-at)) for at, leaf in enumerate(order)}
+        for step, (first, second, distance) in enumerate(joins):
+            (x, y), (other_x, other_y) = positions[first], positions[second]
             axis.plot(
                 [x, distance, distance, other_x],
                 [y, y, other_y, other_y],
@@ -69,7 +69,7 @@ class Dendrogram:
                 linewidth=1.5 * plot_style.PIXEL,
                 solid_joinstyle="miter",
             )
-            places[len(labels) + step] = (distance, (y + other_y) / 2)
+            positions[len(labels) + step] = (distance, (y + other_y) / 2)
         names = [plot_style.shorten(labels[leaf], grid.left - 12) for leaf in order]
         axis.set_yticks([-at for at in range(len(order))], names)
         axis.set_ylim(-len(order) + 0.4, 0.6)
@@ -80,8 +80,8 @@ class Dendrogram:
 
 
 def order_leaves(leaves: int, joins: list[Any]) -> list[int]:
-    """Return the conditions from the top down, in an order in which no two branches cross."""
+    """Return the conditions from top to bottom, in an order without crossing branches."""
     members = {leaf: [leaf] for leaf in range(leaves)}
-    for step, (one, other, _) in enumerate(joins):
-        members[leaves + step] = members.pop(one) + members.pop(other)
+    for step, (first, second, _) in enumerate(joins):
+        members[leaves + step] = members.pop(first) + members.pop(second)
     return [leaf for group in members.values() for leaf in group]

@@ -1,4 +1,4 @@
-"""Descriptives: the scores of each condition, overall and by category, and how often each score was given."""
+"""Descriptives: the distribution of scores in each condition, overall and by category."""
 
 from __future__ import annotations
 
@@ -35,38 +35,41 @@ def _build_table(data: AnalysisData, name: str, title: str, categories: list[str
     ]
     rows = [_build_row(data, condition, category) for condition in data.conditions for category in categories]
     estimates = (
-        "Mean of scores, with a standard error that treats each item as a cluster. SD, quartiles and median are of "
-        "item means."
+        "Mean of scores, with a standard error clustered by item. SD, quartiles and median are those of the item means."
     )
     return ResultTable(name, title, columns, rows, formula=estimates, notes=_list_notes(rows, data.is_share))
 
 
 def _build_row(data: AnalysisData, condition: int, category: str | None) -> Row:
-    at = data.scores.find_column(condition)
-    in_category = np.array([category is None or one == category for one in data.categories], dtype=np.bool_)
-    use = in_category & (data.scores.n[:, at] > 0)
-    means, n, within = data.scores.mean[use, at], data.scores.n[use, at], data.scores.within[use, at]
-    repeated = n > 1
-    found = estimate_mean(data.scores.sum_condition(condition, in_category), data.bounds)
-    freedom = int((n - 1).sum())
+    column = data.scores.find_column(condition)
+    in_category = np.array([category is None or name == category for name in data.categories], dtype=np.bool_)
+    is_used = in_category & (data.scores.n[:, column] > 0)
+    means, n, within = (
+        data.scores.mean[is_used, column],
+        data.scores.n[is_used, column],
+        data.scores.within[is_used, column],
+    )
+    is_repeated = n > 1
+    estimate = estimate_mean(data.scores.sum_condition(condition, in_category), data.bounds)
+    df = int((n - 1).sum())
     return {
         "condition": data.labels[condition],
         "category": category,
-        "items": int(use.sum()),
+        "items": int(is_used.sum()),
         "n": int(n.sum()),
-        "missing": int(data.scores.missing[in_category, at].sum()),
-        "mean": found.mean if found else None,
-        "interval": (found.low, found.high) if found and found.low is not None else None,
-        "method": found.method or found.reason if found else "",
+        "missing": int(data.scores.missing[in_category, column].sum()),
+        "mean": estimate.mean if estimate else None,
+        "interval": (estimate.low, estimate.high) if estimate and estimate.low is not None else None,
+        "method": estimate.method or estimate.reason if estimate else "",
         "sd": float(means.std(ddof=1)) if len(means) > 1 else None,
         **{f"q{round(100 * q)}": float(np.quantile(means, q)) if len(means) else None for q in QUANTILES},
-        "within_sd": float(np.sqrt(within.sum() / freedom)) if freedom else None,
-        "constant": float((within[repeated] == 0).mean()) if repeated.any() else None,
+        "within_sd": float(np.sqrt(within.sum() / df)) if df else None,
+        "constant": float((within[is_repeated] == 0).mean()) if is_repeated.any() else None,
     }
 
 
 def _list_notes(rows: list[Row], is_share: bool) -> list[str]:
     methods = dict.fromkeys(str(row["method"]) for row in rows if row["method"])
-    once = [row["items"] for row in rows if is_share and row["interval"] and row["items"] == row["n"]]
-    made = f"Interval: {', '.join(methods)}." if methods else ""
-    return [note for note in (made, describe_share_coverage(once)) if note]
+    single_answer_items = [row["items"] for row in rows if is_share and row["interval"] and row["items"] == row["n"]]
+    interval_note = f"Interval: {', '.join(methods)}." if methods else ""
+    return [note for note in (interval_note, describe_share_coverage(single_answer_items)) if note]

@@ -13,43 +13,43 @@ from grading_app.statistics.paired import holm
 FACTORS = ("Model", "Prompt", "Sampler")
 LEVEL = 0.05
 METHOD = (
-    "One linear model of cell means with a level of each item; effects add up to zero over the levels of a factor. "
+    "One linear model of cell means with a level of each item. Effects sum to zero over the levels of a factor. "
     "Covariances: jackknife over items, so the answers to an item may correlate in any way."
 )
 
 
 def build_factor_tables(data: AnalysisData) -> list[ResultTable]:
-    """Return no table if no facet of the design varies, or for fewer than three items."""
+    """Return the tables; none if no factor of the design varies, or for fewer than three items."""
     names = {factor: _list_levels(data, at) for at, factor in enumerate(FACTORS)}
-    places = {
-        factor: [found.index(data.facets[one][at]) for one in data.conditions]
-        for at, (factor, found) in enumerate(names.items())
+    level_indices = {
+        factor: [levels.index(data.facets[condition][at]) for condition in data.conditions]
+        for at, (factor, levels) in enumerate(names.items())
     }
-    fit = fit_factors(data.scores.mean, places, data.bounds)
+    fit = fit_factors(data.scores.mean, level_indices, data.bounds)
     if fit is None:
         return []
     return [_build_term_table(fit), _build_mean_table(data, fit, names)]
 
 
 def _list_levels(data: AnalysisData, at: int) -> list[str]:
-    """Return the names of the facet's levels in the order of the design."""
-    return list(dict.fromkeys(data.facets[one][at] for one in data.conditions))
+    """Return the names of the factor's levels in the order of the design."""
+    return list(dict.fromkeys(data.facets[condition][at] for condition in data.conditions))
 
 
 def _build_term_table(fit: FactorFit) -> ResultTable:
-    tested = [one for one in fit.tests if one.p is not None]
-    corrected = dict(zip([one.factors for one in tested], holm([one.p or 0.0 for one in tested]), strict=True))
+    tested = [test for test in fit.tests if test.p is not None]
+    corrected = dict(zip([test.factors for test in tested], holm([test.p or 0.0 for test in tested]), strict=True))
     rows = [
         {
-            "term": _name_term(one.factors),
-            "f": one.f,
-            "df1": one.df[0] if one.df else None,
-            "df2": one.df[1] if one.df else None,
-            "p": one.p,
-            "p_holm": corrected.get(one.factors),
-            "remark": one.reason,
+            "term": _name_term(test.factors),
+            "f": test.f,
+            "df1": test.df[0] if test.df else None,
+            "df2": test.df[1] if test.df else None,
+            "p": test.p,
+            "p_holm": corrected.get(test.factors),
+            "remark": test.reason,
         }
-        for one in fit.tests
+        for test in fit.tests
     ]
     columns = [
         ResultColumn("term", "Term"),
@@ -58,14 +58,14 @@ def _build_term_table(fit: FactorFit) -> ResultTable:
         ResultColumn("df2", "df of items", "count"),
         ResultColumn("p", "p", "p"),
         ResultColumn("p_holm", "p (Holm)", "p"),
-        *([ResultColumn("remark", "Remark")] if any(one.reason for one in fit.tests) else []),
+        *([ResultColumn("remark", "Remark")] if any(test.reason for test in fit.tests) else []),
     ]
     notes = [f"{fit.items} items."]
     if not fit.complete:
         notes.append("Some items lack a score in some conditions, so the F tests are approximate.")
     if fit.left_out:
         terms = ", ".join(map(_name_term, fit.left_out))
-        notes.append(f"Left out, because the conditions do not determine them: {terms}.")
+        notes.append(f"Excluded, because the conditions do not determine them: {terms}.")
     return ResultTable(
         "factors",
         "Effects of model, prompt and sampler",
@@ -86,16 +86,16 @@ def _name_term(factors: tuple[str, ...]) -> str:
 def _describe_result(tested: list[TermTest], corrected: dict[tuple[str, ...], float]) -> str:
     if not tested:
         return ""
-    found = [one for one in tested if corrected[one.factors] < LEVEL]
-    if not found:
+    significant = [test for test in tested if corrected[test.factors] < LEVEL]
+    if not significant:
         return "No term has an effect by a test at the 5 % level after Holm's correction."
-    shown = "; ".join(
-        f"{_name_term(one.factors)} (F({one.df[0]}, {one.df[1]}) = {statistic_format.format_number(one.f)}, "
-        f"p {statistic_format.format_p_equation(corrected[one.factors])})"
-        for one in found
-        if one.df
+    terms = "; ".join(
+        f"{_name_term(test.factors)} (F({test.df[0]}, {test.df[1]}) = {statistic_format.format_number(test.f)}, "
+        f"p {statistic_format.format_p_equation(corrected[test.factors])})"
+        for test in significant
+        if test.df
     )
-    return f"After Holm's correction, these terms have an effect: {shown}."
+    return f"After Holm's correction, these terms have an effect: {terms}."
 
 
 def _build_mean_table(data: AnalysisData, fit: FactorFit, names: dict[str, list[str]]) -> ResultTable:
@@ -103,12 +103,12 @@ def _build_mean_table(data: AnalysisData, fit: FactorFit, names: dict[str, list[
     ends: Kind = "share_interval" if data.is_share else "interval"
     rows: list[dict[str, Any]] = [
         {
-            "factor": one.factor,
-            "level": names[one.factor][one.level],
-            "mean": one.mean,
-            "interval": (one.low, one.high) if one.low is not None else None,
+            "factor": marginal_mean.factor,
+            "level": names[marginal_mean.factor][marginal_mean.level],
+            "mean": marginal_mean.mean,
+            "interval": (marginal_mean.low, marginal_mean.high) if marginal_mean.low is not None else None,
         }
-        for one in fit.means
+        for marginal_mean in fit.means
     ]
     return ResultTable(
         "marginal_means",
@@ -120,7 +120,7 @@ def _build_mean_table(data: AnalysisData, fit: FactorFit, names: dict[str, list[
             ResultColumn("interval", "95 % interval", ends),
         ],
         rows,
-        formula="Mean of a level over items, equally over the levels of the other factors. "
+        formula="Mean of a level over items, with equal weights for the levels of the other factors. "
         + ("Score interval within the scale, Student's t over items." if data.bounds else "Student's t over items."),
-        notes=["Compare levels by the F tests and the differences, not by whether these intervals overlap."],
+        notes=["Compare levels by the F tests and the differences. Overlapping intervals do not show equality."],
     )

@@ -1,4 +1,4 @@
-"""Between models: how alike the conditions order and score the items, and the items on which all fail."""
+"""Between models: the similarity of the conditions' scores, and the items on which all conditions fail."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from grading_app.statistics.correlation import pearson
 from grading_app.statistics.item_scores import Floats
 from grading_app.statistics.known_coverage import describe_skewed_coverage
 
-MOST_PAIRS = 300
-MOST_ITEMS = 50
-FEWEST_ITEMS = 3
+MAX_PAIRS = 300
+MAX_ITEMS = 50
+MIN_ITEMS = 3
 
 
 def build_model_tables(data: AnalysisData) -> list[ResultTable]:
-    """Return no table for a single condition."""
+    """Return the tables; none for a single condition."""
     if len(data.conditions) < 2:
         return []
     tables = [_build_similarity_table(data), _build_cluster_table(data), _build_spread_table(data)]
@@ -31,9 +31,9 @@ def build_model_tables(data: AnalysisData) -> list[ResultTable]:
 def _build_similarity_table(data: AnalysisData) -> ResultTable:
     rows = []
     for a, b in combinations(range(len(data.conditions)), 2):
-        both = (data.scores.n[:, a] > 0) & (data.scores.n[:, b] > 0)
-        x, y = data.scores.mean[both, a], data.scores.mean[both, b]
-        if len(x) < FEWEST_ITEMS:
+        has_both = (data.scores.n[:, a] > 0) & (data.scores.n[:, b] > 0)
+        x, y = data.scores.mean[has_both, a], data.scores.mean[has_both, b]
+        if len(x) < MIN_ITEMS:
             continue
         r = pearson(x, y)
         rows.append(
@@ -50,7 +50,9 @@ def _build_similarity_table(data: AnalysisData) -> ResultTable:
         )
     rows.sort(key=lambda row: -(row["r"] if row["r"] is not None else -2.0))  # type: ignore[operator]
     skewed = describe_skewed_coverage(row["items"] for row in rows if row["skewed"])  # type: ignore[misc]
-    cut = [f"{MOST_PAIRS} of {len(rows)} pairs, the most alike."] if len(rows) > MOST_PAIRS else []
+    truncation_notes = (
+        [f"Only the {MAX_PAIRS} of {len(rows)} pairs with the highest r are listed."] if len(rows) > MAX_PAIRS else []
+    )
     return ResultTable(
         "similarity",
         "Similarity of conditions",
@@ -63,40 +65,42 @@ def _build_similarity_table(data: AnalysisData) -> ResultTable:
             ResultColumn("same", "Same score", "share"),
             ResultColumn("distance", "Mean distance", "number"),
         ],
-        rows[:MOST_PAIRS],
+        rows[:MAX_PAIRS],
         formula="Pearson's r of cell means over common items, with Fisher's interval.",
-        notes=[*cut, *([skewed] if skewed else [])],
+        notes=[*truncation_notes, *([skewed] if skewed else [])],
     )
 
 
 def _build_cluster_table(data: AnalysisData) -> ResultTable:
-    """Return the steps of a hierarchical clustering of conditions, nearest first."""
+    """Return the steps of a hierarchical clustering of conditions, the closest first."""
     from scipy.cluster.hierarchy import linkage
 
     complete = (data.scores.n > 0).all(axis=1)
-    names = [data.labels[one] for one in data.conditions]
+    names = [data.labels[first] for first in data.conditions]
     columns = [
         ResultColumn("step", "Step", "count"),
         ResultColumn("members", "Conditions in the group"),
         ResultColumn("distance", "Mean distance", "number", 3),
     ]
-    title = "Groups of conditions that score alike"
-    if complete.sum() < FEWEST_ITEMS or len(names) < 3:
+    title = "Groups of conditions with similar scores"
+    if complete.sum() < MIN_ITEMS or len(names) < 3:
         return ResultTable("groups", title, columns, [])
-    found = linkage(data.scores.mean[complete].T, method="average", metric="cityblock")
-    members = {at: [name] for at, name in enumerate(names)}
+    linkage_steps = linkage(data.scores.mean[complete].T, method="average", metric="cityblock")
+    members = {index: [name] for index, name in enumerate(names)}
     rows = []
-    for step, (one, other, distance, _) in enumerate(found):
-        members[len(names) + step] = members[int(one)] + members[int(other)]
+    for step, (first, second, distance, _) in enumerate(linkage_steps):
+        members[len(names) + step] = members[int(first)] + members[int(second)]
         joined = ", ".join(members[len(names) + step])
         rows.append({"step": step + 1, "members": joined, "distance": float(distance) / int(complete.sum())})
-    joins = [[int(one), int(other), row["distance"]] for (one, other, *_), row in zip(found, rows, strict=True)]
+    joins = [
+        [int(first), int(second), row["distance"]] for (first, second, *_), row in zip(linkage_steps, rows, strict=True)
+    ]
     return ResultTable(
         "groups",
         title,
         columns,
         rows,
-        formula="Hierarchical clustering by average linkage; the distance of two conditions is the mean absolute "
+        formula="Hierarchical clustering by average linkage. The distance of two conditions is the mean absolute "
         f"difference of cell means over {int(complete.sum())} items.",
         data={"labels": names, "joins": joins},
     )
@@ -107,16 +111,16 @@ def _build_spread_table(data: AnalysisData) -> ResultTable:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # Items with a single score have no SD.
         sd: Floats = np.nanstd(data.scores.mean, axis=1, ddof=1)
-    order = np.argsort(-np.nan_to_num(sd, nan=-1.0))[:MOST_ITEMS]
+    order = np.argsort(-np.nan_to_num(sd, nan=-1.0))[:MAX_ITEMS]
     rows = [
         {
-            "item": data.keys[at],
-            "sd": float(sd[at]),
-            "lowest": float(np.nanmin(data.scores.mean[at])),
-            "highest": float(np.nanmax(data.scores.mean[at])),
+            "item": data.keys[row],
+            "sd": float(sd[row]),
+            "lowest": float(np.nanmin(data.scores.mean[row])),
+            "highest": float(np.nanmax(data.scores.mean[row])),
         }
-        for at in order
-        if sd[at] > 0
+        for row in order
+        if sd[row] > 0
     ]
     return ResultTable(
         "disputed_items",
@@ -128,17 +132,17 @@ def _build_spread_table(data: AnalysisData) -> ResultTable:
             ResultColumn("highest", "Highest mean", "number"),
         ],
         rows,
-        notes=[f"At most {MOST_ITEMS} items."],
+        notes=[f"At most {MAX_ITEMS} items."],
     )
 
 
 def _build_failure_table(data: AnalysisData) -> ResultTable:
     has_score = (data.scores.n > 0).sum(axis=1)
-    failed = (has_score > 1) & (np.nan_to_num(data.scores.mean).max(axis=1, initial=0.0) == 0)
-    at = np.flatnonzero(failed)
+    is_failed = (has_score > 1) & (np.nan_to_num(data.scores.mean).max(axis=1, initial=0.0) == 0)
+    failed_rows = np.flatnonzero(is_failed)
     rows = [
         {"item": data.keys[row], "category": data.categories[row] or None, "answers": int(data.scores.n[row].sum())}
-        for row in at[:MOST_ITEMS]
+        for row in failed_rows[:MAX_ITEMS]
     ]
     return ResultTable(
         "failed_by_all",
@@ -149,6 +153,9 @@ def _build_failure_table(data: AnalysisData) -> ResultTable:
             ResultColumn("answers", "Answers", "count"),
         ],
         rows,
-        sentence=f"{len(at)} of {len(data.keys)} items were answered wrong by every condition, each time.",
-        notes=["A wrong target looks the same: read such items first.", f"At most {MOST_ITEMS} items are listed."],
+        sentence=f"{len(failed_rows)} of {len(data.keys)} items were always answered wrong by every condition.",
+        notes=[
+            "A wrong target has the same effect. Check these items first.",
+            f"At most {MAX_ITEMS} items are listed.",
+        ],
     )

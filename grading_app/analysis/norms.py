@@ -1,4 +1,4 @@
-"""Ratings against norms: the mean ratings of models compared with those of people, item by item.
+"""Ratings against norms: the mean ratings of models compared with the mean ratings of people, item by item.
 
 The unit of every test is the item: a condition's mean over repetitions is compared with the human mean. The norms are
 a reference, not a rater.
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from grading_app.analysis.data import AnalysisData, Norms
-from grading_app.analysis.regression_panels import MOST_PANELS, build_regression_panels
+from grading_app.analysis.regression_panels import MAX_PANELS, build_regression_panels
 from grading_app.reports import statistic_format
 from grading_app.reports.result_table import ResultColumn, ResultTable, Row
 from grading_app.statistics import reference
@@ -29,13 +29,13 @@ from grading_app.statistics.ratings import Ratings
 
 SEED = 1
 POOLED = "Mean of conditions"
-TOO_FEW = "Statistics are left out where they need more items, or where nothing varies."
-LIMIT = 1.96
+TOO_FEW = "Statistics are missing if they need more items or if the values do not vary."
+LIMIT_IN_SD = 1.96
 
 
 @dataclass(frozen=True, eq=False)
 class MatchedItems:
-    """The items that a condition rated and that have a norm: both means, item by item."""
+    """The items with ratings in a condition and a norm: both means, item by item."""
 
     label: str
     model: Floats
@@ -43,10 +43,10 @@ class MatchedItems:
 
 
 def build_norm_tables(data: AnalysisData) -> list[ResultTable]:
-    """Return no table without norms. With several conditions, the last row is the mean of all conditions by item."""
+    """Return the tables; none without norms. With several conditions, the last row is the mean of all conditions."""
     if data.norms is None:
         return []
-    matched = [one for one in _match_items(data, data.norms) if len(one.model)]
+    matched = [match for match in _match_items(data, data.norms) if len(match.model)]
     if not matched:
         return []
     builders: list[Callable[[AnalysisData, Norms, list[MatchedItems]], ResultTable]] = [
@@ -60,7 +60,7 @@ def build_norm_tables(data: AnalysisData) -> list[ResultTable]:
     return [_build_leaderboard(matched, tables), *tables]
 
 
-LEADERS = (
+LEADERBOARD_COLUMNS = (
     ("difference", "Bias", "signed", 3),
     ("r", "Pearson's r", "coefficient", 2),
     ("rho", "Spearman's rho", "coefficient", 2),
@@ -76,13 +76,13 @@ LEADERS = (
 
 
 def _build_leaderboard(matched: list[MatchedItems], tables: list[ResultTable]) -> ResultTable:
-    """Return every measure of agreement in one row for each condition, from the tables that hold their intervals."""
+    """Return a table of all measures of agreement, with a row for each condition, from the tables with intervals."""
     merged: dict[str, dict[str, Any]] = {
-        one.label: {"condition": one.label, "items": len(one.model)} for one in matched
+        match.label: {"condition": match.label, "items": len(match.model)} for match in matched
     }
     for table in tables:
         for row in table.rows:
-            merged[row["condition"]] |= {name: row[name] for name, *_ in LEADERS if name in row}
+            merged[row["condition"]] |= {name: row[name] for name, *_ in LEADERBOARD_COLUMNS if name in row}
     rows = sorted(merged.values(), key=lambda row: row["mae"])
     best = next(row for row in rows if row["condition"] != POOLED)
     return ResultTable(
@@ -91,7 +91,7 @@ def _build_leaderboard(matched: list[MatchedItems], tables: list[ResultTable]) -
         [
             ResultColumn("condition", "Condition"),
             ResultColumn("items", "Items", "count"),
-            *(ResultColumn(name, label, kind, places) for name, label, kind, places in LEADERS),  # type: ignore[arg-type]
+            *(ResultColumn(name, label, kind, places) for name, label, kind, places in LEADERBOARD_COLUMNS),  # type: ignore[arg-type]
         ],
         rows,
         sentence=f"{best['condition']} has the lowest mean absolute error: "
@@ -102,13 +102,13 @@ def _build_leaderboard(matched: list[MatchedItems], tables: list[ResultTable]) -
 
 
 def _match_items(data: AnalysisData, norms: Norms) -> Iterator[MatchedItems]:
-    for at, condition in enumerate(data.conditions):
-        both = norms.has_norm & (data.scores.n[:, at] > 0)
-        yield MatchedItems(data.labels[condition], data.scores.mean[both, at], norms.mean[both])
+    for column, condition in enumerate(data.conditions):
+        has_both = norms.has_norm & (data.scores.n[:, column] > 0)
+        yield MatchedItems(data.labels[condition], data.scores.mean[has_both, column], norms.mean[has_both])
     if len(data.conditions) > 1:
-        rated = norms.has_norm & (data.scores.n > 0).any(axis=1)
-        means = np.nanmean(data.scores.mean[rated], axis=1) if rated.any() else np.array([])
-        yield MatchedItems(POOLED, means, norms.mean[rated])
+        is_rated = norms.has_norm & (data.scores.n > 0).any(axis=1)
+        means = np.nanmean(data.scores.mean[is_rated], axis=1) if is_rated.any() else np.array([])
+        yield MatchedItems(POOLED, means, norms.mean[is_rated])
 
 
 def _build_difference_table(data: AnalysisData, norms: Norms, matched: list[MatchedItems]) -> ResultTable:
@@ -129,11 +129,11 @@ def _build_difference_table(data: AnalysisData, norms: Norms, matched: list[Matc
         ResultColumn("welch_p", "p (Welch)", "p"),
         *([ResultColumn("equivalence_p", "p of equivalence", "p")] if data.scope.margin else []),
     ]
-    rows = [_build_difference_row(one, data.scope.margin) for one in matched]
-    of_conditions = [row for row in rows if row["condition"] != POOLED and row["p"] is not None]
-    for row, p in zip(of_conditions, holm([row["p"] for row in of_conditions]), strict=True):
+    rows = [_build_difference_row(match, data.scope.margin) for match in matched]
+    condition_rows = [row for row in rows if row["condition"] != POOLED and row["p"] is not None]
+    for row, p in zip(condition_rows, holm([row["p"] for row in condition_rows]), strict=True):
         row["p_holm"] = p
-    family = f"Holm over the {len(of_conditions)} conditions of this table." if len(of_conditions) > 1 else ""
+    family = f"Holm over the {len(condition_rows)} conditions of this table." if len(condition_rows) > 1 else ""
     return ResultTable(
         "norm_differences",
         "Difference from the norms",
@@ -141,7 +141,7 @@ def _build_difference_table(data: AnalysisData, norms: Norms, matched: list[Matc
         rows,
         formula="Difference: mean over items of the condition's mean rating minus the human mean. d: the mean over the "
         "SD of the differences.",
-        test="Paired t-test over items; Welch's test takes both as independent samples."
+        test="Paired t-test over items. Welch's test treats both as independent samples."
         + (f" Equivalence: two one-sided t-tests within ±{data.scope.margin:g}." if data.scope.margin else ""),
         correction=family,
         sentence=_describe_difference(rows[0]),
@@ -149,17 +149,17 @@ def _build_difference_table(data: AnalysisData, norms: Norms, matched: list[Matc
     )
 
 
-def _build_difference_row(one: MatchedItems, margin: float | None) -> dict[str, Any]:
+def _build_difference_row(match: MatchedItems, margin: float | None) -> dict[str, Any]:
     row: dict[str, Any] = {
-        "condition": one.label,
-        "items": len(one.model),
-        "model_mean": float(one.model.mean()),
-        "human_mean": float(one.people.mean()),
-        "difference": float(np.mean(one.model - one.people)),
+        "condition": match.label,
+        "items": len(match.model),
+        "model_mean": float(match.model.mean()),
+        "human_mean": float(match.people.mean()),
+        "difference": float(np.mean(match.model - match.people)),
         "p": None,
     }
-    paired = reference.paired_difference(one.model, one.people)
-    welch = reference.welch_difference(one.model, one.people)
+    paired = reference.paired_difference(match.model, match.people)
+    welch = reference.welch_difference(match.model, match.people)
     if welch:
         row |= {"welch_t": welch.t, "welch_p": welch.p}
     if paired is None:
@@ -167,7 +167,7 @@ def _build_difference_row(one: MatchedItems, margin: float | None) -> dict[str, 
     row |= {"difference_ci": paired.interval, "t": paired.t, "df": int(paired.df), "p": paired.p}
     row |= {"d": paired.effect, "d_ci": paired.effect_interval}
     if margin:
-        error = float(np.std(one.model - one.people, ddof=1)) / math.sqrt(paired.n)
+        error = float(np.std(match.model - match.people, ddof=1)) / math.sqrt(paired.n)
         row["equivalence_p"] = reference.equivalence_p(paired.n, paired.difference, error, margin)
     return row
 
@@ -178,13 +178,13 @@ def _describe_difference(row: Row) -> str:
     low, high = row["difference_ci"]
     size = statistic_format.format_number(abs(row["difference"]), 3)
     if row["p"] < 0.05:
-        way = "above" if row["difference"] > 0 else "below"
-        found = f"rates {size} points {way} the norms"
+        direction = "above" if row["difference"] > 0 else "below"
+        result = f"rates {size} points {direction} the norms"
     else:
-        found = "does not differ significantly from the norms"
+        result = "does not differ significantly from the norms"
     interval = statistic_format.format_interval(low, high, 3)
     difference = statistic_format.add_sign(statistic_format.format_number(row["difference"], 3))
-    return f"{row['condition']} {found} (difference {difference}, 95 % interval {interval}, {row['items']} items)."
+    return f"{row['condition']} {result} (difference {difference}, 95 % interval {interval}, {row['items']} items)."
 
 
 def _build_agreement_table(data: AnalysisData, norms: Norms, matched: list[MatchedItems]) -> ResultTable:
@@ -203,17 +203,17 @@ def _build_agreement_table(data: AnalysisData, norms: Norms, matched: list[Match
     ]
     reliability = reference.reference_reliability(norms.mean, norms.sd, norms.n)
     ceiling = math.sqrt(reliability) if reliability else None
-    rows = sorted((_build_agreement_row(one, ceiling) for one in matched), key=lambda row: -(row["r"] or -2))
+    rows = sorted((_build_agreement_row(match, ceiling) for match in matched), key=lambda row: -(row["r"] or -2))
     notes = [TOO_FEW]
     if skewed := describe_skewed_coverage(row["items"] for row in rows if row["skewed"]):
         notes.append(skewed)
     if ceiling:
         notes.append(
-            f"Noise ceiling: no rating can correlate with these norms by more than {ceiling:.3f} on average, the root "
-            "of their reliability. The last column divides r by it."
+            f"Noise ceiling: on average, no rating can correlate with these norms by more than {ceiling:.3f}, the "
+            "square root of their reliability. The last column divides r by it."
         )
     else:
-        notes.append("No noise ceiling: it needs the SD and the number of raters of each norm.")
+        notes.append("There is no noise ceiling, because it needs the SD and the number of raters of each norm.")
     return ResultTable(
         "norm_agreement",
         "Agreement with the norms",
@@ -225,14 +225,14 @@ def _build_agreement_table(data: AnalysisData, norms: Norms, matched: list[Match
     )
 
 
-def _build_agreement_row(one: MatchedItems, ceiling: float | None) -> dict[str, Any]:
-    r = pearson(one.model, one.people)
-    rho = reference.spearman(one.model, one.people)
-    table = Ratings.from_table(np.column_stack([one.model, one.people]))
+def _build_agreement_row(match: MatchedItems, ceiling: float | None) -> dict[str, Any]:
+    r = pearson(match.model, match.people)
+    rho = reference.spearman(match.model, match.people)
+    table = Ratings.from_table(np.column_stack([match.model, match.people]))
     ccc = bootstrap(lins_concordance(table), seed=SEED)
     return {
-        "condition": one.label,
-        "items": len(one.model),
+        "condition": match.label,
+        "items": len(match.model),
         "r": r.r if r else None,
         "skewed": bool(r and r.is_skewed),
         "r_ci": (r.low, r.high) if r and r.low is not None else None,
@@ -257,33 +257,33 @@ def _build_error_table(data: AnalysisData, norms: Norms, matched: list[MatchedIt
         ResultColumn("rmse", "RMSE", "number", 3),
         ResultColumn("rmse_ci", "95 % interval", "interval"),
     ]
-    rows = sorted((_build_error_row(one) for one in matched), key=lambda row: row["mae"])
+    rows = sorted((_build_error_row(match) for match in matched), key=lambda row: row["mae"])
     note = describe_coverage(RMSE, min((row["items"] for row in rows if row["rmse_ci"]), default=0))
     return ResultTable(
         "norm_errors",
         "Error against the norms",
         columns,
         rows,
-        formula="Limits of agreement: bias ± 1.96 SD of the differences (Bland and Altman). They are the range of "
-        "about 95 % of the differences, not an interval of the bias. MAE and RMSE: jackknife over items of "
-        "their logarithm.",
+        formula="Limits of agreement: bias ± 1.96 SD of the differences (Bland and Altman), the range of about 95 % of "
+        "the differences, not an interval of the bias. Intervals of MAE and RMSE: jackknife over items of their "
+        "logarithm.",
         notes=[*([f"The interval of RMSE {note}."] if note else []), TOO_FEW],
     )
 
 
-def _build_error_row(one: MatchedItems) -> dict[str, Any]:
-    differences = one.model - one.people
+def _build_error_row(match: MatchedItems) -> dict[str, Any]:
+    differences = match.model - match.people
     bias = float(differences.mean())
-    reach = LIMIT * float(differences.std(ddof=1)) if len(differences) > 1 else None
+    reach = LIMIT_IN_SD * float(differences.std(ddof=1)) if len(differences) > 1 else None
     return {
-        "condition": one.label,
+        "condition": match.label,
         "items": len(differences),
         "bias": bias,
         "limits": (bias - reach, bias + reach) if reach is not None else None,
         "mae": reference.mean_absolute(differences),
-        "mae_ci": reference.error_interval(one.model, one.people, "mae"),
+        "mae_ci": reference.error_interval(match.model, match.people, "mae"),
         "rmse": reference.root_mean_square(differences),
-        "rmse_ci": reference.error_interval(one.model, one.people, "rmse"),
+        "rmse_ci": reference.error_interval(match.model, match.people, "rmse"),
     }
 
 
@@ -295,17 +295,19 @@ def _build_regression_table(data: AnalysisData, norms: Norms, matched: list[Matc
         ResultColumn("r_squared", "R²", "coefficient"),
         *_list_line_columns("deming", "Deming"),
     ]
-    drawn = [(one.label, one.people, one.model) for one in sorted(matched, key=lambda one: one.label == POOLED)]
+    panels = [
+        (match.label, match.people, match.model) for match in sorted(matched, key=lambda match: match.label == POOLED)
+    ]
     rows = []
-    for one in matched:
-        ols, both = reference.least_squares(one.people, one.model), reference.deming(one.people, one.model)
+    for match in matched:
+        ols, deming = reference.least_squares(match.people, match.model), reference.deming(match.people, match.model)
         rows.append(
             {
-                "condition": one.label,
-                "items": len(one.model),
+                "condition": match.label,
+                "items": len(match.model),
                 **_build_line_cells("ols", ols),
                 "r_squared": ols.r_squared if ols else None,
-                **_build_line_cells("deming", both),
+                **_build_line_cells("deming", deming),
             }
         )
     return ResultTable(
@@ -313,14 +315,14 @@ def _build_regression_table(data: AnalysisData, norms: Norms, matched: list[Matc
         "Regression on the norms",
         columns,
         rows,
-        formula="model = a + b × human. Least squares takes the norms as exact; Deming's regression allows equal "
+        formula="model = a + b × human. Least squares treats the norms as exact. Deming's regression allows equal "
         "errors in both, with jackknife intervals (Linnet 1990).",
         notes=[
             "A slope below 1 means that the condition uses less of the scale than people do.",
-            f"The figure shows at most {MOST_PANELS} conditions, the mean of conditions among them.",
+            f"The figure shows at most {MAX_PANELS} conditions, including the mean of conditions.",
             TOO_FEW,
         ],
-        data={"panels": build_regression_panels(drawn, data.bounds)},
+        data={"panels": build_regression_panels(panels, data.bounds)},
     )
 
 
@@ -355,18 +357,18 @@ def _build_distribution_table(data: AnalysisData, norms: Norms, matched: list[Ma
         ResultColumn("wasserstein", "Wasserstein distance", "number", 3),
     ]
     rows = []
-    for one in matched:
-        d, p = reference.kolmogorov_smirnov(one.model, one.people)
-        several = len(one.model) > 1
+    for match in matched:
+        d, p = reference.kolmogorov_smirnov(match.model, match.people)
+        has_sd = len(match.model) > 1
         rows.append(
             {
-                "condition": one.label,
-                "items": len(one.model),
-                "sd_model": float(one.model.std(ddof=1)) if several else None,
-                "sd_human": float(one.people.std(ddof=1)) if several else None,
+                "condition": match.label,
+                "items": len(match.model),
+                "sd_model": float(match.model.std(ddof=1)) if has_sd else None,
+                "sd_human": float(match.people.std(ddof=1)) if has_sd else None,
                 "ks": d,
                 "ks_p": p,
-                "wasserstein": reference.wasserstein(one.model, one.people),
+                "wasserstein": reference.wasserstein(match.model, match.people),
             }
         )
     return ResultTable(

@@ -1,4 +1,4 @@
-"""Outliers: the items that lie furthest from the norm, or from the other conditions."""
+"""Outliers: the items furthest from the norm, or from the other conditions."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import numpy as np
 from django.urls import reverse
 
 from grading_app.analysis.data import AnalysisData
-from grading_app.analysis.residual_figure import FAR
+from grading_app.analysis.residual_figure import MAX_Z
 from grading_app.reports.result_table import ResultColumn, ResultTable, Row
 from grading_app.statistics.item_scores import Floats
 
-SHOWN = 20
-MOST_POINTS = 800  # Near and far residuals each, in the figure.
+MAX_OUTLIERS = 20
+MAX_POINTS = 800  # The maximum number of near and of far residuals in the figure.
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -27,15 +27,15 @@ class _ScaledResiduals:
 
     @property
     def z(self) -> Floats | None:
-        """The modified z of each residual; None without any spread."""
+        """The modified z of each residual; None without spread."""
         return 0.6745 * (self.residuals - self.center) / self.spread if self.spread else None
 
 
 @dataclass(frozen=True, slots=True)
 class Outlier:
-    """A mean score of one item in one condition, far from what is expected. `z` is None without any spread."""
+    """A mean score of one item in one condition, far from the expected score. z: None without spread."""
 
-    item: int  # Its row in the scores.
+    item: int  # The row in the scores.
     condition: int
     score: float
     expected: float
@@ -43,8 +43,8 @@ class Outlier:
 
 
 def build_outlier_tables(data: AnalysisData) -> list[ResultTable]:
-    """Return the items with the largest residuals; no table for fewer than three items."""
-    expected, what = _estimate_expected(data)
+    """Return a table of the items with the largest residuals; none for fewer than three cells, or equal residuals."""
+    expected, reference = _estimate_expected(data)
     residuals = np.where(np.isnan(expected), np.nan, data.scores.mean - expected)
     flat = residuals[~np.isnan(residuals)]
     if len(flat) < 3 or not np.ptp(flat):
@@ -54,11 +54,11 @@ def build_outlier_tables(data: AnalysisData) -> list[ResultTable]:
     low, high = data.bounds or (-np.inf, np.inf)
     on_scale = np.clip(expected, low, high)
     outliers = _find_outliers(data, scaled, on_scale)
-    far = sum(1 for one in outliers if one.z is not None and abs(one.z) > FAR)
+    n_far = sum(1 for outlier in outliers if outlier.z is not None and abs(outlier.z) > MAX_Z)
     return [
         ResultTable(
             "outliers",
-            f"Items furthest from the {what}",
+            f"Items furthest from the {reference}",
             [
                 ResultColumn("item", "Item"),
                 ResultColumn("category", "Category"),
@@ -68,13 +68,13 @@ def build_outlier_tables(data: AnalysisData) -> list[ResultTable]:
                 ResultColumn("residual", "Residual", "signed"),
                 ResultColumn("z", "Modified z", "signed"),
             ],
-            [_build_row(data, one) for one in outliers],
+            [_build_row(data, outlier) for outlier in outliers],
             formula="Modified z: 0.6745 × (residual − median) / median absolute deviation (Iglewicz and Hoaglin 1993); "
-            f"above {FAR} is far. An expected score beside the scale is shown as its end; z uses it unchanged.",
-            sentence=f"{far} of the {len(outliers)} items shown lie far from the {what}.",
-            links=[{"item": _make_trials_url(data, one)} for one in outliers],
+            f"above {MAX_Z} is far. An expected score outside the scale is shown as its end; z uses it unchanged.",
+            sentence=f"{n_far} of the {len(outliers)} items listed are far from the {reference}.",
+            links=[{"item": _make_trials_url(data, outlier)} for outlier in outliers],
             data={
-                "cells": [[int(data.scores.items[one.item]), one.condition] for one in outliers],
+                "cells": [[int(data.scores.items[outlier.item]), outlier.condition] for outlier in outliers],
                 "residuals": _list_points(data, scaled, expected, on_scale),
             },
         )
@@ -82,9 +82,9 @@ def build_outlier_tables(data: AnalysisData) -> list[ResultTable]:
 
 
 def _find_outliers(data: AnalysisData, scaled: _ScaledResiduals, on_scale: Floats) -> list[Outlier]:
-    """Return the largest residuals, furthest first."""
+    """Return the largest residuals, the furthest first."""
     from_center = np.abs(np.nan_to_num(scaled.residuals - scaled.center))
-    order = np.argsort(-from_center, axis=None)[:SHOWN]
+    order = np.argsort(-from_center, axis=None)[:MAX_OUTLIERS]
     z = scaled.z
     return [
         Outlier(
@@ -100,24 +100,24 @@ def _find_outliers(data: AnalysisData, scaled: _ScaledResiduals, on_scale: Float
 
 
 def _list_points(data: AnalysisData, scaled: _ScaledResiduals, expected: Floats, on_scale: Floats) -> dict[str, Any]:
-    """Return what `ResidualFigure` draws: evenly spread near residuals, and the furthest of the far ones."""
-    shown = data.scores.mean - on_scale
-    z = np.zeros_like(shown) if scaled.z is None else np.abs(np.nan_to_num(scaled.z))
-    scored = ~np.isnan(scaled.residuals)
-    far = np.flatnonzero(scored & (z > FAR))
-    near = np.flatnonzero(scored & (z <= FAR))
-    drawn = {
-        "near": near[:: -(-len(near) // MOST_POINTS) or 1],
-        "far": far[np.argsort(-z.flat[far], kind="stable")][:MOST_POINTS],
+    """Return the data of `ResidualFigure`: an even sample of the near residuals, and the furthest far residuals."""
+    residuals = data.scores.mean - on_scale
+    z = np.zeros_like(residuals) if scaled.z is None else np.abs(np.nan_to_num(scaled.z))
+    is_scored = ~np.isnan(scaled.residuals)
+    far = np.flatnonzero(is_scored & (z > MAX_Z))
+    near = np.flatnonzero(is_scored & (z <= MAX_Z))
+    sampled = {
+        "near": near[:: -(-len(near) // MAX_POINTS) or 1],
+        "far": far[np.argsort(-z.flat[far], kind="stable")][:MAX_POINTS],
     }
-    reach = FAR * scaled.spread / 0.6745
-    is_one_limit = scaled.spread > 0 and np.array_equal(expected[scored], on_scale[scored])
+    reach = MAX_Z * scaled.spread / 0.6745
+    is_one_limit = scaled.spread > 0 and np.array_equal(expected[is_scored], on_scale[is_scored])
     return {
         **{
-            name: np.round(np.column_stack([on_scale.flat[at], shown.flat[at]]), 4).tolist()
-            for name, at in drawn.items()
+            name: np.round(np.column_stack([on_scale.flat[indices], residuals.flat[indices]]), 4).tolist()
+            for name, indices in sampled.items()
         },
-        "cells": int(scored.sum()),
+        "cells": int(is_scored.sum()),
         "far_cells": len(far),
         "limits": [scaled.center - reach, scaled.center + reach] if is_one_limit else None,
     }
@@ -142,16 +142,16 @@ def _make_trials_url(data: AnalysisData, outlier: Outlier) -> str:
 
 
 def _estimate_expected(data: AnalysisData) -> tuple[Floats, str]:
-    """Return the expected score of each cell, and what it is: the norm, or the mean of the other conditions."""
+    """Return the expected score of each cell, and its source: the norm, or the mean of the other conditions."""
     shape = data.scores.mean.shape
     if data.norms is not None:
         return np.broadcast_to(data.norms.mean[:, None], shape), "norm"
-    scored = ~np.isnan(data.scores.mean)
-    others = scored.sum(axis=1, keepdims=True) - scored
+    is_scored = ~np.isnan(data.scores.mean)
+    others = is_scored.sum(axis=1, keepdims=True) - is_scored
     totals = np.nansum(data.scores.mean, axis=1, keepdims=True) - np.nan_to_num(data.scores.mean)
-    # A condition that is higher everywhere is no outlier on every item, so its level is taken out.
-    compared = scored & (others > 0)
-    expected = np.where(compared, totals / np.maximum(others, 1), np.nan)
-    differences = np.where(compared, data.scores.mean - expected, 0.0)
-    level = differences.sum(axis=0, keepdims=True) / np.maximum(compared.sum(axis=0, keepdims=True), 1)
+    # A condition that scores higher on all items is not an outlier on each, so its level is removed.
+    is_compared = is_scored & (others > 0)
+    expected = np.where(is_compared, totals / np.maximum(others, 1), np.nan)
+    differences = np.where(is_compared, data.scores.mean - expected, 0.0)
+    level = differences.sum(axis=0, keepdims=True) / np.maximum(is_compared.sum(axis=0, keepdims=True), 1)
     return expected + level, "other conditions"

@@ -1,4 +1,4 @@
-"""Robustness: how the headline moves under other choices of what counts."""
+"""Robustness: the headline under other choices of scope."""
 
 from __future__ import annotations
 
@@ -15,51 +15,51 @@ from grading_app.statistics.intervals import estimate_mean
 from grading_app.statistics.item_scores import ItemScores
 from runs_app.annotations import list_flagged_items
 
-MOST_CATEGORIES = 20
+MAX_CATEGORIES = 20
 
 
 def build_robustness_tables(data: AnalysisData) -> list[ResultTable]:
-    """Return the headline under each choice: the difference of two conditions, or the mean of a single one."""
+    """Return the headline under each choice: the difference of two conditions, or the mean of a single condition."""
     if not data.conditions:
         return []
     pair = _choose_headline_pair(data)
     rows = [row for name, variant in _iterate_variants(data) if (row := _build_row(name, variant, pair)) is not None]
     if len(rows) < 2:
         return []
-    shown, ends = ("share", "share_interval") if data.is_share else ("number", "interval")
+    kind, ends = ("share", "share_interval") if data.is_share else ("number", "interval")
     if pair:
-        shown, ends = ("signed_share", "points_interval") if data.is_share else ("signed", "interval")
+        kind, ends = ("signed_share", "points_interval") if data.is_share else ("signed", "interval")
         subject = f"{data.labels[pair[1]]} minus {data.labels[pair[0]]}"
     else:
         subject = data.labels[data.conditions[0]]
     values = [row["value"] for row in rows]
-    same = all(value > 0 for value in values) or all(value < 0 for value in values)
-    sentence = "The sign of the difference is the same under every choice." if pair and same else ""
-    if pair and not same:
+    has_same_sign = all(value > 0 for value in values) or all(value < 0 for value in values)
+    sentence = "The sign of the difference is the same under every choice." if pair and has_same_sign else ""
+    if pair and not has_same_sign:
         sentence = "The sign of the difference depends on the choice."
     return [
         ResultTable(
             "robustness",
-            f"How the headline moves: {subject}",
+            f"Headline under other choices: {subject}",
             [
                 ResultColumn("variant", "Choice"),
                 ResultColumn("items", "Items", "count"),
                 ResultColumn("n", "Scores", "count"),
-                ResultColumn("value", "Difference" if pair else "Mean", shown),  # type: ignore[arg-type]
+                ResultColumn("value", "Difference" if pair else "Mean", kind),  # type: ignore[arg-type]
                 ResultColumn("interval", "95 % interval", ends),  # type: ignore[arg-type]
                 ResultColumn("p", "p", "p"),
             ],
             rows,
             sentence=sentence,
-            notes=["Each row changes one choice of the scope and keeps the others."],
+            notes=["Each row changes one choice of the scope."],
         )
     ]
 
 
 def _choose_headline_pair(data: AnalysisData) -> tuple[int, int] | None:
-    """Return the baseline and the first other condition, or the first two conditions; None for a single one."""
+    """Return the baseline and the first other condition, or the first two conditions; None for a single condition."""
     baseline = data.scope.baseline if data.scope.baseline in data.conditions else data.conditions[0]
-    others = [one for one in data.conditions if one != baseline]
+    others = [condition for condition in data.conditions if condition != baseline]
     return (baseline, others[0]) if others else None
 
 
@@ -78,38 +78,38 @@ def _iterate_variants(data: AnalysisData) -> Iterator[tuple[str, AnalysisData]]:
     if FLAGGED not in scope.exclude and list_flagged_items(scope.experiment):
         yield "Without flagged items", load_analysis_data(replace(scope, exclude=scope.exclude | {FLAGGED}))
     if scope.without:
-        yield "With the items that are left out", load_analysis_data(replace(scope, without=()))
+        yield "Including the excluded items", load_analysis_data(replace(scope, without=()))
     yield from _iterate_without_category(data)
     yield from _iterate_other_measures(scope)
 
 
 def _iterate_without_category(data: AnalysisData) -> Iterator[tuple[str, AnalysisData]]:
     names = sorted(set(data.categories) - {""})
-    if not 1 < len(names) <= MOST_CATEGORIES:
+    if not 1 < len(names) <= MAX_CATEGORIES:
         return
     for name in names:
-        chosen = [one != name for one in data.categories]
-        yield f"Without category {name}", _select_items(data, chosen)
+        is_selected = [category != name for category in data.categories]
+        yield f"Without category {name}", _select_items(data, is_selected)
 
 
-def _select_items(data: AnalysisData, chosen: list[bool]) -> AnalysisData:
+def _select_items(data: AnalysisData, is_selected: list[bool]) -> AnalysisData:
     import numpy as np
 
     return replace(
         data,
-        scores=data.scores.select_items(np.array(chosen, dtype=np.bool_)),
-        keys=[key for key, keep in zip(data.keys, chosen, strict=True) if keep],
-        categories=[one for one, keep in zip(data.categories, chosen, strict=True) if keep],
+        scores=data.scores.select_items(np.array(is_selected, dtype=np.bool_)),
+        keys=[key for key, is_kept in zip(data.keys, is_selected, strict=True) if is_kept],
+        categories=[category for category, is_kept in zip(data.categories, is_selected, strict=True) if is_kept],
         norms=None,
     )
 
 
 def _iterate_other_measures(scope: Scope) -> Iterator[tuple[str, AnalysisData]]:
-    """Yield the same answers under other graders on the same scale; other dimensions are other questions."""
-    now = scope.measure
+    """Yield the same answers under other graders with the same dimension and scale."""
+    current = scope.measure
     for measure in list_measures(scope.experiment):
-        alike = (measure.dimension, measure.low, measure.high) == (now.dimension, now.low, now.high)
-        if alike and measure.key != now.key and not measure.is_rating:
+        is_comparable = (measure.dimension, measure.low, measure.high) == (current.dimension, current.low, current.high)
+        if is_comparable and measure.key != current.key and not measure.is_rating:
             yield f"Measure {measure.label}", load_analysis_data(replace(scope, measure=measure))
 
 
@@ -118,19 +118,19 @@ def _build_row(name: str, data: AnalysisData, pair: tuple[int, int] | None) -> d
     if not set(pair or data.conditions[:1]) <= set(data.conditions) or not data.conditions:
         return None
     if pair is None:
-        found = estimate_mean(scores.sum_condition(data.conditions[0]), data.bounds)
-        if found is None:
+        estimate = estimate_mean(scores.sum_condition(data.conditions[0]), data.bounds)
+        if estimate is None:
             return None
-        interval = (found.low, found.high) if found.low is not None else None
-        counts = {"variant": name, "items": found.clusters, "n": found.n}
-        return {**counts, "value": found.mean, "interval": interval, "p": None}
-    compared = compare_conditions(scores, *pair, data.bounds)
-    if compared is None:
+        interval = (estimate.low, estimate.high) if estimate.low is not None else None
+        counts = {"variant": name, "items": estimate.clusters, "n": estimate.n}
+        return {**counts, "value": estimate.mean, "interval": interval, "p": None}
+    comparison = compare_conditions(scores, *pair, data.bounds)
+    if comparison is None:
         return None
-    change = compared.change
+    change = comparison.change
     return {
         "variant": name,
-        "items": compared.items,
+        "items": comparison.items,
         "n": int(scores.select_conditions(list(pair)).n.sum()),
         "value": change.mean,
         "interval": (change.low, change.high) if change.low is not None else None,

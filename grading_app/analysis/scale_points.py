@@ -11,15 +11,15 @@ from grading_app.reports.result_table import ResultColumn, ResultTable, Row
 from grading_app.reports.scope import MISSING_WRONG
 from grading_app.reports.score_matrix import count_ratings
 
-MOST_COLUMNS = 21
-"""Points with a column each. The points of a longer scale are grouped into this many ranges at most."""
+MAX_COLUMNS = 21
+"""The maximum number of columns. The points of a longer scale are grouped into ranges."""
 
 Counts = Mapping[tuple[int, str], Mapping[int, int]]
 """The number of ratings by point of the scale, for each condition and category."""
 
 
 def build_scale_point_tables(data: AnalysisData) -> list[ResultTable]:
-    """Return no table for grades: only ratings have points of a scale."""
+    """Return the tables; none for grades, because only ratings have scale points."""
     if not data.scope.measure.is_rating or data.bounds is None or not data.conditions:
         return []
     counts = _count_points(data)
@@ -31,15 +31,15 @@ def build_scale_point_tables(data: AnalysisData) -> list[ResultTable]:
 
 
 def _count_points(data: AnalysisData) -> Counts:
-    scope, wrong = data.scope, data.scope.missing == MISSING_WRONG
+    scope, counts_missing = data.scope, data.scope.missing == MISSING_WRONG
     items = data.scores.items.tolist()
-    found: defaultdict[tuple[int, str], dict[int, int]] = defaultdict(lambda: defaultdict(int))
+    counts: defaultdict[tuple[int, str], dict[int, int]] = defaultdict(lambda: defaultdict(int))
     for condition, category, rating, n in count_ratings(
         scope.experiment, scope.measure, items, scope.wave, scope.excluded_answers
     ):
-        if rating is not None or wrong:
-            found[condition, category][_find_ends(data)[0] if rating is None else rating] += n
-    return found
+        if rating is not None or counts_missing:
+            counts[condition, category][_find_ends(data)[0] if rating is None else rating] += n
+    return counts
 
 
 def _find_ends(data: AnalysisData) -> tuple[int, int]:
@@ -50,7 +50,7 @@ def _find_ends(data: AnalysisData) -> tuple[int, int]:
 def _list_ranges(data: AnalysisData) -> list[range]:
     """Return the points of each column: one point, or several if the scale has more than MOST_COLUMNS."""
     low, high = _find_ends(data)
-    step = ceil((high - low + 1) / MOST_COLUMNS)
+    step = ceil((high - low + 1) / MAX_COLUMNS)
     return [range(start, min(start + step, high + 1)) for start in range(low, high + 1, step)]
 
 
@@ -64,31 +64,38 @@ def _build_table(
         ResultColumn("n", "Scores", "count"),
         *(ResultColumn(_name_column(points), _label_column(points), "share") for points in ranges),
     ]
-    chosen: list[str | None] = [None] if categories is None else [*categories]
-    rows = [_build_row(data, counts, one, of, ranges) for one in data.conditions for of in chosen]
-    grouped = f"The scale has {len(range(*_find_ends(data))) + 1} points: each column holds a range of them."
+    row_categories: list[str | None] = [None] if categories is None else [*categories]
+    rows = [
+        _build_row(data, counts, condition, category, ranges)
+        for condition in data.conditions
+        for category in row_categories
+    ]
+    range_note = f"The scale has {len(range(*_find_ends(data))) + 1} points, so each column is a range of points."
     return ResultTable(
         name,
         title,
         columns,
         rows,
-        formula="Share of the scores that are at the point of the scale. Every repetition counts as one score.",
-        notes=[grouped] if len(ranges[0]) > 1 else [],
+        formula="Share of the scores at this point of the scale. Every repetition counts as one score.",
+        notes=[range_note] if len(ranges[0]) > 1 else [],
     )
 
 
 def _build_row(data: AnalysisData, counts: Counts, condition: int, category: str | None, ranges: list[range]) -> Row:
-    times: defaultdict[int, int] = defaultdict(int)
-    for (of, named), points in counts.items():
-        if of == condition and category in (None, named):
+    point_counts: defaultdict[int, int] = defaultdict(int)
+    for (counted_condition, counted_category), points in counts.items():
+        if counted_condition == condition and category in (None, counted_category):
             for point, n in points.items():
-                times[point] += n
-    total = sum(times.values())
+                point_counts[point] += n
+    total = sum(point_counts.values())
     return {
         "condition": data.labels[condition],
         "category": category,
         "n": total,
-        **{_name_column(points): sum(times[at] for at in points) / total if total else None for points in ranges},
+        **{
+            _name_column(points): sum(point_counts[point] for point in points) / total if total else None
+            for points in ranges
+        },
     }
 
 
@@ -97,5 +104,5 @@ def _name_column(points: range) -> str:
 
 
 def _label_column(points: range) -> str:
-    first, last = (str(one).replace("-", "−") for one in (points[0], points[-1]))
+    first, last = (str(point).replace("-", "−") for point in (points[0], points[-1]))
     return first if len(points) == 1 else f"{first} to {last}"

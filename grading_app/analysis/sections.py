@@ -21,9 +21,9 @@ from grading_app.reports.result_table import ResultTable
 
 @dataclass(frozen=True)
 class Section:
-    """A section of the analysis page. `tables` returns no table where the data do not allow the analysis.
+    """A section of the analysis page.
 
-    intro: one sentence for the reader: the question that the section answers.
+    intro: the question that the section answers. tables: return the tables; none if the data do not allow the analysis.
     """
 
     name: str
@@ -49,15 +49,20 @@ SECTIONS = (
     Section(
         "variance",
         "Variance and design",
-        "Where does the variance lie, and what would a larger design gain?",
+        "What are the sources of variance, and how precise would a larger design be?",
         build_variance_tables,
     ),
-    Section("outliers", "Outliers", "Which items lie far from what was expected?", build_outlier_tables),
-    Section("robustness", "Robustness", "Does the headline depend on what counts?", build_robustness_tables),
-    Section("models", "Between models", "Which conditions score alike, and where do all fail?", build_model_tables),
+    Section("outliers", "Outliers", "Which items are far from their expected score?", build_outlier_tables),
+    Section("robustness", "Robustness", "Does the headline depend on the choice of answers?", build_robustness_tables),
+    Section(
+        "models",
+        "Between models",
+        "Which conditions have similar scores, and on which items do all fail?",
+        build_model_tables,
+    ),
 )
 
 
 def build_section_tables(data: AnalysisData) -> dict[str, list[ResultTable]]:
-    """Return the tables of every section by its name. Names of tables are unique over all sections."""
+    """Return the tables of all sections by the section's name. Table names are unique across sections."""
     return {section.name: section.tables(data) for section in SECTIONS}

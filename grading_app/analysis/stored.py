@@ -1,7 +1,7 @@
-"""The tables of an analysis, computed by a worker and stored, because they need libraries that no page loads.
+"""The tables of an analysis, computed by a worker and stored, because they need libraries that pages do not load.
 
-Each section is an aggregate of its own. If a worker cannot finish an analysis within the time of one task, the finished
-sections stay, and the next task computes the others.
+Each section is an aggregate. If a worker cannot finish an analysis within the time of one task, the finished sections
+are kept, and the next task computes the others.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from grading_app.reports.scope import Scope, ScopeForm
 from runs_app.annotations import list_flagged_items
 from runs_app.models import Experiment
 
-BY_NAME = {section.name: section for section in SECTIONS}
+SECTIONS_BY_NAME = {section.name: section for section in SECTIONS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,14 +35,14 @@ class SectionTables:
 
     @property
     def tables(self) -> list[ResultTable]:
-        return [ResultTable.from_content(one) for one in self.content]
+        return [ResultTable.from_content(table) for table in self.content]
 
 
 @dataclass(frozen=True, slots=True)
 class AnalysisQuery:
-    """A section of a scope with its blind reading, and the parameters of the address that it was read from.
+    """A section of a scope, with the query string of the scope.
 
-    state: the fingerprint, if it was read already, as for all sections of a page.
+    state: the fingerprint if the caller has it, because all sections of a page share it; else "".
     """
 
     scope: Scope
@@ -57,7 +57,7 @@ def _dump(query: AnalysisQuery) -> Any:
 
 
 def _load(experiment: Experiment, content: Any) -> AnalysisQuery | None:
-    if len(content) < 3 or content[2] not in BY_NAME:
+    if len(content) < 3 or content[2] not in SECTIONS_BY_NAME:
         return None
     blind = BlindReading.objects.get(pk=content[3]) if len(content) > 3 else None
     scope = ScopeForm(QueryDict(content[1]), experiment, blind).get_scope()
@@ -69,12 +69,12 @@ def _fingerprint(query: AnalysisQuery) -> str:
 
 
 def _read_state(scope: Scope) -> str:
-    """Return a text that changes with the answers, the grades and the flagged items."""
+    """Return a text that changes whenever answers, grades or flagged items change."""
     return content_hash([fingerprint_results(scope.experiment, scope.wave), list_flagged_items(scope.experiment)])
 
 
 _last: tuple[str, AnalysisData] | None = None
-"""The data of the last section. A worker computes the sections of a scope after one another."""
+"""The data of the last section, because a worker computes the sections of a scope one after another."""
 
 
 def _load_data(query: AnalysisQuery) -> AnalysisData:
@@ -87,14 +87,16 @@ def _load_data(query: AnalysisQuery) -> AnalysisData:
     return _last[1]
 
 
-def _compute(queries: Sequence[AnalysisQuery], tell: StepReporter) -> list[SectionTables]:
-    found = []
+def _compute(queries: Sequence[AnalysisQuery], report_step: StepReporter) -> list[SectionTables]:
+    section_tables = []
     for query in queries:
-        tell("reading scores")
+        report_step("reading scores")
         data = _load_data(query)
-        tell("computing tables")
-        found.append(SectionTables([table.content() for table in BY_NAME[query.section].tables(data)]))
-    return found
+        report_step("computing tables")
+        section_tables.append(
+            SectionTables([table.content() for table in SECTIONS_BY_NAME[query.section].tables(data)])
+        )
+    return section_tables
 
 
 ANALYSIS: Aggregate[AnalysisQuery, SectionTables] = Aggregate(
@@ -120,7 +122,7 @@ class Analysis:
     @property
     def tables(self) -> dict[str, list[ResultTable]]:
         """The tables of the sections that have a result, by the section's name."""
-        return {one.name: cached.value.tables for one, cached in self.sections if cached.value}
+        return {section.name: cached.value.tables for section, cached in self.sections if cached.value}
 
     @property
     def is_complete(self) -> bool:
@@ -140,23 +142,23 @@ class Analysis:
 
     @property
     def n_fresh(self) -> int:
-        """Return the number of sections that include every answer of now."""
+        """The number of sections that include all current answers."""
         return sum(bool(cached.is_fresh and cached.value) for _, cached in self.sections)
 
     @property
     def next_title(self) -> str:
-        """The title of the section that the worker computes, or computes next; empty if it has nothing to do."""
-        return next((one.title for one, cached in self.sections if cached.is_under_way), "")
+        """The title of the section that a worker is computing or will compute next; empty if there is none."""
+        return next((section.title for section, cached in self.sections if cached.is_under_way), "")
 
     @property
     def as_of(self) -> datetime | None:
-        """When the rows behind the oldest section were read."""
+        """The time at which the rows behind the oldest section were read."""
         return min((cached.as_of for _, cached in self.sections if cached.as_of), default=None)
 
     @property
     def asked_at(self) -> datetime | None:
-        asked = [cached.row.asked_at for _, cached in self.sections if cached.row and cached.is_under_way]
-        return min((one for one in asked if one), default=None)
+        times = [cached.row.asked_at for _, cached in self.sections if cached.row and cached.is_under_way]
+        return min((time for time in times if time), default=None)
 
     @property
     def took_s(self) -> float:
@@ -164,12 +166,16 @@ class Analysis:
 
     @property
     def problems(self) -> list[tuple[str, str]]:
-        """The title of each section whose last calculation failed, and why."""
-        return [(one.title, cached.row.problem) for one, cached in self.sections if cached.row and cached.row.problem]
+        """The title of each section whose last calculation failed, with the reason."""
+        return [
+            (section.title, cached.row.problem)
+            for section, cached in self.sections
+            if cached.row and cached.row.problem
+        ]
 
 
 def get_analysis(scope: Scope) -> Analysis:
-    """Return the stored sections of a scope, and ask a worker for those that are missing or outdated."""
+    """Return the stored sections of a scope. Enqueue the computation of missing and outdated sections."""
     state = _read_state(scope)
     queries = [AnalysisQuery(scope, scope.parameters, section.name, state) for section in SECTIONS]
     return Analysis(tuple(zip(SECTIONS, get_aggregates(ANALYSIS, scope.experiment.pk, queries), strict=True)))

@@ -1,4 +1,4 @@
-"""Variance and design: where the variance of scores lies, and what more items or more repetitions would gain."""
+"""Variance and design: the sources of variance of scores, and the precision of larger designs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from grading_app.statistics.variance_components import (
     variance_components,
 )
 
-PARTS = {
+COMPONENTS = {
     "item": "Items",
     "condition": "Conditions",
     "interaction": "Items × conditions",
@@ -23,30 +23,30 @@ PARTS = {
 
 
 def build_variance_tables(data: AnalysisData) -> list[ResultTable]:
-    """Return no table for a single condition or item."""
-    found = variance_components(data.scores)
-    if found is None or found.total == 0:
+    """Return the tables; none for a single condition or item, or without variance."""
+    components = variance_components(data.scores)
+    if components is None or components.total == 0:
         return []
-    return [_build_component_table(data, found), _build_design_table(data, found)]
+    return [_build_component_table(data, components), _build_design_table(data, components)]
 
 
-def _build_component_table(data: AnalysisData, found: Components) -> ResultTable:
+def _build_component_table(data: AnalysisData, components: Components) -> ResultTable:
     intervals = share_intervals(data.scores)
-    single = found.repetition is None
+    is_single_score = components.repetition is None
     rows = [
         {
-            "source": "Items × conditions, with repetitions" if single and name == "interaction" else label,
-            "variance": getattr(found, name),
-            "share": getattr(found, name) / found.total,
+            "source": "Items × conditions, with repetitions" if is_single_score and name == "interaction" else label,
+            "variance": getattr(components, name),
+            "share": getattr(components, name) / components.total,
             "share_ci": intervals.get(name),
         }
-        for name, label in PARTS.items()
-        if getattr(found, name) is not None
+        for name, label in COMPONENTS.items()
+        if getattr(components, name) is not None
     ]
     largest = max(rows, key=lambda row: row["share"])
-    notes = [f"{found.items} items that every one of {found.conditions} conditions has scores of."]
-    if single:
-        notes.append("No cell has two scores, so repetitions cannot be told from the interaction.")
+    notes = [f"{components.items} items with scores in all {components.conditions} conditions."]
+    if is_single_score:
+        notes.append("No cell has two scores, so repetitions and interaction cannot be separated.")
     if not intervals:
         notes.append(f"Intervals need {MIN_ITEMS} items.")
     return ResultTable(
@@ -66,17 +66,21 @@ def _build_component_table(data: AnalysisData, found: Components) -> ResultTable
     )
 
 
-def _build_design_table(data: AnalysisData, found: Components) -> ResultTable:
-    """Return the precision of larger designs, and their power for the difference that the reader named."""
-    wanted = data.scope.margin
-    now = max(1, round(found.repetitions))
-    sizes = [(found.items * more, now * repeated) for more in (1, 2, 4) for repeated in (1, 2, 4)]
+def _build_design_table(data: AnalysisData, components: Components) -> ResultTable:
+    """Return the precision of larger designs, and their power for the equivalence margin."""
+    difference = data.scope.margin
+    repetitions_now = max(1, round(components.repetitions))
+    sizes = [
+        (components.items * factor, repetitions_now * repetition_factor)
+        for factor in (1, 2, 4)
+        for repetition_factor in (1, 2, 4)
+    ]
     columns = [
         ResultColumn("items", "Items", "count"),
         ResultColumn("repetitions", "Repetitions", "count"),
         ResultColumn("answers", "Answers per condition", "count"),
         ResultColumn("half_width", "Half-width of a difference", "points" if data.is_share else "number", 3),
-        *([ResultColumn("power", f"Power for {wanted:g}", "share")] if wanted else []),
+        *([ResultColumn("power", f"Power for {difference:g}", "share")] if difference else []),
     ]
     rows = []
     for items, repetitions in sizes:
@@ -84,23 +88,25 @@ def _build_design_table(data: AnalysisData, found: Components) -> ResultTable:
             "items": items,
             "repetitions": repetitions,
             "answers": items * repetitions,
-            "half_width": found.half_width(items, repetitions),
+            "half_width": components.half_width(items, repetitions),
         }
-        if wanted:
-            row["power"] = paired_power(wanted, found.standard_error(items, repetitions), items)
+        if difference:
+            row["power"] = paired_power(difference, components.standard_error(items, repetitions), items)
         rows.append(row)
     notes = []
-    if wanted:
-        enough = find_needed_items(found, wanted, now)
-        needed = "more than ten million" if enough is None else f"{enough:,}".replace(",", "\u202f")
-        notes.append(f"To find a difference of {wanted:g} with a power of 80 % at {now} repetitions: {needed} items.")
+    if difference:
+        needed_items = find_needed_items(components, difference, repetitions_now)
+        needed = "more than ten million" if needed_items is None else f"{needed_items:,}".replace(",", "\u202f")
+        notes.append(
+            f"A power of 80 % for a difference of {difference:g} at {repetitions_now} repetitions needs {needed} items."
+        )
     else:
-        notes.append("Name a difference (the equivalence margin) to see the power to find it.")
-    if found.repetition is None:
-        notes.append("With one score per cell, the gain from repetitions is not known.")
+        notes.append("Enter an equivalence margin to see the power to detect a difference of this size.")
+    if components.repetition is None:
+        notes.append("With one score per cell, the gain from repetitions is unknown.")
     return ResultTable(
         "designs",
-        "What a larger design would gain",
+        "Precision of larger designs",
         columns,
         rows,
         formula="Standard error of the difference of two conditions: the root of 2 (interaction + repetition / R) / I, "

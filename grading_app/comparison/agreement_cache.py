@@ -21,7 +21,7 @@ from runs_app.models import Experiment
 if TYPE_CHECKING:
     from grading_app.comparison.agreement_report import AgreementResult
 
-VERSION = 8  # Increase it when the same ratings give another result, or when fields of the result change.
+VERSION = 9  # Increase it when the same ratings give another result, or when fields of the result change.
 MAX_ANSWERS_PER_REQUEST = 20_000
 """The maximum number of answers that are compared while the page waits, about a second."""
 MAX_RATINGS_PER_REQUEST = 5_000

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from evalsite.lib.stats.scale import Scale
+from evalsite.lib.rating_scale import RatingScale
 from runs_app.engine import requests
 from runs_app.engine.admission import Claim
 from runs_app.engine.backoff import RetryPolicy
@@ -29,7 +29,7 @@ class Job:
 
     claim: Claim
     prepared: requests.PreparedRequest | CallFailure
-    scale: Scale | None
+    scale: RatingScale | None
     retry: RetryPolicy
     cached_reply: CallReply | None = None
     reruns_empty: bool = False

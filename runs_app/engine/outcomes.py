@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
 
-from evalsite.lib.stats.scale import Scale
+from evalsite.lib.rating_scale import RatingScale
 from runs_app.engine.backoff import LONGEST_RETRY_AFTER_S, RetryPolicy, backoff_s
 from runs_app.llm.calls import REPLY_FIELDS, CallFailure, CallReply, ErrorClass, Kind
 from runs_app.llm.rate_limit_headers import Allowance
@@ -42,7 +42,7 @@ class Outcome:
     allowance: Allowance | None = None
 
 
-def conclude_answer(reply: CallReply, scale: Scale | None) -> Outcome:
+def conclude_answer(reply: CallReply, scale: RatingScale | None) -> Outcome:
     """Conclude an answer, which always ends its trial: an unreadable rating is a result, not an error."""
     columns = reply_columns(reply) | {
         "raw_response": reply.raw_text,
@@ -58,7 +58,7 @@ def conclude_answer(reply: CallReply, scale: Scale | None) -> Outcome:
     return Outcome("done", columns, allowance=reply.allowance)
 
 
-def conclude_cached_answer(reply: CallReply, scale: Scale | None) -> Outcome:
+def conclude_cached_answer(reply: CallReply, scale: RatingScale | None) -> Outcome:
     """Conclude an answer from the response cache: no call was made and nothing was paid."""
     conclusion = conclude_answer(reply, scale)
     conclusion.trial.update({"from_cache": True, "cost_usd": 0, "latency_ms": 0})

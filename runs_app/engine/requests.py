@@ -12,7 +12,7 @@ from typing import Any
 from django.conf import settings
 
 from datasets_app.models import Asset, Item
-from evalsite.lib.stats.scale import Scale
+from evalsite.lib.rating_scale import RatingScale
 from runs_app.engine.response_cache import cache_key
 from runs_app.llm import judge_prompt, prompts
 from runs_app.llm.calls import CallRequest
@@ -77,7 +77,7 @@ class Question:
     key: str
     variables: dict[str, str]
     dimension: str = ""
-    scale: Scale | None = None
+    scale: RatingScale | None = None
     image: str | None = None  # sha256
     image_type: str = ""
     withheld: Mapping[str, str] = field(default_factory=dict)
@@ -146,10 +146,12 @@ def _design(condition: Condition, experiment: Experiment, run_id: int, wave: Wav
     )
 
 
-def build_scale(dimension: Dimension | None) -> Scale | None:
+def build_scale(dimension: Dimension | None) -> RatingScale | None:
     if dimension is None:
         return None
-    return Scale(dimension.scale_min, dimension.scale_max, {int(at): label for at, label in dimension.labels.items()})
+    return RatingScale(
+        dimension.scale_min, dimension.scale_max, {int(at): label for at, label in dimension.labels.items()}
+    )
 
 
 def build_question(item: Item, dimension: Dimension | None) -> Question:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Literal, TypedDict
 
-from evalsite.lib.stats.scale import Scale
+from evalsite.lib.rating_scale import RatingScale
 from evalsite.lib.text.hashing import canonical_json, content_hash
 from runs_app.pricing.costs import estimate_tokens
 
@@ -112,7 +112,7 @@ def build_variables(
     metadata: Mapping[str, Any] | None = None,
     dimension: str = "",
     dimension_instructions: str = "",
-    scale: Scale | None = None,
+    scale: RatingScale | None = None,
 ) -> dict[str, str]:
     """Return the values of every variable but `image`, for one item on one dimension. The target is not among them."""
     values = {
@@ -197,7 +197,7 @@ def choice_letter(at: int) -> str:
     return letters
 
 
-def render_labels(scale: Scale) -> str:
+def render_labels(scale: RatingScale) -> str:
     """Return the labelled points, as "1 = Very low, 7 = Very high"."""
     return ", ".join(f"{point} = {scale.labels[point]}" for point in sorted(scale.labels))
 
@@ -207,13 +207,13 @@ def make_salt(run_id: int | str, item_key: str, dimension: str, sample_idx: int)
     return content_hash([str(run_id), item_key, dimension, sample_idx])[:10]
 
 
-def format_hint(answer_format: AnswerFormat, scale: Scale | None) -> str:
+def format_hint(answer_format: AnswerFormat, scale: RatingScale | None) -> str:
     """Return the sentence that asks for the answer's form, for models without schemas. It is "" for text."""
     hint = HINTS[answer_format]
     return substitute(hint, build_variables(key="", scale=_needed(scale, answer_format))) if hint else ""
 
 
-def response_format(answer_format: AnswerFormat, scale: Scale | None) -> dict[str, Any] | None:
+def response_format(answer_format: AnswerFormat, scale: RatingScale | None) -> dict[str, Any] | None:
     """Return the strict schema of a rating, for the API's `response_format`, or None if the answer has no schema.
 
     A rating with reasoning is asked for in words alone: under a strict schema, models give no reasons.
@@ -348,13 +348,13 @@ def _around_image(template: str) -> list[str]:
     return [*pieces, template[start:]]
 
 
-def _bounds(scale: Scale) -> dict[str, Any]:
+def _bounds(scale: RatingScale) -> dict[str, Any]:
     if scale.maximum - scale.minimum < LONGEST_ENUM:
         return {"enum": list(range(scale.minimum, scale.maximum + 1))}
     return {"minimum": scale.minimum, "maximum": scale.maximum}
 
 
-def _needed(scale: Scale | None, answer_format: AnswerFormat) -> Scale:
+def _needed(scale: RatingScale | None, answer_format: AnswerFormat) -> RatingScale:
     if scale is None:
         raise PromptError(f'the answer format "{answer_format}" needs a dimension with a scale')
     return scale

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from evalsite.lib.stats.scale import Scale
+from evalsite.lib.rating_scale import RatingScale
 
 Step = Literal["json", "braces", "digit", ""]
 RatingError = Literal["empty", "no_rating_found", "out_of_scale", "not_an_integer"]
@@ -60,7 +60,7 @@ def strip_thinking(text: str) -> str:
     return "".join(kept).strip()
 
 
-def parse_rating(text: str | None, scale: Scale) -> Parsed:
+def parse_rating(text: str | None, scale: RatingScale) -> Parsed:
     """Return the rating in a reply and the step that found it. This never raises, for any text.
 
     Errors: "empty" (nothing visible), "no_rating_found", "out_of_scale", "not_an_integer" (for example 3.5 in JSON).
@@ -101,13 +101,13 @@ def _fenced_blocks(text: str) -> list[str]:
     return [re.sub(r"\A[A-Za-z]*\s", "", block) for block in text.split(FENCE)[1::2]]
 
 
-def _from_object(found: dict[str, Any], step: Step, scale: Scale) -> Parsed:
+def _from_object(found: dict[str, Any], step: Step, scale: RatingScale) -> Parsed:
     reasoning = found.get("reasoning")
     rating, error = _read_rating(found["rating"], scale)
     return Parsed(rating, reasoning if isinstance(reasoning, str) else None, step, error)
 
 
-def _read_rating(value: Any, scale: Scale) -> tuple[int | None, RatingError | None]:
+def _read_rating(value: Any, scale: RatingScale) -> tuple[int | None, RatingError | None]:
     if isinstance(value, str):
         return _first_integer(value, scale)
     if isinstance(value, bool) or not isinstance(value, int | float):
@@ -117,7 +117,7 @@ def _read_rating(value: Any, scale: Scale) -> tuple[int | None, RatingError | No
     return (int(value), None) if int(value) in scale else (None, "out_of_scale")
 
 
-def _first_integer(text: str, scale: Scale) -> tuple[int | None, RatingError | None]:
+def _first_integer(text: str, scale: RatingScale) -> tuple[int | None, RatingError | None]:
     """Return the first integer of the scale that stands alone. A mention of the scale ("from 1 to 7") is no answer."""
     mention = rf"(?<![\w.-]){scale.minimum}\s*(?:-|–|—|\.\.|to|through|and)\s*{scale.maximum}(?![\w])"
     values = [int(match.replace("−", "-")) for match in STANDALONE_INTEGER.findall(re.sub(mention, " ", text))]

@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from evalsite.lib.stats.t_interval import AT_EACH_END, student_quantile
+from evalsite.lib.stats.t_interval import VALUES_AT_EACH_END, student_quantile
 from runs_app.stopping.coverage import CONFIDENCE, MAXIMUM, ROUNDING, Covered
 
 if TYPE_CHECKING:
@@ -86,8 +86,8 @@ def _intervals(counts: Counts, at: Counts, items: int) -> tuple[Found, Found]:
     """Return centers and half-widths of many points at once, by the formula of `bounded_mean`."""
     import numpy as np
 
-    both = counts + AT_EACH_END * ((at == at[0]) | (at == at[-1]))
-    many = items + 2 * AT_EACH_END
+    both = counts + VALUES_AT_EACH_END * ((at == at[0]) | (at == at[-1]))
+    many = items + 2 * VALUES_AT_EACH_END
     center = both @ at / many
     squares = both @ at**2 - many * center**2
     return center, student_quantile(CONFIDENCE, many - 1) * np.sqrt(squares / (many - 1) / many)

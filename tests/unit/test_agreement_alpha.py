@@ -74,7 +74,7 @@ def test_perfect_agreement_is_one(column, raters, level):
 
 @pytest.mark.slow
 @given(tables(), levels, st.integers(1, 5))
-def test_units_that_one_or_nobody_rated_change_nothing(table, level, value):
+def test_units_with_fewer_than_two_ratings_change_nothing(table, level, value):
     lone = np.full((2, table.shape[1]), NAN)
     lone[1, 0] = value
     found = krippendorff_alpha(Ratings.from_table(np.vstack([table, lone])), level).result()

@@ -82,7 +82,7 @@ def test_one_item_with_all_disagreement_gives_no_interval(name):
 
 
 @pytest.mark.parametrize(("times", "noted"), [(1, True), (10, False), (100, False)])
-def test_an_interval_that_covers_less_than_93_per_cent_says_so(times, noted):
+def test_an_interval_with_coverage_below_93_percent_has_a_note(times, noted):
     found = bootstrap(
         krippendorff_alpha(Ratings.from_table(list(KRIPPENDORFF) * times), "nominal"), seed=1, resamples=200
     )
@@ -97,7 +97,7 @@ def test_the_bootstrap_of_kappa_is_near_its_formula():
     assert (found.low, found.high) == (pytest.approx(formula.low, abs=0.02), pytest.approx(formula.high, abs=0.02))
 
 
-def test_answers_to_one_item_are_drawn_together():
+def test_answers_to_the_same_item_are_resampled_together():
     # Fifty copies of an item's unit tell no more than one of them.
     table = np.repeat(np.array([[1, 1], [2, 2], [1, 2], [2, 1], [2, 2], [1, 1], [1, 1], [2, 2]]), 50, axis=0)
     coefficient = percent_agreement(Ratings.from_table(table))
@@ -137,7 +137,7 @@ def test_resamples_without_a_measure_are_counted_and_too_many_refuse_the_interva
     assert some.low < some.estimate < some.high
 
 
-def test_a_measure_that_one_item_defines_has_no_jackknife():
+def test_a_measure_undefined_without_one_item_has_no_jackknife():
     found = bootstrap(cohens_kappa(Ratings.from_table([[1, 1]] * 19 + [[2, 2]])), seed=1)
     assert (found.estimate, found.low, found.interval) == (1, None, NO_JACKKNIFE)
 
@@ -151,11 +151,11 @@ def test_one_item_or_no_estimate_has_no_interval():
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [({"resamples": 50}, "100 resamples"), ({"confidence": 95}, "between 0 and 1"), ({"items": {0: 1}}, "has no item")],
 )
-def test_what_no_interval_can_be_made_of_is_refused(options, told):
-    with pytest.raises(ValueError, match=told):
+def test_invalid_options_of_the_bootstrap_are_rejected(options, message):
+    with pytest.raises(ValueError, match=message):
         bootstrap(percent_agreement(Ratings.from_table([[1, 1], [1, 2]])), seed=1, **options)
 
 

@@ -93,9 +93,11 @@ def test_without_variance_there_is_no_correlation(table, form):
     assert icc(table, form) is None
 
 
-@pytest.mark.parametrize(("table", "form", "told"), [([[1], [2]], "1,1", "two raters"), ([[1, 2]], "4,1", "not 4,1")])
-def test_what_is_no_intraclass_correlation_is_refused(table, form, told):
-    with pytest.raises(ValueError, match=told):
+@pytest.mark.parametrize(
+    ("table", "form", "message"), [([[1], [2]], "1,1", "two raters"), ([[1, 2]], "4,1", "not 4,1")]
+)
+def test_unknown_forms_and_single_raters_are_rejected(table, form, message):
+    with pytest.raises(ValueError, match=message):
         icc(table, form)
 
 

@@ -36,14 +36,14 @@ def test_bias_by_hand():
     assert (found.units, found.raters, found.ratings, found.left_out) == (3, 3, 7, 2)
 
 
-def test_answers_to_one_item_make_one_error_of_the_bias():
+def test_the_error_of_the_bias_is_clustered_by_item():
     ratings = rated(units=60, shift=1)
     items = {unit: unit // 6 for unit in range(60)}
     found = judge_bias(ratings, 0, items).result()
     excess = ratings.values[:, 0] - ratings.values[:, 1:].mean(axis=1)
     expected = expect_clustered_mean(grouped(excess.tolist(), items.values()))
-    told = (found.estimate, found.se, found.low)
-    assert told == pytest.approx((expected.mean, expected.se, expected.low), rel=1e-12)
+    message = (found.estimate, found.se, found.low)
+    assert message == pytest.approx((expected.mean, expected.se, expected.low), rel=1e-12)
     assert found.interval == "Student's t, clustered by 10 items"
     assert bootstrap(judge_bias(ratings, 0, items), seed=1, items=items).se == pytest.approx(found.se, rel=0.2)
 
@@ -102,7 +102,7 @@ def test_a_slope_has_an_interval_by_bootstrap_and_needs_variation():
 
 
 @pytest.mark.parametrize("measure", MEASURES)
-def test_a_judge_who_is_one_of_the_people_reaches_the_ceiling(measure):
+def test_a_judge_that_rates_like_people_reaches_the_ceiling(measure):
     ratings = Ratings.from_table(np.round(rated(units=200).values))
     found = compare_judge_with_people(ratings, 0, measure, seed=1, resamples=500)
     assert found.gap.low < 0 < found.gap.high

@@ -49,13 +49,13 @@ def test_weighted_kappas_by_hand():
     assert cohens_kappa(ratings).estimate == pytest.approx(1 - 0.5 / 0.75)
 
 
-def test_a_category_that_nobody_chose_keeps_its_neighbours_apart():
+def test_an_unused_category_does_not_bring_its_neighbours_closer():
     # Of 1, 2 and 5 on a scale of five, 2 and 5 are three steps apart.
     near, far = Ratings.from_table([[1, 1], [2, 1], [5, 5]]), Ratings.from_table([[1, 1], [2, 1], [3, 3]])
     assert cohens_kappa(near, "linear").estimate > cohens_kappa(far, "linear").estimate
 
 
-def test_units_that_one_rater_left_out_are_counted_apart():
+def test_units_with_a_missing_rating_are_counted_separately():
     found = cohens_kappa(Ratings.from_table([[1, 1], [2, NAN], [2, 2], [1, 2]])).result()
     assert (found.units, found.left_out, found.ratings) == (3, 1, 6)
 
@@ -81,7 +81,7 @@ def test_a_variance_that_is_rounding_alone_gives_no_interval(table, weights):
     assert (found.se, found.low, found.high) == (None, None, None)
 
 
-def test_kappa_is_of_two_raters():
+def test_cohens_kappa_needs_two_raters():
     with pytest.raises(ValueError, match="two raters, not 3"):
         cohens_kappa(Ratings.from_table([[1, 2, 3]]))
 
@@ -109,7 +109,7 @@ def test_perfect_agreement_is_one(column, weights):
 
 
 @given(st.lists(st.lists(st.integers(1, 40), min_size=2, max_size=2), min_size=2, max_size=2))
-def test_two_categories_have_one_kappa_whatever_the_weights(counts):
+def test_weights_do_not_change_the_kappa_of_two_categories(counts):
     ratings = Ratings.from_table(crossed(counts))
     plain, weighted = cohens_kappa(ratings).result(), cohens_kappa(ratings, "quadratic").result()
     assert (plain.estimate, plain.se) == (pytest.approx(weighted.estimate), pytest.approx(weighted.se))
@@ -213,7 +213,7 @@ def test_percent_agreement_by_hand():
     assert (found.units, found.left_out) == (3, 1)
 
 
-def test_nothing_to_compare_is_not_defined():
+def test_measures_without_variance_or_pairs_are_undefined():
     assert percent_agreement(Ratings.from_table([[1, NAN]])).estimate is None
     assert fleiss_kappa(Ratings.from_table([[NAN, NAN]])).estimate is None
     assert fleiss_kappa(Ratings.from_table([[1, 1], [1, 1]])).estimate is None

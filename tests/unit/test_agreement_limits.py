@@ -61,7 +61,7 @@ def test_without_a_unit_of_both_it_refuses():
 
 @settings(max_examples=40)
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=2, max_size=20), st.integers(-5, 5))
-def test_a_judge_who_says_more_moves_all_by_as_much(pairs, more):
+def test_a_constant_bias_shifts_both_limits(pairs, more):
     judge, people = np.array(pairs, dtype=float).T
     plain, moved = limits(judge, people), limits(judge + more, people)
     for one, other in ((plain.low, moved.low), (plain.high, moved.high)):

@@ -73,7 +73,7 @@ def test_few_items_that_people_rated_promise_no_more_than_they_hold():
     assert (three.judge_share, three.corrected.estimate) == (0, three.people.estimate)
 
 
-def test_answers_to_one_item_go_together():
+def test_answers_to_the_same_item_are_clustered():
     # Each unit five times: with its item named, the error is that of the units once.
     once = sample(np.random.default_rng(3))
     fivefold = Ratings.from_table(np.repeat(once.values, 5, axis=0))
@@ -98,14 +98,14 @@ def test_peoples_own_mean_is_the_clustered_mean():
     assert (found.judge_share, found.corrected.estimate) == (0, found.people.estimate)
 
 
-def test_a_unit_counts_once_however_many_people_rated_it():
+def test_a_unit_counts_once_for_any_number_of_people():
     one = corrected_mean(Ratings.from_table([[4, 3, NAN], [2, 1, NAN], [5, NAN, NAN]]), 0)
     two = corrected_mean(Ratings.from_table([[4, 2, 4], [2, 1, NAN], [5, NAN, NAN]]), 0)
     assert one.corrected.estimate == two.corrected.estimate
     assert (one.corrected.raters, two.corrected.raters, two.corrected.ratings) == (1, 2, 3)
 
 
-def test_what_cannot_be_corrected():
+def test_samples_that_cannot_be_corrected_are_rejected():
     with pytest.raises(ValueError, match="no unit was rated by the judge and by people"):
         corrected_mean(Ratings.from_table([[1, NAN], [NAN, 2]]), 0)
     with pytest.raises(ValueError, match="no ratings by 'x'"):

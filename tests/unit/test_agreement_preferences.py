@@ -115,19 +115,19 @@ def test_a_tie_is_half_a_win_for_each():
 
 
 @pytest.mark.parametrize("row", [("a", "a", 1), ("a", "b", 2), ("a", "b", float("nan"))])
-def test_what_is_no_comparison_is_refused(row):
+def test_invalid_comparisons_are_rejected(row):
     with pytest.raises(ValueError, match="is no comparison"):
         Comparisons.from_rows([row])
 
 
 @pytest.mark.parametrize("wins", [[[0, 1]], [[0, -1], [1, 0]], [[1, 1], [1, 0]], [[0, float("nan")], [1, 0]]])
-def test_what_is_no_table_of_wins_is_refused(wins):
+def test_invalid_tables_of_wins_are_rejected(wins):
     with pytest.raises(ValueError, match="square table"):
         Comparisons.from_table(wins, "ab")
 
 
 @pytest.mark.parametrize(
-    ("rows", "told"),
+    ("rows", "message"),
     [
         ([("a", "b", 0.5), ("c", "d", 0.5)], "never compared with each other: a, b; c, d"),
         ([("a", "b", 1), ("b", "c", 0.5)], "never lost to any of the others.*: a;"),
@@ -135,12 +135,12 @@ def test_what_is_no_table_of_wins_is_refused(wins):
         ([], "at least two"),
     ],
 )
-def test_strengths_without_a_bound_are_refused_by_name(rows, told):
-    with pytest.raises(ValueError, match=told):
+def test_unbounded_strengths_are_rejected_by_name(rows, message):
+    with pytest.raises(ValueError, match=message):
         bradley_terry(Comparisons.from_rows(rows))
 
 
-def test_smoothing_bounds_whoever_never_lost():
+def test_smoothing_bounds_names_that_never_lost():
     comparisons = Comparisons.from_rows([("a", "b", 1)] * 3 + [("b", "c", 0.5)])
     found = bradley_terry(comparisons, smoothing=0.5)
     assert found.odds("a", "b").difference == pytest.approx(math.log(3.5 / 0.5))
@@ -152,7 +152,7 @@ def test_smoothing_bounds_whoever_never_lost():
         bradley_terry(Comparisons.from_rows([("a", "b", 1), ("c", "d", 1)]), smoothing=0.5)
 
 
-def test_tables_without_an_estimate_are_told_from_the_others():
+def test_tables_without_an_estimate_are_nan():
     found = maximum_likelihood(np.array([[[0, 3], [1, 0]], [[0, 3], [0, 0]]], dtype=float))
     assert found[0] == pytest.approx([math.log(3) / 2, -math.log(3) / 2])
     assert np.isnan(found[1]).all()
@@ -185,7 +185,7 @@ def test_intervals_cover_as_often_as_they_say():
     assert np.mean([one.low <= 1.1 <= one.high for one in odds]) == pytest.approx(0.95, abs=0.05)
 
 
-def test_comparisons_of_one_item_are_drawn_together():
+def test_comparisons_of_the_same_item_are_resampled_together():
     draw, truth = np.random.default_rng(13), [0.5, 0.0, -0.5]
     comparisons = season(draw, truth, 150, repeats=4)
     found, again = (bradley_terry_by_items(comparisons, seed=1, resamples=400) for _ in range(2))
@@ -207,7 +207,7 @@ def test_too_many_resamples_without_strengths_refuse_the_interval():
     assert bradley_terry_by_items(Comparisons.from_rows(rows), seed=1, resamples=200, smoothing=0.5).degenerate == 0
 
 
-def test_a_name_that_loses_on_one_item_alone_has_no_interval():
+def test_a_name_that_lost_on_a_single_item_has_no_interval():
     rows = [Comparison("a", "b", 1, item) for item in range(19)] + [Comparison("a", "b", 0, 19)]
     found = bradley_terry_by_items(Comparisons.from_rows(rows), seed=1)
     assert (found.strengths[0].low, found.covariance, found.interval) == (None, None, NOT_FINITE)
@@ -225,7 +225,7 @@ def test_strengths_of_two_names_have_the_jackknifes_interval_of_the_log_odds():
 
 
 @given(st.lists(st.tuples(st.permutations(range(3)), st.sampled_from([0, 0.5, 1]), st.integers(0, 5)), max_size=25))
-def test_comparisons_that_were_added_up_are_those_one_by_one(rows):
+def test_tallies_equal_single_comparisons(rows):
     def name(place):
         return "abc"[place]
 
@@ -241,7 +241,7 @@ def test_comparisons_that_were_added_up_are_those_one_by_one(rows):
     assert (added.items, len(added.names)) == (expected.items, len(expected.names))
 
 
-def test_items_that_tell_the_same_are_drawn_as_they_are_one_by_one():
+def test_items_with_equal_tallies_are_resampled_like_single_items():
     single = [("a", "b", float(item % 3 == 0), item) for item in range(60)]
     kinds = [(20, [PairTally("a", "b", 1, 0)]), (40, [PairTally("a", "b", 0, 1)])]
     one = bradley_terry_by_items(Comparisons.from_rows(single), seed=1, resamples=4000).odds("a", "b")

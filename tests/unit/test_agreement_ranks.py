@@ -61,7 +61,7 @@ def test_units_that_not_all_ranked_are_left_out():
 
 
 @given(st.lists(st.integers(1, 6), min_size=1, max_size=15), st.data())
-def test_midranks_of_repeated_values_are_those_of_the_values_written_out(values, data):
+def test_weighted_midranks_equal_those_of_repeated_values(values, data):
     times = data.draw(st.lists(st.integers(0, 3), min_size=len(values), max_size=len(values)))
     written = np.repeat(np.array(values, dtype=float), times)
     found = Ranking(np.array(values, dtype=float)).midranks(np.array([times], dtype=float))[0]

@@ -23,7 +23,7 @@ def test_labels_stand_for_numbers_in_their_order():
 
 
 @pytest.mark.parametrize(
-    ("triples", "labels", "told"),
+    ("triples", "labels", "message"),
     [
         ([("u", "a", 1), ("u", "a", 1)], None, "'a' rated 'u' twice"),
         ([("u", "a", "good")], None, "the rating of 'u' by 'a' is 'good', which is not a number"),
@@ -31,8 +31,8 @@ def test_labels_stand_for_numbers_in_their_order():
         ([("u", "a", float("inf"))], None, "a rating is infinite"),
     ],
 )
-def test_triples_that_make_no_table_are_refused_by_name(triples, labels, told):
-    with pytest.raises(ValueError, match=told):
+def test_invalid_triples_are_rejected_by_name(triples, labels, message):
+    with pytest.raises(ValueError, match=message):
         Ratings.from_triples(triples, labels)
 
 

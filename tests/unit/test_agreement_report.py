@@ -60,7 +60,7 @@ def test_one_unit_gives_no_kappa_and_says_why():
     assert (pair.n, pair.kappa) == (1, None)
 
 
-def test_an_icc_below_zero_says_what_it_means():
+def test_a_negative_icc_is_explained():
     values = [[1, 7, 4], [7, 1, 5], [4, 7, 1], [1, 4, 7]]
     icc = intraclass_correlation(Ratings.from_table(values), "1,k").estimate
     assert icc < 0
@@ -75,10 +75,11 @@ def panel(models, humans):
 
 
 @pytest.mark.parametrize(
-    ("n", "said"), [(1, "r: too few items, n = 1"), (2, "r: too few items, n = 2"), (3, "n = 3, too few items for an")]
+    ("n", "note"),
+    [(1, "r: too few items, n = 1"), (2, "r: too few items, n = 2"), (3, "n = 3, too few items for an")],
 )
-def test_r_of_few_items_says_that_they_are_too_few(n, said):
-    assert said in panel([1.0, 3.0, 2.0][:n], [2.0, 4.0, 5.0][:n]).r_text
+def test_r_over_few_items_has_a_note(n, note):
+    assert note in panel([1.0, 3.0, 2.0][:n], [2.0, 4.0, 5.0][:n]).r_text
 
 
 def test_skewed_means_are_marked_since_fishers_interval_may_be_too_narrow():

@@ -45,7 +45,7 @@ def result(make, ratings):
 
 
 @given(tables(), st.sampled_from(sorted(MEASURES)), st.integers(1, 4))
-def test_each_measure_and_its_interval_by_formula_are_those_of_the_units(table, name, items):
+def test_counted_units_give_the_same_measures_and_intervals(table, name, items):
     make = MEASURES[name]
     assert result(make, added_up(table, items_of(table, items))) == result(make, Ratings.from_table(table))
 
@@ -96,7 +96,7 @@ def test_the_same_items_drawn_give_the_same_bootstrap():
         assert numbers(one) == numbers(other)
 
 
-def test_items_that_are_alike_are_drawn_as_often_as_one_by_one():
+def test_equal_items_are_resampled_like_single_items():
     # 4,000 resamples know a standard error to one part in 90: three of them, of both.
     draw = np.random.default_rng(8)
     table = draw.integers(0, 2, size=(200, 2)).astype(float)

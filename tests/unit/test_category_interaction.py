@@ -18,7 +18,7 @@ def drawn(seed, shift=0.0, items=18):
     return scores, categories
 
 
-def test_f_is_that_of_the_split_plot_analysis_of_variance():
+def test_f_matches_the_split_plot_analysis_of_variance():
     scores, categories = drawn(5, shift=1.0)
     rows = [
         {"item": item, "condition": at, "category": categories[item], "score": scores[item, at]}
@@ -47,7 +47,7 @@ def test_items_without_a_score_somewhere_are_left_out():
     assert category_interaction(scores, categories).items == 17
 
 
-def test_there_is_no_test_without_two_categories_or_any_spread():
+def test_a_test_needs_two_categories_and_variance():
     scores, categories = drawn(1)
     assert category_interaction(scores, ["a"] * 18) is None
     assert category_interaction(scores[:, :1], categories) is None

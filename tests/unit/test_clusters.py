@@ -45,7 +45,7 @@ def test_equal_clusters_give_the_error_of_their_means(groups):
     assert found.se == pytest.approx(statistics.stdev(means) / math.sqrt(len(groups)), abs=1e-6)
 
 
-def test_recorded_ratings_of_one_image_go_together():
+def test_recorded_ratings_of_the_same_image_are_correlated():
     rows = [row for row in csv_rows("uniform40-trials-gemma.csv") if row["dimension"] == "valence"]
     sums = sums_of(grouped([int(row["rating"]) for row in rows], [row["image_id"] for row in rows]))
     found = clustered_mean(sums)
@@ -62,7 +62,7 @@ def test_sums_of_disjoint_items_add_up(one, other):
 
 @given(st.lists(st.integers(0, 1), min_size=2, max_size=60))
 @settings(max_examples=50, deadline=None)
-def test_with_one_answer_an_item_the_interval_is_the_modified_wilson_interval(scores):
+def test_single_answers_have_the_modified_wilson_interval(scores):
     found = clustered_share(sums_of([[score] for score in scores]))
     assert (found.low, found.high) == pytest.approx(modified_wilson(sum(scores), len(scores)))
     assert found.effective_n == pytest.approx(len(scores))

@@ -4,13 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalsite.lib.stats.scale import Scale
+from evalsite.lib.rating_scale import RatingScale
 from runs_app.engine import outcomes
 from runs_app.engine.backoff import RetryPolicy
 from runs_app.llm.calls import CallFailure, ErrorClass, Kind
 from tests.factories.engine import reply
 
-SEVEN = Scale(1, 7)
+SEVEN = RatingScale(1, 7)
 
 
 def concluded(error_class, **fields):

@@ -52,7 +52,7 @@ def test_the_exact_test_equals_the_binomial_one(gained, lost):
     assert pairs.exact_mcnemar_p(gained, lost) == pytest.approx(expected)
 
 
-def test_adjusted_values_are_those_of_scipy():
+def test_adjusted_p_values_match_scipy():
     ps = [0.01, 0.04, 0.03, 0.005, 0.8]
     assert pairs.benjamini_hochberg(ps) == pytest.approx(list(stats.false_discovery_control(ps)))
 
@@ -63,7 +63,7 @@ def test_a_permutation_finds_the_same_as_the_t_test_on_normal_differences():
     assert pairs.permutation_p_values([apart]) == pairs.permutation_p_values([apart])
 
 
-def test_wilcoxon_says_nothing_of_equal_scores():
+def test_wilcoxon_is_undefined_for_equal_scores():
     assert pairs.wilcoxon_p(np.zeros(8)) is None
     apart = np.array([1.1, -0.4, 2.0, 0.7, 0.0, 1.3, -0.2, 0.9])
     assert pairs.wilcoxon_p(apart) == pytest.approx(stats.wilcoxon(apart[apart != 0]).pvalue)

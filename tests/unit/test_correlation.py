@@ -50,7 +50,7 @@ def test_without_variance_there_is_no_pearson(x, y):
     assert pearson(x, y) is None
 
 
-def test_pairs_are_needed():
+def test_columns_of_different_lengths_are_rejected():
     with pytest.raises(ValueError, match="cannot pair"):
         pearson([1, 2], [1])
 

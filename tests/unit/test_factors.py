@@ -100,7 +100,7 @@ def test_terms_that_the_conditions_do_not_determine_are_left_out():
     assert aliased.left_out == [("sampler",), ("model", "sampler")]
 
 
-def test_no_test_is_given_where_items_are_fewer_than_effects_or_nothing_varies():
+def test_a_test_needs_more_items_than_effects_and_variance():
     many = fit_factors(np.random.default_rng(3).normal(size=(4, 6)), {"model": range(6)})
     assert many.tests[0].p is None
     assert many.tests[0].reason == "needs more than 5 items"

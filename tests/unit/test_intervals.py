@@ -35,7 +35,7 @@ def test_a_half_mark_makes_a_mean_of_the_scores():
     assert 0 <= found.low < 0.625 < found.high <= 1
 
 
-def test_ones_on_a_scale_from_1_to_7_are_no_share():
+def test_ones_on_a_scale_from_1_to_7_are_not_a_share():
     assert not estimate_mean(sum_clusters([1.0] * 5), (1, 7)).is_share
 
 
@@ -65,7 +65,7 @@ def test_repetitions_of_an_item_add_no_certainty():
     assert (often.n, often.clusters) == (120, 6)
 
 
-def test_without_an_interval_it_says_why():
+def test_a_missing_interval_has_a_reason():
     assert estimate_mean(ClusterSums(), (1, 7)) is None
     of_one_item = [
         estimate_mean(sum_clusters([4.0, 5.0], ["a", "a"]), (1, 7)),
@@ -98,7 +98,7 @@ def test_it_covers_the_mean_of_ratings_in_94_of_100_samples(shape, items):
 
 
 @pytest.mark.parametrize("mean", [0.9, 7.1])
-def test_a_mean_beside_the_scale_is_refused_and_estimated_without_it(mean):
+def test_a_mean_outside_the_scale_is_estimated_without_bounds(mean):
     with pytest.raises(ValueError, match="no interval: mean"):
         bounded_score_interval(mean, 0.1, 5, (1, 7))
     found = estimate_mean(sum_clusters([mean - 0.05, mean, mean + 0.05]), (1, 7))

@@ -49,7 +49,7 @@ def sums_by_hand(answers, condition):
 
 
 @given(cells)
-def test_the_sums_of_a_condition_are_those_of_its_scores(answers):
+def test_sums_of_a_condition_match_its_scores(answers):
     made = item_scores_of(answers)
     for condition in CONDITIONS:
         expected = sums_by_hand(answers, condition)

@@ -67,7 +67,7 @@ def test_one_item_has_a_difference_and_no_test():
     assert estimate_change(0, 0.0, None) is None
 
 
-def test_few_items_are_not_tested_without_their_differences():
+def test_few_items_need_their_differences():
     with pytest.raises(ValueError, match="5 differences"):
         estimate_change(5, 0.1, 0.2)
     with pytest.raises(ValueError, match="1 to 16 differences, not 17"):
@@ -113,7 +113,7 @@ whole = st.lists(st.integers(-1, 1), min_size=2, max_size=30)
 
 @given(whole)
 @settings(max_examples=80, deadline=None)
-def test_the_interval_contains_zero_just_when_the_test_does_not_reject(differences):
+def test_the_interval_contains_zero_if_and_only_if_the_test_does_not_reject(differences):
     for scale in ({"span": 1.0, "is_single_answer": True}, {"span": 6.0}):
         found = change(differences, **scale)
         assert (found.low <= 1e-12 and found.high >= -1e-12) == (found.p > 0.05), scale
@@ -149,12 +149,12 @@ def test_tangos_interval_without_changes_is_wilsons_reach(n):
     assert tango_interval(0, 0, n) == pytest.approx((-z2 / (n + z2), z2 / (n + z2)))
 
 
-def test_mcnemars_test_is_that_of_chi_squared():
+def test_mcnemars_test_equals_the_chi_squared_test():
     assert mcnemar_p(12, 2) == pytest.approx(chi2.sf(100 / 14, 1))
     assert mcnemar_p(0, 0) == 1
 
 
-def test_answers_that_are_right_or_wrong_once_get_tangos_interval_and_mcnemars_test():
+def test_single_binary_answers_have_tangos_interval_and_mcnemars_test():
     found = change([1] * 12 + [-1] * 2 + [0] * 36, span=1.0, is_single_answer=True)
     assert (found.test, found.p) == (MCNEMAR, pytest.approx(mcnemar_p(12, 2)))
     assert (found.low, found.high) == pytest.approx(tango_interval(12, 2, 50))
@@ -162,14 +162,14 @@ def test_answers_that_are_right_or_wrong_once_get_tangos_interval_and_mcnemars_t
 
 @pytest.mark.parametrize("items", [8, 11, 20, 40])
 @pytest.mark.parametrize(("gains", "losses"), [(0.05, 0.0), (0.1, 0.02), (0.3, 0.05), (0.2, 0.2), (0.6, 0.0)])
-def test_the_change_of_a_share_is_covered_in_93_of_100_samples(gains, losses, items):
+def test_the_interval_of_a_change_of_shares_covers_93_percent(gains, losses, items):
     drawn = np.random.default_rng(3).choice([1, -1, 0], size=(400, items), p=[gains, losses, 1 - gains - losses])
     found = [change(row.tolist(), span=1.0, is_single_answer=True) for row in drawn]
     covered = np.mean([one.low - 1e-9 <= gains - losses <= one.high + 1e-9 for one in found])
     assert covered > 0.93 - 2 * 0.0128  # .0128 is the standard error of a share of .93 of 400.
 
 
-def test_holms_steps_are_those_of_a_worked_example():
+def test_holms_correction_matches_a_worked_example():
     assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
     assert holm([]) == []
 
@@ -182,7 +182,7 @@ def test_adjusted_values_keep_the_order_and_are_never_smaller(ps):
 
 
 @pytest.mark.parametrize(("items", "least"), [(10, 0.003), (40, 0.035)])
-def test_without_drift_one_test_in_twenty_at_most_says_drift(items, least):
+def test_without_drift_at_most_one_test_in_twenty_rejects(items, least):
     """2,000 pairs of waves: items of all difficulties, right or wrong, three repetitions, the same chances in both.
 
     Few items of which many answer alike both times leave few patterns of signs: then it is fewer.

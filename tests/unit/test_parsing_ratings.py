@@ -5,13 +5,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalsite.lib.stats.scale import Scale
+from evalsite.lib.rating_scale import RatingScale
 from runs_app.llm.rating_parser import Parsed, parse_rating, strip_thinking
 from tests.factories.recordings import csv_rows
 
-SEVEN = Scale(1, 7)
-BIPOLAR = Scale(-3, 3)
-HUNDRED = Scale(0, 100)
+SEVEN = RatingScale(1, 7)
+BIPOLAR = RatingScale(-3, 3)
+HUNDRED = RatingScale(0, 100)
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalsite.lib.stats.scale import Scale
+from evalsite.lib.rating_scale import RatingScale
 from runs_app.llm import prompts
 from runs_app.llm.prompts import (
     ALLOWED,
@@ -19,7 +19,7 @@ from runs_app.llm.prompts import (
 )
 
 IMAGE_URL = "data:image/png;base64,AAAA"
-SEVEN = Scale(1, 7, {7: "Very high", 1: "Very low"})
+SEVEN = RatingScale(1, 7, {7: "Very high", 1: "Very low"})
 
 
 def system(content):

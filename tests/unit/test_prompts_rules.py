@@ -1,6 +1,6 @@
 import pytest
 
-from evalsite.lib.stats.scale import Scale
+from evalsite.lib.rating_scale import RatingScale
 from runs_app.llm.prompts import (
     ALLOWED,
     PromptError,
@@ -12,7 +12,7 @@ from runs_app.llm.prompts import (
     validate,
 )
 
-SEVEN = Scale(1, 7)
+SEVEN = RatingScale(1, 7)
 PLAIN = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "{{input}}"}]
 
 
@@ -83,7 +83,7 @@ def test_a_rating_is_held_to_a_strict_schema_of_its_scale():
 
 
 def test_a_long_scale_is_given_by_its_ends():
-    properties = response_format("rating", Scale(0, 100))["json_schema"]["schema"]["properties"]
+    properties = response_format("rating", RatingScale(0, 100))["json_schema"]["schema"]["properties"]
     assert properties["rating"] == {"type": "integer", "minimum": 0, "maximum": 100}
 
 
@@ -96,7 +96,7 @@ def test_hints_name_the_keys_and_the_ends_of_the_scale():
     assert format_hint("text", None) == ""
     assert "from 1 to 7" in format_hint("rating", SEVEN)
     assert "reasoning" not in format_hint("rating", SEVEN)
-    assert '"rating": N, "reasoning"' in format_hint("rating_with_reasoning", Scale(-3, 3))
+    assert '"rating": N, "reasoning"' in format_hint("rating_with_reasoning", RatingScale(-3, 3))
 
 
 @pytest.mark.parametrize("ask", [format_hint, response_format])

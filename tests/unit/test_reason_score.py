@@ -94,7 +94,7 @@ def test_the_chance_of_a_right_answer_leaves_guesses_and_cut_answers_out():
     assert chance_correct(Tally(40, 100, guess_chances=50.0)) == 0.01
 
 
-def test_the_interval_is_that_of_every_possible_resample():
+def test_the_interval_matches_all_possible_resamples():
     chances = [0.9, 0.6, 0.3, 0.8]
     every = [np.exp(np.mean(np.log(drawn))) for drawn in product(chances, repeat=4)]
     low, high = bootstrap_geometric_mean(chances, resamples=200_000)

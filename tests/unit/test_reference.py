@@ -79,7 +79,7 @@ def test_deming_recovers_a_line_with_errors_in_both():
     assert reference.least_squares(x, y).slope_interval[1] < 0.8, "least squares flattens the line"
 
 
-def test_equivalence_is_two_one_sided_tests():
+def test_equivalence_matches_two_one_sided_tests():
     apart = FIRST - SECOND
     error = apart.std(ddof=1) / np.sqrt(10)
     p = reference.equivalence_p(10, apart.mean(), error, 3.0)
@@ -92,7 +92,7 @@ def test_equivalence_is_two_one_sided_tests():
         reference.equivalence_p(10, 0.0, 0.0, 1.0)
 
 
-def test_nothing_is_said_of_items_that_do_not_vary():
+def test_constant_items_have_no_statistics():
     flat = np.full(12, 3.0)
     assert reference.paired_difference(FIRST, FIRST) is None
     assert reference.least_squares(flat, FIRST[:1].repeat(12)) is None
@@ -118,7 +118,7 @@ def test_the_interval_of_an_error_is_the_jackknifes_of_its_logarithm(name, of):
 
 
 @pytest.mark.slow
-def test_the_band_of_a_line_is_that_of_statsmodels():
+def test_the_confidence_band_matches_statsmodels():
     import statsmodels.api as sm
 
     random = np.random.default_rng(4)
@@ -134,7 +134,7 @@ def test_the_band_of_a_line_is_that_of_statsmodels():
 
 
 @pytest.mark.parametrize("fit", [reference.least_squares, reference.deming])
-def test_items_that_all_lie_on_a_line_give_no_interval_of_zero_width(fit):
+def test_items_on_a_line_have_no_interval(fit):
     x = np.linspace(1, 7, 12)
     line = fit(x, 0.5 + 0.8 * x)
     assert (line.intercept, line.slope) == (pytest.approx(0.5), pytest.approx(0.8))

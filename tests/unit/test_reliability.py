@@ -35,7 +35,7 @@ def test_it_is_not_defined_without_two_items_repetitions_or_variance(rows):
     assert repeatability(scores_of(rows), 1) is None
 
 
-def test_spearman_brown_is_one_for_one_and_never_below_zero():
+def test_spearman_brown_stays_within_zero_and_one():
     assert spearman_brown(0.5, 1) == 0.5
     assert spearman_brown(0.5, 3) == pytest.approx(0.75)
     assert spearman_brown(-0.2, 10) == 0

@@ -28,7 +28,7 @@ ROWS = (
 TABLE = ResultTable("leaderboard", "Leaderboard", COLUMNS, ROWS, test="McNemar's exact test.", sentence="b beats a.")
 
 
-def test_people_see_rounded_values_and_a_dash_for_what_is_missing():
+def test_cells_have_rounded_values_and_a_dash_for_missing_values():
     first, second = TABLE.cells()
     assert first == ["=a_b|c", "1\u202f319", "85.1 %", "83.0 to 87.0 %", "−0.067", "< 0.001", "$1.50"]
     assert second == ["small & fast", "0", "–", "–", "–", "–", "–"]
@@ -42,14 +42,14 @@ def test_csv_keeps_all_digits_and_escapes_formulas():
     assert second["accuracy"] == second["accuracy_ci_high"] == second["difference"] == ""
 
 
-def test_json_holds_values_and_says_how_they_were_tested():
+def test_json_has_the_values_and_their_tests():
     found = json.loads(TABLE.render("json"))
     assert found["rows"][0]["difference"] == -0.0673
     assert found["rows"][1]["difference"] is None
     assert found["test"] == "McNemar's exact test."
 
 
-def test_markdown_escapes_what_would_break_the_table():
+def test_markdown_escapes_special_characters():
     text = TABLE.render("md")
     assert "| =a\\_b\\|c | 1\u202f319 |" in text
     assert "| --- | ---: |" in text

@@ -20,7 +20,7 @@ STRATA = st.lists(st.tuples(*[st.integers(1, 30)] * 4), min_size=1, max_size=6)
 
 
 @given(STRATA)
-def test_the_test_over_strata_is_that_of_statsmodels(tables):
+def test_the_test_over_strata_matches_statsmodels(tables):
     tables = np.array(tables, dtype=float)  # right, wrong, others right, others wrong
     sizes, others = tables[:, 0] + tables[:, 1], tables[:, 2] + tables[:, 3]
     _, p = mantel_haenszel(tables[:, 0], sizes, tables[:, 2], others)
@@ -39,7 +39,7 @@ def test_ranks_separate_only_rows_that_the_corrected_test_separates():
     assert [str(one) for one in rank_rows(right, sizes)] == ["1–2", "1–2", "3", "4"]
 
 
-def test_a_difference_that_one_test_finds_is_lost_among_many():
+def test_a_correction_over_many_tests_hides_a_small_difference():
     two, many = np.array([[60.0], [45.0]]), np.array([[60.0], [45.0], *[[52.0]] * 20])
     assert rank_rows(two, np.full((2, 1), 100.0))[1].first == 2  # p = .034
     assert rank_rows(many, np.full((22, 1), 100.0))[1].first == 1
@@ -56,7 +56,7 @@ def test_equal_models_are_separated_in_at_most_five_of_a_hundred_tables():
     assert wrong / 400 <= 0.07  # 5 %, within three standard errors.
 
 
-def test_a_point_that_one_side_lacks_counts_nothing():
+def test_strata_of_a_single_side_are_ignored():
     alone = mantel_haenszel(np.array([9.0]), np.array([10.0]), np.array([2.0]), np.array([10.0]))[1]
     more = mantel_haenszel(np.array([9.0, 5.0]), np.array([10.0, 5.0]), np.array([2.0, 0.0]), np.array([10.0, 0.0]))[1]
     assert float(more) == float(alone)

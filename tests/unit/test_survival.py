@@ -25,7 +25,7 @@ def test_the_remissions_of_freireich_have_their_published_curve():
 
 
 @given(st.lists(st.tuples(st.integers(1, 20), st.booleans()), min_size=2, max_size=60))
-def test_survival_and_its_error_are_those_of_statsmodels(cases):
+def test_survival_and_its_error_match_statsmodels(cases):
     times, ended = np.array([time for time, _ in cases]), np.array([int(status) for _, status in cases])
     if not ended.any():
         return

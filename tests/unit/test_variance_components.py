@@ -32,7 +32,7 @@ def simulated(items=60, conditions=4, repetitions=5, seed=1):
     return scores, values
 
 
-def test_components_are_those_of_a_mixed_model_by_restricted_likelihood():
+def test_components_match_a_mixed_model_by_restricted_likelihood():
     import pandas as pd
     import statsmodels.formula.api as smf
 
@@ -58,7 +58,7 @@ def test_components_of_a_large_sample_are_the_true_ones():
     assert found.repetition == pytest.approx(1.0, rel=0.03)
 
 
-def test_with_one_score_in_each_cell_repetitions_are_not_told_apart():
+def test_single_scores_do_not_separate_repetitions_from_interaction():
     found = variance_components(simulated(repetitions=1)[0])
     assert found.repetition is None
     assert found.interaction == pytest.approx(1.64, rel=0.3)
@@ -74,13 +74,13 @@ def test_items_that_a_condition_did_not_score_are_left_out():
 COMPONENTS = Components(50, 2, 5, item=2.0, condition=0.1, interaction=0.5, repetition=1.0)
 
 
-def test_the_standard_error_of_a_difference_is_that_of_simulated_designs():
+def test_the_standard_error_of_a_difference_matches_simulated_designs():
     random = np.random.default_rng(3)
     apart = random.normal(0, np.sqrt(2 * (0.5 + 1.0 / 5)), (20_000, 50)).mean(axis=1)
     assert COMPONENTS.standard_error(50, 5) == pytest.approx(apart.std(), rel=0.02)
 
 
-def test_the_power_is_that_of_the_noncentral_t_test():
+def test_the_power_matches_the_noncentral_t_test():
     # J. Cohen (1988), example of chapter 2: d = 0.5 and 33 pairs have a power of about 80 %.
     power = paired_power(0.5, 1 / np.sqrt(33), 33)
     critical = stats.t.ppf(0.975, 32)

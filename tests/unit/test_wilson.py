@@ -34,7 +34,7 @@ def test_wilson_holds_the_proportion_and_is_symmetric(n, data, confidence):
 
 
 @pytest.mark.parametrize(("successes", "n"), [(0, 0), (-1, 5), (6, 5), (float("nan"), 5)])
-def test_wilson_refuses_what_is_no_proportion(successes, n):
+def test_wilson_rejects_invalid_proportions(successes, n):
     with pytest.raises(ValueError, match="no proportion"):
         wilson(successes, n)
 

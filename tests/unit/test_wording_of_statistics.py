@@ -16,7 +16,7 @@ from grading_app.reports.statistic_format import format_number, format_share
         (format_share(-1e-9), "0.0 %"),
     ],
 )
-def test_what_rounds_to_nothing_has_no_sign(said, text):
+def test_values_that_round_to_zero_have_no_sign(said, text):
     assert said == text
 
 

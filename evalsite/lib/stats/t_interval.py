@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-AT_EACH_END = 2  # Number of values that `compute_bounded_interval` adds at each end of the range.
+VALUES_AT_EACH_END = 2  # The number of values that `compute_bounded_interval` adds at each bound.
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,16 +44,18 @@ def compute_bounded_interval(
     m. The margin is t s / sqrt(n + 4), where t has n + 3 degrees of freedom.
     If all values are either L or H, this is the interval of A. Agresti & B. A. Coull (1998), "Approximate is better
     than 'exact' for interval estimation of binomial proportions", The American Statistician 52, 119-126, with t in
-    place of z. Their reason applies here too: values that were equal so far may still differ later. The spread is
-    therefore never taken as zero.
-    `sd` is the sample's standard deviation (divisor n - 1), and 0 for one value. Raise ValueError unless n > 0, L < H,
+    place of z. The added values keep the spread above zero, because values that are equal so far may still differ
+    later.
+    sd: the sample standard deviation (divisor n - 1), 0 for one value. Raise ValueError unless n > 0, L < H,
     L <= mean <= H and sd >= 0.
     """
     low, high = bounds
     if not (n > 0 and low < high and low - 1e-9 <= mean <= high + 1e-9 and sd >= 0):
-        raise ValueError(f"no mean: {mean} of {n} values from {low} to {high}, sd {sd}")
-    many = n + 2 * AT_EACH_END
-    center = (n * mean + AT_EACH_END * (low + high)) / many
-    squares = (n - 1) * sd**2 + n * (mean - center) ** 2 + AT_EACH_END * ((low - center) ** 2 + (high - center) ** 2)
-    margin = student_quantile(confidence, many - 1) * math.sqrt(squares / (many - 1) / many)
+        raise ValueError(f"no interval: mean {mean} of {n} values from {low} to {high}, sd {sd}")
+    total = n + 2 * VALUES_AT_EACH_END
+    center = (n * mean + VALUES_AT_EACH_END * (low + high)) / total
+    squares = (
+        (n - 1) * sd**2 + n * (mean - center) ** 2 + VALUES_AT_EACH_END * ((low - center) ** 2 + (high - center) ** 2)
+    )
+    margin = student_quantile(confidence, total - 1) * math.sqrt(squares / (total - 1) / total)
     return MeanInterval(center, margin, bounds)

@@ -31,14 +31,14 @@ class Interval:
         The transformation is monotone, so the coverage stays the same. Raise ValueError unless 0 <= chance < 1.
         """
         if not 0 <= chance < 1:
-            raise ValueError(f"a chance to guess right lies from 0 to below 1, not at {chance}")
+            raise ValueError(f"the chance to guess right must be at least 0 and below 1, not {chance}")
         return Interval((self.center - chance) / (1 - chance), self.margin / (1 - chance))
 
 
 def normal_quantile(confidence: float) -> float:
     """Return z such that a standard normal lies within -z and z with this probability: 1.95996 for .95."""
     if not 0 < confidence < 1:
-        raise ValueError(f"a confidence lies between 0 and 1, not at {confidence}")
+        raise ValueError(f"a confidence must be between 0 and 1, not {confidence}")
     return NormalDist().inv_cdf((1 + confidence) / 2)
 
 
@@ -61,9 +61,9 @@ def wilson(successes: float, n: float, confidence: float = 0.95) -> Interval:
 def modified_wilson(successes: float, n: float, confidence: float = 0.95) -> tuple[float, float]:
     """Return the ends of Wilson's interval, corrected if nearly all answers are equal.
 
-    Wilson's interval misses proportions near 0 and 1 too often: with n = 10 and p = .985 it covers 86 %. With one or
-    two successes (or three, if n > 50) the lower end is therefore lambda / n, where a Poisson variable with mean lambda
-    reaches the number of successes with probability 1 - confidence. The upper end is corrected in the same way.
+    Wilson's interval misses proportions near 0 and 1 too often: for n = 10 and p = .985, it covers 86 %. With one or
+    two successes (or three, if n > 50), the lower end is therefore lambda / n, where a Poisson variable with mean
+    lambda reaches the number of successes with probability 1 - confidence. The upper end is corrected in the same way.
     L. D. Brown, T. T. Cai & A. DasGupta (2001), "Interval estimation for a binomial proportion", Statistical Science
     16, 101-133, section 4.1.1. The counts may be fractions. Raise ValueError in the cases of `wilson`.
     """
@@ -77,7 +77,7 @@ def modified_wilson(successes: float, n: float, confidence: float = 0.95) -> tup
 def _lower_end(low: float, successes: float, n: float, confidence: float) -> float:
     from scipy.special import gammaincinv  # scipy.stats would cost a web process 70 MB.
 
-    few = 2.5 if n <= 50 else 3.5  # Counts that are fractions are rounded.
-    if not 0 < successes < few:
+    max_successes = 2.5 if n <= 50 else 3.5  # Halves, so that fractional counts are rounded.
+    if not 0 < successes < max_successes:
         return low
     return min(low, float(gammaincinv(successes, 1 - confidence)) / n)

@@ -103,7 +103,7 @@ def test_it_is_exported_with_the_gradings(client, experiment):
 
 
 @pytest.mark.parametrize(
-    ("fields", "told"),
+    ("fields", "message"),
     [
         ({"score": "8"}, "on the scale from 1 to 7"),
         ({"score": "nan"}, "Enter a number"),
@@ -112,13 +112,13 @@ def test_it_is_exported_with_the_gradings(client, experiment):
         ({"scale_min": "nan", "scale_max": "x"}, "on the scale from 0 to 1"),
     ],
 )
-def test_what_settles_nothing_is_refused_in_words(client, experiment, fields, told):
+def test_invalid_adjudications_are_rejected_with_a_message(client, experiment, fields, message):
     page = posted(client, experiment.owner, experiment, trials_of(experiment)[0], **fields)
-    assert told in page.content.decode()
+    assert message in page.content.decode()
     assert not Adjudication.objects.exists()
 
 
-def test_only_done_answers_are_settled(experiment):
+def test_only_completed_answers_are_adjudicated(experiment):
     trial = trials_of(experiment)[0]
     trial.status = "failed"
     with pytest.raises(AdjudicationError, match="completed answers"):

@@ -107,8 +107,8 @@ def test_one_answer_with_scores_and_reasons_side_by_side(client, experiment):
     client.force_login(experiment.owner)
     page = client.get(reverse("disagreement", args=["pilot", unit]))
     text = page.content.decode()
-    for told in ("It is short.", "It is long.", "no_score_in_json", "Disagreement 2 of 8", "3 apart", "What is"):
-        assert told in text
+    for message in ("It is short.", "It is long.", "no_score_in_json", "Disagreement 2 of 8", "3 apart", "What is"):
+        assert message in text
     assert 'rel="next"' in text
     assert 'rel="prev"' in text
 

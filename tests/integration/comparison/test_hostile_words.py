@@ -43,11 +43,11 @@ def test_no_markup_reaches_a_page_or_a_figure(client, experiment):
         reverse("rating_queue_of_answers", args=[slug]): "small / nasty-prompt",
         reverse("agreement_figure", args=[slug, "confusion"]): "judge-&lt;b&gt;",
     }
-    for address, told in pages.items():
+    for address, message in pages.items():
         answer = client.get(address, {"category": ""})
         text = answer.content.decode()
         assert answer.status_code == 200, address
-        assert told in text, address
+        assert message in text, address
         assert not [markup for markup in ("<script>alert", "<img src=x", "judge-<b>", "<s>") if markup in text], address
 
 

@@ -189,11 +189,11 @@ def test_the_list_of_disagreements_waits_for_a_worker_as_well(client, experiment
     page = opened(client, experiment, "disagreements")
     assert len(page.context["rows"]) == disagreements.PAGE_SIZE
     unit = page.context["rows"][0]["disagreement"].unit
-    told = client.get(reverse("disagreement", args=["pilot", unit])).content.decode()
-    assert f"Disagreement 1 of {StoredDisagreement.objects.count()}" in told
+    message = client.get(reverse("disagreement", args=["pilot", unit])).content.decode()
+    assert f"Disagreement 1 of {StoredDisagreement.objects.count()}" in message
 
 
-def test_old_questions_are_forgotten_with_their_splits(client, experiment, asked, monkeypatch):
+def test_old_comparisons_are_deleted_with_their_disagreements(client, experiment, asked, monkeypatch):
     monkeypatch.setattr(agreement_cache, "DISAGREEMENTS", replace(agreement_cache.DISAGREEMENTS, max_rows=1))
     for query in ("", "category=odd"):
         opened(client, experiment, "disagreements", query)

@@ -38,8 +38,8 @@ def read_selection(queue, query=""):
 def values(queue, query=""):
     selection = read_selection(queue, query)
     labels = {rater.key: rater.label for rater in selection.raters}
-    said = unit_counts.load_unit_counts(selection).patterns.values()
-    return {(labels[rater], value) for kind in said for rater, value in kind.items()}
+    expected = unit_counts.load_unit_counts(selection).patterns.values()
+    return {(labels[rater], value) for kind in expected for rater, value in kind.items()}
 
 
 def judge_of(queue):
@@ -53,14 +53,14 @@ def test_in_total_everybody_is_on_one_scale_without_being_asked(queue):
     assert not read_selection(queue).scales_differ
 
 
-@pytest.mark.parametrize(("criterion", "said"), [("correct", [1, 1, 1]), ("complete", [1, 0, 0])])
-def test_each_criterion_is_compared_by_itself(queue, criterion, said):
+@pytest.mark.parametrize(("criterion", "expected"), [("correct", [1, 1, 1]), ("complete", [1, 0, 0])])
+def test_each_criterion_is_compared_by_itself(queue, criterion, expected):
     selection = read_selection(queue, f"units=criterion:{queue.rubric_id}:{criterion}")
     assert selection.criterion == criterion
     assert {rater.kind for rater in selection.raters} == {"judge", "person"}
     people = {(who, value) for who, value in values(queue, f"units=criterion:{queue.rubric_id}:{criterion}")}
-    assert [dict(people)["rater 1"], dict(people)["rater 2"]] == said[:2]
-    assert [value for who, value in people if "rater" not in who] == said[2:]
+    assert [dict(people)["rater 1"], dict(people)["rater 2"]] == expected[:2]
+    assert [value for who, value in people if "rater" not in who] == expected[2:]
 
 
 @pytest.mark.slow

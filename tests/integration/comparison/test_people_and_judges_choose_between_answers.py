@@ -153,15 +153,15 @@ def test_a_choice_that_is_taken_back_or_of_an_excluded_rater_counts_no_more(queu
 @pytest.mark.slow
 def test_peoples_wins_stand_beside_judges_and_say_who_is_counted(queue):
     study = queue.experiment
-    told = {chooser.label: (chooser, kept.value) for chooser, kept in list_standings(list_grader_rows(study))}
-    people, standing = told["people of choosing (strict-pairwise@1)"]
+    message = {chooser.label: (chooser, kept.value) for chooser, kept in list_standings(list_grader_rows(study))}
+    people, standing = message["people of choosing (strict-pairwise@1)"]
     assert (people.people, standing.comparisons, standing.items) == (2, 2 * ITEMS, ITEMS)
     assert standing.ranked[0].label == "large"
     assert (standing.bias.pairs, standing.bias.decided) == (0, 7)
     text = page_text(signed_in(study.owner).get("/experiments/duel/grading/"))
     assert "2 people, 8 verdicts on 4 items" in text
     assert f"−{-standing.ranked[1].strength:.3f}" in text
-    assert len(told) == 2
+    assert len(message) == 2
 
 
 @pytest.mark.slow

@@ -81,8 +81,14 @@ def test_a_number_is_that_of_the_pure_measure_on_the_stored_rows(client, experim
 
 def test_each_measure_says_its_formula_and_its_source(client, experiment):
     text = opened(client, experiment).content.decode()
-    for told in ("Krippendorff (2011)", "D_o / D_e", "Shrout &amp; J. L. Fleiss (1979)", "Kendall (1948)", "fits this"):
-        assert told in text
+    for message in (
+        "Krippendorff (2011)",
+        "D_o / D_e",
+        "Shrout &amp; J. L. Fleiss (1979)",
+        "Kendall (1948)",
+        "fits this",
+    ):
+        assert message in text
 
 
 def test_what_cannot_be_computed_says_why(client, experiment):
@@ -121,12 +127,12 @@ def test_raters_who_never_met_or_all_said_the_same_have_reasons_in_place_of_numb
     assert "nan" not in page.content.decode().lower().split("<main")[1].replace("finan", "")
 
 
-def test_ratings_that_vary_are_never_said_not_to(client, experiment):
+def test_varying_ratings_are_never_called_constant(client, experiment):
     page = opened(client, experiment, raters_that(experiment, lambda trial: 4, lambda trial: 3))
     assert "the denominator of the formula is not positive" in line(page, "Kendall's W").reason
 
 
-def test_measures_say_how_many_units_they_use_of_how_many_and_which(client, experiment):
+def test_measures_state_how_many_units_they_use(client, experiment):
     make_gradings(experiment, "judge-c", lambda trial: 3 if trial.sample_idx else None)
     text = opened(client, experiment).content.decode()
     assert "Units: 12 of 24, those that every rater rated" in text
@@ -205,7 +211,7 @@ def test_a_verdict_that_comes_late_to_an_early_answer_shows_at_once(client, expe
     assert opened(client, experiment).context["result"].report.coverage[0].n == 24
 
 
-def test_where_answers_were_rated_in_too_many_ways_those_that_people_rated_stay(experiment, monkeypatch):
+def test_a_sample_keeps_the_answers_that_people_rated(experiment, monkeypatch):
     assert unit_counts.load_unit_counts(read_selection(experiment), sample_size=6).units == 24
     monkeypatch.setattr(unit_counts, "MAX_PATTERNS", 3)
     settled = make_gradings(experiment, "settled", lambda trial: None, kind="rule")
@@ -216,12 +222,12 @@ def test_where_answers_were_rated_in_too_many_ways_those_that_people_rated_stay(
         Grading.objects.filter(condition=settled, trial__in=chosen).update(score=5, parse_ok=True, parse_error="")
     counts = unit_counts.load_unit_counts(read_selection(experiment), sample_size=6)
     assert (counts.units, counts.total) == (6, 24)
-    said = values_in_counts(counts)
-    assert {item for item, rater, _ in said if rater == f"g{settled.pk}"} == {trial.item_id for trial in chosen}
-    assert values_in_counts(unit_counts.load_unit_counts(read_selection(experiment), sample_size=6)) == said
+    sampled = values_in_counts(counts)
+    assert {item for item, rater, _ in sampled if rater == f"g{settled.pk}"} == {trial.item_id for trial in chosen}
+    assert values_in_counts(unit_counts.load_unit_counts(read_selection(experiment), sample_size=6)) == sampled
 
 
-def test_a_part_says_that_it_is_one(client, experiment, monkeypatch):
+def test_a_sample_is_labelled_as_one(client, experiment, monkeypatch):
     monkeypatch.setattr(unit_counts, "MAX_CELLS", 10)
     monkeypatch.setattr(
         "grading_app.comparison.agreement_cache.load_unit_counts",

@@ -55,7 +55,7 @@ def computed(client, **query):
 
 
 @pytest.mark.slow
-def test_a_worker_computes_the_tables_and_the_page_says_so(owner):
+def test_the_page_shows_that_a_worker_computes_the_tables(owner):
     waiting = owner.get(address())
     assert "A worker is calculating" in waiting.content.decode()
     assert "Scores by condition" not in waiting.content.decode()
@@ -66,7 +66,7 @@ def test_a_worker_computes_the_tables_and_the_page_says_so(owner):
     assert "manage.py analyse study --measure valence" in page
 
 
-def test_sections_that_are_ready_are_kept_and_the_page_says_how_far_the_worker_is(owner):
+def test_finished_sections_are_kept_and_the_page_shows_progress(owner):
     assert "0 of 7 sections are ready, next is Descriptives" in page_text(owner.get(address()))
     keys = list(CachedAggregate.objects.order_by("pk").values_list("pk", flat=True))
     assert compute_rows(keys, seconds=0) == keys[1:], "a task ends between two sections, and leaves the others"
@@ -140,7 +140,7 @@ def test_others_do_not_see_the_analysis(client, study):
     assert client.get(reverse("analysis_figure", args=["study", "means"])).status_code == 404
 
 
-def test_an_experiment_without_scores_says_what_is_missing(client):
+def test_an_experiment_without_scores_shows_what_is_missing(client):
     made = factories.make_experiment("study")
     client.force_login(made.owner)
     assert "No scores yet" in client.get(address()).content.decode()

@@ -135,7 +135,7 @@ def test_robustness_changes_one_choice_at_a_time(study):
 
 
 @pytest.mark.slow
-def test_the_variance_of_items_is_told_apart_from_that_of_repetitions(study):
+def test_the_variances_of_items_and_repetitions_are_separated(study):
     table = tables_of(study, "margin=0.5")
     shares = {row["source"]: row["share"] for row in table["variance_components"].rows}
     assert set(shares) == {"Items", "Conditions", "Items × conditions", "Repetitions"}
@@ -177,7 +177,7 @@ def test_ratings_of_0_and_1_on_a_longer_scale_are_neither_wrong_nor_right():
     assert {column.kind for column in tables["descriptives"].columns if column.name == "mean"} == {"number"}
 
 
-def test_one_condition_and_one_item_are_no_error():
+def test_a_single_condition_or_item_is_not_an_error():
     made = factories.make_experiment(
         "tiny", dataset=factories.make_dataset("one", 1), dimensions=[factories.make_dimension("valence")], samples=1
     )

@@ -139,7 +139,7 @@ def test_rows_that_change_during_the_computation_outdate_the_value(rows, total, 
     assert (found.value.total, found.is_fresh) == (3, False)
 
 
-def test_a_query_about_something_that_is_gone_says_so(rows, total, asked, key):
+def test_a_query_for_a_deleted_object_has_a_problem(rows, total, asked, key):
     get_aggregate(total, key, "a")
     del rows.numbers["a"]
     work(asked)

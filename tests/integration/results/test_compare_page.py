@@ -98,7 +98,7 @@ def differences_of(experiment, query=""):
 
 
 @pytest.mark.slow
-def test_the_numbers_equal_those_of_the_analysis_command(client, quiz, study):
+def test_the_numbers_match_the_analysis_command(client, quiz, study):
     for experiment in (quiz, study):
         (shown,), computed = record_of(client, experiment), differences_of(experiment)
         for name in ("items", "mean_a", "mean_b", "difference", "p", "effect", "wins", "losses", "ties"):
@@ -107,7 +107,7 @@ def test_the_numbers_equal_those_of_the_analysis_command(client, quiz, study):
         assert ends == pytest.approx(computed["difference_ci"])
 
 
-def test_one_sentence_states_who_is_better_with_interval_items_and_test(client, quiz):
+def test_a_sentence_states_the_better_side_with_interval_items_and_test(client, quiz):
     text = opened(client, quiz).content.decode()
     assert "b beats a by 40.0 pp [" in text
     assert "on 30 common items (McNemar&#x27;s score test, p = 0.001)" in text
@@ -235,7 +235,7 @@ def test_two_waves_are_compared_over_all_conditions(client):
 
 
 @pytest.mark.slow
-def test_items_that_only_one_experiment_has_are_announced_for_wholes_too(client, quiz):
+def test_items_of_a_single_experiment_are_announced_for_whole_experiments(client, quiz):
     items = [factories.plain_question(n) for n in range(25)]
     make_quiz("fewer", dataset=factories.make_dataset("fewer-items", items), right=(12, 24), owner=quiz.owner)
     text = " ".join(opened(client, quiz, a="quiz", b="fewer").content.decode().split())
@@ -267,7 +267,7 @@ def test_without_a_choice_the_page_offers_visible_conditions_alone(client, quiz)
 
 
 @pytest.mark.parametrize("side", ["a", "b"])
-def test_an_experiment_of_somebody_else_is_not_found(client, quiz, side):
+def test_another_users_experiment_is_not_found(client, quiz, side):
     theirs = make_quiz("theirs", owner=factories.make_user("stranger", permissions.RESEARCHER))
     assert opened(client, quiz, **{side: reference(theirs, "a")}).status_code == 404
     assert opened(client, quiz, **{side: "theirs"}).status_code == 404
@@ -281,7 +281,7 @@ def test_a_side_that_does_not_exist_is_not_found(client, quiz, wrong):
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "said"),
+    ("name", "value", "expected"),
     [
         ("measure", "nothing", "Select a valid choice. nothing is not one of the available choices."),
         ("margin", "-1", "Enter a number above 0, or leave it empty."),
@@ -290,11 +290,11 @@ def test_a_side_that_does_not_exist_is_not_found(client, quiz, wrong):
         ("unreadable", "right", "Select a valid choice. right is not one of the available choices."),
     ],
 )
-def test_a_bad_parameter_is_an_error_of_its_field(client, quiz, name, value, said):
+def test_a_bad_parameter_is_an_error_of_its_field(client, quiz, name, value, expected):
     page = opened(client, quiz, **{name: value})
     assert page.status_code == 200
-    assert page.context["form"].errors[name] == [said]
-    assert said in page.content.decode()
+    assert page.context["form"].errors[name] == [expected]
+    assert expected in page.content.decode()
 
 
 @pytest.mark.slow
@@ -317,11 +317,11 @@ def test_a_table_or_format_that_does_not_exist_is_not_found(client, quiz):
 
 
 @pytest.mark.parametrize(
-    ("file_format", "said"), [("md", "| Measure |"), ("latex", r"\toprule"), ("csv", "measure,items")]
+    ("file_format", "expected"), [("md", "| Measure |"), ("latex", r"\toprule"), ("csv", "measure,items")]
 )
-def test_a_table_is_a_file_in_each_format(client, quiz, file_format, said):
+def test_a_table_is_a_file_in_each_format(client, quiz, file_format, expected):
     answer = opened(client, quiz, table="difference", format=file_format)
-    assert said in answer.content.decode()
+    assert expected in answer.content.decode()
     assert "attachment" in answer["Content-Disposition"]
 
 

@@ -34,7 +34,7 @@ def opened(client, experiment, page):
 
 @pytest.mark.parametrize("page", ["experiment_results", "experiment_grading"])
 @pytest.mark.parametrize(("items", "samples", "per_cent"), [(12, 1, 91), (100, 1, 92), (150, 1, None), (12, 2, None)])
-def test_a_share_of_few_items_asked_once_says_its_coverage(client, page, items, samples, per_cent):
+def test_a_share_over_few_single_answers_shows_its_coverage(client, page, items, samples, per_cent):
     text = opened(client, graded(items=items, samples=samples), page)
     if per_cent is None:
         assert "covers about" not in text
@@ -42,7 +42,7 @@ def test_a_share_of_few_items_asked_once_says_its_coverage(client, page, items, 
         assert NOTE.format(per_cent) in text
 
 
-def test_the_leaderboard_says_it_on_the_page_and_in_its_file(client):
+def test_the_leaderboard_shows_coverage_on_the_page_and_in_its_file(client):
     experiment = graded(items=12)
     text = opened(client, experiment, "experiment_results")
     above, _, below = text.partition(">Scores</h2>")
@@ -52,7 +52,7 @@ def test_the_leaderboard_says_it_on_the_page_and_in_its_file(client):
     assert NOTE.format(91) in file.content.decode()
 
 
-def test_alpha_over_few_items_says_its_coverage_in_its_cell(client):
+def test_alpha_over_few_items_shows_its_coverage(client):
     made = make_answered_experiment(items=12)
     rubric = make_scale_rubric()
     make_gradings(made, "judge-a", lambda trial: 1 + trial.item.position % 7, rubric=rubric)
@@ -72,7 +72,7 @@ def tables_of(experiment):
     return {table.name: table for group in tables.values() for table in group}
 
 
-def test_the_analysis_says_it_below_its_shares():
+def test_the_analysis_shows_coverage_below_shares():
     assert any(NOTE.format(91) in note for note in tables_of(graded(items=12))["descriptives"].notes)
 
 

@@ -86,7 +86,7 @@ def test_a_figure_has_the_size_that_the_page_keeps_for_it(name, width, frames_wi
     assert expected[0] <= width
 
 
-def test_a_figure_follows_the_readers_theme_or_keeps_the_one_asked_for(frames_with_everything):
+def test_a_figure_follows_the_readers_theme_or_the_requested_theme(frames_with_everything):
     auto, light, dark = (drawn("accuracy", frames_with_everything, theme=theme) for theme in ("auto", "light", "dark"))
     assert f"light-dark({plot_style.DATA}, {plot_style.DARK_OF[plot_style.DATA]})" in auto
     assert plot_style.DATA in light
@@ -99,7 +99,7 @@ def test_the_same_figure_gives_the_same_bytes(frames_with_everything):
     assert drawn("norms", frames_with_everything) == drawn("norms", frames_with_everything)
 
 
-def test_colours_are_those_of_the_site():
+def test_colours_match_the_site():
     tokens = (settings.BASE_DIR / "evalsite/static/evalsite/tokens.css").read_text()
     for token, light in {
         "text": plot_style.TEXT,
@@ -110,7 +110,7 @@ def test_colours_are_those_of_the_site():
         assert f"--{token}: light-dark({light}, {plot_style.DARK_OF[light]})" in tokens
 
 
-def test_nothing_is_shown_where_there_is_nothing_to_show():
+def test_an_experiment_without_data_has_no_figures():
     frames = load_frames(factories.make_experiment())
     assert [name for name, figure in FIGURES.items() if figure.select_data(frames) is not None] == []
 
@@ -127,12 +127,12 @@ def test_model_means_correlate_with_human_norms_as_computed_from_the_recorded_ro
     assert len(comparison.panels) == 4
     for panel in comparison.panels:
         name = panel.asked.title.lower()
-        said = {}
+        expected_text = {}
         for row in rows:
             if panel.condition in row["model"] and row["dimension"] == name and row["rating"]:
-                said.setdefault(row["image_id"], []).append(int(row["rating"]))
-        x = np.array([humans[key, name] for key in said])
-        y = np.array([np.mean(values) for values in said.values()])
+                expected_text.setdefault(row["image_id"], []).append(int(row["rating"]))
+        x = np.array([humans[key, name] for key in expected_text])
+        y = np.array([np.mean(values) for values in expected_text.values()])
         r = np.corrcoef(x, y)[0, 1]
         low, high = np.tanh(np.arctanh(r) + np.array([-1, 1]) * 1.959963984540054 / np.sqrt(len(x) - 3))
         found = panel.correlation

@@ -52,7 +52,7 @@ def drawn(tables, name, width=WIDE):
 
 
 @pytest.mark.parametrize("width", [WIDE, NARROW])
-def test_the_tree_names_every_condition_and_joins_the_alike_first(tables, width):
+def test_the_tree_labels_every_condition_and_joins_similar_conditions_first(tables, width):
     picture, alt, figure, table = drawn(tables, "groups", width)
     texts = re.findall(r">([a-z]+)</text>", picture)
     assert sorted(texts) == sorted(ABOVE)

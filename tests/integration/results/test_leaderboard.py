@@ -133,8 +133,8 @@ def test_no_condition_is_the_best_where_the_first_two_do_not_differ(client):
 
 def test_the_page_says_first_who_is_best_and_by_how_much(client, quiz):
     text = unescape(page_text(opened(client, quiz)))
-    said = r"numeric: steady is the best, by 50\.0 pp \([\d.]+ to [\d.]+ pp\) over fast on 36 common items\."
-    assert re.search(said, text)
+    expected_text = r"numeric: steady is the best, by 50\.0 pp \([\d.]+ to [\d.]+ pp\) over fast on 36 common items\."
+    assert re.search(expected_text, text)
     assert text.index("steady is the best") < text.index('aria-label="Leaderboard"')
     blind = BlindReading.start(quiz, quiz.owner)
     letter = blind.assign_letters()[quiz.language_models.get(name="steady").pk]

@@ -231,8 +231,8 @@ def test_rated_points_are_exported_and_told_by_status(rated):
         ("valence", 4.25, 1.0, 64),
         ("calm", 4.25, 1.0, 64),
     }
-    told = build_status_report(rated)["points"]
-    assert {(point["label"], point["dimension"], point["mean"], point["right"]) for point in told} == {
+    message = build_status_report(rated)["points"]
+    assert {(point["label"], point["dimension"], point["mean"], point["right"]) for point in message} == {
         ("even, valence", "valence", 4.25, None),
         ("even, calm", "calm", 4.25, None),
     }

@@ -347,9 +347,9 @@ def test_the_command_writes_an_incomplete_report_and_fails(study, broken_costs, 
 
 
 def test_a_snapshot_with_an_incomplete_report_says_so(owner, study, broken_costs, plain_pictures, tmp_path):
-    said = io.StringIO()
-    call_command("snapshot", "study", "--out", str(tmp_path / "made.zip"), stderr=said)
-    assert "the report in it is incomplete: these sections could not be written: Costs" in said.getvalue()
+    expected = io.StringIO()
+    call_command("snapshot", "study", "--out", str(tmp_path / "made.zip"), stderr=expected)
+    assert "the report in it is incomplete: these sections could not be written: Costs" in expected.getvalue()
     digest = study.snapshots.get().digest
     assert "This report is incomplete" in page_text(owner.get(address(snapshot=digest)))
     with pytest.raises(CommandError, match="could not be written: Costs"):
@@ -372,13 +372,13 @@ def test_the_command_writes_each_format(study, tmp_path, plain_pictures):
 
 @pytest.mark.slow
 def test_limitations_are_those_that_the_rows_show(study, plain_pictures):
-    said = str(build_document(study).sections[list(SECTION_NAMES).index("limitations")])
-    assert "only 8 items" in said
-    assert "2 of 16" not in said
-    assert "1 of 16 trials failed" in said
-    assert "family" not in said
+    expected = str(build_document(study).sections[list(SECTION_NAMES).index("limitations")])
+    assert "only 8 items" in expected
+    assert "2 of 16" not in expected
+    assert "1 of 16 trials failed" in expected
+    assert "family" not in expected
     for trial in Trial.objects.filter(run__experiment=study, status="done", run__condition__model__name="a"):
         factories.make_attempt(trial, served_model=f"vendor/a-{trial.sample_idx}", served_provider="East")
-    said = str(build_document(study).sections[list(SECTION_NAMES).index("limitations")])
-    assert "a was served as several versions: vendor/a-0 and vendor/a-1" in said
-    assert "several providers" not in said
+    expected = str(build_document(study).sections[list(SECTION_NAMES).index("limitations")])
+    assert "a was served as several versions: vendor/a-0 and vendor/a-1" in expected
+    assert "several providers" not in expected

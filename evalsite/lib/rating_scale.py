@@ -1,4 +1,4 @@
-"""The rating scale: a range of integers with optional labels."""
+"""Rating scales: ranges of integers with optional labels."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
-class Scale:
+class RatingScale:
     """A range of integers from `minimum` to `maximum`, both included. Some points may have a label."""
 
     minimum: int
@@ -16,7 +16,7 @@ class Scale:
 
     def __post_init__(self) -> None:
         if self.minimum >= self.maximum:
-            raise ValueError(f"a scale runs upwards, not from {self.minimum} to {self.maximum}")
+            raise ValueError(f"a scale must end above its start, not run from {self.minimum} to {self.maximum}")
         outside = sorted(point for point in self.labels if point not in self)
         if outside:
             raise ValueError(f"labels outside the scale {self.minimum} to {self.maximum}: {outside}")
