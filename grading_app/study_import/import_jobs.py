@@ -91,8 +91,8 @@ def _perform(upload: PendingUpload, job: UploadJob, user: User) -> str:
     try:
         report = _import(upload, job, user)
     except (StudyError, SnapshotFileError, FileError) as error:
-        found = error.problems if isinstance(error, StudyError) else [str(error)]
-        upload.store(REPORT, asdict(StudyReport(problems=found[:MOST_PROBLEMS], problem_count=len(found))))
+        problems = error.problems if isinstance(error, StudyError) else [str(error)]
+        upload.store(REPORT, asdict(StudyReport(problems=problems[:MOST_PROBLEMS], problem_count=len(problems))))
         return finish(upload, job)
     except FileNotFoundError:
         raise
@@ -105,11 +105,11 @@ def _perform(upload: PendingUpload, job: UploadJob, user: User) -> str:
 
 
 def _import(upload: PendingUpload, job: UploadJob, user: User) -> StudyReport:
-    wanted = job.mapping or {}
-    dataset = Dataset.objects.filter(pk=wanted.get("dataset") or 0).first()
-    names = DesignNames(wanted.get("slug", ""), str(dataset or ""))
+    entries = job.mapping or {}
+    dataset = Dataset.objects.filter(pk=entries.get("dataset") or 0).first()
+    names = DesignNames(entries.get("slug", ""), str(dataset or ""))
     watch = _make_progress_watcher(upload, job)
-    reading = read_study_upload(upload.files, wanted.get("format", ""), watch=watch, names=names)
+    reading = read_study_upload(upload.files, entries.get("format", ""), watch=watch, names=names)
     if reading.design is not None:
         return _take_design(reading.design, job, user)
     job = replace(job, state="saving", seen_at=time.time(), saving_since=time.time())
@@ -129,56 +129,58 @@ def _take_design(design: Design, job: UploadJob, user: User) -> StudyReport:
         if Experiment.objects.filter(slug=spec.experiment).exists():
             raise StudyError([f"the experiment {spec.experiment} exists: choose another name"])
         with transaction.atomic():
-            made = create_experiment(spec, by=user)
-            counts = [("Models", made.language_models.count()), ("Prompts", made.prompts.count())]
+            experiment = create_experiment(spec, by=user)
+            counts = [("Models", experiment.language_models.count()), ("Prompts", experiment.prompts.count())]
             transaction.set_rollback(job.kind == "check")
     except SpecError as error:
         raise StudyError(error.problems) from error
-    return StudyReport(f"Design of {design.tool}", made.slug, counts=counts, notes=list(design.notes)[:MOST_NOTES])
+    return StudyReport(
+        f"Design of {design.tool}", experiment.slug, counts=counts, notes=list(design.notes)[:MOST_NOTES]
+    )
 
 
 def _take_study(study: Study, job: UploadJob, user: User) -> StudyReport:
-    wanted = job.mapping or {}
-    dataset = Dataset.objects.filter(pk=wanted.get("dataset") or 0).first()
-    if wanted.get("dataset") and dataset is None:
+    entries = job.mapping or {}
+    dataset = Dataset.objects.filter(pk=entries.get("dataset") or 0).first()
+    if entries.get("dataset") and dataset is None:
         raise StudyError(["the dataset that you chose was deleted: choose another one"])
     with transaction.atomic():
-        made = write_study(study, wanted.get("slug") or slugify_name(study.name), user, dataset)
+        report = write_study(study, entries.get("slug") or slugify_name(study.name), user, dataset)
         transaction.set_rollback(job.kind == "check")
     counts = {
-        "Items": made.items, "Conditions": made.conditions, "Trials": made.trials, "Failed trials": made.failed,
-        "Attempts": made.attempts,
+        "Items": report.items, "Conditions": report.conditions, "Trials": report.trials, "Failed trials": report.failed,
+        "Attempts": report.attempts,
     }  # fmt: skip
-    others = {"Scores": made.gradings, "Trials that are here already": made.skipped}
-    counts |= {name: number for name, number in others.items() if number}
-    notes = list(made.notes)
+    optional_counts = {"Scores": report.gradings, "Trials that are here already": report.skipped}
+    counts |= {name: number for name, number in optional_counts.items() if number}
+    notes = list(report.notes)
     if dataset is not None:
         notes.append(f"Texts, categories and norms are those of {dataset}; those in the files are not taken.")
     return StudyReport(
         source=FORMATS[study.tool].label if study.tool in FORMATS else study.tool,
-        experiment=made.experiment.slug,
+        experiment=report.experiment.slug,
         counts=list(counts.items()),
         notes=notes[:MOST_NOTES],
     )
 
 
 def _take_snapshot(path: Path, job: UploadJob, user: User) -> StudyReport:
-    made = import_snapshot(path, user, dry_run=job.kind == "check")
+    result = import_snapshot(path, user, dry_run=job.kind == "check")
     notes = []
     if (job.mapping or {}).get("slug") or (job.mapping or {}).get("dataset"):
         notes.append("A snapshot or bundle has its own names and dataset; those that you entered are not used.")
-    dataset = made.dataset
+    dataset = result.dataset
     return StudyReport(
-        source=SOURCES[made.kind],
-        experiment=made.experiment.slug if made.experiment else "",
-        dataset=[] if made.experiment else [dataset.slug, dataset.version],
+        source=SOURCES[result.kind],
+        experiment=result.experiment.slug if result.experiment else "",
+        dataset=[] if result.experiment else [dataset.slug, dataset.version],
         counts=[
             (LABELS.get(name, name.capitalize()), number)
-            for name, number in made.rows.items()
+            for name, number in result.rows.items()
             if number and LINKS not in name
         ],
-        notes=[*notes, *made.remarks],
-        renamed=made.renamed,
+        notes=[*notes, *result.remarks],
+        renamed=result.renamed,
     )
 
 
@@ -194,11 +196,11 @@ def _with_progress(study: Study, upload: PendingUpload, job: UploadJob) -> Study
 
     def trials() -> Iterator[StudyTrial]:
         due = time.monotonic() + EVERY_S
-        for number, one in enumerate(study.trials(), start=1):
+        for number, trial in enumerate(study.trials(), start=1):
             if time.monotonic() >= due:
                 due = time.monotonic() + EVERY_S
                 upload.store_job(replace(job, rows=number, seen_at=time.time()))
-            yield one
+            yield trial
 
     return replace(study, trials=trials)
 

@@ -55,14 +55,18 @@ def _read(path: Path, format_name: str, names: DesignNames) -> Study | Design:
     if path.is_dir():
         _check_folder(path)
     _require_content(path)
-    fitting = [one for one in FORMATS.values() if one.recognises(path)]
+    fitting = [candidate for candidate in FORMATS.values() if candidate.recognises(path)]
     if not fitting and format_name in ("", *DESIGN_FORMATS) and (design := read_design(path, names)) is not None:
         return design
     if not fitting and not format_name:
         raise StudyError([f"{path.name}: no known format; name one with --format: {', '.join(FORMATS)}"])
     chosen = FORMATS[format_name] if format_name else fitting[0]
     study = chosen.read(path)
-    others = [f"Files of {one.label} are here, too. They are not taken." for one in fitting if one is not chosen]
+    others = [
+        f"Files of {candidate.label} are here, too. They are not taken."
+        for candidate in fitting
+        if candidate is not chosen
+    ]
     return replace(study, notes=[*study.notes, *others])
 
 

@@ -69,7 +69,7 @@ def read_inspect(path: Path) -> Study:
     if not files:
         raise StudyError([f"{path.name}: no log of inspect_ai (.eval or .json)"])
     items: dict[str, StudyItem] = {}
-    found: dict[str, StudyCondition] = {}
+    conditions_by_key: dict[str, StudyCondition] = {}
     logs: list[LogFile] = []
     notes: list[str] = []
     task = path.stem
@@ -81,17 +81,17 @@ def read_inspect(path: Path) -> Study:
             run = header.get("eval") or {}
             logs.append(LogFile(file, condition.key, _read_time(run.get("created")) or OLDEST))
             task = run.get("task", task) if len(logs) == 1 else task
-        found.setdefault(condition.key, condition)
+        conditions_by_key.setdefault(condition.key, condition)
         if header.get("status") != "success":
             notes.append(f"{file.name}: status {header.get('status')}; its finished samples are taken.")
         for where, sample in _read_samples(file):
             with refuse_unreadable(where):
                 item = _build_item(sample, where)
                 is_multi_turn = is_multi_turn or len(sample.get("messages") or []) > 3
-            known = items.setdefault(item.key, item)
-            if (known.input, known.target) != (item.input, item.target):
+            first = items.setdefault(item.key, item)
+            if (first.input, first.target) != (item.input, item.target):
                 raise StudyError([f"{where}: sample {item.key!r} has another input or target than in an earlier log"])
-    conditions, separated = separate_equal(list(found.values()))
+    conditions, separated = separate_equal(list(conditions_by_key.values()))
     if is_multi_turn:
         notes.append("Some samples have several turns: only their last answer is taken.")
     notes.append("Costs are taken only if inspect_ai had prices; unknown costs stay unknown.")
@@ -193,12 +193,12 @@ def _read_json_log(file: Path) -> Log:
 
 def _parse(content: bytes, where: str) -> Log:
     try:
-        found = json.loads(content)
+        parsed = json.loads(content)
     except (ValueError, RecursionError) as error:
         raise StudyError([f"{where}: no JSON"]) from error
-    if not isinstance(found, dict):
+    if not isinstance(parsed, dict):
         raise StudyError([f"{where}: not an object"])
-    return found
+    return parsed
 
 
 # --- content ----------------------------------------------------------------------------------------------------------
@@ -239,11 +239,11 @@ def _build_item(sample: Log, where: str) -> StudyItem:
     if sample.get("id") is None or sample.get("epoch") is None:
         raise StudyError([f"{where}: id and epoch must not be empty"])
     target = sample.get("target")
-    given = sample.get("input")
+    content = sample.get("input")
     text = (
-        given
-        if isinstance(given, str)
-        else "\n\n".join(_read_text(turn.get("content"), sample) for turn in given or [])
+        content
+        if isinstance(content, str)
+        else "\n\n".join(_read_text(turn.get("content"), sample) for turn in content or [])
     )
     metadata = sample.get("metadata") or {}
     return StudyItem(
@@ -252,7 +252,7 @@ def _build_item(sample: Log, where: str) -> StudyItem:
         target="\n".join(map(str, target)) if isinstance(target, list) else str(target or ""),
         category=str(metadata.get("category") or "")[:200],
         choices=tuple(map(str, sample.get("choices") or ())),
-        metadata=_finite(metadata),
+        metadata=_replace_non_finite(metadata),
     )
 
 
@@ -346,16 +346,16 @@ def _resolve_attachment(text: str, sample: Log) -> str:
 
 
 def _read_time(text: Any) -> datetime | None:
-    found = datetime.fromisoformat(text) if isinstance(text, str) and text else None
-    return found.replace(tzinfo=UTC) if found and found.tzinfo is None else found
+    time = datetime.fromisoformat(text) if isinstance(text, str) and text else None
+    return time.replace(tzinfo=UTC) if time and time.tzinfo is None else time
 
 
-def _finite(value: Any) -> Any:
+def _replace_non_finite(value: Any) -> Any:
     """Return the value with NaN and infinity as text, because JSON columns cannot hold them."""
     if isinstance(value, dict):
-        return {str(name): _finite(part) for name, part in value.items()}
+        return {str(name): _replace_non_finite(part) for name, part in value.items()}
     if isinstance(value, list):
-        return [_finite(part) for part in value]
+        return [_replace_non_finite(part) for part in value]
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 

@@ -118,10 +118,10 @@ def read_itemeval(path: Path) -> Study:
 
 def _find_stores(path: Path) -> list[Path]:
     """Return the folders with the stores of a study, without the copies in its exports."""
-    found = [file.parent for file in sorted(path.rglob("solutions.parquet"))]
+    folders = [file.parent for file in sorted(path.rglob("solutions.parquet"))]
     return [
         folder
-        for folder in found
+        for folder in folders
         if not COPIES & set(folder.relative_to(path).parts) and (folder / "items.parquet").is_file()
     ]
 
@@ -142,7 +142,7 @@ def _read_manifests(store: Path) -> Manifests:
 
 
 def _read_study_design(
-    path: Path, manifests: Manifests, found: Mapping[str, StudyCondition]
+    path: Path, manifests: Manifests, conditions: Mapping[str, StudyCondition]
 ) -> tuple[StudyConfig | None, list[StudyCondition], list[str]]:
     """Return the configuration, its conditions without solutions, and notes.
 
@@ -156,13 +156,13 @@ def _read_study_design(
         config = read_config(file, content, path)
     except StudyError as error:
         return None, [], [f"The design is not taken. {problem}." for problem in error.problems[:MOST_PROBLEMS]]
-    solved = [(one.model_id, one.prompt, one.sampler) for one in found.values()]
+    solved = [(condition.model_id, condition.prompt, condition.sampler) for condition in conditions.values()]
     planned = [
-        one
-        for one in list_conditions(config)
+        condition
+        for condition in list_conditions(config)
         if not any(
-            (one.model_id, one.sampler) == (model, sampler)
-            and (one.prompt == prompt or (not one.messages and prompt.startswith(one.prompt)))
+            (condition.model_id, condition.sampler) == (model, sampler)
+            and (condition.prompt == prompt or (not condition.messages and prompt.startswith(condition.prompt)))
             for model, prompt, sampler in solved
         )
     ]
@@ -189,9 +189,9 @@ def _read_items(tables: StoredTables) -> list[StudyItem]:
     problems: list[str] = []
     items: dict[str, StudyItem] = {}
     for where, row in tables.rows(ITEMS):
-        wrong = require_columns(where, row, ITEM_COLUMNS)
-        problems += wrong
-        if wrong:
+        row_problems = require_columns(where, row, ITEM_COLUMNS)
+        problems += row_problems
+        if row_problems:
             continue
         key = str(row["item_id"] or "")
         if key in items:
@@ -228,9 +228,9 @@ def _read_conditions(
     conditions: dict[str, StudyCondition] = {}
     first_epochs: dict[int, int] = {}
     for where, row in tables.rows(SOLUTIONS):
-        wrong = list(_find_solution_problems(where, row, items, answers))
-        problems += wrong
-        if wrong:
+        row_problems = list(_find_solution_problems(where, row, items, answers))
+        problems += row_problems
+        if row_problems:
             if len(problems) > 10 * MOST_PROBLEMS:
                 break
             continue
@@ -246,12 +246,12 @@ def _read_conditions(
 
 
 def _find_solution_problems(where: str, row: TableRow, items: set[str], answers: KeyIndex) -> Iterator[str]:
-    wrong = require_columns(where, row, SOLUTION_COLUMNS)
-    wrong += [f"{where}: {name} must not be empty" for name in NEVER_NULL if row.get(name) in (None, "")]
+    problems = require_columns(where, row, SOLUTION_COLUMNS)
+    problems += [f"{where}: {name} must not be empty" for name in NEVER_NULL if row.get(name) in (None, "")]
     if row.get("wave") is not None and (type(row["wave"]) is not int or row["wave"] < 0):
-        wrong.append(f"{where}: wave is {row['wave']!r}, not a number from 0")
-    yield from wrong
-    if wrong:
+        problems.append(f"{where}: wave is {row['wave']!r}, not a number from 0")
+    yield from problems
+    if problems:
         return
     if row["item_id"] not in items:
         yield f"{where}: the item {row['item_id']!r} is not in items.parquet"
@@ -266,8 +266,8 @@ def _find_solution_problems(where: str, row: TableRow, items: set[str], answers:
 
 def _build_wave(number: int, first_epoch: int, manifests: Manifests) -> StudyWave:
     """Return the wave as its manifest has it, or with the epochs before its first one as offset."""
-    known = manifests.waves.get(number)
-    return known or StudyWave(number, "" if number == 0 else f"wave {number}", first_epoch - 1 if number else 0)
+    recorded = manifests.waves.get(number)
+    return recorded or StudyWave(number, "" if number == 0 else f"wave {number}", first_epoch - 1 if number else 0)
 
 
 def _build_condition(row: TableRow, templates: Mapping[str, str]) -> StudyCondition:
@@ -363,8 +363,10 @@ def _list_notes(tables: StoredTables, conditions: Mapping[str, StudyCondition]) 
         counts["unknown"] += _read_cost(row) is None
         configs[row["prompt_name"] or ""].add(row["prompt_hash"] or "")
     notes = ["Messages, earlier attempts and response ids are in the tool's logs, which are not read."]
-    without = sum(not one.messages for one in conditions.values())
-    notes += [f"{without} conditions hold a placeholder: no file has the hash of their prompt."] if without else []
+    placeholders = sum(not condition.messages for condition in conditions.values())
+    notes += (
+        [f"{placeholders} conditions hold a placeholder: no file has the hash of their prompt."] if placeholders else []
+    )
     notes += [f"{counts['error']} solutions are errors: failed trials."] if counts["error"] else []
     notes += [f"{counts['empty']} solutions are empty answers."] if counts["empty"] else []
     notes += [f"The cost of {counts['unknown']} solutions is unknown."] if counts["unknown"] else []
@@ -379,8 +381,8 @@ def _list_ledger_notes(tables: StoredTables) -> list[str]:
     for where, row in tables.rows(LEDGER):
         with refuse_unreadable(where):
             sums[str(row["stage"])] += Decimal(str(row["usd"] or 0))
-    said = ", ".join(f"{stage} {usd:.4f} USD" for stage, usd in sorted(sums.items()))
-    return [f"The ledger of all calls has {said}; costs of graders are not taken."] if sums else []
+    totals = ", ".join(f"{stage} {usd:.4f} USD" for stage, usd in sorted(sums.items()))
+    return [f"The ledger of all calls has {totals}; costs of graders are not taken."] if sums else []
 
 
 ITEMEVAL = StudyFormat(

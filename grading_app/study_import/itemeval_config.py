@@ -219,7 +219,9 @@ def read_config(file: Path, content: Mapping[str, Any], root: Path) -> StudyConf
         return StudyConfig(file, root, StudySection.model_validate(content))
     except ValidationError as error:
         problems = error.errors(include_url=False, include_context=False, include_input=False)
-        raise StudyError([f"{file.name}: {join_path(one['loc'])}: {one['msg'].lower()}" for one in problems]) from None
+        raise StudyError(
+            [f"{file.name}: {join_path(problem['loc'])}: {problem['msg'].lower()}" for problem in problems]
+        ) from None
 
 
 def read_text(file: Path) -> str:

@@ -263,7 +263,9 @@ def _list_notes(config: StudyConfig, *, has_judges: bool) -> Iterator[str]:
     yield "Model ids are those of the file without their provider: check them."
     if solvers.provider_routing and not _have_provider(solvers.models, OPENROUTER):
         yield "solvers.provider_routing is not taken: not all models are of OpenRouter."
-    if any(one.reasoning_tokens and not _build_reasoning(solvers.models, 1) for one in content.facets.settings):
+    if any(
+        settings.reasoning_tokens and not _build_reasoning(solvers.models, 1) for settings in content.facets.settings
+    ):
         yield "reasoning_tokens is not taken: the models have several providers, or one without such a setting."
     reasons = {
         "solvers.cache_prompt": (solvers.cache_prompt != "auto", "a model's page sets the provider's prompt cache"),

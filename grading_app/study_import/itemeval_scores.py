@@ -64,27 +64,27 @@ def read_scores(tables: StoredTables, answers: KeyIndex) -> ScoreStore:
     """
     if not tables.has(GRADINGS):
         return ScoreStore(notes=["gradings.parquet is not in the folder: no scores."])
-    found = ScoreStore(tables.file(GRADINGS))
+    store = ScoreStore(tables.file(GRADINGS))
     problems: list[str] = []
     counts: Counter[str] = Counter()
     slugs: dict[str, dict[str, TableRow]] = defaultdict(dict)
     seen = KeyIndex()
     place = 0
     for (where, row), length in zip(tables.rows(GRADINGS), _measure_lines(tables.file(GRADINGS)), strict=True):
-        wrong = _find_problems(where, row, seen)
-        problems += wrong
+        row_problems = _find_problems(where, row, seen)
+        problems += row_problems
         if len(problems) > 10 * MOST_PROBLEMS:
             break
-        if not wrong and _is_taken(row, answers, counts):
+        if not row_problems and _is_taken(row, answers, counts):
             answer = (row["gen_condition_id"], row["item_id"], row["epoch"])
-            found.places.append_number(answer, place)
+            store.places.append_number(answer, place)
             slugs[row["scorer_name"] or row["grade_condition_slug"]].setdefault(row["grade_condition_id"], row)
         place += length
     if problems:
         raise StudyError(problems)
-    _name_scorers(found, slugs)
-    found.notes = _list_notes(counts)
-    return found
+    _name_scorers(store, slugs)
+    store.notes = _list_notes(counts)
+    return store
 
 
 def _measure_lines(file: Path) -> Iterator[int]:
@@ -93,11 +93,11 @@ def _measure_lines(file: Path) -> Iterator[int]:
 
 
 def _find_problems(where: str, row: TableRow, seen: KeyIndex) -> list[str]:
-    wrong = require_columns(where, row, COLUMNS)
+    problems = require_columns(where, row, COLUMNS)
     required = ("grade_condition_id", "grade_condition_slug", "gen_condition_id", "item_id", "epoch", "parse_ok")
-    wrong += [f"{where}: {name} must not be empty" for name in required if row.get(name) in (None, "")]
-    if wrong:
-        return wrong
+    problems += [f"{where}: {name} must not be empty" for name in required if row.get(name) in (None, "")]
+    if problems:
+        return problems
     identity = (row["grade_condition_id"], row["gen_condition_id"], row["item_id"], row["epoch"])
     return [] if seen.add(identity) else [f"{where}: this grade condition, answer and epoch are there twice"]
 
@@ -116,7 +116,7 @@ def _is_taken(row: TableRow, answers: KeyIndex, counts: Counter[str]) -> bool:
     return False
 
 
-def _name_scorers(found: ScoreStore, slugs: Mapping[str, Mapping[str, TableRow]]) -> None:
+def _name_scorers(store: ScoreStore, slugs: Mapping[str, Mapping[str, TableRow]]) -> None:
     """Name each grade condition by its slug. Names that are too long, or not unique, end with the condition's hash."""
     short = Counter(slugify_name(slug)[:LONGEST_SCORER] for slug in slugs)
     for slug, rows in slugs.items():
@@ -125,15 +125,15 @@ def _name_scorers(found: ScoreStore, slugs: Mapping[str, Mapping[str, TableRow]]
         for condition, row in rows.items():
             digest = condition.rpartition("--")[2][:12]
             scorer = name if is_unique else f"{name[: LONGEST_SCORER - 13]}-{slugify_name(digest)}"
-            found.names[condition] = scorer
-            found.graders[scorer] = {fact: row[fact] for fact in FACTS if row.get(fact)}
+            store.names[condition] = scorer
+            store.graders[scorer] = {fact: row[fact] for fact in FACTS if row.get(fact)}
 
 
 def _list_notes(counts: Counter[str]) -> list[str]:
-    said = {
+    texts = {
         "pending": "{} gradings failed and are left out: the tool would repeat them.",
         "without answer": "{} gradings are of answers that are not in the store, or that failed: they are left out.",
         "older": "{} gradings are older than their answers, which may have been another text when they were graded.",
         "unreadable": "{} gradings have no score: the grader's reply could not be read.",
     }
-    return [text.format(counts[reason]) for reason, text in said.items() if counts[reason]]
+    return [text.format(counts[reason]) for reason, text in texts.items() if counts[reason]]

@@ -81,7 +81,7 @@ def read_oasis_duckdb(path: Path) -> Study:
     )
     folder = path if path.is_dir() else path.parent
     items, missing = find_items(
-        folder, dict.fromkeys([*facts.images, *(key for one in sets.values() for key in one.images)])
+        folder, dict.fromkeys([*facts.images, *(key for image_set in sets.values() for key in image_set.images)])
     )
     return Study(
         name=path.stem if path.is_file() else path.name,
@@ -117,17 +117,17 @@ def _read_trial_rows(tables: StoredTables) -> Rows:
 
 def _read_configs(tables: StoredTables) -> dict[str, dict[str, Any]]:
     """Return the configuration of each run, in the order of their creation, with the run's status as `run_status`."""
-    found: list[tuple[str, str, dict[str, Any]]] = []
+    created: list[tuple[str, str, dict[str, Any]]] = []
     for where, row in tables.rows("runs"):
         with refuse_unreadable(where):
-            given = row.get("config_json")
-            config = json.loads(given) if isinstance(given, str) and given else given or {}
+            stored = row.get("config_json")
+            config = json.loads(stored) if isinstance(stored, str) and stored else stored or {}
             if not isinstance(config, dict):
                 raise StudyError([f"{where}: config_json is no object"])
-            found.append(
+            created.append(
                 (str(row.get("created_at") or ""), str(row["run_id"]), config | {"run_status": row.get("status")})
             )
-    return {run: config for _, run, config in sorted(found, key=lambda one: one[:2])}
+    return {run: config for _, run, config in sorted(created, key=lambda run: run[:2])}
 
 
 def _list_runs(configs: Mapping[str, Any], facts: TrialFacts) -> Iterator[str]:
@@ -165,10 +165,10 @@ def _read_image_sets(tables: StoredTables, named: set[str]) -> dict[str, ImageSe
                 sets[str(row["dataset_id"])] = ImageSet(recipe=_build_recipe(row))
     for where, row in tables.rows("dataset_images"):
         with refuse_unreadable(where):
-            if (one := sets.get(str(row["dataset_id"]))) is not None:
-                one.images[str(row["image_id"])] = None
+            if (image_set := sets.get(str(row["dataset_id"]))) is not None:
+                image_set.images[str(row["image_id"])] = None
                 if row.get("excluded"):
-                    one.excluded[str(row["image_id"])] = str(row.get("note") or "")
+                    image_set.excluded[str(row["image_id"])] = str(row.get("note") or "")
     return sets
 
 
@@ -182,7 +182,7 @@ def _build_recipe(row: TableRow) -> dict[str, Any]:
 
 def _mark_excluded(item: StudyItem, facts: TrialFacts, sets: Mapping[str, ImageSet]) -> StudyItem:
     """Return the item with its image sets. It is excluded if it was excluded everywhere, and never asked."""
-    within = sorted(name for name, one in sets.items() if item.key in one.images)
+    within = sorted(name for name, image_set in sets.items() if item.key in image_set.images)
     notes = {name: sets[name].excluded[item.key] for name in within if item.key in sets[name].excluded}
     metadata: dict[str, Any] = {"image_sets": within} if within else {}
     metadata |= {"excluded_from": sorted(notes)} if notes else {}
@@ -195,12 +195,16 @@ def _list_notes(
     tables: StoredTables, configs: Mapping[str, Any], facts: TrialFacts, sets: Mapping[str, ImageSet]
 ) -> list[str]:
     notes = ["Of the prompts the database has only an override of the system turn: conditions hold a placeholder."]
-    without = [run for run in configs if run not in facts.models]
-    notes += [f"{len(without)} runs without trials are left out."] if without else []
+    empty_runs = [run for run in configs if run not in facts.models]
+    notes += [f"{len(empty_runs)} runs without trials are left out."] if empty_runs else []
     states = Counter(str(config["run_status"]) for run, config in configs.items() if config["run_status"] != "done")
     notes += [f"{n} runs were {status}: their finished trials are taken." for status, n in sorted(states.items())]
-    kept = sum(1 for one in sets.values() for key in one.excluded if key in facts.images)
-    notes += [f"{kept} images were excluded after they were asked: their answers are taken."] if kept else []
+    excluded_later = sum(1 for image_set in sets.values() for key in image_set.excluded if key in facts.images)
+    notes += (
+        [f"{excluded_later} images were excluded after they were asked: their answers are taken."]
+        if excluded_later
+        else []
+    )
     counts = {table: tables.count(table) for table in NOT_TAKEN}
     notes += [f"{n} {table} are not taken: they hold no answers." for table, n in counts.items() if n]
     return notes

@@ -57,8 +57,8 @@ def read_oasis_llm(path: Path) -> Study:
     trial_files = [file for file, names in columns.items() if names >= RECOGNISED_BY]
     if not trial_files:
         raise StudyError([f"{path.name}: no CSV file with the columns {', '.join(sorted(TRIAL_COLUMNS))}"])
-    missing = {file.name: ", ".join(sorted(TRIAL_COLUMNS - columns[file])) for file in trial_files}
-    if problems := [f"{name}: the header has no column {absent}" for name, absent in missing.items() if absent]:
+    absent = {file.name: ", ".join(sorted(TRIAL_COLUMNS - columns[file])) for file in trial_files}
+    if problems := [f"{name}: the header has no column {names}" for name, names in absent.items() if names]:
         raise StudyError(problems)
     rows = partial(_read_files, trial_files)
     found = check_rows(rows())

@@ -72,10 +72,10 @@ def read_run_config(
     content = _read(path)
     if not isinstance(content, dict):
         raise StudyError([f"{path.name}: no mapping"])
-    given = content.get("configs") if "configs" in content else [content]
-    if not isinstance(given, list) or not given or not all(isinstance(one, dict) for one in given):
+    entries = content.get("configs") if "configs" in content else [content]
+    if not isinstance(entries, list) or not entries or not all(isinstance(entry, dict) for entry in entries):
         raise StudyError([f"{path.name}: configs must be a list of mappings"])
-    configs = [_complete(path, at, one, content) for at, one in enumerate(given)]
+    configs = [_complete(path, at, entry, content) for at, entry in enumerate(entries)]
     _check_shared(path, configs)
     design = _build_design(configs)
     design["experiment"] = name or slugify_name(str(content["name"]))
@@ -84,7 +84,7 @@ def read_run_config(
     design["dataset"] = dataset or slugify_name(str(content.get("dataset") or configs[0]["image_set"]))
     for model in design["models"]:
         model["endpoint"] = endpoint or slugify_name(str(configs[0]["provider"]))
-    return design, [*_list_notes(configs), *_find_unknown_keys(given)]
+    return design, [*_list_notes(configs), *_find_unknown_keys(entries)]
 
 
 def _read(path: Path) -> Any:
@@ -95,9 +95,9 @@ def _read(path: Path) -> Any:
         raise StudyError([f"{path.name}: {error}"]) from error
 
 
-def _complete(path: Path, at: int, one: Mapping[str, Any], content: Mapping[str, Any]) -> dict[str, Any]:
+def _complete(path: Path, at: int, entry: Mapping[str, Any], content: Mapping[str, Any]) -> dict[str, Any]:
     """Return a configuration with the tool's defaults. Null is a default, too."""
-    config = DEFAULTS | {key: value for key, value in one.items() if value is not None}
+    config = DEFAULTS | {key: value for key, value in entry.items() if value is not None}
     where = f"{path.name}, configs[{at}]" if "configs" in content else path.name
     if missing := [key for key in ("provider", "model") if not config.get(key)]:
         raise StudyError([f"{where}: {', '.join(missing)} is missing"])
@@ -112,7 +112,7 @@ def _complete(path: Path, at: int, one: Mapping[str, Any], content: Mapping[str,
 
 def _check_shared(path: Path, configs: Sequence[Mapping[str, Any]]) -> None:
     """Raise StudyError if the configurations differ in a setting that an experiment has only once."""
-    different = [key for key in SHARED if any(one.get(key) != configs[0].get(key) for one in configs)]
+    different = [key for key in SHARED if any(config.get(key) != configs[0].get(key) for config in configs)]
     if different:
         raise StudyError([
             f"{path.name}: the configs differ in {', '.join(different)}, which an experiment has once; import each one "
@@ -126,9 +126,9 @@ def _build_design(configs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     models, prompts, samplers = (
         _list_unique(map(build, configs)) for build in (_build_model, _build_prompt, _build_sampler)
     )
-    if len(_list_unique([_build_model(one), _build_prompt(one), _build_sampler(one)] for one in configs)) < (
-        len(models) * len(prompts) * len(samplers)
-    ):
+    if len(
+        _list_unique([_build_model(config), _build_prompt(config), _build_sampler(config)] for config in configs)
+    ) < (len(models) * len(prompts) * len(samplers)):
         raise StudyError([
             "configs: they are not every model with every prompt and sampler; import each one from a file of its own"
         ])  # fmt: skip
@@ -192,15 +192,15 @@ def _build_dimension(name: str) -> dict[str, Any]:
 
 
 def _list_notes(configs: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    if not all(one["system_prompt_override"] for one in configs):
+    if not all(config["system_prompt_override"] for config in configs):
         yield "The tool's own prompt is not in the file: the prompt and the dimensions are worded here; check them."
     yield "A trial is tried max_retries + 1 times here; the tool does that up to three times over."
     for key, reason in NOT_TAKEN.items():
-        if any(one.get(key) is not None for one in configs):
+        if any(config.get(key) is not None for config in configs):
             yield f"{key} is not taken: {reason}."
 
 
-def _find_unknown_keys(given: Sequence[Mapping[str, Any]]) -> list[str]:
+def _find_unknown_keys(entries: Sequence[Mapping[str, Any]]) -> list[str]:
     known = {*DEFAULTS, *NOT_TAKEN, *RUN, *EXPERIMENT, "config_name", "description"}
-    names = sorted({str(key) for one in given for key in one} - known)
+    names = sorted({str(key) for entry in entries for key in entry} - known)
     return [f"Unknown keys are not taken: {', '.join(names)[:300]}."] if names else []

@@ -84,11 +84,11 @@ def read_reasonscape(path: Path) -> Study:
     facts: dict[str, dict[str, Any]] = {}
     conditions: dict[str, StudyCondition] = {}
     for where, record in _read_records(files):
-        wrong = list(_find_problems(record))
-        problems += [f"{where}: {problem}" for problem in wrong]
+        record_problems = list(_find_problems(record))
+        problems += [f"{where}: {problem}" for problem in record_problems]
         if len(problems) > 10 * MOST_PROBLEMS:
             break
-        if not wrong:
+        if not record_problems:
             _add_item(where, record, items, facts, problems)
             condition = _build_condition(record)
             conditions.setdefault(condition.key, condition)
@@ -150,11 +150,11 @@ def _find_problems(record: Any) -> Iterator[str]:
     for name, kinds in KINDS.items():
         if name not in record:
             yield f"{name} is missing"
-        elif not _is_of(record[name], kinds):
-            yield f"{name} must be {_describe(kinds)}, not {json.dumps(record[name])[:60]}"
+        elif not _has_kind(record[name], kinds):
+            yield f"{name} must be {_describe_kinds(kinds)}, not {json.dumps(record[name])[:60]}"
     for name, kinds in OPTIONAL.items():
-        if record.get(name) is not None and not _is_of(record[name], kinds):
-            yield f"{name} must be {_describe(kinds)}, not {json.dumps(record[name])[:60]}"
+        if record.get(name) is not None and not _has_kind(record[name], kinds):
+            yield f"{name} must be {_describe_kinds(kinds)}, not {json.dumps(record[name])[:60]}"
     if isinstance(record.get("key"), str) and not NUMBER.search(record["key"]):
         yield f"key must end with the number of the case, not {record['key'][:60]!r}"
     turns = record.get("messages")
@@ -163,11 +163,11 @@ def _find_problems(record: Any) -> Iterator[str]:
             yield f"messages[{place}] must have a role and a content"
 
 
-def _is_of(value: Any, kinds: tuple[type, ...]) -> bool:
+def _has_kind(value: Any, kinds: tuple[type, ...]) -> bool:
     return isinstance(value, kinds) and (bool in kinds or not isinstance(value, bool))
 
 
-def _describe(kinds: tuple[type, ...]) -> str:
+def _describe_kinds(kinds: tuple[type, ...]) -> str:
     names = {str: "a text", dict: "an object", list: "a list", bool: "true or false", int: "a number"}
     return names[kinds[0]]
 
@@ -202,8 +202,8 @@ def _add_item(
 ) -> None:
     """Add the item of a record, or the texts of its messages if the item is known. `facts`: the items' metadata."""
     key = _build_item_key(record)
-    known = items.get(key)
-    if known is None:
+    item = items.get(key)
+    if item is None:
         facts[key] = {
             "task": record["base_task"],
             "point": _read_point(record),
@@ -212,7 +212,7 @@ def _add_item(
             "guess_chance": float(record["guess_chance"]),
             "genresult": record.get("genresult") or {},
         }
-        items[key] = known = StudyItem(
+        items[key] = item = StudyItem(
             key=key,
             input=record["input"],
             target=record["target"],
@@ -220,7 +220,7 @@ def _add_item(
             choices=tuple(map(str, record.get("response_enum") or ())),
             metadata=facts[key],
         )
-    elif (known.input, known.target) != (record["input"], record["target"]):
+    elif (item.input, item.target) != (record["input"], record["target"]):
         problems.append(f"{where}: {key} has another input or target than in an earlier record; another seed?")
         return
     for name, text in _build_frames(record).items():

@@ -98,15 +98,24 @@ def separate_equal(conditions: Sequence[StudyCondition]) -> tuple[list[StudyCond
     """
     seen: dict[str, str] = {}
     separated, notes = [], []
-    for one in conditions:
-        content = repr((one.model, one.model_id, one.prompt, one.messages, one.sampler, sorted(one.settings.items())))
-        first = seen.setdefault(content, one.key)
-        if first == one.key:
-            separated.append(one)
+    for condition in conditions:
+        content = repr(
+            (
+                condition.model,
+                condition.model_id,
+                condition.prompt,
+                condition.messages,
+                condition.sampler,
+                sorted(condition.settings.items()),
+            )
+        )
+        first = seen.setdefault(content, condition.key)
+        if first == condition.key:
+            separated.append(condition)
             continue
-        digest = hashlib.sha256(one.key.encode()).hexdigest()[:12]
-        separated.append(replace(one, sampler=f"{one.sampler[:36]}-{digest}"))
-        notes.append(f"{one.key} has the model and settings of {first}: it is a condition of its own.")
+        digest = hashlib.sha256(condition.key.encode()).hexdigest()[:12]
+        separated.append(replace(condition, sampler=f"{condition.sampler[:36]}-{digest}"))
+        notes.append(f"{condition.key} has the model and settings of {first}: it is a condition of its own.")
     return separated, notes
 
 

@@ -28,7 +28,7 @@ def check_design(study: Study) -> None:
     """Raise StudyError if the database could not store an item, a norm or a condition."""
     if not study.items:
         raise StudyError([f"{study.name}: the files have no trial"])
-    problems = [f"item {one.key[:80]!r}: {problem}" for one in study.items for problem in _find_item_problems(one)]
+    problems = [f"item {item.key[:80]!r}: {problem}" for item in study.items for problem in _find_item_problems(item)]
     for condition in (*study.conditions, *study.planned):
         texts = [condition.model_id, condition.provider, condition.prompt, list(condition.messages)]
         fault = describe_unstorable([*texts, dict(condition.settings)])
@@ -38,57 +38,62 @@ def check_design(study: Study) -> None:
         raise StudyError(problems)
 
 
-def check_trial(one: StudyTrial) -> None:
+def check_trial(trial: StudyTrial) -> None:
     """Raise StudyError if the database could not store a value of the trial."""
-    problem = next(_find_trial_problems(one), None)
+    problem = next(_find_trial_problems(trial), None)
     if problem:
-        raise StudyError([f"{one.where}: {problem}"])
+        raise StudyError([f"{trial.where}: {problem}"])
 
 
-def _find_item_problems(one: StudyItem) -> Iterator[str]:
-    if not one.key or len(one.key) > LONGEST_KEY:
+def _find_item_problems(item: StudyItem) -> Iterator[str]:
+    if not item.key or len(item.key) > LONGEST_KEY:
         yield f"its key must have 1 to {LONGEST_KEY} characters"
-    if len(one.category) > LONGEST_KEY:
+    if len(item.category) > LONGEST_KEY:
         yield f"its category is longer than {LONGEST_KEY} characters"
-    texts = {"key": one.key, "input": one.input, "target": one.target, "category": one.category, "note": one.note}
-    values: dict[str, Any] = {**texts, "choices": one.choices, "metadata": one.metadata, "scheme": one.grading_scheme}
+    texts = {"key": item.key, "input": item.input, "target": item.target, "category": item.category, "note": item.note}
+    values: dict[str, Any] = {
+        **texts,
+        "choices": item.choices,
+        "metadata": item.metadata,
+        "scheme": item.grading_scheme,
+    }
     for name, value in values.items():
         yield from _find_text_problems(name, value)
-    for norm in one.norms:
+    for norm in item.norms:
         if not all(math.isfinite(value) for value in (norm.mean, norm.sd or 0)):
             yield f"the norm of {norm.dimension} is not a number"
         if (norm.sd or 0) < 0 or not 0 <= (norm.n or 0) <= MOST_INTEGER:
             yield f"the norm of {norm.dimension} has a negative sd or n"
 
 
-def _find_setting_problems(one: StudyCondition) -> Iterator[str]:
+def _find_setting_problems(condition: StudyCondition) -> Iterator[str]:
     for name, bound in BOUNDS["sampler"].items():
-        value = one.settings.get(name)
+        value = condition.settings.get(name)
         if value is not None and (
             isinstance(value, bool) or not isinstance(value, int | float) or not bound.contains(value)
         ):
             yield f"{name} is {value!r}, not {bound}"
-    effort = one.settings.get("reasoning_effort", "")
+    effort = condition.settings.get("reasoning_effort", "")
     if not isinstance(effort, str) or len(effort) > LONGEST_EFFORT:
         yield f"reasoning_effort is {effort!r}"
 
 
-def _find_trial_problems(one: StudyTrial) -> Iterator[str]:
-    if not 0 <= one.sample_idx < MOST_SAMPLES:
-        yield f"the repetition {one.sample_idx} is not between 0 and {MOST_SAMPLES - 1:,}"
-    if not 1 <= one.attempts <= MOST_ATTEMPTS:
-        yield f"attempts is {one.attempts}, not between 1 and {MOST_ATTEMPTS:,}"
+def _find_trial_problems(trial: StudyTrial) -> Iterator[str]:
+    if not 0 <= trial.sample_idx < MOST_SAMPLES:
+        yield f"the repetition {trial.sample_idx} is not between 0 and {MOST_SAMPLES - 1:,}"
+    if not 1 <= trial.attempts <= MOST_ATTEMPTS:
+        yield f"attempts is {trial.attempts}, not between 1 and {MOST_ATTEMPTS:,}"
     for name in INTEGERS:
-        value = getattr(one, name)
+        value = getattr(trial, name)
         if value is not None and not 0 <= value <= MOST_INTEGER:
             yield f"{name} is {value}, not between 0 and {MOST_INTEGER:,}"
-    if one.rating is not None and abs(one.rating) > MOST_INTEGER:
-        yield f"rating is {one.rating}"
-    if one.cost_usd is not None and not (one.cost_usd.is_finite() and 0 <= one.cost_usd <= MOST_USD):
-        yield f"cost_usd is {one.cost_usd}, not between 0 and {MOST_USD:,}"
+    if trial.rating is not None and abs(trial.rating) > MOST_INTEGER:
+        yield f"rating is {trial.rating}"
+    if trial.cost_usd is not None and not (trial.cost_usd.is_finite() and 0 <= trial.cost_usd <= MOST_USD):
+        yield f"cost_usd is {trial.cost_usd}, not between 0 and {MOST_USD:,}"
     for name in TEXTS:
-        yield from _find_text_problems(name, getattr(one, name))
-    for score in one.scores:
+        yield from _find_text_problems(name, getattr(trial, name))
+    for score in trial.scores:
         if score.value is not None and not math.isfinite(score.value):
             yield f"the score {score.scorer} is {score.value}"
         yield from _find_text_problems(f"the score {score.scorer}", [score.raw, score.reasoning, score.detail])

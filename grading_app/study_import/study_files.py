@@ -18,17 +18,17 @@ from grading_app.study_import.study import Study, StudyTrial
 T = TypeVar("T")
 DESIGN, TRIALS = "study.json", "trials.jsonl"
 LIVE = ("trials", "scratch")  # Fields of a study that are no values.
-PIECE = 500
+BATCH = 500
 
 
 def write_study_files(study: Study, folder: Path, watch: Callable[[int], None]) -> None:
     """Write the study into the folder. `watch` is called with the number of trials so far."""
-    content = {each.name: _plain(getattr(study, each.name)) for each in fields(Study) if each.name not in LIVE}
+    content = {each.name: to_json_value(getattr(study, each.name)) for each in fields(Study) if each.name not in LIVE}
     (folder / DESIGN).write_text(json.dumps(content), encoding="utf-8")
     trials, number = study.trials(), 0
     with (folder / TRIALS).open("w", encoding="utf-8") as out:
-        while batch := list(islice(trials, PIECE)):
-            out.writelines(json.dumps(_plain(one)) + "\n" for one in batch)
+        while batch := list(islice(trials, BATCH)):
+            out.writelines(json.dumps(to_json_value(trial)) + "\n" for trial in batch)
             number += len(batch)
             watch(number)
 
@@ -36,49 +36,49 @@ def write_study_files(study: Study, folder: Path, watch: Callable[[int], None]) 
 def load_study_files(folder: Path) -> Study:
     """Return the study in the folder. Its trials are read one by one."""
     content = json.loads((folder / DESIGN).read_text(encoding="utf-8"))
-    return _build(Study, {**content, "trials": partial(_trials, folder / TRIALS)})
+    return _build_record(Study, {**content, "trials": partial(_read_trials, folder / TRIALS)})
 
 
-def _trials(path: Path) -> Iterator[StudyTrial]:
+def _read_trials(path: Path) -> Iterator[StudyTrial]:
     with path.open(encoding="utf-8") as lines:
         for line in lines:
-            yield _build(StudyTrial, json.loads(line))
+            yield _build_record(StudyTrial, json.loads(line))
 
 
-def _plain(value: Any) -> Any:
+def to_json_value(value: Any) -> Any:
     """Return the value as JSON types. Decimals and times become text."""
     if is_dataclass(value) and not isinstance(value, type):
-        return {each.name: _plain(getattr(value, each.name)) for each in fields(value)}
+        return {each.name: to_json_value(getattr(value, each.name)) for each in fields(value)}
     if isinstance(value, Mapping):
-        return {str(name): _plain(part) for name, part in value.items()}
+        return {str(name): to_json_value(part) for name, part in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(part) for part in value]
+        return [to_json_value(part) for part in value]
     return str(value) if isinstance(value, Decimal | datetime) else value
 
 
-def _build(kind: type[T], content: Mapping[str, Any]) -> T:
-    hints = _types(kind)  # type: ignore[arg-type]
-    return kind(**{name: _as(hints[name], value) for name, value in content.items()})
+def _build_record(kind: type[T], content: Mapping[str, Any]) -> T:
+    hints = _get_field_types(kind)  # type: ignore[arg-type]
+    return kind(**{name: _convert_value(hints[name], value) for name, value in content.items()})
 
 
 @cache
-def _types(kind: type) -> dict[str, Any]:
+def _get_field_types(kind: type) -> dict[str, Any]:
     return get_type_hints(kind)
 
 
-def _as(hint: Any, value: Any) -> Any:
+def _convert_value(hint: Any, value: Any) -> Any:
     """Return a JSON value as the type that the field of a record has."""
     if value is None or callable(value):
         return value
     if get_origin(hint) in (Union, types.UnionType):
-        return _as(next(part for part in get_args(hint) if part is not type(None)), value)
+        return _convert_value(next(part for part in get_args(hint) if part is not type(None)), value)
     if hint is Decimal:
         return Decimal(value)
     if hint is datetime:
         return datetime.fromisoformat(value)
     if is_dataclass(hint) and isinstance(hint, type):
-        return _build(hint, value)
+        return _build_record(hint, value)
     if isinstance(value, list) and get_args(hint):
-        parts = (_as(get_args(hint)[0], part) for part in value)
+        parts = (_convert_value(get_args(hint)[0], part) for part in value)
         return tuple(parts) if get_origin(hint) is tuple else list(parts)
     return value

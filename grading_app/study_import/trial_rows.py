@@ -201,8 +201,8 @@ def _build_later_gradings(
 def _build_trial(study_trial: StudyTrial, rows: StudyRows) -> Trial:
     check_trial(study_trial)
     references: Mapping[str, Mapping[Any, Any]] = {"item": rows.items, "condition": rows.conditions, "wave": rows.waves}
-    for name, known in references.items():
-        if getattr(study_trial, name) not in known:
+    for name, keys in references.items():
+        if getattr(study_trial, name) not in keys:
             raise StudyError([f"{study_trial.where}: unknown {name} {getattr(study_trial, name)!r}"])
     if study_trial.dimension is not None and study_trial.dimension not in rows.dimensions:
         raise StudyError([f"{study_trial.where}: unknown dimension {study_trial.dimension!r}"])

@@ -66,18 +66,18 @@ def read(request: Mapping[str, Any], out: Path, limits: Limits) -> None:
     """Read the files of the request in the limited process, and write the study or its problems into the folder."""
     from grading_app.study_import.importers import read_source
 
-    given = [FileToRead(Path(path), name) for path, name in request["files"].values()]
+    files = [FileToRead(Path(path), name) for path, name in request["files"].values()]
     format_name = request["format"]
     try:
-        if format_name in ("", SNAPSHOT) and is_snapshot(given[0].path):
-            if len(given) > 1:
-                raise StudyError([f"{given[0].name} is a snapshot or bundle: choose it alone"])
-            _check_size(given[0], limits)
+        if format_name in ("", SNAPSHOT) and is_snapshot(files[0].path):
+            if len(files) > 1:
+                raise StudyError([f"{files[0].name} is a snapshot or bundle: choose it alone"])
+            _check_size(files[0], limits)
             (out / IS_SNAPSHOT).touch()
         elif format_name == SNAPSHOT:
-            raise StudyError([f"{given[0].name} is no snapshot or bundle of Evalsite"])
+            raise StudyError([f"{files[0].name} is no snapshot or bundle of Evalsite"])
         else:
-            source = read_source(place_files(given, out / STUDY), format_name, DesignNames(**request["names"]))
+            source = read_source(place_files(files, out / STUDY), format_name, DesignNames(**request["names"]))
             if isinstance(source, Design):
                 (out / DESIGN).write_text(json.dumps(asdict(source)), encoding="utf-8")
             else:
@@ -104,11 +104,11 @@ def _check_size(file: FileToRead, limits: Limits) -> None:
         raise StudyError([f"{file.name} unpacks to more than {most} MiB; import it with `manage.py import_snapshot`"])
 
 
-def place_files(given: list[FileToRead], folder: Path) -> Path:
+def place_files(files: list[FileToRead], folder: Path) -> Path:
     """Put the files into a folder under names like their own. Return the path of the only file, or of the folder."""
     folder.mkdir()
     placed = []
-    for number, file in enumerate(given, start=1):
+    for number, file in enumerate(files, start=1):
         target = folder / safe_name(file.name)
         if target.exists():
             target = folder / f"{number}-{target.name}"
@@ -129,4 +129,6 @@ def safe_name(name: str) -> str:
 
 def _without_paths(problems: list[str], out: Path) -> list[str]:
     """Return the problems without the path of the temporary folder."""
-    return [one.replace(f"{out / STUDY}/", "").replace("name one with --format", "choose one") for one in problems]
+    return [
+        problem.replace(f"{out / STUDY}/", "").replace("name one with --format", "choose one") for problem in problems
+    ]

@@ -115,8 +115,8 @@ def _check_items(study: Study, dataset: Dataset) -> None:
     """Raise StudyError if the dataset does not have an item of the study."""
     if dataset.status != Dataset.Status.APPROVED:
         raise StudyError([f"the dataset {dataset} is not approved"])
-    known = set(dataset.items.values_list("key", flat=True))
-    if missing := [f"the dataset {dataset} has no item {one.key!r}" for one in study.items if one.key not in known]:
+    keys = set(dataset.items.values_list("key", flat=True))
+    if missing := [f"the dataset {dataset} has no item {item.key!r}" for item in study.items if item.key not in keys]:
         raise StudyError(missing)
 
 
@@ -133,19 +133,20 @@ def _create_dataset(study: Study, slug: str, owner: User) -> Dataset:
     items = Item.objects.bulk_create(
         (
             Item(
-                dataset=dataset, position=position, key=one.key, input=one.input, target=one.target,
-                category=one.category, choices=list(one.choices), metadata=dict(one.metadata),
-                grading_scheme=one.grading_scheme, excluded=one.excluded, note=one.note,
+                dataset=dataset, position=position, key=study_item.key, input=study_item.input,
+                target=study_item.target, category=study_item.category, choices=list(study_item.choices),
+                metadata=dict(study_item.metadata),
+                grading_scheme=study_item.grading_scheme, excluded=study_item.excluded, note=study_item.note,
             )
-            for position, one in enumerate(study.items)
+            for position, study_item in enumerate(study.items)
         ),
         batch_size=BATCH,
     )  # fmt: skip
     Norm.objects.bulk_create(
         (
             Norm(item=item, dimension=norm.dimension, mean=norm.mean, sd=norm.sd, n=norm.n)
-            for item, one in zip(items, study.items, strict=True)
-            for norm in one.norms
+            for item, study_item in zip(items, study.items, strict=True)
+            for norm in study_item.norms
         ),
         batch_size=BATCH,
     )
@@ -168,26 +169,26 @@ def _create_experiment(study: Study, slug: str, owner: User, dataset: Dataset) -
 
 def _create_referenced_rows(study: Study, experiment: Experiment, owner: User) -> StudyRows:
     rating = {} if not study.dimensions else {"answer_format": Prompt.AnswerFormat.RATING}
-    dimensions = {one.name: _create_versioned(Dimension(
-        name=one.name, title=one.name.capitalize(), instructions=one.instructions or "Not in the imported files.",
-        scale_min=one.low, scale_max=one.high,
-    ), owner, study.tool) for one in study.dimensions}  # fmt: skip
+    dimensions = {part.name: _create_versioned(Dimension(
+        name=part.name, title=part.name.capitalize(), instructions=part.instructions or "Not in the imported files.",
+        scale_min=part.low, scale_max=part.high,
+    ), owner, study.tool) for part in study.dimensions}  # fmt: skip
     experiment.dimensions.add(*dimensions.values())
     conditions = {}
-    trial_conditions = {one.key for one in study.conditions}
-    for one in (*study.conditions, *study.planned):
-        model = _create_model(one, study.tool, owner)
-        messages = [dict(turn) for turn in one.messages or PLACEHOLDER]
+    trial_conditions = {part.key for part in study.conditions}
+    for part in (*study.conditions, *study.planned):
+        model = _create_model(part, study.tool, owner)
+        messages = [dict(turn) for turn in part.messages or PLACEHOLDER]
         prompt = _create_versioned(
-            Prompt(name=slugify_name(one.prompt), messages=messages, **rating), owner, study.tool
+            Prompt(name=slugify_name(part.prompt), messages=messages, **rating), owner, study.tool
         )
-        sampler = _create_versioned(Sampler(name=slugify_name(one.sampler), **one.settings), owner, study.tool)
+        sampler = _create_versioned(Sampler(name=slugify_name(part.sampler), **part.settings), owner, study.tool)
         for axis, row in (("language_models", model), ("prompts", prompt), ("samplers", sampler)):
             getattr(experiment, axis).add(row)
-        if one.key in trial_conditions:
-            conditions[one.key] = _create_condition(experiment, model, prompt, sampler)
+        if part.key in trial_conditions:
+            conditions[part.key] = _create_condition(experiment, model, prompt, sampler)
     items = dict(experiment.dataset.items.values_list("key", "pk"))
-    waves = {one.number: _create_wave(experiment, one) for one in study.waves}
+    waves = {part.number: _create_wave(experiment, part) for part in study.waves}
     rated = {name: row.pk for name, row in dimensions.items()}
     last_trial = Trial.objects.aggregate(last=Max("pk"))["last"] or 0
     rows = StudyRows(items, rated, conditions, waves, last_trial, graders=study.graders)
@@ -196,35 +197,35 @@ def _create_referenced_rows(study: Study, experiment: Experiment, owner: User) -
     return rows
 
 
-def _create_wave(experiment: Experiment, one: StudyWave) -> Wave:
+def _create_wave(experiment: Experiment, wave: StudyWave) -> Wave:
     return Wave.objects.get_or_create(
         experiment=experiment,
-        number=one.number,
-        defaults={"label": one.label[:80], "epoch_offset": one.epoch_offset},
+        number=wave.number,
+        defaults={"label": wave.label[:80], "epoch_offset": wave.epoch_offset},
     )[0]
 
 
-def _create_model(one: StudyCondition, tool: str, owner: User) -> LanguageModel:
+def _create_model(condition: StudyCondition, tool: str, owner: User) -> LanguageModel:
     endpoint = Endpoint.objects.get_or_create(
         name=ENDPOINT, defaults={"base_url": "https://imported.invalid/v1", "is_active": False}
     )[0]
-    name = slugify_name(f"{tool}-{one.model}")[:80]
-    if LanguageModel.objects.filter(name=name).exclude(model=one.model_id[:200]).exists():  # Of another provider.
-        name = f"{name[:60]}-{content_hash(one.model_id)[:12]}"
-    found, is_new = LanguageModel.objects.get_or_create(
-        name=name, defaults={"endpoint": endpoint, "model": one.model_id[:200], "is_active": False}
+    name = slugify_name(f"{tool}-{condition.model}")[:80]
+    if LanguageModel.objects.filter(name=name).exclude(model=condition.model_id[:200]).exists():  # Of another provider.
+        name = f"{name[:60]}-{content_hash(condition.model_id)[:12]}"
+    model, is_new = LanguageModel.objects.get_or_create(
+        name=name, defaults={"endpoint": endpoint, "model": condition.model_id[:200], "is_active": False}
     )
     if is_new:
-        record_changes([(found, "", "made")], by=owner, reason=REASON.format(tool=tool))
-    return found
+        record_changes([(model, "", "made")], by=owner, reason=REASON.format(tool=tool))
+    return model
 
 
 def _create_versioned(row: Any, owner: User, tool: str) -> Any:
     """Return the approved version with this name and content, or create it."""
     kind = type(row)
     same = kind.objects.filter(name=row.name, content_hash=content_hash(row.content), status="approved")
-    if (found := same.order_by("-version").first()) is not None:
-        return found
+    if (version := same.order_by("-version").first()) is not None:
+        return version
     row.version, row.created_by = kind.next_version(row.name), owner
     row.save()
     kind.objects.transition_one(row, sources=["draft"], target="approved", by=owner, reason=REASON.format(tool=tool))

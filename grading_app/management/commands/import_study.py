@@ -60,7 +60,7 @@ class Command(OutputCommand):
                 transaction.set_rollback(options["dry_run"])
         except (StudyError, SpecError) as error:
             refuse_input(str(error))
-        self._say(report, study.tool, dry=options["dry_run"])
+        self._print_report(report, study.tool, dry=options["dry_run"])
 
     def _create_design(self, design: Design, owner: User, *, dry_run: bool) -> None:
         spec = read_spec(design.content)
@@ -74,9 +74,9 @@ class Command(OutputCommand):
         for note in design.notes:
             self.say(f"  {note}")
 
-    def _say(self, report: ImportReport, tool: str, *, dry: bool) -> None:
-        said = "would be imported" if dry else "imported"
-        self.say(f"{report.experiment.slug}: {said} from {tool}")
+    def _print_report(self, report: ImportReport, tool: str, *, dry: bool) -> None:
+        result = "would be imported" if dry else "imported"
+        self.say(f"{report.experiment.slug}: {result} from {tool}")
         self.say(f"  {report.items} items, {report.conditions} conditions")
         self.say(f"  {report.trials} trials, {report.failed} of them failed; {report.attempts} attempts")
         if report.gradings:

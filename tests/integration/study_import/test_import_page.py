@@ -21,7 +21,7 @@ from grading_app.export.snapshots import make_snapshot
 from grading_app.study_import.import_jobs import TASK
 from grading_app.study_import.importers import FORMATS, read_study
 from grading_app.study_import.study import Study, StudyError
-from grading_app.study_import.study_files import _plain
+from grading_app.study_import.study_files import to_json_value
 from grading_app.study_import.upload_reader import read_study_upload
 from runs_app.models import Experiment, Trial
 from runs_app.taskqueue.task_payloads import FUNCTIONS
@@ -174,7 +174,7 @@ def test_the_limited_process_hands_over_exactly_what_the_format_reads(name, tmp_
     assert list(there.trials()) == list(here.trials())
     for one in fields(Study):
         if one.name not in ("trials", "scratch"):
-            assert _plain(getattr(there, one.name)) == _plain(getattr(here, one.name)), one.name
+            assert to_json_value(getattr(there, one.name)) == to_json_value(getattr(here, one.name)), one.name
 
 
 @pytest.mark.slow
