@@ -29,8 +29,8 @@ class DatasetQuerySet(TransitionQuerySet):
         if is_member(user):
             return self
         if is_viewer(user):
-            shown = models.Q(experiments__sharing="group") | models.Q(experiments__shared_with=user)
-            return self.filter(pk__in=self.model.objects.filter(shown).values("pk"))
+            is_shared = models.Q(experiments__sharing="group") | models.Q(experiments__shared_with=user)
+            return self.filter(pk__in=self.model.objects.filter(is_shared).values("pk"))
         return self.none()
 
     def named(self, reference: str) -> Self:

@@ -101,11 +101,11 @@ def item_act(request: HttpRequest, slug: str, version: int, pk: int, verb: str) 
         raise Http404
     form = ReasonForm(request.POST)
     try:
-        done = ACTIONS[verb](dataset, item, form.cleaned_data, request.user) if form.is_valid() else ""
+        message = ACTIONS[verb](dataset, item, form.cleaned_data, request.user) if form.is_valid() else ""
     except (CurationError, TransitionError) as error:
         messages.error(request, str(error))
     else:
-        _show_result(request, form, done)
+        _show_result(request, form, message)
     if verb in REMOVING_ACTIONS:  # The item and its page no longer exist.
         return redirect(dataset)
     return redirect_back(request, reverse("item_detail", args=[slug, version, pk]))

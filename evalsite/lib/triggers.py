@@ -66,8 +66,8 @@ def check_version(app_label: str) -> None:
 
 def read_installed_versions(app_label: str) -> list[str]:
     """Return the versions that the app's migrations install, in the order of the migrations."""
-    found = MigrationLoader(None).disk_migrations
-    operations = [operation for key in sorted(found) for operation in found[key].operations]
+    migrations = MigrationLoader(None).disk_migrations
+    operations = [operation for key in sorted(migrations) for operation in migrations[key].operations]
     return [op.version for op in operations if isinstance(op, InstallTriggers) and op.app_label == app_label]
 
 

@@ -60,10 +60,10 @@ def read_networks(
     name: str, environ: Mapping[str, str] = os.environ
 ) -> list[ipaddress.IPv4Network | ipaddress.IPv6Network]:
     """Return the addresses and networks of a comma-separated list."""
-    found = []
+    networks = []
     for word in read_words(name, environ=environ):
         try:
-            found.append(ipaddress.ip_network(word))
+            networks.append(ipaddress.ip_network(word))
         except ValueError:
             raise SettingError(f"{name} must hold addresses or networks such as 10.0.0.0/8, not {word!r}") from None
-    return found
+    return networks
