@@ -1,7 +1,7 @@
-"""The parts of the demonstration: its user, its simulated models, and its results.
+"""The data of the demonstration: its user, its simulated models, and its results.
 
-The models are a simulated provider on this machine. Their prices are made up. They receive the norms and the answers of
-the sample data, and a rate of errors.
+A simulated provider on this machine serves the models, with invented prices. It receives the norms and the answers of
+the sample data, and the error rates.
 """
 
 from __future__ import annotations
@@ -44,43 +44,43 @@ SPACE_EXPERIMENT = "reasoning-pilot"
 EXPERIMENTS = ("affect-pilot", "questions-pilot", SPACE_EXPERIMENT)
 
 
-def folder() -> Path:
+def get_folder() -> Path:
     """Return the folder of the demonstration's files. Create it if needed."""
-    made = Path(settings.DATA_DIR) / "demo"
-    made.mkdir(parents=True, exist_ok=True)
-    return made
+    path = Path(settings.DATA_DIR) / "demo"
+    path.mkdir(parents=True, exist_ok=True)
+    return path
 
 
-def password_of_user() -> str:
+def get_or_create_password() -> str:
     """Return a password of the demonstration's superuser.
 
     Create the user if needed; reuse a password that still works.
     """
-    kept = folder() / "password"
+    path = get_folder() / "password"
     user, _ = User.objects.get_or_create(username=USERNAME, defaults={"is_staff": True, "is_superuser": True})
-    password = kept.read_text().strip() if kept.exists() else ""
+    password = path.read_text().strip() if path.exists() else ""
     if not password or not user.check_password(password):
         password = secrets.token_urlsafe(9)
-        kept.touch(mode=0o600)
-        kept.write_text(password)
+        path.touch(mode=0o600)
+        path.write_text(password)
         user.set_password(password)
         user.save(update_fields=["password"])
     return password
 
 
-def simulated_models() -> SimulatorConfig:
+def build_simulator_config() -> SimulatorConfig:
     """Return the configuration of the simulated provider, at its last port if that is free."""
-    answers = folder() / "answers.jsonl"
+    answers = get_folder() / "answers.jsonl"
     with answers.open("w", encoding="utf-8") as lines:
-        lines.writelines(json.dumps(row) + "\n" for row in _answer_rows())
+        lines.writelines(json.dumps(row) + "\n" for row in _iterate_answers())
     profiles = (settings.BASE_DIR / "samples" / SKILL_PROFILE,)
     return SimulatorConfig(
-        port=_port(), latency_ms=60, latency_sigma=0.5, skills=SKILLS, answers=(answers,), profiles=profiles
+        port=_find_port(), latency_ms=60, latency_sigma=0.5, skills=SKILLS, answers=(answers,), profiles=profiles
     )
 
 
-def _answer_rows() -> Iterator[dict[str, object]]:
-    """Yield the right answers of the sample data: targets by question, norms by the image as it is sent."""
+def _iterate_answers() -> Iterator[dict[str, object]]:
+    """Yield the right answers of the sample data: targets by question, norms by the image of the request."""
     items = Item.objects.filter(dataset__slug__in=DATASETS, dataset__version=1)
     for text, target in items.exclude(target="").values_list("input", "target"):
         yield {"text": text, "target": target}
@@ -91,11 +91,11 @@ def _answer_rows() -> Iterator[dict[str, object]]:
         yield from list_answers(dataset)
 
 
-def _port() -> int:
+def _find_port() -> int:
     endpoint = Endpoint.objects.filter(name=ENDPOINT).first()
     for port in (urlsplit(endpoint.base_url).port or 0 if endpoint else 0, 0):
-        with suppress(OSError), socket.create_server(("127.0.0.1", port)) as found:
-            return int(found.getsockname()[1])
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)) as server:
+            return int(server.getsockname()[1])
     raise OSError("no port is free on this machine")
 
 
@@ -118,23 +118,26 @@ def _is_done(experiment: Experiment) -> bool:
     )
 
 
-def results(slug: str) -> Iterator[str]:
+def describe_results(slug: str) -> Iterator[str]:
     """Yield a line for each number of an experiment: the correlation with the norms, or the share of right answers."""
     experiment = Experiment.objects.get(slug=slug)
     if slug == SPACE_EXPERIMENT:
         yield make_recovery_table(experiment, read_profiles(settings.BASE_DIR / "samples" / SKILL_PROFILE)).sentence
     frames = load_frames(experiment)
-    yield from _agreement_with_norms(frames)
+    yield from _describe_norm_agreement(frames)
     for line in summarize_scores(frames.grades, frames):
         share = format_share(line.mean)
         yield f"{line.condition:<28} {line.measure.label:<28} {share:>7}  {format_share_interval(line.low, line.high)}"
 
 
-def _agreement_with_norms(frames: Frames) -> Iterator[str]:
+def _describe_norm_agreement(frames: Frames) -> Iterator[str]:
     for condition, label in frames.labels.items():
-        for dimension, asked in frames.dimensions.items():
+        for dimension, rated_dimension in frames.dimensions.items():
             pairs = [pair for pair in frames.norm_pairs if (pair.condition, pair.dimension) == (condition, dimension)]
-            found = pearson([pair.model_mean for pair in pairs], [pair.human_mean for pair in pairs]) if pairs else None
-            if found:
-                r = f"r = {format_coefficient(found.r)}"
-                yield f"{label:<28} {asked.title:<12} {r:>9}  {format_interval(found.low, found.high)}, n = {found.n}"
+            correlation = (
+                pearson([pair.model_mean for pair in pairs], [pair.human_mean for pair in pairs]) if pairs else None
+            )
+            if correlation:
+                r = f"r = {format_coefficient(correlation.r)}"
+                interval = format_interval(correlation.low, correlation.high)
+                yield f"{label:<28} {rated_dimension.title:<12} {r:>9}  {interval}, n = {correlation.n}"

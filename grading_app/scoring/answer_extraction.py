@@ -1,4 +1,4 @@
-"""The parts of an answer that rules read: the final line, the last number, the chosen letter.
+"""The parts of an answer that rules score: the final line, the last number, the chosen letter.
 
 Every parser takes linear or nearly linear time, because answers are untrusted text.
 """
@@ -40,7 +40,7 @@ BARE_LETTER = re.compile(r"(?<![\w'’])(?!A [a-z]|I [a-z]|I['’])([A-Z])(?![\w
 
 
 def find_final_part(text: str) -> str:
-    """Return the text after the last "ANSWER:" on its line (or on the next, if that line ends there), else all text.
+    """Return the text after the last "ANSWER:" on its line, or on the next line if that is empty, else all text.
 
     Thoughts are excluded. Emphasis marks and quotes around the part are removed.
     """
@@ -72,53 +72,53 @@ def find_last_number(text: str) -> tuple[float, str] | None:
 
 
 def find_target_letter(text: str, choices: Sequence[str]) -> str | None:
-    """Return the letter of a target: the choice with that text, else a letter on its own ("B", "(B)", "b.")."""
+    """Return the letter of a target: the choice with this text, else a single letter ("B", "(B)", "b.")."""
     by_text = _find_letter_by_text(text, choices)
     if by_text is not None:
         return by_text
-    alone = LONE_LETTER.fullmatch(text)
-    letter = alone.group(1).upper() if alone else None
+    match = LONE_LETTER.fullmatch(text)
+    letter = match.group(1).upper() if match else None
     return letter if letter in _list_letters(choices) else None
 
 
 def find_chosen_letter(text: str, choices: Sequence[str]) -> str | None:
     """Return the letter that an answer chose among its choices (all 26 letters if the choices are unknown).
 
-    The first matching sign decides: the final part is a letter or a choice's text; it says "the answer is B"; it begins
-    with "B)"; a letter is marked as "(B)", "**B**" or boxed; a capital stands alone.
-    If a sign occurs several times, the last one counts.
+    The first matching pattern decides: the final part is a letter or a choice's text; it says "the answer is B"; it
+    begins with "B)"; a letter is marked as "(B)", "**B**" or boxed; a capital stands alone.
+    If a pattern occurs several times, the last occurrence counts.
     """
     part, letters = find_final_part(text), _list_letters(choices)
-    whole = find_target_letter(part, choices)
-    if whole is not None:
-        return whole
+    target = find_target_letter(part, choices)
+    if target is not None:
+        return target
     leading = LEADING_LETTER.match(part)
-    signs = (
+    patterns = (
         STATED_LETTER.finditer(part),
         [leading] if leading else [],
         MARKED_LETTER.finditer(part),
         BARE_LETTER.finditer(part),
     )
-    for matches in signs:
-        found = [letter for match in matches if (letter := match.group(match.lastindex or 1)) in letters]
-        if found:
-            return found[-1]
+    for matches in patterns:
+        letters_found = [letter for match in matches if (letter := match.group(match.lastindex or 1)) in letters]
+        if letters_found:
+            return letters_found[-1]
     return None
 
 
 def _list_letters(choices: Sequence[str]) -> list[str]:
-    return [choice_letter(at) for at in range(len(choices) or 26)]
+    return [choice_letter(index) for index in range(len(choices) or 26)]
 
 
 def _find_letter_by_text(text: str, choices: Sequence[str]) -> str | None:
-    wanted = normalize(text)
-    matching = [choice_letter(at) for at, choice in enumerate(choices) if normalize(choice) == wanted]
-    return matching[0] if len(matching) == 1 and wanted else None
+    target = normalize(text)
+    matches = [choice_letter(index) for index, choice in enumerate(choices) if normalize(choice) == target]
+    return matches[0] if len(matches) == 1 and target else None
 
 
 def _rewrite_fraction(match: re.Match[str]) -> str:
-    before, over, under = match.groups()
-    return f"{before} {over}/{under}" if before else f"{over}/{under}"
+    whole, numerator, denominator = match.groups()
+    return f"{whole} {numerator}/{denominator}" if whole else f"{numerator}/{denominator}"
 
 
 def _parse_value(match: re.Match[str]) -> float | None:

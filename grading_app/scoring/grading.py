@@ -2,7 +2,7 @@
 
 Short statements process key ranges, so the work can stop anywhere and resume.
 Two concurrent graders write each grading once.
-An answer that a scorer cannot read is a final result too: a row with a code.
+An answer that a scorer cannot read is also a final result: a row with an error code.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ from runs_app.models import Experiment, Run, Trial, Wave
 from runs_app.models.trials import UNUSABLE
 
 RULES_VERSION = 2  # Increase it when a scorer's result for an answer changes. Old gradings keep their condition.
-LONGEST_RAW = 2_000  # Characters of the parsed text to store; the full answer is in the trial.
+MAX_RAW_LENGTH = 2_000  # Characters of the parsed text to store; the full answer is in the trial.
 
 GRADABLE = "t.status = 'done' AND (t.answer <> '' OR %(with_empty)s)"
-DONE = f"FROM runs_app_trial t WHERE t.run_id = %(run)s AND {GRADABLE}"
-# OFFSET keeps this a lookup per answer instead of a join. After many new gradings without an ANALYZE the planner would
-# choose a join, and compare each answer of a page with all gradings or scan them all.
+GRADABLE_TRIALS = f"FROM runs_app_trial t WHERE t.run_id = %(run)s AND {GRADABLE}"
+# OFFSET forces a lookup per answer. After many new gradings without an ANALYZE, the planner would otherwise choose a
+# join that scans all gradings or compares each answer of a page with all of them.
 UNGRADED = """ AND NOT EXISTS (SELECT FROM grading_app_grading g
     WHERE g.condition_id = %(condition)s AND g.trial_id = t.id OFFSET 0)"""
-KEYS = f"SELECT t.id {DONE}"
+KEYS = f"SELECT t.id {GRADABLE_TRIALS}"
 GRADED = "SELECT g.trial_id FROM grading_app_grading g WHERE g.condition_id = %(condition)s"
-ANSWERS = f"""SELECT t.id, t.item_id, t.answer, t.rating, t.parse_error, t.truncated, t.output_tokens {DONE}
+ANSWERS = f"""SELECT t.id, t.item_id, t.answer, t.rating, t.parse_error, t.truncated, t.output_tokens {GRADABLE_TRIALS}
     AND t.id > %(low)s AND t.id <= %(high)s"""
 WRITE = """INSERT INTO grading_app_grading
     (condition_id, trial_id, score, score_raw, parse_ok, parse_error, detail, created_at)
@@ -47,8 +47,9 @@ WRITE = """INSERT INTO grading_app_grading
     FROM unnest(%(trials)s::bigint[], %(scores)s::float8[], %(raws)s::text[], %(errors)s::text[], %(details)s::text[])
         AS read (trial_id, score, score_raw, parse_error, detail)
     ON CONFLICT (condition_id, trial_id) """
-KEEP = "DO NOTHING"
-REPLACE = """DO UPDATE SET score = EXCLUDED.score, score_raw = EXCLUDED.score_raw, parse_ok = EXCLUDED.parse_ok,
+KEEP_EXISTING = "DO NOTHING"
+REPLACE_EXISTING = """DO UPDATE SET
+    score = EXCLUDED.score, score_raw = EXCLUDED.score_raw, parse_ok = EXCLUDED.parse_ok,
     parse_error = EXCLUDED.parse_error, detail = EXCLUDED.detail, created_at = EXCLUDED.created_at"""
 
 
@@ -61,12 +62,12 @@ class Rule:
 
     @property
     def text(self) -> str:
-        """Return the rule as people write it: `exact_match`, `regex:PATTERN`."""
+        """The rule as people write it: `exact_match`, `regex:PATTERN`."""
         return format_scorer(self.scorer, self.parameters)
 
     @property
     def stored(self) -> str | dict[str, str]:
-        """Return the rule in a design's stored form: the name alone, or a mapping of name and parameters."""
+        """The rule in a design's stored form: the name alone, or a mapping of name and parameters."""
         return {"name": self.scorer, **self.parameters} if self.parameters else self.scorer
 
     @property
@@ -84,7 +85,7 @@ class Rule:
 
 @dataclass(slots=True)
 class RuleReport:
-    """The result of one rule: trials graded now, trials graded before, and the codes of unreadable answers graded now.
+    """The result of one rule: newly graded trials, trials graded before, and the error codes of new unreadable answers.
 
     `is_complete` is False if the time ran out first.
     """
@@ -92,13 +93,13 @@ class RuleReport:
     scorer: str
     grade_condition_id: str
     graded: int = 0
-    already: int = 0
+    graded_before: int = 0
     unread: Counter[str] = field(default_factory=Counter)
     is_complete: bool = True
 
     def __str__(self) -> str:
         codes = ", ".join(f"{count} {code}" for code, count in self.unread.most_common())
-        return f"{self.grade_condition_id}: {self.graded} graded, {self.already} already" + (
+        return f"{self.grade_condition_id}: {self.graded} graded, {self.graded_before} graded before" + (
             f"; no score from {self.unread.total()} ({codes})" if codes else ""
         )
 
@@ -112,31 +113,31 @@ def list_scorer_choices() -> list[tuple[str, str]]:
 
 
 def load_rule_scores(experiment: Experiment) -> list[dict[str, Any]]:
-    """Return a mapping for each rule that graded this experiment: answers scored, and answers not read, by code."""
+    """Return the number of scored answers and of unreadable answers by error code, for each rule of this experiment."""
     rules = experiment.grade_conditions.filter(kind=GradeCondition.Kind.RULE).order_by("pk")
-    counted: dict[int, Counter[str]] = {rule.pk: Counter() for rule in rules}
-    rows: Any = Grading.objects.filter(condition__in=counted).order_by().values_list("condition", "parse_error")
+    counts: dict[int, Counter[str]] = {rule.pk: Counter() for rule in rules}
+    rows: Any = Grading.objects.filter(condition__in=counts).order_by().values_list("condition", "parse_error")
     for pk, code, n in rows.annotate(n=Count("pk")):
-        counted[pk][code] = n
+        counts[pk][code] = n
     return [
         {
             "grade_condition_id": rule.grade_condition_id,
             "scorer": rule.scorer,
             "parameters": rule.parameters,
-            "scored": counted[rule.pk].pop("", 0),
-            "unread": dict(counted[rule.pk].most_common()),
+            "scored": counts[rule.pk].pop("", 0),
+            "unread": dict(counts[rule.pk].most_common()),
         }
         for rule in rules
     ]
 
 
 def list_scorers_with_parameter() -> list[tuple[str, str]]:
-    """Return the written forms of scorers with a parameter, each with its label."""
+    """Return the syntax and the label of the scorers with a parameter."""
     return [(scorer.usage, scorer.label) for scorer in SCORERS.values() if scorer.parameter]
 
 
 def list_rules(experiment: Experiment) -> list[Rule]:
-    """Return the rules that the design names. Without any, return the `rating` rule if the design has dimensions."""
+    """Return the rules of the design. The default is the `rating` rule if the design has dimensions."""
     if experiment.scorers:
         return read_rules(experiment.scorers)
     return [Rule("rating")] if experiment.dimensions.exists() else []
@@ -149,7 +150,7 @@ def read_rule(written: str | Mapping[str, Any]) -> Rule:
 
 
 def read_rules(written: Iterable[str | Mapping[str, Any]]) -> list[Rule]:
-    """Return each different rule once. Raise ScorerError for the first invalid one."""
+    """Return the rules without duplicates. Raise ScorerError for the first invalid rule."""
     rules = {rule.grade_condition_id: rule for rule in map(read_rule, written)}
     return list(rules.values())
 
@@ -167,26 +168,26 @@ def grade(
     """Grade the answers without a grading. With `force`, grade all answers again and replace their gradings.
 
     `scorers` replaces the scorers of the design. `wave` or `conditions` (by id) limit the answers.
-    After `seconds` the work stops between two pages and reports it; the same call resumes it.
+    After `seconds` the work stops between two pages, and the report is not complete. The same call resumes it.
     Raise ScorerError for an unknown scorer.
     """
     end = time.monotonic() + seconds
     rules = list_rules(experiment) if scorers is None else read_rules(scorers)
     report = []
     for rule in rules:
-        report.append(_Grading(experiment, rule, wave, force, end, conditions).run())
-        _record_grading(experiment, report[-1], by, force)
+        report.append(_RuleGrading(experiment, rule, wave, force, end, conditions).run())
+        _record_history(experiment, report[-1], by, force)
     return report
 
 
-def _record_grading(experiment: Experiment, report: RuleReport, by: Actor, force: bool) -> None:
+def _record_history(experiment: Experiment, report: RuleReport, by: Actor, force: bool) -> None:
     if report.graded:
-        reason = "graded again, replacing what was there" if force else ""
+        reason = "graded again, replacing earlier gradings" if force else ""
         record_changes([(experiment, "", str(report)[:200])], by=by, reason=reason, what="gradings")
 
 
 @dataclass
-class _Grading:
+class _RuleGrading:
     """One rule applied to one experiment."""
 
     experiment: Experiment
@@ -198,100 +199,103 @@ class _Grading:
 
     def run(self) -> RuleReport:
         report = RuleReport(self.rule.scorer, self.rule.grade_condition_id)
-        if (graded := self._all_graded()) is not None:
-            report.already = graded
+        if (graded := self._count_if_complete()) is not None:
+            report.graded_before = graded
             return report
-        for run in self._runs():
-            done = _count_rows(KEYS, {"run": run, "with_empty": self._with_empty})
-            for page in self._pages(run):
+        for run in self._list_runs():
+            n_done = _count_rows(KEYS, {"run": run, "with_empty": self.with_empty})
+            for page in self._iterate_pages(run):
                 if time.monotonic() >= self.end:
                     report.is_complete = False
                     break
                 self._grade_page(page, report)
-            report.already += done
-        report.already = max(0, report.already - report.graded)
+            report.graded_before += n_done
+        report.graded_before = max(0, report.graded_before - report.graded)
         return report
 
-    def _all_graded(self) -> int | None:
+    def _count_if_complete(self) -> int | None:
         """Return the number of gradings if every answer has one, else None. This compares counts and reads no answers.
 
         Each grading belongs to another answer, and done trials stay done, so equal counts prove completeness.
         """
         if self.force or self.wave is not None or self.conditions is not None:
             return None
-        runs = Run.objects.filter(pk__in=self._runs())
-        wanted = runs.aggregate(done=Sum("n_done", default=0))["done"]
-        graded = _count_rows(GRADED, {"condition": self._condition})
-        if not self._with_empty:  # Blank answers may have gradings from before they were excluded.
-            empty = Trial.objects.filter(UNUSABLE, run__in=self._runs(), answer="")
-            wanted, graded = wanted - empty.count(), graded - empty.filter(gradings__condition=self._condition).count()
-        return graded if graded == wanted else None
+        runs = Run.objects.filter(pk__in=self._list_runs())
+        expected = runs.aggregate(done=Sum("n_done", default=0))["done"]
+        graded = _count_rows(GRADED, {"condition": self.condition})
+        if not self.with_empty:  # Blank answers may have gradings from before they were excluded.
+            empty = Trial.objects.filter(UNUSABLE, run__in=self._list_runs(), answer="")
+            expected, graded = (
+                expected - empty.count(),
+                graded - empty.filter(gradings__condition=self.condition).count(),
+            )
+        return graded if graded == expected else None
 
     @property
-    def _with_empty(self) -> bool:
+    def with_empty(self) -> bool:
         return self.experiment.on_empty != Experiment.OnEmpty.SKIP
 
-    def _runs(self) -> list[int]:
+    def _list_runs(self) -> list[int]:
         runs = Run.objects.generating().filter(experiment=self.experiment)
         if self.conditions is not None:
             runs = runs.filter(condition__condition_id__in=self.conditions)
         return list((runs.filter(wave=self.wave) if self.wave else runs).order_by("pk").values_list("pk", flat=True))
 
     @cached_property
-    def _condition(self) -> int:
-        made, _ = GradeCondition.objects.get_or_create(
+    def condition(self) -> int:
+        condition, _ = GradeCondition.objects.get_or_create(
             experiment=self.experiment,
             grade_condition_id=self.rule.grade_condition_id,
             defaults={"scorer": self.rule.scorer, "parameters": dict(self.rule.parameters)},
         )
-        return made.pk
+        return condition.pk
 
     @cached_property
     def _items(self) -> dict[int, ScoredItem]:
         rows = self.experiment.dataset.items.values_list("pk", "target", "choices", "metadata__task").iterator()
         return {pk: _build_scored_item(*fields) for pk, *fields in rows}
 
-    def _pages(self, run: int) -> Iterator[list[tuple[Any, ...]]]:
-        wanted = {"run": run, "condition": self._condition, "with_empty": self._with_empty}
+    def _iterate_pages(self, run: int) -> Iterator[list[tuple[Any, ...]]]:
+        parameters = {"run": run, "condition": self.condition, "with_empty": self.with_empty}
         ungraded = "" if self.force else UNGRADED
-        for low, high in key_ranges(KEYS + ungraded, wanted, PAGE_ROWS):
-            yield _fetch_rows(ANSWERS + ungraded, {**wanted, "low": low, "high": high})
+        for low, high in key_ranges(KEYS + ungraded, parameters, PAGE_ROWS):
+            yield _fetch_rows(ANSWERS + ungraded, {**parameters, "low": low, "high": high})
 
     def _grade_page(self, page: list[tuple[Any, ...]], report: RuleReport) -> None:
         scores = [
             self.rule.score(Answer(answer, rating, parse_error or None, truncated, tokens), self._items[item])
             for _, item, answer, rating, parse_error, truncated, tokens in page
         ]
-        report.graded += self._write([trial for trial, *_ in page], scores)
+        report.graded += self.write_gradings([trial for trial, *_ in page], scores)
         report.unread.update(score.parse_error for score in scores if score.parse_error)
 
-    def _write(self, trials: list[int], scores: list[Score]) -> int:
+    def write_gradings(self, trials: list[int], scores: list[Score]) -> int:
         columns: dict[str, Any] = {
-            "condition": self._condition,
+            "condition": self.condition,
             "trials": trials,
             "scores": [score.value for score in scores],
-            "raws": [(score.raw or "")[:LONGEST_RAW] for score in scores],
+            "raws": [(score.raw or "")[:MAX_RAW_LENGTH] for score in scores],
             "errors": [score.parse_error or "" for score in scores],
             "details": [_dump_detail(score.detail) for score in scores],
         }
         with allow_superseding() if self.force else nullcontext(), bare_cursor() as cursor:
-            cursor.execute(WRITE + (REPLACE if self.force else KEEP), columns)
+            cursor.execute(WRITE + (REPLACE_EXISTING if self.force else KEEP_EXISTING), columns)
             return int(cursor.rowcount)
 
 
-OF_TRIALS = f"""SELECT t.id, t.answer, t.rating, t.parse_error, t.truncated, t.output_tokens,
+UNGRADED_TRIALS = f"""SELECT t.id, t.answer, t.rating, t.parse_error, t.truncated, t.output_tokens,
     i.target, i.choices::text, i.metadata ->> 'task' FROM runs_app_trial t
     JOIN datasets_app_item i ON i.id = t.item_id WHERE t.id = ANY(%(trials)s) AND {GRADABLE}{UNGRADED}"""  # noqa: S608
 
 
 def grade_trials(experiment: Experiment, rule: Rule, trials: Sequence[int]) -> int:
-    """Grade those of these trials without a grading by this rule. Return the key of the rule's grade condition.
+    """Grade these trials if they have no grading by this rule. Return the key of the rule's grade condition.
 
-    Blank answers are left out if the experiment excludes them from grading.
+    Blank answers are skipped if the experiment excludes them from grading.
     """
-    grading = _Grading(experiment, rule, None, False, math.inf)
-    wanted = {"trials": list(trials), "condition": grading._condition, "with_empty": grading._with_empty}
-    rows = _fetch_rows(OF_TRIALS, wanted)
+    grading = _RuleGrading(experiment, rule, None, False, math.inf)
+    parameters = {"trials": list(trials), "condition": grading.condition, "with_empty": grading.with_empty}
+    rows = _fetch_rows(UNGRADED_TRIALS, parameters)
     scores = [
         rule.score(
             Answer(answer, rating, error or None, truncated, tokens),
@@ -299,8 +303,8 @@ def grade_trials(experiment: Experiment, rule: Rule, trials: Sequence[int]) -> i
         )
         for _, answer, rating, error, truncated, tokens, target, choices, task in rows
     ]
-    grading._write([trial for trial, *_ in rows], scores)
-    return grading._condition
+    grading.write_gradings([trial for trial, *_ in rows], scores)
+    return grading.condition
 
 
 def _build_scored_item(target: str, choices: Sequence[Any], task: Any) -> ScoredItem:
@@ -308,11 +312,11 @@ def _build_scored_item(target: str, choices: Sequence[Any], task: Any) -> Scored
 
 
 def _dump_detail(detail: Mapping[str, Any] | None) -> str | None:
-    """Return JSON for a jsonb column. Texts are cut, because an answer may have any length."""
+    """Return JSON for a jsonb column. Texts are truncated, because an answer may have any length."""
     if detail is None:
         return None
-    cut = {name: value[:LONGEST_RAW] if isinstance(value, str) else value for name, value in detail.items()}
-    return json.dumps(cut)
+    truncated = {name: value[:MAX_RAW_LENGTH] if isinstance(value, str) else value for name, value in detail.items()}
+    return json.dumps(truncated)
 
 
 def _count_rows(keys_sql: str, params: Mapping[str, Any]) -> int:

@@ -26,9 +26,9 @@ from grading_app.scoring.answer_extraction import (
 )
 from runs_app.llm.rating_parser import find_json_objects, strip_thinking
 
-LONGEST_PATTERN = 500
-MOST_REPEATS = 1000  # Nested counted repeats multiply, and fill memory when a pattern is compiled.
-LONGEST_SEARCH = 20_000  # Characters from the end, where answers are.
+MAX_PATTERN_LENGTH = 500
+MAX_REPEATS = 1000  # Nested counted repeats multiply, and fill memory when a pattern is compiled.
+MAX_SEARCH_LENGTH = 20_000  # Characters from the end, where answers are.
 SEARCH_SECONDS = 0.2
 
 
@@ -43,9 +43,9 @@ class ScoredItem:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The text of an answer and, for a rated item, the parsed rating or the reason why there is none.
+    """The text of an answer and, for a rated item, the parsed rating or the error code.
 
-    output_tokens: the tokens of the answer with its reasoning, None if the provider did not state them.
+    output_tokens: the tokens of the answer with its reasoning, or None if the provider did not report them.
     """
 
     text: str
@@ -57,7 +57,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """A score. `value` is None exactly if `parse_error` is set; then `parse_ok` is False. `raw` is the parsed text.
+    """A score. `value` is None if and only if `parse_error` is set. `raw` is the parsed text.
 
     detail: other facts about the answer that are stored with the score, as JSON.
     """
@@ -71,7 +71,7 @@ class Score:
         if (self.value is None) == (not self.parse_error):
             raise ValueError(f"a score has either a value or a parse error: {self.value!r}, {self.parse_error!r}")
         if self.value is not None and not math.isfinite(self.value):
-            raise ValueError(f"{self.value} is no score")
+            raise ValueError(f"{self.value} is not a valid score")
 
     @property
     def parse_ok(self) -> bool:
@@ -94,12 +94,12 @@ class Scorer:
 
     @property
     def parameter(self) -> str:
-        """Return the name of the only parameter, or an empty text without one."""
+        """The name of the only parameter, or an empty string."""
         return next(iter((*self.needs, *self.takes)), "")
 
     @property
     def usage(self) -> str:
-        """Return the written form: `regex:PATTERN`."""
+        """The syntax: `regex:PATTERN`."""
         return f"{self.name}:{self.parameter.upper()}" if self.parameter else self.name
 
 
@@ -108,7 +108,7 @@ SCORERS: Mapping[str, Scorer] = MappingProxyType(_registry)
 
 
 class ScorerError(ValueError):
-    """An unknown scorer, or invalid parameters; the message says which."""
+    """An unknown scorer, or invalid parameters; the message names them."""
 
 
 def register_scorer(
@@ -118,7 +118,7 @@ def register_scorer(
 
     def register(function: ScoringFunction) -> ScoringFunction:
         if name in _registry:
-            raise ValueError(f"two scorers are called {name}")
+            raise ValueError(f"the scorer name {name} is already registered")
         _registry[name] = Scorer(name, label, function, needs, takes)
         return function
 
@@ -133,8 +133,8 @@ def read_scorer(written: str | Mapping[str, Any]) -> tuple[str, dict[str, str]]:
     if isinstance(written, str):
         name, colon, value = written.partition(":")
         name = name.strip()
-        found = SCORERS.get(name)
-        parameters = {(found.parameter if found else "") or "value": value} if colon else {}
+        scorer = SCORERS.get(name)
+        parameters = {(scorer.parameter if scorer else "") or "value": value} if colon else {}
     else:
         name = str(written.get("name", ""))
         parameters = {key: _format_parameter(value) for key, value in written.items() if key != "name"}
@@ -156,29 +156,29 @@ def format_scorer(name: str, parameters: Parameters) -> str:
 
 def find_parameter_problems(name: str, parameters: Parameters) -> list[str]:
     """Return the reasons why these parameters are invalid for this scorer, as sentences for their author."""
-    found = SCORERS.get(name)
-    if found is None:
-        return [f"There is no scorer {name}; known are {', '.join(one.usage for one in SCORERS.values())}."]
+    scorer = SCORERS.get(name)
+    if scorer is None:
+        return [f"There is no scorer {name}; available scorers: {', '.join(row.usage for row in SCORERS.values())}."]
     problems = [
-        f"The scorer {name} needs a {need}: write {found.usage}." for need in found.needs if not parameters.get(need)
+        f"The scorer {name} needs a {need}: write {scorer.usage}." for need in scorer.needs if not parameters.get(need)
     ]
     for key, value in parameters.items():
-        if not found.parameter:
+        if not scorer.parameter:
             problems.append(f"The scorer {name} takes no parameter.")
-        elif key not in found.needs + found.takes:
-            problems.append(f"The scorer {name} has no parameter {key!r}; its parameter is {found.parameter}.")
+        elif key not in scorer.needs + scorer.takes:
+            problems.append(f"The scorer {name} has no parameter {key!r}; its parameter is {scorer.parameter}.")
         elif key == "pattern" and (problem := find_pattern_problem(value)):
             problems.append(problem)
         elif key == "tolerance" and not re.fullmatch(r"[0-9]{0,12}\.?[0-9]{1,12}", value):
-            problems.append(f"The tolerance must be a number from 0 up, not {value!r}.")
+            problems.append(f"The tolerance must be a number of at least 0, not {value!r}.")
         elif key == "limit" and not re.fullmatch(r"[1-9][0-9]{0,8}", value):
-            problems.append(f"The limit must be a whole number of tokens from 1 up, not {value!r}.")
+            problems.append(f"The limit must be a whole number of at least 1 token, not {value!r}.")
     return problems
 
 
 @register_scorer("rating", "Rating")
 def rating(answer: Answer, item: ScoredItem, parameters: Parameters) -> Score:
-    """Return the rating as a number. Without one, return the parser's error code."""
+    """Return the rating as a number, or the parser's error code."""
     if answer.rating is None:
         return _make_unreadable_score(answer.rating_error or "no_rating_found")
     return Score(float(answer.rating), str(answer.rating))
@@ -213,11 +213,11 @@ def numeric(answer: Answer, item: ScoredItem, parameters: Parameters) -> Score:
     target = _read_target_number(item.target)
     if target is None:
         return _make_unreadable_score("target_not_numeric")
-    found = find_last_number(find_final_part(answer.text))
-    if found is None:
+    number = find_last_number(find_final_part(answer.text))
+    if number is None:
         return _make_unreadable_score("no_number_found")
-    allowed = max(1e-9, float(parameters.get("tolerance", 0)))
-    return _make_score(math.isclose(found[0], target[0], rel_tol=1e-9, abs_tol=allowed), found[1])
+    tolerance = max(1e-9, float(parameters.get("tolerance", 0)))
+    return _make_score(math.isclose(number[0], target[0], rel_tol=1e-9, abs_tol=tolerance), number[1])
 
 
 @lru_cache(maxsize=4096)
@@ -229,11 +229,11 @@ def _read_target_number(target: str) -> tuple[float, str] | None:
 @register_scorer("set_match", "Same set as the target")
 def set_match(answer: Answer, item: ScoredItem, parameters: Parameters) -> Score:
     """Return 1 if the final part lists the same elements as the target, in any order, repeats allowed; else 0."""
-    wanted = _split_elements(item.target)
-    if not wanted:
+    target = _split_elements(item.target)
+    if not target:
         return _make_unreadable_score("empty_target")
     part = find_final_part(answer.text)
-    return _make_score(_split_elements(part) == wanted, part)
+    return _make_score(_split_elements(part) == target, part)
 
 
 @register_scorer("json_field", "A field of the JSON answer", needs=("field",))
@@ -242,10 +242,10 @@ def json_field(answer: Answer, item: ScoredItem, parameters: Parameters) -> Scor
     number; else 0."""
     if not item.target.strip():
         return _make_unreadable_score("empty_target")
-    objects = [found for _, found in find_json_objects(strip_thinking(answer.text))]
+    objects = [parsed for _, parsed in find_json_objects(strip_thinking(answer.text))]
     if not objects:
         return _make_unreadable_score("no_json_object")
-    values = [value for found in objects if (value := _get_at_path(found, parameters["field"])) is not None]
+    values = [value for parsed in objects if (value := _get_at_path(parsed, parameters["field"])) is not None]
     if not values:
         return _make_unreadable_score("no_such_field")
     raw = values[0] if isinstance(values[0], str) else json.dumps(values[0], ensure_ascii=False)
@@ -260,7 +260,7 @@ def regex(answer: Answer, item: ScoredItem, parameters: Parameters) -> Score:
     Without a group: 1 if the pattern is found at all.
     """
     try:
-        last, has_group = _find_last_match(parameters["pattern"], strip_thinking(answer.text)[-LONGEST_SEARCH:])
+        last, has_group = _find_last_match(parameters["pattern"], strip_thinking(answer.text)[-MAX_SEARCH_LENGTH:])
     except TimeoutError:
         return _make_unreadable_score("pattern_too_slow")
     if not has_group:
@@ -287,39 +287,39 @@ def final_answer(answer: Answer, item: ScoredItem, parameters: Parameters) -> Sc
         return _make_unreadable_score("no_parametric_task")
     if not item.target.strip():
         return _make_unreadable_score("empty_target")
-    read = rule.read(strip_thinking(answer.text), item.choices or None)
+    extraction = rule.read(strip_thinking(answer.text), item.choices or None)
     limit = int(parameters.get("limit") or 0)
     truncated = answer.truncated or bool(limit and answer.output_tokens and answer.output_tokens > limit)
-    correct = rule.is_correct(read, item.target)
+    correct = rule.is_correct(extraction, item.target)
     detail = {
-        "extracted": read.extracted,
-        "normalised": read.normalised,
-        "valid": read.valid,
+        "extracted": extraction.extracted,
+        "normalised": extraction.normalised,
+        "valid": extraction.valid,
         "correct": correct,
         "truncated": truncated,
     }
     value = None if truncated else float(correct)
-    return Score(value, read.extracted, "truncated" if truncated else None, detail)
+    return Score(value, extraction.extracted, "truncated" if truncated else None, detail)
 
 
 def find_pattern_problem(pattern: str) -> str | None:
-    """Return the reason why a regular expression is refused, for its author, or None if it is valid."""
+    """Return the problem of a regular expression, for its author, or None if it is valid."""
     import regex as timed_re
 
-    if len(pattern) > LONGEST_PATTERN:
-        return f"The pattern is longer than {LONGEST_PATTERN} characters."
+    if len(pattern) > MAX_PATTERN_LENGTH:
+        return f"The pattern is longer than {MAX_PATTERN_LENGTH} characters."
     counts = [int(high or low or 1) for low, high in re.findall(r"\{([0-9]{0,6}),?([0-9]{0,6})\}", pattern)]
-    if math.prod(max(1, count) for count in counts) > MOST_REPEATS:
-        return f"The pattern's counted repeats multiply to more than {MOST_REPEATS}."
+    if math.prod(max(1, count) for count in counts) > MAX_REPEATS:
+        return f"The pattern's counted repeats multiply to more than {MAX_REPEATS}."
     try:
         timed_re.compile(pattern)
     except timed_re.error as error:
-        return f"The pattern is no regular expression: {error}."
+        return f"The pattern is not a valid regular expression: {error}."
     return None
 
 
 def _find_last_match(pattern: str, text: str) -> tuple[str | None, bool]:
-    """Return the last match (of its first group that took part), and whether the pattern has groups."""
+    """Return the last match (its first non-empty group), and whether the pattern has groups."""
     import regex as timed_re
 
     compiled = timed_re.compile(pattern)
@@ -341,21 +341,21 @@ def _make_unreadable_score(code: str) -> Score:
 def _split_elements(text: str) -> frozenset[str]:
     """Return the elements of a JSON list, or of a text separated by commas, semicolons or line ends."""
     try:
-        found = json.loads(text)
+        parsed = json.loads(text)
     except (ValueError, RecursionError):
-        found = None
+        parsed = None
     elements = (
-        [str(element) for element in found] if isinstance(found, list) else re.split(r"[,;\n]", text.strip("[](){}"))
+        [str(element) for element in parsed] if isinstance(parsed, list) else re.split(r"[,;\n]", text.strip("[](){}"))
     )
     return frozenset(element for element in map(normalize, elements) if element)
 
 
-def _get_at_path(found: Any, path: str) -> Any:
+def _get_at_path(value: Any, path: str) -> Any:
     for name in path.split("."):
-        if not isinstance(found, dict) or name not in found:
+        if not isinstance(value, dict) or name not in value:
             return None
-        found = found[name]
-    return found
+        value = value[name]
+    return value
 
 
 def _is_same_text_or_number(raw: str, target: str) -> bool:

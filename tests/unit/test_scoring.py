@@ -119,15 +119,15 @@ def test_a_pattern_that_would_run_for_ever_is_given_up():
 @pytest.mark.parametrize(
     ("name", "parameters", "problem"),
     [
-        ("guess", {}, "There is no scorer guess; known are rating, exact_match"),
+        ("guess", {}, "There is no scorer guess; available scorers: rating, exact_match"),
         ("regex", {}, "needs a pattern: write regex:PATTERN"),
-        ("regex", {"pattern": "("}, "no regular expression"),
+        ("regex", {"pattern": "("}, "not a valid regular expression"),
         ("regex", {"pattern": "a" * 501}, "longer than 500"),
         ("regex", {"pattern": "((((a{99}){99}){99}){99})"}, "multiply to more than 1000"),
         ("exact_match", {"pattern": "x"}, "takes no parameter"),
         ("regex", {"field": "x", "pattern": "y"}, "has no parameter 'field'; its parameter is pattern"),
-        ("numeric", {"tolerance": "-1"}, "from 0 up"),
-        ("numeric", {"tolerance": "nan"}, "from 0 up"),
+        ("numeric", {"tolerance": "-1"}, "at least 0"),
+        ("numeric", {"tolerance": "nan"}, "at least 0"),
     ],
 )
 def test_parameters_that_will_not_do_are_refused(name, parameters, problem):
@@ -249,5 +249,5 @@ def test_an_item_of_no_parametric_task_has_no_final_answer():
 
 @pytest.mark.parametrize("limit", ["0", "-1", "2k", "1.5"])
 def test_a_limit_is_a_whole_number_of_tokens(limit):
-    with pytest.raises(ScorerError, match="whole number of tokens"):
+    with pytest.raises(ScorerError, match="whole number of at least 1 token"):
         read_scorer(f"final_answer:{limit}")

@@ -17,11 +17,11 @@ from grading_app.reports.result_table import FORMATS, ResultTable
 from grading_app.reports.scope import EXCLUSION_LABELS, Scope, ScopeForm
 from runs_app.models import Experiment
 
-NO_PLACE = (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError)
+PATH_ERRORS = (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError)
 
 
 class Command(OutputCommand):
-    help = "Write the tables of an experiment's analysis: all of them, or the one that is named."
+    help = "Write the tables of an experiment's analysis: all tables, or the named table."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("experiment")
@@ -46,20 +46,20 @@ class Command(OutputCommand):
         if experiment is None:
             raise CommandError(f"there is no experiment {options['experiment']!r}", returncode=2)
         data = load_analysis_data(read_scope(experiment, options))
-        tables = [table for of_section in build_section_tables(data).values() for table in of_section]
+        tables = [table for section_tables in build_section_tables(data).values() for table in section_tables]
         if options["list"]:
             self.say("".join(f"{table.name}  {table.title}\n" for table in tables).rstrip())
             return
-        text = _rendered(_chosen(tables, options["table"]), options["format"])
+        text = _render_tables(_select_tables(tables, options["table"]), options["format"])
         try:
             write_export(iter([text.encode()]), options["out"])
-        except NO_PLACE as error:
+        except PATH_ERRORS as error:
             raise CommandError(str(error), returncode=2) from error
 
 
 def read_scope(experiment: Experiment, options: dict[str, Any]) -> Scope:
-    """Return the scope that the options name. Raise CommandError for a value that the experiment does not offer."""
-    by_name = dict(experiment.conditions.filter(stage="generate").values_list("condition_id", "pk"))
+    """Return the scope of the options. Raise CommandError for an unknown value."""
+    keys_by_name = dict(experiment.conditions.filter(stage="generate").values_list("condition_id", "pk"))
     data = QueryDict(mutable=True)
     for name in ("measure", "wave", "category", "unreadable", "margin"):
         data[name] = options[name]
@@ -69,32 +69,34 @@ def read_scope(experiment: Experiment, options: dict[str, Any]) -> Scope:
         if key not in items:
             raise CommandError(f"--without: the dataset has no item {key!r}", returncode=2)
     data.setlist("without", [str(pk) for pk in items.values()])
-    data.setlist("condition", [str(_key(by_name, name)) for name in options["condition"]])
-    data["baseline"] = str(_key(by_name, options["baseline"])) if options["baseline"] else ""
+    data.setlist("condition", [str(_find_condition(keys_by_name, name)) for name in options["condition"]])
+    data["baseline"] = str(_find_condition(keys_by_name, options["baseline"])) if options["baseline"] else ""
     form = ScopeForm(data, experiment)
     scope = form.get_scope()
     if scope is None:
         problems = [f"--{name}: {' '.join(map(str, errors))}" for name, errors in form.errors.items()]
-        offered = f" Measures: {', '.join(one.key for one in form.measures)}." if "measure" in form.errors else ""
-        raise CommandError(" ".join(problems) + offered or "the experiment has no score yet", returncode=2)
+        measure_hint = (
+            f" Measures: {', '.join(measure.key for measure in form.measures)}." if "measure" in form.errors else ""
+        )
+        raise CommandError(" ".join(problems) + measure_hint or "the experiment has no score yet", returncode=2)
     return scope
 
 
-def _key(by_name: dict[str, int], name: str) -> int:
-    if name not in by_name:
-        raise CommandError(f"there is no condition {name!r}; there are {', '.join(sorted(by_name))}", returncode=2)
-    return by_name[name]
+def _find_condition(keys_by_name: dict[str, int], name: str) -> int:
+    if name not in keys_by_name:
+        raise CommandError(f"there is no condition {name!r}; there are {', '.join(sorted(keys_by_name))}", returncode=2)
+    return keys_by_name[name]
 
 
-def _chosen(tables: list[ResultTable], name: str) -> list[ResultTable]:
-    found = [table for table in tables if table.name == name or not name]
-    if not found:
-        named = ", ".join(table.name for table in tables) or "none"
-        raise CommandError(f"there is no table {name!r} in this analysis; there are {named}", returncode=2)
-    return found
+def _select_tables(tables: list[ResultTable], name: str) -> list[ResultTable]:
+    matches = [table for table in tables if table.name == name or not name]
+    if not matches:
+        names = ", ".join(table.name for table in tables) or "none"
+        raise CommandError(f"there is no table {name!r} in this analysis; there are {names}", returncode=2)
+    return matches
 
 
-def _rendered(tables: list[ResultTable], file_format: str) -> str:
+def _render_tables(tables: list[ResultTable], file_format: str) -> str:
     if file_format == "csv" and len(tables) > 1:
         names = ", ".join(table.name for table in tables)
         raise CommandError(f"a CSV file holds one table: choose --table, one of {names}", returncode=2)

@@ -1,4 +1,4 @@
-"""`manage.py bundle KIND NAME --out FILE.zip`: a dataset, a design, an analysis or all of a study, for another site."""
+"""`manage.py bundle KIND NAME --out FILE.zip`: a dataset, a design, an analysis or a whole study, for another site."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ ALL = "all"
 
 
 class Command(OutputCommand):
-    help = (
-        "Write a bundle that another site imports: a dataset, an experiment's design, an analysis, or all of a study."
-    )
+    help = "Write a bundle that another site imports: a dataset, an experiment's design, an analysis, or a whole study."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("kind", choices=(DATASET, DESIGN, ANALYSIS, ALL))
         parser.add_argument("name", help="slug@version of a dataset; otherwise an experiment")
-        parser.add_argument("--out", required=True, metavar="FILE.zip", help='the new file; "-" is the standard output')
+        parser.add_argument(
+            "--out", required=True, metavar="FILE.zip", help='the output path; "-" is the standard output'
+        )
         parser.add_argument("--query", default="", help="the scope of an analysis, as in the address of its page")
-        parser.add_argument("--user", default="", help="the author that the bundle names")
+        parser.add_argument("--user", default="", help="the author named in the bundle")
 
     def handle(self, *args: Any, **options: Any) -> None:
         kind, source = options["kind"], _find_source(options["kind"], options["name"])

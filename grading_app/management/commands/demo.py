@@ -44,15 +44,15 @@ ABOUT = {
     "photographs": ("Photographs for rating, with made-up norms", "CC0 and public domain, by item"),
     "questions": ("Questions with targets and choices", "CC0"),
 }
-SAID_ABOUT_KEYS = "A provider's key is in the environment. The demonstration does not use it: its models are simulated."
+KEY_NOTICE = "A provider's key is in the environment. The demonstration does not use it: its models are simulated."
 KEYS = ("OPENAI_API_KEY", "OPENROUTER_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY")
 
 
 class Command(OutputCommand):
-    help = "Do the whole work of the lab on the sample data, with simulated models, then serve the site."
+    help = "Run a complete study on the sample data with simulated models, then serve the site."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--no-serve", action="store_true", help="end after the job")
+        parser.add_argument("--no-serve", action="store_true", help="stop after the study")
         parser.add_argument("--host", default="127.0.0.1")
         parser.add_argument("--port", type=int, default=8000)
 
@@ -64,8 +64,8 @@ class Command(OutputCommand):
                     serve(
                         listener,
                         drains=settings.DRAINS,
-                        more=[_provider(models)],
-                        on_ready=lambda url: self._say_where(url, password),
+                        more=[_build_provider_process(models)],
+                        on_ready=lambda url: self._print_address(url, password),
                     )
         except AddressError as error:
             raise CommandError(str(error), returncode=BAD_INPUT) from None
@@ -74,15 +74,15 @@ class Command(OutputCommand):
 
     def _demonstrate(self) -> tuple[str, SimulatorConfig]:
         """Run the study. Return the password for the site, and the configuration of the simulated models."""
-        self.say("All of this can be typed, too, or done in the browser.")
+        self.say("You can type these commands yourself, or do the same in the browser.")
         if any(os.environ.get(key) for key in KEYS):
-            self.say(SAID_ABOUT_KEYS)
+            self.say(KEY_NOTICE)
         migrate()
-        password = demo_data.password_of_user()
-        # The worker takes some seconds to start. The work below goes on meanwhile.
-        with nullcontext() if demo_data.is_finished() else run_forever(_worker()):
+        password = demo_data.get_or_create_password()
+        # The worker takes some seconds to start, while the work below continues.
+        with nullcontext() if demo_data.is_finished() else run_forever(_build_worker_process()):
             self._curate()
-            models = demo_data.simulated_models()
+            models = demo_data.build_simulator_config()
             with simulator_process(models) as provider:
                 self._design(provider)
                 self._run()
@@ -91,102 +91,100 @@ class Command(OutputCommand):
             raise CommandError("not every trial is done", returncode=WORK_FAILED)
         return password, models
 
-    # --- the steps of the study
-    # -----------------------------------------------------------------------------------------
+    # --- the steps of the study -------------------------------------------------------------------------------------
 
     def _curate(self) -> None:
-        self._head("Curate")
+        self._print_heading("Curate")
         for slug in DATASETS:
-            known = Dataset.objects.named(f"{slug}@1").first()
-            if known is None:
+            dataset = Dataset.objects.named(f"{slug}@1").first()
+            if dataset is None:
                 title, licence = ABOUT[slug]
                 about = ("--title", title, "--source", "shipped samples, see samples/SOURCES.md", "--licence", licence)
-                self._do("dataset", "import", *_in_samples(IMPORTS[slug]), "--name", slug, *about)
-            if known is None or known.status == Dataset.Status.DRAFT:
-                self._do("dataset", "approve", f"{slug}@1", "--reason", "the sample data")
+                self._run_command("dataset", "import", *_locate_samples(IMPORTS[slug]), "--name", slug, *about)
+            if dataset is None or dataset.status == Dataset.Status.DRAFT:
+                self._run_command("dataset", "approve", f"{slug}@1", "--reason", "the sample data")
         self._generate()
         if not Dataset.objects.filter(slug="photographs-small").exists():
             draw = ("--strategy", "stratified", "--n", "12", "--seed", "7")
-            self._do("dataset", "generate", "photographs@1", "--name", "photographs-small", *draw)
+            self._run_command("dataset", "generate", "photographs@1", "--name", "photographs-small", *draw)
 
     def _generate(self) -> None:
-        known = Dataset.objects.named(f"{SPACE}@1").first()
-        if known is None:
+        dataset = Dataset.objects.named(f"{SPACE}@1").first()
+        if dataset is None:
             title = ("--title", "Three parametric tasks over a space of difficulty")
-            self._do("dataset", "parametric", str(SAMPLES / SPACE_FILE), "--name", SPACE, *title)
-        if known is None or known.status == Dataset.Status.DRAFT:
-            self._do("dataset", "approve", f"{SPACE}@1", "--reason", "the sample space")
+            self._run_command("dataset", "parametric", str(SAMPLES / SPACE_FILE), "--name", SPACE, *title)
+        if dataset is None or dataset.status == Dataset.Status.DRAFT:
+            self._run_command("dataset", "approve", f"{SPACE}@1", "--reason", "the sample space")
 
     def _design(self, provider: SimulatorProcess) -> None:
-        self._head("Design")
-        self._do("endpoint", "set", ENDPOINT, "--provider", "openai", "--base-url", provider.url)
+        self._print_heading("Design")
+        self._run_command("endpoint", "set", ENDPOINT, "--provider", "openai", "--base-url", provider.url)
         for model, (price_in, price_out) in PRICES.items():
             prices = ("--input-price", price_in, "--output-price", price_out, "--price-source", "made up for the demo")
-            self._do("model", "set", model, "--endpoint", ENDPOINT, "--model", model, *prices)
+            self._run_command("model", "set", model, "--endpoint", ENDPOINT, "--model", model, *prices)
         for slug in EXPERIMENTS:
             if not Experiment.objects.filter(slug=slug).exists():
-                self._do("experiment", "create", str(SAMPLES / f"{slug}.yaml"), "--user", USERNAME)
+                self._run_command("experiment", "create", str(SAMPLES / f"{slug}.yaml"), "--user", USERNAME)
 
     def _run(self) -> None:
-        self._head("Run")
+        self._print_heading("Run")
         if demo_data.is_finished():
-            self.say("  all trials were done before, and none is paid for twice")
+            self.say("  all trials are already done; none is paid for twice")
             return
         for slug in EXPERIMENTS:
-            self._do("experiment", "launch", slug, "--yes", "--user", USERNAME)
+            self._run_command("experiment", "launch", slug, "--yes", "--user", USERNAME)
         wait_for(self, Run.objects.filter(experiment__slug__in=EXPERIMENTS).exclude(experiment__slug=SPACE_EXPERIMENT))
-        self.say("  and in rounds, until every point is known:")
+        self.say("  in rounds, until every point is decided:")
         wait_for(self, Run.objects.filter(experiment__slug=SPACE_EXPERIMENT))
-        self._head("Grade")
+        self._print_heading("Grade")
         for slug in EXPERIMENTS:
-            self._do("grade", slug, "--yes")
+            self._run_command("grade", slug, "--yes")
 
     def _publish(self) -> None:
-        self._head("Read, publish")
-        self._do("reconcile")
+        self._print_heading("Read, publish")
+        self._run_command("reconcile")
         for slug in EXPERIMENTS:
             for table, form in (("trials", "csv"), ("trials", "parquet"), ("gradings", "csv"), ("ledger", "csv")):
-                out = demo_data.folder() / f"{slug}-{table}.{form}"
-                self._do("export", slug, "--table", table, "--format", form, "--out", str(out), silently=True)
-        self.say(f"  exported to {demo_data.folder()}")
+                out = demo_data.get_folder() / f"{slug}-{table}.{form}"
+                self._run_command("export", slug, "--table", table, "--format", form, "--out", str(out), silently=True)
+        self.say(f"  exported to {demo_data.get_folder()}")
         for slug in EXPERIMENTS:
-            self._head(slug)
-            for line in demo_data.results(slug):
+            self._print_heading(slug)
+            for line in demo_data.describe_results(slug):
                 self.say(f"  {line}")
 
-    # --- output
-    # ---------------------------------------------------------------------------------------------------------
+    # --- output -----------------------------------------------------------------------------------------------------
 
-    def _head(self, text: str) -> None:
+    def _print_heading(self, text: str) -> None:
         self.stdout.write(f"\n{text}", self.style.MIGRATE_HEADING)
 
-    def _do(self, *words: str, silently: bool = False) -> None:
-        """Print a command as it would be typed, run it, and print its output."""
-        said = StringIO()
+    def _run_command(self, *words: str, silently: bool = False) -> None:
+        """Print a command as people type it, run it, and print its output."""
+        output = StringIO()
         if not silently:
             self.say(f"$ manage.py {shlex.join(words)}")
-        inside = [str(settings.BASE_DIR / word) if word.startswith(f"{SAMPLES}/") else word for word in words]
-        call_command(*inside, stdout=said, stderr=self.stderr._out)
+        arguments = [str(settings.BASE_DIR / word) if word.startswith(f"{SAMPLES}/") else word for word in words]
+        call_command(*arguments, stdout=output, stderr=self.stderr._out)
         if not silently:
-            self.say("".join(f"  {line}\n" for line in said.getvalue().splitlines() if line.strip()).rstrip("\n"))
+            self.say("".join(f"  {line}\n" for line in output.getvalue().splitlines() if line.strip()).rstrip("\n"))
 
-    def _say_where(self, url: str, password: str) -> None:
+    def _print_address(self, url: str, password: str) -> None:
         lines = [f"Evalsite is at  {url}", f"log in as       {USERNAME}", f"password        {password}"]
-        lines += ["Ctrl-C stops it; `make demo` goes on with what is there"]
+        lines += ["Ctrl-C stops it; `make demo` continues with the stored data"]
         width = max(map(len, lines)) + 4
         box = ["", "┌" + "─" * width + "┐", *(f"│  {line:<{width - 2}}│" for line in lines), "└" + "─" * width + "┘"]
         self.say("\n".join(box))
         self.stdout.flush()
 
 
-def _in_samples(words: list[str]) -> list[str]:
+def _locate_samples(words: list[str]) -> list[str]:
     return [word if word.startswith("--") else str(SAMPLES / word) for word in words]
 
 
-def _provider(models: SimulatorConfig) -> Child:
+def _build_provider_process(models: SimulatorConfig) -> Child:
     command = [sys.executable, "-m", "runs_app.simulator", *build_arguments(models)]
     return Child("models", command, directory=settings.BASE_DIR)
 
 
-def _worker() -> Child:
+def _build_worker_process() -> Child:
     return Child("worker", [sys.executable, "manage.py", "drain"], directory=settings.BASE_DIR)

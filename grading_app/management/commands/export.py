@@ -11,46 +11,48 @@ from evalsite.lib.ops.commands import OutputCommand, add_list_option
 from grading_app.export.file_formats import FORMATS, TABLE_NAMES, ExportError, export_chunks, write_export
 from runs_app.models import Experiment
 
-NO_PLACE = (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError)
+PATH_ERRORS = (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError)
 
 
 class Command(OutputCommand):
-    help = "Write a table of an experiment to a file: any size, in flat memory."
+    help = "Write a table of an experiment to a file. Memory use does not depend on its size."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("experiment")
         parser.add_argument("--table", default="trials", metavar="|".join(TABLE_NAMES))
         parser.add_argument("--format", default="csv", metavar="|".join(FORMATS))
-        parser.add_argument("--out", required=True, metavar="PATH", help='where to write; "-" is the standard output')
+        parser.add_argument("--out", required=True, metavar="PATH", help='the output path; "-" is the standard output')
         add_list_option(
             parser, "--filter", metavar="NAME=VALUE", help="only trials with this status, condition, wave, ..."
         )
-        parser.add_argument("--n-items", default="", metavar="N", help="items of the table participants; default 20")
-        parser.add_argument("--seed", default="", metavar="SEED", help="of the draw of these items; default 42")
+        parser.add_argument(
+            "--n-items", default="", metavar="N", help="the number of items of the table participants; default 20"
+        )
+        parser.add_argument("--seed", default="", metavar="SEED", help="the seed of their selection; default 42")
 
     def handle(self, *args: Any, **options: Any) -> None:
         experiment = Experiment.objects.filter(slug=options["experiment"]).first()
         if experiment is None:
             raise CommandError(f"there is no experiment {options['experiment']!r}", returncode=2)
         try:
-            filters = _filters(options["filter"])
+            filters = _parse_filters(options["filter"])
             filters |= {name: options[name] for name in ("n_items", "seed") if options[name]}
             write_export(export_chunks(experiment, options["table"], options["format"], filters), options["out"])
-        except (ExportError, *NO_PLACE) as error:
+        except (ExportError, *PATH_ERRORS) as error:
             raise CommandError(str(error), returncode=2) from error
 
 
-def _filters(texts: list[str]) -> dict[str, str]:
-    """Return name -> value. Raise ExportError for two values of one name, because no row can have both."""
+def _parse_filters(texts: list[str]) -> dict[str, str]:
+    """Return a value by filter name. Raise ExportError for two values of a name, because no row can have both."""
     filters: dict[str, str] = {}
-    for name, value in map(_pair, texts):
+    for name, value in map(_parse_filter, texts):
         if filters.setdefault(name, value) != value:
             raise ExportError(f"filter {name}: given twice, as {filters[name]!r} and {value!r}")
     return filters
 
 
-def _pair(text: str) -> tuple[str, str]:
+def _parse_filter(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals:
-        raise ExportError(f"a filter is written NAME=VALUE, not {text!r}")
+        raise ExportError(f"write a filter as NAME=VALUE, not {text!r}")
     return name, value

@@ -1,4 +1,4 @@
-"""`manage.py figures EXPERIMENT --out PATH`: figures for papers, one by one or all in one PDF, and their summary."""
+"""`manage.py figures EXPERIMENT --out PATH`: figures for papers, single or all in one PDF, and their summary."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ class Command(OutputCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("experiment")
-        parser.add_argument("--figure", default="", metavar="NAME", help="only this one; --list prints the names")
+        parser.add_argument("--figure", default="", metavar="NAME", help="only this figure; --list prints the names")
         parser.add_argument("--list", action="store_true", help="print the names and titles of the figures")
-        parser.add_argument("--format", default="", choices=["", *FORMATS], help="by default the path's suffix")
-        parser.add_argument("--out", default="-", metavar="PATH", help='where to write; "-" is the standard output')
+        parser.add_argument("--format", default="", choices=["", *FORMATS], help="default: the suffix of the path")
+        parser.add_argument("--out", default="-", metavar="PATH", help='the output path; "-" is the standard output')
         parser.add_argument(
             "--query", default="", metavar="QUERY", help="the choices, as in the figures page's address"
         )
@@ -41,43 +41,45 @@ class Command(OutputCommand):
         if experiment is None:
             refuse_input(f"there is no experiment {options['experiment']!r}")
         data = QueryDict(options["query"])
-        source = _computed(experiment, data)
+        source = _load_source(experiment, data)
         if data.get("wave") and source.wave is None:
             refuse_input(f"--query: wave: {experiment} has no wave {data['wave']}")
         form = FigureForm(data, source)
         if not form.is_valid():
-            refuse_input(" ".join(f"--query: {name}: {' '.join(map(str, of))}" for name, of in form.errors.items()))
+            refuse_input(
+                " ".join(f"--query: {name}: {' '.join(map(str, errors))}" for name, errors in form.errors.items())
+            )
         if options["list"]:
-            self.say("".join(f"{one.name}  {one.title}\n" for one in list_figures(source)).rstrip())
+            self.say("".join(f"{figure.name}  {figure.title}\n" for figure in list_figures(source)).rstrip())
             return
         file_format = options["format"] or PurePath(options["out"]).suffix.removeprefix(".").lower()
         try:
-            write_export(iter([_content(source, form, options["figure"], file_format)]), options["out"])
+            write_export(iter([_build_content(source, form, options["figure"], file_format)]), options["out"])
         except BrokenPipeError:
             raise  # The reader of the standard output has left. manage.py then ends without a message.
         except OSError as error:
             raise CommandError(str(error), returncode=2) from error
 
 
-def _computed(experiment: Experiment, data: QueryDict) -> FigureSource:
-    """Return the data of the figures, with the values that pages leave to a worker computed here."""
+def _load_source(experiment: Experiment, data: QueryDict) -> FigureSource:
+    """Return the data of the figures. Compute here the values that a worker computes for pages."""
     for measure in FigureSource(experiment, data).measures:
-        chosen = data.copy()
-        chosen["measure"] = measure.key
-        list_figures(FigureSource(experiment, chosen))
-    waiting = CachedAggregate.objects.filter(experiment=experiment).exclude(step="")
-    compute_rows(list(waiting.values_list("pk", flat=True)), seconds=float("inf"))
+        measure_data = data.copy()
+        measure_data["measure"] = measure.key
+        list_figures(FigureSource(experiment, measure_data))
+    pending = CachedAggregate.objects.filter(experiment=experiment).exclude(step="")
+    compute_rows(list(pending.values_list("pk", flat=True)), seconds=float("inf"))
     return FigureSource(experiment, data)
 
 
-def _content(source: FigureSource, form: FigureForm, name: str, file_format: str) -> bytes:
+def _build_content(source: FigureSource, form: FigureForm, name: str, file_format: str) -> bytes:
     if file_format not in FORMATS:
         refuse_input(f"--format: choose one of {', '.join(FORMATS)}")
     if file_format == "json":
         return (json.dumps(summarize_ratings(source), indent=1, ensure_ascii=False) + "\n").encode()
     if not name:
         if file_format != "pdf":
-            refuse_input("--figure: all figures together are a PDF; name one for another format")
+            refuse_input("--figure: all figures together need the format pdf; name one figure for another format")
         return render_figures_pdf(source.experiment, source.data, form.style)
     figure = find_figure(source, name)
     if figure is None:

@@ -20,8 +20,8 @@ from runs_app.management.progress_bar import wait_for
 from runs_app.models import Experiment, Run, Wave
 from runs_app.planning.work import PlanError
 
-NOTHING = (
-    "Nothing to grade by: the design names no scorer, no grader and no dimension. Choose one by --scorer or --grader."
+NOTHING_TO_GRADE_BY = (
+    "Nothing to grade by: the design has no scorer, grader or dimension. Choose one with --scorer or --grader."
 )
 
 
@@ -34,50 +34,51 @@ class Command(OutputCommand):
             "--scorer",
             action="append",
             metavar="S",
-            help="instead of those of the design: NAME, or NAME:PARAMETER as in regex:PATTERN; repeatable",
+            help="replaces the scorers of the design: NAME, or NAME:PARAMETER as in regex:PATTERN; repeatable",
         )
         parser.add_argument("--grader", action="append", default=[], metavar="G", help="a judge; repeatable")
         parser.add_argument("--rubric", metavar="R", help="judge by this rubric: NAME or NAME@VERSION")
         parser.add_argument("--texts", metavar="T", help="judge with this set of item rubrics: NAME or NAME@VERSION")
         parser.add_argument(
-            "--panel", action="append", default=[], metavar="P", help="take its judges' scores together"
+            "--panel", action="append", default=[], metavar="P", help="combine the scores of its judges"
         )
-        parser.add_argument("--wave", metavar="LABEL", help="the answers of this wave alone: its label, or its number")
-        add_condition_option(parser, "the answers of these conditions alone")
-        parser.add_argument(
-            "--force", action="store_true", help="grade again what has a grade; the new one replaces it"
-        )
-        parser.add_argument("--yes", action="store_true", help="the cost of judging is known")
-        parser.add_argument("--no-wait", action="store_true", help="ask the judges, and do not wait for them")
-        parser.add_argument("--user", default="", metavar="NAME", help="whom the history names")
+        parser.add_argument("--wave", metavar="LABEL", help="only the answers of this wave: its label or its number")
+        add_condition_option(parser, "only the answers of these conditions")
+        parser.add_argument("--force", action="store_true", help="grade graded answers again, and replace their grades")
+        parser.add_argument("--yes", action="store_true", help="do not ask for confirmation of the cost")
+        parser.add_argument("--no-wait", action="store_true", help="request verdicts without waiting for them")
+        parser.add_argument("--user", default="", metavar="NAME", help="the user named in the history")
 
     def handle(self, *args: Any, experiment: str, **options: Any) -> None:
-        found = Experiment.objects.filter(slug=experiment).first()
-        if found is None:
+        experiment_row = Experiment.objects.filter(slug=experiment).first()
+        if experiment_row is None:
             refuse_input(f"there is no experiment {experiment!r}")
-        wave, options["only"] = _wave(found, options["wave"]), _conditions(found, options["condition"])
+        wave, options["only"] = (
+            _find_wave(experiment_row, options["wave"]),
+            _find_conditions(experiment_row, options["condition"]),
+        )
         try:
-            self._grade(found, wave, options)
+            self._grade(experiment_row, wave, options)
         except (ScorerError, PlanError) as error:
             refuse_input(str(error))
 
     def _grade(self, experiment: Experiment, wave: Wave | None, options: dict[str, Any]) -> None:
-        """Grade by the chosen rules and judges. If none is chosen, use those of the design."""
-        is_open = not any(options[name] for name in ("grader", "rubric", "texts", "panel", "scorer"))
-        said = self._by_rules(experiment, wave, options) if is_open or options["scorer"] else 0
-        if is_open:
+        """Grade by the chosen rules and judges, by default those of the design."""
+        uses_design = not any(options[name] for name in ("grader", "rubric", "texts", "panel", "scorer"))
+        n_rules = self._grade_by_rules(experiment, wave, options) if uses_design or options["scorer"] else 0
+        if uses_design:
             graders = grader_lookup.find_design_graders(experiment)
         else:
             graders = grader_lookup.choose_graders(options["grader"], options["rubric"], options["texts"])
         if graders:
-            self._by_judges(experiment, graders, [wave] if wave else list(experiment.waves.all()), options)
+            self._grade_by_judges(experiment, graders, [wave] if wave else list(experiment.waves.all()), options)
         for name in options["panel"]:
             panel = grader_lookup.find_panel(name)
             self.say(f"{panels.add_panel(experiment, panel)}: {panel.get_rule_display()}")
-        if is_open and not said and not graders:
-            self.say(NOTHING)
+        if uses_design and not n_rules and not graders:
+            self.say(NOTHING_TO_GRADE_BY)
 
-    def _by_rules(self, experiment: Experiment, wave: Wave | None, options: dict[str, Any]) -> int:
+    def _grade_by_rules(self, experiment: Experiment, wave: Wave | None, options: dict[str, Any]) -> int:
         by = options["user"] or "command line"
         report = grade(
             experiment,
@@ -91,45 +92,45 @@ class Command(OutputCommand):
             self.say(str(line))
         return len(report)
 
-    def _by_judges(
+    def _grade_by_judges(
         self, experiment: Experiment, graders: Sequence[Grader], waves: Sequence[Wave], options: dict[str, Any]
     ) -> None:
-        found = estimate_judging(experiment, graders, waves, force=options["force"], conditions=options["only"])
-        if found.problems:
-            raise PlanError(found.problems)
-        print_estimate(self, found)
-        if found.to_do:
-            confirm_cost(self, experiment, found, options["yes"], "Judge")
+        estimate = estimate_judging(experiment, graders, waves, force=options["force"], conditions=options["only"])
+        if estimate.problems:
+            raise PlanError(estimate.problems)
+        print_estimate(self, estimate)
+        if estimate.to_do:
+            confirm_cost(self, experiment, estimate, options["yes"], "Judge")
         report = request_verdicts(
             experiment,
             grader_lookup.save_graders(graders, resolve_actor(options["user"])),
             waves,
             by=resolve_actor(options["user"]),
             force=options["force"],
-            approved=found,
+            approved=estimate,
             revive=options["only"] is None,  # A cancelled run can only resume as a whole.
             only=options["only"],
         )
-        for one in report:
-            self.say(str(one))
-        if found.to_do and not options["no_wait"]:
-            wait_for(self, Run.objects.filter(pk__in=[one.run.pk for one in report]))
-        for read in read_verdicts(experiment):
-            self.say(str(read))
+        for line in report:
+            self.say(str(line))
+        if estimate.to_do and not options["no_wait"]:
+            wait_for(self, Run.objects.filter(pk__in=[line.run.pk for line in report]))
+        for verdicts in read_verdicts(experiment):
+            self.say(str(verdicts))
 
 
-def _conditions(experiment: Experiment, wanted: Sequence[str]) -> list[str] | None:
-    """Return the ids of the conditions that `--condition` names; None for all."""
-    known = set(experiment.conditions.generating().values_list("condition_id", flat=True))
-    return match_condition_ids(known, wanted) if wanted else None
+def _find_conditions(experiment: Experiment, names: Sequence[str]) -> list[str] | None:
+    """Return the ids of the conditions in `--condition`, or None for all conditions."""
+    condition_ids = set(experiment.conditions.generating().values_list("condition_id", flat=True))
+    return match_condition_ids(condition_ids, names) if names else None
 
 
-def _wave(experiment: Experiment, wanted: str | None) -> Wave | None:
-    if wanted is None:
+def _find_wave(experiment: Experiment, reference: str | None) -> Wave | None:
+    if reference is None:
         return None
     waves = list(experiment.waves.all())
-    found = next((wave for wave in waves if wanted in (wave.label, str(wave.number))), None)
-    if found is None:
-        known = ", ".join(str(wave) for wave in waves) or "none yet"
-        refuse_input(f"--wave: {experiment} has no wave {wanted!r}; it has {known}")
-    return found
+    wave = next((row for row in waves if reference in (row.label, str(row.number))), None)
+    if wave is None:
+        names = ", ".join(str(row) for row in waves) or "none"
+        refuse_input(f"--wave: {experiment} has no wave {reference!r}; it has {names}")
+    return wave

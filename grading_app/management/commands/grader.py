@@ -1,4 +1,4 @@
-"""`manage.py grader VERB ...`: judges, and panels of judges, from files, as in the admin."""
+"""`manage.py grader VERB ...`: judges and panels of judges, from files."""
 
 from __future__ import annotations
 
@@ -24,37 +24,37 @@ PARTS = ("language_model__endpoint", "rubric", "sampler", "text_set", "created_b
 
 
 class Command(VerbCommand):
-    help = "Create, look at and archive graders, which are judge models with a rubric, and panels of graders."
+    help = "Create, show and archive graders, which are judge models with a rubric, and panels of graders."
     refusals: ClassVar[tuple[type[Exception], ...]] = (SpecError, TransitionError)
 
     def add_verbs(self, verbs: Any) -> None:
         add_list_and_show(verbs, "grader")
         add_create(verbs, "grader")
-        archive = verbs.add_parser("archive", help="take a grader out of use")
+        archive = verbs.add_parser("archive", help="archive a grader")
         archive.add_argument("reference", metavar="NAME")
         add_reason(archive, needed=True)
-        panels = verbs.add_parser("list-panels", help="all panels, with rule and graders")
-        panels.add_argument("--json", action="store_true")
-        panel = verbs.add_parser("show-panel", help="a panel as a file says it")
-        panel.add_argument("reference", metavar="NAME")
-        panel.add_argument("--json", action="store_true")
-        made = verbs.add_parser("create-panel", help="a panel of graders from a file")
-        made.add_argument("file", type=Path)
-        add_user(made, "whose it is; default: the only superuser")
+        list_panels = verbs.add_parser("list-panels", help="list all panels, with rule and graders")
+        list_panels.add_argument("--json", action="store_true")
+        show_panel = verbs.add_parser("show-panel", help="show a panel in the format of its file")
+        show_panel.add_argument("reference", metavar="NAME")
+        show_panel.add_argument("--json", action="store_true")
+        create_panel = verbs.add_parser("create-panel", help="create a panel of graders from a file")
+        create_panel.add_argument("file", type=Path)
+        add_user(create_panel, "the owner; default: the only superuser")
 
     def do_list(self, json: bool, **options: Any) -> None:
         graders = list(Grader.objects.select_related(*PARTS))
         if json:
-            self.say_json([_facts(grader) for grader in graders])
+            self.say_json([_describe_grader(grader) for grader in graders])
             return
         for grader in graders:
             state = "archived" if grader.archived_at else "in use"
             self.say(f"{grader.name:<32} {state:<9} {grader.language_model.name:<24} {grader.rubric}")
 
     def do_show(self, reference: str, json: bool, **options: Any) -> None:
-        grader = _found(reference)
+        grader = _find_grader(reference)
         if json:
-            self.say_json({**_facts(grader), "content": write_grader_spec(grader)})
+            self.say_json({**_describe_grader(grader), "content": write_grader_spec(grader)})
             return
         self.say(f"# {grader}, {'archived' if grader.archived_at else 'in use'}, by {grader.created_by or '-'}")
         self.say(dump_yaml(write_grader_spec(grader)))
@@ -62,25 +62,25 @@ class Command(VerbCommand):
 
     def do_create(self, file: Path, user: str, **options: Any) -> None:
         spec = read_section(read_text(file), GraderSpec, "grader")
-        before = set(Grader.objects.values_list("pk", flat=True))
-        builder = RowBuilder(resolve_owner(user), trusted=True, reason="Made by command")
+        existing_keys = set(Grader.objects.values_list("pk", flat=True))
+        builder = RowBuilder(resolve_owner(user), trusted=True, reason="Created by command")
         with transaction.atomic():
-            made = build_graders(builder, "grader", spec)
+            graders = build_graders(builder, "grader", spec)
             if builder.problems:
                 raise SpecError(builder.problems)
-        for grader in filter(None, made):
-            known = grader.pk in before
-            self.say(f"{grader} says the same already; nothing was made" if known else f"{grader} is made")
+        for grader in filter(None, graders):
+            is_known = grader.pk in existing_keys
+            self.say(f"{grader} already has this content; nothing was created" if is_known else f"{grader} was created")
 
     def do_archive(self, reference: str, reason: str, user: str, **options: Any) -> None:
-        grader = _found(reference)
+        grader = _find_grader(reference)
         archive_grader(grader, by=resolve_actor(user), reason=reason)
-        self.say(f"{grader} is archived; what it graded stays")
+        self.say(f"{grader} is archived. Its gradings stay.")
 
     def do_list_panels(self, json: bool, **options: Any) -> None:
         panels = list(Panel.objects.select_related("created_by").prefetch_related("graders"))
         if json:
-            self.say_json([_panel_facts(panel) for panel in panels])
+            self.say_json([_describe_panel(panel) for panel in panels])
             return
         for panel in panels:
             self.say(f"{panel.name:<32} {panel.rule:<9} {', '.join(write_panel_spec(panel)['graders'])}")
@@ -90,7 +90,7 @@ class Command(VerbCommand):
         if panel is None:
             refuse_input(f"reference: there is no panel {reference}; `grader list-panels` lists them")
         if json:
-            self.say_json(_panel_facts(panel))
+            self.say_json(_describe_panel(panel))
             return
         self.say(f"# {panel}, by {panel.created_by or '-'}")
         self.say(dump_yaml(write_panel_spec(panel)))
@@ -98,22 +98,22 @@ class Command(VerbCommand):
 
     def do_create_panel(self, file: Path, user: str, **options: Any) -> None:
         spec = read_section(read_text(file), PanelSpec, "panel")
-        builder = RowBuilder(resolve_owner(user), trusted=True, reason="Made by command")
+        builder = RowBuilder(resolve_owner(user), trusted=True, reason="Created by command")
         with transaction.atomic():
             panel, is_new = build_panel(builder, spec)
             if builder.problems:
                 raise SpecError(builder.problems)
-        self.say(f"{panel} is made" if is_new else f"{panel} says the same already; nothing was made")
+        self.say(f"{panel} was created" if is_new else f"{panel} already has this content; nothing was created")
 
 
-def _found(name: str) -> Grader:
+def _find_grader(name: str) -> Grader:
     grader = Grader.objects.filter(name=name).select_related(*PARTS).first()
     if grader is None:
         refuse_input(f"reference: there is no grader {name}; `grader list` lists them")
     return grader
 
 
-def _facts(grader: Grader) -> dict[str, Any]:
+def _describe_grader(grader: Grader) -> dict[str, Any]:
     return {
         "name": grader.name,
         "model": grader.language_model.name,
@@ -127,7 +127,7 @@ def _facts(grader: Grader) -> dict[str, Any]:
     }
 
 
-def _panel_facts(panel: Panel) -> dict[str, Any]:
+def _describe_panel(panel: Panel) -> dict[str, Any]:
     return {
         **write_panel_spec(panel),
         "quorum": panel.quorum,

@@ -1,4 +1,4 @@
-"""`manage.py import_snapshot FILE.zip [--dry-run]`: take over a study of another site."""
+"""`manage.py import_snapshot FILE.zip [--dry-run]`: import a study from another site."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from grading_app.study_import.snapshot_import import import_snapshot
 
 
 class Command(OutputCommand):
-    help = "Import the study of another site's snapshot, or the content of a bundle. No calls are made."
+    help = "Import the study of a snapshot from another site, or the content of a bundle. No model is called."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("file", type=Path, metavar="FILE.zip")
-        parser.add_argument("--dry-run", action="store_true", help="check and report everything, and write nothing")
-        add_user(parser, "who owns the experiment; default: the only superuser")
+        parser.add_argument("--dry-run", action="store_true", help="check and report everything without writing")
+        add_user(parser, "the owner of the experiment; default: the only superuser")
 
     def handle(self, *args: Any, **options: Any) -> None:
         owner = resolve_owner(options["user"])
@@ -31,6 +31,6 @@ class Command(OutputCommand):
             if number:
                 self.say(f"  {number:,} {name}")
         for name, new in result.renamed:
-            self.say(f"  {name} is in use: {new}")
+            self.say(f"  {name} is in use; imported as {new}")
         for remark in result.remarks:
             self.say(f"  {remark}")

@@ -27,37 +27,37 @@ from runs_app.planning.work import PlanError
 
 
 class Command(VerbCommand):
-    help = "Have a model write a rubric for each item; look at, correct, approve and archive the set."
+    help = "Let a model write a rubric for each item. Show, correct, approve and archive the set."
     refusals: ClassVar[tuple[type[Exception], ...]] = (PlanError, ValueError, TransitionError)
 
     def add_verbs(self, verbs: Any) -> None:
         add_list_and_show(verbs, "set of item rubrics")
         _add_write(verbs)
-        collecting = verbs.add_parser("collect", help="take in what its model wrote since")
-        collecting.add_argument("reference", help=REFERENCE)
-        correcting = verbs.add_parser("correct", help="say something else of one item")
-        correcting.add_argument("reference", help=REFERENCE)
-        correcting.add_argument("item", help="the item's key")
-        correcting.add_argument("file", type=Path, help="a file with the text")
-        add_reason(correcting, needed=True)
-        for verb, what in (("approve", "freeze it for judges"), ("archive", "take it out of use")):
-            parser = verbs.add_parser(verb, help=what)
+        collect = verbs.add_parser("collect", help="add the texts that its model has written since")
+        collect.add_argument("reference", help=REFERENCE)
+        correct = verbs.add_parser("correct", help="replace the text of one item")
+        correct.add_argument("reference", help=REFERENCE)
+        correct.add_argument("item", help="the item's key")
+        correct.add_argument("file", type=Path, help="a file with the text")
+        add_reason(correct, needed=True)
+        for verb, help_text in (("approve", "freeze the set for judges"), ("archive", "archive the set")):
+            parser = verbs.add_parser(verb, help=help_text)
             parser.add_argument("reference", help=REFERENCE)
             add_reason(parser, needed=True)
 
     def do_list(self, json: bool, **options: Any) -> None:
         sets = list(TextSet.objects.select_related("dataset", "created_by").annotate(n=Count("texts")))
         if json:
-            self.say_json([_facts(texts) for texts in sets])
+            self.say_json([_describe(texts) for texts in sets])
             return
         for texts in sets:
             self.say(f"{texts!s:<40} {texts.status:<10} {format_count(texts.n):>8} texts  {texts.dataset}")
 
     def do_show(self, reference: str, json: bool, **options: Any) -> None:
-        texts, missing = _found(reference), []
+        texts = _find_text_set(reference)
         missing = find_missing(texts)
         if json:
-            self.say_json({**_facts(texts), **texts.content, "missing": missing})
+            self.say_json({**_describe(texts), **texts.content, "missing": missing})
             return
         self.say(f"# {texts}, {texts.status}, for {texts.dataset}; {format_count(len(missing))} items have no text")
         for key, text in texts.content["texts"].items():
@@ -65,82 +65,84 @@ class Command(VerbCommand):
         print_history(self, texts)
 
     def do_write(self, experiment: str, yes: bool, wait: bool, user: str, **options: Any) -> None:
-        found = Experiment.objects.filter(slug=experiment).first()
-        if found is None:
+        experiment_row = Experiment.objects.filter(slug=experiment).first()
+        if experiment_row is None:
             refuse_input(f"experiment: there is no experiment {experiment}")
-        writer = _writer(found, options["template"], options["model"], options["sampler"])
+        writer = _build_writer(experiment_row, options["template"], options["model"], options["sampler"])
         if problems := list(writer.find_problems()):
             raise PlanError(problems)
-        n, each = writer.to_do, writer.ceiling
-        ceiling = None if each is None else n * each
-        self.say(f"{format_count(n)} rubrics to write; cost: at most {format_money(ceiling)}")
-        if found.needs_confirmation(ceiling):
-            limit = format_money(found.confirm_above_usd)
+        n_items, call_ceiling = writer.to_do, writer.ceiling
+        ceiling = None if call_ceiling is None else n_items * call_ceiling
+        self.say(f"{format_count(n_items)} rubrics to write; cost: at most {format_money(ceiling)}")
+        if experiment_row.needs_confirmation(ceiling):
+            limit = format_money(experiment_row.confirm_above_usd)
             self.confirm(f"This may cost {format_money(ceiling)}, more than {limit}. Write?", yes)
-        texts = request_rubrics(writer, name=options["name"] or f"{found.slug}-rubrics", by=resolve_owner(user))
-        self.say(f"{texts}: {format_count(n)} rubrics are asked for")
+        texts = request_rubrics(
+            writer, name=options["name"] or f"{experiment_row.slug}-rubrics", by=resolve_owner(user)
+        )
+        self.say(f"{texts}: {format_count(n_items)} rubrics were requested")
         if wait:
             wait_for(self, Run.objects.filter(condition=texts.written_by))
             self.say(f"{texts}: {format_count(collect_texts(texts))} new texts")
 
     def do_collect(self, reference: str, **options: Any) -> None:
-        texts = _found(reference)
+        texts = _find_text_set(reference)
         self.say(
             f"{texts}: {format_count(collect_texts(texts))} new texts, {format_count(len(find_missing(texts)))} missing"
         )
 
     def do_correct(self, reference: str, item: str, file: Path, reason: str, user: str, **options: Any) -> None:
-        texts = _found(reference)
+        texts = _find_text_set(reference)
         row = texts.dataset.items.active().filter(key=item).first()
         if row is None:
             refuse_input(f"item: {texts.dataset} has no active item {item}")
         corrected = correct_text(texts, row, read_text(file), by=resolve_owner(user), reason=reason)
-        self.say(f"{item} is corrected, in {corrected}")
+        self.say(f"{item} was corrected in {corrected}")
 
     def do_approve(self, reference: str, reason: str, user: str, **options: Any) -> None:
-        texts = _found(reference)
+        texts = _find_text_set(reference)
         approve_texts(texts, by=resolve_actor(user), reason=reason)
-        self.say(f"{texts} is approved: judges can read it, and nothing changes it")
+        self.say(f"{texts} is approved. Judges can use it, and it can no longer change")
 
     def do_archive(self, reference: str, reason: str, user: str, **options: Any) -> None:
-        texts = _found(reference)
+        texts = _find_text_set(reference)
         texts.archive(by=resolve_actor(user), reason=reason)
         self.say(f"{texts} is archived")
 
 
 def _add_write(verbs: Any) -> None:
-    parser = verbs.add_parser("write", help="ask a model for the rubric of each item, under an experiment's budget")
+    parser = verbs.add_parser("write", help="let a model write the rubric of each item, on an experiment's budget")
     parser.add_argument("experiment")
     parser.add_argument("--template", required=True, metavar="R", help="an approved rubric of kind writer")
-    parser.add_argument("--model", required=True, metavar="M", help="the model that writes")
+    parser.add_argument("--model", required=True, metavar="M", help="the writing model")
     parser.add_argument("--sampler", metavar="S", help="default: temperature 0")
-    parser.add_argument("--name", default="", metavar="NAME", help="of the set; default: EXPERIMENT-rubrics")
-    parser.add_argument("--wait", action="store_true", help="until all are written, and take them in")
-    parser.add_argument("--yes", action="store_true", help="the cost is known")
-    add_user(parser, "whose it is; default: the only superuser")
+    parser.add_argument("--name", default="", metavar="NAME", help="the name of the set; default: EXPERIMENT-rubrics")
+    parser.add_argument("--wait", action="store_true", help="wait until all rubrics are written, and add them")
+    parser.add_argument("--yes", action="store_true", help="do not ask for confirmation of the cost")
+    add_user(parser, "the owner; default: the only superuser")
 
 
-def _writer(experiment: Experiment, template: str, model: str, sampler: str | None) -> RubricWriter:
-    by = {
+def _build_writer(experiment: Experiment, template: str, model: str, sampler: str | None) -> RubricWriter:
+    rows = {
         "template": Rubric.objects.named(template).first(),
         "model": LanguageModel.objects.select_related("endpoint").filter(name=model).first(),
         "sampler": Sampler.objects.named(sampler).first() if sampler else get_or_create_default_sampler(),
     }
-    named = {"template": template, "model": model, "sampler": sampler}
-    for option, row in by.items():
+    references = {"template": template, "model": model, "sampler": sampler}
+    for option, row in rows.items():
         if row is None:
-            refuse_input(f"--{option}: there is no {'rubric' if option == 'template' else option} {named[option]}")
-    return RubricWriter(experiment, by["template"], by["model"], by["sampler"])  # type: ignore[arg-type]
+            refuse_input(f"--{option}: there is no {'rubric' if option == 'template' else option} {references[option]}")
+    return RubricWriter(experiment, rows["template"], rows["model"], rows["sampler"])  # type: ignore[arg-type]
 
 
-def _found(reference: str) -> TextSet:
-    found: TextSet | None = TextSet.objects.named(reference).select_related("dataset", "created_by").first()
-    if found is None:
+def _find_text_set(reference: str) -> TextSet:
+    text_set: TextSet | None = TextSet.objects.named(reference).select_related("dataset", "created_by").first()
+    if text_set is None:
         refuse_input(f"reference: there is no set of item rubrics {reference}; `item_rubric list` lists them")
-    return found
+    return text_set
 
 
-def _facts(texts: TextSet) -> dict[str, Any]:
+def _describe(texts: TextSet) -> dict[str, Any]:
     return {
         "name": texts.name,
         "version": texts.version,

@@ -25,8 +25,10 @@ class Command(OutputCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("experiment")
         parser.add_argument("--out", required=True, metavar="PATH", help="report.html, report.pdf or report.zip")
-        parser.add_argument("--format", default="", choices=["", *FILE_TYPES], help="needed if the path has no suffix")
-        parser.add_argument("--snapshot", default="", metavar="DIGEST", help="the report that this snapshot froze")
+        parser.add_argument(
+            "--format", default="", choices=["", *FILE_TYPES], help="required if the path has no suffix"
+        )
+        parser.add_argument("--snapshot", default="", metavar="DIGEST", help="the report in this snapshot")
 
     def handle(self, *args: Any, **options: Any) -> None:
         experiment = Experiment.objects.filter(slug=options["experiment"]).first()
@@ -34,12 +36,14 @@ class Command(OutputCommand):
             refuse_input(f"there is no experiment {options['experiment']!r}")
         file_format = options["format"] or PurePath(options["out"]).suffix.removeprefix(".").lower()
         if file_format not in FILE_TYPES:
-            refuse_input(f"--out: the name must end in one of {', '.join(f'.{one}' for one in FILE_TYPES)}")
-        document = _frozen(experiment, options["snapshot"]) if options["snapshot"] else _present(experiment)
+            refuse_input(f"--out: the name must end in one of {', '.join(f'.{file_type}' for file_type in FILE_TYPES)}")
+        document = (
+            _read_frozen_report(experiment, options["snapshot"]) if options["snapshot"] else _build_report(experiment)
+        )
         try:
             write_export(iter([write_report(document, file_format)]), options["out"])
-        except TypesettingError as problem:
-            raise CommandError(f"the report could not be typeset: {problem}", returncode=1) from problem
+        except TypesettingError as error:
+            raise CommandError(f"the report could not be typeset: {error}", returncode=1) from error
         except BrokenPipeError:
             raise  # The reader of the standard output has left. manage.py then ends without a message.
         except OSError as error:
@@ -49,15 +53,15 @@ class Command(OutputCommand):
             raise CommandError(f"the report is incomplete: these sections could not be written: {titles}", returncode=1)
 
 
-def _present(experiment: Experiment) -> Document:
+def _build_report(experiment: Experiment) -> Document:
     return compose(build_document(experiment), ReportChoices.load(experiment))
 
 
-def _frozen(experiment: Experiment, digest: str) -> Document:
-    found = Snapshot.objects.filter(experiment=experiment, digest__startswith=digest)[:2]
-    if len(found) != 1:
+def _read_frozen_report(experiment: Experiment, digest: str) -> Document:
+    matches = Snapshot.objects.filter(experiment=experiment, digest__startswith=digest)[:2]
+    if len(matches) != 1:
         refuse_input(f"--snapshot: {experiment} has no snapshot with a digest that begins with {digest!r}")
-    document = read_frozen(found[0])
+    document = read_frozen(matches[0])
     if document is None:
-        refuse_input(f"--snapshot: the file of {found[0].digest[:12]} is gone, or it holds no report")
+        refuse_input(f"--snapshot: the file of {matches[0].digest[:12]} is missing or contains no report")
     return document

@@ -1,4 +1,4 @@
-"""`manage.py rubric VERB ...`: rubrics from files, as in the admin."""
+"""`manage.py rubric VERB ...`: rubrics from files."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from runs_app.management.versions import VersionCommand
 
 
 class Command(VersionCommand):
-    help = "Create, look at, approve and archive rubrics."
+    help = "Create, show, approve and archive rubrics."
     kind, spec = Rubric, WrittenRubricSpec
 
     def build_row(self, spec: WrittenRubricSpec) -> Rubric:

@@ -1,4 +1,4 @@
-"""`manage.py skill_surface PROFILE`: the true surface of simulated models, or how well an experiment recovered it."""
+"""`manage.py skill_surface PROFILE`: the true surface of simulated models, or its recovery by an experiment."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ class Command(OutputCommand):
     help = "Print the true surface of skill profiles over a dataset, or compare an experiment's intervals with it."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("profile", type=Path, help="the file given to simulate_provider --profile")
-        chosen = parser.add_mutually_exclusive_group(required=True)
-        chosen.add_argument("--dataset", metavar="SLUG@V", help="print the truth at the points of this dataset")
-        chosen.add_argument("--experiment", metavar="NAME", help="compare the intervals of this experiment")
+        parser.add_argument("profile", type=Path, help="the file of simulate_provider --profile")
+        source = parser.add_mutually_exclusive_group(required=True)
+        source.add_argument("--dataset", metavar="SLUG@V", help="print the truth at the points of this dataset")
+        source.add_argument("--experiment", metavar="NAME", help="compare the intervals of this experiment")
         parser.add_argument("--max-tokens", type=int, metavar="N", help="the longest answer, with --dataset")
         parser.add_argument("--format", default="md", choices=FORMATS)
 
@@ -39,12 +39,12 @@ class Command(OutputCommand):
                 refuse_input(f"there is no experiment {options['experiment']!r}")
             table = make_recovery_table(experiment, profiles)
         if not table.rows:
-            refuse_input("no case of a parametric task belongs to a model and a task of this profile")
+            refuse_input("no case of a parametric task matches a model and a task of this profile")
         self.say_file(table.render(options["format"]))
 
 
 def _find_dataset(reference: str) -> Dataset:
-    found: Dataset | None = Dataset.objects.named(reference).first()
-    if found is None:
+    dataset: Dataset | None = Dataset.objects.named(reference).first()
+    if dataset is None:
         refuse_input(f"there is no dataset {reference!r}; `dataset list` names them")
-    return found
+    return dataset

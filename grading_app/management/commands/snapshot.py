@@ -30,9 +30,9 @@ class Command(OutputCommand):
         if experiment is None:
             refuse_input(f"there is no experiment {options['experiment']!r}")
         texts = {name: options[name] for name in ("label", "reason")}
-        for name, most in (("label", 80), ("reason", 500)):
-            if len(texts[name]) > most:
-                refuse_input(f"--{name}: at most {most} characters")
+        for name, limit in (("label", 80), ("reason", 500)):
+            if len(texts[name]) > limit:
+                refuse_input(f"--{name}: at most {limit} characters")
         try:
             snapshot = make_snapshot(experiment, by=resolve_actor(options["user"]), **texts)
             write_export(read_file(snapshot.path), options["out"])
@@ -42,5 +42,7 @@ class Command(OutputCommand):
             refuse_input(str(error))
         if (report := read_frozen(snapshot)) and report.failed:
             titles = ", ".join(report.failed)
-            self.stderr.write(f"the report in it is incomplete: these sections could not be written: {titles}")
+            self.stderr.write(
+                f"the report in the snapshot is incomplete: these sections could not be written: {titles}"
+            )
         self.stderr.write(f"{snapshot.digest}  {sum(snapshot.rows.values()):,} rows, {snapshot.size:,} bytes")

@@ -25,7 +25,7 @@ TABLES = {
     "tasks": surface_tables.make_tasks_table,
     "clusters": surface_tables.make_clusters_table,
 }
-"""By view of the explorer. The others show samples of texts, not cells."""
+"""Tables by view of the explorer. The other views show samples of texts, not cells."""
 
 
 class Command(OutputCommand):
@@ -37,29 +37,35 @@ class Command(OutputCommand):
             "--view", default="models", choices=list(TABLES), help="models: the cells of every condition"
         )
         parser.add_argument("--format", default="csv", choices=FORMATS)
-        parser.add_argument("--out", default="-", metavar="PATH", help='where to write; "-" is the standard output')
-        parser.add_argument("--task", default="", help="by default the first one")
-        parser.add_argument("--condition", default="", metavar="CONDITION", help="of map, curves and difference")
-        parser.add_argument("--against", default="", metavar="CONDITION", help="compare this one with --condition")
+        parser.add_argument("--out", default="-", metavar="PATH", help='the output path; "-" is the standard output')
+        parser.add_argument("--task", default="", help="default: the first task")
+        parser.add_argument("--condition", default="", metavar="CONDITION", help="for map, curves and difference")
+        parser.add_argument(
+            "--against", default="", metavar="CONDITION", help="compare this condition with --condition"
+        )
         parser.add_argument("--x", default="", metavar="NAME", help="the parameter across")
         parser.add_argument("--y", default="", metavar="NAME", help='the parameter down; "-" for none')
         parser.add_argument("--wave", default="", metavar="NUMBER", help="only this wave")
-        add_list_option(parser, "--at", metavar="NAME=VALUE", help="hold a further parameter; others are averaged")
+        add_list_option(parser, "--at", metavar="NAME=VALUE", help="fix another parameter; the others are averaged")
 
     def handle(self, *args: Any, **options: Any) -> None:
         experiment = Experiment.objects.filter(slug=options["experiment"]).first()
         if experiment is None:
             refuse_input(f"there is no experiment {options['experiment']!r}")
-        chosen = _read_choices(experiment, options)
-        loaded = _load(experiment, chosen)
-        if loaded.form is None or loaded.query is None:
+        choices = _read_choices(experiment, options)
+        state = _load(experiment, choices)
+        if state.form is None or state.query is None:
             refuse_input(f"{experiment} has no answers to parametric tasks that the scorer final_answer graded")
-        for name, value in chosen.items():
-            if loaded.form.chosen.get(name) != value:
-                offered = ", ".join(str(one) for one, _ in getattr(loaded.form.fields.get(name), "choices", ()) if one)
+        for name, value in choices.items():
+            if state.form.chosen.get(name) != value:
+                available = ", ".join(
+                    str(value_choice)
+                    for value_choice, _ in getattr(state.form.fields.get(name), "choices", ())
+                    if value_choice
+                )
                 option = f"--at {name.removeprefix(FIXED_PREFIX)}" if name.startswith(FIXED_PREFIX) else f"--{name}"
-                refuse_input(f"{option}: {value!r} is not among {offered or 'the choices of this task'}")
-        table = TABLES[options["view"]](loaded.query)
+                refuse_input(f"{option}: {value!r} is not one of {available or 'the choices of this task'}")
+        table = TABLES[options["view"]](state.query)
         try:
             write_export(iter([table.render(options["format"]).encode()]), options["out"])
         except BrokenPipeError:
@@ -68,28 +74,30 @@ class Command(OutputCommand):
             raise CommandError(str(error), returncode=2) from error
 
 
-def _load(experiment: Experiment, chosen: dict[str, str]) -> ExplorerState:
-    """Return the explorer with counts of the present answers; what pages leave to a worker is computed here."""
-    loaded = load_explorer(experiment, chosen)
-    if loaded.cached is None or loaded.cached.is_fresh:
-        return loaded
-    waiting = CachedAggregate.objects.filter(experiment=experiment).exclude(step="")
-    compute_rows(list(waiting.values_list("pk", flat=True)), seconds=float("inf"))
-    return load_explorer(experiment, chosen)
+def _load(experiment: Experiment, choices: dict[str, str]) -> ExplorerState:
+    """Return the explorer with current counts. Compute here the values that a worker computes for pages."""
+    state = load_explorer(experiment, choices)
+    if state.cached is None or state.cached.is_fresh:
+        return state
+    pending = CachedAggregate.objects.filter(experiment=experiment).exclude(step="")
+    compute_rows(list(pending.values_list("pk", flat=True)), seconds=float("inf"))
+    return load_explorer(experiment, choices)
 
 
 def _read_choices(experiment: Experiment, options: dict[str, Any]) -> dict[str, str]:
     """Return the choices as in the explorer's address. Raise CommandError for an unknown condition."""
-    chosen = {name: options[name] for name in ("task", "x", "y", "wave") if options[name]}
-    by_name = dict(experiment.conditions.filter(stage="generate").values_list("condition_id", "pk"))
+    choices = {name: options[name] for name in ("task", "x", "y", "wave") if options[name]}
+    keys_by_name = dict(experiment.conditions.filter(stage="generate").values_list("condition_id", "pk"))
     for name in ("condition", "against"):
-        if wanted := options[name]:
-            if wanted not in by_name:
-                refuse_input(f"--{name}: there is no condition {wanted!r}; there are {', '.join(sorted(by_name))}")
-            chosen[name] = str(by_name[wanted])
+        if requested := options[name]:
+            if requested not in keys_by_name:
+                refuse_input(
+                    f"--{name}: there is no condition {requested!r}; there are {', '.join(sorted(keys_by_name))}"
+                )
+            choices[name] = str(keys_by_name[requested])
     for text in options["at"]:
         name, equals, value = text.partition("=")
         if not equals:
             refuse_input(f"--at: write NAME=VALUE, not {text!r}")
-        chosen[FIXED_PREFIX + name] = value
-    return chosen
+        choices[FIXED_PREFIX + name] = value
+    return choices

@@ -1,4 +1,4 @@
-"""`manage.py verify_snapshot FILE.zip`: print each difference from the original; exit with code 1 if there is any."""
+"""`manage.py verify_snapshot FILE.zip`: print each difference from the original. The exit code is then 1."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from grading_app.export.snapshot_check import STUDY, SnapshotFileError, verify
 
 
 class Command(OutputCommand):
-    help = "Check the checksums of a snapshot or bundle, and count a study card again from its tables."
+    help = "Check the checksums of a snapshot or bundle, and recompute its study card from the tables."
     requires_system_checks: Any = []
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("file", metavar="FILE.zip")
-        parser.add_argument("--digest", default="", help="what it has to be, as on the page of results")
+        parser.add_argument("--digest", default="", help="the expected digest, as on the results page")
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:

@@ -34,13 +34,13 @@ def create(manage, operator, tmp_path):
 
 def test_a_file_becomes_a_panel_that_is_listed_and_shown_as_a_file_again(manage, operator, graders, create):
     done = create(FILE)
-    assert (done.code, done.out.strip()) == (0, "three is made")
+    assert (done.code, done.out.strip()) == (0, "three was created")
     panel = Panel.objects.get()
     assert (panel.name, panel.rule, panel.quorum, panel.created_by) == ("three", "median", 2, operator)
     assert set(panel.graders.all()) == set(graders)
     shown = manage("grader", "show-panel", "three").out
     assert yaml.safe_load(shown) == {**FILE, "graders": sorted(FILE["graders"])}
-    assert "says the same already" in create(shown).out
+    assert "already has this content" in create(shown).out
     assert Panel.objects.count() == 1
     assert "judge-a, judge-b, judge-c" in manage("grader", "list-panels").out
     (facts,) = json.loads(manage("grader", "list-panels", "--json").out)

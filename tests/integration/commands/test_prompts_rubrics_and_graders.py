@@ -108,7 +108,7 @@ def test_a_grader_is_created_with_its_inline_definitions(manage, operator, file)
     assert manage("grader", "create", file(content)).code == 0
     grader = Grader.objects.get()
     assert (grader.rubric.status, grader.sampler.name, grader.on_empty) == ("approved", "judging", "zero")
-    assert "says the same already" in manage("grader", "create", file(content)).out
+    assert "already has this content" in manage("grader", "create", file(content)).out
     other = manage("grader", "create", file({**content, "on_empty": "skip"}))
     assert (other.code, Grader.objects.count()) == (2, 1)
     assert yaml.safe_load(manage("grader", "show", "judge").out)["model"]["name"] == "large"

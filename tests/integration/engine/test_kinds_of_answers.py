@@ -147,10 +147,10 @@ def test_blank_answers_may_be_left_out_of_grading(run, experiment, on_empty, gra
     drain(in_turn(reply(""), reply(" "), reply("0")))
     experiment.refresh_from_db()
     (report,) = grade(experiment, scorers=["exact_match"], by="a curator")
-    assert (report.graded, report.already) == (graded, 0)
+    assert (report.graded, report.graded_before) == (graded, 0)
     assert Grading.objects.count() == graded
     (again,) = grade(experiment, scorers=["exact_match"], by="a curator")
-    assert (again.graded, again.already) == (0, graded)
+    assert (again.graded, again.graded_before) == (0, graded)
 
 
 # --- soft failures, asked again elsewhere

@@ -68,7 +68,7 @@ def test_a_context_limit_set_afterwards_counts_longer_answers_as_truncated_witho
 
 def test_grading_again_replaces_the_details_and_long_texts_are_cut(answered, monkeypatch):
     grade(answered, by="test")
-    monkeypatch.setattr(grading, "LONGEST_RAW", 3)
+    monkeypatch.setattr(grading, "MAX_RAW_LENGTH", 3)
     grade(answered, force=True, by="test")
     first = graded()[0]
     assert first.detail["normalised"] == first.trial.item.target

@@ -21,9 +21,9 @@ def experiment():
 def test_it_says_how_many_were_graded_and_why_some_have_no_score(experiment, capsys):
     call_command("grade", "pilot")
     said = capsys.readouterr().out
-    assert "6 graded, 0 already; no score from 2 (2 no_number_found)" in said
+    assert "6 graded, 0 graded before; no score from 2 (2 no_number_found)" in said
     call_command("grade", "pilot")
-    assert "0 graded, 6 already" in capsys.readouterr().out
+    assert "0 graded, 6 graded before" in capsys.readouterr().out
 
 
 def test_it_grades_one_wave_by_label_or_number(experiment):

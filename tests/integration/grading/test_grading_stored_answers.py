@@ -32,7 +32,7 @@ def scores(experiment):
 def test_every_answer_gets_a_grade_and_what_cannot_be_read_a_code():
     experiment = small_experiment()
     (report,) = grade(experiment, scorers=["numeric"], by="a test")
-    assert (report.graded, report.already, dict(report.unread)) == (6, 0, {"no_number_found": 3})
+    assert (report.graded, report.graded_before, dict(report.unread)) == (6, 0, {"no_number_found": 3})
     assert {row for row in scores(experiment) if row[0] == 1} == {(1, None, "", False, "no_number_found")}
     assert {row[1:2] + row[3:] for row in scores(experiment) if row[0] == 0} == {(1.0, True, "")}
 
@@ -42,7 +42,7 @@ def test_a_second_time_finds_nothing_to_do():
     grade(experiment, scorers=["numeric"], by="a test")
     before = list(Grading.objects.values())
     (report,) = grade(experiment, scorers=["numeric"], by="a test")
-    assert (report.graded, report.already, report.unread.total()) == (0, 6, 0)
+    assert (report.graded, report.graded_before, report.unread.total()) == (0, 6, 0)
     assert list(Grading.objects.values()) == before
 
 
@@ -54,7 +54,7 @@ def test_only_new_answers_are_graded():
     Trial.objects.create(run=run, item=item, sample_idx=9, **factories.answered(answer="7"))
     factories.refresh_counters(run)
     (report,) = grade(experiment, scorers=["numeric"], by="a test")
-    assert (report.graded, report.already) == (1, 6)
+    assert (report.graded, report.graded_before) == (1, 6)
     assert scores(experiment)[-1] == (9, 0.0, "7", True, "")
 
 
@@ -63,7 +63,7 @@ def test_trials_that_are_not_done_have_no_grade():
     (run,) = factories.make_runs(experiment)
     factories.plan_trials(run, answer=lambda item, *cell: factories.failed() if item.key == "item-0" else None)
     (report,) = grade(experiment, scorers=["exact_match"], by="a test")
-    assert (report.graded, report.already) == (0, 0)
+    assert (report.graded, report.graded_before) == (0, 0)
 
 
 def test_grading_writes_no_trial():
@@ -93,7 +93,7 @@ def test_force_replaces_grades_in_place(monkeypatch):
     with allow_superseding():
         Grading.objects.update(score=0.5, score_raw="old", parse_ok=True, parse_error="")
     (report,) = grade(experiment, scorers=["numeric"], force=True, by="a test")
-    assert (report.graded, report.already) == (6, 0)
+    assert (report.graded, report.graded_before) == (6, 0)
     assert {row[1] for row in scores(experiment)} == {1.0, None}
     assert Grading.objects.count() == 6
 

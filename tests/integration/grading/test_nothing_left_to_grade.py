@@ -29,7 +29,7 @@ def test_it_reads_no_answer_again(experiment, on_empty, graded, monkeypatch):
     (first,) = grade(experiment, by="test")
     monkeypatch.setattr(grading, "key_ranges", lambda *_: pytest.fail("the answers were walked"))
     (again,) = grade(experiment, by="test")
-    assert (first.graded, again.graded, again.already) == (graded, 0, graded)
+    assert (first.graded, again.graded, again.graded_before) == (graded, 0, graded)
 
 
 def test_blank_answers_graded_before_they_were_left_out_stand_for_no_new_answer(experiment):
@@ -39,7 +39,7 @@ def test_blank_answers_graded_before_they_were_left_out_stand_for_no_new_answer(
     for wave in factories.make_runs(experiment, wave=1):
         factories.plan_trials(wave, answer=lambda item, *_: item.target if item.key == "item-0" else None)
     (again,) = grade(experiment, by="test")
-    assert (again.graded, again.already) == (1, 2)
+    assert (again.graded, again.graded_before) == (1, 2)
 
 
 JUDGED = verdict_reader.REPLIES.format(

@@ -40,7 +40,7 @@ def test_the_command_takes_the_parameter_after_a_colon(answered, capsys):
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("scorer", "said"), [("regex", "regex:PATTERN"), ("regex:(", "no regular expression"),
+@pytest.mark.parametrize(("scorer", "said"), [("regex", "regex:PATTERN"), ("regex:(", "not a valid regular expression"),
                                               ("exact_match:x", "takes no parameter")])  # fmt: skip
 def test_the_command_refuses_what_will_not_do(answered, scorer, said):
     with pytest.raises(CommandError, match=said) as refused:
@@ -87,7 +87,7 @@ def test_the_file_takes_it_in_both_forms_and_gives_it_back(answered):
     ("scorer", "problem"),
     [
         ("regex", "grade.scorers[0]: the scorer regex needs a pattern: write regex:PATTERN."),
-        ({"name": "regex", "pattern": "("}, "grade.scorers[0]: the pattern is no regular expression"),
+        ({"name": "regex", "pattern": "("}, "grade.scorers[0]: the pattern is not a valid regular expression"),
         ({"name": "regex", "patern": "x"}, "grade.scorers[0].patern: unknown key; did you mean pattern?"),
         ({"name": "exact_match", "pattern": "x"}, "grade.scorers[0]: the scorer exact_match takes no parameter."),
     ],
@@ -125,7 +125,7 @@ def test_the_form_of_a_new_experiment_takes_and_shows_it(answered, entered, clie
 def test_the_form_names_the_line_that_is_wrong_and_loses_nothing(answered, entered, client):
     client.force_login(answered.owner)
     page = client.post(reverse("experiment_new"), {**entered, "rules": "regex:x\nregex:("})
-    assert "Line 2: The pattern is no regular expression" in page.content.decode()
+    assert "Line 2: The pattern is not a valid regular expression" in page.content.decode()
     assert page.context["form"]["rules"].value() == "regex:x\nregex:("
 
 
@@ -149,6 +149,6 @@ def test_stored_answers_are_graded_by_it_from_the_results_and_the_grading_tab(an
     client.post(address, {"scorer": ["exact_match"], "rules": f"regex:{PATTERN}"})
     assert asked == [["exact_match", {"name": "regex", "pattern": PATTERN}]]
     refused = client.post(address, {"scorer": ["exact_match"], "rules": "regex:("})
-    assert "Line 1: The pattern is no regular expression" in refused.content.decode()
+    assert "Line 1: The pattern is not a valid regular expression" in refused.content.decode()
     assert len(asked) == 1
     assert "regex:(" in refused.content.decode()

@@ -202,7 +202,7 @@ def test_the_true_surface_is_printed_for_each_point_of_a_dataset(small, tmp_path
 def test_a_profile_without_a_model_of_the_experiment_is_refused(small, tmp_path):
     path = tmp_path / "profile.json"
     path.write_text('{"other": {"*": {}}}')
-    with pytest.raises(CommandError, match="no case of a parametric task belongs to a model"):
+    with pytest.raises(CommandError, match="no case of a parametric task matches a model"):
         call_command("skill_surface", path, "--experiment", "recovery")
 
 
