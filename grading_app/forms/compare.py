@@ -1,4 +1,4 @@
-"""The form that chooses two sides to compare, and what to show of them. It is sent by GET."""
+"""The form for the comparison of two sides, sent by GET."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ class CompareForm(forms.Form):
 
     def __init__(self, data: Any, sides: Mapping[str, Sequence[ConditionSide]], measures: Iterable[Measure]) -> None:
         super().__init__(data)
-        groups = [(slug, [(one.reference, one.name) for one in found]) for slug, found in sides.items() if found]
+        groups = [(slug, [(side.reference, side.name) for side in rows]) for slug, rows in sides.items() if rows]
         for name, choices in (
             ("a", groups),
             ("b", groups),
-            ("measure", [(one.key, one.label) for one in measures]),
+            ("measure", [(measure.key, measure.label) for measure in measures]),
         ):
             field: Any = self.fields[name]
             field.choices = choices

@@ -1,4 +1,4 @@
-"""The form of the figures page: size, font, colours and labels of printed figures, and what they show."""
+"""The form of the figures page: the content, size, font, colours and labels of printed figures."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from grading_app.paper_figures.kinds import PaperFigure
 from grading_app.paper_figures.print_style import MM_PER_INCH, PALETTES, PrintStyle
 from grading_app.paper_figures.space_figures import PREFIX
 
-MOST_PIXELS = 40_000_000
+MAX_PIXELS = 40_000_000
 DEFAULTS = PrintStyle()
-MOST_HIDDEN = 40
-"""Choices of the explorer and of the wave that the form passes on."""
+MAX_HIDDEN_FIELDS = 40
+"""The number of hidden fields for the choices of the explorer and the wave."""
 
 
 class FigureForm(forms.Form):
@@ -31,7 +31,7 @@ class FigureForm(forms.Form):
     font = forms.FloatField(label="Font size (pt)", required=False, min_value=5, max_value=20)
     dpi = forms.IntegerField(label="PNG resolution (dpi)", required=False, min_value=72, max_value=1200)
     palette = forms.ChoiceField(
-        label="Colours", required=False, choices=[(name, one.label) for name, one in PALETTES.items()]
+        label="Colours", required=False, choices=[(name, palette.label) for name, palette in PALETTES.items()]
     )
     title = forms.CharField(label="Title in the picture", required=False, max_length=120)
     x = forms.CharField(label="Label of the x axis", required=False, max_length=80)
@@ -40,16 +40,16 @@ class FigureForm(forms.Form):
     def __init__(self, data: QueryDict, source: FigureSource) -> None:
         super().__init__(data)
         measures: Any = self.fields["measure"]
-        measures.choices = [(one.key, one.label) for one in source.measures]
+        measures.choices = [(measure.key, measure.label) for measure in source.measures]
         second: Any = self.fields["second"]
-        ratings = [one for one in source.measures if one.is_rating]
-        second.choices = [("", "The next one"), *((one.key, one.label) for one in ratings)]
+        ratings = [measure for measure in source.measures if measure.is_rating]
+        second.choices = [("", "Next dimension"), *((measure.key, measure.label) for measure in ratings)]
         if len(ratings) < 2:
             del self.fields["second"]
         if not ratings:
             del self.fields["images"]
-        passed_on = [name for name in data if name == "wave" or name.startswith(PREFIX)]
-        for name in passed_on[:MOST_HIDDEN]:
+        hidden_names = [name for name in data if name == "wave" or name.startswith(PREFIX)]
+        for name in hidden_names[:MAX_HIDDEN_FIELDS]:
             self.fields[name] = forms.CharField(required=False, max_length=200, widget=forms.HiddenInput())
         examples = {"mm": DEFAULTS.width_mm, "font": DEFAULTS.font_pt, "dpi": DEFAULTS.dpi, "height": "as drawn"}
         for name, example in examples.items():
@@ -64,21 +64,21 @@ class FigureForm(forms.Form):
         cleaned: dict[str, Any] = super().clean() or self.cleaned_data
         width, dpi = cleaned.get("mm") or DEFAULTS.width_mm, cleaned.get("dpi") or DEFAULTS.dpi
         height = cleaned.get("height") or width
-        if width * height * (dpi / MM_PER_INCH) ** 2 > MOST_PIXELS:
+        if width * height * (dpi / MM_PER_INCH) ** 2 > MAX_PIXELS:
             self.add_error("dpi", "This picture would have more than 40 million pixels. Lower its resolution or size.")
         return cleaned
 
     @property
     def style(self) -> PrintStyle:
         """The print style of a valid form."""
-        given = self.cleaned_data
+        data = self.cleaned_data
         return PrintStyle(
-            width_mm=given["mm"] or DEFAULTS.width_mm,
-            height_mm=given["height"],
-            font_pt=given["font"] or DEFAULTS.font_pt,
-            palette=given["palette"] or DEFAULTS.palette,
-            dpi=given["dpi"] or DEFAULTS.dpi,
-            title=given["title"],
-            x_label=given["x"],
-            y_label=given["y"],
+            width_mm=data["mm"] or DEFAULTS.width_mm,
+            height_mm=data["height"],
+            font_pt=data["font"] or DEFAULTS.font_pt,
+            palette=data["palette"] or DEFAULTS.palette,
+            dpi=data["dpi"] or DEFAULTS.dpi,
+            title=data["title"],
+            x_label=data["x"],
+            y_label=data["y"],
         )

@@ -1,4 +1,4 @@
-"""The choices of the matrix: what is shown, in which order, and which items."""
+"""The choices of the matrix: its items, their order, and the display of cells."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ DISPLAYS = {
 
 
 class MatrixForm(ScopeForm):
-    """The scope with the order, the selection and the display of the matrix. The address holds every choice."""
+    """The scope of the matrix with its order, selection and display. The address holds every choice."""
 
     sort = forms.ChoiceField(label="Sort by", required=False, choices=list(ORDERS.items()))
     show = forms.ChoiceField(label="Show", required=False, choices=list(SHOWN.items()))
@@ -49,16 +49,16 @@ class MatrixForm(ScopeForm):
         super().__init__(data, experiment, blind)
         for name in ("baseline", "margin"):
             del self.fields[name]
-        for name in ("condition", "exclude", "without"):  # Other pages lead here with them; the filter keeps them.
+        for name in ("condition", "exclude", "without"):  # Links from other pages set these; the filter keeps them.
             self.fields[name].widget = forms.MultipleHiddenInput()
-        for name, label in zip(("a", "b"), self._labels_of_flips(), strict=True):
+        for name, label in zip(("a", "b"), self._get_flip_labels(), strict=True):
             self._set_choices(name, [("", "Any condition"), *self.labels.items()])
             self.fields[name].label = label
 
-    def _labels_of_flips(self) -> tuple[str, str]:
-        """Return the names of the two choices. A measure from 0 to 1 may be right or wrong."""
+    def _get_flip_labels(self) -> tuple[str, str]:
+        """Return the labels of the two choices. A measure from 0 to 1 is right or wrong."""
         key = self.data.get("measure", "")
-        measure = next((one for one in self.measures if one.key == key or not key), None)
+        measure = next((candidate for candidate in self.measures if candidate.key == key or not key), None)
         is_share = measure is not None and (measure.low, measure.high) == (0.0, 1.0)
         return ("Right in", "Wrong in") if is_share else ("Higher in", "Lower in")
 

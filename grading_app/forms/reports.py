@@ -17,7 +17,7 @@ DEFAULT_DAYS = 30
 
 
 class ReportForm(forms.Form):
-    """A checkbox for each section, and a text before each one and at the end."""
+    """A checkbox for each section, and a text before each section and at the end."""
 
     def __init__(self, *args: Any, choices: ReportChoices, sections: list[tuple[str, str]], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -38,14 +38,14 @@ class ReportForm(forms.Form):
     @property
     def rows(self) -> list[tuple[Any, Any]]:
         """The fields by section: the checkbox (None for the end) and the text."""
-        found = [(self[f"with_{name}"], self[f"text_{name}"]) for name, _ in self.sections]
-        return [*found, (None, self[f"text_{END}"])]
+        pairs = [(self[f"with_{name}"], self[f"text_{name}"]) for name, _ in self.sections]
+        return [*pairs, (None, self[f"text_{END}"])]
 
     def save(self, *, by: Any) -> bool:
-        given = self.cleaned_data
-        left_out = [name for name, _ in self.sections if not given[f"with_{name}"]]
+        data = self.cleaned_data
+        left_out = [name for name, _ in self.sections if not data[f"with_{name}"]]
         names = [*(name for name, _ in self.sections), END]
-        texts = {name: given[f"text_{name}"] for name in names if given[f"text_{name}"].strip()}
+        texts = {name: data[f"text_{name}"] for name in names if data[f"text_{name}"].strip()}
         return self.choices.change(left_out=left_out, texts=texts, by=by)
 
 
@@ -53,12 +53,12 @@ class ShareLinkForm(forms.Form):
     scope = forms.ChoiceField(label="Shows", choices=ShareLink.Scope.choices)
     days = forms.TypedChoiceField(label="Valid for", choices=DAYS, coerce=int, initial=DEFAULT_DAYS)
     label = forms.CharField(
-        label="For", max_length=80, required=False, help_text="Such as reviewers; only you and co-authors see it"
+        label="For", max_length=80, required=False, help_text="For example reviewers. Only you and co-authors see it"
     )
     shows_costs = forms.BooleanField(
-        label="Show what the calls cost",
+        label="Show costs",
         required=False,
-        help_text="Otherwise readers see no section, column or figure of costs",
+        help_text="If off, readers see no section, column or figure of costs",
     )
 
     @property

@@ -44,7 +44,7 @@ class CoverageTable(tables.Table):
         self, coverage: Iterable[RaterCoverage], raters: Mapping[str, Rater], *, in_pairs: bool = False
     ) -> None:
         self.in_pairs = in_pairs
-        rows = [{"coverage": one, **_make_coverage_row(one, raters[str(one.rater)])} for one in coverage]
+        rows = [{"coverage": row, **_make_coverage_row(row, raters[str(row.rater)])} for row in coverage]
         super().__init__(rows, exclude=("scale", "sd", "range") if in_pairs else ())
         if in_pairs:
             self.columns["mean"].column.verbose_name = "For the first"
@@ -63,20 +63,20 @@ class CoverageTable(tables.Table):
         return MISSING if low is None else f"{low:.4g} to {high:.4g}"
 
 
-def _make_coverage_row(one: RaterCoverage, rater: Rater) -> dict[str, Any]:
+def _make_coverage_row(coverage: RaterCoverage, rater: Rater) -> dict[str, Any]:
     return {
         "rater": rater.label,
         "kind": rater.kind_label,
         "scale": str(rater.scale) if rater.scale else None,
-        "n": one.n,
-        "shared": one.shared,
-        "mean": one.mean,
-        "sd": None if one.sd is None else statistic_format.format_number(one.sd),
+        "n": coverage.n,
+        "shared": coverage.shared,
+        "mean": coverage.mean,
+        "sd": None if coverage.sd is None else statistic_format.format_number(coverage.sd),
     }
 
 
 class MeasureTable(tables.Table):
-    """A row for each measure; its formula and source are folded in."""
+    """A row for each measure, with its formula and source in a disclosure."""
 
     name = tables.Column(verbose_name="Measure", attrs={"td": {"class": "primary"}})
     value = NumberColumn(verbose_name="Estimate", empty_values=())
@@ -98,8 +98,8 @@ class MeasureTable(tables.Table):
         chip = format_html(' <span class="chip">{}</span>', "fits this scale") if record.suits_scale else ""
         texts = [record.description.meaning, record.description.formula, record.description.citation]
         if record.estimate is not None:
-            used, total = record.estimate.units, record.estimate.units + record.estimate.left_out
-            texts.append(f"Units: {format_count(used)} of {format_count(total)}, {record.description.uses}.")
+            n_used, total = record.estimate.units, record.estimate.units + record.estimate.left_out
+            texts.append(f"Units: {format_count(n_used)} of {format_count(total)}, {record.description.uses}.")
             if record.estimate.interval:
                 is_percentile = record.estimate.interval.startswith("percentile")
                 resamples = f", {record.estimate.resamples:,} resamples" if is_percentile else ""
@@ -110,10 +110,10 @@ class MeasureTable(tables.Table):
     def render_value(self, record: MeasureResult) -> str | SafeString:
         if record.estimate is None or record.estimate.estimate is None:
             return format_html('<span class="muted why">{}</span>', record.reason)
-        shown = statistic_format.format_number(record.estimate.estimate, 3)
+        text = statistic_format.format_number(record.estimate.estimate, 3)
         if record.name.startswith("ICC(") and record.estimate.estimate < 0:
-            return format_html('{} <span class="muted why">{}</span>', shown, BELOW_ZERO)
-        return shown
+            return format_html('{} <span class="muted why">{}</span>', text, BELOW_ZERO)
+        return text
 
     def render_interval(self, record: MeasureResult) -> str | SafeString:
         return render_estimate_interval(record.estimate)
@@ -138,7 +138,7 @@ class PairTable(tables.Table):
     kappa = NumberColumn(verbose_name="Kappa, quadratic")
     r = NumberColumn(verbose_name="r")
     ccc = NumberColumn(verbose_name="Concordance")
-    difference = NumberColumn(verbose_name="Second less first")
+    difference = NumberColumn(verbose_name="Second minus first")
 
     class Meta:
         orderable = False
@@ -182,7 +182,7 @@ class ReferenceTable(tables.Table):
 
     rater = tables.Column(empty_values=(), attrs={"td": {"class": "primary"}})
     units = NumberColumn(empty_values=())
-    bias = NumberColumn(verbose_name="Rater less reference")
+    bias = NumberColumn(verbose_name="Rater minus reference")
     r = NumberColumn(verbose_name="r")
     concordance = NumberColumn(verbose_name="Concordance")
     same = NumberColumn(verbose_name="Same score")
@@ -196,7 +196,7 @@ class ReferenceTable(tables.Table):
         self, comparisons: Iterable[ReferenceComparison], raters: Mapping[str, Rater], reference: Rater
     ) -> None:
         self.raters = raters
-        # The norm of an item is a mean of many people: no rating equals it.
+        # The norm of an item is a mean of many people, which no rating equals.
         super().__init__(list(comparisons), exclude=("same",) if reference.kind == "norm" else ())
 
     def render_rater(self, record: ReferenceComparison) -> str:
@@ -215,25 +215,25 @@ class ReferenceTable(tables.Table):
         return format_with_interval(value)
 
     def render_same(self, value: Estimate) -> str:
-        shown = statistic_format.format_share(value.estimate)
-        ends = statistic_format.format_share_interval(value.low, value.high)
-        return shown if value.low is None else f"{shown} ({ends})"
+        share = statistic_format.format_share(value.estimate)
+        interval = statistic_format.format_share_interval(value.low, value.high)
+        return share if value.low is None else f"{share} ({interval})"
 
 
 def format_with_interval(estimate: Estimate) -> str | SafeString:
-    """Return '0.12 (−0.05 to 0.29)', with a note if its simulated coverage is low; or the number alone."""
-    shown = statistic_format.format_number(estimate.estimate)
+    """Return '0.12 (−0.05 to 0.29)', with a note if its simulated coverage is low, or only the number."""
+    number = statistic_format.format_number(estimate.estimate)
     if estimate.low is None:
-        return shown
+        return number
     note = describe_coverage(estimate.formula, estimate.clusters)
-    ends = statistic_format.format_interval(estimate.low, estimate.high)
-    text = f"{shown} ({ends})"
+    interval = statistic_format.format_interval(estimate.low, estimate.high)
+    text = f"{number} ({interval})"
     return format_html('{} <span class="muted why">{}</span>', text, note) if note else text
 
 
 @dataclass(frozen=True)
 class JudgeEstimate:
-    """A number about the judge and people: its name, the estimate, and its meaning."""
+    """A named estimate about the judge and people, with its meaning."""
 
     name: str
     estimate: Estimate
@@ -241,7 +241,7 @@ class JudgeEstimate:
 
 
 class JudgeEstimateTable(tables.Table):
-    """A row for each number about the judge and people; its meaning is folded in."""
+    """A row for each estimate about the judge and people, with its meaning in a disclosure."""
 
     name = tables.Column(verbose_name="Measure", attrs={"td": {"class": "primary"}})
     value = NumberColumn(verbose_name="Estimate", empty_values=())
@@ -271,19 +271,19 @@ class JudgeEstimateTable(tables.Table):
         return format_count(record.estimate.units)
 
 
-def format_ends(estimate: Estimate | None) -> str:
+def format_estimate_interval(estimate: Estimate | None) -> str:
     return MISSING if estimate is None else statistic_format.format_interval(estimate.low, estimate.high, 3)
 
 
 def render_estimate_interval(estimate: Estimate | None) -> str | SafeString:
-    """Return the interval with a note if its simulated coverage is low, or with the reason why there is none."""
-    shown = format_ends(estimate)
+    """Return the interval, with a note if its simulated coverage is low, or the reason why it is missing."""
+    interval = format_estimate_interval(estimate)
     if estimate is None:
-        return shown
+        return interval
     if estimate.low is None:
-        return estimate.interval.removeprefix("no interval: ") or shown
+        return estimate.interval.removeprefix("no interval: ") or interval
     note = describe_coverage(estimate.formula, estimate.clusters)
-    return format_html('{} <span class="muted why">{}</span>', shown, note) if note else shown
+    return format_html('{} <span class="muted why">{}</span>', interval, note) if note else interval
 
 
 CONCORDANCE = "Lin's concordance with the mean of the other people"
@@ -292,10 +292,9 @@ SAME_CHOICE = "Share of the other people with the same choice"
 
 
 def list_judge_estimates(comparison: JudgeComparison, *, in_pairs: bool = False) -> list[JudgeEstimate]:
-    """Return the judge's bias and slope, and its agreement compared with that of people with each other."""
+    """Return the judge's bias and slope, and its agreement with people next to the agreement among people."""
     meaning = (
-        "How much more of the wins the judge gives to the first than people do, as a share from −1 to 1 "
-        "(Liang & Zeger 1986)."
+        "The judge's share of wins for the first minus that of people, from −1 to 1 (Liang & Zeger 1986)."
         if in_pairs
         else "Mean difference of the judge and the mean of the people (Liang & Zeger 1986)."
     )
@@ -303,18 +302,20 @@ def list_judge_estimates(comparison: JudgeComparison, *, in_pairs: bool = False)
     if comparison.slope is not None:
         meaning = "Below 1, the judge avoids the ends of the scale (Deming 1943; Linnet 1993)."
         estimates.append(JudgeEstimate("Slope", comparison.slope, meaning))
-    for standing, what in zip(comparison.standings, (SAME_CHOICE,) if in_pairs else (CONCORDANCE, SAME), strict=False):
+    for standing, measure in zip(
+        comparison.standings, (SAME_CHOICE,) if in_pairs else (CONCORDANCE, SAME), strict=False
+    ):
         estimates += [
             JudgeEstimate(
-                f"{what}: judge",
+                f"{measure}: judge",
                 standing.judge,
-                "Each person is left out in turn; the judge meets the others.",
+                "Each person is left out in turn; the judge is compared with the other people.",
             ),
             JudgeEstimate(
-                f"{what}: people", standing.people, "Upper limit: each person compared with the other people."
+                f"{measure}: people", standing.people, "Upper limit: each person compared with the other people."
             ),
             JudgeEstimate(
-                f"{what}: the gap",
+                f"{measure}: difference",
                 standing.gap,
                 "Judge minus people. Below 0, the judge agrees less.",
             ),
@@ -324,16 +325,16 @@ def list_judge_estimates(comparison: JudgeComparison, *, in_pairs: bool = False)
 
 def list_mean_estimates(comparison: JudgeComparison, *, in_pairs: bool = False) -> list[JudgeEstimate]:
     """Return three estimates of the people's mean; for pairs, of the first answer's share of wins."""
-    mean, what = comparison.mean, "share of wins" if in_pairs else "mean"
+    mean, statistic = comparison.mean, "share of wins" if in_pairs else "mean"
     return [
         JudgeEstimate(
-            f"Corrected {what}", mean.corrected,
-            f"Prediction-powered inference: the judge's {what} over all units, moved by what it gets wrong where "
-            f"people rated ({statistic_format.format_number(mean.rectifier)}); the judge's share in it is "
+            f"Corrected {statistic}", mean.corrected,
+            f"Prediction-powered inference: the judge's {statistic} over all units, corrected by its error on the "
+            f"units that people rated ({statistic_format.format_number(mean.rectifier)}); the judge's share in it is "
             f"{statistic_format.format_number(mean.judge_share)}. Angelopoulos et al. (2023), Science 382, "
-            "669–674; PPI++ (2023), arXiv:2311.01453. Right only if what people rated is a random part of all units: "
-            "narrow the page to the conditions that they rated.",
+            "669–674; PPI++ (2023), arXiv:2311.01453. Valid only if people rated a random sample of all units. "
+            "Otherwise restrict the page to the conditions that they rated.",
         ),
-        JudgeEstimate("People alone", mean.people, f"The {what} by people, of the units that they rated."),
-        JudgeEstimate("Judge alone", mean.judge, f"The judge's {what} over all units it rated, with its bias."),
+        JudgeEstimate("People alone", mean.people, f"The {statistic} by people over the units that they rated."),
+        JudgeEstimate("Judge alone", mean.judge, f"The judge's {statistic} over all units, including its bias."),
     ]  # fmt: skip

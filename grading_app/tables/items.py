@@ -53,17 +53,22 @@ class ItemAnswerTable(tables.Table):
         if record.mean is None:
             return number_format.MISSING
         norm = self.norms.get(record.dimension.name) if record.dimension else None
-        spread = "" if record.sd is None else f"sd {record.sd:.2f}"
+        sd_text = "" if record.sd is None else f"SD {record.sd:.2f}"
         distance = "" if norm is None else f"norm {record.mean - norm.mean:+.2f}".replace("-", "−")
-        rest = ", ".join(part for part in (spread, distance) if part)
-        return format_html('{} <span class="muted small">{}</span>', _format_number(record.mean), rest)
+        details = ", ".join(part for part in (sd_text, distance) if part)
+        return format_html('{} <span class="muted small">{}</span>', _format_number(record.mean), details)
 
     def render_scores(self, record: ItemAnswers) -> SafeString | str:
         if not record.scores:
             return number_format.MISSING
         rows = (
-            (one.grader.label, _format_number(one.mean), "" if one.sd is None else f"sd {one.sd:.2f}, ", one.n)
-            for one in record.scores
+            (
+                score.grader.label,
+                _format_number(score.mean),
+                "" if score.sd is None else f"SD {score.sd:.2f}, ",
+                score.n,
+            )
+            for score in record.scores
         )
         return format_html_join("", '<div>{} <strong>{}</strong> <span class="muted small">{}n {}</span></div>', rows)
 

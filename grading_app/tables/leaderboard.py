@@ -1,4 +1,4 @@
-"""The page's view of a leaderboard: a row for each condition, a sortable column for each measure."""
+"""The leaderboard on the results page: a row per condition and a sortable column per measure."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from grading_app.tables.results import NUMBER, BodyTable
 
 
 class ScoreColumn(tables.Column):
-    """One measure: its mean with interval, and its n. The mean leads to a comparison, n to the counted trials."""
+    """One measure: its mean with interval, and its n. The mean links to a comparison, n to the counted trials."""
 
-    def __init__(self, measure: BoardMeasure, slug: str, address_of: CompareUrl) -> None:
-        self.measure, self.slug, self.address_of = measure, slug, address_of
+    def __init__(self, measure: BoardMeasure, slug: str, make_url: CompareUrl) -> None:
+        self.measure, self.slug, self.make_url = measure, slug, make_url
         super().__init__(verbose_name=measure.label, attrs=NUMBER, empty_values=())
 
     def render(self, record: dict[str, Any]) -> SafeString | str:
@@ -32,35 +32,37 @@ class ScoreColumn(tables.Column):
             return number_format.MISSING
         is_share = self.measure.is_share
         mean = statistic_format.format_share(score.mean) if is_share else statistic_format.format_number(score.mean)
-        ends = (
+        interval = (
             (statistic_format.format_share_interval if is_share else statistic_format.format_interval)(
                 score.low, score.high
             )
             if score.low is not None
             else score.reason
         )
-        address = self.address_of(row, self.measure)
-        shown = format_html('<a href="{}"><b>{}</b></a>', address, mean) if address else format_html("<b>{}</b>", mean)
+        address = self.make_url(row, self.measure)
+        score_html = (
+            format_html('<a href="{}"><b>{}</b></a>', address, mean) if address else format_html("<b>{}</b>", mean)
+        )
         if score.is_best:
-            shown = format_html('<span><span class="board-best">{}</span> {}</span>', "Best", shown)
+            score_html = format_html('<span><span class="board-best">{}</span> {}</span>', "Best", score_html)
         return format_html(
             '<span class="board-score">{}<small class="muted">{}</small>'
             '<small class="muted">n <a href="{}">{}</a>{}</small></span>',
-            shown,
-            ends,
-            self._trials(row),
+            score_html,
+            interval,
+            self._get_trials_url(row),
             number_format.format_count(score.n),
             f", {number_format.format_count(score.missing)} without a score" if score.missing else "",
         )
 
-    def _trials(self, row: BoardRow) -> str:
-        """Return the address of the trials that n counts, with those without a score."""
-        where = {"experiment": self.slug, "condition": row.condition, "status": "done"}
+    def _get_trials_url(self, row: BoardRow) -> str:
+        """Return the address of the trials behind n, including trials without a score."""
+        query = {"experiment": self.slug, "condition": row.condition, "status": "done"}
         if self.measure.dimension is not None:
-            where["dimension"] = self.measure.dimension
+            query["dimension"] = self.measure.dimension
         if self.measure.grader is not None and self.measure.grader > 0:
-            where["graded_by"] = self.measure.grader
-        return f"{reverse('trial_list')}?{urlencode(where)}"
+            query["graded_by"] = self.measure.grader
+        return f"{reverse('trial_list')}?{urlencode(query)}"
 
 
 class LeaderboardTable(BodyTable):
@@ -72,7 +74,7 @@ class LeaderboardTable(BodyTable):
     class Meta(BodyTable.Meta):
         default = number_format.MISSING
 
-    def __init__(self, board: Leaderboard, slug: str, address_of: CompareUrl) -> None:
+    def __init__(self, board: Leaderboard, slug: str, make_url: CompareUrl) -> None:
         names = [(get_column_name(measure), measure) for measure in board.measures]
         rows = [
             {
@@ -87,19 +89,19 @@ class LeaderboardTable(BodyTable):
         ]
         super().__init__(
             rows,
-            extra_columns=[(name, ScoreColumn(measure, slug, address_of)) for name, measure in names],
+            extra_columns=[(name, ScoreColumn(measure, slug, make_url)) for name, measure in names],
             sequence=("condition", *(name for name, _ in names), "..."),
             attrs={"class": "data-table keep-table board"},
         )
 
     def render_cost(self, value: float | None, record: dict[str, Any]) -> SafeString:
-        each = record["row"].cost_per_answer
-        if each is None:
+        cost_per_answer = record["row"].cost_per_answer
+        if cost_per_answer is None:
             return tags.money(value)
         return format_html(
             '<span class="board-score">{} <small class="muted">{} per answer</small></span>',
             tags.money(value),
-            tags.money(each),
+            tags.money(cost_per_answer),
         )
 
     def render_tokens(self, record: dict[str, Any]) -> SafeString:

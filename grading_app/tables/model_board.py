@@ -1,4 +1,4 @@
-"""The page's view of the site's leaderboard. Rows are put together here, because a template of 2,000 cells is slow."""
+"""The site's leaderboard on its page. Rows are rendered here, because a template of 2,000 cells is slow."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from grading_app.surfaces.board_figure import get_cell_level
 from grading_app.surfaces.board_tables import describe_second
 from grading_app.surfaces.model_board import ModelRow
 
-TEXTS = ("model", "rank")  # Rising is the first order of these; numbers fall first.
+ASCENDING_FIRST = ("model", "rank")  # Other columns are first sorted in descending order.
 
 
 def make_heads(tasks: Sequence[str], sort: str, query: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Return the heads of all columns after the model: label, address that sorts by it, and the present order."""
+    """Return the heads of all columns: label, address for sorting, and current order."""
     columns = [
         ("rank", "Rank"),
         ("score", "ReasonScore"),
@@ -34,49 +34,51 @@ def make_heads(tasks: Sequence[str], sort: str, query: Mapping[str, str]) -> lis
 
 
 def _make_head(name: str, label: str, sort: str, query: Mapping[str, str]) -> dict[str, Any]:
-    present = sort.removeprefix("-") == name
-    falls = sort.startswith("-")
-    next_sort = (name if falls else f"-{name}") if present else (name if name in TEXTS else f"-{name}")
+    is_current = sort.removeprefix("-") == name
+    is_descending = sort.startswith("-")
+    next_sort = (
+        (name if is_descending else f"-{name}") if is_current else (name if name in ASCENDING_FIRST else f"-{name}")
+    )
     return {
         "label": label,
         "address": f"?{urlencode({**query, 'sort': next_sort})}",
-        "order": ("descending" if falls else "ascending") if present else "",
+        "order": ("descending" if is_descending else "ascending") if is_current else "",
     }
 
 
 def make_rows(tasks: Sequence[str], rows: Sequence[ModelRow]) -> list[dict[str, Any]]:
-    """Return for each row its name, its cells as HTML, and whether a new group of ranks begins.
+    """Return each row with its cells as HTML, and whether it starts a new group of ranks.
 
-    Groups are only marked where the rows are in the order of their ranks.
+    Groups are marked only if the rows are sorted by rank.
     """
-    firsts = [row.rank.first for row in rows]
-    in_groups = firsts == sorted(firsts)
-    found, last = [], None
+    first_ranks = [row.rank.first for row in rows]
+    in_groups = first_ranks == sorted(first_ranks)
+    lines, previous = [], None
     for row in rows:
-        is_new = in_groups and row.rank.first != last
-        found.append(
+        is_new = in_groups and row.rank.first != previous
+        lines.append(
             {"row": row, "explorer": _get_explorer_url(row, ""), "cells": _render_cells(tasks, row), "new": is_new}
         )
-        last = row.rank.first
-    return found
+        previous = row.rank.first
+    return lines
 
 
 def _render_cells(tasks: Sequence[str], row: ModelRow) -> SafeString:
-    plain = [
+    leading = [
         ("num", str(row.rank)),
         ("num strong", row.first.marked if row.first else number_format.MISSING),
         ("num", describe_second(row) or number_format.MISSING),
     ]
-    last = [
+    trailing = [
         ("num", number_format.MISSING if row.mean_tokens is None else f"{row.mean_tokens:,.0f}"),
         ("num", number_format.MISSING if row.per_token is None else f"{row.per_token:.2f}"),
         ("num", number_format.format_count(row.answers)),
     ]
     return format_html(
         "{}{}{}",
-        format_html_join("", '<td class="{}">{}</td>', plain),
+        format_html_join("", '<td class="{}">{}</td>', leading),
         format_html_join("", "{}", ((_render_task_cell(row, task),) for task in tasks)),
-        format_html_join("", '<td class="{}">{}</td>', last),
+        format_html_join("", '<td class="{}">{}</td>', trailing),
     )
 
 
@@ -90,5 +92,5 @@ def _render_task_cell(row: ModelRow, task: str) -> SafeString:
 
 
 def _get_explorer_url(row: ModelRow, task: str) -> str:
-    where: dict[str, str | int] = {"condition": row.condition, **({"task": task} if task else {})}
-    return f"{reverse('explorer', args=[row.experiment])}?{urlencode(where)}"
+    query: dict[str, str | int] = {"condition": row.condition, **({"task": task} if task else {})}
+    return f"{reverse('explorer', args=[row.experiment])}?{urlencode(query)}"

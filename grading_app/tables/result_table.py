@@ -1,4 +1,4 @@
-"""The page's view of a `ResultTable`."""
+"""A `ResultTable` on a page."""
 
 from __future__ import annotations
 
@@ -10,22 +10,24 @@ from django.utils.html import format_html
 from grading_app.reports.result_table import ResultTable
 from grading_app.tables.results import TextTable
 
-MOST_SHOWN = 100
-"""Rows that a page shows of one table. Files have all rows."""
+MAX_ROWS = 100
+"""The number of rows on a page. Files have all rows."""
 
 
 def make_html_table(table: ResultTable, order: str = "") -> tables.Table:
-    """Return the first rows of the table for `{% render_table %}`. Cells with an address in `links` are links.
+    """Return the first rows of the table for `{% render_table %}`. Cells with an address in `links` become links.
 
-    order: of the rows, if the table can be sorted: a column's name, after a minus sign in descending order.
+    order: the sort column of a sortable table, with a minus sign for descending order.
     """
     if table.is_sortable:
         table = table.sort_by(order)
-    rows: list[list[str]] = replace(table, rows=table.rows[:MOST_SHOWN]).cells()
-    for number, links in enumerate(table.links[:MOST_SHOWN]):
-        for at, column in enumerate(table.columns):
+    rows: list[list[str]] = replace(table, rows=table.rows[:MAX_ROWS]).cells()
+    for row_index, links in enumerate(table.links[:MAX_ROWS]):
+        for column_index, column in enumerate(table.columns):
             if address := links.get(column.name):
-                rows[number][at] = format_html('<a href="{}">{}</a>', address, rows[number][at])
+                rows[row_index][column_index] = format_html(
+                    '<a href="{}">{}</a>', address, rows[row_index][column_index]
+                )
     heads = {column.name: column.label for column in table.columns}
     numbers = [column.is_number for column in table.columns]
     return TextTable(heads, numbers, rows, is_sortable=table.is_sortable, order=order)

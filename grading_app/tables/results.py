@@ -13,7 +13,7 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from evalsite.lib.templatetags import evalsite_tags as tags
-from evalsite.lib.text import number_format as site_wording
+from evalsite.lib.text import number_format
 from grading_app.reports import statistic_format
 from grading_app.reports.figures.kinds import FigureTable
 from grading_app.reports.frames import Outcomes
@@ -39,27 +39,27 @@ class TrialsColumn(NumberColumn):
     def render(self, value: int, record: Outcomes, table: Any) -> SafeString | str:
         if not value:
             return "0"
-        where = urlencode({"experiment": table.slug, "condition": record.condition})
-        address = f"{reverse('trial_list')}?{where}{self.query}"
-        return format_html('<a href="{}">{}</a>', address, site_wording.format_count(value))
+        query = urlencode({"experiment": table.slug, "condition": record.condition})
+        address = f"{reverse('trial_list')}?{query}{self.query}"
+        return format_html('<a href="{}">{}</a>', address, number_format.format_count(value))
 
 
 class BodyTable(tables.Table):
-    """A table whose rows are written at once. It looks at the parameters of each column's method once, not per cell."""
+    """A table that renders all rows at once and inspects each column's method once, not per cell."""
 
     class Meta:
         template_name = "tables/text_table.html"
 
     @property
     def body(self) -> SafeString:
-        columns = [self._column(bound) for bound in self.columns]
+        columns = [self._prepare_column(bound) for bound in self.columns]
         rows = (
             format_html_join("", "{}{}</div></td>", ((start, text(record)) for start, text in columns))
             for record in self.data
         )
         return format_html_join("", '<tr role="row">{}</tr>', ((row,) for row in rows))
 
-    def _column(self, bound: Any) -> tuple[SafeString, Callable[[Any], Any]]:
+    def _prepare_column(self, bound: Any) -> tuple[SafeString, Callable[[Any], Any]]:
         """Return the start of the column's cells, and the function from a record to the text of its cell."""
         start = format_html(
             '<td {} role="cell" data-label="{}"><div class="cell">', bound.attrs["td"].as_html(), bound.header
@@ -72,7 +72,7 @@ class BodyTable(tables.Table):
             if value in bound.column.empty_values:
                 return bound.default
             arguments = {"value": value, "record": record, "table": self, "column": bound.column, "bound_column": bound}
-            return render(**{name: one for name, one in arguments.items() if name in names})
+            return render(**{name: argument for name, argument in arguments.items() if name in names})
 
         return start, text
 
@@ -116,16 +116,16 @@ class ScoreTable(BodyTable):
 
     class Meta(BodyTable.Meta):
         orderable = False
-        default = site_wording.MISSING
+        default = number_format.MISSING
 
     def __init__(self, lines: list[ScoreSummary]) -> None:
         super().__init__(lines, exclude=() if any(not line.measure.is_share for line in lines) else ("sd",))
 
     def render_n(self, value: int) -> str:
-        return site_wording.format_count(value)
+        return number_format.format_count(value)
 
     def render_items(self, value: int) -> str:
-        return site_wording.format_count(value)
+        return number_format.format_count(value)
 
     def render_mean(self, value: float, record: ScoreSummary) -> str:
         return (
@@ -151,10 +151,10 @@ class ScoreTable(BodyTable):
 
 
 class TextTable(tables.Table):
-    """A table of texts that is written at once: ten times as fast as cell by cell, for hundreds of rows.
+    """A table of texts, rendered at once: ten times as fast as cell by cell, for hundreds of rows.
 
     head: the labels of the columns by their names. numbers: for each column, whether it holds numbers. rows: the texts
-    of the cells, or safe strings, in the order of the page. order: the column that they are sorted by.
+    of the cells, or safe strings, in the order of the page. order: the sort column.
     """
 
     class Meta:
@@ -183,21 +183,21 @@ class TextTable(tables.Table):
     @property
     def body(self) -> SafeString:
         starts = []
-        for at, (name, is_number) in enumerate(zip(self.head, self.numbers, strict=True)):
-            kind = "num" if is_number else "row-name" if at else "primary row-name"
+        for index, (name, is_number) in enumerate(zip(self.head, self.numbers, strict=True)):
+            kind = "num" if is_number else "row-name" if index else "primary row-name"
             starts.append(format_html('<td class="{}" role="cell" data-label="{}"><div class="cell">', kind, name))
         rows = (format_html_join("", "{}{}</div></td>", zip(starts, cells, strict=True)) for cells in self.rows_of_text)
         return format_html_join("", '<tr role="row">{}</tr>', ((row,) for row in rows))
 
 
 def make_figure_table(numbers: FigureTable) -> tables.Table:
-    """Return the table that is shown with a figure."""
-    head = {f"c{at}": label for at, label in enumerate(numbers.head)}
-    return TextTable(head, [at >= numbers.first_number for at in range(len(head))], numbers.rows)
+    """Return the table below a figure."""
+    head = {f"c{index}": label for index, label in enumerate(numbers.head)}
+    return TextTable(head, [index >= numbers.first_number for index in range(len(head))], numbers.rows)
 
 
 class PointTable(tables.Table):
-    """A row for each point of each condition; if there are several waves, for each wave."""
+    """A row for each point and condition, and for each wave if there are several."""
 
     label = tables.Column(verbose_name="Point", attrs={"td": {"class": "primary"}})
     condition = tables.Column()
@@ -218,7 +218,7 @@ class PointTable(tables.Table):
     reason = tables.Column(orderable=False)
 
     class Meta:
-        default = site_wording.MISSING
+        default = number_format.MISSING
 
     def __init__(self, lines: list[PointLine], *, labels: dict[int, str]) -> None:
         self.labels = labels
@@ -257,4 +257,4 @@ class PointTable(tables.Table):
         )
 
     def render_asked(self, record: PointLine) -> str:
-        return f"{site_wording.format_count(record.asked)} of {site_wording.format_count(record.most)}"
+        return f"{number_format.format_count(record.asked)} of {number_format.format_count(record.most)}"

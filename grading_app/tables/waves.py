@@ -8,7 +8,7 @@ import django_tables2 as tables
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from evalsite.lib.text import number_format as site_wording
+from evalsite.lib.text import number_format
 from grading_app.reports import statistic_format
 from grading_app.reports.frames import Outcomes
 from grading_app.reports.waves import WaveChange, WaveOutcome
@@ -17,15 +17,15 @@ from grading_app.tables.results import NumberColumn
 from runs_app.planning.drift import ServedModels
 
 DRIFT = format_html('<span class="chip">{}</span>', "drift")
-ALL = "all conditions"
-FIRST = ("measure", "condition", "items", "mean_a", "mean_b", "...")
+ALL_CONDITIONS = "all conditions"
+FIRST_COLUMNS = ("measure", "condition", "items", "mean_a", "mean_b", "...")
 
 
 class WaveScoreTable(tables.Table):
     """A row for each measure and condition, with its items' scores in both waves."""
 
     measure = tables.Column(accessor="measure__label", attrs={"td": {"class": "primary"}})
-    condition = tables.Column(default=ALL)
+    condition = tables.Column(default=ALL_CONDITIONS)
     items = NumberColumn(accessor="change", empty_values=())
     difference = NumberColumn(accessor="change", verbose_name="Difference")
     se = NumberColumn(accessor="change", verbose_name="SE by item")
@@ -37,7 +37,7 @@ class WaveScoreTable(tables.Table):
 
     class Meta:
         orderable = False
-        default = site_wording.MISSING
+        default = number_format.MISSING
 
     def __init__(self, lines: list[WaveChange], a: str, b: str) -> None:
         shown = {
@@ -46,14 +46,14 @@ class WaveScoreTable(tables.Table):
         }
         means = [("mean_a", NumberColumn(verbose_name=a)), ("mean_b", NumberColumn(verbose_name=b))]
         hidden = [name for name, is_shown in shown.items() if not is_shown]
-        super().__init__(lines, exclude=hidden, extra_columns=means, sequence=FIRST)
+        super().__init__(lines, exclude=hidden, extra_columns=means, sequence=FIRST_COLUMNS)
 
     def render_items(self, record: WaveChange) -> SafeString | str:
-        shared = site_wording.format_count(record.change.n if record.change else 0)
+        shared = number_format.format_count(record.change.n if record.change else 0)
         if not record.unpaired:
             return shared
         return format_html(
-            '{} <small class="muted">{} unpaired</small>', shared, site_wording.format_count(record.unpaired)
+            '{} <small class="muted">{} unpaired</small>', shared, number_format.format_count(record.unpaired)
         )
 
     def render_mean_a(self, value: float, record: WaveChange) -> str:
@@ -88,18 +88,18 @@ class WaveScoreTable(tables.Table):
         return statistic_format.format_p(value)
 
     def render_unread(self, record: WaveChange) -> str:
-        return f"{site_wording.format_count(record.unread_a)}, then {site_wording.format_count(record.unread_b)}"
+        return f"{number_format.format_count(record.unread_a)}, then {number_format.format_count(record.unread_b)}"
 
     def render_verdict(self, value: bool, record: WaveChange) -> SafeString | str:
         if record.adjusted is None:
-            return site_wording.MISSING
+            return number_format.MISSING
         return DRIFT if value else "none shown"
 
 
 class WaveOutcomeTable(tables.Table):
-    """The outcomes of the trials, two rows for each condition, one for each wave. Shares are of the done trials."""
+    """The outcomes of the trials: a row per condition and wave. Shares are of the done trials."""
 
-    condition = tables.Column(default=ALL, attrs={"td": {"class": "primary"}})
+    condition = tables.Column(default=ALL_CONDITIONS, attrs={"td": {"class": "primary"}})
     wave = tables.Column(accessor="is_b")
     done = NumberColumn(accessor="counts", verbose_name="Done")
     failed = NumberColumn(accessor="counts__failed")
@@ -112,22 +112,22 @@ class WaveOutcomeTable(tables.Table):
 
     class Meta:
         orderable = False
-        default = site_wording.MISSING
+        default = number_format.MISSING
 
     def __init__(self, rows: list[WaveOutcome], names: tuple[str, str]) -> None:
         self.names = names
-        says = {
+        shown = {
             "unread": any(row.counts.unread for row in rows),
             "served": any(row.served.models for row in rows),
             "provider": any(row.served.providers for row in rows),
         }
-        super().__init__(rows, exclude=[name for name, is_shown in says.items() if not is_shown])
+        super().__init__(rows, exclude=[name for name, is_shown in shown.items() if not is_shown])
 
     def render_wave(self, value: bool) -> str:
         return self.names[value]
 
     def render_done(self, value: Outcomes) -> str:
-        return f"{site_wording.format_count(value.done)} of {site_wording.format_count(value.trials)}"
+        return f"{number_format.format_count(value.done)} of {number_format.format_count(value.trials)}"
 
     def render_unread(self, value: Outcomes) -> str:
         return _format_share(value.unread, value)
@@ -152,11 +152,11 @@ def _format_amount(value: float, line: WaveChange) -> str:
     return statistic_format.format_share(value) if line.measure.is_share else statistic_format.format_number(value)
 
 
-def _format_share(part: int, of: Outcomes) -> str:
-    return statistic_format.format_share(part / of.done) if of.done else site_wording.MISSING
+def _format_share(part: int, outcomes: Outcomes) -> str:
+    return statistic_format.format_share(part / outcomes.done) if outcomes.done else number_format.MISSING
 
 
 def _describe_served(names: Sequence[str], has_changed: bool) -> SafeString | str:
-    text: str = ", ".join(names) or site_wording.MISSING
+    text: str = ", ".join(names) or number_format.MISSING
     chip: SafeString = format_html('{} <span class="chip">changed</span>', text)
     return chip if has_changed else text

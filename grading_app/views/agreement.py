@@ -49,7 +49,7 @@ def experiment_agreement(request: HttpRequest, slug: str) -> HttpResponse:
         "selection": selection,
         "roles": None,
     }
-    context["may_ask"] = may_edit(request, experiment)
+    context["may_edit"] = may_edit(request, experiment)
     if selection is not None:
         roles = assign_roles(selection, request.GET.dict())
         cached = _get_result(selection, roles)
@@ -90,7 +90,7 @@ def _get_result(selection: RatingSelection, roles: RaterRoles) -> Cached[Agreeme
 def _make_report_context(
     request: HttpRequest, selection: RatingSelection, roles: RaterRoles, result: AgreementResult, state: str
 ) -> dict[str, Any]:
-    """Return the tables and figures for which there are ratings."""
+    """Return the tables and figures of the report."""
     report, raters = result.report, {rater.key: rater for rater in selection.raters}
     if report is None:
         return {}
@@ -114,19 +114,19 @@ def _make_report_context(
 
 
 def _make_reference_tables(selection: RatingSelection, report: AgreementReport) -> list[tuple[Rater, ReferenceTable]]:
-    """Return a table for each reference that has units in common with a rater."""
+    """Return a table for each reference that shares units with a rater."""
     raters = {rater.key: rater for rater in selection.raters}
     comparisons = {
-        reference: [one for one in report.references if one.reference == reference.key]
+        reference: [row for row in report.references if row.reference == reference.key]
         for reference in selection.references
     }
-    return [(one, ReferenceTable(found, raters, one)) for one, found in comparisons.items() if found]
+    return [(reference, ReferenceTable(rows, raters, reference)) for reference, rows in comparisons.items() if rows]
 
 
 def _make_figure(
     request: HttpRequest, selection: RatingSelection, plot: RaterPlot, narrow: RaterPlot, state: str
 ) -> dict[str, Any]:
-    """Return a figure for the page. Its addresses hold every choice of the page, and the state of the data."""
+    """Return a figure for the page. Its addresses hold the page's choices and the state of the data."""
     query = request.GET.copy()
     query["state"] = state[:12]
     return make_figure_context(

@@ -1,4 +1,4 @@
-"""The analysis of an experiment: a scope, and sections of tables and figures that a worker computed."""
+"""The analysis of an experiment: a scope, and sections of tables and figures, computed by a worker."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from grading_app.views.svg_figures import make_figure_context, read_theme, read_
 from runs_app.monitoring.progress import load_experiment_state
 from runs_app.views.permissions import visible_experiment
 
-MOST_CARDS, MOST_SCORES = 8, 12
-"""Outliers that are shown with their answers, and scores of each."""
+MAX_CARDS, MAX_SCORES = 8, 12
+"""The number of outliers with answers, and of scores per outlier."""
 
 
 @require_safe
@@ -50,7 +50,7 @@ def experiment_analysis(request: HttpRequest, slug: str) -> HttpResponse:
         return render(request, "grading_app/experiment_analysis.html", context)
     cached = get_analysis(scope)
     sections = cached.tables
-    tables = [table for of_section in sections.values() for table in of_section]
+    tables = [table for section_tables in sections.values() for table in section_tables]
     if (file := make_requested_file(request, tables, f"{slug}-analysis")) is not None:
         return file
     context |= {
@@ -79,14 +79,14 @@ def analysis_figure(request: HttpRequest, slug: str, name: str) -> HttpResponse:
     theme, width = read_theme(request), read_width(request)
     if scope is None:
         raise Http404
-    found = get_analysis(scope).tables
-    tables = {table.name: table for of_section in found.values() for table in of_section}
-    drawn = next(((figure, table) for figure, table in select_figures(tables) if figure.name == name), None)
-    if drawn is None:
+    sections = get_analysis(scope).tables
+    tables = {table.name: table for section_tables in sections.values() for table in section_tables}
+    match = next(((figure, table) for figure, table in select_figures(tables) if figure.name == name), None)
+    if match is None:
         raise Http404
-    figure, table = drawn
-    picture = render_svg(lambda: figure.draw(table, width), theme)
-    return HttpResponse(picture, content_type="image/svg+xml")
+    figure, table = match
+    svg = render_svg(lambda: figure.draw(table, width), theme)
+    return HttpResponse(svg, content_type="image/svg+xml")
 
 
 def _make_section_context(section: Any, tables: list[ResultTable], scope: Scope, order: str) -> dict[str, Any]:
@@ -102,28 +102,28 @@ def _make_section_context(section: Any, tables: list[ResultTable], scope: Scope,
 
 
 def _format_scores(cell: MatrixCell | None) -> str:
-    """Return the scores of the answers, the first ones of many."""
+    """Return the first scores of the answers."""
     scores = cell.scores if cell else ()
-    text = ", ".join(format_score(score) for score in scores[:MOST_SCORES])
-    return f"{text} …" if len(scores) > MOST_SCORES else text or "no score"
+    text = ", ".join(format_score(score) for score in scores[:MAX_SCORES])
+    return f"{text} …" if len(scores) > MAX_SCORES else text or "no score"
 
 
 def _list_item_keys(scope: Scope) -> list[str]:
-    """Return the keys of the items that the scope leaves out."""
+    """Return the keys of the excluded items."""
     return list(Item.objects.filter(pk__in=scope.without).values_list("key", flat=True)) if scope.without else []
 
 
 def _list_outliers(scope: Scope, table: ResultTable) -> list[dict[str, Any]]:
     """Return the first items of the table of outliers with their answers, in three queries."""
     pairs = [(item, condition) for item, condition in table.data.get("cells", [])]
-    items = list(dict.fromkeys(item for item, _ in pairs))[:MOST_CARDS]
+    items = list(dict.fromkeys(item for item, _ in pairs))[:MAX_CARDS]
     conditions = list(dict.fromkeys(condition for item, condition in pairs if item in items))
     if not items:
         return []
     items_by_key = Item.objects.select_related("image").only("key", "input", "image").in_bulk(items)
     cells = load_cells(scope, items, conditions)
-    stem = reverse("experiment_matrix", args=[scope.experiment.slug])
-    shown = []
+    matrix_url = reverse("experiment_matrix", args=[scope.experiment.slug])
+    outliers = []
     for item in items:
         rows = [
             {
@@ -131,14 +131,14 @@ def _list_outliers(scope: Scope, table: ResultTable) -> list[dict[str, Any]]:
                 "expected": row["expected"],
                 "cell": cells.get((item, condition)),
                 "answers": _format_scores(cells.get((item, condition))),
-                "address": f"{stem}{item}/{condition}/?measure={scope.measure.key}",
+                "address": f"{matrix_url}{item}/{condition}/?measure={scope.measure.key}",
             }
-            for row, (of, condition) in zip(table.rows, pairs, strict=True)
-            if of == item
+            for row, (row_item, condition) in zip(table.rows, pairs, strict=True)
+            if row_item == item
         ]
         without = replace(scope, without=(*scope.without, item))
-        shown.append({"item": items_by_key[item], "rows": rows, "exclude": f"?{without.parameters}#outliers"})
-    return shown
+        outliers.append({"item": items_by_key[item], "rows": rows, "exclude": f"?{without.parameters}#outliers"})
+    return outliers
 
 
 def _make_figure(figure: TableFigure, table: ResultTable, scope: Scope) -> dict[str, Any]:

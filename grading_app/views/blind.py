@@ -18,10 +18,10 @@ from runs_app.views.permissions import visible_experiment
 
 
 def get_blind_context(request: HttpRequest, experiment: Experiment) -> dict[str, Any]:
-    """Return the context of `grading_app/partials/blind_state.html`: `blind` is the reader's present blind reading."""
+    """Return the context of `grading_app/partials/blind_state.html`: `blind` is the reader's current blind reading."""
     readings = list(BlindReading.objects.filter(experiment=experiment).select_related("reader", "experiment"))
-    mine = next((one for one in readings if one.reader_id == request.user.pk and one.revealed_at is None), None)
-    return {"blind": mine, "blind_readings": readings}
+    own_reading = next((row for row in readings if row.reader_id == request.user.pk and row.revealed_at is None), None)
+    return {"blind": own_reading, "blind_readings": readings}
 
 
 @require_POST

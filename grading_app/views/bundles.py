@@ -1,4 +1,4 @@
-"""The download of bundles: of a dataset, of a design, of an analysis, or of all of a study.
+"""The download of bundles: a dataset, a design, an analysis, or a whole study.
 
 A separate process writes the file, because it reads every row and image.
 """
@@ -22,7 +22,7 @@ from grading_app.reports.scope import ScopeForm
 from runs_app.views.permissions import visible_experiment
 
 ALL = "all"
-OF_EXPERIMENTS = (DESIGN, ANALYSIS, ALL)
+EXPERIMENT_KINDS = (DESIGN, ANALYSIS, ALL)
 
 
 @require_safe
@@ -31,8 +31,8 @@ def dataset_bundle(request: HttpRequest, slug: str, version: int) -> HttpRespons
     dataset = visible_dataset(request, slug, version)
     try:
         refuse_bundle(DATASET, dataset)
-    except SnapshotError as problem:
-        messages.error(request, f"{problem}.")
+    except SnapshotError as error:
+        messages.error(request, f"{error}.")
         return redirect(dataset)
     return _stream(request, [DATASET, str(dataset)], f"{slug}-{version}-dataset.zip")
 
@@ -42,7 +42,7 @@ def dataset_bundle(request: HttpRequest, slug: str, version: int) -> HttpRespons
 def experiment_bundle(request: HttpRequest, slug: str, kind: str) -> HttpResponse | StreamingHttpResponse:
     """Stream a bundle of an experiment. The address of an analysis holds its scope."""
     experiment = visible_experiment(request, slug)
-    if kind not in OF_EXPERIMENTS:
+    if kind not in EXPERIMENT_KINDS:
         raise Http404
     options = []
     try:
@@ -51,14 +51,14 @@ def experiment_bundle(request: HttpRequest, slug: str, kind: str) -> HttpRespons
         else:
             refuse_bundle(kind, experiment)
         if kind == ANALYSIS:
-            options = [f"--query={_scope(request, ScopeForm(request.GET, experiment))}"]
-    except SnapshotError as problem:
-        messages.error(request, f"{problem}.")
+            options = [f"--query={_read_scope_parameters(ScopeForm(request.GET, experiment))}"]
+    except SnapshotError as error:
+        messages.error(request, f"{error}.")
         return redirect("experiment_results", slug)
     return _stream(request, [kind, slug, *options], f"{slug}-{kind}.zip")
 
 
-def _scope(request: HttpRequest, form: ScopeForm) -> str:
+def _read_scope_parameters(form: ScopeForm) -> str:
     scope = form.get_scope()
     if scope is None:
         problems = [f"{form.fields[name].label}: {' '.join(map(str, errors))}" for name, errors in form.errors.items()]

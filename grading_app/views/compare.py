@@ -1,4 +1,4 @@
-"""Two conditions compared: what differs in their designs, the result, and both answers to each item."""
+"""The comparison of two conditions: their design differences, the result, and both answers to each item."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from runs_app.models import Experiment
 from runs_app.views.permissions import visible_experiment
 
 PER_PAGE = 20
-MOST_RECENT = 30  # Experiments in the choice, besides the chosen ones.
+MAX_RECENT = 30  # Experiments in the choice besides the chosen experiments.
 
 RATED_LABELS = {
     "gained": "B higher",
@@ -46,33 +46,35 @@ RATED_LABELS = {
 @readers_only
 @hides_model_names()
 def compare(request: HttpRequest) -> HttpResponse:
-    """Show a choice and, once two sides are chosen, their comparison.
+    """Show the choice of two sides, and their comparison once both are chosen.
 
     `a` and `b` are `experiment:condition` or `experiment:all`, with `:wave` for one wave. A name alone means all
-    conditions; the same name twice means the first two conditions. `experiment` may be given twice instead, as the list
-    of experiments does.
+    conditions; the same name twice means the first two conditions. The list of experiments links here with two
+    `experiment` parameters instead.
     """
-    ticked = request.GET.getlist("experiment")
-    wanted_a = request.GET.get("a") or (ticked[0] if ticked else "")
-    wanted_b = request.GET.get("b") or (ticked[1] if len(ticked) > 1 else ticked[0] if ticked else "")
-    chosen = _get_experiments(request, [wanted for wanted in (wanted_a, wanted_b) if wanted])
-    offered = Experiment.objects.visible_to(request.user).filter(runs__isnull=False).select_related("dataset")
-    recent = offered.distinct().order_by("-created_at", "-pk")[:MOST_RECENT]
-    shown = list(dict.fromkeys([*chosen, *recent]))
-    hidden = BlindReading.objects.hidden_for(request.user).filter(experiment__in=shown)
-    readings = {one.experiment_id: one for one in hidden.select_related("experiment")}
-    sides = list_sides(shown, readings)
-    a, b = _get_sides(wanted_a, wanted_b, sides)
+    selected_slugs = request.GET.getlist("experiment")
+    reference_a = request.GET.get("a") or (selected_slugs[0] if selected_slugs else "")
+    reference_b = request.GET.get("b") or (
+        selected_slugs[1] if len(selected_slugs) > 1 else selected_slugs[0] if selected_slugs else ""
+    )
+    experiments = _get_experiments(request, [reference for reference in (reference_a, reference_b) if reference])
+    visible = Experiment.objects.visible_to(request.user).filter(runs__isnull=False).select_related("dataset")
+    recent = visible.distinct().order_by("-created_at", "-pk")[:MAX_RECENT]
+    choices = list(dict.fromkeys([*experiments, *recent]))
+    hidden = BlindReading.objects.hidden_for(request.user).filter(experiment__in=choices)
+    readings = {reading.experiment_id: reading for reading in hidden.select_related("experiment")}
+    sides = list_sides(choices, readings)
+    a, b = _get_sides(reference_a, reference_b, sides)
     data = request.GET.copy()
     for name, side in (("a", a), ("b", b)):
         if side is not None:
             data[name] = side.reference
     measures = list_common_measures(a.experiment, b.experiment) if a and b else []
-    form = CompareForm(data if a and b else None, sides, [one for one, _ in measures])
+    form = CompareForm(data if a and b else None, sides, [measure for measure, _ in measures])
     context: dict[str, Any] = {
-        "form": form, "a": a, "b": b, "measures": measures, "sides": sides, "too_many": len(ticked) > 2,
+        "form": form, "a": a, "b": b, "measures": measures, "sides": sides, "too_many": len(selected_slugs) > 2,
         "swapped": _get_swapped_url(data) if a and b else "",
-        "hidden": [readings[pk] for pk in dict.fromkeys(one.experiment.pk for one in (a, b) if one) if pk in readings],
+        "hidden": [readings[pk] for pk in {side.experiment.pk: None for side in (a, b) if side} if pk in readings],
     }  # fmt: skip
     if a is None or b is None or not measures or not form.is_valid():
         return render(request, "grading_app/compare.html", context)
@@ -87,27 +89,27 @@ def _get_experiments(request: HttpRequest, references: list[str]) -> list[Experi
 
 
 def _get_sides(
-    wanted_a: str, wanted_b: str, sides: dict[str, list[ConditionSide]]
+    reference_a: str, reference_b: str, sides: dict[str, list[ConditionSide]]
 ) -> tuple[ConditionSide | None, ConditionSide | None]:
-    if wanted_a and wanted_a == wanted_b and ":" not in wanted_a:
-        single = {slug: [one for one in found if not one.is_whole] for slug, found in sides.items()}
-        a = next(iter(single[wanted_a]), None)
-        return a, _get_side(wanted_b, single, a)
-    a = _get_side(wanted_a, sides)
-    same = a is not None and parse_experiment_slug(wanted_b) == a.experiment.slug
-    return a, _get_side(wanted_b, sides, a if same else None)
+    if reference_a and reference_a == reference_b and ":" not in reference_a:
+        condition_sides = {slug: [side for side in rows if not side.is_whole] for slug, rows in sides.items()}
+        a = next(iter(condition_sides[reference_a]), None)
+        return a, _get_side(reference_b, condition_sides, a)
+    a = _get_side(reference_a, sides)
+    is_same_experiment = a is not None and parse_experiment_slug(reference_b) == a.experiment.slug
+    return a, _get_side(reference_b, sides, a if is_same_experiment else None)
 
 
 def _get_side(
     reference: str, sides: dict[str, list[ConditionSide]], other: ConditionSide | None = None
 ) -> ConditionSide | None:
-    """Return the chosen side; None without a choice or without a condition. Raise Http404 for an unknown one."""
+    """Return the chosen side, or None without a choice or a condition. Raise Http404 for an unknown side."""
     if not reference:
         return None
-    found = find_side(reference, sides[parse_experiment_slug(reference) or ""], other)
-    if found is None and ":" in reference:
+    side = find_side(reference, sides[parse_experiment_slug(reference) or ""], other)
+    if side is None and ":" in reference:
         raise Http404
-    return found
+    return side
 
 
 def _render_comparison(
@@ -118,23 +120,23 @@ def _render_comparison(
     measures: list[tuple[Measure, Measure]],
     context: Any,
 ) -> HttpResponse:
-    wanted = form.cleaned_data
-    measure, measure_b = next((pair for pair in measures if pair[0].key == wanted["measure"]), measures[0])
+    choices = form.cleaned_data
+    measure, measure_b = next((pair for pair in measures if pair[0].key == choices["measure"]), measures[0])
     names = _get_side_names(a, b)
     cached = get_side_scores(a, b, (measure, measure_b))
-    context["cached"] = list({one.row.pk if one.row else None: one for one in cached}.values())
+    context["cached"] = list({state.row.pk if state.row else None: state for state in cached}.values())
     if cached[0].value is None or cached[1].value is None:
-        context["is_under_way"] = any(one.is_under_way for one in cached)
+        context["is_under_way"] = any(state.is_under_way for state in cached)
         return render(request, "grading_app/compare.html", context)
     scores = cached[0].value.scores, cached[1].value.scores
-    paired = pair_scores(a, b, measure, scores, missing_is_wrong=wanted["unreadable"] == MISSING_WRONG)
+    paired = pair_scores(a, b, measure, scores, missing_is_wrong=choices["unreadable"] == MISSING_WRONG)
     pair = paired.pair
-    address = partial(_get_filter_url, request)
-    tables = make_comparison_tables(paired, pair, measure, names, wanted["margin"], address) if pair else []
+    get_address = partial(_get_filter_url, request)
+    tables = make_comparison_tables(paired, pair, measure, names, choices["margin"], get_address) if pair else []
     basename = f"compare-{a.reference}-{b.reference}".replace(":", "-")
     if (file := make_requested_file(request, tables, basename)) is not None:
         return file
-    rows = paired.select(wanted["filter"] or "all")
+    rows = paired.select(choices["filter"] or "all")
     page = Paginator(rows, PER_PAGE).get_page(request.GET.get("page"))
     context |= {
         "measure": measure,
@@ -144,8 +146,8 @@ def _render_comparison(
         "tables": [get_table_context(table) for table in tables],
         "sentence": tables[0].sentence if tables else "",
         "design": compare_designs(a, b, (measure.dimension, measure_b.dimension)),
-        "filters": _list_filters(request, paired, wanted["filter"] or "all"),
-        "filter": wanted["filter"] or "all",
+        "filters": _list_filters(request, paired, choices["filter"] or "all"),
+        "filter": choices["filter"] or "all",
         "page": page,
         "rows": load_compared_items(a, b, (measure, measure_b), paired, list(page)),
         "unfinished": [side for side in dict.fromkeys((a, b)) if _is_unfinished(side)],
@@ -160,14 +162,14 @@ def _is_unfinished(side: ConditionSide) -> bool:
 
 
 def _get_side_names(a: ConditionSide, b: ConditionSide) -> tuple[str, str]:
-    """Return the shortest names that tell the sides apart."""
+    """Return the shortest names that distinguish the sides."""
     if a.experiment != b.experiment:
         return f"{a.experiment.slug} / {a.name}", f"{b.experiment.slug} / {b.name}"
     return a.name, b.name
 
 
-def _list_filters(request: HttpRequest, paired: PairedScores, chosen: str) -> list[dict[str, Any]]:
-    """Return the filters of the rows that this measure has, with the number of items of each."""
+def _list_filters(request: HttpRequest, paired: PairedScores, selected: str) -> list[dict[str, Any]]:
+    """Return the row filters of this measure, each with its number of items."""
     names = ["all", "gained", "lost", *(["both_wrong", "both_right"] if paired.scores.is_binary else ["equal"])]
     return [
         {
@@ -175,17 +177,17 @@ def _list_filters(request: HttpRequest, paired: PairedScores, chosen: str) -> li
             "label": FILTERS[name] if paired.scores.is_binary else RATED_LABELS.get(name, FILTERS[name]),
             "n": len(paired.select(name)),
             "address": _get_filter_url(request, name),
-            "is_chosen": name == chosen,
+            "is_chosen": name == selected,
         }
         for name in names
     ]
 
 
 def _get_filter_url(request: HttpRequest, name: str) -> str:
-    """Return the address of the items of a filter, under the other choices of this address."""
+    """Return the address of a filter's items, with the other choices of this address."""
     query = request.GET.copy()
-    for gone in ("page", "table", "format"):
-        query.pop(gone, None)
+    for parameter in ("page", "table", "format"):
+        query.pop(parameter, None)
     query["filter"] = name
     return f"?{query.urlencode()}#answers"
 
@@ -199,6 +201,6 @@ def _get_swapped_url(data: Any) -> str:
 
 
 def get_compare_url(a: str, b: str, **parameters: str) -> str:
-    """Return the address that compares b with a. Both are references; empty parameters are left out."""
+    """Return the address that compares b with a. Both are references; empty parameters are omitted."""
     query = {"a": a, "b": b, **{name: value for name, value in parameters.items() if value}}
     return f"{reverse('compare')}?{urlencode(query)}"

@@ -1,4 +1,4 @@
-"""The largest disagreements of raters, one unit after the other, and the adjudication of an answer."""
+"""The largest disagreements between raters, and the adjudication of an answer."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from runs_app.monitoring.progress import load_experiment_state
 from runs_app.prompt_preview import rebuild_turns
 from runs_app.views.permissions import visible_experiment
 
-EXCERPT = 240
+EXCERPT_LENGTH = 240
 CURSOR_PARAMETERS = ("after", "before")
 
 
@@ -45,10 +45,12 @@ def experiment_disagreements(request: HttpRequest, slug: str) -> HttpResponse:
         "selection": selection,
     }
     if selection is not None:
-        cached, by = get_stored_disagreements(selection), get_spread_measure(request)
-        context |= {"cached": cached, "here": request.get_full_path(), "by": by}
+        cached, spread_measure = get_stored_disagreements(selection), get_spread_measure(request)
+        context |= {"cached": cached, "here": request.get_full_path(), "by": spread_measure}
         cursors = {name: request.GET.get(name, "") for name in CURSOR_PARAMETERS}
-        page = disagreements.list_disagreements(selection, by=by, aggregate=cached.row if cached else None, **cursors)
+        page = disagreements.list_disagreements(
+            selection, by=spread_measure, aggregate=cached.row if cached else None, **cursors
+        )
         context |= {"rows": _make_rows(selection, page.disagreements), **_make_page_links(request, page)}
     return render(
         request, "grading_app/disagreements.html", {**context, "query": get_rater_choice(request).urlencode()}
@@ -58,7 +60,7 @@ def experiment_disagreements(request: HttpRequest, slug: str) -> HttpResponse:
 @require_safe
 @readers_only
 def disagreement(request: HttpRequest, slug: str, pk: int) -> HttpResponse:
-    """Show one answer: the question, the answer, each rater's score and reasons side by side, and adjudications."""
+    """Show one answer: question, answer, the scores and reasons of all raters, and adjudications."""
     experiment = visible_experiment(request, slug)
     trial = _get_answer(experiment, pk)
     selection = RatingSelectionForm(request.GET, experiment).get_selection()
@@ -108,15 +110,15 @@ def disagreement_settle(request: HttpRequest, slug: str, pk: int) -> HttpRespons
 
 
 def get_stored_disagreements(selection: RatingSelection) -> Cached[int] | None:
-    """Return the disagreements in the order that a worker stored; None if they are few and read directly."""
+    """Return the stored order of many disagreements, or None if they are few and read directly."""
     return get_aggregate(DISAGREEMENTS, selection.experiment.pk, selection) if is_large(selection) else None
 
 
 def _list_adjudications(trial: Trial) -> list[dict[str, Any]]:
-    """Return all adjudications of this answer, newest first. `counts` marks the last one on its scale."""
+    """Return all adjudications of this answer, newest first. `counts` marks the last adjudication on its scale."""
     adjudications = list(trial.adjudications.select_related("by", "condition").order_by("-pk"))
-    last = {one.condition_id: one.pk for one in reversed(adjudications)}
-    return [{"adjudication": one, "counts": last[one.condition_id] == one.pk} for one in adjudications]
+    last = {row.condition_id: row.pk for row in reversed(adjudications)}
+    return [{"adjudication": row, "counts": last[row.condition_id] == row.pk} for row in adjudications]
 
 
 def _get_return_url(slug: str, pk: int, query: str) -> str:
@@ -149,27 +151,27 @@ def get_rater_choice(request: HttpRequest, **parameters: str) -> QueryDict:
 
 
 def _make_page_links(request: HttpRequest, page: disagreements.DisagreementPage) -> dict[str, str]:
-    def address(name: str, cursor: str) -> str:
+    def make_address(name: str, cursor: str) -> str:
         query = get_rater_choice(request)
         query[name] = cursor
         return f"?{query.urlencode()}" if cursor else ""
 
-    return {"next_url": address("after", page.after), "previous_url": address("before", page.before)}
+    return {"next_url": make_address("after", page.after), "previous_url": make_address("before", page.before)}
 
 
-def _make_rows(selection: RatingSelection, found: list[Disagreement]) -> list[dict[str, Any]]:
+def _make_rows(selection: RatingSelection, disagreements_on_page: list[Disagreement]) -> list[dict[str, Any]]:
     """Return a page of disagreements, each with its item, the start of its answer, and all ratings."""
-    keys = [one.unit for one in found]
+    keys = [row.unit for row in disagreements_on_page]
     values = load_values(selection, keys)
     units = _load_units(selection, keys)
     return [
         {
-            "disagreement": one,
-            **units[one.unit],
-            "verdicts": [RaterVerdict(rater, values.get((one.unit, rater.key))) for rater in selection.all_raters],
+            "disagreement": row,
+            **units[row.unit],
+            "verdicts": [RaterVerdict(rater, values.get((row.unit, rater.key))) for rater in selection.all_raters],
         }
-        for one in found
-        if one.unit in units  # In a stored comparison, a unit may have lost its ratings since.
+        for row in disagreements_on_page
+        if row.unit in units  # In a stored comparison, a unit may have lost its ratings since.
     ]
 
 
@@ -178,12 +180,15 @@ def _load_units(selection: RatingSelection, keys: list[int]) -> dict[int, dict[s
     if selection.in_pairs:
         pairs = load_answer_pairs(selection, keys)
         return {
-            key: {"item": pair[0].item, "answers": [(_get_condition_label(one), one.answer[:EXCERPT]) for one in pair]}
+            key: {
+                "item": pair[0].item,
+                "answers": [(_get_condition_label(trial), trial.answer[:EXCERPT_LENGTH]) for trial in pair],
+            }
             for key, pair in pairs.items()
         }
     if selection.covers_answers:
         return {
-            key: {"item": trial.item, "trial": trial, "answers": [("", trial.answer[:EXCERPT])]}
+            key: {"item": trial.item, "trial": trial, "answers": [("", trial.answer[:EXCERPT_LENGTH])]}
             for key, trial in _load_answers(keys).items()
         }
     return {key: {"item": item, "answers": []} for key, item in Item.objects.in_bulk(keys).items()}

@@ -25,7 +25,7 @@ from runs_app.models import Experiment
 from runs_app.monitoring.progress import load_experiment_state
 from runs_app.views.permissions import get_chosen_wave, visible_experiment
 
-FILES = ("svg", "png", "pdf", "csv")
+FILE_FORMATS = ("svg", "png", "pdf", "csv")
 
 
 @require_safe
@@ -43,7 +43,7 @@ def experiment_figures(request: HttpRequest, slug: str) -> HttpResponse:
         "experiment": experiment,
         "state": load_experiment_state(experiment),
         "form": form,
-        "figures": [_make_figure_context(request, experiment, one) for one in figures],
+        "figures": [_make_figure_context(request, experiment, figure) for figure in figures],
         "is_waiting": source.is_waiting,
         "all_pdf": _get_file_url(request, experiment, "all", "pdf"),
         "summary": reverse("figures_summary", args=[slug], query={"wave": wave.number} if wave else None),
@@ -55,7 +55,7 @@ def _make_figure_context(request: HttpRequest, experiment: Experiment, figure: P
     return {
         "figure": figure,
         "picture": _get_file_url(request, experiment, figure.name, "svg"),
-        "files": [(one, _get_file_url(request, experiment, figure.name, one)) for one in FILES],
+        "files": [(kind, _get_file_url(request, experiment, figure.name, kind)) for kind in FILE_FORMATS],
         "page": reverse(figure.page, args=[experiment.slug]),
     }
 
@@ -72,13 +72,13 @@ def _get_file_url(request: HttpRequest, experiment: Experiment, name: str, file_
 @svg_policy
 @hides_model_names(when=lambda request: request.path.endswith(".svg") and "mm" not in request.GET)
 def figure_file(request: HttpRequest, slug: str, name: str, file_format: str) -> HttpResponse | StreamingHttpResponse:
-    """Return a figure as SVG, PNG or PDF in print style, or the numbers behind it as CSV.
+    """Return a figure as SVG, PNG or PDF in print style, or its numbers as CSV.
 
-    An SVG without the parameter `mm` is the one of the results page, which follows the reader's theme.
+    An SVG without the parameter `mm` is the figure of the results page, in the reader's theme.
     """
     if file_format == "svg" and "mm" not in request.GET:
-        shown: HttpResponse = results.experiment_figure(request, slug, name)
-        return shown
+        response: HttpResponse = results.experiment_figure(request, slug, name)
+        return response
     experiment = visible_experiment(request, slug)
     source = FigureSource(experiment, request.GET, get_chosen_wave(request, experiment))
     form = FigureForm(request.GET, source)
@@ -86,7 +86,7 @@ def figure_file(request: HttpRequest, slug: str, name: str, file_format: str) ->
         return HttpResponseBadRequest(get_first_error(form), content_type="text/plain; charset=utf-8")
     if (name, file_format) == ("all", "pdf"):
         return _stream_all_figures(request, experiment)
-    figure = find_figure(source, name) if file_format in FILES else None
+    figure = find_figure(source, name) if file_format in FILE_FORMATS else None
     if figure is None:
         raise Http404
     if file_format == "csv":
@@ -99,7 +99,7 @@ def figure_file(request: HttpRequest, slug: str, name: str, file_format: str) ->
 
 
 def _stream_all_figures(request: HttpRequest, experiment: Experiment) -> StreamingHttpResponse:
-    """Stream one PDF with every figure from a process of its own, because many figures take long."""
+    """Stream one PDF with every figure from a separate process, because many figures take long."""
     arguments = ["figures", experiment.slug, "--format", "pdf", "--out", "-", "--query", request.GET.urlencode()]
     response = StreamingHttpResponse(stream_command(arguments), content_type="application/pdf")
     response["Content-Disposition"] = f'attachment; filename="{experiment.slug}-figures.pdf"'

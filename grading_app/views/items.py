@@ -1,4 +1,4 @@
-"""The page of one item: its annotations, and all answers to it over the experiments that the reader may see."""
+"""The page of one item: its annotations, and its answers in all experiments that the reader may see."""
 
 from __future__ import annotations
 

@@ -45,16 +45,16 @@ class BoardForm(forms.Form):
         field: Any = self.fields["baseline"]
         field.choices = [("", "None"), *labels.items()]
 
-    def query(self, experiment: Experiment, wave: Wave | None) -> BoardQuery | None:
-        """Return the chosen leaderboard; None for invalid choices."""
+    def make_query(self, experiment: Experiment, wave: Wave | None) -> BoardQuery | None:
+        """Return the query of the chosen leaderboard, or None for invalid choices."""
         if not self.is_valid():
             return None
-        is_wrong = self.cleaned_data["unreadable"] == MISSING_WRONG
-        return BoardQuery(experiment, wave, is_wrong, self.cleaned_data["baseline"])
+        counts_as_wrong = self.cleaned_data["unreadable"] == MISSING_WRONG
+        return BoardQuery(experiment, wave, counts_as_wrong, self.cleaned_data["baseline"])
 
 
-MOST_LEADS = 3
-"""Measures whose leading conditions the page describes in words."""
+MAX_LEADS = 3
+"""The number of measures whose leading conditions the page describes."""
 
 
 def get_leaderboard_context(
@@ -62,7 +62,7 @@ def get_leaderboard_context(
 ) -> tuple[dict[str, Any], list[ResultTable]]:
     """Return the context of `grading_app/partials/leaderboard.html`, and its tables for files."""
     form = BoardForm(request.GET, labels)
-    query = form.query(experiment, wave)
+    query = form.make_query(experiment, wave)
     context: dict[str, Any] = {"board_form": form}
     if query is None:
         return context, []
@@ -72,19 +72,21 @@ def get_leaderboard_context(
     board = board.with_labels(labels) if board else None
     if board is None or not board.measures:
         return context, []
-    address_of = partial(_get_compare_url, board, experiment, wave, request.GET.get("unreadable", ""))
-    html = LeaderboardTable(board, experiment.slug, address_of)
+    get_address = partial(_get_compare_url, board, experiment, wave, request.GET.get("unreadable", ""))
+    html = LeaderboardTable(board, experiment.slug, get_address)
     RequestConfig(request, paginate=False).configure(html)
-    baselines = [table for one in board.measures if (table := make_baseline_table(board, one, address_of))]
+    baselines = [table for measure in board.measures if (table := make_baseline_table(board, measure, get_address))]
     context |= {
         "board": board,
         "board_html": html,
-        "board_leads": [text for one in board.measures[:MOST_LEADS] if (text := describe_lead(board, one))],
+        "board_leads": [text for measure in board.measures[:MAX_LEADS] if (text := describe_lead(board, measure))],
         "board_table": make_leaderboard_table(board),
         "best_note": BEST_NOTE if len(board.rows) > 1 else "",
         "board_baselines": [get_table_context(table) for table in baselines],
         "cost_figures": [
-            _make_figure(request, experiment, board, one) for one in board.measures if cost_figure.has_costs(board, one)
+            _make_figure(request, experiment, board, measure)
+            for measure in board.measures
+            if cost_figure.has_costs(board, measure)
         ],
     }
     return context, [context["board_table"], *baselines]
@@ -93,14 +95,17 @@ def get_leaderboard_context(
 def _get_compare_url(
     board: Leaderboard, experiment: Experiment, wave: Wave | None, unreadable: str, row: BoardRow, measure: BoardMeasure
 ) -> str:
-    """Return the address that compares a condition with the baseline, or else with the highest other one."""
-    others = [one for one in board.rows if one.condition != row.condition]
-    if not others:
+    """Return the address that compares a condition with the baseline, or with the best other condition."""
+    other_rows = [candidate for candidate in board.rows if candidate.condition != row.condition]
+    if not other_rows:
         return ""
-    by_mean = max(others, key=lambda one: -1e300 if (mean := one.scores[measure.key].mean) is None else mean)
-    other = next((one for one in others if one.condition == board.baseline), by_mean)
+    best = max(
+        other_rows, key=lambda candidate: -1e300 if (mean := candidate.scores[measure.key].mean) is None else mean
+    )
+    reference = next((candidate for candidate in other_rows if candidate.condition == board.baseline), best)
     a, b = (
-        ":".join(map(str, (experiment.slug, one.condition, *([wave.number] if wave else [])))) for one in (other, row)
+        ":".join(map(str, (experiment.slug, candidate.condition, *([wave.number] if wave else []))))
+        for candidate in (reference, row)
     )
     return get_compare_url(a, b, measure=measure.key, unreadable=unreadable)
 
@@ -108,11 +113,11 @@ def _get_compare_url(
 def _make_figure(
     request: HttpRequest, experiment: Experiment, board: Leaderboard, measure: BoardMeasure
 ) -> dict[str, Any]:
-    chosen = {name: request.GET[name] for name in ("wave", "unreadable") if request.GET.get(name)}
+    choices = {name: request.GET[name] for name in ("wave", "unreadable") if request.GET.get(name)}
     return make_figure_context(
         f"cost-{measure.key.replace(':', '-')}",
         reverse("cost_figure", args=[experiment.slug]),
-        {"measure": measure.key, **chosen},
+        {"measure": measure.key, **choices},
         title=f"{cost_figure.TITLE}: {measure.label}",
         caption="Points with 95 % intervals.",
         alt=cost_figure.write_alt_text(board, measure),
@@ -130,13 +135,13 @@ def cost_figure_view(request: HttpRequest, slug: str) -> HttpResponse:
     experiment = visible_experiment(request, slug)
     wave = get_chosen_wave(request, experiment)
     theme, width = read_theme(request), read_width(request)
-    query = BoardForm({"unreadable": request.GET.get("unreadable", "")}, {}).query(experiment, wave)
+    query = BoardForm({"unreadable": request.GET.get("unreadable", "")}, {}).make_query(experiment, wave)
     board = get_leaderboard(query).value if query else None
     blind = BlindReading.objects.hidden_for(request.user).filter(experiment=experiment).first()
     if board is not None and blind is not None:
         board = board.with_labels(load_condition_labels(experiment, wave, blind.assign_letters()))
-    measures = [one for one in board.measures if one.key == request.GET.get("measure")] if board else []
+    measures = [measure for measure in board.measures if measure.key == request.GET.get("measure")] if board else []
     if board is None or not measures or not cost_figure.has_costs(board, measures[0]):
         raise Http404
-    picture = render_svg(lambda: cost_figure.draw_cost_figure(board, measures[0], width), theme)
-    return HttpResponse(picture, content_type="image/svg+xml")
+    svg = render_svg(lambda: cost_figure.draw_cost_figure(board, measures[0], width), theme)
+    return HttpResponse(svg, content_type="image/svg+xml")

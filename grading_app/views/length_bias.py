@@ -28,18 +28,18 @@ from runs_app.views.permissions import visible_experiment
 def grading_length(request: HttpRequest, slug: str) -> HttpResponse:
     experiment = visible_experiment(request, slug)
     conditions = _list_conditions(experiment)
-    chosen = _get_chosen_condition(request, conditions)
+    condition = _get_chosen_condition(request, conditions)
     context: dict[str, Any] = {
         "experiment": experiment,
         "state": load_experiment_state(experiment),
-        "choices": [(one.pk, one.label) for one in conditions],
-        "chosen": chosen,
-        "is_unknown": chosen is None and bool(conditions),
+        "choices": [(row.pk, row.label) for row in conditions],
+        "chosen": condition,
+        "is_unknown": condition is None and bool(conditions),
     }
-    if chosen is not None:
-        found = _get_length_bias(chosen, conditions)
-        context |= {"cached": found, "here": request.get_full_path(), "label": chosen.label}
-        context |= _make_context(experiment, chosen, found.value) if found.value else {}
+    if condition is not None:
+        cached = _get_length_bias(condition, conditions)
+        context |= {"cached": cached, "here": request.get_full_path(), "label": condition.label}
+        context |= _make_context(experiment, condition, cached.value) if cached.value else {}
     return render(request, "grading_app/grading_length.html", context)
 
 
@@ -49,14 +49,14 @@ def grading_length(request: HttpRequest, slug: str) -> HttpResponse:
 def grading_length_figure(request: HttpRequest, slug: str) -> HttpResponse:
     experiment = visible_experiment(request, slug)
     conditions = _list_conditions(experiment)
-    chosen = _get_chosen_condition(request, conditions)
+    condition = _get_chosen_condition(request, conditions)
     theme, width = read_theme(request), read_width(request)
-    found = _get_length_bias(chosen, conditions).value if chosen is not None else None
-    if not isinstance(found, ScoresByLength) or not found.bins:
+    lengths = _get_length_bias(condition, conditions).value if condition is not None else None
+    if not isinstance(lengths, ScoresByLength) or not lengths.bins:
         raise Http404
     labels = _load_labels(experiment)
-    picture = render_svg(lambda: length_plot.draw_length_plot(found, labels, width), theme)
-    return HttpResponse(picture, content_type="image/svg+xml")
+    svg = render_svg(lambda: length_plot.draw_length_plot(lengths, labels, width), theme)
+    return HttpResponse(svg, content_type="image/svg+xml")
 
 
 def _list_conditions(experiment: Experiment) -> list[GradeCondition]:
@@ -65,13 +65,15 @@ def _list_conditions(experiment: Experiment) -> list[GradeCondition]:
 
 
 def _get_chosen_condition(request: HttpRequest, conditions: list[GradeCondition]) -> GradeCondition | None:
-    """Return the condition in the address, or by default the first; None if it does not exist."""
-    wanted = request.GET.get("by", "")
-    return next((one for one in conditions if wanted in ("", str(one.pk))), None)
+    """Return the condition in the address, by default the first, or None if it does not exist."""
+    key = request.GET.get("by", "")
+    return next((condition for condition in conditions if key in ("", str(condition.pk))), None)
 
 
-def _get_length_bias(chosen: GradeCondition, conditions: list[GradeCondition]) -> Cached[ScoresByLength | LongerWins]:
-    return get_aggregates_by_condition(LENGTHS, [chosen], conditions)[chosen.pk]
+def _get_length_bias(
+    condition: GradeCondition, conditions: list[GradeCondition]
+) -> Cached[ScoresByLength | LongerWins]:
+    return get_aggregates_by_condition(LENGTHS, [condition], conditions)[condition.pk]
 
 
 def _load_labels(experiment: Experiment) -> dict[int, str]:
@@ -79,22 +81,24 @@ def _load_labels(experiment: Experiment) -> dict[int, str]:
     return make_condition_labels(list(conditions))
 
 
-def _make_context(experiment: Experiment, chosen: GradeCondition, found: ScoresByLength | LongerWins) -> dict[str, Any]:
-    if not isinstance(found, ScoresByLength):
-        return {"longer": found}
-    return {"lengths": found, "figure": _make_figure(experiment, chosen, found) if found.bins else None}
+def _make_context(
+    experiment: Experiment, condition: GradeCondition, result: ScoresByLength | LongerWins
+) -> dict[str, Any]:
+    if not isinstance(result, ScoresByLength):
+        return {"longer": result}
+    return {"lengths": result, "figure": _make_figure(experiment, condition, result) if result.bins else None}
 
 
-def _make_figure(experiment: Experiment, chosen: GradeCondition, lengths: ScoresByLength) -> dict[str, Any]:
+def _make_figure(experiment: Experiment, condition: GradeCondition, lengths: ScoresByLength) -> dict[str, Any]:
     return make_figure_context(
         "length",
         reverse("grading_length_figure", args=[experiment.slug]),
-        {"by": str(chosen.pk)},
+        {"by": str(condition.pk)},
         title="Mean score by length",
         caption="Answers in up to eight groups of similar length, the same for all conditions. Groups of fewer than "
         "three answers are not drawn.",
-        alt=f"Mean score of {chosen.label} by length of the answer, a panel for each condition; the numbers are in the "
-        "table below.",
+        alt=f"Mean score of {condition.label} by length of the answer, a panel for each condition. The table "
+        "below holds the numbers.",
         size=(WIDE, length_plot.make_grid(lengths, WIDE).height),
         narrow_size=(NARROW, length_plot.make_grid(lengths, NARROW).height),
         table=length_plot.make_length_table(lengths, _load_labels(experiment)),

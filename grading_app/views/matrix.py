@@ -39,10 +39,10 @@ from runs_app.models import Annotation, Condition, Trial
 from runs_app.monitoring.progress import load_experiment_state
 from runs_app.views.permissions import visible_experiment
 
-MOST_ANSWERS = 50
-"""Answers of one cell that the panel shows."""
-OF_CELL = ("measure", "wave", "unreadable", "exclude")
-"""Parameters that a cell's page takes over from the matrix."""
+MAX_ANSWERS = 50
+"""The number of answers of a cell in the panel."""
+CELL_PARAMETERS = ("measure", "wave", "unreadable", "exclude")
+"""The parameters of the matrix that a cell's page keeps."""
 
 
 @require_safe
@@ -62,16 +62,18 @@ def experiment_matrix(request: HttpRequest, slug: str) -> HttpResponse:
         return render(
             request, "grading_app/matrix.html", {**context, "cached": cached, "here": request.get_full_path()}
         )
-    whole = narrow_scores(scope, cached.value.scores)
-    whole = whole.select_conditions([key for key in form.labels if key in whole.conditions])
-    found = form.cleaned_data
-    scores = select_items(scope, whole, ItemSelection(found["sort"], found["show"], found["a"], found["b"]))
+    all_scores = narrow_scores(scope, cached.value.scores)
+    all_scores = all_scores.select_conditions([key for key in form.labels if key in all_scores.conditions])
+    choices = form.cleaned_data
+    scores = select_items(
+        scope, all_scores, ItemSelection(choices["sort"], choices["show"], choices["a"], choices["b"])
+    )
     if "format" in request.GET:
         return _make_file(request, scope, scores, form.labels)
     context |= _make_page_context(request, scope, scores, form)
     context |= {
-        "n_items": len(whole.items),
-        "needs_both": not scores.is_binary and (found["a"] is None) != (found["b"] is None),
+        "n_items": len(all_scores.items),
+        "needs_both": not scores.is_binary and (choices["a"] is None) != (choices["b"] is None),
     }
     return render(request, "grading_app/matrix.html", context)
 
@@ -87,28 +89,29 @@ def _make_page_context(request: HttpRequest, scope: Scope, scores: ItemScores, f
     """Return one page of rows, in two queries for its items and its cells, and one for norms."""
     pages = Paginator(range(len(scores.items)), get_items_per_page(scores))
     page = pages.get_page(request.GET.get("page"))
-    of_page = scores.select_items(_describe_range(scores, page.start_index() - 1, page.end_index()))
-    items, conditions = of_page.items.tolist(), of_page.conditions.tolist()
+    page_scores = scores.select_items(_describe_range(scores, page.start_index() - 1, page.end_index()))
+    items, conditions = page_scores.items.tolist(), page_scores.conditions.tolist()
     display = form.cleaned_data["display"]
     cells = load_cells(scope, items, conditions, display if display in AMOUNTS else "")
-    norms = load_norms(scope, of_page).tolist()
+    norms = load_norms(scope, page_scores).tolist()
     items_by_key = Item.objects.select_related("image").only("key", "category", "image").in_bulk(items)
     flags = Annotation.objects.current().of_experiment(scope.experiment).flags().filter(item__in=items)
-    flagged = group_by_item(list(flags))
-    style = CellStyle(scope, of_page.is_binary, display)
-    stem, query = reverse("experiment_matrix", args=[scope.experiment.slug]), _get_cell_query(request)
+    flags_by_item = group_by_item(list(flags))
+    style = CellStyle(scope, page_scores.is_binary, display)
+    matrix_url, query = reverse("experiment_matrix", args=[scope.experiment.slug]), _get_cell_query(request)
     rows = []
     for item, norm in zip(items, norms, strict=True):
-        at = [
-            (key, f"{stem}{item}/{key}/{query}", f"{items_by_key[item].key}, {form.labels[key]}") for key in conditions
+        links = [
+            (key, f"{matrix_url}{item}/{key}/{query}", f"{items_by_key[item].key}, {form.labels[key]}")
+            for key in conditions
         ]
-        shown = [style.shown(cells.get((item, key)), norm, address, name) for key, address, name in at]
+        cells_of_item = [style.make_cell(cells.get((item, key)), norm, address, name) for key, address, name in links]
         rows.append(
             {
                 "item": items_by_key[item],
                 "norm": None if norm != norm else norm,
-                "cells": shown,
-                "flags": "; ".join(flag.text for flag in flagged.get(item, ())),
+                "cells": cells_of_item,
+                "flags": "; ".join(flag.text for flag in flags_by_item.get(item, ())),
             }
         )
     return {
@@ -116,7 +119,7 @@ def _make_page_context(request: HttpRequest, scope: Scope, scores: ItemScores, f
         "heads": [form.labels[key] for key in conditions],
         "page": page,
         "display": display,
-        "is_share": of_page.is_binary,
+        "is_share": page_scores.is_binary,
         "previous_url": _get_page_url(request, page.previous_page_number()) if page.has_previous() else "",
         "next_url": _get_page_url(request, page.next_page_number()) if page.has_next() else "",
     }
@@ -136,35 +139,35 @@ def _get_page_url(request: HttpRequest, number: int) -> str:
 
 
 def _get_cell_query(request: HttpRequest) -> str:
-    chosen = [(name, value) for name in OF_CELL for value in request.GET.getlist(name) if value]
-    return f"?{urlencode(chosen)}" if chosen else ""
+    parameters = [(name, value) for name in CELL_PARAMETERS for value in request.GET.getlist(name) if value]
+    return f"?{urlencode(parameters)}" if parameters else ""
 
 
 @require_safe
 @readers_only
 @hides_model_names()
 def matrix_cell(request: HttpRequest, slug: str, item: int, condition: int) -> HttpResponse:
-    """Show the answers of one cell: as a panel of the matrix for htmx, else as a page."""
+    """Show the answers of one cell, as a panel for htmx or as a page."""
     experiment = visible_experiment(request, slug)
     form = MatrixForm(request.GET, experiment, get_blind_context(request, experiment)["blind"])
     scope = form.get_scope()
     if scope is None:
         raise Http404
     conditions = Condition.objects.filter(experiment=experiment, stage=Condition.Stage.GENERATE)
-    chosen = get_object_or_404(conditions.select_related("model", "prompt", "sampler"), pk=condition)
-    shown_item = get_object_or_404(Item.objects.filter(dataset=experiment.dataset_id).select_related("image"), pk=item)
-    trials = _list_cell_trials(scope, shown_item, chosen)
+    condition_row = get_object_or_404(conditions.select_related("model", "prompt", "sampler"), pk=condition)
+    item_row = get_object_or_404(Item.objects.filter(dataset=experiment.dataset_id).select_related("image"), pk=item)
+    trials = _list_cell_trials(scope, item_row, condition_row)
     annotations = group_by_trial(trials)
     context = {
         "experiment": experiment,
-        "item": shown_item,
-        "condition": chosen,
-        "label": form.labels.get(chosen.pk, "") if scope.blind else chosen.label,
+        "item": item_row,
+        "condition": condition_row,
+        "label": form.labels.get(condition_row.pk, "") if scope.blind else condition_row.label,
         "scope": scope,
-        "norm": _get_norm(scope, shown_item),
-        "answers": _list_answers(scope, trials[:MOST_ANSWERS], annotations),
-        "is_cut": len(trials) > MOST_ANSWERS,
-        "of_item": [one for one in next(iter(annotations.values()), []) if not one.trial_id],
+        "norm": _get_norm(scope, item_row),
+        "answers": _list_answers(scope, trials[:MAX_ANSWERS], annotations),
+        "is_cut": len(trials) > MAX_ANSWERS,
+        "item_annotations": [row for row in next(iter(annotations.values()), []) if not row.trial_id],
         "query": request.GET.urlencode(),
         "is_panel": wants_part(request),
     }
@@ -176,11 +179,11 @@ def matrix_cell(request: HttpRequest, slug: str, item: int, condition: int) -> H
 
 def _list_cell_trials(scope: Scope, item: Item, condition: Condition) -> list[Trial]:
     runs = condition.runs.filter(wave=scope.wave) if scope.wave else condition.runs.all()
-    found = Trial.objects.filter(run__in=list(runs.values_list("pk", flat=True)), item=item)
+    trials = Trial.objects.filter(run__in=list(runs.values_list("pk", flat=True)), item=item)
     if scope.measure.dimension:
-        found = found.filter(dimension=scope.measure.dimension)
-    in_order = found.select_related("run__wave", "dimension").order_by("run__wave__number", "sample_idx", "pk")
-    return list(in_order.defer("raw_response", "reasoning")[: MOST_ANSWERS + 1])
+        trials = trials.filter(dimension=scope.measure.dimension)
+    ordered = trials.select_related("run__wave", "dimension").order_by("run__wave__number", "sample_idx", "pk")
+    return list(ordered.defer("raw_response", "reasoning")[: MAX_ANSWERS + 1])
 
 
 def _list_answers(
@@ -190,18 +193,18 @@ def _list_answers(
     gradings: dict[int, list[Grading]] = {}
     if scope.measure.grader is not None:
         if scope.measure.grader > 0:
-            wanted = Grading.objects.filter(condition=scope.measure.grader)
+            rows = Grading.objects.filter(condition=scope.measure.grader)
         else:
-            wanted = Grading.objects.filter(
+            rows = Grading.objects.filter(
                 condition__assignment__queue=-scope.measure.grader, condition__experiment=scope.experiment
             )
-        for grading in wanted.filter(trial__in=trials).select_related("condition").order_by("pk"):
+        for grading in rows.filter(trial__in=trials).select_related("condition").order_by("pk"):
             gradings.setdefault(grading.trial_id, []).append(grading)
     return [
         {
             "trial": trial,
             "gradings": gradings.get(trial.pk, []),
-            "annotations": [one for one in annotations.get(trial.pk, ()) if one.trial_id],
+            "annotations": [row for row in annotations.get(trial.pk, ()) if row.trial_id],
         }
         for trial in trials
     ]

@@ -1,4 +1,4 @@
-"""The points of an adaptive experiment: the estimate of each, the reason why it stopped, and the saved calls."""
+"""The points of an adaptive experiment: their estimates, their stopping reasons, and the saved calls."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def experiment_points(request: HttpRequest, slug: str) -> HttpResponse:
     wave = get_chosen_wave(request, experiment)
     state = fingerprint_results(experiment, wave)
     frames = get_frames(experiment, wave, state)
-    shown = _filter_lines(request, frames.points)
-    table = PointTable(shown, labels=frames.labels)
+    lines = _filter_lines(request, frames.points)
+    table = PointTable(lines, labels=frames.labels)
     paginate_table(request, table, PER_PAGE)
     context = {
         "experiment": experiment,
@@ -59,7 +59,7 @@ def experiment_points(request: HttpRequest, slug: str) -> HttpResponse:
         "repeats": experiment.samples > 1,
         "repeated": _find_repeated_coverage(experiment, spec) if spec else None,
         "statuses": _list_statuses(frames.points),
-        "table": table if shown else None,
+        "table": table if lines else None,
         "earlier_rule": describe_earlier_rule(experiment),
         "figure": _make_figure(experiment, frames, wave, state),
         "export": reverse("experiment_export", args=[slug, "points", "csv"]),
@@ -70,7 +70,7 @@ def experiment_points(request: HttpRequest, slug: str) -> HttpResponse:
 def _find_coverage(spec: AdaptiveSpec, lines: list[PointLine]) -> Covered | None:
     """Return the coverage of the most similar simulated setting.
 
-    For ratings the shortest scale is used, because there the half-width is the largest share of the scale.
+    For ratings, use the shortest scale, where the half-width is the largest share of the scale.
     """
     if spec.targetci is None:
         return None
@@ -81,15 +81,15 @@ def _find_coverage(spec: AdaptiveSpec, lines: list[PointLine]) -> Covered | None
 
 
 def _find_task_coverage(spec: AdaptiveSpec, lines: list[PointLine]) -> list[tuple[str, Covered]]:
-    """Return the coverage of the rule of each task with settings of its own, if it has a half-width."""
-    found = [(name, _find_coverage(spec.for_task(name), lines)) for name in sorted(spec.tasks)]
-    return [(name, covered) for name, covered in found if covered]
+    """Return the coverage of each task with its own rule and half-width."""
+    coverages = [(name, _find_coverage(spec.for_task(name), lines)) for name in sorted(spec.tasks)]
+    return [(name, covered) for name, covered in coverages if covered]
 
 
 def _find_repeated_coverage(experiment: Experiment, spec: AdaptiveSpec) -> RepeatedCoverage | None:
     """Return the coverage of the point with the fewest items, simulated for this design.
 
-    Return None if no point repeats an item, or the answers are ratings: items count once there.
+    Return None if no point repeats an item, or for ratings, where items count once.
     """
     if spec.is_rated or spec.correction != "mapped" or experiment.samples == 1 or spec.targetci is None:
         return None
@@ -97,8 +97,8 @@ def _find_repeated_coverage(experiment: Experiment, spec: AdaptiveSpec) -> Repea
     items = points.aggregate(least=Min("n_items"))["least"]
     if not items:
         return None
-    most = min(spec.max, items * experiment.samples)
-    return find_coverage(RepeatedDesign(items, most, min(spec.round, most), spec.targetci, spec.confidence))
+    maximum = min(spec.max, items * experiment.samples)
+    return find_coverage(RepeatedDesign(items, maximum, min(spec.round, maximum), spec.targetci, spec.confidence))
 
 
 def _filter_lines(request: HttpRequest, lines: list[PointLine]) -> list[PointLine]:
@@ -111,12 +111,12 @@ def _filter_lines(request: HttpRequest, lines: list[PointLine]) -> list[PointLin
 
 
 def _list_statuses(lines: list[PointLine]) -> list[dict[str, Any]]:
-    """Return the statuses that occur, each with its number of points."""
+    """Return the existing statuses, each with its number of points."""
     counts = [(status, sum(line.status == status.value for line in lines)) for status in Point.Status]
     return [{"value": status.value, "label": status.label, "n": n} for status, n in counts if n]
 
 
 def _make_figure(experiment: Experiment, frames: Frames, wave: Wave | None, state: str) -> dict[str, Any] | None:
-    where = {"state": state[:12]} | ({"wave": str(wave.number)} if wave else {})
+    query = {"state": state[:12]} | ({"wave": str(wave.number)} if wave else {})
     texts = describe_figure(FIGURES["points"], frames)
-    return make_result_figure(texts, experiment.slug, where) if texts else None
+    return make_result_figure(texts, experiment.slug, query) if texts else None

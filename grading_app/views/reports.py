@@ -28,13 +28,13 @@ from runs_app.models import Experiment
 from runs_app.monitoring.progress import load_experiment_state
 from runs_app.views.permissions import editable_experiment, get_posted_data, may_edit, visible_experiment
 
-MOST_FROZEN = 20  # Snapshots on the page.
+MAX_SNAPSHOTS = 20  # Snapshots on the page.
 
 
 @require_safe
 @readers_only
 def experiment_report(request: HttpRequest, slug: str) -> HttpResponse:
-    """Show the report of the present rows, or the one that the snapshot in the address froze."""
+    """Show the report of the current rows, or the report in the snapshot of the address."""
     experiment = visible_experiment(request, slug)
     cached, document = _get_requested_report(request, experiment)
     query = _get_figure_query(request)
@@ -45,7 +45,7 @@ def experiment_report(request: HttpRequest, slug: str) -> HttpResponse:
         "document": document,
         "here": request.get_full_path(),
         "snapshot": request.GET.get("snapshot", "")[:12],
-        "snapshots": list(Snapshot.objects.filter(experiment=experiment)[:MOST_FROZEN]),
+        "snapshots": list(Snapshot.objects.filter(experiment=experiment)[:MAX_SNAPSHOTS]),
         "may_edit": may_edit(request, experiment),
     }
     if document is not None:
@@ -56,14 +56,14 @@ def experiment_report(request: HttpRequest, slug: str) -> HttpResponse:
 
 
 def _get_figure_query(request: HttpRequest) -> str:
-    chosen = request.GET.get("snapshot", "")
-    return f"?{urlencode({'snapshot': chosen})}" if chosen else ""
+    digest = request.GET.get("snapshot", "")
+    return f"?{urlencode({'snapshot': digest})}" if digest else ""
 
 
 def _get_requested_report(
     request: HttpRequest, experiment: Experiment
 ) -> tuple[Cached[StoredReport] | None, Document | None]:
-    """Return the stored report with its document, or the frozen one. Raise Http404 for a snapshot without a report."""
+    """Return the stored report with its document, or the document of a snapshot. Raise Http404 if it has no report."""
     digest = request.GET.get("snapshot", "")
     if digest:
         snapshot = Snapshot.objects.filter(experiment=experiment, digest=digest).first()
@@ -75,7 +75,7 @@ def _get_requested_report(
 
 
 def get_stored_document(experiment: Experiment) -> tuple[Cached[StoredReport], Document | None]:
-    """Return the stored report and its document with the author's choices; None before a worker has written it."""
+    """Return the stored report, and its document with the author's choices, or None before a worker has written it."""
     cached = get_report(experiment)
     return cached, compose(cached.value.document, ReportChoices.load(experiment)) if cached.value else None
 
@@ -93,19 +93,19 @@ def list_page_sections(document: Document, figure_address: Callable[[str], str])
 
 
 def _make_block_context(block: Block, figure_address: Callable[[str], str]) -> dict[str, Any]:
-    shown: dict[str, Any] = {"kind": block.kind, "block": block}
+    context: dict[str, Any] = {"kind": block.kind, "block": block}
     if isinstance(block, TableBlock):
         table = block.shown_table
         cells = [list(zip(table.columns, row, strict=True)) for row in table.cells()]
-        return {**shown, "table": table, "cells": cells}
-    return {**shown, "address": figure_address(block.name)} if isinstance(block, FigureBlock) else shown
+        return {**context, "table": table, "cells": cells}
+    return {**context, "address": figure_address(block.name)} if isinstance(block, FigureBlock) else context
 
 
 @require_safe
 @readers_only
 @svg_policy
 def report_figure(request: HttpRequest, slug: str, name: str) -> HttpResponse:
-    """Return a figure of the report as SVG: the picture that all its files show."""
+    """Return a figure of the report as SVG, the same as in all files."""
     experiment = visible_experiment(request, slug)
     return make_figure_response(request, _get_requested_report(request, experiment)[1], name)
 
@@ -114,26 +114,26 @@ def make_figure_response(request: HttpRequest, document: Document | None, name: 
     figure = document.find_figure(name) if document else None
     if figure is None:
         raise Http404
-    picture = apply_theme(figure.svg, read_theme(request)).encode()
-    return HttpResponse(picture, content_type="image/svg+xml")
+    svg = apply_theme(figure.svg, read_theme(request)).encode()
+    return HttpResponse(svg, content_type="image/svg+xml")
 
 
 @require_safe
 @readers_only
 def report_file(request: HttpRequest, slug: str, file_format: str) -> HttpResponse:
-    """Return the report as one HTML file, as PDF, or as a zip. PDF and zip are made in a bounded process."""
+    """Return the report as one HTML file, as PDF, or as a zip. A bounded process writes PDF and zip."""
     experiment = visible_experiment(request, slug)
     return make_file_response(_get_requested_report(request, experiment)[1], file_format)
 
 
 def make_file_response(document: Document | None, file_format: str) -> HttpResponse:
-    """Return a file of the document. Raise Http404 before there is one, and for another format."""
+    """Return a file of the document. Raise Http404 if there is no document, or for an unknown format."""
     if document is None or file_format not in FILE_TYPES:
         raise Http404
     try:
         content = get_file(document, file_format)
-    except TypesettingError as problem:
-        text = f"The report could not be typeset: {problem}. The command `report` has no time limit of a page."
+    except TypesettingError as error:
+        text = f"The report could not be typeset: {error}. The command `report` has no time limit."
         return HttpResponse(text, status=503, content_type="text/plain; charset=utf-8")
     name = f"{document.experiment}-report.{file_format}"
     headers = {"Content-Disposition": f'attachment; filename="{name}"'}
@@ -149,6 +149,6 @@ def report_edit(request: HttpRequest, slug: str) -> HttpResponse:
     form = ReportForm(get_posted_data(request)[0], choices=choices, sections=list(SECTION_NAMES.items()))
     if request.method == "POST" and form.is_valid():
         changed = form.save(by=request.user)
-        messages.success(request, "The report is saved." if changed else "Nothing changed.")
+        messages.success(request, "The report was saved." if changed else "Nothing changed.")
         return redirect("experiment_report", slug)
     return render(request, "grading_app/report/report_edit.html", {"experiment": experiment, "form": form})

@@ -12,7 +12,7 @@ from grading_app.tables.result_table import make_html_table
 
 
 def get_table_context(table: ResultTable, order: str = "") -> dict[str, Any]:
-    """Return the context of `grading_app/partials/result_table.html`. order: of a table that can be sorted."""
+    """Return the context of `grading_app/partials/result_table.html`. order: the sort order of a sortable table."""
     return {"table": table, "html": make_html_table(table, order)}
 
 
@@ -24,7 +24,7 @@ def make_requested_file(request: HttpRequest, tables: Iterable[ResultTable], bas
     name, file_format = request.GET.get("table", ""), request.GET.get("format", "")
     if not file_format:
         return None
-    table = next((one for one in tables if one.name == name), None)
+    table = next((candidate for candidate in tables if candidate.name == name), None)
     if table is None or file_format not in CONTENT_TYPES:
         raise Http404
     response = HttpResponse(table.render(file_format), content_type=CONTENT_TYPES[file_format])

@@ -42,9 +42,9 @@ CONTENT_TYPES = {
     "jsonl": "application/x-ndjson",
     "parquet": "application/vnd.apache.parquet",
 }
-SNAPSHOTS = 50  # The maximum number on the page. All snapshots are stored.
+MAX_SNAPSHOTS = 50  # Snapshots on the page.
 # Parameters of the trial list that are not export filters: the page and the experiment.
-NO_FILTERS = ("experiment", "after", "before", "page", "sort", "column")
+NOT_FILTERS = ("experiment", "after", "before", "page", "sort", "column")
 
 
 @require_safe
@@ -52,20 +52,20 @@ NO_FILTERS = ("experiment", "after", "before", "page", "sort", "column")
 @hides_model_names()
 def experiment_results(request: HttpRequest, slug: str) -> HttpResponse:
     experiment = visible_experiment(request, slug)
-    return _results_page(request, experiment, RuleForm() if may_edit(request, experiment) else None)
+    return _render_results(request, experiment, RuleForm() if may_edit(request, experiment) else None)
 
 
-def _results_page(request: HttpRequest, experiment: Experiment, rules: RuleForm | None) -> HttpResponse:
+def _render_results(request: HttpRequest, experiment: Experiment, rules: RuleForm | None) -> HttpResponse:
     """Render the page. `rules` is None if the user may not change the experiment."""
     slug = experiment.slug
     wave = get_chosen_wave(request, experiment)
     blind = get_blind_context(request, experiment)
-    reading = blind["blind"]
-    labels = load_condition_labels(experiment, wave, reading.assign_letters() if reading else None)
+    blind_reading = blind["blind"]
+    labels = load_condition_labels(experiment, wave, blind_reading.assign_letters() if blind_reading else None)
     board, tables = get_leaderboard_context(request, experiment, wave, labels)
     if (file := make_requested_file(request, tables, f"{slug}-results")) is not None:
         return file
-    cached = get_results(experiment, wave, reading)
+    cached = get_results(experiment, wave, blind_reading)
     context = {
         "experiment": experiment,
         "state": load_experiment_state(experiment),
@@ -77,19 +77,19 @@ def _results_page(request: HttpRequest, experiment: Experiment, rules: RuleForm 
         "exports": _list_exports(experiment, wave),
         "participants": _make_participants_context(experiment) if experiment.dimensions.exists() else None,
         "rule_form": rules,
-        "snapshots": list(Snapshot.objects.filter(experiment=experiment)[:SNAPSHOTS]),
+        "snapshots": list(Snapshot.objects.filter(experiment=experiment)[:MAX_SNAPSHOTS]),
         "snapshot_form": SnapshotForm() if rules else None,
     }
     if cached.value is not None:
         frames = cached.value.summary
         lines = summarize_scores([*frames.ratings, *frames.grades], frames)
-        state = _get_figure_state(cached.fingerprint, reading)
-        where = {"state": state[:12]} | ({"wave": str(wave.number)} if wave else {})
+        state = _get_figure_state(cached.fingerprint, blind_reading)
+        figure_query = {"state": state[:12]} | ({"wave": str(wave.number)} if wave else {})
         context |= {
             "answers": _make_answer_table(experiment, frames),
             "scores": ScoreTable(lines) if lines else None,
             "scores_note": _describe_intervals(lines),
-            "figures": [make_result_figure(texts, slug, where) for texts in cached.value.figures],
+            "figures": [make_result_figure(texts, slug, figure_query) for texts in cached.value.figures],
         }
     return render(request, "grading_app/experiment_results.html", context)
 
@@ -98,7 +98,7 @@ def _results_page(request: HttpRequest, experiment: Experiment, rules: RuleForm 
 @readers_only
 @svg_policy
 def experiment_figure(request: HttpRequest, slug: str, name: str) -> HttpResponse:
-    """Return a figure as SVG. `theme` is light, dark, or by default the reader's. `width` is narrow, or half a page."""
+    """Return a figure as SVG. `theme` is light or dark, by default the reader's. `width` is narrow or half a page."""
     experiment = visible_experiment(request, slug)
     wave = get_chosen_wave(request, experiment)
     figure, theme, width = FIGURES.get(name), read_theme(request), read_width(request)
@@ -108,17 +108,17 @@ def experiment_figure(request: HttpRequest, slug: str, name: str) -> HttpRespons
     cached = get_results(experiment, wave, reading)
     if reading and cached.value is None:
         raise Http404
-    at = cached.fingerprint if cached.value else fingerprint_results(experiment, wave)
-    state = _get_figure_state(at, reading)
+    fingerprint = cached.fingerprint if cached.value else fingerprint_results(experiment, wave)
+    state = _get_figure_state(fingerprint, reading)
 
     def frames() -> Frames:
-        return cached.value.frames if cached.value else get_frames(experiment, wave, at)
+        return cached.value.frames if cached.value else get_frames(experiment, wave, fingerprint)
 
-    picture = get_figure_svg(figure, frames, state, width, theme)
-    if picture is None:
+    svg = get_figure_svg(figure, frames, state, width, theme)
+    if svg is None:
         raise Http404
     caching = "private, max-age=604800, immutable" if request.GET.get("state") == state[:12] else "private, no-store"
-    return HttpResponse(picture, content_type="image/svg+xml", headers={"Cache-Control": caching})
+    return HttpResponse(svg, content_type="image/svg+xml", headers={"Cache-Control": caching})
 
 
 @require_POST
@@ -131,10 +131,10 @@ def experiment_grade(request: HttpRequest, slug: str) -> HttpResponse:
     experiment = editable_experiment(request, slug)
     form = RuleForm(request.POST)
     if not form.is_valid():
-        return _results_page(request, experiment, form)
+        return _render_results(request, experiment, form)
     async_task(GRADE, experiment.pk, form.chosen_rules, request.user.get_username())
-    named = ", ".join(rule.text for rule in read_rules(form.chosen_rules))
-    messages.success(request, f"Grading by {named} has started. Scores appear here as they are ready.")
+    rule_names = ", ".join(rule.text for rule in read_rules(form.chosen_rules))
+    messages.success(request, f"Grading by {rule_names} has started. Scores appear here as they are ready.")
     return redirect("experiment_results", slug)
 
 
@@ -145,7 +145,7 @@ def experiment_export(
 ) -> HttpResponse | StreamingHttpResponse:
     """Stream a table of the experiment. The address may hold the filters of the trial list."""
     experiment = visible_experiment(request, slug)
-    filters = {name: str(value) for name, value in request.GET.items() if value and name not in NO_FILTERS}
+    filters = {name: str(value) for name, value in request.GET.items() if value and name not in NOT_FILTERS}
     try:
         if file_format == "parquet":
             chunks = parquet_from_process(experiment, table, filters)
@@ -159,7 +159,7 @@ def experiment_export(
 
 
 def _get_figure_state(fingerprint: str, reading: BlindReading | None) -> str:
-    """Return the state that pictures show: of the rows, and of the letters of a blind reading."""
+    """Return the state behind the figures: the rows, and the letters of a blind reading."""
     return content_hash([fingerprint, reading.pk]) if reading else fingerprint
 
 
@@ -184,15 +184,17 @@ def _make_answer_table(experiment: Experiment, frames: Frames) -> AnswerTable | 
 
 
 def _describe_intervals(lines: list[ScoreSummary]) -> str:
-    """Return a note on how the intervals of this table were made."""
+    """Return a note on the intervals of this table."""
     notes = ["Standard errors are clustered by item."]
     if any(not line.measure.is_share for line in lines):
         notes.append("Intervals of means: score intervals with Student's t over items, which stay on the scale.")
     if any(line.measure.is_share for line in lines):
-        several = any(line.measure.is_share and line.n > line.items for line in lines)
-        notes.append(f"Intervals of shares: Wilson's{', at the effective number of answers' if several else ''}.")
-        once = [line.items for line in lines if line.measure.is_share and line.n == line.items and line.low is not None]
-        if note := describe_share_coverage(once):
+        has_repeats = any(line.measure.is_share and line.n > line.items for line in lines)
+        notes.append(f"Intervals of shares: Wilson's{', at the effective number of answers' if has_repeats else ''}.")
+        items_once = [
+            line.items for line in lines if line.measure.is_share and line.n == line.items and line.low is not None
+        ]
+        if note := describe_share_coverage(items_once):
             notes.append(note)
     if any(line.unread for line in lines):
         notes.append("Answers without a score are excluded and counted separately.")
@@ -215,29 +217,29 @@ def make_result_figure(texts: FigureTexts, slug: str, query: dict[str, str]) -> 
 
 
 def _list_exports(experiment: Experiment, wave: Wave | None) -> list[dict[str, str]]:
-    """Return the most requested files. If a wave is chosen, tables with waves are restricted to it."""
-    of_wave = f"?{urlencode({'wave': wave.number})}" if wave else ""
+    """Return the most requested files. A chosen wave restricts the tables with waves."""
+    wave_query = f"?{urlencode({'wave': wave.number})}" if wave else ""
     exports = [
-        ("trials", "csv", of_wave, "Trials, CSV for spreadsheets"),
-        ("trials", "jsonl", of_wave, "Trials, JSON lines"),
-        ("trials", "parquet", of_wave, "Trials, Parquet"),
-        ("answers", "csv", of_wave, "Answers with inputs, targets and scores, CSV"),
-        ("gradings", "csv", of_wave, "Gradings, CSV"),
-        ("gradings", "jsonl", of_wave, "Gradings, JSON lines"),
-        ("attempts", "csv", of_wave, "Attempts, CSV"),
+        ("trials", "csv", wave_query, "Trials, CSV for spreadsheets"),
+        ("trials", "jsonl", wave_query, "Trials, JSON lines"),
+        ("trials", "parquet", wave_query, "Trials, Parquet"),
+        ("answers", "csv", wave_query, "Answers with inputs, targets and scores, CSV"),
+        ("gradings", "csv", wave_query, "Gradings, CSV"),
+        ("gradings", "jsonl", wave_query, "Gradings, JSON lines"),
+        ("attempts", "csv", wave_query, "Attempts, CSV"),
         ("items", "csv", "", "Items, CSV"),
         ("ledger", "csv", "", "Ledger, CSV"),
     ]
     if experiment.grade_conditions.filter(rubric__kind=Rubric.Kind.PAIRWISE).exists():
         exports.append(("preferences", "csv", "", "Preferences between two answers, CSV"))
     if SupersededVerdict.objects.filter(condition__experiment=experiment).exists():
-        exports.append(("superseded", "csv", of_wave, "Former verdicts, CSV"))
+        exports.append(("superseded", "csv", wave_query, "Former verdicts, CSV"))
     if experiment.dataset.is_parametric:
         exports.append((RECORDS, "jsonl", "", "Records of parametric tasks, NDJSON"))
     if experiment.rating_queues.exists():
         exports.append(("ratings", "csv", "", "Ratings by people, CSV"))
     if experiment.dimensions.exists():
-        exports.append(("rating_counts", "csv", of_wave, "Counts of each scale point, CSV"))
+        exports.append(("rating_counts", "csv", wave_query, "Counts of each scale point, CSV"))
     return [
         {"label": label, "address": reverse("experiment_export", args=[experiment.slug, table, form]) + query}
         for table, form, query, label in exports

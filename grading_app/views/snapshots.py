@@ -15,13 +15,13 @@ from grading_app.export.snapshots import SnapshotError, refuse_while_live
 from grading_app.models import Snapshot
 from runs_app.views.permissions import editable_experiment, visible_experiment
 
-MAKE = "grading_app.tasks.snapshot_experiment"
-# The time limit of a task that writes all tables. It is below the time after which the queue would repeat the task.
-SECONDS = 3000
+SNAPSHOT_TASK = "grading_app.tasks.snapshot_experiment"
+# The time limit of a task that writes all tables. It is below the retry time of the queue.
+TIMEOUT_SECONDS = 3000
 
 
 class SnapshotForm(forms.Form):
-    label = forms.CharField(max_length=80, required=False, help_text="Such as submission")
+    label = forms.CharField(max_length=80, required=False, help_text="For example: submission")
     reason = forms.CharField(max_length=500, label="Reason", help_text="The purpose; stored in the study card")
 
 
@@ -36,12 +36,14 @@ def snapshot_make(request: HttpRequest, slug: str) -> HttpResponse:
     form = SnapshotForm(request.POST)
     try:
         refuse_while_live(experiment)
-    except SnapshotError as problem:
-        messages.error(request, str(problem))
+    except SnapshotError as error:
+        messages.error(request, str(error))
         return redirect("experiment_results", slug)
     if form.is_valid():
         cleaned = form.cleaned_data
-        async_task(MAKE, experiment.pk, cleaned["label"], cleaned["reason"], request.user.pk, timeout=SECONDS)
+        async_task(
+            SNAPSHOT_TASK, experiment.pk, cleaned["label"], cleaned["reason"], request.user.pk, timeout=TIMEOUT_SECONDS
+        )
         messages.success(request, "The snapshot is being created. It appears here when it is complete.")
     else:
         messages.error(request, get_first_error(form))

@@ -58,23 +58,23 @@ def make_figure_context(
 ) -> dict[str, Any]:
     """Return a figure for `grading_app/partials/figure.html`.
 
-    path, query: the address of its picture. size, narrow_size: width and height in CSS pixels. table: the numbers that
-    stand below the picture; None if the page shows them elsewhere.
+    path, query: the address of its picture. size, narrow_size: width and height in CSS pixels. table: the numbers
+    below the picture, or None if the page shows them elsewhere.
     """
-    chosen = query if isinstance(query, str) else urlencode(query)
+    choices = query if isinstance(query, str) else urlencode(query)
 
-    def address(**style: str) -> str:
-        return f"{path}?{'&'.join(part for part in (chosen, urlencode(style)) if part)}"
+    def make_address(**style: str) -> str:
+        return f"{path}?{'&'.join(part for part in (choices, urlencode(style)) if part)}"
 
     return {
         "name": name,
         "title": title,
         "caption": caption,
         "alt": alt,
-        "address": address(),
-        "narrow": address(width="narrow"),
-        "light": address(theme="light"),
-        "dark": address(theme="dark"),
+        "address": make_address(),
+        "narrow": make_address(width="narrow"),
+        "light": make_address(theme="light"),
+        "dark": make_address(theme="dark"),
         "size": size,
         "narrow_size": narrow_size,
         "table": make_figure_table(table) if table else None,

@@ -21,24 +21,24 @@ from runs_app.views.permissions import visible_experiment
 @require_safe
 @readers_only
 def experiment_waves(request: HttpRequest, slug: str) -> HttpResponse:
-    """Show two waves. `a` and `b` are labels or numbers; by default the first wave and the last."""
+    """Compare two waves. `a` and `b` are labels or numbers, by default of the first and the last wave."""
     experiment = visible_experiment(request, slug)
     waves = list(experiment.waves.all())
     context: dict[str, Any] = {"experiment": experiment, "state": load_experiment_state(experiment), "waves": waves}
     if len(waves) > 1:
-        a, b = (_choose_wave(waves, request.GET.get(side, ""), at) for side, at in (("a", 0), ("b", -1)))
+        a, b = (_choose_wave(waves, request.GET.get(side, ""), index) for side, index in (("a", 0), ("b", -1)))
         context |= {"a": a, "b": b, "sides": _list_choices(waves, a, b)}
         context |= _make_comparison_context(experiment, a, b) if a != b else {}
     return render(request, "grading_app/experiment_waves.html", context)
 
 
-def _choose_wave(waves: list[Wave], wanted: str, otherwise: int) -> Wave:
-    if not wanted:
-        return waves[otherwise]
-    found = [wave for wave in waves if wanted == get_wave_name(wave)] or [w for w in waves if wanted == str(w.number)]
-    if not found:
+def _choose_wave(waves: list[Wave], name: str, default_index: int) -> Wave:
+    if not name:
+        return waves[default_index]
+    matches = [wave for wave in waves if name == get_wave_name(wave)] or [w for w in waves if name == str(w.number)]
+    if not matches:
         raise Http404
-    return found[0]
+    return matches[0]
 
 
 def get_wave_name(wave: Wave) -> str:
@@ -47,10 +47,10 @@ def get_wave_name(wave: Wave) -> str:
 
 
 def _list_choices(waves: list[Wave], a: Wave, b: Wave) -> list[dict[str, Any]]:
-    """Return both choices for the page, with an address for each wave. The other choice stays."""
+    """Return both choices for the page, with an address for each wave that keeps the other choice."""
     return [
-        {"title": title, "choices": [_make_choice(wave, one, side, other, other_side) for wave in waves]}
-        for title, side, one, other_side, other in (("From", "a", a, "b", b), ("To", "b", b, "a", a))
+        {"title": title, "choices": [_make_choice(wave, chosen, side, other, other_side) for wave in waves]}
+        for title, side, chosen, other_side, other in (("From", "a", a, "b", b), ("To", "b", b, "a", a))
     ]
 
 

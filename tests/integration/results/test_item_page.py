@@ -53,7 +53,7 @@ def test_it_lists_each_condition_of_each_visible_experiment_with_scores(client, 
     assert found == [("first", 2, [(1.0, 2)]), ("first", 2, [(1.0, 2)]), ("second", 2, [(0.5, 2)])]
     text = page_text(response)
     assert "a secret answer" not in text
-    assert "sd 0.71, n 2" in text
+    assert "SD 0.71, n 2" in text
     asked = rows[2]
     assert f"?experiment=second&amp;condition={asked.condition.pk}&amp;item=item-1" in text
     assert text.count('">sample 0</a>') == 3
@@ -68,7 +68,7 @@ def test_ratings_have_a_spread_and_a_distance_from_the_norm(client, owner):
     )  # fmt: skip
     response, (row,) = rows_for(client, owner, dataset.items.get(key="face"))
     assert (row.mean, row.sd, row.rated) == (3.0, 1.0, 3)
-    assert "sd 1.00, norm −1.50" in page_text(response)
+    assert "SD 1.00, norm −1.50" in page_text(response)
 
 
 def test_viewers_see_items_of_shared_experiments_only(client, owner, dataset):

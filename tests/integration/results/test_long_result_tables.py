@@ -4,7 +4,7 @@ from django.template.loader import render_to_string
 from django.test import RequestFactory
 
 from grading_app.reports.result_table import ResultColumn, ResultTable
-from grading_app.tables.result_table import MOST_SHOWN
+from grading_app.tables.result_table import MAX_ROWS
 from grading_app.views.result_tables import get_table_context
 
 
@@ -20,17 +20,17 @@ def long_table(n, **fields):
 
 
 def test_a_long_table_is_cut_on_the_page_and_whole_in_files():
-    table = long_table(MOST_SHOWN + 20)
+    table = long_table(MAX_ROWS + 20)
     page = rendered(table)
-    assert f"row-{MOST_SHOWN - 1}<" in page
-    assert f"row-{MOST_SHOWN}<" not in page
-    assert f"The first {MOST_SHOWN} of {MOST_SHOWN + 20} rows are shown." in page
-    assert f"row-{MOST_SHOWN + 19}" in table.render("csv")
+    assert f"row-{MAX_ROWS - 1}<" in page
+    assert f"row-{MAX_ROWS}<" not in page
+    assert f"The first {MAX_ROWS} of {MAX_ROWS + 20} rows are shown." in page
+    assert f"row-{MAX_ROWS + 19}" in table.render("csv")
 
 
 def test_a_table_is_sorted_before_it_is_cut():
-    page = rendered(long_table(MOST_SHOWN + 20, is_sortable=True), "-score")
-    assert f"row-{MOST_SHOWN + 19}<" in page
+    page = rendered(long_table(MAX_ROWS + 20, is_sortable=True), "-score")
+    assert f"row-{MAX_ROWS + 19}<" in page
     assert "row-0<" not in page
 
 

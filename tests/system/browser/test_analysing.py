@@ -64,7 +64,7 @@ def test_the_analysis_looks_right_and_hides_names_until_they_are_revealed(study,
     expect(page.locator("#figure-groups")).to_be_visible()
     page.get_by_role("button", name="Hide model names").click()
     compute_waiting(page)
-    expect(page.get_by_text("Model names are hidden from you since")).to_be_visible()
+    expect(page.get_by_text("Model names have been hidden from you since")).to_be_visible()
     expect(page.locator("#table-factors")).to_be_visible()
     expect(page.locator("body")).not_to_contain_text("grampus")
     expect(page.locator("body")).to_contain_text("Model A")
