@@ -22,7 +22,8 @@ class JudgeForm(forms.Form):
         Grader.objects.none(),
         to_field_name="name",
         empty_label=None,
-        help_text="A judge model with an approved rubric",
+        label="Judge",
+        help_text="A model with an approved rubric",
     )
     rubric = forms.ModelChoiceField(
         Rubric.objects.none(), required=False, empty_label="Its own", help_text="Use the same judge with another rubric"

@@ -257,6 +257,7 @@ class Migration(migrations.Migration):
             ],
             options={
                 "ordering": ["name"],
+                "verbose_name": "judge",
                 "constraints": [
                     models.CheckConstraint(
                         condition=models.Q(("on_empty__in", ["grade", "skip", "zero"])),
@@ -310,7 +311,7 @@ class Migration(migrations.Migration):
                     ),
                 ),
                 ("created_at", models.DateTimeField(auto_now_add=True)),
-                ("graders", models.ManyToManyField(related_name="panels", to="grading_app.grader")),
+                ("graders", models.ManyToManyField(related_name="panels", to="grading_app.grader", verbose_name="judges")),
             ],
             options={
                 "ordering": ["name"],

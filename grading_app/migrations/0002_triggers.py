@@ -7,4 +7,4 @@ from evalsite.lib.triggers import InstallTriggers
 
 class Migration(migrations.Migration):
     dependencies = [("grading_app", "0001_initial"), ("lib", "0001_initial")]
-    operations = [InstallTriggers("grading_app", "76c00a01778e")]
+    operations = [InstallTriggers("grading_app", "a140c93de1be")]

@@ -158,6 +158,7 @@ class Grader(models.Model):
 
     class Meta:
         ordering = ["name"]
+        verbose_name = "judge"
 
     def __str__(self) -> str:
         return self.name
@@ -208,7 +209,7 @@ class Panel(models.Model):
         MAJORITY = "majority", "Majority"
 
     name = models.CharField(max_length=80, unique=True, validators=[slug_validator])
-    graders = models.ManyToManyField(Grader, related_name="panels")
+    graders = models.ManyToManyField(Grader, related_name="panels", verbose_name="judges")
     rule = models.CharField(max_length=10, choices=Rule, default=Rule.MEAN)
     quorum = models.PositiveSmallIntegerField(
         null=True,

@@ -109,7 +109,7 @@ GradeReport = list[RuleReport]
 
 def list_scorer_choices() -> list[tuple[str, str]]:
     """Return names and labels of the scorers that need no parameter."""
-    return [(scorer.name, scorer.label) for scorer in SCORERS.values() if not scorer.needs]
+    return [(scorer.name, scorer.form_label) for scorer in SCORERS.values() if not scorer.needs]
 
 
 def load_rule_scores(experiment: Experiment) -> list[dict[str, Any]]:
@@ -133,7 +133,7 @@ def load_rule_scores(experiment: Experiment) -> list[dict[str, Any]]:
 
 def list_scorers_with_parameter() -> list[tuple[str, str]]:
     """Return the syntax and the label of the scorers with a parameter."""
-    return [(scorer.usage, scorer.label) for scorer in SCORERS.values() if scorer.parameter]
+    return [(scorer.usage, scorer.form_label) for scorer in SCORERS.values() if scorer.parameter]
 
 
 def list_rules(experiment: Experiment) -> list[Rule]:

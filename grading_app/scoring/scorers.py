@@ -98,6 +98,11 @@ class Scorer:
         return next(iter((*self.needs, *self.takes)), "")
 
     @property
+    def form_label(self) -> str:
+        """The label in forms. It begins with the scorer's name in results."""
+        return f"{self.name}: {self.label}"
+
+    @property
     def usage(self) -> str:
         """The syntax: `regex:PATTERN`."""
         return f"{self.name}:{self.parameter.upper()}" if self.parameter else self.name
@@ -176,7 +181,7 @@ def find_parameter_problems(name: str, parameters: Parameters) -> list[str]:
     return problems
 
 
-@register_scorer("rating", "Rating")
+@register_scorer("rating", "the parsed rating")
 def rating(answer: Answer, item: ScoredItem, parameters: Parameters) -> Score:
     """Return the rating as a number, or the parser's error code."""
     if answer.rating is None:
@@ -184,7 +189,7 @@ def rating(answer: Answer, item: ScoredItem, parameters: Parameters) -> Score:
     return Score(float(answer.rating), str(answer.rating))
 
 
-@register_scorer("exact_match", "Exact match with the target")
+@register_scorer("exact_match", "exact match with the target")
 def exact_match(answer: Answer, item: ScoredItem, parameters: Parameters) -> Score:
     """Return 1 if the final part equals the target except case, white space and a final full stop; else 0."""
     if not item.target.strip():
@@ -193,7 +198,7 @@ def exact_match(answer: Answer, item: ScoredItem, parameters: Parameters) -> Sco
     return _make_score(normalize(part) == normalize(item.target), part)
 
 
-@register_scorer("multiple_choice", "Chosen letter")
+@register_scorer("multiple_choice", "the chosen letter")
 def multiple_choice(answer: Answer, item: ScoredItem, parameters: Parameters) -> Score:
     """Return 1 if the chosen letter is the target's, else 0. The target is a letter or the text of a choice."""
     if not item.target.strip():
@@ -205,7 +210,7 @@ def multiple_choice(answer: Answer, item: ScoredItem, parameters: Parameters) ->
     return _make_unreadable_score("no_letter_found") if letter is None else _make_score(letter == target, letter)
 
 
-@register_scorer("numeric", "Last number", takes=("tolerance",))
+@register_scorer("numeric", "the last number", takes=("tolerance",))
 def numeric(answer: Answer, item: ScoredItem, parameters: Parameters) -> Score:
     """Return 1 if the last number of the final part equals the target's last number within `tolerance`, else 0."""
     if not item.target.strip():
@@ -226,7 +231,7 @@ def _read_target_number(target: str) -> tuple[float, str] | None:
     return find_last_number(target)
 
 
-@register_scorer("set_match", "Same set as the target")
+@register_scorer("set_match", "same set as the target")
 def set_match(answer: Answer, item: ScoredItem, parameters: Parameters) -> Score:
     """Return 1 if the final part lists the same elements as the target, in any order, repeats allowed; else 0."""
     target = _split_elements(item.target)
@@ -236,7 +241,7 @@ def set_match(answer: Answer, item: ScoredItem, parameters: Parameters) -> Score
     return _make_score(_split_elements(part) == target, part)
 
 
-@register_scorer("json_field", "A field of the JSON answer", needs=("field",))
+@register_scorer("json_field", "a field of the JSON answer", needs=("field",))
 def json_field(answer: Answer, item: ScoredItem, parameters: Parameters) -> Score:
     """Return 1 if the field (a path such as "result.city") of the JSON answer is the target, as text or
     number; else 0."""
@@ -252,7 +257,7 @@ def json_field(answer: Answer, item: ScoredItem, parameters: Parameters) -> Scor
     return _make_score(_is_same_text_or_number(raw, item.target), raw)
 
 
-@register_scorer("regex", "Regular expression", needs=("pattern",))
+@register_scorer("regex", "regular expression", needs=("pattern",))
 def regex(answer: Answer, item: ScoredItem, parameters: Parameters) -> Score:
     """Return 1 if the pattern matches, else 0.
 
@@ -274,7 +279,7 @@ def regex(answer: Answer, item: ScoredItem, parameters: Parameters) -> Score:
     )
 
 
-@register_scorer("final_answer", "Final answer of a parametric task", takes=("limit",))
+@register_scorer("final_answer", "final answer of a parametric task", takes=("limit",))
 def final_answer(answer: Answer, item: ScoredItem, parameters: Parameters) -> Score:
     """Return 1 if the answer that the task's pattern reads is the target, else 0.
 

@@ -4,6 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from grading_app.models import GradeCondition
+from grading_app.scoring.grading import list_scorer_choices
 from grading_app.scoring.scorers import (
     SCORERS,
     Answer,
@@ -139,7 +141,7 @@ def test_every_scorer_accepts_the_parameters_it_needs():
 
 
 def test_a_name_is_registered_once():
-    with pytest.raises(ValueError, match="two scorers are called rating"):
+    with pytest.raises(ValueError, match="already registered"):
         register_scorer("rating", "Again")(lambda answer, item, parameters: Score(1.0))
 
 
@@ -251,3 +253,9 @@ def test_an_item_of_no_parametric_task_has_no_final_answer():
 def test_a_limit_is_a_whole_number_of_tokens(limit):
     with pytest.raises(ScorerError, match="whole number of at least 1 token"):
         read_scorer(f"final_answer:{limit}")
+
+
+def test_a_scorers_form_label_begins_with_its_name_in_results():
+    choices = dict(list_scorer_choices())
+    assert choices["numeric"] == "numeric: the last number"
+    assert all(label.startswith(f"{GradeCondition(scorer=name).label}: ") for name, label in choices.items())

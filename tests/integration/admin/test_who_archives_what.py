@@ -62,8 +62,9 @@ def test_its_author_archives_what_only_own_experiments_use(kind, researcher):
 def test_its_author_does_not_archive_what_others_use_and_is_told_why(kind, researcher, other, curator):
     row = KINDS[kind](researcher)
     used_by(kind, row, other)
+    name = row._meta.verbose_name
     with pytest.raises(
-        TransitionError, match=f"{kind} .* is used by experiments of other users: only a curator"
+        TransitionError, match=f"{name} .* is used by experiments of other users: only a curator"
     ) as told:
         archive(kind, row, researcher)
     assert "its-user" not in str(told.value)  # It may be a private one.

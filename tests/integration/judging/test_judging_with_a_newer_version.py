@@ -110,7 +110,7 @@ def test_by_command_the_name_says_the_version_and_is_not_piled_up(answered, text
         ("judge-a-own-v2", 2),
         ("judge-a-own-v3", 3),
     ]
-    with pytest.raises(CommandError, match="there is no set of texts own@9"):
+    with pytest.raises(CommandError, match="there are no item rubrics own@9"):
         call_command("grade", "pilot", "--grader", "judge-a", "--texts", "own@9")
     with pytest.raises(CommandError, match="also name the grader"):
         call_command("grade", "pilot", "--texts", "own")

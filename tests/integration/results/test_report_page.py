@@ -349,7 +349,7 @@ def test_the_command_writes_an_incomplete_report_and_fails(study, broken_costs, 
 def test_a_snapshot_with_an_incomplete_report_says_so(owner, study, broken_costs, plain_pictures, tmp_path):
     expected = io.StringIO()
     call_command("snapshot", "study", "--out", str(tmp_path / "made.zip"), stderr=expected)
-    assert "the report in it is incomplete: these sections could not be written: Costs" in expected.getvalue()
+    assert "the report in the snapshot is incomplete: these sections could not be written: Costs" in expected.getvalue()
     digest = study.snapshots.get().digest
     assert "This report is incomplete" in page_text(owner.get(address(snapshot=digest)))
     with pytest.raises(CommandError, match="could not be written: Costs"):
