@@ -126,7 +126,7 @@ def test_model_means_correlate_with_human_norms_as_computed_from_the_recorded_ro
     }
     assert len(comparison.panels) == 4
     for panel in comparison.panels:
-        name = panel.asked.title.lower()
+        name = panel.dimension.title.lower()
         expected_text = {}
         for row in rows:
             if panel.condition in row["model"] and row["dimension"] == name and row["rating"]:
